@@ -1,0 +1,609 @@
+//! AMQP 1.0 part 1: primitive encodings, read from a slice and written to a `Vec<u8>`.
+//!
+//! The reader never allocates and never copies: strings and binaries are slices of the input. A declared size must
+//! lie within the input, a declared count must fit the bytes that follow it, and skipping a nested value is a loop
+//! with a depth limit, not a recursion, so that hostile input costs no more than its own length.
+
+use crate::limits::{VALUE_DEPTH, VALUE_NODES};
+
+/// Why bytes are not a valid AMQP encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    #[error("the encoding ends before the value does")]
+    Truncated,
+    #[error("constructor 0x{0:02x} is not one of AMQP 1.0")]
+    UnknownConstructor(u8),
+    #[error("expected {expected}, found constructor 0x{found:02x}")]
+    Unexpected { expected: &'static str, found: u8 },
+    #[error("text is not valid UTF-8")]
+    NotUtf8,
+    #[error("a symbol is not ASCII")]
+    NotAscii,
+    #[error("a count of {0} elements does not fit the bytes that hold them")]
+    CountExceedsBytes(u32),
+    #[error("values are nested deeper than {VALUE_DEPTH}")]
+    TooDeep,
+    #[error("more than {VALUE_NODES} values in one encoding")]
+    TooManyNodes,
+    #[error("a descriptor must be a ulong or a symbol")]
+    BadDescriptor,
+    #[error("a map has an odd number of elements")]
+    OddMap,
+    #[error("bytes are left over after the value")]
+    TrailingBytes,
+    #[error("section 0x{0:02x} is out of place")]
+    SectionOutOfPlace(u64),
+    #[error("too many sections in one message")]
+    TooManySections,
+    #[error("a required field is missing")]
+    MissingField,
+}
+
+/// Format codes (AMQP 1.0 part 1, 1.6).
+pub mod code {
+    pub const DESCRIBED: u8 = 0x00;
+    pub const NULL: u8 = 0x40;
+    pub const TRUE: u8 = 0x41;
+    pub const FALSE: u8 = 0x42;
+    pub const UINT_0: u8 = 0x43;
+    pub const ULONG_0: u8 = 0x44;
+    pub const LIST_0: u8 = 0x45;
+    pub const UBYTE: u8 = 0x50;
+    pub const BYTE: u8 = 0x51;
+    pub const UINT_SMALL: u8 = 0x52;
+    pub const ULONG_SMALL: u8 = 0x53;
+    pub const INT_SMALL: u8 = 0x54;
+    pub const LONG_SMALL: u8 = 0x55;
+    pub const BOOLEAN: u8 = 0x56;
+    pub const USHORT: u8 = 0x60;
+    pub const SHORT: u8 = 0x61;
+    pub const UINT: u8 = 0x70;
+    pub const INT: u8 = 0x71;
+    pub const FLOAT: u8 = 0x72;
+    pub const CHAR: u8 = 0x73;
+    pub const DECIMAL32: u8 = 0x74;
+    pub const ULONG: u8 = 0x80;
+    pub const LONG: u8 = 0x81;
+    pub const DOUBLE: u8 = 0x82;
+    pub const TIMESTAMP: u8 = 0x83;
+    pub const DECIMAL64: u8 = 0x84;
+    pub const DECIMAL128: u8 = 0x94;
+    pub const UUID: u8 = 0x98;
+    pub const BINARY_8: u8 = 0xa0;
+    pub const STRING_8: u8 = 0xa1;
+    pub const SYMBOL_8: u8 = 0xa3;
+    pub const BINARY_32: u8 = 0xb0;
+    pub const STRING_32: u8 = 0xb1;
+    pub const SYMBOL_32: u8 = 0xb3;
+    pub const LIST_8: u8 = 0xc0;
+    pub const MAP_8: u8 = 0xc1;
+    pub const LIST_32: u8 = 0xd0;
+    pub const MAP_32: u8 = 0xd1;
+    pub const ARRAY_8: u8 = 0xe0;
+    pub const ARRAY_32: u8 = 0xf0;
+}
+
+/// What a described value says it is. Only the two forms the specification uses; anything else is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Descriptor<'a> {
+    Code(u64),
+    Symbol(&'a str),
+}
+
+/// A list, map or array whose size has been checked: `count` elements in exactly `body`.
+#[derive(Debug, Clone, Copy)]
+pub struct Compound<'a> {
+    pub count: u32,
+    pub body: &'a [u8],
+}
+
+/// A cursor over encoded values.
+#[derive(Debug, Clone)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Reader { bytes, at: 0 }
+    }
+
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    /// What has not been read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// The next constructor byte, without taking it.
+    pub fn peek(&self) -> Result<u8, Malformed> {
+        self.bytes.get(self.at).copied().ok_or(Malformed::Truncated)
+    }
+
+    /// Fails unless everything was read.
+    pub fn finish(&self) -> Result<(), Malformed> {
+        if self.is_empty() { Ok(()) } else { Err(Malformed::TrailingBytes) }
+    }
+
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let rest = &self.bytes[self.at..];
+        let taken = rest.get(..length).ok_or(Malformed::Truncated)?;
+        self.at += length;
+        Ok(taken)
+    }
+
+    pub fn take_u8(&mut self) -> Result<u8, Malformed> {
+        let byte = self.peek()?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    pub(crate) fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let rest = &self.bytes[self.at..];
+        let fixed = rest.first_chunk::<N>().ok_or(Malformed::Truncated)?;
+        self.at += N;
+        Ok(*fixed)
+    }
+
+    fn sized_8(&mut self) -> Result<&'a [u8], Malformed> {
+        let length = self.take_u8()? as usize;
+        self.take(length)
+    }
+
+    fn sized_32(&mut self) -> Result<&'a [u8], Malformed> {
+        let length = u32::from_be_bytes(self.fixed()?) as usize;
+        self.take(length)
+    }
+
+    fn unexpected<T>(&self, expected: &'static str, found: u8) -> Result<T, Malformed> {
+        Err(Malformed::Unexpected { expected, found })
+    }
+
+    /// Takes a null if one is next. Fields of composite types are optional this way.
+    pub fn null(&mut self) -> bool {
+        let is_null = self.bytes.get(self.at) == Some(&code::NULL);
+        self.at += usize::from(is_null);
+        is_null
+    }
+
+    /// `None` when the next value is null, else what `read` makes of it.
+    pub fn optional<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, Malformed>,
+    ) -> Result<Option<T>, Malformed> {
+        if self.null() { Ok(None) } else { read(self).map(Some) }
+    }
+
+    pub fn boolean(&mut self) -> Result<bool, Malformed> {
+        match self.take_u8()? {
+            code::TRUE => Ok(true),
+            code::FALSE => Ok(false),
+            code::BOOLEAN => match self.take_u8()? {
+                0 => Ok(false),
+                1 => Ok(true),
+                other => self.unexpected("a boolean octet of 0 or 1", other),
+            },
+            other => self.unexpected("boolean", other),
+        }
+    }
+
+    pub fn ubyte(&mut self) -> Result<u8, Malformed> {
+        match self.take_u8()? {
+            code::UBYTE => self.take_u8(),
+            other => self.unexpected("ubyte", other),
+        }
+    }
+
+    pub fn ushort(&mut self) -> Result<u16, Malformed> {
+        match self.take_u8()? {
+            code::USHORT => Ok(u16::from_be_bytes(self.fixed()?)),
+            other => self.unexpected("ushort", other),
+        }
+    }
+
+    pub fn uint(&mut self) -> Result<u32, Malformed> {
+        match self.take_u8()? {
+            code::UINT_0 => Ok(0),
+            code::UINT_SMALL => Ok(self.take_u8()?.into()),
+            code::UINT => Ok(u32::from_be_bytes(self.fixed()?)),
+            other => self.unexpected("uint", other),
+        }
+    }
+
+    pub fn ulong(&mut self) -> Result<u64, Malformed> {
+        match self.take_u8()? {
+            code::ULONG_0 => Ok(0),
+            code::ULONG_SMALL => Ok(self.take_u8()?.into()),
+            code::ULONG => Ok(u64::from_be_bytes(self.fixed()?)),
+            other => self.unexpected("ulong", other),
+        }
+    }
+
+    pub fn int(&mut self) -> Result<i32, Malformed> {
+        match self.take_u8()? {
+            code::INT_SMALL => Ok((self.take_u8()? as i8).into()),
+            code::INT => Ok(i32::from_be_bytes(self.fixed()?)),
+            other => self.unexpected("int", other),
+        }
+    }
+
+    pub fn long(&mut self) -> Result<i64, Malformed> {
+        match self.take_u8()? {
+            code::LONG_SMALL => Ok((self.take_u8()? as i8).into()),
+            code::LONG => Ok(i64::from_be_bytes(self.fixed()?)),
+            other => self.unexpected("long", other),
+        }
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub fn timestamp(&mut self) -> Result<i64, Malformed> {
+        match self.take_u8()? {
+            code::TIMESTAMP => Ok(i64::from_be_bytes(self.fixed()?)),
+            other => self.unexpected("timestamp", other),
+        }
+    }
+
+    /// A uuid in RFC 4122 byte order.
+    pub fn uuid(&mut self) -> Result<[u8; 16], Malformed> {
+        match self.take_u8()? {
+            code::UUID => self.fixed(),
+            other => self.unexpected("uuid", other),
+        }
+    }
+
+    pub fn binary(&mut self) -> Result<&'a [u8], Malformed> {
+        match self.take_u8()? {
+            code::BINARY_8 => self.sized_8(),
+            code::BINARY_32 => self.sized_32(),
+            other => self.unexpected("binary", other),
+        }
+    }
+
+    pub fn string(&mut self) -> Result<&'a str, Malformed> {
+        let bytes = match self.take_u8()? {
+            code::STRING_8 => self.sized_8()?,
+            code::STRING_32 => self.sized_32()?,
+            other => return self.unexpected("string", other),
+        };
+        std::str::from_utf8(bytes).map_err(|_| Malformed::NotUtf8)
+    }
+
+    pub fn symbol(&mut self) -> Result<&'a str, Malformed> {
+        let bytes = match self.take_u8()? {
+            code::SYMBOL_8 => self.sized_8()?,
+            code::SYMBOL_32 => self.sized_32()?,
+            other => return self.unexpected("symbol", other),
+        };
+        ascii(bytes)
+    }
+
+    /// A string or a symbol: what clients write for map keys, whichever the specification asks for.
+    pub fn text(&mut self) -> Result<&'a str, Malformed> {
+        match self.peek()? {
+            code::SYMBOL_8 | code::SYMBOL_32 => self.symbol(),
+            _ => self.string(),
+        }
+    }
+
+    /// The descriptor of a described value; the value itself comes next.
+    pub fn descriptor(&mut self) -> Result<Descriptor<'a>, Malformed> {
+        match self.take_u8()? {
+            code::DESCRIBED => {}
+            other => return self.unexpected("a described value", other),
+        }
+        match self.peek()? {
+            code::ULONG_0 | code::ULONG_SMALL | code::ULONG => self.ulong().map(Descriptor::Code),
+            code::SYMBOL_8 | code::SYMBOL_32 => self.symbol().map(Descriptor::Symbol),
+            _ => Err(Malformed::BadDescriptor),
+        }
+    }
+
+    pub fn list(&mut self) -> Result<Compound<'a>, Malformed> {
+        match self.take_u8()? {
+            code::LIST_0 => Ok(Compound { count: 0, body: &[] }),
+            code::LIST_8 => self.compound_8(),
+            code::LIST_32 => self.compound_32(),
+            other => self.unexpected("list", other),
+        }
+    }
+
+    /// The count is of keys and values together, as on the wire.
+    pub fn map(&mut self) -> Result<Compound<'a>, Malformed> {
+        let map = match self.take_u8()? {
+            code::MAP_8 => self.compound_8()?,
+            code::MAP_32 => self.compound_32()?,
+            other => return self.unexpected("map", other),
+        };
+        if map.count % 2 == 0 { Ok(map) } else { Err(Malformed::OddMap) }
+    }
+
+    /// An array's body starts with the one constructor that all its elements share.
+    pub fn array(&mut self) -> Result<Compound<'a>, Malformed> {
+        match self.take_u8()? {
+            code::ARRAY_8 => {
+                let mut inner = Reader::new(self.sized_8()?);
+                let count = inner.take_u8()?.into();
+                array_body(count, inner.rest())
+            }
+            code::ARRAY_32 => {
+                let mut inner = Reader::new(self.sized_32()?);
+                let count = u32::from_be_bytes(inner.fixed()?);
+                array_body(count, inner.rest())
+            }
+            other => self.unexpected("array", other),
+        }
+    }
+
+    fn compound_8(&mut self) -> Result<Compound<'a>, Malformed> {
+        let mut inner = Reader::new(self.sized_8()?);
+        let count = inner.take_u8()?.into();
+        compound(count, inner.rest())
+    }
+
+    fn compound_32(&mut self) -> Result<Compound<'a>, Malformed> {
+        let mut inner = Reader::new(self.sized_32()?);
+        let count = u32::from_be_bytes(inner.fixed()?);
+        compound(count, inner.rest())
+    }
+
+    /// Passes over one value of any type. Compounds are passed over by their size, so this is a constant amount of
+    /// work; only descriptors nest, and those are counted.
+    pub fn skip(&mut self) -> Result<(), Malformed> {
+        let mut depth = 0;
+        while self.peek()? == code::DESCRIBED {
+            self.descriptor()?;
+            depth += 1;
+            if depth > VALUE_DEPTH {
+                return Err(Malformed::TooDeep);
+            }
+        }
+        let constructor = self.take_u8()?;
+        self.skip_body(constructor)
+    }
+
+    /// Passes over the body of a value whose (undescribed) constructor was taken. The upper four bits of a
+    /// constructor say how wide its body is (AMQP 1.0 part 1, 1.2).
+    pub(crate) fn skip_body(&mut self, constructor: u8) -> Result<(), Malformed> {
+        let width = match constructor >> 4 {
+            0x4 => 0,
+            0x5 => 1,
+            0x6 => 2,
+            0x7 => 4,
+            0x8 => 8,
+            0x9 => 16,
+            0xa | 0xc | 0xe => return self.sized_8().map(drop),
+            0xb | 0xd | 0xf => return self.sized_32().map(drop),
+            _ => return Err(Malformed::UnknownConstructor(constructor)),
+        };
+        self.take(width).map(drop)
+    }
+}
+
+fn ascii(bytes: &[u8]) -> Result<&str, Malformed> {
+    if bytes.is_ascii() {
+        std::str::from_utf8(bytes).map_err(|_| Malformed::NotAscii)
+    } else {
+        Err(Malformed::NotAscii)
+    }
+}
+
+/// Every element of a list or map has at least its constructor byte, so a count above the byte count is a lie.
+fn compound(count: u32, body: &[u8]) -> Result<Compound<'_>, Malformed> {
+    if count as usize <= body.len() {
+        Ok(Compound { count, body })
+    } else {
+        Err(Malformed::CountExceedsBytes(count))
+    }
+}
+
+/// Elements of an array may be of width zero (null, true, empty list), so their count costs the sender nothing;
+/// we still ask for a byte each, as no client has a use for more.
+fn array_body(count: u32, body: &[u8]) -> Result<Compound<'_>, Malformed> {
+    if body.is_empty() {
+        return Err(Malformed::Truncated);
+    }
+    compound(count, body)
+}
+
+pub fn write_null(out: &mut Vec<u8>) {
+    out.push(code::NULL);
+}
+
+pub fn write_boolean(out: &mut Vec<u8>, value: bool) {
+    out.push(if value { code::TRUE } else { code::FALSE });
+}
+
+pub fn write_ubyte(out: &mut Vec<u8>, value: u8) {
+    out.extend_from_slice(&[code::UBYTE, value]);
+}
+
+pub fn write_ushort(out: &mut Vec<u8>, value: u16) {
+    out.push(code::USHORT);
+    out.extend_from_slice(&value.to_be_bytes());
+}
+
+pub fn write_uint(out: &mut Vec<u8>, value: u32) {
+    match value {
+        0 => out.push(code::UINT_0),
+        1..=255 => out.extend_from_slice(&[code::UINT_SMALL, value as u8]),
+        _ => {
+            out.push(code::UINT);
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+    }
+}
+
+pub fn write_ulong(out: &mut Vec<u8>, value: u64) {
+    match value {
+        0 => out.push(code::ULONG_0),
+        1..=255 => out.extend_from_slice(&[code::ULONG_SMALL, value as u8]),
+        _ => {
+            out.push(code::ULONG);
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+    }
+}
+
+pub fn write_int(out: &mut Vec<u8>, value: i32) {
+    match i8::try_from(value) {
+        Ok(small) => out.extend_from_slice(&[code::INT_SMALL, small as u8]),
+        Err(_) => {
+            out.push(code::INT);
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+    }
+}
+
+pub fn write_long(out: &mut Vec<u8>, value: i64) {
+    match i8::try_from(value) {
+        Ok(small) => out.extend_from_slice(&[code::LONG_SMALL, small as u8]),
+        Err(_) => {
+            out.push(code::LONG);
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+    }
+}
+
+pub fn write_timestamp(out: &mut Vec<u8>, milliseconds: i64) {
+    out.push(code::TIMESTAMP);
+    out.extend_from_slice(&milliseconds.to_be_bytes());
+}
+
+pub fn write_uuid(out: &mut Vec<u8>, rfc_order: &[u8; 16]) {
+    out.push(code::UUID);
+    out.extend_from_slice(rfc_order);
+}
+
+pub fn write_binary(out: &mut Vec<u8>, value: &[u8]) {
+    write_sized(out, code::BINARY_8, code::BINARY_32, value);
+}
+
+pub fn write_string(out: &mut Vec<u8>, value: &str) {
+    write_sized(out, code::STRING_8, code::STRING_32, value.as_bytes());
+}
+
+pub fn write_symbol(out: &mut Vec<u8>, value: &str) {
+    debug_assert!(value.is_ascii(), "symbol {value:?} is not ASCII");
+    write_sized(out, code::SYMBOL_8, code::SYMBOL_32, value.as_bytes());
+}
+
+fn write_sized(out: &mut Vec<u8>, narrow: u8, wide: u8, bytes: &[u8]) {
+    match u8::try_from(bytes.len()) {
+        Ok(length) => out.extend_from_slice(&[narrow, length]),
+        Err(_) => {
+            out.push(wide);
+            out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(bytes);
+}
+
+/// Writes the descriptor of a described value. Codes that fit a byte are always written as smallulong: the Python
+/// client reads only that form (part 1.7 of the client notes).
+pub fn write_descriptor(out: &mut Vec<u8>, descriptor: u64) {
+    out.push(code::DESCRIBED);
+    match u8::try_from(descriptor) {
+        Ok(small) => out.extend_from_slice(&[code::ULONG_SMALL, small]),
+        Err(_) => write_ulong(out, descriptor),
+    }
+}
+
+/// Where a compound's size and count will be written once its elements are known.
+#[derive(Debug)]
+#[must_use = "a compound that is begun must be ended"]
+pub struct Open(usize);
+
+/// Begins a list with 32-bit size and count; the elements follow, then [`end_compound`].
+pub fn begin_list(out: &mut Vec<u8>) -> Open {
+    begin_compound(out, code::LIST_32)
+}
+
+/// Begins a map; its elements are keys and values in turn, and both count.
+pub fn begin_map(out: &mut Vec<u8>) -> Open {
+    begin_compound(out, code::MAP_32)
+}
+
+/// Begins an array of `element` (a constructor without its own body); the elements' bodies follow.
+pub fn begin_array(out: &mut Vec<u8>, element: u8) -> Open {
+    let open = begin_compound(out, code::ARRAY_32);
+    out.push(element);
+    open
+}
+
+fn begin_compound(out: &mut Vec<u8>, constructor: u8) -> Open {
+    out.push(constructor);
+    out.extend_from_slice(&[0; 8]);
+    Open(out.len())
+}
+
+pub fn end_compound(out: &mut [u8], open: Open, count: u32) {
+    let size = (out.len() - open.0 + 4) as u32;
+    out[open.0 - 8..open.0 - 4].copy_from_slice(&size.to_be_bytes());
+    out[open.0 - 4..open.0].copy_from_slice(&count.to_be_bytes());
+}
+
+/// Writes a list of at most 255 encoded bytes in its short form; longer ones in the long form.
+pub fn write_small_list(out: &mut Vec<u8>, count: u8, elements: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&[code::LIST_8, 0, count]);
+    elements(out);
+    let body = out.len() - start - 3;
+    match u8::try_from(body + 1) {
+        Ok(size) => out[start + 1] = size,
+        Err(_) => {
+            let size = (body + 4) as u32;
+            out.splice(
+                start..start + 3,
+                [code::LIST_32].into_iter().chain(size.to_be_bytes()).chain(u32::from(count).to_be_bytes()),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_the_bytes_cannot_hold_is_refused() {
+        let hostile = [code::LIST_32, 0, 0, 0, 4, 0x3f, 0xff, 0xff, 0xff];
+        assert_eq!(Reader::new(&hostile).list().unwrap_err(), Malformed::CountExceedsBytes(0x3fff_ffff));
+    }
+
+    #[test]
+    fn an_array_of_nothing_wide_elements_is_refused() {
+        let hostile = [code::ARRAY_32, 0, 0, 0, 5, 0xff, 0xff, 0xff, 0xff, code::NULL];
+        assert_eq!(Reader::new(&hostile).array().unwrap_err(), Malformed::CountExceedsBytes(0xffff_ffff));
+    }
+
+    #[test]
+    fn descriptors_nest_to_the_limit_and_no_deeper() {
+        let nested = |depth: u32| {
+            let mut bytes = [code::DESCRIBED, code::ULONG_0].repeat(depth as usize);
+            bytes.push(code::NULL);
+            bytes
+        };
+        assert_eq!(Reader::new(&nested(VALUE_DEPTH)).skip(), Ok(()));
+        assert_eq!(Reader::new(&nested(VALUE_DEPTH + 1)).skip(), Err(Malformed::TooDeep));
+    }
+
+    #[test]
+    fn a_small_list_grows_into_a_large_one() {
+        for length in [0_usize, 100, 251, 252, 253, 254, 300] {
+            let mut out = Vec::new();
+            write_small_list(&mut out, 1, |out| write_binary(out, &vec![7; length]));
+            let mut reader = Reader::new(&out);
+            let list = reader.list().unwrap();
+            reader.finish().unwrap();
+            assert_eq!(list.count, 1);
+            assert_eq!(Reader::new(list.body).binary().unwrap().len(), length);
+        }
+    }
+}
