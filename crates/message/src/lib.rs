@@ -4,8 +4,22 @@
 //! Nothing here trusts a length, a count or a depth that a peer wrote: see [`limits`].
 
 pub mod codec;
+pub mod delivery;
+mod entries;
+pub mod facts;
+mod fields;
+pub mod intake;
 pub mod limits;
+pub mod overlay;
+pub mod sections;
+pub mod system;
 pub mod value;
 
 pub use codec::{Descriptor, Malformed, Reader};
+pub use delivery::Stamp;
+pub use facts::{Facts, FactsError, Field, MessageId};
+pub use intake::append_stored;
+pub use overlay::{Overlay, OverlayError};
+pub use sections::{BodyKind, Section, Sections, Span};
+pub use system::SystemProperty;
 pub use value::Value;
