@@ -54,7 +54,7 @@ pub enum Change<'a> {
 type Stored = Option<Box<[u8]>>;
 
 /// See the module.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Overlay {
     application: Vec<(Box<str>, Stored)>,
     system: Vec<(SystemProperty, Stored)>,
