@@ -5,3 +5,6 @@
 
 pub mod auth;
 pub mod limits;
+pub mod listen;
+pub mod prefixed;
+pub mod tls;

@@ -43,3 +43,10 @@ pub const XML_ELEMENTS: usize = 4_096;
 
 /// Entries in one page of a feed (H-27).
 pub const FEED_ENTRIES: usize = 100;
+
+/// Room for the first read of a connection: an AMQP client's headers and its pipelined `open` fit.
+pub const FIRST_READ_BYTES: usize = 4 * 1_024;
+
+/// How long the certificates made at first start are good. Their CA's key is thrown away, so they cannot be renewed,
+/// only made anew.
+pub const CERTIFICATE_YEARS: i32 = 10;
