@@ -3,7 +3,10 @@
 //! [`listen`] accepts connections and finds out what they speak; [`auth`] says who may do what; the rest is one module
 //! for each protocol. A door decides nothing about messages.
 
+pub mod ask;
 pub mod auth;
+pub mod http;
+pub mod iso;
 pub mod limits;
 pub mod listen;
 pub mod prefixed;
