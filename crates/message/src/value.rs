@@ -70,6 +70,14 @@ impl Reader<'_> {
     pub fn value(&mut self) -> Result<Value, Malformed> {
         read_value(self, 0, &mut Budget { nodes: VALUE_NODES })
     }
+
+    /// Reads one value that takes its nodes from `left`, for encodings whose values share one budget.
+    pub fn value_within(&mut self, left: &mut u32) -> Result<Value, Malformed> {
+        let mut budget = Budget { nodes: *left };
+        let value = read_value(self, 0, &mut budget);
+        *left = budget.nodes;
+        value
+    }
 }
 
 // Recursion here is bounded by VALUE_DEPTH, which `Budget::spend` checks before each descent.
