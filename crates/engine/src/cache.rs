@@ -1,8 +1,8 @@
 //! The tail cache: batch buffers that were just written, oldest dropped first. Shared between the partition, which
 //! fills it, and the connections, which copy out of it; nobody slow can pin more than one run of it.
 
-use bytes::Bytes;
 use broker::BodyId;
+use bytes::Bytes;
 use journal::BODY_PREFIX_BYTES;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

@@ -22,11 +22,7 @@ impl Slew {
     /// twice as fast, ahead of it half as fast, until they meet.
     fn advance(&mut self, elapsed: i64, wall: i64) -> i64 {
         let plain = self.time + elapsed;
-        self.time = if wall > plain {
-            wall.min(plain + elapsed)
-        } else {
-            wall.max(plain - elapsed / 2)
-        };
+        self.time = if wall > plain { wall.min(plain + elapsed) } else { wall.max(plain - elapsed / 2) };
         self.time
     }
 }

@@ -31,7 +31,12 @@ struct Shared {
 }
 
 impl Handle {
-    pub(crate) fn new(inbox: Arc<Inbox>, asks: Arc<Asks>, cache: Arc<Cache>, counters: Arc<Counters>) -> Handle {
+    pub(crate) fn new(
+        inbox: Arc<Inbox>,
+        asks: Arc<Asks>,
+        cache: Arc<Cache>,
+        counters: Arc<Counters>,
+    ) -> Handle {
         let (connections, is_closed) = (AtomicU32::new(1), AtomicBool::new(false));
         Handle { shared: Arc::new(Shared { inbox, asks, cache, counters, connections, is_closed }) }
     }

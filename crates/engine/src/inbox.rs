@@ -12,12 +12,20 @@ use tokio::sync::Notify;
 /// One piece of work.
 #[derive(Debug)]
 pub enum Item {
-    Connect { connection: ConnectionId, mailbox: Arc<dyn Mailbox> },
+    Connect {
+        connection: ConnectionId,
+        mailbox: Arc<dyn Mailbox>,
+    },
     /// The connection is gone, and its links with it.
-    Disconnect { connection: ConnectionId },
+    Disconnect {
+        connection: ConnectionId,
+    },
     Batch(Batch),
     /// A command that needed stored bodies comes again, with them.
-    Again { command: Command, material: Vec<(BodyId, Vec<u8>)> },
+    Again {
+        command: Command,
+        material: Vec<(BodyId, Vec<u8>)>,
+    },
     /// The append in flight is durable, and its effects have left.
     Committed,
     /// The sync thread has failed or found another owner.

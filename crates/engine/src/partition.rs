@@ -13,7 +13,8 @@ use crate::mailbox::{self, Mailbox, Outgoing, Sent};
 use crate::runner::{ReadJob, SyncJob, Workers};
 use broker::ids::IdMap;
 use broker::{
-    BodyId, Broker, Command, ConnectionId, Context, Decided, Decision, Effect, LinkId, Needs, Position, Release, Time,
+    BodyId, Broker, Command, ConnectionId, Context, Decided, Decision, Effect, LinkId, Needs, Position,
+    Release, Time,
 };
 use bytes::Bytes;
 use journal::{BODY_PREFIX_BYTES, Draft, Journal};
@@ -289,13 +290,17 @@ impl Partition {
         self.cache.get(needs.0.iter().copied(), &mut cached);
         if cached.iter().all(Option::is_some) {
             let cached: Vec<_> = cached.into_iter().flatten().collect();
-            let material: Vec<_> = needs.0.iter().copied().zip(cached.iter().map(|bytes| &bytes[..])).collect();
+            let material: Vec<_> =
+                needs.0.iter().copied().zip(cached.iter().map(|bytes| &bytes[..])).collect();
             let decided = self.decide(command, &[], &material, now);
             assert_eq!(decided, Decided::Done, "a command asks once");
             return;
         }
-        let places: Vec<_> =
-            needs.0.iter().filter_map(|body| Some((*body, self.journal.place(journal_body(*body))?))).collect();
+        let places: Vec<_> = needs
+            .0
+            .iter()
+            .filter_map(|body| Some((*body, self.journal.place(journal_body(*body))?)))
+            .collect();
         self.workers.read(ReadJob { command: command.clone(), places }, &self.inbox);
     }
 
@@ -352,9 +357,12 @@ impl Partition {
         match release.effect {
             Effect::Deliver { link, mode, delivery } => {
                 let place = |body| {
-                    self.journal.place(journal_body(body)).expect("the body of a message that is there is there")
+                    self.journal
+                        .place(journal_body(body))
+                        .expect("the body of a message that is there is there")
                 };
-                let parts = delivery.extra.as_ref().map(|extra| extra.parts.iter().copied().map(place).collect());
+                let parts =
+                    delivery.extra.as_ref().map(|extra| extra.parts.iter().copied().map(place).collect());
                 let (place, parts) = (place(delivery.body), parts.unwrap_or_default());
                 self.counters.delivered_messages.fetch_add(1, Ordering::Relaxed);
                 list.push(Outgoing::Deliver(Sent { link, mode, delivery, place, parts }));

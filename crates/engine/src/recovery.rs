@@ -29,28 +29,29 @@ pub fn recover(journal: &mut dyn Journal, owner: u64) -> Result<Recovered, Error
     let mut durable = Durable::new();
     let mut last_time = None;
     let mut unreadable = None;
-    journal.read(Position(1), &mut |batch| {
-        let position = batch.position.0;
-        let mut rest = batch.records;
-        let mut found = 0;
-        while !rest.is_empty() {
-            match Record::decode(&mut rest) {
-                Ok(record) => durable.apply(&record, Time(batch.time)),
-                Err(why) => {
-                    unreadable = Some(Error::Record { position, why });
-                    return Err(journal::Error::Reader("a record cannot be read".into()));
+    journal
+        .read(Position(1), &mut |batch| {
+            let position = batch.position.0;
+            let mut rest = batch.records;
+            let mut found = 0;
+            while !rest.is_empty() {
+                match Record::decode(&mut rest) {
+                    Ok(record) => durable.apply(&record, Time(batch.time)),
+                    Err(why) => {
+                        unreadable = Some(Error::Record { position, why });
+                        return Err(journal::Error::Reader("a record cannot be read".into()));
+                    }
                 }
+                found += 1;
             }
-            found += 1;
-        }
-        if found != batch.record_count {
-            unreadable = Some(Error::RecordCount { position, announced: batch.record_count, found });
-            return Err(journal::Error::Reader("records are missing".into()));
-        }
-        last_time = Some(Time(batch.time));
-        Ok(())
-    })
-    .map_err(|error| unreadable.take().unwrap_or(Error::Journal(error)))?;
+            if found != batch.record_count {
+                unreadable = Some(Error::RecordCount { position, announced: batch.record_count, found });
+                return Err(journal::Error::Reader("records are missing".into()));
+            }
+            last_time = Some(Time(batch.time));
+            Ok(())
+        })
+        .map_err(|error| unreadable.take().unwrap_or(Error::Journal(error)))?;
     let (records, held) = (durable.next_body().0, journal.next_body().0);
     if records != held {
         return Err(Error::BodyCount { records: records - 1, journal: held - 1 });
