@@ -121,6 +121,10 @@ fn read_value(reader: &mut Reader<'_>, depth: u32, budget: &mut Budget) -> Resul
             if !codec::is_constructor(constructor) {
                 return Err(Malformed::UnknownConstructor(constructor));
             }
+            // The bytes of a descriptor do not count for elements of width zero.
+            if array.count as usize > inner.rest().len().max(1) {
+                return Err(Malformed::CountExceedsBytes(array.count));
+            }
             let mut elements = Vec::new();
             for _ in 0..array.count {
                 elements.push(read_body(&mut inner, constructor, depth + 1, budget)?);
@@ -469,5 +473,7 @@ mod tests {
     fn an_array_of_zero_wide_elements_costs_its_sender_their_bytes() {
         let hostile = [code::ARRAY_8, 3, 200, code::NULL, 0];
         assert_eq!(Value::decode(&hostile), Err(Malformed::CountExceedsBytes(200)));
+        let described = [code::ARRAY_8, 5, 4, code::DESCRIBED, code::ULONG_SMALL, 9, code::NULL];
+        assert_eq!(Value::decode(&described), Err(Malformed::CountExceedsBytes(4)));
     }
 }
