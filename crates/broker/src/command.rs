@@ -84,10 +84,12 @@ pub enum Command {
     DropParts {
         link: LinkId,
     },
-    /// The receiver now wants `credit` messages in all; with `drain` it wants what there is and no waiting.
+    /// The receiver takes messages until `limit` were delivered on this link since it was attached: a total and not a
+    /// difference, so that what is on its way meanwhile cannot be counted twice. With `drain` it wants what there is
+    /// and no waiting.
     Credit {
         link: LinkId,
-        credit: u32,
+        limit: u64,
         drain: bool,
     },
     /// Settles what `token` has locked. Without `wants_answer` nobody is told how it went.

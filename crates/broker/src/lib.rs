@@ -80,7 +80,7 @@ impl Broker {
                     decision,
                 );
             }
-            Command::Credit { link, credit, drain } => self.credit(*link, *credit, *drain, context, decision),
+            Command::Credit { link, limit, drain } => self.credit(*link, *limit, *drain, context, decision),
             Command::Part { link, body } => self.store_part(*link, *body, context, decision),
             Command::DropParts { link } => self.volatile.apply(Touch::PartsDropped { link: *link }),
             Command::AttachSender { link, namespace, path } => {

@@ -7,7 +7,7 @@ use crate::durable::Queue;
 use crate::effect::Effect;
 use crate::ids::{EntityId, LinkId, NamespaceId};
 use crate::refusal::Refusal;
-use crate::volatile::{Role, Touch};
+use crate::volatile::{Link, Role, Touch};
 
 impl Broker {
     pub(crate) fn attach_sender(
@@ -29,7 +29,7 @@ impl Broker {
         mode: ReceiveMode,
         decision: &mut Decision,
     ) {
-        let role = Role::Receiver { mode };
+        let role = Role::Receiver { mode, delivered: 0 };
         self.attach(link, namespace, path, role, |queue| queue.settings.status.may_receive(), decision);
     }
 
@@ -73,12 +73,16 @@ impl Broker {
     pub(crate) fn credit(
         &mut self,
         link: LinkId,
-        credit: u32,
+        limit: u64,
         drain: bool,
         context: Context,
         decision: &mut Decision,
     ) {
-        let Some(entity) = self.volatile.link(link).map(|link| link.entity) else { return };
+        let Some(Link { entity, role: Role::Receiver { delivered, .. } }) = self.volatile.link(link) else {
+            return;
+        };
+        let entity = *entity;
+        let credit = u32::try_from(limit.saturating_sub(*delivered)).unwrap_or(u32::MAX);
         self.volatile.apply(Touch::Credited { link, credit });
         self.volatile.apply(Touch::Accessed { entity, time: context.now });
         if drain {

@@ -150,7 +150,11 @@ impl World {
     }
 
     pub(crate) fn credit(&mut self, link: LinkId, credit: u32, drain: bool) -> Vec<Effect> {
-        self.command(Command::Credit { link, credit, drain }, &[])
+        let delivered = match &self.broker.volatile.link(link).expect("attached").role {
+            volatile::Role::Receiver { delivered, .. } => *delivered,
+            other => panic!("{other:?}"),
+        };
+        self.command(Command::Credit { link, limit: delivered + u64::from(credit), drain }, &[])
     }
 
     pub(crate) fn send(&mut self, link: LinkId, delivery: u32, messages: &[Incoming]) -> Vec<Effect> {

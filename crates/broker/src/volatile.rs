@@ -34,12 +34,11 @@ pub struct Link {
 #[derive(Debug)]
 pub enum Role {
     /// Parts of a large message that is still arriving.
-    Sender {
-        parts: Vec<BodyId>,
-        part_bytes: u64,
-    },
+    Sender { parts: Vec<BodyId>, part_bytes: u64 },
     Receiver {
         mode: ReceiveMode,
+        /// Messages handed out on this link since it was attached.
+        delivered: u64,
     },
 }
 
@@ -210,10 +209,14 @@ impl Volatile {
             }
             Touch::Served { entity } => {
                 let waiting = &mut self.queues[entity.0 as usize].waiting;
-                let (_, credit) = waiting.front_mut().expect("only who waits is served");
+                let (link, credit) = waiting.front_mut().expect("only who waits is served");
+                let link = *link;
                 *credit -= 1;
                 if *credit == 0 {
                     waiting.pop_front();
+                }
+                if let Some(Link { role: Role::Receiver { delivered, .. }, .. }) = self.links.get_mut(&link) {
+                    *delivered += 1;
                 }
             }
             Touch::Locked { entity, lock } => {
@@ -386,7 +389,7 @@ mod tests {
         let mut volatile = Volatile::default();
         volatile.apply(Touch::EntityCreated { entity: ENTITY });
         for number in 0..count {
-            let role = Role::Receiver { mode: ReceiveMode::PeekLock };
+            let role = Role::Receiver { mode: ReceiveMode::PeekLock, delivered: 0 };
             volatile.apply(Touch::Attached { link: link(number), entity: ENTITY, role });
         }
         volatile

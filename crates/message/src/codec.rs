@@ -405,6 +405,12 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Whether AMQP 1.0 has this primitive constructor.
+pub(crate) fn is_constructor(constructor: u8) -> bool {
+    // Without bytes a known one is truncated or empty, an unknown one unknown.
+    !matches!(Reader::new(&[]).skip_body(constructor), Err(Malformed::UnknownConstructor(_)))
+}
+
 fn ascii(bytes: &[u8]) -> Result<&str, Malformed> {
     if bytes.is_ascii() {
         std::str::from_utf8(bytes).map_err(|_| Malformed::NotAscii)

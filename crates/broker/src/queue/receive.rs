@@ -28,7 +28,7 @@ impl Broker {
                 self.volatile.stir_again(entity);
                 break;
             }
-            let Some(Link { role: Role::Receiver { mode }, .. }) = self.volatile.link(link) else {
+            let Some(Link { role: Role::Receiver { mode, .. }, .. }) = self.volatile.link(link) else {
                 unreachable!("only receivers wait, and who detaches waits no more");
             };
             let mode = *mode;
