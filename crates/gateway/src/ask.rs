@@ -1,11 +1,7 @@
 //! How a door asks the broker a question that has one answer.
 
 use broker::{Answer, Command, Refusal, RequestId};
-
-/// The server is stopping and no longer answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the server is stopping")]
-pub struct Stopped;
+use engine::{Handle, Stopped};
 
 /// Whoever answers commands that carry a request id.
 pub trait Ask: Send + Sync {
@@ -17,4 +13,17 @@ pub trait Ask: Send + Sync {
 
     /// Whether what is sent now would be stored.
     fn is_healthy(&self) -> bool;
+}
+
+impl Ask for Handle {
+    async fn ask(
+        &self,
+        make: impl FnOnce(RequestId) -> Command + Send,
+    ) -> Result<Result<Answer, Refusal>, Stopped> {
+        Handle::ask(self, make).await
+    }
+
+    fn is_healthy(&self) -> bool {
+        !self.is_closed()
+    }
 }

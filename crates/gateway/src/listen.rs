@@ -44,7 +44,7 @@ impl Peer {
 pub trait Doors: Send + Sync + 'static {
     /// Serves AMQP. `first` was read already and comes before what the stream gives.
     fn amqp<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-        &self,
+        self: Arc<Self>,
         stream: S,
         first: BytesMut,
         peer: Peer,
@@ -52,7 +52,7 @@ pub trait Doors: Send + Sync + 'static {
 
     /// Serves HTTP, in the same way.
     fn http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-        &self,
+        self: Arc<Self>,
         stream: S,
         first: BytesMut,
         peer: Peer,
@@ -150,7 +150,7 @@ async fn serve(mut stream: TcpStream, mut peer: Peer, tls: TlsAcceptor, doors: A
     let address = peer.address;
     let Some((speech, first)) = listen_to(&mut stream).await else { return };
     if speech != Speech::Tls {
-        return hand_over(speech, stream, first, peer, &*doors).await;
+        return hand_over(speech, stream, first, peer, doors).await;
     }
     let handshake = tls.accept(Prefixed::new(first, stream));
     let mut stream = match timeout(TLS_HANDSHAKE_TIMEOUT, handshake).await {
@@ -160,10 +160,10 @@ async fn serve(mut stream: TcpStream, mut peer: Peer, tls: TlsAcceptor, doors: A
     };
     peer.is_encrypted = true;
     let Some((speech, first)) = listen_to(&mut stream).await else { return };
-    hand_over(speech, stream, first, peer, &*doors).await;
+    hand_over(speech, stream, first, peer, doors).await;
 }
 
-async fn hand_over<S>(speech: Speech, stream: S, first: BytesMut, peer: Peer, doors: &impl Doors)
+async fn hand_over<S>(speech: Speech, stream: S, first: BytesMut, peer: Peer, doors: Arc<impl Doors>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -246,7 +246,7 @@ mod tests {
 
     impl Doors for Notes {
         async fn amqp<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-            &self,
+            self: Arc<Self>,
             _: S,
             first: BytesMut,
             peer: Peer,
@@ -255,7 +255,7 @@ mod tests {
         }
 
         async fn http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-            &self,
+            self: Arc<Self>,
             _: S,
             first: BytesMut,
             peer: Peer,

@@ -1,9 +1,9 @@
 //! Every answer of the HTTP door that is not a success: its status, its sub-code and its words (http errors, H-70, H-71).
 
 use super::xml::{Writer, XmlError};
-use crate::ask::Stopped;
 use crate::auth::Denied;
 use broker::Refusal;
+use engine::Stopped;
 use hyper::StatusCode;
 
 #[derive(Debug, thiserror::Error)]

@@ -1,9 +1,10 @@
 //! The door as a client sees it: requests over a connection in memory, a broker of one map behind it.
 
 use super::*;
-use crate::ask::Stopped;
 use crate::auth::{Policy, Rights, Secret};
+use broker::limits::LIST_PAGE;
 use broker::{QueueDescription, Refusal, RequestId};
+use engine::Stopped;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +53,7 @@ impl Ask for Fake {
                 .map(|_| Answer::Deleted)
                 .ok_or(Refusal::EntityNotFound(path)),
             Command::ListQueues { skip, top, .. } => {
-                Ok(Answer::Queues(queues.values().skip(skip).take(top).cloned().collect()))
+                Ok(Answer::Queues(queues.values().skip(skip).take(top.min(LIST_PAGE)).cloned().collect()))
             }
             other => panic!("the door asked {other:?}"),
         })
@@ -223,6 +224,20 @@ async fn a_list_comes_in_pages_with_a_link_to_the_next() {
     let (status, body) = house.get("/$Resources/queues?$skip=100").await;
     assert_eq!((status, titles(&body).len()), (200, 0));
     assert!(body.starts_with("<feed "));
+}
+
+// H-27
+#[tokio::test]
+async fn a_full_page_links_to_the_next_only_if_there_is_one() {
+    let house = House::default();
+    for number in 0..FEED_ENTRIES {
+        house.create(&format!("/q{number:03}"), JAVASCRIPT_QUEUE).await;
+    }
+    assert!(!house.get("/$Resources/queues").await.1.contains("rel=\"next\""));
+    house.create("/q999", JAVASCRIPT_QUEUE).await;
+    let (_, body) = house.get("/$Resources/queues").await;
+    assert!(body.contains("rel=\"next\"") && body.contains("$skip=100&amp;$top=100"));
+    assert!(!body.contains("q999"));
 }
 
 // H-70, H-103
