@@ -70,6 +70,7 @@ impl std::fmt::Debug for PolicyTable {
 }
 
 /// A complaint about a stretch of the file.
+#[derive(Debug)]
 pub struct Complaint {
     pub at: Range<usize>,
     pub what: String,
@@ -171,7 +172,7 @@ mod tests {
     use broker::Span;
 
     fn complained(text: &str) -> (usize, String) {
-        let complaint = Config::parse(text).err().expect("refused");
+        let complaint = Config::parse(text).expect_err("refused");
         (text[..complaint.at.start].matches('\n').count() + 1, complaint.what)
     }
 
@@ -196,7 +197,7 @@ mod tests {
             [[queue]]
             name = "invoices"
         "#;
-        let config = Config::parse(text).ok().expect("accepted");
+        let config = Config::parse(text).expect("accepted");
         assert_eq!(config.data.as_deref(), Some(Path::new("/var/lib/otobus")));
         assert_eq!(config.log, Some(LevelFilter::INFO));
         assert_eq!(config.listen_bus.map(|addresses| addresses.len()), Some(2));
@@ -212,7 +213,7 @@ mod tests {
 
     #[test]
     fn an_empty_file_says_nothing() {
-        let config = Config::parse("").ok().expect("accepted");
+        let config = Config::parse("").expect("accepted");
         assert!(config.data.is_none() && config.listen_bus.is_none() && config.queues.is_empty());
     }
 

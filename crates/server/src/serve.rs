@@ -49,11 +49,11 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         .map(|listener| listen::accept(listener, acceptor.clone(), places.clone(), state.clone()))
         .map(tokio::spawn)
         .collect();
-    if let Some(path) = &settings.ready_file {
-        if let Err(error) = announcement.write(path) {
-            engine.stop();
-            return Err(error).with_context(|| format!("cannot write {}", path.display()));
-        }
+    if let Some(path) = &settings.ready_file
+        && let Err(error) = announcement.write(path)
+    {
+        engine.stop();
+        return Err(error).with_context(|| format!("cannot write {}", path.display()));
     }
     announcement.print();
 
