@@ -310,7 +310,25 @@ impl<'a> Reader<'a> {
     }
 
     pub fn list(&mut self) -> Result<Compound<'a>, Malformed> {
-        match self.take_u8()? {
+        let constructor = self.take_u8()?;
+        self.list_body(constructor)
+    }
+
+    /// The count is of keys and values together, as on the wire.
+    pub fn map(&mut self) -> Result<Compound<'a>, Malformed> {
+        let constructor = self.take_u8()?;
+        self.map_body(constructor)
+    }
+
+    /// An array's body starts with the one constructor that all its elements share.
+    pub fn array(&mut self) -> Result<Compound<'a>, Malformed> {
+        let constructor = self.take_u8()?;
+        self.array_body(constructor)
+    }
+
+    /// A list whose constructor was taken, or stands in front of an array of lists.
+    pub(crate) fn list_body(&mut self, constructor: u8) -> Result<Compound<'a>, Malformed> {
+        match constructor {
             code::LIST_0 => Ok(Compound { count: 0, body: &[] }),
             code::LIST_8 => self.compound_8(),
             code::LIST_32 => self.compound_32(),
@@ -318,9 +336,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The count is of keys and values together, as on the wire.
-    pub fn map(&mut self) -> Result<Compound<'a>, Malformed> {
-        let map = match self.take_u8()? {
+    pub(crate) fn map_body(&mut self, constructor: u8) -> Result<Compound<'a>, Malformed> {
+        let map = match constructor {
             code::MAP_8 => self.compound_8()?,
             code::MAP_32 => self.compound_32()?,
             other => return self.unexpected("map", other),
@@ -328,21 +345,15 @@ impl<'a> Reader<'a> {
         if map.count % 2 == 0 { Ok(map) } else { Err(Malformed::OddMap) }
     }
 
-    /// An array's body starts with the one constructor that all its elements share.
-    pub fn array(&mut self) -> Result<Compound<'a>, Malformed> {
-        match self.take_u8()? {
-            code::ARRAY_8 => {
-                let mut inner = Reader::new(self.sized_8()?);
-                let count = inner.take_u8()?.into();
-                array_body(count, inner.rest())
-            }
-            code::ARRAY_32 => {
-                let mut inner = Reader::new(self.sized_32()?);
-                let count = u32::from_be_bytes(inner.fixed()?);
-                array_body(count, inner.rest())
-            }
-            other => self.unexpected("array", other),
-        }
+    /// Elements of an array may be of width zero (null, true, empty list), so their count costs the sender nothing;
+    /// we still ask for a byte each, as no client has a use for more.
+    pub(crate) fn array_body(&mut self, constructor: u8) -> Result<Compound<'a>, Malformed> {
+        let array = match constructor {
+            code::ARRAY_8 => self.compound_8()?,
+            code::ARRAY_32 => self.compound_32()?,
+            other => return self.unexpected("array", other),
+        };
+        if array.body.is_empty() { Err(Malformed::Truncated) } else { Ok(array) }
     }
 
     fn compound_8(&mut self) -> Result<Compound<'a>, Malformed> {
@@ -397,6 +408,23 @@ impl<'a> Reader<'a> {
         self.take(width).map(drop)
     }
 
+    /// Passes over the body of a primitive, which must be sound: text is text, a boolean is zero or one.
+    pub(crate) fn check_primitive(&mut self, constructor: u8) -> Result<(), Malformed> {
+        match constructor {
+            code::STRING_8 | code::STRING_32 => {
+                let bytes = if constructor == code::STRING_8 { self.sized_8()? } else { self.sized_32()? };
+                std::str::from_utf8(bytes).map(drop).map_err(|_| Malformed::NotUtf8)
+            }
+            code::SYMBOL_8 => ascii(self.sized_8()?).map(drop),
+            code::SYMBOL_32 => ascii(self.sized_32()?).map(drop),
+            code::BOOLEAN => match self.take_u8()? {
+                0 | 1 => Ok(()),
+                other => self.unexpected("a boolean octet of 0 or 1", other),
+            },
+            _ => self.skip_body(constructor),
+        }
+    }
+
     /// Passes over one value of any type and gives its bytes, constructor included.
     pub fn encoded(&mut self) -> Result<&'a [u8], Malformed> {
         let start = self.at;
@@ -405,8 +433,36 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The elements of an array: what describes them, their constructor, and a reader of their bodies.
+#[derive(Debug)]
+pub(crate) struct Elements<'a> {
+    pub(crate) descriptor: Option<Descriptor<'a>>,
+    pub(crate) constructor: u8,
+    pub(crate) count: u32,
+    pub(crate) bodies: Reader<'a>,
+}
+
+impl<'a> Elements<'a> {
+    pub(crate) fn of(array: Compound<'a>) -> Result<Self, Malformed> {
+        let mut bodies = Reader::new(array.body);
+        let descriptor = match bodies.peek()? {
+            code::DESCRIBED => Some(bodies.descriptor()?),
+            _ => None,
+        };
+        let constructor = bodies.take_u8()?;
+        if !is_constructor(constructor) {
+            return Err(Malformed::UnknownConstructor(constructor));
+        }
+        // The bytes of a descriptor do not count for elements of width zero.
+        if array.count as usize > bodies.rest().len().max(1) {
+            return Err(Malformed::CountExceedsBytes(array.count));
+        }
+        Ok(Elements { descriptor, constructor, count: array.count, bodies })
+    }
+}
+
 /// Whether AMQP 1.0 has this primitive constructor.
-pub(crate) fn is_constructor(constructor: u8) -> bool {
+fn is_constructor(constructor: u8) -> bool {
     // Without bytes a known one is truncated or empty, an unknown one unknown.
     !matches!(Reader::new(&[]).skip_body(constructor), Err(Malformed::UnknownConstructor(_)))
 }
@@ -426,15 +482,6 @@ fn compound(count: u32, body: &[u8]) -> Result<Compound<'_>, Malformed> {
     } else {
         Err(Malformed::CountExceedsBytes(count))
     }
-}
-
-/// Elements of an array may be of width zero (null, true, empty list), so their count costs the sender nothing;
-/// we still ask for a byte each, as no client has a use for more.
-fn array_body(count: u32, body: &[u8]) -> Result<Compound<'_>, Malformed> {
-    if body.is_empty() {
-        return Err(Malformed::Truncated);
-    }
-    compound(count, body)
 }
 
 pub fn write_null(out: &mut Vec<u8>) {
