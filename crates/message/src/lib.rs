@@ -17,6 +17,7 @@ pub mod sections;
 pub mod system;
 pub mod value;
 pub mod view;
+mod write;
 
 pub use codec::{Descriptor, Malformed, Reader};
 pub use delivery::Stamp;
