@@ -135,15 +135,19 @@ impl Connection {
     fn on_end<'a>(&mut self, channel: u16, end: End) -> Handled<'a> {
         let session = self.session_at(channel)?;
         let (key, was_ending) = (session.key, session.is_ending);
-        let links: Vec<LinkKey> = session.links().collect();
-        links.iter().for_each(|link| self.drop_link(*link));
+        let mut links: Vec<LinkKey> = session.links().collect();
+        // A link that we detached before is not news.
+        links.retain(|link| {
+            let is_news = self.links.get(link.0).is_some_and(|link| !link.is_detaching());
+            self.drop_link(*link);
+            is_news
+        });
         self.sessions.remove(key.0);
         self.channels[usize::from(channel)] = NONE;
         if was_ending {
             return Ok(None);
         }
         self.out.frame(channel, |out| End { error: None }.encode(out));
-        // A link that we detached before is not news.
         Ok(Some(Event::End { session: key, links, error: end.error }))
     }
 
