@@ -129,9 +129,10 @@ impl Peer {
         let bytes: &'static [u8] = Vec::leak(std::mem::take(self.server.output()));
         let mut input = bytes;
         let mut written = Vec::new();
-        while let Some(frame) = frame::split(&mut input, u32::MAX).unwrap() {
+        while let Some(frame) = frame::split(&mut input, u32::MAX).expect("the server writes frames") {
             assert_eq!(frame.kind, Kind::Amqp);
-            let (performative, payload) = Performative::decode(frame.body, &mut 10_000).unwrap();
+            let (performative, payload) =
+                Performative::decode(frame.body, &mut 10_000).expect("of performatives");
             written.push(Written { channel: frame.channel, performative, payload });
         }
         assert_eq!(input, b"", "whole frames");
@@ -176,7 +177,7 @@ impl Peer {
         self.server.send(link, &[7; 16], false, 0, |out| out.extend_from_slice(message))
     }
 
-    /// The connection was closed by the server for `condition`; returns the close it wrote.
+    /// The connection was closed by the server for `condition`, and the client was told so.
     pub fn assert_closed(&mut self, condition: &str) {
         match self.events().pop() {
             Some(Event::Closed { reason }) => assert_eq!(reason.condition, condition),
