@@ -3,11 +3,14 @@
 use crate::arbitrary::plausible;
 use otobus_amqp::frame::{AMQP_HEADER, SASL_HEADER};
 use otobus_amqp::performative::{Begin, Open, Performative};
-use otobus_amqp::{fuzzing, sasl::Sasl};
+use otobus_amqp::sasl::Sasl;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::fs;
 use std::path::Path;
+
+#[path = "../../../../fuzz/bodies/frame.rs"]
+mod body;
 
 /// A conversation up to the first session.
 fn opened() -> Vec<u8> {
@@ -26,8 +29,8 @@ proptest! {
     fn random_bytes_do_no_harm(bytes in vec(any::<u8>(), 0..600), is_opened: bool) {
         let mut input = if is_opened { opened() } else { Vec::new() };
         input.extend_from_slice(&bytes);
-        fuzzing::frame(&input);
-        fuzzing::frame(&bytes);
+        body::run(&input);
+        body::run(&bytes);
     }
 
     #[test]
@@ -46,7 +49,7 @@ proptest! {
                 input[at] ^= bits;
             }
         }
-        fuzzing::frame(&input);
+        body::run(&input);
     }
 }
 
@@ -55,7 +58,7 @@ fn the_fuzzers_corpus_does_no_harm() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/frame");
     let mut count = 0;
     for entry in fs::read_dir(folder).unwrap() {
-        fuzzing::frame(&fs::read(entry.unwrap().path()).unwrap());
+        body::run(&fs::read(entry.unwrap().path()).unwrap());
         count += 1;
     }
     assert!(count >= 10, "only {count} files");

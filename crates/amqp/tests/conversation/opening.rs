@@ -102,6 +102,35 @@ fn our_close_waits_for_the_clients() {
 }
 
 #[test]
+fn a_client_that_does_not_answer_our_close_is_given_up() {
+    let mut peer = Peer::ready();
+    peer.now = 500;
+    peer.events();
+    peer.server.close(None);
+    peer.server.output().clear();
+    let deadline = 500 + otobus_amqp::limits::CLOSING_MS;
+    assert_eq!(peer.server.next_deadline(), Some(deadline));
+    peer.server.heartbeat(deadline);
+    assert!(peer.server.is_closed());
+    assert!(matches!(peer.event(), Event::Closed { .. }));
+    assert_eq!(peer.performatives(), [], "closed once");
+}
+
+#[test]
+fn what_is_said_of_a_session_after_its_end_is_ignored() {
+    // AMQP 11, quirk 9
+    let mut peer = Peer::ready();
+    peer.receiver(0, 10);
+    peer.give(0, Performative::End(End { error: None }));
+    peer.detach(0);
+    peer.credit(0, 10);
+    assert_eq!(peer.events().len(), 1);
+    assert_eq!(peer.performatives().len(), 1);
+    peer.give(0, Performative::Attach(Box::new(receiver(0))));
+    peer.assert_closed("amqp:not-allowed");
+}
+
+#[test]
 fn an_end_takes_its_links_with_it_and_is_answered() {
     // AMQP 11, quirks 9 and 29
     let mut peer = Peer::ready();

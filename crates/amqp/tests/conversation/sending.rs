@@ -178,7 +178,7 @@ fn an_echo_is_answered() {
     // AMQP 5.5
     let mut peer = Peer::ready();
     peer.sender(0, 100, 10);
-    peer.flow(Flow { handle: Some(0), delivery_count: Some(0), echo: true, ..Flow::default() });
+    peer.flow(Flow { handle: Some(0), delivery_count: Some(0), echo: true, drain: true, ..Flow::default() });
     peer.flow(Flow { echo: true, ..Flow::default() });
     assert_eq!(peer.events(), []);
     let flows = peer.performatives();
