@@ -42,10 +42,15 @@ fn run(disk: Arc<dyn Disk>, told: &mut Told) -> Result<(), Error> {
             "{told:?}, {:?}",
             journal.tail()
         );
+        // Whoever opened it may tell others what is there, so from now on it has to stay.
+        told.acknowledged = journal.tail().0;
         while journal.tail() < Position(last) {
             step(&mut journal, told)?;
         }
         verify(&journal, journal.first())?;
+        // The process is killed between writing and syncing.
+        told.tried = last + 1;
+        drop(journal.append(&sample(Position(last + 1)), Position(last + 1))?);
     }
     Ok(())
 }
@@ -144,5 +149,36 @@ fn a_failure_of_any_single_call_is_noticed_and_loses_nothing_acknowledged() {
             }
         }
         assert!(failed_runs > 20 || fault == Fault::Short, "{fault:?}: {failed_runs}");
+    }
+}
+
+#[test]
+fn what_an_opened_journal_shows_is_durable() {
+    let disk = Memory::new();
+    let mut journal = open(Arc::new(disk.clone())).unwrap();
+    drop(journal.append(&sample(Position(1)), Position(1)).unwrap());
+    drop(journal);
+    let journal = Local::open(Arc::new(disk.clone()), options()).unwrap();
+    assert_eq!(journal.tail(), Position(1), "written by a process that was killed before it synced");
+    let image = disk.crash_image(0);
+    assert_eq!(Local::open(Arc::new(image), options()).unwrap().tail(), Position(1));
+}
+
+#[test]
+fn a_seal_and_the_batch_behind_it_are_never_in_flight_together() {
+    // Records of many lengths, so that the seal ends up on either side of a sector's edge.
+    for length in (0..512).step_by(16) {
+        let disk = Memory::new();
+        let mut journal = open(Arc::new(disk.clone())).unwrap();
+        let mut draft = sample(Position(1));
+        draft.records.resize(length, 1);
+        assert!(matches!(journal.append(&draft, Position(1)).unwrap().wait(), Outcome::Committed));
+        journal.seal().unwrap();
+        drop(journal.append(&sample(Position(2)), Position(2)).unwrap());
+        for seed in 2..22 {
+            let image = disk.crash_image(seed);
+            let journal = Local::open(Arc::new(image), options()).unwrap();
+            assert!(journal.tail() >= Position(1));
+        }
     }
 }
