@@ -12,13 +12,16 @@ use tokio::sync::watch;
 pub struct State {
     pub engine: engine::Handle,
     pub guard: Guard,
+    /// Names this run of the server in tracking ids.
+    pub node: String,
     /// Becomes true when the server stops. Each connection that is served holds a receiver.
     stopping: watch::Sender<bool>,
 }
 
 impl State {
     pub fn new(engine: engine::Handle, guard: Guard) -> State {
-        State { engine, guard, stopping: watch::Sender::new(false) }
+        let node = format!("{:08x}", uuid::Uuid::new_v4().as_fields().0);
+        State { engine, guard, node, stopping: watch::Sender::new(false) }
     }
 
     /// Asks every connection to finish what it does and end.

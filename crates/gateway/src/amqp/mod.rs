@@ -1,4 +1,19 @@
-//! The AMQP door. Its border with the listener; what lies behind it closes the connection.
+//! The AMQP door: one task for each connection, which owns the protocol's state and talks to the engine in batches.
+//!
+//! Bytes come in, the sans-I/O machine turns them into events, and one read of the socket becomes one batch of
+//! commands. Effects come back through the outbox and leave as one write. The task reads no further while the engine
+//! holds as much as it may, and takes no more out of its outbox while the peer does not read.
+
+mod address;
+mod buffer;
+mod cbs;
+mod condition;
+mod connection;
+mod deliver;
+mod intake;
+mod link;
+mod settle;
+mod tracking;
 
 use crate::State;
 use crate::listen::Peer;
@@ -6,13 +21,12 @@ use bytes::BytesMut;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Serves one connection. `first` was read already and comes before what the stream gives.
+/// Serves one connection until either side ends it. `first` was read already and comes before what the stream gives.
 pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     first: BytesMut,
     state: Arc<State>,
     peer: Peer,
 ) {
-    tracing::warn!(address = %peer.address, "AMQP is not served yet");
-    drop((stream, first, state));
+    connection::Task::new(stream, first, peer, state).run().await;
 }
