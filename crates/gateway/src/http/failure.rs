@@ -67,8 +67,10 @@ impl Failure {
     pub fn body(&self, tracking: &str, host: &str, path: &str, timestamp: &str) -> String {
         let status = self.status();
         let reason = status.canonical_reason().unwrap_or_default();
+        let what = self.to_string();
+        let stop = if what.ends_with('.') { "" } else { "." };
         let detail = format!(
-            "SubCode={}. {reason}. {self} TrackingId:{tracking}, SystemTracker:{host}:{path}, Timestamp:{timestamp}",
+            "SubCode={}. {reason}. {what}{stop} TrackingId:{tracking}, SystemTracker:{host}:{path}, Timestamp:{timestamp}",
             self.sub_code()
         );
         let mut writer = Writer::default();
@@ -106,8 +108,8 @@ mod tests {
         let body = Failure::Refused(Refusal::EntityExists("orders".into())).body("t_1", "h", "orders", "now");
         assert_eq!(
             body,
-            "<Error><Code>409</Code><Detail>SubCode=40900. Conflict. an entity called &apos;orders&apos; exists \
-             already TrackingId:t_1, SystemTracker:h:orders, Timestamp:now</Detail></Error>"
+            "<Error><Code>409</Code><Detail>SubCode=40900. Conflict. an entity called 'orders' exists \
+             already. TrackingId:t_1, SystemTracker:h:orders, Timestamp:now</Detail></Error>"
         );
     }
 
@@ -131,7 +133,7 @@ mod tests {
             (Denied::MalformedToken, "SubCode=40105. "),
             (Denied::ExpiredToken, "SubCode=40106. Unauthorized. ExpiredToken: "),
         ] {
-            let body = Failure::Denied(denied).body("", "", "", "").replace("&apos;", "'");
+            let body = Failure::Denied(denied).body("", "", "", "");
             assert!(body.starts_with(&format!("<Error><Code>401</Code><Detail>{sub_code}")), "{body}");
         }
     }

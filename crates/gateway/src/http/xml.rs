@@ -5,7 +5,7 @@
 //! there are no entities to expand and no files to fetch.
 
 use crate::limits::{XML_DEPTH, XML_ELEMENTS};
-use quick_xml::escape::{escape, resolve_predefined_entity};
+use quick_xml::escape::{escape, partial_escape, resolve_predefined_entity};
 use quick_xml::events::Event;
 use quick_xml::name::ResolveResult;
 use quick_xml::reader::NsReader;
@@ -175,7 +175,7 @@ impl Writer {
     pub fn leaf_with(&mut self, name: &str, attributes: &[(&str, &str)], text: &str) -> &mut Writer {
         self.tag(name, attributes);
         self.text.push('>');
-        self.text.push_str(&escape(text));
+        self.text.push_str(&partial_escape(text));
         self.text.push_str("</");
         self.text.push_str(name);
         self.text.push('>');
