@@ -2,10 +2,11 @@
 //!
 //! The machine writes what the protocol alone decides (headers, open, begin, end, detach, close, window flows,
 //! heartbeats); the door decides the rest. Any violation closes the connection with the condition the specification
-//! names. Time comes in as milliseconds of a clock that never runs backwards. See [`receive`] for what comes in,
-//! [`answer`] and [`send`] for what goes out.
+//! names. Time comes in as milliseconds of a clock that never runs backwards. See [`receive`] and [`arrive`] for what comes
+//! in, [`answer`] and [`send`] for what goes out.
 
 mod answer;
+mod arrive;
 mod event;
 mod output;
 mod receive;
