@@ -126,7 +126,7 @@ impl Connection {
             return Err(Error::new(NOT_ALLOWED, format!("channel {channel} has a session already")));
         }
         let limit = if self.has_claim { limits::SESSIONS } else { limits::SESSIONS_BEFORE_CLAIM };
-        let key = match self.sessions.len() < limit {
+        let key = match self.sessions.len() < usize::from(limit) {
             true => self.sessions.insert(|key| Session::new(SessionKey(key), channel, begin)),
             false => None,
         };
