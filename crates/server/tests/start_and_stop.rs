@@ -1,0 +1,194 @@
+//! The binary as a person meets it: what it prints, how it refuses to start, how it ends.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder of its own for each test, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("otobus-start-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.join(name), text).unwrap();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn otobus(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_otobus"));
+    for variable in ["CONFIG", "DATA", "LISTEN_BUS", "LOG", "READY_FILE"] {
+        command.env_remove(format!("OTOBUS_{variable}"));
+    }
+    command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+/// Runs the binary to its end, which must be a refusal in one line.
+fn refused(folder: &Path, arguments: &[&str]) -> String {
+    let Output { status, stdout, stderr } = otobus(folder, arguments).output().unwrap();
+    let text = String::from_utf8(stderr).unwrap();
+    assert!(!status.success(), "it started");
+    assert!(stdout.is_empty(), "it announced itself");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}
+
+/// A server that runs. Dropping it kills it.
+struct Running {
+    child: Child,
+    lines: Vec<String>,
+}
+
+impl Running {
+    /// Starts and reads what is announced, up to `ready`.
+    fn start(folder: &Path, arguments: &[&str]) -> Running {
+        let mut child = otobus(folder, arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = Vec::new();
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            if line == "ready" {
+                return Running { child, lines };
+            }
+            lines.push(line);
+        }
+        panic!("it ended before it was ready: {lines:?}");
+    }
+
+    fn port(&self) -> SocketAddr {
+        self.lines.iter().find_map(|line| line.strip_prefix("bus ")).unwrap().parse().unwrap()
+    }
+
+    fn terminate(mut self) -> Option<i32> {
+        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn it_says_where_it_listens_serves_and_stops_when_told() {
+    let folder = Folder::new();
+    folder.write("otobus.toml", "[[queue]]\nname = \"orders\"\n");
+    let arguments = ["--listen-bus", "127.0.0.1:0,127.0.0.1:0", "--ready-file", "ready.json"];
+    let server = Running::start(&folder.0, &arguments);
+    assert!(get(server.port(), "/health").starts_with("HTTP/1.1 200 "));
+    assert!(get(server.port(), "/orders").starts_with("HTTP/1.1 401 "));
+    let ready = std::fs::read_to_string(folder.0.join("ready.json")).unwrap();
+    let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
+    assert_eq!(ready["bus"][0], server.port().to_string());
+    assert_eq!(ready["bus"].as_array().unwrap().len(), 2);
+    assert!(Path::new(ready["ca"].as_str().unwrap()).exists());
+    let key = std::fs::read_to_string(folder.0.join("otobus-data/keys.toml")).unwrap();
+    let key = key.split('"').nth(1).unwrap();
+    assert!(!server.lines.iter().any(|line| line.contains(key)), "the key went into a pipe");
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn it_starts_again_on_its_own_data_with_the_same_certificate_and_key() {
+    let folder = Folder::new();
+    let kept = || {
+        ["otobus-data/keys.toml", "otobus-data/tls/ca.pem"]
+            .map(|file| std::fs::read(folder.0.join(file)).unwrap())
+    };
+    assert_eq!(Running::start(&folder.0, &["serve", "--listen-bus", "127.0.0.1:0"]).terminate(), Some(0));
+    let before = kept();
+    assert_eq!(Running::start(&folder.0, &["--listen-bus", "127.0.0.1:0"]).terminate(), Some(0));
+    assert_eq!(kept(), before);
+}
+
+#[test]
+fn a_port_in_use_is_named_and_no_data_is_touched() {
+    let folder = Folder::new();
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = holder.local_addr().unwrap().to_string();
+    let text = refused(&folder.0, &["--listen-bus", &format!("127.0.0.1:0,{taken}")]);
+    assert!(text.contains(&taken) && text.contains("--listen-bus"), "{text}");
+    assert!(!folder.0.join("otobus-data").exists());
+}
+
+#[test]
+fn a_data_directory_in_use_is_named_with_its_holder() {
+    let folder = Folder::new();
+    let first = Running::start(&folder.0, &["--listen-bus", "127.0.0.1:0"]);
+    let text = refused(&folder.0, &["--listen-bus", "127.0.0.1:0"]);
+    assert!(
+        text.contains("otobus-data") && text.contains(&format!("process {}", first.child.id())),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_is_named() {
+    let folder = Folder::new();
+    folder.write("file", "");
+    let text = refused(&folder.0, &["--listen-bus", "127.0.0.1:0", "--data", "file/data"]);
+    assert!(text.contains("file/data") && text.contains("--data"), "{text}");
+}
+
+#[test]
+fn a_bad_line_of_the_configuration_is_named() {
+    let folder = Folder::new();
+    folder.write(
+        "otobus.toml",
+        "[listen]\nbus = [\"127.0.0.1:0\"]\n[[queue]]\nname = \"q\"\nlock_durtion = \"PT1M\"\n",
+    );
+    let text = refused(&folder.0, &[]);
+    assert!(text.contains("otobus.toml line 5: ") && text.contains("lock_durtion"), "{text}");
+    assert!(!folder.0.join("otobus-data").exists());
+}
+
+#[test]
+fn a_configuration_that_is_asked_for_must_be_there() {
+    let folder = Folder::new();
+    let text = refused(&folder.0, &["--config", "other.toml"]);
+    assert!(text.contains("other.toml") && text.contains("--config"), "{text}");
+}
+
+#[test]
+fn a_queue_that_cannot_be_created_is_named() {
+    let folder = Folder::new();
+    folder.write("otobus.toml", "[[queue]]\nname = \"a//b\"\n");
+    let text = refused(&folder.0, &["--listen-bus", "127.0.0.1:0"]);
+    assert!(text.contains("a//b"), "{text}");
+}
+
+#[test]
+fn a_variable_stands_in_for_a_flag() {
+    let folder = Folder::new();
+    let mut command = otobus(&folder.0, &[]);
+    command.env("OTOBUS_LISTEN_BUS", "300.0.0.1:1");
+    let output = command.output().unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("300.0.0.1:1"));
+}
