@@ -1,4 +1,5 @@
 //! The binary as a person meets it: what it prints, how it refuses to start, how it ends.
+#![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
