@@ -58,16 +58,16 @@ struct Running {
 impl Running {
     /// Starts and reads what is announced, up to `ready`.
     fn start(folder: &Path, arguments: &[&str]) -> Running {
-        let mut child = otobus(folder, arguments).stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = Vec::new();
-        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-            let line = line.unwrap();
-            if line == "ready" {
-                return Running { child, lines };
-            }
-            lines.push(line);
-        }
-        panic!("it ended before it was ready: {lines:?}");
+        let child = otobus(folder, arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut running = Running { child, lines: Vec::new() };
+        let out = BufReader::new(running.child.stdout.take().unwrap());
+        running.lines = out.lines().map(Result::unwrap).take_while(|line| line != "ready").collect();
+        assert!(
+            running.child.try_wait().unwrap().is_none(),
+            "it ended before it was ready: {:?}",
+            running.lines
+        );
+        running
     }
 
     fn port(&self) -> SocketAddr {
