@@ -60,13 +60,15 @@ impl Running {
     fn start(folder: &Path, arguments: &[&str]) -> Running {
         let child = otobus(folder, arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut running = Running { child, lines: Vec::new() };
-        let out = BufReader::new(running.child.stdout.take().unwrap());
-        running.lines = out.lines().map(Result::unwrap).take_while(|line| line != "ready").collect();
-        assert!(
-            running.child.try_wait().unwrap().is_none(),
-            "it ended before it was ready: {:?}",
-            running.lines
-        );
+        let mut is_ready = false;
+        for line in BufReader::new(running.child.stdout.take().unwrap()).lines().map(Result::unwrap) {
+            if line == "ready" {
+                is_ready = true;
+                break;
+            }
+            running.lines.push(line);
+        }
+        assert!(is_ready, "it ended before it was ready: {:?}", running.lines);
         running
     }
 
