@@ -1,1 +1,26 @@
-//! The `engine` room.
+//! The loop that joins broker and journal: inbox, decide, group commit, release effects.
+//!
+//! A connection hands over one [`Batch`] for each read of its socket. The partition decides the commands one by one,
+//! writes what they recorded as one append, and lets effects leave when that append is durable. Everything that waits
+//! is counted in bytes and bounded: see [`limits`].
+
+mod batch;
+mod cache;
+mod clock;
+mod handle;
+mod inbox;
+pub mod limits;
+mod mailbox;
+mod partition;
+mod recovery;
+mod runner;
+
+pub use batch::Batch;
+pub use cache::Cache;
+pub use clock::{Clock, OwnerClock};
+pub use handle::{Connection, Handle, Stopped};
+pub use inbox::{Inbox, Item};
+pub use mailbox::{Mailbox, Outbox, Outgoing, Sent};
+pub use partition::{Counters, Partition, Turn};
+pub use recovery::{Error, Recovered, recover};
+pub use runner::{Engine, OpenError, Options};

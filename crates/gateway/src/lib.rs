@@ -1,1 +1,10 @@
-//! The `gateway` room.
+//! The doors: they translate what peers send into commands and effects into what peers understand.
+//!
+//! [`listen`] accepts connections and finds out what they speak; [`auth`] says who may do what; the rest is one module
+//! for each protocol. A door decides nothing about messages.
+
+pub mod auth;
+pub mod limits;
+pub mod listen;
+pub mod prefixed;
+pub mod tls;

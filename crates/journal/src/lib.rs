@@ -1,1 +1,31 @@
-//! The `journal` room.
+//! Durable order: batches of opaque records and the bodies they name, one after another, on disk.
+//!
+//! This room knows bytes and positions, never messages. [`Journal`] is the border that every implementation,
+//! local or distributed, must satisfy; [`Local`] is the one on segment files, and over
+//! [`disk::Memory`] it is also the one for tests. The bytes are drawn in docs/format/journal.md.
+//!
+//! What must always hold: a batch is there whole or not at all; it lies at exactly the position it was written
+//! for, behind everything before it; and damage is reported with file and offset, never skipped.
+
+pub mod disk;
+mod draft;
+mod error;
+mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
+mod hash;
+mod journal;
+pub mod limits;
+mod local;
+mod place;
+mod ticket;
+
+pub use draft::{BODY_PREFIX_BYTES, Draft, body_prefix};
+pub use error::Error;
+pub use journal::{
+    Batch, BodyId, BodyLengths, Description, Durability, Epoch, Journal, Position, ReadSnapshot, Resolution,
+    SnapshotInfo, Snapshots, Space, WriteSnapshot,
+};
+pub use local::{Filling, Local, Options};
+pub use place::Place;
+pub use ticket::{Outcome, Ticket};

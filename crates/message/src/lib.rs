@@ -3,9 +3,26 @@
 //! This room knows bytes and values. It knows no frames, no links and no broker; everybody else may know it.
 //! Nothing here trusts a length, a count or a depth that a peer wrote: see [`limits`].
 
+pub mod batch;
 pub mod codec;
+pub mod delivery;
+mod entries;
+pub mod facts;
+mod fields;
+pub mod intake;
 pub mod limits;
+pub mod overlay;
+pub mod sections;
+pub mod system;
 pub mod value;
+pub mod view;
 
 pub use codec::{Descriptor, Malformed, Reader};
+pub use delivery::Stamp;
+pub use facts::{Facts, FactsError, Field, MessageId};
+pub use intake::append_stored;
+pub use overlay::{Change, Overlay, OverlayError};
+pub use sections::{BodyKind, Section, Sections, Span};
+pub use system::SystemProperty;
 pub use value::Value;
+pub use view::{Encoded, View};

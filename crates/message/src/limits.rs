@@ -10,3 +10,16 @@ pub const VALUE_NODES: u32 = 65_536;
 
 /// Most sections one encoded message may have. A batch envelope has one data section for each message.
 pub const MESSAGE_SECTIONS: usize = 10_000;
+
+/// Longest MessageId, SessionId, ReplyToSessionId and PartitionKey, in characters (S-6).
+pub const ID_CHARACTERS: usize = 128;
+
+/// Largest single property, name included (S-18). Also keeps an overlay's lengths within 16 bits.
+pub const PROPERTY_BYTES: u32 = 32 * 1024;
+
+/// Largest header, message annotations, properties and application properties of one message together (S-18).
+pub const PROPERTIES_BYTES: u32 = 64 * 1024;
+
+/// Largest encoded overlay: what settlements may add to a message is bounded like what its sender may write, so
+/// that a message that is abandoned for ever does not grow for ever.
+pub const OVERLAY_BYTES: usize = PROPERTIES_BYTES as usize;

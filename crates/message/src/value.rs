@@ -41,10 +41,11 @@ pub enum Value {
     Described(Box<(Value, Value)>),
 }
 
-/// Elements that share one constructor. `constructor` is kept so that an empty array stays of its type.
+/// Elements that share one constructor. It is kept so that an empty array stays of its type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Array {
-    /// The primitive constructor of every element (a described array keeps its descriptor in `descriptor`).
+    /// The widest primitive constructor of the elements' type, whichever they were read from: arrays that hold the
+    /// same values are equal. A described array keeps its descriptor in `descriptor`.
     pub constructor: u8,
     pub descriptor: Option<Box<Value>>,
     pub elements: Vec<Value>,
@@ -69,6 +70,14 @@ impl Reader<'_> {
     /// Reads one value of any type, within the limits of depth and number.
     pub fn value(&mut self) -> Result<Value, Malformed> {
         read_value(self, 0, &mut Budget { nodes: VALUE_NODES })
+    }
+
+    /// Reads one value that takes its nodes from `left`, for encodings whose values share one budget.
+    pub fn value_within(&mut self, left: &mut u32) -> Result<Value, Malformed> {
+        let mut budget = Budget { nodes: *left };
+        let value = read_value(self, 0, &mut budget);
+        *left = budget.nodes;
+        value
     }
 }
 
@@ -117,12 +126,19 @@ fn read_value(reader: &mut Reader<'_>, depth: u32, budget: &mut Budget) -> Resul
                 _ => None,
             };
             let constructor = inner.take_u8()?;
+            if !codec::is_constructor(constructor) {
+                return Err(Malformed::UnknownConstructor(constructor));
+            }
+            // The bytes of a descriptor do not count for elements of width zero.
+            if array.count as usize > inner.rest().len().max(1) {
+                return Err(Malformed::CountExceedsBytes(array.count));
+            }
             let mut elements = Vec::new();
             for _ in 0..array.count {
                 elements.push(read_body(&mut inner, constructor, depth + 1, budget)?);
             }
             inner.finish()?;
-            Ok(Value::Array(Array { constructor, descriptor, elements }))
+            Ok(Value::Array(Array { constructor: widest(constructor), descriptor, elements }))
         }
         _ => {
             let constructor = reader.take_u8()?;
@@ -155,7 +171,6 @@ fn read_body(
             whole.extend_from_slice(&before[..length]);
             read_value(&mut Reader::new(&whole), depth, budget)
         }
-        code::DESCRIBED => Err(Malformed::UnknownConstructor(constructor)),
         _ => {
             budget.spend(depth)?;
             read_primitive(reader, constructor)
@@ -209,6 +224,24 @@ fn read_primitive(reader: &mut Reader<'_>, constructor: u8) -> Result<Value, Mal
         }
         other => return Err(Malformed::UnknownConstructor(other)),
     })
+}
+
+/// The constructor in which [`Array::encode`] writes elements of this type.
+fn widest(constructor: u8) -> u8 {
+    match constructor {
+        code::TRUE | code::FALSE => code::BOOLEAN,
+        code::UINT_0 | code::UINT_SMALL => code::UINT,
+        code::ULONG_0 | code::ULONG_SMALL => code::ULONG,
+        code::INT_SMALL => code::INT,
+        code::LONG_SMALL => code::LONG,
+        code::BINARY_8 => code::BINARY_32,
+        code::STRING_8 => code::STRING_32,
+        code::SYMBOL_8 => code::SYMBOL_32,
+        code::LIST_0 | code::LIST_8 => code::LIST_32,
+        code::MAP_8 => code::MAP_32,
+        code::ARRAY_8 => code::ARRAY_32,
+        other => other,
+    }
 }
 
 fn sized<'a>(reader: &mut Reader<'a>, constructor: u8) -> Result<&'a [u8], Malformed> {
@@ -429,8 +462,26 @@ mod tests {
     }
 
     #[test]
+    fn an_array_read_from_a_narrow_form_equals_the_one_it_is_written_as() {
+        let narrow = [code::ARRAY_8, 4, 2, code::INT_SMALL, 1, 0xff];
+        let value = Value::decode(&narrow).unwrap();
+        assert_eq!(value, Value::Array(Array::of(&Value::Int(0), vec![Value::Int(1), Value::Int(-1)])));
+        let mut bytes = Vec::new();
+        value.encode(&mut bytes);
+        assert_eq!(Value::decode(&bytes), Ok(value));
+    }
+
+    #[test]
+    fn even_an_empty_array_is_of_a_known_type() {
+        assert!(Value::decode(&[code::ARRAY_8, 2, 0, code::UUID]).is_ok());
+        assert_eq!(Value::decode(&[code::ARRAY_8, 2, 0, 0x9f]), Err(Malformed::UnknownConstructor(0x9f)));
+    }
+
+    #[test]
     fn an_array_of_zero_wide_elements_costs_its_sender_their_bytes() {
         let hostile = [code::ARRAY_8, 3, 200, code::NULL, 0];
         assert_eq!(Value::decode(&hostile), Err(Malformed::CountExceedsBytes(200)));
+        let described = [code::ARRAY_8, 5, 4, code::DESCRIBED, code::ULONG_SMALL, 9, code::NULL];
+        assert_eq!(Value::decode(&described), Err(Malformed::CountExceedsBytes(4)));
     }
 }

@@ -1,0 +1,382 @@
+//! What comes in: one handler for each performative. A handler answers what the protocol alone decides, updates the
+//! state, and makes at most one event. An `Err` is a violation and ends the connection.
+
+use super::{Connection, Event, LinkKey, Phase, SessionKey, Step, broken, malformed};
+use crate::condition::{
+    FRAMING_ERROR, HANDLE_IN_USE, ILLEGAL_STATE, INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, NOT_ALLOWED,
+    RESOURCE_LIMIT_EXCEEDED, UNATTACHED_HANDLE,
+};
+use crate::frame::{self, Frame, Kind};
+use crate::keyed::NONE;
+use crate::limits;
+use crate::link::{Arriving, Link, Phase as LinkPhase};
+use crate::performative::{
+    Attach, Begin, Close, Detach, Disposition, End, Error, Flow, Open, Performative, Role, Transfer,
+};
+use crate::serial::distance;
+use crate::session::Session;
+
+type Handled<'a> = Result<Option<Event<'a>>, Error>;
+
+impl Connection {
+    pub(super) fn take_frame<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, Error> {
+        let Some(frame) = frame::split(input, self.config.max_frame_size).map_err(broken)? else {
+            return Ok(Step::Starved);
+        };
+        self.last_received = self.out.now;
+        if frame.kind == Kind::Sasl {
+            return Err(Error::new(FRAMING_ERROR, "a SASL frame came after the SASL exchange"));
+        }
+        if frame.body.is_empty() {
+            return Ok(Step::Onward);
+        }
+        Ok(self.handle(frame)?.map_or(Step::Onward, Step::Event))
+    }
+
+    fn handle<'a>(&mut self, frame: Frame<'a>) -> Handled<'a> {
+        let mut nodes = if self.has_claim { limits::FRAME_NODES } else { limits::FRAME_NODES_BEFORE_CLAIM };
+        if !Performative::is_hot(frame.body) {
+            self.check_cold_size(frame.body.len())?;
+        }
+        let (performative, payload) = Performative::decode(frame.body, &mut nodes).map_err(malformed)?;
+        let channel = frame.channel;
+        match (self.phase, performative) {
+            (Phase::Opening, Performative::Open(open)) => self.on_open(*open),
+            (Phase::Opening, _) => Err(Error::new(ILLEGAL_STATE, "a frame came before open")),
+            (_, Performative::Close(close)) => Ok(Some(self.on_close(close))),
+            (Phase::Closing, _) => Ok(None),
+            (_, Performative::Open(_)) => Err(Error::new(ILLEGAL_STATE, "a second open")),
+            (_, Performative::Begin(begin)) => self.on_begin(channel, &begin),
+            (_, Performative::End(end)) => self.on_end(channel, end),
+            (_, performative) => {
+                let session = self.session_at(channel)?;
+                if session.is_ending {
+                    return Ok(None);
+                }
+                let session = session.key;
+                match performative {
+                    Performative::Transfer(transfer) => self.on_transfer(session, transfer, payload),
+                    Performative::Disposition(disposition) => Ok(on_disposition(session, disposition)),
+                    Performative::Flow(flow) => Ok(self.on_flow(session, flow)),
+                    Performative::Attach(attach) => self.on_attach(session, attach),
+                    Performative::Detach(detach) => self.on_detach(session, detach),
+                    _ => Err(Error::new(ILLEGAL_STATE, "a frame out of place")),
+                }
+            }
+        }
+    }
+
+    fn check_cold_size(&self, bytes: usize) -> Result<(), Error> {
+        let limit =
+            if self.has_claim { limits::COLD_FRAME_BYTES } else { limits::COLD_FRAME_BYTES_BEFORE_CLAIM };
+        if bytes <= limit {
+            return Ok(());
+        }
+        let text = format!("a frame of {bytes} bytes that carries no message exceeds {limit}");
+        Err(Error::new(RESOURCE_LIMIT_EXCEEDED, text))
+    }
+
+    fn on_open<'a>(&mut self, open: Open) -> Handled<'a> {
+        if open.max_frame_size < limits::MIN_FRAME_BYTES {
+            let text = format!("max-frame-size {} is below {}", open.max_frame_size, limits::MIN_FRAME_BYTES);
+            return Err(Error::new(INVALID_FIELD, text));
+        }
+        self.out.max_frame_bytes = open.max_frame_size.min(limits::OUTGOING_FRAME_BYTES);
+        self.take_peer_idle_time_out(open.idle_time_out);
+        self.write_open();
+        self.phase = Phase::Active;
+        let Open { container_id, hostname, properties, .. } = open;
+        Ok(Some(Event::Open { container_id, hostname, properties }))
+    }
+
+    fn on_close<'a>(&mut self, close: Close) -> Event<'a> {
+        if self.phase == Phase::Active {
+            self.out.frame(0, |out| Close { error: None }.encode(out));
+        }
+        self.phase = Phase::Closed;
+        Event::Close { error: close.error }
+    }
+
+    fn session_at(&mut self, channel: u16) -> Result<&mut Session, Error> {
+        let key = self.channels.get(usize::from(channel)).copied().unwrap_or(NONE);
+        self.sessions
+            .get_mut(key)
+            .ok_or_else(|| Error::new(NOT_ALLOWED, format!("no session was begun on channel {channel}")))
+    }
+
+    fn on_begin<'a>(&mut self, channel: u16, begin: &Begin) -> Handled<'a> {
+        if channel > self.config.channel_max {
+            let text = format!("channel {channel} is above {}", self.config.channel_max);
+            return Err(Error::new(FRAMING_ERROR, text));
+        }
+        if self.session_at(channel).is_ok() {
+            return Err(Error::new(NOT_ALLOWED, format!("channel {channel} has a session already")));
+        }
+        let limit = if self.has_claim { limits::SESSIONS } else { limits::SESSIONS_BEFORE_CLAIM };
+        let key = match self.sessions.len() < limit {
+            true => self.sessions.insert(|key| Session::new(SessionKey(key), channel, begin)),
+            false => None,
+        };
+        let Some(key) = key else {
+            return Err(Error::new(RESOURCE_LIMIT_EXCEEDED, format!("more than {limit} sessions")));
+        };
+        let index = usize::from(channel);
+        if index >= self.channels.len() {
+            self.channels.resize(index + 1, NONE);
+        }
+        self.channels[index] = key;
+        if let Some(session) = self.sessions.get(key) {
+            let begin = session.begin(self.config.handle_max);
+            self.out.frame(channel, |out| begin.encode(out));
+        }
+        Ok(None)
+    }
+
+    fn on_end<'a>(&mut self, channel: u16, end: End) -> Handled<'a> {
+        let session = self.session_at(channel)?;
+        let (key, was_ending) = (session.key, session.is_ending);
+        let links: Vec<LinkKey> = session.links().collect();
+        links.iter().for_each(|link| self.drop_link(*link));
+        self.sessions.remove(key.0);
+        self.channels[usize::from(channel)] = NONE;
+        if was_ending {
+            return Ok(None);
+        }
+        self.out.frame(channel, |out| End { error: None }.encode(out));
+        // A link that we detached before is not news.
+        Ok(Some(Event::End { session: key, links, error: end.error }))
+    }
+
+    fn on_attach<'a>(&mut self, session: SessionKey, attach: Box<Attach>) -> Handled<'a> {
+        let handle = attach.handle;
+        if handle > self.config.handle_max {
+            let text = format!("handle {handle} is above {}", self.config.handle_max);
+            return Err(Error::new(FRAMING_ERROR, text));
+        }
+        let Some(owner) = self.sessions.get_mut(session.0) else { return Ok(None) };
+        if owner.link_at(handle).is_some() {
+            return Err(Error::new(HANDLE_IN_USE, format!("handle {handle} is attached already")));
+        }
+        let limit = if self.has_claim { limits::LINKS } else { limits::LINKS_BEFORE_CLAIM };
+        let kept = attach.clone();
+        let key = match self.links.len() < limit {
+            true => self.links.insert(|key| Link::new(LinkKey(key), session.0, kept)),
+            false => None,
+        };
+        let Some(key) = key else {
+            return Err(Error::new(RESOURCE_LIMIT_EXCEEDED, format!("more than {limit} links")));
+        };
+        owner.set_handle(handle, Some(LinkKey(key)));
+        Ok(Some(Event::Attach { link: LinkKey(key), session, attach }))
+    }
+
+    fn on_detach<'a>(&mut self, session: SessionKey, detach: Detach) -> Handled<'a> {
+        let handle = detach.handle;
+        let Some(owner) = self.sessions.get_mut(session.0) else { return Ok(None) };
+        let Some(key) = owner.link_at(handle) else {
+            return Err(unattached(handle));
+        };
+        owner.set_handle(handle, None);
+        if self.links.get(key.0).is_some_and(Link::is_detaching) {
+            self.drop_link(key);
+            return Ok(None);
+        }
+        self.write_detach(key, None);
+        self.drop_link(key);
+        Ok(Some(Event::Detach { link: key, closed: detach.closed, error: detach.error }))
+    }
+
+    fn on_flow<'a>(&mut self, session: SessionKey, flow: Flow<'a>) -> Option<Event<'a>> {
+        let owner = self.sessions.get_mut(session.0)?;
+        let had_room = owner.has_room();
+        owner.take_flow(&flow);
+        owner.release_held(&mut self.out.bytes);
+        if !had_room && owner.has_room() {
+            self.opened_window = Some(session);
+        }
+        // A flow may cross our detach, so one for an unknown handle is only about the session.
+        let link = flow.handle.and_then(|handle| owner.link_at(handle));
+        let link = link.and_then(|key| self.links.get_mut(key.0)).filter(|link| !link.is_detaching());
+        let Some(link) = link else {
+            if flow.echo {
+                let answer = owner.flow();
+                self.out.frame(owner.channel, |out| answer.encode(out));
+            }
+            return None;
+        };
+        match link.role {
+            Role::Sender => link.take_credit(&flow),
+            Role::Receiver => link.take_count(&flow),
+        }
+        // The answer to a drain says all that an echo would. Before the attach reply the handle is not ours to use.
+        if flow.echo && !flow.drain && link.is_attached() {
+            let answer = link.flow(owner.flow());
+            self.out.frame(owner.channel, |out| answer.encode(out));
+        }
+        (link.role == Role::Sender).then_some(Event::Flow {
+            link: link.key,
+            credit: link.credit,
+            drain: flow.drain,
+            properties: flow.properties,
+        })
+    }
+
+    fn on_transfer<'a>(
+        &mut self,
+        session: SessionKey,
+        transfer: Transfer<'a>,
+        payload: &'a [u8],
+    ) -> Handled<'a> {
+        let Some(owner) = self.sessions.get_mut(session.0) else { return Ok(None) };
+        if owner.count_incoming() {
+            let flow = owner.flow();
+            self.out.frame(owner.channel, |out| flow.encode(out));
+        }
+        let key = owner.link_at(transfer.handle).ok_or_else(|| unattached(transfer.handle))?;
+        let Some(link) = self.links.get_mut(key.0).filter(|link| !link.is_detaching()) else {
+            return Ok(None);
+        };
+        if link.role != Role::Receiver {
+            return Err(Error::new(NOT_ALLOWED, "a transfer on a link that the client receives on"));
+        }
+        let first = link.arriving.is_none();
+        let mut delivery = match link.arriving.take() {
+            None => {
+                link.count_delivery();
+                begin_delivery(&transfer)?
+            }
+            Some(delivery) => continue_delivery(delivery, &transfer)?,
+        };
+        let before = delivery.bytes;
+        delivery.bytes += payload.len() as u64;
+        let (delivery_id, settled, format) = (delivery.delivery_id, delivery.settled, delivery.format);
+
+        if !delivery.is_discarded {
+            self.arriving_bytes -= before;
+        }
+        let mut aborted = transfer.aborted;
+        if !aborted && delivery.bytes > link.max_message_bytes {
+            if delivery.bytes > link.max_message_bytes + limits::DISCARDED_BYTES {
+                return Ok(Some(self.force_detach(key, MESSAGE_SIZE_EXCEEDED, "the message does not end")));
+            }
+            if !transfer.more {
+                let state = if first { transfer.state } else { delivery.state };
+                return Ok(Some(Event::TooLarge { link: key, delivery_id, settled, state }));
+            }
+            let is_news = !delivery.is_discarded && !first;
+            delivery.is_discarded = true;
+            if first {
+                delivery.state.clone_from(&transfer.state);
+            }
+            link.arriving = Some(delivery);
+            if !is_news {
+                return Ok(None);
+            }
+            aborted = true;
+        } else if !aborted && transfer.more {
+            self.arriving_bytes += delivery.bytes;
+            if first {
+                delivery.state.clone_from(&transfer.state);
+            }
+            link.arriving = Some(delivery);
+            let limit =
+                if self.has_claim { limits::UNFINISHED_BYTES } else { limits::UNFINISHED_BYTES_BEFORE_CLAIM };
+            if self.arriving_bytes > limit {
+                let text = "too many bytes of unfinished messages";
+                return Ok(Some(self.force_detach(key, RESOURCE_LIMIT_EXCEEDED, text)));
+            }
+        }
+        Ok(Some(Event::Transfer {
+            link: key,
+            delivery_id,
+            tag: transfer.delivery_tag.unwrap_or_default(),
+            format,
+            settled,
+            state: transfer.state,
+            payload: if aborted { &[] } else { payload },
+            first,
+            more: transfer.more && !aborted,
+            aborted,
+        }))
+    }
+
+    /// Detaches a link that broke a limit; the client's detach is still to come.
+    fn force_detach<'a>(&mut self, link: LinkKey, condition: &'static str, text: &str) -> Event<'a> {
+        let error = Error::new(condition, text);
+        self.detach(link, Some(&error));
+        Event::Detach { link, closed: true, error: Some(error) }
+    }
+
+    /// Writes our detach, after an attach that refuses if the link was undecided: a bare detach would close the whole
+    /// connection in Go and Python. `closed` is always true, for Go knows no other.
+    pub(super) fn write_detach(&mut self, key: LinkKey, error: Option<&Error>) {
+        let Some(link) = self.links.get_mut(key.0) else { return };
+        let Some(session) = self.sessions.get(link.session) else { return };
+        if let LinkPhase::Undecided(attach) = &link.phase {
+            let refusal = Attach {
+                role: link.role,
+                source: None,
+                target: None,
+                snd_settle_mode: attach.snd_settle_mode,
+                rcv_settle_mode: attach.rcv_settle_mode,
+                initial_delivery_count: link.initial_delivery_count(),
+                ..Attach::new(&attach.name, link.handle, link.role)
+            };
+            self.out.frame(session.channel, |out| refusal.encode(out));
+        }
+        let detach = Detach { handle: link.handle, closed: true, error: error.cloned() };
+        self.out.frame(session.channel, |out| detach.encode(out));
+        link.phase = LinkPhase::Detaching;
+    }
+
+    /// Forgets a link and all that its session and connection hold for it. Its handle is freed by the caller.
+    pub(super) fn drop_link(&mut self, key: LinkKey) {
+        let Some(mut link) = self.links.remove(key.0) else { return };
+        self.forget_arriving(link.arriving.take());
+        if let Some(session) = self.sessions.get_mut(link.session) {
+            session.forget_link(key);
+        }
+    }
+
+    pub(super) fn forget_arriving(&mut self, delivery: Option<Arriving>) {
+        if let Some(delivery) = delivery.filter(|delivery| !delivery.is_discarded) {
+            self.arriving_bytes -= delivery.bytes;
+        }
+    }
+}
+
+fn on_disposition<'a>(session: SessionKey, disposition: Disposition) -> Option<Event<'a>> {
+    let Disposition { role, first, last, settled, state, .. } = disposition;
+    let last = last.unwrap_or(first);
+    // What a client says of its own sends is settled by our answer. An inverted range names nothing.
+    let is_for_us = role == Role::Receiver && distance(first, last).is_some();
+    is_for_us.then_some(Event::Disposition { session, first, last, settled, state })
+}
+
+fn begin_delivery(transfer: &Transfer<'_>) -> Result<Arriving, Error> {
+    let delivery_id = transfer
+        .delivery_id
+        .ok_or_else(|| Error::new(INVALID_FIELD, "the first transfer of a delivery has no delivery-id"))?;
+    Ok(Arriving {
+        delivery_id,
+        format: transfer.message_format.unwrap_or(0),
+        settled: transfer.settled.unwrap_or(false),
+        state: None,
+        bytes: 0,
+        is_discarded: false,
+    })
+}
+
+/// Later frames may leave the id out or repeat it; another id would be a second delivery before the first ended.
+fn continue_delivery(mut delivery: Arriving, transfer: &Transfer<'_>) -> Result<Arriving, Error> {
+    if transfer.delivery_id.is_some_and(|id| id != delivery.delivery_id) {
+        let text = format!("delivery {} is not complete", delivery.delivery_id);
+        return Err(Error::new(NOT_ALLOWED, text));
+    }
+    delivery.settled |= transfer.settled.unwrap_or(false);
+    Ok(delivery)
+}
+
+fn unattached(handle: u32) -> Error {
+    Error::new(UNATTACHED_HANDLE, format!("no link is attached to handle {handle}"))
+}

@@ -1,0 +1,68 @@
+//! Every number that bounds what a peer may make this room hold or do, with its reason. The same code enforces them
+//! before and after login; `BEFORE_CLAIM` values are the tighter ones in force until a claim was accepted, because
+//! anyone may finish SASL anonymously.
+
+/// Smallest maximum frame size a peer may ask for (AMQP 1.0 part 2, 2.7.1), and the largest SASL frame (part 5,
+/// 5.3.1): a stranger may make us hold 512 bytes, not 512 kilobytes.
+pub const MIN_FRAME_BYTES: u32 = 512;
+
+/// Largest frame we write, whatever the peer allows: JavaScript clients allow four gigabytes, and a frame is the
+/// unit in which links of one connection take turns.
+pub const OUTGOING_FRAME_BYTES: u32 = 256 * 1024;
+
+/// Largest frame that is not a transfer, a disposition or a flow. The official clients' attaches stay below 2 KiB; an
+/// undecided attach is kept until its answer, so this bounds what waiting attaches hold.
+pub const COLD_FRAME_BYTES: usize = 16 * 1024;
+pub const COLD_FRAME_BYTES_BEFORE_CLAIM: usize = 4 * 1024;
+
+/// Most values built from one frame. One node takes about 40 bytes in memory and one byte on the wire, so a frame of
+/// nulls must not become megabytes.
+pub const FRAME_NODES: u32 = 16_384;
+pub const FRAME_NODES_BEFORE_CLAIM: u32 = 256;
+
+/// Sessions of one connection. .NET, Java, JavaScript and Go open one for each link, so this is the number of links
+/// one client object may have open.
+pub const SESSIONS: usize = 1024;
+/// One for the claim, and a few that a client with several links may begin while the claim is on its way.
+pub const SESSIONS_BEFORE_CLAIM: usize = 4;
+
+/// Links of one connection, over all sessions. Also the number of slots a [`crate::LinkKey`] can name.
+pub const LINKS: usize = 4096;
+/// The `$cbs` pair, the pair of a second try, and what a client attaches while it waits.
+pub const LINKS_BEFORE_CLAIM: usize = 8;
+
+/// Links of one session: the highest handle plus one.
+pub const LINKS_PER_SESSION: u32 = 256;
+
+/// Frames a peer may send on a session before it must wait for a flow; refreshed at half. JavaScript sends a message
+/// only when all its frames fit, and no client asks for less than 2048. Not a memory bound: frames are handed on one
+/// at a time and the socket is not read while the broker is behind.
+pub const INCOMING_WINDOW: u32 = 16_384;
+
+/// What we say of our own outgoing window, which nobody uses.
+pub const OUTGOING_WINDOW: u32 = i32::MAX as u32;
+
+/// Deliveries sent and not yet settled on one session, 24 bytes each. A consumer that never settles stops
+/// receiving here.
+pub const UNSETTLED_PER_SESSION: usize = 65_536;
+
+/// Bytes of unfinished deliveries (frames with `more` set) over all links of a connection. Above the largest message
+/// (100 MiB), so that one of those may arrive beside small ones.
+pub const UNFINISHED_BYTES: u64 = 256 * 1024 * 1024;
+/// A put-token of 32 KiB, twice.
+pub const UNFINISHED_BYTES_BEFORE_CLAIM: u64 = 64 * 1024;
+
+/// Largest delivery on a link whose attach is undecided or was accepted without a maximum.
+pub const DEFAULT_MESSAGE_BYTES: u64 = 256 * 1024;
+
+/// How far past the maximum a delivery may run while we discard it, so that it can be rejected on its own; a sender
+/// that goes on loses the link.
+pub const DISCARDED_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Shortest idle time-out of a peer that we honour. A peer that asks for one millisecond would make us write a thousand
+/// frames a second for nothing.
+pub const MIN_IDLE_TIME_OUT_MS: u32 = 1000;
+
+/// A peer is given up when it was silent for this many of the periods we advertise: one as agreed, one of grace,
+/// because Python sends its empty frames only when its application calls it.
+pub const SILENT_PERIODS: u64 = 2;

@@ -1,0 +1,126 @@
+//! Everything one may ask of the broker.
+//!
+//! Commands arrive in batches, one for each read of a socket. The bodies of the messages lie back to back in the
+//! batch's own buffer, and a command only says where ([`Intake`]): the broker decides about messages without ever
+//! touching their bytes.
+
+use crate::ids::{LinkId, LockToken, NamespaceId, RequestId};
+use crate::settings::QueueSettings;
+use crate::time::Span;
+use message::overlay::Overlay;
+use std::ops::Range;
+
+/// Where a body lies in the buffer of the batch that brought it, as it will be written to disk (its prefix included).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Intake {
+    pub offset: u32,
+    /// Bytes of the body itself, without the prefix.
+    pub length: u32,
+}
+
+/// What the broker needs to know of a message that arrives. Read once, by the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Incoming {
+    pub body: Intake,
+    /// The sender's own time to live (S-50); `Span::MAX` when there is none (S-57).
+    pub time_to_live: Span,
+}
+
+/// How a receiver takes messages (S-80, S-81).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReceiveMode {
+    PeekLock,
+    ReceiveAndDelete,
+}
+
+/// What a receiver has decided about a locked message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done with: the message is removed (S-88).
+    Complete,
+    /// Back to the queue, one delivery used up, properties perhaps changed (S-89).
+    Abandon(Option<Box<Overlay>>),
+    /// Handed back unread: as if it had never been delivered (S-86).
+    Release,
+    /// Set aside (S-120).
+    Defer(Option<Box<Overlay>>),
+    /// To the dead-letter queue (S-90).
+    DeadLetter(Option<Box<Overlay>>),
+}
+
+/// A command. The hot ones ([`Command::Send`], [`Command::Settle`], [`Command::Credit`]) own nothing on the heap.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// Attaches a link that sends to `path`.
+    AttachSender {
+        link: LinkId,
+        namespace: NamespaceId,
+        path: Box<str>,
+    },
+    /// Attaches a link that receives from `path`. It gets nothing before it gives credit.
+    AttachReceiver {
+        link: LinkId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        mode: ReceiveMode,
+    },
+    /// The link is gone. Its message locks stay until they expire (S-94).
+    Detach {
+        link: LinkId,
+    },
+    /// One delivery with one message or a whole batch: `messages` are indexes into the batch's messages (S-16).
+    Send {
+        link: LinkId,
+        delivery: u32,
+        is_settled: bool,
+        messages: Range<u32>,
+    },
+    /// A part of a large body, in order, before the `Send` that ends it.
+    Part {
+        link: LinkId,
+        body: Intake,
+    },
+    /// The delivery whose parts came so far was aborted.
+    DropParts {
+        link: LinkId,
+    },
+    /// The receiver takes messages until `limit` were delivered on this link since it was attached: a total and not a
+    /// difference, so that what is on its way meanwhile cannot be counted twice. With `drain` it wants what there is
+    /// and no waiting.
+    Credit {
+        link: LinkId,
+        limit: u64,
+        drain: bool,
+    },
+    /// Settles what `token` has locked. Without `wants_answer` nobody is told how it went.
+    Settle {
+        link: LinkId,
+        delivery: u32,
+        token: LockToken,
+        outcome: Outcome,
+        wants_answer: bool,
+    },
+    CreateQueue {
+        request: RequestId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        settings: Box<QueueSettings>,
+    },
+    DeleteEntity {
+        request: RequestId,
+        namespace: NamespaceId,
+        path: Box<str>,
+    },
+    DescribeEntity {
+        request: RequestId,
+        namespace: NamespaceId,
+        path: Box<str>,
+    },
+    /// Lists queues by name, from the `skip`-th on, `top` at most.
+    ListQueues {
+        request: RequestId,
+        namespace: NamespaceId,
+        skip: usize,
+        top: usize,
+    },
+}

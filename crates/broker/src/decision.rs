@@ -1,0 +1,81 @@
+//! What a decision produces: records to be made durable, the bodies they name, and effects to release afterwards.
+//! The buffers are reused from command to command, so deciding about a message allocates nothing.
+
+use crate::command::Intake;
+use crate::effect::Effect;
+use crate::ids::{BodyId, Position};
+use crate::record::Record;
+use crate::time::Time;
+
+/// When and where a decision takes place.
+#[derive(Debug, Clone, Copy)]
+pub struct Context {
+    pub now: Time,
+    /// The batch that the records of this decision will be part of.
+    pub position: Position,
+}
+
+/// An effect and the condition on which it may leave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Release {
+    /// It rests on committed facts alone and need not wait for what was decided since.
+    pub is_free: bool,
+    pub effect: Effect,
+}
+
+#[derive(Debug, Default)]
+pub struct Decision {
+    pub records: Vec<Record>,
+    /// Bodies to store, in the order of their ids.
+    pub bodies: Vec<Intake>,
+    pub effects: Vec<Release>,
+}
+
+impl Decision {
+    pub fn clear(&mut self) {
+        self.records.clear();
+        self.bodies.clear();
+        self.effects.clear();
+    }
+
+    /// Adds a record that has been applied. Removals that continue each other become one.
+    pub(crate) fn record(&mut self, record: Record) {
+        if let (
+            Record::Removed { entity, first, count },
+            Some(Record::Removed { entity: e, first: f, count: c }),
+        ) = (&record, self.records.last_mut())
+            && e == entity
+            && f.0 + u64::from(*c) == first.0
+        {
+            *c += count;
+            return;
+        }
+        self.records.push(record);
+    }
+
+    /// Adds an effect that waits for everything decided so far.
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.effects.push(Release { is_free: false, effect });
+    }
+
+    /// Adds an effect that rests on what is committed already.
+    pub(crate) fn free_effect(&mut self, effect: Effect) {
+        self.effects.push(Release { is_free: true, effect });
+    }
+}
+
+/// What a decision must see before it can be made: stored bodies. Whoever runs the broker reads them and asks again
+/// with the [`Material`]; the command is then decided afresh.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Needs(pub Vec<BodyId>);
+
+/// Stored bodies, read for one command.
+pub type Material<'a> = &'a [(BodyId, &'a [u8])];
+
+/// Whether a decision was made.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Decided {
+    Done,
+    Needs(Needs),
+}

@@ -1,0 +1,166 @@
+//! What survives: everything that records have said. Rebuilt by replaying them, so [`Durable::apply`] must accept
+//! whatever was ever recorded and may rely on nothing but itself and the time of the batch.
+
+use crate::effect::Extra;
+use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Sequence};
+use crate::queue::index::{Index, Slot};
+use crate::record::Record;
+use crate::settings::QueueSettings;
+use crate::time::Time;
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+#[derive(Debug, Default)]
+pub struct Durable {
+    /// Entities by namespace and case-folded path (S-250).
+    pub(crate) names: BTreeMap<(NamespaceId, Box<str>), EntityId>,
+    /// By entity id. Ids are never reused, so the place of a deleted entity stays empty.
+    entities: Vec<Option<Box<Queue>>>,
+    pub(crate) next_body: BodyId,
+}
+
+#[derive(Debug)]
+pub struct Queue {
+    pub namespace: NamespaceId,
+    pub path: Box<str>,
+    pub settings: QueueSettings,
+    pub created: Time,
+    pub updated: Time,
+    /// The number that the next message will take.
+    pub next: Sequence,
+    pub index: Index,
+    pub extras: IdMap<Sequence, Arc<Extra>>,
+    pub active: u64,
+    pub bytes: u64,
+}
+
+impl Queue {
+    fn remove(&mut self, sequence: Sequence) {
+        let slot = self.index.remove(sequence).expect("only a message that is there is recorded as removed");
+        self.extras.remove(&sequence);
+        self.active -= 1;
+        self.bytes -= u64::from(slot.length);
+    }
+}
+
+impl Durable {
+    pub fn new() -> Durable {
+        Durable { next_body: BodyId(1), ..Durable::default() }
+    }
+
+    pub fn queue(&self, entity: EntityId) -> Option<&Queue> {
+        self.entities.get(entity.0 as usize)?.as_deref()
+    }
+
+    fn queue_mut(&mut self, entity: EntityId) -> &mut Queue {
+        self.entities
+            .get_mut(entity.0 as usize)
+            .and_then(Option::as_deref_mut)
+            .expect("a record names only entities that exist at its place in the journal")
+    }
+
+    pub fn next_entity(&self) -> EntityId {
+        EntityId(self.entities.len() as u32)
+    }
+
+    pub fn next_body(&self) -> BodyId {
+        self.next_body
+    }
+
+    pub fn find(&self, namespace: NamespaceId, path: &str) -> Option<EntityId> {
+        self.names.get(&(namespace, fold(path))).copied()
+    }
+
+    /// Every entity, for rebuilding what is not stored.
+    pub fn queues(&self) -> impl Iterator<Item = (EntityId, &Queue)> {
+        self.entities
+            .iter()
+            .enumerate()
+            .filter_map(|(id, queue)| Some((EntityId(id as u32), queue.as_deref()?)))
+    }
+
+    /// Takes a record into memory, live and in replay. `time` is the time of its batch.
+    pub fn apply(&mut self, record: &Record, time: Time) {
+        match record {
+            Record::QueueCreated { entity, namespace, path, settings } => {
+                assert_eq!(*entity, self.next_entity(), "entity ids are handed out in order");
+                let taken = self.names.insert((*namespace, fold(path)), *entity);
+                assert!(taken.is_none(), "queue '{path}' was created twice");
+                self.entities.push(Some(Box::new(Queue {
+                    namespace: *namespace,
+                    path: path.clone(),
+                    settings: (**settings).clone(),
+                    created: time,
+                    updated: time,
+                    next: Sequence(1),
+                    index: Index::default(),
+                    extras: IdMap::default(),
+                    active: 0,
+                    bytes: 0,
+                })));
+            }
+            Record::EntityDeleted { entity } => {
+                let queue = self.entities[entity.0 as usize].take().expect("only what exists is deleted");
+                self.names.remove(&(queue.namespace, fold(&queue.path)));
+            }
+            Record::PartStored { body } => self.take_body(*body),
+            Record::Enqueued { entity, sequence, body, length, expires, parts } => {
+                self.take_body(*body);
+                let queue = self.queue_mut(*entity);
+                assert_eq!(*sequence, queue.next, "numbers have no gaps");
+                queue.next = sequence.next();
+                queue.index.push(*sequence, Slot::active(*body, *length, time, *expires));
+                queue.active += 1;
+                queue.bytes += u64::from(*length);
+                if let Some(parts) = parts {
+                    let extra = Extra { parts: parts.to_vec(), overlay: None };
+                    queue.extras.insert(*sequence, Arc::new(extra));
+                }
+            }
+            Record::Removed { entity, first, count } => {
+                let queue = self.queue_mut(*entity);
+                (first.0..first.0 + u64::from(*count)).for_each(|number| queue.remove(Sequence(number)));
+            }
+            Record::Returned { entity, sequence, overlay } => {
+                let queue = self.queue_mut(*entity);
+                queue.index.get_mut(*sequence).expect("only a message that is there returns").raise_count();
+                if let Some(overlay) = overlay {
+                    let extra = queue.extras.entry(*sequence).or_default();
+                    let extra = Arc::make_mut(extra);
+                    extra
+                        .overlay
+                        .get_or_insert_default()
+                        .merge(overlay)
+                        .expect("the change was checked before");
+                }
+            }
+        }
+    }
+
+    fn take_body(&mut self, body: BodyId) {
+        assert_eq!(body, self.next_body, "body ids are handed out in order");
+        self.next_body = BodyId(body.0 + 1);
+    }
+
+    /// A number that two equal states share and two different ones hardly ever do. Compares a replayed state with
+    /// the one that wrote the journal.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = std::hash::DefaultHasher::new();
+        self.next_body.hash(&mut hasher);
+        self.names.hash(&mut hasher);
+        for (id, queue) in self.queues() {
+            (id, &queue.path, &queue.settings, queue.created, queue.updated).hash(&mut hasher);
+            (queue.next, queue.active, queue.bytes).hash(&mut hasher);
+            for (sequence, slot) in queue.index.iter() {
+                (sequence, slot, queue.extras.get(&sequence)).hash(&mut hasher);
+            }
+        }
+        hasher.finish()
+    }
+}
+
+/// Paths are compared without regard to case (S-250).
+pub(crate) fn fold(path: &str) -> Box<str> {
+    path.to_lowercase().into()
+}

@@ -1,0 +1,125 @@
+//! Everything that may leave the broker. An effect is released only when the records that justify it are durable.
+
+use crate::command::ReceiveMode;
+use crate::ids::{BodyId, ConnectionId, LinkId, LockToken, RequestId, Sequence};
+use crate::refusal::Refusal;
+use crate::settings::QueueSettings;
+use crate::time::Time;
+use message::overlay::Overlay;
+use std::sync::Arc;
+
+/// A message on its way to a receiver. The body comes from the journal; everything the broker adds is here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    pub token: LockToken,
+    pub sequence: Sequence,
+    pub body: BodyId,
+    /// Bytes of the whole message as stored.
+    pub length: u32,
+    /// Earlier deliveries that failed (S-87).
+    pub count: u32,
+    pub enqueued: Time,
+    pub expires: Time,
+    /// `None` in receive-and-delete.
+    pub locked_until: Option<Time>,
+    pub extra: Option<Arc<Extra>>,
+}
+
+/// What few messages have, kept out of the slot.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Extra {
+    /// Bodies that come before the last one of a message stored in parts, in order.
+    pub parts: Vec<BodyId>,
+    /// Properties changed since the message was sent.
+    pub overlay: Option<Overlay>,
+}
+
+/// How a settlement came out, in the terms of the request, so that the answer can repeat it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    Completed,
+    Abandoned,
+    Released,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueDescription {
+    pub path: Box<str>,
+    pub settings: QueueSettings,
+    pub created: Time,
+    pub updated: Time,
+    /// `None` when nothing was ever sent or received.
+    pub accessed: Option<Time>,
+    pub active_messages: u64,
+    pub bytes: u64,
+}
+
+/// The answer to a question that was not refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Queue(Box<QueueDescription>),
+    Queues(Vec<QueueDescription>),
+    Deleted,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    Attached {
+        link: LinkId,
+        max_message_bytes: u64,
+    },
+    /// The attach is refused, or the link's entity is gone.
+    Detached {
+        link: LinkId,
+        refusal: Refusal,
+    },
+    Accepted {
+        link: LinkId,
+        delivery: u32,
+    },
+    Rejected {
+        link: LinkId,
+        delivery: u32,
+        refusal: Refusal,
+    },
+    Deliver {
+        link: LinkId,
+        mode: ReceiveMode,
+        delivery: Delivery,
+    },
+    /// All credit that was not used is void; the receiver is told so.
+    Drained {
+        link: LinkId,
+    },
+    Settled {
+        link: LinkId,
+        delivery: u32,
+        outcome: Settled,
+    },
+    NotSettled {
+        link: LinkId,
+        delivery: u32,
+        refusal: Refusal,
+    },
+    Answered {
+        request: RequestId,
+        answer: Result<Answer, Refusal>,
+    },
+}
+
+impl Effect {
+    /// Whom it goes to.
+    pub fn connection(&self) -> ConnectionId {
+        match self {
+            Effect::Attached { link, .. }
+            | Effect::Detached { link, .. }
+            | Effect::Accepted { link, .. }
+            | Effect::Rejected { link, .. }
+            | Effect::Deliver { link, .. }
+            | Effect::Drained { link }
+            | Effect::Settled { link, .. }
+            | Effect::NotSettled { link, .. } => link.connection,
+            Effect::Answered { request, .. } => request.connection,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Names for things that are numbers, so that a count, a place and a number cannot be swapped.
+//!
+//! Entity ids, body ids and positions are never reused within a partition: a record that names one means the same
+//! thing for as long as the data lives.
+
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A namespace of the server; `0` is the one called `default`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct NamespaceId(pub u32);
+
+/// A queue, topic or subscription. Deleting and re-creating a name gives a new id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct EntityId(pub u32);
+
+/// The number of a message within its entity (S-31). The first is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Sequence(pub u64);
+
+/// The partition-wide number of a stored body. The first is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct BodyId(pub u64);
+
+/// The ordinal of a batch of records in the journal. `0` is before the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Position(pub u64);
+
+/// A client connection, or whoever else may ask and be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ConnectionId(pub u32);
+
+/// A link of a connection; unique while the server runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct LinkId {
+    pub connection: ConnectionId,
+    pub link: u32,
+}
+
+/// A question whose answer goes back to its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct RequestId {
+    pub connection: ConnectionId,
+    pub request: u32,
+}
+
+/// What proves that its holder has a message locked. Owned by whoever presents it, not by a link (S-83, S-94).
+///
+/// The low half is the message's sequence number, so that a lock is found without a second index; the high half is
+/// fresh for each delivery, so that a token of an earlier delivery is worth nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LockToken(pub u128);
+
+impl LockToken {
+    pub fn new(nonce: u64, sequence: Sequence) -> LockToken {
+        LockToken(u128::from(nonce) << 64 | u128::from(sequence.0))
+    }
+
+    pub fn sequence(self) -> Sequence {
+        Sequence(self.0 as u64)
+    }
+}
+
+impl Sequence {
+    pub fn next(self) -> Sequence {
+        Sequence(self.0 + 1)
+    }
+}
+
+impl std::hash::Hash for LinkId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(u64::from(self.connection.0) << 32 | u64::from(self.link));
+    }
+}
+
+/// A hasher for ids that we hand out ourselves. They need mixing, not protection: no peer chooses them.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(value.into());
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+/// A map keyed by ids of our own making.
+pub type IdMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<IdHasher>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_leads_back_to_its_sequence() {
+        assert_eq!(LockToken::new(u64::MAX, Sequence(42)).sequence(), Sequence(42));
+    }
+}

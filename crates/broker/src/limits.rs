@@ -1,0 +1,61 @@
+//! Every number that bounds what the broker will hold or do, with its source.
+
+use crate::time::Span;
+
+/// Longest path of a queue or topic, in characters (S-250).
+pub const PATH_CHARACTERS: usize = 260;
+
+/// Longest user metadata of an entity, in characters (S-237).
+pub const USER_METADATA_CHARACTERS: usize = 1_024;
+
+/// Range of an entity's lock duration (semantics, section 20).
+pub const LOCK_DURATION_LEAST: Span = Span::seconds(5);
+pub const LOCK_DURATION_MOST: Span = Span::minutes(5);
+pub const LOCK_DURATION_DEFAULT: Span = Span::minutes(1);
+
+/// Range of a duplicate detection window (S-161).
+pub const DUPLICATE_WINDOW_LEAST: Span = Span::seconds(20);
+pub const DUPLICATE_WINDOW_MOST: Span = Span::minutes(7 * 24 * 60);
+pub const DUPLICATE_WINDOW_DEFAULT: Span = Span::minutes(10);
+
+/// Least default time to live of an entity (S-66).
+pub const TIME_TO_LIVE_LEAST: Span = Span::seconds(1);
+
+/// Least time an entity must be idle before it deletes itself (S-70).
+pub const AUTO_DELETE_LEAST: Span = Span::minutes(5);
+
+/// Deliveries of a message before it is dead-lettered, unless the entity says otherwise (semantics, section 20).
+pub const MAX_DELIVERY_COUNT_DEFAULT: u32 = 10;
+pub const MAX_DELIVERY_COUNT_MOST: u32 = i32::MAX as u32;
+
+/// Size of an entity unless it says otherwise, in megabytes (semantics, section 20).
+pub const MAX_SIZE_MEGABYTES_DEFAULT: u64 = 1_024;
+
+/// Range of an entity's largest message, in kilobytes, and what applies when it does not say (S-17).
+pub const MESSAGE_KILOBYTES_LEAST: u64 = 1_024;
+pub const MESSAGE_KILOBYTES_MOST: u64 = 102_400;
+pub const MESSAGE_KILOBYTES_DEFAULT: u64 = 1_024;
+
+/// A body above this is stored in parts as its frames arrive, so that it never lies whole in memory (design 0004).
+pub const BODY_PART_BYTES: u32 = 512 * 1_024;
+
+/// All properties of one message together (S-18).
+pub const PROPERTIES_BYTES: usize = 64 * 1_024;
+
+/// Most messages in one batch send (S-16).
+pub const BATCH_MESSAGES: usize = 4_500;
+
+/// Most queues and topics in one namespace (semantics, section 21).
+pub const ENTITIES_PER_NAMESPACE: usize = 10_000;
+
+/// Due locks that are worked off in one go, so that no other command waits behind more than this.
+pub const TIMER_SLICE: usize = 1_000;
+
+/// Messages handed out in one go, for the same reason.
+pub const DISPATCH_SLICE: usize = 4_096;
+
+/// Timers of locks that are gone may wait in the heap until they outnumber the living by this.
+pub const IDLE_TIMERS: usize = 1_024;
+
+/// Entities in one page of a listing (H-27).
+pub const LIST_PAGE: usize = 100;

@@ -1,0 +1,394 @@
+//! Everything that may become durable: events, what happened, named by ids that are never reused.
+//!
+//! The bytes are drawn in docs/format/records.md. A record is a kind, a length and its fields; a reader that knows
+//! fewer fields than were written refuses, a reader that knows more takes the missing ones as their defaults. Old data
+//! therefore opens with new code, and new data says plainly that it is new.
+
+use crate::ids::{BodyId, EntityId, NamespaceId, Sequence};
+use crate::settings::{QueueSettings, Status};
+use crate::time::{Span, Time};
+use message::overlay::Overlay;
+
+/// The version of all records in this build; part of the journal's own header.
+pub const FORMAT: u16 = 1;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    QueueCreated {
+        entity: EntityId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        settings: Box<QueueSettings>,
+    },
+    /// The entity is gone with all its messages.
+    EntityDeleted {
+        entity: EntityId,
+    },
+    /// A part of a large body was stored. It is garbage until an `Enqueued` names it.
+    PartStored {
+        body: BodyId,
+    },
+    /// A message took its number. It was enqueued at the time of the batch. `parts` come before `body`.
+    Enqueued {
+        entity: EntityId,
+        sequence: Sequence,
+        body: BodyId,
+        /// Of the whole message.
+        length: u32,
+        expires: Time,
+        parts: Option<Box<[BodyId]>>,
+    },
+    /// `count` messages from `first` on left the entity for good.
+    Removed {
+        entity: EntityId,
+        first: Sequence,
+        count: u32,
+    },
+    /// A delivery failed; the message is back, its count one higher, its properties perhaps changed.
+    Returned {
+        entity: EntityId,
+        sequence: Sequence,
+        overlay: Option<Box<Overlay>>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    #[error("record ends before its last field")]
+    Truncated,
+    #[error("record kind {0} is not known: the data was written by a newer version")]
+    UnknownKind(u8),
+    #[error("record kind {0} has fields that are not known: the data was written by a newer version")]
+    UnknownFields(u8),
+    #[error("field has an impossible value: {0}")]
+    BadField(&'static str),
+}
+
+mod kind {
+    pub(super) const QUEUE_CREATED: u8 = 1;
+    pub(super) const ENTITY_DELETED: u8 = 2;
+    pub(super) const PART_STORED: u8 = 3;
+    pub(super) const ENQUEUED: u8 = 4;
+    pub(super) const REMOVED: u8 = 5;
+    pub(super) const RETURNED: u8 = 6;
+}
+
+impl Record {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Record::QueueCreated { entity, namespace, path, settings } => {
+                framed(out, kind::QUEUE_CREATED, |out| {
+                    put_u32(out, entity.0);
+                    put_u32(out, namespace.0);
+                    put_text(out, path);
+                    put_settings(out, settings);
+                })
+            }
+            Record::EntityDeleted { entity } => {
+                framed(out, kind::ENTITY_DELETED, |out| put_u32(out, entity.0));
+            }
+            Record::PartStored { body } => framed(out, kind::PART_STORED, |out| put_u64(out, body.0)),
+            Record::Enqueued { entity, sequence, body, length, expires, parts } => {
+                framed(out, kind::ENQUEUED, |out| {
+                    put_u32(out, entity.0);
+                    put_u64(out, sequence.0);
+                    put_u64(out, body.0);
+                    put_u32(out, *length);
+                    put_u64(out, expires.0 as u64);
+                    for part in parts.iter().flatten() {
+                        put_u64(out, part.0);
+                    }
+                });
+            }
+            Record::Removed { entity, first, count } => framed(out, kind::REMOVED, |out| {
+                put_u32(out, entity.0);
+                put_u64(out, first.0);
+                put_u32(out, *count);
+            }),
+            Record::Returned { entity, sequence, overlay } => framed(out, kind::RETURNED, |out| {
+                put_u32(out, entity.0);
+                put_u64(out, sequence.0);
+                if let Some(overlay) = overlay {
+                    overlay.encode(out);
+                }
+            }),
+        }
+    }
+
+    /// Reads the record at the front of `bytes` and moves past it.
+    pub fn decode(bytes: &mut &[u8]) -> Result<Record, Unreadable> {
+        let (&kind, rest) = bytes.split_first().ok_or(Unreadable::Truncated)?;
+        let (length, rest) = rest.split_first_chunk::<4>().ok_or(Unreadable::Truncated)?;
+        let length = u32::from_le_bytes(*length) as usize;
+        let fields = rest.get(..length).ok_or(Unreadable::Truncated)?;
+        *bytes = &rest[length..];
+        let mut fields = Fields { kind, rest: fields };
+        let record = match kind {
+            kind::QUEUE_CREATED => Record::QueueCreated {
+                entity: EntityId(fields.u32()?),
+                namespace: NamespaceId(fields.u32()?),
+                path: fields.text()?,
+                settings: Box::new(fields.settings()?),
+            },
+            kind::ENTITY_DELETED => Record::EntityDeleted { entity: EntityId(fields.u32()?) },
+            kind::PART_STORED => Record::PartStored { body: BodyId(fields.u64()?) },
+            kind::ENQUEUED => Record::Enqueued {
+                entity: EntityId(fields.u32()?),
+                sequence: Sequence(fields.u64()?),
+                body: BodyId(fields.u64()?),
+                length: fields.u32()?,
+                expires: Time(fields.u64()? as i64),
+                parts: fields.parts()?,
+            },
+            kind::REMOVED => Record::Removed {
+                entity: EntityId(fields.u32()?),
+                first: Sequence(fields.u64()?),
+                count: fields.u32()?,
+            },
+            kind::RETURNED => Record::Returned {
+                entity: EntityId(fields.u32()?),
+                sequence: Sequence(fields.u64()?),
+                overlay: fields.overlay()?,
+            },
+            unknown => return Err(Unreadable::UnknownKind(unknown)),
+        };
+        fields.finish()?;
+        Ok(record)
+    }
+}
+
+fn framed(out: &mut Vec<u8>, kind: u8, fields: impl FnOnce(&mut Vec<u8>)) {
+    out.push(kind);
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    fields(out);
+    let length = (out.len() - start - 4) as u32;
+    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_u32(out, text.len() as u32);
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
+    out.push(u8::from(text.is_some()));
+    if let Some(text) = text {
+        put_text(out, text);
+    }
+}
+
+fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
+    put_u64(out, settings.lock_duration.0);
+    put_u64(out, settings.max_size_megabytes);
+    put_u64(out, settings.duplicate_window.0);
+    put_u64(out, settings.default_time_to_live.0);
+    put_u64(out, settings.auto_delete_on_idle.0);
+    put_u64(out, settings.max_message_kilobytes.unwrap_or(0));
+    put_u32(out, settings.max_delivery_count);
+    out.push(match settings.status {
+        Status::Active => 0,
+        Status::Disabled => 1,
+        Status::SendDisabled => 2,
+        Status::ReceiveDisabled => 3,
+    });
+    let flags = [
+        settings.requires_duplicate_detection,
+        settings.requires_session,
+        settings.dead_letter_on_expiration,
+        settings.batched_operations,
+        settings.partitioning,
+        settings.express,
+    ];
+    out.push(flags.iter().enumerate().map(|(bit, set)| u8::from(*set) << bit).sum());
+    put_optional_text(out, settings.forward_to.as_deref());
+    put_optional_text(out, settings.forward_dead_letters_to.as_deref());
+    put_optional_text(out, settings.user_metadata.as_deref());
+}
+
+struct Fields<'a> {
+    kind: u8,
+    rest: &'a [u8],
+}
+
+impl Fields<'_> {
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Unreadable> {
+        let (fixed, rest) = self.rest.split_first_chunk::<N>().ok_or(Unreadable::Truncated)?;
+        self.rest = rest;
+        Ok(*fixed)
+    }
+
+    fn u8(&mut self) -> Result<u8, Unreadable> {
+        self.fixed::<1>().map(|[byte]| byte)
+    }
+
+    fn u32(&mut self) -> Result<u32, Unreadable> {
+        self.fixed().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Unreadable> {
+        self.fixed().map(u64::from_le_bytes)
+    }
+
+    fn text(&mut self) -> Result<Box<str>, Unreadable> {
+        let length = self.u32()? as usize;
+        let bytes = self.rest.get(..length).ok_or(Unreadable::Truncated)?;
+        self.rest = &self.rest[length..];
+        std::str::from_utf8(bytes).map(Box::from).map_err(|_| Unreadable::BadField("text is not UTF-8"))
+    }
+
+    fn optional_text(&mut self) -> Result<Option<Box<str>>, Unreadable> {
+        match self.u8()? {
+            0 => Ok(None),
+            1 => self.text().map(Some),
+            _ => Err(Unreadable::BadField("a text is neither there nor not")),
+        }
+    }
+
+    fn parts(&mut self) -> Result<Option<Box<[BodyId]>>, Unreadable> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        if !self.rest.len().is_multiple_of(8) {
+            return Err(Unreadable::Truncated);
+        }
+        let mut parts = Vec::with_capacity(self.rest.len() / 8);
+        while !self.rest.is_empty() {
+            parts.push(BodyId(self.u64()?));
+        }
+        Ok(Some(parts.into()))
+    }
+
+    fn overlay(&mut self) -> Result<Option<Box<Overlay>>, Unreadable> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let overlay = Overlay::decode(self.rest).map_err(|_| Unreadable::BadField("overlay"))?;
+        self.rest = &[];
+        Ok(Some(Box::new(overlay)))
+    }
+
+    fn settings(&mut self) -> Result<QueueSettings, Unreadable> {
+        let lock_duration = Span(self.u64()?);
+        let max_size_megabytes = self.u64()?;
+        let duplicate_window = Span(self.u64()?);
+        let default_time_to_live = Span(self.u64()?);
+        let auto_delete_on_idle = Span(self.u64()?);
+        let max_message_kilobytes = Some(self.u64()?).filter(|kilobytes| *kilobytes != 0);
+        let max_delivery_count = self.u32()?;
+        let status = match self.u8()? {
+            0 => Status::Active,
+            1 => Status::Disabled,
+            2 => Status::SendDisabled,
+            3 => Status::ReceiveDisabled,
+            _ => return Err(Unreadable::BadField("status")),
+        };
+        let flags = self.u8()?;
+        let flag = |bit: u8| flags & (1 << bit) != 0;
+        Ok(QueueSettings {
+            lock_duration,
+            max_size_megabytes,
+            duplicate_window,
+            default_time_to_live,
+            auto_delete_on_idle,
+            max_message_kilobytes,
+            max_delivery_count,
+            status,
+            requires_duplicate_detection: flag(0),
+            requires_session: flag(1),
+            dead_letter_on_expiration: flag(2),
+            batched_operations: flag(3),
+            partitioning: flag(4),
+            express: flag(5),
+            forward_to: self.optional_text()?,
+            forward_dead_letters_to: self.optional_text()?,
+            user_metadata: self.optional_text()?,
+        })
+    }
+
+    fn finish(&self) -> Result<(), Unreadable> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Unreadable::UnknownFields(self.kind)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples() -> Vec<Record> {
+        let settings = QueueSettings {
+            forward_to: Some("other".into()),
+            max_message_kilobytes: Some(2_048),
+            requires_session: true,
+            status: Status::SendDisabled,
+            ..QueueSettings::default()
+        };
+        let (entity, sequence) = (EntityId(7), Sequence(9));
+        vec![
+            Record::QueueCreated {
+                entity,
+                namespace: NamespaceId(3),
+                path: "a/b".into(),
+                settings: Box::new(settings),
+            },
+            Record::EntityDeleted { entity },
+            Record::PartStored { body: BodyId(4) },
+            Record::Enqueued {
+                entity,
+                sequence,
+                body: BodyId(5),
+                length: 6,
+                expires: Time::NEVER,
+                parts: None,
+            },
+            Record::Enqueued {
+                entity,
+                sequence,
+                body: BodyId(5),
+                length: 6,
+                expires: Time(-1),
+                parts: Some([BodyId(1), BodyId(2)].into()),
+            },
+            Record::Removed { entity, first: sequence, count: 1_000 },
+            Record::Returned { entity, sequence, overlay: None },
+            Record::Returned { entity, sequence, overlay: Some(Box::new(Overlay::default())) },
+        ]
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut bytes = Vec::new();
+        samples().iter().for_each(|record| record.encode(&mut bytes));
+        let mut rest = &bytes[..];
+        for record in samples() {
+            assert_eq!(Record::decode(&mut rest), Ok(record));
+        }
+        assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn a_record_cut_anywhere_is_refused() {
+        for record in samples() {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            for cut in 0..bytes.len() {
+                assert_eq!(Record::decode(&mut &bytes[..cut]), Err(Unreadable::Truncated));
+            }
+        }
+    }
+
+    #[test]
+    fn a_newer_kind_and_newer_fields_are_refused_plainly() {
+        assert_eq!(Record::decode(&mut &[99, 0, 0, 0, 0][..]), Err(Unreadable::UnknownKind(99)));
+        let more = [kind::PART_STORED, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1];
+        assert_eq!(Record::decode(&mut &more[..]), Err(Unreadable::UnknownFields(kind::PART_STORED)));
+    }
+}

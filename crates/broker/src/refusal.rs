@@ -1,0 +1,49 @@
+//! Every way to say no. A refusal is normal business, part of the answer; the doors translate it into a condition or
+//! a status, each in one place and without a catch-all.
+
+use crate::ids::Sequence;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The path names nothing.
+    #[error("the messaging entity '{0}' could not be found")]
+    EntityNotFound(Box<str>),
+    /// The path is taken (S-250: by a queue or a topic, whatever its letters' case).
+    #[error("an entity called '{0}' exists already")]
+    EntityExists(Box<str>),
+    /// The path breaks the rules for names.
+    #[error("'{name}' is not a valid entity name: {why}")]
+    InvalidName { name: Box<str>, why: &'static str },
+    /// A property's value is outside its range.
+    #[error("the value of '{property}' is invalid: {why}")]
+    InvalidSetting { property: &'static str, why: Box<str> },
+    /// The namespace holds as many entities as it may.
+    #[error("the namespace holds {0} entities, which is its limit")]
+    TooManyEntities(usize),
+    /// The entity's status forbids it (S-230).
+    #[error("entity '{0}' is disabled for this operation")]
+    EntityDisabled(Box<str>),
+    /// The operation makes no sense on this entity.
+    #[error("{0}")]
+    NotAllowed(&'static str),
+    /// S-17.
+    #[error("the message has {size} bytes; the limit of the entity is {limit}")]
+    MessageTooLarge { size: u64, limit: u64 },
+    /// S-16.
+    #[error("the batch has {count} messages; the limit is {limit}")]
+    BatchTooLarge { count: usize, limit: usize },
+    /// S-18.
+    #[error("the properties have {size} bytes; the limit is {limit}")]
+    PropertiesTooLarge { size: usize, limit: usize },
+    /// S-19.
+    #[error(
+        "The maximum entity size has been reached or exceeded for Queue: '{name}'. Size of entity in bytes:{size}, Max entity size in bytes:{limit}."
+    )]
+    QueueFull { name: Box<str>, size: u64, limit: u64 },
+    /// S-92.
+    #[error("the lock on message {} is lost: it expired, or the message was settled already", .0.0)]
+    LockLost(Sequence),
+    /// The server cannot do this.
+    #[error("{0} is not supported by this version")]
+    NotSupported(&'static str),
+}

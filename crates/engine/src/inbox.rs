@@ -1,0 +1,117 @@
+//! Where work for a partition gathers. One lock per hand-over, one wake-up per silence.
+
+use crate::batch::Batch;
+use crate::limits::UNDURABLE_BYTES;
+use crate::mailbox::Mailbox;
+use broker::{BodyId, Command, ConnectionId};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// One piece of work.
+#[derive(Debug)]
+pub enum Item {
+    Connect {
+        connection: ConnectionId,
+        mailbox: Arc<dyn Mailbox>,
+    },
+    /// The connection is gone, and its links with it.
+    Disconnect {
+        connection: ConnectionId,
+    },
+    Batch(Batch),
+    /// A command that needed stored bodies comes again, with them.
+    Again {
+        command: Command,
+        material: Vec<(BodyId, Vec<u8>)>,
+    },
+    /// The append in flight is durable, and its effects have left.
+    Committed,
+    /// The sync thread has failed or found another owner.
+    Failed(String),
+    /// Finish what was begun, seal the journal, end.
+    Stop,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    items: Vec<Item>,
+    is_asleep: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Inbox {
+    waiting: Mutex<Waiting>,
+    arrived: Condvar,
+    undurable_bytes: AtomicUsize,
+    room: Notify,
+}
+
+impl Inbox {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn put(&self, item: Item) {
+        if let Item::Batch(batch) = &item {
+            self.undurable_bytes.fetch_add(batch.held_bytes(), Ordering::Relaxed);
+        }
+        let mut waiting = self.lock();
+        waiting.items.push(item);
+        if waiting.is_asleep {
+            waiting.is_asleep = false;
+            drop(waiting);
+            self.arrived.notify_one();
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lock().items.is_empty()
+    }
+
+    /// Takes all that waits; waits itself until something does, or for `patience`.
+    pub(crate) fn take(&self, into: &mut Vec<Item>, patience: Option<Duration>) {
+        let mut waiting = self.lock();
+        if waiting.items.is_empty() && patience != Some(Duration::ZERO) {
+            waiting.is_asleep = true;
+            waiting = match patience {
+                Some(patience) => {
+                    self.arrived
+                        .wait_timeout_while(waiting, patience, |waiting| waiting.items.is_empty())
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
+                None => self
+                    .arrived
+                    .wait_while(waiting, |waiting| waiting.items.is_empty())
+                    .unwrap_or_else(PoisonError::into_inner),
+            };
+            waiting.is_asleep = false;
+        }
+        into.append(&mut waiting.items);
+    }
+
+    /// `bytes` of what was handed over are durable, or refused, and no longer held.
+    pub(crate) fn release(&self, bytes: usize) {
+        let before = self.undurable_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if before >= UNDURABLE_BYTES && before - bytes < UNDURABLE_BYTES {
+            self.room.notify_waiters();
+        }
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.undurable_bytes.load(Ordering::Relaxed) < UNDURABLE_BYTES
+    }
+
+    /// Waits until less is undurable than the budget allows.
+    pub async fn room(&self) {
+        loop {
+            let notified = self.room.notified();
+            if self.has_room() {
+                return;
+            }
+            notified.await;
+        }
+    }
+}

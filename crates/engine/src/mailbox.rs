@@ -1,0 +1,172 @@
+//! Where effects go: a connection's outbox, or whoever asked a question. Filled on whichever thread finished the sync;
+//! emptied by the connection, which is woken once per commit however much it gets.
+
+use broker::{Answer, Delivery, Effect, LinkId, ReceiveMode, Refusal, RequestId, Settled};
+use journal::Place;
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, oneshot};
+
+/// A message for a receiver, with the places of its body pinned so that they stay readable until it is sent.
+#[derive(Debug)]
+pub struct Sent {
+    pub link: LinkId,
+    pub mode: ReceiveMode,
+    pub delivery: Delivery,
+    pub place: Place,
+    /// Of a large message: the parts before `place`, in order.
+    pub parts: Vec<Place>,
+}
+
+/// An effect on its way out. Runs of deliveries that came out alike are one.
+#[derive(Debug)]
+pub enum Outgoing {
+    Accepted { link: LinkId, first: u32, last: u32 },
+    Rejected { link: LinkId, delivery: u32, refusal: Refusal },
+    Settled { link: LinkId, first: u32, last: u32, outcome: Settled },
+    NotSettled { link: LinkId, delivery: u32, refusal: Refusal },
+    Deliver(Sent),
+    Drained { link: LinkId },
+    Attached { link: LinkId, max_message_bytes: u64 },
+    Detached { link: LinkId, refusal: Refusal },
+    Answered { request: RequestId, answer: Result<Answer, Refusal> },
+}
+
+/// Adds an effect that is not a delivery, as part of the run before it where it continues one.
+pub(crate) fn push(out: &mut Vec<Outgoing>, effect: Effect) {
+    let outgoing = match effect {
+        Effect::Accepted { link, delivery } => {
+            if let Some(Outgoing::Accepted { link: l, last, .. }) = out.last_mut()
+                && *l == link
+                && last.wrapping_add(1) == delivery
+            {
+                *last = delivery;
+                return;
+            }
+            Outgoing::Accepted { link, first: delivery, last: delivery }
+        }
+        Effect::Settled { link, delivery, outcome } => {
+            if let Some(Outgoing::Settled { link: l, last, outcome: o, .. }) = out.last_mut()
+                && (*l, *o) == (link, outcome)
+                && last.wrapping_add(1) == delivery
+            {
+                *last = delivery;
+                return;
+            }
+            Outgoing::Settled { link, first: delivery, last: delivery, outcome }
+        }
+        Effect::Rejected { link, delivery, refusal } => Outgoing::Rejected { link, delivery, refusal },
+        Effect::NotSettled { link, delivery, refusal } => Outgoing::NotSettled { link, delivery, refusal },
+        Effect::Drained { link } => Outgoing::Drained { link },
+        Effect::Attached { link, max_message_bytes } => Outgoing::Attached { link, max_message_bytes },
+        Effect::Detached { link, refusal } => Outgoing::Detached { link, refusal },
+        Effect::Answered { request, answer } => Outgoing::Answered { request, answer },
+        Effect::Deliver { .. } => unreachable!("a delivery needs its place"),
+    };
+    out.push(outgoing);
+}
+
+/// Takes what a commit released.
+pub trait Mailbox: Send + Sync + Debug {
+    fn put(&self, outgoing: Vec<Outgoing>);
+}
+
+/// What waits for one connection. What it holds is small: bodies stay where they are until the connection can send
+/// them, and how many there can be is bounded by the credit that the connection passes on.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    outgoing: Mutex<Vec<Outgoing>>,
+    arrived: Notify,
+}
+
+impl Outbox {
+    fn lock(&self) -> MutexGuard<'_, Vec<Outgoing>> {
+        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes everything that waits.
+    pub fn take(&self, into: &mut Vec<Outgoing>) {
+        into.append(&mut self.lock());
+    }
+
+    /// Returns when something may wait.
+    pub async fn arrived(&self) {
+        self.arrived.notified().await;
+    }
+}
+
+impl Mailbox for Outbox {
+    fn put(&self, mut outgoing: Vec<Outgoing>) {
+        let mut waiting = self.lock();
+        if waiting.is_empty() {
+            *waiting = outgoing;
+        } else {
+            waiting.append(&mut outgoing);
+        }
+        drop(waiting);
+        self.arrived.notify_one();
+    }
+}
+
+type Reply = oneshot::Sender<Result<Answer, Refusal>>;
+
+/// Questions of those who have no connection of their own.
+#[derive(Debug, Default)]
+pub(crate) struct Asks {
+    waiting: Mutex<(u32, HashMap<u32, Reply>)>,
+}
+
+impl Asks {
+    pub(crate) fn open(&self, reply: Reply) -> RequestId {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.0 = waiting.0.wrapping_add(1);
+        let request = waiting.0;
+        waiting.1.insert(request, reply);
+        RequestId { connection: ASKING, request }
+    }
+
+    /// Nobody will be answered any more.
+    pub(crate) fn close(&self) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).1.clear();
+    }
+}
+
+/// The connection id of questions without a connection.
+pub(crate) const ASKING: broker::ConnectionId = broker::ConnectionId(0);
+
+impl Mailbox for Asks {
+    fn put(&self, outgoing: Vec<Outgoing>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for each in outgoing {
+            if let Outgoing::Answered { request, answer } = each
+                && let Some(reply) = waiting.1.remove(&request.request)
+            {
+                // Whoever asked may have lost interest; that is their affair.
+                let _ = reply.send(answer);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contiguous_outcomes_of_a_link_are_one_range() {
+        let link = |n| LinkId { connection: broker::ConnectionId(1), link: n };
+        let mut out = Vec::new();
+        for (n, delivery) in [(1, 4), (1, 5), (2, 6), (2, 8)] {
+            push(&mut out, Effect::Accepted { link: link(n), delivery });
+        }
+        let ranges: Vec<_> = out
+            .iter()
+            .map(|each| match each {
+                Outgoing::Accepted { link, first, last } => (link.link, *first, *last),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(ranges, [(1, 4, 5), (2, 6, 6), (2, 8, 8)]);
+    }
+}

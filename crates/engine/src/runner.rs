@@ -1,0 +1,249 @@
+//! The threads: one that decides and writes, one that syncs while there is more to decide, one that reads what a
+//! decision needs. A hand-over between threads costs more than a small sync, so an idle partition syncs by itself.
+
+use crate::cache::Cache;
+use crate::clock::{Clock, LARGE_GAP_MS, OwnerClock};
+use crate::handle::Handle;
+use crate::inbox::{Inbox, Item};
+use crate::limits::{SEAL_AFTER_MS, TAIL_CACHE_BYTES};
+use crate::mailbox::{ASKING, Asks, Mailbox, Outgoing};
+use crate::partition::{Counters, Partition, Turn};
+use crate::recovery::{self, recover};
+use broker::{BodyId, Broker, Command};
+use journal::{Journal, Outcome, Place, Ticket};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// An append that was written and waits for the disk, with everything that waits for it.
+#[derive(Debug)]
+pub(crate) struct SyncJob {
+    pub(crate) ticket: Ticket,
+    pub(crate) releases: Vec<(Arc<dyn Mailbox>, Vec<Outgoing>)>,
+    pub(crate) held_bytes: usize,
+}
+
+impl SyncJob {
+    /// Waits for the disk and lets go what waited.
+    pub(crate) fn run(self, inbox: &Inbox) -> Result<(), String> {
+        match self.ticket.wait() {
+            Outcome::Committed => {}
+            Outcome::Failed(error) => return Err(error.to_string()),
+            Outcome::Fenced => return Err("another process has taken the journal over".into()),
+            Outcome::Unknown => return Err("nobody can say whether an append was kept".into()),
+        }
+        for (mailbox, outgoing) in self.releases {
+            mailbox.put(outgoing);
+        }
+        inbox.release(self.held_bytes);
+        Ok(())
+    }
+}
+
+/// A command that needs stored bodies.
+#[derive(Debug)]
+pub(crate) struct ReadJob {
+    pub(crate) command: Command,
+    pub(crate) places: Vec<(BodyId, Place)>,
+}
+
+impl ReadJob {
+    fn run(self) -> Item {
+        let mut material = Vec::with_capacity(self.places.len());
+        for (body, place) in self.places {
+            match place.read() {
+                Ok(bytes) => material.push((body, bytes)),
+                Err(error) => return Item::Failed(error.to_string()),
+            }
+        }
+        Item::Again { command: self.command, material }
+    }
+}
+
+/// Helpers of a partition. Without them it does everything by itself, which is what the simulator wants.
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    pub(crate) sync: Option<SyncThread>,
+    pub(crate) read: Option<mpsc::Sender<ReadJob>>,
+}
+
+impl Workers {
+    pub(crate) fn read(&self, job: ReadJob, inbox: &Inbox) {
+        match &self.read {
+            Some(reader) => reader.send(job).expect("the reader lives as long as the partition"),
+            None => inbox.put(job.run()),
+        }
+    }
+}
+
+/// A place for one job, and a thread that waits for it.
+#[derive(Debug)]
+pub(crate) struct SyncThread {
+    slot: Arc<SyncSlot>,
+}
+
+#[derive(Debug, Default)]
+struct SyncSlot {
+    job: Mutex<Option<SyncJob>>,
+    arrived: Condvar,
+}
+
+impl SyncThread {
+    fn spawn(inbox: Arc<Inbox>) -> std::io::Result<SyncThread> {
+        let slot = Arc::new(SyncSlot::default());
+        let own = Arc::clone(&slot);
+        std::thread::Builder::new().name("otobus-sync".into()).spawn(move || {
+            loop {
+                let job = own.job.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut job =
+                    own.arrived.wait_while(job, |job| job.is_none()).unwrap_or_else(PoisonError::into_inner);
+                let Some(job) = job.take() else { continue };
+                match job.run(&inbox) {
+                    Ok(()) => inbox.put(Item::Committed),
+                    Err(why) => return inbox.put(Item::Failed(why)),
+                }
+            }
+        })?;
+        Ok(SyncThread { slot })
+    }
+
+    pub(crate) fn start(&self, job: SyncJob) {
+        let before = self.slot.job.lock().unwrap_or_else(PoisonError::into_inner).replace(job);
+        assert!(before.is_none(), "one append is in flight at most");
+        self.slot.arrived.notify_one();
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Who owns the journal; for the record only on one machine.
+    pub owner: u64,
+    /// Seed of the lock tokens; must be random.
+    pub nonce: u64,
+    /// Whether a busy partition may hand its syncs to a thread of their own.
+    pub has_sync_thread: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Recovery(#[from] recovery::Error),
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+}
+
+/// A running partition.
+#[derive(Debug)]
+pub struct Engine {
+    handle: Handle,
+    thread: JoinHandle<()>,
+}
+
+impl Engine {
+    /// Recovers the state from the journal and starts to serve. `on_failure` is called from the partition's thread
+    /// when it cannot go on; nothing that was not durable before has been answered, and nothing will be.
+    pub fn open(
+        mut journal: Box<dyn Journal>,
+        options: Options,
+        on_failure: impl FnOnce(String) + Send + 'static,
+    ) -> Result<Engine, OpenError> {
+        let recovered = recover(&mut *journal, options.owner)?;
+        let clock = OwnerClock::resume(recovered.last_time);
+        if clock.gap() > LARGE_GAP_MS {
+            tracing::warn!(
+                ahead_ms = clock.gap(),
+                "the last run ended at a time that this machine's clock has not reached; time goes on from there"
+            );
+        }
+        let inbox = Arc::new(Inbox::default());
+        let cache = Arc::new(Cache::new(TAIL_CACHE_BYTES));
+        let counters = Arc::new(Counters::default());
+        let asks = Arc::new(Asks::default());
+        let sync = match options.has_sync_thread {
+            true => Some(SyncThread::spawn(Arc::clone(&inbox)).map_err(OpenError::Thread)?),
+            false => None,
+        };
+        let read = Some(spawn_reader(Arc::clone(&inbox)).map_err(OpenError::Thread)?);
+        let workers = Workers { sync, read };
+        let broker = Broker::new(recovered.durable, options.nonce);
+        let partition =
+            Partition::new(broker, journal, cache.clone(), inbox.clone(), workers, counters.clone());
+        inbox.put(Item::Connect { connection: ASKING, mailbox: asks.clone() });
+        let own = Arc::clone(&inbox);
+        let handle = Handle::new(inbox, asks, cache, counters);
+        let closing = handle.clone();
+        let thread = std::thread::Builder::new()
+            .name("otobus-partition".into())
+            .spawn(move || {
+                let ended = run(partition, &own, clock);
+                closing.close();
+                if let Err(why) = ended {
+                    on_failure(why);
+                }
+            })
+            .map_err(OpenError::Thread)?;
+        Ok(Engine { handle, thread })
+    }
+
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Finishes what was begun and closes the journal.
+    pub fn stop(self) {
+        self.handle.stop();
+        if self.thread.join().is_err() {
+            // A bug on the partition's thread. It has been reported where it happened, and nothing may be served.
+            std::process::abort();
+        }
+    }
+}
+
+fn spawn_reader(inbox: Arc<Inbox>) -> std::io::Result<mpsc::Sender<ReadJob>> {
+    let (sender, jobs) = mpsc::channel::<ReadJob>();
+    std::thread::Builder::new().name("otobus-read".into()).spawn(move || {
+        for job in jobs {
+            inbox.put(job.run());
+        }
+    })?;
+    Ok(sender)
+}
+
+fn run(mut partition: Partition, inbox: &Inbox, mut clock: OwnerClock) -> Result<(), String> {
+    let guard = AbortOnPanic;
+    let mut items = Vec::new();
+    let mut turn = Turn::OnArrival;
+    loop {
+        let until_due = match turn {
+            Turn::Stopped => break,
+            Turn::Now => Some(Duration::ZERO),
+            Turn::At(due) => Some(Duration::from_millis((due.0 - clock.now().0).max(0) as u64)),
+            Turn::OnArrival => None,
+        };
+        let until_seal = (!partition.is_sealed()).then_some(Duration::from_millis(SEAL_AFTER_MS));
+        let patience = match (until_due, until_seal) {
+            (Some(due), Some(seal)) => Some(due.min(seal)),
+            (either, other) => either.or(other),
+        };
+        inbox.take(&mut items, patience);
+        if items.is_empty() && patience == until_seal && until_seal.is_some() {
+            partition.seal()?;
+        }
+        let now = clock.now();
+        partition.accept(&mut items, now)?;
+        turn = partition.turn(now)?;
+    }
+    std::mem::forget(guard);
+    Ok(())
+}
+
+/// A panic on the partition's thread is a bug in a decision: the process stops rather than carry on wrong.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}

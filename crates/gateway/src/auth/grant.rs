@@ -1,0 +1,165 @@
+//! What a verified peer may do: some rights, on a path and everything below it, until an instant.
+//!
+//! Paths are compared by whole segments and without regard to letters' case (H-102): a grant for `orders` covers
+//! `orders/$deadletterqueue` and not `orders2`.
+
+use super::{Denied, Right, Rights, UnixSeconds};
+use crate::limits::CLOCK_SKEW_SECONDS;
+use percent_encoding::percent_decode_str;
+
+/// A path as lower-case segments. Empty means the whole namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Scope {
+    segments: Vec<Box<str>>,
+}
+
+impl Scope {
+    pub const NAMESPACE: Scope = Scope { segments: Vec::new() };
+
+    /// Reads a path such as `orders/$management`. The management node belongs to its entity, so that a claim for either
+    /// is a claim for both (client notes 2.3).
+    pub fn of_path(path: &str) -> Scope {
+        let path = path.split_once('?').map_or(path, |(path, _query)| path);
+        let mut segments: Vec<Box<str>> = path
+            .split('/')
+            .filter(|segment| !segment.is_empty())
+            .map(|segment| segment.to_lowercase().into())
+            .collect();
+        if segments.last().is_some_and(|last| &**last == "$management") {
+            segments.pop();
+        }
+        Scope { segments }
+    }
+
+    /// Reads an audience or the decoded resource of a token: an address of any scheme, with any host (H-102).
+    ///
+    /// Without a scheme, `orders` could be a host or a path. We take such a text for a host only when it cannot well be
+    /// anything else: read as a host it would cover the whole namespace, which its signer may not have meant.
+    pub fn of_address(address: &str) -> Result<Scope, Denied> {
+        let (after_scheme, has_scheme) = match address.split_once("://") {
+            Some((scheme, rest)) if is_bus_scheme(scheme) => (rest, true),
+            Some(_) => return Err(Denied::InvalidAudience),
+            None => (address, false),
+        };
+        let after_scheme = after_scheme.split_once('?').map_or(after_scheme, |(address, _query)| address);
+        let (host, path) = after_scheme.split_once('/').unwrap_or((after_scheme, ""));
+        if host.is_empty() || !(has_scheme || is_surely_a_host(host)) {
+            return Err(Denied::InvalidAudience);
+        }
+        // The path of an address is itself percent-encoded by some clients.
+        let path = percent_decode_str(path).decode_utf8().map_err(|_| Denied::InvalidAudience)?;
+        Ok(Scope::of_path(&path))
+    }
+
+    pub fn covers(&self, other: &Scope) -> bool {
+        other.segments.starts_with(&self.segments)
+    }
+}
+
+fn is_bus_scheme(scheme: &str) -> bool {
+    ["http", "https", "sb", "amqp", "amqps"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+}
+
+fn is_surely_a_host(text: &str) -> bool {
+    let has_port = text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let lower = text.to_ascii_lowercase();
+    has_port
+        || lower == "localhost"
+        || lower.ends_with(".servicebus.windows.net")
+        || lower.parse::<std::net::IpAddr>().is_ok()
+}
+
+/// What a peer has proved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    pub scope: Scope,
+    pub rights: Rights,
+    pub expires: UnixSeconds,
+}
+
+impl Grant {
+    /// Says whether `right` may be used on `path` at this instant.
+    pub fn check(&self, path: &str, right: Right, now: UnixSeconds) -> Result<(), Denied> {
+        if self.is_expired(now) {
+            return Err(Denied::ExpiredToken);
+        }
+        if !self.scope.covers(&Scope::of_path(path)) {
+            return Err(Denied::InvalidAudience);
+        }
+        if self.rights.include(right) { Ok(()) } else { Err(Denied::MissingClaim(right)) }
+    }
+
+    pub fn allows(&self, path: &str, right: Right, now: UnixSeconds) -> bool {
+        self.check(path, right, now).is_ok()
+    }
+
+    /// Whether the claim has run out, the difference between two machines' clocks allowed for.
+    pub fn is_expired(&self, now: UnixSeconds) -> bool {
+        now.0 >= self.expires.0.saturating_add(CLOCK_SKEW_SECONDS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn covers(address: &str, path: &str) -> bool {
+        Scope::of_address(address).unwrap().covers(&Scope::of_path(path))
+    }
+
+    // H-102
+    #[test]
+    fn a_scope_covers_itself_and_what_lies_below_by_whole_segments() {
+        assert!(covers("sb://host/orders", "orders"));
+        assert!(covers("sb://host/orders", "Orders/$DeadLetterQueue"));
+        assert!(covers("https://host/orders/", "orders"));
+        assert!(!covers("sb://host/orders", "orders2"));
+        assert!(!covers("sb://host/orders/a", "orders"));
+        assert!(!covers("sb://host/orders", ""));
+        assert!(covers("sb://host", "anything/at/all"));
+        assert!(covers("sb://host/", "$resources/queues"));
+    }
+
+    // H-102, AMQP 2.3
+    #[test]
+    fn scheme_host_port_query_and_escapes_do_not_matter() {
+        for scheme in ["http", "https", "sb", "amqp", "amqps", "SB"] {
+            assert!(covers(&format!("{scheme}://Any.Host:5300/q/one?api-version=2021-05"), "Q/One"));
+        }
+        assert!(covers("amqps://host/q%2Fone", "q/one"));
+        assert!(covers("localhost:5300", "q"));
+        assert!(covers("mine.servicebus.windows.net/q", "q"));
+        assert!(covers("sb://host/q/$management", "q"));
+        assert!(covers("sb://host/q", "q/$management"));
+    }
+
+    #[test]
+    fn a_bare_word_is_not_taken_for_a_host() {
+        assert_eq!(Scope::of_address("orders"), Err(Denied::InvalidAudience));
+        assert_eq!(Scope::of_address("orders.v1"), Err(Denied::InvalidAudience));
+        assert_eq!(Scope::of_address("sb:///orders"), Err(Denied::InvalidAudience));
+        assert_eq!(Scope::of_address("ftp://host/orders"), Err(Denied::InvalidAudience));
+        assert_eq!(Scope::of_address(""), Err(Denied::InvalidAudience));
+    }
+
+    #[test]
+    fn a_grant_ends_when_its_time_and_the_skew_are_over() {
+        let grant = Grant { scope: Scope::of_path("q"), rights: Rights::ALL, expires: UnixSeconds(1_000) };
+        let last = UnixSeconds(1_000 + CLOCK_SKEW_SECONDS - 1);
+        assert!(grant.allows("q", Right::Send, last));
+        let over = UnixSeconds(last.0 + 1);
+        assert_eq!(grant.check("q", Right::Send, over), Err(Denied::ExpiredToken));
+        let endless = Grant { expires: UnixSeconds::NEVER, ..grant };
+        assert!(endless.allows("q", Right::Send, over));
+    }
+
+    #[test]
+    fn a_grant_says_what_is_missing() {
+        let rights = [Right::Listen].into_iter().collect();
+        let grant = Grant { scope: Scope::of_path("q"), rights, expires: UnixSeconds::NEVER };
+        let now = UnixSeconds(0);
+        assert_eq!(grant.check("q", Right::Listen, now), Ok(()));
+        assert_eq!(grant.check("q", Right::Send, now), Err(Denied::MissingClaim(Right::Send)));
+        assert_eq!(grant.check("p", Right::Listen, now), Err(Denied::InvalidAudience));
+    }
+}

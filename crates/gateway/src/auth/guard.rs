@@ -1,0 +1,179 @@
+//! The policies of the server and the two ways to prove one's right to them: a signed token, or a name with its key.
+//!
+//! Every attempt computes as much as any other: a name that no policy has is checked against keys that nobody knows.
+
+use super::sas::Token;
+use super::{Denied, Grant, Policy, Rights, Scope, Secret, UnixSeconds};
+use sha2::{Digest, Sha256};
+use subtle::{Choice, ConstantTimeEq};
+
+/// The key that users of the official emulator paste (H-121). Everybody knows it.
+const WELL_KNOWN_KEY: &str = "SAS_KEY_VALUE";
+
+/// The policy every namespace starts with (H-104).
+pub const ROOT_POLICY: &str = "RootManageSharedAccessKey";
+
+#[derive(Debug)]
+pub struct Guard {
+    policies: Vec<Policy>,
+    /// What a name without a policy is checked against.
+    decoy: Policy,
+    /// The policy behind the well-known key, if the server listens where only this machine can reach it.
+    well_known: Option<Policy>,
+}
+
+impl Guard {
+    /// `listens_on_loopback_only` is a promise of the caller: only then is the well-known key good for anything.
+    pub fn new(policies: Vec<Policy>, listens_on_loopback_only: bool) -> Guard {
+        let unknown = || Secret::new(uuid::Uuid::new_v4().to_string());
+        let decoy = Policy {
+            name: "".into(),
+            primary: unknown(),
+            secondary: Some(unknown()),
+            rights: Rights::default(),
+        };
+        let well_known = listens_on_loopback_only.then(|| Policy {
+            name: ROOT_POLICY.into(),
+            primary: Secret::new(WELL_KNOWN_KEY),
+            secondary: None,
+            rights: Rights::ALL,
+        });
+        Guard { policies, decoy, well_known }
+    }
+
+    /// Whether the well-known key opens the door to peers on this machine.
+    pub fn knows_well_known_key(&self) -> bool {
+        self.well_known.is_some()
+    }
+
+    /// Verifies a shared access signature as put on `$cbs` or sent in a header (without `Bearer`).
+    pub fn signature(&self, text: &str, peer_is_loopback: bool, now: UnixSeconds) -> Result<Grant, Denied> {
+        let token = Token::parse(text)?;
+        let named = |policy: &Policy| {
+            *policy.name == *token.key_name || *policy.name == *token.key_name_twice_decoded
+        };
+        let rights = self
+            .rights_by(named, peer_is_loopback, |key| token.is_signed_with(key))
+            .or_else(|| self.rights_by(named, peer_is_loopback, |key| token.is_signed_with_reencoded(key)))
+            .ok_or(Denied::InvalidSignature)?;
+        let grant = Grant { scope: Scope::of_address(&token.resource()?)?, rights, expires: token.expires };
+        if grant.is_expired(now) { Err(Denied::ExpiredToken) } else { Ok(grant) }
+    }
+
+    /// Verifies SASL PLAIN: a policy's name and its key give the policy's rights for as long as the connection lives.
+    pub fn plain(&self, name: &str, key: &[u8], peer_is_loopback: bool) -> Result<Grant, Denied> {
+        // Digests have one length, so comparing them tells nothing about the key's.
+        let given = Sha256::digest(key);
+        let rights = self
+            .rights_by(
+                |policy| *policy.name == *name,
+                peer_is_loopback,
+                |key| Sha256::digest(key.as_bytes()).ct_eq(&given),
+            )
+            .ok_or(Denied::InvalidSignature)?;
+        Ok(Grant { scope: Scope::NAMESPACE, rights, expires: UnixSeconds::NEVER })
+    }
+
+    /// The rights of the policy whose key passes `is_proof`. Three keys are tried, whoever asks.
+    fn rights_by(
+        &self,
+        is_named: impl Fn(&Policy) -> bool,
+        peer_is_loopback: bool,
+        is_proof: impl Fn(&str) -> Choice,
+    ) -> Option<Rights> {
+        let policy = self.policies.iter().find(|policy| is_named(policy)).unwrap_or(&self.decoy);
+        let secondary = policy.secondary.as_ref().unwrap_or(&policy.primary);
+        let is_proved = is_proof(policy.primary.expose()) | is_proof(secondary.expose());
+        let well_known = self.well_known.as_ref().filter(|policy| peer_is_loopback && is_named(policy));
+        let is_well_known = is_proof(well_known.unwrap_or(&self.decoy).primary.expose());
+        match (bool::from(is_proved), bool::from(is_well_known), well_known) {
+            (true, _, _) => Some(policy.rights),
+            (false, true, Some(well_known)) => Some(well_known.rights),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Right, sas};
+    use super::*;
+
+    const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
+    const LATER: UnixSeconds = UnixSeconds(NOW.0 + 3_600);
+
+    fn guard(is_loopback_only: bool) -> Guard {
+        let reader = Policy {
+            name: "reader".into(),
+            primary: Secret::new("first"),
+            secondary: Some(Secret::new("second")),
+            rights: [Right::Listen].into_iter().collect(),
+        };
+        let spaced = Policy { name: "my policy".into(), ..reader.clone() };
+        Guard::new(vec![reader, spaced], is_loopback_only)
+    }
+
+    fn signed(name: &str, key: &str) -> Result<Grant, Denied> {
+        guard(true).signature(&sas::sign("sb%3a%2f%2fhost%2fQ", name, key, LATER), true, NOW)
+    }
+
+    #[test]
+    fn both_keys_of_a_policy_give_its_rights_on_the_signed_path() {
+        for key in ["first", "second"] {
+            let grant = signed("reader", key).unwrap();
+            assert!(grant.allows("q/$deadletterqueue", Right::Listen, NOW));
+            assert!(!grant.allows("q", Right::Send, NOW));
+            assert!(!grant.allows("p", Right::Listen, NOW));
+        }
+        assert!(signed("my%20policy", "first").is_ok());
+        assert!(signed("my%2520policy", "first").is_ok());
+    }
+
+    #[test]
+    fn a_wrong_key_and_an_unknown_name_are_told_apart_by_nobody() {
+        assert_eq!(signed("reader", "third"), Err(Denied::InvalidSignature));
+        assert_eq!(signed("nobody", "first"), Err(Denied::InvalidSignature));
+        assert_eq!(signed("", ""), Err(Denied::InvalidSignature));
+    }
+
+    // H-103
+    #[test]
+    fn an_expired_token_is_refused_once_the_skew_is_over() {
+        let text = sas::sign("sb%3a%2f%2fhost", "reader", "first", NOW);
+        let at = |seconds| guard(false).signature(&text, true, UnixSeconds(NOW.0 + seconds));
+        assert!(at(299).is_ok());
+        assert_eq!(at(300), Err(Denied::ExpiredToken));
+    }
+
+    // H-121
+    #[test]
+    fn the_well_known_key_is_good_from_this_machine_to_a_server_for_this_machine_only() {
+        let text = sas::sign("sb%3a%2f%2flocalhost%2fq", ROOT_POLICY, WELL_KNOWN_KEY, LATER);
+        assert!(guard(true).signature(&text, true, NOW).unwrap().allows("q", Right::Manage, NOW));
+        assert!(guard(true).plain(ROOT_POLICY, WELL_KNOWN_KEY.as_bytes(), true).is_ok());
+        assert_eq!(guard(true).signature(&text, false, NOW), Err(Denied::InvalidSignature));
+        assert_eq!(guard(false).signature(&text, true, NOW), Err(Denied::InvalidSignature));
+        assert_eq!(
+            guard(false).plain(ROOT_POLICY, WELL_KNOWN_KEY.as_bytes(), true),
+            Err(Denied::InvalidSignature)
+        );
+        let other_name = sas::sign("sb%3a%2f%2flocalhost%2fq", "reader", WELL_KNOWN_KEY, LATER);
+        assert_eq!(guard(true).signature(&other_name, true, NOW), Err(Denied::InvalidSignature));
+    }
+
+    // AMQP 1.2
+    #[test]
+    fn plain_takes_a_policys_name_and_either_key() {
+        let plain = |name, key: &str| guard(false).plain(name, key.as_bytes(), false);
+        assert!(plain("reader", "second").unwrap().allows("any/queue", Right::Listen, NOW));
+        assert_eq!(plain("reader", "firs"), Err(Denied::InvalidSignature));
+        assert_eq!(plain("reader", ""), Err(Denied::InvalidSignature));
+        assert_eq!(plain("nobody", "first"), Err(Denied::InvalidSignature));
+    }
+
+    #[test]
+    fn a_token_without_an_address_is_for_nothing() {
+        let text = sas::sign("orders", "reader", "first", LATER);
+        assert_eq!(guard(false).signature(&text, false, NOW), Err(Denied::InvalidAudience));
+    }
+}

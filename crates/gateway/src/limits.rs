@@ -1,0 +1,52 @@
+//! Every number that bounds what a peer may make the doors hold, do or wait for, with its reason.
+
+use std::time::Duration;
+
+/// How far a client's clock may be behind ours before its fresh token counts as expired (client notes 2.4).
+pub const CLOCK_SKEW_SECONDS: u64 = 300;
+
+/// Longest token read. The longest an SDK makes signs a whole request address and stays under 2 KiB.
+pub const TOKEN_BYTES: usize = 8 * 1_024;
+
+/// Connections that have not yet proved who they are. Each may cost up to 128 KiB, so strangers hold 128 MiB at most.
+pub const UNPROVEN_CONNECTIONS: usize = 1_024;
+
+/// A peer that connects must send its first bytes within this time, for itself and again inside TLS.
+pub const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A TLS handshake takes two round trips; the rest is patience with slow machines.
+pub const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Pause after `accept` fails for want of file handles or memory, so that the loop does not spin until some come back.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Bytes of an HTTP request's line and headers together. Also the size of the connection's read buffer.
+pub const HTTP_HEAD_BYTES: usize = 32 * 1_024;
+
+/// Headers of one HTTP request.
+pub const HTTP_HEADERS: usize = 64;
+
+/// From the first byte of a request, or from the end of the one before, to the end of its headers.
+pub const HTTP_HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Body of a management request. The largest honest one, a queue with twelve authorization rules, has 10 KiB.
+pub const HTTP_BODY_BYTES: usize = 1_024 * 1_024;
+
+/// From the end of the headers to the end of the body.
+pub const HTTP_BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Nesting of elements in a request's XML. The deepest honest one, a rule's typed values, has 8.
+pub const XML_DEPTH: usize = 32;
+
+/// Elements in a request's XML, so that a body of nothing but `<a/>` cannot grow a hundredfold in memory.
+pub const XML_ELEMENTS: usize = 4_096;
+
+/// Entries in one page of a feed (H-27).
+pub const FEED_ENTRIES: usize = 100;
+
+/// Room for the first read of a connection: an AMQP client's headers and its pipelined `open` fit.
+pub const FIRST_READ_BYTES: usize = 4 * 1_024;
+
+/// How long the certificates made at first start are good. Their CA's key is thrown away, so they cannot be renewed,
+/// only made anew.
+pub const CERTIFICATE_YEARS: i32 = 10;

@@ -1,0 +1,309 @@
+//! Accepts connections and finds out what they speak. Every bus port takes everything: TLS or plain, and inside it AMQP
+//! or HTTP, told by the first bytes, so that one connection string works whatever port rules a client has.
+//!
+//! Until a peer has proved who it is, its connection holds one of a fixed number of places and each wait has an end.
+
+use crate::limits::*;
+use crate::prefixed::Prefixed;
+use bytes::BytesMut;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+/// The other end of a connection.
+#[derive(Debug)]
+pub struct Peer {
+    pub address: SocketAddr,
+    pub is_encrypted: bool,
+    /// The place among those who have not proved who they are; given up by [`Peer::proved`].
+    place: Option<OwnedSemaphorePermit>,
+}
+
+impl Peer {
+    pub fn new(address: SocketAddr) -> Peer {
+        Peer { address, is_encrypted: false, place: None }
+    }
+
+    pub fn is_loopback(&self) -> bool {
+        self.address.ip().to_canonical().is_loopback()
+    }
+
+    /// The peer has shown a valid claim and no longer counts as a stranger.
+    pub fn proved(&mut self) {
+        self.place = None;
+    }
+}
+
+/// Where connections go once it is known what they speak.
+pub trait Doors: Send + Sync + 'static {
+    /// Serves AMQP. `first` was read already and comes before what the stream gives.
+    fn amqp<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        stream: S,
+        first: BytesMut,
+        peer: Peer,
+    ) -> impl Future<Output = ()> + Send;
+
+    /// Serves HTTP, in the same way.
+    fn http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        stream: S,
+        first: BytesMut,
+        peer: Peer,
+    ) -> impl Future<Output = ()> + Send;
+}
+
+/// What the first bytes of a connection say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Speech {
+    Tls,
+    Amqp,
+    Http,
+    Unknown,
+    /// Too few bytes to tell.
+    Unfinished,
+}
+
+/// Methods that begin a request. Others exist; nobody sends them to a bus.
+const HTTP_METHODS: [&[u8]; 7] = [b"GET ", b"PUT ", b"POST ", b"DELETE ", b"HEAD ", b"OPTIONS ", b"PATCH "];
+
+fn speech(first: &[u8]) -> Speech {
+    // The first byte of a TLS record that holds a handshake.
+    const TLS_HANDSHAKE: u8 = 0x16;
+    let begins = |expected: &[u8]| first.iter().zip(expected).all(|(byte, expected)| byte == expected);
+    let is_whole = |expected: &[u8]| first.len() >= expected.len() && begins(expected);
+    if first.first() == Some(&TLS_HANDSHAKE) {
+        Speech::Tls
+    } else if is_whole(b"AMQP") {
+        Speech::Amqp
+    } else if HTTP_METHODS.into_iter().any(is_whole) {
+        Speech::Http
+    } else if begins(b"AMQP") || HTTP_METHODS.into_iter().any(begins) {
+        Speech::Unfinished
+    } else {
+        Speech::Unknown
+    }
+}
+
+/// Why a port could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    #[error("{0} is in use by another process; stop that one or choose another port with --listen-bus")]
+    InUse(SocketAddr),
+    #[error("may not listen on {0}; ports below 1024 need a privilege, others do not")]
+    NotPermitted(SocketAddr),
+    #[error("{0} is not an address of this machine; choose one that is with --listen-bus")]
+    NotOurs(SocketAddr),
+    #[error("cannot listen on {address}: {source}")]
+    Other { address: SocketAddr, source: io::Error },
+}
+
+/// Opens a port.
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
+    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => BindError::InUse(address),
+        io::ErrorKind::PermissionDenied => BindError::NotPermitted(address),
+        io::ErrorKind::AddrNotAvailable => BindError::NotOurs(address),
+        _ => BindError::Other { address, source },
+    })
+}
+
+/// The places for peers that have not proved who they are; one for the whole server.
+pub fn places() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(UNPROVEN_CONNECTIONS))
+}
+
+/// Accepts connections until the future is dropped. Connections live on their own and outlive it.
+pub async fn accept(listener: TcpListener, tls: TlsAcceptor, places: Arc<Semaphore>, doors: Arc<impl Doors>) {
+    loop {
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // A peer that is gone already is its own affair; a lack of handles is ours and passes.
+                if error.kind() != io::ErrorKind::ConnectionAborted {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+                continue;
+            }
+        };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            tracing::warn!(%address, "too many connections without a claim; closing the newest");
+            continue;
+        };
+        // Answers are written whole; waiting for more to send only costs time.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%address, %error, "cannot set TCP_NODELAY");
+        }
+        let peer = Peer { place: Some(place), ..Peer::new(address) };
+        tokio::spawn(serve(stream, peer, tls.clone(), doors.clone()));
+    }
+}
+
+async fn serve(mut stream: TcpStream, mut peer: Peer, tls: TlsAcceptor, doors: Arc<impl Doors>) {
+    let address = peer.address;
+    let Some((speech, first)) = listen_to(&mut stream).await else { return };
+    if speech != Speech::Tls {
+        return hand_over(speech, stream, first, peer, &*doors).await;
+    }
+    let handshake = tls.accept(Prefixed::new(first, stream));
+    let mut stream = match timeout(TLS_HANDSHAKE_TIMEOUT, handshake).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%address, %error, "TLS handshake failed"),
+        Err(_) => return tracing::debug!(%address, "TLS handshake took too long"),
+    };
+    peer.is_encrypted = true;
+    let Some((speech, first)) = listen_to(&mut stream).await else { return };
+    hand_over(speech, stream, first, peer, &*doors).await;
+}
+
+async fn hand_over<S>(speech: Speech, stream: S, first: BytesMut, peer: Peer, doors: &impl Doors)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    match speech {
+        Speech::Amqp => doors.amqp(stream, first, peer).await,
+        Speech::Http => doors.http(stream, first, peer).await,
+        // TLS within TLS is as unknown as anything else.
+        Speech::Tls | Speech::Unknown | Speech::Unfinished => {
+            tracing::debug!(address = %peer.address, "closing a connection that speaks neither AMQP nor HTTP");
+        }
+    }
+}
+
+/// Reads until it is clear what the peer speaks. `None` when it left, failed or took too long.
+async fn listen_to<S: AsyncRead + Unpin>(stream: &mut S) -> Option<(Speech, BytesMut)> {
+    // Room for an AMQP client's first frames, so that they are read in one go.
+    let mut first = BytesMut::with_capacity(FIRST_READ_BYTES);
+    let told = timeout(FIRST_BYTES_TIMEOUT, async {
+        loop {
+            match stream.read_buf(&mut first).await {
+                Ok(0) | Err(_) => return None,
+                Ok(_) => match speech(&first) {
+                    Speech::Unfinished => continue,
+                    speech => return Some(speech),
+                },
+            }
+        }
+    });
+    let speech = told.await.ok().flatten()?;
+    Some((speech, first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+
+    #[test]
+    fn each_protocol_is_known_by_its_first_bytes() {
+        assert_eq!(speech(&[0x16, 3, 1]), Speech::Tls);
+        assert_eq!(speech(b"AMQP\x03\x01\x00\x00"), Speech::Amqp);
+        assert_eq!(speech(b"AMQP"), Speech::Amqp);
+        assert_eq!(speech(b"GET / HTTP/1.1"), Speech::Http);
+        assert_eq!(speech(b"DELETE "), Speech::Http);
+        for unfinished in [&b""[..], b"A", b"AMQ", b"G", b"P", b"DELET"] {
+            assert_eq!(speech(unfinished), Speech::Unfinished);
+        }
+        for unknown in [&b"AMQX"[..], b"B", b"GETX", b"get ", b"SSH-2.0", b"\x00", b"PRI * HTTP/2.0"] {
+            assert_eq!(speech(unknown), Speech::Unknown);
+        }
+    }
+
+    #[tokio::test]
+    async fn bytes_that_dribble_in_are_all_handed_over() {
+        let (mut far, mut near) = tokio::io::duplex(2);
+        let writer = tokio::spawn(async move { far.write_all(b"AMQP").await });
+        let (speech, first) = listen_to(&mut near).await.unwrap();
+        assert_eq!(speech, Speech::Amqp);
+        assert_eq!(&first[..], b"AMQP");
+        writer.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_says_nothing_is_not_waited_for() {
+        let (_far, mut near) = tokio::io::duplex(2);
+        assert_eq!(listen_to(&mut near).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_named() {
+        let holder = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = holder.local_addr().unwrap();
+        let error = bind(address).await.unwrap_err();
+        assert!(matches!(error, BindError::InUse(named) if named == address), "{error}");
+    }
+
+    /// Notes what arrives at which door.
+    #[derive(Debug)]
+    struct Notes(tokio::sync::mpsc::UnboundedSender<(&'static str, bool, BytesMut)>);
+
+    impl Doors for Notes {
+        async fn amqp<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+            &self,
+            _: S,
+            first: BytesMut,
+            peer: Peer,
+        ) {
+            let _ = self.0.send(("amqp", peer.is_encrypted, first));
+        }
+
+        async fn http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+            &self,
+            _: S,
+            first: BytesMut,
+            peer: Peer,
+        ) {
+            let _ = self.0.send(("http", peer.is_encrypted, first));
+        }
+    }
+
+    #[tokio::test]
+    async fn one_port_takes_amqp_and_http_plain_and_in_tls() {
+        let folder = crate::tls::tests::Folder::new();
+        let files = crate::tls::Files::open_or_make(&folder.0, &[]).unwrap();
+        let acceptor = TlsAcceptor::from(files.server_config().unwrap());
+        let connector = tokio_rustls::TlsConnector::from(crate::tls::tests::client_config(&files));
+        let (notes, mut noted) = tokio::sync::mpsc::unbounded_channel();
+        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(accept(listener, acceptor, places(), Arc::new(Notes(notes))));
+        for (door, first) in [("amqp", &b"AMQP\x03\x01\x00\x00"[..]), ("http", b"GET /health HTTP/1.1\r\n")] {
+            let mut plain = TcpStream::connect(address).await.unwrap();
+            plain.write_all(first).await.unwrap();
+            assert_eq!(noted.recv().await.unwrap(), (door, false, BytesMut::from(first)));
+            let tcp = TcpStream::connect(address).await.unwrap();
+            let mut tls = connector.connect("localhost".try_into().unwrap(), tcp).await.unwrap();
+            tls.write_all(first).await.unwrap();
+            assert_eq!(noted.recv().await.unwrap(), (door, true, BytesMut::from(first)));
+        }
+        let mut strange = TcpStream::connect(address).await.unwrap();
+        strange.write_all(b"SSH-2.0-x\r\n").await.unwrap();
+        let mut rest = Vec::new();
+        let _ = strange.read_to_end(&mut rest).await;
+        assert!(rest.is_empty());
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn a_stranger_keeps_a_place_until_it_proves_itself() {
+        let places = Arc::new(Semaphore::new(1));
+        let place = places.clone().try_acquire_owned().unwrap();
+        let mut peer = Peer { place: Some(place), ..Peer::new("127.0.0.1:1".parse().unwrap()) };
+        assert!(places.clone().try_acquire_owned().is_err());
+        peer.proved();
+        assert!(places.try_acquire_owned().is_ok());
+    }
+
+    #[test]
+    fn a_loopback_address_mapped_to_version_6_is_loopback() {
+        assert!(Peer::new("[::ffff:127.0.0.1]:1".parse().unwrap()).is_loopback());
+        assert!(Peer::new("[::1]:1".parse().unwrap()).is_loopback());
+        assert!(!Peer::new("10.0.0.1:1".parse().unwrap()).is_loopback());
+    }
+}

@@ -1,0 +1,173 @@
+//! A disk that fails at a chosen call, for finding out that every failure is noticed.
+//!
+//! Calls are counted over the directory and all of its files, so running the same work with the fault at call 1, 2,
+//! 3 ... until none fires visits every place where the disk can fail.
+
+use super::{Disk, DiskFile, Lock};
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How the chosen call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// An input/output error; nothing happened.
+    Eio,
+    /// No space left; nothing happened. Calls that need no space succeed.
+    Enospc,
+    /// A write takes only half of its bytes and says so, which is allowed.
+    Short,
+    /// A write takes half of its bytes, then reports an error.
+    Torn,
+    /// This call and all after it fail: the machine is off.
+    PowerCut,
+}
+
+/// Another disk with one fault in it.
+#[derive(Debug)]
+pub struct Faulty {
+    inner: Arc<dyn Disk>,
+    plan: Arc<Plan>,
+}
+
+#[derive(Debug)]
+struct Plan {
+    fault: Fault,
+    at: u64,
+    calls: AtomicU64,
+}
+
+/// What a call does to the disk below.
+#[derive(PartialEq, Eq, Clone, Copy)]
+enum Call {
+    Write,
+    Grow,
+    Other,
+}
+
+impl Faulty {
+    /// Lets the `at`-th call fail; the first is 1.
+    pub fn new(inner: Arc<dyn Disk>, fault: Fault, at: u64) -> Faulty {
+        Faulty { inner, plan: Arc::new(Plan { fault, at, calls: AtomicU64::new(0) }) }
+    }
+
+    /// Calls so far. Below `at` the fault has not been reached.
+    pub fn calls(&self) -> u64 {
+        self.plan.calls.load(Ordering::SeqCst)
+    }
+
+    fn wrap(&self, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(FaultyFile { inner, plan: self.plan.clone() })
+    }
+}
+
+impl Plan {
+    /// Counts the call. `Ok(true)` means that a write shall take only half.
+    fn pass(&self, call: Call) -> io::Result<bool> {
+        let n = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        let is_due = n == self.at || n > self.at && self.fault == Fault::PowerCut;
+        match self.fault {
+            _ if !is_due => Ok(false),
+            Fault::Enospc if call == Call::Other => Ok(false),
+            Fault::Enospc => Err(io::ErrorKind::StorageFull.into()),
+            Fault::Short => Ok(call == Call::Write),
+            Fault::Torn if call == Call::Write => Ok(true),
+            Fault::Eio | Fault::Torn | Fault::PowerCut => Err(io::Error::other("injected fault")),
+        }
+    }
+}
+
+impl Disk for Faulty {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.plan.pass(Call::Grow)?;
+        Ok(self.wrap(self.inner.create(name)?))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.plan.pass(Call::Other)?;
+        Ok(self.wrap(self.inner.open(name)?))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.plan.pass(Call::Other)?;
+        self.inner.list()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.plan.pass(Call::Other)?;
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.plan.pass(Call::Other)?;
+        self.inner.remove(name)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.plan.pass(Call::Other)?;
+        self.inner.sync_dir()
+    }
+
+    fn lock(&self, name: &str, holder: &str) -> io::Result<Lock> {
+        self.plan.pass(Call::Other)?;
+        self.inner.lock(name, holder)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.plan.pass(Call::Other)?;
+        self.inner.free_bytes()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.inner.path(name)
+    }
+}
+
+#[derive(Debug)]
+struct FaultyFile {
+    inner: Arc<dyn DiskFile>,
+    plan: Arc<Plan>,
+}
+
+impl FaultyFile {
+    /// Writes the first half of the slices' bytes, at least one.
+    fn write_half(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let joined: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        self.inner.write_at(offset, &[IoSlice::new(&joined[..joined.len().div_ceil(2)])])
+    }
+}
+
+impl DiskFile for FaultyFile {
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        if !self.plan.pass(Call::Write)? {
+            return self.inner.write_at(offset, slices);
+        }
+        let written = self.write_half(offset, slices)?;
+        if self.plan.fault == Fault::Torn {
+            Err(io::Error::other("injected torn write"))
+        } else {
+            Ok(written)
+        }
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.plan.pass(Call::Other)?;
+        self.inner.read_at(offset, buffer)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        // Delayed allocation: a full disk may show only here.
+        self.plan.pass(Call::Grow)?;
+        self.inner.sync_data()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.plan.pass(Call::Other)?;
+        self.inner.length()
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.plan.pass(Call::Grow)?;
+        self.inner.allocate(bytes)
+    }
+}

@@ -1,0 +1,46 @@
+//! Every way in which a journal can fail. Each message names the thing, the number and the way out.
+
+use crate::journal::{Epoch, Position};
+use std::io;
+
+/// A fault of the journal or of the disk below it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("`{path}` is in use by {holder}; stop it, or choose another data directory")]
+    Locked { path: String, holder: String },
+    #[error("cannot {action} `{file}`: {source}")]
+    Io { action: &'static str, file: String, source: io::Error },
+    /// Nothing was written; the same append may be repeated when there is room.
+    #[error("no room for `{file}` ({source}); free disk space and it goes on")]
+    Full { file: String, source: io::Error },
+    #[error("`{file}` is damaged at byte {offset}: {what}. It is left untouched; restore it from a copy")]
+    Corrupt { file: String, offset: u64, what: String },
+    #[error("`{file}` has format {found}, this program knows up to {known}; use a newer program")]
+    NewerFormat { file: String, found: u32, known: u32 },
+    #[error("`{file}` belongs to partition {found}, not {expected}; do not mix data directories")]
+    WrongPartition { file: String, found: u32, expected: u32 },
+    #[error("a batch of {bytes} bytes is above the limit of {limit}")]
+    TooLarge { bytes: usize, limit: usize },
+    #[error("epoch {} is over: the journal has seen epoch {}", asked.0, seen.0)]
+    Fenced { asked: Epoch, seen: Epoch },
+    #[error("position {} is no longer in the journal, which begins at {}", asked.0, first.0)]
+    Trimmed { asked: Position, first: Position },
+    #[error("there is no snapshot at position {}", .0.0)]
+    NoSnapshot(Position),
+    /// An earlier write or sync failed, and nobody knows what the disk kept.
+    #[error("the journal has stopped: {why}")]
+    Stopped { why: String },
+    /// Whoever was handed the batches or bytes refused them.
+    #[error("{0}")]
+    Reader(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    pub(crate) fn io(action: &'static str, file: &str, source: io::Error) -> Error {
+        Error::Io { action, file: file.to_owned(), source }
+    }
+
+    pub(crate) fn corrupt(file: &str, offset: u64, what: impl Into<String>) -> Error {
+        Error::Corrupt { file: file.to_owned(), offset, what: what.into() }
+    }
+}

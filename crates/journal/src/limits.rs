@@ -1,0 +1,43 @@
+//! Every number of the journal, with its reason.
+
+/// Version of the bytes on disk (docs/format/journal.md). Newer data is refused; older data opens or says why not.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Space in front of a segment's first frame: one page, so that frames never share a sector with the header.
+pub const SEGMENT_HEADER_BYTES: usize = 4096;
+
+/// Size of a segment: large enough that rolling (two syncs) is rare, small enough that one spare and one live
+/// segment fit a drained data directory.
+pub const SEGMENT_BYTES: u32 = 32 * 1024 * 1024;
+
+/// Size of the very first segment: its zeros are written while somebody waits for the first start.
+pub const FIRST_SEGMENT_BYTES: u32 = 4 * 1024 * 1024;
+
+/// Largest segment that a setting may ask for: offsets inside a segment are 32 bits wide in memory.
+pub const MAX_SEGMENT_BYTES: u32 = 1024 * 1024 * 1024;
+
+/// Largest batch, head and bodies together. Twice what a distributed log takes in one record, and an eighth of
+/// what would make a batch the whole segment; larger bodies travel in parts.
+pub const BATCH_BYTES: usize = 16 * 1024 * 1024;
+
+/// Frames begin at multiples of this, so that a search for the next frame looks at an eighth of the places.
+pub const FRAME_ALIGNMENT: u64 = 8;
+
+/// Slices handed to one vectored write: their array lives on the stack (4 KiB), and the system takes 1,024.
+pub const WRITE_SLICES: usize = 256;
+
+/// What one read of a scan asks for: a frame head of some hundred records, usually without its bodies.
+pub const SCAN_READ_BYTES: usize = 16 * 1024;
+
+/// What one read of a search or of a whole-file check asks for.
+pub const BULK_READ_BYTES: usize = 256 * 1024;
+
+/// Zeros written, then synced, in one step while a spare segment is filled; a batch never queues behind more.
+pub const FILL_STEP_BYTES: usize = 1024 * 1024;
+
+/// Snapshots kept: the newest, and one to fall back on if the newest turns out damaged.
+pub const SNAPSHOTS_KEPT: usize = 2;
+
+/// Positions, epochs, body ids and segment ordinals stay below this, so that adding to them cannot overflow: at a
+/// billion a second it is reached after a century.
+pub const ORDINAL_LIMIT: u64 = 1 << 62;

@@ -1,0 +1,195 @@
+//! Writing frames, rolling to the next segment, and reading them back in order.
+
+use super::Local;
+use super::names;
+use super::segment::{Header, Segment};
+use super::shared::Pending;
+use crate::disk::write_parts;
+use crate::draft::Draft;
+use crate::error::Error;
+use crate::frame::{self, FIXED_BYTES, Fixed, Kind};
+use crate::hash::mix;
+use crate::journal::{Batch, Epoch, Position};
+use crate::limits::{BATCH_BYTES, MAX_SEGMENT_BYTES, ORDINAL_LIMIT, SEGMENT_HEADER_BYTES};
+use crate::ticket::Ticket;
+use bytes::Bytes;
+use std::io;
+use std::sync::Arc;
+
+impl Local {
+    pub(super) fn write_batch(&mut self, draft: &Draft, at: Position) -> Result<Ticket, Error> {
+        assert!(self.fenced_at.is_some(), "the journal was not fenced");
+        assert_eq!(at, self.edge.position.next(), "an append goes behind the tail");
+        let bytes = frame::frame_bytes(draft);
+        if bytes > BATCH_BYTES {
+            return Err(Error::TooLarge { bytes, limit: BATCH_BYTES });
+        }
+        self.shared.begin();
+        if let Err(error) = self.make_room(bytes as u64) {
+            self.shared.abandon();
+            return Err(error);
+        }
+        let fixed = self.fixed(Kind::Batch, at, self.edge.epoch, draft);
+        let chain = frame::encode(&mut self.head, &fixed, draft);
+        let bodies_at = self.offset + self.head.len() as u64;
+        self.write_frame(bytes as u64, &draft.pieces)?;
+        let (_, table) = frame::split(&fixed, &self.head).expect("the head was just made from the draft");
+        self.active().extend_table(bodies_at, table);
+        self.edge.position = at;
+        self.edge.chain = chain;
+        self.edge.body.0 += u64::from(fixed.body_count);
+        self.is_sealed = false;
+        self.spare.prepare();
+        Ok(Ticket::local(Pending {
+            segment: self.active().clone(),
+            shared: self.shared.clone(),
+            position: at,
+            is_relaxed: self.is_relaxed(),
+        }))
+    }
+
+    /// Opens an epoch. Synced at once: this writer may not act in it before.
+    pub(super) fn write_fence(&mut self, owner: u64, epoch: Epoch) -> Result<Position, Error> {
+        self.shared.assert_idle();
+        if epoch <= self.edge.epoch || epoch.0 > ORDINAL_LIMIT {
+            return Err(Error::Fenced { asked: epoch, seen: self.edge.epoch });
+        }
+        let draft = Draft { records: owner.to_le_bytes().to_vec(), ..Draft::default() };
+        self.write_mark(Kind::Fence, epoch, &draft)?;
+        self.edge.epoch = epoch;
+        self.fenced_at = Some(self.edge.position);
+        Ok(self.edge.position)
+    }
+
+    /// Seals what was written. Synced at once: were the seal and the next batch both in flight, a power failure
+    /// could keep the later one alone and make a healthy journal look damaged.
+    pub(super) fn write_seal(&mut self) -> Result<(), Error> {
+        self.shared.assert_idle();
+        if self.is_sealed || self.edge.position == Position(0) {
+            return Ok(());
+        }
+        self.write_mark(Kind::Seal, self.edge.epoch, &Draft::default())
+    }
+
+    /// Writes and syncs a frame that takes no position.
+    fn write_mark(&mut self, kind: Kind, epoch: Epoch, draft: &Draft) -> Result<(), Error> {
+        let bytes = frame::frame_bytes(draft) as u64;
+        self.make_room(bytes)?;
+        let fixed = self.fixed(kind, self.edge.position, epoch, draft);
+        frame::encode(&mut self.head, &fixed, draft);
+        self.write_frame(bytes, &[])?;
+        self.is_sealed = true;
+        let active = self.active();
+        active.file.sync_data().map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
+    }
+
+    fn fixed(&self, kind: Kind, position: Position, epoch: Epoch, draft: &Draft) -> Fixed {
+        let small = |count: usize| u32::try_from(count).expect("a batch is below 4 GiB");
+        Fixed {
+            kind,
+            position,
+            epoch,
+            time: draft.time,
+            chain_before: self.edge.chain,
+            first_body: self.edge.body,
+            record_count: draft.record_count,
+            records_bytes: small(draft.records.len()),
+            body_count: small(draft.body_lengths.len()),
+            bodies_bytes: draft.body_bytes() as u64,
+        }
+    }
+
+    /// Writes the encoded head and the bodies at the tail, in one call to the system where it can.
+    fn write_frame(&mut self, bytes: u64, pieces: &[Bytes]) -> Result<(), Error> {
+        let active = self.segments.last().expect("a journal has at least one segment");
+        assert!(self.head.len() >= FIXED_BYTES && self.offset + bytes <= u64::from(active.header.bytes));
+        frame::stamp(&mut self.head, active.header.incarnation, self.offset);
+        let parts = std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
+        write_parts(&*active.file, self.offset, parts)
+            .map_err(|error| self.shared.stop(Error::io("write", &active.path, error)))?;
+        self.offset += bytes;
+        Ok(())
+    }
+
+    /// Makes the last segment one that takes a frame of `bytes`.
+    fn make_room(&mut self, bytes: u64) -> Result<(), Error> {
+        let active = self.active();
+        if self.offset + bytes <= u64::from(active.header.bytes) && !self.must_roll {
+            return Ok(());
+        }
+        if self.is_relaxed() {
+            // Then a power failure can tear only the last segment, as with syncing.
+            active
+                .file
+                .sync_data()
+                .map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))?;
+        }
+        let needed = SEGMENT_HEADER_BYTES as u64 + bytes;
+        let segment_bytes = u64::from(self.options.segment_bytes).max(needed);
+        assert!(segment_bytes <= u64::from(MAX_SEGMENT_BYTES), "a batch fits the largest segment");
+        self.add_segment(segment_bytes as u32)
+    }
+
+    /// Adds a segment behind the tail. Its header and its name are durable before anything is written into it, so a
+    /// segment file is never half made, and its existence says that the one before is complete.
+    pub(super) fn add_segment(&mut self, bytes: u32) -> Result<(), Error> {
+        let ordinal = self.segments.last().map_or(1, |segment| segment.header.ordinal + 1);
+        let before = self.segments.last().map_or(0, |segment| segment.header.incarnation);
+        let header = Header {
+            partition: self.options.partition,
+            ordinal,
+            // Never 0, which is what unwritten space looks like.
+            incarnation: mix(&[self.options.seed, before, ordinal, self.edge.epoch.0]) | 1,
+            bytes,
+            is_relaxed: self.is_relaxed(),
+            first: self.edge,
+        };
+        let name = names::segment(ordinal);
+        let path = self.disk.path(&name);
+        let (file, from) = self.spare.make(&header).map_err(|error| self.classify(&path, error))?;
+        self.disk
+            .rename(from, &name)
+            .and_then(|()| self.disk.sync_dir())
+            .map_err(|error| self.shared.stop(Error::io("name", &path, error)))?;
+        if let Some(last) = self.segments.last() {
+            last.end.set(self.edge).expect("a segment is closed once");
+        }
+        self.segments.push(Arc::new(Segment::fresh(path, file, header)));
+        self.offset = SEGMENT_HEADER_BYTES as u64;
+        self.must_roll = false;
+        Ok(())
+    }
+
+    /// A disk without room for another segment has lost nothing yet; any other failure is final.
+    fn classify(&self, path: &str, error: io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Error::Full { file: path.to_owned(), source: error }
+            }
+            _ => self.shared.stop(Error::io("make", path, error)),
+        }
+    }
+
+    pub(super) fn read_batches(
+        &self,
+        from: Position,
+        each: &mut dyn FnMut(Batch<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let from = from.max(Position(1));
+        let first = self.segments[0].header.first.position.next();
+        if from < first {
+            return Err(Error::Trimmed { asked: from, first });
+        }
+        let behind = self.segments.partition_point(|segment| segment.header.first.position < from);
+        let start = behind.saturating_sub(1);
+        for segment in &self.segments[start..] {
+            let end = segment.end.get().copied().unwrap_or(self.edge);
+            let entries = segment.walk(end, &mut |frame| match frame.batch() {
+                Some(batch) if batch.position >= from => each(batch),
+                _ => Ok(()),
+            })?;
+            segment.set_table(entries);
+        }
+        Ok(())
+    }
+}

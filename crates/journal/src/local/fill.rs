@@ -1,0 +1,166 @@
+//! Making segment files, and keeping one spare filled ahead.
+//!
+//! The thread that fills never holds up the writer: a spare that is not ready is not waited for. What a spare
+//! contains does not matter, for each life of a file has its own incarnation.
+
+use super::segment::{Header, Segment};
+use super::{Filling, Options, names};
+use crate::disk::{Disk, DiskFile, write_parts};
+use crate::limits::{FILL_STEP_BYTES, SEGMENT_HEADER_BYTES};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+#[derive(Debug)]
+pub(super) struct Spare {
+    disk: Arc<dyn Disk>,
+    filling: Filling,
+    bytes: u32,
+    state: State,
+    must_end: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+enum State {
+    None,
+    /// The thread returns whether the spare is ready.
+    Filling(JoinHandle<bool>),
+    Ready,
+    /// Filling failed; tried again after the next roll.
+    Failed,
+}
+
+impl Spare {
+    pub(super) fn new(disk: Arc<dyn Disk>, options: &Options, exists: bool) -> Spare {
+        let bytes = options.segment_bytes;
+        let length = |disk: &dyn Disk| disk.open(names::SPARE).and_then(|file| file.length()).ok();
+        let is_ready = exists && length(&*disk) == Some(u64::from(bytes));
+        let state = if is_ready { State::Ready } else { State::None };
+        Spare { disk, filling: options.filling, bytes, state, must_end: Arc::default() }
+    }
+
+    pub(super) fn held_bytes(&self) -> u64 {
+        if self.is_ready() { u64::from(self.bytes) } else { 0 }
+    }
+
+    fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready)
+    }
+
+    /// Starts filling if there is no spare, or notices that one got ready. Called after each append, so cheap.
+    pub(super) fn prepare(&mut self) {
+        match &self.state {
+            State::None if self.filling == Filling::Background => self.start(),
+            State::Filling(thread) if thread.is_finished() => self.finish(),
+            _ => {}
+        }
+    }
+
+    fn start(&mut self) {
+        let (disk, bytes, must_end) = (self.disk.clone(), self.bytes, self.must_end.clone());
+        let work = move || fill_spare(&*disk, bytes, &must_end).unwrap_or(false);
+        let thread = std::thread::Builder::new().name("journal-fill".to_owned()).spawn(work);
+        self.state = thread.map_or(State::Failed, State::Filling);
+    }
+
+    fn finish(&mut self) {
+        if let State::Filling(thread) = std::mem::replace(&mut self.state, State::Failed)
+            && thread.join().unwrap_or(false)
+        {
+            self.state = State::Ready;
+        }
+    }
+
+    /// A file with this header, durable, under a name that the caller replaces.
+    pub(super) fn make(&mut self, header: &Header) -> io::Result<(Arc<dyn DiskFile>, &'static str)> {
+        self.prepare();
+        if self.is_ready() && header.bytes == self.bytes {
+            let file = self.disk.open(names::SPARE)?;
+            write_header(&*file, header)?;
+            self.state = State::None;
+            return Ok((file, names::SPARE));
+        }
+        if matches!(self.state, State::Failed) {
+            self.state = State::None;
+        }
+        let is_filled = match self.filling {
+            Filling::Background => header.ordinal == 1,
+            Filling::Inline => true,
+            Filling::Never => false,
+        };
+        let made = self.make_new(header, is_filled);
+        if made.is_err() {
+            // It may hold the room that others need. That it cannot be removed changes nothing.
+            let _ = self.disk.remove(names::SEGMENT_UNFINISHED);
+        }
+        Ok((made?, names::SEGMENT_UNFINISHED))
+    }
+
+    fn make_new(&self, header: &Header, is_filled: bool) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.disk.create(names::SEGMENT_UNFINISHED)?;
+        file.allocate(u64::from(header.bytes))?;
+        if is_filled {
+            fill(&*file, header.bytes, |_| true)?;
+        }
+        write_header(&*file, header)?;
+        Ok(file)
+    }
+
+    /// Takes a file that is no longer needed as the spare. Returns whether it did.
+    pub(super) fn recycle(&mut self, name: &str, bytes: u32) -> io::Result<bool> {
+        self.prepare();
+        let is_wanted = bytes == self.bytes && matches!(self.state, State::None | State::Failed);
+        if is_wanted {
+            self.disk.rename(name, names::SPARE)?;
+            self.state = State::Ready;
+        }
+        Ok(is_wanted)
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        self.must_end.store(true, Ordering::Release);
+        self.finish();
+    }
+}
+
+fn write_header(file: &dyn DiskFile, header: &Header) -> io::Result<()> {
+    Segment::write_header(file, header)?;
+    file.sync_data()
+}
+
+/// Makes the spare; returns false when told to end before it was ready.
+fn fill_spare(disk: &dyn Disk, bytes: u32, must_end: &AtomicBool) -> io::Result<bool> {
+    let file = disk.create(names::SPARE_UNFINISHED)?;
+    file.allocate(u64::from(bytes))?;
+    let mut step_began = Instant::now();
+    let is_whole = fill(&*file, bytes, |file| {
+        // Half of the disk's time at most, so that batches find it free.
+        let is_synced = file.sync_data().is_ok();
+        std::thread::sleep(step_began.elapsed());
+        step_began = Instant::now();
+        is_synced && !must_end.load(Ordering::Acquire)
+    })?;
+    if is_whole {
+        disk.rename(names::SPARE_UNFINISHED, names::SPARE)?;
+    }
+    Ok(is_whole)
+}
+
+/// Writes zeros behind the header, in steps; ends early, with false, when `goes_on` says so.
+fn fill(file: &dyn DiskFile, bytes: u32, mut goes_on: impl FnMut(&dyn DiskFile) -> bool) -> io::Result<bool> {
+    let zeros = vec![0; FILL_STEP_BYTES];
+    let mut offset = SEGMENT_HEADER_BYTES as u64;
+    while offset < u64::from(bytes) {
+        let step = (u64::from(bytes) - offset).min(zeros.len() as u64);
+        write_parts(file, offset, std::iter::once(&zeros[..step as usize]))?;
+        offset += step;
+        if !goes_on(file) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,193 @@
+//! The journal on local segment files.
+//!
+//! One process writes: it holds the lock of the directory. `append` writes a frame and the ticket syncs it, so the
+//! caller chooses the thread that waits. After the first failed write or sync every call refuses, for nobody knows
+//! what the disk kept.
+
+mod append;
+mod fill;
+mod names;
+mod open;
+mod recovery;
+mod scan;
+mod segment;
+mod shared;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod trim;
+
+pub(crate) use segment::Segment;
+pub(crate) use shared::Pending;
+
+use crate::disk::{Disk, Guard};
+use crate::draft::Draft;
+use crate::error::Error;
+use crate::journal::{
+    Batch, BodyId, Description, Durability, Epoch, Journal, Position, Resolution, Snapshots, Space,
+};
+use crate::limits;
+use crate::place::Place;
+use crate::ticket::Ticket;
+use fill::Spare;
+use segment::Edge;
+use shared::Shared;
+use snapshot::SnapshotFiles;
+use std::sync::Arc;
+
+/// How segments get their zeros. A segment whose blocks were written before syncs in about half the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filling {
+    /// One spare ahead, by a thread of its own.
+    Background,
+    /// When a segment is made, while the writer waits.
+    Inline,
+    /// Not at all: room is reserved, and the first write of each block pays. No threads, for simulation.
+    Never,
+}
+
+/// How to open a local journal.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub partition: u32,
+    /// [`Durability::LocalSync`], or [`Durability::Os`] to skip the sync and survive only the end of the process.
+    pub durability: Durability,
+    pub filling: Filling,
+    pub segment_bytes: u32,
+    pub first_segment_bytes: u32,
+    /// Random, and another one each time: no stranger may guess what a frame looks like.
+    pub seed: u64,
+}
+
+impl Options {
+    pub fn new(seed: u64) -> Options {
+        Options {
+            partition: 0,
+            durability: Durability::LocalSync,
+            filling: Filling::Background,
+            segment_bytes: limits::SEGMENT_BYTES,
+            first_segment_bytes: limits::FIRST_SEGMENT_BYTES,
+            seed,
+        }
+    }
+}
+
+/// A journal in a directory.
+#[derive(Debug)]
+pub struct Local {
+    disk: Arc<dyn Disk>,
+    options: Options,
+    /// Oldest first; the last one is being written.
+    segments: Vec<Arc<Segment>>,
+    /// Where the next frame goes in the last segment, and what is known there.
+    offset: u64,
+    edge: Edge,
+    /// The tail when this writer took over; `None` before that.
+    fenced_at: Option<Position>,
+    is_sealed: bool,
+    must_roll: bool,
+    /// Reused for every head.
+    head: Vec<u8>,
+    shared: Arc<Shared>,
+    snapshots: Arc<SnapshotFiles>,
+    spare: Spare,
+    /// Last, so that the directory is free only when the filling thread has ended.
+    _lock: Box<dyn Guard>,
+}
+
+impl Local {
+    fn active(&self) -> &Arc<Segment> {
+        self.segments.last().expect("a journal has at least one segment")
+    }
+
+    fn is_relaxed(&self) -> bool {
+        self.options.durability == Durability::Os
+    }
+}
+
+impl Journal for Local {
+    fn describe(&self) -> Description {
+        Description {
+            max_batch_bytes: limits::BATCH_BYTES,
+            durability: self.options.durability,
+            is_shared: false,
+        }
+    }
+
+    fn fence(&mut self, owner: u64, epoch: Epoch) -> Result<Position, Error> {
+        self.shared.check()?;
+        self.write_fence(owner, epoch)
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.edge.epoch
+    }
+
+    fn tail(&self) -> Position {
+        self.edge.position
+    }
+
+    fn first(&self) -> Position {
+        self.segments[0].header.first.position.next()
+    }
+
+    fn next_body(&self) -> BodyId {
+        self.edge.body
+    }
+
+    fn append(&mut self, draft: &Draft, at: Position) -> Result<Ticket, Error> {
+        self.shared.check()?;
+        self.write_batch(draft, at)
+    }
+
+    fn resolve(&mut self, at: Position) -> Result<Resolution, Error> {
+        self.shared.check()?;
+        // Nobody else can write while the directory is locked, so what is there since the fence is ours.
+        let fenced_at = self.fenced_at.expect("only the fenced writer resolves");
+        Ok(match at {
+            at if at > self.edge.position => Resolution::Absent,
+            at if at > fenced_at => Resolution::Committed,
+            _ => Resolution::Foreign,
+        })
+    }
+
+    fn read(
+        &self,
+        from: Position,
+        each: &mut dyn FnMut(Batch<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.shared.check()?;
+        self.read_batches(from, each)
+    }
+
+    fn place(&self, body: BodyId) -> Option<Place> {
+        if body >= self.edge.body {
+            return None;
+        }
+        let behind = self.segments.partition_point(|segment| segment.header.first.body <= body);
+        let segment = self.segments[..behind].last()?.clone();
+        Some(Place { segment, body })
+    }
+
+    fn seal(&mut self) -> Result<(), Error> {
+        self.shared.check()?;
+        self.write_seal()
+    }
+
+    fn trim(&mut self, before: Position) -> Result<(), Error> {
+        self.shared.check()?;
+        self.drop_segments(before)
+    }
+
+    fn snapshots(&self) -> Arc<dyn Snapshots> {
+        self.snapshots.clone()
+    }
+
+    fn space(&self) -> Result<Space, Error> {
+        let segments: u64 = self.segments.iter().map(|segment| u64::from(segment.header.bytes)).sum();
+        let snapshots: u64 = self.snapshots.latest()?.iter().map(|snapshot| snapshot.bytes).sum();
+        let free_bytes =
+            self.disk.free_bytes().map_err(|error| Error::io("ask", &self.disk.path(""), error))?;
+        Ok(Space { used_bytes: segments + self.spare.held_bytes() + snapshots, free_bytes })
+    }
+}

@@ -1,0 +1,144 @@
+//! Opening: take the lock, check every segment's header, find the tail, make it durable.
+//!
+//! Only the last segment is read; heads of older ones are read when replay or a body asks for them.
+
+use super::fill::Spare;
+use super::segment::{Edge, Segment};
+use super::shared::Shared;
+use super::snapshot::SnapshotFiles;
+use super::{Local, Options, names, recovery};
+use crate::disk::{Disk, Lock};
+use crate::error::Error;
+use crate::limits::MAX_SEGMENT_BYTES;
+use std::sync::Arc;
+
+impl Local {
+    /// Opens the journal in `disk`, or begins one where there is none.
+    pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Local, Error> {
+        assert!(options.segment_bytes.max(options.first_segment_bytes) <= MAX_SEGMENT_BYTES);
+        let holder = format!("process {}", std::process::id());
+        let lock = match disk.lock(names::LOCK, &holder) {
+            Ok(Lock::Held(guard)) => guard,
+            Ok(Lock::Busy(holder)) => return Err(Error::Locked { path: disk.path(names::LOCK), holder }),
+            Err(error) => return Err(Error::io("lock", &disk.path(names::LOCK), error)),
+        };
+        let listed = disk.list().map_err(|error| Error::io("list", &disk.path(""), error))?;
+        remove_unfinished(&*disk, &listed)?;
+        let segments = open_segments(&*disk, &options, &listed)?;
+        let shared = Arc::new(Shared::new(Default::default()));
+        let snapshots =
+            Arc::new(SnapshotFiles::open(disk.clone(), options.partition, shared.clone(), &listed));
+        let spare = Spare::new(disk.clone(), &options, listed.iter().any(|name| name == names::SPARE));
+        let mut journal = Local {
+            offset: 0,
+            edge: Edge::START,
+            fenced_at: None,
+            is_sealed: false,
+            must_roll: false,
+            head: Vec::new(),
+            shared,
+            snapshots,
+            spare,
+            segments,
+            disk,
+            options,
+            _lock: lock,
+        };
+        journal.check_against_snapshots()?;
+        if journal.segments.is_empty() {
+            journal.begin()?
+        } else {
+            journal.recover()?
+        }
+        Ok(journal)
+    }
+
+    /// A new journal: its first segment, small, so that a first start is quick.
+    fn begin(&mut self) -> Result<(), Error> {
+        self.add_segment(self.options.first_segment_bytes)
+    }
+
+    fn recover(&mut self) -> Result<(), Error> {
+        let active = self.active().clone();
+        let tail = recovery::find_tail(&active)?;
+        // What a killed process wrote may be only in the system's memory. Whoever reads it from now on may tell
+        // others, so it has to be durable first.
+        active.file.sync_data().map_err(|error| Error::io("sync", &active.path, error))?;
+        self.disk.sync_dir().map_err(|error| Error::io("sync", &self.disk.path(""), error))?;
+        active.set_table(tail.entries);
+        self.offset = tail.offset;
+        self.edge = tail.edge;
+        self.is_sealed = tail.is_sealed;
+        self.must_roll = tail.must_roll || active.header.is_relaxed != self.is_relaxed();
+        self.shared.set_committed(self.edge.position);
+        self.check_tail_against_snapshots()
+    }
+
+    /// Everything that no snapshot contains must be there.
+    fn check_against_snapshots(&self) -> Result<(), Error> {
+        let newest = self.snapshots.newest().unwrap_or_default();
+        let first = self.segments.first().map(|segment| segment.header.first.position);
+        let missing = match first {
+            Some(before) => before > newest,
+            None => newest.0 > 0,
+        };
+        if missing {
+            let name =
+                self.disk.path(&names::segment(self.segments.first().map_or(1, |s| s.header.ordinal - 1)));
+            let what = format!("the file is missing, and no snapshot contains batch {}", newest.0 + 1);
+            return Err(Error::corrupt(&name, 0, what));
+        }
+        Ok(())
+    }
+
+    /// A snapshot is made only of committed batches, so the journal cannot end before it.
+    fn check_tail_against_snapshots(&self) -> Result<(), Error> {
+        match self.snapshots.newest() {
+            Some(newest) if newest > self.edge.position => {
+                let what =
+                    format!("the journal ends at batch {}, a snapshot at {}", self.edge.position.0, newest.0);
+                Err(Error::corrupt(&self.active().path, self.offset, what))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn remove_unfinished(disk: &dyn Disk, listed: &[String]) -> Result<(), Error> {
+    let unfinished = [names::SPARE_UNFINISHED, names::SEGMENT_UNFINISHED, names::SNAPSHOT_UNFINISHED];
+    for name in listed.iter().filter(|name| unfinished.contains(&name.as_str())) {
+        disk.remove(name).map_err(|error| Error::io("remove", &disk.path(name), error))?;
+    }
+    Ok(())
+}
+
+/// Opens all segments and checks that each begins where the one before ends.
+fn open_segments(disk: &dyn Disk, options: &Options, listed: &[String]) -> Result<Vec<Arc<Segment>>, Error> {
+    let mut ordinals: Vec<u64> = listed.iter().filter_map(|name| names::parse_segment(name)).collect();
+    ordinals.sort_unstable();
+    let mut segments: Vec<Arc<Segment>> = Vec::with_capacity(ordinals.len());
+    for ordinal in ordinals {
+        let name = names::segment(ordinal);
+        let path = disk.path(&name);
+        let file = disk.open(&name).map_err(|error| Error::io("open", &path, error))?;
+        let segment = Segment::open(path.clone(), file)?;
+        let header = &segment.header;
+        if header.partition != options.partition {
+            let (found, expected) = (header.partition, options.partition);
+            return Err(Error::WrongPartition { file: path, found, expected });
+        }
+        if header.ordinal != ordinal {
+            let what = format!("this is segment {}; the file was renamed", header.ordinal);
+            return Err(Error::corrupt(&path, 16, what));
+        }
+        if let Some(before) = segments.last() {
+            if before.header.ordinal + 1 != ordinal {
+                let missing = disk.path(&names::segment(ordinal - 1));
+                return Err(Error::corrupt(&missing, 0, "the file is missing between two segments"));
+            }
+            before.end.set(header.first).expect("each segment has one successor");
+        }
+        segments.push(Arc::new(segment));
+    }
+    Ok(segments)
+}

@@ -1,0 +1,170 @@
+//! Reading frame heads one after another, and checking that each belongs where it lies.
+//!
+//! A scan reads heads and skips bodies. "No intact frame here" is an answer; an intact frame that does not continue
+//! the one before it is damage.
+
+use super::segment::{Edge, Entry, Segment, list_bodies};
+use crate::disk::read_full;
+use crate::error::Error;
+use crate::frame::{self, FIXED_BYTES, Fixed, Kind};
+use crate::journal::{Batch, BodyId, BodyLengths};
+use crate::limits::{BULK_READ_BYTES, FRAME_ALIGNMENT, ORDINAL_LIMIT, SCAN_READ_BYTES, SEGMENT_HEADER_BYTES};
+
+/// A position in a segment, between two frames.
+#[derive(Debug)]
+pub(crate) struct Scan<'s> {
+    segment: &'s Segment,
+    /// Where the next frame begins.
+    pub(crate) offset: u64,
+    /// What is known there.
+    pub(crate) edge: Edge,
+    buffer: Vec<u8>,
+    buffer_at: u64,
+}
+
+/// An intact frame in its right place.
+#[derive(Debug)]
+pub(crate) struct Frame<'a> {
+    pub(crate) fixed: Fixed,
+    /// Where the bodies begin.
+    pub(crate) bodies_at: u64,
+    records: &'a [u8],
+    table: &'a [[u8; 8]],
+}
+
+impl<'a> Frame<'a> {
+    pub(crate) fn list_bodies(&self, entries: &mut Vec<Entry>) {
+        list_bodies(self.bodies_at, self.table, entries);
+    }
+
+    pub(crate) fn batch(&self) -> Option<Batch<'a>> {
+        (self.fixed.kind == Kind::Batch).then_some(Batch {
+            position: self.fixed.position,
+            epoch: self.fixed.epoch,
+            time: self.fixed.time,
+            record_count: self.fixed.record_count,
+            records: self.records,
+            first_body: self.fixed.first_body,
+            body_lengths: BodyLengths { table: self.table },
+        })
+    }
+}
+
+impl<'s> Scan<'s> {
+    pub(crate) fn new(segment: &'s Segment) -> Scan<'s> {
+        let edge = segment.header.first;
+        Scan { segment, offset: SEGMENT_HEADER_BYTES as u64, edge, buffer: Vec::new(), buffer_at: 0 }
+    }
+
+    /// The frame at the current offset, and moves behind it; `None` when there is no intact one.
+    pub(crate) fn next(&mut self) -> Result<Option<Frame<'_>>, Error> {
+        let at = self.offset;
+        let Some(fixed) = self.intact_head()? else { return Ok(None) };
+        let head_bytes = fixed.head_bytes();
+        let head = self.buffered(at, head_bytes as usize);
+        let chain = frame::chain_of(head);
+        let edge = self.follow(&fixed, chain).map_err(|what| Error::corrupt(&self.segment.path, at, what))?;
+        self.edge = edge;
+        self.offset = at + fixed.frame_bytes().expect("an intact head fits its segment");
+        let Some((records, table)) = frame::split(&fixed, self.buffered(at, head_bytes as usize)) else {
+            return Err(Error::corrupt(&self.segment.path, at, "the frame's table contradicts its length"));
+        };
+        Ok(Some(Frame { fixed, bodies_at: at + head_bytes, records, table }))
+    }
+
+    /// Whether an intact frame begins here; leaves its head in the buffer.
+    fn intact_head(&mut self) -> Result<Option<Fixed>, Error> {
+        let at = self.offset;
+        let incarnation = self.segment.header.incarnation;
+        let room = u64::from(self.segment.header.bytes).saturating_sub(at);
+        if room < FIXED_BYTES as u64 {
+            return Ok(None);
+        }
+        self.load(at, FIXED_BYTES)?;
+        let bytes = self.buffered(at, FIXED_BYTES).first_chunk().expect("just loaded");
+        let Some(fixed) = Fixed::decode(bytes, incarnation) else { return Ok(None) };
+        if fixed.frame_bytes().is_none_or(|claimed| claimed > room) {
+            return Ok(None);
+        }
+        let head_bytes = fixed.head_bytes() as usize;
+        self.load(at, head_bytes)?;
+        Ok(frame::is_intact(self.buffered(at, head_bytes), incarnation, at).then_some(fixed))
+    }
+
+    /// What is known behind the frame, or how it contradicts what is known before it.
+    fn follow(&self, fixed: &Fixed, chain: u64) -> Result<Edge, String> {
+        let before = self.edge;
+        if fixed.chain_before != before.chain {
+            return Err("the chain is broken: the frame continues another one".to_owned());
+        }
+        if fixed.first_body != before.body {
+            return Err(format!("body {} follows where {} should", fixed.first_body.0, before.body.0));
+        }
+        let (position, epoch) = (fixed.position, fixed.epoch);
+        if fixed.kind != Kind::Batch && fixed.body_count > 0 || epoch.0 > ORDINAL_LIMIT {
+            return Err("the frame's fields contradict each other".to_owned());
+        }
+        let (expected_position, fits_epoch) = match fixed.kind {
+            Kind::Batch => (before.position.next(), epoch == before.epoch),
+            Kind::Seal => (before.position, epoch == before.epoch),
+            Kind::Fence => (before.position, epoch > before.epoch),
+        };
+        if position != expected_position {
+            return Err(format!("batch {} follows where {} should", position.0, expected_position.0));
+        }
+        if !fits_epoch {
+            return Err(format!("epoch {} follows epoch {}", epoch.0, before.epoch.0));
+        }
+        Ok(match fixed.kind {
+            Kind::Batch => {
+                Edge { position, epoch, body: BodyId(before.body.0 + u64::from(fixed.body_count)), chain }
+            }
+            Kind::Seal | Kind::Fence => Edge { epoch, ..before },
+        })
+    }
+
+    /// Makes the buffer hold `count` bytes from `at` on. The caller has checked that they lie inside the segment.
+    fn load(&mut self, at: u64, count: usize) -> Result<(), Error> {
+        if at >= self.buffer_at && at + count as u64 <= self.buffer_at + self.buffer.len() as u64 {
+            return Ok(());
+        }
+        let room = u64::from(self.segment.header.bytes) - at;
+        let wanted = count.max(SCAN_READ_BYTES).min(room as usize);
+        self.buffer.clear();
+        self.buffer.resize(wanted, 0);
+        self.buffer_at = at;
+        self.segment.read_exact(at, &mut self.buffer)
+    }
+
+    fn buffered(&self, at: u64, count: usize) -> &[u8] {
+        let start = (at - self.buffer_at) as usize;
+        &self.buffer[start..start + count]
+    }
+
+    /// Looks for an intact frame behind the current offset, wherever it may begin.
+    pub(crate) fn find_successor(&self) -> Result<Option<u64>, Error> {
+        let segment = self.segment;
+        let mark = segment.header.incarnation.to_le_bytes();
+        let end = u64::from(segment.header.bytes);
+        let mut at = (self.offset + 1).next_multiple_of(FRAME_ALIGNMENT);
+        let mut block = vec![0; BULK_READ_BYTES];
+        while at < end {
+            let count = read_full(&*segment.file, at, &mut block)
+                .map_err(|error| Error::io("read", &segment.path, error))?
+                .min((end - at) as usize);
+            let (words, _) = block[..count].as_chunks::<8>();
+            if words.is_empty() {
+                break;
+            }
+            for n in words.iter().enumerate().filter(|(_, word)| **word == mark).map(|(n, _)| n) {
+                let mut candidate = Scan::new(segment);
+                candidate.offset = at + n as u64 * FRAME_ALIGNMENT;
+                if candidate.intact_head()?.is_some() {
+                    return Ok(Some(candidate.offset));
+                }
+            }
+            at += words.len() as u64 * FRAME_ALIGNMENT;
+        }
+        Ok(None)
+    }
+}

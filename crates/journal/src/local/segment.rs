@@ -1,0 +1,217 @@
+//! One segment file: its header, its table of bodies, and what lies at its two edges.
+//!
+//! A segment's file is as long as its header says from before its first frame on, so a shorter file is damage and
+//! never an early end. Its incarnation is fresh with each life of the file. A segment that has a successor is
+//! closed: the successor's header says where it ends, and reading anything else there is damage.
+
+use super::scan::Scan;
+use crate::disk::{DiskFile, read_full, write_parts};
+use crate::draft::{BODY_PREFIX_BYTES, split_prefix};
+use crate::error::Error;
+use crate::journal::{BodyId, Epoch, Position};
+use crate::limits::{FORMAT_VERSION, ORDINAL_LIMIT, SEGMENT_HEADER_BYTES};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+const MAGIC: [u8; 8] = *b"otobus-j";
+const CRC_AT: usize = SEGMENT_HEADER_BYTES - 4;
+/// The segment was written without syncing, so its tail may have holes after a power failure.
+const FLAG_RELAXED: u32 = 1;
+
+/// What is known between two frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Edge {
+    /// The last batch before.
+    pub(crate) position: Position,
+    pub(crate) epoch: Epoch,
+    /// The next body.
+    pub(crate) body: BodyId,
+    /// Chain value of the last batch before.
+    pub(crate) chain: u64,
+}
+
+impl Edge {
+    pub(crate) const START: Edge = Edge { position: Position(0), epoch: Epoch(0), body: BodyId(1), chain: 0 };
+}
+
+/// A segment's first block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) partition: u32,
+    pub(crate) ordinal: u64,
+    pub(crate) incarnation: u64,
+    /// Length of the file.
+    pub(crate) bytes: u32,
+    pub(crate) is_relaxed: bool,
+    pub(crate) first: Edge,
+}
+
+impl Header {
+    pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
+        let mut block = [0; SEGMENT_HEADER_BYTES];
+        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &MAGIC);
+        put(8, &FORMAT_VERSION.to_le_bytes());
+        put(12, &self.partition.to_le_bytes());
+        put(16, &self.ordinal.to_le_bytes());
+        put(24, &self.incarnation.to_le_bytes());
+        put(32, &self.bytes.to_le_bytes());
+        put(36, &if self.is_relaxed { FLAG_RELAXED } else { 0 }.to_le_bytes());
+        put(40, &self.first.position.0.to_le_bytes());
+        put(48, &self.first.epoch.0.to_le_bytes());
+        put(56, &self.first.body.0.to_le_bytes());
+        put(64, &self.first.chain.to_le_bytes());
+        let crc = crc32c::crc32c(&block[..CRC_AT]);
+        block[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        block
+    }
+
+    /// Checks everything that the block alone can tell. Magic, version and checksum lie where they are in every
+    /// version, so that damage and newer data can be told apart.
+    fn decode(block: &[u8; SEGMENT_HEADER_BYTES], path: &str) -> Result<Header, Error> {
+        let word = |at: usize| u32::from_le_bytes(*block[at..].first_chunk().expect("within the block"));
+        let long = |at: usize| u64::from_le_bytes(*block[at..].first_chunk().expect("within the block"));
+        if block[..8] != MAGIC {
+            return Err(Error::corrupt(path, 0, "it does not begin like a segment"));
+        }
+        if word(CRC_AT) != crc32c::crc32c(&block[..CRC_AT]) {
+            return Err(Error::corrupt(path, 0, "the checksum of the segment header does not match"));
+        }
+        if word(8) > FORMAT_VERSION {
+            return Err(Error::NewerFormat { file: path.to_owned(), found: word(8), known: FORMAT_VERSION });
+        }
+        if word(8) == 0 || word(36) & !FLAG_RELAXED != 0 {
+            return Err(Error::corrupt(path, 8, "the segment header has a version or flags that never were"));
+        }
+        let ordinals = [long(16), long(40), long(48), long(56)];
+        if ordinals.iter().any(|ordinal| *ordinal > ORDINAL_LIMIT) || word(32) < SEGMENT_HEADER_BYTES as u32 {
+            return Err(Error::corrupt(path, 16, "the segment header has numbers that never were"));
+        }
+        Ok(Header {
+            partition: word(12),
+            ordinal: long(16),
+            incarnation: long(24),
+            bytes: word(32),
+            is_relaxed: word(36) & FLAG_RELAXED != 0,
+            first: Edge {
+                position: Position(long(40)),
+                epoch: Epoch(long(48)),
+                body: BodyId(long(56)),
+                chain: long(64),
+            },
+        })
+    }
+}
+
+/// A body's place and checksum, as the table of its frame says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Of the prefix.
+    pub(crate) offset: u32,
+    pub(crate) length: u32,
+    pub(crate) crc: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) path: String,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) header: Header,
+    /// Where the next segment begins, once there is one.
+    pub(crate) end: OnceLock<Edge>,
+    /// One entry for each body; read from the heads when first needed, so that opening reads only the tail.
+    table: Mutex<Option<Vec<Entry>>>,
+}
+
+impl Segment {
+    /// A segment whose table is complete, because it is being written.
+    pub(crate) fn fresh(path: String, file: Arc<dyn DiskFile>, header: Header) -> Segment {
+        Segment { path, file, header, end: OnceLock::new(), table: Mutex::new(Some(Vec::new())) }
+    }
+
+    /// Opens a file and checks its header and length.
+    pub(crate) fn open(path: String, file: Arc<dyn DiskFile>) -> Result<Segment, Error> {
+        let mut block = [0; SEGMENT_HEADER_BYTES];
+        let read = |error| Error::io("read", &path, error);
+        let got = read_full(&*file, 0, &mut block).map_err(read)?;
+        if got < block.len() {
+            return Err(Error::corrupt(&path, got as u64, "the file ends inside the segment header"));
+        }
+        let header = Header::decode(&block, &path)?;
+        let length = file.length().map_err(read)?;
+        if length < u64::from(header.bytes) {
+            let what = format!("the file ends here, though it was made {} bytes long", header.bytes);
+            return Err(Error::corrupt(&path, length, what));
+        }
+        Ok(Segment { path, file, header, end: OnceLock::new(), table: Mutex::new(None) })
+    }
+
+    pub(crate) fn write_header(file: &dyn DiskFile, header: &Header) -> std::io::Result<()> {
+        write_parts(file, 0, std::iter::once(&header.encode()[..]))
+    }
+
+    pub(crate) fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        let got =
+            read_full(&*self.file, offset, buffer).map_err(|error| Error::io("read", &self.path, error))?;
+        if got < buffer.len() {
+            return Err(Error::corrupt(&self.path, offset + got as u64, "the file ends inside a frame"));
+        }
+        Ok(())
+    }
+
+    /// The entry of a body that lies in this segment.
+    pub(crate) fn entry(&self, body: BodyId) -> Result<Entry, Error> {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = match &mut *table {
+            Some(entries) => entries,
+            empty => {
+                let end = *self.end.get().expect("the table of the segment being written is complete");
+                empty.insert(self.walk(end, &mut |_| Ok(()))?)
+            }
+        };
+        let index = usize::try_from(body.0 - self.header.first.body.0).ok();
+        let entry = index.and_then(|index| entries.get(index)).copied();
+        Ok(entry.expect("the journal hands out places only of bodies that it has"))
+    }
+
+    /// Reads all heads up to `end`, hands each frame to `visit`, and returns the table of bodies.
+    pub(crate) fn walk(
+        &self,
+        end: Edge,
+        visit: &mut dyn FnMut(&super::scan::Frame<'_>) -> Result<(), Error>,
+    ) -> Result<Vec<Entry>, Error> {
+        let mut scan = Scan::new(self);
+        let mut entries = Vec::new();
+        while scan.edge != end {
+            let at = scan.offset;
+            let Some(frame) = scan.next()? else {
+                let what = format!("no frame, though the journal goes on to batch {}", end.position.0);
+                return Err(Error::corrupt(&self.path, at, what));
+            };
+            frame.list_bodies(&mut entries);
+            visit(&frame)?;
+        }
+        Ok(entries)
+    }
+
+    pub(crate) fn set_table(&self, mut entries: Vec<Entry>) {
+        entries.shrink_to_fit();
+        *self.table.lock().unwrap_or_else(PoisonError::into_inner) = Some(entries);
+    }
+
+    /// Adds the bodies of a batch that was just written at `offset`.
+    pub(crate) fn extend_table(&self, offset: u64, entries: &[[u8; 8]]) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = table.as_mut().expect("the table of the segment being written is complete");
+        list_bodies(offset, entries, table);
+    }
+}
+
+/// Appends the entries of bodies that lie back to back from `offset` on.
+pub(crate) fn list_bodies(mut offset: u64, table: &[[u8; 8]], entries: &mut Vec<Entry>) {
+    for &entry in table {
+        let (length, crc) = split_prefix(entry);
+        let place = u32::try_from(offset).expect("a segment is below 4 GiB");
+        entries.push(Entry { offset: place, length, crc });
+        offset += BODY_PREFIX_BYTES as u64 + u64::from(length);
+    }
+}
