@@ -2,7 +2,7 @@
 
 import os
 import shutil
-import subprocess
+import time
 
 import pytest
 from otobus import EMULATOR_KEY, POLICY
@@ -18,8 +18,20 @@ STRACE = os.environ.get("OTOBUS_STRACE") or shutil.which("strace")
 
 def strace(log):
     delay = f"inject=fdatasync,fsync:delay_exit={SYNC_DELAY_MICROSECONDS}"
-    shown = ["-f", "-xx", "-yy", "-s", "4096", "-e", f"trace={','.join(TRACED)}", "-e", delay]
-    return [STRACE, *shown, "--seccomp-bpf", "-o", str(log), "--"]
+    # `-D`: strace stands aside, and the process we start and end is the broker itself.
+    shown = ["-D", "-f", "-xx", "-yy", "-s", "4096", "-e", f"trace={','.join(TRACED)}", "-e", delay]
+    return [STRACE, *shown, "-o", str(log), "--"]
+
+
+def finished(log, pid):
+    """The lines of a trace, once strace has written that the broker is gone."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        lines = log.read_text().splitlines()
+        if any(line.startswith(f"{pid} ") and line.endswith("+++") for line in lines):
+            return lines
+        time.sleep(0.01)
+    pytest.fail("strace did not see the broker end")
 
 
 def test_in_each_of_300_sends_the_sync_returns_before_the_answer_is_written(unstarted_broker, tmp_path):
@@ -31,15 +43,32 @@ def test_in_each_of_300_sends_the_sync_returns_before_the_answer_is_written(unst
     for mark in marks:
         sender.send(message(mark, b"x" * 1024))
     sender.close()
-    # strace passes SIGTERM on to nobody, so the broker is stopped by its own id and strace ends after it.
-    traced = subprocess.run(["ps", "-o", "pid=", "--ppid", str(broker.process.pid)], capture_output=True, text=True)
-    os.kill(int(traced.stdout.split()[0]), 15)
-    broker.process.wait(timeout=60)
+    pid = broker.process.pid
+    broker.kill()
 
-    calls = parse(log.read_text().splitlines())
+    calls = parse(finished(log, pid))
     at = 0
     for mark in marks:
         at = assert_stored_before_answered(calls, at, mark)
+
+
+def test_an_answer_before_the_sync_would_be_seen():
+    octets = "".join(f"\\x{octet:02x}" for octet in b"mark")
+    disposition = f'sendto(9<TCP:[a->b]>, "\\x00\\x53\\x{DISPOSITION:02x}", 3, 0, NULL, 0'
+    read = f'2 recvfrom(9<TCP:[a->b]>, "{octets}", 4, 0, NULL, NULL) = 4'
+    written = f'3 pwrite64(7</data/segment>, "{octets}", 4, 0) = 4'
+    begun, returned = "3 fdatasync(7</data/segment> <unfinished ...>", "3 <... fdatasync resumed>) = 0 (DELAYED)"
+    answered = f"2 {disposition}) = 3"
+
+    assert_stored_before_answered(parse([read, written, begun, returned, answered]), 0, "mark")
+    for wrong in (
+        [read, written, begun, answered, returned],
+        [read, written, answered, begun, returned],
+        [read, begun, returned, written, answered],
+        [read, written, begun, returned.replace("= 0", "= -1 EIO"), answered],
+    ):
+        with pytest.raises((AssertionError, pytest.fail.Exception)):
+            assert_stored_before_answered(parse(wrong), 0, "mark")
 
 
 def assert_stored_before_answered(calls, start, mark):
