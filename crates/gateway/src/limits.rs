@@ -50,3 +50,9 @@ pub const FIRST_READ_BYTES: usize = 4 * 1_024;
 /// How long the certificates made at first start are good. Their CA's key is thrown away, so they cannot be renewed,
 /// only made anew.
 pub const CERTIFICATE_YEARS: i32 = 10;
+
+/// From a connection's start to its first accepted claim. Azure allows the same (client notes 1.5).
+pub const CLAIM_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Largest request to `$cbs`: a token and its names. A token of an identity provider may have 16 KiB.
+pub const CBS_REQUEST_BYTES: u64 = 32 * 1_024;

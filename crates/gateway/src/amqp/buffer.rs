@@ -1,0 +1,82 @@
+//! What was read from a socket and not yet understood. Grows with what a peer may send in one frame: little before it
+//! has proved who it is, more afterwards.
+
+/// Room for a stranger's frames; one frame of the largest size that we announce fits.
+const STRANGER_BYTES: usize = 72 * 1_024;
+
+/// What one read takes from a known peer: some two hundred messages of a kilobyte.
+const READ_BYTES: usize = 256 * 1_024;
+
+/// What a connection starts with.
+const FIRST_BYTES: usize = 4 * 1_024;
+
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Buffer {
+    pub(super) fn new(first: &[u8]) -> Buffer {
+        let mut bytes = vec![0; FIRST_BYTES.max(first.len())];
+        bytes[..first.len()].copy_from_slice(first);
+        Buffer { bytes, start: 0, end: first.len() }
+    }
+
+    pub(super) fn unread(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    pub(super) fn consume(&mut self, count: usize) {
+        self.start += count;
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Room for the next read; empty when the peer has sent all that it may without making sense. `is_known`: it has
+    /// proved who it is.
+    pub(super) fn room(&mut self, is_known: bool) -> &mut [u8] {
+        if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let most = if is_known { READ_BYTES } else { STRANGER_BYTES };
+        // A full buffer means that the peer has more to say than fits: twice the room, up to the most.
+        if self.end * 2 >= self.bytes.len() && self.bytes.len() < most {
+            self.bytes.resize((self.bytes.len() * 4).min(most), 0);
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    pub(super) fn filled(&mut self, count: usize) {
+        self.end += count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_over_stays_in_front_of_what_comes() {
+        let mut buffer = Buffer::new(b"abc");
+        buffer.consume(2);
+        buffer.room(true)[..2].copy_from_slice(b"de");
+        buffer.filled(2);
+        assert_eq!(buffer.unread(), b"cde");
+    }
+
+    #[test]
+    fn a_stranger_gets_no_more_room_than_one_frame() {
+        let mut buffer = Buffer::new(b"");
+        let mut total = 0;
+        while !buffer.room(false).is_empty() {
+            let count = buffer.room(false).len();
+            total += count;
+            buffer.filled(count);
+        }
+        assert_eq!(total, STRANGER_BYTES);
+    }
+}

@@ -1,0 +1,102 @@
+//! The only place where a refusal becomes a wire condition. No catch-all: a new refusal must choose.
+
+use super::tracking::tracked;
+use crate::auth::Denied;
+use amqp::Error;
+use broker::Refusal;
+use message::facts::FactsError;
+
+/// Conditions beyond those of the protocol itself (client notes 9.1).
+const NOT_FOUND: &str = "amqp:not-found";
+const UNAUTHORIZED: &str = "amqp:unauthorized-access";
+const NOT_IMPLEMENTED: &str = "amqp:not-implemented";
+const ARGUMENT: &str = "com.microsoft:argument-error";
+const ARGUMENT_OUT_OF_RANGE: &str = "com.microsoft:argument-out-of-range";
+
+fn amqp_condition(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::EntityNotFound(_) => NOT_FOUND,
+        Refusal::EntityExists(_) => "com.microsoft:entity-already-exists",
+        Refusal::InvalidName { .. } | Refusal::InvalidSetting { .. } => ARGUMENT,
+        Refusal::EntityDisabled(_) => "com.microsoft:entity-disabled",
+        Refusal::NotAllowed(_) => "amqp:not-allowed",
+        Refusal::MessageTooLarge { .. } | Refusal::BatchTooLarge { .. } => "amqp:link:message-size-exceeded",
+        Refusal::PropertiesTooLarge { .. } => ARGUMENT_OUT_OF_RANGE,
+        Refusal::QueueFull { .. } | Refusal::TooManyEntities(_) => "amqp:resource-limit-exceeded",
+        Refusal::LockLost(_) => "com.microsoft:message-lock-lost",
+        Refusal::NotSupported(_) => NOT_IMPLEMENTED,
+    }
+}
+
+/// Where errors of one connection come from.
+#[derive(Debug, Clone)]
+pub(super) struct Origin {
+    pub(super) node: String,
+    /// The host name by which the client knows this server.
+    pub(super) host: String,
+}
+
+impl Origin {
+    pub(super) fn error(&self, condition: &'static str, text: &str, entity: &str) -> Error {
+        Error::new(condition, tracked(text, &self.node, &format!("{}:{entity}", self.host)))
+    }
+
+    pub(super) fn refusal(&self, refusal: &Refusal, entity: &str) -> Error {
+        let text = match refusal {
+            // JavaScript and Java tell "gone" from "unreachable" by this sentence (client notes 9.3).
+            Refusal::EntityNotFound(path) => self.not_found(path),
+            other => other.to_string(),
+        };
+        self.error(amqp_condition(refusal), &text, entity)
+    }
+
+    pub(super) fn not_found(&self, path: &str) -> String {
+        format!("The messaging entity 'sb://{}/{path}' could not be found.", self.host)
+    }
+
+    pub(super) fn denied(&self, denied: Denied, entity: &str) -> Error {
+        self.error(UNAUTHORIZED, &denied.to_string(), entity)
+    }
+
+    pub(super) fn not_implemented(&self, what: &str, entity: &str) -> Error {
+        self.error(NOT_IMPLEMENTED, &format!("{what} is not supported by this version."), entity)
+    }
+
+    /// What is wrong with a message that was sent (client notes 4.4).
+    pub(super) fn bad_message(&self, error: &FactsError, entity: &str) -> Error {
+        let condition = match error {
+            FactsError::Malformed { .. } | FactsError::Repeated(_) => amqp::condition::DECODE_ERROR,
+            FactsError::WrongType { .. } => ARGUMENT,
+            FactsError::TooLong { .. }
+            | FactsError::PropertyTooLarge { .. }
+            | FactsError::PropertiesTooLarge { .. } => ARGUMENT_OUT_OF_RANGE,
+        };
+        self.error(condition, &error.to_string(), entity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin() -> Origin {
+        Origin { node: "n1".into(), host: "localhost".into() }
+    }
+
+    #[test]
+    fn a_missing_entity_is_told_in_the_words_that_clients_match() {
+        // AMQP 9.3
+        let error = origin().refusal(&Refusal::EntityNotFound("q".into()), "q");
+        assert_eq!(error.condition, NOT_FOUND);
+        let text = error.description.unwrap();
+        assert!(text.starts_with("The messaging entity 'sb://localhost/q' could not be found."), "{text}");
+    }
+
+    #[test]
+    fn every_text_ends_with_tracking_data() {
+        // S-11
+        let text = origin().refusal(&Refusal::LockLost(broker::Sequence(1)), "q").description.unwrap();
+        let (_, tail) = text.split_once(" TrackingId:").unwrap();
+        assert!(tail.contains("_n1, SystemTracker:localhost:q, Timestamp:20"), "{text}");
+    }
+}

@@ -1,0 +1,307 @@
+//! One connection's task: reads, decides nothing, writes. Everything it owns ends with it; dropping the engine's side
+//! detaches its links there.
+
+use super::buffer::Buffer;
+use super::cbs::Question;
+use super::condition::Origin;
+use super::deliver::OUTPUT_BYTES;
+use super::intake::Frame;
+use super::link::Link;
+use super::Door;
+use crate::auth::Grant;
+use crate::limits::CLAIM_TIMEOUT;
+use crate::listen::Peer;
+use amqp::{Config, Connection, Event, LinkKey, SaslCode};
+use broker::NamespaceId;
+use broker::ids::IdMap;
+use bytes::BytesMut;
+use engine::{Batch, Outgoing};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+/// Mechanisms offered. .NET knows only the first; every other client takes the second (client notes 1.2).
+const MECHANISMS: &[&str] = &["MSSBCBS", "ANONYMOUS", "PLAIN"];
+
+#[derive(Debug)]
+pub(super) struct Task<S> {
+    stream: S,
+    pub(super) door: Arc<Door>,
+    pub(super) peer: Peer,
+    pub(super) machine: Connection,
+    pub(super) engine: engine::Connection,
+    pub(super) namespace: NamespaceId,
+    pub(super) origin: Origin,
+    pub(super) links: IdMap<u32, Link>,
+    pub(super) grants: Vec<Grant>,
+    pub(super) questions: IdMap<u32, Question>,
+    pub(super) next_question: u32,
+    /// Commands of the read that is being understood.
+    pub(super) batch: Batch,
+    pub(super) input: Buffer,
+    /// Effects that were taken from the outbox and are not yet in the output.
+    pub(super) pending: VecDeque<Outgoing>,
+    pub(super) taken: Vec<Outgoing>,
+    /// Links that were sent messages since their credit was last looked at.
+    pub(super) served: Vec<LinkKey>,
+    /// Of the output: what the socket has taken.
+    written: usize,
+    needs_flush: bool,
+    /// The connection is closed but for its last output.
+    is_ending: bool,
+    started: Instant,
+}
+
+/// What the socket has done.
+enum Io {
+    Read(usize),
+    Wrote,
+    Failed,
+}
+
+impl<S> Task<S> {
+    pub(super) fn new(stream: S, first: BytesMut, peer: Peer, door: Arc<Door>) -> Task<S> {
+        let config = Config { mechanisms: MECHANISMS, ..Config::default() };
+        let origin = Origin { node: door.node.clone(), host: "localhost".into() };
+        Task {
+            stream,
+            peer,
+            machine: Connection::new(config, 0),
+            engine: door.engine.connect(),
+            door,
+            namespace: NamespaceId(0),
+            origin,
+            links: IdMap::default(),
+            grants: Vec::new(),
+            questions: IdMap::default(),
+            next_question: 0,
+            batch: Batch::default(),
+            input: Buffer::new(&first),
+            pending: VecDeque::new(),
+            taken: Vec::new(),
+            served: Vec::new(),
+            written: 0,
+            needs_flush: false,
+            is_ending: false,
+            started: Instant::now(),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    /// Hands the commands so far to the engine.
+    pub(super) fn submit(&mut self) {
+        if !self.batch.is_empty() {
+            self.engine.submit(std::mem::take(&mut self.batch));
+        }
+    }
+
+    /// Understands what was read, as far as it is whole.
+    async fn understand(&mut self) {
+        let mut input = std::mem::take(&mut self.input);
+        let unread = input.unread();
+        self.batch.bodies.reserve(unread.len());
+        let mut rest = unread;
+        let now = self.now();
+        let mut has_room = false;
+        while let Some(event) = self.machine.next(&mut rest, now) {
+            has_room |= matches!(event, Event::Window { .. } | Event::Flow { .. } | Event::Disposition { .. });
+            self.event(event);
+        }
+        let consumed = unread.len() - rest.len();
+        input.consume(consumed);
+        self.input = input;
+        if has_room {
+            self.release_held().await;
+        }
+        self.submit();
+    }
+
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Transfer { link, delivery_id, format, settled, state, payload, first, more, aborted, .. } => {
+                if state.is_some() {
+                    let error = self.origin.not_implemented("A transaction", "");
+                    return self.machine.detach(link, Some(&error));
+                }
+                let frame = Frame { delivery_id, format, settled, payload, first, more, aborted };
+                self.transfer(link, frame);
+            }
+            Event::Disposition { session, first, last, settled, state } => {
+                self.disposition(session, first, last, settled, state);
+            }
+            Event::Flow { link, drain, .. } => self.flow(link, drain),
+            Event::Window { .. } => {}
+            Event::Attach { link, session, attach } => self.attach(link, session, &attach),
+            Event::TooLarge { link, delivery_id, settled, .. } => self.too_large(link, delivery_id, settled),
+            Event::Detach { link, .. } => self.forget(link),
+            Event::End { links, .. } => links.into_iter().for_each(|link| self.forget(link)),
+            Event::SaslInit { mechanism, initial_response, .. } => {
+                let code = self.authenticate(mechanism, initial_response);
+                self.machine.sasl_outcome(code);
+            }
+            Event::Open { hostname, .. } => {
+                if let Some(host) = hostname {
+                    let host = host.split_once(':').map_or(&*host, |(host, _)| host);
+                    self.origin.host = host.to_lowercase();
+                }
+            }
+            Event::Close { error } => {
+                if let Some(error) = error {
+                    tracing::debug!(condition = %error.condition, "the client closed with an error");
+                }
+            }
+            Event::Closed { reason } => {
+                tracing::debug!(condition = %reason.condition, text = ?reason.description, "connection closed");
+            }
+        }
+    }
+
+    fn authenticate(&mut self, mechanism: &str, response: Option<&[u8]>) -> SaslCode {
+        match mechanism {
+            // Anybody may come in; claims decide what they may do.
+            "ANONYMOUS" | "MSSBCBS" => SaslCode::Ok,
+            "PLAIN" => {
+                let mut parts = response.unwrap_or_default().splitn(3, |byte| *byte == 0);
+                let (_, name, key) = (parts.next(), parts.next(), parts.next());
+                let granted = name.and_then(|name| std::str::from_utf8(name).ok()).zip(key).map(|(name, key)| {
+                    self.door.guard.plain(name, key, self.peer.is_loopback())
+                });
+                match granted {
+                    Some(Ok(grant)) => {
+                        self.admit(grant);
+                        SaslCode::Ok
+                    }
+                    _ => SaslCode::Auth,
+                }
+            }
+            _ => SaslCode::Auth,
+        }
+    }
+
+    /// When something must be done even if nothing happens.
+    fn deadline(&self) -> Instant {
+        let claim = self.grants.is_empty().then(|| self.started + CLAIM_TIMEOUT);
+        let idle = self.machine.next_deadline().map(|at| self.started + Duration::from_millis(at));
+        claim.into_iter().chain(idle).min().unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600))
+    }
+
+    fn tick(&mut self) {
+        let now = self.now();
+        self.machine.heartbeat(now);
+        if self.grants.is_empty() && self.started.elapsed() >= CLAIM_TIMEOUT {
+            let text = "No claim was put within the time for it.";
+            let error = self.origin.error("amqp:connection:forced", text, "");
+            self.machine.close(Some(&error));
+        }
+    }
+
+    /// Whether the socket has taken all output.
+    fn is_written(&mut self) -> bool {
+        self.machine.output().is_empty() && !self.needs_flush
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
+    pub(super) async fn run(mut self) {
+        self.understand().await;
+        let sleep = tokio::time::sleep_until(self.deadline());
+        tokio::pin!(sleep);
+        while !(self.machine.is_closed() && self.is_written()) && !self.door.engine.is_closed() {
+            let has_room = self.engine.has_room();
+            let may_release = self.machine.output().len() < OUTPUT_BYTES;
+            let socket = Socket {
+                stream: &mut self.stream,
+                output: self.machine.output(),
+                written: &mut self.written,
+                needs_flush: &mut self.needs_flush,
+                wants_room: !self.pending.is_empty(),
+            };
+            let is_known = !self.grants.is_empty();
+            let input = (has_room && !self.is_ending).then(|| self.input.room(is_known));
+            tokio::select! {
+                biased;
+                io = socket.turn(input) => match io {
+                    Io::Failed => break,
+                    Io::Wrote => self.release().await,
+                    Io::Read(count) => {
+                        self.input.filled(count);
+                        self.understand().await;
+                    }
+                },
+                () = self.engine.outbox().arrived(), if may_release => self.release().await,
+                () = self.engine.room(), if !has_room => {}
+                () = &mut sleep => {
+                    self.tick();
+                    sleep.as_mut().reset(self.deadline());
+                }
+            }
+            self.is_ending = self.machine.is_closed();
+            self.submit();
+            if self.deadline() < sleep.deadline() {
+                sleep.as_mut().reset(self.deadline());
+            }
+        }
+    }
+}
+
+/// The stream and what waits to be written to it.
+struct Socket<'a, S> {
+    stream: &'a mut S,
+    output: &'a mut Vec<u8>,
+    written: &'a mut usize,
+    needs_flush: &'a mut bool,
+    /// More output is ready as soon as there is room for it.
+    wants_room: bool,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<'_, S> {
+    /// Writes what there is and reads into `input`, whichever can be done.
+    async fn turn(mut self, mut input: Option<&mut [u8]>) -> Io {
+        poll_fn(|context| {
+            match self.write(context) {
+                Poll::Ready(Ok(())) if self.wants_room => return Poll::Ready(Io::Wrote),
+                Poll::Ready(Err(_)) => return Poll::Ready(Io::Failed),
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+            }
+            let Some(input) = &mut input else { return Poll::Pending };
+            let mut room = ReadBuf::new(input);
+            match ready!(Pin::new(&mut *self.stream).poll_read(context, &mut room)) {
+                Ok(()) if !room.filled().is_empty() => Poll::Ready(Io::Read(room.filled().len())),
+                // The peer is gone, or has filled its buffer with what makes no frame.
+                Ok(()) | Err(_) => Poll::Ready(Io::Failed),
+            }
+        })
+        .await
+    }
+
+    /// Ready when everything is written and flushed.
+    fn write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.output.is_empty() {
+            let unwritten = &self.output[*self.written..];
+            match ready!(Pin::new(&mut *self.stream).poll_write(context, unwritten))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => *self.written += count,
+            }
+            *self.needs_flush = true;
+            if *self.written == self.output.len() {
+                *self.written = 0;
+                self.output.clear();
+                self.output.shrink_to(2 * OUTPUT_BYTES);
+            }
+        }
+        if *self.needs_flush {
+            ready!(Pin::new(&mut *self.stream).poll_flush(context))?;
+            *self.needs_flush = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+}

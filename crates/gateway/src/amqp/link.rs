@@ -1,0 +1,212 @@
+//! What the door remembers of each link, and how an attach becomes a question to the broker.
+
+use super::address::{self, Node};
+use super::connection::Task;
+use super::settle::mode_of;
+use crate::auth::{Denied, Right, UnixSeconds};
+use amqp::{AnyTarget, Attach, AttachReply, LinkKey, Role, SessionKey};
+use broker::{Command, Refusal};
+use engine::Sent;
+use message::Value;
+use std::collections::VecDeque;
+
+/// Credit for a client that sends: enough that it never waits for more, renewed at half.
+pub(super) const SENDER_CREDIT: u32 = 1_000;
+
+/// Requests that a client may have open at a node of ours.
+pub(super) const REQUEST_CREDIT: u32 = 100;
+
+/// Messages that may be on their way from the broker to one link. A client may grant two billion; its outbox may not
+/// grow to that.
+pub(super) const DELIVERIES_AHEAD: u64 = 2_000;
+
+/// Replies that wait for a client to grant credit for them.
+pub(super) const REPLIES_WAITING: usize = 100;
+
+/// The largest batch that a sender may put into one delivery, besides the limit of its entity (client notes 4.2).
+const BATCH_SIZE_PROPERTY: &str = "com.microsoft:max-message-batch-size";
+
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) session: SessionKey,
+    pub(super) name: String,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// Requests to a node of ours. What came of an unfinished one.
+    CbsRequests { partial: Vec<u8> },
+    /// Answers of a node of ours, to `address`.
+    CbsReplies { address: Option<String>, waiting: VecDeque<Vec<u8>> },
+    Sender { path: String, partial: Vec<u8> },
+    Receiver {
+        path: String,
+        /// Messages sent on this link.
+        sent: u64,
+        /// Up to where the broker may deliver.
+        limit: u64,
+        /// Messages that the client's window or credit keeps back.
+        held: VecDeque<Sent>,
+        /// A drain waits for those.
+        is_draining: bool,
+    },
+}
+
+impl Kind {
+    pub(super) fn path(&self) -> &str {
+        match self {
+            Kind::CbsRequests { .. } | Kind::CbsReplies { .. } => address::CBS,
+            Kind::Sender { path, .. } | Kind::Receiver { path, .. } => path,
+        }
+    }
+}
+
+impl<S> Task<S> {
+    pub(super) fn attach(&mut self, key: LinkKey, session: SessionKey, attach: &Attach) {
+        let address = match (&attach.role, &attach.target, &attach.source) {
+            (Role::Sender, Some(AnyTarget::Coordinator(_)), _) => {
+                let error = self.origin.not_implemented("A transaction", "");
+                return self.machine.refuse(key, &error);
+            }
+            (Role::Sender, Some(AnyTarget::Target(target)), _) => target.address.as_deref(),
+            (Role::Receiver, _, Some(source)) => source.address.as_deref(),
+            _ => None,
+        };
+        let path = address::path(address.unwrap_or(""));
+        let kind = match address::node(&path) {
+            Node::Cbs => self.attach_cbs(key, attach),
+            Node::Management(_) => Err(self.origin.not_implemented("The management node", &path)),
+            Node::SubQueue(_) => Err(self.origin.not_implemented("A dead-letter queue", &path)),
+            Node::Entity(entity) => self.attach_entity(key, entity, attach),
+        };
+        match kind {
+            Ok(kind) => {
+                let name = attach.name.clone();
+                self.links.insert(key.0, Link { session, name, kind });
+            }
+            Err(error) => self.machine.refuse(key, &error),
+        }
+    }
+
+    fn attach_cbs(&mut self, key: LinkKey, attach: &Attach) -> Result<Kind, amqp::Error> {
+        let reply = AttachReply { untracked: true, ..AttachReply::default() };
+        match attach.role {
+            Role::Sender => {
+                let max_message_size = Some(crate::limits::CBS_REQUEST_BYTES);
+                self.machine.accept(key, AttachReply { max_message_size, ..reply });
+                self.machine.grant(key, REQUEST_CREDIT);
+                Ok(Kind::CbsRequests { partial: Vec::new() })
+            }
+            Role::Receiver => {
+                self.machine.accept(key, reply);
+                let address = attach.target.as_ref().and_then(|target| target.address()).map(str::to_owned);
+                Ok(Kind::CbsReplies { address, waiting: VecDeque::new() })
+            }
+        }
+    }
+
+    fn attach_entity(&mut self, key: LinkKey, path: &str, attach: &Attach) -> Result<Kind, amqp::Error> {
+        let right = match attach.role {
+            Role::Sender => Right::Send,
+            Role::Receiver => Right::Listen,
+        };
+        self.check_right(path, right).map_err(|denied| self.origin.denied(denied, path))?;
+        let (link, namespace) = (self.engine.link(key.0), self.namespace);
+        match attach.role {
+            Role::Sender => {
+                self.batch.commands.push(Command::AttachSender { link, namespace, path: path.into() });
+                Ok(Kind::Sender { path: path.into(), partial: Vec::new() })
+            }
+            Role::Receiver => {
+                let filter = attach.source.as_ref().map(|source| &source.filter);
+                if filter.is_some_and(|filter| filter.get("com.microsoft:session-filter").is_some()) {
+                    return Err(self.origin.refusal(&Refusal::NotAllowed(SESSION_ON_PLAIN), path));
+                }
+                let mode = mode_of(attach);
+                self.batch.commands.push(Command::AttachReceiver { link, namespace, path: path.into(), mode });
+                let (held, is_draining) = (VecDeque::new(), false);
+                Ok(Kind::Receiver { path: path.into(), sent: 0, limit: 0, held, is_draining })
+            }
+        }
+    }
+
+    /// Whether a claim of this connection allows `right` on `path`. The claim that says most about a refusal wins.
+    pub(super) fn check_right(&self, path: &str, right: Right) -> Result<(), Denied> {
+        let now = UnixSeconds::now();
+        let mut denied = Denied::MissingToken;
+        for grant in &self.grants {
+            match grant.check(path, right, now) {
+                Ok(()) => return Ok(()),
+                Err(Denied::InvalidAudience) if denied != Denied::MissingToken => {}
+                Err(why) => denied = why,
+            }
+        }
+        Err(denied)
+    }
+
+    /// The broker has taken the link: the reply and the first credit go out in one write (client notes 4.2).
+    pub(super) fn attached(&mut self, key: LinkKey, max_message_bytes: u64) {
+        let Some(link) = self.links.get(&key.0) else { return };
+        match link.kind {
+            Kind::Sender { .. } => {
+                let size = Value::Ulong(max_message_bytes);
+                let properties = Value::Map(vec![(Value::Symbol(BATCH_SIZE_PROPERTY.into()), size)]);
+                let max_message_size = Some(max_message_bytes);
+                self.machine.accept(key, AttachReply { max_message_size, properties, ..AttachReply::default() });
+                self.machine.grant(key, SENDER_CREDIT);
+            }
+            Kind::Receiver { .. } => self.machine.accept(key, AttachReply::default()),
+            Kind::CbsRequests { .. } | Kind::CbsReplies { .. } => {}
+        }
+    }
+
+    /// The broker has refused the link, or its entity is gone.
+    pub(super) fn detached(&mut self, key: LinkKey, refusal: &Refusal) {
+        let Some(link) = self.links.remove(&key.0) else { return };
+        let error = self.origin.refusal(refusal, link.kind.path());
+        // Whichever of the two fits the state of the link; the other does nothing.
+        self.machine.refuse(key, &error);
+        self.machine.detach(key, Some(&error));
+    }
+
+    /// The client is done with a link.
+    pub(super) fn forget(&mut self, key: LinkKey) {
+        if let Some(Link { kind: Kind::Sender { .. } | Kind::Receiver { .. }, .. }) = self.links.remove(&key.0) {
+            self.batch.commands.push(Command::Detach { link: self.engine.link(key.0) });
+        }
+    }
+
+    /// The client wants more, or less, or what there is now.
+    pub(super) fn flow(&mut self, key: LinkKey, drain: bool) {
+        if self.links.get(&key.0).is_some_and(|link| matches!(link.kind, Kind::CbsReplies { .. })) {
+            self.send_replies(key);
+            if drain {
+                self.machine.drained(key);
+            }
+            return;
+        }
+        self.pass_credit(key, drain);
+    }
+
+    /// Tells the broker how far it may deliver: what the client wants, clipped to what may be on its way.
+    pub(super) fn pass_credit(&mut self, key: LinkKey, drain: bool) {
+        let Some(Link { kind: Kind::Receiver { sent, limit, .. }, .. }) = self.links.get_mut(&key.0) else { return };
+        let ahead = u64::from(self.machine.credit_left(key)).min(DELIVERIES_AHEAD);
+        *limit = *sent + ahead;
+        let link = self.engine.link(key.0);
+        self.batch.commands.push(Command::Credit { link, limit: *limit, drain });
+    }
+
+    /// After sending: once half of what may be on its way has gone out, the broker may deliver on.
+    pub(super) fn renew_credit(&mut self, key: LinkKey) {
+        let Some(Link { kind: Kind::Receiver { sent, limit, .. }, .. }) = self.links.get(&key.0) else { return };
+        let ahead = limit.saturating_sub(*sent);
+        if ahead < DELIVERIES_AHEAD / 2 && u64::from(self.machine.credit_left(key)) > ahead {
+            self.pass_credit(key, false);
+        }
+    }
+}
+
+/// S-140.
+const SESSION_ON_PLAIN: &str = "A sessionful message receiver cannot be created on an entity that does not require sessions. Ensure RequiresSession is set to true when creating a Queue or Subscription to enable sessionful behavior.";

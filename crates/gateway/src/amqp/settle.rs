@@ -1,0 +1,152 @@
+//! Settlement by clients that receive: their dispositions become commands, the broker's answers dispositions.
+
+use super::connection::Task;
+use amqp::{Attach, LinkKey, SenderSettleMode, SessionKey, State};
+use broker::{Command, LockToken, Outcome, ReceiveMode, Refusal, Settled};
+use message::Value;
+use message::overlay::Overlay;
+
+/// A client that asks for settled deliveries takes messages for good; every other one locks them (client notes 5.1).
+pub(super) fn mode_of(attach: &Attach) -> ReceiveMode {
+    match attach.snd_settle_mode {
+        Some(SenderSettleMode::Settled) => ReceiveMode::ReceiveAndDelete,
+        _ => ReceiveMode::PeekLock,
+    }
+}
+
+/// The delivery tag that stands for a lock token: its sixteen bytes, which clients read as a GUID.
+pub(super) fn tag_of(token: LockToken) -> [u8; 16] {
+    token.0.to_be_bytes()
+}
+
+fn token_of(tag: &[u8; 16]) -> LockToken {
+    LockToken(u128::from_be_bytes(*tag))
+}
+
+impl<S> Task<S> {
+    pub(super) fn disposition(
+        &mut self,
+        session: SessionKey,
+        first: u32,
+        last: u32,
+        settled: bool,
+        state: Option<State>,
+    ) {
+        let outcome = match state.map(outcome_of) {
+            Some(Ok(Some(outcome))) => outcome,
+            // Nothing decided yet.
+            None | Some(Ok(None)) => return,
+            Some(Err(refusal)) => return self.refuse_disposition(session, first, last, settled, &refusal),
+        };
+        let (batch, engine) = (&mut self.batch, &self.engine);
+        self.machine.outstanding(session, first, last, settled, |link, delivery, tag| {
+            batch.commands.push(Command::Settle {
+                link: engine.link(link.0),
+                delivery,
+                token: token_of(tag),
+                outcome: outcome.clone(),
+                wants_answer: !settled,
+            });
+        });
+    }
+
+    fn refuse_disposition(
+        &mut self,
+        session: SessionKey,
+        first: u32,
+        last: u32,
+        settled: bool,
+        refusal: &Refusal,
+    ) {
+        let mut refused = Vec::new();
+        self.machine.outstanding(session, first, last, settled, |link, delivery, _| {
+            refused.push((link, delivery));
+        });
+        if !settled {
+            refused.into_iter().for_each(|(link, delivery)| self.not_settled(link, delivery, refusal));
+        }
+    }
+
+    /// The answer repeats the outcome that was asked for: clients take any other for a failure (client notes 5.6).
+    pub(super) fn settled(&mut self, key: LinkKey, first: u32, last: u32, outcome: Settled) {
+        let state = match outcome {
+            Settled::Completed => State::Accepted,
+            Settled::Abandoned => State::Modified {
+                delivery_failed: false,
+                undeliverable_here: false,
+                message_annotations: Value::Null,
+            },
+            Settled::Released => State::Released,
+        };
+        self.machine.settle_outgoing(key, first, last, &state);
+    }
+
+    pub(super) fn not_settled(&mut self, key: LinkKey, delivery: u32, refusal: &Refusal) {
+        let path = self.links.get(&key.0).map_or("", |link| link.kind.path());
+        let error = self.origin.refusal(refusal, path);
+        self.machine.settle_outgoing(key, delivery, delivery, &State::rejected(error));
+    }
+}
+
+/// What a client's state asks for (client notes 5.6); nothing, if it is not an outcome.
+fn outcome_of(state: State) -> Result<Option<Outcome>, Refusal> {
+    Ok(Some(match state {
+        State::Accepted => Outcome::Complete,
+        State::Released => Outcome::Release,
+        State::Modified { undeliverable_here, message_annotations, .. } => {
+            let overlay = overlay_of(&message_annotations)?;
+            if undeliverable_here { Outcome::Defer(overlay) } else { Outcome::Abandon(overlay) }
+        }
+        State::Rejected(error) => {
+            Outcome::DeadLetter(error.map(|error| overlay_of(&error.info)).transpose()?.flatten())
+        }
+        State::Transactional { .. } => return Err(Refusal::NotSupported("a transaction")),
+        State::Received { .. } | State::Declared { .. } => return Ok(None),
+    }))
+}
+
+/// Properties to change, from a map; null values remove, except where clients write null for "not given".
+fn overlay_of(changes: &Value) -> Result<Option<Box<Overlay>>, Refusal> {
+    let Value::Map(entries) = changes else { return Ok(None) };
+    let mut overlay = Overlay::default();
+    for (name, value) in entries {
+        let Some(name) = name.as_str() else {
+            return Err(Refusal::NotAllowed("The name of a property to change must be text."));
+        };
+        let is_not_given = value.is_null() && name.starts_with("DeadLetter");
+        if !is_not_given {
+            overlay.set(name, value).map_err(|_| Refusal::PropertiesTooLarge {
+                size: overlay.encoded_bytes(),
+                limit: broker::limits::PROPERTIES_BYTES,
+            })?;
+        }
+    }
+    Ok((!overlay.is_empty()).then(|| Box::new(overlay)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_travels_as_a_tag_of_sixteen_bytes() {
+        // AMQP 5.2
+        let token = LockToken::new(0x0123_4567_89ab_cdef, broker::Sequence(77));
+        assert_eq!(token_of(&tag_of(token)), token);
+    }
+
+    #[test]
+    fn states_mean_what_the_clients_mean_by_them() {
+        // AMQP 5.6
+        let modified = |undeliverable_here| State::Modified {
+            delivery_failed: true,
+            undeliverable_here,
+            message_annotations: Value::Map(vec![(Value::Symbol("n".into()), Value::Int(1))]),
+        };
+        assert_eq!(outcome_of(State::Accepted), Ok(Some(Outcome::Complete)));
+        assert_eq!(outcome_of(State::Released), Ok(Some(Outcome::Release)));
+        assert!(matches!(outcome_of(modified(false)), Ok(Some(Outcome::Abandon(Some(_))))));
+        assert!(matches!(outcome_of(modified(true)), Ok(Some(Outcome::Defer(Some(_))))));
+        assert_eq!(outcome_of(State::Rejected(None)), Ok(Some(Outcome::DeadLetter(None))));
+    }
+}
