@@ -10,7 +10,7 @@ def broker(tmp_path):
     otobus = Otobus(tmp_path)
     otobus.start()
     yield otobus
-    otobus.kill()
+    end(otobus)
 
 
 @pytest.fixture
@@ -18,4 +18,10 @@ def unstarted_broker(tmp_path):
     """A broker with the queue `orders` that the test starts itself."""
     otobus = Otobus(tmp_path)
     yield otobus
+    end(otobus)
+
+
+def end(otobus):
+    """Ends the broker; pytest shows what it logged if the test failed."""
     otobus.kill()
+    print(otobus.log.read_text())

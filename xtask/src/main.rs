@@ -13,11 +13,12 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  check        everything that must pass: format, lints, tests, docs, simulation, compatibility, dependencies, SDKs
-  sdk          only the black-box tests, against a broker built with the quick profile
-  advisories   known weaknesses of our dependencies (needs cargo-deny and its database)
-  cost         sends and receives durable messages: rate, CPU, latency (needs two cores and taskset)
-  start        from exec to the first accepted message, on new and on existing data";
+  check         everything that must pass: format, lints, tests, docs, simulation, compatibility, dependencies, SDKs
+  sdk           only the black-box tests, against a broker built with the quick profile
+  dependencies  only licences, bans and sources of our dependencies
+  advisories    known weaknesses of our dependencies (needs cargo-deny and its database)
+  cost          sends and receives durable messages: rate, CPU, latency (needs two cores and taskset)
+  start         from exec to the first accepted message, on new and on existing data";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let outcome = match command {
         "check" => return check::run(),
         "sdk" => return check::run_black_box(),
+        "dependencies" => return check::run_dependencies(),
         "advisories" => check::advisories::run(),
         "cost" => cost::run(rest),
         "start" => cost::start::run(),

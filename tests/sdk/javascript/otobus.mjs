@@ -34,6 +34,7 @@ export class Otobus {
     const broker = new Otobus(folder);
     t.after(async () => {
       await broker.kill();
+      t.diagnostic(await readFile(join(folder, "otobus.log"), "utf8"));
       await rm(folder, { recursive: true, force: true });
     });
     await broker.start();

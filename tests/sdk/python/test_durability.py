@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta, timezone
 
 from azure.servicebus import ServiceBusMessage
-from conftest import WAIT_SECONDS
+from client import WAIT_SECONDS
 
 BODY = b"two coffees, no sugar \x00\xff"
 PROPERTIES = {b"table": 7, b"vip": True, b"guest": "Ayşe".encode()}

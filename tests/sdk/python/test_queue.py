@@ -3,7 +3,7 @@
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
-from conftest import WAIT_SECONDS
+from client import WAIT_SECONDS
 
 
 def test_a_batch_arrives_whole_with_consecutive_numbers(client):

@@ -13,7 +13,7 @@ use super::licence;
 use super::step::{self, Failure, Report};
 use crate::root::root;
 
-const REPRODUCE: &str = "cargo xtask check (step `dependencies`)";
+const REPRODUCE: &str = "cargo xtask dependencies";
 
 /// What deny.toml allows.
 struct Policy {
