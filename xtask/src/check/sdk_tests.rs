@@ -33,7 +33,8 @@ pub fn crash(ran: &mut Ran) -> Result<Report, Failure> {
     }
     let strace = strace::prepare().map_err(|missing| Failure::new(missing, "strace --version"))?;
     let mut command = pytest("tests/crash");
-    command.env("OTOBUS_STRACE", strace);
+    command.env("OTOBUS_STRACE", &strace.program);
+    strace.set_libraries(&mut command);
     tally(command, output::python, |name| name, ran)
 }
 
