@@ -52,7 +52,9 @@ fn deliver(stored: &[u8], sections: &Sections, stamp: &Stamp<'_>, overlay: Optio
     }
     let before = View { stored, sections, overlay };
     let after = View { stored: &out, sections: &delivered, overlay: None };
-    for (name, _) in before.applications().expect("they were checked").flatten() {
+    for property in before.applications().expect("they were checked") {
+        let (name, value) = property.expect("they were checked");
+        value.value().expect("they were checked all the way down");
         assert_eq!(before.application(name), after.application(name), "{name}");
     }
     for property in SystemProperty::ALL.into_iter().filter(|p| *p != SystemProperty::DeadLetterSource) {

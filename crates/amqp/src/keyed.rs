@@ -11,6 +11,8 @@ const LAST_USE: u32 = u32::MAX >> SLOT_BITS;
 
 /// No entry has this key.
 pub(crate) const NONE: u32 = u32::MAX;
+/// Nor this one, which marks a place whose entry is gone.
+pub(crate) const ENDED: u32 = u32::MAX - 1;
 
 #[derive(Debug)]
 pub(crate) struct Keyed<T> {
@@ -61,7 +63,7 @@ impl<T> Keyed<T> {
         let slot = key as usize % SLOTS;
         let (used, entry) = &mut self.slots[slot];
         *used += 1;
-        // The last use is never given out: its key in the last slot would be `NONE`.
+        // The last use is never given out: its keys in the last slots would be `NONE` and `ENDED`.
         if *used < LAST_USE {
             self.free.push_back(slot as u16);
         }

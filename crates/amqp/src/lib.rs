@@ -9,8 +9,6 @@ pub mod condition;
 mod connection;
 mod fields;
 pub mod frame;
-#[doc(hidden)]
-pub mod fuzzing;
 mod keyed;
 pub mod limits;
 mod link;

@@ -66,3 +66,6 @@ pub const MIN_IDLE_TIME_OUT_MS: u32 = 1000;
 /// A peer is given up when it was silent for this many of the periods we advertise: one as agreed, one of grace,
 /// because Python sends its empty frames only when its application calls it.
 pub const SILENT_PERIODS: u64 = 2;
+
+/// How long we wait for a client's close after our own.
+pub const CLOSING_MS: u64 = 10_000;

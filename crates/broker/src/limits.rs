@@ -57,5 +57,5 @@ pub const DISPATCH_SLICE: usize = 4_096;
 /// Timers of locks that are gone may wait in the heap until they outnumber the living by this.
 pub const IDLE_TIMERS: usize = 1_024;
 
-/// Entities in one page of a listing (H-27).
-pub const LIST_PAGE: usize = 100;
+/// Entities in one answer to a listing: a page of 100 (H-27) and one more, which tells that there is a next page.
+pub const LIST_PAGE: usize = 101;

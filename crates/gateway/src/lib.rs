@@ -3,8 +3,15 @@
 //! [`listen`] accepts connections and finds out what they speak; [`auth`] says who may do what; the rest is one module
 //! for each protocol. A door decides nothing about messages.
 
+pub mod amqp;
+pub mod ask;
 pub mod auth;
+pub mod http;
+pub mod iso;
 pub mod limits;
 pub mod listen;
 pub mod prefixed;
+mod state;
 pub mod tls;
+
+pub use state::State;

@@ -8,7 +8,7 @@ use crate::prefixed::Prefixed;
 use bytes::BytesMut;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -21,12 +21,12 @@ pub struct Peer {
     pub address: SocketAddr,
     pub is_encrypted: bool,
     /// The place among those who have not proved who they are; given up by [`Peer::proved`].
-    place: Option<OwnedSemaphorePermit>,
+    place: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 impl Peer {
     pub fn new(address: SocketAddr) -> Peer {
-        Peer { address, is_encrypted: false, place: None }
+        Peer { address, is_encrypted: false, place: Mutex::new(None) }
     }
 
     pub fn is_loopback(&self) -> bool {
@@ -34,8 +34,9 @@ impl Peer {
     }
 
     /// The peer has shown a valid claim and no longer counts as a stranger.
-    pub fn proved(&mut self) {
-        self.place = None;
+    pub fn proved(&self) {
+        // A lock that a panic left behind still guards a valid value.
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -43,7 +44,7 @@ impl Peer {
 pub trait Doors: Send + Sync + 'static {
     /// Serves AMQP. `first` was read already and comes before what the stream gives.
     fn amqp<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-        &self,
+        self: Arc<Self>,
         stream: S,
         first: BytesMut,
         peer: Peer,
@@ -51,7 +52,7 @@ pub trait Doors: Send + Sync + 'static {
 
     /// Serves HTTP, in the same way.
     fn http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-        &self,
+        self: Arc<Self>,
         stream: S,
         first: BytesMut,
         peer: Peer,
@@ -140,7 +141,7 @@ pub async fn accept(listener: TcpListener, tls: TlsAcceptor, places: Arc<Semapho
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%address, %error, "cannot set TCP_NODELAY");
         }
-        let peer = Peer { place: Some(place), ..Peer::new(address) };
+        let peer = Peer { place: Mutex::new(Some(place)), ..Peer::new(address) };
         tokio::spawn(serve(stream, peer, tls.clone(), doors.clone()));
     }
 }
@@ -149,7 +150,7 @@ async fn serve(mut stream: TcpStream, mut peer: Peer, tls: TlsAcceptor, doors: A
     let address = peer.address;
     let Some((speech, first)) = listen_to(&mut stream).await else { return };
     if speech != Speech::Tls {
-        return hand_over(speech, stream, first, peer, &*doors).await;
+        return hand_over(speech, stream, first, peer, doors).await;
     }
     let handshake = tls.accept(Prefixed::new(first, stream));
     let mut stream = match timeout(TLS_HANDSHAKE_TIMEOUT, handshake).await {
@@ -159,10 +160,10 @@ async fn serve(mut stream: TcpStream, mut peer: Peer, tls: TlsAcceptor, doors: A
     };
     peer.is_encrypted = true;
     let Some((speech, first)) = listen_to(&mut stream).await else { return };
-    hand_over(speech, stream, first, peer, &*doors).await;
+    hand_over(speech, stream, first, peer, doors).await;
 }
 
-async fn hand_over<S>(speech: Speech, stream: S, first: BytesMut, peer: Peer, doors: &impl Doors)
+async fn hand_over<S>(speech: Speech, stream: S, first: BytesMut, peer: Peer, doors: Arc<impl Doors>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -245,7 +246,7 @@ mod tests {
 
     impl Doors for Notes {
         async fn amqp<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-            &self,
+            self: Arc<Self>,
             _: S,
             first: BytesMut,
             peer: Peer,
@@ -254,7 +255,7 @@ mod tests {
         }
 
         async fn http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-            &self,
+            self: Arc<Self>,
             _: S,
             first: BytesMut,
             peer: Peer,
@@ -294,7 +295,7 @@ mod tests {
     async fn a_stranger_keeps_a_place_until_it_proves_itself() {
         let places = Arc::new(Semaphore::new(1));
         let place = places.clone().try_acquire_owned().unwrap();
-        let mut peer = Peer { place: Some(place), ..Peer::new("127.0.0.1:1".parse().unwrap()) };
+        let peer = Peer { place: Mutex::new(Some(place)), ..Peer::new("127.0.0.1:1".parse().unwrap()) };
         assert!(places.clone().try_acquire_owned().is_err());
         peer.proved();
         assert!(places.try_acquire_owned().is_ok());

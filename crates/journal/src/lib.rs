@@ -1,12 +1,13 @@
 //! Durable order: batches of opaque records and the bodies they name, one after another, on disk.
 //!
 //! This room knows bytes and positions, never messages. [`Journal`] is the border that every implementation,
-//! local or distributed, must satisfy; [`Local`] is the one on segment files, and over
+//! local or distributed, must satisfy (see [`conformance`]); [`Local`] is the one on segment files, and over
 //! [`disk::Memory`] it is also the one for tests. The bytes are drawn in docs/format/journal.md.
 //!
 //! What must always hold: a batch is there whole or not at all; it lies at exactly the position it was written
 //! for, behind everything before it; and damage is reported with file and offset, never skipped.
 
+pub mod conformance;
 pub mod disk;
 mod draft;
 mod error;
@@ -19,6 +20,7 @@ pub mod limits;
 mod local;
 mod place;
 mod ticket;
+mod unsure;
 
 pub use draft::{BODY_PREFIX_BYTES, Draft, body_prefix};
 pub use error::Error;
@@ -29,3 +31,4 @@ pub use journal::{
 pub use local::{Filling, Local, Options};
 pub use place::Place;
 pub use ticket::{Outcome, Ticket};
+pub use unsure::{Unsure, Verdict};

@@ -1,10 +1,12 @@
-//! AMQP 1.0 part 1: primitive encodings, read from a slice and written to a `Vec<u8>`.
+//! AMQP 1.0 part 1: primitive encodings, read from a slice. Their writers live in `write.rs` and are found here too.
 //!
 //! The reader never allocates and never copies: strings and binaries are slices of the input. A declared size must
 //! lie within the input, a declared count must fit the bytes that follow it, and skipping a nested value is a loop
 //! with a depth limit, not a recursion, so that hostile input costs no more than its own length.
 
 use crate::limits::{VALUE_DEPTH, VALUE_NODES};
+
+pub use crate::write::*;
 
 /// Why bytes are not a valid AMQP encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -310,7 +312,25 @@ impl<'a> Reader<'a> {
     }
 
     pub fn list(&mut self) -> Result<Compound<'a>, Malformed> {
-        match self.take_u8()? {
+        let constructor = self.take_u8()?;
+        self.list_body(constructor)
+    }
+
+    /// The count is of keys and values together, as on the wire.
+    pub fn map(&mut self) -> Result<Compound<'a>, Malformed> {
+        let constructor = self.take_u8()?;
+        self.map_body(constructor)
+    }
+
+    /// An array's body starts with the one constructor that all its elements share.
+    pub fn array(&mut self) -> Result<Compound<'a>, Malformed> {
+        let constructor = self.take_u8()?;
+        self.array_body(constructor)
+    }
+
+    /// A list whose constructor was taken, or stands in front of an array of lists.
+    pub(crate) fn list_body(&mut self, constructor: u8) -> Result<Compound<'a>, Malformed> {
+        match constructor {
             code::LIST_0 => Ok(Compound { count: 0, body: &[] }),
             code::LIST_8 => self.compound_8(),
             code::LIST_32 => self.compound_32(),
@@ -318,9 +338,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The count is of keys and values together, as on the wire.
-    pub fn map(&mut self) -> Result<Compound<'a>, Malformed> {
-        let map = match self.take_u8()? {
+    pub(crate) fn map_body(&mut self, constructor: u8) -> Result<Compound<'a>, Malformed> {
+        let map = match constructor {
             code::MAP_8 => self.compound_8()?,
             code::MAP_32 => self.compound_32()?,
             other => return self.unexpected("map", other),
@@ -328,21 +347,15 @@ impl<'a> Reader<'a> {
         if map.count % 2 == 0 { Ok(map) } else { Err(Malformed::OddMap) }
     }
 
-    /// An array's body starts with the one constructor that all its elements share.
-    pub fn array(&mut self) -> Result<Compound<'a>, Malformed> {
-        match self.take_u8()? {
-            code::ARRAY_8 => {
-                let mut inner = Reader::new(self.sized_8()?);
-                let count = inner.take_u8()?.into();
-                array_body(count, inner.rest())
-            }
-            code::ARRAY_32 => {
-                let mut inner = Reader::new(self.sized_32()?);
-                let count = u32::from_be_bytes(inner.fixed()?);
-                array_body(count, inner.rest())
-            }
-            other => self.unexpected("array", other),
-        }
+    /// Elements of an array may be of width zero (null, true, empty list), so their count costs the sender nothing;
+    /// we still ask for a byte each, as no client has a use for more.
+    pub(crate) fn array_body(&mut self, constructor: u8) -> Result<Compound<'a>, Malformed> {
+        let array = match constructor {
+            code::ARRAY_8 => self.compound_8()?,
+            code::ARRAY_32 => self.compound_32()?,
+            other => return self.unexpected("array", other),
+        };
+        if array.body.is_empty() { Err(Malformed::Truncated) } else { Ok(array) }
     }
 
     fn compound_8(&mut self) -> Result<Compound<'a>, Malformed> {
@@ -397,6 +410,23 @@ impl<'a> Reader<'a> {
         self.take(width).map(drop)
     }
 
+    /// Passes over the body of a primitive, which must be sound: text is text, a boolean is zero or one.
+    pub(crate) fn check_primitive(&mut self, constructor: u8) -> Result<(), Malformed> {
+        match constructor {
+            code::STRING_8 | code::STRING_32 => {
+                let bytes = if constructor == code::STRING_8 { self.sized_8()? } else { self.sized_32()? };
+                std::str::from_utf8(bytes).map(drop).map_err(|_| Malformed::NotUtf8)
+            }
+            code::SYMBOL_8 => ascii(self.sized_8()?).map(drop),
+            code::SYMBOL_32 => ascii(self.sized_32()?).map(drop),
+            code::BOOLEAN => match self.take_u8()? {
+                0 | 1 => Ok(()),
+                other => self.unexpected("a boolean octet of 0 or 1", other),
+            },
+            _ => self.skip_body(constructor),
+        }
+    }
+
     /// Passes over one value of any type and gives its bytes, constructor included.
     pub fn encoded(&mut self) -> Result<&'a [u8], Malformed> {
         let start = self.at;
@@ -405,8 +435,36 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The elements of an array: what describes them, their constructor, and a reader of their bodies.
+#[derive(Debug)]
+pub(crate) struct Elements<'a> {
+    pub(crate) descriptor: Option<Descriptor<'a>>,
+    pub(crate) constructor: u8,
+    pub(crate) count: u32,
+    pub(crate) bodies: Reader<'a>,
+}
+
+impl<'a> Elements<'a> {
+    pub(crate) fn of(array: Compound<'a>) -> Result<Self, Malformed> {
+        let mut bodies = Reader::new(array.body);
+        let descriptor = match bodies.peek()? {
+            code::DESCRIBED => Some(bodies.descriptor()?),
+            _ => None,
+        };
+        let constructor = bodies.take_u8()?;
+        if !is_constructor(constructor) {
+            return Err(Malformed::UnknownConstructor(constructor));
+        }
+        // The bytes of a descriptor do not count for elements of width zero.
+        if array.count as usize > bodies.rest().len().max(1) {
+            return Err(Malformed::CountExceedsBytes(array.count));
+        }
+        Ok(Elements { descriptor, constructor, count: array.count, bodies })
+    }
+}
+
 /// Whether AMQP 1.0 has this primitive constructor.
-pub(crate) fn is_constructor(constructor: u8) -> bool {
+fn is_constructor(constructor: u8) -> bool {
     // Without bytes a known one is truncated or empty, an unknown one unknown.
     !matches!(Reader::new(&[]).skip_body(constructor), Err(Malformed::UnknownConstructor(_)))
 }
@@ -425,170 +483,6 @@ fn compound(count: u32, body: &[u8]) -> Result<Compound<'_>, Malformed> {
         Ok(Compound { count, body })
     } else {
         Err(Malformed::CountExceedsBytes(count))
-    }
-}
-
-/// Elements of an array may be of width zero (null, true, empty list), so their count costs the sender nothing;
-/// we still ask for a byte each, as no client has a use for more.
-fn array_body(count: u32, body: &[u8]) -> Result<Compound<'_>, Malformed> {
-    if body.is_empty() {
-        return Err(Malformed::Truncated);
-    }
-    compound(count, body)
-}
-
-pub fn write_null(out: &mut Vec<u8>) {
-    out.push(code::NULL);
-}
-
-pub fn write_boolean(out: &mut Vec<u8>, value: bool) {
-    out.push(if value { code::TRUE } else { code::FALSE });
-}
-
-pub fn write_ubyte(out: &mut Vec<u8>, value: u8) {
-    out.extend_from_slice(&[code::UBYTE, value]);
-}
-
-pub fn write_ushort(out: &mut Vec<u8>, value: u16) {
-    out.push(code::USHORT);
-    out.extend_from_slice(&value.to_be_bytes());
-}
-
-pub fn write_uint(out: &mut Vec<u8>, value: u32) {
-    match value {
-        0 => out.push(code::UINT_0),
-        1..=255 => out.extend_from_slice(&[code::UINT_SMALL, value as u8]),
-        _ => {
-            out.push(code::UINT);
-            out.extend_from_slice(&value.to_be_bytes());
-        }
-    }
-}
-
-pub fn write_ulong(out: &mut Vec<u8>, value: u64) {
-    match value {
-        0 => out.push(code::ULONG_0),
-        1..=255 => out.extend_from_slice(&[code::ULONG_SMALL, value as u8]),
-        _ => {
-            out.push(code::ULONG);
-            out.extend_from_slice(&value.to_be_bytes());
-        }
-    }
-}
-
-pub fn write_int(out: &mut Vec<u8>, value: i32) {
-    match i8::try_from(value) {
-        Ok(small) => out.extend_from_slice(&[code::INT_SMALL, small as u8]),
-        Err(_) => {
-            out.push(code::INT);
-            out.extend_from_slice(&value.to_be_bytes());
-        }
-    }
-}
-
-pub fn write_long(out: &mut Vec<u8>, value: i64) {
-    match i8::try_from(value) {
-        Ok(small) => out.extend_from_slice(&[code::LONG_SMALL, small as u8]),
-        Err(_) => {
-            out.push(code::LONG);
-            out.extend_from_slice(&value.to_be_bytes());
-        }
-    }
-}
-
-pub fn write_timestamp(out: &mut Vec<u8>, milliseconds: i64) {
-    out.push(code::TIMESTAMP);
-    out.extend_from_slice(&milliseconds.to_be_bytes());
-}
-
-pub fn write_uuid(out: &mut Vec<u8>, rfc_order: &[u8; 16]) {
-    out.push(code::UUID);
-    out.extend_from_slice(rfc_order);
-}
-
-pub fn write_binary(out: &mut Vec<u8>, value: &[u8]) {
-    write_sized(out, code::BINARY_8, code::BINARY_32, value);
-}
-
-pub fn write_string(out: &mut Vec<u8>, value: &str) {
-    write_sized(out, code::STRING_8, code::STRING_32, value.as_bytes());
-}
-
-pub fn write_symbol(out: &mut Vec<u8>, value: &str) {
-    debug_assert!(value.is_ascii(), "symbol {value:?} is not ASCII");
-    write_sized(out, code::SYMBOL_8, code::SYMBOL_32, value.as_bytes());
-}
-
-fn write_sized(out: &mut Vec<u8>, narrow: u8, wide: u8, bytes: &[u8]) {
-    match u8::try_from(bytes.len()) {
-        Ok(length) => out.extend_from_slice(&[narrow, length]),
-        Err(_) => {
-            out.push(wide);
-            out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
-        }
-    }
-    out.extend_from_slice(bytes);
-}
-
-/// Writes the descriptor of a described value. Codes that fit a byte are always written as smallulong: the Python
-/// client reads only that form (part 1.7 of the client notes).
-pub fn write_descriptor(out: &mut Vec<u8>, descriptor: u64) {
-    out.push(code::DESCRIBED);
-    match u8::try_from(descriptor) {
-        Ok(small) => out.extend_from_slice(&[code::ULONG_SMALL, small]),
-        Err(_) => write_ulong(out, descriptor),
-    }
-}
-
-/// Where a compound's size and count will be written once its elements are known.
-#[derive(Debug)]
-#[must_use = "a compound that is begun must be ended"]
-pub struct Open(usize);
-
-/// Begins a list with 32-bit size and count; the elements follow, then [`end_compound`].
-pub fn begin_list(out: &mut Vec<u8>) -> Open {
-    begin_compound(out, code::LIST_32)
-}
-
-/// Begins a map; its elements are keys and values in turn, and both count.
-pub fn begin_map(out: &mut Vec<u8>) -> Open {
-    begin_compound(out, code::MAP_32)
-}
-
-/// Begins an array of `element` (a constructor without its own body); the elements' bodies follow.
-pub fn begin_array(out: &mut Vec<u8>, element: u8) -> Open {
-    let open = begin_compound(out, code::ARRAY_32);
-    out.push(element);
-    open
-}
-
-fn begin_compound(out: &mut Vec<u8>, constructor: u8) -> Open {
-    out.push(constructor);
-    out.extend_from_slice(&[0; 8]);
-    Open(out.len())
-}
-
-pub fn end_compound(out: &mut [u8], open: Open, count: u32) {
-    let size = (out.len() - open.0 + 4) as u32;
-    out[open.0 - 8..open.0 - 4].copy_from_slice(&size.to_be_bytes());
-    out[open.0 - 4..open.0].copy_from_slice(&count.to_be_bytes());
-}
-
-/// Writes a list of at most 255 encoded bytes in its short form; longer ones in the long form.
-pub fn write_small_list(out: &mut Vec<u8>, count: u8, elements: impl FnOnce(&mut Vec<u8>)) {
-    let start = out.len();
-    out.extend_from_slice(&[code::LIST_8, 0, count]);
-    elements(out);
-    let body = out.len() - start - 3;
-    match u8::try_from(body + 1) {
-        Ok(size) => out[start + 1] = size,
-        Err(_) => {
-            let size = (body + 4) as u32;
-            out.splice(
-                start..start + 3,
-                [code::LIST_32].into_iter().chain(size.to_be_bytes()).chain(u32::from(count).to_be_bytes()),
-            );
-        }
     }
 }
 
@@ -617,18 +511,5 @@ mod tests {
         };
         assert_eq!(Reader::new(&nested(VALUE_DEPTH)).skip(), Ok(()));
         assert_eq!(Reader::new(&nested(VALUE_DEPTH + 1)).skip(), Err(Malformed::TooDeep));
-    }
-
-    #[test]
-    fn a_small_list_grows_into_a_large_one() {
-        for length in [0_usize, 100, 251, 252, 253, 254, 300] {
-            let mut out = Vec::new();
-            write_small_list(&mut out, 1, |out| write_binary(out, &vec![7; length]));
-            let mut reader = Reader::new(&out);
-            let list = reader.list().unwrap();
-            reader.finish().unwrap();
-            assert_eq!(list.count, 1);
-            assert_eq!(Reader::new(list.body).binary().unwrap().len(), length);
-        }
     }
 }

@@ -61,11 +61,20 @@ pub enum Field {
     ViaPartitionKey,
     Properties,
     MessageId,
+    UserId,
+    To,
+    Subject,
+    ReplyTo,
+    CorrelationId,
+    ContentType,
+    ContentEncoding,
+    GroupSequence,
     AbsoluteExpiryTime,
     CreationTime,
     SessionId,
     ReplyToSessionId,
     ApplicationProperties,
+    Footer,
 }
 
 /// Why a message is refused at intake.
@@ -119,6 +128,12 @@ impl<'a> Facts<'a> {
         if let Some(properties) = sections.application_properties.value(bytes) {
             facts.read_application_properties(properties)?;
         }
+        if let Some(footer) = sections.footer.value(bytes) {
+            let malformed = about(Field::Footer);
+            for entry in entries(footer).map_err(&malformed)? {
+                check_annotation(&entry.map_err(&malformed)?, Field::Footer)?;
+            }
+        }
         Ok(facts)
     }
 
@@ -128,15 +143,12 @@ impl<'a> Facts<'a> {
         for entry in entries(annotations).map_err(&malformed)? {
             let entry = entry.map_err(&malformed)?;
             self.measure(Field::MessageAnnotations, entry.bytes())?;
+            check_annotation(&entry, Field::MessageAnnotations)?;
             let (slot, field) = match entry.name {
                 Some(annotation::SCHEDULED_ENQUEUE_TIME) => (0, Field::ScheduledEnqueueTime),
                 Some(annotation::PARTITION_KEY) => (1, Field::PartitionKey),
                 Some(annotation::VIA_PARTITION_KEY) => (2, Field::ViaPartitionKey),
-                Some(_) => continue,
-                None => {
-                    require_annotation_key(&entry)?;
-                    continue;
-                }
+                _ => continue,
             };
             if std::mem::replace(&mut met[slot], true) {
                 return Err(FactsError::Repeated(field));
@@ -165,11 +177,7 @@ impl<'a> Facts<'a> {
         let text = |index, field| short_text(&mut Reader::new(properties.raw(index)), field);
         self.session_id = text(property::GROUP_ID, Field::SessionId)?;
         self.reply_to_session_id = text(property::REPLY_TO_GROUP_ID, Field::ReplyToSessionId)?;
-        let time = |index, field| {
-            properties.get(index, Reader::timestamp).map_err(about(field)).map(|_: Option<i64>| ())
-        };
-        time(property::ABSOLUTE_EXPIRY_TIME, Field::AbsoluteExpiryTime)?;
-        time(property::CREATION_TIME, Field::CreationTime)?;
+        check_other_properties(&properties)?;
         let lifetime = properties.lifetime().map_err(about(Field::Properties))?;
         self.ttl = fields::time_to_live(ttl, lifetime);
         Ok(())
@@ -184,6 +192,7 @@ impl<'a> Facts<'a> {
                 let found = entry.key.first().copied().unwrap_or(code::NULL);
                 return Err(malformed(Malformed::Unexpected { expected: "a string key", found }));
             }
+            Reader::new(entry.value).check().map_err(&malformed)?;
         }
         Ok(())
     }
@@ -206,14 +215,7 @@ fn read_header(bytes: Option<&[u8]>) -> Result<Option<u32>, FactsError> {
 }
 
 fn read_message_id(encoded: &[u8]) -> Result<MessageId<'_>, FactsError> {
-    let mut reader = Reader::new(encoded);
-    let id = match encoded.first() {
-        Some(&(code::ULONG_0 | code::ULONG_SMALL | code::ULONG)) => reader.ulong().map(MessageId::Ulong),
-        Some(&code::UUID) => reader.uuid().map(MessageId::Uuid),
-        Some(&(code::BINARY_8 | code::BINARY_32)) => reader.binary().map(MessageId::Binary),
-        _ => reader.string().map(MessageId::String),
-    }
-    .map_err(about(Field::MessageId))?;
+    let id = read_id(encoded, Field::MessageId)?;
     match id {
         MessageId::String(text) => within_characters(text, Field::MessageId)?,
         MessageId::Binary(bytes) if bytes.len() > ID_CHARACTERS => {
@@ -222,6 +224,17 @@ fn read_message_id(encoded: &[u8]) -> Result<MessageId<'_>, FactsError> {
         _ => {}
     }
     Ok(id)
+}
+
+fn read_id(encoded: &[u8], field: Field) -> Result<MessageId<'_>, FactsError> {
+    let mut reader = Reader::new(encoded);
+    match encoded.first() {
+        Some(&(code::ULONG_0 | code::ULONG_SMALL | code::ULONG)) => reader.ulong().map(MessageId::Ulong),
+        Some(&code::UUID) => reader.uuid().map(MessageId::Uuid),
+        Some(&(code::BINARY_8 | code::BINARY_32)) => reader.binary().map(MessageId::Binary),
+        _ => reader.string().map(MessageId::String),
+    }
+    .map_err(about(field))
 }
 
 fn short_text<'a>(reader: &mut Reader<'a>, field: Field) -> Result<Option<&'a str>, FactsError> {
@@ -243,16 +256,42 @@ fn within_characters(text: &str, field: Field) -> Result<(), FactsError> {
     }
 }
 
-/// AMQP 1.0 part 3, 3.2.10: annotation keys are symbols or ulongs; clients also write strings.
-fn require_annotation_key(entry: &Entry<'_>) -> Result<(), FactsError> {
-    match entry.key.first() {
-        Some(&(code::ULONG_0 | code::ULONG_SMALL | code::ULONG)) => Ok(()),
-        found => Err(FactsError::WrongType {
-            field: Field::MessageAnnotations,
-            expected: "a symbol key",
-            found: found.copied().unwrap_or(code::NULL),
-        }),
+/// The broker does not need these, but receivers decode them, and some die of a wrong type.
+fn check_other_properties(properties: &Properties<'_>) -> Result<(), FactsError> {
+    type Read = fn(&mut Reader<'_>) -> Result<(), Malformed>;
+    let text: Read = |reader| reader.text().map(drop);
+    let time: Read = |reader| reader.timestamp().map(drop);
+    let others: [(usize, Field, Read); 9] = [
+        (property::USER_ID, Field::UserId, |reader| reader.binary().map(drop)),
+        (property::TO, Field::To, text),
+        (property::SUBJECT, Field::Subject, text),
+        (property::REPLY_TO, Field::ReplyTo, text),
+        (property::CONTENT_TYPE, Field::ContentType, text),
+        (property::CONTENT_ENCODING, Field::ContentEncoding, text),
+        (property::ABSOLUTE_EXPIRY_TIME, Field::AbsoluteExpiryTime, time),
+        (property::CREATION_TIME, Field::CreationTime, time),
+        (property::GROUP_SEQUENCE, Field::GroupSequence, |reader| reader.uint().map(drop)),
+    ];
+    for (index, field, read) in others {
+        properties.get(index, read).map_err(about(field))?;
     }
+    if !properties.is_null(property::CORRELATION_ID) {
+        read_id(properties.raw(property::CORRELATION_ID), Field::CorrelationId)?;
+    }
+    Ok(())
+}
+
+/// AMQP 1.0 part 3, 3.2.10: annotation keys are symbols or ulongs; clients also write strings.
+fn check_annotation(entry: &Entry<'_>, field: Field) -> Result<(), FactsError> {
+    match entry.key.first() {
+        _ if entry.name.is_some() => {}
+        Some(&(code::ULONG_0 | code::ULONG_SMALL | code::ULONG)) => {}
+        found => {
+            let found = found.copied().unwrap_or(code::NULL);
+            return Err(FactsError::WrongType { field, expected: "a symbol key", found });
+        }
+    }
+    Reader::new(entry.value).check().map_err(about(field))
 }
 
 #[cfg(test)]
@@ -427,10 +466,27 @@ mod tests {
         assert_eq!(wrong(&[annotations(&[(key, Value::Symbol("p".into()))])]), Field::PartitionKey);
         assert_eq!(wrong(&[properties(&[(8, Value::Long(1))])]), Field::AbsoluteExpiryTime);
         assert_eq!(wrong(&[properties(&[(10, Value::Uint(1))])]), Field::SessionId);
+        assert_eq!(wrong(&[properties(&[(5, Value::Int(1))])]), Field::CorrelationId);
+        let others = [1, 2, 3, 4, 6, 7, 8, 9, 11];
+        let fields = others.map(|index| wrong(&[properties(&[(index, Value::Boolean(true))])]));
+        assert_eq!(fields[..4], [Field::UserId, Field::To, Field::Subject, Field::ReplyTo]);
+        assert_eq!(fields[4..6], [Field::ContentType, Field::ContentEncoding]);
+        assert_eq!(fields[6..], [Field::AbsoluteExpiryTime, Field::CreationTime, Field::GroupSequence]);
         assert_eq!(
             wrong(&[(0x74, Value::Map(vec![(Value::Int(1), Value::Null)]))]),
             Field::ApplicationProperties
         );
+    }
+
+    #[test]
+    fn what_a_receiver_could_not_decode_is_refused() {
+        let mut bytes = message(&[(0x74, Value::Map(vec![("k".into(), Value::List(vec!["text".into()]))]))]);
+        *bytes.last_mut().unwrap() = 0xff;
+        let field = Field::ApplicationProperties;
+        assert_eq!(error(&bytes), FactsError::Malformed { field, reason: Malformed::NotUtf8 });
+        let mut bytes = message(&[(0x78, Value::Map(vec![("k".into(), "text".into())]))]);
+        *bytes.last_mut().unwrap() = 0xff;
+        assert_eq!(error(&bytes), FactsError::Malformed { field: Field::Footer, reason: Malformed::NotUtf8 });
     }
 
     #[test]

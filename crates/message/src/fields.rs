@@ -8,14 +8,17 @@ use crate::sections::section;
 /// Indexes into the properties section.
 pub(crate) mod property {
     pub(crate) const MESSAGE_ID: usize = 0;
+    pub(crate) const USER_ID: usize = 1;
     pub(crate) const TO: usize = 2;
     pub(crate) const SUBJECT: usize = 3;
     pub(crate) const REPLY_TO: usize = 4;
     pub(crate) const CORRELATION_ID: usize = 5;
     pub(crate) const CONTENT_TYPE: usize = 6;
+    pub(crate) const CONTENT_ENCODING: usize = 7;
     pub(crate) const ABSOLUTE_EXPIRY_TIME: usize = 8;
     pub(crate) const CREATION_TIME: usize = 9;
     pub(crate) const GROUP_ID: usize = 10;
+    pub(crate) const GROUP_SEQUENCE: usize = 11;
     pub(crate) const REPLY_TO_GROUP_ID: usize = 12;
     pub(crate) const COUNT: usize = 13;
 }

@@ -4,6 +4,7 @@
 //! Nothing here trusts a length, a count or a depth that a peer wrote: see [`limits`].
 
 pub mod batch;
+mod check;
 pub mod codec;
 pub mod delivery;
 mod entries;
@@ -16,6 +17,7 @@ pub mod sections;
 pub mod system;
 pub mod value;
 pub mod view;
+mod write;
 
 pub use codec::{Descriptor, Malformed, Reader};
 pub use delivery::Stamp;

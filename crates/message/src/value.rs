@@ -1,8 +1,8 @@
 //! Any AMQP value, owned. For the cold parts of the protocol (properties, filters, management bodies); hot paths
 //! read through [`Reader`] and never build one.
 
-use crate::codec::{self, Descriptor, Malformed, Reader, code};
-use crate::limits::{VALUE_DEPTH, VALUE_NODES};
+use crate::check::Budget;
+use crate::codec::{self, Descriptor, Elements, Malformed, Reader, code};
 
 /// One AMQP value. Floats are kept as bits so that values compare and hash exactly as they are encoded.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -51,25 +51,10 @@ pub struct Array {
     pub elements: Vec<Value>,
 }
 
-/// What is left of the limits while one encoding is decoded.
-struct Budget {
-    nodes: u32,
-}
-
-impl Budget {
-    fn spend(&mut self, depth: u32) -> Result<(), Malformed> {
-        if depth > VALUE_DEPTH {
-            return Err(Malformed::TooDeep);
-        }
-        self.nodes = self.nodes.checked_sub(1).ok_or(Malformed::TooManyNodes)?;
-        Ok(())
-    }
-}
-
 impl Reader<'_> {
     /// Reads one value of any type, within the limits of depth and number.
     pub fn value(&mut self) -> Result<Value, Malformed> {
-        read_value(self, 0, &mut Budget { nodes: VALUE_NODES })
+        read_value(self, 0, &mut Budget::new())
     }
 
     /// Reads one value that takes its nodes from `left`, for encodings whose values share one budget.
@@ -83,18 +68,27 @@ impl Reader<'_> {
 
 // Recursion here is bounded by VALUE_DEPTH, which `Budget::spend` checks before each descent.
 fn read_value(reader: &mut Reader<'_>, depth: u32, budget: &mut Budget) -> Result<Value, Malformed> {
+    if reader.peek()? == code::DESCRIBED {
+        budget.spend(depth)?;
+        let descriptor = descriptor_value(reader.descriptor()?);
+        let value = read_value(reader, depth + 1, budget)?;
+        return Ok(Value::Described(Box::new((descriptor, value))));
+    }
+    let constructor = reader.take_u8()?;
+    read_body(reader, constructor, depth, budget)
+}
+
+/// Reads a value whose constructor was taken, or stands in front of an array.
+fn read_body(
+    reader: &mut Reader<'_>,
+    constructor: u8,
+    depth: u32,
+    budget: &mut Budget,
+) -> Result<Value, Malformed> {
     budget.spend(depth)?;
-    match reader.peek()? {
-        code::DESCRIBED => {
-            let descriptor = match reader.descriptor()? {
-                Descriptor::Code(code) => Value::Ulong(code),
-                Descriptor::Symbol(symbol) => Value::Symbol(symbol.into()),
-            };
-            let value = read_value(reader, depth + 1, budget)?;
-            Ok(Value::Described(Box::new((descriptor, value))))
-        }
+    match constructor {
         code::LIST_0 | code::LIST_8 | code::LIST_32 => {
-            let list = reader.list()?;
+            let list = reader.list_body(constructor)?;
             let mut inner = Reader::new(list.body);
             let mut elements = Vec::new();
             for _ in 0..list.count {
@@ -104,7 +98,7 @@ fn read_value(reader: &mut Reader<'_>, depth: u32, budget: &mut Budget) -> Resul
             Ok(Value::List(elements))
         }
         code::MAP_8 | code::MAP_32 => {
-            let map = reader.map()?;
+            let map = reader.map_body(constructor)?;
             let mut inner = Reader::new(map.body);
             let mut entries = Vec::new();
             for _ in 0..map.count / 2 {
@@ -116,65 +110,23 @@ fn read_value(reader: &mut Reader<'_>, depth: u32, budget: &mut Budget) -> Resul
             Ok(Value::Map(entries))
         }
         code::ARRAY_8 | code::ARRAY_32 => {
-            let array = reader.array()?;
-            let mut inner = Reader::new(array.body);
-            let descriptor = match inner.peek()? {
-                code::DESCRIBED => Some(Box::new(match inner.descriptor()? {
-                    Descriptor::Code(code) => Value::Ulong(code),
-                    Descriptor::Symbol(symbol) => Value::Symbol(symbol.into()),
-                })),
-                _ => None,
-            };
-            let constructor = inner.take_u8()?;
-            if !codec::is_constructor(constructor) {
-                return Err(Malformed::UnknownConstructor(constructor));
-            }
-            // The bytes of a descriptor do not count for elements of width zero.
-            if array.count as usize > inner.rest().len().max(1) {
-                return Err(Malformed::CountExceedsBytes(array.count));
-            }
+            let mut array = Elements::of(reader.array_body(constructor)?)?;
             let mut elements = Vec::new();
             for _ in 0..array.count {
-                elements.push(read_body(&mut inner, constructor, depth + 1, budget)?);
+                elements.push(read_body(&mut array.bodies, array.constructor, depth + 1, budget)?);
             }
-            inner.finish()?;
-            Ok(Value::Array(Array { constructor: widest(constructor), descriptor, elements }))
+            array.bodies.finish()?;
+            let descriptor = array.descriptor.map(|descriptor| Box::new(descriptor_value(descriptor)));
+            Ok(Value::Array(Array { constructor: widest(array.constructor), descriptor, elements }))
         }
-        _ => {
-            let constructor = reader.take_u8()?;
-            read_primitive(reader, constructor)
-        }
+        _ => read_primitive(reader, constructor),
     }
 }
 
-/// Reads an array element: the body of a value whose constructor stands in front of the array. Compounds inside
-/// arrays are rebuilt with their constructor in front and read as usual.
-fn read_body(
-    reader: &mut Reader<'_>,
-    constructor: u8,
-    depth: u32,
-    budget: &mut Budget,
-) -> Result<Value, Malformed> {
-    match constructor {
-        code::LIST_0
-        | code::LIST_8
-        | code::LIST_32
-        | code::MAP_8
-        | code::MAP_32
-        | code::ARRAY_8
-        | code::ARRAY_32 => {
-            let before = reader.rest();
-            reader.skip_body(constructor)?;
-            let length = before.len() - reader.rest().len();
-            let mut whole = Vec::with_capacity(length + 1);
-            whole.push(constructor);
-            whole.extend_from_slice(&before[..length]);
-            read_value(&mut Reader::new(&whole), depth, budget)
-        }
-        _ => {
-            budget.spend(depth)?;
-            read_primitive(reader, constructor)
-        }
+fn descriptor_value(descriptor: Descriptor<'_>) -> Value {
+    match descriptor {
+        Descriptor::Code(code) => Value::Ulong(code),
+        Descriptor::Symbol(symbol) => Value::Symbol(symbol.into()),
     }
 }
 
@@ -440,6 +392,7 @@ impl From<&str> for Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::VALUE_DEPTH;
 
     #[test]
     fn lists_nest_to_the_limit_and_no_deeper() {

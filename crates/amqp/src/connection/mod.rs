@@ -16,7 +16,7 @@ pub use event::{AttachReply, Config, Event, LinkKey, Sent, SessionKey};
 use crate::condition::{CONNECTION_FORCED, FRAME_SIZE_TOO_SMALL, FRAMING_ERROR};
 use crate::frame::{self, AMQP_HEADER, Kind, SASL_HEADER};
 use crate::keyed::Keyed;
-use crate::limits::{LINKS_PER_SESSION, MIN_FRAME_BYTES, MIN_IDLE_TIME_OUT_MS, SILENT_PERIODS};
+use crate::limits::{CLOSING_MS, LINKS_PER_SESSION, MIN_FRAME_BYTES, MIN_IDLE_TIME_OUT_MS, SILENT_PERIODS};
 use crate::link::Link;
 use crate::performative::{Close, Error, Open};
 use crate::sasl::{Sasl, SaslCode};
@@ -55,6 +55,7 @@ pub struct Connection {
     /// Bytes of deliveries that are still arriving, over all links.
     arriving_bytes: u64,
     last_received: u64,
+    closing_since: u64,
     peer_idle_time_out: Option<u32>,
     /// Events that come from the same frame as one already given.
     opened_window: Option<SessionKey>,
@@ -87,6 +88,7 @@ impl Connection {
             links: Keyed::new(),
             arriving_bytes: 0,
             last_received: now,
+            closing_since: now,
             peer_idle_time_out: None,
             opened_window: None,
             parting: None,
@@ -149,7 +151,7 @@ impl Connection {
     }
 
     /// Writes an empty frame when half the peer's idle time-out has passed without output, and gives up a peer that
-    /// was silent for two of ours: [`Event::Closed`] is then next.
+    /// was silent for two of ours or does not answer our close: [`Event::Closed`] is then next.
     pub fn heartbeat(&mut self, now: u64) {
         self.out.now = now;
         if matches!(self.phase, Phase::Closed) {
@@ -171,13 +173,15 @@ impl Connection {
         }
     }
 
-    /// Closes the connection from our side. [`Event::Close`] follows when the client has answered.
+    /// Closes the connection from our side. [`Event::Close`] follows when the client has answered, or
+    /// [`Event::Closed`] when it has not.
     pub fn close(&mut self, error: Option<&Error>) {
         match self.phase {
             Phase::Active => {
                 let close = Close { error: error.cloned() };
                 self.out.frame(0, |out| close.encode(out));
                 self.phase = Phase::Closing;
+                self.closing_since = self.out.now;
             }
             Phase::Closing | Phase::Closed => {}
             _ => {
@@ -189,12 +193,16 @@ impl Connection {
 
     fn heartbeat_deadline(&self) -> Option<u64> {
         let peer = self.peer_idle_time_out?;
-        (self.phase != Phase::Closed).then_some(self.out.last_written + u64::from(peer / 2))
+        (self.phase == Phase::Active).then_some(self.out.last_written + u64::from(peer / 2))
     }
 
     fn silence_deadline(&self) -> Option<u64> {
         let period = u64::from(self.config.idle_time_out);
-        (period > 0 && self.phase != Phase::Closed).then_some(self.last_received + SILENT_PERIODS * period)
+        match self.phase {
+            Phase::Closed => None,
+            Phase::Closing => Some(self.closing_since + CLOSING_MS),
+            _ => (period > 0).then_some(self.last_received + SILENT_PERIODS * period),
+        }
     }
 
     fn step<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, Error> {

@@ -7,7 +7,7 @@ use crate::condition::{
     RESOURCE_LIMIT_EXCEEDED, UNATTACHED_HANDLE,
 };
 use crate::frame::{self, Frame, Kind};
-use crate::keyed::NONE;
+use crate::keyed::{ENDED, NONE};
 use crate::limits;
 use crate::link::{Arriving, Link, Phase as LinkPhase};
 use crate::performative::{
@@ -49,6 +49,9 @@ impl Connection {
             (_, Performative::Begin(begin)) => self.on_begin(channel, &begin),
             (_, Performative::End(end)) => self.on_end(channel, end),
             (_, performative) => {
+                if self.is_afterthought(channel, &performative) {
+                    return Ok(None);
+                }
                 let session = self.session_at(channel)?;
                 if session.is_ending {
                     return Ok(None);
@@ -104,6 +107,15 @@ impl Connection {
             .ok_or_else(|| Error::new(NOT_ALLOWED, format!("no session was begun on channel {channel}")))
     }
 
+    /// .NET detaches its links before or after it ends their session, and settles from other threads meanwhile.
+    fn is_afterthought(&self, channel: u16, performative: &Performative<'_>) -> bool {
+        let is_harmless = matches!(
+            performative,
+            Performative::Detach(_) | Performative::Disposition(_) | Performative::Flow(_)
+        );
+        is_harmless && self.channels.get(usize::from(channel)) == Some(&ENDED)
+    }
+
     fn on_begin<'a>(&mut self, channel: u16, begin: &Begin) -> Handled<'a> {
         if channel > self.config.channel_max {
             let text = format!("channel {channel} is above {}", self.config.channel_max);
@@ -135,15 +147,19 @@ impl Connection {
     fn on_end<'a>(&mut self, channel: u16, end: End) -> Handled<'a> {
         let session = self.session_at(channel)?;
         let (key, was_ending) = (session.key, session.is_ending);
-        let links: Vec<LinkKey> = session.links().collect();
-        links.iter().for_each(|link| self.drop_link(*link));
+        let mut links: Vec<LinkKey> = session.links().collect();
+        // A link that we detached before is not news.
+        links.retain(|link| {
+            let is_news = self.links.get(link.0).is_some_and(|link| !link.is_detaching());
+            self.drop_link(*link);
+            is_news
+        });
         self.sessions.remove(key.0);
-        self.channels[usize::from(channel)] = NONE;
+        self.channels[usize::from(channel)] = ENDED;
         if was_ending {
             return Ok(None);
         }
         self.out.frame(channel, |out| End { error: None }.encode(out));
-        // A link that we detached before is not news.
         Ok(Some(Event::End { session: key, links, error: end.error }))
     }
 
@@ -209,7 +225,8 @@ impl Connection {
             Role::Receiver => link.take_count(&flow),
         }
         // The answer to a drain says all that an echo would. Before the attach reply the handle is not ours to use.
-        if flow.echo && !flow.drain && link.is_attached() {
+        let is_drain = flow.drain && link.role == Role::Sender;
+        if flow.echo && !is_drain && link.is_attached() {
             let answer = link.flow(owner.flow());
             self.out.frame(owner.channel, |out| answer.encode(out));
         }

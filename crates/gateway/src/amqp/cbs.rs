@@ -6,7 +6,9 @@ use super::link::{Kind, Link, REPLIES_WAITING};
 use crate::auth::{Denied, Grant, Scope, UnixSeconds};
 use amqp::{LinkKey, SessionKey};
 use broker::{Answer, Command, Refusal};
-use message::codec::{begin_list, begin_map, end_compound, write_descriptor, write_int, write_null, write_string};
+use message::codec::{
+    begin_list, begin_map, end_compound, write_descriptor, write_int, write_null, write_string,
+};
 use message::sections::{Sections, section};
 use message::{Reader, Value};
 
@@ -80,18 +82,18 @@ impl<S> Task<S> {
         }
         let audience = text("name").ok_or_else(|| denied(Denied::InvalidAudience))?;
         let token = request.body.as_str().ok_or_else(|| denied(Denied::MalformedToken))?;
-        let grant = self
-            .door
-            .guard
-            .signature(token, self.peer.is_loopback(), UnixSeconds::now())
-            .map_err(denied)?;
+        let grant =
+            self.state.guard.signature(token, self.peer.is_loopback(), UnixSeconds::now()).map_err(denied)?;
         let path = address::path(audience);
         let entity = address::authorizing_entity(&path);
         if !grant.scope.covers(&Scope::of_path(entity)) {
             return Err(denied(Denied::InvalidAudience));
         }
         if self.grants.len() >= GRANTS {
-            return Err(Status { code: 401, text: format!("This connection holds {GRANTS} claims already.") });
+            return Err(Status {
+                code: 401,
+                text: format!("This connection holds {GRANTS} claims already."),
+            });
         }
         Ok((grant, path))
     }
@@ -145,7 +147,9 @@ impl<S> Task<S> {
 
     /// Sends what waits for credit. Java grants it one request at a time.
     pub(super) fn send_replies(&mut self, key: LinkKey) {
-        let Some(Link { kind: Kind::CbsReplies { waiting, .. }, .. }) = self.links.get_mut(&key.0) else { return };
+        let Some(Link { kind: Kind::CbsReplies { waiting, .. }, .. }) = self.links.get_mut(&key.0) else {
+            return;
+        };
         while let Some(reply) = waiting.pop_front() {
             let tag = self.next_question.to_be_bytes();
             match self.machine.send(key, &tag, true, 0, |out| out.extend_from_slice(&reply)) {
@@ -212,7 +216,8 @@ mod tests {
         for id in [Value::Uuid([7; 16]), Value::String("id".into()), Value::Ulong(9)] {
             let reply = encode_reply(&id, &accepted());
             let sections = Sections::scan(&reply).unwrap();
-            let Value::List(fields) = Value::decode(sections.properties.value(&reply).unwrap()).unwrap() else {
+            let Value::List(fields) = Value::decode(sections.properties.value(&reply).unwrap()).unwrap()
+            else {
                 panic!("properties are a list");
             };
             assert_eq!(fields[5], id);

@@ -7,7 +7,7 @@ use super::condition::Origin;
 use super::deliver::OUTPUT_BYTES;
 use super::intake::Frame;
 use super::link::Link;
-use super::Door;
+use crate::State;
 use crate::auth::Grant;
 use crate::limits::CLAIM_TIMEOUT;
 use crate::listen::Peer;
@@ -32,7 +32,7 @@ const MECHANISMS: &[&str] = &["MSSBCBS", "ANONYMOUS", "PLAIN"];
 #[derive(Debug)]
 pub(super) struct Task<S> {
     stream: S,
-    pub(super) door: Arc<Door>,
+    pub(super) state: Arc<State>,
     pub(super) peer: Peer,
     pub(super) machine: Connection,
     pub(super) engine: engine::Connection,
@@ -66,15 +66,15 @@ enum Io {
 }
 
 impl<S> Task<S> {
-    pub(super) fn new(stream: S, first: BytesMut, peer: Peer, door: Arc<Door>) -> Task<S> {
+    pub(super) fn new(stream: S, first: BytesMut, peer: Peer, state: Arc<State>) -> Task<S> {
         let config = Config { mechanisms: MECHANISMS, ..Config::default() };
-        let origin = Origin { node: door.node.clone(), host: "localhost".into() };
+        let origin = Origin { node: state.node.clone(), host: "localhost".into() };
         Task {
             stream,
             peer,
             machine: Connection::new(config, 0),
-            engine: door.engine.connect(),
-            door,
+            engine: state.engine.connect(),
+            state,
             namespace: NamespaceId(0),
             origin,
             links: IdMap::default(),
@@ -113,7 +113,8 @@ impl<S> Task<S> {
         let now = self.now();
         let mut has_room = false;
         while let Some(event) = self.machine.next(&mut rest, now) {
-            has_room |= matches!(event, Event::Window { .. } | Event::Flow { .. } | Event::Disposition { .. });
+            has_room |=
+                matches!(event, Event::Window { .. } | Event::Flow { .. } | Event::Disposition { .. });
             self.event(event);
         }
         let consumed = unread.len() - rest.len();
@@ -127,7 +128,18 @@ impl<S> Task<S> {
 
     fn event(&mut self, event: Event<'_>) {
         match event {
-            Event::Transfer { link, delivery_id, format, settled, state, payload, first, more, aborted, .. } => {
+            Event::Transfer {
+                link,
+                delivery_id,
+                format,
+                settled,
+                state,
+                payload,
+                first,
+                more,
+                aborted,
+                ..
+            } => {
                 if state.is_some() {
                     let error = self.origin.not_implemented("A transaction", "");
                     return self.machine.detach(link, Some(&error));
@@ -172,9 +184,10 @@ impl<S> Task<S> {
             "PLAIN" => {
                 let mut parts = response.unwrap_or_default().splitn(3, |byte| *byte == 0);
                 let (_, name, key) = (parts.next(), parts.next(), parts.next());
-                let granted = name.and_then(|name| std::str::from_utf8(name).ok()).zip(key).map(|(name, key)| {
-                    self.door.guard.plain(name, key, self.peer.is_loopback())
-                });
+                let granted = name
+                    .and_then(|name| std::str::from_utf8(name).ok())
+                    .zip(key)
+                    .map(|(name, key)| self.state.guard.plain(name, key, self.peer.is_loopback()));
                 match granted {
                     Some(Ok(grant)) => {
                         self.admit(grant);
@@ -214,8 +227,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
     pub(super) async fn run(mut self) {
         self.understand().await;
         let sleep = tokio::time::sleep_until(self.deadline());
-        tokio::pin!(sleep);
-        while !(self.machine.is_closed() && self.is_written()) && !self.door.engine.is_closed() {
+        let state = Arc::clone(&self.state);
+        let stopping = state.stopping();
+        tokio::pin!(sleep, stopping);
+        while !(self.machine.is_closed() && self.is_written()) && !self.state.engine.is_closed() {
             let has_room = self.engine.has_room();
             let may_release = self.machine.output().len() < OUTPUT_BYTES;
             let socket = Socket {
@@ -239,6 +254,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 },
                 () = self.engine.outbox().arrived(), if may_release => self.release().await,
                 () = self.engine.room(), if !has_room => {}
+                () = &mut stopping, if !self.is_ending => {
+                    let error = self.origin.error("amqp:connection:forced", "The server is stopping.", "");
+                    self.machine.close(Some(&error));
+                }
                 () = &mut sleep => {
                     self.tick();
                     sleep.as_mut().reset(self.deadline());

@@ -48,7 +48,9 @@ impl<S> Task<S> {
             if bytes > OUTPUT_BYTES {
                 break;
             }
-            let Some(Outgoing::Deliver(next)) = self.pending.pop_front() else { unreachable!("it is in front") };
+            let Some(Outgoing::Deliver(next)) = self.pending.pop_front() else {
+                unreachable!("it is in front")
+            };
             run.push(next);
         }
         run
@@ -83,7 +85,8 @@ impl<S> Task<S> {
 
     /// A drain ends when the last message that it brought is out.
     fn drained(&mut self, key: LinkKey) {
-        let Some(Link { kind: Kind::Receiver { held, is_draining, .. }, .. }) = self.links.get_mut(&key.0) else {
+        let Some(Link { kind: Kind::Receiver { held, is_draining, .. }, .. }) = self.links.get_mut(&key.0)
+        else {
             return;
         };
         if held.is_empty() {
@@ -148,7 +151,8 @@ impl<S> Task<S> {
 
     /// The client has made room: what its links held back goes first.
     pub(super) async fn release_held(&mut self) {
-        let mut keys: Vec<u32> = self.links.iter().filter(|(_, link)| link.holds()).map(|(key, _)| *key).collect();
+        let mut keys: Vec<u32> =
+            self.links.iter().filter(|(_, link)| link.holds()).map(|(key, _)| *key).collect();
         keys.sort_unstable();
         for key in keys.into_iter().map(LinkKey) {
             while self.machine.output().len() < OUTPUT_BYTES && self.machine.can_send(key) {
@@ -158,7 +162,8 @@ impl<S> Task<S> {
                     self.send_message(key, &sent, &body);
                 }
             }
-            if let Some(Link { kind: Kind::Receiver { held, is_draining, .. }, .. }) = self.links.get_mut(&key.0)
+            if let Some(Link { kind: Kind::Receiver { held, is_draining, .. }, .. }) =
+                self.links.get_mut(&key.0)
                 && held.is_empty()
                 && std::mem::take(is_draining)
             {
@@ -206,7 +211,6 @@ fn read_whole((at, places): (usize, Vec<Place>)) -> (usize, Option<Bytes>) {
     let mut whole = Vec::new();
     for place in &places {
         if let Err(error) = place.read_into(&mut whole) {
-
             tracing::error!(%error, body = place.body().0, "a stored body cannot be read");
             return (at, None);
         }

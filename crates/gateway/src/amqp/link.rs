@@ -36,10 +36,18 @@ pub(super) struct Link {
 #[derive(Debug)]
 pub(super) enum Kind {
     /// Requests to a node of ours. What came of an unfinished one.
-    CbsRequests { partial: Vec<u8> },
+    CbsRequests {
+        partial: Vec<u8>,
+    },
     /// Answers of a node of ours, to `address`.
-    CbsReplies { address: Option<String>, waiting: VecDeque<Vec<u8>> },
-    Sender { path: String, partial: Vec<u8> },
+    CbsReplies {
+        address: Option<String>,
+        waiting: VecDeque<Vec<u8>>,
+    },
+    Sender {
+        path: String,
+        partial: Vec<u8>,
+    },
     Receiver {
         path: String,
         /// Messages sent on this link.
@@ -124,7 +132,12 @@ impl<S> Task<S> {
                     return Err(self.origin.refusal(&Refusal::NotAllowed(SESSION_ON_PLAIN), path));
                 }
                 let mode = mode_of(attach);
-                self.batch.commands.push(Command::AttachReceiver { link, namespace, path: path.into(), mode });
+                self.batch.commands.push(Command::AttachReceiver {
+                    link,
+                    namespace,
+                    path: path.into(),
+                    mode,
+                });
                 let (held, is_draining) = (VecDeque::new(), false);
                 Ok(Kind::Receiver { path: path.into(), sent: 0, limit: 0, held, is_draining })
             }
@@ -153,7 +166,8 @@ impl<S> Task<S> {
                 let size = Value::Ulong(max_message_bytes);
                 let properties = Value::Map(vec![(Value::Symbol(BATCH_SIZE_PROPERTY.into()), size)]);
                 let max_message_size = Some(max_message_bytes);
-                self.machine.accept(key, AttachReply { max_message_size, properties, ..AttachReply::default() });
+                self.machine
+                    .accept(key, AttachReply { max_message_size, properties, ..AttachReply::default() });
                 self.machine.grant(key, SENDER_CREDIT);
             }
             Kind::Receiver { .. } => self.machine.accept(key, AttachReply::default()),
@@ -172,7 +186,9 @@ impl<S> Task<S> {
 
     /// The client is done with a link.
     pub(super) fn forget(&mut self, key: LinkKey) {
-        if let Some(Link { kind: Kind::Sender { .. } | Kind::Receiver { .. }, .. }) = self.links.remove(&key.0) {
+        if let Some(Link { kind: Kind::Sender { .. } | Kind::Receiver { .. }, .. }) =
+            self.links.remove(&key.0)
+        {
             self.batch.commands.push(Command::Detach { link: self.engine.link(key.0) });
         }
     }
@@ -191,7 +207,9 @@ impl<S> Task<S> {
 
     /// Tells the broker how far it may deliver: what the client wants, clipped to what may be on its way.
     pub(super) fn pass_credit(&mut self, key: LinkKey, drain: bool) {
-        let Some(Link { kind: Kind::Receiver { sent, limit, .. }, .. }) = self.links.get_mut(&key.0) else { return };
+        let Some(Link { kind: Kind::Receiver { sent, limit, .. }, .. }) = self.links.get_mut(&key.0) else {
+            return;
+        };
         let ahead = u64::from(self.machine.credit_left(key)).min(DELIVERIES_AHEAD);
         *limit = *sent + ahead;
         let link = self.engine.link(key.0);
@@ -200,7 +218,9 @@ impl<S> Task<S> {
 
     /// After sending: once half of what may be on its way has gone out, the broker may deliver on.
     pub(super) fn renew_credit(&mut self, key: LinkKey) {
-        let Some(Link { kind: Kind::Receiver { sent, limit, .. }, .. }) = self.links.get(&key.0) else { return };
+        let Some(Link { kind: Kind::Receiver { sent, limit, .. }, .. }) = self.links.get(&key.0) else {
+            return;
+        };
         let ahead = limit.saturating_sub(*sent);
         if ahead < DELIVERIES_AHEAD / 2 && u64::from(self.machine.credit_left(key)) > ahead {
             self.pass_credit(key, false);

@@ -15,22 +15,18 @@ mod link;
 mod settle;
 mod tracking;
 
-use crate::auth::Guard;
+use crate::State;
 use crate::listen::Peer;
 use bytes::BytesMut;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// What every AMQP connection of a server shares.
-#[derive(Debug)]
-pub struct Door {
-    pub engine: engine::Handle,
-    pub guard: Arc<Guard>,
-    /// Names this server in tracking ids.
-    pub node: String,
-}
-
-/// Serves one connection until either side ends it.
-pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, first: BytesMut, peer: Peer, door: Arc<Door>) {
-    connection::Task::new(stream, first, peer, door).run().await;
+/// Serves one connection until either side ends it. `first` was read already and comes before what the stream gives.
+pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    first: BytesMut,
+    state: Arc<State>,
+    peer: Peer,
+) {
+    connection::Task::new(stream, first, peer, state).run().await;
 }

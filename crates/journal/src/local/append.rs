@@ -152,7 +152,7 @@ impl Local {
             .and_then(|()| self.disk.sync_dir())
             .map_err(|error| self.shared.stop(Error::io("name", &path, error)))?;
         if let Some(last) = self.segments.last() {
-            last.end.set(self.edge).expect("a segment is closed once");
+            last.close(self.edge);
         }
         self.segments.push(Arc::new(Segment::fresh(path, file, header)));
         self.offset = SEGMENT_HEADER_BYTES as u64;

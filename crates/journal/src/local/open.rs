@@ -136,7 +136,7 @@ fn open_segments(disk: &dyn Disk, options: &Options, listed: &[String]) -> Resul
                 let missing = disk.path(&names::segment(ordinal - 1));
                 return Err(Error::corrupt(&missing, 0, "the file is missing between two segments"));
             }
-            before.end.set(header.first).expect("each segment has one successor");
+            before.close(header.first);
         }
         segments.push(Arc::new(segment));
     }

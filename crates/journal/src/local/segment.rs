@@ -193,6 +193,14 @@ impl Segment {
         Ok(entries)
     }
 
+    /// Says where the segment ends, now that it has a successor.
+    pub(crate) fn close(&self, end: Edge) {
+        self.end.set(end).expect("a segment is closed once");
+        if let Some(entries) = &mut *self.table.lock().unwrap_or_else(PoisonError::into_inner) {
+            entries.shrink_to_fit();
+        }
+    }
+
     pub(crate) fn set_table(&self, mut entries: Vec<Entry>) {
         entries.shrink_to_fit();
         *self.table.lock().unwrap_or_else(PoisonError::into_inner) = Some(entries);

@@ -1,18 +1,21 @@
-//! Bodies of the fuzz targets: what must hold for any bytes at all. Also run over the corpus in ordinary tests.
+//! Any bytes, sent to a server that answers everything it is asked, by a stranger and by a friend.
+//!
+//! Nothing panics, output stays in proportion to input, and nothing comes after the end. Bytes that are a performative
+//! are written back and read again to the same.
 
-use crate::performative::Performative;
-use crate::{AttachReply, Config, Connection, Error, Event, SaslCode, State};
+use otobus_amqp::limits::FRAME_NODES;
+use otobus_amqp::performative::Performative;
+use otobus_amqp::{AttachReply, Config, Connection, Error, Event, SaslCode, State};
 
 /// More output than this from one input is a leak: the longest answer to a byte that came in is a few bytes.
 const OUTPUT_PER_INPUT_BYTE: usize = 64;
 const OUTPUT_BASE: usize = 4096;
 
-/// Feeds `data` to a server that answers everything it is asked, as a stranger and as a friend.
-pub fn frame(data: &[u8]) {
+pub fn run(data: &[u8]) {
     for has_claim in [false, true] {
         serve(data, has_claim);
     }
-    let mut nodes = crate::limits::FRAME_NODES;
+    let mut nodes = FRAME_NODES;
     if let Ok((performative, _)) = Performative::decode(data, &mut nodes) {
         reencodes(&performative);
     }
@@ -77,7 +80,7 @@ fn answer(connection: &mut Connection, event: Event<'_>) {
 fn reencodes(performative: &Performative<'_>) {
     let mut bytes = Vec::new();
     performative.encode(&mut bytes);
-    let mut nodes = crate::limits::FRAME_NODES;
+    let mut nodes = FRAME_NODES;
     let again = Performative::decode(&bytes, &mut nodes);
     assert_eq!(again.as_ref().map(|(read, _)| read), Ok(performative));
 }

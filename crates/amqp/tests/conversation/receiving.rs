@@ -1,0 +1,346 @@
+//! The client receives: our transfers, its dispositions, drain and windows.
+
+use crate::peer::{Peer, Written, error, receiver};
+use otobus_amqp::performative::{Disposition, Flow, Open, Performative};
+use otobus_amqp::{AttachReply, Event, LinkKey, Role, Sent, SessionKey, State};
+
+fn outstanding(peer: &mut Peer, session: SessionKey, first: u32, last: u32, forget: bool) -> Vec<u32> {
+    let mut ids = Vec::new();
+    peer.server.outstanding(session, first, last, forget, |_, id, _| ids.push(id));
+    ids
+}
+
+fn transfers(written: &[Written]) -> Vec<(Option<u32>, bool, usize)> {
+    written
+        .iter()
+        .map(|written| match &written.performative {
+            Performative::Transfer(transfer) => (transfer.delivery_id, transfer.more, written.payload.len()),
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+#[test]
+fn a_delivery_has_id_tag_and_format() {
+    // AMQP 5.2; AMQP 11, quirk 43
+    let mut peer = Peer::ready();
+    let link = peer.receiver(4, 1);
+    let tag = *b"0123456789abcdef";
+    let sent = peer.server.send(link, &tag, true, 0, |out| out.extend_from_slice(b"message"));
+    assert_eq!(sent, Sent::Delivery(1));
+    let written = peer.written();
+    let [Written { performative: Performative::Transfer(transfer), payload: b"message", .. }] = &written[..]
+    else {
+        panic!("{written:?}")
+    };
+    assert_eq!((transfer.handle, transfer.delivery_id), (4, Some(1)));
+    assert_eq!(transfer.delivery_tag, Some(&tag[..]));
+    assert_eq!((transfer.message_format, transfer.settled, transfer.more), (Some(0), Some(true), false));
+}
+
+#[test]
+fn never_more_is_sent_than_the_credit() {
+    // AMQP 5.5
+    let mut peer = Peer::ready();
+    let link = peer.receiver(0, 2);
+    assert_eq!(peer.deliver(link, b"a"), Sent::Delivery(1));
+    assert_eq!(peer.deliver(link, b"b"), Sent::Delivery(2));
+    assert!(!peer.server.can_send(link));
+    let refused = peer.server.send(link, &[], true, 0, |_| panic!("written without credit"));
+    assert_eq!(refused, Sent::NoCredit);
+    // The client has seen one and allows three from there: one is in flight.
+    let flow = Flow { handle: Some(0), delivery_count: Some(1), link_credit: Some(3), ..Flow::default() };
+    peer.flow(flow);
+    assert_eq!(peer.event(), Event::Flow { link, credit: 2, drain: false, properties: None });
+}
+
+#[test]
+fn delivery_ids_are_contiguous_over_the_links_of_a_session() {
+    // AMQP 1.6: JavaScript throws on a gap.
+    let mut peer = Peer::ready();
+    let links = [peer.receiver(0, 10), peer.receiver(1, 10)];
+    for id in 1..=6 {
+        let link = links[id as usize % 2];
+        let sent = peer.server.send(link, &[1; 16], id % 3 == 0, 0, |out| out.push(0));
+        assert_eq!(sent, Sent::Delivery(id));
+    }
+    let ids: Vec<_> = transfers(&peer.written()).into_iter().map(|(id, ..)| id).collect();
+    assert_eq!(ids, (1..=6).map(Some).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_unsettled_disposition_is_answered_with_its_outcome() {
+    // AMQP 5.6; AMQP 11, quirks 7 and 25
+    let mut peer = Peer::ready();
+    let link = peer.receiver(0, 10);
+    for _ in 0..3 {
+        assert!(matches!(peer.deliver(link, b"m"), Sent::Delivery(_)));
+    }
+    peer.server.output().clear();
+    let state = Some(State::Released);
+    peer.disposition(Disposition { settled: false, state, ..Disposition::new(Role::Receiver, 1, 2) });
+    let Event::Disposition { session, first, last, settled, state } = peer.event() else { panic!() };
+    assert_eq!((first, last, settled, state), (1, 2, false, Some(State::Released)));
+    let mut found = Vec::new();
+    peer.server.outstanding(session, first, last, false, |link, id, tag| found.push((link, id, *tag)));
+    assert_eq!(found, [(link, 1, [7; 16]), (link, 2, [7; 16])]);
+
+    peer.server.settle_outgoing(link, 1, 2, &State::Released);
+    let answer = Disposition { state: Some(State::Released), ..Disposition::new(Role::Sender, 1, 2) };
+    assert_eq!(peer.performatives(), [Performative::Disposition(answer)]);
+    assert_eq!(outstanding(&mut peer, session, 0, 100, false), [3], "settled ones are forgotten");
+}
+
+#[test]
+fn a_transient_refusal_keeps_the_delivery_known() {
+    // AMQP 5.6; AMQP 11, quirk 59: Java repeats the disposition.
+    let mut peer = Peer::ready();
+    let link = peer.receiver(0, 10);
+    assert_eq!(peer.deliver(link, b"m"), Sent::Delivery(1));
+    let session = peer.server.session_of(link).unwrap();
+    peer.server.settle_outgoing(link, 1, 1, &State::rejected(error("com.microsoft:server-busy")));
+    assert_eq!(outstanding(&mut peer, session, 1, 1, false), [1]);
+    peer.server.settle_outgoing(link, 1, 1, &State::rejected(error("com.microsoft:message-lock-lost")));
+    assert_eq!(outstanding(&mut peer, session, 1, 1, false), []);
+}
+
+#[test]
+fn dispositions_for_what_is_settled_or_unknown_find_nothing() {
+    // AMQP 5.6; AMQP 11, quirk 60
+    let mut peer = Peer::ready();
+    let link = peer.receiver(0, 10);
+    assert_eq!(peer.server.send(link, &[], true, 0, |_| {}), Sent::Delivery(1));
+    let state = Some(State::Accepted);
+    peer.disposition(Disposition { state, last: None, ..Disposition::new(Role::Receiver, 1, 1) });
+    let Event::Disposition { session, first: 1, last: 1, settled: true, .. } = peer.event() else { panic!() };
+    assert_eq!(outstanding(&mut peer, session, 1, 1, true), []);
+}
+
+#[test]
+fn a_disposition_for_everything_costs_what_is_outstanding() {
+    // M8: half of the numbers, then all of them, which is the same as an inverted range.
+    let mut peer = Peer::ready();
+    let link = peer.receiver(0, 10);
+    assert_eq!(peer.deliver(link, b"m"), Sent::Delivery(1));
+    let session = peer.server.session_of(link).unwrap();
+    for (first, last, found) in [(0, i32::MAX as u32, vec![1]), (0, u32::MAX, vec![]), (5, 1, vec![])] {
+        peer.disposition(Disposition::new(Role::Receiver, first, last));
+        peer.events();
+        assert_eq!(outstanding(&mut peer, session, first, last, false), found);
+    }
+    assert!(!peer.server.is_closed());
+}
+
+#[test]
+fn replies_on_an_untracked_link_leave_no_trace() {
+    // AMQP 7.1; AMQP 11, quirk 28: Python never settles them.
+    let mut peer = Peer::ready();
+    let link = peer.attach(receiver(0));
+    peer.server.accept(link, AttachReply { untracked: true, ..AttachReply::default() });
+    peer.credit(0, 10_000);
+    peer.events();
+    for _ in 0..1000 {
+        assert!(matches!(peer.deliver(link, b"reply"), Sent::Delivery(_)));
+    }
+    let session = peer.server.session_of(link).unwrap();
+    assert_eq!(outstanding(&mut peer, session, 0, 2000, false), []);
+}
+
+#[test]
+fn drain_is_answered_with_the_credit_given_back() {
+    // AMQP 5.5; AMQP 11, quirks 4, 31 and 33
+    for credit in [8, 0] {
+        let mut peer = Peer::ready();
+        let link = peer.receiver(2, 10);
+        assert!(matches!(peer.deliver(link, b"m"), Sent::Delivery(_)));
+        peer.server.output().clear();
+        let flow = Flow {
+            handle: Some(2),
+            delivery_count: Some(1),
+            link_credit: Some(credit),
+            drain: true,
+            echo: true,
+            ..Flow::default()
+        };
+        peer.flow(flow);
+        assert_eq!(peer.event(), Event::Flow { link, credit, drain: true, properties: None });
+        peer.server.drained(link);
+        let flows = peer.performatives();
+        let [Performative::Flow(answer)] = &flows[..] else { panic!("one answer, not {flows:?}") };
+        assert_eq!((answer.link_credit, answer.drain, answer.echo), (Some(0), true, false));
+        assert_eq!((answer.delivery_count, answer.available), (Some(1 + credit), Some(0)));
+        assert!(answer.next_incoming_id.is_some() && answer.next_outgoing_id == 2);
+        assert_eq!(peer.deliver(link, b"late"), Sent::NoCredit);
+    }
+}
+
+#[test]
+fn sending_stops_at_the_clients_window_and_goes_on_when_it_opens() {
+    // AMQP 1.6; AMQP 11, quirk 34
+    let mut peer = Peer::with_window(2);
+    let link = peer.attach(receiver(0));
+    peer.server.accept(link, AttachReply::default());
+    let flow = |seen, incoming_window| Flow {
+        next_incoming_id: Some(seen),
+        incoming_window,
+        handle: Some(0),
+        delivery_count: Some(0),
+        link_credit: Some(100),
+        ..Flow::default()
+    };
+    peer.give(0, Performative::Flow(flow(1, 2)));
+    peer.events();
+    assert_eq!(peer.deliver(link, b"a"), Sent::Delivery(1));
+    assert_eq!(peer.deliver(link, b"b"), Sent::Delivery(2));
+    assert_eq!(peer.deliver(link, b"c"), Sent::NoWindow);
+    assert!(!peer.server.can_send(link));
+    // A window of two from the second frame on leaves room for one.
+    peer.give(0, Performative::Flow(flow(2, 2)));
+    let session = peer.server.session_of(link).unwrap();
+    let events = peer.events();
+    assert!(matches!(events[0], Event::Flow { credit: 98, .. }), "{events:?}");
+    assert_eq!(events[1], Event::Window { session });
+    assert_eq!(peer.deliver(link, b"c"), Sent::Delivery(3));
+    assert_eq!(peer.deliver(link, b"d"), Sent::NoWindow);
+}
+
+#[test]
+fn a_message_is_cut_to_the_clients_frame_size() {
+    // AMQP 11, quirk 16: Java takes 4 KiB over WebSocket.
+    for length in [0, 400, 456, 457, 458, 459, 460, 461, 462, 463, 464, 465, 470, 1000, 5000, 100_000] {
+        let open = Open { container_id: "java".into(), max_frame_size: 512, ..Open::default() };
+        let mut peer = Peer::begun(open, 5000);
+        let link = peer.receiver(0, 10);
+        let message: Vec<u8> = (0..length).map(|n| n as u8).collect();
+        assert_eq!(peer.deliver(link, &message), Sent::Delivery(1));
+        assert_eq!(peer.deliver(link, b"after"), Sent::Delivery(2));
+
+        let out = peer.server.output().clone();
+        let sizes = frame_sizes(&out);
+        assert!(sizes.iter().all(|size| *size <= 512), "{sizes:?}");
+        let mut written = peer.written();
+        let after = written.pop().unwrap();
+        assert_eq!(after.payload, b"after");
+        let parts = transfers(&written);
+        let (last, others) = parts.split_last().unwrap();
+        assert!(!last.1 && others.iter().all(|(_, more, _)| *more));
+        assert!(parts[1..].iter().all(|(id, ..)| id.is_none()), "only the first frame has the id");
+        assert_eq!(parts[0].0, Some(1));
+        let joined: Vec<u8> = written.iter().flat_map(|written| written.payload).copied().collect();
+        assert_eq!(joined, message);
+        peer.flow(Flow { echo: true, ..Flow::default() });
+        peer.events();
+        let Performative::Flow(flow) = peer.performatives().remove(0) else { panic!() };
+        assert_eq!(flow.next_outgoing_id as usize, 1 + sizes.len(), "transfer ids count frames");
+    }
+}
+
+fn frame_sizes(mut bytes: &[u8]) -> Vec<u32> {
+    let mut sizes = Vec::new();
+    while let Some((size, _)) = bytes.split_first_chunk::<4>() {
+        let size = u32::from_be_bytes(*size);
+        sizes.push(size);
+        bytes = &bytes[size as usize..];
+    }
+    sizes
+}
+
+#[test]
+fn the_rest_of_a_cut_message_waits_for_the_window_and_nothing_overtakes_it() {
+    let open = Open { container_id: "c".into(), max_frame_size: 512, ..Open::default() };
+    let mut peer = Peer::begun(open, 2);
+    let link = peer.attach(receiver(0));
+    peer.server.accept(link, AttachReply::default());
+    let flow = |seen, incoming_window| Flow {
+        next_incoming_id: Some(seen),
+        incoming_window,
+        handle: Some(0),
+        delivery_count: Some(0),
+        link_credit: Some(10),
+        ..Flow::default()
+    };
+    peer.give(0, Performative::Flow(flow(1, 2)));
+    peer.events();
+    peer.server.output().clear();
+    let message: Vec<u8> = (0..2000).map(|n| n as u8).collect();
+    assert_eq!(peer.deliver(link, &message), Sent::Delivery(1));
+    let mut payload: Vec<u8> = Vec::new();
+    let mut frames = 0;
+    for seen in 1.. {
+        let written = peer.written();
+        frames += written.len();
+        payload.extend(written.iter().flat_map(|written| written.payload));
+        if payload.len() == message.len() {
+            break;
+        }
+        assert_eq!(peer.deliver(link, b"overtaking"), Sent::NoWindow);
+        peer.give(0, Performative::Flow(flow(seen + 1, 2)));
+        peer.events();
+    }
+    assert_eq!((payload, frames), (message, 5));
+}
+
+#[test]
+fn a_link_that_goes_takes_its_held_frames_and_deliveries_with_it() {
+    let open = Open { container_id: "c".into(), max_frame_size: 512, ..Open::default() };
+    let mut peer = Peer::begun(open, 1);
+    let held = peer.attach(receiver(0));
+    let other = peer.attach(receiver(1));
+    for link in [held, other] {
+        peer.server.accept(link, AttachReply::default());
+    }
+    peer.give(0, Performative::Flow(window_flow(0, 1)));
+    peer.give(0, Performative::Flow(window_flow(1, 1)));
+    peer.events();
+    assert_eq!(peer.deliver(held, &[1; 2000]), Sent::Delivery(1));
+    peer.server.output().clear();
+    peer.detach(0);
+    assert!(matches!(peer.event(), Event::Detach { link, .. } if link == held));
+    peer.server.output().clear();
+    peer.give(0, Performative::Flow(Flow { next_incoming_id: Some(2), ..window_flow(1, 5) }));
+    peer.events();
+    assert_eq!(peer.performatives(), [], "no frames for a link that is gone");
+    assert_eq!(peer.deliver(other, b"m"), Sent::Delivery(2));
+    let session = peer.server.session_of(other).unwrap();
+    assert_eq!(outstanding(&mut peer, session, 0, 9, false), [2]);
+}
+
+fn window_flow(handle: u32, incoming_window: u32) -> Flow<'static> {
+    Flow {
+        next_incoming_id: Some(1),
+        incoming_window,
+        handle: Some(handle),
+        delivery_count: Some(0),
+        link_credit: Some(10),
+        ..Flow::default()
+    }
+}
+
+#[test]
+fn a_consumer_that_never_settles_is_stopped_at_the_limit() {
+    let mut peer = Peer::with_window(u32::MAX);
+    let link = peer.receiver(0, u32::MAX);
+    peer.give(0, Performative::Flow(Flow { link_credit: Some(u32::MAX), ..window_flow(0, u32::MAX) }));
+    peer.events();
+    for _ in 0..otobus_amqp::limits::UNSETTLED_PER_SESSION {
+        assert!(matches!(peer.deliver(link, b""), Sent::Delivery(_)));
+        peer.server.output().clear();
+    }
+    assert_eq!(peer.deliver(link, b""), Sent::NoWindow);
+    assert!(matches!(peer.server.send(link, &[], true, 0, |_| {}), Sent::Delivery(_)), "settled ones pass");
+    peer.server.settle_outgoing(link, 5, 5, &State::Accepted);
+    assert!(matches!(peer.deliver(link, b""), Sent::Delivery(_)));
+}
+
+#[test]
+fn unknown_links_are_answered_with_nothing() {
+    let mut peer = Peer::ready();
+    let ghost = LinkKey(77);
+    assert_eq!(peer.deliver(ghost, b"m"), Sent::NotAttached);
+    peer.server.grant(ghost, 1);
+    peer.server.drained(ghost);
+    peer.server.detach(ghost, None);
+    peer.server.settle_incoming(ghost, 0, 0, &State::Accepted);
+    peer.server.settle_outgoing(ghost, 0, 0, &State::Accepted);
+    assert_eq!((peer.performatives(), peer.server.credit_left(ghost)), (vec![], 0));
+}

@@ -1,0 +1,138 @@
+//! Every answer of the HTTP door that is not a success: its status, its sub-code and its words (http errors, H-70, H-71).
+
+use super::xml::{Writer, XmlError};
+use crate::auth::Denied;
+use broker::Refusal;
+use engine::Stopped;
+use hyper::StatusCode;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error("{0}")]
+    Denied(#[from] Denied),
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    #[error("{0}")]
+    Stopped(#[from] Stopped),
+    #[error("{0}")]
+    Xml(#[from] XmlError),
+    /// The request is understood and cannot be right.
+    #[error("{0}")]
+    Bad(String),
+    #[error("The body is longer than {0} bytes.")]
+    BodyTooLarge(usize),
+    #[error("The body did not arrive in time.")]
+    BodyTooSlow,
+    #[error("The body did not arrive whole.")]
+    BodyBroken,
+    #[error("There is nothing at this address.")]
+    NoSuchAddress,
+    #[error("The method is not allowed here.")]
+    MethodNotAllowed,
+    /// The service can do this and we cannot, yet.
+    #[error("{0} is not available in this version of Otobus.")]
+    NotYet(&'static str),
+    /// The answer does not fit the question: a bug, which is ours and not the client's.
+    #[error("The server made a mistake.")]
+    Internal,
+}
+
+impl Failure {
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Failure::Denied(_) => StatusCode::UNAUTHORIZED,
+            Failure::Refused(refusal) => status_of_refusal(refusal).0,
+            Failure::Stopped(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Failure::Xml(_) | Failure::Bad(_) | Failure::BodyBroken => StatusCode::BAD_REQUEST,
+            Failure::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Failure::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
+            Failure::NoSuchAddress => StatusCode::NOT_FOUND,
+            Failure::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Failure::NotYet(_) => StatusCode::NOT_IMPLEMENTED,
+            Failure::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    fn sub_code(&self) -> u32 {
+        match self {
+            Failure::Denied(denied) => denied.sub_code(),
+            Failure::Refused(refusal) => status_of_refusal(refusal).1,
+            Failure::Stopped(_) => 50004,
+            // Where the service knows no finer one, a sub-code is its status with two zeros.
+            _ => u32::from(self.status().as_u16()) * 100,
+        }
+    }
+
+    /// The body that the SDKs read: without a namespace, the status once more, and a text with the sub-code in front.
+    pub fn body(&self, tracking: &str, host: &str, path: &str, timestamp: &str) -> String {
+        let status = self.status();
+        let reason = status.canonical_reason().unwrap_or_default();
+        let detail = format!(
+            "SubCode={}. {reason}. {self} TrackingId:{tracking}, SystemTracker:{host}:{path}, Timestamp:{timestamp}",
+            self.sub_code()
+        );
+        let mut writer = Writer::default();
+        writer.start("Error", &[]).leaf("Code", status.as_str()).leaf("Detail", &detail).end();
+        writer.finish()
+    }
+}
+
+/// The only place where a refusal becomes a status and a sub-code. No `_` arm: a new refusal must choose.
+fn status_of_refusal(refusal: &Refusal) -> (StatusCode, u32) {
+    match refusal {
+        Refusal::EntityNotFound(_) => (StatusCode::NOT_FOUND, 40400),
+        Refusal::EntityExists(_) => (StatusCode::CONFLICT, 40900),
+        Refusal::InvalidName { .. }
+        | Refusal::InvalidSetting { .. }
+        | Refusal::BatchTooLarge { .. }
+        | Refusal::PropertiesTooLarge { .. } => (StatusCode::BAD_REQUEST, 40000),
+        Refusal::TooManyEntities(_) | Refusal::QueueFull { .. } | Refusal::MessageTooLarge { .. } => {
+            (StatusCode::FORBIDDEN, 40300)
+        }
+        Refusal::EntityDisabled(_) | Refusal::NotAllowed(_) => (StatusCode::FORBIDDEN, 40301),
+        Refusal::LockLost(_) => (StatusCode::NOT_FOUND, 40400),
+        Refusal::NotSupported(_) => (StatusCode::NOT_IMPLEMENTED, 50100),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::Right;
+
+    // H-70 and the error table
+    #[test]
+    fn the_body_has_code_and_detail_in_the_shape_that_clients_parse() {
+        let body = Failure::Refused(Refusal::EntityExists("orders".into())).body("t_1", "h", "orders", "now");
+        assert_eq!(
+            body,
+            "<Error><Code>409</Code><Detail>SubCode=40900. Conflict. an entity called &apos;orders&apos; exists \
+             already TrackingId:t_1, SystemTracker:h:orders, Timestamp:now</Detail></Error>"
+        );
+    }
+
+    // H-70
+    #[test]
+    fn each_denial_has_its_own_sub_code() {
+        for (denied, sub_code) in [
+            (
+                Denied::MissingClaim(Right::Manage),
+                "SubCode=40100. Unauthorized. Unauthorized access. 'Manage' claim(s) are required",
+            ),
+            (
+                Denied::MissingToken,
+                "SubCode=40102. Unauthorized. MissingToken: The authorization header was not found.",
+            ),
+            (
+                Denied::InvalidSignature,
+                "SubCode=40103. Unauthorized. InvalidSignature: The token has an invalid signature.",
+            ),
+            (Denied::InvalidAudience, "SubCode=40104. "),
+            (Denied::MalformedToken, "SubCode=40105. "),
+            (Denied::ExpiredToken, "SubCode=40106. Unauthorized. ExpiredToken: "),
+        ] {
+            let body = Failure::Denied(denied).body("", "", "", "").replace("&apos;", "'");
+            assert!(body.starts_with(&format!("<Error><Code>401</Code><Detail>{sub_code}")), "{body}");
+        }
+    }
+}

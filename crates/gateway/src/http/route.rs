@@ -1,0 +1,186 @@
+//! What an address means (H-3, H-10). Segments are compared without regard to case, a trailing slash means nothing, and a
+//! slash inside a name may arrive as itself or as `%2F`.
+
+use super::failure::Failure;
+use crate::limits::FEED_ENTRIES;
+use hyper::{Method, Uri};
+use percent_encoding::percent_decode_str;
+
+/// The newest version of the API we know; what a request without one gets (H-2).
+const LATEST_API_VERSION: &str = "2024-05";
+
+/// Where a request goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    Health,
+    Queues {
+        skip: usize,
+        top: usize,
+    },
+    Topics,
+    NamespaceInfo,
+    WebSocket,
+    /// A subscription, a rule, or a list of either.
+    Subscriptions,
+    /// Sending and receiving by HTTP.
+    Messages,
+    /// A queue or a topic.
+    Entity,
+    Nothing,
+}
+
+/// An address, read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    pub route: Route,
+    /// The decoded path without slashes at its ends: what a claim must cover.
+    pub path: String,
+    pub api_version: String,
+}
+
+impl Address {
+    /// `has_authorization` tells a look at the health of the server from a question about a queue called `health`.
+    pub fn read(method: &Method, uri: &Uri, has_authorization: bool) -> Result<Address, Failure> {
+        let path = percent_decode_str(uri.path())
+            .decode_utf8()
+            .map_err(|_| Failure::Bad("The address is not UTF-8.".to_owned()))?;
+        let path = path.trim_matches('/').to_owned();
+        let query = Query::read(uri.query().unwrap_or_default());
+        let route = route(method, &path, &query, has_authorization)?;
+        Ok(Address { route, path, api_version: api_version(&query)? })
+    }
+}
+
+fn route(method: &Method, path: &str, query: &Query, has_authorization: bool) -> Result<Route, Failure> {
+    let segments: Vec<String> = path.split('/').map(str::to_ascii_lowercase).collect();
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    Ok(match segments[..] {
+        [""] => Route::Nothing,
+        ["health"] if method == Method::GET && !has_authorization => Route::Health,
+        ["$resources", "queues"] => {
+            let skip = query.number("$skip")?.unwrap_or(0);
+            let top = query.number("$top")?.unwrap_or(FEED_ENTRIES).min(FEED_ENTRIES);
+            Route::Queues { skip, top }
+        }
+        ["$resources", "topics"] => Route::Topics,
+        ["$namespaceinfo"] => Route::NamespaceInfo,
+        ["$servicebus", "websocket"] => Route::WebSocket,
+        [first, ..] if first.starts_with('$') => Route::Nothing,
+        [_, .., "messages"] if method == Method::POST => Route::Messages,
+        [_, .., "messages", _] | [_, .., "messages", _, _] if method != Method::GET => Route::Messages,
+        [_, ref rest @ ..] if rest.contains(&"subscriptions") => Route::Subscriptions,
+        _ => Route::Entity,
+    })
+}
+
+/// A version we know, or a later one, which we treat as the latest: what a newer client adds it can do without.
+fn api_version(query: &Query) -> Result<String, Failure> {
+    let Some(version) = query.value("api-version") else { return Ok(LATEST_API_VERSION.to_owned()) };
+    let is_well_formed = version.len() == 7
+        && version
+            .bytes()
+            .enumerate()
+            .all(|(at, byte)| if at == 4 { byte == b'-' } else { byte.is_ascii_digit() });
+    let is_known = ["2013-10", "2014-01", "2015-01", "2016-07", "2017-04", "2021-05"].contains(&version);
+    if is_well_formed && (is_known || version >= LATEST_API_VERSION) {
+        Ok(version.to_owned())
+    } else {
+        Err(Failure::Bad("The api-version is not supported.".to_owned()))
+    }
+}
+
+/// The part of an address behind the question mark. Names are compared without regard to case; the first of two counts.
+struct Query(Vec<(String, String)>);
+
+impl Query {
+    fn read(text: &str) -> Query {
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let pair = |pair: &str| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decoded(name).to_ascii_lowercase(), decoded(value))
+        };
+        Query(text.split('&').map(pair).collect())
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    fn number(&self, name: &str) -> Result<Option<usize>, Failure> {
+        let Some(text) = self.value(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| Failure::Bad(format!("The value of {name} is not a number.")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(method: Method, address: &str) -> Result<Address, Failure> {
+        Address::read(&method, &address.parse().unwrap(), true)
+    }
+
+    fn routed(method: Method, address: &str) -> Route {
+        read(method, address).unwrap().route
+    }
+
+    // H-10
+    #[test]
+    fn names_with_a_slash_come_raw_or_encoded_and_keep_their_case() {
+        for address in ["/Q%2FOne?api-version=2024-05", "/Q/One?api-version=2021-05", "/Q/One/", "/Q%2fOne"] {
+            let address = read(Method::GET, address).unwrap();
+            assert_eq!((address.route, &*address.path), (Route::Entity, "Q/One"));
+        }
+    }
+
+    // H-3, H-10, H-27
+    #[test]
+    fn lists_take_their_page_from_the_query_in_any_spelling() {
+        let page = |skip, top| Route::Queues { skip, top };
+        assert_eq!(routed(Method::GET, "/$Resources/Queues"), page(0, 100));
+        assert_eq!(routed(Method::GET, "/$Resources/queues/?$skip=5&$top=7&enrich=false"), page(5, 7));
+        assert_eq!(routed(Method::GET, "/%24Resources/queues?&%24top=10&%24skip=2"), page(2, 10));
+        assert_eq!(routed(Method::GET, "/$resources/queues?$top=1000"), page(0, FEED_ENTRIES));
+        assert!(read(Method::GET, "/$resources/queues?$top=x").is_err());
+        assert!(read(Method::GET, "/$resources/queues?$top=-1").is_err());
+    }
+
+    #[test]
+    fn what_comes_later_is_told_from_what_does_not_exist() {
+        assert_eq!(routed(Method::GET, "/$Resources/topics"), Route::Topics);
+        assert_eq!(routed(Method::GET, "/$namespaceinfo"), Route::NamespaceInfo);
+        assert_eq!(routed(Method::GET, "/$servicebus/websocket/"), Route::WebSocket);
+        assert_eq!(routed(Method::GET, "/t/Subscriptions/"), Route::Subscriptions);
+        assert_eq!(routed(Method::PUT, "/t/subscriptions/s/rules/r"), Route::Subscriptions);
+        assert_eq!(routed(Method::POST, "/q/messages"), Route::Messages);
+        assert_eq!(routed(Method::DELETE, "/q/messages/head"), Route::Messages);
+        assert_eq!(routed(Method::DELETE, "/t/subscriptions/s/messages/1/lock"), Route::Messages);
+        assert_eq!(routed(Method::GET, "/$other"), Route::Nothing);
+        assert_eq!(routed(Method::GET, "/"), Route::Nothing);
+    }
+
+    // H-122
+    #[test]
+    fn health_is_for_those_who_do_not_sign() {
+        let health = |has_authorization| {
+            Address::read(&Method::GET, &"/health".parse().unwrap(), has_authorization).unwrap().route
+        };
+        assert_eq!(health(false), Route::Health);
+        assert_eq!(health(true), Route::Entity);
+    }
+
+    // H-2
+    #[test]
+    fn old_new_and_missing_versions_are_taken() {
+        let version =
+            |query: &str| read(Method::GET, &format!("/q{query}")).map(|address| address.api_version);
+        for known in ["2013-10", "2014-01", "2015-01", "2016-07", "2017-04", "2021-05", "2024-05", "2030-01"]
+        {
+            assert_eq!(version(&format!("?api-version={known}")).unwrap(), known);
+        }
+        assert_eq!(version("").unwrap(), "2024-05");
+        for bad in ["1999-01", "latest", "2024-05x", "2024_05", ""] {
+            assert!(version(&format!("?api-version={bad}")).is_err(), "{bad}");
+        }
+    }
+}
