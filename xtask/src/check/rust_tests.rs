@@ -29,7 +29,7 @@ pub fn build() -> Result<Report, Failure> {
         .output()
         .map_err(|error| Failure::new(format!("cannot run cargo: {error}"), &command))?;
     if !built.status.success() {
-        return Err(Failure::new(String::from_utf8_lossy(&built.stderr), command));
+        return Err(Failure::new(step::without_progress(&String::from_utf8_lossy(&built.stderr)), command));
     }
     let binaries: BTreeMap<_, _> =
         String::from_utf8_lossy(&built.stdout).lines().filter_map(test_binary).collect();
@@ -111,8 +111,7 @@ fn section(line: &str) -> Option<String> {
 /// Leaves out the lines of what went well: they bury what did not.
 fn failures_only(output: &str) -> String {
     let is_passed = |line: &str| line.starts_with("test ") && line.ends_with(" ok");
-    let is_built = |line: &str| line.trim_start().starts_with("Compiling ");
-    output.lines().filter(|line| !is_passed(line) && !is_built(line)).collect::<Vec<_>>().join("\n")
+    step::without_progress(output).lines().filter(|line| !is_passed(line)).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

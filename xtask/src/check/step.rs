@@ -65,8 +65,17 @@ pub fn command(program: &str, arguments: &[&str], variables: &[(&str, &str)]) ->
     command.args(arguments).envs(variables.iter().copied());
     match finished(command) {
         Run { success: true, .. } => Ok(Report { passed: 1, note: String::new() }),
-        run => Err(Failure::new(run.output, run.shown)),
+        run => Err(Failure::new(without_progress(&run.output), run.shown)),
     }
+}
+
+/// Leaves out what cargo says while it works: it buries what went wrong.
+pub fn without_progress(output: &str) -> String {
+    const PROGRESS: [&str; 5] = ["Compiling ", "Checking ", "Documenting ", "Downloading ", "Downloaded "];
+    let is_progress = |line: &&str| {
+        line.starts_with(' ') && PROGRESS.iter().any(|word| line.trim_start().starts_with(word))
+    };
+    output.lines().filter(|line| !is_progress(line)).map(|line| format!("{line}\n")).collect()
 }
 
 /// What came of a command.
@@ -151,6 +160,12 @@ mod tests {
         assert_eq!(failure.output, "broken\n");
         assert_eq!(failure.command, "MODE='a b' sh -c 'echo broken; exit 3'");
         assert_eq!(failure.failed, 1);
+    }
+
+    #[test]
+    fn progress_is_left_out_of_a_failure() {
+        let output = "   Compiling x v1\n    Checking y v2\nerror: no such thing\n   --> src/lib.rs\n";
+        assert_eq!(without_progress(output), "error: no such thing\n   --> src/lib.rs\n");
     }
 
     #[test]
