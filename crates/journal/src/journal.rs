@@ -189,8 +189,9 @@ pub trait Journal: Send + std::fmt::Debug {
     /// moments and the clean stop; costs a sync, and nothing when already sealed.
     fn seal(&mut self) -> Result<(), Error>;
 
-    /// Gives up batches before `before`, and their bodies: logically at once, space when a whole segment is free.
-    /// Keeps everything behind the older of the two newest snapshots, whatever is asked.
+    /// Gives up batches before `before`, and their bodies, as far as whole segments hold nothing else: afterwards
+    /// [`Journal::first`] is at most `before`. Keeps everything behind the older of the two newest snapshots,
+    /// whatever is asked, and everything while there are not two.
     fn trim(&mut self, before: Position) -> Result<(), Error>;
 
     fn snapshots(&self) -> Arc<dyn Snapshots>;

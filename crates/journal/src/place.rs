@@ -1,6 +1,6 @@
 //! Where a body lies, as a handle that outlives trimming and can be read on any thread.
 
-use crate::draft::{BODY_PREFIX_BYTES, split_prefix};
+use crate::draft::BODY_PREFIX_BYTES;
 use crate::error::Error;
 use crate::journal::BodyId;
 use crate::local::Segment;
@@ -29,33 +29,23 @@ impl Place {
     pub fn read_into(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         let entry = self.segment.entry(self.body)?;
         let start = out.len();
-        let prefix_end = start + BODY_PREFIX_BYTES;
-        out.resize(prefix_end + entry.length as usize, 0);
-        let checked = self.segment.read_exact(u64::from(entry.offset), &mut out[start..]).and_then(|()| {
-            let prefix = out[start..].first_chunk().expect("the prefix was just read");
-            // The table is salted with the segment's life, a body's own prefix is not: a body of a former life
-            // that a lost write left behind has a good checksum and the wrong one.
-            if split_prefix(*prefix) != (entry.length, entry.crc) {
-                return Err(self.damaged(entry.offset, "its prefix differs from the table of its frame"));
-            }
-            if crc32c::crc32c(&out[prefix_end..]) != entry.crc {
-                return Err(self.damaged(entry.offset, "its checksum does not match"));
-            }
-            Ok(())
+        out.resize(start + entry.length as usize, 0);
+        let body_at = u64::from(entry.offset) + BODY_PREFIX_BYTES as u64;
+        let read = self.segment.read_exact(body_at, &mut out[start..]);
+        // Judged by the table, which is salted with the segment's life, not by the prefix, which is not: a body that
+        // a lost write left over from a former life has a good prefix.
+        let checked = read.and_then(|()| match crc32c::crc32c(&out[start..]) == entry.crc {
+            true => Ok(()),
+            false => Err(self.damaged(body_at)),
         });
-        match checked {
-            Ok(()) => {
-                out.drain(start..prefix_end);
-                Ok(())
-            }
-            Err(error) => {
-                out.truncate(start);
-                Err(error)
-            }
+        if checked.is_err() {
+            out.truncate(start);
         }
+        checked
     }
 
-    fn damaged(&self, offset: u32, what: &str) -> Error {
-        Error::corrupt(&self.segment.path, u64::from(offset), format!("body {}: {what}", self.body.0))
+    fn damaged(&self, offset: u64) -> Error {
+        let what = format!("body {} does not match its checksum", self.body.0);
+        Error::corrupt(&self.segment.path, offset, what)
     }
 }

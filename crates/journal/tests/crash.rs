@@ -8,7 +8,7 @@
 
 use otobus_journal::conformance::{sample, verify, verify_snapshot, write_snapshot, write_up_to};
 use otobus_journal::disk::{Disk, Fault, Faulty, Memory};
-use otobus_journal::{Error, Filling, Journal, Local, Options, Outcome, Position};
+use otobus_journal::{Epoch, Error, Filling, Journal, Local, Options, Outcome, Position};
 use std::sync::Arc;
 
 /// What the outside was told during a run.
@@ -169,7 +169,9 @@ fn a_seal_and_the_batch_behind_it_are_never_in_flight_together() {
     // Records of many lengths, so that the seal ends up on either side of a sector's edge.
     for length in (0..512).step_by(16) {
         let disk = Memory::new();
-        let mut journal = open(Arc::new(disk.clone())).unwrap();
+        let roomy = Options { first_segment_bytes: 64 * 1024, ..options() };
+        let mut journal = Local::open(Arc::new(disk.clone()), roomy).unwrap();
+        journal.fence(1, Epoch(1)).unwrap();
         let mut draft = sample(Position(1));
         draft.records.resize(length, 1);
         assert!(matches!(journal.append(&draft, Position(1)).unwrap().wait(), Outcome::Committed));

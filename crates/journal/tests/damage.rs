@@ -4,7 +4,9 @@
 
 use otobus_journal::conformance::{put_snapshot, sample, verify, write_up_to};
 use otobus_journal::disk::{Disk, Memory};
-use otobus_journal::{Durability, Epoch, Error, Filling, Journal, Local, Options, Outcome, Position};
+use otobus_journal::{
+    BodyId, Draft, Durability, Epoch, Error, Filling, Journal, Local, Options, Outcome, Position,
+};
 use std::sync::Arc;
 
 const LAST: Position = Position(13);
@@ -242,17 +244,36 @@ fn a_recycled_segment_shows_nothing_of_its_former_life() {
 #[test]
 fn a_place_stays_readable_while_its_segment_is_trimmed() {
     let disk = Memory::new();
-    let mut journal = reopen(&disk).unwrap();
+    let same = Options { first_segment_bytes: options().segment_bytes, ..options() };
+    let mut journal = Local::open(Arc::new(disk), same).unwrap();
     journal.fence(1, Epoch(1)).unwrap();
     write_up_to(&mut journal, Position(30));
-    let place = journal.place(otobus_journal::BodyId(1)).unwrap();
+    let place = journal.place(BodyId(1)).unwrap();
     let content = place.read().unwrap();
     put_snapshot(&mut journal, Position(29));
     put_snapshot(&mut journal, Position(30));
     journal.trim(Position(30)).unwrap();
-    assert!(journal.place(otobus_journal::BodyId(1)).is_none());
+    assert!(journal.place(BodyId(1)).is_none());
     write_up_to(&mut journal, Position(60));
-    assert_eq!(place.read().unwrap(), content);
+    assert_eq!(place.read().unwrap(), content, "its file was recycled");
+}
+
+#[test]
+fn a_body_of_a_former_life_does_not_pass_for_the_one_that_was_lost() {
+    let disk = Memory::new();
+    let mut journal = reopen(&disk).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    let mut draft = Draft::default();
+    draft.push_body(b"the body that was written");
+    assert!(matches!(journal.append(&draft, Position(1)).unwrap().wait(), Outcome::Committed));
+    // A lost write leaves what was there before: another body with a checksum of its own.
+    let mut former = Draft::default();
+    former.push_body(b"a body of another segment");
+    let name = &segments(&disk)[0];
+    let used = used_bytes(&disk, name);
+    disk.damage(name, |bytes| bytes[used - former.pieces[0].len()..used].copy_from_slice(&former.pieces[0]));
+    let error = journal.place(BodyId(1)).unwrap().read().unwrap_err();
+    assert!(names_the_place(&error, name), "{error}");
 }
 
 #[test]

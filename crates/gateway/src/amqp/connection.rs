@@ -230,7 +230,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
         let state = Arc::clone(&self.state);
         let stopping = state.stopping();
         tokio::pin!(sleep, stopping);
-        while !(self.machine.is_closed() && self.is_written()) && !self.state.engine.is_closed() {
+        loop {
+            let is_over = self.machine.is_closed() && self.is_written();
+            if is_over || self.state.engine.is_closed() {
+                break;
+            }
             let has_room = self.engine.has_room();
             let may_release = self.machine.output().len() < OUTPUT_BYTES;
             let socket = Socket {

@@ -9,13 +9,14 @@ use super::snapshot::SnapshotFiles;
 use super::{Local, Options, names, recovery};
 use crate::disk::{Disk, Lock};
 use crate::error::Error;
-use crate::limits::MAX_SEGMENT_BYTES;
+use crate::limits::{MAX_SEGMENT_BYTES, SEGMENT_HEADER_BYTES};
 use std::sync::Arc;
 
 impl Local {
     /// Opens the journal in `disk`, or begins one where there is none.
     pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Local, Error> {
-        assert!(options.segment_bytes.max(options.first_segment_bytes) <= MAX_SEGMENT_BYTES);
+        let largest = options.segment_bytes.max(options.first_segment_bytes);
+        assert!(largest <= MAX_SEGMENT_BYTES, "segments of {largest} bytes are above the limit");
         let holder = format!("process {}", std::process::id());
         let lock = match disk.lock(names::LOCK, &holder) {
             Ok(Lock::Held(guard)) => guard,
@@ -55,7 +56,7 @@ impl Local {
 
     /// A new journal: its first segment, small, so that a first start is quick.
     fn begin(&mut self) -> Result<(), Error> {
-        self.add_segment(self.options.first_segment_bytes)
+        self.add_segment(self.options.first_segment_bytes.max(SEGMENT_HEADER_BYTES as u32))
     }
 
     fn recover(&mut self) -> Result<(), Error> {

@@ -64,3 +64,81 @@ fn the_thread_that_fills_ahead_gives_the_next_segment() {
     }
     assert_eq!(journal.place(BodyId(50)).unwrap().read().unwrap(), [3; 900]);
 }
+
+#[test]
+#[should_panic(expected = "an append is in flight")]
+fn a_second_append_in_flight_is_a_bug() {
+    let mut journal = open(&Memory::new()).unwrap();
+    let _first = journal.append(&Draft::default(), Position(1)).unwrap();
+    let _ = journal.append(&Draft::default(), Position(2));
+}
+
+#[test]
+#[should_panic(expected = "an append goes behind the tail")]
+fn an_append_at_another_position_is_a_bug() {
+    let mut journal = open(&Memory::new()).unwrap();
+    let _ = journal.append(&Draft::default(), Position(2));
+}
+
+#[test]
+#[should_panic(expected = "the journal was not fenced")]
+fn an_append_without_a_fence_is_a_bug() {
+    let mut journal = Local::open(Arc::new(Memory::new()), options(1)).unwrap();
+    let _ = journal.append(&Draft::default(), Position(1));
+}
+
+#[test]
+fn a_full_disk_refuses_the_next_segment_and_goes_on_when_there_is_room() {
+    use crate::disk::{Fault, Faulty};
+    let mut was_full = 0;
+    for call in 1..200 {
+        let disk = Arc::new(Faulty::new(Arc::new(Memory::new()), Fault::Enospc, call));
+        let Ok(mut journal) = Local::open(disk, options(1)) else { continue };
+        if journal.fence(1, Epoch(1)).is_err() {
+            continue;
+        }
+        let mut draft = Draft::default();
+        draft.push_body(&[1; 3000]);
+        for at in (1..12).map(Position) {
+            let ticket = match journal.append(&draft, at) {
+                Err(Error::Full { .. }) => {
+                    was_full += 1;
+                    assert_eq!(journal.tail().next(), at, "nothing was written");
+                    journal.append(&draft, at).unwrap()
+                }
+                Err(_) => break,
+                Ok(ticket) => ticket,
+            };
+            if !matches!(ticket.wait(), Outcome::Committed) {
+                break;
+            }
+        }
+    }
+    assert!(was_full > 3, "{was_full}");
+}
+
+#[test]
+fn a_second_process_is_told_whom_to_stop() {
+    let disk = Memory::new();
+    let _first = open(&disk).unwrap();
+    let refused = open(&disk).unwrap_err().to_string();
+    assert!(
+        refused.contains("lock") && refused.contains(&format!("process {}", std::process::id())),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_journal_opens_with_segments_of_any_size() {
+    for bytes in [0, 1, 4095, 4096, 4097, 5000] {
+        let disk = Memory::new();
+        let options = Options { segment_bytes: bytes, first_segment_bytes: bytes, ..options(1) };
+        for life in 0..3 {
+            let mut journal = Local::open(Arc::new(disk.clone()), options.clone()).unwrap();
+            assert_eq!(journal.tail(), Position(life * 2));
+            journal.fence(1, Epoch(life + 1)).unwrap();
+            write(&mut journal, &[1; 6000]);
+            write(&mut journal, b"");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! `otobus.toml`: read strictly, every complaint with the file and the line. Values are checked here; nothing is opened.
+
+use crate::queue_table::QueueTable;
+use broker::QueueSettings;
+use gateway::auth::{Policy, Right, Secret};
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use tracing::level_filters::LevelFilter;
+
+/// What the file says; what it does not say is `None` or empty.
+#[derive(Debug, Default)]
+pub struct Config {
+    pub data: Option<PathBuf>,
+    pub log: Option<LevelFilter>,
+    pub listen_bus: Option<Vec<SocketAddr>>,
+    pub tls_names: Vec<String>,
+    pub policies: Vec<Policy>,
+    pub queues: Vec<(Box<str>, QueueSettings)>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read {}: {source}; name another file with --config", path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("{} line {line}: {what}", path.display())]
+    Line { path: PathBuf, line: usize, what: String },
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    data: Option<PathBuf>,
+    log: Option<Spanned<String>>,
+    listen: Listen,
+    tls: Tls,
+    policy: Vec<PolicyTable>,
+    queue: Vec<QueueTable>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Listen {
+    bus: Option<Vec<Spanned<String>>>,
+    items: Option<Spanned<toml::Value>>,
+    console: Option<Spanned<toml::Value>>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Tls {
+    names: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyTable {
+    name: Spanned<String>,
+    key: Spanned<String>,
+    secondary_key: Option<Spanned<String>>,
+    rights: Vec<Spanned<String>>,
+}
+
+impl std::fmt::Debug for PolicyTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PolicyTable").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A complaint about a stretch of the file.
+pub struct Complaint {
+    pub at: Range<usize>,
+    pub what: String,
+}
+
+pub fn complaint<T>(about: &Spanned<T>, what: impl Into<String>) -> Complaint {
+    Complaint { at: about.span(), what: what.into() }
+}
+
+impl Config {
+    pub fn read(path: &Path) -> Result<Config, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
+        Config::parse(&text).map_err(|Complaint { at, what }| {
+            let before = text.get(..at.start).unwrap_or(&text);
+            Error::Line { path: path.to_owned(), line: before.matches('\n').count() + 1, what }
+        })
+    }
+
+    fn parse(text: &str) -> Result<Config, Complaint> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            // Only the message: the default text repeats the line, which may hold a key.
+            Complaint { at: error.span().unwrap_or(0..0), what: error.message().replace('\n', " ") }
+        })?;
+        for (name, value) in [("items", &file.listen.items), ("console", &file.listen.console)] {
+            if let Some(value) = value {
+                let what = format!("listen.{name} is not available in this version; remove it");
+                return Err(complaint(value, what));
+            }
+        }
+        let log = file.log.as_ref().map(level).transpose()?;
+        let listen_bus = file.listen.bus.as_deref().map(addresses).transpose()?;
+        let mut policies: Vec<Policy> = Vec::new();
+        for table in &file.policy {
+            let policy = policy(table)?;
+            if policies.iter().any(|other| other.name == policy.name) {
+                return Err(complaint(&table.name, format!("policy `{}` is declared twice", policy.name)));
+            }
+            policies.push(policy);
+        }
+        let mut queues: Vec<(Box<str>, QueueSettings)> = Vec::new();
+        for table in &file.queue {
+            let (name, settings) = table.read()?;
+            if queues.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
+                return Err(complaint(&table.name, format!("queue `{name}` is declared twice")));
+            }
+            queues.push((name, settings));
+        }
+        Ok(Config { data: file.data, log, listen_bus, tls_names: file.tls.names, policies, queues })
+    }
+}
+
+fn level(text: &Spanned<String>) -> Result<LevelFilter, Complaint> {
+    let what = || format!("`{}` is not a level; use off, error, warn, info, debug or trace", text.get_ref());
+    text.get_ref().parse().map_err(|_| complaint(text, what()))
+}
+
+fn addresses(texts: &[Spanned<String>]) -> Result<Vec<SocketAddr>, Complaint> {
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for text in texts {
+        let what =
+            || format!("`{}` is not an IP address with a port, such as 127.0.0.1:5672", text.get_ref());
+        let address: SocketAddr = text.get_ref().parse().map_err(|_| complaint(text, what()))?;
+        if address.port() != 0 && addresses.contains(&address) {
+            return Err(complaint(text, format!("{address} is listed twice")));
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
+}
+
+fn policy(table: &PolicyTable) -> Result<Policy, Complaint> {
+    let secret = |key: &Spanned<String>| {
+        if key.get_ref().is_empty() {
+            return Err(complaint(key, "a key must not be empty"));
+        }
+        Ok(Secret::new(key.get_ref().clone()))
+    };
+    let right = |text: &Spanned<String>| match text.get_ref().to_ascii_lowercase().as_str() {
+        "listen" => Ok(Right::Listen),
+        "send" => Ok(Right::Send),
+        "manage" => Ok(Right::Manage),
+        _ => Err(complaint(text, format!("`{}` is not a right; use Listen, Send or Manage", text.get_ref()))),
+    };
+    if table.name.get_ref().is_empty() {
+        return Err(complaint(&table.name, "a policy needs a name"));
+    }
+    Ok(Policy {
+        name: table.name.get_ref().as_str().into(),
+        primary: secret(&table.key)?,
+        secondary: table.secondary_key.as_ref().map(secret).transpose()?,
+        rights: table.rights.iter().map(right).collect::<Result<_, _>>()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker::Span;
+
+    fn complained(text: &str) -> (usize, String) {
+        let complaint = Config::parse(text).err().expect("refused");
+        (text[..complaint.at.start].matches('\n').count() + 1, complaint.what)
+    }
+
+    #[test]
+    fn a_whole_file_is_read() {
+        let text = r#"
+            data = "/var/lib/otobus"
+            log = "info"
+            [listen]
+            bus = ["0.0.0.0:5672", "[::1]:443"]
+            [tls]
+            names = ["bus.example"]
+            [[policy]]
+            name = "sender"
+            key = "secret"
+            secondary_key = "other"
+            rights = ["Send"]
+            [[queue]]
+            name = "orders"
+            lock_duration = "PT30S"
+            max_delivery_count = 3
+            [[queue]]
+            name = "invoices"
+        "#;
+        let config = Config::parse(text).ok().expect("accepted");
+        assert_eq!(config.data.as_deref(), Some(Path::new("/var/lib/otobus")));
+        assert_eq!(config.log, Some(LevelFilter::INFO));
+        assert_eq!(config.listen_bus.map(|addresses| addresses.len()), Some(2));
+        assert_eq!(&*config.policies[0].name, "sender");
+        assert!(!config.policies[0].rights.include(Right::Listen));
+        let (name, settings) = &config.queues[0];
+        assert_eq!(
+            (&**name, settings.lock_duration, settings.max_delivery_count),
+            ("orders", Span::seconds(30), 3)
+        );
+        assert_eq!(config.queues[1].1, QueueSettings::default());
+    }
+
+    #[test]
+    fn an_empty_file_says_nothing() {
+        let config = Config::parse("").ok().expect("accepted");
+        assert!(config.data.is_none() && config.listen_bus.is_none() && config.queues.is_empty());
+    }
+
+    #[test]
+    fn each_mistake_is_named_with_its_line() {
+        for (text, line, named) in [
+            ("\ndatta = \"x\"", 2, "datta"),
+            ("[listen]\nbuss = []", 2, "buss"),
+            ("[[queue]]\nname = \"q\"\nlock_durtion = \"PT1M\"", 3, "lock_durtion"),
+            ("[[queue]]\nlock_duration = \"PT1M\"", 1, "name"),
+            ("[[queue]]\nname = \"q\"\nlock_duration = \"1 minute\"", 3, "1 minute"),
+            ("[[queue]]\nname = \"q\"\n\nlock_duration = \"PT1H\"", 2, "LockDuration"),
+            ("[[queue]]\nname = \"q\"\nmax_delivery_count = \"3\"", 3, "string \"3\""),
+            ("[[queue]]\nname = \"q\"\nstatus = \"Asleep\"", 3, "Asleep"),
+            ("[[queue]]\nname = \"q\"\n[[queue]]\nname = \"Q\"", 4, "twice"),
+            ("[listen]\nbus = [\n\"127.0.0.1:1\",\n\"localhost:5672\"]", 4, "localhost:5672"),
+            ("[listen]\nbus = [\"127.0.0.1:1\", \"127.0.0.1:1\"]", 2, "twice"),
+            ("[listen]\nitems = [\"127.0.0.1:8081\"]", 2, "listen.items is not available in this version"),
+            ("[listen]\n\nconsole = []", 3, "listen.console"),
+            ("[[policy]]\nname = \"p\"\nkey = \"k\"\nrights = [\"Read\"]", 4, "Read"),
+            ("[[policy]]\nname = \"p\"\nkey = \"\"\nrights = []", 3, "key"),
+            ("[[policy]]\nname = \"p\"\nrights = []", 1, "key"),
+            ("log = \"loud\"", 1, "loud"),
+            ("data = ", 1, ""),
+            ("[[queue]\n", 1, ""),
+        ] {
+            let (complained_line, what) = complained(text);
+            assert_eq!(complained_line, line, "{text}: {what}");
+            assert!(what.contains(named), "{text}: {what}");
+            assert!(!what.contains('\n'), "{what}");
+        }
+    }
+
+    #[test]
+    fn no_complaint_repeats_a_key() {
+        for text in [
+            "[[policy]]\nname = \"p\"\nkey = \"hush-hush\"\nrights = [\"Read\"]",
+            "[[policy]]\nname = \"p\"\nkey = \"hush-hush\" x\n",
+            "[[policy]]\nname = \"p\"\nkeyy = \"hush-hush\"\n",
+        ] {
+            let (_, what) = complained(text);
+            assert!(!what.contains("hush"), "{what}");
+        }
+    }
+}

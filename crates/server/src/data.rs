@@ -1,0 +1,176 @@
+//! The data directory: one process at a time, and the key made at the first start.
+
+use anyhow::{Context, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use gateway::auth::{Policy, ROOT_POLICY, Rights, Secret};
+use serde::Deserialize;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+/// The directory, held by this process until it is dropped.
+#[derive(Debug)]
+pub struct Data {
+    pub path: PathBuf,
+    _lock: File,
+}
+
+impl Data {
+    /// Creates the directory if it is missing and takes it for this process.
+    pub fn open(path: &Path) -> anyhow::Result<Data> {
+        let way_out = "make it writable or choose another with --data";
+        std::fs::create_dir_all(path)
+            .with_context(|| format!("cannot create the data directory {}; {way_out}", path.display()))?;
+        let path = path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?;
+        let lock = path.join("lock");
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&lock).with_context(
+                || format!("cannot write to the data directory {}; {way_out}", path.display()),
+            )?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // Only for the message; another process wrote it.
+                let _ = file.take(64).read_to_string(&mut holder);
+                let shown = path.display();
+                bail!(
+                    "the data directory {shown} is in use by {holder}; stop it or choose another with --data"
+                );
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("cannot lock {}", lock.display()));
+            }
+        }
+        file.set_len(0)
+            .and_then(|()| write!(file, "process {}", std::process::id()))
+            .with_context(|| format!("cannot write to the data directory {}; {way_out}", path.display()))?;
+        Ok(Data { path, _lock: file })
+    }
+
+    /// Where the journal of the bus lies.
+    pub fn journal(&self) -> PathBuf {
+        self.path.join("bus").join("0")
+    }
+
+    /// The policy that every namespace starts with, its key made at the first start and kept (H-104).
+    pub fn root_policy(&self) -> anyhow::Result<Policy> {
+        let path = self.keys();
+        if !path.exists() {
+            make_keys(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        // Not the whole error: it would repeat the line with the key.
+        let keys: Keys = toml::from_str(&text).map_err(|error| {
+            anyhow::anyhow!("{}: {}; remove the file to have a new key made", path.display(), error.message())
+        })?;
+        Ok(Policy {
+            name: ROOT_POLICY.into(),
+            primary: Secret::new(keys.root.primary),
+            secondary: keys.root.secondary.map(Secret::new),
+            rights: Rights::ALL,
+        })
+    }
+
+    pub fn keys(&self) -> PathBuf {
+        self.path.join("keys.toml")
+    }
+}
+
+#[derive(Deserialize)]
+struct Keys {
+    #[serde(rename = "RootManageSharedAccessKey")]
+    root: RootKeys,
+}
+
+#[derive(Deserialize)]
+struct RootKeys {
+    primary: String,
+    /// For a change of keys: add it here, move clients over, then make it the primary one.
+    secondary: Option<String>,
+}
+
+/// Writes the file whole or not at all.
+fn make_keys(path: &Path) -> anyhow::Result<()> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)?;
+    let key = STANDARD.encode(bytes);
+    let text = format!(
+        "# Made at the first start. Whoever has this key may do everything.\n[{ROOT_POLICY}]\nprimary = \"{key}\"\n"
+    );
+    let unfinished = path.with_extension("new");
+    match std::fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    gateway::tls::write_secret(&unfinished, &text)?;
+    std::fs::rename(&unfinished, path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Folder {
+            let mut name = [0; 8];
+            getrandom::fill(&mut name).unwrap();
+            Folder(std::env::temp_dir().join(format!("otobus-data-{}", u64::from_le_bytes(name))))
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn the_root_key_is_made_once_and_for_its_owner_alone() {
+        let folder = Folder::new();
+        let data = Data::open(&folder.0).unwrap();
+        let first = data.root_policy().unwrap();
+        assert_eq!(STANDARD.decode(first.primary.expose()).unwrap().len(), 32);
+        assert_eq!(data.root_policy().unwrap().primary.expose(), first.primary.expose());
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::metadata(data.keys()).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn a_directory_in_use_is_refused_with_the_name_of_its_holder() {
+        let folder = Folder::new();
+        let first = Data::open(&folder.0).unwrap();
+        let refused = Data::open(&folder.0).unwrap_err().to_string();
+        assert!(refused.contains(&format!("in use by process {}", std::process::id())), "{refused}");
+        assert!(refused.contains("--data"));
+        drop(first);
+        Data::open(&folder.0).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_named() {
+        let folder = Folder::new();
+        std::fs::write(&folder.0, "a file").unwrap();
+        let refused = Data::open(&folder.0.join("below")).unwrap_err().to_string();
+        std::fs::remove_file(&folder.0).unwrap();
+        assert!(refused.contains("below") && refused.contains("--data"), "{refused}");
+    }
+
+    #[test]
+    fn a_broken_key_file_is_named_and_not_repeated() {
+        let folder = Folder::new();
+        let data = Data::open(&folder.0).unwrap();
+        std::fs::write(data.keys(), "[RootManageSharedAccessKey]\nprimary = hush\n").unwrap();
+        let refused = format!("{:#}", data.root_policy().unwrap_err());
+        assert!(refused.contains("keys.toml") && !refused.contains("hush"), "{refused}");
+    }
+}

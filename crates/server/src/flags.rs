@@ -1,0 +1,53 @@
+//! The command line. A flag wins over its variable, which wins over the configuration file, which wins over the default.
+
+use clap::{Parser, Subcommand};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "otobus",
+    version,
+    about = "A self-hosted Azure Service Bus",
+    args_conflicts_with_subcommands = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Verb>,
+    #[command(flatten)]
+    pub serve: Flags,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Runs the server; what `otobus` without a command does
+    Serve(Flags),
+}
+
+impl Cli {
+    pub fn into_flags(self) -> Flags {
+        match self.command {
+            Some(Verb::Serve(flags)) => flags,
+            None => self.serve,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Flags {
+    /// Configuration file; without it ./otobus.toml is read if it is there
+    #[arg(long, env = "OTOBUS_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Directory of everything that lasts [default: ./otobus-data]
+    #[arg(long, env = "OTOBUS_DATA", value_name = "DIRECTORY")]
+    pub data: Option<PathBuf>,
+    /// Addresses of the bus, each with a port, separated by commas; port 0 takes any that is free
+    #[arg(long, env = "OTOBUS_LISTEN_BUS", value_name = "ADDRESSES", value_delimiter = ',')]
+    pub listen_bus: Option<Vec<SocketAddr>>,
+    /// How much is logged on stderr: off, error, warn, info, debug or trace [default: warn]
+    #[arg(long, env = "OTOBUS_LOG", value_name = "LEVEL")]
+    pub log: Option<tracing::level_filters::LevelFilter>,
+    /// File to write once everything listens: JSON with the addresses, the data directory and the CA file
+    #[arg(long, env = "OTOBUS_READY_FILE", value_name = "FILE")]
+    pub ready_file: Option<PathBuf>,
+}

@@ -1,0 +1,88 @@
+//! Everything the server is told, from flags, variables, file and defaults, in one place.
+
+use crate::config::{Config, Error};
+use crate::flags::Flags;
+use broker::QueueSettings;
+use gateway::auth::Policy;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use tracing::level_filters::LevelFilter;
+
+const CONFIG_FILE: &str = "otobus.toml";
+const DATA_DIRECTORY: &str = "otobus-data";
+
+/// Plain AMQP, AMQP in TLS and HTTP, by custom; each takes all of them. On loopback, because tokens travel in clear on a
+/// plain connection.
+const BUS_PORTS: [u16; 3] = [5672, 5671, 5300];
+
+#[derive(Debug)]
+pub struct Settings {
+    pub data: PathBuf,
+    pub log: LevelFilter,
+    pub listen_bus: Vec<SocketAddr>,
+    pub ready_file: Option<PathBuf>,
+    pub tls_names: Vec<String>,
+    pub policies: Vec<Policy>,
+    pub queues: Vec<(Box<str>, QueueSettings)>,
+}
+
+impl Settings {
+    pub fn gather(flags: Flags) -> Result<Settings, Error> {
+        let config = match &flags.config {
+            Some(path) => Config::read(path)?,
+            None if Path::new(CONFIG_FILE).exists() => Config::read(Path::new(CONFIG_FILE))?,
+            None => Config::default(),
+        };
+        Ok(Settings::merge(flags, config))
+    }
+
+    fn merge(flags: Flags, config: Config) -> Settings {
+        let usual_ports = || BUS_PORTS.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).to_vec();
+        Settings {
+            data: flags.data.or(config.data).unwrap_or_else(|| DATA_DIRECTORY.into()),
+            log: flags.log.or(config.log).unwrap_or(LevelFilter::WARN),
+            listen_bus: flags.listen_bus.or(config.listen_bus).unwrap_or_else(usual_ports),
+            ready_file: flags.ready_file,
+            tls_names: config.tls_names,
+            policies: config.policies,
+            queues: config.queues,
+        }
+    }
+
+    /// Whether nobody but this machine can reach the server.
+    pub fn is_loopback_only(&self) -> bool {
+        self.listen_bus.iter().all(|address| address.ip().to_canonical().is_loopback())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        Config {
+            data: Some("from-file".into()),
+            listen_bus: Some(vec!["0.0.0.0:1".parse().unwrap()]),
+            ..Config::default()
+        }
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
+        let usual = Settings::merge(Flags::default(), Config::default());
+        assert_eq!(usual.data, Path::new("otobus-data"));
+        assert_eq!(usual.listen_bus.iter().map(SocketAddr::port).collect::<Vec<_>>(), BUS_PORTS);
+        let from_file = Settings::merge(Flags::default(), config());
+        assert_eq!(from_file.data, Path::new("from-file"));
+        let flags = Flags { data: Some("from-flag".into()), ..Flags::default() };
+        let from_flag = Settings::merge(flags, config());
+        assert_eq!(from_flag.data, Path::new("from-flag"));
+        assert_eq!(from_flag.listen_bus, from_file.listen_bus);
+    }
+
+    #[test]
+    fn one_address_that_others_reach_is_enough_to_be_reachable() {
+        assert!(Settings::merge(Flags::default(), Config::default()).is_loopback_only());
+        assert!(!Settings::merge(Flags::default(), config()).is_loopback_only());
+    }
+}
