@@ -20,11 +20,11 @@ pub const COLD_FRAME_BYTES_BEFORE_CLAIM: usize = 4 * 1024;
 pub const FRAME_NODES: u32 = 16_384;
 pub const FRAME_NODES_BEFORE_CLAIM: u32 = 256;
 
-/// Sessions of one connection. .NET, Java, JavaScript and Go open one for each link, so this is the number of links
-/// one client object may have open.
-pub const SESSIONS: usize = 1024;
+/// Sessions of one connection, told to the client as channel-max. .NET, Java, JavaScript and Go open one for each link,
+/// so this is the number of links that one client object may have open. A few hundred bytes each.
+pub const SESSIONS: u16 = 4096;
 /// One for the claim, and a few that a client with several links may begin while the claim is on its way.
-pub const SESSIONS_BEFORE_CLAIM: usize = 4;
+pub const SESSIONS_BEFORE_CLAIM: u16 = 4;
 
 /// Links of one connection, over all sessions. Also the number of slots a [`crate::LinkKey`] can name.
 pub const LINKS: usize = 4096;

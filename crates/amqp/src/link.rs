@@ -49,6 +49,13 @@ pub(crate) struct Arriving {
     pub(crate) is_discarded: bool,
 }
 
+impl Arriving {
+    /// What it takes of the connection's budget: what the door holds for it.
+    pub(crate) fn counted_bytes(&self) -> u64 {
+        if self.is_discarded { 0 } else { self.bytes }
+    }
+}
+
 impl Link {
     pub(crate) fn new(key: LinkKey, session: u32, attach: Box<Attach>) -> Link {
         let role = attach.role.opposite();

@@ -38,6 +38,8 @@ pub(crate) struct Held {
     bytes: Vec<u8>,
     /// All frames have this size but the last, which may be shorter.
     frame_bytes: usize,
+    /// The link was drained meanwhile; saying so waits for these frames.
+    pub(crate) owes_drained: bool,
 }
 
 impl Session {
@@ -117,24 +119,28 @@ impl Session {
         let written = frames.min(self.remote_window as usize);
         if written < frames {
             let cut = begun + written * frame_bytes;
-            self.held = Held { link: Some(link), bytes: out.split_off(cut), frame_bytes };
+            let bytes = out.split_off(cut);
+            self.held = Held { link: Some(link), bytes, frame_bytes, owes_drained: false };
         }
         self.advance(written);
     }
 
-    /// Writes as many held frames as the window now allows.
-    pub(crate) fn release_held(&mut self, out: &mut Vec<u8>) {
+    /// Writes as many held frames as the window now allows. After the last, returns the link that was drained
+    /// meanwhile.
+    pub(crate) fn release_held(&mut self, out: &mut Vec<u8>) -> Option<LinkKey> {
         if self.held.bytes.is_empty() {
-            return;
+            return None;
         }
         let frames = self.held.bytes.len().div_ceil(self.held.frame_bytes);
         let written = frames.min(self.remote_window as usize);
         let cut = (written * self.held.frame_bytes).min(self.held.bytes.len());
         out.extend(self.held.bytes.drain(..cut));
         self.advance(written);
-        if self.held.bytes.is_empty() {
-            self.held = Held::default();
+        if !self.held.bytes.is_empty() {
+            return None;
         }
+        let held = std::mem::take(&mut self.held);
+        held.link.filter(|_| held.owes_drained)
     }
 
     /// Drops what belongs to a link that is gone.

@@ -107,6 +107,10 @@ impl Connection {
         if link.role != Role::Sender || !link.is_attached() {
             return;
         }
+        if session.held.link == Some(link.key) {
+            session.held.owes_drained = true;
+            return;
+        }
         link.delivery_count = link.delivery_count.wrapping_add(link.credit);
         link.credit = 0;
         let mut flow = link.flow(session.flow());

@@ -1,5 +1,6 @@
 //! What a connection tells its door, and what the door gives with its answers.
 
+use crate::limits::{LINKS_PER_SESSION, SESSIONS};
 use crate::performative::{Attach, Error};
 use crate::state::State;
 use message::Value;
@@ -17,7 +18,9 @@ pub struct SessionKey(pub u32);
 #[derive(Debug, Clone)]
 pub struct Config {
     pub container_id: String,
+    /// At least 512, whatever is asked for.
     pub max_frame_size: u32,
+    /// Within the limit of sessions, whatever is asked for; so is `handle_max` within that of links.
     pub channel_max: u16,
     /// Advertised, in milliseconds; a peer is given up after twice that.
     pub idle_time_out: u32,
@@ -32,9 +35,9 @@ impl Default for Config {
         Config {
             container_id: "otobus".into(),
             max_frame_size: 65_536,
-            channel_max: 4999,
+            channel_max: SESSIONS - 1,
             idle_time_out: 240_000,
-            handle_max: 255,
+            handle_max: LINKS_PER_SESSION - 1,
             mechanisms: &["MSSBCBS", "ANONYMOUS", "PLAIN", "EXTERNAL"],
             properties: Value::Null,
         }

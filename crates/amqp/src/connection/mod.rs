@@ -2,10 +2,11 @@
 //!
 //! The machine writes what the protocol alone decides (headers, open, begin, end, detach, close, window flows,
 //! heartbeats); the door decides the rest. Any violation closes the connection with the condition the specification
-//! names. Time comes in as milliseconds of a clock that never runs backwards. See [`receive`] for what comes in,
-//! [`answer`] and [`send`] for what goes out.
+//! names. Time comes in as milliseconds of a clock that never runs backwards. See [`receive`] and [`arrive`] for what comes
+//! in, [`answer`] and [`send`] for what goes out.
 
 mod answer;
+mod arrive;
 mod event;
 mod output;
 mod receive;
@@ -16,7 +17,9 @@ pub use event::{AttachReply, Config, Event, LinkKey, Sent, SessionKey};
 use crate::condition::{CONNECTION_FORCED, FRAME_SIZE_TOO_SMALL, FRAMING_ERROR};
 use crate::frame::{self, AMQP_HEADER, Kind, SASL_HEADER};
 use crate::keyed::Keyed;
-use crate::limits::{CLOSING_MS, LINKS_PER_SESSION, MIN_FRAME_BYTES, MIN_IDLE_TIME_OUT_MS, SILENT_PERIODS};
+use crate::limits::{
+    CLOSING_MS, LINKS_PER_SESSION, MIN_FRAME_BYTES, MIN_IDLE_TIME_OUT_MS, SESSIONS, SILENT_PERIODS,
+};
 use crate::link::Link;
 use crate::performative::{Close, Error, Open};
 use crate::sasl::{Sasl, SaslCode};
@@ -75,6 +78,7 @@ impl Connection {
     pub fn new(config: Config, now: u64) -> Connection {
         let config = Config {
             max_frame_size: config.max_frame_size.max(MIN_FRAME_BYTES),
+            channel_max: config.channel_max.min(SESSIONS - 1),
             handle_max: config.handle_max.min(LINKS_PER_SESSION - 1),
             ..config
         };

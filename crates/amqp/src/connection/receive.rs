@@ -1,22 +1,23 @@
 //! What comes in: one handler for each performative. A handler answers what the protocol alone decides, updates the
-//! state, and makes at most one event. An `Err` is a violation and ends the connection.
+//! state, and makes at most one event. An `Err` is a violation and ends the connection. Transfers are in
+//! [`super::arrive`].
 
 use super::{Connection, Event, LinkKey, Phase, SessionKey, Step, broken, malformed};
 use crate::condition::{
-    FRAMING_ERROR, HANDLE_IN_USE, ILLEGAL_STATE, INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, NOT_ALLOWED,
-    RESOURCE_LIMIT_EXCEEDED, UNATTACHED_HANDLE,
+    FRAMING_ERROR, HANDLE_IN_USE, ILLEGAL_STATE, INVALID_FIELD, NOT_ALLOWED, RESOURCE_LIMIT_EXCEEDED,
+    UNATTACHED_HANDLE,
 };
 use crate::frame::{self, Frame, Kind};
 use crate::keyed::{ENDED, NONE};
 use crate::limits;
-use crate::link::{Arriving, Link, Phase as LinkPhase};
+use crate::link::{Link, Phase as LinkPhase};
 use crate::performative::{
-    Attach, Begin, Close, Detach, Disposition, End, Error, Flow, Open, Performative, Role, Transfer,
+    Attach, Begin, Close, Detach, Disposition, End, Error, Flow, Open, Performative, Role,
 };
 use crate::serial::distance;
 use crate::session::Session;
 
-type Handled<'a> = Result<Option<Event<'a>>, Error>;
+pub(super) type Handled<'a> = Result<Option<Event<'a>>, Error>;
 
 impl Connection {
     pub(super) fn take_frame<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, Error> {
@@ -125,7 +126,7 @@ impl Connection {
             return Err(Error::new(NOT_ALLOWED, format!("channel {channel} has a session already")));
         }
         let limit = if self.has_claim { limits::SESSIONS } else { limits::SESSIONS_BEFORE_CLAIM };
-        let key = match self.sessions.len() < limit {
+        let key = match self.sessions.len() < usize::from(limit) {
             true => self.sessions.insert(|key| Session::new(SessionKey(key), channel, begin)),
             false => None,
         };
@@ -206,10 +207,14 @@ impl Connection {
         let owner = self.sessions.get_mut(session.0)?;
         let had_room = owner.has_room();
         owner.take_flow(&flow);
-        owner.release_held(&mut self.out.bytes);
+        let drained = owner.release_held(&mut self.out.bytes);
         if !had_room && owner.has_room() {
             self.opened_window = Some(session);
         }
+        if let Some(drained) = drained {
+            self.drained(drained);
+        }
+        let owner = self.sessions.get(session.0)?;
         // A flow may cross our detach, so one for an unknown handle is only about the session.
         let link = flow.handle.and_then(|handle| owner.link_at(handle));
         let link = link.and_then(|key| self.links.get_mut(key.0)).filter(|link| !link.is_detaching());
@@ -236,92 +241,6 @@ impl Connection {
             drain: flow.drain,
             properties: flow.properties,
         })
-    }
-
-    fn on_transfer<'a>(
-        &mut self,
-        session: SessionKey,
-        transfer: Transfer<'a>,
-        payload: &'a [u8],
-    ) -> Handled<'a> {
-        let Some(owner) = self.sessions.get_mut(session.0) else { return Ok(None) };
-        if owner.count_incoming() {
-            let flow = owner.flow();
-            self.out.frame(owner.channel, |out| flow.encode(out));
-        }
-        let key = owner.link_at(transfer.handle).ok_or_else(|| unattached(transfer.handle))?;
-        let Some(link) = self.links.get_mut(key.0).filter(|link| !link.is_detaching()) else {
-            return Ok(None);
-        };
-        if link.role != Role::Receiver {
-            return Err(Error::new(NOT_ALLOWED, "a transfer on a link that the client receives on"));
-        }
-        let first = link.arriving.is_none();
-        let mut delivery = match link.arriving.take() {
-            None => {
-                link.count_delivery();
-                begin_delivery(&transfer)?
-            }
-            Some(delivery) => continue_delivery(delivery, &transfer)?,
-        };
-        let before = delivery.bytes;
-        delivery.bytes += payload.len() as u64;
-        let (delivery_id, settled, format) = (delivery.delivery_id, delivery.settled, delivery.format);
-
-        if !delivery.is_discarded {
-            self.arriving_bytes -= before;
-        }
-        let mut aborted = transfer.aborted;
-        if !aborted && delivery.bytes > link.max_message_bytes {
-            if delivery.bytes > link.max_message_bytes + limits::DISCARDED_BYTES {
-                return Ok(Some(self.force_detach(key, MESSAGE_SIZE_EXCEEDED, "the message does not end")));
-            }
-            if !transfer.more {
-                let state = if first { transfer.state } else { delivery.state };
-                return Ok(Some(Event::TooLarge { link: key, delivery_id, settled, state }));
-            }
-            let is_news = !delivery.is_discarded && !first;
-            delivery.is_discarded = true;
-            if first {
-                delivery.state.clone_from(&transfer.state);
-            }
-            link.arriving = Some(delivery);
-            if !is_news {
-                return Ok(None);
-            }
-            aborted = true;
-        } else if !aborted && transfer.more {
-            self.arriving_bytes += delivery.bytes;
-            if first {
-                delivery.state.clone_from(&transfer.state);
-            }
-            link.arriving = Some(delivery);
-            let limit =
-                if self.has_claim { limits::UNFINISHED_BYTES } else { limits::UNFINISHED_BYTES_BEFORE_CLAIM };
-            if self.arriving_bytes > limit {
-                let text = "too many bytes of unfinished messages";
-                return Ok(Some(self.force_detach(key, RESOURCE_LIMIT_EXCEEDED, text)));
-            }
-        }
-        Ok(Some(Event::Transfer {
-            link: key,
-            delivery_id,
-            tag: transfer.delivery_tag.unwrap_or_default(),
-            format,
-            settled,
-            state: transfer.state,
-            payload: if aborted { &[] } else { payload },
-            first,
-            more: transfer.more && !aborted,
-            aborted,
-        }))
-    }
-
-    /// Detaches a link that broke a limit; the client's detach is still to come.
-    fn force_detach<'a>(&mut self, link: LinkKey, condition: &'static str, text: &str) -> Event<'a> {
-        let error = Error::new(condition, text);
-        self.detach(link, Some(&error));
-        Event::Detach { link, closed: true, error: Some(error) }
     }
 
     /// Writes our detach, after an attach that refuses if the link was undecided: a bare detach would close the whole
@@ -354,12 +273,6 @@ impl Connection {
             session.forget_link(key);
         }
     }
-
-    pub(super) fn forget_arriving(&mut self, delivery: Option<Arriving>) {
-        if let Some(delivery) = delivery.filter(|delivery| !delivery.is_discarded) {
-            self.arriving_bytes -= delivery.bytes;
-        }
-    }
 }
 
 fn on_disposition<'a>(session: SessionKey, disposition: Disposition) -> Option<Event<'a>> {
@@ -370,30 +283,6 @@ fn on_disposition<'a>(session: SessionKey, disposition: Disposition) -> Option<E
     is_for_us.then_some(Event::Disposition { session, first, last, settled, state })
 }
 
-fn begin_delivery(transfer: &Transfer<'_>) -> Result<Arriving, Error> {
-    let delivery_id = transfer
-        .delivery_id
-        .ok_or_else(|| Error::new(INVALID_FIELD, "the first transfer of a delivery has no delivery-id"))?;
-    Ok(Arriving {
-        delivery_id,
-        format: transfer.message_format.unwrap_or(0),
-        settled: transfer.settled.unwrap_or(false),
-        state: None,
-        bytes: 0,
-        is_discarded: false,
-    })
-}
-
-/// Later frames may leave the id out or repeat it; another id would be a second delivery before the first ended.
-fn continue_delivery(mut delivery: Arriving, transfer: &Transfer<'_>) -> Result<Arriving, Error> {
-    if transfer.delivery_id.is_some_and(|id| id != delivery.delivery_id) {
-        let text = format!("delivery {} is not complete", delivery.delivery_id);
-        return Err(Error::new(NOT_ALLOWED, text));
-    }
-    delivery.settled |= transfer.settled.unwrap_or(false);
-    Ok(delivery)
-}
-
-fn unattached(handle: u32) -> Error {
+pub(super) fn unattached(handle: u32) -> Error {
     Error::new(UNATTACHED_HANDLE, format!("no link is attached to handle {handle}"))
 }

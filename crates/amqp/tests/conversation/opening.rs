@@ -46,6 +46,7 @@ fn everything_may_be_pipelined_before_the_sasl_outcome() {
     let written = peer.written();
     let Performative::Open(open) = &written[0].performative else { panic!("{written:?}") };
     assert_eq!((open.max_frame_size, open.idle_time_out), (65_536, Some(240_000)));
+    assert_eq!(open.channel_max, otobus_amqp::limits::SESSIONS - 1, "what is told is what is allowed");
     let Performative::Begin(begin) = &written[1].performative else { panic!("{written:?}") };
     assert_eq!((written[1].channel, begin.remote_channel, begin.handle_max), (1, Some(1), 255));
     assert!(begin.incoming_window >= 2048);

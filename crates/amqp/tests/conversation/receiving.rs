@@ -281,6 +281,25 @@ fn the_rest_of_a_cut_message_waits_for_the_window_and_nothing_overtakes_it() {
 }
 
 #[test]
+fn a_drain_is_answered_after_the_last_held_frame() {
+    let open = Open { container_id: "c".into(), max_frame_size: 512, ..Open::default() };
+    let mut peer = Peer::begun(open, 1);
+    let link = peer.attach(receiver(0));
+    peer.server.accept(link, AttachReply::default());
+    peer.give(0, Performative::Flow(Flow { drain: true, ..window_flow(0, 1) }));
+    peer.events();
+    assert_eq!(peer.deliver(link, &[1; 700]), Sent::Delivery(1));
+    peer.server.output().clear();
+    peer.server.drained(link);
+    assert_eq!(peer.performatives(), [], "the message is not out yet");
+    peer.give(0, Performative::Flow(Flow { next_incoming_id: Some(2), drain: true, ..window_flow(0, 1) }));
+    peer.events();
+    let written = peer.performatives();
+    let [Performative::Transfer(_), Performative::Flow(flow)] = &written[..] else { panic!("{written:?}") };
+    assert_eq!((flow.drain, flow.delivery_count, flow.link_credit), (true, Some(10), Some(0)));
+}
+
+#[test]
 fn a_link_that_goes_takes_its_held_frames_and_deliveries_with_it() {
     let open = Open { container_id: "c".into(), max_frame_size: 512, ..Open::default() };
     let mut peer = Peer::begun(open, 1);
