@@ -12,8 +12,8 @@ class Client:
     def __init__(self, broker):
         self.broker = broker
 
-    def connect(self, **key):
-        return ServiceBusClient.from_connection_string(self.broker.connection_string(**key), retry_total=0)
+    def connect(self):
+        return ServiceBusClient.from_connection_string(self.broker.connection_string(), retry_total=0)
 
     def send(self, *messages, queue="orders"):
         with self.connect() as client, client.get_queue_sender(queue) as sender:
