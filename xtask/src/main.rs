@@ -1,1 +1,51 @@
-fn main() {}
+//! The project's workbench: `cargo xtask check` runs all that must pass, `cargo xtask cost` measures the hot path.
+//!
+//! Everything it needs beyond Rust, Python and Node it makes under `target/`. It never changes the source tree.
+
+mod check;
+mod cost;
+mod load;
+mod root;
+mod tools;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  check         everything that must pass: format, lints, tests, docs, simulation, compatibility, dependencies, SDKs
+  sdk           only the black-box tests, against a broker built with the quick profile
+  dependencies  only licences, bans and sources of our dependencies
+  advisories    known weaknesses of our dependencies (needs cargo-deny and its database)
+  cost          sends and receives durable messages: rate, CPU, latency (needs two cores and taskset)
+  start         from exec to the first accepted message, on new and on existing data";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    let outcome = match command {
+        "check" => return check::run(),
+        "sdk" => return check::run_black_box(),
+        "dependencies" => return check::run_dependencies(),
+        "advisories" => check::advisories::run(),
+        "cost" => cost::run(rest),
+        "start" => cost::start::run(),
+        // What `cost` starts on a core of its own; see cost/worker.rs.
+        "worker" => cost::worker::run(rest),
+        "help" | "--help" | "-h" => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        unknown => Err(format!("there is no command `{unknown}`\n\n{USAGE}")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

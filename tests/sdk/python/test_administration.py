@@ -1,0 +1,90 @@
+"""Queues made, read and removed by the official administration client, over HTTPS with the broker's own CA."""
+
+from datetime import timedelta
+
+import pytest
+from azure.core.exceptions import (
+    ClientAuthenticationError,
+    ResourceExistsError,
+    ResourceNotFoundError,
+    ServiceRequestError,
+)
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.management import ServiceBusAdministrationClient
+
+
+def administration(broker, connection_string=None, **options):
+    options.setdefault("connection_verify", broker.ca)
+    options.setdefault("retry_total", 0)
+    return ServiceBusAdministrationClient.from_connection_string(
+        connection_string or broker.connection_string(), **options
+    )
+
+
+def test_a_queue_is_created_read_listed_and_deleted(broker):
+    with administration(broker) as admin:
+        created = admin.create_queue("invoices", lock_duration=timedelta(seconds=30), max_delivery_count=4)
+        assert created.name == "invoices"
+
+        read = admin.get_queue("invoices")
+        assert read.lock_duration == timedelta(seconds=30)
+        assert read.max_delivery_count == 4
+        assert sorted(queue.name for queue in admin.list_queues()) == ["invoices", "orders"]
+
+        admin.delete_queue("invoices")
+        with pytest.raises(ResourceNotFoundError):
+            admin.get_queue("invoices")
+        assert [queue.name for queue in admin.list_queues()] == ["orders"]
+
+
+def test_a_created_queue_takes_messages_and_survives_sigkill(broker, client):
+    with administration(broker) as admin:
+        admin.create_queue("invoices")
+    broker.restart()
+    client.send(ServiceBusMessage("due on Monday"), queue="invoices")
+    broker.restart()
+    with client.connect() as connection, connection.get_queue_receiver("invoices") as receiver:
+        (message,) = receiver.receive_messages(max_wait_time=2)
+        assert str(message) == "due on Monday"
+
+
+def test_a_deleted_queue_stays_deleted_after_sigkill(broker):
+    with administration(broker) as admin:
+        admin.create_queue("invoices")
+        admin.delete_queue("invoices")
+    broker.restart()
+    with administration(broker) as admin, pytest.raises(ResourceNotFoundError):
+        admin.get_queue("invoices")
+
+
+def test_runtime_properties_count_the_messages(broker, client):
+    client.send(ServiceBusMessage("one"), ServiceBusMessage("two"))
+    with administration(broker) as admin:
+        properties = admin.get_queue_runtime_properties("orders")
+    assert properties.active_message_count == 2
+    assert properties.total_message_count == 2
+    assert properties.dead_letter_message_count == 0
+    assert properties.size_in_bytes > 0
+
+
+def test_creating_a_queue_twice_is_a_conflict(broker):
+    with administration(broker) as admin, pytest.raises(ResourceExistsError):
+        admin.create_queue("orders")
+
+
+def test_deleting_an_unknown_queue_is_not_found(broker):
+    with administration(broker) as admin, pytest.raises(ResourceNotFoundError):
+        admin.delete_queue("nowhere")
+
+
+def test_administration_with_a_wrong_key_is_refused(broker):
+    wrong = broker.connection_string(key="bm90IHRoZSBrZXk=")
+    with administration(broker, wrong) as admin, pytest.raises(ClientAuthenticationError):
+        admin.create_queue("invoices")
+    with administration(broker) as admin, pytest.raises(ResourceNotFoundError):
+        admin.get_queue("invoices")
+
+
+def test_a_client_that_does_not_trust_the_ca_does_not_connect(broker):
+    with administration(broker, connection_verify=True) as admin, pytest.raises(ServiceRequestError):
+        admin.get_queue("orders")

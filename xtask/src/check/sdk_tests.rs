@@ -1,0 +1,94 @@
+//! The black-box tests: the official SDKs and a hand-written client against the built broker.
+
+use std::process::Command;
+
+use super::Ran;
+use super::output::{self, Outcome, TestResult};
+use super::rust_tests::noted;
+use super::step::{self, Failure, Report};
+use crate::root::binary;
+use crate::tools::{javascript, python, strace};
+
+/// The profile of the broker under test: quick to build, every assertion on.
+const PROFILE: &str = "quick";
+
+pub fn build() -> Result<Report, Failure> {
+    step::cargo(&["build", "--package", "otobus", "--profile", PROFILE])?;
+    Ok(Report { passed: 0, note: String::new() })
+}
+
+pub fn prepare_python() -> Result<Report, Failure> {
+    python::prepare()?;
+    Ok(Report { passed: 0, note: String::new() })
+}
+
+pub fn prepare_javascript() -> Result<Report, Failure> {
+    javascript::prepare()?;
+    Ok(Report { passed: 0, note: String::new() })
+}
+
+pub fn crash(ran: &mut Ran) -> Result<Report, Failure> {
+    if !cfg!(target_os = "linux") {
+        return Ok(Report { passed: 0, note: "only on Linux".into() });
+    }
+    let strace = strace::prepare().map_err(|missing| Failure::new(missing, "strace --version"))?;
+    let mut command = pytest("tests/crash");
+    command.env("OTOBUS_STRACE", &strace.program);
+    strace.set_libraries(&mut command);
+    tally(command, output::python, |name| name, ran)
+}
+
+pub fn python(ran: &mut Ran) -> Result<Report, Failure> {
+    tally(pytest("tests/sdk/python"), output::python, |name| name, ran)
+}
+
+fn pytest(folder: &str) -> Command {
+    let mut command = Command::new(python::folder().join("bin/python"));
+    command.args(["-m", "pytest", "-v", "--color=no", "--rootdir=.", "-p", "no:cacheprovider", folder]);
+    command.env("OTOBUS_BIN", binary(PROFILE)).env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+/// Runs file after file, because Node does not say which file a test is from.
+pub fn javascript(ran: &mut Ran) -> Result<Report, Failure> {
+    let files = javascript::test_files().map_err(|error| {
+        Failure::new(format!("cannot list {}: {error}", javascript::SOURCE), "ls tests/sdk")
+    })?;
+    let mut passed = 0;
+    for file in files {
+        let mut command = Command::new("node");
+        command.args(["--test", "--test-reporter=tap", &file]).current_dir(javascript::folder());
+        command.env("OTOBUS_BIN", binary(PROFILE));
+        let named = |name: String| format!("{}/{file}::{name}", javascript::SOURCE);
+        match tally(command, output::javascript, named, ran) {
+            Ok(report) => passed += report.passed,
+            Err(failure) => return Err(Failure { passed: passed + failure.passed, ..failure }),
+        }
+    }
+    Ok(Report { passed, note: noted(passed, 0) })
+}
+
+/// Runs a test runner, counts what it says, and notes the tests that passed.
+fn tally(
+    command: Command,
+    read: fn(&str) -> Option<Outcome>,
+    named: impl Fn(String) -> String,
+    ran: &mut Ran,
+) -> Result<Report, Failure> {
+    let run = step::finished(command);
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for outcome in run.output.lines().filter_map(read) {
+        match outcome.result {
+            TestResult::Passed => {
+                passed += 1;
+                ran.insert(named(outcome.name));
+            }
+            TestResult::Failed => failed += 1,
+            TestResult::Skipped => skipped += 1,
+        }
+    }
+    if run.success && passed > 0 {
+        return Ok(Report { passed, note: noted(passed, skipped) });
+    }
+    Err(Failure { passed, failed: failed.max(1), output: run.output, command: run.shown })
+}

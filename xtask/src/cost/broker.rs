@@ -1,0 +1,153 @@
+//! The release build of the broker as a process: started on new or existing data, asked for its counters, ended by id.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::root::binary;
+
+use super::QUEUE;
+
+const START_DEADLINE: Duration = Duration::from_secs(30);
+/// Linux counts a process's CPU time in hundredths of a second, whatever the kernel's own tick is.
+const CLOCK_TICK: Duration = Duration::from_millis(10);
+
+#[derive(Debug)]
+pub struct Broker {
+    child: Child,
+    pub port: u16,
+}
+
+impl Broker {
+    /// Starts the broker in the folder, under a command such as `taskset -c 0`, and returns once it serves.
+    pub fn start(folder: &Path, under: &[&str]) -> Result<Broker, String> {
+        let ready = folder.join("ready.json");
+        let _ = std::fs::remove_file(&ready);
+        let child = spawn(folder, under, "127.0.0.1:0", Some(&ready))?;
+        let mut broker = Broker { child, port: 0 };
+        let began = Instant::now();
+        while began.elapsed() < START_DEADLINE {
+            if let Some(status) = broker.child.try_wait().map_err(|error| error.to_string())? {
+                return Err(format!(
+                    "the broker ended with {status}; see {}",
+                    folder.join("otobus.log").display()
+                ));
+            }
+            if let Some(port) = std::fs::read_to_string(&ready).ok().and_then(|text| bus_port(&text)) {
+                broker.port = port;
+                return Ok(broker);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(format!("the broker was not ready in {} s", START_DEADLINE.as_secs()))
+    }
+
+    /// `taskset` becomes the program it starts, so this is the broker's own id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts the broker's process and does not wait for it.
+pub fn spawn(folder: &Path, under: &[&str], listen: &str, ready: Option<&Path>) -> Result<Child, String> {
+    let config = folder.join("otobus.toml");
+    let failed = |error: std::io::Error| format!("cannot start the broker in {}: {error}", folder.display());
+    std::fs::write(&config, format!("[[queue]]\nname = \"{QUEUE}\"\n")).map_err(failed)?;
+    let log = std::fs::File::create(folder.join("otobus.log")).map_err(failed)?;
+    let otobus = binary("release");
+    let mut command = match under.split_first() {
+        Some((program, arguments)) => {
+            let mut command = Command::new(program);
+            command.args(arguments).arg(otobus);
+            command
+        }
+        None => Command::new(otobus),
+    };
+    command.arg("--config").arg(config).arg("--data").arg(folder.join("data")).args(["--listen-bus", listen]);
+    if let Some(ready) = ready {
+        command.arg("--ready-file").arg(ready);
+    }
+    command
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().map_err(failed)?)
+        .stderr(log)
+        .spawn()
+        .map_err(failed)
+}
+
+/// The first bus port in a ready file: `{"bus": ["127.0.0.1:40001"], …}`.
+fn bus_port(text: &str) -> Option<u16> {
+    let ready: serde_json::Value = serde_json::from_str(text).ok()?;
+    ready["bus"][0].as_str()?.parse::<SocketAddr>().ok().map(|address| address.port())
+}
+
+/// CPU time, user and system, that a process has used.
+pub fn cpu_time(pid: u32) -> Result<Duration, String> {
+    let path = format!("/proc/{pid}/stat");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))?;
+    cpu_ticks(&text).map(|ticks| CLOCK_TICK * ticks).ok_or(format!("{path} has no CPU time"))
+}
+
+/// Fields 14 and 15 of `/proc/PID/stat`. The program's name, field 2, may itself contain spaces and parentheses.
+fn cpu_ticks(stat: &str) -> Option<u32> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace().skip(11);
+    let user: u32 = fields.next()?.parse().ok()?;
+    let system: u32 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+/// How many syncs the journal has made, as the broker's metrics tell; none if they do not.
+pub fn syncs(port: u16) -> Option<u64> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    sum_of(&text, "otobus_journal_syncs_total")
+}
+
+/// The sum of a counter over its label sets, in Prometheus text.
+fn sum_of(metrics: &str, name: &str) -> Option<u64> {
+    let values = metrics.lines().filter_map(|line| {
+        let rest = line.strip_prefix(name).filter(|rest| rest.starts_with([' ', '{']))?;
+        rest.rsplit(' ').next()?.parse::<f64>().ok()
+    });
+    values.fold(None, |sum, value| Some(sum.unwrap_or(0) + value as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_found_behind_a_name_with_spaces() {
+        let stat = "42 (an (odd) name) S 1 42 42 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 4 0 100 1000 10";
+        assert_eq!(cpu_ticks(stat), Some(300));
+    }
+
+    #[test]
+    fn a_counter_is_summed_over_its_labels_and_not_over_its_neighbours() {
+        let text =
+            "# TYPE syncs counter\nsyncs{partition=\"0\"} 40\nsyncs{partition=\"1\"} 2\nsyncs_failed 9\n";
+        assert_eq!(sum_of(text, "syncs"), Some(42));
+        assert_eq!(sum_of("syncs 7\n", "syncs"), Some(7));
+        assert_eq!(sum_of("other 7\n", "syncs"), None);
+    }
+
+    #[test]
+    fn the_port_is_read_from_the_ready_file() {
+        assert_eq!(bus_port(r#"{"bus":["127.0.0.1:40001","127.0.0.1:40002"]}"#), Some(40001));
+        assert_eq!(bus_port(r#"{"bus":["#), None);
+    }
+}

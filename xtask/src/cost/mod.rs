@@ -1,0 +1,175 @@
+//! `cargo xtask cost`: what a durable message of 1 KiB costs, sent and received.
+//!
+//! The broker (release build) runs on one core, the load client on another, so that the client's work is never
+//! counted as the broker's. Each measurement runs in a process of its own, because a process can be given a core
+//! from outside without a line of unsafe code.
+
+mod broker;
+mod figures;
+mod raw;
+pub mod start;
+pub mod worker;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use broker::Broker;
+use figures::Figures;
+use serde_json::Value;
+
+use crate::root::{root, target};
+
+const BROKER_CORE: &str = "0";
+const CLIENT_CORE: &str = "1";
+const QUEUE: &str = "cost";
+/// Seconds of sending that are measured, unless told otherwise.
+const SECONDS: &str = "5";
+const CREDIT: &str = "200";
+
+struct Scenario {
+    name: &'static str,
+    connections: &'static str,
+    window: &'static str,
+    /// The most CPU seconds of the broker that a million sends may take.
+    cpu_limit: Option<f64>,
+}
+
+const SCENARIOS: [Scenario; 3] = [
+    Scenario { name: "1 connection, window 100", connections: "1", window: "100", cpu_limit: Some(6.0) },
+    Scenario { name: "4 connections, window 250", connections: "4", window: "250", cpu_limit: Some(5.0) },
+    Scenario { name: "1 connection, window 1", connections: "1", window: "1", cpu_limit: None },
+];
+
+/// How much slower than the machine itself a single send may be: p50 against one round trip and one sync.
+const RATIO_LIMIT: f64 = 1.6;
+
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let seconds = match arguments {
+        [] => SECONDS,
+        [flag, seconds] if flag == "--seconds" => seconds,
+        _ => return Err("usage: cargo xtask cost [--seconds N]".into()),
+    };
+    if !crate::tools::is_on_path("taskset") || std::thread::available_parallelism().map_or(1, usize::from) < 2
+    {
+        return Err("the measurement needs two cores and `taskset` (package util-linux)".into());
+    }
+    build()?;
+    println!("{:<36}{}", "1 KiB, durable", Figures::HEAD);
+    for scenario in &SCENARIOS {
+        measure(scenario, seconds)?;
+    }
+    Ok(())
+}
+
+/// Builds the broker and the load client for speed.
+fn build() -> Result<(), String> {
+    println!("building (release) ...");
+    let status = Command::new("cargo")
+        .args(["build", "--quiet", "--release", "--package", "otobus", "--package", "xtask"])
+        .current_dir(root())
+        .status()
+        .map_err(|error| format!("cannot run cargo: {error}"))?;
+    if status.success() { Ok(()) } else { Err("the build failed".into()) }
+}
+
+/// Sends, then receives all that was accepted, on a broker with new data.
+fn measure(scenario: &Scenario, seconds: &str) -> Result<(), String> {
+    let folder = scratch("cost")?;
+    let is_window_one = scenario.window == "1";
+    let mut floor = if is_window_one { vec![Floor::measure(&folder)?] } else { Vec::new() };
+    let broker = Broker::start(&folder, &["taskset", "-c", BROKER_CORE])?;
+    let (port, pid) = (broker.port.to_string(), broker.pid().to_string());
+
+    let send = ["send", &port, QUEUE, &pid, scenario.connections, scenario.window, seconds];
+    let sent = worker(CLIENT_CORE, &send)?;
+    let figures = Figures::read(&sent)?;
+    println!(
+        "{:<36}{figures}{}",
+        format!("send, {}", scenario.name),
+        verdict(figures.cpu_per_million(), scenario.cpu_limit)
+    );
+
+    let accepted = sent["accepted"].as_u64().ok_or("the sender counted nothing")?.to_string();
+    let receive = ["receive", &port, QUEUE, &pid, scenario.connections, CREDIT, &accepted];
+    let received = Figures::read(&worker(CLIENT_CORE, &receive)?)?;
+    println!("{:<36}{received}", format!("receive, {} with credit {CREDIT}", plural(scenario.connections)));
+
+    drop(broker);
+    if is_window_one {
+        floor.push(Floor::measure(&folder)?);
+        print_floor(&floor, figures.p50_us);
+    }
+    std::fs::remove_dir_all(&folder).map_err(|error| format!("cannot remove {}: {error}", folder.display()))
+}
+
+fn plural(connections: &str) -> String {
+    if connections == "1" { "1 connection".into() } else { format!("{connections} connections") }
+}
+
+fn verdict(measured: f64, limit: Option<f64>) -> String {
+    match limit {
+        None => String::new(),
+        Some(limit) if measured <= limit => format!("  within {limit} CPU s/M"),
+        Some(limit) => format!("  ABOVE {limit} CPU s/M"),
+    }
+}
+
+/// What the machine itself takes for what one send needs at least: a round trip and a sync.
+struct Floor {
+    round_trip_us: f64,
+    sync_us: f64,
+}
+
+impl Floor {
+    fn measure(folder: &std::path::Path) -> Result<Floor, String> {
+        let round_trip = raw::round_trip(BROKER_CORE, CLIENT_CORE)?;
+        let file = folder.join("raw-sync");
+        let sync = worker(BROKER_CORE, &["sync", &file.to_string_lossy()])?;
+        let sync_us = sync["p50_us"].as_f64().ok_or("the sync was not measured")?;
+        Ok(Floor { round_trip_us: round_trip, sync_us })
+    }
+}
+
+/// The floor measured before and after the sends, so that a disk whose mood changes shows.
+fn print_floor(floor: &[Floor], send_p50_us: f64) {
+    let count = floor.len() as f64;
+    let round_trip = floor.iter().map(|floor| floor.round_trip_us).sum::<f64>() / count;
+    let sync = floor.iter().map(|floor| floor.sync_us).sum::<f64>() / count;
+    let syncs: Vec<String> = floor.iter().map(|floor| format!("{:.1}", floor.sync_us)).collect();
+    let ratio = send_p50_us / (round_trip + sync);
+    println!("\nraw loopback round trip of 64 B: p50 {round_trip:.1} us");
+    println!(
+        "raw fdatasync of 4 KiB, preallocated: p50 {sync:.1} us (before and after: {})",
+        syncs.join(", ")
+    );
+    let words = if ratio <= RATIO_LIMIT { "within" } else { "ABOVE" };
+    println!("window 1 p50 {send_p50_us:.1} us = {ratio:.2} x (round trip + sync), {words} {RATIO_LIMIT}");
+}
+
+/// Runs one of our own commands on a core and returns what it measured.
+fn worker(core: &str, arguments: &[&str]) -> Result<Value, String> {
+    let output = Command::new("taskset")
+        .args(["-c", core])
+        .arg(target().join("release/xtask"))
+        .arg("worker")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cannot run taskset: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("the measurement `{}` failed", arguments.join(" ")));
+    }
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("the measurement printed no JSON: {error}"))
+}
+
+/// An empty folder under `target/`: on the disk that the project is on, unlike many systems' `/tmp`.
+fn scratch(name: &str) -> Result<PathBuf, String> {
+    let folder = target().join("scratch").join(name);
+    let made = match std::fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => std::fs::create_dir_all(&folder),
+    };
+    made.map(|()| folder.clone()).map_err(|error| format!("cannot make {}: {error}", folder.display()))
+}
