@@ -195,3 +195,21 @@ fn a_variable_stands_in_for_a_flag() {
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("300.0.0.1:1"));
 }
+
+#[test]
+fn an_amqp_client_that_closes_is_let_go_at_once() {
+    let folder = Folder::new();
+    let server = Running::start(&folder.0, &["--listen-bus", "127.0.0.1:0"]);
+    let mut stream = TcpStream::connect(server.port()).unwrap();
+    // Shorter than the time in which a connection must show a claim: that it ends by then proves nothing.
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+    let sasl_init = b"\x00\x00\x00\x19\x02\x01\x00\x00\x00\x53\x41\xc0\x0c\x01\xa3\x09ANONYMOUS";
+    let open = b"\x00\x00\x00\x11\x02\x00\x00\x00\x00\x53\x10\xc0\x04\x01\xa1\x01x";
+    let close = b"\x00\x00\x00\x0c\x02\x00\x00\x00\x00\x53\x18\x45";
+    let pieces: [&[u8]; 5] = [b"AMQP\x03\x01\x00\x00", sasl_init, b"AMQP\x00\x01\x00\x00", open, close];
+    stream.write_all(&pieces.concat()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let last = &answer[answer.len() - 16..];
+    assert!(last.windows(3).any(|bytes| bytes == b"\x00\x53\x18"), "its last frame is no close: {last:x?}");
+}

@@ -231,7 +231,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
         let stopping = state.stopping();
         tokio::pin!(sleep, stopping);
         loop {
-            let is_over = self.machine.is_closed() && self.is_written();
+            self.is_ending = self.machine.is_closed();
+            let is_over = self.is_ending && self.is_written();
             if is_over || self.state.engine.is_closed() {
                 break;
             }
@@ -242,7 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 output: self.machine.output(),
                 written: &mut self.written,
                 needs_flush: &mut self.needs_flush,
-                wants_room: !self.pending.is_empty(),
+                wants_room: self.is_ending || !self.pending.is_empty(),
             };
             let is_known = !self.grants.is_empty();
             let input = (has_room && !self.is_ending).then(|| self.input.room(is_known));
@@ -267,7 +268,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                     sleep.as_mut().reset(self.deadline());
                 }
             }
-            self.is_ending = self.machine.is_closed();
             self.submit();
             if self.deadline() < sleep.deadline() {
                 sleep.as_mut().reset(self.deadline());
@@ -282,7 +282,7 @@ struct Socket<'a, S> {
     output: &'a mut Vec<u8>,
     written: &'a mut usize,
     needs_flush: &'a mut bool,
-    /// More output is ready as soon as there is room for it.
+    /// Somebody waits for the output to be written: more of it, or the end.
     wants_room: bool,
 }
 
