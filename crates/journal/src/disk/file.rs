@@ -137,6 +137,11 @@ impl DiskFile for Open {
         Ok(self.file.metadata()?.len())
     }
 
+    fn forget_cached(&self) {
+        // Nothing depends on it, so nobody cares whether the system listens.
+        let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
+    }
+
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         if self.length()? >= bytes {
             return Ok(());

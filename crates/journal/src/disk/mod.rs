@@ -47,6 +47,8 @@ pub trait DiskFile: Send + Sync + Debug {
     fn length(&self) -> io::Result<u64>;
     /// Makes the file `bytes` long with room reserved, reading as zeros where nothing was written. Never shrinks.
     fn allocate(&self, bytes: u64) -> io::Result<()>;
+    /// Lets the system forget its copy of what is synced. A hint: what was written stays readable.
+    fn forget_cached(&self) {}
 }
 
 /// Answer to a request for the lock.

@@ -154,6 +154,10 @@ impl Local {
         if let Some(last) = self.segments.last() {
             last.close(self.edge);
         }
+        // The newest closed segment may still have readers close behind the tail; the one before it hardly.
+        if let [.., stale, _] = &self.segments[..] {
+            self.spare.let_go(stale.file.clone());
+        }
         self.segments.push(Arc::new(Segment::fresh(path, file, header)));
         self.offset = SEGMENT_HEADER_BYTES as u64;
         self.must_roll = false;

@@ -20,6 +20,8 @@ pub(super) struct Spare {
     bytes: u32,
     state: State,
     must_end: Arc<AtomicBool>,
+    /// A segment whose cached pages the system may use for the next one.
+    stale: Option<Arc<dyn DiskFile>>,
 }
 
 #[derive(Debug)]
@@ -38,7 +40,7 @@ impl Spare {
         let length = |disk: &dyn Disk| disk.open(names::SPARE).and_then(|file| file.length()).ok();
         let is_ready = exists && length(&*disk) == Some(u64::from(bytes));
         let state = if is_ready { State::Ready } else { State::None };
-        Spare { disk, filling: options.filling, bytes, state, must_end: Arc::default() }
+        Spare { disk, filling: options.filling, bytes, state, must_end: Arc::default(), stale: None }
     }
 
     pub(super) fn held_bytes(&self) -> u64 {
@@ -58,9 +60,22 @@ impl Spare {
         }
     }
 
+    /// Segments that lie behind the tail are rarely read again, and then in long runs. Were they to stay in the page
+    /// cache, each new segment would take fresh memory from the machine: on a virtual one the first touch of a page
+    /// costs more than everything else that is done for the messages on it.
+    pub(super) fn let_go(&mut self, file: Arc<dyn DiskFile>) {
+        self.stale = Some(file);
+    }
+
     fn start(&mut self) {
         let (disk, bytes, must_end) = (self.disk.clone(), self.bytes, self.must_end.clone());
-        let work = move || fill_spare(&*disk, bytes, &must_end).unwrap_or(false);
+        let stale = self.stale.take();
+        let work = move || {
+            if let Some(stale) = stale {
+                stale.forget_cached();
+            }
+            fill_spare(&*disk, bytes, &must_end).unwrap_or(false)
+        };
         let thread = std::thread::Builder::new().name("journal-fill".to_owned()).spawn(work);
         self.state = thread.map_or(State::Failed, State::Filling);
     }
