@@ -12,7 +12,7 @@ use super::QUEUE;
 
 const START_DEADLINE: Duration = Duration::from_secs(30);
 /// Linux counts a process's CPU time in hundredths of a second, whatever the kernel's own tick is.
-const CLOCK_TICK: Duration = Duration::from_millis(10);
+const CLOCK_TICK_MS: u64 = 10;
 
 #[derive(Debug)]
 pub struct Broker {
@@ -91,20 +91,29 @@ fn bus_port(text: &str) -> Option<u16> {
     ready["bus"][0].as_str()?.parse::<SocketAddr>().ok().map(|address| address.port())
 }
 
-/// CPU time, user and system, that a process has used.
-pub fn cpu_time(pid: u32) -> Result<Duration, String> {
-    let path = format!("/proc/{pid}/stat");
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))?;
-    cpu_ticks(&text).map(|ticks| CLOCK_TICK * ticks).ok_or(format!("{path} has no CPU time"))
+/// CPU time in the unit that Linux counts it in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CpuTicks(pub u64);
+
+impl CpuTicks {
+    pub fn time(self) -> Duration {
+        Duration::from_millis(self.0 * CLOCK_TICK_MS)
+    }
+
+    /// User and system time of a process (its id or `self`), with that of its ended children if asked for.
+    pub fn of_process(process: &str, with_children: bool) -> Result<CpuTicks, String> {
+        let path = format!("/proc/{process}/stat");
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))?;
+        cpu_ticks(&text, with_children).ok_or(format!("{path} has no CPU time"))
+    }
 }
 
-/// Fields 14 and 15 of `/proc/PID/stat`. The program's name, field 2, may itself contain spaces and parentheses.
-fn cpu_ticks(stat: &str) -> Option<u32> {
+/// Fields 14 and 15 of `/proc/PID/stat`, and 16 and 17 for ended children. The program's name, field 2, may itself
+/// contain spaces and parentheses.
+fn cpu_ticks(stat: &str, with_children: bool) -> Option<CpuTicks> {
     let (_, after_name) = stat.rsplit_once(')')?;
-    let mut fields = after_name.split_whitespace().skip(11);
-    let user: u32 = fields.next()?.parse().ok()?;
-    let system: u32 = fields.next()?.parse().ok()?;
-    Some(user + system)
+    let fields = after_name.split_whitespace().skip(11).take(if with_children { 4 } else { 2 });
+    fields.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>().map(CpuTicks)
 }
 
 /// How many syncs the journal has made, as the broker's metrics tell; none if they do not.
@@ -132,8 +141,9 @@ mod tests {
 
     #[test]
     fn cpu_time_is_found_behind_a_name_with_spaces() {
-        let stat = "42 (an (odd) name) S 1 42 42 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 4 0 100 1000 10";
-        assert_eq!(cpu_ticks(stat), Some(300));
+        let stat = "42 (an (odd) name) S 1 42 42 0 -1 4194560 100 0 0 0 250 50 7 3 20 0 4 0 100 1000 10";
+        assert_eq!(cpu_ticks(stat, false), Some(CpuTicks(300)));
+        assert_eq!(cpu_ticks(stat, true), Some(CpuTicks(310)));
     }
 
     #[test]

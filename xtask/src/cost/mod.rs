@@ -6,6 +6,7 @@
 
 mod broker;
 mod figures;
+mod quiet;
 mod raw;
 pub mod start;
 pub mod worker;
@@ -15,6 +16,7 @@ use std::process::{Command, Stdio};
 
 use broker::Broker;
 use figures::Figures;
+use quiet::{Usage, is_quiet};
 use serde_json::Value;
 
 use crate::root::{root, target};
@@ -80,24 +82,30 @@ fn measure(scenario: &Scenario, seconds: &str) -> Result<(), String> {
     let broker = Broker::start(&folder, &["taskset", "-c", BROKER_CORE])?;
     let (port, pid) = (broker.port.to_string(), broker.pid().to_string());
 
+    let before = Usage::read(Some(broker.pid()))?;
     let send = ["send", &port, QUEUE, &pid, scenario.connections, scenario.window, seconds];
     let sent = worker(CLIENT_CORE, &send)?;
+    let foreign = before.foreign_cores(&Usage::read(Some(broker.pid()))?);
     let figures = Figures::read(&sent)?;
-    println!(
-        "{:<36}{figures}{}",
-        format!("send, {}", scenario.name),
-        verdict(figures.cpu_per_million(), scenario.cpu_limit)
-    );
+    let limit = scenario.cpu_limit.map(|limit| verdict(figures.cpu_per_million(), limit, "CPU s/M", foreign));
+    let words = limit.or((!is_quiet(foreign)).then(|| disturbed(foreign))).unwrap_or_default();
+    println!("{:<36}{figures}  {words}", format!("send, {}", scenario.name));
 
     let accepted = sent["accepted"].as_u64().ok_or("the sender counted nothing")?.to_string();
+    let before = Usage::read(Some(broker.pid()))?;
     let receive = ["receive", &port, QUEUE, &pid, scenario.connections, CREDIT, &accepted];
     let received = Figures::read(&worker(CLIENT_CORE, &receive)?)?;
-    println!("{:<36}{received}", format!("receive, {} with credit {CREDIT}", plural(scenario.connections)));
+    let foreign_receiving = before.foreign_cores(&Usage::read(Some(broker.pid()))?);
+    let words = if is_quiet(foreign_receiving) { String::new() } else { disturbed(foreign_receiving) };
+    println!(
+        "{:<36}{received}  {words}",
+        format!("receive, {}, credit {CREDIT}", plural(scenario.connections))
+    );
 
     drop(broker);
     if is_window_one {
         floor.push(Floor::measure(&folder)?);
-        print_floor(&floor, figures.p50_us);
+        print_floor(&floor, figures.p50_us, foreign);
     }
     std::fs::remove_dir_all(&folder).map_err(|error| format!("cannot remove {}: {error}", folder.display()))
 }
@@ -106,44 +114,57 @@ fn plural(connections: &str) -> String {
     if connections == "1" { "1 connection".into() } else { format!("{connections} connections") }
 }
 
-fn verdict(measured: f64, limit: Option<f64>) -> String {
-    match limit {
-        None => String::new(),
-        Some(limit) if measured <= limit => format!("  within {limit} CPU s/M"),
-        Some(limit) => format!("  ABOVE {limit} CPU s/M"),
+/// Whether a limit is kept; a disturbed measurement proves neither.
+fn verdict(measured: f64, limit: f64, unit: &str, foreign_cores: f64) -> String {
+    if !is_quiet(foreign_cores) {
+        return disturbed(foreign_cores);
     }
+    let words = if measured <= limit { "within" } else { "ABOVE" };
+    format!("{words} {limit} {unit}")
+}
+
+fn disturbed(foreign_cores: f64) -> String {
+    format!("DISTURBED, no verdict: others used {foreign_cores:.2} cores")
 }
 
 /// What the machine itself takes for what one send needs at least: a round trip and a sync.
 struct Floor {
     round_trip_us: f64,
     sync_us: f64,
+    foreign_cores: f64,
 }
 
 impl Floor {
     fn measure(folder: &std::path::Path) -> Result<Floor, String> {
-        let round_trip = raw::round_trip(BROKER_CORE, CLIENT_CORE)?;
+        let before = Usage::read(None)?;
+        let round_trip_us = raw::round_trip(BROKER_CORE, CLIENT_CORE)?;
         let file = folder.join("raw-sync");
         let sync = worker(BROKER_CORE, &["sync", &file.to_string_lossy()])?;
         let sync_us = sync["p50_us"].as_f64().ok_or("the sync was not measured")?;
-        Ok(Floor { round_trip_us: round_trip, sync_us })
+        Ok(Floor { round_trip_us, sync_us, foreign_cores: before.foreign_cores(&Usage::read(None)?) })
+    }
+
+    fn us(&self) -> f64 {
+        self.round_trip_us + self.sync_us
     }
 }
 
-/// The floor measured before and after the sends, so that a disk whose mood changes shows.
-fn print_floor(floor: &[Floor], send_p50_us: f64) {
-    let count = floor.len() as f64;
-    let round_trip = floor.iter().map(|floor| floor.round_trip_us).sum::<f64>() / count;
-    let sync = floor.iter().map(|floor| floor.sync_us).sum::<f64>() / count;
-    let syncs: Vec<String> = floor.iter().map(|floor| format!("{:.1}", floor.sync_us)).collect();
-    let ratio = send_p50_us / (round_trip + sync);
-    println!("\nraw loopback round trip of 64 B: p50 {round_trip:.1} us");
-    println!(
-        "raw fdatasync of 4 KiB, preallocated: p50 {sync:.1} us (before and after: {})",
-        syncs.join(", ")
-    );
-    let words = if ratio <= RATIO_LIMIT { "within" } else { "ABOVE" };
-    println!("window 1 p50 {send_p50_us:.1} us = {ratio:.2} x (round trip + sync), {words} {RATIO_LIMIT}");
+/// The floor was measured before and after the sends. The lower one counts: noise only ever raises it, and a raised
+/// floor would let a slow broker pass.
+fn print_floor(floor: &[Floor], send_p50_us: f64, foreign_cores: f64) {
+    println!();
+    for (when, floor) in ["before", "after"].iter().zip(floor) {
+        let Floor { round_trip_us, sync_us, foreign_cores } = floor;
+        println!(
+            "raw, {when}: loopback round trip of 64 B p50 {round_trip_us:.1} us, fdatasync of 4 KiB preallocated p50 \
+             {sync_us:.1} us, others used {foreign_cores:.2} cores"
+        );
+    }
+    let lowest = floor.iter().map(Floor::us).fold(f64::INFINITY, f64::min);
+    let noisiest = floor.iter().map(|floor| floor.foreign_cores).fold(foreign_cores, f64::max);
+    let ratio = send_p50_us / lowest;
+    let words = verdict(ratio, RATIO_LIMIT, "times", noisiest);
+    println!("window 1 p50 {send_p50_us:.1} us = {ratio:.2} x (round trip + sync); {words}");
 }
 
 /// Runs one of our own commands on a core and returns what it measured.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::broker::{cpu_time, syncs};
+use super::broker::{CpuTicks, syncs};
 use super::figures::{Figures, percentile_us};
 use super::raw;
 use crate::load::{Place, receiver, sender};
@@ -78,14 +78,18 @@ impl Target {
         Ok(Target { place: Place { address, queue: queue.into() }, port, pid: number(pid)? as u32 })
     }
 
+    fn cpu(&self) -> Result<Duration, String> {
+        CpuTicks::of_process(&self.pid.to_string(), false).map(CpuTicks::time)
+    }
+
     fn reading(&self) -> Result<Reading, String> {
         let syncs = syncs(self.port);
-        Ok(Reading { at: Instant::now(), cpu: cpu_time(self.pid)?, syncs })
+        Ok(Reading { at: Instant::now(), cpu: self.cpu()?, syncs })
     }
 
     /// What was used since `before`, for so many messages.
     fn figures(&self, messages: u64, before: &Reading) -> Result<Figures, String> {
-        let (elapsed, cpu) = (before.at.elapsed(), cpu_time(self.pid)? - before.cpu);
+        let (elapsed, cpu) = (before.at.elapsed(), self.cpu()? - before.cpu);
         let syncs = syncs(self.port).zip(before.syncs).map(|(after, before)| after - before);
         Ok(Figures::new(messages, elapsed, cpu, syncs))
     }
