@@ -71,7 +71,7 @@ impl Inbox {
     }
 
     /// Takes all that waits; waits itself until something does, or for `patience`.
-    pub(crate) fn take(&self, into: &mut Vec<Item>, patience: Option<Duration>) {
+    pub fn take(&self, into: &mut Vec<Item>, patience: Option<Duration>) {
         let mut waiting = self.lock();
         if waiting.items.is_empty() && patience != Some(Duration::ZERO) {
             waiting.is_asleep = true;
