@@ -119,6 +119,10 @@ impl World {
                     self.shared.lock().end_turn(partition.broker().durable());
                     let is_due = matches!(turn, Turn::At(due) if due <= now);
                     if turn != Turn::Now && !is_due && self.inbox.is_empty() {
+                        let held = self.inbox.undurable_bytes();
+                        if held != 0 {
+                            self.shared.lock().fail(format!("{held} bytes count as undurable at rest"));
+                        }
                         return Alive::Yes;
                     }
                 }

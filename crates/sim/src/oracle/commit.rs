@@ -67,7 +67,6 @@ impl Oracle {
                         next: Sequence(1),
                         last_enqueued: time,
                         present: BTreeMap::new(),
-                        newest_given: Sequence(0),
                         newest_in_turn: Sequence(0),
                     },
                 );
@@ -135,10 +134,17 @@ impl Oracle {
         let is_later = queue.last_enqueued <= time;
         queue.next = sequence.next();
         queue.last_enqueued = time;
-        let overlay = Overlay::default();
-        queue
-            .present
-            .insert(sequence, Present { message: number, length, count: 0, enqueued: time, overlay });
+        queue.present.insert(
+            sequence,
+            Present {
+                message: number,
+                length,
+                count: 0,
+                stored: self.turn,
+                enqueued: time,
+                overlay: Overlay::default(),
+            },
+        );
         let wrong = [
             (is_whole, "I3: its pieces are not those that were sent"),
             (!was_stored, "it was stored twice"),
@@ -160,7 +166,8 @@ impl Oracle {
         };
         let lock = self.locks.remove(&(entity, sequence));
         let is_completed = lock.as_ref().is_some_and(|lock| lock.asked.contains(&Outcome::Complete));
-        let is_free = lock.is_none_or(|lock| lock.has_returned || lock.asked.contains(&Outcome::Release));
+        let is_free =
+            lock.is_none_or(|lock| lock.returned.is_some() || lock.asked.contains(&Outcome::Release));
         self.messages[present.message].gone = Some(match is_completed {
             true => Gone::Completed,
             false => Gone::Taken,
@@ -206,7 +213,7 @@ impl Oracle {
             _ => false,
         });
         let is_over = overlay.is_none() && lock.until <= time;
-        if std::mem::replace(&mut lock.has_returned, true) {
+        if lock.returned.replace(self.turn).is_some() {
             self.fail(format!("I7: one delivery of {sequence:?} counts twice"));
         } else if !is_asked && !is_over {
             self.fail(format!("I7: the delivery of {sequence:?} counts as failed without having failed"));

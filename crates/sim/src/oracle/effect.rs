@@ -102,7 +102,7 @@ impl Oracle {
         // A lock that was never used and has not ended is not lost.
         let now = self.now;
         let is_held = self.locks.values().any(|lock| {
-            lock.token == token && now < lock.until && !lock.has_returned && lock.asked.len() < 2
+            lock.token == token && now < lock.until && lock.returned.is_none() && lock.asked.len() < 2
         });
         if is_held {
             self.fail(format!("the lock on {:?} is called lost and is not", token.sequence()));
@@ -158,9 +158,7 @@ impl Oracle {
                 _ => return self.fail(format!("{sequence:?} of a deleted queue was delivered")),
             },
         };
-        let is_first = !self.locks.contains_key(&(entity, sequence));
         let until = self.now.after(queue.settings.lock_duration);
-        let newest = queue.newest_given;
         queue.newest_in_turn = queue.newest_in_turn.max(sequence);
         let removed = self.ledger.removed.get(&(entity, sequence));
         let present = match sent.mode {
@@ -178,10 +176,6 @@ impl Oracle {
         if sent.mode == ReceiveMode::ReceiveAndDelete || self.ledger.deleted.contains_key(&entity) {
             return;
         }
-        if is_first && sequence <= newest {
-            // What was handed out before has left a lock behind, ended or not.
-            return self.fail(format!("{sequence:?} was passed over by {newest:?}"));
-        }
         if delivery.locked_until != Some(until) {
             return self
                 .fail(format!("{sequence:?} is locked until {:?}, not {until:?}", delivery.locked_until));
@@ -189,18 +183,13 @@ impl Oracle {
         if !self.tokens.insert(delivery.token.0) {
             return self.fail(format!("the token of {sequence:?} was used before"));
         }
-        let lock = Lock {
-            token: delivery.token,
-            until,
-            count: delivery.count,
-            asked: Vec::new(),
-            has_returned: false,
-        };
+        let lock =
+            Lock { token: delivery.token, until, count: delivery.count, asked: Vec::new(), returned: None };
         let Some(before) = self.locks.insert((entity, sequence), lock) else { return };
         let is_released = before.asked.contains(&Outcome::Release);
-        if !before.has_returned && !is_released {
+        if before.returned.is_none() && !is_released {
             self.fail(format!("I5: {sequence:?} was delivered while it is locked"));
-        } else if delivery.count != before.count + u32::from(before.has_returned) {
+        } else if delivery.count != before.count + u32::from(before.returned.is_some()) {
             let counts = (before.count, delivery.count);
             self.fail(format!("I7: the count of {sequence:?} went from {} to {}", counts.0, counts.1));
         }

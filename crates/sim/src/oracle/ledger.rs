@@ -12,6 +12,8 @@ pub struct Present {
     pub message: usize,
     pub length: u32,
     pub count: u32,
+    /// The turn in which it was stored.
+    pub stored: u64,
     pub enqueued: Time,
     pub overlay: Overlay,
 }
@@ -23,9 +25,7 @@ pub struct Queue {
     pub next: Sequence,
     pub last_enqueued: Time,
     pub present: BTreeMap<Sequence, Present>,
-    /// The newest message that was handed out in this life before this turn, and in this turn: what is handed out
-    /// to several connections in one turn may leave in any order.
-    pub newest_given: Sequence,
+    /// The newest message that was handed out in this turn.
     pub newest_in_turn: Sequence,
 }
 
@@ -75,18 +75,8 @@ impl Ledger {
         self.queues.iter().find(|(_, queue)| queue.path.to_lowercase() == path).map(|(entity, _)| *entity)
     }
 
-    /// What was handed out in this turn was handed out before the next.
     pub fn end_turn(&mut self) {
-        for queue in self.queues.values_mut() {
-            queue.newest_given = queue.newest_given.max(queue.newest_in_turn);
-        }
-    }
-
-    /// Nothing was handed out in the life that begins now.
-    pub fn begin_life(&mut self) {
-        for queue in self.queues.values_mut() {
-            (queue.newest_given, queue.newest_in_turn) = (Sequence(0), Sequence(0));
-        }
+        self.queues.values_mut().for_each(|queue| queue.newest_in_turn = Sequence(0));
     }
 
     /// Holds a broker's counters against the model.

@@ -109,8 +109,8 @@ struct Lock {
     count: u32,
     /// What was asked with this token.
     asked: Vec<Outcome>,
-    /// Its delivery has failed, by a committed record.
-    has_returned: bool,
+    /// The turn in which its delivery failed, by a committed record.
+    returned: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -196,10 +196,26 @@ impl Oracle {
         if let Err(what) = self.ledger.compare(live) {
             self.fail(format!("counters: {what}"));
         }
+        self.check_order();
         self.ledger.end_turn();
         self.end_expectations();
         self.end_settled_sends();
         self.trace.add(&[self.turn, self.now.0 as u64, live.fingerprint()]);
+    }
+
+    /// Messages are handed out oldest first (S-85): none that was free before this turn was passed over.
+    fn check_order(&mut self) {
+        for (entity, queue) in &self.ledger.queues {
+            let newest = queue.newest_in_turn;
+            let is_passed_over = |sequence: &Sequence| match self.locks.get(&(*entity, *sequence)) {
+                Some(lock) => lock.returned.is_some_and(|turn| turn < self.turn),
+                None => queue.present[sequence].stored < self.turn,
+            };
+            if let Some((older, _)) = queue.present.range(..newest).find(|(s, _)| is_passed_over(s)) {
+                let what = format!("{older:?} of {} was free and passed over by {newest:?}", queue.path);
+                return self.fail(what);
+            }
+        }
     }
 
     /// The process is gone, and with it every connection, link and lock.
@@ -240,7 +256,7 @@ impl Oracle {
         }
         self.locks.clear();
         self.links.clear();
-        self.ledger.begin_life();
+        self.ledger.end_turn();
         self.is_dead = false;
         self.trace.add(&[tail, durable.fingerprint()]);
     }
