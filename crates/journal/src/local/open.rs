@@ -3,6 +3,7 @@
 //! Only the last segment is read; heads of older ones are read when replay or a body asks for them.
 
 use super::fill::Spare;
+use super::reserve::Reserve;
 use super::segment::{Edge, Segment};
 use super::shared::Shared;
 use super::snapshot::SnapshotFiles;
@@ -27,9 +28,16 @@ impl Local {
         remove_unfinished(&*disk, &listed)?;
         let segments = open_segments(&*disk, &options, &listed)?;
         let shared = Arc::new(Shared::new(Default::default()));
+        let is_there = |wanted: &str| listed.iter().any(|name| name == wanted);
+        let margin_bytes = u64::from(options.segment_bytes);
+        let reserve_bytes = u64::from(options.reserve_segments) * margin_bytes;
+        let is_reserved = is_there(names::RESERVE);
+        let reserve = Reserve::open(disk.clone(), reserve_bytes, margin_bytes, is_reserved)?;
+        let reserve = Arc::new(reserve);
         let snapshots =
-            Arc::new(SnapshotFiles::open(disk.clone(), options.partition, shared.clone(), &listed));
-        let spare = Spare::new(disk.clone(), &options, listed.iter().any(|name| name == names::SPARE));
+            SnapshotFiles::open(disk.clone(), options.partition, shared.clone(), reserve.clone(), &listed);
+        let snapshots = Arc::new(snapshots);
+        let spare = Spare::new(disk.clone(), &options, is_there(names::SPARE));
         let mut journal = Local {
             offset: 0,
             edge: Edge::START,
@@ -40,6 +48,7 @@ impl Local {
             shared,
             snapshots,
             spare,
+            reserve,
             segments,
             disk,
             options,
@@ -106,7 +115,12 @@ impl Local {
 }
 
 fn remove_unfinished(disk: &dyn Disk, listed: &[String]) -> Result<(), Error> {
-    let unfinished = [names::SPARE_UNFINISHED, names::SEGMENT_UNFINISHED, names::SNAPSHOT_UNFINISHED];
+    let unfinished = [
+        names::SPARE_UNFINISHED,
+        names::SEGMENT_UNFINISHED,
+        names::SNAPSHOT_UNFINISHED,
+        names::RESERVE_UNFINISHED,
+    ];
     for name in listed.iter().filter(|name| unfinished.contains(&name.as_str())) {
         disk.remove(name).map_err(|error| Error::io("remove", &disk.path(name), error))?;
     }

@@ -4,7 +4,7 @@ use crate::oracle::Shared;
 use broker::Record;
 use journal::{
     BODY_PREFIX_BYTES, Batch, BodyId, Description, Draft, Epoch, Error, Journal, Local, Outcome, Place,
-    Position, Resolution, Snapshots, Space, Ticket,
+    Position, Resolution, Snapshots, Space, Stretch, Ticket,
 };
 use std::sync::Arc;
 
@@ -109,6 +109,18 @@ impl Journal for Watched {
 
     fn trim(&mut self, before: Position) -> Result<(), Error> {
         self.inner.trim(before)
+    }
+
+    fn stretches(&self) -> Vec<Stretch> {
+        self.inner.stretches()
+    }
+
+    fn has_reserve(&self) -> bool {
+        self.inner.has_reserve()
+    }
+
+    fn refill_reserve(&mut self) -> Result<bool, Error> {
+        self.inner.refill_reserve()
     }
 
     fn snapshots(&self) -> Arc<dyn Snapshots> {
