@@ -2,6 +2,7 @@
 
 use crate::batch::Batch;
 use crate::cache::Cache;
+use crate::condition::Condition;
 use crate::inbox::{Inbox, Item};
 use crate::mailbox::{Asks, Outbox};
 use crate::partition::Counters;
@@ -26,6 +27,7 @@ struct Shared {
     asks: Arc<Asks>,
     cache: Arc<Cache>,
     counters: Arc<Counters>,
+    condition: Arc<Condition>,
     connections: AtomicU32,
     is_closed: AtomicBool,
 }
@@ -36,9 +38,12 @@ impl Handle {
         asks: Arc<Asks>,
         cache: Arc<Cache>,
         counters: Arc<Counters>,
+        condition: Arc<Condition>,
     ) -> Handle {
         let (connections, is_closed) = (AtomicU32::new(1), AtomicBool::new(false));
-        Handle { shared: Arc::new(Shared { inbox, asks, cache, counters, connections, is_closed }) }
+        Handle {
+            shared: Arc::new(Shared { inbox, asks, cache, counters, condition, connections, is_closed }),
+        }
     }
 
     /// Registers a connection. Dropping it detaches its links.
@@ -66,6 +71,11 @@ impl Handle {
 
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
+    }
+
+    /// How the partition is.
+    pub fn condition(&self) -> &Condition {
+        &self.shared.condition
     }
 
     pub fn cache(&self) -> &Cache {

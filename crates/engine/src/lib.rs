@@ -7,6 +7,7 @@
 mod batch;
 mod cache;
 mod clock;
+mod condition;
 mod handle;
 mod inbox;
 pub mod limits;
@@ -14,13 +15,20 @@ mod mailbox;
 mod partition;
 mod recovery;
 mod runner;
+mod snapshots;
+mod survey;
+mod tend;
+mod upkeep;
 
 pub use batch::Batch;
 pub use cache::Cache;
 pub use clock::{Clock, OwnerClock, Slew};
+pub use condition::Condition;
 pub use handle::{Connection, Handle, Stopped};
 pub use inbox::{Inbox, Item};
 pub use mailbox::{Mailbox, Outbox, Outgoing, Sent};
 pub use partition::{Counters, Partition, Turn};
 pub use recovery::{Error, Recovered, recover};
 pub use runner::{Engine, OpenError, Options};
+pub use snapshots::Snapshotted;
+pub use upkeep::Pace;

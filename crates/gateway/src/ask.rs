@@ -24,6 +24,6 @@ impl Ask for Handle {
     }
 
     fn is_healthy(&self) -> bool {
-        !self.is_closed()
+        !self.is_closed() && !self.condition().is_full() && self.condition().damage().is_none()
     }
 }

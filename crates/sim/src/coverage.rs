@@ -16,7 +16,8 @@ pub enum Kind {
     Fault,
 }
 
-const RECORDS: [&str; 6] = ["QueueCreated", "EntityDeleted", "PartStored", "Enqueued", "Removed", "Returned"];
+const RECORDS: [&str; 7] =
+    ["QueueCreated", "EntityDeleted", "PartStored", "Enqueued", "Removed", "Returned", "Relocated"];
 const EFFECTS: [&str; 9] = [
     "Accepted",
     "Rejected",
@@ -28,7 +29,7 @@ const EFFECTS: [&str; 9] = [
     "Detached",
     "Answered",
 ];
-const REFUSALS: [&str; 13] = [
+const REFUSALS: [&str; 14] = [
     "EntityNotFound",
     "EntityExists",
     "InvalidName",
@@ -40,6 +41,7 @@ const REFUSALS: [&str; 13] = [
     "BatchTooLarge",
     "PropertiesTooLarge",
     "QueueFull",
+    "NoSpace",
     "LockLost",
     "NotSupported",
 ];
@@ -58,6 +60,7 @@ impl Coverage {
             Record::Enqueued { .. } => "Enqueued",
             Record::Removed { .. } => "Removed",
             Record::Returned { .. } => "Returned",
+            Record::Relocated { .. } => "Relocated",
         };
         self.count(Kind::Record, name);
     }
@@ -93,6 +96,7 @@ impl Coverage {
             Refusal::BatchTooLarge { .. } => "BatchTooLarge",
             Refusal::PropertiesTooLarge { .. } => "PropertiesTooLarge",
             Refusal::QueueFull { .. } => "QueueFull",
+            Refusal::NoSpace => "NoSpace",
             Refusal::LockLost(_) => "LockLost",
             Refusal::NotSupported(_) => "NotSupported",
         };

@@ -52,7 +52,13 @@ impl Journal for Watched {
         let appended = Appended::read(draft, at, self.inner.next_body());
         // Noted before it is tried: a write that fails may still be found on the disk later.
         self.shared.lock().appended(appended);
-        let ticket = self.inner.append(draft, at)?;
+        let ticket = match self.inner.append(draft, at) {
+            Err(error @ Error::Full { .. }) => {
+                self.shared.lock().withdrawn();
+                return Err(error);
+            }
+            other => other?,
+        };
         let shared = self.shared.clone();
         Ok(Ticket::new(move || {
             let outcome = ticket.wait();
@@ -108,7 +114,12 @@ impl Journal for Watched {
     }
 
     fn trim(&mut self, before: Position) -> Result<(), Error> {
-        self.inner.trim(before)
+        let first = self.inner.first();
+        self.inner.trim(before)?;
+        if self.inner.first() > first {
+            self.shared.lock().coverage.fault("space given back");
+        }
+        Ok(())
     }
 
     fn stretches(&self) -> Vec<Stretch> {
@@ -124,6 +135,7 @@ impl Journal for Watched {
     }
 
     fn snapshots(&self) -> Arc<dyn Snapshots> {
+        self.shared.lock().coverage.fault("snapshot taken");
         self.inner.snapshots()
     }
 
