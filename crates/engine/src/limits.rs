@@ -26,6 +26,9 @@ pub const SNAPSHOT_GROWTH: u64 = 2;
 /// Space that is worth a snapshot in a quiet moment: a segment.
 pub const RECLAIM_BYTES: u64 = 32 * 1024 * 1024;
 
+/// And what must have died since the last snapshot, as a share of that: quiet moments of a busy day write none.
+pub const DIED_SHARE: u64 = 8;
+
 /// At a clean stop a last snapshot is written if it is likely to be smaller than this, which takes some ten
 /// milliseconds, and if the next start would otherwise read a sixteenth of it.
 pub const STOP_SNAPSHOT_BYTES: u64 = 16 * 1024 * 1024;

@@ -212,6 +212,12 @@ impl Partition {
         self.next_turn()
     }
 
+    /// The newest batch that is known to be durable.
+    pub(crate) fn committed(&self) -> journal::Position {
+        let next = self.in_flight.as_ref().map_or(self.next, |in_flight| in_flight.position);
+        journal::Position(next.0 - 1)
+    }
+
     /// Nothing is being written, and nothing waits to be.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.in_flight.is_none() && self.draft.record_count == 0 && self.backlog.is_empty()

@@ -12,6 +12,7 @@ use journal::{BODY_PREFIX_BYTES, Position, body_prefix};
 impl Partition {
     /// One step of upkeep, if one is due.
     pub(crate) fn tend(&mut self, now: Time) -> Result<(), String> {
+        self.upkeep.conclude_cleaning(self.committed());
         self.tend_room(now)?;
         if now < self.upkeep.next_step {
             return Ok(());
@@ -70,7 +71,9 @@ impl Partition {
         }
         let context = self.context(now);
         self.broker.relocate(&bodies, context, &mut self.decision);
-        self.upkeep.copied(Position(context.position.0), unread);
+        // Without any copy there is nothing to wait for: what was to be copied is gone already.
+        let at = if bodies.is_empty() { self.committed() } else { Position(context.position.0) };
+        self.upkeep.copied(at, unread);
         self.take_decision(&Bytes::from(stored));
     }
 

@@ -5,7 +5,7 @@
 //! committed, and when the older of two snapshots contains all of its records.
 
 use crate::limits::{
-    CLEAN_SLICE_BODIES, CLEAN_SLICE_BYTES, RECLAIM_BYTES, SNAPSHOT_EVERY_BYTES, SNAPSHOT_GROWTH,
+    CLEAN_SLICE_BODIES, CLEAN_SLICE_BYTES, DIED_SHARE, RECLAIM_BYTES, SNAPSHOT_EVERY_BYTES, SNAPSHOT_GROWTH,
     SPARSE_PERCENT, STOP_SNAPSHOT_BYTES, UPKEEP_PAUSE_MS,
 };
 use crate::snapshots::Snapshotted;
@@ -69,13 +69,13 @@ struct Cleaning {
     left: VecDeque<(BodyId, BodyId)>,
     is_reading: bool,
     /// The batch of the last copies.
-    copied_at: Option<Position>,
+    copied_at: Position,
 }
 
 impl Cleaning {
     /// Whether every copy is part of a batch up to `committed`.
     fn is_done(&self, committed: Position) -> bool {
-        self.left.is_empty() && !self.is_reading && self.copied_at.is_some_and(|at| at <= committed)
+        self.left.is_empty() && !self.is_reading && self.copied_at <= committed
     }
 }
 
@@ -125,13 +125,18 @@ impl Upkeep {
 
     /// The snapshot that was taken, once its batch is committed.
     pub(crate) fn committed(&mut self, at: Position) -> Option<(Position, Snapshot)> {
-        if let Some(cleaning) = self.cleaning.take_if(|cleaning| cleaning.is_done(at)) {
-            self.dead_before = self.dead_before.max(cleaning.before);
-            self.may_trim = true;
-        }
+        self.conclude_cleaning(at);
         let taken = self.taken.take();
         self.is_writing |= taken.is_some();
         taken
+    }
+
+    /// Notices that everything was copied, and that all batches up to `committed` are durable.
+    pub(crate) fn conclude_cleaning(&mut self, committed: Position) {
+        if let Some(cleaning) = self.cleaning.take_if(|cleaning| cleaning.is_done(committed)) {
+            self.dead_before = self.dead_before.max(cleaning.before);
+            self.may_trim = true;
+        }
     }
 
     pub(crate) fn snapshotted(&mut self, done: Snapshotted) {
@@ -142,14 +147,17 @@ impl Upkeep {
         self.may_trim = true;
         self.alive_bytes = done.plan.alive_bytes;
         self.stored_bytes = 0;
-        if let Some(stretch) = done.plan.clean_before
-            && self.cleaning.is_none()
-            && !self.is_blocked
-            && stretch.first > self.dead_before
-        {
-            let left = done.to_copy.into();
-            let before = stretch.first;
-            self.cleaning = Some(Cleaning { before, left, is_reading: false, copied_at: None });
+        // The newer list is the better one: some of those that were to be copied may have died. What is being read
+        // right now is copied in any case.
+        let is_reading = self.cleaning.as_ref().is_some_and(|cleaning| cleaning.is_reading);
+        if !is_reading && !self.is_blocked {
+            let stretch = done.plan.clean_before.filter(|stretch| stretch.first > self.dead_before);
+            self.cleaning = stretch.map(|stretch| Cleaning {
+                before: stretch.first,
+                left: done.to_copy.into(),
+                is_reading: false,
+                copied_at: Position(0),
+            });
         }
     }
 
@@ -175,11 +183,11 @@ impl Upkeep {
         }
     }
 
-    /// A slice was read: its copies will be part of the batch `at`, and `unread` did not fit.
+    /// A slice was read: its copies are part of the batches up to `at`, and `unread` did not fit.
     pub(crate) fn copied(&mut self, at: Position, unread: Vec<(BodyId, BodyId)>) {
         if let Some(cleaning) = &mut self.cleaning {
             cleaning.is_reading = false;
-            cleaning.copied_at = Some(at);
+            cleaning.copied_at = cleaning.copied_at.max(at);
             unread.into_iter().rev().for_each(|body| cleaning.left.push_front(body));
         }
     }
@@ -197,17 +205,20 @@ impl Upkeep {
     }
 
     /// Whether a snapshot in a quiet moment would give back space that is worth it, `alive_bytes` being alive now:
-    /// because much has died since the last one, or because much waits for the older one to be newer.
+    /// because the journal is larger than the living explain and some have died since the last one, or because much
+    /// waits only for the older snapshot to be newer.
     pub(crate) fn is_worth_it(&self, alive_bytes: u64, stretches: &[Stretch]) -> bool {
         if self.is_writing || self.taken.is_some() || self.cleaning.is_some() {
             return false;
         }
         let least = self.pace.reclaim_bytes.max(self.newest_bytes());
         let died = (self.alive_bytes + self.stored_bytes).saturating_sub(alive_bytes);
+        let closed: u64 = stretches.iter().rev().skip(1).map(|stretch| stretch.bytes).sum();
+        let excess = closed.saturating_sub(alive_bytes * 100 / self.pace.sparse_percent);
         let newest = self.newest.map_or(Position(0), |newest| newest.position);
         let before = self.dead_before.min(newest.next());
         let waiting = stretches.windows(2).filter(|pair| pair[1].first <= before).map(|pair| pair[0].bytes);
-        died >= least || waiting.sum::<u64>() >= least
+        died >= least / DIED_SHARE && excess >= least || waiting.sum::<u64>() >= least
     }
 
     pub(crate) fn want(&mut self) {
