@@ -232,3 +232,79 @@ impl Upkeep {
         !self.is_writing && is_newer && is_small && self.since_bytes >= STOP_SNAPSHOT_BYTES / 16
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::survey::Plan;
+
+    fn stretch(n: u64) -> Stretch {
+        Stretch { first: Position(n * 10 + 1), first_body: journal::BodyId(n * 10 + 1), bytes: 1_000 }
+    }
+
+    fn snapshotted(at: u64, dead_before: u64, to_copy: &[u64]) -> Snapshotted {
+        let clean_before = (!to_copy.is_empty()).then_some(stretch(2));
+        let plan = Plan { dead_before: Position(dead_before), clean_before, alive_bytes: 100 };
+        let to_copy = to_copy.iter().map(|body| (BodyId(*body), BodyId(*body))).collect();
+        Snapshotted { at: Position(at), bytes: 10, plan, to_copy, forgotten: Vec::new() }
+    }
+
+    fn upkeep() -> Upkeep {
+        let mut upkeep = Upkeep::new(Pace::default(), &[], &[stretch(0)]);
+        upkeep.snapshotted(snapshotted(35, 1, &[]));
+        upkeep.snapshotted(snapshotted(38, 1, &[3, 4, 12]));
+        upkeep
+    }
+
+    #[test]
+    fn what_was_copied_is_given_up_only_when_the_copies_are_committed() {
+        let mut upkeep = upkeep();
+        assert_eq!(upkeep.next_slice().len(), 3);
+        assert!(upkeep.next_slice().is_empty(), "one slice at a time");
+        upkeep.conclude_cleaning(Position(100));
+        assert_eq!(upkeep.trim_before(), Position(1), "nothing was copied yet");
+        upkeep.copied(Position(40), vec![(BodyId(12), BodyId(12))]);
+        upkeep.conclude_cleaning(Position(40));
+        assert_eq!(upkeep.trim_before(), Position(1), "one is left");
+        assert_eq!(upkeep.next_slice(), [(BodyId(12), BodyId(12))]);
+        upkeep.conclude_cleaning(Position(40));
+        assert_eq!(upkeep.trim_before(), Position(1), "the last one is being read");
+        upkeep.copied(Position(41), Vec::new());
+        upkeep.conclude_cleaning(Position(40));
+        assert_eq!(upkeep.trim_before(), Position(1), "the last copy is not durable");
+        upkeep.conclude_cleaning(Position(41));
+        assert_eq!(upkeep.trim_before(), Position(21));
+    }
+
+    #[test]
+    fn nothing_behind_the_older_of_two_snapshots_is_given_up() {
+        let mut upkeep = Upkeep::new(Pace::default(), &[], &[stretch(0)]);
+        upkeep.snapshotted(snapshotted(15, 31, &[]));
+        assert_eq!(upkeep.trim_before(), Position(0), "there is only one");
+        upkeep.snapshotted(snapshotted(50, 31, &[]));
+        assert_eq!(upkeep.trim_before(), Position(16));
+        upkeep.snapshotted(snapshotted(60, 31, &[]));
+        assert_eq!(upkeep.trim_before(), Position(31));
+    }
+
+    #[test]
+    fn damage_where_something_was_to_be_copied_keeps_everything_there() {
+        let mut upkeep = upkeep();
+        assert_eq!(upkeep.next_slice().len(), 3);
+        upkeep.block_cleaning();
+        upkeep.conclude_cleaning(Position(100));
+        upkeep.snapshotted(snapshotted(60, 1, &[3]));
+        assert!(upkeep.next_slice().is_empty());
+        assert_eq!(upkeep.trim_before(), Position(1));
+    }
+
+    #[test]
+    fn a_large_snapshot_is_written_less_often() {
+        let newest = SnapshotInfo { position: Position(1), bytes: SNAPSHOT_EVERY_BYTES };
+        let mut upkeep = Upkeep::new(Pace::default(), &[newest], &[]);
+        upkeep.appended(SNAPSHOT_EVERY_BYTES as usize, 0);
+        assert!(!upkeep.wants_snapshot());
+        upkeep.appended(SNAPSHOT_EVERY_BYTES as usize, 0);
+        assert!(upkeep.wants_snapshot());
+    }
+}

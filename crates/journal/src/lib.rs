@@ -28,7 +28,7 @@ pub use journal::{
     Batch, BodyId, BodyLengths, Description, Durability, Epoch, Journal, Position, ReadSnapshot, Resolution,
     SnapshotInfo, Snapshots, Space, Stretch, WriteSnapshot,
 };
-pub use local::{Filling, Local, Options};
+pub use local::{Counts, Filling, Inspector, Local, Options, Scrub};
 pub use place::Place;
 pub use ticket::{Outcome, Ticket};
 pub use unsure::{Unsure, Verdict};

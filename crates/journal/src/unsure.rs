@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::journal::{
     Batch, BodyId, Description, Epoch, Journal, Position, Resolution, Snapshots, Space, Stretch,
 };
+use crate::local::Scrub;
 use crate::place::Place;
 use crate::ticket::{Outcome, Ticket};
 use std::fmt;
@@ -130,6 +131,10 @@ impl Journal for Unsure {
 
     fn stretches(&self) -> Vec<Stretch> {
         self.inner.stretches()
+    }
+
+    fn scrub(&self, after: Position) -> Option<Scrub> {
+        self.inner.scrub(after)
     }
 
     fn has_reserve(&self) -> bool {

@@ -5,6 +5,7 @@
 //! what the disk kept.
 
 mod append;
+mod check;
 mod fill;
 mod names;
 mod open;
@@ -17,9 +18,12 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 mod trim;
+mod verify;
 
+pub use check::{Counts, Scrub};
 pub(crate) use segment::Segment;
 pub(crate) use shared::Pending;
+pub use verify::Inspector;
 
 use crate::disk::{Disk, Guard};
 use crate::draft::Draft;
@@ -192,6 +196,12 @@ impl Journal for Local {
             bytes: u64::from(segment.header.bytes),
         };
         self.segments.iter().map(describe).collect()
+    }
+
+    fn scrub(&self, after: Position) -> Option<Scrub> {
+        let behind = self.segments.partition_point(|segment| segment.header.first.position.next() <= after);
+        let segment = self.segments.get(behind)?;
+        Some(Scrub { segment: segment.clone(), end: *segment.end.get()? })
     }
 
     fn has_reserve(&self) -> bool {

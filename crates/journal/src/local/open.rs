@@ -8,7 +8,7 @@ use super::segment::{Edge, Segment};
 use super::shared::Shared;
 use super::snapshot::SnapshotFiles;
 use super::{Local, Options, names, recovery};
-use crate::disk::{Disk, Lock};
+use crate::disk::{Disk, Guard, Lock};
 use crate::error::Error;
 use crate::limits::{MAX_SEGMENT_BYTES, SEGMENT_HEADER_BYTES};
 use std::sync::Arc;
@@ -18,12 +18,7 @@ impl Local {
     pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Local, Error> {
         let largest = options.segment_bytes.max(options.first_segment_bytes);
         assert!(largest <= MAX_SEGMENT_BYTES, "segments of {largest} bytes are above the limit");
-        let holder = format!("process {}", std::process::id());
-        let lock = match disk.lock(names::LOCK, &holder) {
-            Ok(Lock::Held(guard)) => guard,
-            Ok(Lock::Busy(holder)) => return Err(Error::Locked { path: disk.path(names::LOCK), holder }),
-            Err(error) => return Err(Error::io("lock", &disk.path(names::LOCK), error)),
-        };
+        let lock = take_lock(&*disk)?;
         let listed = disk.list().map_err(|error| Error::io("list", &disk.path(""), error))?;
         remove_unfinished(&*disk, &listed)?;
         let segments = open_segments(&*disk, &options, &listed)?;
@@ -111,6 +106,16 @@ impl Local {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// One process at a time.
+pub(super) fn take_lock(disk: &dyn Disk) -> Result<Box<dyn Guard>, Error> {
+    let holder = format!("process {}", std::process::id());
+    match disk.lock(names::LOCK, &holder) {
+        Ok(Lock::Held(guard)) => Ok(guard),
+        Ok(Lock::Busy(holder)) => Err(Error::Locked { path: disk.path(names::LOCK), holder }),
+        Err(error) => Err(Error::io("lock", &disk.path(names::LOCK), error)),
     }
 }
 

@@ -41,6 +41,11 @@ impl Reserve {
         Ok(reserve)
     }
 
+    /// No reserve, and no need of one.
+    pub(super) fn none(disk: Arc<dyn Disk>) -> Reserve {
+        Reserve { disk, bytes: 0, margin_bytes: 0, is_held: AtomicBool::new(true) }
+    }
+
     pub(super) fn is_held(&self) -> bool {
         self.is_held.load(Ordering::Acquire)
     }

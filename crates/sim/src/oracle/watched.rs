@@ -4,7 +4,7 @@ use crate::oracle::Shared;
 use broker::Record;
 use journal::{
     BODY_PREFIX_BYTES, Batch, BodyId, Description, Draft, Epoch, Error, Journal, Local, Outcome, Place,
-    Position, Resolution, Snapshots, Space, Stretch, Ticket,
+    Position, Resolution, Scrub, Snapshots, Space, Stretch, Ticket,
 };
 use std::sync::Arc;
 
@@ -124,6 +124,10 @@ impl Journal for Watched {
 
     fn stretches(&self) -> Vec<Stretch> {
         self.inner.stretches()
+    }
+
+    fn scrub(&self, after: Position) -> Option<Scrub> {
+        self.inner.scrub(after)
     }
 
     fn has_reserve(&self) -> bool {
