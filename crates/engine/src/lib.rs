@@ -15,6 +15,7 @@ mod mailbox;
 mod partition;
 mod recovery;
 mod runner;
+mod scrub;
 mod snapshots;
 mod survey;
 mod tend;

@@ -1,5 +1,6 @@
 //! `otobus.toml`: read strictly, every complaint with the file and the line. Values are checked here; nothing is opened.
 
+use crate::durability::Durability;
 use crate::queue_table::QueueTable;
 use broker::QueueSettings;
 use gateway::auth::{Policy, Right, Secret};
@@ -15,6 +16,7 @@ use tracing::level_filters::LevelFilter;
 pub struct Config {
     pub data: Option<PathBuf>,
     pub log: Option<LevelFilter>,
+    pub durability: Option<Durability>,
     pub listen_bus: Option<Vec<SocketAddr>>,
     pub tls_names: Vec<String>,
     pub policies: Vec<Policy>,
@@ -34,6 +36,7 @@ pub enum Error {
 struct File {
     data: Option<PathBuf>,
     log: Option<Spanned<String>>,
+    durability: Option<Spanned<String>>,
     listen: Listen,
     tls: Tls,
     policy: Vec<PolicyTable>,
@@ -102,6 +105,9 @@ impl Config {
             }
         }
         let log = file.log.as_ref().map(level).transpose()?;
+        let read =
+            |text: &Spanned<String>| text.get_ref().parse().map_err(|why: String| complaint(text, why));
+        let durability = file.durability.as_ref().map(read).transpose()?;
         let listen_bus = file.listen.bus.as_deref().map(addresses).transpose()?;
         let mut policies: Vec<Policy> = Vec::new();
         for table in &file.policy {
@@ -119,7 +125,15 @@ impl Config {
             }
             queues.push((name, settings));
         }
-        Ok(Config { data: file.data, log, listen_bus, tls_names: file.tls.names, policies, queues })
+        Ok(Config {
+            data: file.data,
+            log,
+            durability,
+            listen_bus,
+            tls_names: file.tls.names,
+            policies,
+            queues,
+        })
     }
 }
 
@@ -181,6 +195,7 @@ mod tests {
         let text = r#"
             data = "/var/lib/otobus"
             log = "info"
+            durability = "os"
             [listen]
             bus = ["0.0.0.0:5672", "[::1]:443"]
             [tls]
@@ -200,6 +215,7 @@ mod tests {
         let config = Config::parse(text).expect("accepted");
         assert_eq!(config.data.as_deref(), Some(Path::new("/var/lib/otobus")));
         assert_eq!(config.log, Some(LevelFilter::INFO));
+        assert_eq!(config.durability, Some(Durability::Os));
         assert_eq!(config.listen_bus.map(|addresses| addresses.len()), Some(2));
         assert_eq!(&*config.policies[0].name, "sender");
         assert!(!config.policies[0].rights.include(Right::Listen));
@@ -237,6 +253,7 @@ mod tests {
             ("[[policy]]\nname = \"p\"\nkey = \"\"\nrights = []", 3, "key"),
             ("[[policy]]\nname = \"p\"\nrights = []", 1, "key"),
             ("log = \"loud\"", 1, "loud"),
+            ("durability = \"maybe\"", 1, "use fsync or os"),
             ("data = ", 1, ""),
             ("[[queue]\n", 1, ""),
         ] {

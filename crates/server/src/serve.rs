@@ -3,6 +3,7 @@
 
 use crate::announce::Announcement;
 use crate::data::Data;
+use crate::durability::Durability;
 use crate::settings::Settings;
 use anyhow::{Context, bail};
 use broker::{Command, NamespaceId, QueueSettings, Refusal};
@@ -28,7 +29,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let certificates = tls::Files::open_or_make(&data.path, &settings.tls_names)?;
     let acceptor = TlsAcceptor::from(certificates.server_config()?);
     let (failed, failure) = oneshot::channel();
-    let engine = open_engine(&data.journal(), failed)?;
+    let engine = open_engine(&data.journal(), settings.durability, failed)?;
     if let Err(error) = create_missing(engine.handle(), &settings.queues).await {
         engine.stop();
         return Err(error);
@@ -92,10 +93,16 @@ async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
 }
 
 /// Opens the journal and starts the partition on it. `failed` hears when it cannot go on.
-fn open_engine(path: &Path, failed: oneshot::Sender<String>) -> anyhow::Result<Engine> {
+fn open_engine(
+    path: &Path,
+    durability: Durability,
+    failed: oneshot::Sender<String>,
+) -> anyhow::Result<Engine> {
     std::fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
     let disk = journal::disk::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let journal = journal::Local::open(Arc::new(disk), journal::Options::new(getrandom::u64()?))?;
+    let options =
+        journal::Options { durability: durability.into(), ..journal::Options::new(getrandom::u64()?) };
+    let journal = journal::Local::open(Arc::new(disk), options)?;
     let options = engine::Options {
         owner: u64::from(std::process::id()),
         nonce: getrandom::u64()?,
