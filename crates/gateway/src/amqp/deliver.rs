@@ -33,7 +33,11 @@ impl<S> Task<S> {
                 Some(other) => self.answer(other),
             }
         }
-        // What was sent may have made room for more credit.
+        self.renew_served();
+    }
+
+    /// What was sent may have made room for more credit.
+    fn renew_served(&mut self) {
         for key in std::mem::take(&mut self.served) {
             self.renew_credit(key);
         }
@@ -170,6 +174,7 @@ impl<S> Task<S> {
                 self.machine.drained(key);
             }
         }
+        self.renew_served();
     }
 }
 
