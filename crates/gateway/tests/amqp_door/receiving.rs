@@ -1,9 +1,12 @@
 //! Messages to a client: what is added to them, and how credit, windows, frames and drains are kept.
 
-use crate::client::{Client, Delivery, body, list, map, message, part, performatives, receiver, taker};
+use crate::client::{
+    Client, Delivery, body, list, map, message, part, performatives, receiver, symbol, taker,
+};
 use crate::house::{House, KEY, QUEUE, ROOT};
 use amqp::performative::{Disposition, Flow, Open, Performative, Transfer};
 use amqp::{Role, State};
+use broker::QueueSettings;
 use message::Value;
 use message::sections::{Sections, section};
 
@@ -43,14 +46,16 @@ fn numbers(count: u32) -> Vec<Vec<u8>> {
 
 #[tokio::test]
 async fn a_locked_delivery_has_header_annotations_tag_and_the_message_as_it_was_sent() {
-    //
+    //
     let house = House::new().await;
     let mut client = house.admitted().await;
     client.sender(0, QUEUE).await;
-    let decimal = Value::Decimal128([7; 16]);
+    let span = Value::Described(Box::new((symbol("com.microsoft:timespan"), Value::Long(600_000_000))));
+    let values = [("price", Value::Decimal128([7; 16])), ("letter", Value::Char(0x41)), ("span", span)];
+    let values = values.map(|(name, value)| (name.into(), value)).to_vec();
     let bare = [
         part(section::PROPERTIES, Value::List(vec![Value::Uuid([1; 16]), Value::Binary(b"user".to_vec())])),
-        part(section::APPLICATION_PROPERTIES, Value::Map(vec![("price".into(), decimal)])),
+        part(section::APPLICATION_PROPERTIES, Value::Map(values)),
         message(b"one"),
         message(b"two"),
     ]
@@ -73,6 +78,51 @@ async fn a_locked_delivery_has_header_annotations_tag_and_the_message_as_it_was_
         panic!("{values:?}")
     };
     assert!((59_000..=120_000).contains(&(until - enqueued)), "the default lock lasts a minute");
+}
+
+#[tokio::test]
+async fn a_time_to_live_is_told_as_it_is_kept_whatever_the_sender_s_clock_says() {
+    //
+    let house = House::new().await;
+    let default_time_to_live = broker::Span::seconds(50);
+    house.queue("brief", QueueSettings { default_time_to_live, ..QueueSettings::default() }).await;
+    let mut client = house.admitted().await;
+    let header = [Value::Boolean(false), Value::Ubyte(20), Value::Uint(60_000), Value::Boolean(false)];
+    let set = [
+        (symbol("x-opt-partition-key"), "p".into()),
+        (symbol("x-opt-scheduled-enqueue-time"), Value::Timestamp(7)),
+    ];
+    // This sender's clock stands at the start of 1970.
+    let mut properties = vec![Value::Null; 8];
+    properties.extend([Value::Timestamp(60_005), Value::Timestamp(5)]);
+    let plain = [
+        part(section::HEADER, Value::List(header.to_vec())),
+        part(section::PROPERTIES, Value::List(properties)),
+        message(b"m"),
+    ];
+    for (handle, path, ttl) in [(0, QUEUE, 60_000), (2, "brief", 50_000)] {
+        client.sender(handle, path).await;
+        let transfer = Transfer { handle, settled: Some(true), ..Transfer::default() };
+        client.transfer(transfer, &plain.concat()).await;
+        client.receiver(handle + 1, path).await;
+        client.credit(handle + 1, 0, 1).await;
+        let received = client.delivery().await.message;
+        let [durable, priority, first_acquirer] = [0, 1, 3].map(|index| header[index].clone());
+        let expected = [durable, priority, Value::Uint(ttl), first_acquirer, Value::Uint(0)];
+        assert_eq!(list(&received, |sections| sections.header), expected);
+        let annotations = map(&received, |sections| sections.message_annotations);
+        let Some(Value::Timestamp(enqueued)) = annotations.get("x-opt-enqueued-time") else { panic!() };
+        let times = list(&received, |sections| sections.properties)[8..].to_vec();
+        let created = if ttl == 60_000 { 5 } else { *enqueued };
+        assert_eq!(times, [Value::Timestamp(created + i64::from(ttl)), Value::Timestamp(created)]);
+    }
+    let annotated = [part(section::MESSAGE_ANNOTATIONS, Value::Map(set.to_vec())), message(b"m")].concat();
+    client.transfer(Transfer { settled: Some(true), ..Transfer::default() }, &annotated).await;
+    client.credit(1, 1, 1).await;
+    let annotations = map(&client.delivery().await.message, |sections| sections.message_annotations);
+    for (name, value) in set {
+        assert_eq!(annotations.get(name.as_str().unwrap()), Some(&value));
+    }
 }
 
 #[tokio::test]

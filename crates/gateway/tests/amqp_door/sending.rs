@@ -83,6 +83,20 @@ async fn a_settled_send_is_stored_and_gets_no_answer_good_or_bad() {
 }
 
 #[tokio::test]
+async fn delivery_tags_may_be_anything() {
+    // counters of four and eight bytes, hex and decimal text, and the same one twice.
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    for (id, tag) in (0..).zip([&b""[..], b"\0\0\0\x01", b"12", b"12", &[0xff; 32]]) {
+        let transfer = Transfer { delivery_id: Some(id), delivery_tag: Some(tag), ..Transfer::default() };
+        let mut bytes = Vec::new();
+        Performative::Transfer(transfer).write(&mut bytes, 0, &message(b"m"));
+        client.raw(&bytes).await;
+        assert_eq!(client.outcome(id).await, State::Accepted);
+    }
+}
+
+#[tokio::test]
 async fn a_batch_is_stored_as_its_messages_in_order_without_its_envelope() {
     //
     let house = House::new().await;
