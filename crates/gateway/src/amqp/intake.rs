@@ -2,6 +2,7 @@
 
 use super::connection::Task;
 use super::link::{Kind, Link, SENDER_CREDIT};
+use crate::limits::BATCH_BYTES;
 use amqp::{LinkKey, State};
 use broker::limits::BODY_PART_BYTES;
 use broker::{Command, Span};
@@ -64,6 +65,9 @@ impl<S> Task<S> {
                 self.machine.settle_incoming(key, frame.delivery_id, frame.delivery_id, &State::Accepted);
             }
             return self.put_token(key, payload);
+        }
+        if frame.format == BATCH_FORMAT && payload.len() > BATCH_BYTES {
+            return self.too_large(key, frame.delivery_id, frame.settled);
         }
         let (first, bytes) = (self.batch.messages.len(), self.batch.bodies.len());
         let added = match frame.format {
