@@ -273,6 +273,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                     Io::Read(count) => {
                         self.input.filled(count);
                         self.understand().await;
+                        // A peer that never stops sending must not keep its own answers from it.
+                        self.release().await;
                     }
                 },
                 () = self.engine.outbox().arrived(), if may_release => self.release().await,

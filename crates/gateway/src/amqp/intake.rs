@@ -2,6 +2,7 @@
 
 use super::connection::Task;
 use super::link::{Kind, Link, SENDER_CREDIT};
+use crate::limits::BATCH_BYTES;
 use amqp::{LinkKey, State};
 use broker::limits::BODY_PART_BYTES;
 use broker::{Command, Span};
@@ -12,6 +13,9 @@ use message::sections::Sections;
 
 /// The message format of a batch: an envelope whose data sections are messages (client notes 4.3).
 const BATCH_FORMAT: u32 = 0x8001_3700;
+
+/// Bodies handed over at once at the most: with what one delivery may add, far below the largest append.
+const SUBMIT_BYTES: usize = 1_024 * 1_024;
 
 /// One frame of a delivery.
 #[derive(Debug, Clone, Copy)]
@@ -62,17 +66,23 @@ impl<S> Task<S> {
             }
             return self.put_token(key, payload);
         }
-        let first = self.batch.messages.len();
-        let bytes = self.batch.bodies.len();
+        if frame.format == BATCH_FORMAT && payload.len() > BATCH_BYTES {
+            return self.too_large(key, frame.delivery_id, frame.settled);
+        }
+        let (first, bytes) = (self.batch.messages.len(), self.batch.bodies.len());
         let added = match frame.format {
-            BATCH_FORMAT => self.add_batch(payload),
-            _ if payload.len() > BODY_PART_BYTES as usize => self.add_large(key, payload),
-            _ => add_message(&mut self.batch, payload),
+            BATCH_FORMAT => self.add_batch(payload).map(|()| first),
+            // Its parts have been handed over, and everything before them: it stands alone.
+            _ if payload.len() > BODY_PART_BYTES as usize => self.add_large(key, payload).map(|()| 0),
+            _ => add_message(&mut self.batch, payload).map(|()| first),
         };
         match added {
-            Ok(()) => {
+            Ok(first) => {
                 let link = self.engine.link(key.0);
                 self.batch.send(link, frame.delivery_id, frame.settled, first);
+                if self.batch.bodies.len() >= SUBMIT_BYTES {
+                    self.submit();
+                }
             }
             Err(why) => {
                 self.batch.messages.truncate(first);
@@ -111,6 +121,7 @@ impl<S> Task<S> {
         append_stored(&mut stored, payload, &sections, fresh_message_id);
         let time_to_live = facts.ttl.map_or(Span::MAX, Span);
         let link = self.engine.link(key.0);
+        self.submit();
         let mut parts = stored.chunks(BODY_PART_BYTES as usize).peekable();
         while let Some(part) = parts.next() {
             if parts.peek().is_none() {
