@@ -1,12 +1,15 @@
 //! What survives: everything that records have said. Rebuilt by replaying them, so [`Durable::apply`] must accept
 //! whatever was ever recorded and may rely on nothing but itself and the time of the batch.
 
+use crate::access::AccessRule;
 use crate::effect::Extra;
 use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Sequence};
 use crate::queue::index::{Index, Slot};
 use crate::record::Record;
 use crate::settings::QueueSettings;
 use crate::time::Time;
+use crate::topic::change::Change;
+use crate::topic::{Subscription, Topic, Topics};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -18,6 +21,11 @@ pub struct Durable {
     /// By entity id. Ids are never reused, so the place of a deleted entity stays empty.
     entities: Vec<Option<Box<Queue>>>,
     pub(crate) next_body: BodyId,
+    pub(crate) topics: Topics,
+    /// Authorization rules of the entities that have any.
+    access: BTreeMap<EntityId, Vec<AccessRule>>,
+    /// By number; the first is called `default`. Compared without regard to case.
+    namespaces: Vec<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -46,11 +54,24 @@ impl Queue {
 
 impl Durable {
     pub fn new() -> Durable {
-        Durable { next_body: BodyId(1), ..Durable::default() }
+        Durable { next_body: BodyId(1), namespaces: vec!["default".into()], ..Durable::default() }
     }
 
     pub fn queue(&self, entity: EntityId) -> Option<&Queue> {
         self.entities.get(entity.0 as usize)?.as_deref()
+    }
+
+    pub fn access(&self, entity: EntityId) -> &[AccessRule] {
+        self.access.get(&entity).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn namespace_named(&self, name: &str) -> Option<NamespaceId> {
+        let at = self.namespaces.iter().position(|known| known.eq_ignore_ascii_case(name))?;
+        Some(NamespaceId(at as u32))
+    }
+
+    pub fn next_namespace(&self) -> NamespaceId {
+        NamespaceId(self.namespaces.len() as u32)
     }
 
     fn queue_mut(&mut self, entity: EntityId) -> &mut Queue {
@@ -101,9 +122,14 @@ impl Durable {
                 })));
             }
             Record::EntityDeleted { entity } => {
-                let queue = self.entities[entity.0 as usize].take().expect("only what exists is deleted");
-                self.names.remove(&(queue.namespace, fold(&queue.path)));
+                self.access.remove(entity);
+                if let Some(queue) = self.entities[entity.0 as usize].take() {
+                    self.names.remove(&(queue.namespace, fold(&queue.path)));
+                } else if let Some(topic) = self.topics.remove(*entity) {
+                    self.names.remove(&(topic.namespace, fold(&topic.path)));
+                }
             }
+            Record::Managed(change) => self.apply_change(change, time),
             Record::PartStored { body } => self.take_body(*body),
             Record::Enqueued { entity, sequence, body, length, expires, parts } => {
                 self.take_body(*body);
@@ -138,6 +164,58 @@ impl Durable {
         }
     }
 
+    fn apply_change(&mut self, change: &Change, time: Time) {
+        match change {
+            Change::QueueUpdated { entity, settings } => {
+                let queue = self.queue_mut(*entity);
+                (queue.settings, queue.updated) = ((**settings).clone(), time);
+            }
+            Change::TopicCreated { entity, namespace, path, settings } => {
+                self.take_place(*entity);
+                let taken = self.names.insert((*namespace, fold(path)), *entity);
+                assert!(taken.is_none(), "topic '{path}' was created twice");
+                let topic = Topic {
+                    namespace: *namespace,
+                    path: path.clone(),
+                    settings: (**settings).clone(),
+                    created: time,
+                    updated: time,
+                    subscriptions: BTreeMap::new(),
+                };
+                self.topics.add_topic(*entity, topic);
+            }
+            Change::SubscriptionCreated { entity, topic, name, settings } => {
+                self.take_place(*entity);
+                let subscription = Subscription {
+                    topic: *topic,
+                    name: name.clone(),
+                    settings: (**settings).clone(),
+                    created: time,
+                    updated: time,
+                    rules: BTreeMap::new(),
+                };
+                self.topics.add_subscription(*entity, subscription);
+            }
+            Change::AccessChanged { entity, rules } => {
+                self.access.insert(*entity, rules.clone());
+            }
+            Change::NamespaceNamed { namespace, name } => {
+                assert_eq!(*namespace, self.next_namespace(), "namespaces are numbered in order");
+                self.namespaces.push(name.clone());
+            }
+            Change::TopicUpdated { .. }
+            | Change::SubscriptionUpdated { .. }
+            | Change::RulePut { .. }
+            | Change::RuleRemoved { .. } => self.topics.apply(change, time),
+        }
+    }
+
+    /// Ids are handed out in order, whatever they are for; what is not a queue leaves its place among them empty.
+    fn take_place(&mut self, entity: EntityId) {
+        assert_eq!(entity, self.next_entity(), "entity ids are handed out in order");
+        self.entities.push(None);
+    }
+
     fn take_body(&mut self, body: BodyId) {
         assert_eq!(body, self.next_body, "body ids are handed out in order");
         self.next_body = BodyId(body.0 + 1);
@@ -149,6 +227,7 @@ impl Durable {
         let mut hasher = std::hash::DefaultHasher::new();
         (self.next_body, self.next_entity()).hash(&mut hasher);
         self.names.hash(&mut hasher);
+        (&self.topics, &self.access, &self.namespaces).hash(&mut hasher);
         for (id, queue) in self.queues() {
             (id, &queue.path, &queue.settings, queue.created, queue.updated).hash(&mut hasher);
             (queue.next, queue.active, queue.bytes).hash(&mut hasher);

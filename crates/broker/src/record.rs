@@ -7,6 +7,7 @@
 use crate::ids::{BodyId, EntityId, NamespaceId, Sequence};
 use crate::settings::{QueueSettings, Status};
 use crate::time::{Span, Time};
+use crate::topic::change::Change;
 use message::overlay::Overlay;
 
 /// The version of all records in this build; part of the journal's own header.
@@ -50,6 +51,8 @@ pub enum Record {
         sequence: Sequence,
         overlay: Option<Box<Overlay>>,
     },
+    /// Something was created, changed or named by an administrator.
+    Managed(Box<Change>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +87,7 @@ impl Record {
                     put_settings(out, settings);
                 })
             }
+            Record::Managed(change) => change.encode(out),
             Record::EntityDeleted { entity } => {
                 framed(out, kind::ENTITY_DELETED, |out| put_u32(out, entity.0));
             }
@@ -150,14 +154,17 @@ impl Record {
                 sequence: Sequence(fields.u64()?),
                 overlay: fields.overlay()?,
             },
-            unknown => return Err(Unreadable::UnknownKind(unknown)),
+            other => match Change::decode(other, &mut fields) {
+                Some(change) => Record::Managed(Box::new(change?)),
+                None => return Err(Unreadable::UnknownKind(other)),
+            },
         };
         fields.finish()?;
         Ok(record)
     }
 }
 
-fn framed(out: &mut Vec<u8>, kind: u8, fields: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn framed(out: &mut Vec<u8>, kind: u8, fields: impl FnOnce(&mut Vec<u8>)) {
     out.push(kind);
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -166,27 +173,27 @@ fn framed(out: &mut Vec<u8>, kind: u8, fields: impl FnOnce(&mut Vec<u8>)) {
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-fn put_u32(out: &mut Vec<u8>, value: u32) {
+pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-fn put_u64(out: &mut Vec<u8>, value: u64) {
+pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     put_u32(out, text.len() as u32);
     out.extend_from_slice(text.as_bytes());
 }
 
-fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
+pub(crate) fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
     out.push(u8::from(text.is_some()));
     if let Some(text) = text {
         put_text(out, text);
     }
 }
 
-fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
+pub(crate) fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
     put_u64(out, settings.lock_duration.0);
     put_u64(out, settings.max_size_megabytes);
     put_u64(out, settings.duplicate_window.0);
@@ -194,12 +201,7 @@ fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
     put_u64(out, settings.auto_delete_on_idle.0);
     put_u64(out, settings.max_message_kilobytes.unwrap_or(0));
     put_u32(out, settings.max_delivery_count);
-    out.push(match settings.status {
-        Status::Active => 0,
-        Status::Disabled => 1,
-        Status::SendDisabled => 2,
-        Status::ReceiveDisabled => 3,
-    });
+    put_status(out, settings.status);
     let flags = [
         settings.requires_duplicate_detection,
         settings.requires_session,
@@ -214,7 +216,17 @@ fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
     put_optional_text(out, settings.user_metadata.as_deref());
 }
 
-struct Fields<'a> {
+pub(crate) fn put_status(out: &mut Vec<u8>, status: Status) {
+    out.push(match status {
+        Status::Active => 0,
+        Status::Disabled => 1,
+        Status::SendDisabled => 2,
+        Status::ReceiveDisabled => 3,
+    });
+}
+
+#[derive(Debug)]
+pub(crate) struct Fields<'a> {
     kind: u8,
     rest: &'a [u8],
 }
@@ -226,26 +238,26 @@ impl Fields<'_> {
         Ok(*fixed)
     }
 
-    fn u8(&mut self) -> Result<u8, Unreadable> {
+    pub(crate) fn u8(&mut self) -> Result<u8, Unreadable> {
         self.fixed::<1>().map(|[byte]| byte)
     }
 
-    fn u32(&mut self) -> Result<u32, Unreadable> {
+    pub(crate) fn u32(&mut self) -> Result<u32, Unreadable> {
         self.fixed().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Result<u64, Unreadable> {
+    pub(crate) fn u64(&mut self) -> Result<u64, Unreadable> {
         self.fixed().map(u64::from_le_bytes)
     }
 
-    fn text(&mut self) -> Result<Box<str>, Unreadable> {
+    pub(crate) fn text(&mut self) -> Result<Box<str>, Unreadable> {
         let length = self.u32()? as usize;
         let bytes = self.rest.get(..length).ok_or(Unreadable::Truncated)?;
         self.rest = &self.rest[length..];
         std::str::from_utf8(bytes).map(Box::from).map_err(|_| Unreadable::BadField("text is not UTF-8"))
     }
 
-    fn optional_text(&mut self) -> Result<Option<Box<str>>, Unreadable> {
+    pub(crate) fn optional_text(&mut self) -> Result<Option<Box<str>>, Unreadable> {
         match self.u8()? {
             0 => Ok(None),
             1 => self.text().map(Some),
@@ -276,7 +288,17 @@ impl Fields<'_> {
         Ok(Some(Box::new(overlay)))
     }
 
-    fn settings(&mut self) -> Result<QueueSettings, Unreadable> {
+    pub(crate) fn status(&mut self) -> Result<Status, Unreadable> {
+        Ok(match self.u8()? {
+            0 => Status::Active,
+            1 => Status::Disabled,
+            2 => Status::SendDisabled,
+            3 => Status::ReceiveDisabled,
+            _ => return Err(Unreadable::BadField("status")),
+        })
+    }
+
+    pub(crate) fn settings(&mut self) -> Result<QueueSettings, Unreadable> {
         let lock_duration = Span(self.u64()?);
         let max_size_megabytes = self.u64()?;
         let duplicate_window = Span(self.u64()?);
@@ -284,13 +306,7 @@ impl Fields<'_> {
         let auto_delete_on_idle = Span(self.u64()?);
         let max_message_kilobytes = Some(self.u64()?).filter(|kilobytes| *kilobytes != 0);
         let max_delivery_count = self.u32()?;
-        let status = match self.u8()? {
-            0 => Status::Active,
-            1 => Status::Disabled,
-            2 => Status::SendDisabled,
-            3 => Status::ReceiveDisabled,
-            _ => return Err(Unreadable::BadField("status")),
-        };
+        let status = self.status()?;
         let flags = self.u8()?;
         let flag = |bit: u8| flags & (1 << bit) != 0;
         Ok(QueueSettings {

@@ -11,6 +11,7 @@ pub mod iso;
 pub mod limits;
 pub mod listen;
 pub mod metrics;
+pub mod namespaces;
 pub mod prefixed;
 mod state;
 pub mod tls;

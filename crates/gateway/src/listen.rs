@@ -20,13 +20,15 @@ use tokio_rustls::TlsAcceptor;
 pub struct Peer {
     pub address: SocketAddr,
     pub is_encrypted: bool,
+    /// The host that the peer named when it greeted in TLS.
+    pub server_name: Option<Box<str>>,
     /// The place among those who have not proved who they are; given up by [`Peer::proved`].
     place: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 impl Peer {
     pub fn new(address: SocketAddr) -> Peer {
-        Peer { address, is_encrypted: false, place: Mutex::new(None) }
+        Peer { address, is_encrypted: false, server_name: None, place: Mutex::new(None) }
     }
 
     pub fn is_loopback(&self) -> bool {
@@ -159,6 +161,7 @@ async fn serve(mut stream: TcpStream, mut peer: Peer, tls: TlsAcceptor, doors: A
         Err(_) => return tracing::debug!(%address, "TLS handshake took too long"),
     };
     peer.is_encrypted = true;
+    peer.server_name = stream.get_ref().1.server_name().map(Into::into);
     let Some((speech, first)) = listen_to(&mut stream).await else { return };
     hand_over(speech, stream, first, peer, doors).await;
 }

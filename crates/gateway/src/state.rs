@@ -1,8 +1,8 @@
 //! What every connection works with, and how all of them are asked to end.
 
-use crate::auth::Guard;
 use crate::listen::{Doors, Peer};
 use crate::metrics::Meters;
+use crate::namespaces::Namespaces;
 use crate::{amqp, http};
 use bytes::BytesMut;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct State {
     pub engine: engine::Handle,
-    pub guard: Guard,
+    pub namespaces: Namespaces,
     /// Names this run of the server in tracking ids.
     pub node: String,
     pub meters: Meters,
@@ -21,9 +21,9 @@ pub struct State {
 }
 
 impl State {
-    pub fn new(engine: engine::Handle, guard: Guard) -> State {
+    pub fn new(engine: engine::Handle, namespaces: Namespaces) -> State {
         let node = format!("{:08x}", uuid::Uuid::new_v4().as_fields().0);
-        State { engine, guard, node, meters: Meters::default(), stopping: watch::Sender::new(false) }
+        State { engine, namespaces, node, meters: Meters::default(), stopping: watch::Sender::new(false) }
     }
 
     /// Asks every connection to finish what it does and end.
@@ -63,7 +63,12 @@ impl Doors for State {
     ) {
         let _served = self.stopping.subscribe();
         let _counted = Meters::open(&self.meters.http_connections);
-        let door = http::Door { ask: &self.engine, guard: &self.guard, meters: &self.meters };
+        let door = http::Door {
+            ask: &self.engine,
+            namespaces: &self.namespaces,
+            meters: &self.meters,
+            node: &self.node,
+        };
         http::serve(stream, first, peer, door, self.stopping()).await;
     }
 }

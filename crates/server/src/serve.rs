@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use broker::{Command, NamespaceId, QueueSettings, Refusal};
 use engine::{Engine, Handle};
 use gateway::auth::{Guard, Policy};
+use gateway::namespaces::Namespaces;
 use gateway::{State, listen, tls};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -42,7 +43,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         root: &root,
         takes_well_known_key: guard.knows_well_known_key(),
     };
-    let state = Arc::new(State::new(engine.handle().clone(), guard));
+    let state = Arc::new(State::new(engine.handle().clone(), Namespaces::single(guard)));
     let places = listen::places();
     let doors: Vec<_> = listeners
         .into_iter()

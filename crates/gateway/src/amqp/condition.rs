@@ -17,12 +17,19 @@ fn amqp_condition(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::EntityNotFound(_) => NOT_FOUND,
         Refusal::EntityExists(_) => "com.microsoft:entity-already-exists",
-        Refusal::InvalidName { .. } | Refusal::InvalidSetting { .. } => ARGUMENT,
+        Refusal::InvalidName { .. }
+        | Refusal::InvalidSetting { .. }
+        | Refusal::Unchangeable { .. }
+        | Refusal::ForwardTargetNotFound(_) => ARGUMENT,
         Refusal::EntityDisabled(_) => "com.microsoft:entity-disabled",
         Refusal::NotAllowed(_) => "amqp:not-allowed",
         Refusal::MessageTooLarge { .. } | Refusal::BatchTooLarge { .. } => "amqp:link:message-size-exceeded",
         Refusal::PropertiesTooLarge { .. } => ARGUMENT_OUT_OF_RANGE,
-        Refusal::QueueFull { .. } | Refusal::TooManyEntities(_) => "amqp:resource-limit-exceeded",
+        Refusal::QueueFull { .. }
+        | Refusal::TooManyEntities(_)
+        | Refusal::TooManySubscriptions(_)
+        | Refusal::TooManySqlFilters(_)
+        | Refusal::TooManyCorrelationFilters(_) => "amqp:resource-limit-exceeded",
         Refusal::LockLost(_) => "com.microsoft:message-lock-lost",
         Refusal::NotSupported(_) => NOT_IMPLEMENTED,
     }

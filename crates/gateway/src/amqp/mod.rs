@@ -7,6 +7,7 @@
 mod address;
 mod buffer;
 mod cbs;
+mod claims;
 mod condition;
 mod connection;
 mod deliver;
