@@ -210,9 +210,12 @@ async fn fetch(engine: &engine::Connection, run: &[Sent]) -> Vec<Option<Bytes>> 
 fn read_whole((at, places): (usize, Vec<Place>)) -> (usize, Option<Bytes>) {
     let mut whole = Vec::new();
     for place in &places {
-        if let Err(error) = place.read_into(&mut whole) {
-            tracing::error!(%error, body = place.body().0, "a stored body cannot be read");
-            return (at, None);
+        match place.read() {
+            Ok(part) => whole.extend_from_slice(&part),
+            Err(error) => {
+                tracing::error!(%error, body = place.body().0, "a stored body cannot be read");
+                return (at, None);
+            }
         }
     }
     (at, Some(whole.into()))
