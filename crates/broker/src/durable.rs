@@ -147,7 +147,7 @@ impl Durable {
     /// the one that wrote the journal.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = std::hash::DefaultHasher::new();
-        self.next_body.hash(&mut hasher);
+        (self.next_body, self.next_entity()).hash(&mut hasher);
         self.names.hash(&mut hasher);
         for (id, queue) in self.queues() {
             (id, &queue.path, &queue.settings, queue.created, queue.updated).hash(&mut hasher);

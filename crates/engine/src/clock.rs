@@ -11,16 +11,26 @@ pub trait Clock: Send {
     fn now(&mut self) -> Time;
 }
 
-/// How far owner time may move for the real time that elapsed.
+/// The rule that owner time follows, apart from any clock: how far it may move for the real time that elapsed.
 #[derive(Debug)]
-struct Slew {
+pub struct Slew {
     time: i64,
 }
 
 impl Slew {
+    /// Goes on from the time of the last batch in the journal; a new journal starts at the wall clock. Between two
+    /// runs any time may have passed, so a wall clock that is ahead is believed at once; one that is behind is not.
+    pub fn resume(last: Option<Time>, wall: i64) -> Slew {
+        Slew { time: last.map_or(wall, |last| wall.max(last.0)) }
+    }
+
+    pub fn now(&self) -> Time {
+        Time(self.time)
+    }
+
     /// Moves on by `elapsed` milliseconds while the wall clock shows `wall`. Behind the wall clock it runs at most
     /// twice as fast, ahead of it half as fast, until they meet.
-    fn advance(&mut self, elapsed: i64, wall: i64) -> i64 {
+    pub fn advance(&mut self, elapsed: i64, wall: i64) -> i64 {
         let plain = self.time + elapsed;
         self.time = if wall > plain { wall.min(plain + elapsed) } else { wall.max(plain - elapsed / 2) };
         self.time
@@ -35,12 +45,9 @@ pub struct OwnerClock {
 }
 
 impl OwnerClock {
-    /// Goes on from the time of the last batch in the journal; a new journal starts at the wall clock. Between two
-    /// runs any time may have passed, so a wall clock that is ahead is believed at once; one that is behind is not.
+    /// See [`Slew::resume`].
     pub fn resume(last: Option<Time>) -> OwnerClock {
-        let wall = wall();
-        let time = last.map_or(wall, |last| wall.max(last.0));
-        OwnerClock { slew: Slew { time }, read: Instant::now() }
+        OwnerClock { slew: Slew::resume(last, wall()), read: Instant::now() }
     }
 
     /// How far owner time is ahead of the wall clock, in milliseconds.
@@ -57,7 +64,7 @@ impl Clock for OwnerClock {
             self.read += std::time::Duration::from_millis(elapsed as u64);
             self.slew.advance(elapsed, wall());
         }
-        Time(self.slew.time)
+        self.slew.now()
     }
 }
 

@@ -71,7 +71,7 @@ impl Inbox {
     }
 
     /// Takes all that waits; waits itself until something does, or for `patience`.
-    pub(crate) fn take(&self, into: &mut Vec<Item>, patience: Option<Duration>) {
+    pub fn take(&self, into: &mut Vec<Item>, patience: Option<Duration>) {
         let mut waiting = self.lock();
         if waiting.items.is_empty() && patience != Some(Duration::ZERO) {
             waiting.is_asleep = true;
@@ -100,8 +100,13 @@ impl Inbox {
         }
     }
 
+    /// Bytes that were handed over and are neither durable nor refused yet.
+    pub fn undurable_bytes(&self) -> usize {
+        self.undurable_bytes.load(Ordering::Relaxed)
+    }
+
     pub fn has_room(&self) -> bool {
-        self.undurable_bytes.load(Ordering::Relaxed) < UNDURABLE_BYTES
+        self.undurable_bytes() < UNDURABLE_BYTES
     }
 
     /// Waits until less is undurable than the budget allows.
@@ -113,5 +118,26 @@ impl Inbox {
             }
             notified.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holding(bytes: usize) -> Item {
+        Item::Batch(Batch { bodies: vec![0; bytes], ..Batch::default() })
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn whoever_waits_for_room_goes_on_when_there_is_some() {
+        let inbox = Inbox::default();
+        inbox.put(holding(UNDURABLE_BYTES - 1));
+        inbox.room().await;
+        inbox.put(holding(1));
+        assert!(!inbox.has_room());
+        // The waiter is polled first and must be woken by the release.
+        tokio::join!(biased; inbox.room(), async { inbox.release(1) });
+        assert!(inbox.has_room());
     }
 }

@@ -18,7 +18,7 @@ mod runner;
 
 pub use batch::Batch;
 pub use cache::{Cache, Front};
-pub use clock::{Clock, OwnerClock};
+pub use clock::{Clock, OwnerClock, Slew};
 pub use handle::{Connection, Handle, Stopped};
 pub use inbox::{Inbox, Item};
 pub use mailbox::{Mailbox, Outbox, Outgoing, Sent};

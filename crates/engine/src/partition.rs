@@ -195,8 +195,9 @@ impl Partition {
         self.is_sealed
     }
 
+    /// What does not fit waits for the next append: the journal takes only so much at once.
     fn is_draft_full(&self) -> bool {
-        self.draft_body_bytes >= APPEND_BYTES && self.in_flight.is_some()
+        self.draft_body_bytes + self.draft.records.len() >= APPEND_BYTES
     }
 
     /// All records of one batch have one time, which replay reads from the batch: that of its first record.
@@ -361,6 +362,9 @@ impl Partition {
         if list.is_empty() {
             connections.push(connection);
         }
+        if let Effect::Detached { link, .. } = &release.effect {
+            port.links.retain(|other| other != link);
+        }
         match release.effect {
             Effect::Deliver { link, mode, delivery } => {
                 let place = |body| {
@@ -444,3 +448,6 @@ impl Partition {
 fn journal_body(body: BodyId) -> journal::BodyId {
     journal::BodyId(body.0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -114,6 +114,18 @@ impl SyncThread {
     }
 }
 
+/// Instead of the thread: a test takes the job and runs it when it wants to.
+#[cfg(test)]
+impl SyncThread {
+    pub(crate) fn by_hand() -> SyncThread {
+        SyncThread { slot: Arc::default() }
+    }
+
+    pub(crate) fn take(&self) -> Option<SyncJob> {
+        self.slot.job.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Who owns the journal; for the record only on one machine.

@@ -10,6 +10,7 @@ pub mod http;
 pub mod iso;
 pub mod limits;
 pub mod listen;
+pub mod metrics;
 pub mod prefixed;
 mod state;
 pub mod tls;

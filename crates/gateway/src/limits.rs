@@ -57,9 +57,9 @@ pub const CLAIM_TIMEOUT: Duration = Duration::from_secs(20);
 /// Largest request to `$cbs`: a token and its names. A token of an identity provider may have 16 KiB.
 pub const CBS_REQUEST_BYTES: u64 = 32 * 1_024;
 
-/// Largest batch envelope that is gathered: it must be whole before its messages can be told apart. Azure takes batches
-/// of one megabyte, whatever the largest message of the entity.
-pub const BATCH_ENVELOPE_BYTES: usize = 4 * 1_024 * 1_024;
+/// Largest batch of messages in one delivery, whatever the entity takes as one message: a batch is stored in one append
+/// and lies in memory until then (S-16).
+pub const BATCH_BYTES: usize = 1_024 * 1_024;
 
 /// Unfinished messages of all connections together. Beyond it, large messages are passed on in smaller parts, and large
 /// batches are refused.

@@ -2,6 +2,7 @@
 
 use crate::auth::Guard;
 use crate::listen::{Doors, Peer};
+use crate::metrics::Meters;
 use crate::{amqp, http};
 use bytes::BytesMut;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ pub struct State {
     pub node: String,
     /// What all connections hold of unfinished messages.
     pub unfinished: Arc<amqp::Unfinished>,
+    pub meters: Meters,
     /// Becomes true when the server stops. Each connection that is served holds a receiver.
     stopping: watch::Sender<bool>,
 }
@@ -23,7 +25,8 @@ pub struct State {
 impl State {
     pub fn new(engine: engine::Handle, guard: Guard) -> State {
         let node = format!("{:08x}", uuid::Uuid::new_v4().as_fields().0);
-        State { engine, guard, node, unfinished: Arc::default(), stopping: watch::Sender::new(false) }
+        let (unfinished, meters) = (Arc::default(), Meters::default());
+        State { engine, guard, node, unfinished, meters, stopping: watch::Sender::new(false) }
     }
 
     /// Asks every connection to finish what it does and end.
@@ -51,6 +54,7 @@ impl Doors for State {
         peer: Peer,
     ) {
         let _served = self.stopping.subscribe();
+        let _counted = Meters::open(&self.meters.amqp_connections);
         amqp::serve(stream, first, Arc::clone(&self), peer).await;
     }
 
@@ -61,7 +65,8 @@ impl Doors for State {
         peer: Peer,
     ) {
         let _served = self.stopping.subscribe();
-        let door = http::Door { ask: &self.engine, guard: &self.guard };
+        let _counted = Meters::open(&self.meters.http_connections);
+        let door = http::Door { ask: &self.engine, guard: &self.guard, meters: &self.meters };
         http::serve(stream, first, peer, door, self.stopping()).await;
     }
 }

@@ -29,6 +29,12 @@ impl Place {
         Ok(bytes)
     }
 
+    /// Reads and checks the body; appends it to `out`, which is unchanged after an error.
+    pub fn read_into(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        out.extend_from_slice(&self.read()?);
+        Ok(())
+    }
+
     /// Judged by the table, which is salted with the segment's life, not by the prefix, which is not: a body that a
     /// lost write left over from a former life has a good prefix.
     fn check(&self, entry: &Entry, bytes: &[u8]) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 //! A delivery of which some frames came. Once it is longer than a part, its beginning is passed on, so that a large
 //! message never lies whole in memory; sooner, when all connections together hold too much of unfinished messages.
 
-use crate::limits::{BATCH_ENVELOPE_BYTES, HURRIED_PART_BYTES, UNFINISHED_TOTAL_BYTES};
+use crate::limits::{BATCH_BYTES, HURRIED_PART_BYTES, UNFINISHED_TOTAL_BYTES};
 use broker::Span;
 use broker::limits::BODY_PART_BYTES;
 use engine::Batch;
@@ -30,7 +30,7 @@ impl Unfinished {
 pub(super) enum Unfit {
     #[error(transparent)]
     Facts(#[from] FactsError),
-    #[error("The batch has more than {BATCH_ENVELOPE_BYTES} bytes; send it as several.")]
+    #[error("The batch has more than {BATCH_BYTES} bytes; send it as several.")]
     BatchTooLarge,
     #[error("The server holds too many unfinished batches; send this one again later.")]
     Busy,
@@ -102,7 +102,7 @@ impl Arriving {
         self.bytes.extend_from_slice(payload);
         self.count();
         if format == BATCH_FORMAT {
-            if self.bytes.len() > BATCH_ENVELOPE_BYTES {
+            if self.bytes.len() > BATCH_BYTES {
                 self.refuse(Unfit::BatchTooLarge);
             } else if self.bytes.len() > HURRIED_PART_BYTES && self.unfinished.is_too_much() {
                 self.refuse(Unfit::Busy);
@@ -309,9 +309,9 @@ mod tests {
     #[test]
     fn a_batch_is_held_to_the_limit_and_no_further() {
         let (mut arriving, mut batch) = (Arriving::new(Arc::default()), Batch::default());
-        arrive(&mut arriving, &mut batch, &vec![0; BATCH_ENVELOPE_BYTES], BATCH_FORMAT);
+        arrive(&mut arriving, &mut batch, &vec![0; BATCH_BYTES], BATCH_FORMAT);
         assert!(matches!(arriving.end(&mut batch), Arrived::Whole(_)));
-        arrive(&mut arriving, &mut batch, &vec![0; BATCH_ENVELOPE_BYTES + 1], BATCH_FORMAT);
+        arrive(&mut arriving, &mut batch, &vec![0; BATCH_BYTES + 1], BATCH_FORMAT);
         assert!(matches!(arriving.end(&mut batch), Arrived::Unfit(Unfit::BatchTooLarge)));
     }
 

@@ -104,6 +104,22 @@ mod tests {
     }
 
     #[test]
+    fn each_refusal_has_the_condition_that_clients_act_on() {
+        // AMQP 4.4, 5.6, 9.1
+        let conditions = [
+            (Refusal::EntityNotFound("q".into()), "amqp:not-found"),
+            (Refusal::EntityDisabled("q".into()), "com.microsoft:entity-disabled"),
+            (Refusal::NotAllowed("no"), "amqp:not-allowed"),
+            (Refusal::MessageTooLarge { size: 2, limit: 1 }, "amqp:link:message-size-exceeded"),
+            (Refusal::QueueFull { name: "q".into(), size: 2, limit: 1 }, "amqp:resource-limit-exceeded"),
+            (Refusal::LockLost(broker::Sequence(1)), "com.microsoft:message-lock-lost"),
+        ];
+        for (refusal, condition) in conditions {
+            assert_eq!(origin().refusal(&refusal, "q").condition, condition);
+        }
+    }
+
+    #[test]
     fn every_text_ends_with_tracking_data() {
         // S-11
         let text = origin().refusal(&Refusal::LockLost(broker::Sequence(1)), "q").description.unwrap();

@@ -58,6 +58,8 @@ pub(super) struct Task<S> {
     needs_flush: bool,
     /// The connection is closed but for its last output.
     is_ending: bool,
+    /// Our close has been given; the client has yet to answer it.
+    has_parted: bool,
     started: Instant,
 }
 
@@ -94,6 +96,7 @@ impl<S> Task<S> {
             written: 0,
             needs_flush: false,
             is_ending: false,
+            has_parted: false,
             started: Instant::now(),
         }
     }
@@ -148,6 +151,7 @@ impl<S> Task<S> {
             } => {
                 if state.is_some() {
                     let error = self.origin.not_implemented("A transaction", "");
+                    self.forget(link);
                     return self.machine.detach(link, Some(&error));
                 }
                 let frame = Frame { delivery_id, format, settled, payload, first, more, aborted };
@@ -208,7 +212,7 @@ impl<S> Task<S> {
 
     /// When something must be done even if nothing happens.
     fn deadline(&self) -> Instant {
-        let claim = self.grants.is_empty().then(|| self.started + CLAIM_TIMEOUT);
+        let claim = self.awaits_claim().then(|| self.started + CLAIM_TIMEOUT);
         let idle = self.machine.next_deadline().map(|at| self.started + Duration::from_millis(at));
         claim.into_iter().chain(idle).min().unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600))
     }
@@ -216,10 +220,8 @@ impl<S> Task<S> {
     fn tick(&mut self) {
         let now = self.now();
         self.machine.heartbeat(now);
-        if self.grants.is_empty() && self.started.elapsed() >= CLAIM_TIMEOUT {
-            let text = "No claim was put within the time for it.";
-            let error = self.origin.error("amqp:connection:forced", text, "");
-            self.machine.close(Some(&error));
+        if self.awaits_claim() && self.started.elapsed() >= CLAIM_TIMEOUT {
+            self.part("No claim was put within the time for it.");
         }
     }
 
@@ -228,6 +230,18 @@ impl<S> Task<S> {
     fn must_wait(&self, may_release: bool) -> bool {
         self.unstored_bytes >= UNSTORED_BYTES
             || (!may_release && self.engine.outbox().waiting() >= UNREAD_EFFECTS)
+    }
+
+    fn awaits_claim(&self) -> bool {
+        self.grants.is_empty() && !self.has_parted
+    }
+
+    /// Closes from our side. The machine waits for the client's close from now, so it must know what time it is.
+    fn part(&mut self, why: &str) {
+        self.has_parted = true;
+        self.machine.heartbeat(self.now());
+        let error = self.origin.error("amqp:connection:forced", why, "");
+        self.machine.close(Some(&error));
     }
 
     /// Whether the socket has taken all output.
@@ -260,7 +274,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 output: self.machine.output(),
                 written: &mut self.written,
                 needs_flush: &mut self.needs_flush,
-                wants_room: self.is_ending || (has_output && (is_busy || !self.pending.is_empty())),
+                wants_room: self.is_ending
+                    || (has_output && (is_busy || !self.pending.is_empty()))
+                    || !may_release,
                 keep_bytes: if is_busy { 4 * OUTPUT_BYTES } else { 2 * OUTPUT_BYTES },
             };
             let is_known = !self.grants.is_empty();
@@ -273,15 +289,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                     Io::Read(count) => {
                         self.input.filled(count);
                         self.understand();
+                        // A peer that never stops sending must not keep its own answers from it.
+                        self.release();
                     }
                 },
                 () = self.engine.outbox().arrived(), if may_release => self.release(),
                 () = self.service.fetched(), if is_fetching && may_release => self.release(),
                 () = self.engine.room(), if !has_room => {}
-                () = &mut stopping, if !self.is_ending => {
-                    let error = self.origin.error("amqp:connection:forced", "The server is stopping.", "");
-                    self.machine.close(Some(&error));
-                }
+                () = &mut stopping, if !self.has_parted => self.part("The server is stopping."),
                 () = &mut sleep => {
                     self.tick();
                     sleep.as_mut().reset(self.deadline());

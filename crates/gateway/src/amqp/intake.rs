@@ -11,6 +11,9 @@ use message::facts::{Facts, FactsError};
 use message::intake::append_stored;
 use message::sections::Sections;
 
+/// Bodies handed over at once at the most: with what one delivery may add, far below the largest append.
+const SUBMIT_BYTES: usize = 1_024 * 1_024;
+
 /// One frame of a delivery.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame<'a> {
@@ -115,6 +118,9 @@ impl<S> Task<S> {
             Ok(()) => {
                 let link = self.engine.link(key.0);
                 self.batch.send(link, frame.delivery_id, frame.settled, first);
+                if self.batch.bodies.len() >= SUBMIT_BYTES {
+                    self.submit();
+                }
             }
             Err(why) => {
                 self.batch.messages.truncate(first);

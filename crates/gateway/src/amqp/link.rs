@@ -6,7 +6,7 @@ use super::connection::Task;
 use super::deliver::Receiver;
 use super::settle::mode_of;
 use crate::auth::{Denied, Right, UnixSeconds};
-use crate::limits::BATCH_ENVELOPE_BYTES;
+use crate::limits::BATCH_BYTES;
 use amqp::{AnyTarget, Attach, AttachReply, LinkKey, Role, SessionKey};
 use broker::{Command, Refusal};
 use message::Value;
@@ -165,7 +165,7 @@ impl<S> Task<S> {
         let Some(link) = self.links.get(&key.0) else { return };
         match link.kind {
             Kind::Sender(_) => {
-                let size = Value::Ulong(max_message_bytes.min(BATCH_ENVELOPE_BYTES as u64));
+                let size = Value::Ulong(max_message_bytes.min(BATCH_BYTES as u64));
                 let properties = Value::Map(vec![(Value::Symbol(BATCH_SIZE_PROPERTY.into()), size)]);
                 let max_message_size = Some(max_message_bytes);
                 self.machine

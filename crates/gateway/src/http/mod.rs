@@ -13,6 +13,7 @@ use crate::ask::Ask;
 use crate::auth::{Denied, Guard, Right, UnixSeconds, sas};
 use crate::limits::*;
 use crate::listen::Peer;
+use crate::metrics::{self, Meters};
 use crate::prefixed::Prefixed;
 use atom::{Page, Site};
 use broker::{Answer, Command, NamespaceId, Time};
@@ -33,6 +34,7 @@ use tokio::time::timeout;
 const ENTRY: &str = "application/atom+xml;type=entry;charset=utf-8";
 const FEED: &str = "application/atom+xml;type=feed;charset=utf-8";
 const ERROR: &str = "application/xml; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const JSON: &str = "application/json; charset=utf-8";
 
 /// What the door works with.
@@ -40,6 +42,7 @@ const JSON: &str = "application/json; charset=utf-8";
 pub struct Door<'a, A> {
     pub ask: &'a A,
     pub guard: &'a Guard,
+    pub meters: &'a Meters,
 }
 
 /// Serves one connection until the peer leaves or `stopping` ends; a request that is being answered is answered.
@@ -118,6 +121,10 @@ impl<A: Ask> Door<'_, A> {
         if address.route == Route::Health {
             return Ok(self.health());
         }
+        // Numbers tell a stranger how busy we are: those of this machine may know, others must show a claim.
+        if address.route == Route::Metrics && peer.is_loopback() {
+            return Ok(self.metrics());
+        }
         // Reading needs any right at all, changing needs Manage.
         let right = if *method == Method::GET { Right::Listen } else { Right::Manage };
         self.authorize(headers, &address.path, right, peer)?;
@@ -136,7 +143,7 @@ impl<A: Ask> Door<'_, A> {
             (Route::WebSocket, &Method::GET) => Err(Failure::NotYet("AMQP over WebSocket")),
             (Route::Subscriptions, _) => Err(Failure::NotYet("Managing subscriptions and rules")),
             (Route::Messages, _) => Err(Failure::NotYet("Sending and receiving over HTTP")),
-            (Route::Nothing | Route::Health, _) => Err(Failure::NoSuchAddress),
+            (Route::Nothing | Route::Health | Route::Metrics, _) => Err(Failure::NoSuchAddress),
             (
                 Route::Queues { .. }
                 | Route::Entity
@@ -169,6 +176,11 @@ impl<A: Ask> Door<'_, A> {
             )
         };
         Success { status, content_type: JSON, body: body.to_owned() }
+    }
+
+    fn metrics(&self) -> Success {
+        let body = metrics::page(self.ask.work(), self.meters, self.ask.is_healthy());
+        Success { status: StatusCode::OK, content_type: PROMETHEUS, body }
     }
 
     async fn create_queue(&self, path: &str, body: &[u8], site: &Site) -> Result<Success, Failure> {

@@ -13,6 +13,7 @@ const LATEST_API_VERSION: &str = "2024-05";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
     Health,
+    Metrics,
     Queues {
         skip: usize,
         top: usize,
@@ -57,6 +58,7 @@ fn route(method: &Method, path: &str, query: &Query, has_authorization: bool) ->
     Ok(match segments[..] {
         [""] => Route::Nothing,
         ["health"] if method == Method::GET && !has_authorization => Route::Health,
+        ["metrics"] if method == Method::GET && !has_authorization => Route::Metrics,
         ["$resources", "queues"] => {
             let skip = query.number("$skip")?.unwrap_or(0);
             let top = query.number("$top")?.unwrap_or(FEED_ENTRIES).min(FEED_ENTRIES);

@@ -62,6 +62,10 @@ impl Ask for Fake {
     fn is_healthy(&self) -> bool {
         !self.is_sick.load(Ordering::Relaxed)
     }
+
+    fn work(&self) -> metrics::Work {
+        metrics::Work { syncs: 42, ..metrics::Work::default() }
+    }
 }
 
 /// Who signs a request of a test.
@@ -75,6 +79,8 @@ enum As {
 #[derive(Debug, Default)]
 struct House {
     fake: Fake,
+    /// Where requests come from; this machine unless said otherwise.
+    from: Option<std::net::SocketAddr>,
 }
 
 impl House {
@@ -88,10 +94,11 @@ impl House {
         };
         let reader = [Right::Listen].into_iter().collect();
         let guard = Guard::new(vec![policy("manager", Rights::ALL), policy("reader", reader)], false);
-        let door = Door { ask: &self.fake, guard: &guard };
+        let meters = Meters::default();
+        let door = Door { ask: &self.fake, guard: &guard, meters: &meters };
         let (mut far, near) = tokio::io::duplex(4 << 20);
         far.write_all(request).await.unwrap();
-        let peer = Peer::new("127.0.0.1:1".parse().unwrap());
+        let peer = Peer::new(self.from.unwrap_or(([127, 0, 0, 1], 1).into()));
         serve(near, BytesMut::new(), peer, door, std::future::pending()).await;
         let mut answer = Vec::new();
         far.read_to_end(&mut answer).await.unwrap();
@@ -290,6 +297,18 @@ async fn health_needs_no_token_and_tells_the_truth() {
     let (status, body) = house.get("/q").await;
     assert_eq!(status, 503);
     assert!(body.contains("SubCode=50004. "), "{body}");
+}
+
+#[tokio::test]
+async fn metrics_are_for_this_machine() {
+    let mut house = House::default();
+    let (status, body) = house.request(As::Nobody, "GET", "/metrics", "", "").await;
+    assert_eq!(status, 200);
+    assert!(body.contains("\notobus_journal_syncs_total 42\n"), "{body}");
+    house.from = Some("192.0.2.1:1".parse().unwrap());
+    let (status, body) = house.request(As::Nobody, "GET", "/metrics", "", "").await;
+    assert_eq!(status, 401);
+    assert!(!body.contains("otobus_"), "{body}");
 }
 
 #[tokio::test]

@@ -1,0 +1,431 @@
+//! A partition turned by hand. Where it matters that an append is still on its way, the sync thread is played by the
+//! test, which decides when the disk is done.
+
+use super::*;
+use crate::mailbox::Outbox;
+use crate::recovery::recover;
+use crate::runner::SyncThread;
+use broker::{Answer, Durable, NamespaceId, Outcome, QueueSettings, ReceiveMode, Refusal, RequestId, Span};
+use journal::disk::{Disk, Fault, Faulty, Memory};
+use journal::{Filling, Local, Options};
+use message::{Overlay, Value};
+use std::time::Duration;
+
+const NOW: Time = Time(1_000_000);
+
+/// A partition, its inbox and a clock that stands still.
+struct Desk {
+    partition: Partition,
+    inbox: Arc<Inbox>,
+}
+
+fn journal(disk: Arc<dyn Disk>) -> Local {
+    Local::open(disk, Options { filling: Filling::Never, ..Options::new(7) }).unwrap()
+}
+
+impl Desk {
+    /// A partition without helpers.
+    fn alone(disk: Arc<dyn Disk>) -> Desk {
+        let mut journal = journal(disk);
+        let durable = recover(&mut journal, 1).unwrap().durable;
+        let inbox = Arc::<Inbox>::default();
+        let partition = Partition::alone(Broker::new(durable, 5), Box::new(journal), inbox.clone());
+        Desk { partition, inbox }
+    }
+
+    /// A partition with a queue called `q`, whose syncs the test finishes.
+    fn with_sync_by_hand() -> Desk {
+        let mut desk = Desk::with_queue();
+        desk.partition.workers.sync = Some(SyncThread::by_hand());
+        desk
+    }
+
+    fn with_queue() -> Desk {
+        let mut desk = Desk::alone(Arc::new(Memory::new()));
+        desk.create_queue();
+        desk
+    }
+
+    fn create_queue(&mut self) {
+        let outbox = self.connect(0);
+        let settings = Box::new(QueueSettings { max_size_megabytes: 1_024, ..QueueSettings::default() });
+        let request = RequestId { connection: ConnectionId(0), request: 1 };
+        let create = Command::CreateQueue { request, namespace: NamespaceId(0), path: "q".into(), settings };
+        self.give(vec![create]);
+        assert_eq!(told(&outbox), ["created"]);
+    }
+
+    fn connect(&mut self, connection: u32) -> Arc<Outbox> {
+        let outbox = Arc::new(Outbox::default());
+        let mailbox = outbox.clone();
+        self.accept(Item::Connect { connection: ConnectionId(connection), mailbox });
+        outbox
+    }
+
+    fn accept(&mut self, item: Item) {
+        self.inbox.put(item);
+        self.take_inbox();
+    }
+
+    fn take_inbox(&mut self) {
+        let mut items = Vec::new();
+        self.inbox.take(&mut items, Some(Duration::ZERO));
+        self.partition.accept(&mut items, NOW).unwrap();
+    }
+
+    fn turn(&mut self) -> Turn {
+        self.partition.turn(NOW).unwrap()
+    }
+
+    fn give(&mut self, commands: Vec<Command>) -> Turn {
+        self.accept(Item::Batch(Batch { commands, ..Batch::default() }));
+        self.turn()
+    }
+
+    /// Sends one message of some bytes.
+    fn send(&mut self, link: LinkId, delivery: u32, bytes: usize) -> Turn {
+        self.accept(Item::Batch(sending(link, delivery, bytes)));
+        self.turn()
+    }
+
+    /// Starts an append that is not finished: a send by a connection of its own.
+    fn leave_in_flight(&mut self) -> Arc<Outbox> {
+        let outbox = self.connect(90);
+        self.give(vec![attach_sender(link(90))]);
+        self.accept(Item::Batch(sending(link(90), 0, 10)));
+        // The partition hands a sync over only while more work waits.
+        self.inbox.put(Item::Disconnect { connection: ConnectionId(99) });
+        self.turn();
+        self.take_inbox();
+        assert!(self.partition.in_flight.is_some());
+        assert_eq!(told(&outbox), ["attached"]);
+        outbox
+    }
+
+    /// The disk is done with the append in flight.
+    fn finish_sync(&mut self) {
+        let job = self.partition.workers.sync.as_ref().unwrap().take().unwrap();
+        job.run(&self.inbox).unwrap();
+        self.accept(Item::Committed);
+        self.turn();
+    }
+
+    /// Takes what the partition has put into its own inbox.
+    fn come_again(&mut self) {
+        self.take_inbox();
+        self.turn();
+    }
+}
+
+fn link(connection: u32) -> LinkId {
+    LinkId { connection: ConnectionId(connection), link: 1 }
+}
+
+fn attach_sender(link: LinkId) -> Command {
+    Command::AttachSender { link, namespace: NamespaceId(0), path: "q".into() }
+}
+
+fn attach_receiver(link: LinkId) -> Command {
+    let mode = ReceiveMode::PeekLock;
+    Command::AttachReceiver { link, namespace: NamespaceId(0), path: "q".into(), mode }
+}
+
+fn credit(link: LinkId, limit: u64) -> Command {
+    Command::Credit { link, limit, drain: false }
+}
+
+fn sending(link: LinkId, delivery: u32, bytes: usize) -> Batch {
+    let mut batch = Batch::default();
+    batch.message(Span::MAX, |out| out.resize(out.len() + bytes, delivery as u8));
+    batch.send(link, delivery, false, 0);
+    batch
+}
+
+/// More than any message may have; refused before anybody looks at the bytes.
+fn sending_too_much(link: LinkId) -> Batch {
+    let body = broker::Intake { offset: 0, length: 2_000_000 };
+    let messages = vec![broker::Incoming { body, time_to_live: Span::MAX }];
+    let commands = vec![Command::Send { link, delivery: 9, is_settled: false, messages: 0..1 }];
+    Batch { commands, messages, bodies: Vec::new() }
+}
+
+fn taken(outbox: &Outbox) -> Vec<Outgoing> {
+    let mut out = Vec::new();
+    outbox.take(&mut out);
+    out
+}
+
+/// What a connection was told, in few words.
+fn told(outbox: &Outbox) -> Vec<String> {
+    let words = |outgoing: &Outgoing| match outgoing {
+        Outgoing::Accepted { first, last, .. } => format!("accepted {first} to {last}"),
+        Outgoing::Rejected { .. } => "rejected".to_owned(),
+        Outgoing::Settled { .. } => "settled".to_owned(),
+        Outgoing::NotSettled { .. } => "not settled".to_owned(),
+        Outgoing::Deliver(sent) => format!("message {}", sent.delivery.sequence.0),
+        Outgoing::PartTaken { .. } => "part taken".to_owned(),
+        Outgoing::Drained { .. } => "drained".to_owned(),
+        Outgoing::Attached { .. } => "attached".to_owned(),
+        Outgoing::Detached { .. } => "detached".to_owned(),
+        Outgoing::Answered { answer: Ok(Answer::Queue(_)), .. } => "created".to_owned(),
+        Outgoing::Answered { answer, .. } => format!("{answer:?}"),
+    };
+    taken(outbox).iter().map(words).collect()
+}
+
+#[test]
+fn a_refusal_waits_for_the_records_that_were_decided_before_it() {
+    let mut desk = Desk::with_sync_by_hand();
+    let refused = desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    assert_eq!(told(&refused), ["attached"]);
+    let accepted = desk.leave_in_flight();
+    desk.accept(Item::Batch(sending_too_much(link(1))));
+    desk.turn();
+    assert_eq!(told(&refused), Vec::<String>::new());
+    desk.finish_sync();
+    assert_eq!(told(&accepted), ["accepted 0 to 0"]);
+    assert_eq!(told(&refused), ["rejected"]);
+}
+
+#[test]
+fn a_delivery_never_overtakes_what_was_decided_before_it() {
+    let mut desk = Desk::with_sync_by_hand();
+    desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    desk.send(link(1), 0, 10);
+    desk.leave_in_flight();
+    let receiver = desk.connect(2);
+    desk.give(vec![attach_receiver(link(2)), credit(link(2), 1)]);
+    assert_eq!(told(&receiver), Vec::<String>::new());
+    desk.finish_sync();
+    assert_eq!(told(&receiver), ["attached", "message 1"]);
+}
+
+#[test]
+fn what_rests_on_committed_facts_leaves_while_the_disk_is_busy() {
+    let mut desk = Desk::with_sync_by_hand();
+    desk.connect(1);
+    let receiver = desk.connect(2);
+    desk.give(vec![attach_sender(link(1)), attach_receiver(link(2))]);
+    desk.send(link(1), 0, 10);
+    desk.leave_in_flight();
+    desk.give(vec![credit(link(2), 5)]);
+    assert_eq!(told(&receiver), ["attached", "message 1"]);
+    desk.finish_sync();
+    assert_eq!(told(&receiver), ["message 2"], "the one that was in flight");
+}
+
+#[test]
+fn with_a_full_draft_the_rest_waits_for_the_disk() {
+    let mut desk = Desk::with_sync_by_hand();
+    let outbox = desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    desk.leave_in_flight();
+    (0..10).for_each(|delivery| desk.accept(Item::Batch(sending(link(1), delivery, 512 * 1_024))));
+    assert_eq!(desk.turn(), Turn::OnArrival);
+    assert_eq!(desk.partition.backlog.len(), 2, "eight fill a draft");
+    desk.finish_sync();
+    while desk.turn() == Turn::Now {}
+    if desk.partition.in_flight.is_some() {
+        desk.finish_sync();
+    }
+    assert_eq!(told(&outbox).last().map(String::as_str), Some("accepted 8 to 9"));
+}
+
+#[test]
+fn more_than_one_append_holds_becomes_several() {
+    let mut desk = Desk::with_queue();
+    let outbox = desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    let many = journal::limits::BATCH_BYTES / (512 * 1_024) + 8;
+    (0..many as u32).for_each(|delivery| desk.accept(Item::Batch(sending(link(1), delivery, 512 * 1_024))));
+    while desk.turn() == Turn::Now {}
+    let accepted: u32 = taken(&outbox)
+        .iter()
+        .map(|outgoing| match outgoing {
+            Outgoing::Accepted { first, last, .. } => last - first + 1,
+            _ => 0,
+        })
+        .sum();
+    assert_eq!(accepted as usize, many);
+}
+
+#[test]
+fn changed_properties_are_checked_against_the_message_in_the_cache_or_on_disk() {
+    // S-18
+    let memory = Memory::new();
+    let mut desk = Desk::alone(Arc::new(memory.clone()));
+    desk.create_queue();
+    desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    desk.send(link(1), 0, 10);
+    abandon_with_changes(&mut desk, "settled");
+    drop(desk);
+    // A new partition has nothing in its cache.
+    let mut desk = Desk::alone(Arc::new(memory));
+    abandon_with_changes(&mut desk, "");
+    assert_eq!(desk.partition.broker.durable().queue(broker::EntityId(0)).unwrap().active, 1);
+}
+
+/// Receives message 1 and abandons it with changes. `at_once` is what is told in the same turn.
+fn abandon_with_changes(desk: &mut Desk, at_once: &str) {
+    let outbox = desk.connect(2);
+    desk.give(vec![attach_receiver(link(2)), credit(link(2), 1)]);
+    let token = taken(&outbox)
+        .iter()
+        .find_map(|outgoing| match outgoing {
+            Outgoing::Deliver(sent) => Some(sent.delivery.token),
+            _ => None,
+        })
+        .unwrap();
+    let mut changes = Overlay::default();
+    changes.set("attempt", &Value::Int(1)).unwrap();
+    let outcome = Outcome::Abandon(Some(Box::new(changes)));
+    desk.give(vec![Command::Settle { link: link(2), delivery: 0, token, outcome, wants_answer: true }]);
+    assert_eq!(told(&outbox).concat(), at_once);
+    if at_once.is_empty() {
+        desk.come_again();
+        assert_eq!(told(&outbox), ["settled"]);
+    }
+}
+
+#[test]
+fn a_message_in_parts_is_delivered_whole() {
+    let mut desk = Desk::with_queue();
+    let outbox = desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    for part in [&b"one "[..], b"message "] {
+        let mut batch = Batch::default();
+        let body = batch.body(|out| out.extend_from_slice(part));
+        batch.commands.push(Command::Part { link: link(1), body });
+        desk.accept(Item::Batch(batch));
+    }
+    let mut batch = Batch::default();
+    batch.message(Span::MAX, |out| out.extend_from_slice(b"in parts"));
+    batch.send(link(1), 0, false, 0);
+    desk.accept(Item::Batch(batch));
+    let receiver = LinkId { link: 2, ..link(1) };
+    desk.give(vec![attach_receiver(receiver), credit(receiver, 1)]);
+    let outgoing = taken(&outbox);
+    let taken = outgoing.iter().filter(|each| matches!(each, Outgoing::PartTaken { .. })).count();
+    assert_eq!(taken, 2, "the connection may hand over more");
+    let Some(Outgoing::Deliver(sent)) = outgoing.last() else { panic!("{outgoing:?}") };
+    let mut whole = Vec::new();
+    sent.parts.iter().chain([&sent.place]).for_each(|place| place.read_into(&mut whole).unwrap());
+    assert_eq!(whole, b"one message in parts");
+    assert_eq!(sent.delivery.length as usize, whole.len());
+}
+
+#[test]
+fn a_lost_connection_takes_its_links_along() {
+    let mut desk = Desk::with_queue();
+    desk.connect(1);
+    desk.connect(2);
+    let other = desk.connect(3);
+    desk.give(vec![attach_sender(link(1)), attach_receiver(link(2)), credit(link(2), 10)]);
+    desk.accept(Item::Disconnect { connection: ConnectionId(2) });
+    desk.give(vec![attach_receiver(link(3)), credit(link(3), 1)]);
+    desk.send(link(1), 0, 10);
+    assert_eq!(told(&other), ["attached", "message 1"]);
+}
+
+#[test]
+fn a_link_that_was_refused_or_taken_away_is_not_remembered() {
+    let mut desk = Desk::with_queue();
+    let outbox = desk.connect(1);
+    let nowhere = Command::AttachSender { link: link(1), namespace: NamespaceId(0), path: "nowhere".into() };
+    desk.give(vec![nowhere]);
+    assert_eq!(told(&outbox), ["detached"]);
+    let second = LinkId { link: 2, ..link(1) };
+    let request = RequestId { connection: ConnectionId(1), request: 1 };
+    let delete = Command::DeleteEntity { request, namespace: NamespaceId(0), path: "q".into() };
+    desk.give(vec![attach_sender(second), delete]);
+    assert_eq!(told(&outbox)[..2], ["attached", "detached"]);
+    assert_eq!(desk.partition.ports[&ConnectionId(1)].links, []);
+}
+
+#[test]
+fn what_was_handed_over_counts_until_it_is_durable() {
+    let mut desk = Desk::with_queue();
+    desk.inbox
+        .put(Item::Batch(Batch { bodies: vec![0; crate::limits::UNDURABLE_BYTES], ..Batch::default() }));
+    assert!(!desk.inbox.has_room());
+    desk.come_again();
+    assert!(desk.inbox.has_room());
+    assert_eq!(desk.inbox.undurable_bytes(), 0);
+}
+
+#[test]
+fn a_stopped_partition_has_written_everything_and_sealed_it() {
+    let mut desk = Desk::with_queue();
+    let outbox = desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    desk.accept(Item::Batch(sending(link(1), 0, 10)));
+    desk.accept(Item::Stop);
+    assert_eq!(desk.turn(), Turn::Stopped);
+    assert_eq!(told(&outbox), ["attached", "accepted 0 to 0"]);
+    assert!(desk.partition.is_sealed());
+}
+
+#[test]
+fn after_a_failed_write_or_sync_nothing_is_told() {
+    // Calls are counted from the opening of the disk; the last ones are the write and the sync of the send.
+    let send = |at: u64| {
+        let disk = Arc::new(Faulty::new(Arc::new(Memory::new()), Fault::Eio, at));
+        let mut desk = Desk::alone(disk.clone());
+        desk.create_queue();
+        let outbox = desk.connect(1);
+        desk.give(vec![attach_sender(link(1))]);
+        assert_eq!(told(&outbox), ["attached"]);
+        desk.accept(Item::Batch(sending(link(1), 0, 10)));
+        (desk.partition.turn(NOW).is_ok(), told(&outbox).len(), disk.calls())
+    };
+    let (is_ok, answers, calls) = send(u64::MAX);
+    assert!(is_ok && answers == 1);
+    for at in [calls - 1, calls] {
+        let (is_ok, answers, _) = send(at);
+        assert!(!is_ok && answers == 0, "call {at} of {calls}");
+    }
+}
+
+#[test]
+fn a_send_to_a_full_queue_is_told_why() {
+    // S-19
+    let mut desk = Desk::alone(Arc::new(Memory::new()));
+    let outbox = desk.connect(1);
+    let settings = Box::new(QueueSettings { max_size_megabytes: 1, ..QueueSettings::default() });
+    let request = RequestId { connection: ConnectionId(1), request: 1 };
+    let create = Command::CreateQueue { request, namespace: NamespaceId(0), path: "q".into(), settings };
+    desk.give(vec![create, attach_sender(link(1))]);
+    for delivery in 0..3 {
+        desk.send(link(1), delivery, 600_000);
+    }
+    let last = taken(&outbox).pop();
+    assert!(matches!(last, Some(Outgoing::Rejected { delivery: 2, refusal: Refusal::QueueFull { .. }, .. })));
+}
+
+#[test]
+fn a_journal_with_records_that_cannot_be_read_is_refused() {
+    use crate::recovery::Error;
+    let reopened = |draft: Draft| {
+        let memory = Memory::new();
+        let mut first = journal(Arc::new(memory.clone()));
+        recover(&mut first, 1).unwrap();
+        let outcome = first.append(&draft, journal::Position(1)).unwrap().wait();
+        assert!(matches!(outcome, journal::Outcome::Committed));
+        drop(first);
+        recover(&mut journal(Arc::new(memory)), 2).map(|recovered: crate::Recovered| recovered.durable)
+    };
+    let is = |found: Result<Durable, Error>, expected: fn(&Error) -> bool| match found {
+        Err(error) => assert!(expected(&error), "{error}"),
+        Ok(_) => panic!("was not refused"),
+    };
+    let of_the_future = Draft { record_count: 1, records: vec![200, 0, 0, 0, 0], ..Draft::default() };
+    is(reopened(of_the_future), |error| matches!(error, Error::Record { position: 1, .. }));
+    let missing = Draft { record_count: 1, ..Draft::default() };
+    is(reopened(missing), |error| matches!(error, Error::RecordCount { announced: 1, found: 0, .. }));
+    let mut body = Draft::default();
+    body.push_body(b"nobody speaks of");
+    is(reopened(body), |error| matches!(error, Error::BodyCount { records: 0, journal: 1 }));
+}

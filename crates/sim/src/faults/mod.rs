@@ -1,0 +1,86 @@
+//! What goes wrong: the plan of one life of the process, drawn from the seed.
+//!
+//! A life ends by being killed between two turns, by a failing disk, by a power failure in the middle of a write, or
+//! cleanly. What the disk keeps is drawn too.
+
+mod clock;
+
+pub use clock::WorldClock;
+
+use crate::random::Random;
+use journal::disk::Fault;
+
+/// Every fault by name, for the table of what was reached.
+pub const FAULTS: [&str; 11] = [
+    "kill",
+    "clean stop",
+    "disk Eio",
+    "disk Enospc",
+    "disk Torn",
+    "disk Short",
+    "power cut",
+    "fault while opening",
+    "last append lost",
+    "last append kept",
+    "clock step",
+];
+
+/// How a call of the disk fails in one life, and which.
+#[derive(Debug, Clone, Copy)]
+pub struct DiskPlan {
+    pub fault: Fault,
+    pub at: u64,
+}
+
+impl DiskPlan {
+    /// A disk that does what it should.
+    pub const HEALTHY: DiskPlan = DiskPlan { fault: Fault::Eio, at: u64::MAX };
+
+    pub fn draw(random: &mut Random) -> DiskPlan {
+        let fault = match random.below(20) {
+            0..7 => return DiskPlan::HEALTHY,
+            7..13 => Fault::PowerCut,
+            13..15 => Fault::Eio,
+            15..17 => Fault::Torn,
+            17..19 => Fault::Enospc,
+            _ => Fault::Short,
+        };
+        // Opening takes some ten calls, an append two: most lives go on for a while before.
+        let most = *random.pick(&[12, 60, 400, 400]);
+        DiskPlan { fault, at: random.between(1, most) }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self.fault {
+            Fault::Eio => "disk Eio",
+            Fault::Enospc => "disk Enospc",
+            Fault::Short => "disk Short",
+            Fault::Torn => "disk Torn",
+            Fault::PowerCut => "power cut",
+        }
+    }
+}
+
+/// What a disk keeps of what was not synced: nothing, everything (as when only the process ends), or a mixture.
+pub fn draw_image(random: &mut Random) -> u64 {
+    match random.below(4) {
+        0 => 0,
+        1 => 1,
+        _ => random.number().max(2),
+    }
+}
+
+/// How a life ends between two turns, if it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Kill,
+    CleanStop,
+}
+
+pub fn draw_end(random: &mut Random) -> Option<End> {
+    match random.below(120) {
+        0..2 => Some(End::Kill),
+        2 => Some(End::CleanStop),
+        _ => None,
+    }
+}

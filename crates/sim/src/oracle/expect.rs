@@ -1,0 +1,279 @@
+//! What clients submit, and the answers that are due for it: one for each, in the order in which they were asked.
+//!
+//! A command on a link that is not attached is not answered. A settlement that changes properties may have to read
+//! the disk first and is then answered late; nothing else may be overtaken.
+
+use super::{Fate, Link, LinkState, Message, Oracle, Role, asker};
+use broker::limits::{BATCH_MESSAGES, MESSAGE_KILOBYTES_DEFAULT};
+use broker::{ConnectionId, LinkId, LockToken, Outcome, RequestId};
+use std::collections::VecDeque;
+
+/// Turns after which an answer that may be late must have come: one to read, one to decide.
+const LATE_TURNS: u64 = 2;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Due {
+    Attach(LinkId),
+    Send(LinkId, u32),
+    Settle(LinkId, u32, LockToken),
+    Drain(LinkId),
+    Question(u32),
+}
+
+#[derive(Debug)]
+pub(super) struct Expected {
+    pub(super) due: Due,
+    since: u64,
+    /// Nobody answers: the link was gone when the command came.
+    is_void: bool,
+    may_be_late: bool,
+}
+
+impl Due {
+    fn link(&self) -> Option<LinkId> {
+        match self {
+            Due::Attach(link) | Due::Send(link, _) | Due::Settle(link, ..) | Due::Drain(link) => Some(*link),
+            Due::Question(_) => None,
+        }
+    }
+}
+
+/// A message about to be sent.
+#[derive(Debug)]
+pub struct NewMessage {
+    pub pieces: Vec<u64>,
+    pub hash: u64,
+    pub length: u32,
+}
+
+/// What was asked about entities.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Question {
+    Create(String),
+    Delete(String),
+    /// With the counters that the answer must show, if the asker knows them.
+    Describe(String, Option<(u64, u64)>),
+    List,
+}
+
+impl Oracle {
+    pub fn connected(&mut self, connection: ConnectionId) {
+        self.expected.insert(connection, VecDeque::new());
+    }
+
+    pub fn disconnected(&mut self, connection: ConnectionId) {
+        self.expected.remove(&connection);
+        let turn = self.turn + 1;
+        for (_, link) in self.links.iter_mut().filter(|(id, _)| id.connection == connection) {
+            link.state = LinkState::Gone(turn);
+        }
+        for message in &mut self.messages {
+            if message.link.connection == connection && message.fate == Fate::Waiting {
+                message.fate = Fate::Unknown;
+            }
+        }
+    }
+
+    fn expect(&mut self, connection: ConnectionId, due: Due, may_be_late: bool) {
+        let is_void = due.link().is_some_and(|link| !self.is_here(link));
+        let since = self.turn + 1;
+        if let Some(expected) = self.expected.get_mut(&connection) {
+            expected.push_back(Expected { due, since, is_void, may_be_late });
+        }
+    }
+
+    /// Attached, or about to be.
+    fn is_here(&self, link: LinkId) -> bool {
+        self.links.get(&link).is_some_and(|link| !matches!(link.state, LinkState::Gone(_)))
+    }
+
+    pub fn attach(&mut self, id: LinkId, path: &str, role: Role) {
+        let state = LinkState::Attaching;
+        let link = Link { path: path.to_lowercase(), role, state, delivered: 0, grants: VecDeque::new() };
+        self.links.insert(id, link);
+        self.expect(id.connection, Due::Attach(id), false);
+    }
+
+    pub fn detach(&mut self, link: LinkId) {
+        let turn = self.turn + 1;
+        if let Some(link) = self.links.get_mut(&link) {
+            link.state = LinkState::Gone(turn);
+        }
+    }
+
+    /// A delivery of messages; the first of them gets the number that is returned by [`Oracle::next_message`].
+    pub fn send(&mut self, link: LinkId, delivery: u32, is_settled: bool, messages: Vec<NewMessage>) {
+        let path = self.links.get(&link).map(|link| link.path.clone()).unwrap_or_default();
+        let is_void = !self.is_here(link);
+        let first = self.messages.len();
+        self.deliveries.insert((link, delivery), first..first + messages.len());
+        for told in messages {
+            self.messages.push(Message::new(link, delivery, path.clone(), told));
+        }
+        self.expect_send(link, delivery, is_settled, is_void);
+    }
+
+    /// Takes a number for a message that will be sent later.
+    pub fn reserve(&mut self) -> usize {
+        let nothing = NewMessage { pieces: Vec::new(), hash: 0, length: 0 };
+        self.messages.push(Message::new(LinkId::default(), 0, String::new(), nothing));
+        self.messages.len() - 1
+    }
+
+    /// A delivery of the one message that a number was taken for.
+    pub fn send_reserved(&mut self, link: LinkId, delivery: u32, number: usize, told: NewMessage) {
+        let path = self.links.get(&link).map(|link| link.path.clone()).unwrap_or_default();
+        self.deliveries.insert((link, delivery), number..number + 1);
+        self.messages[number] = Message::new(link, delivery, path, told);
+        self.expect_send(link, delivery, false, !self.is_here(link));
+    }
+
+    fn expect_send(&mut self, link: LinkId, delivery: u32, is_settled: bool, is_void: bool) {
+        if !is_settled {
+            self.expect(link.connection, Due::Send(link, delivery), false);
+        } else if !is_void {
+            self.settled_sends.push((link, delivery));
+        }
+        if !is_settled && !is_void {
+            let range = self.deliveries[&(link, delivery)].clone();
+            self.messages[range].iter_mut().for_each(|message| message.fate = Fate::Waiting);
+        }
+    }
+
+    pub fn next_message(&self) -> usize {
+        self.messages.len()
+    }
+
+    pub fn credit(&mut self, link: LinkId, limit: u64, drain: bool) {
+        if let Some(link) = self.links.get_mut(&link) {
+            link.grants.push_back((limit, drain));
+        }
+        if drain {
+            self.expect(link.connection, Due::Drain(link), false);
+        }
+    }
+
+    pub fn settle(
+        &mut self,
+        link: LinkId,
+        delivery: u32,
+        token: LockToken,
+        outcome: &Outcome,
+        wants_answer: bool,
+    ) {
+        if self.is_here(link)
+            && let Some(lock) = self.locks.values_mut().find(|lock| lock.token == token)
+        {
+            lock.asked.push(outcome.clone());
+        }
+        if wants_answer {
+            let may_be_late = matches!(outcome, Outcome::Abandon(Some(_)));
+            self.expect(link.connection, Due::Settle(link, delivery, token), may_be_late);
+        }
+    }
+
+    pub fn ask(&mut self, request: RequestId, question: Question) {
+        match &question {
+            Question::Create(path) => self.creations.insert(path.to_lowercase()),
+            Question::Delete(path) => self.deletions.insert(path.to_lowercase()),
+            Question::Describe(..) | Question::List => true,
+        };
+        self.questions.insert(asker(request), question);
+        self.expect(request.connection, Due::Question(request.request), false);
+    }
+
+    /// An answer came: nothing that had to come before it is missing.
+    pub(super) fn answered(&mut self, connection: ConnectionId, due: impl Fn(&Due) -> bool) -> Option<Due> {
+        let expected = self.expected.get_mut(&connection)?;
+        let Some(at) = expected.iter().position(|each| due(&each.due)) else {
+            self.fail("an answer came that nobody waits for, or twice");
+            return None;
+        };
+        let answered = expected.remove(at)?;
+        let overtaken = expected.iter().take(at).find(|each| !each.is_void && !each.may_be_late);
+        if let Some(overtaken) = overtaken {
+            let what = format!("{:?} was answered before {:?}", answered.due, overtaken.due);
+            self.fail(what);
+        }
+        Some(answered.due)
+    }
+
+    /// A link that was refused or taken away is not answered any more.
+    pub(super) fn void(&mut self, link: LinkId) {
+        let Some(expected) = self.expected.get_mut(&link.connection) else { return };
+        for each in expected.iter_mut().filter(|each| each.due.link() == Some(link)) {
+            each.is_void = true;
+            if let Due::Send(link, delivery) = each.due {
+                let range = self.deliveries[&(link, delivery)].clone();
+                self.messages[range].iter_mut().for_each(|message| message.fate = Fate::Unknown);
+            }
+        }
+    }
+
+    pub(super) fn end_expectations(&mut self) {
+        let turn = self.turn;
+        let mut missing = None;
+        let gone: Vec<LinkId> = self
+            .links
+            .iter()
+            .filter(|(_, l)| matches!(l.state, LinkState::Gone(_)))
+            .map(|(id, _)| *id)
+            .collect();
+        for expected in self.expected.values_mut() {
+            expected.retain(|each| !each.is_void);
+            for each in expected.iter() {
+                let is_excused = each.may_be_late
+                    && (turn < each.since + LATE_TURNS || each.due.link().is_some_and(|l| gone.contains(&l)));
+                if !is_excused {
+                    missing = Some(each.due.clone());
+                }
+            }
+            expected.retain(|each| !(each.may_be_late && each.due.link().is_some_and(|l| gone.contains(&l))));
+        }
+        if let Some(missing) = missing {
+            self.fail(format!("{missing:?} was not answered"));
+        }
+        for link in self.links.values_mut() {
+            // Everything was decided, so only the last word on credit counts, unless it was a drain.
+            let last = link.grants.pop_back();
+            link.grants.clear();
+            link.grants.extend(last);
+        }
+    }
+
+    /// Nobody is told about a settled send, but it is stored all the same, unless a rule forbids it.
+    pub(super) fn end_settled_sends(&mut self) {
+        for (link, delivery) in std::mem::take(&mut self.settled_sends) {
+            let is_attached = self.links.get(&link).is_some_and(|link| link.state == LinkState::Attached);
+            let is_lost = self.of_delivery(link, delivery).iter().any(|message| message.place.is_none());
+            if is_lost && is_attached && self.must_refuse(link, delivery).is_none() && !self.may_be_full(link)
+            {
+                self.fail(format!("settled send {delivery} of {link:?} was not stored"));
+            }
+        }
+    }
+
+    pub(super) fn of_delivery(&self, link: LinkId, delivery: u32) -> &[Message] {
+        self.deliveries.get(&(link, delivery)).map_or(&[], |range| &self.messages[range.clone()])
+    }
+
+    /// The rule by which a delivery must be refused, if there is one.
+    pub(super) fn must_refuse(&self, link: LinkId, delivery: u32) -> Option<&'static str> {
+        let messages = self.of_delivery(link, delivery);
+        let bytes: u64 = messages.iter().map(|message| u64::from(message.length)).sum();
+        if messages.len() > BATCH_MESSAGES {
+            Some("BatchTooLarge")
+        } else if bytes > MESSAGE_KILOBYTES_DEFAULT * 1_024 {
+            Some("MessageTooLarge")
+        } else {
+            None
+        }
+    }
+
+    /// Whether the link's queue is one of those that fill up in a run.
+    pub(super) fn may_be_full(&self, link: LinkId) -> bool {
+        let Some(link) = self.links.get(&link) else { return true };
+        let queue = self.ledger.find(&link.path).and_then(|entity| self.ledger.queues.get(&entity));
+        queue.is_none_or(|queue| queue.settings.max_size_megabytes == 1)
+    }
+}

@@ -1,0 +1,319 @@
+//! The oracle: what every client asked and was told, what was committed, and whether that is as promised.
+//!
+//! It sees three things: what clients submit (`expect.rs`), what is written to the journal and becomes durable
+//! (`commit.rs`), and what leaves (`effect.rs`). It never asks the broker what is right. The first violation is kept;
+//! everything after it may be nonsense.
+
+mod commit;
+mod effect;
+mod expect;
+pub mod ledger;
+pub mod watched;
+
+use crate::coverage::Coverage;
+use crate::hash::Trace;
+use broker::{ConnectionId, EntityId, LinkId, LockToken, Outcome, ReceiveMode, RequestId, Sequence, Time};
+use engine::{Mailbox, Outgoing};
+use ledger::Ledger;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use watched::Appended;
+
+pub use expect::{NewMessage, Question};
+
+/// What became of a send, as its sender knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Waiting,
+    Accepted,
+    Refused,
+    /// The connection or the process ended before the answer, or the sender wanted none.
+    Unknown,
+}
+
+/// Why a message is no longer in its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    Completed,
+    /// Given to a receiver that wanted no lock.
+    Taken,
+    Deleted,
+}
+
+#[derive(Debug)]
+pub struct Message {
+    pub path: String,
+    pub link: LinkId,
+    pub delivery: u32,
+    /// Hash of each stored piece, in order.
+    pub pieces: Vec<u64>,
+    /// Hash of the whole.
+    pub hash: u64,
+    pub length: u32,
+    pub fate: Fate,
+    pub place: Option<(EntityId, Sequence)>,
+    pub delivered: u32,
+    pub gone: Option<Gone>,
+    /// A receiver was told that it is completed.
+    pub is_confirmed: bool,
+}
+
+impl Message {
+    fn new(link: LinkId, delivery: u32, path: String, told: NewMessage) -> Message {
+        let NewMessage { pieces, hash, length } = told;
+        Message {
+            path,
+            link,
+            delivery,
+            pieces,
+            hash,
+            length,
+            fate: Fate::Unknown,
+            place: None,
+            delivered: 0,
+            gone: None,
+            is_confirmed: false,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Sender,
+    Receiver(ReceiveMode),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LinkState {
+    Attaching,
+    Attached,
+    /// Since this turn.
+    Gone(u64),
+}
+
+#[derive(Debug)]
+struct Link {
+    path: String,
+    role: Role,
+    state: LinkState,
+    delivered: u64,
+    /// Credit that was given: the limit, and whether it was a drain.
+    grants: VecDeque<(u64, bool)>,
+}
+
+#[derive(Debug)]
+struct Lock {
+    token: LockToken,
+    until: Time,
+    count: u32,
+    /// What was asked with this token.
+    asked: Vec<Outcome>,
+    /// The turn in which its delivery failed, by a committed record.
+    returned: Option<u64>,
+}
+
+#[derive(Debug)]
+pub struct Oracle {
+    pub now: Time,
+    pub turn: u64,
+    pub ledger: Ledger,
+    pub messages: Vec<Message>,
+    pub coverage: Coverage,
+    pub trace: Trace,
+    pub violation: Option<String>,
+    /// Whether everything is printed that happens.
+    pub is_telling: bool,
+    links: BTreeMap<LinkId, Link>,
+    expected: BTreeMap<ConnectionId, VecDeque<expect::Expected>>,
+    /// The messages of each delivery: all of them are stored or none.
+    deliveries: BTreeMap<(LinkId, u32), Range<usize>>,
+    questions: BTreeMap<(ConnectionId, u32), Question>,
+    locks: BTreeMap<(EntityId, Sequence), Lock>,
+    tokens: BTreeSet<u128>,
+    settled_sends: Vec<(LinkId, u32)>,
+    /// Written, not known to be durable.
+    pending: Option<Appended>,
+    creations: BTreeSet<String>,
+    deletions: BTreeSet<String>,
+    /// The process has ended; nothing may leave.
+    is_dead: bool,
+}
+
+impl Default for Oracle {
+    fn default() -> Oracle {
+        Oracle {
+            now: Time(i64::MIN),
+            turn: 0,
+            ledger: Ledger::default(),
+            messages: Vec::new(),
+            coverage: Coverage::default(),
+            trace: Trace::default(),
+            violation: None,
+            is_telling: false,
+            links: BTreeMap::new(),
+            expected: BTreeMap::new(),
+            deliveries: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            locks: BTreeMap::new(),
+            tokens: BTreeSet::new(),
+            settled_sends: Vec::new(),
+            pending: None,
+            creations: BTreeSet::new(),
+            deletions: BTreeSet::new(),
+            is_dead: false,
+        }
+    }
+}
+
+impl Oracle {
+    pub fn fail(&mut self, what: impl Into<String>) {
+        if self.violation.is_none() {
+            self.violation = Some(format!("turn {}: {}", self.turn, what.into()));
+        }
+    }
+
+    fn tell(&self, what: impl FnOnce() -> String) {
+        if self.is_telling {
+            println!("turn {} at {}: {}", self.turn, self.now.0, what());
+        }
+    }
+
+    pub fn begin_turn(&mut self, now: Time) {
+        self.turn += 1;
+        self.now = now;
+    }
+
+    /// A turn went well: everything was answered that must be, and memory is what the journal says.
+    pub fn end_turn(&mut self, live: &broker::Durable) {
+        if let Some(pending) = &self.pending {
+            let position = pending.position;
+            self.fail(format!("batch {position} was neither committed nor reported as failed"));
+        }
+        if live.fingerprint() != self.ledger.replayed.fingerprint() {
+            self.fail(format!("I12: state differs from its replay at position {}", self.ledger.position));
+        }
+        if let Err(what) = self.ledger.compare(live) {
+            self.fail(format!("counters: {what}"));
+        }
+        self.check_order();
+        self.ledger.end_turn();
+        self.end_expectations();
+        self.end_settled_sends();
+        self.trace.add(&[self.turn, self.now.0 as u64, live.fingerprint()]);
+    }
+
+    /// Messages are handed out oldest first (S-85): none that was free before this turn was passed over.
+    fn check_order(&mut self) {
+        for (entity, queue) in &self.ledger.queues {
+            let newest = queue.newest_in_turn;
+            let is_passed_over = |sequence: &Sequence| match self.locks.get(&(*entity, *sequence)) {
+                Some(lock) => lock.returned.is_some_and(|turn| turn < self.turn),
+                None => queue.present[sequence].stored < self.turn,
+            };
+            if let Some((older, _)) = queue.present.range(..newest).find(|(s, _)| is_passed_over(s)) {
+                let what = format!("{older:?} of {} was free and passed over by {newest:?}", queue.path);
+                return self.fail(what);
+            }
+        }
+    }
+
+    /// The process is gone, and with it every connection, link and lock.
+    pub fn died(&mut self) {
+        self.is_dead = true;
+        self.expected.clear();
+        self.questions.clear();
+        self.settled_sends.clear();
+        for link in self.links.values_mut() {
+            link.state = LinkState::Gone(self.turn);
+        }
+        for message in &mut self.messages {
+            if message.fate == Fate::Waiting {
+                message.fate = Fate::Unknown;
+            }
+        }
+    }
+
+    /// A new life has read the journal up to `tail`.
+    pub fn recovered(&mut self, tail: u64, durable: &broker::Durable) {
+        let committed = self.ledger.position;
+        let tried = self.pending.as_ref().map_or(committed, |pending| pending.position);
+        if !(committed..=tried).contains(&tail) {
+            self.fail(format!(
+                "the journal ends at {tail}; {committed} were acknowledged and {tried} written"
+            ));
+        } else if tail > committed {
+            self.coverage.fault("last append kept");
+            self.committed(tail);
+        } else if self.pending.take().is_some() {
+            self.coverage.fault("last append lost");
+        }
+        if durable.fingerprint() != self.ledger.replayed.fingerprint() {
+            self.fail(format!("I12: what was replayed up to {tail} is not what was committed"));
+        }
+        if let Err(what) = self.ledger.compare(durable) {
+            self.fail(format!("counters after recovery: {what}"));
+        }
+        self.locks.clear();
+        self.links.clear();
+        self.ledger.end_turn();
+        self.is_dead = false;
+        self.trace.add(&[tail, durable.fingerprint()]);
+    }
+
+    /// After a full drain: everything that was accepted was delivered, or went by rule, and nothing is left (I1).
+    pub fn end(&mut self) {
+        let open = self.ledger.queues.values().filter(|queue| queue.may_receive());
+        let left: usize = open.map(|queue| queue.present.len()).sum();
+        if left > 0 {
+            self.fail(format!("I1: {left} messages were not delivered by the last drain"));
+        }
+        for number in 0..self.messages.len() {
+            let message = &self.messages[number];
+            if message.fate == Fate::Accepted && message.place.is_none() {
+                self.fail(format!("I1: message {number} was accepted and is nowhere"));
+            } else if message.gone == Some(Gone::Completed) && message.delivered == 0 {
+                self.fail(format!("I1: message {number} was completed and never delivered"));
+            }
+        }
+    }
+}
+
+/// The oracle and the effects that have left, shared by the journal, the mailboxes and the world.
+#[derive(Debug, Default)]
+pub struct Shared {
+    oracle: Mutex<Oracle>,
+    outgoing: Mutex<Vec<Outgoing>>,
+}
+
+impl Shared {
+    pub fn lock(&self) -> MutexGuard<'_, Oracle> {
+        self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has left since the last call.
+    pub fn take(&self) -> Vec<Outgoing> {
+        std::mem::take(&mut *self.outgoing.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Where the effects for one connection leave.
+#[derive(Debug)]
+pub struct Door {
+    pub connection: ConnectionId,
+    pub shared: Arc<Shared>,
+}
+
+impl Mailbox for Door {
+    fn put(&self, outgoing: Vec<Outgoing>) {
+        let mut oracle = self.shared.lock();
+        outgoing.iter().for_each(|each| oracle.left(self.connection, each));
+        drop(oracle);
+        self.shared.outgoing.lock().unwrap_or_else(PoisonError::into_inner).extend(outgoing);
+    }
+}
+
+/// Whom a request came from.
+fn asker(request: RequestId) -> (ConnectionId, u32) {
+    (request.connection, request.request)
+}

@@ -1,0 +1,121 @@
+//! A journal that tells the oracle what is written and what became of it, and does nothing else of its own.
+
+use crate::oracle::Shared;
+use broker::Record;
+use journal::{
+    BODY_PREFIX_BYTES, Batch, BodyId, Description, Draft, Epoch, Error, Journal, Local, Outcome, Place,
+    Position, Resolution, Snapshots, Space, Ticket,
+};
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub struct Watched {
+    pub inner: Local,
+    pub shared: Arc<Shared>,
+}
+
+/// One append, as the oracle sees it.
+#[derive(Debug)]
+pub struct Appended {
+    pub position: u64,
+    pub time: i64,
+    pub records: Vec<Record>,
+    /// Each body, in the order of their ids.
+    pub first_body: u64,
+    pub bodies: Vec<Vec<u8>>,
+}
+
+impl Appended {
+    fn read(draft: &Draft, at: Position, first_body: BodyId) -> Result<Appended, String> {
+        let mut rest = &draft.records[..];
+        let mut records = Vec::new();
+        while !rest.is_empty() {
+            records.push(Record::decode(&mut rest).map_err(|why| format!("a record cannot be read: {why}"))?);
+        }
+        if records.len() != draft.record_count as usize {
+            return Err(format!("{} records are announced as {}", records.len(), draft.record_count));
+        }
+        let stored = draft.pieces.concat();
+        let mut bodies = Vec::new();
+        let mut at_byte = 0;
+        for length in &draft.body_lengths {
+            let start = at_byte + BODY_PREFIX_BYTES;
+            at_byte = start + *length as usize;
+            bodies.push(stored[start..at_byte].to_vec());
+        }
+        Ok(Appended { position: at.0, time: draft.time, records, first_body: first_body.0, bodies })
+    }
+}
+
+impl Journal for Watched {
+    fn append(&mut self, draft: &Draft, at: Position) -> Result<Ticket, Error> {
+        let appended = Appended::read(draft, at, self.inner.next_body());
+        // Noted before it is tried: a write that fails may still be found on the disk later.
+        self.shared.lock().appended(appended);
+        let ticket = self.inner.append(draft, at)?;
+        let shared = self.shared.clone();
+        Ok(Ticket::new(move || {
+            let outcome = ticket.wait();
+            if matches!(outcome, Outcome::Committed) {
+                shared.lock().committed(at.0);
+            }
+            outcome
+        }))
+    }
+
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+
+    fn fence(&mut self, owner: u64, epoch: Epoch) -> Result<Position, Error> {
+        self.inner.fence(owner, epoch)
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.inner.epoch()
+    }
+
+    fn tail(&self) -> Position {
+        self.inner.tail()
+    }
+
+    fn first(&self) -> Position {
+        self.inner.first()
+    }
+
+    fn next_body(&self) -> BodyId {
+        self.inner.next_body()
+    }
+
+    fn resolve(&mut self, at: Position) -> Result<Resolution, Error> {
+        self.inner.resolve(at)
+    }
+
+    fn read(
+        &self,
+        from: Position,
+        each: &mut dyn FnMut(Batch<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.inner.read(from, each)
+    }
+
+    fn place(&self, body: BodyId) -> Option<Place> {
+        self.inner.place(body)
+    }
+
+    fn seal(&mut self) -> Result<(), Error> {
+        self.inner.seal()
+    }
+
+    fn trim(&mut self, before: Position) -> Result<(), Error> {
+        self.inner.trim(before)
+    }
+
+    fn snapshots(&self) -> Arc<dyn Snapshots> {
+        self.inner.snapshots()
+    }
+
+    fn space(&self) -> Result<Space, Error> {
+        self.inner.space()
+    }
+}

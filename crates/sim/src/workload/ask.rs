@@ -1,0 +1,101 @@
+//! Questions about entities: queues come, go and are looked at.
+
+use super::{PATHS, Workload};
+use crate::oracle::{Oracle, Question};
+use broker::{Command, NamespaceId, QueueSettings, RequestId, Span, Status};
+use engine::{Batch, Item};
+
+const NAMESPACE: NamespaceId = NamespaceId(0);
+
+impl Workload {
+    fn request(&mut self, at: usize) -> RequestId {
+        let client = &mut self.clients[at];
+        client.requests += 1;
+        RequestId { connection: client.id, request: client.requests }
+    }
+
+    pub(super) fn ask(&mut self, at: usize, batch: &mut Batch, oracle: &mut Oracle) {
+        let request = self.request(at);
+        let (command, question) = match self.random.below(20) {
+            0..9 => self.create(request),
+            9 => {
+                let path = self.path();
+                let question = Question::Delete(path.clone());
+                (Command::DeleteEntity { request, namespace: NAMESPACE, path: path.into() }, question)
+            }
+            10..16 => {
+                let path = if self.random.once_in(5) { "nowhere".into() } else { self.path() };
+                let question = Question::Describe(path.clone(), None);
+                (Command::DescribeEntity { request, namespace: NAMESPACE, path: path.into() }, question)
+            }
+            _ => {
+                let (skip, top) = (self.random.below(3) as usize, self.random.below(5) as usize);
+                (Command::ListQueues { request, namespace: NAMESPACE, skip, top }, Question::List)
+            }
+        };
+        oracle.ask(request, question);
+        batch.commands.push(command);
+    }
+
+    fn create(&mut self, request: RequestId) -> (Command, Question) {
+        let mut settings = QueueSettings::default();
+        let path = match self.random.below(20) {
+            0 => "not/".to_owned(),
+            1 => {
+                settings.lock_duration = Span::seconds(4);
+                self.path()
+            }
+            2 => {
+                settings.status = *self.random.pick(&[Status::SendDisabled, Status::ReceiveDisabled]);
+                "disabled".to_owned()
+            }
+            3 => {
+                settings.requires_session = true;
+                "sessions".to_owned()
+            }
+            _ => self.path(),
+        };
+        if settings == QueueSettings::default() {
+            settings = self.usual(&path);
+        }
+        created(request, path, settings)
+    }
+
+    fn usual(&mut self, path: &str) -> QueueSettings {
+        let usual = QueueSettings::default();
+        let is_small = path.eq_ignore_ascii_case("tiny");
+        QueueSettings {
+            lock_duration: Span::seconds(self.random.between(5, 30)),
+            max_size_megabytes: if is_small { 1 } else { usual.max_size_megabytes },
+            ..usual
+        }
+    }
+
+    pub(super) fn create_usual(&mut self, at: usize, path: &str, batch: &mut Batch, oracle: &mut Oracle) {
+        let (request, settings) = (self.request(at), self.usual(path));
+        let (command, question) = created(request, path.to_owned(), settings);
+        oracle.ask(request, question);
+        batch.commands.push(command);
+    }
+
+    /// A question that has the turn to itself, so that the right answer is known before.
+    pub(super) fn describe_alone(&mut self, oracle: &mut Oracle) -> Option<Item> {
+        let at = self.random.below(self.clients.len() as u64) as usize;
+        let path = *self.random.pick(&PATHS);
+        let counters = oracle.ledger.find(path).map(|entity| {
+            let queue = &oracle.ledger.queues[&entity];
+            (queue.present.len() as u64, queue.bytes())
+        });
+        let request = self.request(at);
+        oracle.ask(request, Question::Describe(path.to_owned(), counters));
+        let command = Command::DescribeEntity { request, namespace: NAMESPACE, path: path.into() };
+        self.commands += 1;
+        Some(Item::Batch(Batch { commands: vec![command], ..Batch::default() }))
+    }
+}
+
+fn created(request: RequestId, path: String, settings: QueueSettings) -> (Command, Question) {
+    let question = Question::Create(path.clone());
+    let settings = Box::new(settings);
+    (Command::CreateQueue { request, namespace: NAMESPACE, path: path.into(), settings }, question)
+}

@@ -1,0 +1,64 @@
+//! Messages as clients encode them: an AMQP message whose message-id is its number in this run, so that whoever finds
+//! its bytes knows which one it is.
+
+use crate::hash::hash_bytes;
+use crate::oracle::NewMessage;
+use crate::random::Random;
+
+/// A properties section with one field: the message-id, as an unsigned long of eight bytes.
+const FRONT: [u8; 7] = [0x00, 0x53, 0x73, 0xc0, 0x0a, 0x01, 0x80];
+const FRONT_BYTES: usize = FRONT.len() + 8;
+/// A data section with a 32-bit length.
+const DATA: [u8; 4] = [0x00, 0x53, 0x75, 0xb0];
+
+/// A message in the pieces in which it is sent.
+#[derive(Debug)]
+pub struct Body {
+    pub pieces: Vec<Vec<u8>>,
+}
+
+impl Body {
+    /// Message `number` with `payload` bytes of data, in `pieces` pieces.
+    pub fn new(number: usize, payload: usize, pieces: usize, random: &mut Random) -> Body {
+        let mut whole = FRONT.to_vec();
+        whole.extend_from_slice(&(number as u64).to_be_bytes());
+        whole.extend_from_slice(&DATA);
+        whole.extend_from_slice(&(payload as u32).to_be_bytes());
+        let mut noise = random.fork();
+        whole.extend((0..payload.div_ceil(8)).flat_map(|_| noise.number().to_le_bytes()));
+        whole.truncate(FRONT_BYTES + DATA.len() + 4 + payload);
+        // The front stays in the first piece: the properties of a message are never cut.
+        let piece = whole.len().div_ceil(pieces).max(FRONT_BYTES);
+        Body { pieces: whole.chunks(piece).map(<[u8]>::to_vec).collect() }
+    }
+
+    pub fn told(&self) -> NewMessage {
+        let whole = self.pieces.concat();
+        NewMessage {
+            pieces: self.pieces.iter().map(|piece| hash_bytes(piece)).collect(),
+            hash: hash_bytes(&whole),
+            length: whole.len() as u32,
+        }
+    }
+}
+
+/// The number of the message that begins with these bytes, if one does.
+pub fn message_number(bytes: &[u8]) -> Option<usize> {
+    let number = bytes.strip_prefix(&FRONT)?.first_chunk()?;
+    Some(u64::from_be_bytes(*number) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_a_message_and_knows_its_number() {
+        let body = Body::new(7, 1_000, 3, &mut Random::new(1));
+        assert_eq!(body.pieces.len(), 3);
+        assert_eq!(message_number(&body.pieces[0]), Some(7));
+        assert_eq!(message_number(&body.pieces[1]), None);
+        let sections = message::Sections::scan(&body.pieces.concat()).unwrap();
+        assert!(sections.properties.is_present() && sections.body.is_present());
+    }
+}

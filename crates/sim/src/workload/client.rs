@@ -1,0 +1,52 @@
+//! A client as it sees itself: its connection, its links, and the locks it was given.
+
+use crate::oracle::Role;
+use broker::{ConnectionId, LinkId, LockToken};
+
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) id: ConnectionId,
+    pub(super) links: Vec<ClientLink>,
+    pub(super) made_links: u32,
+    pub(super) requests: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct ClientLink {
+    pub(super) id: LinkId,
+    pub(super) path: String,
+    pub(super) role: Role,
+    pub(super) next_delivery: u32,
+    pub(super) delivered: u64,
+    pub(super) unfinished: Option<Unfinished>,
+}
+
+/// A large message on its way.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    pub(super) number: usize,
+    pub(super) sent: Vec<Vec<u8>>,
+    /// The pieces to come, the next one last.
+    pub(super) rest: Vec<Vec<u8>>,
+}
+
+/// A lock that some client was given.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    pub(super) path: String,
+    pub(super) token: LockToken,
+}
+
+impl Client {
+    pub(super) fn new(id: ConnectionId) -> Client {
+        Client { id, links: Vec::new(), made_links: 0, requests: 0 }
+    }
+
+    pub(super) fn link(&mut self, path: &str, role: Role) -> LinkId {
+        self.made_links += 1;
+        let id = LinkId { connection: self.id, link: self.made_links };
+        let (path, unfinished) = (path.to_owned(), None);
+        self.links.push(ClientLink { id, path, role, next_delivery: 0, delivered: 0, unfinished });
+        id
+    }
+}

@@ -1,0 +1,77 @@
+//! Receivers: credit, drains, and settlements of every kind, right and wrong.
+
+use super::Workload;
+use super::client::Held;
+use crate::oracle::{Oracle, Role};
+use broker::{Command, LinkId, LockToken, Outcome};
+use engine::Batch;
+use message::{Overlay, Value};
+
+/// Bytes of a large property: two of them fit a message, four do not.
+const LARGE: usize = 30_000;
+
+impl Workload {
+    pub(super) fn credit(&mut self, at: usize, batch: &mut Batch, oracle: &mut Oracle) {
+        let Some(nth) = self.pick_link(at, |role| matches!(role, Role::Receiver(_))) else { return };
+        let link = &self.clients[at].links[nth];
+        let (id, delivered) = (link.id, link.delivered);
+        let most = *self.random.pick(&[0, 1, 5, 20, 100]);
+        let limit = delivered + self.random.between(0, most);
+        let drain = self.random.once_in(6);
+        oracle.credit(id, limit, drain);
+        batch.commands.push(Command::Credit { link: id, limit, drain });
+    }
+
+    pub(super) fn settle(&mut self, at: usize, batch: &mut Batch, oracle: &mut Oracle) {
+        if self.held.is_empty() {
+            return;
+        }
+        let nth = self.random.below(self.held.len() as u64) as usize;
+        // Most settle once and forget the token.
+        let held = if self.random.once_in(12) { self.held[nth].clone() } else { self.held.swap_remove(nth) };
+        let Some((link, delivery)) = self.settling_link(at, &held) else { return };
+        let token = match self.random.below(25) {
+            0 => LockToken(held.token.0 ^ (1 << 77)),
+            1 => LockToken(held.token.0 + 1),
+            _ => held.token,
+        };
+        let outcome = self.outcome();
+        let wants_answer = !self.random.once_in(5);
+        oracle.settle(link, delivery, token, &outcome, wants_answer);
+        batch.commands.push(Command::Settle { link, delivery, token, outcome, wants_answer });
+    }
+
+    /// Whoever has the token may settle, on any link to the queue (S-94).
+    fn settling_link(&mut self, at: usize, held: &Held) -> Option<(LinkId, u32)> {
+        let links = &mut self.clients[at].links;
+        let fitting = |link: &&mut super::client::ClientLink| link.path.eq_ignore_ascii_case(&held.path);
+        let link = links.iter_mut().filter(fitting).last()?;
+        link.next_delivery += 1;
+        Some((link.id, link.next_delivery))
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        match self.random.below(100) {
+            0..50 => Outcome::Complete,
+            50..66 => Outcome::Abandon(None),
+            66..80 => Outcome::Abandon(Some(Box::new(self.changes()))),
+            80..96 => Outcome::Release,
+            96..98 => Outcome::Defer(None),
+            _ => Outcome::DeadLetter(None),
+        }
+    }
+
+    /// Changed properties; now and then so large that a second change does not fit.
+    fn changes(&mut self) -> Overlay {
+        let mut overlay = Overlay::default();
+        let names = ["attempt", "reason", "trace"];
+        let name = *self.random.pick(&names);
+        let set = match self.random.below(10) {
+            0 => overlay.remove(name),
+            1..3 => names[1..].iter().try_for_each(|name| overlay.set(name, &Value::Binary(vec![7; LARGE]))),
+            _ => overlay.set(name, &Value::Long(self.random.number() as i64)),
+        };
+        set.expect("two properties of 30 KB fit");
+        overlay
+    }
+}
