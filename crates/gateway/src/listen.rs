@@ -271,7 +271,8 @@ mod tests {
     async fn one_port_takes_amqp_and_http_plain_and_in_tls() {
         let folder = crate::tls::tests::Folder::new();
         let files = crate::tls::Files::open_or_make(&folder.0, &[]).unwrap();
-        let acceptor = TlsAcceptor::from(files.server_config().unwrap());
+        let certificate = crate::tls::Certificate::load(&files).unwrap();
+        let acceptor = TlsAcceptor::from(crate::tls::server_config(&certificate).unwrap());
         let connector = tokio_rustls::TlsConnector::from(crate::tls::tests::client_config(&files));
         let (notes, mut noted) = tokio::sync::mpsc::unbounded_channel();
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();

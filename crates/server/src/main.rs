@@ -5,10 +5,13 @@
 mod announce;
 mod config;
 mod data;
+mod definition;
+mod emulator;
 mod flags;
 mod queue_table;
 mod serve;
 mod settings;
+mod topic_table;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -18,7 +21,7 @@ const WRONG_USE: u8 = 2;
 
 fn main() -> ExitCode {
     let flags = flags::Cli::parse().into_flags();
-    let settings = match settings::Settings::gather(flags) {
+    let settings = match settings::Settings::gather(flags.clone()) {
         Ok(settings) => settings,
         Err(error) => {
             eprintln!("otobus: {error}");
@@ -26,7 +29,7 @@ fn main() -> ExitCode {
         }
     };
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(settings.log).init();
-    match run(settings) {
+    match run(settings, flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("otobus: {error:#}");
@@ -35,10 +38,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(settings: settings::Settings) -> anyhow::Result<()> {
+fn run(settings: settings::Settings, flags: flags::Flags) -> anyhow::Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(cores).enable_all().build()?;
-    let ended = runtime.block_on(serve::serve(settings));
+    let ended = runtime.block_on(serve::serve(settings, flags));
     // Connections that would not end have nothing left to say.
     runtime.shutdown_background();
     ended
