@@ -15,5 +15,6 @@ pub mod namespaces;
 pub mod prefixed;
 mod state;
 pub mod tls;
+pub mod websocket;
 
 pub use state::State;

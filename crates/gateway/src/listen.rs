@@ -1,5 +1,5 @@
 //! Accepts connections and finds out what they speak. Every bus port takes everything: TLS or plain, and inside it AMQP
-//! or HTTP, told by the first bytes, so that one connection string works whatever port rules a client has.
+//! or HTTP (and inside that AMQP over WebSocket), told by the first bytes, so that one connection string works whatever port rules a client has.
 //!
 //! Until a peer has proved who it is, its connection holds one of a fixed number of places and each wait has an end.
 
@@ -20,6 +20,8 @@ use tokio_rustls::TlsAcceptor;
 pub struct Peer {
     pub address: SocketAddr,
     pub is_encrypted: bool,
+    /// A web page speaks, perhaps without its user's knowledge: it gets nothing for being on this machine.
+    pub is_page: bool,
     /// The host that the peer named when it greeted in TLS.
     pub server_name: Option<Box<str>>,
     /// The place among those who have not proved who they are; given up by [`Peer::proved`].
@@ -28,11 +30,11 @@ pub struct Peer {
 
 impl Peer {
     pub fn new(address: SocketAddr) -> Peer {
-        Peer { address, is_encrypted: false, server_name: None, place: Mutex::new(None) }
+        Peer { address, is_encrypted: false, is_page: false, server_name: None, place: Mutex::new(None) }
     }
 
     pub fn is_loopback(&self) -> bool {
-        self.address.ip().to_canonical().is_loopback()
+        self.address.ip().to_canonical().is_loopback() && !self.is_page
     }
 
     /// The peer has shown a valid claim and no longer counts as a stranger.

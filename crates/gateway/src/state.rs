@@ -3,7 +3,7 @@
 use crate::listen::{Doors, Peer};
 use crate::metrics::Meters;
 use crate::namespaces::Namespaces;
-use crate::{amqp, http};
+use crate::{amqp, http, websocket};
 use bytes::BytesMut;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -60,10 +60,22 @@ impl Doors for State {
 
     async fn http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         self: Arc<Self>,
-        stream: S,
-        first: BytesMut,
-        peer: Peer,
+        mut stream: S,
+        mut first: BytesMut,
+        mut peer: Peer,
     ) {
+        match websocket::is_asked_for(&mut stream, &mut first).await {
+            Err(_) => return,
+            Ok(false) => {}
+            Ok(true) => match websocket::accept(stream, first).await {
+                Ok(Some((stream, is_page))) => {
+                    peer.is_page = is_page;
+                    return self.amqp(stream, BytesMut::new(), peer).await;
+                }
+                Ok(None) => return,
+                Err(error) => return tracing::debug!(%error, "an upgrade to WebSocket failed"),
+            },
+        }
         let _served = self.stopping.subscribe();
         let _counted = Meters::open(&self.meters.http_connections);
         let door = http::Door {
