@@ -303,3 +303,7 @@ fn failed(failure: &Failure, node: &str, host: &str, path: &str) -> Response<Ful
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_hostile;
+#[cfg(test)]
+mod tests_rights;

@@ -59,7 +59,7 @@ enum As {
 }
 
 #[derive(Debug, Default)]
-struct House {
+pub(super) struct House {
     fake: Fake,
     /// Where requests come from; this machine unless said otherwise.
     from: Option<std::net::SocketAddr>,
@@ -67,7 +67,7 @@ struct House {
 
 impl House {
     /// Sends one request's bytes and returns everything that comes back.
-    async fn exchange(&self, request: &[u8]) -> String {
+    pub(super) async fn exchange(&self, request: &[u8]) -> String {
         let policy = |name: &str, rights| Policy {
             name: name.into(),
             primary: Secret::new("key"),
@@ -75,7 +75,11 @@ impl House {
             rights,
         };
         let reader = [Right::Listen].into_iter().collect();
-        let guard = Guard::new(vec![policy("manager", Rights::ALL), policy("reader", reader)], false);
+        let sender = [Right::Send].into_iter().collect();
+        let guard = Guard::new(
+            vec![policy("manager", Rights::ALL), policy("reader", reader), policy("sender", sender)],
+            false,
+        );
         let meters = Meters::default();
         let shop = Guard::new(vec![policy("manager", Rights::ALL)], false);
         let namespaces = Namespaces::new(namespace(0, "default", guard), vec![namespace(1, "shop", shop)]);
@@ -114,7 +118,12 @@ impl House {
         (status, body.to_owned())
     }
 
-    async fn get(&self, address: &str) -> (u16, String) {
+    /// A request with these headers and no body.
+    pub(super) async fn raw(&self, method: &str, address: &str, headers: &str) -> (u16, String) {
+        self.request(As::Nobody, method, address, headers, "").await
+    }
+
+    pub(super) async fn get(&self, address: &str) -> (u16, String) {
         self.request(As::Manager, "GET", address, "", "").await
     }
 
@@ -122,7 +131,7 @@ impl House {
         self.request(As::Manager, "PUT", address, "If-Match: *\r\n", body).await
     }
 
-    async fn create(&self, address: &str, body: &str) -> (u16, String) {
+    pub(super) async fn create(&self, address: &str, body: &str) -> (u16, String) {
         self.request(As::Manager, "PUT", address, "Content-Type: application/atom+xml\r\n", body).await
     }
 }
