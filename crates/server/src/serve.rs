@@ -93,7 +93,6 @@ async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
 
 /// Opens the journal and starts the partition on it. `failed` hears when it cannot go on.
 fn open_engine(path: &Path, failed: oneshot::Sender<String>) -> anyhow::Result<Engine> {
-    std::fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
     let disk = journal::disk::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let journal = journal::Local::open(Arc::new(disk), journal::Options::new(getrandom::u64()?))?;
     let options = engine::Options {
