@@ -22,6 +22,7 @@ pub struct Settings {
     pub listen_bus: Vec<SocketAddr>,
     pub ready_file: Option<PathBuf>,
     pub tls_names: Vec<String>,
+    pub tail_cache_bytes: usize,
     pub policies: Vec<Policy>,
     pub queues: Vec<(Box<str>, QueueSettings)>,
 }
@@ -44,6 +45,7 @@ impl Settings {
             listen_bus: flags.listen_bus.or(config.listen_bus).unwrap_or_else(usual_ports),
             ready_file: flags.ready_file,
             tls_names: config.tls_names,
+            tail_cache_bytes: config.tail_cache_bytes.unwrap_or(engine::limits::TAIL_CACHE_BYTES),
             policies: config.policies,
             queues: config.queues,
         }
