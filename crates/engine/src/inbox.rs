@@ -3,6 +3,7 @@
 use crate::batch::Batch;
 use crate::limits::UNDURABLE_BYTES;
 use crate::mailbox::Mailbox;
+use crate::snapshots::Snapshotted;
 use broker::{BodyId, Command, ConnectionId};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,6 +27,17 @@ pub enum Item {
         command: Command,
         material: Vec<(BodyId, Vec<u8>)>,
     },
+    /// Bodies were read that are to be copied; those that are left did not fit.
+    Copied {
+        copies: Vec<(BodyId, Vec<u8>)>,
+        unread: Vec<(BodyId, BodyId)>,
+    },
+    /// Something stored is damaged. What needs it stays where it is.
+    Damaged(String),
+    /// A snapshot was written.
+    Snapshotted(Box<Snapshotted>),
+    /// A snapshot found no room.
+    SnapshotPutOff(String),
     /// The append in flight is durable, and its effects have left.
     Committed,
     /// The sync thread has failed or found another owner.
