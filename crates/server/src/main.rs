@@ -36,10 +36,22 @@ fn main() -> ExitCode {
 }
 
 fn run(settings: settings::Settings) -> anyhow::Result<()> {
+    allow_open_files();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(cores).enable_all().build()?;
     let ended = runtime.block_on(serve::serve(settings));
     // Connections that would not end have nothing left to say.
     runtime.shutdown_background();
     ended
+}
+
+/// Each connection and each segment of the journal is an open file; the usual soft limit of 1,024 is a courtesy to
+/// programs from another age. The hard limit is the one that somebody meant.
+fn allow_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "cannot raise the number of files that may be open");
+    }
 }

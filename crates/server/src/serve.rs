@@ -97,7 +97,6 @@ fn open_engine(
     tail_cache_bytes: usize,
     failed: oneshot::Sender<String>,
 ) -> anyhow::Result<Engine> {
-    std::fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
     let disk = journal::disk::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let journal = journal::Local::open(Arc::new(disk), journal::Options::new(getrandom::u64()?))?;
     let options = engine::Options {
