@@ -289,10 +289,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 output: self.machine.output(),
                 written: &mut self.written,
                 needs_flush: &mut self.needs_flush,
+                // Only what is there to be written can make room: without output this would be true at once, for ever.
                 wants_room: self.is_ending
-                    || (has_output && (is_busy || !self.pending.is_empty()))
-                    || !may_release
-                    || !may_read,
+                    || (has_output && (is_busy || !may_read || !may_release || !self.pending.is_empty())),
                 keep_bytes: if is_busy { 4 * OUTPUT_BYTES } else { 2 * OUTPUT_BYTES },
             };
             let is_known = !self.grants.is_empty();
