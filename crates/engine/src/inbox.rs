@@ -6,6 +6,7 @@ use crate::mailbox::Mailbox;
 use crate::snapshots::Snapshotted;
 use broker::{BodyId, Command, ConnectionId};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -34,6 +35,11 @@ pub enum Item {
     },
     /// Something stored is damaged. What needs it stays where it is.
     Damaged(String),
+    /// Somebody reads what is stored again and wants the next piece of it.
+    Scrub {
+        after: journal::Position,
+        reply: mpsc::Sender<Option<journal::Scrub>>,
+    },
     /// A snapshot was written.
     Snapshotted(Box<Snapshotted>),
     /// A snapshot found no room.

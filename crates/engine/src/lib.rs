@@ -16,6 +16,7 @@ mod partition;
 mod read;
 mod recovery;
 mod runner;
+mod scrub;
 mod snapshots;
 mod survey;
 mod tend;

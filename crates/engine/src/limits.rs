@@ -1,5 +1,7 @@
 //! Every budget of the engine, with its reason.
 
+use std::time::Duration;
+
 /// Bytes that were handed over and are not durable yet, per partition. Beyond it sockets are not read: a stalled disk
 /// ends in TCP back-pressure, not in memory.
 pub const UNDURABLE_BYTES: usize = 64 * 1024 * 1024;
@@ -53,3 +55,10 @@ pub const UPKEEP_PAUSE_MS: i64 = 10;
 
 /// How often a full disk is asked whether it has room again.
 pub const FULL_RETRY_MS: i64 = 1_000;
+
+/// Everything stored is read again once in this time, to find what the disk has forgotten.
+pub const SCRUB_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The rest between two segments, and the bytes read in a second meanwhile: a fraction of what any disk does.
+pub const SCRUB_PAUSE: Duration = Duration::from_secs(10);
+pub const SCRUB_BYTES_PER_SECOND: u64 = 8 * 1024 * 1024;

@@ -176,6 +176,10 @@ impl Partition {
                     tracing::warn!("a snapshot was put off: {why}");
                     self.upkeep.put_off();
                 }
+                Item::Scrub { after, reply } => {
+                    // Whoever asked may have been told to stop.
+                    let _ = reply.send(self.journal.scrub(after));
+                }
                 Item::Damaged(what) => {
                     self.condition.report_damage(&what);
                     self.upkeep.block_cleaning();
@@ -322,6 +326,7 @@ impl Partition {
             | Item::Stop
             | Item::Snapshotted(_)
             | Item::SnapshotPutOff(_)
+            | Item::Scrub { .. }
             | Item::Damaged(_) => unreachable!("taken by accept"),
         }
     }

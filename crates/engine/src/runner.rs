@@ -9,6 +9,7 @@ use crate::limits::SEAL_AFTER_MS;
 use crate::mailbox::{ASKING, Asks, Mailbox, Outgoing};
 use crate::partition::{Counters, Partition, Turn};
 use crate::recovery::{self, recover};
+use crate::scrub;
 use crate::snapshots::SnapshotJob;
 use crate::upkeep::Pace;
 use broker::{BodyId, Broker, Command};
@@ -252,6 +253,7 @@ impl Engine {
                 recovered.last_time,
             );
         let condition = partition.condition().clone();
+        let scrub = scrub::spawn(&inbox, condition.clone()).map_err(OpenError::Thread)?;
         inbox.put(Item::Connect { connection: ASKING, mailbox: asks.clone() });
         let own = Arc::clone(&inbox);
         let handle = Handle::new(inbox, asks, cache, counters, condition);
@@ -260,6 +262,7 @@ impl Engine {
             .name("otobus-partition".into())
             .spawn(move || {
                 let ended = run(partition, &own, clock);
+                drop(scrub);
                 closing.close();
                 if let Err(why) = ended {
                     on_failure(why);
