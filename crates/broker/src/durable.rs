@@ -19,16 +19,19 @@ pub struct Durable {
     /// Entities by namespace and case-folded path (S-250).
     pub(crate) names: BTreeMap<(NamespaceId, Box<str>), EntityId>,
     /// By entity id. Ids are never reused, so the place of a deleted entity stays empty.
-    entities: Vec<Option<Box<Queue>>>,
+    /// Shared with a snapshot that is being written; the first change after it copies the queue, not its messages.
+    pub(crate) entities: Vec<Option<Arc<Queue>>>,
     pub(crate) next_body: BodyId,
     pub(crate) topics: Topics,
     /// Authorization rules of the entities that have any.
-    access: BTreeMap<EntityId, Vec<AccessRule>>,
+    pub(crate) access: BTreeMap<EntityId, Vec<AccessRule>>,
     /// By number; the first is called `default`. Compared without regard to case.
-    namespaces: Vec<Box<str>>,
+    pub(crate) namespaces: Vec<Box<str>>,
+    /// Where bodies lie that were copied forward: the id that messages know, and the one of the newest copy.
+    pub(crate) moved: Arc<IdMap<BodyId, BodyId>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Queue {
     pub namespace: NamespaceId,
     pub path: Box<str>,
@@ -77,7 +80,8 @@ impl Durable {
     fn queue_mut(&mut self, entity: EntityId) -> &mut Queue {
         self.entities
             .get_mut(entity.0 as usize)
-            .and_then(Option::as_deref_mut)
+            .and_then(Option::as_mut)
+            .map(Arc::make_mut)
             .expect("a record names only entities that exist at its place in the journal")
     }
 
@@ -87,6 +91,11 @@ impl Durable {
 
     pub fn next_body(&self) -> BodyId {
         self.next_body
+    }
+
+    /// Where the bytes of a body lie: under its own id, or under that of the newest copy.
+    pub fn stored_as(&self, body: BodyId) -> BodyId {
+        if self.moved.is_empty() { body } else { self.moved.get(&body).copied().unwrap_or(body) }
     }
 
     pub fn find(&self, namespace: NamespaceId, path: &str) -> Option<EntityId> {
@@ -108,7 +117,7 @@ impl Durable {
                 assert_eq!(*entity, self.next_entity(), "entity ids are handed out in order");
                 let taken = self.names.insert((*namespace, fold(path)), *entity);
                 assert!(taken.is_none(), "queue '{path}' was created twice");
-                self.entities.push(Some(Box::new(Queue {
+                self.entities.push(Some(Arc::new(Queue {
                     namespace: *namespace,
                     path: path.clone(),
                     settings: (**settings).clone(),
@@ -131,6 +140,10 @@ impl Durable {
             }
             Record::Managed(change) => self.apply_change(change, time),
             Record::PartStored { body } => self.take_body(*body),
+            Record::Relocated { body, copy } => {
+                self.take_body(*copy);
+                Arc::make_mut(&mut self.moved).insert(*body, *copy);
+            }
             Record::Enqueued { entity, sequence, body, length, expires, parts } => {
                 self.take_body(*body);
                 let queue = self.queue_mut(*entity);
@@ -165,13 +178,22 @@ impl Durable {
     }
 
     fn apply_change(&mut self, change: &Change, time: Time) {
+        // Ids are handed out in order, whatever they are for; what is not a queue leaves its place among them empty.
+        if let Change::TopicCreated { entity, .. } | Change::SubscriptionCreated { entity, .. } = change {
+            assert_eq!(*entity, self.next_entity(), "entity ids are handed out in order");
+            self.entities.push(None);
+        }
+        self.put_change(change, time);
+    }
+
+    /// Takes a change whose entity has its place.
+    fn put_change(&mut self, change: &Change, time: Time) {
         match change {
             Change::QueueUpdated { entity, settings } => {
                 let queue = self.queue_mut(*entity);
                 (queue.settings, queue.updated) = ((**settings).clone(), time);
             }
             Change::TopicCreated { entity, namespace, path, settings } => {
-                self.take_place(*entity);
                 let taken = self.names.insert((*namespace, fold(path)), *entity);
                 assert!(taken.is_none(), "topic '{path}' was created twice");
                 let topic = Topic {
@@ -185,7 +207,6 @@ impl Durable {
                 self.topics.add_topic(*entity, topic);
             }
             Change::SubscriptionCreated { entity, topic, name, settings } => {
-                self.take_place(*entity);
                 let subscription = Subscription {
                     topic: *topic,
                     name: name.clone(),
@@ -210,10 +231,31 @@ impl Durable {
         }
     }
 
-    /// Ids are handed out in order, whatever they are for; what is not a queue leaves its place among them empty.
-    fn take_place(&mut self, entity: EntityId) {
-        assert_eq!(entity, self.next_entity(), "entity ids are handed out in order");
-        self.entities.push(None);
+    /// Everything that was managed besides queues, as the changes that make it again.
+    pub(crate) fn managed(&self) -> Vec<(Time, Change)> {
+        let named = self.namespaces.iter().enumerate().skip(1).map(|(number, name)| {
+            let namespace = NamespaceId(number as u32);
+            (Time(0), Change::NamespaceNamed { namespace, name: name.clone() })
+        });
+        let access = self.access.iter().map(|(entity, rules)| {
+            (Time(0), Change::AccessChanged { entity: *entity, rules: rules.clone() })
+        });
+        named.chain(self.topics.changes()).chain(access).collect()
+    }
+
+    /// Takes back a change that [`Durable::managed`] gave. False when it contradicts what is there.
+    pub(crate) fn restore(&mut self, change: &Change, time: Time) -> bool {
+        let fits = match change {
+            Change::TopicCreated { namespace, path, .. } => self.find(*namespace, path).is_none(),
+            Change::NamespaceNamed { namespace, .. } => *namespace == self.next_namespace(),
+            Change::AccessChanged { .. } => true,
+            Change::QueueUpdated { .. } => false,
+            other => self.topics.fits(other),
+        };
+        if fits {
+            self.put_change(change, time);
+        }
+        fits
     }
 
     fn take_body(&mut self, body: BodyId) {
@@ -232,7 +274,10 @@ impl Durable {
             (id, &queue.path, &queue.settings, queue.created, queue.updated).hash(&mut hasher);
             (queue.next, queue.active, queue.bytes).hash(&mut hasher);
             for (sequence, slot) in queue.index.iter() {
-                (sequence, slot, queue.extras.get(&sequence)).hash(&mut hasher);
+                let extra = queue.extras.get(&sequence);
+                (sequence, slot, extra, self.stored_as(slot.body)).hash(&mut hasher);
+                let parts = extra.iter().flat_map(|extra| &extra.parts);
+                parts.for_each(|part| self.stored_as(*part).hash(&mut hasher));
             }
         }
         hasher.finish()

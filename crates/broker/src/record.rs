@@ -53,6 +53,12 @@ pub enum Record {
     },
     /// Something was created, changed or named by an administrator.
     Managed(Box<Change>),
+    /// A body was copied forward, so that the space around the original can be given back. Messages go on knowing it
+    /// as `body`; its bytes lie under `copy`.
+    Relocated {
+        body: BodyId,
+        copy: BodyId,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,6 +80,8 @@ mod kind {
     pub(super) const ENQUEUED: u8 = 4;
     pub(super) const REMOVED: u8 = 5;
     pub(super) const RETURNED: u8 = 6;
+    /// Far from the others, which count upwards with what brokers do.
+    pub(super) const RELOCATED: u8 = 200;
 }
 
 impl Record {
@@ -116,6 +124,10 @@ impl Record {
                     overlay.encode(out);
                 }
             }),
+            Record::Relocated { body, copy } => framed(out, kind::RELOCATED, |out| {
+                put_u64(out, body.0);
+                put_u64(out, copy.0);
+            }),
         }
     }
 
@@ -154,6 +166,7 @@ impl Record {
                 sequence: Sequence(fields.u64()?),
                 overlay: fields.overlay()?,
             },
+            kind::RELOCATED => Record::Relocated { body: BodyId(fields.u64()?), copy: BodyId(fields.u64()?) },
             other => match Change::decode(other, &mut fields) {
                 Some(change) => Record::Managed(Box::new(change?)),
                 None => return Err(Unreadable::UnknownKind(other)),
@@ -227,8 +240,8 @@ pub(crate) fn put_status(out: &mut Vec<u8>, status: Status) {
 
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
-    kind: u8,
-    rest: &'a [u8],
+    pub(crate) kind: u8,
+    pub(crate) rest: &'a [u8],
 }
 
 impl Fields<'_> {
@@ -279,7 +292,7 @@ impl Fields<'_> {
         Ok(Some(parts.into()))
     }
 
-    fn overlay(&mut self) -> Result<Option<Box<Overlay>>, Unreadable> {
+    pub(crate) fn overlay(&mut self) -> Result<Option<Box<Overlay>>, Unreadable> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -330,7 +343,7 @@ impl Fields<'_> {
         })
     }
 
-    fn finish(&self) -> Result<(), Unreadable> {
+    pub(crate) fn finish(&self) -> Result<(), Unreadable> {
         if self.rest.is_empty() { Ok(()) } else { Err(Unreadable::UnknownFields(self.kind)) }
     }
 }
@@ -376,6 +389,7 @@ mod tests {
             Record::Removed { entity, first: sequence, count: 1_000 },
             Record::Returned { entity, sequence, overlay: None },
             Record::Returned { entity, sequence, overlay: Some(Box::new(Overlay::default())) },
+            Record::Relocated { body: BodyId(3), copy: BodyId(1_000) },
         ]
     }
 

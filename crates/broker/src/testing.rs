@@ -119,13 +119,17 @@ impl World {
         }
     }
 
-    /// Replaying everything that was recorded gives the same state.
+    /// Replaying everything that was recorded gives the same state, and so does a snapshot.
     pub(crate) fn check_whole_replay(&self) {
         let mut durable = Durable::new();
         for (record, time) in self.records.iter().zip(&self.times) {
             durable.apply(record, *time);
         }
         assert_eq!(durable.fingerprint(), self.broker.durable.fingerprint());
+        let mut bytes = Vec::new();
+        self.broker.snapshot(self.now).write(&mut bytes, &mut |_| {}).unwrap();
+        let restored = snapshot::Restored::read(&mut &bytes[..]).unwrap();
+        assert_eq!(restored.durable.fingerprint(), self.broker.durable.fingerprint());
     }
 
     pub(crate) fn create(&mut self, path: &str, settings: QueueSettings) {
@@ -200,6 +204,10 @@ impl World {
 
     pub(crate) fn part(&mut self, link: LinkId, length: u32) -> Vec<Effect> {
         self.command(Command::Part { link, body: Intake { offset: 0, length } }, &[])
+    }
+
+    pub(crate) fn relocate(&mut self, bodies: &[(BodyId, Intake)]) {
+        self.run(|broker, context, decision| broker.relocate(bodies, context, decision));
     }
 
     pub(crate) fn drop_parts(&mut self, link: LinkId) {

@@ -36,7 +36,7 @@ pub async fn serve(settings: Settings, flags: Flags) -> anyhow::Result<()> {
     let certificate = tls::Certificate::load(&certificates)?;
     let acceptor = TlsAcceptor::from(tls::server_config(&certificate)?);
     let (failed, failure) = oneshot::channel();
-    let engine = open_engine(&data.journal(), failed)?;
+    let engine = open_engine(&data.journal(), &settings, failed)?;
     let is_loopback_only = settings.is_loopback_only();
     let houses = Houses { engine: engine.handle().clone(), root: root.clone(), is_loopback_only };
     let (default, others) = match houses.open(&settings.namespaces, Existing::Keep).await {
@@ -112,14 +112,18 @@ async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
 }
 
 /// Opens the journal and starts the partition on it. `failed` hears when it cannot go on.
-fn open_engine(path: &Path, failed: oneshot::Sender<String>) -> anyhow::Result<Engine> {
-    std::fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
+fn open_engine(path: &Path, settings: &Settings, failed: oneshot::Sender<String>) -> anyhow::Result<Engine> {
     let disk = journal::disk::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let journal = journal::Local::open(Arc::new(disk), journal::Options::new(getrandom::u64()?))?;
+    let options = journal::Options {
+        durability: settings.durability.into(),
+        ..journal::Options::new(getrandom::u64()?)
+    };
+    let journal = journal::Local::open(Arc::new(disk), options)?;
     let options = engine::Options {
         owner: u64::from(std::process::id()),
         nonce: getrandom::u64()?,
         has_sync_thread: true,
+        tail_cache_bytes: settings.tail_cache_bytes,
     };
     let on_failure = |why| {
         // The server may be gone already; then nobody needs to hear it.

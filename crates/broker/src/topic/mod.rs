@@ -99,6 +99,52 @@ impl Topics {
         }
     }
 
+    /// The changes that make all of this again, each with its time.
+    pub(crate) fn changes(&self) -> Vec<(Time, Change)> {
+        let mut changes = Vec::new();
+        for (entity, topic) in &self.topics {
+            let Topic { namespace, path, settings, created, updated, subscriptions: _ } = topic;
+            let (entity, namespace, path) = (*entity, *namespace, path.clone());
+            let settings = Box::new(settings.clone());
+            changes.push((
+                *created,
+                Change::TopicCreated { entity, namespace, path, settings: settings.clone() },
+            ));
+            changes.push((*updated, Change::TopicUpdated { entity, settings }));
+        }
+        for (entity, subscription) in &self.subscriptions {
+            let Subscription { topic, name, settings, created, updated, rules } = subscription;
+            let (entity, topic, name) = (*entity, *topic, name.clone());
+            let settings = Box::new(settings.clone());
+            changes.push((
+                *created,
+                Change::SubscriptionCreated { entity, topic, name, settings: settings.clone() },
+            ));
+            changes.push((*updated, Change::SubscriptionUpdated { entity, settings }));
+            changes.extend(rules.values().map(|stored| {
+                (
+                    stored.created,
+                    Change::RulePut { subscription: entity, rule: Box::new(stored.rule.clone()) },
+                )
+            }));
+        }
+        changes
+    }
+
+    /// Whether a change is about what is there.
+    pub(crate) fn fits(&self, change: &Change) -> bool {
+        match change {
+            Change::TopicUpdated { entity, .. } => self.topics.contains_key(entity),
+            Change::SubscriptionCreated { topic, name, .. } => {
+                self.topics.contains_key(topic) && self.find_subscription(*topic, name).is_none()
+            }
+            Change::SubscriptionUpdated { entity, .. } | Change::RulePut { subscription: entity, .. } => {
+                self.subscriptions.contains_key(entity)
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) fn add_topic(&mut self, entity: EntityId, topic: Topic) {
         self.topics.insert(entity, topic);
     }

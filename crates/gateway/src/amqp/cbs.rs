@@ -59,12 +59,13 @@ impl<S> Task<S> {
             return;
         };
         let reply = Reply { correlation: request.message_id.clone(), link: reply_link };
-        let (token, path) = match self.read_claim(&request) {
+        let (token, claimed) = match self.read_claim(&request) {
             Ok(claim) => claim,
             Err(status) => return self.reply(&reply, &status),
         };
         let signed = self.house.guard.signature(&token, self.peer.is_loopback(), UnixSeconds::now());
-        match signed.and_then(|grant| covering(grant, &path)) {
+        let path: Box<str> = address::authorizing_entity(&claimed).into();
+        match signed.and_then(|grant| covering(grant, &claimed)) {
             Ok(grant) if path.is_empty() => {
                 self.admit(grant);
                 self.reply(&reply, &accepted());
@@ -76,8 +77,8 @@ impl<S> Task<S> {
                 self.batch.commands.push(Command::DescribeEntity { request, namespace, path });
             }
             Err(Denied::InvalidSignature) if !path.is_empty() => {
-                let task = Box::new(broker::Task::Access { path: path.clone() });
-                let request = self.question(Question::Signature { reply, token, path });
+                let task = Box::new(broker::Task::Access { path });
+                let request = self.question(Question::Signature { reply, token, path: claimed });
                 self.batch.commands.push(Command::Manage { request, namespace: self.namespace, task });
             }
             Err(why) => self.reply(&reply, &denied(why)),
@@ -92,7 +93,7 @@ impl<S> Task<S> {
         self.engine.request(number)
     }
 
-    /// The token of a request and the path of the entity that it is put for.
+    /// The token of a request and the path that it is put for.
     fn read_claim(&self, request: &Request) -> Result<(Box<str>, Box<str>), Status> {
         let text = |key: &str| request.application.get(key).and_then(Value::as_str);
         if text("operation") != Some("put-token") {
@@ -108,8 +109,7 @@ impl<S> Task<S> {
                 text: format!("This connection holds {GRANTS} claims already."),
             });
         }
-        let path = address::path(audience);
-        Ok((token.into(), address::authorizing_entity(&path).into()))
+        Ok((token.into(), address::claimed(&address::path(audience)).into()))
     }
 
     /// The broker has answered a question of this connection.

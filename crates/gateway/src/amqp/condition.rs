@@ -27,6 +27,7 @@ fn amqp_condition(refusal: &Refusal) -> &'static str {
         Refusal::MessageTooLarge { .. } | Refusal::BatchTooLarge { .. } => "amqp:link:message-size-exceeded",
         Refusal::PropertiesTooLarge { .. } => ARGUMENT_OUT_OF_RANGE,
         Refusal::QueueFull { .. }
+        | Refusal::NoSpace
         | Refusal::TooManyEntities(_)
         | Refusal::TooManySubscriptions(_)
         | Refusal::TooManySqlFilters(_)
