@@ -16,11 +16,14 @@ pub struct Durable {
     /// Entities by namespace and case-folded path (S-250).
     pub(crate) names: BTreeMap<(NamespaceId, Box<str>), EntityId>,
     /// By entity id. Ids are never reused, so the place of a deleted entity stays empty.
-    entities: Vec<Option<Box<Queue>>>,
+    /// Shared with a snapshot that is being written; the first change after it copies the queue, not its messages.
+    pub(crate) entities: Vec<Option<Arc<Queue>>>,
     pub(crate) next_body: BodyId,
+    /// Where bodies lie that were copied forward: the id that messages know, and the one of the newest copy.
+    pub(crate) moved: Arc<IdMap<BodyId, BodyId>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Queue {
     pub namespace: NamespaceId,
     pub path: Box<str>,
@@ -56,7 +59,8 @@ impl Durable {
     fn queue_mut(&mut self, entity: EntityId) -> &mut Queue {
         self.entities
             .get_mut(entity.0 as usize)
-            .and_then(Option::as_deref_mut)
+            .and_then(Option::as_mut)
+            .map(Arc::make_mut)
             .expect("a record names only entities that exist at its place in the journal")
     }
 
@@ -66,6 +70,11 @@ impl Durable {
 
     pub fn next_body(&self) -> BodyId {
         self.next_body
+    }
+
+    /// Where the bytes of a body lie: under its own id, or under that of the newest copy.
+    pub fn stored_as(&self, body: BodyId) -> BodyId {
+        if self.moved.is_empty() { body } else { self.moved.get(&body).copied().unwrap_or(body) }
     }
 
     pub fn find(&self, namespace: NamespaceId, path: &str) -> Option<EntityId> {
@@ -87,7 +96,7 @@ impl Durable {
                 assert_eq!(*entity, self.next_entity(), "entity ids are handed out in order");
                 let taken = self.names.insert((*namespace, fold(path)), *entity);
                 assert!(taken.is_none(), "queue '{path}' was created twice");
-                self.entities.push(Some(Box::new(Queue {
+                self.entities.push(Some(Arc::new(Queue {
                     namespace: *namespace,
                     path: path.clone(),
                     settings: (**settings).clone(),
@@ -105,6 +114,10 @@ impl Durable {
                 self.names.remove(&(queue.namespace, fold(&queue.path)));
             }
             Record::PartStored { body } => self.take_body(*body),
+            Record::Relocated { body, copy } => {
+                self.take_body(*copy);
+                Arc::make_mut(&mut self.moved).insert(*body, *copy);
+            }
             Record::Enqueued { entity, sequence, body, length, expires, parts } => {
                 self.take_body(*body);
                 let queue = self.queue_mut(*entity);
@@ -153,7 +166,10 @@ impl Durable {
             (id, &queue.path, &queue.settings, queue.created, queue.updated).hash(&mut hasher);
             (queue.next, queue.active, queue.bytes).hash(&mut hasher);
             for (sequence, slot) in queue.index.iter() {
-                (sequence, slot, queue.extras.get(&sequence)).hash(&mut hasher);
+                let extra = queue.extras.get(&sequence);
+                (sequence, slot, extra, self.stored_as(slot.body)).hash(&mut hasher);
+                let parts = extra.iter().flat_map(|extra| &extra.parts);
+                parts.for_each(|part| self.stored_as(*part).hash(&mut hasher));
             }
         }
         hasher.finish()

@@ -15,7 +15,9 @@ mod namespace;
 pub mod queue;
 pub mod record;
 pub mod refusal;
+mod relocate;
 pub mod settings;
+pub mod snapshot;
 #[cfg(test)]
 mod testing;
 pub mod time;
@@ -31,6 +33,7 @@ pub use ids::{
 pub use record::Record;
 pub use refusal::Refusal;
 pub use settings::{QueueSettings, Status};
+pub use snapshot::Snapshot;
 pub use time::{Span, Time};
 pub use volatile::{Touch, Volatile};
 

@@ -50,6 +50,12 @@ pub enum Record {
         sequence: Sequence,
         overlay: Option<Box<Overlay>>,
     },
+    /// A body was copied forward, so that the space around the original can be given back. Messages go on knowing it
+    /// as `body`; its bytes lie under `copy`.
+    Relocated {
+        body: BodyId,
+        copy: BodyId,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,6 +77,8 @@ mod kind {
     pub(super) const ENQUEUED: u8 = 4;
     pub(super) const REMOVED: u8 = 5;
     pub(super) const RETURNED: u8 = 6;
+    /// Far from the others, which count upwards with what brokers do.
+    pub(super) const RELOCATED: u8 = 200;
 }
 
 impl Record {
@@ -112,6 +120,10 @@ impl Record {
                     overlay.encode(out);
                 }
             }),
+            Record::Relocated { body, copy } => framed(out, kind::RELOCATED, |out| {
+                put_u64(out, body.0);
+                put_u64(out, copy.0);
+            }),
         }
     }
 
@@ -150,6 +162,7 @@ impl Record {
                 sequence: Sequence(fields.u64()?),
                 overlay: fields.overlay()?,
             },
+            kind::RELOCATED => Record::Relocated { body: BodyId(fields.u64()?), copy: BodyId(fields.u64()?) },
             unknown => return Err(Unreadable::UnknownKind(unknown)),
         };
         fields.finish()?;
@@ -174,7 +187,7 @@ fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     put_u32(out, text.len() as u32);
     out.extend_from_slice(text.as_bytes());
 }
@@ -186,7 +199,7 @@ fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
     }
 }
 
-fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
+pub(crate) fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
     put_u64(out, settings.lock_duration.0);
     put_u64(out, settings.max_size_megabytes);
     put_u64(out, settings.duplicate_window.0);
@@ -214,9 +227,9 @@ fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
     put_optional_text(out, settings.user_metadata.as_deref());
 }
 
-struct Fields<'a> {
-    kind: u8,
-    rest: &'a [u8],
+pub(crate) struct Fields<'a> {
+    pub(crate) kind: u8,
+    pub(crate) rest: &'a [u8],
 }
 
 impl Fields<'_> {
@@ -226,19 +239,19 @@ impl Fields<'_> {
         Ok(*fixed)
     }
 
-    fn u8(&mut self) -> Result<u8, Unreadable> {
+    pub(crate) fn u8(&mut self) -> Result<u8, Unreadable> {
         self.fixed::<1>().map(|[byte]| byte)
     }
 
-    fn u32(&mut self) -> Result<u32, Unreadable> {
+    pub(crate) fn u32(&mut self) -> Result<u32, Unreadable> {
         self.fixed().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Result<u64, Unreadable> {
+    pub(crate) fn u64(&mut self) -> Result<u64, Unreadable> {
         self.fixed().map(u64::from_le_bytes)
     }
 
-    fn text(&mut self) -> Result<Box<str>, Unreadable> {
+    pub(crate) fn text(&mut self) -> Result<Box<str>, Unreadable> {
         let length = self.u32()? as usize;
         let bytes = self.rest.get(..length).ok_or(Unreadable::Truncated)?;
         self.rest = &self.rest[length..];
@@ -267,7 +280,7 @@ impl Fields<'_> {
         Ok(Some(parts.into()))
     }
 
-    fn overlay(&mut self) -> Result<Option<Box<Overlay>>, Unreadable> {
+    pub(crate) fn overlay(&mut self) -> Result<Option<Box<Overlay>>, Unreadable> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -276,7 +289,7 @@ impl Fields<'_> {
         Ok(Some(Box::new(overlay)))
     }
 
-    fn settings(&mut self) -> Result<QueueSettings, Unreadable> {
+    pub(crate) fn settings(&mut self) -> Result<QueueSettings, Unreadable> {
         let lock_duration = Span(self.u64()?);
         let max_size_megabytes = self.u64()?;
         let duplicate_window = Span(self.u64()?);
@@ -314,7 +327,7 @@ impl Fields<'_> {
         })
     }
 
-    fn finish(&self) -> Result<(), Unreadable> {
+    pub(crate) fn finish(&self) -> Result<(), Unreadable> {
         if self.rest.is_empty() { Ok(()) } else { Err(Unreadable::UnknownFields(self.kind)) }
     }
 }
@@ -360,6 +373,7 @@ mod tests {
             Record::Removed { entity, first: sequence, count: 1_000 },
             Record::Returned { entity, sequence, overlay: None },
             Record::Returned { entity, sequence, overlay: Some(Box::new(Overlay::default())) },
+            Record::Relocated { body: BodyId(3), copy: BodyId(1_000) },
         ]
     }
 

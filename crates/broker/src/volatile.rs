@@ -20,6 +20,8 @@ pub struct Volatile {
     pub(crate) stirred: VecDeque<EntityId>,
     timers: BinaryHeap<Reverse<Timer>>,
     held_locks: usize,
+    /// There is no room to store messages.
+    pub(crate) is_full: bool,
     nonce: u64,
     /// The time of the latest send or receive of each entity.
     pub(crate) accessed: IdMap<EntityId, Time>,
@@ -137,6 +139,13 @@ pub enum Touch {
     PartsDropped {
         link: LinkId,
     },
+    /// A part found no room; the message that it belongs to cannot be stored any more.
+    PartRefused {
+        link: LinkId,
+    },
+    RoomChanged {
+        is_full: bool,
+    },
     EntityCreated {
         entity: EntityId,
     },
@@ -152,7 +161,19 @@ pub enum Touch {
     },
 }
 
+/// Stands in for the bytes of a message of which a part was refused.
+pub(crate) const PART_REFUSED: u64 = u64::MAX;
+
 impl Volatile {
+    /// Bodies that are stored and that no record names yet: parts of messages that are still arriving.
+    pub(crate) fn pinned_bodies(&self) -> Vec<BodyId> {
+        let parts = self.links.values().filter_map(|link| match &link.role {
+            Role::Sender { parts, .. } => Some(parts),
+            Role::Receiver { .. } => None,
+        });
+        parts.flatten().copied().collect()
+    }
+
     /// What a broker starts with whose durable state was just read: nothing locked, nobody there, everything free.
     pub fn rebuilt(durable: &Durable, nonce: u64) -> Volatile {
         let mut volatile = Volatile { nonce, ..Volatile::default() };
@@ -245,6 +266,14 @@ impl Volatile {
                     *part_bytes = 0;
                 }
             }
+            Touch::PartRefused { link } => {
+                if let Some(Link { role: Role::Sender { parts, part_bytes }, .. }) = self.links.get_mut(&link)
+                {
+                    parts.clear();
+                    *part_bytes = PART_REFUSED;
+                }
+            }
+            Touch::RoomChanged { is_full } => self.is_full = is_full,
             Touch::EntityCreated { entity } => {
                 assert_eq!(entity.0 as usize, self.queues.len(), "entities come in order");
                 self.queues.push(Ready::default());

@@ -1,5 +1,6 @@
 //! `otobus.toml`: read strictly, every complaint with the file and the line. Values are checked here; nothing is opened.
 
+use crate::durability::Durability;
 use crate::queue_table::QueueTable;
 use broker::QueueSettings;
 use gateway::auth::{Policy, Right, Secret};
@@ -18,6 +19,7 @@ const TAIL_CACHE_MEGABYTES_MOST: usize = 65_536;
 pub struct Config {
     pub data: Option<PathBuf>,
     pub log: Option<LevelFilter>,
+    pub durability: Option<Durability>,
     pub listen_bus: Option<Vec<SocketAddr>>,
     pub tls_names: Vec<String>,
     pub tail_cache_bytes: Option<usize>,
@@ -38,6 +40,7 @@ pub enum Error {
 struct File {
     data: Option<PathBuf>,
     log: Option<Spanned<String>>,
+    durability: Option<Spanned<String>>,
     listen: Listen,
     tls: Tls,
     memory: Memory,
@@ -113,6 +116,9 @@ impl Config {
             }
         }
         let log = file.log.as_ref().map(level).transpose()?;
+        let read =
+            |text: &Spanned<String>| text.get_ref().parse().map_err(|why: String| complaint(text, why));
+        let durability = file.durability.as_ref().map(read).transpose()?;
         let listen_bus = file.listen.bus.as_deref().map(addresses).transpose()?;
         let mut policies: Vec<Policy> = Vec::new();
         for table in &file.policy {
@@ -131,8 +137,16 @@ impl Config {
             queues.push((name, settings));
         }
         let tail_cache_bytes = file.memory.tail_cache_megabytes.as_ref().map(cache_bytes).transpose()?;
-        let (data, tls_names) = (file.data, file.tls.names);
-        Ok(Config { data, log, listen_bus, tls_names, tail_cache_bytes, policies, queues })
+        Ok(Config {
+            data: file.data,
+            log,
+            durability,
+            listen_bus,
+            tls_names: file.tls.names,
+            tail_cache_bytes,
+            policies,
+            queues,
+        })
     }
 }
 
@@ -202,6 +216,7 @@ mod tests {
         let text = r#"
             data = "/var/lib/otobus"
             log = "info"
+            durability = "os"
             [listen]
             bus = ["0.0.0.0:5672", "[::1]:443"]
             [tls]
@@ -223,6 +238,7 @@ mod tests {
         let config = Config::parse(text).expect("accepted");
         assert_eq!(config.data.as_deref(), Some(Path::new("/var/lib/otobus")));
         assert_eq!(config.log, Some(LevelFilter::INFO));
+        assert_eq!(config.durability, Some(Durability::Os));
         assert_eq!(config.listen_bus.map(|addresses| addresses.len()), Some(2));
         assert_eq!(config.tail_cache_bytes, Some(8 * 1_024 * 1_024));
         assert_eq!(&*config.policies[0].name, "sender");
@@ -262,6 +278,7 @@ mod tests {
             ("[[policy]]\nname = \"p\"\nrights = []", 1, "key"),
             ("[memory]\ntail_cache_megabytes = 65537", 2, "65537 megabytes is above 65536"),
             ("log = \"loud\"", 1, "loud"),
+            ("durability = \"maybe\"", 1, "use fsync or os"),
             ("data = ", 1, ""),
             ("[[queue]\n", 1, ""),
         ] {

@@ -5,10 +5,12 @@
 mod announce;
 mod config;
 mod data;
+mod durability;
 mod flags;
 mod queue_table;
 mod serve;
 mod settings;
+mod verify;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -17,7 +19,10 @@ use std::process::ExitCode;
 const WRONG_USE: u8 = 2;
 
 fn main() -> ExitCode {
-    let flags = flags::Cli::parse().into_flags();
+    let flags = match flags::Cli::parse().into_verb() {
+        flags::Verb::Serve(flags) => flags,
+        flags::Verb::Verify(flags) => return ended(verify::verify(&flags.data)),
+    };
     let settings = match settings::Settings::gather(flags) {
         Ok(settings) => settings,
         Err(error) => {
@@ -26,7 +31,11 @@ fn main() -> ExitCode {
         }
     };
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(settings.log).init();
-    match run(settings) {
+    ended(run(settings))
+}
+
+fn ended(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("otobus: {error:#}");

@@ -16,7 +16,8 @@ pub enum Kind {
     Fault,
 }
 
-const RECORDS: [&str; 6] = ["QueueCreated", "EntityDeleted", "PartStored", "Enqueued", "Removed", "Returned"];
+const RECORDS: [&str; 7] =
+    ["QueueCreated", "EntityDeleted", "PartStored", "Enqueued", "Removed", "Returned", "Relocated"];
 const EFFECTS: [&str; 10] = [
     "Accepted",
     "Rejected",
@@ -29,7 +30,7 @@ const EFFECTS: [&str; 10] = [
     "Detached",
     "Answered",
 ];
-const REFUSALS: [&str; 13] = [
+const REFUSALS: [&str; 14] = [
     "EntityNotFound",
     "EntityExists",
     "InvalidName",
@@ -41,6 +42,7 @@ const REFUSALS: [&str; 13] = [
     "BatchTooLarge",
     "PropertiesTooLarge",
     "QueueFull",
+    "NoSpace",
     "LockLost",
     "NotSupported",
 ];
@@ -59,6 +61,7 @@ impl Coverage {
             Record::Enqueued { .. } => "Enqueued",
             Record::Removed { .. } => "Removed",
             Record::Returned { .. } => "Returned",
+            Record::Relocated { .. } => "Relocated",
         };
         self.count(Kind::Record, name);
     }
@@ -95,6 +98,7 @@ impl Coverage {
             Refusal::BatchTooLarge { .. } => "BatchTooLarge",
             Refusal::PropertiesTooLarge { .. } => "PropertiesTooLarge",
             Refusal::QueueFull { .. } => "QueueFull",
+            Refusal::NoSpace => "NoSpace",
             Refusal::LockLost(_) => "LockLost",
             Refusal::NotSupported(_) => "NotSupported",
         };

@@ -342,7 +342,7 @@ fn a_peer_that_asks_and_does_not_read_is_no_longer_listened_to() {
         peer.server.output().clear();
         let mut flood = Vec::new();
         while flood.len() < 2 * most {
-            Performative::Flow(flow.clone()).write(&mut flood, 7, &[]);
+            Performative::Flow(flow).write(&mut flood, 7, &[]);
         }
         let mut input = &flood[..];
         assert_eq!(peer.server.next(&mut input, 0), None);

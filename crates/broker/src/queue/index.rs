@@ -32,6 +32,9 @@ pub struct Slot {
     count_and_state: u32,
 }
 
+/// Numbers in which a snapshot writes a slot.
+pub(crate) const SLOT_NUMBERS: usize = 5;
+
 const COUNT_BITS: u32 = 28;
 const COUNT_MOST: u32 = (1 << COUNT_BITS) - 1;
 
@@ -41,6 +44,25 @@ impl Slot {
 
     pub fn active(body: BodyId, length: u32, enqueued: Time, expires: Time) -> Slot {
         Slot { body, enqueued, expires, length, count_and_state: (State::Active as u32) << COUNT_BITS }
+    }
+
+    /// Everything that a snapshot keeps, as numbers; the body first.
+    pub(crate) fn to_numbers(self) -> [u64; SLOT_NUMBERS] {
+        let Slot { body, enqueued, expires, length, count_and_state } = self;
+        [body.0, enqueued.0 as u64, expires.0 as u64, length.into(), count_and_state.into()]
+    }
+
+    /// A slot from what a snapshot has kept; `None` when that is not one that ever was.
+    pub(crate) fn from_numbers(numbers: [u64; SLOT_NUMBERS]) -> Option<Slot> {
+        let [body, enqueued, expires, length, count_and_state] = numbers;
+        let slot = Slot {
+            body: BodyId(body),
+            enqueued: Time(enqueued as i64),
+            expires: Time(expires as i64),
+            length: length.try_into().ok()?,
+            count_and_state: count_and_state.try_into().ok()?,
+        };
+        (slot.state() != State::Gone).then_some(slot)
     }
 
     pub fn state(&self) -> State {

@@ -12,7 +12,7 @@ use crate::limits::BATCH_MESSAGES;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::{Span, Time};
-use crate::volatile::{Link, Role, Touch};
+use crate::volatile::{Link, PART_REFUSED, Role, Touch};
 
 impl Broker {
     pub(crate) fn send(
@@ -51,6 +51,9 @@ impl Broker {
         let queue = self.durable.queue(entity).expect("a link's entity exists as long as the link");
         if !queue.settings.status.may_send() {
             return Err(Refusal::EntityDisabled(queue.path.clone()));
+        }
+        if self.volatile.is_full || part_bytes == PART_REFUSED {
+            return Err(Refusal::NoSpace);
         }
         if messages.len() > BATCH_MESSAGES {
             return Err(Refusal::BatchTooLarge { count: messages.len(), limit: BATCH_MESSAGES });
@@ -113,7 +116,9 @@ impl Broker {
             return;
         };
         let queue = self.durable.queue(*entity).expect("a link's entity exists as long as the link");
-        if *part_bytes <= queue.settings.max_message_bytes() {
+        if self.volatile.is_full || *part_bytes == PART_REFUSED {
+            self.volatile.apply(Touch::PartRefused { link });
+        } else if *part_bytes <= queue.settings.max_message_bytes() {
             let id = self.durable.next_body;
             self.write(Record::PartStored { body: id }, context, decision);
             decision.bodies.push(body);

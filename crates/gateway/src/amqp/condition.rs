@@ -23,7 +23,9 @@ fn amqp_condition(refusal: &Refusal) -> &'static str {
         Refusal::NotAllowed(_) => "amqp:not-allowed",
         Refusal::MessageTooLarge { .. } | Refusal::BatchTooLarge { .. } => "amqp:link:message-size-exceeded",
         Refusal::PropertiesTooLarge { .. } => ARGUMENT_OUT_OF_RANGE,
-        Refusal::QueueFull { .. } | Refusal::TooManyEntities(_) => "amqp:resource-limit-exceeded",
+        Refusal::QueueFull { .. } | Refusal::NoSpace | Refusal::TooManyEntities(_) => {
+            "amqp:resource-limit-exceeded"
+        }
         Refusal::LockLost(_) => "com.microsoft:message-lock-lost",
         Refusal::NotSupported(_) => NOT_IMPLEMENTED,
     }
