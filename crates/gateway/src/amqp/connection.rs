@@ -53,7 +53,6 @@ pub(super) struct Task<S> {
     pub(super) input: Buffer,
     /// Effects that were taken from the outbox and are not yet in the output.
     pub(super) pending: VecDeque<Outgoing>,
-    pub(super) taken: Vec<Outgoing>,
     pub(super) service: Service,
     /// Links that the client receives on.
     pub(super) receivers: u64,
@@ -101,7 +100,6 @@ impl<S> Task<S> {
             batch: Batch::default(),
             input: Buffer::new(&first),
             pending: VecDeque::new(),
-            taken: Vec::new(),
             service: Service::default(),
             receivers: 0,
             unstored_bytes: 0,
