@@ -5,6 +5,7 @@
 //! touching their bytes.
 
 use crate::ids::{LinkId, LockToken, NamespaceId, RequestId};
+use crate::manage::Task;
 use crate::settings::QueueSettings;
 use crate::time::Span;
 use message::overlay::Overlay;
@@ -115,6 +116,12 @@ pub enum Command {
         request: RequestId,
         namespace: NamespaceId,
         path: Box<str>,
+    },
+    /// Everything else that an administrator may ask.
+    Manage {
+        request: RequestId,
+        namespace: NamespaceId,
+        task: Box<Task>,
     },
     /// Lists queues by name, from the `skip`-th on, `top` at most.
     ListQueues {

@@ -1,10 +1,14 @@
 //! Everything that may leave the broker. An effect is released only when the records that justify it are durable.
 
+use crate::access::AccessRule;
 use crate::command::ReceiveMode;
-use crate::ids::{BodyId, ConnectionId, LinkId, LockToken, RequestId, Sequence};
+use crate::ids::{BodyId, ConnectionId, LinkId, LockToken, NamespaceId, RequestId, Sequence};
 use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
 use crate::time::Time;
+use crate::topic::TopicDescription;
+use crate::topic::rule::RuleDescription;
+use crate::topic::subscription::SubscriptionDescription;
 use message::overlay::Overlay;
 use std::sync::Arc;
 
@@ -46,6 +50,7 @@ pub enum Settled {
 pub struct QueueDescription {
     pub path: Box<str>,
     pub settings: QueueSettings,
+    pub access: Vec<AccessRule>,
     pub created: Time,
     pub updated: Time,
     /// `None` when nothing was ever sent or received.
@@ -59,6 +64,18 @@ pub struct QueueDescription {
 pub enum Answer {
     Queue(Box<QueueDescription>),
     Queues(Vec<QueueDescription>),
+    Topic(Box<TopicDescription>),
+    Topics(Vec<TopicDescription>),
+    Subscription(Box<SubscriptionDescription>),
+    Subscriptions(Vec<SubscriptionDescription>),
+    Rule(Box<RuleDescription>),
+    Rules(Vec<RuleDescription>),
+    /// The authorization rules of `entity`, which is the one asked for or the one that it lies below.
+    Access {
+        entity: Box<str>,
+        rules: Vec<AccessRule>,
+    },
+    Namespace(NamespaceId),
     Deleted,
 }
 
@@ -81,6 +98,11 @@ pub enum Effect {
         link: LinkId,
         delivery: u32,
         refusal: Refusal,
+    },
+    /// A part of a large message is out of the sender's hands: stored, or not worth storing.
+    PartTaken {
+        link: LinkId,
+        length: u32,
     },
     Deliver {
         link: LinkId,
@@ -115,6 +137,7 @@ impl Effect {
             | Effect::Detached { link, .. }
             | Effect::Accepted { link, .. }
             | Effect::Rejected { link, .. }
+            | Effect::PartTaken { link, .. }
             | Effect::Deliver { link, .. }
             | Effect::Drained { link }
             | Effect::Settled { link, .. }

@@ -4,6 +4,7 @@
 //! (durable) or a [`Touch`] (memory only), applied at once so that the next step sees it, and [`Effect`]s that whoever
 //! runs the broker releases when the records are durable. Replaying the records gives the durable state again.
 
+pub mod access;
 pub mod command;
 pub mod decision;
 pub mod durable;
@@ -11,6 +12,7 @@ pub mod effect;
 pub mod ids;
 pub mod limits;
 mod link;
+pub mod manage;
 mod namespace;
 pub mod queue;
 pub mod record;
@@ -21,8 +23,10 @@ pub mod snapshot;
 #[cfg(test)]
 mod testing;
 pub mod time;
+pub mod topic;
 pub mod volatile;
 
+pub use access::AccessRule;
 pub use command::{Command, Incoming, Intake, Outcome, ReceiveMode};
 pub use decision::{Context, Decided, Decision, Material, Needs, Release};
 pub use durable::Durable;
@@ -30,6 +34,7 @@ pub use effect::{Answer, Delivery, Effect, Extra, QueueDescription, Settled};
 pub use ids::{
     BodyId, ConnectionId, EntityId, LinkId, LockToken, NamespaceId, Position, RequestId, Sequence,
 };
+pub use manage::Task;
 pub use record::Record;
 pub use refusal::Refusal;
 pub use settings::{QueueSettings, Status};
@@ -103,6 +108,10 @@ impl Broker {
             }
             Command::DescribeEntity { request, namespace, path } => {
                 let answer = self.describe_entity(*namespace, path);
+                decision.effect(Effect::Answered { request: *request, answer });
+            }
+            Command::Manage { request, namespace, task } => {
+                let answer = self.manage(*namespace, task, context, decision);
                 decision.effect(Effect::Answered { request: *request, answer });
             }
             Command::ListQueues { request, namespace, skip, top } => {

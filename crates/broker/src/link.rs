@@ -57,6 +57,9 @@ impl Broker {
         path: &str,
         is_allowed: impl FnOnce(&Queue) -> bool,
     ) -> Result<(EntityId, u64), Refusal> {
+        if self.is_topic_or_subscription(namespace, path) {
+            return Err(Refusal::NotSupported("sending to a topic or receiving from a subscription"));
+        }
         let not_found = || Refusal::EntityNotFound(path.into());
         let entity = self.durable.find(namespace, path).ok_or_else(not_found)?;
         let queue = self.durable.queue(entity).ok_or_else(not_found)?;

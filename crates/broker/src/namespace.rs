@@ -9,6 +9,7 @@ use crate::limits::{ENTITIES_PER_NAMESPACE, LIST_PAGE, PATH_CHARACTERS};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
+use crate::topic::subscription::split_path;
 use crate::volatile::Touch;
 
 impl Broker {
@@ -20,15 +21,8 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
-        check_path(path)?;
-        if let Some(taken) = self.durable.find(namespace, path) {
-            let spelled = self.durable.queue(taken).map_or(path, |queue| &queue.path);
-            return Err(Refusal::EntityExists(spelled.into()));
-        }
+        self.check_new_path(namespace, path)?;
         settings.check()?;
-        if self.entities_of(namespace).count() >= ENTITIES_PER_NAMESPACE {
-            return Err(Refusal::TooManyEntities(ENTITIES_PER_NAMESPACE));
-        }
         let entity = self.durable.next_entity();
         let settings = Box::new(settings.clone());
         self.write(
@@ -38,6 +32,20 @@ impl Broker {
         );
         self.volatile.apply(Touch::EntityCreated { entity });
         self.describe(entity)
+    }
+
+    /// Whether a queue or a topic may have this path.
+    pub(crate) fn check_new_path(&self, namespace: NamespaceId, path: &str) -> Result<(), Refusal> {
+        check_path(path)?;
+        if let Some(taken) = self.durable.find(namespace, path) {
+            let queue = self.durable.queue(taken).map(|queue| &queue.path);
+            let spelled = queue.or_else(|| self.durable.topics.topic(taken).map(|topic| &topic.path));
+            return Err(Refusal::EntityExists(spelled.map_or(path, |spelled| spelled).into()));
+        }
+        if self.entities_of(namespace).count() >= ENTITIES_PER_NAMESPACE {
+            return Err(Refusal::TooManyEntities(ENTITIES_PER_NAMESPACE));
+        }
+        Ok(())
     }
 
     pub(crate) fn delete_entity(
@@ -64,24 +72,33 @@ impl Broker {
     pub(crate) fn describe_entity(&self, namespace: NamespaceId, path: &str) -> Result<Answer, Refusal> {
         match self.durable.find(namespace, path) {
             Some(entity) => self.describe(entity),
-            None => Err(Refusal::EntityNotFound(path.into())),
+            None => {
+                let not_found = || Refusal::EntityNotFound(path.into());
+                let (topic, name) = split_path(path).ok_or_else(not_found)?;
+                let (entity, _) = self.find_subscription(namespace, topic, name).map_err(|_| not_found())?;
+                self.describe_subscription(entity)
+            }
         }
     }
 
     fn describe(&self, entity: EntityId) -> Result<Answer, Refusal> {
-        let queue = self.durable.queue(entity).expect("names lead to entities that exist");
-        Ok(Answer::Queue(Box::new(self.description(entity, queue))))
+        if let Some(queue) = self.durable.queue(entity) {
+            return Ok(Answer::Queue(Box::new(self.description(entity, queue))));
+        }
+        let topic = self.describe_topic(entity).expect("names lead to queues and topics that exist");
+        Ok(Answer::Topic(Box::new(topic)))
     }
 
     /// By name, so that pages do not shift (H-27).
     pub(crate) fn list_queues(&self, namespace: NamespaceId, skip: usize, top: usize) -> Answer {
-        let page = self.entities_of(namespace).skip(skip).take(top.min(LIST_PAGE));
+        let queues = self.entities_of(namespace).filter(|entity| self.durable.queue(*entity).is_some());
+        let page = queues.skip(skip).take(top.min(LIST_PAGE));
         Answer::Queues(
             page.filter_map(|entity| Some(self.description(entity, self.durable.queue(entity)?))).collect(),
         )
     }
 
-    fn entities_of(&self, namespace: NamespaceId) -> impl Iterator<Item = EntityId> + '_ {
+    pub(crate) fn entities_of(&self, namespace: NamespaceId) -> impl Iterator<Item = EntityId> + '_ {
         let from = (namespace, Box::from(""));
         let names = self.durable.names.range(from..);
         names.take_while(move |((of, _), _)| *of == namespace).map(|(_, entity)| *entity)
@@ -91,6 +108,7 @@ impl Broker {
         QueueDescription {
             path: queue.path.clone(),
             settings: queue.settings.clone(),
+            access: self.durable.access(entity).to_vec(),
             created: queue.created,
             updated: queue.updated,
             accessed: self.volatile.accessed.get(&entity).copied(),

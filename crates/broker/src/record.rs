@@ -7,6 +7,7 @@
 use crate::ids::{BodyId, EntityId, NamespaceId, Sequence};
 use crate::settings::{QueueSettings, Status};
 use crate::time::{Span, Time};
+use crate::topic::change::Change;
 use message::overlay::Overlay;
 
 /// The version of all records in this build; part of the journal's own header.
@@ -50,6 +51,8 @@ pub enum Record {
         sequence: Sequence,
         overlay: Option<Box<Overlay>>,
     },
+    /// Something was created, changed or named by an administrator.
+    Managed(Box<Change>),
     /// A body was copied forward, so that the space around the original can be given back. Messages go on knowing it
     /// as `body`; its bytes lie under `copy`.
     Relocated {
@@ -92,6 +95,7 @@ impl Record {
                     put_settings(out, settings);
                 })
             }
+            Record::Managed(change) => change.encode(out),
             Record::EntityDeleted { entity } => {
                 framed(out, kind::ENTITY_DELETED, |out| put_u32(out, entity.0));
             }
@@ -163,14 +167,17 @@ impl Record {
                 overlay: fields.overlay()?,
             },
             kind::RELOCATED => Record::Relocated { body: BodyId(fields.u64()?), copy: BodyId(fields.u64()?) },
-            unknown => return Err(Unreadable::UnknownKind(unknown)),
+            other => match Change::decode(other, &mut fields) {
+                Some(change) => Record::Managed(Box::new(change?)),
+                None => return Err(Unreadable::UnknownKind(other)),
+            },
         };
         fields.finish()?;
         Ok(record)
     }
 }
 
-fn framed(out: &mut Vec<u8>, kind: u8, fields: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn framed(out: &mut Vec<u8>, kind: u8, fields: impl FnOnce(&mut Vec<u8>)) {
     out.push(kind);
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -179,11 +186,11 @@ fn framed(out: &mut Vec<u8>, kind: u8, fields: impl FnOnce(&mut Vec<u8>)) {
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-fn put_u32(out: &mut Vec<u8>, value: u32) {
+pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-fn put_u64(out: &mut Vec<u8>, value: u64) {
+pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
@@ -192,7 +199,7 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
+pub(crate) fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
     out.push(u8::from(text.is_some()));
     if let Some(text) = text {
         put_text(out, text);
@@ -207,12 +214,7 @@ pub(crate) fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
     put_u64(out, settings.auto_delete_on_idle.0);
     put_u64(out, settings.max_message_kilobytes.unwrap_or(0));
     put_u32(out, settings.max_delivery_count);
-    out.push(match settings.status {
-        Status::Active => 0,
-        Status::Disabled => 1,
-        Status::SendDisabled => 2,
-        Status::ReceiveDisabled => 3,
-    });
+    put_status(out, settings.status);
     let flags = [
         settings.requires_duplicate_detection,
         settings.requires_session,
@@ -227,6 +229,16 @@ pub(crate) fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
     put_optional_text(out, settings.user_metadata.as_deref());
 }
 
+pub(crate) fn put_status(out: &mut Vec<u8>, status: Status) {
+    out.push(match status {
+        Status::Active => 0,
+        Status::Disabled => 1,
+        Status::SendDisabled => 2,
+        Status::ReceiveDisabled => 3,
+    });
+}
+
+#[derive(Debug)]
 pub(crate) struct Fields<'a> {
     pub(crate) kind: u8,
     pub(crate) rest: &'a [u8],
@@ -258,7 +270,7 @@ impl Fields<'_> {
         std::str::from_utf8(bytes).map(Box::from).map_err(|_| Unreadable::BadField("text is not UTF-8"))
     }
 
-    fn optional_text(&mut self) -> Result<Option<Box<str>>, Unreadable> {
+    pub(crate) fn optional_text(&mut self) -> Result<Option<Box<str>>, Unreadable> {
         match self.u8()? {
             0 => Ok(None),
             1 => self.text().map(Some),
@@ -289,6 +301,16 @@ impl Fields<'_> {
         Ok(Some(Box::new(overlay)))
     }
 
+    pub(crate) fn status(&mut self) -> Result<Status, Unreadable> {
+        Ok(match self.u8()? {
+            0 => Status::Active,
+            1 => Status::Disabled,
+            2 => Status::SendDisabled,
+            3 => Status::ReceiveDisabled,
+            _ => return Err(Unreadable::BadField("status")),
+        })
+    }
+
     pub(crate) fn settings(&mut self) -> Result<QueueSettings, Unreadable> {
         let lock_duration = Span(self.u64()?);
         let max_size_megabytes = self.u64()?;
@@ -297,13 +319,7 @@ impl Fields<'_> {
         let auto_delete_on_idle = Span(self.u64()?);
         let max_message_kilobytes = Some(self.u64()?).filter(|kilobytes| *kilobytes != 0);
         let max_delivery_count = self.u32()?;
-        let status = match self.u8()? {
-            0 => Status::Active,
-            1 => Status::Disabled,
-            2 => Status::SendDisabled,
-            3 => Status::ReceiveDisabled,
-            _ => return Err(Unreadable::BadField("status")),
-        };
+        let status = self.status()?;
         let flags = self.u8()?;
         let flag = |bit: u8| flags & (1 << bit) != 0;
         Ok(QueueSettings {

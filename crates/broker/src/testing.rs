@@ -6,6 +6,7 @@ pub(crate) struct World {
     pub(crate) broker: Broker,
     pub(crate) now: Time,
     pub(crate) records: Vec<Record>,
+    times: Vec<Time>,
     pub(crate) last_release_is_free: bool,
     position: Position,
     effects: Vec<Effect>,
@@ -31,6 +32,7 @@ impl World {
             broker: Broker::new(Durable::new(), 1),
             now: Time(1_000_000),
             records: Vec::new(),
+            times: Vec::new(),
             last_release_is_free: false,
             position: Position(1),
             effects: Vec::new(),
@@ -49,6 +51,7 @@ impl World {
         let context = Context { now: self.now, position: self.position };
         act(&mut self.broker, context, &mut decision);
         self.check_replay(&decision.records);
+        self.times.resize(self.times.len() + decision.records.len(), context.now);
         self.records.append(&mut decision.records);
         let effects: Vec<_> = decision
             .effects
@@ -104,6 +107,29 @@ impl World {
             Some(Effect::Answered { answer, .. }) => answer,
             other => panic!("{other:?}"),
         }
+    }
+
+    pub(crate) fn manage(&mut self, task: Task) -> Result<Answer, Refusal> {
+        let (request, namespace) = (RequestId::default(), NamespaceId(0));
+        let effects = self.command(Command::Manage { request, namespace, task: Box::new(task) }, &[]);
+        self.commit();
+        match effects.into_iter().next() {
+            Some(Effect::Answered { answer, .. }) => answer,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Replaying everything that was recorded gives the same state, and so does a snapshot.
+    pub(crate) fn check_whole_replay(&self) {
+        let mut durable = Durable::new();
+        for (record, time) in self.records.iter().zip(&self.times) {
+            durable.apply(record, *time);
+        }
+        assert_eq!(durable.fingerprint(), self.broker.durable.fingerprint());
+        let mut bytes = Vec::new();
+        self.broker.snapshot(self.now).write(&mut bytes, &mut |_| {}).unwrap();
+        let restored = snapshot::Restored::read(&mut &bytes[..]).unwrap();
+        assert_eq!(restored.durable.fingerprint(), self.broker.durable.fingerprint());
     }
 
     pub(crate) fn create(&mut self, path: &str, settings: QueueSettings) {
@@ -176,8 +202,8 @@ impl World {
         self.commit();
     }
 
-    pub(crate) fn part(&mut self, link: LinkId, length: u32) {
-        self.command(Command::Part { link, body: Intake { offset: 0, length } }, &[]);
+    pub(crate) fn part(&mut self, link: LinkId, length: u32) -> Vec<Effect> {
+        self.command(Command::Part { link, body: Intake { offset: 0, length } }, &[])
     }
 
     pub(crate) fn relocate(&mut self, bodies: &[(BodyId, Intake)]) {

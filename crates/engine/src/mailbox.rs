@@ -26,6 +26,7 @@ pub enum Outgoing {
     Rejected { link: LinkId, delivery: u32, refusal: Refusal },
     Settled { link: LinkId, first: u32, last: u32, outcome: Settled },
     NotSettled { link: LinkId, delivery: u32, refusal: Refusal },
+    PartTaken { link: LinkId, length: u32 },
     Deliver(Sent),
     Drained { link: LinkId },
     Attached { link: LinkId, max_message_bytes: u64 },
@@ -58,6 +59,7 @@ pub(crate) fn push(out: &mut Vec<Outgoing>, effect: Effect) {
         }
         Effect::Rejected { link, delivery, refusal } => Outgoing::Rejected { link, delivery, refusal },
         Effect::NotSettled { link, delivery, refusal } => Outgoing::NotSettled { link, delivery, refusal },
+        Effect::PartTaken { link, length } => Outgoing::PartTaken { link, length },
         Effect::Drained { link } => Outgoing::Drained { link },
         Effect::Attached { link, max_message_bytes } => Outgoing::Attached { link, max_message_bytes },
         Effect::Detached { link, refusal } => Outgoing::Detached { link, refusal },
@@ -85,9 +87,19 @@ impl Outbox {
         self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes everything that waits.
+    /// Effects that wait.
+    pub fn waiting(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Takes everything that waits. Nothing is copied if `into` is empty, and the outbox keeps no room for what it had.
     pub fn take(&self, into: &mut Vec<Outgoing>) {
-        into.append(&mut self.lock());
+        let mut taken = std::mem::take(&mut *self.lock());
+        if into.is_empty() {
+            *into = taken;
+        } else {
+            into.append(&mut taken);
+        }
     }
 
     /// Returns when something may wait.

@@ -5,7 +5,7 @@ use crate::cache::Cache;
 use crate::clock::{Clock, LARGE_GAP_MS, OwnerClock};
 use crate::handle::Handle;
 use crate::inbox::{Inbox, Item};
-use crate::limits::{SEAL_AFTER_MS, TAIL_CACHE_BYTES};
+use crate::limits::SEAL_AFTER_MS;
 use crate::mailbox::{ASKING, Asks, Mailbox, Outgoing};
 use crate::partition::{Counters, Partition, Turn};
 use crate::recovery::{self, recover};
@@ -199,6 +199,8 @@ pub struct Options {
     pub nonce: u64,
     /// Whether a busy partition may hand its syncs to a thread of their own.
     pub has_sync_thread: bool,
+    /// Budget of the tail cache; [`crate::limits::TAIL_CACHE_BYTES`] unless somebody asked for another.
+    pub tail_cache_bytes: usize,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -233,7 +235,7 @@ impl Engine {
             );
         }
         let inbox = Arc::new(Inbox::default());
-        let cache = Arc::new(Cache::new(TAIL_CACHE_BYTES));
+        let cache = Arc::new(Cache::new(options.tail_cache_bytes));
         let counters = Arc::new(Counters::default());
         let asks = Arc::new(Asks::default());
         let sync = match options.has_sync_thread {

@@ -1,5 +1,6 @@
 //! How a door asks the broker a question that has one answer.
 
+use crate::metrics::Work;
 use broker::{Answer, Command, Refusal, RequestId};
 use engine::{Handle, Stopped};
 
@@ -13,6 +14,9 @@ pub trait Ask: Send + Sync {
 
     /// Whether what is sent now would be stored.
     fn is_healthy(&self) -> bool;
+
+    /// What was done since the start.
+    fn work(&self) -> Work;
 }
 
 impl Ask for Handle {
@@ -25,5 +29,9 @@ impl Ask for Handle {
 
     fn is_healthy(&self) -> bool {
         !self.is_closed() && !self.condition().is_full() && self.condition().damage().is_none()
+    }
+
+    fn work(&self) -> Work {
+        self.counters().into()
     }
 }

@@ -54,5 +54,37 @@ pub const CERTIFICATE_YEARS: i32 = 10;
 /// From a connection's start to its first accepted claim. Azure allows the same (client notes 1.5).
 pub const CLAIM_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// How often the claims of a connection are looked at again: that soon does a link end whose policy is gone.
+pub const CLAIM_REVIEW: Duration = Duration::from_secs(2);
+
+/// Bytes of one WebSocket frame that we send, and of what may wait to be sent.
+pub const WEBSOCKET_FRAME_BYTES: usize = 32 * 1_024;
+
 /// Largest request to `$cbs`: a token and its names. A token of an identity provider may have 16 KiB.
 pub const CBS_REQUEST_BYTES: u64 = 32 * 1_024;
+
+/// Largest batch of messages in one delivery, whatever the entity takes as one message: a batch is stored in one append
+/// and lies in memory until then (S-16).
+pub const BATCH_BYTES: usize = 1_024 * 1_024;
+
+/// Unfinished messages of all connections together. Beyond it, large messages are passed on in smaller parts, and large
+/// batches are refused.
+pub const UNFINISHED_TOTAL_BYTES: usize = 64 * 1_024 * 1_024;
+
+/// A part when memory is short. Above the largest front of a message (S-18), which must be whole in the first part.
+pub const HURRIED_PART_BYTES: usize = 96 * 1_024;
+
+/// Parts of large messages that one connection may have on their way to the journal; its socket is not read beyond.
+/// Two parts: one is written while the next arrives.
+pub const UNSTORED_BYTES: usize = 1_024 * 1_024;
+
+/// Effects that may wait for a peer which does not read them while it goes on asking; its socket is not read beyond.
+/// A few megabytes.
+pub const UNREAD_EFFECTS: usize = 16_384;
+
+/// From a connection's close to the end of its socket, for a peer that does not read what it was told last.
+pub const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes of property changes that one disposition may ask for, over all messages that it settles. The official clients
+/// settle messages one by one.
+pub const DISPOSITION_CHANGE_BYTES: usize = 4 * 1_024 * 1_024;

@@ -29,6 +29,6 @@ pub use journal::{
     SnapshotInfo, Snapshots, Space, Stretch, WriteSnapshot,
 };
 pub use local::{Counts, Filling, Inspector, Local, Options, Scrub};
-pub use place::Place;
+pub use place::{Place, read_run};
 pub use ticket::{Outcome, Ticket};
 pub use unsure::{Unsure, Verdict};

@@ -18,11 +18,12 @@ pub enum Kind {
 
 const RECORDS: [&str; 7] =
     ["QueueCreated", "EntityDeleted", "PartStored", "Enqueued", "Removed", "Returned", "Relocated"];
-const EFFECTS: [&str; 9] = [
+const EFFECTS: [&str; 10] = [
     "Accepted",
     "Rejected",
     "Settled",
     "NotSettled",
+    "PartTaken",
     "Deliver",
     "Drained",
     "Attached",
@@ -61,6 +62,7 @@ impl Coverage {
             Record::Removed { .. } => "Removed",
             Record::Returned { .. } => "Returned",
             Record::Relocated { .. } => "Relocated",
+            Record::Managed(_) => "Managed",
         };
         self.count(Kind::Record, name);
     }
@@ -71,6 +73,7 @@ impl Coverage {
             Outgoing::Rejected { refusal, .. } => ("Rejected", Some(refusal)),
             Outgoing::Settled { .. } => ("Settled", None),
             Outgoing::NotSettled { refusal, .. } => ("NotSettled", Some(refusal)),
+            Outgoing::PartTaken { .. } => ("PartTaken", None),
             Outgoing::Deliver(_) => ("Deliver", None),
             Outgoing::Drained { .. } => ("Drained", None),
             Outgoing::Attached { .. } => ("Attached", None),
@@ -89,7 +92,12 @@ impl Coverage {
             Refusal::EntityExists(_) => "EntityExists",
             Refusal::InvalidName { .. } => "InvalidName",
             Refusal::InvalidSetting { .. } => "InvalidSetting",
+            Refusal::Unchangeable { .. } => "Unchangeable",
+            Refusal::ForwardTargetNotFound(_) => "ForwardTargetNotFound",
             Refusal::TooManyEntities(_) => "TooManyEntities",
+            Refusal::TooManySubscriptions(_) => "TooManySubscriptions",
+            Refusal::TooManySqlFilters(_) => "TooManySqlFilters",
+            Refusal::TooManyCorrelationFilters(_) => "TooManyCorrelationFilters",
             Refusal::EntityDisabled(_) => "EntityDisabled",
             Refusal::NotAllowed(_) => "NotAllowed",
             Refusal::MessageTooLarge { .. } => "MessageTooLarge",

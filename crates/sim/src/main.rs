@@ -19,7 +19,7 @@ struct Flags {
     #[arg(long)]
     seed: Option<u64>,
     /// Commands that the clients of one seed give.
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 1_000)]
     commands: u64,
     /// Runs every seed twice and compares.
     #[arg(long)]

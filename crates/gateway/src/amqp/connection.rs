@@ -4,14 +4,15 @@
 use super::buffer::Buffer;
 use super::cbs::Question;
 use super::condition::Origin;
-use super::deliver::OUTPUT_BYTES;
+use super::deliver::{OUTPUT_BYTES, Service};
 use super::intake::Frame;
 use super::link::Link;
 use crate::State;
 use crate::auth::Grant;
-use crate::limits::CLAIM_TIMEOUT;
+use crate::limits::{CLAIM_TIMEOUT, LAST_OUTPUT_TIMEOUT, UNREAD_EFFECTS, UNSTORED_BYTES};
 use crate::listen::Peer;
-use amqp::{Config, Connection, Event, LinkKey, SaslCode};
+use crate::namespaces::Namespace;
+use amqp::{Config, Connection, Event, SaslCode};
 use broker::NamespaceId;
 use broker::ids::IdMap;
 use bytes::BytesMut;
@@ -37,9 +38,14 @@ pub(super) struct Task<S> {
     pub(super) machine: Connection,
     pub(super) engine: engine::Connection,
     pub(super) namespace: NamespaceId,
+    pub(super) house: Arc<Namespace>,
     pub(super) origin: Origin,
     pub(super) links: IdMap<u32, Link>,
     pub(super) grants: Vec<Grant>,
+    /// A claim was accepted once.
+    pub(super) has_proved: bool,
+    /// When the claims are looked at again.
+    pub(super) review_at: Option<Instant>,
     pub(super) questions: IdMap<u32, Question>,
     pub(super) next_question: u32,
     /// Commands of the read that is being understood.
@@ -47,14 +53,20 @@ pub(super) struct Task<S> {
     pub(super) input: Buffer,
     /// Effects that were taken from the outbox and are not yet in the output.
     pub(super) pending: VecDeque<Outgoing>,
-    pub(super) taken: Vec<Outgoing>,
-    /// Links that were sent messages since their credit was last looked at.
-    pub(super) served: Vec<LinkKey>,
+    pub(super) service: Service,
+    /// Links that the client receives on.
+    pub(super) receivers: u64,
+    /// Parts of large messages that were handed over and are not stored yet.
+    pub(super) unstored_bytes: usize,
     /// Of the output: what the socket has taken.
     written: usize,
     needs_flush: bool,
     /// The connection is closed but for its last output.
     is_ending: bool,
+    /// Our close has been given; the client has yet to answer it.
+    has_parted: bool,
+    /// When the machine closed.
+    ended: Option<Instant>,
     started: Instant,
 }
 
@@ -68,6 +80,7 @@ enum Io {
 impl<S> Task<S> {
     pub(super) fn new(stream: S, first: BytesMut, peer: Peer, state: Arc<State>) -> Task<S> {
         let config = Config { mechanisms: MECHANISMS, ..Config::default() };
+        let house = state.namespaces.of_host("", peer.server_name.as_deref());
         let origin = Origin { node: state.node.clone(), host: "localhost".into() };
         Task {
             stream,
@@ -75,20 +88,26 @@ impl<S> Task<S> {
             machine: Connection::new(config, 0),
             engine: state.engine.connect(),
             state,
-            namespace: NamespaceId(0),
+            namespace: house.id,
+            house,
             origin,
             links: IdMap::default(),
             grants: Vec::new(),
+            has_proved: false,
+            review_at: None,
             questions: IdMap::default(),
             next_question: 0,
             batch: Batch::default(),
             input: Buffer::new(&first),
             pending: VecDeque::new(),
-            taken: Vec::new(),
-            served: Vec::new(),
+            service: Service::default(),
+            receivers: 0,
+            unstored_bytes: 0,
             written: 0,
             needs_flush: false,
             is_ending: false,
+            has_parted: false,
+            ended: None,
             started: Instant::now(),
         }
     }
@@ -105,7 +124,7 @@ impl<S> Task<S> {
     }
 
     /// Understands what was read, as far as it is whole.
-    async fn understand(&mut self) {
+    fn understand(&mut self) {
         let mut input = std::mem::take(&mut self.input);
         let unread = input.unread();
         self.batch.bodies.reserve(unread.len());
@@ -121,7 +140,8 @@ impl<S> Task<S> {
         input.consume(consumed);
         self.input = input;
         if has_room {
-            self.release_held().await;
+            self.service.unblock();
+            self.serve();
         }
         self.submit();
     }
@@ -142,6 +162,7 @@ impl<S> Task<S> {
             } => {
                 if state.is_some() {
                     let error = self.origin.not_implemented("A transaction", "");
+                    self.forget(link);
                     return self.machine.detach(link, Some(&error));
                 }
                 let frame = Frame { delivery_id, format, settled, payload, first, more, aborted };
@@ -156,12 +177,16 @@ impl<S> Task<S> {
             Event::TooLarge { link, delivery_id, settled, .. } => self.too_large(link, delivery_id, settled),
             Event::Detach { link, .. } => self.forget(link),
             Event::End { links, .. } => links.into_iter().for_each(|link| self.forget(link)),
-            Event::SaslInit { mechanism, initial_response, .. } => {
+            Event::SaslInit { mechanism, initial_response, hostname } => {
+                if let Some(host) = hostname {
+                    self.enter(host);
+                }
                 let code = self.authenticate(mechanism, initial_response);
                 self.machine.sasl_outcome(code);
             }
             Event::Open { hostname, .. } => {
                 if let Some(host) = hostname {
+                    self.enter(&host);
                     let host = host.split_once(':').map_or(&*host, |(host, _)| host);
                     self.origin.host = host.to_lowercase();
                 }
@@ -177,6 +202,15 @@ impl<S> Task<S> {
         }
     }
 
+    /// Goes to the namespace of a host. What was proved to one namespace counts in no other.
+    fn enter(&mut self, host: &str) {
+        let house = self.state.namespaces.of_host(host, self.peer.server_name.as_deref());
+        if house.id != self.namespace && self.has_proved {
+            return self.part("The connection was authenticated for another namespace.");
+        }
+        (self.namespace, self.house) = (house.id, house);
+    }
+
     fn authenticate(&mut self, mechanism: &str, response: Option<&[u8]>) -> SaslCode {
         match mechanism {
             // Anybody may come in; claims decide what they may do.
@@ -187,7 +221,7 @@ impl<S> Task<S> {
                 let granted = name
                     .and_then(|name| std::str::from_utf8(name).ok())
                     .zip(key)
-                    .map(|(name, key)| self.state.guard.plain(name, key, self.peer.is_loopback()));
+                    .map(|(name, key)| self.house.guard.plain(name, key, self.peer.is_loopback()));
                 match granted {
                     Some(Ok(grant)) => {
                         self.admit(grant);
@@ -202,19 +236,47 @@ impl<S> Task<S> {
 
     /// When something must be done even if nothing happens.
     fn deadline(&self) -> Instant {
-        let claim = self.grants.is_empty().then(|| self.started + CLAIM_TIMEOUT);
+        let claim = self.awaits_claim().then(|| self.started + CLAIM_TIMEOUT);
         let idle = self.machine.next_deadline().map(|at| self.started + Duration::from_millis(at));
-        claim.into_iter().chain(idle).min().unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600))
+        let cut = self.ended.map(|ended| ended + LAST_OUTPUT_TIMEOUT);
+        claim
+            .into_iter()
+            .chain(idle)
+            .chain(cut)
+            .chain(self.review_at)
+            .min()
+            .unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600))
     }
 
     fn tick(&mut self) {
         let now = self.now();
         self.machine.heartbeat(now);
-        if self.grants.is_empty() && self.started.elapsed() >= CLAIM_TIMEOUT {
-            let text = "No claim was put within the time for it.";
-            let error = self.origin.error("amqp:connection:forced", text, "");
-            self.machine.close(Some(&error));
+        if self.awaits_claim() && self.started.elapsed() >= CLAIM_TIMEOUT {
+            self.part("No claim was put within the time for it.");
         }
+        if self.review_at.is_some_and(|at| at <= Instant::now()) {
+            self.review();
+        }
+    }
+
+    /// Whether the peer must wait before it may say more: until the parts of its large message are stored, or until it
+    /// has read what it was told.
+    fn must_wait(&self, may_release: bool) -> bool {
+        self.machine.is_choked()
+            || self.unstored_bytes >= UNSTORED_BYTES
+            || (!may_release && self.engine.outbox().waiting() >= UNREAD_EFFECTS)
+    }
+
+    fn awaits_claim(&self) -> bool {
+        !self.has_proved && !self.has_parted
+    }
+
+    /// Closes from our side. The machine waits for the client's close from now, so it must know what time it is.
+    fn part(&mut self, why: &str) {
+        self.has_parted = true;
+        self.machine.heartbeat(self.now());
+        let error = self.origin.error("amqp:connection:forced", why, "");
+        self.machine.close(Some(&error));
     }
 
     /// Whether the socket has taken all output.
@@ -225,46 +287,60 @@ impl<S> Task<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
     pub(super) async fn run(mut self) {
-        self.understand().await;
+        self.understand();
         let sleep = tokio::time::sleep_until(self.deadline());
         let state = Arc::clone(&self.state);
         let stopping = state.stopping();
         tokio::pin!(sleep, stopping);
         loop {
             self.is_ending = self.machine.is_closed();
-            let is_over = self.is_ending && self.is_written();
+            if self.is_ending && self.ended.is_none() {
+                self.ended = Some(Instant::now());
+            }
+            // A peer that does not read its last output is not waited for.
+            let is_cut = self.ended.is_some_and(|ended| ended.elapsed() >= LAST_OUTPUT_TIMEOUT);
+            let is_over = self.is_ending && (is_cut || self.is_written());
             if is_over || self.state.engine.is_closed() {
                 break;
             }
             let has_room = self.engine.has_room();
             let may_release = self.machine.output().len() < OUTPUT_BYTES;
+            let may_read = has_room && !self.is_ending && !self.must_wait(may_release);
+            let has_output = !self.machine.output().is_empty();
+            let is_fetching = self.service.is_fetching();
+            let is_busy = self.service.is_busy();
             let socket = Socket {
                 stream: &mut self.stream,
                 output: self.machine.output(),
                 written: &mut self.written,
                 needs_flush: &mut self.needs_flush,
-                wants_room: self.is_ending || !self.pending.is_empty(),
+                // Only what is there to be written can make room: without output this would be true at once, for ever.
+                wants_room: self.is_ending
+                    || (has_output && (is_busy || !may_read || !may_release || !self.pending.is_empty())),
+                keep_bytes: if is_busy { 4 * OUTPUT_BYTES } else { 2 * OUTPUT_BYTES },
             };
-            let is_known = !self.grants.is_empty();
-            let input = (has_room && !self.is_ending).then(|| self.input.room(is_known));
+            let is_known = self.has_proved;
+            let input = may_read.then(|| self.input.room(is_known));
             tokio::select! {
                 biased;
                 io = socket.turn(input) => match io {
                     Io::Failed => break,
-                    Io::Wrote => self.release().await,
+                    Io::Wrote => {
+                        // What the machine left in the input until its output was taken.
+                        self.understand();
+                        self.release();
+                    }
                     Io::Read(count) => {
                         self.input.filled(count);
-                        self.understand().await;
+                        self.understand();
                         // A peer that never stops sending must not keep its own answers from it.
-                        self.release().await;
+                        self.release();
                     }
                 },
-                () = self.engine.outbox().arrived(), if may_release => self.release().await,
+                () = self.engine.outbox().arrived(), if may_release => self.release(),
+                () = self.service.fetched(), if is_fetching && may_release => self.release(),
                 () = self.engine.room(), if !has_room => {}
-                () = &mut stopping, if !self.is_ending => {
-                    let error = self.origin.error("amqp:connection:forced", "The server is stopping.", "");
-                    self.machine.close(Some(&error));
-                }
+                () = &mut stopping, if !self.has_parted => self.part("The server is stopping."),
                 () = &mut sleep => {
                     self.tick();
                     sleep.as_mut().reset(self.deadline());
@@ -286,6 +362,8 @@ struct Socket<'a, S> {
     needs_flush: &'a mut bool,
     /// Somebody waits for the output to be written: more of it, or the end.
     wants_room: bool,
+    /// Room that the output keeps when it is empty.
+    keep_bytes: usize,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<'_, S> {
@@ -320,7 +398,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<'_, S> {
             if *self.written == self.output.len() {
                 *self.written = 0;
                 self.output.clear();
-                self.output.shrink_to(2 * OUTPUT_BYTES);
+                self.output.shrink_to(self.keep_bytes);
             }
         }
         if *self.needs_flush {

@@ -21,7 +21,7 @@ mod trim;
 mod verify;
 
 pub use check::{Counts, Scrub};
-pub(crate) use segment::Segment;
+pub(crate) use segment::{Entry, Segment};
 pub(crate) use shared::Pending;
 pub use verify::Inspector;
 

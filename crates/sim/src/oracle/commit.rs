@@ -77,6 +77,8 @@ impl Oracle {
                 );
             }
             Record::EntityDeleted { entity } => self.delete(*entity),
+            // The workload manages nothing but queues so far.
+            Record::Managed(change) => self.fail(format!("{change:?} was recorded and nobody asked")),
             Record::PartStored { .. } => {}
             Record::Enqueued { entity, sequence, body, length, parts, .. } => {
                 let parts = parts.as_deref().unwrap_or_default();
@@ -84,7 +86,7 @@ impl Oracle {
             }
             Record::Removed { entity, first, count } => {
                 let last = first.0 + u64::from(*count);
-                (first.0..last).for_each(|number| self.remove(*entity, Sequence(number)));
+                (first.0..last).for_each(|number| self.remove(*entity, Sequence(number), time));
             }
             Record::Returned { entity, sequence, overlay } => {
                 self.give_back(*entity, *sequence, overlay.as_deref(), time);
@@ -169,13 +171,14 @@ impl Oracle {
     }
 
     /// A message leaves for good: because it was completed, or because somebody takes without locks.
-    fn remove(&mut self, entity: EntityId, sequence: Sequence) {
+    fn remove(&mut self, entity: EntityId, sequence: Sequence, time: Time) {
         let present = self.ledger.queues.get_mut(&entity).and_then(|queue| queue.present.remove(&sequence));
         let Some(present) = present else {
             return self.fail(format!("{sequence:?} was removed and is not there"));
         };
         let lock = self.locks.remove(&(entity, sequence));
-        let is_completed = lock.as_ref().is_some_and(|lock| lock.asked.contains(&Outcome::Complete));
+        let is_completed =
+            lock.as_ref().is_some_and(|lock| lock.asked.contains(&Outcome::Complete) && time < lock.until);
         let is_free =
             lock.is_none_or(|lock| lock.returned.is_some() || lock.asked.contains(&Outcome::Release));
         self.messages[present.message].gone = Some(match is_completed {
@@ -218,10 +221,11 @@ impl Oracle {
         let Some(lock) = self.locks.get_mut(&(entity, sequence)) else {
             return self.fail(format!("I7: {sequence:?} returned and was not delivered"));
         };
-        let is_asked = lock.asked.iter().any(|outcome| match outcome {
-            Outcome::Abandon(changes) => changes.as_deref() == overlay,
-            _ => false,
-        });
+        let is_asked = time < lock.until
+            && lock.asked.iter().any(|outcome| match outcome {
+                Outcome::Abandon(changes) => changes.as_deref() == overlay,
+                _ => false,
+            });
         let is_over = overlay.is_none() && lock.until <= time;
         if lock.returned.replace(self.turn).is_some() {
             self.fail(format!("I7: one delivery of {sequence:?} counts twice"));

@@ -1,0 +1,111 @@
+//! What the server counts, as Prometheus text. Numbers alone: no names of entities, no addresses, no secrets.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the doors count by themselves.
+#[derive(Debug, Default)]
+pub struct Meters {
+    /// Connections being served, by what they speak.
+    pub amqp_connections: AtomicU64,
+    pub http_connections: AtomicU64,
+}
+
+impl Meters {
+    /// Counts a connection for as long as the answer lives.
+    pub fn open(meter: &AtomicU64) -> Open<'_> {
+        meter.fetch_add(1, Ordering::Relaxed);
+        Open(meter)
+    }
+}
+
+/// A connection that counts.
+#[derive(Debug)]
+pub struct Open<'a>(&'a AtomicU64);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What the engine has done since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Work {
+    pub syncs: u64,
+    pub appended_bytes: u64,
+    pub stored_messages: u64,
+    pub delivered_messages: u64,
+}
+
+impl From<&engine::Counters> for Work {
+    fn from(counters: &engine::Counters) -> Work {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Work {
+            syncs: read(&counters.appends),
+            appended_bytes: read(&counters.appended_bytes),
+            stored_messages: read(&counters.stored_messages),
+            delivered_messages: read(&counters.delivered_messages),
+        }
+    }
+}
+
+/// The page that a collector reads.
+pub fn page(work: Work, meters: &Meters, is_healthy: bool) -> String {
+    let mut text = String::new();
+    let mut family = |name: &str, kind: &str, help: &str, samples: &[(&str, u64)]| {
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        for (labels, value) in samples {
+            let _ = writeln!(text, "{name}{labels} {value}");
+        }
+    };
+    family("otobus_journal_syncs_total", "counter", "Appends made durable.", &[("", work.syncs)]);
+    family(
+        "otobus_journal_bytes_total",
+        "counter",
+        "Bytes of bodies appended to the journal.",
+        &[("", work.appended_bytes)],
+    );
+    family("otobus_messages_stored_total", "counter", "Messages stored.", &[("", work.stored_messages)]);
+    family(
+        "otobus_messages_delivered_total",
+        "counter",
+        "Messages handed to receivers.",
+        &[("", work.delivered_messages)],
+    );
+    let open = |meter: &AtomicU64| meter.load(Ordering::Relaxed);
+    let connections = [
+        ("{protocol=\"amqp\"}", open(&meters.amqp_connections)),
+        ("{protocol=\"http\"}", open(&meters.http_connections)),
+    ];
+    family("otobus_connections", "gauge", "Connections being served.", &connections);
+    family("otobus_healthy", "gauge", "1 while what is sent is stored.", &[("", is_healthy.into())]);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_family_has_its_help_its_type_and_its_value() {
+        let meters = Meters::default();
+        let amqp = Meters::open(&meters.amqp_connections);
+        let work = Work { syncs: 7, appended_bytes: 80, stored_messages: 9, delivered_messages: 10 };
+        let text = page(work, &meters, true);
+        for line in [
+            "# TYPE otobus_journal_syncs_total counter",
+            "otobus_journal_syncs_total 7",
+            "otobus_journal_bytes_total 80",
+            "otobus_messages_stored_total 9",
+            "otobus_messages_delivered_total 10",
+            "otobus_connections{protocol=\"amqp\"} 1",
+            "otobus_connections{protocol=\"http\"} 0",
+            "otobus_healthy 1",
+        ] {
+            assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
+        }
+        drop(amqp);
+        assert!(page(work, &meters, false).contains("otobus_connections{protocol=\"amqp\"} 0"));
+    }
+}
