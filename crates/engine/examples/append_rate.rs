@@ -69,8 +69,13 @@ fn main() {
 fn open(path: &Path) -> Engine {
     let disk = Arc::new(File::open(path).unwrap());
     let journal = Box::new(journal::Local::open(disk, journal::Options::new(3)).unwrap());
-    Engine::open(journal, Options { owner: 1, nonce: 9, has_sync_thread: true }, |why| panic!("{why}"))
-        .unwrap()
+    let options = Options {
+        owner: 1,
+        nonce: 9,
+        has_sync_thread: true,
+        tail_cache_bytes: otobus_engine::limits::TAIL_CACHE_BYTES,
+    };
+    Engine::open(journal, options, |why| panic!("{why}")).unwrap()
 }
 
 fn create(request: broker::RequestId) -> Command {
