@@ -16,7 +16,20 @@ pub enum Kind {
     Fault,
 }
 
-const RECORDS: [&str; 6] = ["QueueCreated", "EntityDeleted", "PartStored", "Enqueued", "Removed", "Returned"];
+const RECORDS: [&str; 12] = [
+    "QueueCreated",
+    "QueueUpdated",
+    "EntityDeleted",
+    "PartStored",
+    "Enqueued",
+    "Scheduled",
+    "Activated",
+    "Removed",
+    "Returned",
+    "Deferred",
+    "DeadLettered",
+    "LocksKept",
+];
 const EFFECTS: [&str; 9] = [
     "Accepted",
     "Rejected",
@@ -28,7 +41,12 @@ const EFFECTS: [&str; 9] = [
     "Detached",
     "Answered",
 ];
-const REFUSALS: [&str; 13] = [
+const REFUSALS: [&str; 18] = [
+    "FixedSetting",
+    "NotInTier",
+    "TooManyReceivers",
+    "TooMany",
+    "MessageNotFound",
     "EntityNotFound",
     "EntityExists",
     "InvalidName",
@@ -58,6 +76,12 @@ impl Coverage {
             Record::Enqueued { .. } => "Enqueued",
             Record::Removed { .. } => "Removed",
             Record::Returned { .. } => "Returned",
+            Record::QueueUpdated { .. } => "QueueUpdated",
+            Record::Scheduled { .. } => "Scheduled",
+            Record::Activated { .. } => "Activated",
+            Record::Deferred { .. } => "Deferred",
+            Record::DeadLettered { .. } => "DeadLettered",
+            Record::LocksKept { .. } => "LocksKept",
         };
         self.count(Kind::Record, name);
     }
@@ -94,6 +118,11 @@ impl Coverage {
             Refusal::PropertiesTooLarge { .. } => "PropertiesTooLarge",
             Refusal::QueueFull { .. } => "QueueFull",
             Refusal::LockLost(_) => "LockLost",
+            Refusal::FixedSetting(_) => "FixedSetting",
+            Refusal::NotInTier { .. } => "NotInTier",
+            Refusal::TooManyReceivers { .. } => "TooManyReceivers",
+            Refusal::TooMany { .. } => "TooMany",
+            Refusal::MessageNotFound(_) => "MessageNotFound",
             Refusal::NotSupported(_) => "NotSupported",
         };
         self.count(Kind::Refusal, name);

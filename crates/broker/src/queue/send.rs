@@ -1,17 +1,16 @@
 //! Sending: a delivery with one message or a batch is checked whole, then each message takes the next number.
 //!
-//! "Accepted" leaves only when the records are durable (S-10), and a refused delivery leaves nothing behind (S-16).
+//! A message whose time lies ahead is scheduled instead (S-40). "Accepted" leaves only when the records are durable (S-10), and a refused delivery leaves nothing behind (S-16).
 
 use crate::Broker;
 use crate::command::{Incoming, Intake};
 use crate::decision::{Context, Decision};
-use crate::durable::Queue;
 use crate::effect::Effect;
-use crate::ids::{EntityId, LinkId};
-use crate::limits::BATCH_MESSAGES;
+use crate::ids::{BodyId, EntityId, LinkId, Sequence};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::{Span, Time};
+use crate::timers::Chore;
 use crate::volatile::{Link, Role, Touch};
 
 impl Broker {
@@ -25,13 +24,16 @@ impl Broker {
         decision: &mut Decision,
     ) {
         // A link that is gone, or was refused, has nobody left to answer.
-        let Some(Link { entity, role: Role::Sender { part_bytes, .. } }) = self.volatile.link(link) else {
+        let Some(Link { source, role: Role::Sender { part_bytes, .. } }) = self.volatile.link(link) else {
             return;
         };
-        let (entity, part_bytes) = (*entity, *part_bytes);
+        let (entity, part_bytes) = (source.entity, *part_bytes);
         match self.check_send(entity, messages, part_bytes) {
             Ok(()) => {
-                messages.iter().for_each(|message| self.enqueue(link, entity, message, context, decision));
+                for message in messages {
+                    let parts = self.take_parts(link);
+                    self.store(entity, message, parts, context, decision);
+                }
                 self.volatile.apply(Touch::Accessed { entity, time: context.now });
                 if !is_settled {
                     decision.effect(Effect::Accepted { link, delivery });
@@ -47,35 +49,64 @@ impl Broker {
         }
     }
 
-    fn check_send(&self, entity: EntityId, messages: &[Incoming], part_bytes: u64) -> Result<(), Refusal> {
+    pub(super) fn check_send(
+        &self,
+        entity: EntityId,
+        messages: &[Incoming],
+        part_bytes: u64,
+    ) -> Result<(), Refusal> {
         let queue = self.durable.queue(entity).expect("a link's entity exists as long as the link");
         if !queue.settings.status.may_send() {
             return Err(Refusal::EntityDisabled(queue.path.clone()));
         }
-        if messages.len() > BATCH_MESSAGES {
-            return Err(Refusal::BatchTooLarge { count: messages.len(), limit: BATCH_MESSAGES });
+        let limit = self.tier.batch_messages();
+        if messages.len() > limit {
+            return Err(Refusal::BatchTooLarge { count: messages.len(), limit });
         }
         let size = part_bytes + messages.iter().map(|message| u64::from(message.body.length)).sum::<u64>();
-        let limit = queue.settings.max_message_bytes();
+        let limit = self.tier.message_bytes(&queue.settings);
         if size > limit {
             return Err(Refusal::MessageTooLarge { size, limit });
         }
-        if queue.bytes >= queue.settings.max_size_bytes() {
-            let (name, size, limit) = (queue.path.clone(), queue.bytes, queue.settings.max_size_bytes());
-            return Err(Refusal::QueueFull { name, size, limit });
+        if messages.iter().any(|message| message.keys_differ) {
+            // S-7
+            return Err(Refusal::NotAllowed(
+                "The session id and the partition key of a message must be equal.",
+            ));
+        }
+        let limit = self.tier.queue_bytes(&queue.settings);
+        if queue.bytes >= limit {
+            return Err(Refusal::QueueFull { name: queue.path.clone(), size: queue.bytes, limit });
         }
         Ok(())
     }
 
-    fn enqueue(
+    /// Gives a message its number, now or for later (S-46), and says which.
+    pub(super) fn store(
         &mut self,
-        link: LinkId,
         entity: EntityId,
         message: &Incoming,
+        parts: Parts,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Sequence {
+        let sequence = self.durable.queue(entity).expect("checked before").next;
+        if message.scheduled > context.now {
+            self.store_scheduled(entity, message, parts, context, decision);
+        } else {
+            self.enqueue(entity, message, parts, context, decision);
+        }
+        sequence
+    }
+
+    fn enqueue(
+        &mut self,
+        entity: EntityId,
+        message: &Incoming,
+        (parts, part_bytes): Parts,
         context: Context,
         decision: &mut Decision,
     ) {
-        let (parts, part_bytes) = self.take_parts(link);
         let queue = self.durable.queue(entity).expect("checked before");
         let sequence = queue.next;
         let record = Record::Enqueued {
@@ -83,15 +114,30 @@ impl Broker {
             sequence,
             body: self.durable.next_body,
             length: message.body.length + part_bytes as u32,
-            expires: expiry(queue, message.time_to_live, context.now),
+            expires: self.expiry(entity, message.time_to_live, context.now),
             parts,
         };
         self.write(record, context, decision);
         decision.bodies.push(message.body);
-        self.volatile.apply(Touch::Arrived { entity, sequence, position: context.position });
+        self.arrive(entity, sequence, context);
     }
 
-    fn take_parts(&mut self, link: LinkId) -> (Option<Box<[crate::BodyId]>>, u64) {
+    /// A message is in the queue: it will be free once that is committed, and may be the next to expire.
+    pub(super) fn arrive(&mut self, entity: EntityId, sequence: Sequence, context: Context) {
+        self.volatile.apply(Touch::Arrived { entity, sequence, position: context.position });
+        let earliest = self.durable.queue(entity).expect("it has a message").index.earliest();
+        if !earliest.is_never() && earliest < self.volatile.armed(entity, Chore::Expire) {
+            self.volatile.apply(Touch::Armed { entity, chore: Chore::Expire, at: earliest });
+        }
+    }
+
+    /// When a message expires: its own time to live, with the queue's as default and ceiling (S-50, S-55, S-56).
+    pub(super) fn expiry(&self, entity: EntityId, own: Span, now: Time) -> Time {
+        let queue = self.durable.queue(entity).expect("the caller looked");
+        now.after(own.min(self.tier.time_to_live(&queue.settings)))
+    }
+
+    fn take_parts(&mut self, link: LinkId) -> Parts {
         match self.volatile.links.get_mut(&link) {
             Some(Link { role: Role::Sender { parts, part_bytes }, .. }) if !parts.is_empty() => {
                 (Some(std::mem::take(parts).into()), std::mem::take(part_bytes))
@@ -109,11 +155,11 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) {
-        let Some(Link { entity, role: Role::Sender { part_bytes, .. } }) = self.volatile.link(link) else {
+        let Some(Link { source, role: Role::Sender { part_bytes, .. } }) = self.volatile.link(link) else {
             return;
         };
-        let queue = self.durable.queue(*entity).expect("a link's entity exists as long as the link");
-        if *part_bytes <= queue.settings.max_message_bytes() {
+        let queue = self.queue_of(*source);
+        if *part_bytes <= self.tier.message_bytes(&queue.settings) {
             let id = self.durable.next_body;
             self.write(Record::PartStored { body: id }, context, decision);
             decision.bodies.push(body);
@@ -122,14 +168,13 @@ impl Broker {
     }
 }
 
-/// When a message expires: its own time to live, with the queue's as default and ceiling (S-50, S-55, S-56).
-fn expiry(queue: &Queue, own: Span, now: Time) -> Time {
-    now.after(own.min(queue.settings.default_time_to_live))
-}
+/// Bodies that come before the last one of a large message, and their bytes.
+pub(super) type Parts = (Option<Box<[BodyId]>>, u64);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::BATCH_MESSAGES;
     use crate::settings::QueueSettings;
     use crate::testing::{World, message};
 
@@ -156,7 +201,7 @@ mod tests {
         ));
         assert_eq!(world.queue("q").next.0, 1);
         world.send(link, 1, &vec![message(1); BATCH_MESSAGES]);
-        assert_eq!(world.queue("q").active, 4_500);
+        assert_eq!(world.queue("q").counts.active, 4_500);
     }
 
     #[test]
@@ -189,9 +234,9 @@ mod tests {
         world.create("q", QueueSettings { max_size_megabytes: 1, ..QueueSettings::default() });
         let link = world.sender("q");
         assert_eq!(world.send_settled(link, 0, &[message(1_048_576)]), []);
-        assert_eq!(world.queue("q").active, 1);
+        assert_eq!(world.queue("q").counts.active, 1);
         assert_eq!(world.send_settled(link, 1, &[message(1)]), []);
-        assert_eq!(world.queue("q").active, 1);
+        assert_eq!(world.queue("q").counts.active, 1);
     }
 
     #[test]
@@ -219,7 +264,7 @@ mod tests {
         let link = world.sender("q");
         world.part(link, 500);
         world.part(link, 400);
-        assert_eq!(world.queue("q").active, 0);
+        assert_eq!(world.queue("q").counts.active, 0);
         world.send(link, 0, &[message(100)]);
         let queue = world.queue("q");
         let (sequence, slot) = queue.index.iter().next().unwrap();

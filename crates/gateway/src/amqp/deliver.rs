@@ -82,7 +82,7 @@ impl<S> Task<S> {
                 self.attached(LinkKey(link.link), max_message_bytes);
             }
             Outgoing::Detached { link, refusal } => self.detached(LinkKey(link.link), &refusal),
-            Outgoing::Answered { request, answer } => self.answered(request.request, &answer),
+            Outgoing::Answered { request, answer, .. } => self.answered(request.request, &answer),
             Outgoing::Deliver(_) => unreachable!("taken as a run"),
         }
     }
@@ -123,7 +123,7 @@ impl<S> Task<S> {
             delivery_count: delivery.count,
             ttl: expires.map(|expires| (expires - delivery.enqueued.0).max(0) as u64),
             expires,
-            sequence: delivery.sequence.0 as i64,
+            sequence: delivery.number.0 as i64,
             enqueued: delivery.enqueued.0,
             locked_until: delivery.locked_until.map(|Time(until)| until),
             ..Stamp::default()

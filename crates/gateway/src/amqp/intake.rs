@@ -5,7 +5,7 @@ use super::link::{Kind, Link, SENDER_CREDIT};
 use crate::limits::BATCH_BYTES;
 use amqp::{LinkKey, State};
 use broker::limits::BODY_PART_BYTES;
-use broker::{Command, Span};
+use broker::{Command, Incoming, Intake, Span, Time};
 use engine::Batch;
 use message::facts::{Facts, FactsError, Field};
 use message::intake::append_stored;
@@ -119,13 +119,13 @@ impl<S> Task<S> {
         let facts = Facts::read(payload, &sections)?;
         let mut stored = Vec::new();
         append_stored(&mut stored, payload, &sections, fresh_message_id);
-        let time_to_live = facts.ttl.map_or(Span::MAX, Span);
+        let incoming = incoming(&facts);
         let link = self.engine.link(key.0);
         self.submit();
         let mut parts = stored.chunks(BODY_PART_BYTES as usize).peekable();
         while let Some(part) = parts.next() {
             if parts.peek().is_none() {
-                self.batch.message(time_to_live, |out| out.extend_from_slice(part));
+                self.batch.arrival(incoming, |out| out.extend_from_slice(part));
             } else {
                 let body = self.batch.body(|out| out.extend_from_slice(part));
                 self.batch.commands.push(Command::Part { link, body });
@@ -153,9 +153,20 @@ impl<S> Task<S> {
 fn add_message(batch: &mut Batch, bytes: &[u8]) -> Result<(), FactsError> {
     let sections = Sections::scan(bytes).map_err(malformed)?;
     let facts = Facts::read(bytes, &sections)?;
-    let time_to_live = facts.ttl.map_or(Span::MAX, Span);
-    batch.message(time_to_live, |out| append_stored(out, bytes, &sections, fresh_message_id));
+    batch.arrival(incoming(&facts), |out| append_stored(out, bytes, &sections, fresh_message_id));
     Ok(())
+}
+
+/// What the broker wants to know of a message.
+fn incoming(facts: &Facts<'_>) -> Incoming {
+    let differ = facts.session_id.zip(facts.partition_key).is_some_and(|(session, key)| session != key);
+    Incoming {
+        time_to_live: facts.ttl.map_or(Span::MAX, Span),
+        scheduled: facts.scheduled_enqueue_time.map_or(Incoming::AT_ONCE, Time),
+        has_session: facts.session_id.is_some(),
+        keys_differ: differ,
+        ..Incoming::new(Intake::default())
+    }
 }
 
 fn malformed(reason: message::Malformed) -> FactsError {

@@ -84,6 +84,12 @@ impl Oracle {
             Record::Returned { entity, sequence, overlay } => {
                 self.give_back(*entity, *sequence, overlay.as_deref(), time);
             }
+            Record::QueueUpdated { .. }
+            | Record::Scheduled { .. }
+            | Record::Activated { .. }
+            | Record::Deferred { .. }
+            | Record::DeadLettered { .. }
+            | Record::LocksKept { .. } => self.fail(format!("{record:?} was recorded and nobody asked")),
         }
         None
     }

@@ -89,11 +89,11 @@ impl Ledger {
                 return Err(format!("queue {} should not exist", queue.path));
             };
             let expected = (model.present.len() as u64, model.bytes(), model.next);
-            if (queue.active, queue.bytes, queue.next) != expected {
+            if (queue.counts.active, queue.bytes, queue.next) != expected {
                 return Err(format!(
                     "queue {} counts (active, bytes, next) {:?}, {expected:?} expected",
                     queue.path,
-                    (queue.active, queue.bytes, queue.next)
+                    (queue.counts.active, queue.bytes, queue.next)
                 ));
             }
         }
