@@ -43,6 +43,10 @@ pub enum Outgoing {
         delivery: u32,
         refusal: Refusal,
     },
+    PartTaken {
+        link: LinkId,
+        length: u32,
+    },
     Deliver(Sent),
     Drained {
         link: LinkId,
@@ -88,6 +92,7 @@ pub(crate) fn push(out: &mut Vec<Outgoing>, effect: Effect) {
         }
         Effect::Rejected { link, delivery, refusal } => Outgoing::Rejected { link, delivery, refusal },
         Effect::NotSettled { link, delivery, refusal } => Outgoing::NotSettled { link, delivery, refusal },
+        Effect::PartTaken { link, length } => Outgoing::PartTaken { link, length },
         Effect::Drained { link } => Outgoing::Drained { link },
         Effect::Attached { link, max_message_bytes } => Outgoing::Attached { link, max_message_bytes },
         Effect::Detached { link, refusal } => Outgoing::Detached { link, refusal },
@@ -112,6 +117,11 @@ pub struct Outbox {
 impl Outbox {
     fn lock(&self) -> MutexGuard<'_, Vec<Outgoing>> {
         self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Effects that wait.
+    pub fn waiting(&self) -> usize {
+        self.lock().len()
     }
 
     /// Takes everything that waits.

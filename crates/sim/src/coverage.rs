@@ -30,11 +30,12 @@ const RECORDS: [&str; 12] = [
     "DeadLettered",
     "LocksKept",
 ];
-const EFFECTS: [&str; 9] = [
+const EFFECTS: [&str; 10] = [
     "Accepted",
     "Rejected",
     "Settled",
     "NotSettled",
+    "PartTaken",
     "Deliver",
     "Drained",
     "Attached",
@@ -92,6 +93,7 @@ impl Coverage {
             Outgoing::Rejected { refusal, .. } => ("Rejected", Some(refusal)),
             Outgoing::Settled { .. } => ("Settled", None),
             Outgoing::NotSettled { refusal, .. } => ("NotSettled", Some(refusal)),
+            Outgoing::PartTaken { .. } => ("PartTaken", None),
             Outgoing::Deliver(_) => ("Deliver", None),
             Outgoing::Drained { .. } => ("Drained", None),
             Outgoing::Attached { .. } => ("Attached", None),

@@ -1,5 +1,6 @@
 //! The only place where a refusal becomes a wire condition. No catch-all: a new refusal must choose.
 
+use super::arriving::Unfit;
 use super::tracking::tracked;
 use crate::auth::Denied;
 use amqp::Error;
@@ -63,6 +64,16 @@ impl Origin {
 
     pub(super) fn not_implemented(&self, what: &str, entity: &str) -> Error {
         self.error(NOT_IMPLEMENTED, &format!("{what} is not supported by this version."), entity)
+    }
+
+    /// What is wrong with a delivery that was sent.
+    pub(super) fn unfit(&self, why: &Unfit, entity: &str) -> Error {
+        let condition = match why {
+            Unfit::Facts(error) => return self.bad_message(error, entity),
+            Unfit::BatchTooLarge => amqp::condition::MESSAGE_SIZE_EXCEEDED,
+            Unfit::Busy => amqp::condition::RESOURCE_LIMIT_EXCEEDED,
+        };
+        self.error(condition, &why.to_string(), entity)
     }
 
     /// What is wrong with a message that was sent (client notes 4.4).

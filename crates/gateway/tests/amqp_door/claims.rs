@@ -168,7 +168,8 @@ async fn an_answer_finds_its_link_by_target_by_name_or_by_session() {
     ];
     for (pair, reply_to) in cases {
         let put = Put { reply_to, ..put(&format!("sb://bus.example/{QUEUE}")) };
-        put.send(&mut client, pair, true).await;
+        // All ask on one session, so that an answer on another one was found by what the request says.
+        put.send(&mut client, &python, true).await;
         let reply = reply(&client.next().await);
         assert_eq!((reply.at, reply.status), ((pair.channel, pair.replies), Value::Int(202)));
     }
