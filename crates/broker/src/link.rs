@@ -138,6 +138,7 @@ mod tests {
     use crate::refusal::Refusal;
     use crate::settings::{QueueSettings, Status};
     use crate::testing::World;
+    use crate::tier::Tier;
 
     #[test]
     fn a_link_to_nothing_is_refused() {
@@ -188,5 +189,37 @@ mod tests {
         assert_eq!(effects.last(), Some(&Effect::Drained { link }));
         world.send_committed("q", 1);
         assert!(world.take_effects().iter().all(|effect| !matches!(effect, Effect::Deliver { .. })));
+    }
+
+    #[test]
+    fn a_tier_limits_the_receivers_of_an_entity_and_who_leaves_makes_room() {
+        // S-98, S-270
+        let mut world = World::with_tier(Tier::Standard);
+        world.create("q", QueueSettings::default());
+        let first = world.link();
+        world.attach_receiver(first, "q", PeekLock);
+        for path in std::iter::repeat_n("q", 2_500).chain(std::iter::repeat_n("q/$DeadLetterQueue", 2_499)) {
+            let link = world.link();
+            assert!(matches!(world.attach_receiver(link, path, PeekLock)[..], [Effect::Attached { .. }]));
+        }
+        let link = world.link();
+        let refusal = Refusal::TooManyReceivers { name: "q".into(), limit: 5_000 };
+        assert_eq!(world.attach_receiver(link, "q", PeekLock), [Effect::Detached { link, refusal }]);
+        assert!(matches!(world.attach_sender(link, "q")[..], [Effect::Attached { .. }]));
+        world.detach(first);
+        let link = world.link();
+        assert!(matches!(world.attach_receiver(link, "q", PeekLock)[..], [Effect::Attached { .. }]));
+    }
+
+    #[test]
+    fn a_link_is_told_the_largest_message_of_its_tier() {
+        // S-17
+        for (tier, limit) in [(Tier::Standard, 262_144), (Tier::Unlimited, 1_048_576)] {
+            let mut world = World::with_tier(tier);
+            world.create("q", QueueSettings::default());
+            let link = world.link();
+            let attached = Effect::Attached { link, max_message_bytes: limit };
+            assert_eq!(world.attach_sender(link, "q"), [attached]);
+        }
     }
 }

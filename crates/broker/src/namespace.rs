@@ -206,7 +206,11 @@ fn check_path(path: &str) -> Result<(), Refusal> {
 mod tests {
     use super::*;
     use crate::command::ReceiveMode::PeekLock;
+    use crate::command::{Incoming, Outcome};
+    use crate::durable::Counts;
     use crate::testing::{World, message};
+    use crate::tier::Tier;
+    use crate::time::Span;
 
     #[test]
     fn names_are_checked() {
@@ -262,5 +266,69 @@ mod tests {
         assert_eq!(page(0, 100), ["a", "B", "c"]);
         assert_eq!(page(1, 1), ["B"]);
         assert_eq!(page(3, 1), Vec::<String>::new());
+    }
+
+    #[test]
+    fn counters_and_size_follow_every_message() {
+        // S-124, S-233, S-235
+        let mut world = World::with_queue("q");
+        world.send_committed("q", 5);
+        let scheduled = Incoming { scheduled: world.now.after(Span::minutes(1)), ..message(7) };
+        world.schedule("q", &[scheduled]).unwrap();
+        let link = world.receiver("q", PeekLock, 3);
+        let tokens: Vec<_> = (1..=3).map(|sequence| world.token(sequence)).collect();
+        world.settle(link, 0, tokens[0], Outcome::Defer(None));
+        world.settle(link, 0, tokens[1], Outcome::DeadLetter(None));
+        let described = |world: &mut World| match world.describe("q") {
+            Ok(Answer::Queue(queue)) => (queue.counts, queue.bytes),
+            other => panic!("{other:?}"),
+        };
+        // One of the three active ones is locked.
+        let counts = Counts { active: 3, deferred: 1, scheduled: 1, dead_letter: 1 };
+        assert_eq!(described(&mut world), (counts, 57));
+        assert_eq!(counts.total(), 6);
+        world.settle(link, 0, tokens[2], Outcome::Complete);
+        assert_eq!(described(&mut world), (Counts { active: 2, ..counts }, 47));
+        world.pass(Span::minutes(1));
+        world.tick();
+        assert_eq!(described(&mut world), (Counts { active: 3, scheduled: 0, ..counts }, 47));
+    }
+
+    #[test]
+    fn sends_and_receives_are_dated_and_looking_is_not() {
+        // S-237
+        let mut world = World::with_queue("q");
+        let accessed = |world: &mut World| match world.describe("q") {
+            Ok(Answer::Queue(queue)) => queue.accessed,
+            other => panic!("{other:?}"),
+        };
+        world.browse("q", 0, 1).unwrap();
+        assert_eq!(accessed(&mut world), None);
+        world.send_committed("q", 1);
+        let sent = world.now;
+        world.pass(Span::seconds(1));
+        world.browse("q", 0, 1).unwrap();
+        assert_eq!(accessed(&mut world), Some(sent));
+        world.receive("q", PeekLock, 1);
+        assert_eq!(accessed(&mut world), Some(world.now));
+    }
+
+    #[test]
+    fn a_tier_limits_the_entities_of_a_namespace() {
+        // S-270
+        let mut world = World::with_tier(Tier::Standard);
+        let partitioned = QueueSettings { partitioning: true, ..QueueSettings::default() };
+        for number in 0..100 {
+            world.create(&format!("p{number}"), partitioned.clone());
+        }
+        assert_eq!(world.try_create("p", partitioned), Err(Refusal::TooManyEntities(100)));
+        let mut world = World::with_tier(Tier::Premium);
+        for number in 0..1_000 {
+            world.create(&format!("q{number}"), QueueSettings::default());
+        }
+        let refused = world.try_create("q", QueueSettings::default());
+        assert_eq!(refused, Err(Refusal::TooManyEntities(1_000)));
+        world.delete("q7");
+        assert!(world.try_create("q", QueueSettings::default()).is_ok());
     }
 }

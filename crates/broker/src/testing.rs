@@ -9,7 +9,7 @@ pub(crate) struct World {
     /// The time of each record's batch.
     times: Vec<Time>,
     /// Whether the records are kept and checked; not where there are millions of them.
-    is_checked: bool,
+    pub(crate) is_checked: bool,
     pub(crate) last_release_is_free: bool,
     position: Position,
     effects: Vec<Effect>,

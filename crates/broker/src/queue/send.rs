@@ -178,6 +178,7 @@ mod tests {
     use crate::limits::BATCH_MESSAGES;
     use crate::settings::QueueSettings;
     use crate::testing::{World, message};
+    use crate::tier::Tier;
 
     #[test]
     fn numbers_start_at_one_and_have_no_gaps() {
@@ -283,5 +284,96 @@ mod tests {
         let queue = world.queue("q");
         assert_eq!(queue.index.iter().next().unwrap().1.length, 100);
         assert!(queue.extras.is_empty());
+    }
+
+    #[test]
+    fn accepted_waits_for_the_record_and_the_message_has_its_number() {
+        // S-10
+        let mut world = World::with_queue("q");
+        let link = world.sender("q");
+        let effects = world.send(link, 7, &[message(10)]);
+        assert_eq!(effects, [Effect::Accepted { link, delivery: 7 }]);
+        assert!(!world.last_release_is_free);
+        assert!(matches!(world.records.last(), Some(Record::Enqueued { sequence: Sequence(1), .. })));
+    }
+
+    #[test]
+    fn numbers_follow_arrival_and_times_never_run_backwards() {
+        // S-30, S-31, S-34, S-35
+        let mut world = World::with_queue("q");
+        let (one, two) = (world.sender("q"), world.sender("q"));
+        for (delivery, link) in [one, two, two, one].into_iter().enumerate() {
+            world.send(link, delivery as u32, &[message(delivery as u32)]);
+            world.commit();
+            world.pass(Span(delivery as u64 % 2));
+        }
+        let stored: Vec<_> = world.queue("q").index.iter().map(|(n, slot)| (n.0, slot.length)).collect();
+        assert_eq!(stored, [(1, 0), (2, 1), (3, 2), (4, 3)]);
+        assert!(world.queue("q").index.iter().is_sorted_by_key(|(_, slot)| slot.enqueued));
+        let received = world.receive("q", crate::ReceiveMode::PeekLock, 9);
+        assert_eq!(received.iter().map(|each| each.number.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert_eq!(received[0].enqueued, Time(1_000_000));
+    }
+
+    #[test]
+    fn a_message_whose_session_and_partition_key_differ_is_refused_with_its_batch() {
+        // S-7, S-16
+        let mut world = World::with_queue("q");
+        let link = world.sender("q");
+        let odd = Incoming { has_session: true, keys_differ: true, ..message(1) };
+        let effects = world.send(link, 0, &[message(1), odd]);
+        assert!(matches!(effects[..], [Effect::Rejected { refusal: Refusal::NotAllowed(_), .. }]));
+        assert_eq!(world.queue("q").counts.total(), 0);
+    }
+
+    #[test]
+    fn a_session_id_is_nothing_to_a_queue_without_sessions() {
+        // S-21
+        let mut world = World::with_queue("q");
+        let link = world.sender("q");
+        let effects = world.send(link, 0, &[Incoming { has_session: true, ..message(1) }]);
+        assert!(matches!(effects[..], [Effect::Accepted { .. }]));
+    }
+
+    #[test]
+    fn a_tier_has_its_own_largest_message() {
+        // S-17
+        let limits = [(Tier::Basic, 262_144), (Tier::Standard, 262_144), (Tier::Premium, 1_048_576)];
+        for (tier, limit) in limits {
+            let mut world = World::with_tier(tier);
+            world.create("q", QueueSettings::default());
+            let link = world.sender("q");
+            assert!(matches!(world.send(link, 0, &[message(limit)])[..], [Effect::Accepted { .. }]));
+            let refusal = Refusal::MessageTooLarge { size: u64::from(limit) + 1, limit: limit.into() };
+            let effects = world.send(link, 1, &[message(limit + 1)]);
+            assert_eq!(effects, [Effect::Rejected { link, delivery: 1, refusal }]);
+        }
+    }
+
+    #[test]
+    fn a_queue_may_choose_a_larger_message() {
+        // S-17
+        let mut world = World::new();
+        world.create("q", QueueSettings { max_message_kilobytes: Some(2_048), ..QueueSettings::default() });
+        let link = world.sender("q");
+        assert!(matches!(world.send(link, 0, &[message(2_097_152)])[..], [Effect::Accepted { .. }]));
+        assert!(matches!(world.send(link, 1, &[message(2_097_153)])[..], [Effect::Rejected { .. }]));
+    }
+
+    #[test]
+    fn without_a_tier_the_size_that_nobody_chose_is_no_limit() {
+        // S-19, S-270
+        let full = |tier| {
+            let mut world = World::with_tier(tier);
+            world.create("q", QueueSettings::default());
+            let entity = world.broker.durable.find(crate::NamespaceId(0), "q").unwrap();
+            world.is_checked = false;
+            world.broker.durable.queue_mut(entity).bytes = 1 << 30;
+            let link = world.sender("q");
+            let effects = world.send(link, 0, &[message(1)]);
+            matches!(effects[..], [Effect::Rejected { refusal: Refusal::QueueFull { .. }, .. }])
+        };
+        assert!(full(Tier::Standard) && full(Tier::Premium));
+        assert!(!full(Tier::Unlimited));
     }
 }
