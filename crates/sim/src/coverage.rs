@@ -16,7 +16,7 @@ pub enum Kind {
     Fault,
 }
 
-const RECORDS: [&str; 12] = [
+const RECORDS: [&str; 13] = [
     "QueueCreated",
     "QueueUpdated",
     "EntityDeleted",
@@ -29,6 +29,7 @@ const RECORDS: [&str; 12] = [
     "Deferred",
     "DeadLettered",
     "LocksKept",
+    "Relocated",
 ];
 const EFFECTS: [&str; 10] = [
     "Accepted",
@@ -42,7 +43,7 @@ const EFFECTS: [&str; 10] = [
     "Detached",
     "Answered",
 ];
-const REFUSALS: [&str; 18] = [
+const REFUSALS: [&str; 19] = [
     "FixedSetting",
     "NotInTier",
     "TooManyReceivers",
@@ -59,6 +60,7 @@ const REFUSALS: [&str; 18] = [
     "BatchTooLarge",
     "PropertiesTooLarge",
     "QueueFull",
+    "NoSpace",
     "LockLost",
     "NotSupported",
 ];
@@ -83,6 +85,7 @@ impl Coverage {
             Record::Deferred { .. } => "Deferred",
             Record::DeadLettered { .. } => "DeadLettered",
             Record::LocksKept { .. } => "LocksKept",
+            Record::Relocated { .. } => "Relocated",
         };
         self.count(Kind::Record, name);
     }
@@ -119,6 +122,7 @@ impl Coverage {
             Refusal::BatchTooLarge { .. } => "BatchTooLarge",
             Refusal::PropertiesTooLarge { .. } => "PropertiesTooLarge",
             Refusal::QueueFull { .. } => "QueueFull",
+            Refusal::NoSpace => "NoSpace",
             Refusal::LockLost(_) => "LockLost",
             Refusal::FixedSetting(_) => "FixedSetting",
             Refusal::NotInTier { .. } => "NotInTier",

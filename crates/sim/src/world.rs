@@ -6,7 +6,7 @@ use crate::oracle::Shared;
 use crate::oracle::watched::Watched;
 use crate::random::Random;
 use broker::Broker;
-use engine::{Inbox, Item, Partition, Turn, recover};
+use engine::{Inbox, Item, Pace, Partition, Turn, recover};
 use journal::disk::{Fault, Faulty, Memory};
 use journal::{Filling, Local, Options};
 use std::sync::Arc;
@@ -14,6 +14,15 @@ use std::time::Duration;
 
 /// Small, so that a run fills several segments.
 const SEGMENT_BYTES: u32 = 64 * 1_024;
+
+/// Small too, so that a run takes snapshots, gives space back and copies what is in its way.
+const PACE: Pace = Pace {
+    snapshot_every_bytes: 24 * 1_024,
+    reclaim_bytes: 64 * 1_024,
+    sparse_percent: 50,
+    slice_bytes: 4 * 1_024,
+    pause_ms: 10,
+};
 
 /// Turns that one input may cause. Far above what any needs: a partition that always wants another turn hangs.
 const MOST_TURNS: u32 = 1_000;
@@ -66,6 +75,7 @@ impl World {
         let mut plan = plan;
         loop {
             self.plan = plan;
+            self.shared.lock().may_lack_room = plan.fault == Fault::Enospc;
             self.disk = faulty(&self.memory, plan);
             match self.open() {
                 Ok(partition) => return self.partition = Some(partition),
@@ -93,11 +103,15 @@ impl World {
         let recovered = recover(&mut inner, 1).map_err(|error| error.to_string())?;
         let tail = journal::Journal::tail(&inner).0;
         self.shared.lock().recovered(tail, &recovered.durable);
+        if !recovered.snapshots.is_empty() {
+            self.shared.lock().coverage.fault("started from a snapshot");
+        }
         self.clock.resume(recovered.last_time);
         let broker = Broker::new(recovered.durable, self.random.number());
         self.inbox = Arc::default();
         let journal = Watched { inner, shared: self.shared.clone() };
-        Ok(Partition::alone(broker, Box::new(journal), self.inbox.clone()))
+        let partition = Partition::alone(broker, Box::new(journal), self.inbox.clone());
+        Ok(partition.tended(PACE, &recovered.snapshots, recovered.last_time))
     }
 
     /// Hands work over and turns the partition until it wants to wait.

@@ -11,7 +11,7 @@ use crate::random::Random;
 use journal::disk::Fault;
 
 /// Every fault by name, for the table of what was reached.
-pub const FAULTS: [&str; 11] = [
+pub const FAULTS: [&str; 14] = [
     "kill",
     "clean stop",
     "disk Eio",
@@ -23,6 +23,9 @@ pub const FAULTS: [&str; 11] = [
     "last append lost",
     "last append kept",
     "clock step",
+    "snapshot taken",
+    "space given back",
+    "started from a snapshot",
 ];
 
 /// How a call of the disk fails in one life, and which.

@@ -67,6 +67,7 @@ impl Oracle {
             Refusal::BatchTooLarge { .. } => rule == Some("BatchTooLarge"),
             Refusal::MessageTooLarge { .. } => rule == Some("MessageTooLarge"),
             Refusal::QueueFull { .. } => rule.is_none() && self.may_be_full(link),
+            Refusal::NoSpace => self.may_lack_room,
             _ => false,
         };
         let Some(range) = self.deliveries.get(&(link, delivery)).cloned() else { return };

@@ -138,6 +138,8 @@ pub struct Oracle {
     deletions: BTreeSet<String>,
     /// The process has ended; nothing may leave.
     is_dead: bool,
+    /// The disk may be full in this life, so that sends may be refused.
+    pub may_lack_room: bool,
 }
 
 impl Default for Oracle {
@@ -162,6 +164,7 @@ impl Default for Oracle {
             creations: BTreeSet::new(),
             deletions: BTreeSet::new(),
             is_dead: false,
+            may_lack_room: false,
         }
     }
 }
