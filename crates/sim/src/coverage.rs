@@ -16,9 +16,8 @@ pub enum Kind {
     Fault,
 }
 
-const RECORDS: [&str; 13] = [
+const RECORDS: [&str; 12] = [
     "QueueCreated",
-    "QueueUpdated",
     "EntityDeleted",
     "PartStored",
     "Enqueued",
@@ -43,8 +42,7 @@ const EFFECTS: [&str; 10] = [
     "Detached",
     "Answered",
 ];
-const REFUSALS: [&str; 19] = [
-    "FixedSetting",
+const REFUSALS: [&str; 18] = [
     "NotInTier",
     "TooManyReceivers",
     "TooMany",
@@ -79,13 +77,13 @@ impl Coverage {
             Record::Enqueued { .. } => "Enqueued",
             Record::Removed { .. } => "Removed",
             Record::Returned { .. } => "Returned",
-            Record::QueueUpdated { .. } => "QueueUpdated",
             Record::Scheduled { .. } => "Scheduled",
             Record::Activated { .. } => "Activated",
             Record::Deferred { .. } => "Deferred",
             Record::DeadLettered { .. } => "DeadLettered",
             Record::LocksKept { .. } => "LocksKept",
             Record::Relocated { .. } => "Relocated",
+            Record::Managed(_) => "Managed",
         };
         self.count(Kind::Record, name);
     }
@@ -115,7 +113,12 @@ impl Coverage {
             Refusal::EntityExists(_) => "EntityExists",
             Refusal::InvalidName { .. } => "InvalidName",
             Refusal::InvalidSetting { .. } => "InvalidSetting",
+            Refusal::Unchangeable { .. } => "Unchangeable",
+            Refusal::ForwardTargetNotFound(_) => "ForwardTargetNotFound",
             Refusal::TooManyEntities(_) => "TooManyEntities",
+            Refusal::TooManySubscriptions(_) => "TooManySubscriptions",
+            Refusal::TooManySqlFilters(_) => "TooManySqlFilters",
+            Refusal::TooManyCorrelationFilters(_) => "TooManyCorrelationFilters",
             Refusal::EntityDisabled(_) => "EntityDisabled",
             Refusal::NotAllowed(_) => "NotAllowed",
             Refusal::MessageTooLarge { .. } => "MessageTooLarge",
@@ -124,7 +127,6 @@ impl Coverage {
             Refusal::QueueFull { .. } => "QueueFull",
             Refusal::NoSpace => "NoSpace",
             Refusal::LockLost(_) => "LockLost",
-            Refusal::FixedSetting(_) => "FixedSetting",
             Refusal::NotInTier { .. } => "NotInTier",
             Refusal::TooManyReceivers { .. } => "TooManyReceivers",
             Refusal::TooMany { .. } => "TooMany",

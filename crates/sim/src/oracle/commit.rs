@@ -77,6 +77,8 @@ impl Oracle {
                 );
             }
             Record::EntityDeleted { entity } => self.delete(*entity),
+            // The workload manages nothing but queues so far.
+            Record::Managed(change) => self.fail(format!("{change:?} was recorded and nobody asked")),
             Record::PartStored { .. } => {}
             Record::Enqueued { entity, sequence, body, length, parts, .. } => {
                 let parts = parts.as_deref().unwrap_or_default();
@@ -89,8 +91,7 @@ impl Oracle {
             Record::Returned { entity, sequence, overlay } => {
                 self.give_back(*entity, *sequence, overlay.as_deref(), time);
             }
-            Record::QueueUpdated { .. }
-            | Record::Scheduled { .. }
+            Record::Scheduled { .. }
             | Record::Activated { .. }
             | Record::Deferred { .. }
             | Record::DeadLettered { .. }
