@@ -15,6 +15,7 @@ pub struct Present {
     /// The turn in which it was stored.
     pub stored: u64,
     pub enqueued: Time,
+    pub expires: Time,
     pub overlay: Overlay,
 }
 

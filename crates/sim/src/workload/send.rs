@@ -43,12 +43,7 @@ impl Workload {
     }
 
     fn time_to_live(&mut self) -> Span {
-        // Longer than a run: the oracle does not know expiry yet.
-        if self.random.once_in(3) {
-            Span::minutes(self.random.between(1_000_000, 2_000_000))
-        } else {
-            Span::MAX
-        }
+        if self.random.once_in(3) { Span::seconds(self.random.between(1, 100)) } else { Span::MAX }
     }
 
     fn send_whole(&mut self, at: usize, nth: usize, count: usize, batch: &mut Batch, oracle: &mut Oracle) {
