@@ -7,6 +7,7 @@ mod cost;
 mod crash;
 mod load;
 mod root;
+mod storage;
 mod tools;
 
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ usage: cargo xtask COMMAND
   advisories    known weaknesses of our dependencies (needs cargo-deny and its database)
   cost          sends and receives durable messages: rate, CPU, latency (needs two cores and taskset)
   crash         kills the broker again and again under load and checks what its clients were told
+  storage       power cuts, failing disks and damage at length; append rate, memory, restarts and space
   start         from exec to the first accepted message, on new and on existing data";
 
 fn main() -> ExitCode {
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         "cost" => cost::run(rest),
         "start" => cost::start::run(),
         "crash" => crash::run(rest),
+        "storage" => storage::run(rest),
         // What `cost` starts on a core of its own; see cost/worker.rs.
         "worker" => cost::worker::run(rest),
         "help" | "--help" | "-h" => {
