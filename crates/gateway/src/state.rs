@@ -18,6 +18,8 @@ pub struct State {
     /// What all connections hold of unfinished messages.
     pub unfinished: Arc<amqp::Unfinished>,
     pub meters: Meters,
+    /// Whether whoever manages a namespace may move its time.
+    pub has_test_clock: bool,
     /// Becomes true when the server stops. Each connection that is served holds a receiver.
     stopping: watch::Sender<bool>,
 }
@@ -26,7 +28,8 @@ impl State {
     pub fn new(engine: engine::Handle, namespaces: Namespaces) -> State {
         let node = format!("{:08x}", uuid::Uuid::new_v4().as_fields().0);
         let (unfinished, meters) = (Arc::default(), Meters::default());
-        State { engine, namespaces, node, unfinished, meters, stopping: watch::Sender::new(false) }
+        let (has_test_clock, stopping) = (false, watch::Sender::new(false));
+        State { engine, namespaces, node, unfinished, meters, has_test_clock, stopping }
     }
 
     /// Asks every connection to finish what it does and end.
@@ -83,6 +86,7 @@ impl Doors for State {
             namespaces: &self.namespaces,
             meters: &self.meters,
             node: &self.node,
+            has_test_clock: self.has_test_clock,
         };
         http::serve(stream, first, peer, door, self.stopping()).await;
     }

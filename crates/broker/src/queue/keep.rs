@@ -11,7 +11,10 @@ impl Broker {
     /// the broker writes it as the last of all. A broker that is made from a state whose last record this is has the
     /// locks again ([`Broker::new`]).
     pub fn locks(&self, now: Time) -> Option<Record> {
-        let held = self.volatile.locks().filter(|(_, lock)| now < lock.until);
+        let held = self
+            .volatile
+            .locks()
+            .filter(|(source, lock)| self.volatile.local(source.entity, now) < lock.until);
         let mut locks: Vec<_> =
             held.map(|(source, lock)| KeptLock { source, token: lock.token, until: lock.until }).collect();
         locks.sort_unstable_by_key(|lock: &KeptLock| -> (Source, u128) { (lock.source, lock.token.0) });

@@ -31,10 +31,12 @@ const ROWS: &[(&str, &str, Option<Right>)] = &[
     ("PUT", "/q/messages/1/lock", Some(Right::Listen)),
     ("DELETE", "/q/messages/1/lock", Some(Right::Listen)),
     ("POST", "/q/messages/1/lock", Some(Right::Listen)),
+    ("GET", "/$otobus/clock", Some(Right::Manage)),
+    ("POST", "/$otobus/clock", Some(Right::Manage)),
     ("GET", "/$nothing", Some(Right::Manage)),
 ];
 
-const ROUTES: usize = 13;
+const ROUTES: usize = 14;
 
 /// A number for each route, none left out.
 fn number(route: &Route) -> usize {
@@ -52,6 +54,7 @@ fn number(route: &Route) -> usize {
         Route::Send | Route::Receive => 10,
         Route::Entity => 11,
         Route::Nothing => 12,
+        Route::Clock => 13,
     }
 }
 
@@ -74,6 +77,7 @@ fn door_of(task: &Task) -> Option<(&'static str, &'static str)> {
         Task::DescribeRule { .. } => Some(("GET", "/t/subscriptions/s/rules/r")),
         Task::DeleteRule { .. } => Some(("DELETE", "/t/subscriptions/s/rules/r")),
         Task::ListRules { .. } => Some(("GET", "/t/subscriptions/s/rules")),
+        Task::TellTime => Some(("GET", "/$otobus/clock")),
         Task::Access { .. } | Task::NameNamespace { .. } => None,
     }
 }
@@ -137,6 +141,7 @@ fn every_route_has_its_row() {
 fn every_task_comes_in_by_an_operation_with_a_row() {
     let tasks = [
         Task::Describe { path: "".into() },
+        Task::TellTime,
         Task::ListTopics { skip: 0, top: 0 },
         Task::DescribeSubscription { topic: "".into(), name: "".into() },
         Task::DeleteSubscription { topic: "".into(), name: "".into() },
