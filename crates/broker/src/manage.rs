@@ -7,7 +7,7 @@ use crate::Broker;
 use crate::access::{self, AccessRule};
 use crate::decision::{Context, Decision};
 use crate::effect::Answer;
-use crate::ids::{EntityId, NamespaceId};
+use crate::ids::NamespaceId;
 use crate::limits::{NAME_CHARACTERS, NAMESPACES};
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -126,7 +126,7 @@ impl Broker {
             }
             Task::UpdateQueue { path, settings, access } => {
                 access::check(access)?;
-                check_offered_size(settings.max_size_megabytes)?;
+                self.check_changed_size(namespace, path, settings.max_size_megabytes)?;
                 self.update_queue(namespace, path, settings, context, decision)?;
                 self.with_access(namespace, path, access, context, decision)
             }
@@ -194,7 +194,16 @@ impl Broker {
         self.describe_entity(namespace, path)
     }
 
-    fn check_queue_forwards(
+    /// What a queue has it may keep, also when it is the size of all its partitions (S-220).
+    fn check_changed_size(&self, namespace: NamespaceId, path: &str, megabytes: u64) -> Result<(), Refusal> {
+        let queue = self.durable.find(namespace, path).and_then(|entity| self.durable.queue(entity));
+        match queue {
+            Some(queue) if queue.settings.max_size_megabytes == megabytes => Ok(()),
+            _ => check_offered_size(megabytes),
+        }
+    }
+
+    pub(crate) fn check_queue_forwards(
         &self,
         namespace: NamespaceId,
         path: &str,
@@ -202,26 +211,6 @@ impl Broker {
     ) -> Result<(), Refusal> {
         let targets = [&settings.forward_to, &settings.forward_dead_letters_to];
         self.check_forwards(namespace, path, targets.map(|target| target.as_deref()))
-    }
-
-    /// Changes a queue's settings. Messages and locks stay as they are; what is new counts from now on.
-    pub(crate) fn update_queue(
-        &mut self,
-        namespace: NamespaceId,
-        path: &str,
-        settings: &QueueSettings,
-        context: Context,
-        decision: &mut Decision,
-    ) -> Result<EntityId, Refusal> {
-        let not_found = || Refusal::EntityNotFound(path.into());
-        let entity = self.durable.find(namespace, path).ok_or_else(not_found)?;
-        let queue = self.durable.queue(entity).ok_or_else(not_found)?;
-        settings.check()?;
-        settings.check_update(&queue.settings)?;
-        self.check_queue_forwards(namespace, path, settings)?;
-        let change = Change::QueueUpdated { entity, settings: Box::new(settings.clone()) };
-        self.write(Record::Managed(Box::new(change)), context, decision);
-        Ok(entity)
     }
 
     /// S-171: where messages are forwarded to must exist and be another entity. `own` is the path of the source.
@@ -310,7 +299,7 @@ mod tests {
         let Ok(Answer::Queue(queue)) = world.manage(update("Q", settings.clone())) else { panic!("updated") };
         assert_eq!((&*queue.path, &queue.settings, queue.updated), ("q", &settings, world.now));
         assert!(queue.created < queue.updated);
-        assert_eq!(world.queue("q").active, 2);
+        assert_eq!(world.queue("q").counts.active, 2);
         let missing = world.manage(update("r", settings));
         assert_eq!(missing, Err(Refusal::EntityNotFound("r".into())));
         world.check_whole_replay();

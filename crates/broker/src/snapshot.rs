@@ -8,13 +8,13 @@
 //! body is therefore written through `body` below, which tells whoever counts what is still needed on disk.
 
 use crate::Broker;
-use crate::durable::{Durable, Queue, fold};
+use crate::durable::{Counts, Durable, Queue, fold, partition_of};
 use crate::effect::Extra;
 use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Sequence};
 use crate::limits::{BODY_PART_BYTES, SNAPSHOT_FRAME_BYTES};
 use crate::queue::index::{CHUNK, Index, SLOT_NUMBERS, Slot};
-use crate::record::{self, Fields, Record};
-use crate::time::Time;
+use crate::record::{self, Fields, KeptLock, Record};
+use crate::time::{Span, Time};
 use crate::topic::change::Change;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -26,12 +26,15 @@ pub const FORMAT: u32 = 1;
 mod kind {
     pub(super) const HEAD: u8 = 1;
     pub(super) const QUEUE: u8 = 2;
-    /// Of the queue before it, like the next three.
+    /// Of the queue before it, like the next four.
     pub(super) const SETTINGS: u8 = 3;
     pub(super) const SLOTS: u8 = 4;
     pub(super) const EXTRA: u8 = 5;
     /// A topic, a subscription, a rule, a policy or the name of a namespace: a time and the record of a change.
     pub(super) const MANAGED: u8 = 6;
+    /// Of its dead-letter queue.
+    pub(super) const DEAD_SLOTS: u8 = 7;
+    pub(super) const LOCKS: u8 = 99;
     pub(super) const MOVED: u8 = 100;
     pub(super) const END: u8 = 255;
 }
@@ -68,6 +71,7 @@ pub struct Snapshot {
     managed: Vec<(Time, Change)>,
     next_body: BodyId,
     moved: Arc<IdMap<BodyId, BodyId>>,
+    kept_locks: Arc<[KeptLock]>,
     /// Parts that no record names yet. Not written, but needed as long as their message may still be completed.
     pinned: Vec<BodyId>,
     /// Of the last batch that it contains.
@@ -89,6 +93,7 @@ impl Broker {
             managed: self.durable.managed(),
             next_body: self.durable.next_body,
             moved: self.durable.moved.clone(),
+            kept_locks: self.durable.kept_locks.clone(),
             pinned: self.volatile.pinned_bodies(),
             time,
         }
@@ -132,6 +137,9 @@ impl Snapshot {
                 }
             })?;
         }
+        for some in self.kept_locks.chunks(CHUNK as usize) {
+            writer.frame(kind::LOCKS, |fields| record::put_locks(fields.frame, some))?;
+        }
         writer.frame(kind::END, |fields| fields.number(messages))?;
         Ok(self.moved.keys().filter(|body| !in_use.contains_key(body)).copied().collect())
     }
@@ -139,7 +147,22 @@ impl Snapshot {
 
 /// Writes a queue and returns how many messages it holds. No `..` here: a new field must be written, or say why not.
 fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::Result<u64> {
-    let Queue { namespace, path, settings, created, updated, next, index, extras, active, bytes } = queue;
+    let Queue {
+        namespace,
+        path,
+        settings,
+        created,
+        updated,
+        // It follows from the id.
+        partition: _,
+        next,
+        index,
+        dead,
+        extras,
+        counts,
+        bytes,
+    } = queue;
+    let Counts { active, deferred, scheduled, dead_letter } = *counts;
     writer.frame(kind::QUEUE, |fields| {
         fields.number(entity.0.into());
         fields.number(namespace.0.into());
@@ -147,14 +170,43 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
         fields.number(created.0 as u64);
         fields.number(updated.0 as u64);
         fields.number(next.0);
-        fields.number(*active);
-        fields.number(*bytes);
+        [active, deferred, scheduled, dead_letter, *bytes]
+            .into_iter()
+            .for_each(|number| fields.number(number));
     })?;
     writer.frame(kind::SETTINGS, |fields| record::put_settings(fields.frame, settings))?;
-    let mut messages = index.iter().peekable();
+    let count = write_slots(writer, kind::SLOTS, index, extras)?
+        + write_slots(writer, kind::DEAD_SLOTS, dead, extras)?;
+    for (sequence, extra) in extras {
+        let Extra { parts, overlay, time_to_live } = &**extra;
+        let length = index.get(*sequence).or(dead.get(*sequence)).map_or(0, |slot| slot.length);
+        writer.frame(kind::EXTRA, |fields| {
+            fields.number(sequence.0);
+            fields.number(parts.len() as u64);
+            let bytes = u64::from(length) / (parts.len() as u64 + 1);
+            parts.iter().for_each(|part| fields.body(*part, bytes));
+            // Zero is none; nobody lives for ever on his own account.
+            fields.number(time_to_live.map_or(0, |span| span.0 + 1));
+            fields.number(u64::from(overlay.is_some()));
+            if let Some(overlay) = overlay {
+                overlay.encode(fields.frame);
+            }
+        })?;
+    }
+    Ok(count)
+}
+
+/// Writes the messages of one part of a queue and returns how many there are.
+fn write_slots(
+    writer: &mut Writer<'_>,
+    kind: u8,
+    part: &Index,
+    extras: &IdMap<Sequence, Arc<Extra>>,
+) -> io::Result<u64> {
+    let mut messages = part.iter().peekable();
     let mut count = 0;
     while messages.peek().is_some() {
-        writer.frame(kind::SLOTS, |fields| {
+        writer.frame(kind, |fields| {
             let mut before = (Sequence(0), [0; SLOT_NUMBERS]);
             for (sequence, slot) in messages.by_ref().take(CHUNK as usize) {
                 count += 1;
@@ -165,20 +217,6 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
                 let parts = extras.get(&sequence).map_or(0, |extra| extra.parts.len() as u64);
                 fields.name(slot.body, u64::from(slot.length) / (parts + 1));
                 before = (sequence, numbers);
-            }
-        })?;
-    }
-    for (sequence, extra) in extras {
-        let Extra { parts, overlay } = &**extra;
-        let length = index.get(*sequence).map_or(0, |slot| slot.length);
-        writer.frame(kind::EXTRA, |fields| {
-            fields.number(sequence.0);
-            fields.number(parts.len() as u64);
-            let bytes = u64::from(length) / (parts.len() as u64 + 1);
-            parts.iter().for_each(|part| fields.body(*part, bytes));
-            fields.number(u64::from(overlay.is_some()));
-            if let Some(overlay) = overlay {
-                overlay.encode(fields.frame);
             }
         })?;
     }
@@ -293,7 +331,8 @@ impl Restored {
         let mut durable = Durable { next_body, ..Durable::new() };
         let mut moved = IdMap::default();
         let mut queue: Option<(EntityId, Queue)> = None;
-        let (mut messages, mut newest) = (0, Sequence(0));
+        let mut kept_locks = Vec::new();
+        let (mut messages, mut newest, mut newest_dead) = (0, Sequence(0), Sequence(0));
         loop {
             let mut fields = reader.next()?;
             let none_before = Error::Wrong("a frame belongs to no queue");
@@ -301,13 +340,21 @@ impl Restored {
                 kind::QUEUE => {
                     durable.put(queue.take(), entities)?;
                     queue = Some(read_queue(&mut fields)?);
-                    newest = Sequence(0);
+                    (newest, newest_dead) = (Sequence(0), Sequence(0));
                 }
                 kind::SETTINGS => queue.as_mut().ok_or(none_before)?.1.settings = fields.settings()?,
                 kind::SLOTS => {
                     let index = &mut queue.as_mut().ok_or(none_before)?.1.index;
-                    messages += read_slots(&mut fields, index, &mut newest)?;
+                    messages +=
+                        read_slots(&mut fields, &mut newest, |sequence, slot| index.push(sequence, slot))?;
                 }
+                kind::DEAD_SLOTS => {
+                    let dead = &mut queue.as_mut().ok_or(none_before)?.1.dead;
+                    messages += read_slots(&mut fields, &mut newest_dead, |sequence, slot| {
+                        dead.insert(sequence, slot)
+                    })?;
+                }
+                kind::LOCKS => kept_locks.extend(fields.locks()?),
                 kind::EXTRA => read_extra(&mut fields, &mut queue.as_mut().ok_or(none_before)?.1)?,
                 kind::MANAGED => {
                     durable.put(queue.take(), entities)?;
@@ -339,6 +386,7 @@ impl Restored {
         durable.put(queue.take(), entities)?;
         durable.entities.resize(entities as usize, None);
         durable.moved = Arc::new(moved);
+        durable.kept_locks = kept_locks.into();
         Ok(Restored { durable, time })
     }
 }
@@ -368,15 +416,26 @@ fn read_queue(fields: &mut Fields<'_>) -> Result<(EntityId, Queue), Error> {
         created: Time(fields.number()? as i64),
         updated: Time(fields.number()? as i64),
         next: Sequence(fields.number()?),
+        partition: partition_of(entity),
         index: Index::default(),
+        dead: Index::default(),
         extras: IdMap::default(),
-        active: fields.number()?,
+        counts: Counts {
+            active: fields.number()?,
+            deferred: fields.number()?,
+            scheduled: fields.number()?,
+            dead_letter: fields.number()?,
+        },
         bytes: fields.number()?,
     };
     Ok((entity, queue))
 }
 
-fn read_slots(fields: &mut Fields<'_>, index: &mut Index, newest: &mut Sequence) -> Result<u64, Error> {
+fn read_slots(
+    fields: &mut Fields<'_>,
+    newest: &mut Sequence,
+    mut add: impl FnMut(Sequence, Slot),
+) -> Result<u64, Error> {
     let mut before = (Sequence(0), [0u64; SLOT_NUMBERS]);
     let mut count = 0;
     while !fields.rest.is_empty() {
@@ -389,7 +448,7 @@ fn read_slots(fields: &mut Fields<'_>, index: &mut Index, newest: &mut Sequence)
             *number = number.wrapping_add(fields.difference()? as u64);
         }
         let slot = Slot::from_numbers(numbers).ok_or(Error::Wrong("a message is none"))?;
-        index.push(sequence, slot);
+        add(sequence, slot);
         count += 1;
         before = (sequence, numbers);
     }
@@ -403,11 +462,12 @@ fn read_extra(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error> {
         return Err(Error::Wrong("a message has more parts than bytes"));
     }
     let parts = (0..count).map(|_| fields.number().map(BodyId)).collect::<Result<_, _>>()?;
+    let time_to_live = fields.number()?.checked_sub(1).map(Span);
     let overlay = match fields.number()? {
         0 => None,
         _ => Some(fields.overlay()?.map_or_else(Default::default, |overlay| *overlay)),
     };
-    queue.extras.insert(sequence, Arc::new(Extra { parts, overlay }));
+    queue.extras.insert(sequence, Arc::new(Extra { parts, overlay, time_to_live }));
     Ok(())
 }
 
@@ -445,7 +505,7 @@ pub fn stored_bodies(snapshot: &Snapshot) -> HashSet<BodyId> {
 mod tests {
     use super::*;
     use crate::command::ReceiveMode::PeekLock;
-    use crate::command::{Intake, Outcome};
+    use crate::command::{Incoming, Intake, Outcome};
     use crate::settings::QueueSettings;
     use crate::testing::{World, message};
     use message::overlay::Overlay;
@@ -456,7 +516,8 @@ mod tests {
         bytes
     }
 
-    /// Queues of many kinds: full, empty, deleted, with holes, parts, counts and changed properties.
+    /// Queues of many kinds: full, empty, deleted, with holes, parts, counts, changed properties, messages of every state
+    /// and locks.
     fn world() -> World {
         let mut world = World::with_queue("q");
         world.send_committed("q", 3_000);
@@ -477,7 +538,16 @@ mod tests {
         let sender = world.sender("large");
         world.part(sender, 500);
         world.send(sender, 0, &[message(100)]);
+        let dead = Outcome::DeadLetter(None);
+        for (number, outcome) in [(5, Outcome::Defer(None)), (8, dead.clone()), (6, dead)] {
+            let token = world.token(number);
+            world.settle(link, 0, token, outcome);
+        }
+        let scheduled = world.now.after(Span::minutes(5));
+        let time_to_live = Span::minutes(1);
+        world.schedule("q", &[Incoming { scheduled, time_to_live, ..message(7) }]).unwrap();
         world.relocate(&[(BodyId(5), Intake { offset: 0, length: 10 })]);
+        world.keep_locks();
         world
     }
 

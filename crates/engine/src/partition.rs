@@ -15,11 +15,11 @@ use crate::runner::{ReadJob, SyncJob, Workers};
 use crate::upkeep::{Pace, Upkeep};
 use broker::ids::IdMap;
 use broker::{
-    BodyId, Broker, Command, ConnectionId, Context, Decided, Decision, Effect, LinkId, Needs, Position,
-    Release, Time,
+    Answer, BodyId, Broker, Command, ConnectionId, Context, Decided, Decision, Delivery, Effect, LinkId,
+    Needs, Position, Release, Time,
 };
 use bytes::Bytes;
-use journal::{BODY_PREFIX_BYTES, Draft, Journal, SnapshotInfo};
+use journal::{BODY_PREFIX_BYTES, Draft, Journal, Place, SnapshotInfo};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -461,19 +461,31 @@ impl Partition {
         if let Effect::Detached { link, .. } = &release.effect {
             port.links.retain(|other| other != link);
         }
+        let durable = self.broker.durable();
+        let place = |body| {
+            self.journal
+                .place(journal::BodyId(durable.stored_as(body).0))
+                .expect("the body of a message that is there is there")
+        };
+        let parts = |delivery: &Delivery| -> Vec<Place> {
+            let parts = delivery.extra.as_ref().map(|extra| extra.parts.iter().copied().map(place).collect());
+            parts.unwrap_or_default()
+        };
         match release.effect {
             Effect::Deliver { link, mode, delivery } => {
-                let durable = self.broker.durable();
-                let place = |body| {
-                    self.journal
-                        .place(journal::BodyId(durable.stored_as(body).0))
-                        .expect("the body of a message that is there is there")
-                };
-                let parts =
-                    delivery.extra.as_ref().map(|extra| extra.parts.iter().copied().map(place).collect());
-                let (place, parts) = (place(delivery.body), parts.unwrap_or_default());
+                let (place, parts) = (place(delivery.body), parts(&delivery));
                 self.counters.delivered_messages.fetch_add(1, Ordering::Relaxed);
                 list.push(Outgoing::Deliver(Sent { link, mode, delivery, place, parts }));
+            }
+            Effect::Answered { request, answer } => {
+                let places = match &answer {
+                    Ok(Answer::Messages(messages)) => messages
+                        .iter()
+                        .map(|message| parts(message).into_iter().chain([place(message.body)]).collect())
+                        .collect(),
+                    _ => Vec::new(),
+                };
+                list.push(Outgoing::Answered { request, answer, places });
             }
             effect => mailbox::push(list, effect),
         }

@@ -16,8 +16,20 @@ pub enum Kind {
     Fault,
 }
 
-const RECORDS: [&str; 7] =
-    ["QueueCreated", "EntityDeleted", "PartStored", "Enqueued", "Removed", "Returned", "Relocated"];
+const RECORDS: [&str; 12] = [
+    "QueueCreated",
+    "EntityDeleted",
+    "PartStored",
+    "Enqueued",
+    "Scheduled",
+    "Activated",
+    "Removed",
+    "Returned",
+    "Deferred",
+    "DeadLettered",
+    "LocksKept",
+    "Relocated",
+];
 const EFFECTS: [&str; 10] = [
     "Accepted",
     "Rejected",
@@ -30,7 +42,11 @@ const EFFECTS: [&str; 10] = [
     "Detached",
     "Answered",
 ];
-const REFUSALS: [&str; 14] = [
+const REFUSALS: [&str; 18] = [
+    "NotInTier",
+    "TooManyReceivers",
+    "TooMany",
+    "MessageNotFound",
     "EntityNotFound",
     "EntityExists",
     "InvalidName",
@@ -61,6 +77,11 @@ impl Coverage {
             Record::Enqueued { .. } => "Enqueued",
             Record::Removed { .. } => "Removed",
             Record::Returned { .. } => "Returned",
+            Record::Scheduled { .. } => "Scheduled",
+            Record::Activated { .. } => "Activated",
+            Record::Deferred { .. } => "Deferred",
+            Record::DeadLettered { .. } => "DeadLettered",
+            Record::LocksKept { .. } => "LocksKept",
             Record::Relocated { .. } => "Relocated",
             Record::Managed(_) => "Managed",
         };
@@ -106,6 +127,10 @@ impl Coverage {
             Refusal::QueueFull { .. } => "QueueFull",
             Refusal::NoSpace => "NoSpace",
             Refusal::LockLost(_) => "LockLost",
+            Refusal::NotInTier { .. } => "NotInTier",
+            Refusal::TooManyReceivers { .. } => "TooManyReceivers",
+            Refusal::TooMany { .. } => "TooMany",
+            Refusal::MessageNotFound(_) => "MessageNotFound",
             Refusal::NotSupported(_) => "NotSupported",
         };
         self.count(Kind::Refusal, name);

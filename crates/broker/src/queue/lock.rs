@@ -2,20 +2,21 @@
 
 use crate::Broker;
 use crate::decision::{Context, Decision};
-use crate::ids::EntityId;
-use crate::volatile::{Lock, Touch};
+use crate::ids::LockToken;
+use crate::timers::LockTimer;
+use crate::volatile::Touch;
 
 impl Broker {
     pub(crate) fn expire_lock(
         &mut self,
-        entity: EntityId,
-        lock: Lock,
+        timer: LockTimer,
         context: Context,
         decision: &mut Decision,
-    ) {
-        let sequence = lock.token.sequence();
-        self.volatile.apply(Touch::Unlocked { entity, sequence });
-        self.give_back(entity, sequence, None, context, decision);
+    ) -> usize {
+        let (source, sequence) = (timer.source, LockToken(timer.token).sequence());
+        self.volatile.apply(Touch::Unlocked { source, sequence });
+        self.give_back(source, sequence, None, timer.at, context, decision);
+        1
     }
 }
 
@@ -27,7 +28,7 @@ mod tests {
 
     #[test]
     fn a_message_whose_lock_ends_is_delivered_again_with_a_higher_count() {
-        // S-86, S-94
+        // S-86, S-94, S-96
         let mut world = World::with_queue("q");
         world.send_committed("q", 1);
         let first = world.receiver("q", PeekLock, 1);

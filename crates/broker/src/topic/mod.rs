@@ -221,7 +221,7 @@ impl Broker {
             settings: Box::new(settings.clone()),
         };
         self.write(Record::Managed(Box::new(change)), context, decision);
-        self.volatile.apply(Touch::EntityCreated { entity });
+        self.volatile.apply(Touch::EntityCreated { entity, time: context.now });
         Ok(entity)
     }
 
@@ -259,7 +259,7 @@ impl Broker {
             access: self.durable.access(entity).to_vec(),
             created: topic.created,
             updated: topic.updated,
-            accessed: self.volatile.accessed.get(&entity).copied(),
+            accessed: self.volatile.presence(entity).accessed,
             subscriptions: topic.subscriptions.len() as u32,
             sql_filters,
             correlation_filters,
@@ -279,10 +279,10 @@ impl Broker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::*;
     use crate::manage::Task;
     use crate::settings::QueueSettings;
     use crate::testing::World;
+    use crate::tier::Tier;
     use crate::time::Span;
 
     fn create(path: &str, settings: TopicSettings) -> Task {
@@ -386,14 +386,14 @@ mod tests {
 
     #[test]
     fn topics_and_queues_share_the_limit_of_the_namespace() {
-        let mut world = World::new();
-        for number in 0..ENTITIES_PER_NAMESPACE as u32 {
+        let mut world = World::unchecked(Tier::Standard);
+        for number in 0..Tier::Standard.entities() as u32 {
             let (entity, path) = (EntityId(number), format!("t{number}").into());
             let change =
                 Change::TopicCreated { entity, namespace: NamespaceId(0), path, settings: Box::default() };
             world.broker.durable.apply(&Record::Managed(Box::new(change)), Time(0));
         }
         let refused = world.try_create("q", QueueSettings::default());
-        assert_eq!(refused, Err(Refusal::TooManyEntities(ENTITIES_PER_NAMESPACE)));
+        assert_eq!(refused, Err(Refusal::TooManyEntities(10_000)));
     }
 }

@@ -86,7 +86,7 @@ impl Broker {
             settings: Box::new(settings.clone()),
         };
         self.write(Record::Managed(Box::new(change)), context, decision);
-        self.volatile.apply(Touch::EntityCreated { entity });
+        self.volatile.apply(Touch::EntityCreated { entity, time: context.now });
         let change = Change::RulePut { subscription: entity, rule: Box::new(rule.clone()) };
         self.write(Record::Managed(Box::new(change)), context, decision);
         self.describe_subscription(entity)
@@ -164,7 +164,7 @@ impl Broker {
             settings: subscription.settings.clone(),
             created: subscription.created,
             updated: subscription.updated,
-            accessed: self.volatile.accessed.get(&entity).copied(),
+            accessed: self.volatile.presence(entity).accessed,
         })
     }
 

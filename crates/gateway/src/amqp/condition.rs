@@ -23,16 +23,18 @@ fn amqp_condition(refusal: &Refusal) -> &'static str {
         | Refusal::Unchangeable { .. }
         | Refusal::ForwardTargetNotFound(_) => ARGUMENT,
         Refusal::EntityDisabled(_) => "com.microsoft:entity-disabled",
-        Refusal::NotAllowed(_) => "amqp:not-allowed",
+        Refusal::NotAllowed(_) | Refusal::NotInTier { .. } => "amqp:not-allowed",
         Refusal::MessageTooLarge { .. } | Refusal::BatchTooLarge { .. } => "amqp:link:message-size-exceeded",
-        Refusal::PropertiesTooLarge { .. } => ARGUMENT_OUT_OF_RANGE,
+        Refusal::PropertiesTooLarge { .. } | Refusal::TooMany { .. } => ARGUMENT_OUT_OF_RANGE,
         Refusal::QueueFull { .. }
         | Refusal::NoSpace
         | Refusal::TooManyEntities(_)
+        | Refusal::TooManyReceivers { .. }
         | Refusal::TooManySubscriptions(_)
         | Refusal::TooManySqlFilters(_)
         | Refusal::TooManyCorrelationFilters(_) => "amqp:resource-limit-exceeded",
         Refusal::LockLost(_) => "com.microsoft:message-lock-lost",
+        Refusal::MessageNotFound(_) => "com.microsoft:message-not-found",
         Refusal::NotSupported(_) => NOT_IMPLEMENTED,
     }
 }

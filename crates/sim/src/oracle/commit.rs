@@ -80,9 +80,14 @@ impl Oracle {
             // The workload manages nothing but queues so far.
             Record::Managed(change) => self.fail(format!("{change:?} was recorded and nobody asked")),
             Record::PartStored { .. } => {}
-            Record::Enqueued { entity, sequence, body, length, parts, .. } => {
+            Record::Enqueued { entity, sequence, body, length, parts, expires } => {
                 let parts = parts.as_deref().unwrap_or_default();
-                return self.enqueue(*entity, *sequence, *body, parts, *length, time);
+                let stored = self.enqueue(*entity, *sequence, *body, parts, *length, time);
+                let queue = self.ledger.queues.get_mut(entity);
+                if let Some(present) = queue.and_then(|queue| queue.present.get_mut(sequence)) {
+                    present.expires = *expires;
+                }
+                return stored;
             }
             Record::Removed { entity, first, count } => {
                 let last = first.0 + u64::from(*count);
@@ -91,6 +96,11 @@ impl Oracle {
             Record::Returned { entity, sequence, overlay } => {
                 self.give_back(*entity, *sequence, overlay.as_deref(), time);
             }
+            Record::Scheduled { .. }
+            | Record::Activated { .. }
+            | Record::Deferred { .. }
+            | Record::DeadLettered { .. }
+            | Record::LocksKept { .. } => self.fail(format!("{record:?} was recorded and nobody asked")),
             Record::Relocated { body, copy } => {
                 if self.ledger.bodies.get(&body.0) != self.ledger.bodies.get(&copy.0) {
                     self.fail(format!("I3: the copy of {body:?} is another body"));
@@ -154,6 +164,7 @@ impl Oracle {
                 count: 0,
                 stored: self.turn,
                 enqueued: time,
+                expires: Time::NEVER,
                 overlay: Overlay::default(),
             },
         );
@@ -170,7 +181,8 @@ impl Oracle {
         Some(number)
     }
 
-    /// A message leaves for good: because it was completed, or because somebody takes without locks.
+    /// A message leaves for good: because it was completed, because somebody takes without locks, or because it has
+    /// expired and no lock protects it.
     fn remove(&mut self, entity: EntityId, sequence: Sequence, time: Time) {
         let present = self.ledger.queues.get_mut(&entity).and_then(|queue| queue.present.remove(&sequence));
         let Some(present) = present else {
@@ -179,14 +191,20 @@ impl Oracle {
         let lock = self.locks.remove(&(entity, sequence));
         let is_completed =
             lock.as_ref().is_some_and(|lock| lock.asked.contains(&Outcome::Complete) && time < lock.until);
-        let is_free =
-            lock.is_none_or(|lock| lock.returned.is_some() || lock.asked.contains(&Outcome::Release));
-        self.messages[present.message].gone = Some(match is_completed {
-            true => Gone::Completed,
-            false => Gone::Taken,
+        let is_free = lock
+            .as_ref()
+            .is_none_or(|lock| lock.returned.is_some() || lock.asked.contains(&Outcome::Release));
+        let is_over = lock.as_ref().is_some_and(|lock| {
+            lock.until <= time || lock.asked.iter().any(|outcome| matches!(outcome, Outcome::Abandon(_)))
+        });
+        let is_expired = present.expires <= time && (is_free || is_over);
+        self.messages[present.message].gone = Some(match (is_completed, is_expired) {
+            (true, _) => Gone::Completed,
+            (false, true) => Gone::Expired,
+            (false, false) => Gone::Taken,
         });
         let is_taken = is_free && self.has_taker(entity);
-        if !is_completed && !is_taken {
+        if !is_completed && !is_expired && !is_taken {
             self.fail(format!("I1: {sequence:?} was removed and nobody asked"));
         }
         self.ledger.removed.insert((entity, sequence), present);

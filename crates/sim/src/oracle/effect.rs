@@ -39,7 +39,7 @@ impl Oracle {
                 }
             }
             Outgoing::Detached { link, refusal } => self.detached(*link, refusal),
-            Outgoing::Answered { request, answer } => self.replied(*request, answer),
+            Outgoing::Answered { request, answer, .. } => self.replied(*request, answer),
         }
         self.trace.add(&[u64::from(connection.0)]);
     }
@@ -256,8 +256,8 @@ impl Oracle {
                 }
             }
             (Question::Describe(path, Some(expected)), Ok(Answer::Queue(queue))) => {
-                if (queue.active_messages, queue.bytes) != *expected {
-                    let told = (queue.active_messages, queue.bytes);
+                if (queue.counts.active, queue.bytes) != *expected {
+                    let told = (queue.counts.active, queue.bytes);
                     self.fail(format!("{path} is told to hold {told:?} and holds {expected:?}"));
                 }
             }

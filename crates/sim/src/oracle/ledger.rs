@@ -15,6 +15,7 @@ pub struct Present {
     /// The turn in which it was stored.
     pub stored: u64,
     pub enqueued: Time,
+    pub expires: Time,
     pub overlay: Overlay,
 }
 
@@ -89,11 +90,11 @@ impl Ledger {
                 return Err(format!("queue {} should not exist", queue.path));
             };
             let expected = (model.present.len() as u64, model.bytes(), model.next);
-            if (queue.active, queue.bytes, queue.next) != expected {
+            if (queue.counts.active, queue.bytes, queue.next) != expected {
                 return Err(format!(
                     "queue {} counts (active, bytes, next) {:?}, {expected:?} expected",
                     queue.path,
-                    (queue.active, queue.bytes, queue.next)
+                    (queue.counts.active, queue.bytes, queue.next)
                 ));
             }
         }

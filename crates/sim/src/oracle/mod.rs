@@ -38,6 +38,7 @@ pub enum Gone {
     Completed,
     /// Given to a receiver that wanted no lock.
     Taken,
+    Expired,
     Deleted,
 }
 

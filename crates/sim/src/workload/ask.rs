@@ -66,6 +66,8 @@ impl Workload {
         let is_small = path.eq_ignore_ascii_case("tiny");
         QueueSettings {
             lock_duration: Span::seconds(self.random.between(5, 30)),
+            // The oracle does not know the dead-letter queue yet.
+            max_delivery_count: i32::MAX as u32,
             max_size_megabytes: if is_small { 1 } else { usual.max_size_megabytes },
             ..usual
         }

@@ -55,9 +55,7 @@ impl Workload {
             0..50 => Outcome::Complete,
             50..66 => Outcome::Abandon(None),
             66..80 => Outcome::Abandon(Some(Box::new(self.changes()))),
-            80..96 => Outcome::Release,
-            96..98 => Outcome::Defer(None),
-            _ => Outcome::DeadLetter(None),
+            _ => Outcome::Release,
         }
     }
 

@@ -66,7 +66,7 @@ impl Workload {
     /// One message more than a batch may have. They are refused before anybody looks at their bytes.
     fn send_too_many(&mut self, at: usize, nth: usize, batch: &mut Batch, oracle: &mut Oracle) {
         let first = batch.messages.len();
-        let incoming = Incoming { body: Intake::default(), time_to_live: Span::MAX };
+        let incoming = Incoming::new(Intake::default());
         batch.messages.extend(std::iter::repeat_n(incoming, BATCH_MESSAGES + 1));
         let (link, delivery) = self.next_delivery(at, nth);
         batch.send(link, delivery, false, first);
@@ -78,7 +78,7 @@ impl Workload {
         let first = batch.messages.len();
         let length = (MESSAGE_KILOBYTES_DEFAULT * 1_024 + 1) as u32;
         let body = Intake { offset: 0, length };
-        batch.messages.push(Incoming { body, time_to_live: Span::MAX });
+        batch.messages.push(Incoming::new(body));
         let (link, delivery) = self.next_delivery(at, nth);
         let is_settled = self.random.once_in(4);
         batch.send(link, delivery, is_settled, first);

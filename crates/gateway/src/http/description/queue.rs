@@ -49,7 +49,8 @@ fn read_property(settings: &mut QueueSettings, property: &Element, value: &str) 
 /// Writes a `QueueDescription` in the service's order (http, section 1.4).
 pub fn write(queue: &QueueDescription, api_version: &str, writer: &mut Writer) {
     let settings = &queue.settings;
-    let counts = Counts { active: queue.active_messages, ..Counts::default() };
+    let broker::Counts { active, scheduled, dead_letter, deferred: _ } = queue.counts;
+    let counts = Counts { active, scheduled, dead_lettered: dead_letter, ..Counts::default() };
     writer
         .start("QueueDescription", &[("xmlns", SERVICE_BUS), ("xmlns:i", SCHEMA_INSTANCE)])
         .leaf("LockDuration", &iso::duration_text(settings.lock_duration))
@@ -62,7 +63,7 @@ pub fn write(queue: &QueueDescription, api_version: &str, writer: &mut Writer) {
         .leaf("MaxDeliveryCount", &settings.max_delivery_count.to_string())
         .leaf("EnableBatchedOperations", truth_text(settings.batched_operations))
         .leaf("SizeInBytes", &queue.bytes.to_string())
-        .leaf("MessageCount", &count(counts.sum()))
+        .leaf("MessageCount", &count(queue.counts.total()))
         .leaf("IsAnonymousAccessible", "false");
     access::write(&queue.access, writer);
     writer.leaf("Status", status_text(settings.status));
@@ -131,7 +132,7 @@ mod tests {
             created,
             updated,
             accessed: None,
-            active_messages: 7,
+            counts: broker::Counts { active: 4, dead_letter: 1, scheduled: 2, deferred: 0 },
             bytes: 1_234,
         }
     }
@@ -216,9 +217,9 @@ mod tests {
             <CreatedAt>2024-02-29T12:34:56.7890000Z</CreatedAt><UpdatedAt>2024-02-29T12:34:57.0000000Z</UpdatedAt>\
             <AccessedAt>0001-01-01T00:00:00Z</AccessedAt><SupportOrdering>true</SupportOrdering>\
             <CountDetails xmlns:d2p1=\"http://schemas.microsoft.com/netservices/2011/06/servicebus\">\
-            <d2p1:ActiveMessageCount>7</d2p1:ActiveMessageCount>\
-            <d2p1:DeadLetterMessageCount>0</d2p1:DeadLetterMessageCount>\
-            <d2p1:ScheduledMessageCount>0</d2p1:ScheduledMessageCount>\
+            <d2p1:ActiveMessageCount>4</d2p1:ActiveMessageCount>\
+            <d2p1:DeadLetterMessageCount>1</d2p1:DeadLetterMessageCount>\
+            <d2p1:ScheduledMessageCount>2</d2p1:ScheduledMessageCount>\
             <d2p1:TransferMessageCount>0</d2p1:TransferMessageCount>\
             <d2p1:TransferDeadLetterMessageCount>0</d2p1:TransferDeadLetterMessageCount></CountDetails>\
             <AutoDeleteOnIdle>P10675199DT2H48M5.4775807S</AutoDeleteOnIdle>\
