@@ -23,4 +23,4 @@ pub use inbox::{Inbox, Item};
 pub use mailbox::{Mailbox, Outbox, Outgoing, Sent};
 pub use partition::{Counters, Partition, Turn};
 pub use recovery::{Error, Recovered, recover};
-pub use runner::{Engine, OpenError, Options};
+pub use runner::{Engine, HandSync, OpenError, Options};

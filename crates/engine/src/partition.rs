@@ -10,7 +10,7 @@ use crate::cache::Cache;
 use crate::inbox::{Inbox, Item};
 use crate::limits::{APPEND_BYTES, TAIL_CACHE_BYTES};
 use crate::mailbox::{self, Mailbox, Outgoing, Sent};
-use crate::runner::{ReadJob, SyncJob, Workers};
+use crate::runner::{HandSync, ReadJob, SyncJob, Workers};
 use broker::ids::IdMap;
 use broker::{
     BodyId, Broker, Command, ConnectionId, Context, Decided, Decision, Effect, LinkId, Needs, Position,
@@ -92,6 +92,14 @@ impl Partition {
     pub fn alone(broker: Broker, journal: Box<dyn Journal>, inbox: Arc<Inbox>) -> Partition {
         let cache = Arc::new(Cache::new(TAIL_CACHE_BYTES));
         Partition::new(broker, journal, cache, inbox, Workers::default(), Arc::default())
+    }
+
+    /// A partition that hands the sync of an append over when more work waits, to whoever turns it.
+    pub fn by_hand(broker: Broker, journal: Box<dyn Journal>, inbox: Arc<Inbox>) -> (Partition, HandSync) {
+        let (sync, by_hand) = HandSync::pair();
+        let mut partition = Partition::alone(broker, journal, inbox);
+        partition.workers.sync = Some(sync);
+        (partition, by_hand)
     }
 
     pub(crate) fn new(

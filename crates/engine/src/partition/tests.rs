@@ -4,7 +4,7 @@
 use super::*;
 use crate::mailbox::Outbox;
 use crate::recovery::recover;
-use crate::runner::SyncThread;
+use crate::runner::HandSync;
 use broker::{Answer, Durable, NamespaceId, Outcome, QueueSettings, ReceiveMode, Refusal, RequestId, Span};
 use journal::disk::{Disk, Fault, Faulty, Memory};
 use journal::{Filling, Local, Options};
@@ -17,6 +17,7 @@ const NOW: Time = Time(1_000_000);
 struct Desk {
     partition: Partition,
     inbox: Arc<Inbox>,
+    sync: Option<HandSync>,
 }
 
 fn journal(disk: Arc<dyn Disk>) -> Local {
@@ -30,13 +31,15 @@ impl Desk {
         let durable = recover(&mut journal, 1).unwrap().durable;
         let inbox = Arc::<Inbox>::default();
         let partition = Partition::alone(Broker::new(durable, 5), Box::new(journal), inbox.clone());
-        Desk { partition, inbox }
+        Desk { partition, inbox, sync: None }
     }
 
     /// A partition with a queue called `q`, whose syncs the test finishes.
     fn with_sync_by_hand() -> Desk {
         let mut desk = Desk::with_queue();
-        desk.partition.workers.sync = Some(SyncThread::by_hand());
+        let (thread, by_hand) = HandSync::pair();
+        desk.partition.workers.sync = Some(thread);
+        desk.sync = Some(by_hand);
         desk
     }
 
@@ -104,9 +107,10 @@ impl Desk {
 
     /// The disk is done with the append in flight.
     fn finish_sync(&mut self) {
-        let job = self.partition.workers.sync.as_ref().unwrap().take().unwrap();
-        job.run(&self.inbox).unwrap();
-        self.accept(Item::Committed);
+        let sync = self.sync.as_ref().unwrap();
+        assert!(sync.is_waiting());
+        sync.finish(&self.inbox);
+        self.take_inbox();
         self.turn();
     }
 
