@@ -77,6 +77,8 @@ pub struct Partition {
     draft_held_bytes: usize,
     draft_body_bytes: usize,
     next: Position,
+    /// Commands whose bodies are being read; they come again.
+    reading: usize,
     is_stopping: bool,
     is_sealed: bool,
 }
@@ -128,6 +130,7 @@ impl Partition {
             draft_held_bytes: 0,
             draft_body_bytes: 0,
             next,
+            reading: 0,
             is_stopping: false,
             is_sealed: false,
         }
@@ -175,7 +178,7 @@ impl Partition {
     }
 
     fn next_turn(&mut self) -> Result<Turn, String> {
-        let is_idle = self.in_flight.is_none() && self.backlog.is_empty();
+        let is_idle = self.in_flight.is_none() && self.backlog.is_empty() && self.reading == 0;
         if self.is_stopping && is_idle {
             self.seal()?;
             return Ok(Turn::Stopped);
@@ -238,6 +241,7 @@ impl Partition {
                 }
             }
             Item::Again { command, material } => {
+                self.reading -= 1;
                 let material: Vec<_> = material.iter().map(|(body, bytes)| (*body, &bytes[..])).collect();
                 if let Decided::Needs(needs) = self.decide(&command, &[], &material, now) {
                     self.fetch(&command, needs, now);
@@ -310,6 +314,7 @@ impl Partition {
             .iter()
             .filter_map(|body| Some((*body, self.journal.place(journal_body(*body))?)))
             .collect();
+        self.reading += 1;
         self.workers.read(ReadJob { command: command.clone(), places }, &self.inbox);
     }
 

@@ -8,6 +8,9 @@ use engine::Outgoing;
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// How often everything must be reached in a long search to count as tested.
+pub const LEAST: u64 = 100;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Record,
@@ -117,6 +120,11 @@ impl Coverage {
         }
     }
 
+    /// What was reached too rarely.
+    pub fn rare(&self) -> Vec<(Kind, &'static str, u64)> {
+        self.rows().filter(|(_, _, count)| *count < LEAST).collect()
+    }
+
     /// Every variant with its count.
     pub fn rows(&self) -> impl Iterator<Item = (Kind, &'static str, u64)> + '_ {
         let all: [(Kind, &'static [&'static str]); 4] = [
@@ -133,7 +141,7 @@ impl Coverage {
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (kind, name, count) in self.rows() {
-            writeln!(f, "{:<8} {name:<20} {count:>9}", format!("{kind:?}"))?;
+            writeln!(f, "{:<8} {name:<30} {count:>9}", format!("{kind:?}"))?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::random::Random;
 use journal::disk::Fault;
 
 /// Every fault by name, for the table of what was reached.
-pub const FAULTS: [&str; 11] = [
+pub const FAULTS: [&str; 20] = [
     "kill",
     "clean stop",
     "disk Eio",
@@ -23,6 +23,15 @@ pub const FAULTS: [&str; 11] = [
     "last append lost",
     "last append kept",
     "clock step",
+    "failed sync",
+    "stalled sync",
+    "back-pressure",
+    "crash with a sync on its way",
+    "completion out of order",
+    "peer vanished",
+    "peer on a link that is gone",
+    "forged token",
+    "delivery outlived by its wait",
 ];
 
 /// How a call of the disk fails in one life, and which.
@@ -67,20 +76,5 @@ pub fn draw_image(random: &mut Random) -> u64 {
         0 => 0,
         1 => 1,
         _ => random.number().max(2),
-    }
-}
-
-/// How a life ends between two turns, if it does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    Kill,
-    CleanStop,
-}
-
-pub fn draw_end(random: &mut Random) -> Option<End> {
-    match random.below(120) {
-        0..2 => Some(End::Kill),
-        2 => Some(End::CleanStop),
-        _ => None,
     }
 }

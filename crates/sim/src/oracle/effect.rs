@@ -101,9 +101,9 @@ impl Oracle {
         let Refusal::LockLost(_) = refusal else { return };
         // A lock that was never used and has not ended is not lost.
         let now = self.now;
-        let is_held = self.locks.values().any(|lock| {
-            lock.token == token && now < lock.until && lock.returned.is_none() && lock.asked.len() < 2
-        });
+        let lock = self.lock_of(link, token);
+        let is_held =
+            lock.is_some_and(|lock| now < lock.until && lock.returned.is_none() && lock.asked.len() < 2);
         if is_held {
             self.fail(format!("the lock on {:?} is called lost and is not", token.sequence()));
         }
@@ -158,7 +158,9 @@ impl Oracle {
                 _ => return self.fail(format!("{sequence:?} of a deleted queue was delivered")),
             },
         };
-        let until = self.now.after(queue.settings.lock_duration);
+        // Decided in this turn, or just before an append that it had to wait for.
+        let least = self.began.after(queue.settings.lock_duration);
+        let most = self.now.after(queue.settings.lock_duration);
         queue.newest_in_turn = queue.newest_in_turn.max(sequence);
         let removed = self.ledger.removed.get(&(entity, sequence));
         let present = match sent.mode {
@@ -169,6 +171,10 @@ impl Oracle {
         let Some(present) = present else {
             return self.fail(format!("{sequence:?} was delivered and is not there"));
         };
+        if self.is_blurred && delivery.count + 1 == present.count {
+            // It waited behind an append for longer than its lock lasted. The token is worth nothing.
+            return self.coverage.fault("delivery outlived by its wait");
+        }
         if let Some(what) = wrong_delivery(present, sent) {
             return self.fail(format!("{sequence:?}: {what}"));
         }
@@ -176,10 +182,10 @@ impl Oracle {
         if sent.mode == ReceiveMode::ReceiveAndDelete || self.ledger.deleted.contains_key(&entity) {
             return;
         }
-        if delivery.locked_until != Some(until) {
-            return self
-                .fail(format!("{sequence:?} is locked until {:?}, not {until:?}", delivery.locked_until));
-        }
+        let Some(until) = delivery.locked_until.filter(|until| (least..=most).contains(until)) else {
+            let until = delivery.locked_until;
+            return self.fail(format!("{sequence:?} is locked until {until:?}, not {least:?} to {most:?}"));
+        };
         if !self.tokens.insert(delivery.token.0) {
             return self.fail(format!("the token of {sequence:?} was used before"));
         }

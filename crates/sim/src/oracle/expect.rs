@@ -3,13 +3,11 @@
 //! A command on a link that is not attached is not answered. A settlement that changes properties may have to read
 //! the disk first and is then answered late; nothing else may be overtaken.
 
-use super::{Fate, Link, LinkState, Message, Oracle, Role, asker};
+use super::{Fate, Link, LinkState, Lock, Message, Oracle, Role, asker};
 use broker::limits::{BATCH_MESSAGES, MESSAGE_KILOBYTES_DEFAULT};
-use broker::{ConnectionId, LinkId, LockToken, Outcome, RequestId};
+use broker::{ConnectionId, LinkId, LockToken, Outcome, RequestId, Time};
 use std::collections::VecDeque;
-
-/// Turns after which an answer that may be late must have come: one to read, one to decide.
-const LATE_TURNS: u64 = 2;
+use std::ops::RangeInclusive;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Due {
@@ -23,7 +21,6 @@ pub(super) enum Due {
 #[derive(Debug)]
 pub(super) struct Expected {
     pub(super) due: Due,
-    since: u64,
     /// Nobody answers: the link was gone when the command came.
     is_void: bool,
     may_be_late: bool,
@@ -62,23 +59,33 @@ impl Oracle {
     }
 
     pub fn disconnected(&mut self, connection: ConnectionId) {
-        self.expected.remove(&connection);
-        let turn = self.turn + 1;
-        for (_, link) in self.links.iter_mut().filter(|(id, _)| id.connection == connection) {
+        self.forget(connection);
+        let turn = self.coming();
+        for (_, link) in self.links.range_mut(links_of(connection)) {
             link.state = LinkState::Gone(turn);
+            if let (Role::Receiver(_), Some(entity)) = (link.role, self.ledger.find(&link.path)) {
+                self.ghosts.insert(entity, Time::NEVER);
+            }
         }
-        for message in &mut self.messages {
-            if message.link.connection == connection && message.fate == Fate::Waiting {
-                message.fate = Fate::Unknown;
+    }
+
+    /// Nobody is there to be answered: whoever sent does not know what became of it.
+    pub(super) fn forget(&mut self, connection: ConnectionId) {
+        for expected in self.expected.remove(&connection).into_iter().flatten() {
+            if let Due::Send(link, delivery) = expected.due {
+                let range = self.deliveries[&(link, delivery)].clone();
+                self.messages[range].iter_mut().for_each(|message| message.fate = Fate::Unknown);
             }
         }
     }
 
     fn expect(&mut self, connection: ConnectionId, due: Due, may_be_late: bool) {
         let is_void = due.link().is_some_and(|link| !self.is_here(link));
-        let since = self.turn + 1;
+        if is_void {
+            self.coverage.fault("peer on a link that is gone");
+        }
         if let Some(expected) = self.expected.get_mut(&connection) {
-            expected.push_back(Expected { due, since, is_void, may_be_late });
+            expected.push_back(Expected { due, is_void, may_be_late });
         }
     }
 
@@ -95,7 +102,7 @@ impl Oracle {
     }
 
     pub fn detach(&mut self, link: LinkId) {
-        let turn = self.turn + 1;
+        let turn = self.coming();
         if let Some(link) = self.links.get_mut(&link) {
             link.state = LinkState::Gone(turn);
         }
@@ -162,7 +169,7 @@ impl Oracle {
         wants_answer: bool,
     ) {
         if self.is_here(link)
-            && let Some(lock) = self.locks.values_mut().find(|lock| lock.token == token)
+            && let Some(lock) = self.lock_of(link, token)
         {
             lock.asked.push(outcome.clone());
         }
@@ -211,29 +218,21 @@ impl Oracle {
     }
 
     pub(super) fn end_expectations(&mut self) {
-        let turn = self.turn;
         let mut missing = None;
-        let gone: Vec<LinkId> = self
-            .links
-            .iter()
-            .filter(|(_, l)| matches!(l.state, LinkState::Gone(_)))
-            .map(|(id, _)| *id)
-            .collect();
-        for expected in self.expected.values_mut() {
-            expected.retain(|each| !each.is_void);
-            for each in expected.iter() {
-                let is_excused = each.may_be_late
-                    && (turn < each.since + LATE_TURNS || each.due.link().is_some_and(|l| gone.contains(&l)));
-                if !is_excused {
-                    missing = Some(each.due.clone());
-                }
-            }
-            expected.retain(|each| !(each.may_be_late && each.due.link().is_some_and(|l| gone.contains(&l))));
+        let links = &self.links;
+        let is_gone = |due: &Due| {
+            let state = due.link().and_then(|link| links.get(&link)).map(|link| link.state);
+            matches!(state, Some(LinkState::Gone(_)))
+        };
+        for expected in self.expected.values_mut().filter(|expected| !expected.is_empty()) {
+            // A late answer may find its link gone.
+            expected.retain(|each| !each.is_void && !(each.may_be_late && is_gone(&each.due)));
+            missing = missing.or_else(|| expected.pop_front());
         }
         if let Some(missing) = missing {
-            self.fail(format!("{missing:?} was not answered"));
+            self.fail(format!("{:?} was not answered", missing.due));
         }
-        for link in self.links.values_mut() {
+        for link in self.links.values_mut().filter(|link| link.grants.len() > 1) {
             // Everything was decided, so only the last word on credit counts, unless it was a drain.
             let last = link.grants.pop_back();
             link.grants.clear();
@@ -251,6 +250,12 @@ impl Oracle {
                 self.fail(format!("settled send {delivery} of {link:?} was not stored"));
             }
         }
+    }
+
+    /// The lock that a token names on the queue of a link.
+    pub(super) fn lock_of(&mut self, link: LinkId, token: LockToken) -> Option<&mut Lock> {
+        let entity = self.ledger.find(&self.links.get(&link)?.path)?;
+        self.locks.get_mut(&(entity, token.sequence())).filter(|lock| lock.token == token)
     }
 
     pub(super) fn of_delivery(&self, link: LinkId, delivery: u32) -> &[Message] {
@@ -276,4 +281,8 @@ impl Oracle {
         let queue = self.ledger.find(&link.path).and_then(|entity| self.ledger.queues.get(&entity));
         queue.is_none_or(|queue| queue.settings.max_size_megabytes == 1)
     }
+}
+
+fn links_of(connection: ConnectionId) -> RangeInclusive<LinkId> {
+    LinkId { connection, link: 0 }..=LinkId { connection, link: u32::MAX }
 }

@@ -25,18 +25,21 @@ pub struct Queue {
     pub next: Sequence,
     pub last_enqueued: Time,
     pub present: BTreeMap<Sequence, Present>,
+    pub bytes: u64,
     /// The newest message that was handed out in this turn.
     pub newest_in_turn: Sequence,
 }
 
 impl Queue {
+    pub fn remove(&mut self, sequence: Sequence) -> Option<Present> {
+        let present = self.present.remove(&sequence)?;
+        self.bytes -= u64::from(present.length);
+        Some(present)
+    }
+
     /// Whether anybody can receive from it.
     pub fn may_receive(&self) -> bool {
         self.settings.status.may_receive() && !self.settings.requires_session
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.present.values().map(|present| u64::from(present.length)).sum()
     }
 }
 
@@ -45,6 +48,8 @@ pub struct Ledger {
     pub position: u64,
     pub replayed: Durable,
     pub queues: BTreeMap<EntityId, Queue>,
+    /// Queues by their folded path.
+    pub names: BTreeMap<String, EntityId>,
     /// Queues that are gone: how their messages were locked, and the turn in which they went.
     pub deleted: BTreeMap<EntityId, (u64, Queue)>,
     /// The hash of each stored body.
@@ -61,6 +66,7 @@ impl Default for Ledger {
             position: 0,
             replayed: Durable::new(),
             queues: BTreeMap::new(),
+            names: BTreeMap::new(),
             deleted: BTreeMap::new(),
             bodies: BTreeMap::new(),
             numbers: BTreeMap::new(),
@@ -71,8 +77,10 @@ impl Default for Ledger {
 
 impl Ledger {
     pub fn find(&self, path: &str) -> Option<EntityId> {
-        let path = path.to_lowercase();
-        self.queues.iter().find(|(_, queue)| queue.path.to_lowercase() == path).map(|(entity, _)| *entity)
+        match self.names.get(path) {
+            Some(entity) => Some(*entity),
+            None => self.names.get(&path.to_lowercase()).copied(),
+        }
     }
 
     pub fn end_turn(&mut self) {
@@ -88,7 +96,7 @@ impl Ledger {
             let Some(model) = self.queues.get(&entity) else {
                 return Err(format!("queue {} should not exist", queue.path));
             };
-            let expected = (model.present.len() as u64, model.bytes(), model.next);
+            let expected = (model.present.len() as u64, model.bytes, model.next);
             if (queue.active, queue.bytes, queue.next) != expected {
                 return Err(format!(
                     "queue {} counts (active, bytes, next) {:?}, {expected:?} expected",

@@ -22,6 +22,9 @@ use watched::Appended;
 
 pub use expect::{NewMessage, Question};
 
+/// Turns after which live state is compared with its replay, besides every end of a life.
+const COMPARED_TURNS: u64 = 64;
+
 /// What became of a send, as its sender knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
@@ -115,8 +118,17 @@ struct Lock {
 
 #[derive(Debug)]
 pub struct Oracle {
+    /// Which partition it watches.
+    nth: usize,
     pub now: Time,
+    /// Counts the times between two moments of rest: nothing on its way, everything answered.
     pub turn: u64,
+    /// Whether something has happened since the last rest.
+    is_open: bool,
+    /// When this turn began.
+    began: Time,
+    /// An append of this turn was still on its way when more was decided, so that what leaves may be older news.
+    is_blurred: bool,
     pub ledger: Ledger,
     pub messages: Vec<Message>,
     pub coverage: Coverage,
@@ -130,6 +142,9 @@ pub struct Oracle {
     deliveries: BTreeMap<(LinkId, u32), Range<usize>>,
     questions: BTreeMap<(ConnectionId, u32), Question>,
     locks: BTreeMap<(EntityId, Sequence), Lock>,
+    /// Queues from which a client that vanished may have been given messages that never reached it, and until when
+    /// those may be locked.
+    ghosts: BTreeMap<EntityId, Time>,
     tokens: BTreeSet<u128>,
     settled_sends: Vec<(LinkId, u32)>,
     /// Written, not known to be durable.
@@ -143,8 +158,12 @@ pub struct Oracle {
 impl Default for Oracle {
     fn default() -> Oracle {
         Oracle {
+            nth: 0,
             now: Time(i64::MIN),
             turn: 0,
+            is_open: false,
+            began: Time(i64::MIN),
+            is_blurred: false,
             ledger: Ledger::default(),
             messages: Vec::new(),
             coverage: Coverage::default(),
@@ -156,6 +175,7 @@ impl Default for Oracle {
             deliveries: BTreeMap::new(),
             questions: BTreeMap::new(),
             locks: BTreeMap::new(),
+            ghosts: BTreeMap::new(),
             tokens: BTreeSet::new(),
             settled_sends: Vec::new(),
             pending: None,
@@ -173,40 +193,84 @@ impl Oracle {
         }
     }
 
-    fn tell(&self, what: impl FnOnce() -> String) {
+    pub fn begin(&mut self, nth: usize, is_telling: bool) {
+        (self.nth, self.is_telling) = (nth, is_telling);
+    }
+
+    pub fn tell(&self, what: impl FnOnce() -> String) {
         if self.is_telling {
-            println!("turn {} at {}: {}", self.turn, self.now.0, what());
+            println!("{}: turn {} at {}: {}", self.nth, self.turn, self.now.0, what());
         }
     }
 
     pub fn begin_turn(&mut self, now: Time) {
-        self.turn += 1;
         self.now = now;
+        if !std::mem::replace(&mut self.is_open, true) {
+            self.turn += 1;
+            self.began = now;
+            self.is_blurred = false;
+        } else if self.pending.is_some() {
+            self.is_blurred = true;
+        }
     }
 
-    /// A turn went well: everything was answered that must be, and memory is what the journal says.
+    /// The turn in which what is submitted now is decided.
+    fn coming(&self) -> u64 {
+        self.turn + u64::from(!self.is_open)
+    }
+
+    /// The partition rests: everything was answered that must be, and memory is what the journal says.
     pub fn end_turn(&mut self, live: &broker::Durable) {
+        self.is_open = false;
         if let Some(pending) = &self.pending {
             let position = pending.position;
             self.fail(format!("batch {position} was neither committed nor reported as failed"));
         }
-        if live.fingerprint() != self.ledger.replayed.fingerprint() {
-            self.fail(format!("I12: state differs from its replay at position {}", self.ledger.position));
+        if self.turn.is_multiple_of(COMPARED_TURNS) {
+            self.compare(live);
         }
         if let Err(what) = self.ledger.compare(live) {
             self.fail(format!("counters: {what}"));
         }
         self.check_order();
         self.ledger.end_turn();
+        self.end_ghosts();
         self.end_expectations();
         self.end_settled_sends();
-        self.trace.add(&[self.turn, self.now.0 as u64, live.fingerprint()]);
+        self.trace.add(&[self.turn, self.now.0 as u64, self.ledger.position]);
+    }
+
+    /// The locks of those who vanished have begun by now, and end by themselves.
+    fn end_ghosts(&mut self) {
+        let (now, queues) = (self.now, &self.ledger.queues);
+        self.ghosts.retain(|entity, until| {
+            if *until == Time::NEVER
+                && let Some(queue) = queues.get(entity)
+            {
+                *until = now.after(queue.settings.lock_duration);
+            }
+            now < *until
+        });
+    }
+
+    fn compare(&mut self, live: &broker::Durable) {
+        let fingerprint = live.fingerprint();
+        if fingerprint != self.ledger.replayed.fingerprint() {
+            self.fail(format!("I12: state differs from its replay at position {}", self.ledger.position));
+        }
+        self.trace.add(&[fingerprint]);
     }
 
     /// Messages are handed out oldest first (S-85): none that was free before this turn was passed over.
     fn check_order(&mut self) {
+        if self.is_blurred {
+            return;
+        }
         for (entity, queue) in &self.ledger.queues {
             let newest = queue.newest_in_turn;
+            if self.ghosts.contains_key(entity) {
+                continue;
+            }
             let is_passed_over = |sequence: &Sequence| match self.locks.get(&(*entity, *sequence)) {
                 Some(lock) => lock.returned.is_some_and(|turn| turn < self.turn),
                 None => queue.present[sequence].stored < self.turn,
@@ -218,20 +282,17 @@ impl Oracle {
         }
     }
 
-    /// The process is gone, and with it every connection, link and lock.
-    pub fn died(&mut self) {
+    /// The process is gone, and with it every connection, link and lock. `live` is what it had in memory.
+    pub fn died(&mut self, live: &broker::Durable) {
+        if !self.is_open {
+            self.compare(live);
+        }
         self.is_dead = true;
-        self.expected.clear();
+        self.is_open = false;
+        let connections: Vec<ConnectionId> = self.expected.keys().copied().collect();
+        connections.into_iter().for_each(|connection| self.forget(connection));
         self.questions.clear();
         self.settled_sends.clear();
-        for link in self.links.values_mut() {
-            link.state = LinkState::Gone(self.turn);
-        }
-        for message in &mut self.messages {
-            if message.fate == Fate::Waiting {
-                message.fate = Fate::Unknown;
-            }
-        }
     }
 
     /// A new life has read the journal up to `tail`.
@@ -255,6 +316,7 @@ impl Oracle {
             self.fail(format!("counters after recovery: {what}"));
         }
         self.locks.clear();
+        self.ghosts.clear();
         self.links.clear();
         self.ledger.end_turn();
         self.is_dead = false;

@@ -9,11 +9,15 @@ pub(super) struct Client {
     pub(super) links: Vec<ClientLink>,
     pub(super) made_links: u32,
     pub(super) requests: u32,
+    /// Sends whose outcome is not known yet, oldest first.
+    pub(super) unanswered: Vec<(LinkId, u32)>,
 }
 
 #[derive(Debug)]
 pub(super) struct ClientLink {
     pub(super) id: LinkId,
+    /// The partition of its queue.
+    pub(super) nth: usize,
     pub(super) path: String,
     pub(super) role: Role,
     pub(super) next_delivery: u32,
@@ -39,14 +43,14 @@ pub(super) struct Held {
 
 impl Client {
     pub(super) fn new(id: ConnectionId) -> Client {
-        Client { id, links: Vec::new(), made_links: 0, requests: 0 }
+        Client { id, links: Vec::new(), made_links: 0, requests: 0, unanswered: Vec::new() }
     }
 
-    pub(super) fn link(&mut self, path: &str, role: Role) -> LinkId {
+    pub(super) fn link(&mut self, path: &str, role: Role, nth: usize) -> LinkId {
         self.made_links += 1;
         let id = LinkId { connection: self.id, link: self.made_links };
         let (path, unfinished) = (path.to_owned(), None);
-        self.links.push(ClientLink { id, path, role, next_delivery: 0, delivered: 0, unfinished });
+        self.links.push(ClientLink { id, nth, path, role, next_delivery: 0, delivered: 0, unfinished });
         id
     }
 }
