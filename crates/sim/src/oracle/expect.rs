@@ -226,7 +226,7 @@ impl Oracle {
         };
         for expected in self.expected.values_mut().filter(|expected| !expected.is_empty()) {
             // A late answer may find its link gone.
-            expected.retain(|each| !each.is_void && !(each.may_be_late && is_gone(&each.due)));
+            expected.retain(|each| !(each.is_void || each.may_be_late && is_gone(&each.due)));
             missing = missing.or_else(|| expected.pop_front());
         }
         if let Some(missing) = missing {
