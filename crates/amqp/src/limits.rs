@@ -46,9 +46,9 @@ pub const OUTGOING_WINDOW: u32 = i32::MAX as u32;
 /// receiving here.
 pub const UNSETTLED_PER_SESSION: usize = 65_536;
 
-/// Bytes of unfinished deliveries (frames with `more` set) over all links of a connection. Above the largest message
-/// (100 MiB), so that one of those may arrive beside small ones.
-pub const UNFINISHED_BYTES: u64 = 256 * 1024 * 1024;
+/// Bytes of unfinished deliveries (frames with `more` set) that the door holds over all links of a connection. A large
+/// message is passed on in parts of half a megabyte, so that dozens of them may arrive at once.
+pub const UNFINISHED_BYTES: u64 = 32 * 1024 * 1024;
 /// A put-token of 32 KiB, twice.
 pub const UNFINISHED_BYTES_BEFORE_CLAIM: u64 = 64 * 1024;
 

@@ -45,6 +45,8 @@ pub(crate) struct Arriving {
     /// Of the first frame, kept for a delivery that turns out too large.
     pub(crate) state: Option<State>,
     pub(crate) bytes: u64,
+    /// Of those, what the door has passed on.
+    pub(crate) passed_on: u64,
     /// It grew past the link's maximum; the rest is counted, not handed on.
     pub(crate) is_discarded: bool,
 }
@@ -52,7 +54,7 @@ pub(crate) struct Arriving {
 impl Arriving {
     /// What it takes of the connection's budget: what the door holds for it.
     pub(crate) fn counted_bytes(&self) -> u64 {
-        if self.is_discarded { 0 } else { self.bytes }
+        if self.is_discarded { 0 } else { self.bytes.saturating_sub(self.passed_on) }
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Session {
     pub(crate) next_delivery_id: u32,
     pub(crate) unsettled: Unsettled,
     pub(crate) held: Held,
+    /// The delivery that is being written piece by piece.
+    pub(crate) streaming: Option<Streaming>,
     next_incoming_id: u32,
     incoming_window: u32,
     next_outgoing_id: u32,
@@ -42,6 +44,19 @@ pub(crate) struct Held {
     pub(crate) owes_drained: bool,
 }
 
+/// A delivery of which the first frames may be written and the last is not.
+#[derive(Debug)]
+pub(crate) struct Streaming {
+    pub(crate) link: LinkKey,
+    pub(crate) id: u32,
+    pub(crate) format: u32,
+    pub(crate) settled: bool,
+    /// What the first frame must say; `None` once it is written.
+    pub(crate) tag: Option<Vec<u8>>,
+    /// The link was drained meanwhile; saying so waits for the last frame.
+    pub(crate) owes_drained: bool,
+}
+
 impl Session {
     pub(crate) fn new(key: SessionKey, channel: u16, begin: &Begin) -> Session {
         Session {
@@ -51,6 +66,7 @@ impl Session {
             next_delivery_id: FIRST_ID,
             unsettled: Unsettled::default(),
             held: Held::default(),
+            streaming: None,
             next_incoming_id: begin.next_outgoing_id,
             incoming_window: INCOMING_WINDOW,
             next_outgoing_id: FIRST_ID,
@@ -103,6 +119,11 @@ impl Session {
 
     /// Whether a new delivery may begin.
     pub(crate) fn has_room(&self) -> bool {
+        self.is_open() && self.streaming.is_none()
+    }
+
+    /// Whether a frame may be written.
+    pub(crate) fn is_open(&self) -> bool {
         self.remote_window > 0 && self.held.bytes.is_empty()
     }
 
@@ -149,9 +170,11 @@ impl Session {
         if self.held.link == Some(link) {
             self.held = Held::default();
         }
+        self.streaming.take_if(|streaming| streaming.link == link);
     }
 
-    fn advance(&mut self, frames: usize) {
+    /// Counts frames that were written.
+    pub(crate) fn advance(&mut self, frames: usize) {
         self.next_outgoing_id = self.next_outgoing_id.wrapping_add(frames as u32);
         self.remote_window -= frames as u32;
     }

@@ -82,6 +82,11 @@ pub enum Effect {
         delivery: u32,
         refusal: Refusal,
     },
+    /// A part of a large message is out of the sender's hands: stored, or not worth storing.
+    PartTaken {
+        link: LinkId,
+        length: u32,
+    },
     Deliver {
         link: LinkId,
         mode: ReceiveMode,
@@ -115,6 +120,7 @@ impl Effect {
             | Effect::Detached { link, .. }
             | Effect::Accepted { link, .. }
             | Effect::Rejected { link, .. }
+            | Effect::PartTaken { link, .. }
             | Effect::Deliver { link, .. }
             | Effect::Drained { link }
             | Effect::Settled { link, .. }

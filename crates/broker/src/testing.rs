@@ -176,8 +176,8 @@ impl World {
         self.commit();
     }
 
-    pub(crate) fn part(&mut self, link: LinkId, length: u32) {
-        self.command(Command::Part { link, body: Intake { offset: 0, length } }, &[]);
+    pub(crate) fn part(&mut self, link: LinkId, length: u32) -> Vec<Effect> {
+        self.command(Command::Part { link, body: Intake { offset: 0, length } }, &[])
     }
 
     pub(crate) fn drop_parts(&mut self, link: LinkId) {

@@ -5,7 +5,9 @@ use crate::cache::Cache;
 use crate::inbox::{Inbox, Item};
 use crate::mailbox::{Asks, Outbox};
 use crate::partition::Counters;
+use crate::read::{Ahead, Reading};
 use broker::{Answer, Command, ConnectionId, LinkId, Refusal, RequestId};
+use journal::Place;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tokio::sync::oneshot;
@@ -26,6 +28,7 @@ struct Shared {
     asks: Arc<Asks>,
     cache: Arc<Cache>,
     counters: Arc<Counters>,
+    ahead: Arc<Ahead>,
     connections: AtomicU32,
     is_closed: AtomicBool,
 }
@@ -38,7 +41,8 @@ impl Handle {
         counters: Arc<Counters>,
     ) -> Handle {
         let (connections, is_closed) = (AtomicU32::new(1), AtomicBool::new(false));
-        Handle { shared: Arc::new(Shared { inbox, asks, cache, counters, connections, is_closed }) }
+        let ahead = Arc::default();
+        Handle { shared: Arc::new(Shared { inbox, asks, cache, counters, ahead, connections, is_closed }) }
     }
 
     /// Registers a connection. Dropping it detaches its links.
@@ -70,6 +74,12 @@ impl Handle {
 
     pub fn cache(&self) -> &Cache {
         &self.shared.cache
+    }
+
+    /// Starts to read bodies of `bytes` in all. With `is_ahead` there is no room for them yet, and `None` means that too
+    /// much was read ahead already.
+    pub fn read(&self, places: Vec<Place>, bytes: usize, is_ahead: bool) -> Option<Reading> {
+        Reading::start(&self.shared.ahead, places, bytes, is_ahead)
     }
 
     pub fn is_closed(&self) -> bool {

@@ -12,15 +12,17 @@ mod inbox;
 pub mod limits;
 mod mailbox;
 mod partition;
+mod read;
 mod recovery;
 mod runner;
 
 pub use batch::Batch;
-pub use cache::Cache;
+pub use cache::{Cache, Front};
 pub use clock::{Clock, OwnerClock, Slew};
 pub use handle::{Connection, Handle, Stopped};
 pub use inbox::{Inbox, Item};
 pub use mailbox::{Mailbox, Outbox, Outgoing, Sent};
 pub use partition::{Counters, Partition, Turn};
+pub use read::{Bodies, Reading};
 pub use recovery::{Error, Recovered, recover};
 pub use runner::{Engine, HandSync, OpenError, Options};

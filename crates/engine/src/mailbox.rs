@@ -26,6 +26,7 @@ pub enum Outgoing {
     Rejected { link: LinkId, delivery: u32, refusal: Refusal },
     Settled { link: LinkId, first: u32, last: u32, outcome: Settled },
     NotSettled { link: LinkId, delivery: u32, refusal: Refusal },
+    PartTaken { link: LinkId, length: u32 },
     Deliver(Sent),
     Drained { link: LinkId },
     Attached { link: LinkId, max_message_bytes: u64 },
@@ -58,6 +59,7 @@ pub(crate) fn push(out: &mut Vec<Outgoing>, effect: Effect) {
         }
         Effect::Rejected { link, delivery, refusal } => Outgoing::Rejected { link, delivery, refusal },
         Effect::NotSettled { link, delivery, refusal } => Outgoing::NotSettled { link, delivery, refusal },
+        Effect::PartTaken { link, length } => Outgoing::PartTaken { link, length },
         Effect::Drained { link } => Outgoing::Drained { link },
         Effect::Attached { link, max_message_bytes } => Outgoing::Attached { link, max_message_bytes },
         Effect::Detached { link, refusal } => Outgoing::Detached { link, refusal },
@@ -83,6 +85,11 @@ pub struct Outbox {
 impl Outbox {
     fn lock(&self) -> MutexGuard<'_, Vec<Outgoing>> {
         self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Effects that wait.
+    pub fn waiting(&self) -> usize {
+        self.lock().len()
     }
 
     /// Takes everything that waits.

@@ -335,6 +335,10 @@ impl Partition {
 
     /// Adds stored bodies to the draft: neighbours in the buffer stay one piece.
     fn take_bodies(&mut self, stored: &[broker::Intake], bodies: &Bytes) {
+        // A buffer of which little is stored would be held whole by the cache for that little.
+        let stored_bytes: usize =
+            stored.iter().map(|intake| BODY_PREFIX_BYTES + intake.length as usize).sum();
+        let is_mostly_refused = 2 * stored_bytes < bodies.len();
         let mut rest = stored;
         while let Some(first) = rest.first() {
             let start = first.offset as usize;
@@ -347,7 +351,10 @@ impl Partition {
                     is_next
                 })
                 .count();
-            let piece = bodies.slice(start..end);
+            let piece = match is_mostly_refused {
+                true => Bytes::copy_from_slice(&bodies[start..end]),
+                false => bodies.slice(start..end),
+            };
             let from = self.draft.body_lengths.len();
             let first_id = BodyId(self.journal.next_body().0 + from as u64);
             self.draft.body_lengths.extend(rest[..run].iter().map(|intake| intake.length));

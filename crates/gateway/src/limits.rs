@@ -60,3 +60,18 @@ pub const CBS_REQUEST_BYTES: u64 = 32 * 1_024;
 /// Largest batch of messages in one delivery, whatever the entity takes as one message: a batch is stored in one append
 /// and lies in memory until then (S-16).
 pub const BATCH_BYTES: usize = 1_024 * 1_024;
+
+/// Unfinished messages of all connections together. Beyond it, large messages are passed on in smaller parts, and large
+/// batches are refused.
+pub const UNFINISHED_TOTAL_BYTES: usize = 64 * 1_024 * 1_024;
+
+/// A part when memory is short. Above the largest front of a message (S-18), which must be whole in the first part.
+pub const HURRIED_PART_BYTES: usize = 96 * 1_024;
+
+/// Parts of large messages that one connection may have on their way to the journal; its socket is not read beyond.
+/// Two parts: one is written while the next arrives.
+pub const UNSTORED_BYTES: usize = 1_024 * 1_024;
+
+/// Effects that may wait for a peer which does not read them while it goes on asking; its socket is not read beyond.
+/// A few megabytes.
+pub const UNREAD_EFFECTS: usize = 16_384;

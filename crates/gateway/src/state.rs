@@ -15,6 +15,8 @@ pub struct State {
     pub guard: Guard,
     /// Names this run of the server in tracking ids.
     pub node: String,
+    /// What all connections hold of unfinished messages.
+    pub unfinished: Arc<amqp::Unfinished>,
     pub meters: Meters,
     /// Becomes true when the server stops. Each connection that is served holds a receiver.
     stopping: watch::Sender<bool>,
@@ -23,7 +25,8 @@ pub struct State {
 impl State {
     pub fn new(engine: engine::Handle, guard: Guard) -> State {
         let node = format!("{:08x}", uuid::Uuid::new_v4().as_fields().0);
-        State { engine, guard, node, meters: Meters::default(), stopping: watch::Sender::new(false) }
+        let (unfinished, meters) = (Arc::default(), Meters::default());
+        State { engine, guard, node, unfinished, meters, stopping: watch::Sender::new(false) }
     }
 
     /// Asks every connection to finish what it does and end.

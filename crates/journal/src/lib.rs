@@ -29,6 +29,6 @@ pub use journal::{
     SnapshotInfo, Snapshots, Space, WriteSnapshot,
 };
 pub use local::{Filling, Local, Options};
-pub use place::Place;
+pub use place::{Place, read_run};
 pub use ticket::{Outcome, Ticket};
 pub use unsure::{Unsure, Verdict};

@@ -373,6 +373,12 @@ impl<'a> Reader<'a> {
     /// Passes over one value of any type. Compounds are passed over by their size, so this is a constant amount of
     /// work; only descriptors nest, and those are counted.
     pub fn skip(&mut self) -> Result<(), Malformed> {
+        self.skip_descriptors()?;
+        let constructor = self.take_u8()?;
+        self.skip_body(constructor)
+    }
+
+    pub(crate) fn skip_descriptors(&mut self) -> Result<(), Malformed> {
         let mut depth = 0;
         while self.peek()? == code::DESCRIBED {
             self.descriptor()?;
@@ -381,15 +387,20 @@ impl<'a> Reader<'a> {
                 return Err(Malformed::TooDeep);
             }
         }
-        let constructor = self.take_u8()?;
-        self.skip_body(constructor)
+        Ok(())
     }
 
     /// Passes over the body of a value whose (undescribed) constructor was taken. The upper four bits of a
     /// constructor say how wide its body is (AMQP 1.0 part 1, 1.2), but only the codes of 1.6 exist: what we pass
     /// over here is handed to other clients as it is, and they do not know invented ones.
     pub(crate) fn skip_body(&mut self, constructor: u8) -> Result<(), Malformed> {
-        let width = match constructor {
+        let size = self.size(constructor)?;
+        self.take(usize::try_from(size).unwrap_or(usize::MAX)).map(drop)
+    }
+
+    /// How many bytes follow a constructor that was taken and, if it has one, its size, which is taken too.
+    pub(crate) fn size(&mut self, constructor: u8) -> Result<u64, Malformed> {
+        Ok(match constructor {
             code::NULL..=code::LIST_0 => 0,
             code::UBYTE..=code::BOOLEAN => 1,
             code::USHORT | code::SHORT => 2,
@@ -397,17 +408,31 @@ impl<'a> Reader<'a> {
             code::ULONG..=code::DECIMAL64 => 8,
             code::DECIMAL128 | code::UUID => 16,
             code::BINARY_8 | code::STRING_8 | code::SYMBOL_8 | code::LIST_8 | code::MAP_8 | code::ARRAY_8 => {
-                return self.sized_8().map(drop);
+                self.take_u8()?.into()
             }
             code::BINARY_32
             | code::STRING_32
             | code::SYMBOL_32
             | code::LIST_32
             | code::MAP_32
-            | code::ARRAY_32 => return self.sized_32().map(drop),
+            | code::ARRAY_32 => u32::from_be_bytes(self.fixed()?).into(),
             _ => return Err(Malformed::UnknownConstructor(constructor)),
+        })
+    }
+
+    /// Takes the count at the beginning of a list of `size` bytes, checks it as reading the list would, and says how many
+    /// bytes are left.
+    pub(crate) fn take_count(&mut self, constructor: u8, size: u64) -> Result<u64, Malformed> {
+        let (count, width) = match constructor {
+            code::LIST_0 => return Ok(0),
+            code::LIST_8 => (self.take_u8()?.into(), 1),
+            _ => (u32::from_be_bytes(self.fixed()?), 4),
         };
-        self.take(width).map(drop)
+        match size.checked_sub(width) {
+            None => Err(Malformed::Truncated),
+            Some(body) if u64::from(count) > body => Err(Malformed::CountExceedsBytes(count)),
+            Some(body) => Ok(body),
+        }
     }
 
     /// Passes over the body of a primitive, which must be sound: text is text, a boolean is zero or one.

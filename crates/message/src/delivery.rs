@@ -15,6 +15,7 @@ use crate::fields::{Header, Properties, header, property};
 use crate::overlay::{Change, Overlay};
 use crate::sections::{Sections, section, sections};
 use crate::system::{Home, SystemProperty};
+use std::ops::Range;
 
 /// What the broker says about one delivery. Times are milliseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -210,25 +211,29 @@ impl<'a> Delivery<'a> {
             from = from.max(self.sections.properties.end as usize);
         }
         if changes_application {
-            self.copy(out, &self.stored[from..(self.sections.properties.end as usize).max(from)])?;
+            self.copy(out, from..(self.sections.properties.end as usize).max(from))?;
             self.write_application_properties(out)?;
             from = from.max(self.sections.properties.end as usize);
             from = from.max(self.sections.application_properties.end as usize);
         }
-        self.copy(out, &self.stored[from..])
+        self.copy(out, from..self.stored.len())
     }
 
-    /// Copies whole sections; those whose descriptors not every client reads get the short one.
-    fn copy(&self, out: &mut Vec<u8>, whole: &[u8]) -> Result<(), Malformed> {
+    /// Copies whole sections; those whose descriptors not every client reads get the short one. What was not scanned,
+    /// the body of a message that comes in pieces, stays as it is.
+    fn copy(&self, out: &mut Vec<u8>, range: Range<usize>) -> Result<(), Malformed> {
         if self.sections.is_plain {
-            out.extend_from_slice(whole);
+            out.extend_from_slice(&self.stored[range]);
             return Ok(());
         }
+        let scanned = range.end.min(self.sections.scanned as usize).max(range.start);
+        let (whole, unseen) = self.stored[range.clone()].split_at(scanned - range.start);
         for section in sections(whole) {
             let section = section?;
             write_descriptor(out, section.code.into());
             out.extend_from_slice(section.span.value(whole).unwrap_or_default());
         }
+        out.extend_from_slice(unseen);
         Ok(())
     }
 

@@ -74,6 +74,7 @@ pub enum Field {
     SessionId,
     ReplyToSessionId,
     ApplicationProperties,
+    Body,
     Footer,
 }
 
@@ -129,12 +130,17 @@ impl<'a> Facts<'a> {
             facts.read_application_properties(properties)?;
         }
         if let Some(footer) = sections.footer.value(bytes) {
-            let malformed = about(Field::Footer);
-            for entry in entries(footer).map_err(&malformed)? {
-                check_annotation(&entry.map_err(&malformed)?, Field::Footer)?;
-            }
+            Facts::check_footer(footer)?;
         }
         Ok(facts)
+    }
+
+    pub(crate) fn check_footer(footer: &[u8]) -> Result<(), FactsError> {
+        let malformed = about(Field::Footer);
+        for entry in entries(footer).map_err(&malformed)? {
+            check_annotation(&entry.map_err(&malformed)?, Field::Footer)?;
+        }
+        Ok(())
     }
 
     fn read_annotations(&mut self, annotations: &'a [u8]) -> Result<(), FactsError> {

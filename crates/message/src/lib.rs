@@ -13,6 +13,7 @@ mod fields;
 pub mod intake;
 pub mod limits;
 pub mod overlay;
+pub mod pieces;
 pub mod sections;
 pub mod system;
 pub mod value;

@@ -81,12 +81,14 @@ pub struct Sections {
     pub is_plain: bool,
     /// Where the bare message begins: behind header and annotations, which are the broker's to write.
     pub bare: u32,
+    /// How far the message was looked at: to its end, or to its body if only the front was scanned.
+    pub scanned: u32,
 }
 
 impl Sections {
     /// Finds the sections of a whole encoded message.
     pub fn scan(bytes: &[u8]) -> Result<Sections, Malformed> {
-        let mut found = Sections { is_plain: true, ..Sections::default() };
+        let mut found = Sections { is_plain: true, scanned: bytes.len() as u32, ..Sections::default() };
         let mut last = 0;
         for section in sections(bytes) {
             let section = section?;
@@ -100,6 +102,42 @@ impl Sections {
             found.place(&section);
         }
         Ok(found)
+    }
+
+    /// Finds what lies in front of the body in the first piece of a message. The body is not looked at, and the piece may
+    /// end in it; before its descriptor has come nobody knows whether the front is whole, and that is an error.
+    pub fn scan_front(piece: &[u8]) -> Result<Sections, Malformed> {
+        let mut found = Sections { is_plain: true, ..Sections::default() };
+        let mut reader = Reader::new(piece);
+        loop {
+            let start = reader.position() as u32;
+            let (code, is_plain) = section_code(&mut reader)?;
+            if code >= section::DATA {
+                return Ok(found);
+            }
+            if code <= found.last_code() {
+                return Err(Malformed::SectionOutOfPlace(code.into()));
+            }
+            let value = reader.position() as u32;
+            skip_section_value(&mut reader, code)?;
+            let end = reader.position() as u32;
+            found.is_plain &= is_plain;
+            found.place(&Section { code, span: Span { start, value, end }, is_plain });
+            found.scanned = end;
+        }
+    }
+
+    /// Code of the last section that is there; 0 if none is.
+    pub(crate) fn last_code(&self) -> u8 {
+        let spans = [
+            (section::FOOTER, self.footer),
+            (section::APPLICATION_PROPERTIES, self.application_properties),
+            (section::PROPERTIES, self.properties),
+            (section::MESSAGE_ANNOTATIONS, self.message_annotations),
+            (section::DELIVERY_ANNOTATIONS, self.delivery_annotations),
+            (section::HEADER, self.header),
+        ];
+        spans.iter().find(|(_, span)| span.is_present()).map_or(0, |(code, _)| *code)
     }
 
     fn place(&mut self, section: &Section) {
@@ -129,7 +167,7 @@ impl Sections {
     }
 }
 
-fn is_body(code: u8) -> bool {
+pub(crate) fn is_body(code: u8) -> bool {
     matches!(code, section::DATA | section::SEQUENCE | section::VALUE)
 }
 
@@ -187,7 +225,7 @@ impl Iter<'_> {
     }
 }
 
-fn section_code(reader: &mut Reader<'_>) -> Result<(u8, bool), Malformed> {
+pub(crate) fn section_code(reader: &mut Reader<'_>) -> Result<(u8, bool), Malformed> {
     if let [code::DESCRIBED, code::ULONG_SMALL, descriptor @ section::HEADER..=section::FOOTER, ..] =
         reader.rest()
     {

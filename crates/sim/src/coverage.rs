@@ -20,11 +20,12 @@ pub enum Kind {
 }
 
 const RECORDS: [&str; 6] = ["QueueCreated", "EntityDeleted", "PartStored", "Enqueued", "Removed", "Returned"];
-const EFFECTS: [&str; 9] = [
+const EFFECTS: [&str; 10] = [
     "Accepted",
     "Rejected",
     "Settled",
     "NotSettled",
+    "PartTaken",
     "Deliver",
     "Drained",
     "Attached",
@@ -71,6 +72,7 @@ impl Coverage {
             Outgoing::Rejected { refusal, .. } => ("Rejected", Some(refusal)),
             Outgoing::Settled { .. } => ("Settled", None),
             Outgoing::NotSettled { refusal, .. } => ("NotSettled", Some(refusal)),
+            Outgoing::PartTaken { .. } => ("PartTaken", None),
             Outgoing::Deliver(_) => ("Deliver", None),
             Outgoing::Drained { .. } => ("Drained", None),
             Outgoing::Attached { .. } => ("Attached", None),

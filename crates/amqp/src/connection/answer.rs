@@ -107,6 +107,10 @@ impl Connection {
         if link.role != Role::Sender || !link.is_attached() {
             return;
         }
+        if let Some(streaming) = session.streaming.as_mut().filter(|streaming| streaming.link == link.key) {
+            streaming.owes_drained = true;
+            return;
+        }
         if session.held.link == Some(link.key) {
             session.held.owes_drained = true;
             return;

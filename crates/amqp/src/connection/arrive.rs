@@ -82,6 +82,16 @@ impl Connection {
         Event::Detach { link, closed: true, error: Some(error) }
     }
 
+    /// The door has passed on the first `bytes` of the delivery that is arriving on a link: it holds them no longer.
+    pub fn passed_on(&mut self, link: LinkKey, bytes: u64) {
+        let arriving = self.links.get_mut(link.0).and_then(|link| link.arriving.as_mut());
+        if let Some(delivery) = arriving {
+            self.arriving_bytes -= delivery.counted_bytes();
+            delivery.passed_on = bytes;
+            self.arriving_bytes += delivery.counted_bytes();
+        }
+    }
+
     /// Gives back the budget of a delivery that will not end.
     pub(super) fn forget_arriving(&mut self, delivery: Option<Arriving>) {
         self.arriving_bytes -= delivery.map_or(0, |delivery| delivery.counted_bytes());
@@ -139,6 +149,7 @@ fn begin_delivery(link: &mut Link, transfer: &Transfer<'_>) -> Result<Arriving, 
         settled: transfer.settled.unwrap_or(false),
         state: None,
         bytes: 0,
+        passed_on: 0,
         is_discarded: false,
     })
 }

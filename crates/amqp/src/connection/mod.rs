@@ -3,7 +3,8 @@
 //! The machine writes what the protocol alone decides (headers, open, begin, end, detach, close, window flows,
 //! heartbeats); the door decides the rest. Any violation closes the connection with the condition the specification
 //! names. Time comes in as milliseconds of a clock that never runs backwards. See [`receive`] and [`arrive`] for what comes
-//! in, [`answer`] and [`send`] for what goes out.
+//! in, [`answer`], [`send`] and [`stream`] for what
+//! goes out.
 
 mod answer;
 mod arrive;
@@ -11,6 +12,7 @@ mod event;
 mod output;
 mod receive;
 mod send;
+mod stream;
 
 pub use event::{AttachReply, Config, Event, LinkKey, Sent, SessionKey};
 

@@ -205,10 +205,10 @@ impl Connection {
 
     fn on_flow<'a>(&mut self, session: SessionKey, flow: Flow<'a>) -> Option<Event<'a>> {
         let owner = self.sessions.get_mut(session.0)?;
-        let had_room = owner.has_room();
+        let was_open = owner.is_open();
         owner.take_flow(&flow);
         let drained = owner.release_held(&mut self.out.bytes);
-        if !had_room && owner.has_room() {
+        if !was_open && owner.is_open() {
             self.opened_window = Some(session);
         }
         if let Some(drained) = drained {

@@ -11,7 +11,7 @@ use crate::session::Session;
 use message::codec::{code, write_binary, write_boolean, write_uint};
 
 /// Longest delivery tag (AMQP 1.0 part 2, 2.8.7). Ours are lock tokens of 16 bytes.
-const TAG_BYTES: usize = 32;
+pub(super) const TAG_BYTES: usize = 32;
 
 impl Connection {
     /// Whether [`Connection::send`] would write a message on this link.
@@ -66,7 +66,7 @@ impl Connection {
     }
 }
 
-fn refusal(link: &Link, session: &Session, settled: bool) -> Option<Sent> {
+pub(super) fn refusal(link: &Link, session: &Session, settled: bool) -> Option<Sent> {
     if !link.is_attached() || link.role != Role::Sender {
         return Some(Sent::NotAttached);
     }
@@ -82,7 +82,14 @@ fn refusal(link: &Link, session: &Session, settled: bool) -> Option<Sent> {
 
 /// Writes the first transfer of a delivery and returns where its `more` flag is, in case there will be a second. Go
 /// needs id, tag and format on the first frame.
-fn write_transfer(out: &mut Vec<u8>, handle: u32, id: u32, tag: &[u8], format: u32, settled: bool) -> usize {
+pub(super) fn write_transfer(
+    out: &mut Vec<u8>,
+    handle: u32,
+    id: u32,
+    tag: &[u8],
+    format: u32,
+    settled: bool,
+) -> usize {
     let mut more_at = 0;
     write_composite(out, TRANSFER, 11, |out| {
         write_uint(out, handle);
@@ -99,12 +106,12 @@ fn write_transfer(out: &mut Vec<u8>, handle: u32, id: u32, tag: &[u8], format: u
 }
 
 /// A later frame of a delivery without its payload: header and transfer, `more` not set.
-struct Continuation {
-    bytes: Vec<u8>,
-    more_at: usize,
+pub(super) struct Continuation {
+    pub(super) bytes: Vec<u8>,
+    pub(super) more_at: usize,
 }
 
-fn continuation(channel: u16, handle: u32, settled: bool) -> Continuation {
+pub(super) fn continuation(channel: u16, handle: u32, settled: bool) -> Continuation {
     let encode = |more| {
         let mut bytes = Vec::new();
         let start = frame::begin(&mut bytes, Kind::Amqp, channel);

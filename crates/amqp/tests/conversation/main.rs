@@ -7,3 +7,4 @@ mod opening;
 mod peer;
 mod receiving;
 mod sending;
+mod streaming;

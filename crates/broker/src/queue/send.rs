@@ -119,6 +119,7 @@ impl Broker {
             decision.bodies.push(body);
             self.volatile.apply(Touch::PartStored { link, body: id, length: body.length.into() });
         }
+        decision.effect(Effect::PartTaken { link, length: body.length });
     }
 }
 
@@ -217,7 +218,7 @@ mod tests {
     fn a_large_message_is_one_message_of_several_bodies() {
         let mut world = World::with_queue("q");
         let link = world.sender("q");
-        world.part(link, 500);
+        assert_eq!(world.part(link, 500), [Effect::PartTaken { link, length: 500 }]);
         world.part(link, 400);
         assert_eq!(world.queue("q").active, 0);
         world.send(link, 0, &[message(100)]);

@@ -167,6 +167,7 @@ fn told(outbox: &Outbox) -> Vec<String> {
         Outgoing::Settled { .. } => "settled".to_owned(),
         Outgoing::NotSettled { .. } => "not settled".to_owned(),
         Outgoing::Deliver(sent) => format!("message {}", sent.delivery.sequence.0),
+        Outgoing::PartTaken { .. } => "part taken".to_owned(),
         Outgoing::Drained { .. } => "drained".to_owned(),
         Outgoing::Attached { .. } => "attached".to_owned(),
         Outgoing::Detached { .. } => "detached".to_owned(),
@@ -311,6 +312,8 @@ fn a_message_in_parts_is_delivered_whole() {
     let receiver = LinkId { link: 2, ..link(1) };
     desk.give(vec![attach_receiver(receiver), credit(receiver, 1)]);
     let outgoing = taken(&outbox);
+    let taken = outgoing.iter().filter(|each| matches!(each, Outgoing::PartTaken { .. })).count();
+    assert_eq!(taken, 2, "the connection may hand over more");
     let Some(Outgoing::Deliver(sent)) = outgoing.last() else { panic!("{outgoing:?}") };
     let mut whole = Vec::new();
     sent.parts.iter().chain([&sent.place]).for_each(|place| place.read_into(&mut whole).unwrap());

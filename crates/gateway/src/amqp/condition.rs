@@ -1,5 +1,6 @@
 //! The only place where a refusal becomes a wire condition. No catch-all: a new refusal must choose.
 
+use super::arriving::Unfit;
 use super::tracking::tracked;
 use crate::auth::Denied;
 use amqp::Error;
@@ -62,6 +63,16 @@ impl Origin {
         self.error(NOT_IMPLEMENTED, &format!("{what} is not supported by this version."), entity)
     }
 
+    /// What is wrong with a delivery that was sent.
+    pub(super) fn unfit(&self, why: &Unfit, entity: &str) -> Error {
+        let condition = match why {
+            Unfit::Facts(error) => return self.bad_message(error, entity),
+            Unfit::BatchTooLarge => amqp::condition::MESSAGE_SIZE_EXCEEDED,
+            Unfit::Busy => amqp::condition::RESOURCE_LIMIT_EXCEEDED,
+        };
+        self.error(condition, &why.to_string(), entity)
+    }
+
     /// What is wrong with a message that was sent (client notes 4.4).
     pub(super) fn bad_message(&self, error: &FactsError, entity: &str) -> Error {
         let condition = match error {
@@ -90,6 +101,22 @@ mod tests {
         assert_eq!(error.condition, NOT_FOUND);
         let text = error.description.unwrap();
         assert!(text.starts_with("The messaging entity 'sb://localhost/q' could not be found."), "{text}");
+    }
+
+    #[test]
+    fn each_refusal_has_the_condition_that_clients_act_on() {
+        // AMQP 4.4, 5.6, 9.1
+        let conditions = [
+            (Refusal::EntityNotFound("q".into()), "amqp:not-found"),
+            (Refusal::EntityDisabled("q".into()), "com.microsoft:entity-disabled"),
+            (Refusal::NotAllowed("no"), "amqp:not-allowed"),
+            (Refusal::MessageTooLarge { size: 2, limit: 1 }, "amqp:link:message-size-exceeded"),
+            (Refusal::QueueFull { name: "q".into(), size: 2, limit: 1 }, "amqp:resource-limit-exceeded"),
+            (Refusal::LockLost(broker::Sequence(1)), "com.microsoft:message-lock-lost"),
+        ];
+        for (refusal, condition) in conditions {
+            assert_eq!(origin().refusal(&refusal, "q").condition, condition);
+        }
     }
 
     #[test]

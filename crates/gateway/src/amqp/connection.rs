@@ -4,14 +4,14 @@
 use super::buffer::Buffer;
 use super::cbs::Question;
 use super::condition::Origin;
-use super::deliver::OUTPUT_BYTES;
+use super::deliver::{OUTPUT_BYTES, Service};
 use super::intake::Frame;
 use super::link::Link;
 use crate::State;
 use crate::auth::Grant;
-use crate::limits::CLAIM_TIMEOUT;
+use crate::limits::{CLAIM_TIMEOUT, UNREAD_EFFECTS, UNSTORED_BYTES};
 use crate::listen::Peer;
-use amqp::{Config, Connection, Event, LinkKey, SaslCode};
+use amqp::{Config, Connection, Event, SaslCode};
 use broker::NamespaceId;
 use broker::ids::IdMap;
 use bytes::BytesMut;
@@ -48,13 +48,18 @@ pub(super) struct Task<S> {
     /// Effects that were taken from the outbox and are not yet in the output.
     pub(super) pending: VecDeque<Outgoing>,
     pub(super) taken: Vec<Outgoing>,
-    /// Links that were sent messages since their credit was last looked at.
-    pub(super) served: Vec<LinkKey>,
+    pub(super) service: Service,
+    /// Links that the client receives on.
+    pub(super) receivers: u64,
+    /// Parts of large messages that were handed over and are not stored yet.
+    pub(super) unstored_bytes: usize,
     /// Of the output: what the socket has taken.
     written: usize,
     needs_flush: bool,
     /// The connection is closed but for its last output.
     is_ending: bool,
+    /// Our close has been given; the client has yet to answer it.
+    has_parted: bool,
     started: Instant,
 }
 
@@ -85,10 +90,13 @@ impl<S> Task<S> {
             input: Buffer::new(&first),
             pending: VecDeque::new(),
             taken: Vec::new(),
-            served: Vec::new(),
+            service: Service::default(),
+            receivers: 0,
+            unstored_bytes: 0,
             written: 0,
             needs_flush: false,
             is_ending: false,
+            has_parted: false,
             started: Instant::now(),
         }
     }
@@ -105,7 +113,7 @@ impl<S> Task<S> {
     }
 
     /// Understands what was read, as far as it is whole.
-    async fn understand(&mut self) {
+    fn understand(&mut self) {
         let mut input = std::mem::take(&mut self.input);
         let unread = input.unread();
         self.batch.bodies.reserve(unread.len());
@@ -121,7 +129,8 @@ impl<S> Task<S> {
         input.consume(consumed);
         self.input = input;
         if has_room {
-            self.release_held().await;
+            self.service.unblock();
+            self.serve();
         }
         self.submit();
     }
@@ -142,6 +151,7 @@ impl<S> Task<S> {
             } => {
                 if state.is_some() {
                     let error = self.origin.not_implemented("A transaction", "");
+                    self.forget(link);
                     return self.machine.detach(link, Some(&error));
                 }
                 let frame = Frame { delivery_id, format, settled, payload, first, more, aborted };
@@ -202,7 +212,7 @@ impl<S> Task<S> {
 
     /// When something must be done even if nothing happens.
     fn deadline(&self) -> Instant {
-        let claim = self.grants.is_empty().then(|| self.started + CLAIM_TIMEOUT);
+        let claim = self.awaits_claim().then(|| self.started + CLAIM_TIMEOUT);
         let idle = self.machine.next_deadline().map(|at| self.started + Duration::from_millis(at));
         claim.into_iter().chain(idle).min().unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600))
     }
@@ -210,11 +220,28 @@ impl<S> Task<S> {
     fn tick(&mut self) {
         let now = self.now();
         self.machine.heartbeat(now);
-        if self.grants.is_empty() && self.started.elapsed() >= CLAIM_TIMEOUT {
-            let text = "No claim was put within the time for it.";
-            let error = self.origin.error("amqp:connection:forced", text, "");
-            self.machine.close(Some(&error));
+        if self.awaits_claim() && self.started.elapsed() >= CLAIM_TIMEOUT {
+            self.part("No claim was put within the time for it.");
         }
+    }
+
+    /// Whether the peer must wait before it may say more: until the parts of its large message are stored, or until it
+    /// has read what it was told.
+    fn must_wait(&self, may_release: bool) -> bool {
+        self.unstored_bytes >= UNSTORED_BYTES
+            || (!may_release && self.engine.outbox().waiting() >= UNREAD_EFFECTS)
+    }
+
+    fn awaits_claim(&self) -> bool {
+        self.grants.is_empty() && !self.has_parted
+    }
+
+    /// Closes from our side. The machine waits for the client's close from now, so it must know what time it is.
+    fn part(&mut self, why: &str) {
+        self.has_parted = true;
+        self.machine.heartbeat(self.now());
+        let error = self.origin.error("amqp:connection:forced", why, "");
+        self.machine.close(Some(&error));
     }
 
     /// Whether the socket has taken all output.
@@ -225,7 +252,7 @@ impl<S> Task<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
     pub(super) async fn run(mut self) {
-        self.understand().await;
+        self.understand();
         let sleep = tokio::time::sleep_until(self.deadline());
         let state = Arc::clone(&self.state);
         let stopping = state.stopping();
@@ -238,33 +265,38 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             }
             let has_room = self.engine.has_room();
             let may_release = self.machine.output().len() < OUTPUT_BYTES;
+            let may_read = has_room && !self.is_ending && !self.must_wait(may_release);
+            let has_output = !self.machine.output().is_empty();
+            let is_fetching = self.service.is_fetching();
+            let is_busy = self.service.is_busy();
             let socket = Socket {
                 stream: &mut self.stream,
                 output: self.machine.output(),
                 written: &mut self.written,
                 needs_flush: &mut self.needs_flush,
-                wants_room: self.is_ending || !self.pending.is_empty(),
+                wants_room: self.is_ending
+                    || (has_output && (is_busy || !self.pending.is_empty()))
+                    || !may_release,
+                keep_bytes: if is_busy { 4 * OUTPUT_BYTES } else { 2 * OUTPUT_BYTES },
             };
             let is_known = !self.grants.is_empty();
-            let input = (has_room && !self.is_ending).then(|| self.input.room(is_known));
+            let input = may_read.then(|| self.input.room(is_known));
             tokio::select! {
                 biased;
                 io = socket.turn(input) => match io {
                     Io::Failed => break,
-                    Io::Wrote => self.release().await,
+                    Io::Wrote => self.release(),
                     Io::Read(count) => {
                         self.input.filled(count);
-                        self.understand().await;
+                        self.understand();
                         // A peer that never stops sending must not keep its own answers from it.
-                        self.release().await;
+                        self.release();
                     }
                 },
-                () = self.engine.outbox().arrived(), if may_release => self.release().await,
+                () = self.engine.outbox().arrived(), if may_release => self.release(),
+                () = self.service.fetched(), if is_fetching && may_release => self.release(),
                 () = self.engine.room(), if !has_room => {}
-                () = &mut stopping, if !self.is_ending => {
-                    let error = self.origin.error("amqp:connection:forced", "The server is stopping.", "");
-                    self.machine.close(Some(&error));
-                }
+                () = &mut stopping, if !self.has_parted => self.part("The server is stopping."),
                 () = &mut sleep => {
                     self.tick();
                     sleep.as_mut().reset(self.deadline());
@@ -286,6 +318,8 @@ struct Socket<'a, S> {
     needs_flush: &'a mut bool,
     /// Somebody waits for the output to be written: more of it, or the end.
     wants_room: bool,
+    /// Room that the output keeps when it is empty.
+    keep_bytes: usize,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<'_, S> {
@@ -320,7 +354,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<'_, S> {
             if *self.written == self.output.len() {
                 *self.written = 0;
                 self.output.clear();
-                self.output.shrink_to(2 * OUTPUT_BYTES);
+                self.output.shrink_to(self.keep_bytes);
             }
         }
         if *self.needs_flush {

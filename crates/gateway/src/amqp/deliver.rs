@@ -1,219 +1,311 @@
-//! Effects going out. Deliveries are encoded only as fast as the peer takes them: their bodies stay in the engine's
-//! cache or on disk until there is room in the output, and a link whose window is closed holds up nobody else.
+//! Messages going out. Each link has a queue of places; bodies are fetched when there is room for them in the output,
+//! from the engine's cache or from disk, a run of neighbours at once, and the next run is read while the last one is
+//! written to the socket.
+//!
+//! Links take turns, and one whose client has no room holds up nobody. At any time a connection holds one output and
+//! one run or part that was read, whatever credit its client gives. Large messages are in [`super::large`].
 
 use super::connection::Task;
 use super::link::{Kind, Link};
 use super::settle::tag_of;
-use amqp::{LinkKey, State};
+use amqp::LinkKey;
 use broker::{ReceiveMode, Time};
 use bytes::Bytes;
-use engine::{Outgoing, Sent};
+use engine::{Bodies, Front, Reading, Sent};
 use journal::Place;
+use journal::limits::RUN_BYTES;
 use message::delivery::{Stamp, encode};
 use message::sections::Sections;
+use std::collections::VecDeque;
 
-/// Encoded bytes that may wait for a peer to take them, and bodies fetched at once to become such.
+/// Encoded bytes in the output beyond which no run or part is added to it.
 pub(super) const OUTPUT_BYTES: usize = 256 * 1_024;
 
+/// A message above this is sent part by part as the client's window allows, and never waits encoded.
+const LARGE_BYTES: u32 = engine::limits::CACHED_BODY_BYTES;
+
+/// What the door knows of a link that the client receives on.
+#[derive(Debug, Default)]
+pub(super) struct Receiver {
+    pub(super) path: String,
+    /// Messages dealt with on this link.
+    pub(super) sent: u64,
+    /// Up to where the broker may deliver.
+    pub(super) limit: u64,
+    /// Messages to be sent, oldest first.
+    pub(super) waiting: VecDeque<Sent>,
+    /// How far the first of them is, if it is large.
+    pub(super) progress: super::large::Progress,
+    /// A drain waits for those.
+    pub(super) is_draining: bool,
+    /// One of the lists of [`Service`] has this link.
+    pub(super) is_listed: bool,
+}
+
+/// Whose turn it is. A link with waiting messages is in one of the lists.
+#[derive(Debug, Default)]
+pub(super) struct Service {
+    turns: VecDeque<LinkKey>,
+    /// Their clients must make room first.
+    blocked: Vec<LinkKey>,
+    /// They need something from disk, and the one read at a time is another's.
+    parked: Vec<LinkKey>,
+    fetch: Option<Fetch>,
+    /// Links that were sent messages since their credit was last looked at.
+    served: Vec<LinkKey>,
+    bodies: Vec<Bytes>,
+}
+
+/// The first waiting messages of a link, or the next part of its first, being read.
+#[derive(Debug)]
+struct Fetch {
+    link: LinkKey,
+    reading: Reading,
+}
+
+impl Service {
+    /// Returns when something was read from disk.
+    pub(super) async fn fetched(&mut self) {
+        match &mut self.fetch {
+            Some(fetch) => fetch.reading.done().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    pub(super) fn is_fetching(&self) -> bool {
+        self.fetch.is_some()
+    }
+
+    /// Whether there is something to send as soon as there is room in the output.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.turns.is_empty() || self.is_fetching()
+    }
+
+    /// Clients have made room, or may have.
+    pub(super) fn unblock(&mut self) {
+        self.turns.extend(self.blocked.drain(..));
+    }
+
+    fn take_fetched(&mut self) -> Option<(LinkKey, Bodies)> {
+        let fetch = self.fetch.as_mut()?;
+        let (link, bodies) = (fetch.link, fetch.reading.take()?);
+        self.fetch = None;
+        self.turns.extend(self.parked.drain(..));
+        Some((link, bodies))
+    }
+}
+
 impl<S> Task<S> {
-    /// Turns effects into frames until none are left or the output is full.
-    pub(super) async fn release(&mut self) {
-        self.engine.outbox().take(&mut self.taken);
-        self.pending.extend(self.taken.drain(..));
-        while self.machine.output().len() < OUTPUT_BYTES {
-            match self.pending.pop_front() {
-                None => break,
-                Some(Outgoing::Deliver(sent)) => {
-                    let run = self.take_run(sent);
-                    let bodies = fetch(&self.engine, &run).await;
-                    for (sent, body) in run.into_iter().zip(bodies) {
-                        self.deliver(sent, body);
-                    }
-                }
-                Some(other) => self.answer(other),
-            }
-        }
-        // What was sent may have made room for more credit.
-        for key in std::mem::take(&mut self.served) {
-            self.renew_credit(key);
+    pub(super) fn receiver(&mut self, key: LinkKey) -> Option<&mut Receiver> {
+        match &mut self.links.get_mut(&key.0)?.kind {
+            Kind::Receiver(receiver) => Some(receiver),
+            _ => None,
         }
     }
 
-    /// Deliveries that stand together at the front, as many as may be in memory at once.
-    fn take_run(&mut self, first: Sent) -> Vec<Sent> {
-        let mut bytes = first.delivery.length as usize;
-        let mut run = vec![first];
-        while let Some(Outgoing::Deliver(next)) = self.pending.front() {
-            bytes += next.delivery.length as usize;
-            if bytes > OUTPUT_BYTES {
-                break;
-            }
-            let Some(Outgoing::Deliver(next)) = self.pending.pop_front() else {
-                unreachable!("it is in front")
-            };
-            run.push(next);
-        }
-        run
-    }
-
-    fn answer(&mut self, outgoing: Outgoing) {
-        match outgoing {
-            Outgoing::Accepted { link, first, last } => {
-                self.machine.settle_incoming(LinkKey(link.link), first, last, &State::Accepted);
-            }
-            Outgoing::Rejected { link, delivery, refusal } => {
-                let path = self.links.get(&link.link).map_or("", |link| link.kind.path());
-                let error = self.origin.refusal(&refusal, path);
-                let state = State::rejected(error);
-                self.machine.settle_incoming(LinkKey(link.link), delivery, delivery, &state);
-            }
-            Outgoing::Settled { link, first, last, outcome } => {
-                self.settled(LinkKey(link.link), first, last, outcome);
-            }
-            Outgoing::NotSettled { link, delivery, refusal } => {
-                self.not_settled(LinkKey(link.link), delivery, &refusal);
-            }
-            Outgoing::Drained { link } => self.drained(LinkKey(link.link)),
-            Outgoing::Attached { link, max_message_bytes } => {
-                self.attached(LinkKey(link.link), max_message_bytes);
-            }
-            Outgoing::Detached { link, refusal } => self.detached(LinkKey(link.link), &refusal),
-            Outgoing::Answered { request, answer } => self.answered(request.request, &answer),
-            Outgoing::Deliver(_) => unreachable!("taken as a run"),
+    /// Takes a message of the broker. For a link that is gone there is nothing to do: the lock ends by itself.
+    pub(super) fn queue(&mut self, sent: Sent) {
+        let key = LinkKey(sent.link.link);
+        let Some(receiver) = self.receiver(key) else { return };
+        receiver.waiting.push_back(sent);
+        if !std::mem::replace(&mut receiver.is_listed, true) {
+            self.service.turns.push_back(key);
         }
     }
 
     /// A drain ends when the last message that it brought is out.
-    fn drained(&mut self, key: LinkKey) {
-        let Some(Link { kind: Kind::Receiver { held, is_draining, .. }, .. }) = self.links.get_mut(&key.0)
-        else {
-            return;
-        };
-        if held.is_empty() {
+    pub(super) fn drained(&mut self, key: LinkKey) {
+        let Some(receiver) = self.receiver(key) else { return };
+        if receiver.waiting.is_empty() {
             self.machine.drained(key);
         } else {
-            *is_draining = true;
+            receiver.is_draining = true;
         }
     }
 
-    fn deliver(&mut self, sent: Sent, body: Option<Bytes>) {
-        let key = LinkKey(sent.link.link);
-        // A link that is gone takes nothing: the lock ends by itself.
-        let Some(Link { kind: Kind::Receiver { held, .. }, .. }) = self.links.get_mut(&key.0) else { return };
-        if !held.is_empty() {
-            return held.push_back(sent);
+    /// Sends what can be sent, and reads ahead what can be sent next.
+    pub(super) fn serve(&mut self) {
+        loop {
+            let is_full = self.machine.output().len() >= OUTPUT_BYTES;
+            if !is_full && let Some((key, bodies)) = self.service.take_fetched() {
+                self.send_fetched(key, bodies);
+                continue;
+            }
+            if is_full && self.service.is_fetching() {
+                break;
+            }
+            let Some(key) = self.service.turns.pop_front() else { break };
+            if !self.serve_link(key, is_full) {
+                self.service.turns.push_front(key);
+                break;
+            }
         }
-        let Some(body) = body else { return };
-        if !self.send_message(key, &sent, &body)
-            && let Some(Link { kind: Kind::Receiver { held, .. }, .. }) = self.links.get_mut(&key.0)
-        {
-            held.push_back(sent);
+        // What was sent may have made room for more credit.
+        let mut served = std::mem::take(&mut self.service.served);
+        served.drain(..).for_each(|key| self.renew_credit(key));
+        self.service.served = served;
+    }
+
+    /// Gives a link its turn. False: it must wait for room in the output.
+    fn serve_link(&mut self, key: LinkKey, is_full: bool) -> bool {
+        let is_fetching = self.service.is_fetching();
+        let Some(Link { kind: Kind::Receiver(receiver), .. }) = self.links.get_mut(&key.0) else {
+            return true;
+        };
+        let Some(first) = receiver.waiting.front() else {
+            receiver.is_listed = false;
+            return true;
+        };
+        let has_room = match receiver.progress.is_begun {
+            true => self.machine.can_stream(key),
+            false => self.machine.can_send(key),
+        };
+        if !has_room {
+            self.service.blocked.push(key);
+            return true;
+        }
+        if is_large(first) {
+            let place = receiver.progress.next_place(first).clone();
+            return self.read(key, vec![place], broker::limits::BODY_PART_BYTES as usize, is_full);
+        }
+        // With a full output all that matters is whether there is something to read ahead.
+        let most = if is_full && !is_fetching { 1 } else { usize::MAX };
+        let mut bodies = std::mem::take(&mut self.service.bodies);
+        let run = run_of(&receiver.waiting).take(most).map(|sent| sent.delivery.body);
+        let front = self.engine.handle().cache().front(run, &mut bodies);
+        let is_served = match front {
+            Front::Here(_) if is_full => false,
+            Front::Here(_) => {
+                self.send_run(key, bodies.drain(..).map(Some));
+                true
+            }
+            Front::Absent(count) => {
+                let count = if most == 1 { usize::MAX } else { count };
+                let run = run_of(&receiver.waiting).take(count);
+                let bytes = run.clone().map(|sent| sent.delivery.length as usize).sum();
+                let places = run.map(|sent| sent.place.clone()).collect();
+                self.read(key, places, bytes, is_full)
+            }
+        };
+        bodies.clear();
+        self.service.bodies = bodies;
+        is_served
+    }
+
+    /// Has something read for a link, now or when the read under way has ended.
+    fn read(&mut self, link: LinkKey, places: Vec<Place>, bytes: usize, is_ahead: bool) -> bool {
+        if self.service.is_fetching() {
+            self.service.parked.push(link);
+            return true;
+        }
+        let reading = self.engine.handle().read(places, bytes, is_ahead);
+        self.service.fetch = reading.map(|reading| Fetch { link, reading });
+        self.service.is_fetching()
+    }
+
+    fn send_fetched(&mut self, key: LinkKey, bodies: Bodies) {
+        let Some(receiver) = self.receiver(key) else { return };
+        match receiver.waiting.front() {
+            Some(first) if is_large(first) => {
+                self.send_part(key, bodies.bodies.into_iter().next().flatten());
+            }
+            _ => self.send_run(key, bodies.bodies.into_iter()),
+        }
+    }
+
+    /// Sends the first waiting messages of a link, whose bodies these are; one without a body is passed over.
+    fn send_run(&mut self, key: LinkKey, bodies: impl Iterator<Item = Option<Bytes>>) {
+        let Some(receiver) = self.receiver(key) else { return };
+        let mut waiting = std::mem::take(&mut receiver.waiting);
+        let (mut count, mut is_blocked) = (0, false);
+        for body in bodies {
+            let Some(sent) = waiting.front() else { break };
+            if let Some(body) = body
+                && !self.send_message(key, sent, &body)
+            {
+                is_blocked = true;
+                break;
+            }
+            waiting.pop_front();
+            count += 1;
+        }
+        if let Some(receiver) = self.receiver(key) {
+            receiver.waiting = waiting;
+        }
+        self.end_turn(key, count, is_blocked);
+    }
+
+    /// After a turn in which `count` messages were dealt with.
+    pub(super) fn end_turn(&mut self, key: LinkKey, count: u64, is_blocked: bool) {
+        let Some(receiver) = self.receiver(key) else { return };
+        receiver.sent += count;
+        let is_empty = receiver.waiting.is_empty();
+        receiver.is_listed = !is_empty;
+        let is_drained = is_empty && std::mem::take(&mut receiver.is_draining);
+        match (is_empty, is_blocked) {
+            (true, _) => {}
+            (false, true) => self.service.blocked.push(key),
+            (false, false) => self.service.turns.push_back(key),
+        }
+        if count > 0 {
+            self.service.served.push(key);
+        }
+        if is_drained {
+            self.machine.drained(key);
         }
     }
 
     /// Sends one message if the client's window and credit allow.
     fn send_message(&mut self, key: LinkKey, sent: &Sent, body: &[u8]) -> bool {
-        let delivery = &sent.delivery;
-        let expires = (!delivery.expires.is_never()).then_some(delivery.expires.0);
-        let stamp = Stamp {
-            delivery_count: delivery.count,
-            ttl: expires.map(|expires| (expires - delivery.enqueued.0).max(0) as u64),
-            expires,
-            sequence: delivery.sequence.0 as i64,
-            enqueued: delivery.enqueued.0,
-            locked_until: delivery.locked_until.map(|Time(until)| until),
-            ..Stamp::default()
-        };
-        let overlay = delivery.extra.as_ref().and_then(|extra| extra.overlay.as_ref());
         let is_settled = sent.mode == ReceiveMode::ReceiveAndDelete;
-        let result = self.machine.send(key, &tag_of(delivery.token), is_settled, 0, |out| {
+        let result = self.machine.send(key, &tag_of(sent.delivery.token), is_settled, 0, |out| {
             let encoded =
-                Sections::scan(body).and_then(|sections| encode(out, body, &sections, &stamp, overlay));
+                Sections::scan(body).and_then(|sections| encode_stamped(out, sent, body, &sections));
             if let Err(error) = encoded {
                 // It was whole when it was taken in, and its checksum is right: this is a bug, and a loud one.
-                tracing::error!(%error, sequence = delivery.sequence.0, "a stored message cannot be encoded");
+                let sequence = sent.delivery.sequence.0;
+                tracing::error!(%error, sequence, "a stored message cannot be encoded");
             }
         });
         match result {
-            amqp::Sent::Delivery(_) => {
-                if let Some(Link { kind: Kind::Receiver { sent, .. }, .. }) = self.links.get_mut(&key.0) {
-                    *sent += 1;
-                }
-                if self.served.last() != Some(&key) {
-                    self.served.push(key);
-                }
-                true
-            }
+            amqp::Sent::Delivery(_) | amqp::Sent::NotAttached => true,
             amqp::Sent::NoCredit | amqp::Sent::NoWindow => false,
-            amqp::Sent::NotAttached => true,
-        }
-    }
-
-    /// The client has made room: what its links held back goes first.
-    pub(super) async fn release_held(&mut self) {
-        let mut keys: Vec<u32> =
-            self.links.iter().filter(|(_, link)| link.holds()).map(|(key, _)| *key).collect();
-        keys.sort_unstable();
-        for key in keys.into_iter().map(LinkKey) {
-            while self.machine.output().len() < OUTPUT_BYTES && self.machine.can_send(key) {
-                let Some(sent) = self.links.get_mut(&key.0).and_then(Link::next_held) else { break };
-                let body = fetch(&self.engine, std::slice::from_ref(&sent)).await.pop().flatten();
-                if let Some(body) = body {
-                    self.send_message(key, &sent, &body);
-                }
-            }
-            if let Some(Link { kind: Kind::Receiver { held, is_draining, .. }, .. }) =
-                self.links.get_mut(&key.0)
-                && held.is_empty()
-                && std::mem::take(is_draining)
-            {
-                self.machine.drained(key);
-            }
         }
     }
 }
 
-impl Link {
-    pub(super) fn holds(&self) -> bool {
-        matches!(&self.kind, Kind::Receiver { held, .. } if !held.is_empty())
-    }
-
-    fn next_held(&mut self) -> Option<Sent> {
-        match &mut self.kind {
-            Kind::Receiver { held, .. } => held.pop_front(),
-            _ => None,
-        }
-    }
+/// Whether a message is sent part by part.
+fn is_large(sent: &Sent) -> bool {
+    sent.delivery.length > LARGE_BYTES
 }
 
-/// The bodies of a run: from the cache, or from disk on a thread that may wait.
-async fn fetch(engine: &engine::Connection, run: &[Sent]) -> Vec<Option<Bytes>> {
-    let mut bodies = Vec::with_capacity(run.len());
-    engine.handle().cache().get(run.iter().map(|sent| sent.delivery.body), &mut bodies);
-    let missing: Vec<(usize, Vec<Place>)> = run
-        .iter()
-        .zip(&bodies)
-        .enumerate()
-        .filter(|(_, (sent, body))| body.is_none() || !sent.parts.is_empty())
-        .map(|(at, (sent, _))| (at, sent.parts.iter().chain([&sent.place]).cloned().collect()))
-        .collect();
-    if missing.is_empty() {
-        return bodies;
-    }
-    let read = tokio::task::spawn_blocking(move || missing.into_iter().map(read_whole).collect::<Vec<_>>());
-    for (at, body) in read.await.unwrap_or_default() {
-        bodies[at] = body;
-    }
-    bodies
+/// The messages at the front that are sent together.
+fn run_of(waiting: &VecDeque<Sent>) -> impl Iterator<Item = &Sent> + Clone {
+    let mut bytes = 0;
+    waiting.iter().take_while(move |sent| {
+        bytes += sent.delivery.length;
+        bytes <= RUN_BYTES && !is_large(sent)
+    })
 }
 
-fn read_whole((at, places): (usize, Vec<Place>)) -> (usize, Option<Bytes>) {
-    let mut whole = Vec::new();
-    for place in &places {
-        if let Err(error) = place.read_into(&mut whole) {
-            tracing::error!(%error, body = place.body().0, "a stored body cannot be read");
-            return (at, None);
-        }
-    }
-    (at, Some(whole.into()))
+/// Writes a message, or the first part of one, as its receiver gets it.
+pub(super) fn encode_stamped(
+    out: &mut Vec<u8>,
+    sent: &Sent,
+    body: &[u8],
+    sections: &Sections,
+) -> Result<(), message::Malformed> {
+    let delivery = &sent.delivery;
+    let expires = (!delivery.expires.is_never()).then_some(delivery.expires.0);
+    let stamp = Stamp {
+        delivery_count: delivery.count,
+        ttl: expires.map(|expires| (expires - delivery.enqueued.0).max(0) as u64),
+        expires,
+        sequence: delivery.sequence.0 as i64,
+        enqueued: delivery.enqueued.0,
+        locked_until: delivery.locked_until.map(|Time(until)| until),
+        ..Stamp::default()
+    };
+    let overlay = delivery.extra.as_ref().and_then(|extra| extra.overlay.as_ref());
+    encode(out, body, sections, &stamp, overlay)
 }

@@ -1,18 +1,15 @@
 //! Messages coming in: frames become deliveries, deliveries become messages laid out as they will lie on disk.
 
+use super::arriving::{Arrived, Unfit, malformed};
 use super::connection::Task;
-use super::link::{Kind, Link, SENDER_CREDIT};
-use crate::limits::BATCH_BYTES;
+use super::link::{Kind, Link, REQUEST_CREDIT, SENDER_CREDIT};
 use amqp::{LinkKey, State};
-use broker::limits::BODY_PART_BYTES;
 use broker::{Command, Span};
 use engine::Batch;
-use message::facts::{Facts, FactsError, Field};
+use message::batch::BATCH_FORMAT;
+use message::facts::{Facts, FactsError};
 use message::intake::append_stored;
 use message::sections::Sections;
-
-/// The message format of a batch: an envelope whose data sections are messages (client notes 4.3).
-const BATCH_FORMAT: u32 = 0x8001_3700;
 
 /// Bodies handed over at once at the most: with what one delivery may add, far below the largest append.
 const SUBMIT_BYTES: usize = 1_024 * 1_024;
@@ -31,53 +28,94 @@ pub(super) struct Frame<'a> {
 
 impl<S> Task<S> {
     pub(super) fn transfer(&mut self, key: LinkKey, frame: Frame<'_>) {
-        let Some(link) = self.links.get_mut(&key.0) else { return };
-        let (Kind::CbsRequests { partial } | Kind::Sender { partial, .. }) = &mut link.kind else { return };
         if frame.aborted {
-            return *partial = Vec::new();
+            return self.drop_arriving(key);
         }
         if frame.first && !frame.more {
             return self.delivery(key, frame, frame.payload);
         }
-        if frame.first {
-            partial.clear();
+        let Some(link) = self.links.get_mut(&key.0) else { return };
+        match &mut link.kind {
+            Kind::CbsRequests { partial } => {
+                partial.extend_from_slice(frame.payload);
+                if !frame.more {
+                    let whole = std::mem::take(partial);
+                    self.delivery(key, frame, &whole);
+                }
+            }
+            Kind::Sender(_) => self.frame(key, frame),
+            Kind::CbsReplies { .. } | Kind::Receiver(_) => {}
         }
-        partial.extend_from_slice(frame.payload);
-        if !frame.more {
-            let whole = std::mem::take(partial);
-            self.delivery(key, frame, &whole);
+    }
+
+    /// One frame of several. Parts of a large message leave at once, each as an append of its own, so that none grows
+    /// with the message.
+    fn frame(&mut self, key: LinkKey, frame: Frame<'_>) {
+        let Some(Link { kind: Kind::Sender(sender), .. }) = self.links.get_mut(&key.0) else { return };
+        let (link, engine) = (self.engine.link(key.0), &self.engine);
+        let unstored = &mut self.unstored_bytes;
+        sender.arriving.add(frame.payload, frame.format, &mut self.batch, |batch, body| {
+            batch.commands.push(Command::Part { link, body });
+            engine.submit(std::mem::take(batch));
+            *unstored += body.length as usize;
+        });
+        if frame.more {
+            return self.machine.passed_on(key, sender.arriving.passed_on_bytes());
+        }
+        let first = self.batch.messages.len();
+        match sender.arriving.end(&mut self.batch) {
+            Arrived::Whole(bytes) => self.delivery(key, frame, &bytes),
+            Arrived::InParts => {
+                self.renew_sender_credit(key, SENDER_CREDIT);
+                self.batch.send(link, frame.delivery_id, frame.settled, first);
+            }
+            Arrived::Unfit(why) => {
+                self.renew_sender_credit(key, SENDER_CREDIT);
+                self.batch.commands.push(Command::DropParts { link });
+                self.reject(key, frame, &why);
+            }
+        }
+    }
+
+    /// The delivery that is arriving on a link will not end, or is not wanted.
+    fn drop_arriving(&mut self, key: LinkKey) {
+        match self.links.get_mut(&key.0).map(|link| &mut link.kind) {
+            Some(Kind::CbsRequests { partial }) => *partial = Vec::new(),
+            Some(Kind::Sender(sender)) => {
+                sender.arriving.clear();
+                self.batch.commands.push(Command::DropParts { link: self.engine.link(key.0) });
+            }
+            _ => {}
+        }
+    }
+
+    fn renew_sender_credit(&mut self, key: LinkKey, credit: u32) {
+        if self.machine.credit_left(key) < credit / 2 {
+            self.machine.grant(key, credit);
         }
     }
 
     fn delivery(&mut self, key: LinkKey, frame: Frame<'_>, payload: &[u8]) {
         let Some(link) = self.links.get(&key.0) else { return };
-        if self.machine.credit_left(key) < SENDER_CREDIT / 2 {
-            let credit = match link.kind {
-                Kind::CbsRequests { .. } => super::link::REQUEST_CREDIT,
-                _ => SENDER_CREDIT,
-            };
-            if self.machine.credit_left(key) < credit / 2 {
-                self.machine.grant(key, credit);
+        match link.kind {
+            Kind::CbsRequests { .. } => {
+                self.renew_sender_credit(key, REQUEST_CREDIT);
+                if !frame.settled {
+                    self.machine.settle_incoming(key, frame.delivery_id, frame.delivery_id, &State::Accepted);
+                }
+                return self.put_token(key, payload);
             }
+            Kind::Sender(_) => self.renew_sender_credit(key, SENDER_CREDIT),
+            Kind::CbsReplies { .. } | Kind::Receiver(_) => return,
         }
-        if let Kind::CbsRequests { .. } = link.kind {
-            if !frame.settled {
-                self.machine.settle_incoming(key, frame.delivery_id, frame.delivery_id, &State::Accepted);
-            }
-            return self.put_token(key, payload);
-        }
-        if frame.format == BATCH_FORMAT && payload.len() > BATCH_BYTES {
-            return self.too_large(key, frame.delivery_id, frame.settled);
-        }
-        let (first, bytes) = (self.batch.messages.len(), self.batch.bodies.len());
+        let first = self.batch.messages.len();
+        let bytes = self.batch.bodies.len();
         let added = match frame.format {
-            BATCH_FORMAT => self.add_batch(payload).map(|()| first),
-            // Its parts have been handed over, and everything before them: it stands alone.
-            _ if payload.len() > BODY_PART_BYTES as usize => self.add_large(key, payload).map(|()| 0),
-            _ => add_message(&mut self.batch, payload).map(|()| first),
+            BATCH_FORMAT => self.add_batch(payload),
+            _ => add_message(&mut self.batch, payload),
         };
         match added {
-            Ok(first) => {
+            Ok(()) => {
                 let link = self.engine.link(key.0);
                 self.batch.send(link, frame.delivery_id, frame.settled, first);
                 if self.batch.bodies.len() >= SUBMIT_BYTES {
@@ -87,15 +125,15 @@ impl<S> Task<S> {
             Err(why) => {
                 self.batch.messages.truncate(first);
                 self.batch.bodies.truncate(bytes);
-                self.reject(key, frame, &why);
+                self.reject(key, frame, &why.into());
             }
         }
     }
 
-    fn reject(&mut self, key: LinkKey, frame: Frame<'_>, why: &FactsError) {
+    fn reject(&mut self, key: LinkKey, frame: Frame<'_>, why: &Unfit) {
         let Some(Link { kind, .. }) = self.links.get(&key.0) else { return };
         if !frame.settled {
-            let error = self.origin.bad_message(why, kind.path());
+            let error = self.origin.unfit(why, kind.path());
             let id = frame.delivery_id;
             self.machine.settle_incoming(key, id, id, &State::rejected(error));
         }
@@ -113,35 +151,10 @@ impl<S> Task<S> {
         if count == 0 { Err(malformed(message::Malformed::MissingField)) } else { Ok(()) }
     }
 
-    /// A message too large for one body: parts, then the last one as the message.
-    fn add_large(&mut self, key: LinkKey, payload: &[u8]) -> Result<(), FactsError> {
-        let sections = Sections::scan(payload).map_err(malformed)?;
-        let facts = Facts::read(payload, &sections)?;
-        let mut stored = Vec::new();
-        append_stored(&mut stored, payload, &sections, fresh_message_id);
-        let time_to_live = facts.ttl.map_or(Span::MAX, Span);
-        let link = self.engine.link(key.0);
-        self.submit();
-        let mut parts = stored.chunks(BODY_PART_BYTES as usize).peekable();
-        while let Some(part) = parts.next() {
-            if parts.peek().is_none() {
-                self.batch.message(time_to_live, |out| out.extend_from_slice(part));
-            } else {
-                let body = self.batch.body(|out| out.extend_from_slice(part));
-                self.batch.commands.push(Command::Part { link, body });
-                // Each part is an append of its own, so that none grows with the message.
-                self.submit();
-            }
-        }
-        Ok(())
-    }
-
     /// A delivery was larger than its link allows.
     pub(super) fn too_large(&mut self, key: LinkKey, delivery_id: u32, settled: bool) {
-        let Some(Link { kind, .. }) = self.links.get_mut(&key.0) else { return };
-        if let Kind::CbsRequests { partial } | Kind::Sender { partial, .. } = kind {
-            *partial = Vec::new();
-        }
+        self.drop_arriving(key);
+        let Some(Link { kind, .. }) = self.links.get(&key.0) else { return };
         if !settled {
             let text = "The received message is larger than the link allows.";
             let error = self.origin.error(amqp::condition::MESSAGE_SIZE_EXCEEDED, text, kind.path());
@@ -158,12 +171,8 @@ fn add_message(batch: &mut Batch, bytes: &[u8]) -> Result<(), FactsError> {
     Ok(())
 }
 
-fn malformed(reason: message::Malformed) -> FactsError {
-    FactsError::Malformed { field: Field::Properties, reason }
-}
-
 /// 32 hex digits for a message whose sender gave it no id (client notes 5.4).
-fn fresh_message_id() -> [u8; 32] {
+pub(super) fn fresh_message_id() -> [u8; 32] {
     let mut id = [0; 32];
     uuid::Uuid::new_v4().simple().encode_lower(&mut id);
     id

@@ -1,15 +1,17 @@
 //! What the door remembers of each link, and how an attach becomes a question to the broker.
 
 use super::address::{self, Node};
+use super::arriving::Arriving;
 use super::connection::Task;
+use super::deliver::Receiver;
 use super::settle::mode_of;
 use crate::auth::{Denied, Right, UnixSeconds};
 use crate::limits::BATCH_BYTES;
 use amqp::{AnyTarget, Attach, AttachReply, LinkKey, Role, SessionKey};
 use broker::{Command, Refusal};
-use engine::Sent;
 use message::Value;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Credit for a client that sends: enough that it never waits for more, renewed at half.
 pub(super) const SENDER_CREDIT: u32 = 1_000;
@@ -20,6 +22,9 @@ pub(super) const REQUEST_CREDIT: u32 = 100;
 /// Messages that may be on their way from the broker to one link. A client may grant two billion; its outbox may not
 /// grow to that.
 pub(super) const DELIVERIES_AHEAD: u64 = 2_000;
+
+/// The same for all links of a connection together, which share it: a message that waits takes about 200 bytes.
+pub(super) const CONNECTION_DELIVERIES_AHEAD: u64 = 8_000;
 
 /// Replies that wait for a client to grant credit for them.
 pub(super) const REPLIES_WAITING: usize = 100;
@@ -45,28 +50,23 @@ pub(super) enum Kind {
         address: Option<String>,
         waiting: VecDeque<Vec<u8>>,
     },
-    Sender {
-        path: String,
-        partial: Vec<u8>,
-    },
-    Receiver {
-        path: String,
-        /// Messages sent on this link.
-        sent: u64,
-        /// Up to where the broker may deliver.
-        limit: u64,
-        /// Messages that the client's window or credit keeps back.
-        held: VecDeque<Sent>,
-        /// A drain waits for those.
-        is_draining: bool,
-    },
+    Sender(Box<Sender>),
+    Receiver(Box<Receiver>),
+}
+
+/// What the door knows of a link that the client sends on.
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) path: String,
+    pub(super) arriving: Arriving,
 }
 
 impl Kind {
     pub(super) fn path(&self) -> &str {
         match self {
             Kind::CbsRequests { .. } | Kind::CbsReplies { .. } => address::CBS,
-            Kind::Sender { path, .. } | Kind::Receiver { path, .. } => path,
+            Kind::Sender(sender) => &sender.path,
+            Kind::Receiver(receiver) => &receiver.path,
         }
     }
 }
@@ -91,6 +91,7 @@ impl<S> Task<S> {
         };
         match kind {
             Ok(kind) => {
+                self.receivers += u64::from(matches!(kind, Kind::Receiver(_)));
                 let name = attach.name.clone();
                 self.links.insert(key.0, Link { session, name, kind });
             }
@@ -125,7 +126,8 @@ impl<S> Task<S> {
         match attach.role {
             Role::Sender => {
                 self.batch.commands.push(Command::AttachSender { link, namespace, path: path.into() });
-                Ok(Kind::Sender { path: path.into(), partial: Vec::new() })
+                let arriving = Arriving::new(Arc::clone(&self.state.unfinished));
+                Ok(Kind::Sender(Box::new(Sender { path: path.into(), arriving })))
             }
             Role::Receiver => {
                 let filter = attach.source.as_ref().map(|source| &source.filter);
@@ -139,8 +141,7 @@ impl<S> Task<S> {
                     path: path.into(),
                     mode,
                 });
-                let (held, is_draining) = (VecDeque::new(), false);
-                Ok(Kind::Receiver { path: path.into(), sent: 0, limit: 0, held, is_draining })
+                Ok(Kind::Receiver(Box::new(Receiver { path: path.into(), ..Receiver::default() })))
             }
         }
     }
@@ -163,7 +164,7 @@ impl<S> Task<S> {
     pub(super) fn attached(&mut self, key: LinkKey, max_message_bytes: u64) {
         let Some(link) = self.links.get(&key.0) else { return };
         match link.kind {
-            Kind::Sender { .. } => {
+            Kind::Sender(_) => {
                 let size = Value::Ulong(max_message_bytes.min(BATCH_BYTES as u64));
                 let properties = Value::Map(vec![(Value::Symbol(BATCH_SIZE_PROPERTY.into()), size)]);
                 let max_message_size = Some(max_message_bytes);
@@ -171,14 +172,14 @@ impl<S> Task<S> {
                     .accept(key, AttachReply { max_message_size, properties, ..AttachReply::default() });
                 self.machine.grant(key, SENDER_CREDIT);
             }
-            Kind::Receiver { .. } => self.machine.accept(key, AttachReply::default()),
+            Kind::Receiver(_) => self.machine.accept(key, AttachReply::default()),
             Kind::CbsRequests { .. } | Kind::CbsReplies { .. } => {}
         }
     }
 
     /// The broker has refused the link, or its entity is gone.
     pub(super) fn detached(&mut self, key: LinkKey, refusal: &Refusal) {
-        let Some(link) = self.links.remove(&key.0) else { return };
+        let Some(link) = self.remove(key) else { return };
         let error = self.origin.refusal(refusal, link.kind.path());
         // Whichever of the two fits the state of the link; the other does nothing.
         self.machine.refuse(key, &error);
@@ -187,11 +188,25 @@ impl<S> Task<S> {
 
     /// The client is done with a link.
     pub(super) fn forget(&mut self, key: LinkKey) {
-        if let Some(Link { kind: Kind::Sender { .. } | Kind::Receiver { .. }, .. }) =
-            self.links.remove(&key.0)
-        {
+        if let Some(Link { kind: Kind::Sender(_) | Kind::Receiver(_), .. }) = self.remove(key) {
             self.batch.commands.push(Command::Detach { link: self.engine.link(key.0) });
         }
+    }
+
+    /// Forgets a link and all that is held for it.
+    pub(super) fn remove(&mut self, key: LinkKey) -> Option<Link> {
+        let link = self.links.remove(&key.0)?;
+        match &link.kind {
+            // Nobody will be told of its parts any more.
+            Kind::Sender(sender) => self.unstored_bytes -= sender.arriving.unstored_bytes(),
+            // A message of it may have kept others of its session waiting.
+            Kind::Receiver(_) => {
+                self.receivers -= 1;
+                self.service.unblock();
+            }
+            Kind::CbsRequests { .. } | Kind::CbsReplies { .. } => {}
+        }
+        Some(link)
     }
 
     /// The client wants more, or less, or what there is now.
@@ -208,24 +223,28 @@ impl<S> Task<S> {
 
     /// Tells the broker how far it may deliver: what the client wants, clipped to what may be on its way.
     pub(super) fn pass_credit(&mut self, key: LinkKey, drain: bool) {
-        let Some(Link { kind: Kind::Receiver { sent, limit, .. }, .. }) = self.links.get_mut(&key.0) else {
-            return;
-        };
-        let ahead = u64::from(self.machine.credit_left(key)).min(DELIVERIES_AHEAD);
-        *limit = *sent + ahead;
+        let most = self.deliveries_ahead();
+        let ahead = u64::from(self.machine.credit_left(key)).min(most);
+        let Some(receiver) = self.receiver(key) else { return };
+        receiver.limit = receiver.sent + ahead;
+        let limit = receiver.limit;
         let link = self.engine.link(key.0);
-        self.batch.commands.push(Command::Credit { link, limit: *limit, drain });
+        self.batch.commands.push(Command::Credit { link, limit, drain });
     }
 
     /// After sending: once half of what may be on its way has gone out, the broker may deliver on.
     pub(super) fn renew_credit(&mut self, key: LinkKey) {
-        let Some(Link { kind: Kind::Receiver { sent, limit, .. }, .. }) = self.links.get(&key.0) else {
-            return;
-        };
-        let ahead = limit.saturating_sub(*sent);
-        if ahead < DELIVERIES_AHEAD / 2 && u64::from(self.machine.credit_left(key)) > ahead {
+        let most = self.deliveries_ahead();
+        let Some(receiver) = self.receiver(key) else { return };
+        let ahead = receiver.limit.saturating_sub(receiver.sent);
+        if ahead <= most / 2 && u64::from(self.machine.credit_left(key)) > ahead {
             self.pass_credit(key, false);
         }
+    }
+
+    /// Messages that may be on their way to each link: its share of what may be on its way to all.
+    fn deliveries_ahead(&self) -> u64 {
+        (CONNECTION_DELIVERIES_AHEAD / self.receivers.max(1)).clamp(1, DELIVERIES_AHEAD)
     }
 }
 

@@ -5,15 +5,20 @@
 //! holds as much as it may, and takes no more out of its outbox while the peer does not read.
 
 mod address;
+mod arriving;
 mod buffer;
 mod cbs;
 mod condition;
 mod connection;
 mod deliver;
 mod intake;
+mod large;
 mod link;
+mod release;
 mod settle;
 mod tracking;
+
+pub use arriving::Unfinished;
 
 use crate::State;
 use crate::listen::Peer;

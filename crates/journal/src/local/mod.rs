@@ -17,7 +17,7 @@ mod snapshot;
 mod tests;
 mod trim;
 
-pub(crate) use segment::Segment;
+pub(crate) use segment::{Entry, Segment};
 pub(crate) use shared::Pending;
 
 use crate::disk::{Disk, Guard};

@@ -160,6 +160,17 @@ impl Segment {
 
     /// The entry of a body that lies in this segment.
     pub(crate) fn entry(&self, body: BodyId) -> Result<Entry, Error> {
+        let mut found = Vec::with_capacity(1);
+        self.entries(std::iter::once(body), &mut found)?;
+        Ok(found[0])
+    }
+
+    /// Adds the entries of bodies that lie in this segment.
+    pub(crate) fn entries(
+        &self,
+        bodies: impl Iterator<Item = BodyId>,
+        found: &mut Vec<Entry>,
+    ) -> Result<(), Error> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let entries = match &mut *table {
             Some(entries) => entries,
@@ -168,9 +179,12 @@ impl Segment {
                 empty.insert(self.walk(end, &mut |_| Ok(()))?)
             }
         };
-        let index = usize::try_from(body.0 - self.header.first.body.0).ok();
-        let entry = index.and_then(|index| entries.get(index)).copied();
-        Ok(entry.expect("the journal hands out places only of bodies that it has"))
+        found.extend(bodies.map(|body| {
+            let index = usize::try_from(body.0 - self.header.first.body.0).ok();
+            let entry = index.and_then(|index| entries.get(index)).copied();
+            entry.expect("the journal hands out places only of bodies that it has")
+        }));
+        Ok(())
     }
 
     /// Reads all heads up to `end`, hands each frame to `visit`, and returns the table of bodies.

@@ -24,6 +24,9 @@ impl Oracle {
                 (*first..=*last).for_each(|delivery| self.settled(*link, delivery, *outcome));
             }
             Outgoing::NotSettled { link, delivery, refusal } => self.not_settled(*link, *delivery, refusal),
+            Outgoing::PartTaken { link, length } => {
+                self.trace.add(&[9, u64::from(link.link), u64::from(*length)]);
+            }
             Outgoing::Deliver(sent) => self.delivered(sent),
             Outgoing::Drained { link } => self.drained(*link),
             Outgoing::Attached { link, .. } => {

@@ -1,0 +1,104 @@
+//! Large messages going out, part by part: a part is read when the client's window is open and there is room in the
+//! output, and what the window does not take is forgotten and read again. So a large message costs the memory of one
+//! part however slow its receiver is.
+
+use super::connection::Task;
+use super::deliver::encode_stamped;
+use super::settle::tag_of;
+use amqp::LinkKey;
+use broker::{Command, ReceiveMode};
+use bytes::Bytes;
+use engine::Sent;
+use journal::Place;
+use message::sections::Sections;
+
+/// How much of a large message is out.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Progress {
+    /// The delivery has begun.
+    pub(super) is_begun: bool,
+    /// Parts that are out.
+    parts: usize,
+    /// Of the next part as the receiver gets it, bytes that are out.
+    bytes: usize,
+}
+
+impl Progress {
+    /// Where the part lies that goes out next.
+    pub(super) fn next_place<'a>(&self, sent: &'a Sent) -> &'a Place {
+        sent.parts.get(self.parts).unwrap_or(&sent.place)
+    }
+}
+
+impl<S> Task<S> {
+    /// Sends as much of the next part of a link's first message as the client takes.
+    pub(super) fn send_part(&mut self, key: LinkKey, body: Option<Bytes>) {
+        let Some(receiver) = self.receiver(key) else { return };
+        let mut progress = receiver.progress;
+        let Some(sent) = receiver.waiting.pop_front() else { return };
+        let is_last = progress.parts == sent.parts.len();
+        let part = body.and_then(|body| as_received(&sent, body, progress.parts, is_last));
+        let Some(part) = part else { return self.give_up(key, progress.is_begun) };
+
+        if !progress.is_begun {
+            let is_settled = sent.mode == ReceiveMode::ReceiveAndDelete;
+            match self.machine.begin_stream(key, &tag_of(sent.delivery.token), is_settled, 0) {
+                amqp::Sent::Delivery(_) => progress.is_begun = true,
+                amqp::Sent::NoCredit | amqp::Sent::NoWindow => {}
+                amqp::Sent::NotAttached => return,
+            }
+        }
+        if progress.is_begun {
+            let Some(taken) = self.machine.stream(key, &part[progress.bytes..], is_last) else { return };
+            progress.bytes += taken;
+        }
+        let is_blocked = progress.bytes < part.len();
+        let is_done = is_last && !is_blocked;
+        if is_done {
+            progress = Progress::default();
+            // Other links of the session had to wait for this message.
+            self.service.unblock();
+        } else if !is_blocked {
+            progress = Progress { parts: progress.parts + 1, bytes: 0, ..progress };
+        }
+        let Some(receiver) = self.receiver(key) else { return };
+        receiver.progress = progress;
+        if !is_done {
+            receiver.waiting.push_front(sent);
+        }
+        self.end_turn(key, u64::from(is_done), is_blocked);
+    }
+
+    /// The next part cannot be read. A message that has not begun is passed over; one that has cannot be taken back
+    /// but with its link.
+    fn give_up(&mut self, key: LinkKey, is_begun: bool) {
+        if !is_begun {
+            return self.end_turn(key, 1, false);
+        }
+        let Some(link) = self.remove(key) else { return };
+        let text = "A stored message cannot be read.";
+        let error = self.origin.error("amqp:internal-error", text, link.kind.path());
+        self.machine.detach(key, Some(&error));
+        self.batch.commands.push(Command::Detach { link: self.engine.link(key.0) });
+    }
+}
+
+/// The part as the receiver gets it: the first one has the broker's header and annotations, the others are as they were
+/// sent.
+fn as_received(sent: &Sent, body: Bytes, part: usize, is_last: bool) -> Option<Bytes> {
+    if part > 0 {
+        return Some(body);
+    }
+    let sections = if is_last { Sections::scan(&body) } else { Sections::scan_front(&body) };
+    let mut out = Vec::new();
+    let encoded = sections.and_then(|sections| encode_stamped(&mut out, sent, &body, &sections));
+    match encoded {
+        Ok(()) => Some(out.into()),
+        Err(error) => {
+            // It was whole when it was taken in, and its checksum is right: this is a bug, and a loud one.
+            let sequence = sent.delivery.sequence.0;
+            tracing::error!(%error, sequence, "a stored message cannot be encoded");
+            None
+        }
+    }
+}

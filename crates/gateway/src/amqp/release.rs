@@ -1,0 +1,55 @@
+//! Effects going out: answers become frames, messages take their place in the queue of their link.
+
+use super::connection::Task;
+use super::deliver::OUTPUT_BYTES;
+use super::link::Kind;
+use amqp::{LinkKey, State};
+use engine::Outgoing;
+
+impl<S> Task<S> {
+    /// Turns effects into frames until none are left or the output is full.
+    pub(super) fn release(&mut self) {
+        self.engine.outbox().take(&mut self.taken);
+        self.pending.extend(self.taken.drain(..));
+        while self.machine.output().len() < OUTPUT_BYTES
+            && let Some(outgoing) = self.pending.pop_front()
+        {
+            self.answer(outgoing);
+        }
+        self.serve();
+    }
+
+    fn answer(&mut self, outgoing: Outgoing) {
+        match outgoing {
+            Outgoing::Deliver(sent) => self.queue(sent),
+            Outgoing::Accepted { link, first, last } => {
+                self.machine.settle_incoming(LinkKey(link.link), first, last, &State::Accepted);
+            }
+            Outgoing::Rejected { link, delivery, refusal } => {
+                let path = self.links.get(&link.link).map_or("", |link| link.kind.path());
+                let error = self.origin.refusal(&refusal, path);
+                let state = State::rejected(error);
+                self.machine.settle_incoming(LinkKey(link.link), delivery, delivery, &state);
+            }
+            Outgoing::PartTaken { link, length } => {
+                if let Some(Kind::Sender(sender)) = self.links.get_mut(&link.link).map(|link| &mut link.kind)
+                {
+                    sender.arriving.part_taken(length as usize);
+                    self.unstored_bytes -= length as usize;
+                }
+            }
+            Outgoing::Settled { link, first, last, outcome } => {
+                self.settled(LinkKey(link.link), first, last, outcome);
+            }
+            Outgoing::NotSettled { link, delivery, refusal } => {
+                self.not_settled(LinkKey(link.link), delivery, &refusal);
+            }
+            Outgoing::Drained { link } => self.drained(LinkKey(link.link)),
+            Outgoing::Attached { link, max_message_bytes } => {
+                self.attached(LinkKey(link.link), max_message_bytes);
+            }
+            Outgoing::Detached { link, refusal } => self.detached(LinkKey(link.link), &refusal),
+            Outgoing::Answered { request, answer } => self.answered(request.request, &answer),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The AMQP door as a client sees it: the real door and a real engine over a disk in memory, and a client that writes
+//! exactly the frames that a test says.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+mod attaching;
+mod claims;
+mod client;
+mod house;
+mod living;
+mod receiving;
+mod sending;
+mod settling;

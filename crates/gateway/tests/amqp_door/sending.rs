@@ -1,0 +1,263 @@
+//! Messages from a client: what is accepted, what is refused and how, and how frames and batches are taken apart.
+
+use crate::client::{Client, body, list, map, message, part, taker};
+use crate::house::{House, QUEUE};
+use amqp::performative::{Flow, Performative, Transfer};
+use amqp::{Error, State};
+use message::Value;
+use message::sections::section;
+
+/// The format of a batch (client notes 4.3).
+const BATCH: Option<u32> = Some(0x8001_3700);
+
+/// The largest message of a queue that does not say.
+const MESSAGE_BYTES: usize = 1_024 * 1_024;
+
+async fn client_of(house: &House) -> Client {
+    let mut client = house.admitted().await;
+    client.sender(0, QUEUE).await;
+    client
+}
+
+fn batch_of(messages: &[Vec<u8>]) -> Vec<u8> {
+    let envelope = part(section::PROPERTIES, Value::List(vec!["the envelope's".into()]));
+    let inner = messages.iter().flat_map(|inner| part(section::DATA, Value::Binary(inner.clone())));
+    envelope.into_iter().chain(inner).collect()
+}
+
+/// Everything in the queue: sequence numbers and bodies.
+async fn stored(house: &House) -> Vec<(i64, Vec<u8>)> {
+    let mut client = house.admitted().await;
+    client.attached(taker(0, QUEUE)).await;
+    let (deliveries, _) = client.drain(0, 0, 1_000).await;
+    let number = |message: &[u8]| {
+        let annotations = map(message, |sections| sections.message_annotations);
+        annotations.get("x-opt-sequence-number").and_then(Value::as_integer).unwrap()
+    };
+    deliveries.iter().map(|each| (number(&each.message), body(&each.message))).collect()
+}
+
+fn rejection(state: State) -> Error {
+    match state {
+        State::Rejected(Some(error)) => *error,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Sends a delivery in frames of at most 60,000 bytes.
+async fn send_in_frames(client: &mut Client, transfer: Transfer<'_>, payload: &[u8]) -> State {
+    let mut chunks = payload.chunks(60_000).peekable();
+    let first = chunks.next().unwrap();
+    let more = chunks.peek().is_some();
+    let id = client.transfer(Transfer { more, ..transfer.clone() }, first).await;
+    while let Some(chunk) = chunks.next() {
+        let later =
+            Transfer { handle: transfer.handle, more: chunks.peek().is_some(), ..Transfer::default() };
+        let mut bytes = Vec::new();
+        Performative::Transfer(later).write(&mut bytes, 0, chunk);
+        client.raw(&bytes).await;
+    }
+    client.outcome(id).await
+}
+
+#[tokio::test]
+async fn a_send_is_settled_in_one_step_whatever_mode_was_asked_for() {
+    // the link is in mode second, as Python's are.
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    assert_eq!(client.send(0, &message(b"one")).await, State::Accepted);
+    assert_eq!(client.said_so_far().await, []);
+    assert_eq!(stored(&house).await, [(1, b"one".to_vec())]);
+}
+
+#[tokio::test]
+async fn a_settled_send_is_stored_and_gets_no_answer_good_or_bad() {
+    // S-14
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    let settled = Transfer { settled: Some(true), ..Transfer::default() };
+    client.transfer(settled.clone(), &message(b"quiet")).await;
+    client.transfer(settled, b"no message").await;
+    assert_eq!(client.send(0, &message(b"loud")).await, State::Accepted, "the first answer of all");
+    assert_eq!(stored(&house).await, [(1, b"quiet".to_vec()), (2, b"loud".to_vec())]);
+}
+
+#[tokio::test]
+async fn delivery_tags_may_be_anything() {
+    // counters of four and eight bytes, hex and decimal text, and the same one twice.
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    for (id, tag) in (0..).zip([&b""[..], b"\0\0\0\x01", b"12", b"12", &[0xff; 32]]) {
+        let transfer = Transfer { delivery_id: Some(id), delivery_tag: Some(tag), ..Transfer::default() };
+        let mut bytes = Vec::new();
+        Performative::Transfer(transfer).write(&mut bytes, 0, &message(b"m"));
+        client.raw(&bytes).await;
+        assert_eq!(client.outcome(id).await, State::Accepted);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_stored_as_its_messages_in_order_without_its_envelope() {
+    //
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    let format = |message_format| Transfer { message_format, ..Transfer::default() };
+    let batch = batch_of(&[message(b"a"), message(b"b"), message(b"c")]);
+    assert_eq!(client.send_as(format(BATCH), &batch).await, State::Accepted);
+    assert_eq!(client.send_as(format(BATCH), &batch_of(&[message(b"d")])).await, State::Accepted);
+    assert_eq!(client.send_as(format(Some(0)), &message(b"e")).await, State::Accepted);
+    let expected: Vec<_> = (1..).zip([b"a", b"b", b"c", b"d", b"e"]).map(|(n, b)| (n, b.to_vec())).collect();
+    assert_eq!(stored(&house).await, expected);
+}
+
+#[tokio::test]
+async fn one_bad_message_refuses_the_whole_batch() {
+    // S-16
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    let transfer = Transfer { message_format: BATCH, ..Transfer::default() };
+    let batch = batch_of(&[message(b"good"), b"bad".to_vec()]);
+    let error = rejection(client.send_as(transfer, &batch).await);
+    assert_eq!(error.condition, "amqp:decode-error");
+    assert_eq!(client.send(0, &message(b"next")).await, State::Accepted);
+    assert_eq!(stored(&house).await, [(1, b"next".to_vec())], "nothing of it, and no number used up");
+}
+
+#[tokio::test]
+async fn frames_are_joined_and_an_aborted_delivery_is_dropped() {
+    //
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    let long: Vec<u8> = (0..200_000_u32).map(|n| n as u8).collect();
+    let state = send_in_frames(&mut client, Transfer::default(), &message(&long)).await;
+    assert_eq!(state, State::Accepted);
+    let whole = message(b"given up");
+    let id = client.transfer(Transfer { more: true, ..Transfer::default() }, &whole[..4]).await;
+    let abort = Transfer { delivery_id: Some(id), aborted: true, ..Transfer::default() };
+    client.give(&[Performative::Transfer(abort)]).await;
+    assert_eq!(client.send(0, &message(b"after")).await, State::Accepted);
+    assert_eq!(stored(&house).await, [(1, long), (2, b"after".to_vec())]);
+}
+
+#[tokio::test]
+async fn a_message_beyond_the_limit_is_rejected_and_the_link_lives_on() {
+    //
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    let around = message(&[0; 300]).len() - 300;
+    let beyond = message(&vec![1; MESSAGE_BYTES - around + 1]);
+    assert_eq!(beyond.len(), MESSAGE_BYTES + 1);
+    let error = rejection(send_in_frames(&mut client, Transfer::default(), &beyond).await);
+    assert_eq!(error.condition, "amqp:link:message-size-exceeded");
+    assert!(error.description.unwrap().contains("TrackingId:"), "S-11");
+    assert_eq!(client.send(0, &message(b"small")).await, State::Accepted);
+    assert_eq!(stored(&house).await, [(1, b"small".to_vec())]);
+}
+
+#[tokio::test]
+async fn a_batch_counts_with_its_envelope() {
+    //
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    let half = message(&vec![1; MESSAGE_BYTES / 2]);
+    let transfer = Transfer { message_format: BATCH, ..Transfer::default() };
+    let state = send_in_frames(&mut client, transfer, &batch_of(&[half.clone(), half])).await;
+    assert_eq!(rejection(state).condition, "amqp:link:message-size-exceeded");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_message_is_said_in_the_known_conditions() {
+    //
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    let with_id = |id: Value| part(section::PROPERTIES, Value::List(vec![id]));
+    let cases = [
+        (with_id("i".repeat(129).as_str().into()), "com.microsoft:argument-out-of-range"),
+        (with_id(Value::Boolean(true)), "com.microsoft:argument-error"),
+        (b"no message".to_vec(), "amqp:decode-error"),
+        (message(b"cut short")[..8].to_vec(), "amqp:decode-error"),
+    ];
+    for (bad, condition) in cases {
+        assert_eq!(rejection(client.send(0, &bad).await).condition, condition);
+    }
+    assert_eq!(client.send(0, &with_id("i".repeat(128).as_str().into())).await, State::Accepted);
+}
+
+#[tokio::test]
+async fn credit_is_topped_up_at_half() {
+    //
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    let mut credit = 1_000;
+    for sent in 1..=2_500_u32 {
+        client.transfer(Transfer { settled: Some(true), ..Transfer::default() }, &message(b"m")).await;
+        credit -= 1;
+        if sent % 100 == 0 {
+            for frame in client.said_so_far().await {
+                let Performative::Flow(flow) = frame.performative else { panic!("{frame:?}") };
+                let left = flow.delivery_count.unwrap() + flow.link_credit.unwrap() - sent;
+                assert!(left > credit);
+                credit = left;
+            }
+        }
+        assert!(credit >= 400, "{credit} left after {sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_sender_that_overruns_its_credit_and_claims_its_own_is_served() {
+    // Python does both.
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    client.credit(0, 0, 10_000).await;
+    let mut bytes = Vec::new();
+    for id in 0..1_500_u32 {
+        let tag = id.to_be_bytes();
+        let transfer = Transfer {
+            delivery_id: Some(id),
+            delivery_tag: Some(&tag),
+            settled: Some(true),
+            ..Transfer::default()
+        };
+        Performative::Transfer(transfer).write(&mut bytes, 0, &message(b"m"));
+    }
+    client.raw(&bytes).await;
+    let said = client.said_so_far().await;
+    assert!(
+        said.iter().all(|frame| matches!(frame.performative, Performative::Flow(Flow { .. }))),
+        "{said:?}"
+    );
+    let mut other = house.admitted().await;
+    other.attached(taker(0, QUEUE)).await;
+    other.credit(0, 0, 1_500).await;
+    for _ in 0..1_500 {
+        other.delivery().await;
+    }
+}
+
+#[tokio::test]
+async fn a_message_without_an_id_gets_one_and_others_keep_theirs() {
+    //
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    let ids = [Value::Null, "mine".into(), Value::Ulong(7), Value::Uuid([5; 16])];
+    for id in &ids {
+        let properties =
+            part(section::PROPERTIES, Value::List(vec![id.clone(), Value::Binary(b"u".to_vec())]));
+        assert_eq!(client.send(0, &[properties, message(b"m")].concat()).await, State::Accepted);
+    }
+    assert_eq!(client.send(0, &message(b"bare")).await, State::Accepted);
+    let mut reader = house.admitted().await;
+    reader.attached(taker(0, QUEUE)).await;
+    let (deliveries, _) = reader.drain(0, 0, 10).await;
+    let found: Vec<Value> = deliveries
+        .iter()
+        .map(|each| list(&each.message, |sections| sections.properties)[0].clone())
+        .collect();
+    assert_eq!(found[1..4], ids[1..]);
+    for given in [&found[0], &found[4]] {
+        let text = given.as_str().unwrap();
+        assert!(text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()), "{text}");
+    }
+    assert_ne!(found[0], found[4]);
+}
