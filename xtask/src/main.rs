@@ -6,6 +6,7 @@ mod check;
 mod cost;
 mod load;
 mod root;
+mod sim;
 mod tools;
 
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ usage: cargo xtask COMMAND
   dependencies  only licences, bans and sources of our dependencies
   advisories    known weaknesses of our dependencies (needs cargo-deny and its database)
   cost          sends and receives durable messages: rate, CPU, latency (needs two cores and taskset)
+  sim           runs seeds on fake time and a failing disk: --seeds N, --seed S, --twice, --strict, --planted
   start         from exec to the first accepted message, on new and on existing data";
 
 fn main() -> ExitCode {
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         "dependencies" => return check::run_dependencies(),
         "advisories" => check::advisories::run(),
         "cost" => cost::run(rest),
+        "sim" => sim::run(rest),
         "start" => cost::start::run(),
         // What `cost` starts on a core of its own; see cost/worker.rs.
         "worker" => cost::worker::run(rest),

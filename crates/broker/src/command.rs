@@ -4,9 +4,9 @@
 //! batch's own buffer, and a command only says where ([`Intake`]): the broker decides about messages without ever
 //! touching their bytes.
 
-use crate::ids::{LinkId, LockToken, NamespaceId, RequestId};
+use crate::ids::{LinkId, LockToken, NamespaceId, Number, RequestId};
 use crate::settings::QueueSettings;
-use crate::time::Span;
+use crate::time::{Span, Time};
 use message::overlay::Overlay;
 use std::ops::Range;
 
@@ -24,6 +24,28 @@ pub struct Incoming {
     pub body: Intake,
     /// The sender's own time to live (S-50); `Span::MAX` when there is none (S-57).
     pub time_to_live: Span,
+    /// When to enqueue it; [`Incoming::AT_ONCE`] unless the sender says otherwise (S-40).
+    pub scheduled: Time,
+    /// It has a session id (S-20).
+    pub has_session: bool,
+    /// It has a session id and a partition key, and they are not the same (S-7).
+    pub keys_differ: bool,
+}
+
+impl Incoming {
+    /// Earlier than any time: nothing to wait for.
+    pub const AT_ONCE: Time = Time(i64::MIN);
+
+    /// A message that is enqueued at once and lives for ever.
+    pub fn new(body: Intake) -> Incoming {
+        Incoming {
+            body,
+            time_to_live: Span::MAX,
+            scheduled: Incoming::AT_ONCE,
+            has_session: false,
+            keys_differ: false,
+        }
+    }
 }
 
 /// How a receiver takes messages (S-80, S-81).
@@ -100,7 +122,67 @@ pub enum Command {
         outcome: Outcome,
         wants_answer: bool,
     },
+    /// Settles what the tokens have locked, all of it or nothing, for whoever presents them (S-94).
+    SettleTokens {
+        request: RequestId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        tokens: Box<[LockToken]>,
+        outcome: Outcome,
+    },
+    /// Renews the locks of these tokens, all of them or none, for whoever presents them (S-83).
+    RenewLocks {
+        request: RequestId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        tokens: Box<[LockToken]>,
+    },
+    /// Sends messages for later and answers with their numbers (S-40). `messages` as in [`Command::Send`].
+    Schedule {
+        request: RequestId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        messages: Range<u32>,
+    },
+    /// Deletes scheduled messages, all of these or none (S-42).
+    CancelScheduled {
+        request: RequestId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        numbers: Box<[Number]>,
+    },
+    /// Receives deferred messages by their numbers, all of these or none (S-121).
+    ReceiveDeferred {
+        request: RequestId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        numbers: Box<[Number]>,
+        mode: ReceiveMode,
+    },
+    /// Looks at messages without touching them, from a number on (S-130).
+    Browse {
+        request: RequestId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        from: Number,
+        most: u32,
+    },
+    /// Deletes up to `most` messages that were enqueued before a time, without receiving them (S-240).
+    DeleteMessages {
+        request: RequestId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        most: u32,
+        before: Time,
+    },
     CreateQueue {
+        request: RequestId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        settings: Box<QueueSettings>,
+    },
+    /// Gives a queue other settings. What is fixed at creation must be as it was (S-260).
+    UpdateQueue {
         request: RequestId,
         namespace: NamespaceId,
         path: Box<str>,

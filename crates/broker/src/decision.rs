@@ -5,6 +5,7 @@ use crate::command::Intake;
 use crate::effect::Effect;
 use crate::ids::{BodyId, Position};
 use crate::record::Record;
+use crate::refusal::Refusal;
 use crate::time::Time;
 
 /// When and where a decision takes place.
@@ -68,6 +69,18 @@ impl Decision {
 /// with the [`Material`]; the command is then decided afresh.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Needs(pub Vec<BodyId>);
+
+/// Why a decision is not made now.
+pub(crate) enum Hindrance {
+    Refused(Refusal),
+    Needs(Needs),
+}
+
+impl From<Refusal> for Hindrance {
+    fn from(refusal: Refusal) -> Hindrance {
+        Hindrance::Refused(refusal)
+    }
+}
 
 /// Stored bodies, read for one command.
 pub type Material<'a> = &'a [(BodyId, &'a [u8])];

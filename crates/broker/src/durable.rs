@@ -2,12 +2,14 @@
 //! whatever was ever recorded and may rely on nothing but itself and the time of the batch.
 
 use crate::effect::Extra;
-use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Sequence};
-use crate::queue::index::{Index, Slot};
-use crate::record::Record;
+use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Number, Sequence, SubQueue};
+use crate::planted::{Bug, is_planted};
+use crate::queue::index::{Index, Reason, Slot, State};
+use crate::record::{KeptLock, Record};
 use crate::settings::QueueSettings;
-use crate::time::Time;
-use std::collections::BTreeMap;
+use crate::time::{Span, Time};
+use message::overlay::Overlay;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -18,6 +20,8 @@ pub struct Durable {
     /// By entity id. Ids are never reused, so the place of a deleted entity stays empty.
     entities: Vec<Option<Box<Queue>>>,
     pub(crate) next_body: BodyId,
+    /// The locks that a planned stop has left. Any record after them makes them void.
+    kept_locks: Box<[KeptLock]>,
 }
 
 #[derive(Debug)]
@@ -27,20 +31,155 @@ pub struct Queue {
     pub settings: QueueSettings,
     pub created: Time,
     pub updated: Time,
+    /// The id in the top bits of its numbers, if it is partitioned (S-221).
+    pub partition: u16,
     /// The number that the next message will take.
     pub next: Sequence,
+    /// What is received, deferred or scheduled.
     pub index: Index,
+    /// The dead-letter queue. Numbers are those of `index`, and a message is in one of the two.
+    pub dead: Index,
     pub extras: IdMap<Sequence, Arc<Extra>>,
-    pub active: u64,
+    /// Scheduled messages in the order in which they are due.
+    pub schedule: BTreeSet<(Time, Sequence)>,
+    pub counts: Counts,
     pub bytes: u64,
 }
 
+/// How many messages an entity holds, by what has become of them (S-233).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Counts {
+    /// Ready for delivery, or delivered and locked.
+    pub active: u64,
+    pub deferred: u64,
+    pub scheduled: u64,
+    pub dead_letter: u64,
+}
+
+/// Numbers of a partitioned entity count in 48 bits (S-32, S-33).
+const PARTITION_SHIFT: u32 = 48;
+const COUNTER: u64 = (1 << PARTITION_SHIFT) - 1;
+
+/// A partitioned entity lives in one of sixteen partitions, all of which are here (S-221).
+pub const PARTITIONS: u16 = 16;
+
+impl Counts {
+    pub fn total(&self) -> u64 {
+        self.active + self.deferred + self.scheduled + self.dead_letter
+    }
+
+    fn of(&mut self, state: State) -> &mut u64 {
+        match state {
+            State::Active => &mut self.active,
+            State::Deferred => &mut self.deferred,
+            State::Scheduled => &mut self.scheduled,
+            State::Gone => unreachable!("what is gone is not counted"),
+        }
+    }
+}
+
 impl Queue {
-    fn remove(&mut self, sequence: Sequence) {
-        let slot = self.index.remove(sequence).expect("only a message that is there is recorded as removed");
-        self.extras.remove(&sequence);
-        self.active -= 1;
+    /// The messages of a part of the queue, if it can have any.
+    pub fn part(&self, sub: SubQueue) -> Option<&Index> {
+        match sub {
+            SubQueue::Main => Some(&self.index),
+            SubQueue::DeadLetter => Some(&self.dead),
+            SubQueue::TransferDeadLetter => None,
+        }
+    }
+
+    /// The number by which clients know a message.
+    pub fn number(&self, sequence: Sequence) -> Number {
+        if self.settings.partitioning {
+            Number(u64::from(self.partition) << PARTITION_SHIFT | sequence.0 & COUNTER)
+        } else {
+            Number(sequence.0)
+        }
+    }
+
+    /// The newest message that may have this number.
+    pub fn sequence(&self, number: Number) -> Option<Sequence> {
+        if !self.settings.partitioning {
+            return Some(Sequence(number.0));
+        }
+        if number.0 >> PARTITION_SHIFT != u64::from(self.partition) {
+            return None;
+        }
+        let newest = self.next.0 & !COUNTER | number.0 & COUNTER;
+        if newest < self.next.0 {
+            Some(Sequence(newest))
+        } else {
+            newest.checked_sub(COUNTER + 1).map(Sequence)
+        }
+    }
+
+    fn push(&mut self, sequence: Sequence, slot: Slot) {
+        assert_eq!(sequence, self.next, "numbers have no gaps");
+        self.next = sequence.next();
+        self.index.push(sequence, slot);
+        *self.counts.of(slot.state()) += 1;
+        self.bytes += u64::from(slot.length);
+    }
+
+    /// Takes a message out of wherever it is.
+    fn remove(&mut self, sequence: Sequence) -> Slot {
+        let slot = match self.index.remove(sequence) {
+            Some(slot) => {
+                *self.counts.of(slot.state()) -= 1;
+                if slot.state() == State::Scheduled {
+                    self.schedule.remove(&(slot.expires, sequence));
+                }
+                slot
+            }
+            None => {
+                self.counts.dead_letter -= 1;
+                self.dead.remove(sequence).expect("only a message that is there is recorded as removed")
+            }
+        };
         self.bytes -= u64::from(slot.length);
+        slot
+    }
+
+    /// A delivery has failed. In the dead-letter queue the count stands still (S-115).
+    fn raise_count(&mut self, sequence: Sequence) {
+        match self.index.get_mut(sequence) {
+            Some(slot) => slot.raise_count(),
+            None => assert!(self.dead.get(sequence).is_some(), "only a message that is there returns"),
+        }
+    }
+
+    fn defer(&mut self, sequence: Sequence) {
+        match self.index.get(sequence) {
+            Some(slot) => {
+                *self.counts.of(slot.state()) -= 1;
+                self.counts.deferred += 1;
+                self.index.set_state(sequence, State::Deferred);
+            }
+            None => self.dead.set_state(sequence, State::Deferred),
+        }
+    }
+
+    fn dead_letter(&mut self, sequence: Sequence, reason: Reason) {
+        let slot = self.index.remove(sequence).expect("only a message that is there is dead-lettered");
+        *self.counts.of(slot.state()) -= 1;
+        self.counts.dead_letter += 1;
+        self.dead.insert(sequence, slot.dead(reason));
+    }
+
+    fn merge(&mut self, sequence: Sequence, overlay: Option<&Overlay>) {
+        if let Some(overlay) = overlay {
+            let extra = Arc::make_mut(self.extras.entry(sequence).or_default());
+            let merged = extra.overlay.get_or_insert_default().merge(overlay);
+            merged.expect("the change was checked before");
+        }
+    }
+
+    fn add_extra(&mut self, sequence: Sequence, parts: Option<&[BodyId]>, time_to_live: Span) {
+        let time_to_live = (!time_to_live.is_max()).then_some(time_to_live);
+        if parts.is_some() || time_to_live.is_some() {
+            let parts = parts.map(<[BodyId]>::to_vec).unwrap_or_default();
+            self.extras.insert(sequence, Arc::new(Extra { parts, overlay: None, time_to_live }));
+        }
     }
 }
 
@@ -53,7 +192,7 @@ impl Durable {
         self.entities.get(entity.0 as usize)?.as_deref()
     }
 
-    fn queue_mut(&mut self, entity: EntityId) -> &mut Queue {
+    pub(crate) fn queue_mut(&mut self, entity: EntityId) -> &mut Queue {
         self.entities
             .get_mut(entity.0 as usize)
             .and_then(Option::as_deref_mut)
@@ -66,6 +205,11 @@ impl Durable {
 
     pub fn next_body(&self) -> BodyId {
         self.next_body
+    }
+
+    /// The locks of a planned stop, if nothing was recorded since.
+    pub fn kept_locks(&self) -> &[KeptLock] {
+        &self.kept_locks
     }
 
     pub fn find(&self, namespace: NamespaceId, path: &str) -> Option<EntityId> {
@@ -82,23 +226,17 @@ impl Durable {
 
     /// Takes a record into memory, live and in replay. `time` is the time of its batch.
     pub fn apply(&mut self, record: &Record, time: Time) {
+        if !self.kept_locks.is_empty() {
+            self.kept_locks = Box::default();
+        }
         match record {
             Record::QueueCreated { entity, namespace, path, settings } => {
-                assert_eq!(*entity, self.next_entity(), "entity ids are handed out in order");
-                let taken = self.names.insert((*namespace, fold(path)), *entity);
-                assert!(taken.is_none(), "queue '{path}' was created twice");
-                self.entities.push(Some(Box::new(Queue {
-                    namespace: *namespace,
-                    path: path.clone(),
-                    settings: (**settings).clone(),
-                    created: time,
-                    updated: time,
-                    next: Sequence(1),
-                    index: Index::default(),
-                    extras: IdMap::default(),
-                    active: 0,
-                    bytes: 0,
-                })));
+                self.create(*entity, *namespace, path, settings, time);
+            }
+            Record::QueueUpdated { entity, settings } => {
+                let queue = self.queue_mut(*entity);
+                queue.settings = (**settings).clone();
+                queue.updated = time;
             }
             Record::EntityDeleted { entity } => {
                 let queue = self.entities[entity.0 as usize].take().expect("only what exists is deleted");
@@ -108,34 +246,88 @@ impl Durable {
             Record::Enqueued { entity, sequence, body, length, expires, parts } => {
                 self.take_body(*body);
                 let queue = self.queue_mut(*entity);
-                assert_eq!(*sequence, queue.next, "numbers have no gaps");
-                queue.next = sequence.next();
-                queue.index.push(*sequence, Slot::active(*body, *length, time, *expires));
-                queue.active += 1;
-                queue.bytes += u64::from(*length);
+                queue.push(*sequence, Slot::active(*body, *length, time, *expires));
                 if let Some(parts) = parts {
-                    let extra = Extra { parts: parts.to_vec(), overlay: None };
-                    queue.extras.insert(*sequence, Arc::new(extra));
+                    queue.add_extra(*sequence, Some(parts), Span::MAX);
+                }
+            }
+            Record::Scheduled { entity, sequence, body, length, due, time_to_live, parts } => {
+                self.take_body(*body);
+                let queue = self.queue_mut(*entity);
+                queue.push(*sequence, Slot::scheduled(*body, *length, time, *due));
+                queue.schedule.insert((*due, *sequence));
+                queue.add_extra(*sequence, parts.as_deref(), *time_to_live);
+            }
+            Record::Activated { entity, scheduled, sequence, expires } => {
+                let queue = self.queue_mut(*entity);
+                let slot = queue.remove(*scheduled);
+                queue.push(*sequence, Slot::active(slot.body, slot.length, time, *expires));
+                if let Some(mut extra) = queue.extras.remove(scheduled) {
+                    Arc::make_mut(&mut extra).time_to_live = None;
+                    if *extra != Extra::default() {
+                        queue.extras.insert(*sequence, extra);
+                    }
                 }
             }
             Record::Removed { entity, first, count } => {
                 let queue = self.queue_mut(*entity);
-                (first.0..first.0 + u64::from(*count)).for_each(|number| queue.remove(Sequence(number)));
+                for number in first.0..first.0 + u64::from(*count) {
+                    queue.remove(Sequence(number));
+                    queue.extras.remove(&Sequence(number));
+                }
+                if is_planted(Bug::Numbering) && queue.counts.total() == 0 {
+                    queue.next = *first;
+                }
             }
             Record::Returned { entity, sequence, overlay } => {
                 let queue = self.queue_mut(*entity);
-                queue.index.get_mut(*sequence).expect("only a message that is there returns").raise_count();
-                if let Some(overlay) = overlay {
-                    let extra = queue.extras.entry(*sequence).or_default();
-                    let extra = Arc::make_mut(extra);
-                    extra
-                        .overlay
-                        .get_or_insert_default()
-                        .merge(overlay)
-                        .expect("the change was checked before");
-                }
+                queue.raise_count(*sequence);
+                queue.merge(*sequence, overlay.as_deref());
             }
+            Record::Deferred { entity, sequence, overlay } => {
+                let queue = self.queue_mut(*entity);
+                queue.raise_count(*sequence);
+                queue.defer(*sequence);
+                queue.merge(*sequence, overlay.as_deref());
+            }
+            Record::DeadLettered { entity, sequence, reason, is_failure, overlay } => {
+                let queue = self.queue_mut(*entity);
+                if *is_failure {
+                    queue.raise_count(*sequence);
+                }
+                queue.dead_letter(*sequence, *reason);
+                queue.merge(*sequence, overlay.as_deref());
+            }
+            Record::LocksKept { locks } => self.kept_locks = locks.clone(),
         }
+    }
+
+    fn create(
+        &mut self,
+        entity: EntityId,
+        namespace: NamespaceId,
+        path: &str,
+        settings: &QueueSettings,
+        time: Time,
+    ) {
+        assert_eq!(entity, self.next_entity(), "entity ids are handed out in order");
+        let taken = self.names.insert((namespace, fold(path)), entity);
+        assert!(taken.is_none(), "queue '{path}' was created twice");
+        self.entities.push(Some(Box::new(Queue {
+            namespace,
+            path: path.into(),
+            settings: settings.clone(),
+            created: time,
+            updated: time,
+            partition: (entity.0 % u32::from(PARTITIONS)) as u16,
+            next: Sequence(1),
+            index: Index::default(),
+            dead: Index::default(),
+            extras: IdMap::default(),
+            schedule: BTreeSet::new(),
+            counts: Counts::default(),
+            bytes: 0,
+        })));
     }
 
     fn take_body(&mut self, body: BodyId) {
@@ -147,13 +339,16 @@ impl Durable {
     /// the one that wrote the journal.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = std::hash::DefaultHasher::new();
-        (self.next_body, self.next_entity()).hash(&mut hasher);
+        (self.next_body, self.next_entity(), &self.kept_locks).hash(&mut hasher);
         self.names.hash(&mut hasher);
         for (id, queue) in self.queues() {
             (id, &queue.path, &queue.settings, queue.created, queue.updated).hash(&mut hasher);
-            (queue.next, queue.active, queue.bytes).hash(&mut hasher);
-            for (sequence, slot) in queue.index.iter() {
-                (sequence, slot, queue.extras.get(&sequence)).hash(&mut hasher);
+            (queue.partition, queue.next, queue.counts, queue.bytes, &queue.schedule).hash(&mut hasher);
+            for part in [&queue.index, &queue.dead] {
+                for (sequence, slot) in part.iter() {
+                    (sequence, slot, queue.extras.get(&sequence)).hash(&mut hasher);
+                }
+                u64::MAX.hash(&mut hasher);
             }
         }
         hasher.finish()
@@ -163,4 +358,88 @@ impl Durable {
 /// Paths are compared without regard to case (S-250).
 pub(crate) fn fold(path: &str) -> Box<str> {
     path.to_lowercase().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Outcome;
+    use crate::command::ReceiveMode::PeekLock;
+    use crate::effect::Answer;
+    use crate::testing::World;
+
+    fn partitioned() -> World {
+        let mut world = World::new();
+        (0..5).for_each(|n| world.create(&format!("other{n}"), QueueSettings::default()));
+        world.create("q", QueueSettings { partitioning: true, ..QueueSettings::default() });
+        world
+    }
+
+    fn numbers(world: &mut World, path: &str) -> Vec<u64> {
+        world.receive(path, PeekLock, 9).iter().map(|each| each.number.0).collect()
+    }
+
+    #[test]
+    fn a_partitioned_queue_numbers_within_its_partition() {
+        // S-32, S-221
+        let mut world = partitioned();
+        world.send_committed("q", 2);
+        assert_eq!(numbers(&mut world, "q"), [5 << 48 | 1, 5 << 48 | 2]);
+        world.send_committed("other0", 2);
+        assert_eq!(numbers(&mut world, "other0"), [1, 2]);
+    }
+
+    #[test]
+    fn an_exhausted_range_starts_again_at_zero_and_messages_are_still_found() {
+        // S-33
+        let mut world = partitioned();
+        let entity = world.broker.durable.find(NamespaceId(0), "q").unwrap();
+        world.is_checked = false;
+        world.broker.durable.queue_mut(entity).next = Sequence((1 << 48) - 1);
+        world.send_committed("q", 3);
+        let received = world.receive("q", PeekLock, 9);
+        let numbers: Vec<_> = received.iter().map(|each| each.number.0).collect();
+        assert_eq!(numbers, [5 << 48 | 0xffff_ffff_ffff, 5 << 48, 5 << 48 | 1]);
+        for delivery in &received {
+            world.settle_tokens("q", &[delivery.token], Outcome::Defer(None)).unwrap();
+        }
+        let Ok(Answer::Messages(again)) = world.receive_deferred("q", &numbers, PeekLock) else { panic!() };
+        assert_eq!(
+            again.iter().map(|each| each.sequence).collect::<Vec<_>>(),
+            received.iter().map(|each| each.sequence).collect::<Vec<_>>()
+        );
+        let queue = world.queue("q");
+        assert_eq!(queue.sequence(Number(4 << 48 | 1)), None);
+        assert_eq!(queue.sequence(Number(5 << 48 | 2)), Some(Sequence(2)));
+    }
+
+    #[test]
+    fn two_states_that_differ_have_different_fingerprints() {
+        let state = |act: &dyn Fn(&mut World, crate::LinkId)| {
+            let mut world = World::with_queue("q");
+            world.send_committed("q", 1);
+            let link = world.receiver("q", PeekLock, 1);
+            act(&mut world, link);
+            world.broker.durable.fingerprint()
+        };
+        let settled = |outcome: Outcome| {
+            state(&move |world, link| {
+                let token = world.token(1);
+                world.settle(link, 0, token, outcome.clone());
+            })
+        };
+        let states = [
+            state(&|_, _| {}),
+            settled(Outcome::Complete),
+            settled(Outcome::Abandon(None)),
+            settled(Outcome::Defer(None)),
+            settled(Outcome::DeadLetter(None)),
+            state(&|world, _| world.keep_locks()),
+            state(&|world, _| {
+                drop(world.update("q", QueueSettings { express: true, ..QueueSettings::default() }))
+            }),
+        ];
+        let different: BTreeSet<_> = states.into_iter().collect();
+        assert_eq!(different.len(), states.len());
+    }
 }

@@ -1,26 +1,34 @@
 //! Everything that may leave the broker. An effect is released only when the records that justify it are durable.
 
 use crate::command::ReceiveMode;
-use crate::ids::{BodyId, ConnectionId, LinkId, LockToken, RequestId, Sequence};
+use crate::durable::Counts;
+use crate::ids::{BodyId, ConnectionId, LinkId, LockToken, Number, RequestId, Sequence};
+use crate::queue::index::State;
 use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use message::overlay::Overlay;
 use std::sync::Arc;
 
-/// A message on its way to a receiver. The body comes from the journal; everything the broker adds is here.
+/// A message on its way to whoever wants to see it. The body comes from the journal; everything the broker adds is here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
+    /// Zero when the message is only looked at.
     pub token: LockToken,
     pub sequence: Sequence,
+    /// The sequence number to show.
+    pub number: Number,
+    /// S-8.
+    pub state: State,
     pub body: BodyId,
     /// Bytes of the whole message as stored.
     pub length: u32,
     /// Earlier deliveries that failed (S-87).
     pub count: u32,
     pub enqueued: Time,
+    /// Of a scheduled message: when it is due.
     pub expires: Time,
-    /// `None` in receive-and-delete.
+    /// `None` where nothing is locked: in receive-and-delete and in browsing (S-133).
     pub locked_until: Option<Time>,
     pub extra: Option<Arc<Extra>>,
 }
@@ -32,6 +40,8 @@ pub struct Extra {
     pub parts: Vec<BodyId>,
     /// Properties changed since the message was sent.
     pub overlay: Option<Overlay>,
+    /// The sender's own time to live, of a message that waits for its time: it counts from then (S-44).
+    pub time_to_live: Option<Span>,
 }
 
 /// How a settlement came out, in the terms of the request, so that the answer can repeat it.
@@ -40,6 +50,8 @@ pub enum Settled {
     Completed,
     Abandoned,
     Released,
+    Deferred,
+    DeadLettered,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +62,7 @@ pub struct QueueDescription {
     pub updated: Time,
     /// `None` when nothing was ever sent or received.
     pub accessed: Option<Time>,
-    pub active_messages: u64,
+    pub counts: Counts,
     pub bytes: u64,
 }
 
@@ -60,6 +72,17 @@ pub enum Answer {
     Queue(Box<QueueDescription>),
     Queues(Vec<QueueDescription>),
     Deleted,
+    /// All that was named is settled.
+    Settled,
+    /// Until when each lock now lasts, in the order of the request (S-83).
+    Renewed(Vec<Time>),
+    /// The numbers of scheduled messages, in the order of the request (S-40).
+    Scheduled(Vec<Number>),
+    Cancelled,
+    /// Messages received by their numbers, or looked at. Whoever runs the broker adds the bodies.
+    Messages(Vec<Delivery>),
+    /// How many messages were deleted without being received (S-240).
+    MessagesDeleted(u32),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,9 +13,33 @@ pub struct NamespaceId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EntityId(pub u32);
 
-/// The number of a message within its entity (S-31). The first is 1.
+/// The place of a message in the order of its entity (S-31). The first is 1, and it never starts again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Sequence(pub u64);
+
+/// The sequence number of a message as clients see it: its [`Sequence`], or, in a partitioned entity, the partition's id
+/// in the top 16 bits and the low 48 bits of its sequence (S-32).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Number(pub u64);
+
+/// The parts of an entity from which messages are received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(u8)]
+pub enum SubQueue {
+    #[default]
+    Main = 0,
+    /// `<entity>/$DeadLetterQueue` (S-100).
+    DeadLetter = 1,
+    /// `<entity>/$Transfer/$DeadLetterQueue` (S-114). Nothing enters it yet.
+    TransferDeadLetter = 2,
+}
+
+/// Where messages are received from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Source {
+    pub entity: EntityId,
+    pub sub: SubQueue,
+}
 
 /// The partition-wide number of a stored body. The first is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -57,6 +81,16 @@ impl LockToken {
 
     pub fn sequence(self) -> Sequence {
         Sequence(self.0 as u64)
+    }
+}
+
+impl Source {
+    pub fn main(entity: EntityId) -> Source {
+        Source { entity, sub: SubQueue::Main }
+    }
+
+    pub fn dead_letter(entity: EntityId) -> Source {
+        Source { entity, sub: SubQueue::DeadLetter }
     }
 }
 

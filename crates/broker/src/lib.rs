@@ -12,42 +12,62 @@ pub mod ids;
 pub mod limits;
 mod link;
 mod namespace;
+pub mod planted;
 pub mod queue;
 pub mod record;
 pub mod refusal;
 pub mod settings;
 #[cfg(test)]
 mod testing;
+pub mod tier;
 pub mod time;
+pub mod timers;
+mod update;
 pub mod volatile;
+mod work;
 
 pub use command::{Command, Incoming, Intake, Outcome, ReceiveMode};
+use decision::Hindrance;
 pub use decision::{Context, Decided, Decision, Material, Needs, Release};
-pub use durable::Durable;
+pub use durable::{Counts, Durable};
 pub use effect::{Answer, Delivery, Effect, Extra, QueueDescription, Settled};
 pub use ids::{
-    BodyId, ConnectionId, EntityId, LinkId, LockToken, NamespaceId, Position, RequestId, Sequence,
+    BodyId, ConnectionId, EntityId, LinkId, LockToken, NamespaceId, Number, Position, RequestId, Sequence,
+    Source, SubQueue,
 };
-pub use record::Record;
+pub use queue::index::State;
+pub use record::{KeptLock, Record};
 pub use refusal::Refusal;
 pub use settings::{QueueSettings, Status};
+pub use tier::Tier;
 pub use time::{Span, Time};
 pub use volatile::{Touch, Volatile};
 
 use limits::{DISPATCH_SLICE, TIMER_SLICE};
+use timers::{Chore, Due};
 
 /// One partition's worth of entities and everything that happens in them.
 #[derive(Debug)]
 pub struct Broker {
     pub(crate) durable: Durable,
     pub(crate) volatile: Volatile,
+    pub(crate) tier: Tier,
+    /// Reused where numbers are gathered before they are worked off.
+    pub(crate) scratch: Vec<Sequence>,
 }
 
 impl Broker {
     /// A broker over a state that replay has built. `nonce` seeds the lock tokens and must be fresh for each run.
     pub fn new(durable: Durable, nonce: u64) -> Broker {
         let volatile = Volatile::rebuilt(&durable, nonce);
-        Broker { durable, volatile }
+        Broker { durable, volatile, tier: Tier::default(), scratch: Vec::new() }
+    }
+
+    /// The same broker, held to the quotas of a tier.
+    #[must_use]
+    pub fn with_tier(mut self, tier: Tier) -> Broker {
+        self.tier = tier;
+        self
     }
 
     pub fn durable(&self) -> &Durable {
@@ -89,24 +109,74 @@ impl Broker {
             Command::AttachReceiver { link, namespace, path, mode } => {
                 self.attach_receiver(*link, *namespace, path, *mode, decision);
             }
-            Command::Detach { link } => self.volatile.apply(Touch::Detached { link: *link }),
+            Command::Detach { link } => self.detach(*link, context),
+            question => return self.answer(question, messages, material, context, decision),
+        }
+        self.dispatch(context, decision);
+        Decided::Done
+    }
+
+    /// Decides a command that asks for an answer.
+    fn answer(
+        &mut self,
+        command: &Command,
+        messages: &[Incoming],
+        material: Material<'_>,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Decided {
+        let (request, answer) = match command {
+            Command::SettleTokens { request, namespace, path, tokens, outcome } => {
+                match self.settle_tokens(*namespace, path, tokens, outcome, material, context, decision) {
+                    Ok(answer) => (request, Ok(answer)),
+                    Err(Hindrance::Refused(refusal)) => (request, Err(refusal)),
+                    Err(Hindrance::Needs(needs)) => return Decided::Needs(needs),
+                }
+            }
+            Command::RenewLocks { request, namespace, path, tokens } => {
+                (request, self.renew_locks(*namespace, path, tokens, context))
+            }
+            Command::Schedule { request, namespace, path, messages: range } => {
+                let messages = &messages[range.start as usize..range.end as usize];
+                (request, self.schedule(*namespace, path, messages, context, decision))
+            }
+            Command::CancelScheduled { request, namespace, path, numbers } => {
+                (request, self.cancel_scheduled(*namespace, path, numbers, context, decision))
+            }
+            Command::ReceiveDeferred { request, namespace, path, numbers, mode } => {
+                (request, self.receive_deferred(*namespace, path, numbers, *mode, context, decision))
+            }
+            Command::Browse { request, namespace, path, from, most } => {
+                (request, self.browse(*namespace, path, *from, *most, context))
+            }
+            Command::DeleteMessages { request, namespace, path, most, before } => {
+                (request, self.delete_messages(*namespace, path, *most, *before, context, decision))
+            }
             Command::CreateQueue { request, namespace, path, settings } => {
-                let answer = self.create_queue(*namespace, path, settings, context, decision);
-                decision.effect(Effect::Answered { request: *request, answer });
+                (request, self.create_queue(*namespace, path, settings, context, decision))
+            }
+            Command::UpdateQueue { request, namespace, path, settings } => {
+                (request, self.update_queue(*namespace, path, settings, context, decision))
             }
             Command::DeleteEntity { request, namespace, path } => {
-                let answer = self.delete_entity(*namespace, path, context, decision);
-                decision.effect(Effect::Answered { request: *request, answer });
+                (request, self.delete_entity(*namespace, path, context, decision))
             }
             Command::DescribeEntity { request, namespace, path } => {
-                let answer = self.describe_entity(*namespace, path);
-                decision.effect(Effect::Answered { request: *request, answer });
+                (request, self.describe_entity(*namespace, path))
             }
             Command::ListQueues { request, namespace, skip, top } => {
-                let answer = Ok(self.list_queues(*namespace, *skip, *top));
-                decision.effect(Effect::Answered { request: *request, answer });
+                (request, Ok(self.list_queues(*namespace, *skip, *top)))
             }
-        }
+            Command::Send { .. }
+            | Command::Settle { .. }
+            | Command::Credit { .. }
+            | Command::Part { .. }
+            | Command::DropParts { .. }
+            | Command::AttachSender { .. }
+            | Command::AttachReceiver { .. }
+            | Command::Detach { .. } => unreachable!("a link asks no questions"),
+        };
+        decision.effect(Effect::Answered { request: *request, answer });
         self.dispatch(context, decision);
         Decided::Done
     }
@@ -124,11 +194,16 @@ impl Broker {
 
     /// Works off what is due, a slice of it; [`Broker::next_due`] says whether more is.
     pub fn tick(&mut self, context: Context, decision: &mut Decision) {
-        for _ in 0..TIMER_SLICE {
-            match self.volatile.take_due(context.now) {
-                Some((entity, lock)) => self.expire_lock(entity, lock, context, decision),
-                None => break,
-            }
+        let mut left = TIMER_SLICE;
+        while left > 0
+            && let Some(due) = self.volatile.take_due(context.now)
+        {
+            left -= match due {
+                Due::Lock(timer) => self.expire_lock(timer, context, decision),
+                Due::Chore(entity, Chore::Expire) => self.expire_due(entity, left, context, decision),
+                Due::Chore(entity, Chore::Activate) => self.activate_due(entity, left, context, decision),
+                Due::Chore(entity, Chore::Idle) => self.end_idle(entity, context, decision),
+            };
         }
         self.dispatch(context, decision);
     }
@@ -137,9 +212,9 @@ impl Broker {
     fn dispatch(&mut self, context: Context, decision: &mut Decision) {
         let mut left = DISPATCH_SLICE;
         while left > 0
-            && let Some(entity) = self.volatile.next_stirred()
+            && let Some(source) = self.volatile.next_stirred()
         {
-            left -= self.hand_out(entity, left, context, decision);
+            left -= self.hand_out(source, left, context, decision);
         }
     }
 

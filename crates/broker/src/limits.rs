@@ -42,13 +42,19 @@ pub const BODY_PART_BYTES: u32 = 512 * 1_024;
 /// All properties of one message together (S-18).
 pub const PROPERTIES_BYTES: usize = 64 * 1_024;
 
-/// Most messages in one batch send (S-16).
+/// Most messages in one batch send, unless a tier says otherwise (S-16).
 pub const BATCH_MESSAGES: usize = 4_500;
 
-/// Most queues and topics in one namespace (semantics, section 21).
-pub const ENTITIES_PER_NAMESPACE: usize = 10_000;
+/// Most lock tokens or sequence numbers in one request: as many as one batch has messages.
+pub const REQUEST_MESSAGES: usize = 4_500;
 
-/// Due locks that are worked off in one go, so that no other command waits behind more than this.
+/// Most messages in one answer to a browser, and the bytes after which it gets no more of them: fewer than asked for
+/// is no sign of the end (S-133), and an answer lies in memory whole.
+pub const BROWSE_MESSAGES: usize = 1_000;
+pub const BROWSE_BYTES: u64 = 1_024 * 1_024;
+
+/// What is due (locks that end, messages that expire or whose time has come) and worked off in one go, so that no other
+/// command waits behind more than this.
 pub const TIMER_SLICE: usize = 1_000;
 
 /// Messages handed out in one go, for the same reason.

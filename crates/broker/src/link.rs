@@ -5,7 +5,7 @@ use crate::command::ReceiveMode;
 use crate::decision::{Context, Decision};
 use crate::durable::Queue;
 use crate::effect::Effect;
-use crate::ids::{EntityId, LinkId, NamespaceId};
+use crate::ids::{LinkId, NamespaceId, Source, SubQueue};
 use crate::refusal::Refusal;
 use crate::volatile::{Link, Role, Touch};
 
@@ -18,7 +18,7 @@ impl Broker {
         decision: &mut Decision,
     ) {
         let role = Role::Sender { parts: Vec::new(), part_bytes: 0 };
-        self.attach(link, namespace, path, role, |queue| queue.settings.status.may_send(), decision);
+        self.attach(link, namespace, path, role, decision);
     }
 
     pub(crate) fn attach_receiver(
@@ -30,7 +30,7 @@ impl Broker {
         decision: &mut Decision,
     ) {
         let role = Role::Receiver { mode, delivered: 0 };
-        self.attach(link, namespace, path, role, |queue| queue.settings.status.may_receive(), decision);
+        self.attach(link, namespace, path, role, decision);
     }
 
     fn attach(
@@ -39,12 +39,11 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         role: Role,
-        is_allowed: impl FnOnce(&Queue) -> bool,
         decision: &mut Decision,
     ) {
-        match self.check_attach(namespace, path, is_allowed) {
-            Ok((entity, max_message_bytes)) => {
-                self.volatile.apply(Touch::Attached { link, entity, role });
+        match self.check_attach(namespace, path, &role) {
+            Ok((source, max_message_bytes)) => {
+                self.volatile.apply(Touch::Attached { link, source, role });
                 decision.effect(Effect::Attached { link, max_message_bytes });
             }
             Err(refusal) => decision.effect(Effect::Detached { link, refusal }),
@@ -55,18 +54,56 @@ impl Broker {
         &self,
         namespace: NamespaceId,
         path: &str,
-        is_allowed: impl FnOnce(&Queue) -> bool,
-    ) -> Result<(EntityId, u64), Refusal> {
-        let not_found = || Refusal::EntityNotFound(path.into());
-        let entity = self.durable.find(namespace, path).ok_or_else(not_found)?;
-        let queue = self.durable.queue(entity).ok_or_else(not_found)?;
-        if queue.settings.requires_session {
-            return Err(Refusal::NotSupported("an entity that requires sessions"));
+        role: &Role,
+    ) -> Result<(Source, u64), Refusal> {
+        let source = match role {
+            Role::Sender { .. } => self.resolve_for_send(namespace, path)?,
+            Role::Receiver { .. } => self.resolve_for_receive(namespace, path)?,
+        };
+        let queue = self.queue_of(source);
+        let limit = self.tier.receivers();
+        if matches!(role, Role::Receiver { .. }) && self.volatile.presence(source.entity).receivers >= limit {
+            return Err(Refusal::TooManyReceivers { name: queue.path.clone(), limit });
         }
-        if !is_allowed(queue) {
+        Ok((source, self.tier.message_bytes(&queue.settings)))
+    }
+
+    /// Where to send to. Nothing is sent to a dead-letter queue (S-101).
+    pub(crate) fn resolve_for_send(&self, namespace: NamespaceId, path: &str) -> Result<Source, Refusal> {
+        let source = self.resolve(namespace, path)?;
+        let queue = self.queue_of(source);
+        if source.sub != SubQueue::Main {
+            return Err(Refusal::NotAllowed("Messages cannot be sent to a dead-letter queue."));
+        }
+        if !queue.settings.status.may_send() {
             return Err(Refusal::EntityDisabled(queue.path.clone()));
         }
-        Ok((entity, queue.settings.max_message_bytes()))
+        Ok(source)
+    }
+
+    pub(crate) fn resolve_for_receive(&self, namespace: NamespaceId, path: &str) -> Result<Source, Refusal> {
+        let source = self.resolve(namespace, path)?;
+        let queue = self.queue_of(source);
+        if !queue.settings.status.may_receive() {
+            return Err(Refusal::EntityDisabled(queue.path.clone()));
+        }
+        Ok(source)
+    }
+
+    /// The queue of a source that was found.
+    pub(crate) fn queue_of(&self, source: Source) -> &Queue {
+        self.durable.queue(source.entity).expect("names and links lead to entities that exist")
+    }
+
+    /// A receiver that waited kept its entity from being idle (S-74): that ends now.
+    pub(crate) fn detach(&mut self, link: LinkId, context: Context) {
+        if self.volatile.credit(link) > 0
+            && let Some(Link { source, .. }) = self.volatile.link(link)
+        {
+            let entity = source.entity;
+            self.volatile.apply(Touch::Used { entity, time: context.now });
+        }
+        self.volatile.apply(Touch::Detached { link });
     }
 
     /// Sets what a receiver wants. With `drain`, it gets what there is now and is told when that was all.
@@ -78,16 +115,16 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) {
-        let Some(Link { entity, role: Role::Receiver { delivered, .. } }) = self.volatile.link(link) else {
+        let Some(Link { source, role: Role::Receiver { delivered, .. } }) = self.volatile.link(link) else {
             return;
         };
-        let entity = *entity;
+        let source = *source;
         let credit = u32::try_from(limit.saturating_sub(*delivered)).unwrap_or(u32::MAX);
         self.volatile.apply(Touch::Credited { link, credit });
-        self.volatile.apply(Touch::Accessed { entity, time: context.now });
+        self.volatile.apply(Touch::Accessed { entity: source.entity, time: context.now });
         if drain {
             // Whoever waits longer is served first, even by a drain (S-97).
-            self.hand_out(entity, usize::MAX, context, decision);
+            self.hand_out(source, usize::MAX, context, decision);
             self.volatile.apply(Touch::Credited { link, credit: 0 });
             decision.free_effect(Effect::Drained { link });
         }
@@ -101,6 +138,7 @@ mod tests {
     use crate::refusal::Refusal;
     use crate::settings::{QueueSettings, Status};
     use crate::testing::World;
+    use crate::tier::Tier;
 
     #[test]
     fn a_link_to_nothing_is_refused() {
@@ -151,5 +189,37 @@ mod tests {
         assert_eq!(effects.last(), Some(&Effect::Drained { link }));
         world.send_committed("q", 1);
         assert!(world.take_effects().iter().all(|effect| !matches!(effect, Effect::Deliver { .. })));
+    }
+
+    #[test]
+    fn a_tier_limits_the_receivers_of_an_entity_and_who_leaves_makes_room() {
+        // S-98, S-270
+        let mut world = World::with_tier(Tier::Standard);
+        world.create("q", QueueSettings::default());
+        let first = world.link();
+        world.attach_receiver(first, "q", PeekLock);
+        for path in std::iter::repeat_n("q", 2_500).chain(std::iter::repeat_n("q/$DeadLetterQueue", 2_499)) {
+            let link = world.link();
+            assert!(matches!(world.attach_receiver(link, path, PeekLock)[..], [Effect::Attached { .. }]));
+        }
+        let link = world.link();
+        let refusal = Refusal::TooManyReceivers { name: "q".into(), limit: 5_000 };
+        assert_eq!(world.attach_receiver(link, "q", PeekLock), [Effect::Detached { link, refusal }]);
+        assert!(matches!(world.attach_sender(link, "q")[..], [Effect::Attached { .. }]));
+        world.detach(first);
+        let link = world.link();
+        assert!(matches!(world.attach_receiver(link, "q", PeekLock)[..], [Effect::Attached { .. }]));
+    }
+
+    #[test]
+    fn a_link_is_told_the_largest_message_of_its_tier() {
+        // S-17
+        for (tier, limit) in [(Tier::Standard, 262_144), (Tier::Unlimited, 1_048_576)] {
+            let mut world = World::with_tier(tier);
+            world.create("q", QueueSettings::default());
+            let link = world.link();
+            let attached = Effect::Attached { link, max_message_bytes: limit };
+            assert_eq!(world.attach_sender(link, "q"), [attached]);
+        }
     }
 }

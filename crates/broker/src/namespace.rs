@@ -4,12 +4,14 @@ use crate::Broker;
 use crate::decision::{Context, Decision};
 use crate::durable::Queue;
 use crate::effect::{Answer, Effect, QueueDescription};
-use crate::ids::{EntityId, NamespaceId};
-use crate::limits::{ENTITIES_PER_NAMESPACE, LIST_PAGE, PATH_CHARACTERS};
+use crate::ids::{EntityId, NamespaceId, Source, SubQueue};
+use crate::limits::{LIST_PAGE, PATH_CHARACTERS};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
-use crate::volatile::Touch;
+use crate::time::Time;
+use crate::timers::Chore;
+use crate::volatile::{Link, Touch};
 
 impl Broker {
     pub(crate) fn create_queue(
@@ -25,19 +27,42 @@ impl Broker {
             let spelled = self.durable.queue(taken).map_or(path, |queue| &queue.path);
             return Err(Refusal::EntityExists(spelled.into()));
         }
-        settings.check()?;
-        if self.entities_of(namespace).count() >= ENTITIES_PER_NAMESPACE {
-            return Err(Refusal::TooManyEntities(ENTITIES_PER_NAMESPACE));
-        }
+        let settings = Box::new(self.tier.settle(settings, None)?);
+        self.check_room(namespace, &settings)?;
         let entity = self.durable.next_entity();
-        let settings = Box::new(settings.clone());
         self.write(
             Record::QueueCreated { entity, namespace, path: path.into(), settings },
             context,
             decision,
         );
-        self.volatile.apply(Touch::EntityCreated { entity });
+        self.volatile.apply(Touch::EntityCreated { entity, time: context.now });
+        self.arm_idle(entity, context.now);
         self.describe(entity)
+    }
+
+    /// Semantics, section 21.
+    fn check_room(&self, namespace: NamespaceId, settings: &QueueSettings) -> Result<(), Refusal> {
+        let limit = self.tier.entities();
+        if limit != usize::MAX && self.entities_of(namespace).count() >= limit {
+            return Err(Refusal::TooManyEntities(limit));
+        }
+        let limit = self.tier.partitioned_entities();
+        if settings.partitioning && limit != usize::MAX {
+            let is_partitioned = |entity: &EntityId| {
+                self.durable.queue(*entity).is_some_and(|queue| queue.settings.partitioning)
+            };
+            if self.entities_of(namespace).filter(is_partitioned).count() >= limit {
+                return Err(Refusal::TooManyEntities(limit));
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of an entity's idleness, counted from `since` (S-70).
+    pub(crate) fn arm_idle(&mut self, entity: EntityId, since: Time) {
+        let queue = self.durable.queue(entity).expect("the caller looked");
+        let at = since.after(queue.settings.auto_delete_on_idle);
+        self.volatile.apply(Touch::Armed { entity, chore: Chore::Idle, at });
     }
 
     pub(crate) fn delete_entity(
@@ -49,16 +74,46 @@ impl Broker {
     ) -> Result<Answer, Refusal> {
         let entity =
             self.durable.find(namespace, path).ok_or_else(|| Refusal::EntityNotFound(path.into()))?;
-        self.write(Record::EntityDeleted { entity }, context, decision);
-        let mut links: Vec<_> =
-            self.volatile.links.iter().filter(|(_, link)| link.entity == entity).map(|(id, _)| *id).collect();
-        links.sort_unstable();
-        for link in links {
-            self.volatile.apply(Touch::Detached { link });
-            decision.effect(Effect::Detached { link, refusal: Refusal::EntityNotFound(path.into()) });
-        }
-        self.volatile.apply(Touch::EntityDeleted { entity });
+        self.remove_entity(entity, context, decision);
         Ok(Answer::Deleted)
+    }
+
+    /// The entity goes, with its messages and its links.
+    pub(crate) fn remove_entity(&mut self, entity: EntityId, context: Context, decision: &mut Decision) {
+        let path = self.durable.queue(entity).expect("the caller looked").path.clone();
+        self.write(Record::EntityDeleted { entity }, context, decision);
+        self.drop_links(entity, |_| true, &Refusal::EntityNotFound(path), decision);
+        self.volatile.apply(Touch::EntityDeleted { entity });
+    }
+
+    /// Detaches links of an entity, in their order, and tells them why.
+    pub(crate) fn drop_links(
+        &mut self,
+        entity: EntityId,
+        is_meant: impl Fn(&Link) -> bool,
+        refusal: &Refusal,
+        decision: &mut Decision,
+    ) {
+        let links = self.volatile.links.iter();
+        let meant = links.filter(|(_, link)| link.source.entity == entity && is_meant(link));
+        let mut meant: Vec<_> = meant.map(|(id, _)| *id).collect();
+        meant.sort_unstable();
+        for link in meant {
+            self.volatile.apply(Touch::Detached { link });
+            decision.effect(Effect::Detached { link, refusal: refusal.clone() });
+        }
+    }
+
+    /// What a path of a queue or of one of its parts leads to (S-100).
+    pub(crate) fn resolve(&self, namespace: NamespaceId, path: &str) -> Result<Source, Refusal> {
+        let (name, sub) = split_sub_queue(path);
+        let not_found = || Refusal::EntityNotFound(path.into());
+        let entity = self.durable.find(namespace, name).ok_or_else(not_found)?;
+        let source = Source { entity, sub };
+        if self.queue_of(source).settings.requires_session {
+            return Err(Refusal::NotSupported("an entity that requires sessions"));
+        }
+        Ok(source)
     }
 
     pub(crate) fn describe_entity(&self, namespace: NamespaceId, path: &str) -> Result<Answer, Refusal> {
@@ -68,7 +123,7 @@ impl Broker {
         }
     }
 
-    fn describe(&self, entity: EntityId) -> Result<Answer, Refusal> {
+    pub(crate) fn describe(&self, entity: EntityId) -> Result<Answer, Refusal> {
         let queue = self.durable.queue(entity).expect("names lead to entities that exist");
         Ok(Answer::Queue(Box::new(self.description(entity, queue))))
     }
@@ -93,11 +148,27 @@ impl Broker {
             settings: queue.settings.clone(),
             created: queue.created,
             updated: queue.updated,
-            accessed: self.volatile.accessed.get(&entity).copied(),
-            active_messages: queue.active,
+            accessed: self.volatile.presence(entity).accessed,
+            counts: queue.counts,
             bytes: queue.bytes,
         }
     }
+}
+
+/// The entity and the part of it that a path names. The segments of parts are known in any case (S-100).
+fn split_sub_queue(path: &str) -> (&str, SubQueue) {
+    match without_suffix(path, "/$deadletterqueue") {
+        Some(outer) => match without_suffix(outer, "/$transfer") {
+            Some(entity) => (entity, SubQueue::TransferDeadLetter),
+            None => (outer, SubQueue::DeadLetter),
+        },
+        None => (path, SubQueue::Main),
+    }
+}
+
+fn without_suffix<'a>(path: &'a str, suffix: &str) -> Option<&'a str> {
+    let (front, back) = path.split_at_checked(path.len().checked_sub(suffix.len())?)?;
+    back.eq_ignore_ascii_case(suffix).then_some(front)
 }
 
 /// S-250, S-252.
@@ -135,7 +206,11 @@ fn check_path(path: &str) -> Result<(), Refusal> {
 mod tests {
     use super::*;
     use crate::command::ReceiveMode::PeekLock;
+    use crate::command::{Incoming, Outcome};
+    use crate::durable::Counts;
     use crate::testing::{World, message};
+    use crate::tier::Tier;
+    use crate::time::Span;
 
     #[test]
     fn names_are_checked() {
@@ -170,7 +245,7 @@ mod tests {
         assert_eq!(effects[..2], [gone(sender), gone(receiver)]);
         world.create("q", QueueSettings::default());
         assert_eq!(world.queue("q").next.0, 1);
-        assert_eq!(world.queue("q").active, 0);
+        assert_eq!(world.queue("q").counts.active, 0);
         world.now = crate::Time(i64::MAX - 1);
         assert_eq!(world.tick(), []);
     }
@@ -191,5 +266,69 @@ mod tests {
         assert_eq!(page(0, 100), ["a", "B", "c"]);
         assert_eq!(page(1, 1), ["B"]);
         assert_eq!(page(3, 1), Vec::<String>::new());
+    }
+
+    #[test]
+    fn counters_and_size_follow_every_message() {
+        // S-124, S-233, S-235
+        let mut world = World::with_queue("q");
+        world.send_committed("q", 5);
+        let scheduled = Incoming { scheduled: world.now.after(Span::minutes(1)), ..message(7) };
+        world.schedule("q", &[scheduled]).unwrap();
+        let link = world.receiver("q", PeekLock, 3);
+        let tokens: Vec<_> = (1..=3).map(|sequence| world.token(sequence)).collect();
+        world.settle(link, 0, tokens[0], Outcome::Defer(None));
+        world.settle(link, 0, tokens[1], Outcome::DeadLetter(None));
+        let described = |world: &mut World| match world.describe("q") {
+            Ok(Answer::Queue(queue)) => (queue.counts, queue.bytes),
+            other => panic!("{other:?}"),
+        };
+        // One of the three active ones is locked.
+        let counts = Counts { active: 3, deferred: 1, scheduled: 1, dead_letter: 1 };
+        assert_eq!(described(&mut world), (counts, 57));
+        assert_eq!(counts.total(), 6);
+        world.settle(link, 0, tokens[2], Outcome::Complete);
+        assert_eq!(described(&mut world), (Counts { active: 2, ..counts }, 47));
+        world.pass(Span::minutes(1));
+        world.tick();
+        assert_eq!(described(&mut world), (Counts { active: 3, scheduled: 0, ..counts }, 47));
+    }
+
+    #[test]
+    fn sends_and_receives_are_dated_and_looking_is_not() {
+        // S-237
+        let mut world = World::with_queue("q");
+        let accessed = |world: &mut World| match world.describe("q") {
+            Ok(Answer::Queue(queue)) => queue.accessed,
+            other => panic!("{other:?}"),
+        };
+        world.browse("q", 0, 1).unwrap();
+        assert_eq!(accessed(&mut world), None);
+        world.send_committed("q", 1);
+        let sent = world.now;
+        world.pass(Span::seconds(1));
+        world.browse("q", 0, 1).unwrap();
+        assert_eq!(accessed(&mut world), Some(sent));
+        world.receive("q", PeekLock, 1);
+        assert_eq!(accessed(&mut world), Some(world.now));
+    }
+
+    #[test]
+    fn a_tier_limits_the_entities_of_a_namespace() {
+        // S-270
+        let mut world = World::with_tier(Tier::Standard);
+        let partitioned = QueueSettings { partitioning: true, ..QueueSettings::default() };
+        for number in 0..100 {
+            world.create(&format!("p{number}"), partitioned.clone());
+        }
+        assert_eq!(world.try_create("p", partitioned), Err(Refusal::TooManyEntities(100)));
+        let mut world = World::with_tier(Tier::Premium);
+        for number in 0..1_000 {
+            world.create(&format!("q{number}"), QueueSettings::default());
+        }
+        let refused = world.try_create("q", QueueSettings::default());
+        assert_eq!(refused, Err(Refusal::TooManyEntities(1_000)));
+        world.delete("q7");
+        assert!(world.try_create("q", QueueSettings::default()).is_ok());
     }
 }

@@ -4,7 +4,8 @@
 //! fewer fields than were written refuses, a reader that knows more takes the missing ones as their defaults. Old data
 //! therefore opens with new code, and new data says plainly that it is new.
 
-use crate::ids::{BodyId, EntityId, NamespaceId, Sequence};
+use crate::ids::{BodyId, EntityId, LockToken, NamespaceId, Sequence, Source, SubQueue};
+use crate::queue::index::Reason;
 use crate::settings::{QueueSettings, Status};
 use crate::time::{Span, Time};
 use message::overlay::Overlay;
@@ -18,6 +19,11 @@ pub enum Record {
         entity: EntityId,
         namespace: NamespaceId,
         path: Box<str>,
+        settings: Box<QueueSettings>,
+    },
+    /// The entity has other settings. Its messages, and the locks on them, stay as they are.
+    QueueUpdated {
+        entity: EntityId,
         settings: Box<QueueSettings>,
     },
     /// The entity is gone with all its messages.
@@ -38,6 +44,23 @@ pub enum Record {
         expires: Time,
         parts: Option<Box<[BodyId]>>,
     },
+    /// A message took a number for as long as it waits (S-44). `time_to_live` is the sender's own.
+    Scheduled {
+        entity: EntityId,
+        sequence: Sequence,
+        body: BodyId,
+        length: u32,
+        due: Time,
+        time_to_live: Span,
+        parts: Option<Box<[BodyId]>>,
+    },
+    /// A scheduled message was enqueued at the time of the batch, under a number of its own (S-44).
+    Activated {
+        entity: EntityId,
+        scheduled: Sequence,
+        sequence: Sequence,
+        expires: Time,
+    },
     /// `count` messages from `first` on left the entity for good.
     Removed {
         entity: EntityId,
@@ -50,6 +73,33 @@ pub enum Record {
         sequence: Sequence,
         overlay: Option<Box<Overlay>>,
     },
+    /// A message was set aside; that delivery counts as failed (S-86).
+    Deferred {
+        entity: EntityId,
+        sequence: Sequence,
+        overlay: Option<Box<Overlay>>,
+    },
+    /// A message moved to the dead-letter queue of its entity, in one step: never in both, never in none (S-61).
+    DeadLettered {
+        entity: EntityId,
+        sequence: Sequence,
+        reason: Reason,
+        /// A delivery failed with it, so the count is one higher.
+        is_failure: bool,
+        overlay: Option<Box<Overlay>>,
+    },
+    /// The locks held when the server was stopped on purpose. Valid only while it is the last record of the journal.
+    LocksKept {
+        locks: Box<[KeptLock]>,
+    },
+}
+
+/// A lock that outlives the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeptLock {
+    pub source: Source,
+    pub token: LockToken,
+    pub until: Time,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,6 +121,12 @@ mod kind {
     pub(super) const ENQUEUED: u8 = 4;
     pub(super) const REMOVED: u8 = 5;
     pub(super) const RETURNED: u8 = 6;
+    pub(super) const QUEUE_UPDATED: u8 = 7;
+    pub(super) const SCHEDULED: u8 = 8;
+    pub(super) const ACTIVATED: u8 = 9;
+    pub(super) const DEFERRED: u8 = 10;
+    pub(super) const DEAD_LETTERED: u8 = 11;
+    pub(super) const LOCKS_KEPT: u8 = 12;
 }
 
 impl Record {
@@ -84,6 +140,10 @@ impl Record {
                     put_settings(out, settings);
                 })
             }
+            Record::QueueUpdated { entity, settings } => framed(out, kind::QUEUE_UPDATED, |out| {
+                put_u32(out, entity.0);
+                put_settings(out, settings);
+            }),
             Record::EntityDeleted { entity } => {
                 framed(out, kind::ENTITY_DELETED, |out| put_u32(out, entity.0));
             }
@@ -94,10 +154,27 @@ impl Record {
                     put_u64(out, sequence.0);
                     put_u64(out, body.0);
                     put_u32(out, *length);
-                    put_u64(out, expires.0 as u64);
-                    for part in parts.iter().flatten() {
-                        put_u64(out, part.0);
-                    }
+                    put_time(out, *expires);
+                    put_parts(out, parts.as_deref());
+                });
+            }
+            Record::Scheduled { entity, sequence, body, length, due, time_to_live, parts } => {
+                framed(out, kind::SCHEDULED, |out| {
+                    put_u32(out, entity.0);
+                    put_u64(out, sequence.0);
+                    put_u64(out, body.0);
+                    put_u32(out, *length);
+                    put_time(out, *due);
+                    put_u64(out, time_to_live.0);
+                    put_parts(out, parts.as_deref());
+                });
+            }
+            Record::Activated { entity, scheduled, sequence, expires } => {
+                framed(out, kind::ACTIVATED, |out| {
+                    put_u32(out, entity.0);
+                    put_u64(out, scheduled.0);
+                    put_u64(out, sequence.0);
+                    put_time(out, *expires);
                 });
             }
             Record::Removed { entity, first, count } => framed(out, kind::REMOVED, |out| {
@@ -108,8 +185,28 @@ impl Record {
             Record::Returned { entity, sequence, overlay } => framed(out, kind::RETURNED, |out| {
                 put_u32(out, entity.0);
                 put_u64(out, sequence.0);
-                if let Some(overlay) = overlay {
-                    overlay.encode(out);
+                put_overlay(out, overlay.as_deref());
+            }),
+            Record::Deferred { entity, sequence, overlay } => framed(out, kind::DEFERRED, |out| {
+                put_u32(out, entity.0);
+                put_u64(out, sequence.0);
+                put_overlay(out, overlay.as_deref());
+            }),
+            Record::DeadLettered { entity, sequence, reason, is_failure, overlay } => {
+                framed(out, kind::DEAD_LETTERED, |out| {
+                    put_u32(out, entity.0);
+                    put_u64(out, sequence.0);
+                    out.push(*reason as u8);
+                    out.push(u8::from(*is_failure));
+                    put_overlay(out, overlay.as_deref());
+                });
+            }
+            Record::LocksKept { locks } => framed(out, kind::LOCKS_KEPT, |out| {
+                for lock in locks {
+                    put_u32(out, lock.source.entity.0);
+                    out.push(lock.source.sub as u8);
+                    out.extend_from_slice(&lock.token.0.to_le_bytes());
+                    put_time(out, lock.until);
                 }
             }),
         }
@@ -131,14 +228,33 @@ impl Record {
                 settings: Box::new(fields.settings()?),
             },
             kind::ENTITY_DELETED => Record::EntityDeleted { entity: EntityId(fields.u32()?) },
+            kind::QUEUE_UPDATED => Record::QueueUpdated {
+                entity: EntityId(fields.u32()?),
+                settings: Box::new(fields.settings()?),
+            },
             kind::PART_STORED => Record::PartStored { body: BodyId(fields.u64()?) },
             kind::ENQUEUED => Record::Enqueued {
                 entity: EntityId(fields.u32()?),
                 sequence: Sequence(fields.u64()?),
                 body: BodyId(fields.u64()?),
                 length: fields.u32()?,
-                expires: Time(fields.u64()? as i64),
+                expires: fields.time()?,
                 parts: fields.parts()?,
+            },
+            kind::SCHEDULED => Record::Scheduled {
+                entity: EntityId(fields.u32()?),
+                sequence: Sequence(fields.u64()?),
+                body: BodyId(fields.u64()?),
+                length: fields.u32()?,
+                due: fields.time()?,
+                time_to_live: Span(fields.u64()?),
+                parts: fields.parts()?,
+            },
+            kind::ACTIVATED => Record::Activated {
+                entity: EntityId(fields.u32()?),
+                scheduled: Sequence(fields.u64()?),
+                sequence: Sequence(fields.u64()?),
+                expires: fields.time()?,
             },
             kind::REMOVED => Record::Removed {
                 entity: EntityId(fields.u32()?),
@@ -150,6 +266,19 @@ impl Record {
                 sequence: Sequence(fields.u64()?),
                 overlay: fields.overlay()?,
             },
+            kind::DEFERRED => Record::Deferred {
+                entity: EntityId(fields.u32()?),
+                sequence: Sequence(fields.u64()?),
+                overlay: fields.overlay()?,
+            },
+            kind::DEAD_LETTERED => Record::DeadLettered {
+                entity: EntityId(fields.u32()?),
+                sequence: Sequence(fields.u64()?),
+                reason: fields.reason()?,
+                is_failure: fields.truth()?,
+                overlay: fields.overlay()?,
+            },
+            kind::LOCKS_KEPT => Record::LocksKept { locks: fields.locks()? },
             unknown => return Err(Unreadable::UnknownKind(unknown)),
         };
         fields.finish()?;
@@ -172,6 +301,20 @@ fn put_u32(out: &mut Vec<u8>, value: u32) {
 
 fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_time(out: &mut Vec<u8>, time: Time) {
+    put_u64(out, time.0 as u64);
+}
+
+fn put_parts(out: &mut Vec<u8>, parts: Option<&[BodyId]>) {
+    parts.iter().copied().flatten().for_each(|part| put_u64(out, part.0));
+}
+
+fn put_overlay(out: &mut Vec<u8>, overlay: Option<&Overlay>) {
+    if let Some(overlay) = overlay {
+        overlay.encode(out);
+    }
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
@@ -236,6 +379,43 @@ impl Fields<'_> {
 
     fn u64(&mut self) -> Result<u64, Unreadable> {
         self.fixed().map(u64::from_le_bytes)
+    }
+
+    fn time(&mut self) -> Result<Time, Unreadable> {
+        self.u64().map(|time| Time(time as i64))
+    }
+
+    fn truth(&mut self) -> Result<bool, Unreadable> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Unreadable::BadField("a truth is neither yes nor no")),
+        }
+    }
+
+    fn reason(&mut self) -> Result<Reason, Unreadable> {
+        match self.u8()? {
+            0 => Ok(Reason::Client),
+            1 => Ok(Reason::Expired),
+            2 => Ok(Reason::MaxDeliveryCount),
+            _ => Err(Unreadable::BadField("reason")),
+        }
+    }
+
+    fn locks(&mut self) -> Result<Box<[KeptLock]>, Unreadable> {
+        let mut locks = Vec::new();
+        while !self.rest.is_empty() {
+            let entity = EntityId(self.u32()?);
+            let sub = match self.u8()? {
+                0 => SubQueue::Main,
+                1 => SubQueue::DeadLetter,
+                2 => SubQueue::TransferDeadLetter,
+                _ => return Err(Unreadable::BadField("sub-queue")),
+            };
+            let token = LockToken(u128::from_le_bytes(self.fixed()?));
+            locks.push(KeptLock { source: Source { entity, sub }, token, until: self.time()? });
+        }
+        Ok(locks.into())
     }
 
     fn text(&mut self) -> Result<Box<str>, Unreadable> {
@@ -356,6 +536,33 @@ mod tests {
                 length: 6,
                 expires: Time(-1),
                 parts: Some([BodyId(1), BodyId(2)].into()),
+            },
+            Record::QueueUpdated { entity, settings: Box::new(QueueSettings::default()) },
+            Record::Scheduled {
+                entity,
+                sequence,
+                body: BodyId(5),
+                length: 6,
+                due: Time(7),
+                time_to_live: Span::MAX,
+                parts: Some([BodyId(1)].into()),
+            },
+            Record::Activated { entity, scheduled: Sequence(8), sequence, expires: Time::NEVER },
+            Record::Deferred { entity, sequence, overlay: None },
+            Record::DeadLettered {
+                entity,
+                sequence,
+                reason: Reason::MaxDeliveryCount,
+                is_failure: true,
+                overlay: Some(Box::new(Overlay::default())),
+            },
+            Record::LocksKept {
+                locks: [KeptLock {
+                    source: Source::dead_letter(entity),
+                    token: LockToken::new(1, sequence),
+                    until: Time(9),
+                }]
+                .into(),
             },
             Record::Removed { entity, first: sequence, count: 1_000 },
             Record::Returned { entity, sequence, overlay: None },

@@ -1,7 +1,7 @@
 //! Every way to say no. A refusal is normal business, part of the answer; the doors translate it into a condition or
 //! a status, each in one place and without a catch-all.
 
-use crate::ids::Sequence;
+use crate::ids::{Number, Sequence};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -17,9 +17,21 @@ pub enum Refusal {
     /// A property's value is outside its range.
     #[error("the value of '{property}' is invalid: {why}")]
     InvalidSetting { property: &'static str, why: Box<str> },
+    /// S-260.
+    #[error("The value for the '{0}' property of an existing Queue can't be changed.")]
+    FixedSetting(&'static str),
+    /// The configured tier does not have it (S-261).
+    #[error("'{property}' is not available in the {tier} tier")]
+    NotInTier { property: &'static str, tier: &'static str },
     /// The namespace holds as many entities as it may.
     #[error("the namespace holds {0} entities, which is its limit")]
     TooManyEntities(usize),
+    /// S-98.
+    #[error("entity '{name}' has {limit} receivers, which is its limit")]
+    TooManyReceivers { name: Box<str>, limit: usize },
+    /// A request names more than one request may.
+    #[error("the request names {count} {what}; the limit is {limit}")]
+    TooMany { what: &'static str, count: usize, limit: usize },
     /// The entity's status forbids it (S-230).
     #[error("entity '{0}' is disabled for this operation")]
     EntityDisabled(Box<str>),
@@ -41,8 +53,13 @@ pub enum Refusal {
     )]
     QueueFull { name: Box<str>, size: u64, limit: u64 },
     /// S-92.
-    #[error("the lock on message {} is lost: it expired, or the message was settled already", .0.0)]
+    #[error(
+        "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue."
+    )]
     LockLost(Sequence),
+    /// No message of this number can be cancelled (S-42) or received by its number (S-122).
+    #[error("The message with sequence number {} could not be found.", .0.0)]
+    MessageNotFound(Number),
     /// The server cannot do this.
     #[error("{0} is not supported by this version")]
     NotSupported(&'static str),

@@ -105,6 +105,12 @@ impl QueueSettings {
                     .into(),
             });
         }
+        if self.express && self.requires_duplicate_detection {
+            return Err(Refusal::InvalidSetting {
+                property: "EnableExpress",
+                why: "an express entity cannot detect duplicates".into(),
+            });
+        }
         if self.max_size_megabytes == 0 {
             return Err(Refusal::InvalidSetting {
                 property: "MaxSizeInMegabytes",
@@ -147,7 +153,22 @@ mod tests {
     }
 
     #[test]
+    fn defaults_are_those_of_the_service() {
+        // S-57, semantics section 20
+        let settings = QueueSettings::default();
+        assert_eq!(settings.lock_duration, Span::minutes(1));
+        assert_eq!(settings.max_size_megabytes, 1_024);
+        assert_eq!(settings.duplicate_window, Span::minutes(10));
+        assert_eq!(settings.max_delivery_count, 10);
+        assert!(settings.default_time_to_live.is_max() && settings.auto_delete_on_idle.is_max());
+        assert!(!settings.requires_duplicate_detection && !settings.requires_session && !settings.express);
+        assert!(!settings.dead_letter_on_expiration && !settings.partitioning && settings.batched_operations);
+        assert_eq!((settings.status, settings.max_message_bytes()), (Status::Active, 1_048_576));
+    }
+
+    #[test]
     fn each_range_holds_at_its_ends_and_not_one_past() {
+        // S-66, S-70, S-161, S-237
         assert_eq!(refused(|_| {}), None);
         assert_eq!(refused(|s| s.lock_duration = LOCK_DURATION_LEAST), None);
         assert_eq!(refused(|s| s.lock_duration = Span(LOCK_DURATION_LEAST.0 - 1)), Some("LockDuration"));
@@ -159,8 +180,29 @@ mod tests {
             Some("AutoDeleteOnIdle")
         );
         assert_eq!(refused(|s| s.default_time_to_live = Span(999)), Some("DefaultMessageTimeToLive"));
+        assert_eq!(refused(|s| s.default_time_to_live = Span(1_000)), None);
         assert_eq!(refused(|s| s.max_delivery_count = 0), Some("MaxDeliveryCount"));
+        assert_eq!(refused(|s| s.max_delivery_count = 1), None);
+        assert_eq!(refused(|s| s.max_delivery_count = i32::MAX as u32), None);
+        assert_eq!(refused(|s| s.max_delivery_count = i32::MAX as u32 + 1), Some("MaxDeliveryCount"));
+        let window = "DuplicateDetectionHistoryTimeWindow";
+        assert_eq!(refused(|s| s.duplicate_window = Span::seconds(20)), None);
+        assert_eq!(refused(|s| s.duplicate_window = Span(19_999)), Some(window));
+        assert_eq!(refused(|s| s.duplicate_window = Span::minutes(7 * 24 * 60)), None);
+        assert_eq!(refused(|s| s.duplicate_window = Span(7 * 24 * 3_600_000 + 1)), Some(window));
+        assert_eq!(refused(|s| s.max_message_kilobytes = Some(102_400)), None);
+        assert_eq!(refused(|s| s.max_message_kilobytes = Some(1_024)), None);
+        assert_eq!(refused(|s| s.max_message_kilobytes = Some(1_023)), Some("MaxMessageSizeInKilobytes"));
+        assert_eq!(refused(|s| s.user_metadata = Some("x".repeat(1_024).into())), None);
         assert_eq!(refused(|s| s.max_message_kilobytes = Some(102_401)), Some("MaxMessageSizeInKilobytes"));
         assert_eq!(refused(|s| s.user_metadata = Some("x".repeat(1_025).into())), Some("UserMetadata"));
+    }
+
+    #[test]
+    fn an_express_entity_cannot_detect_duplicates() {
+        // S-165
+        assert_eq!(refused(|s| s.express = true), None);
+        let both = |s: &mut QueueSettings| (s.express, s.requires_duplicate_detection) = (true, true);
+        assert_eq!(refused(both), Some("EnableExpress"));
     }
 }

@@ -6,6 +6,10 @@ pub(crate) struct World {
     pub(crate) broker: Broker,
     pub(crate) now: Time,
     pub(crate) records: Vec<Record>,
+    /// The time of each record's batch.
+    times: Vec<Time>,
+    /// Whether the records are kept and checked; not where there are millions of them.
+    pub(crate) is_checked: bool,
     pub(crate) last_release_is_free: bool,
     position: Position,
     effects: Vec<Effect>,
@@ -13,7 +17,7 @@ pub(crate) struct World {
 }
 
 pub(crate) fn message(length: u32) -> Incoming {
-    Incoming { body: Intake { offset: 0, length }, time_to_live: Span::MAX }
+    Incoming::new(Intake { offset: 0, length })
 }
 
 /// Which link was given which number.
@@ -27,10 +31,22 @@ pub(crate) fn deliveries(effects: &[Effect]) -> Vec<(LinkId, u64)> {
 
 impl World {
     pub(crate) fn new() -> World {
+        World::with_tier(Tier::default())
+    }
+
+    pub(crate) fn unchecked(tier: Tier) -> World {
+        let mut world = World::with_tier(tier);
+        world.is_checked = false;
+        world
+    }
+
+    pub(crate) fn with_tier(tier: Tier) -> World {
         World {
-            broker: Broker::new(Durable::new(), 1),
+            broker: Broker::new(Durable::new(), 1).with_tier(tier),
             now: Time(1_000_000),
             records: Vec::new(),
+            times: Vec::new(),
+            is_checked: true,
             last_release_is_free: false,
             position: Position(1),
             effects: Vec::new(),
@@ -48,8 +64,11 @@ impl World {
         let mut decision = Decision::default();
         let context = Context { now: self.now, position: self.position };
         act(&mut self.broker, context, &mut decision);
-        self.check_replay(&decision.records);
-        self.records.append(&mut decision.records);
+        if self.is_checked {
+            self.check_codec(&decision.records);
+            self.times.resize(self.times.len() + decision.records.len(), self.now);
+            self.records.append(&mut decision.records);
+        }
         let effects: Vec<_> = decision
             .effects
             .into_iter()
@@ -63,12 +82,136 @@ impl World {
     }
 
     /// Every record that is made can be written and read.
-    fn check_replay(&self, records: &[Record]) {
+    fn check_codec(&self, records: &[Record]) {
         for record in records {
             let mut bytes = Vec::new();
             record.encode(&mut bytes);
             assert_eq!(Record::decode(&mut &bytes[..]).as_ref(), Ok(record));
         }
+    }
+
+    /// The state after the first `count` records, replayed.
+    pub(crate) fn replayed(&self, count: usize) -> Durable {
+        let mut durable = Durable::new();
+        for (record, time) in self.records.iter().zip(&self.times).take(count) {
+            durable.apply(record, *time);
+        }
+        durable
+    }
+
+    /// Stops as a crash would, after everything was committed, and starts again from the records.
+    pub(crate) fn restart(&mut self) {
+        let durable = self.replayed(self.records.len());
+        assert_eq!(durable.fingerprint(), self.broker.durable.fingerprint());
+        self.broker = Broker::new(durable, 2).with_tier(self.broker.tier);
+        self.effects.clear();
+    }
+
+    /// Writes what a planned stop writes last.
+    pub(crate) fn keep_locks(&mut self) {
+        self.run(|broker, context, decision| {
+            if let Some(record) = broker.locks(context.now) {
+                broker.write(record, context, decision);
+            }
+        });
+    }
+
+    pub(crate) fn pass(&mut self, span: Span) {
+        self.now = self.now.after(span);
+    }
+
+    fn ask(&mut self, command: Command, messages: &[Incoming]) -> Result<Answer, Refusal> {
+        let effects = self.command(command, messages);
+        let answer = effects.into_iter().find_map(|effect| match effect {
+            Effect::Answered { answer, .. } => Some(answer),
+            _ => None,
+        });
+        answer.expect("every question is answered")
+    }
+
+    pub(crate) fn update(&mut self, path: &str, settings: QueueSettings) -> Result<Answer, Refusal> {
+        let (request, namespace) = (RequestId::default(), NamespaceId(0));
+        let (path, settings) = (path.into(), Box::new(settings));
+        self.ask(Command::UpdateQueue { request, namespace, path, settings }, &[])
+    }
+
+    pub(crate) fn describe(&mut self, path: &str) -> Result<Answer, Refusal> {
+        let (request, namespace) = (RequestId::default(), NamespaceId(0));
+        self.ask(Command::DescribeEntity { request, namespace, path: path.into() }, &[])
+    }
+
+    pub(crate) fn renew(&mut self, path: &str, tokens: &[LockToken]) -> Result<Answer, Refusal> {
+        let (request, namespace) = (RequestId::default(), NamespaceId(0));
+        let (path, tokens) = (path.into(), tokens.into());
+        self.ask(Command::RenewLocks { request, namespace, path, tokens }, &[])
+    }
+
+    pub(crate) fn settle_tokens(
+        &mut self,
+        path: &str,
+        tokens: &[LockToken],
+        outcome: Outcome,
+    ) -> Result<Answer, Refusal> {
+        let (request, namespace) = (RequestId::default(), NamespaceId(0));
+        let (path, tokens) = (path.into(), tokens.into());
+        self.ask(Command::SettleTokens { request, namespace, path, tokens, outcome }, &[])
+    }
+
+    pub(crate) fn schedule(&mut self, path: &str, messages: &[Incoming]) -> Result<Answer, Refusal> {
+        let (request, namespace) = (RequestId::default(), NamespaceId(0));
+        let range = 0..messages.len() as u32;
+        let command = Command::Schedule { request, namespace, path: path.into(), messages: range };
+        self.ask(command, messages)
+    }
+
+    pub(crate) fn cancel(&mut self, path: &str, numbers: &[u64]) -> Result<Answer, Refusal> {
+        let (request, namespace) = (RequestId::default(), NamespaceId(0));
+        let numbers = numbers.iter().copied().map(Number).collect();
+        self.ask(Command::CancelScheduled { request, namespace, path: path.into(), numbers }, &[])
+    }
+
+    pub(crate) fn receive_deferred(
+        &mut self,
+        path: &str,
+        numbers: &[u64],
+        mode: ReceiveMode,
+    ) -> Result<Answer, Refusal> {
+        let (request, namespace) = (RequestId::default(), NamespaceId(0));
+        let numbers = numbers.iter().copied().map(Number).collect();
+        self.ask(Command::ReceiveDeferred { request, namespace, path: path.into(), numbers, mode }, &[])
+    }
+
+    pub(crate) fn browse(&mut self, path: &str, from: u64, most: u32) -> Result<Answer, Refusal> {
+        let (request, namespace) = (RequestId::default(), NamespaceId(0));
+        let (path, from) = (path.into(), Number(from));
+        self.ask(Command::Browse { request, namespace, path, from, most }, &[])
+    }
+
+    pub(crate) fn purge(&mut self, path: &str, most: u32, before: Time) -> Result<Answer, Refusal> {
+        let (request, namespace) = (RequestId::default(), NamespaceId(0));
+        self.ask(Command::DeleteMessages { request, namespace, path: path.into(), most, before }, &[])
+    }
+
+    /// Receives what there is, up to `most`, and leaves.
+    pub(crate) fn receive(&mut self, path: &str, mode: ReceiveMode, most: u32) -> Vec<Delivery> {
+        let link = self.link();
+        self.attach_receiver(link, path, mode);
+        let effects = self.credit(link, most, true);
+        self.detach(link);
+        let delivery = |effect| match effect {
+            Effect::Deliver { delivery, .. } => Some(delivery),
+            _ => None,
+        };
+        effects.into_iter().filter_map(delivery).collect()
+    }
+
+    /// The tokens of everything that was delivered and not yet looked at.
+    pub(crate) fn take_tokens(&mut self) -> Vec<LockToken> {
+        let token = |effect| match effect {
+            Effect::Deliver { delivery, .. } => Some(delivery.token),
+            _ => None,
+        };
+        self.take_effects().into_iter().filter_map(token).collect()
     }
 
     fn command(&mut self, command: Command, messages: &[Incoming]) -> Vec<Effect> {
@@ -186,7 +329,11 @@ impl World {
 
     /// The token that currently locks a message of the first queue.
     pub(crate) fn token(&self, sequence: u64) -> LockToken {
-        self.broker.volatile.ready(EntityId(0)).locks[&Sequence(sequence)].token
+        self.broker.volatile.ready(Source::default()).locks[&Sequence(sequence)].token
+    }
+
+    pub(crate) fn dead_token(&self, sequence: u64) -> LockToken {
+        self.broker.volatile.ready(Source::dead_letter(EntityId(0))).locks[&Sequence(sequence)].token
     }
 
     pub(crate) fn settle(
@@ -219,5 +366,15 @@ impl World {
     pub(crate) fn queue(&self, path: &str) -> &durable::Queue {
         let entity = self.broker.durable.find(NamespaceId(0), path).expect("the queue exists");
         self.broker.durable.queue(entity).expect("names lead to entities")
+    }
+}
+
+/// Whatever a test did, replaying its records gives the state that it ended with.
+impl Drop for World {
+    fn drop(&mut self) {
+        if self.is_checked && !std::thread::panicking() {
+            let replayed = self.replayed(self.records.len());
+            assert_eq!(replayed.fingerprint(), self.broker.durable.fingerprint(), "replay differs");
+        }
     }
 }

@@ -3,31 +3,31 @@
 
 use crate::command::ReceiveMode;
 use crate::durable::Durable;
-use crate::ids::{BodyId, EntityId, IdMap, LinkId, LockToken, Position, Sequence};
-use crate::limits::IDLE_TIMERS;
+use crate::ids::{BodyId, EntityId, IdMap, LinkId, LockToken, Position, Sequence, Source, SubQueue};
+use crate::planted::{Bug, is_planted};
+use crate::queue::index::State;
 use crate::time::Time;
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use crate::timers::{Chore, Due, LockTimer, Timers};
+use crate::work::touched;
+use std::collections::{BTreeSet, VecDeque};
 
 #[derive(Debug, Default)]
 pub struct Volatile {
     pub(crate) links: IdMap<LinkId, Link>,
     /// By entity id, beside the durable queues.
-    queues: Vec<Ready>,
+    entities: Vec<Presence>,
     /// What becomes free once a position is committed, in the order of positions.
     awaiting: VecDeque<Awaiting>,
     /// Queues that have messages to hand out and perhaps somebody who wants them.
-    pub(crate) stirred: VecDeque<EntityId>,
-    timers: BinaryHeap<Reverse<Timer>>,
+    pub(crate) stirred: VecDeque<Source>,
+    timers: Timers,
     held_locks: usize,
     nonce: u64,
-    /// The time of the latest send or receive of each entity.
-    pub(crate) accessed: IdMap<EntityId, Time>,
 }
 
 #[derive(Debug)]
 pub struct Link {
-    pub entity: EntityId,
+    pub source: Source,
     pub role: Role,
 }
 
@@ -48,16 +48,30 @@ pub struct Lock {
     pub until: Time,
 }
 
+/// Who is there at an entity, and since when nobody was.
+#[derive(Debug, Default)]
+pub struct Presence {
+    parts: [Ready; 3],
+    pub receivers: usize,
+    /// The latest send or receive (S-237).
+    pub accessed: Option<Time>,
+    /// The latest of whatever keeps it from being idle (S-71); unknown after a start.
+    pub used: Option<Time>,
+}
+
 /// The hand-out side of a queue.
 #[derive(Debug, Default)]
 pub struct Ready {
-    /// Everything below was handed out at least once, or is gone.
+    /// Everything below was handed out at least once, or is gone, or is not received in order.
     pub cursor: Sequence,
     /// Messages up to here are committed.
     pub committed: Sequence,
-    /// Handed out before, and free again: these go first, being older (S-85).
+    /// Handed out before, and free again: these go first, being older (S-85). In a dead-letter queue, which does not
+    /// fill in the order of its numbers, everything that is free.
     pub returned: BTreeSet<Sequence>,
     pub locks: IdMap<Sequence, Lock>,
+    /// Up to here the cursor may meet messages whose locks are older than this process.
+    pub kept: Sequence,
     /// Who waits for messages, in the order in which the credit came (S-97).
     pub waiting: VecDeque<(LinkId, u32)>,
     is_stirred: bool,
@@ -66,7 +80,7 @@ pub struct Ready {
 #[derive(Debug, PartialEq, Eq)]
 struct Awaiting {
     position: Position,
-    entity: EntityId,
+    source: Source,
     what: Freed,
 }
 
@@ -77,19 +91,12 @@ enum Freed {
     Returned(Sequence),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Timer {
-    at: Time,
-    entity: EntityId,
-    token: u128,
-}
-
 /// A change of memory only.
 #[derive(Debug)]
 pub enum Touch {
     Attached {
         link: LinkId,
-        entity: EntityId,
+        source: Source,
         role: Role,
     },
     Detached {
@@ -106,27 +113,42 @@ pub enum Touch {
         sequence: Sequence,
         position: Position,
     },
-    /// A message handed out before will be free again once `position` is committed.
+    /// A message out of its order will be free once `position` is committed.
     Returned {
-        entity: EntityId,
+        source: Source,
         sequence: Sequence,
         position: Position,
     },
-    /// A message is taken from the queue, whoever takes it.
+    /// The next free message is no longer free, whoever takes it.
     Taken {
-        entity: EntityId,
+        source: Source,
         sequence: Sequence,
+    },
+    /// A message is no longer free, in whatever order it would have come.
+    Withdrawn {
+        source: Source,
+        sequence: Sequence,
+    },
+    /// Nothing below `to` is to be handed out in order.
+    Passed {
+        source: Source,
+        to: Sequence,
     },
     /// One unit of the credit at the head of the line is used.
     Served {
-        entity: EntityId,
+        source: Source,
     },
     Locked {
-        entity: EntityId,
+        source: Source,
+        lock: Lock,
+    },
+    /// The lock of this token lasts until another time.
+    Renewed {
+        source: Source,
         lock: Lock,
     },
     Unlocked {
-        entity: EntityId,
+        source: Source,
         sequence: Sequence,
     },
     PartStored {
@@ -139,6 +161,7 @@ pub enum Touch {
     },
     EntityCreated {
         entity: EntityId,
+        time: Time,
     },
     EntityDeleted {
         entity: EntityId,
@@ -146,69 +169,145 @@ pub enum Touch {
     Committed {
         position: Position,
     },
+    /// Somebody sent or received.
     Accessed {
         entity: EntityId,
         time: Time,
     },
+    /// Something else happened that keeps an entity from being idle.
+    Used {
+        entity: EntityId,
+        time: Time,
+    },
+    /// There is something to do at an entity then, and no earlier.
+    Armed {
+        entity: EntityId,
+        chore: Chore,
+        at: Time,
+    },
 }
 
 impl Volatile {
-    /// What a broker starts with whose durable state was just read: nothing locked, nobody there, everything free.
+    /// What a broker starts with whose durable state was just read: nobody there, everything free, nothing locked
+    /// except what a planned stop has kept.
     pub fn rebuilt(durable: &Durable, nonce: u64) -> Volatile {
         let mut volatile = Volatile { nonce, ..Volatile::default() };
-        volatile.queues.resize_with(durable.next_entity().0 as usize, Ready::default);
+        volatile.entities.resize_with(durable.next_entity().0 as usize, Presence::default);
+        for kept in durable.kept_locks() {
+            let lock = Lock { token: kept.token, until: kept.until };
+            let ready = volatile.ready_mut(kept.source);
+            ready.kept = ready.kept.max(kept.token.sequence());
+            volatile.apply(Touch::Locked { source: kept.source, lock });
+        }
         for (entity, queue) in durable.queues() {
-            volatile.queues[entity.0 as usize].committed = Sequence(queue.next.0 - 1);
+            let [main, dead, _] = &mut volatile.entities[entity.0 as usize].parts;
+            main.committed = Sequence(queue.next.0 - 1);
+            let is_free = |sequence: &Sequence| !dead.locks.contains_key(sequence);
+            let active = queue.dead.iter().filter(|(_, slot)| slot.state() == State::Active);
+            dead.returned = active.map(|(sequence, _)| sequence).filter(is_free).collect();
+            let due = queue.schedule.first().map_or(Time::NEVER, |(due, _)| *due);
+            let is_mortal = !queue.settings.auto_delete_on_idle.is_max();
+            for (chore, at) in [
+                (Chore::Expire, queue.index.earliest()),
+                (Chore::Activate, due),
+                // At the first opportunity: only then is it known since when the entity is idle.
+                (Chore::Idle, if is_mortal { Time(i64::MIN) } else { Time::NEVER }),
+            ] {
+                volatile.apply(Touch::Armed { entity, chore, at });
+            }
         }
         volatile
     }
 
-    pub fn ready(&self, entity: EntityId) -> &Ready {
-        &self.queues[entity.0 as usize]
+    pub fn presence(&self, entity: EntityId) -> &Presence {
+        &self.entities[entity.0 as usize]
     }
 
-    pub fn lock(&self, entity: EntityId, token: LockToken, now: Time) -> Option<Lock> {
-        let lock = self.ready(entity).locks.get(&token.sequence())?;
-        (lock.token == token && now < lock.until).then_some(*lock)
+    pub fn ready(&self, source: Source) -> &Ready {
+        &self.entities[source.entity.0 as usize].parts[source.sub as usize]
+    }
+
+    fn ready_mut(&mut self, source: Source) -> &mut Ready {
+        &mut self.entities[source.entity.0 as usize].parts[source.sub as usize]
+    }
+
+    pub fn lock(&self, source: Source, token: LockToken, now: Time) -> Option<Lock> {
+        touched(1);
+        let lock = self.ready(source).locks.get(&token.sequence())?;
+        let is_held = now < lock.until || is_planted(Bug::Lock);
+        (lock.token == token && is_held).then_some(*lock)
+    }
+
+    /// Every lock that is held.
+    pub(crate) fn locks(&self) -> impl Iterator<Item = (Source, Lock)> {
+        self.entities.iter().enumerate().flat_map(|(entity, presence)| {
+            let entity = EntityId(entity as u32);
+            let subs = [SubQueue::Main, SubQueue::DeadLetter, SubQueue::TransferDeadLetter];
+            subs.into_iter().zip(&presence.parts).flat_map(move |(sub, ready)| {
+                ready.locks.values().map(move |lock| (Source { entity, sub }, *lock))
+            })
+        })
     }
 
     pub fn link(&self, link: LinkId) -> Option<&Link> {
         self.links.get(&link)
     }
 
+    /// Whether somebody at an entity waits for messages.
+    pub(crate) fn is_awaited(&self, entity: EntityId) -> bool {
+        self.presence(entity).parts.iter().any(|ready| !ready.waiting.is_empty())
+    }
+
     pub fn apply(&mut self, touch: Touch) {
         match touch {
-            Touch::Attached { link, entity, role } => {
-                let before = self.links.insert(link, Link { entity, role });
+            Touch::Attached { link, source, role } => {
+                let is_receiver = matches!(role, Role::Receiver { .. });
+                self.entities[source.entity.0 as usize].receivers += usize::from(is_receiver);
+                let before = self.links.insert(link, Link { source, role });
                 assert!(before.is_none(), "link {link:?} was attached twice");
             }
             Touch::Detached { link } => {
-                if let Some(gone) = self.links.remove(&link) {
-                    self.queues[gone.entity.0 as usize].waiting.retain(|(waiting, _)| *waiting != link);
+                if let Some(Link { source, role }) = self.links.remove(&link) {
+                    let is_receiver = matches!(role, Role::Receiver { .. });
+                    self.entities[source.entity.0 as usize].receivers -= usize::from(is_receiver);
+                    self.ready_mut(source).waiting.retain(|(waiting, _)| *waiting != link);
                 }
             }
             Touch::Credited { link, credit } => self.set_credit(link, credit),
-            Touch::Arrived { entity, sequence, position } => match self.awaiting.back_mut() {
-                Some(Awaiting { position: p, entity: e, what: Freed::Arrived(last) })
-                    if *p == position && *e == entity =>
-                {
-                    *last = sequence;
+            Touch::Arrived { entity, sequence, position } => {
+                let source = Source::main(entity);
+                match self.awaiting.back_mut() {
+                    Some(Awaiting { position: p, source: s, what: Freed::Arrived(last) })
+                        if *p == position && *s == source =>
+                    {
+                        *last = sequence;
+                    }
+                    _ => {
+                        let what = Freed::Arrived(sequence);
+                        self.awaiting.push_back(Awaiting { position, source, what });
+                    }
                 }
-                _ => {
-                    self.awaiting.push_back(Awaiting { position, entity, what: Freed::Arrived(sequence) });
-                }
-            },
-            Touch::Returned { entity, sequence, position } => {
-                self.awaiting.push_back(Awaiting { position, entity, what: Freed::Returned(sequence) });
             }
-            Touch::Taken { entity, sequence } => {
-                let ready = &mut self.queues[entity.0 as usize];
+            Touch::Returned { source, sequence, position } => {
+                self.awaiting.push_back(Awaiting { position, source, what: Freed::Returned(sequence) });
+            }
+            Touch::Taken { source, sequence } => {
+                touched(1);
+                let ready = self.ready_mut(source);
                 if !ready.returned.remove(&sequence) {
-                    ready.cursor = sequence.next();
+                    ready.cursor = ready.cursor.max(sequence.next());
                 }
             }
-            Touch::Served { entity } => {
-                let waiting = &mut self.queues[entity.0 as usize].waiting;
+            Touch::Withdrawn { source, sequence } => {
+                touched(1);
+                self.ready_mut(source).returned.remove(&sequence);
+            }
+            Touch::Passed { source, to } => {
+                let ready = self.ready_mut(source);
+                ready.cursor = ready.cursor.max(to);
+            }
+            Touch::Served { source } => {
+                let waiting = &mut self.ready_mut(source).waiting;
                 let (link, credit) = waiting.front_mut().expect("only who waits is served");
                 let link = *link;
                 *credit -= 1;
@@ -219,15 +318,22 @@ impl Volatile {
                     *delivered += 1;
                 }
             }
-            Touch::Locked { entity, lock } => {
-                let before = self.queues[entity.0 as usize].locks.insert(lock.token.sequence(), lock);
+            Touch::Locked { source, lock } => {
+                let before = self.ready_mut(source).locks.insert(lock.token.sequence(), lock);
                 assert!(before.is_none(), "message {} was locked twice", lock.token.sequence().0);
                 self.held_locks += 1;
-                self.timers.push(Reverse(Timer { at: lock.until, entity, token: lock.token.0 }));
-                self.drop_idle_timers();
+                self.time_lock(source, lock);
             }
-            Touch::Unlocked { entity, sequence } => {
-                let lock = self.queues[entity.0 as usize].locks.remove(&sequence);
+            Touch::Renewed { source, lock } => {
+                let held = self.ready_mut(source).locks.get_mut(&lock.token.sequence());
+                let held = held.expect("only a lock that is held is renewed");
+                assert_eq!(held.token, lock.token, "only its holder renews a lock");
+                held.until = lock.until;
+                self.time_lock(source, lock);
+            }
+            Touch::Unlocked { source, sequence } => {
+                touched(1);
+                let lock = self.ready_mut(source).locks.remove(&sequence);
                 assert!(lock.is_some(), "message {} was not locked", sequence.0);
                 self.held_locks -= 1;
             }
@@ -245,25 +351,29 @@ impl Volatile {
                     *part_bytes = 0;
                 }
             }
-            Touch::EntityCreated { entity } => {
-                assert_eq!(entity.0 as usize, self.queues.len(), "entities come in order");
-                self.queues.push(Ready::default());
+            Touch::EntityCreated { entity, time } => {
+                assert_eq!(entity.0 as usize, self.entities.len(), "entities come in order");
+                self.entities.push(Presence { used: Some(time), ..Presence::default() });
             }
             Touch::EntityDeleted { entity } => {
-                let ready = std::mem::take(&mut self.queues[entity.0 as usize]);
-                self.held_locks -= ready.locks.len();
-                self.accessed.remove(&entity);
+                let presence = std::mem::take(&mut self.entities[entity.0 as usize]);
+                self.held_locks -= presence.parts.iter().map(|ready| ready.locks.len()).sum::<usize>();
+                self.timers.disarm(entity);
             }
             Touch::Committed { position } => self.commit(position),
             Touch::Accessed { entity, time } => {
-                self.accessed.insert(entity, time);
+                let presence = &mut self.entities[entity.0 as usize];
+                presence.accessed = Some(time);
+                presence.used = Some(time);
             }
+            Touch::Used { entity, time } => self.entities[entity.0 as usize].used = Some(time),
+            Touch::Armed { entity, chore, at } => self.timers.arm(entity, chore, at),
         }
     }
 
     fn set_credit(&mut self, link: LinkId, credit: u32) {
-        let Some(entity) = self.links.get(&link).map(|link| link.entity) else { return };
-        let waiting = &mut self.queues[entity.0 as usize].waiting;
+        let Some(source) = self.links.get(&link).map(|link| link.source) else { return };
+        let waiting = &mut self.ready_mut(source).waiting;
         let held: u32 = waiting.iter().filter(|(who, _)| *who == link).map(|(_, credit)| credit).sum();
         if credit < held {
             // Less than before: the newest credit goes first, so that the place in the line is kept.
@@ -281,86 +391,77 @@ impl Volatile {
                 Some((last, more)) if *last == link => *more += credit - held,
                 _ => waiting.push_back((link, credit - held)),
             }
-            self.stir(entity);
+            self.stir(source);
         }
     }
 
     /// The credit that a link has left with the broker.
     pub fn credit(&self, link: LinkId) -> u32 {
-        let Some(entity) = self.links.get(&link).map(|link| link.entity) else { return 0 };
-        self.ready(entity).waiting.iter().filter(|(who, _)| *who == link).map(|(_, credit)| credit).sum()
+        let Some(source) = self.links.get(&link).map(|link| link.source) else { return 0 };
+        self.ready(source).waiting.iter().filter(|(who, _)| *who == link).map(|(_, credit)| credit).sum()
     }
 
-    fn stir(&mut self, entity: EntityId) {
-        let ready = &mut self.queues[entity.0 as usize];
+    pub(crate) fn stir(&mut self, source: Source) {
+        let ready = self.ready_mut(source);
         if !ready.is_stirred {
             ready.is_stirred = true;
-            self.stirred.push_back(entity);
+            self.stirred.push_back(source);
         }
     }
 
     /// The next queue that may have something to hand out.
-    pub(crate) fn next_stirred(&mut self) -> Option<EntityId> {
-        let entity = self.stirred.pop_front()?;
-        self.queues[entity.0 as usize].is_stirred = false;
-        Some(entity)
-    }
-
-    pub(crate) fn stir_again(&mut self, entity: EntityId) {
-        self.stir(entity);
+    pub(crate) fn next_stirred(&mut self) -> Option<Source> {
+        let source = self.stirred.pop_front()?;
+        self.ready_mut(source).is_stirred = false;
+        Some(source)
     }
 
     fn commit(&mut self, position: Position) {
         while let Some(awaiting) = self.awaiting.pop_front_if(|awaiting| awaiting.position <= position) {
-            let ready = &mut self.queues[awaiting.entity.0 as usize];
+            let ready = self.ready_mut(awaiting.source);
             match awaiting.what {
                 Freed::Arrived(last) => ready.committed = ready.committed.max(last),
                 Freed::Returned(sequence) => {
                     ready.returned.insert(sequence);
                 }
             }
-            self.stir(awaiting.entity);
+            self.stir(awaiting.source);
         }
     }
 
     /// A message that was unlocked without a record (handed back unread) is free at once.
-    pub(crate) fn free_now(&mut self, entity: EntityId, sequence: Sequence) {
-        self.queues[entity.0 as usize].returned.insert(sequence);
-        self.stir(entity);
+    pub(crate) fn free_now(&mut self, source: Source, sequence: Sequence) {
+        self.ready_mut(source).returned.insert(sequence);
+        self.stir(source);
     }
 
-    /// Timers of locks that are gone stay in the heap until they outnumber the living; then all of them go at once,
-    /// so that memory follows the locks that are held, not the messages that passed.
-    fn drop_idle_timers(&mut self) {
-        if self.timers.len() > 2 * self.held_locks + IDLE_TIMERS {
-            let timers = std::mem::take(&mut self.timers);
-            self.timers = timers.into_iter().filter(|Reverse(timer)| self.is_due_later(timer)).collect();
+    fn time_lock(&mut self, source: Source, lock: Lock) {
+        touched(1);
+        self.timers.add_lock(LockTimer { at: lock.until, source, token: lock.token.0 });
+        if self.timers.has_too_many(self.held_locks) {
+            let entities = &self.entities;
+            self.timers.keep_locks(|timer| is_held(entities, timer));
         }
     }
 
-    fn is_due_later(&self, timer: &Timer) -> bool {
-        let token = LockToken(timer.token);
-        let lock = self.queues[timer.entity.0 as usize].locks.get(&token.sequence());
-        lock.is_some_and(|lock| lock.token == token && lock.until == timer.at)
-    }
-
-    /// When the next lock ends.
+    /// When something is next due.
     pub fn next_due(&self) -> Option<Time> {
-        self.timers.peek().map(|Reverse(timer)| timer.at)
+        self.timers.next_due()
     }
 
-    /// Takes the next lock that has ended by `now`, if any. Locks that were settled meanwhile are passed over.
-    pub(crate) fn take_due(&mut self, now: Time) -> Option<(EntityId, Lock)> {
-        while let Some(Reverse(timer)) = self.timers.peek().copied() {
-            if timer.at > now {
-                return None;
-            }
-            self.timers.pop();
-            if self.is_due_later(&timer) {
-                return Some((timer.entity, Lock { token: LockToken(timer.token), until: timer.at }));
+    /// When that chore of an entity is due; never, if it has none.
+    pub(crate) fn armed(&self, entity: EntityId, chore: Chore) -> Time {
+        self.timers.armed(entity, chore)
+    }
+
+    /// Takes the next thing that is due by `now`, if any. Locks that were settled meanwhile are passed over.
+    pub(crate) fn take_due(&mut self, now: Time) -> Option<Due> {
+        loop {
+            match self.timers.take_due(now)? {
+                Due::Lock(timer) if !is_held(&self.entities, &timer) => {}
+                due => return Some(due),
             }
         }
-        None
     }
 
     /// A number that no delivery of this run had before and that an outsider cannot guess.
@@ -374,12 +475,20 @@ impl Volatile {
     }
 }
 
+fn is_held(entities: &[Presence], timer: &LockTimer) -> bool {
+    let ready = &entities[timer.source.entity.0 as usize].parts[timer.source.sub as usize];
+    let token = LockToken(timer.token);
+    let lock = ready.locks.get(&token.sequence());
+    lock.is_some_and(|lock| lock.token == token && lock.until == timer.at)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ids::ConnectionId;
+    use crate::limits::IDLE_TIMERS;
 
-    const ENTITY: EntityId = EntityId(0);
+    const SOURCE: Source = Source { entity: EntityId(0), sub: SubQueue::Main };
 
     fn link(number: u32) -> LinkId {
         LinkId { connection: ConnectionId(1), link: number }
@@ -387,10 +496,10 @@ mod tests {
 
     fn with_receivers(count: u32) -> Volatile {
         let mut volatile = Volatile::default();
-        volatile.apply(Touch::EntityCreated { entity: ENTITY });
+        volatile.apply(Touch::EntityCreated { entity: EntityId(0), time: Time(0) });
         for number in 0..count {
             let role = Role::Receiver { mode: ReceiveMode::PeekLock, delivered: 0 };
-            volatile.apply(Touch::Attached { link: link(number), entity: ENTITY, role });
+            volatile.apply(Touch::Attached { link: link(number), source: SOURCE, role });
         }
         volatile
     }
@@ -403,9 +512,9 @@ mod tests {
         volatile.apply(Touch::Credited { link: link(1), credit: 2 });
         volatile.apply(Touch::Credited { link: link(0), credit: 3 });
         let mut served = Vec::new();
-        while let Some((who, _)) = volatile.ready(ENTITY).waiting.front() {
+        while let Some((who, _)) = volatile.ready(SOURCE).waiting.front() {
             served.push(who.link);
-            volatile.apply(Touch::Served { entity: ENTITY });
+            volatile.apply(Touch::Served { source: SOURCE });
         }
         assert_eq!(served, [0, 1, 1, 0, 0]);
     }
@@ -417,9 +526,9 @@ mod tests {
         volatile.apply(Touch::Credited { link: link(1), credit: 1 });
         volatile.apply(Touch::Credited { link: link(0), credit: 5 });
         volatile.apply(Touch::Credited { link: link(0), credit: 1 });
-        assert_eq!(volatile.ready(ENTITY).waiting, [(link(0), 1), (link(1), 1)]);
+        assert_eq!(volatile.ready(SOURCE).waiting, [(link(0), 1), (link(1), 1)]);
         volatile.apply(Touch::Credited { link: link(0), credit: 0 });
-        assert_eq!(volatile.ready(ENTITY).waiting, [(link(1), 1)]);
+        assert_eq!(volatile.ready(SOURCE).waiting, [(link(1), 1)]);
     }
 
     #[test]
@@ -427,10 +536,10 @@ mod tests {
         let mut volatile = with_receivers(0);
         for number in 1..=100_000 {
             let token = LockToken::new(number, Sequence(number));
-            volatile.apply(Touch::Locked { entity: ENTITY, lock: Lock { token, until: Time(60_000) } });
-            volatile.apply(Touch::Unlocked { entity: ENTITY, sequence: Sequence(number) });
+            volatile.apply(Touch::Locked { source: SOURCE, lock: Lock { token, until: Time(60_000) } });
+            volatile.apply(Touch::Unlocked { source: SOURCE, sequence: Sequence(number) });
         }
-        assert!(volatile.timers.len() <= 2 * IDLE_TIMERS);
+        assert!(volatile.timers.lock_count() <= 2 * IDLE_TIMERS);
         assert_eq!(volatile.take_due(Time::NEVER), None);
     }
 }

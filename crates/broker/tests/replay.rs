@@ -11,39 +11,67 @@ use std::collections::BTreeMap;
 /// What may happen. Links, queues and tokens are named by small numbers, so that they meet.
 #[derive(Debug, Clone)]
 enum Step {
-    Create(u8, u64),
+    Create(u8, u64, u8),
+    Update(u8, u64, u8),
     Delete(u8),
     AttachSender(u8, u8),
-    AttachReceiver(u8, u8, bool),
+    AttachReceiver { link: u8, queue: u8, is_dead: bool, locks: bool },
     Detach(u8),
-    Send { link: u8, lengths: Vec<u32>, is_settled: bool },
+    Send { link: u8, lengths: Vec<u32>, is_settled: bool, life: u32, later: u32 },
+    Schedule { queue: u8, later: u32 },
+    Cancel { queue: u8, number: u64 },
+    ReceiveDeferred { queue: u8, is_dead: bool, number: u64, locks: bool },
+    Browse { queue: u8, is_dead: bool, from: u64 },
+    Purge { queue: u8, is_dead: bool, most: u32 },
+    SettleToken { queue: u8, is_dead: bool, token: u8, outcome: u8 },
+    Renew { queue: u8, token: u8 },
     Part(u8, u32),
     DropParts(u8),
     Credit { link: u8, more: u8, drain: bool },
     Settle { link: u8, token: u8, outcome: u8 },
     Commit,
     Wait(u32),
+    Restart { is_planned: bool },
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let (link, queue) = (0..6_u8, 0..3_u8);
+    let (link, queue, is_dead) = (0..6_u8, 0..3_u8, prop::bool::weighted(0.3));
+    let (life, later) = (0..60_000_u32, 0..60_000_u32);
     prop_oneof![
-        2 => (queue.clone(), 5..20_u64).prop_map(|(queue, lock)| Step::Create(queue, lock)),
+        2 => (queue.clone(), 5..20_u64, any::<u8>())
+            .prop_map(|(queue, lock, flags)| Step::Create(queue, lock, flags)),
+        1 => (queue.clone(), 5..20_u64, any::<u8>())
+            .prop_map(|(queue, lock, flags)| Step::Update(queue, lock, flags)),
         1 => queue.clone().prop_map(Step::Delete),
         3 => (link.clone(), queue.clone()).prop_map(|(link, queue)| Step::AttachSender(link, queue)),
-        3 => (link.clone(), queue, any::<bool>())
-            .prop_map(|(link, queue, locks)| Step::AttachReceiver(link, queue, locks)),
+        3 => (link.clone(), queue.clone(), is_dead, any::<bool>())
+            .prop_map(|(link, queue, is_dead, locks)| Step::AttachReceiver { link, queue, is_dead, locks }),
+        2 => (queue.clone(), 0..30_000_u32).prop_map(|(queue, later)| Step::Schedule { queue, later }),
+        1 => (queue.clone(), 0..30_u64).prop_map(|(queue, number)| Step::Cancel { queue, number }),
+        3 => (queue.clone(), is_dead, 0..30_u64, any::<bool>()).prop_map(
+            |(queue, is_dead, number, locks)| Step::ReceiveDeferred { queue, is_dead, number, locks }
+        ),
+        1 => (queue.clone(), is_dead, 0..30_u64)
+            .prop_map(|(queue, is_dead, from)| Step::Browse { queue, is_dead, from }),
+        1 => (queue.clone(), is_dead, 0..5_u32)
+            .prop_map(|(queue, is_dead, most)| Step::Purge { queue, is_dead, most }),
+        4 => (queue.clone(), is_dead, any::<u8>(), 0..7_u8).prop_map(
+            |(queue, is_dead, token, outcome)| Step::SettleToken { queue, is_dead, token, outcome }
+        ),
+        1 => (queue, any::<u8>()).prop_map(|(queue, token)| Step::Renew { queue, token }),
         1 => link.clone().prop_map(Step::Detach),
-        8 => (link.clone(), prop::collection::vec(0..400_000_u32, 1..5), any::<bool>())
-            .prop_map(|(link, lengths, is_settled)| Step::Send { link, lengths, is_settled }),
+        8 => (link.clone(), prop::collection::vec(0..400_000_u32, 1..5), any::<bool>(), life, later).prop_map(
+            |(link, lengths, is_settled, life, later)| Step::Send { link, lengths, is_settled, life, later }
+        ),
         2 => (link.clone(), 0..600_000_u32).prop_map(|(link, length)| Step::Part(link, length)),
         1 => link.clone().prop_map(Step::DropParts),
         6 => (link.clone(), 0..9_u8, prop::bool::weighted(0.2))
             .prop_map(|(link, more, drain)| Step::Credit { link, more, drain }),
-        8 => (link, any::<u8>(), 0..4_u8)
+        8 => (link, any::<u8>(), 0..7_u8)
             .prop_map(|(link, token, outcome)| Step::Settle { link, token, outcome }),
         6 => Just(Step::Commit),
         2 => (0..9_000_u32).prop_map(Step::Wait),
+        1 => any::<bool>().prop_map(|is_planned| Step::Restart { is_planned }),
     ]
 }
 
@@ -65,6 +93,36 @@ struct Rig {
     next: BTreeMap<EntityId, u64>,
     /// The position at which each body was recorded.
     recorded: BTreeMap<BodyId, Position>,
+    /// Every record as it was written, and its time.
+    journal: Vec<(Vec<u8>, Time)>,
+}
+
+fn settings(lock: u64, flags: u8) -> QueueSettings {
+    let usual = QueueSettings::default();
+    QueueSettings {
+        lock_duration: Span::seconds(lock),
+        max_size_megabytes: 1,
+        dead_letter_on_expiration: flags & 1 != 0,
+        max_delivery_count: if flags & 2 != 0 { 2 } else { 10 },
+        default_time_to_live: if flags & 4 != 0 { Span::seconds(20) } else { Span::MAX },
+        auto_delete_on_idle: if flags & 0x38 == 0x38 { Span::minutes(5) } else { Span::MAX },
+        ..usual
+    }
+}
+
+fn outcome_of(outcome: u8) -> Outcome {
+    let mut changes = Overlay::default();
+    changes.set("attempt", &Value::Ubyte(outcome)).unwrap();
+    let changes = Some(Box::new(changes));
+    match outcome {
+        0 => Outcome::Complete,
+        1 => Outcome::Abandon(None),
+        2 => Outcome::Abandon(changes),
+        3 => Outcome::Release,
+        4 => Outcome::Defer(changes),
+        5 => Outcome::DeadLetter(changes),
+        _ => Outcome::DeadLetter(None),
+    }
 }
 
 impl Rig {
@@ -83,6 +141,7 @@ impl Rig {
             next_body: 1,
             next: BTreeMap::new(),
             recorded: BTreeMap::new(),
+            journal: Vec::new(),
         }
     }
 
@@ -125,9 +184,13 @@ impl Rig {
             let read = Record::decode(&mut &bytes[..]).unwrap();
             assert_eq!(&read, record);
             self.replayed.apply(&read, self.now);
+            self.journal.push((bytes, self.now));
             self.check_numbers(record);
         }
         for release in &decision.effects {
+            if let Effect::Answered { answer: Ok(Answer::Messages(messages)), .. } = &release.effect {
+                self.tokens.extend(messages.iter().map(|message| message.token));
+            }
             if let Effect::Deliver { link, delivery, mode } = &release.effect {
                 assert!(
                     self.recorded[&delivery.body] <= self.committed,
@@ -144,14 +207,20 @@ impl Rig {
     fn check_numbers(&mut self, record: &Record) {
         match record {
             Record::PartStored { body } => self.take_body(*body),
-            Record::Enqueued { entity, sequence, body, .. } => {
+            Record::Enqueued { entity, sequence, body, .. }
+            | Record::Scheduled { entity, sequence, body, .. } => {
                 self.take_body(*body);
-                let next = self.next.entry(*entity).or_insert(1);
-                assert_eq!(sequence.0, *next);
-                *next += 1;
+                self.take_number(*entity, *sequence);
             }
+            Record::Activated { entity, sequence, .. } => self.take_number(*entity, *sequence),
             _ => {}
         }
+    }
+
+    fn take_number(&mut self, entity: EntityId, sequence: Sequence) {
+        let next = self.next.entry(entity).or_insert(1);
+        assert_eq!(sequence.0, *next);
+        *next += 1;
     }
 
     fn take_body(&mut self, body: BodyId) {
@@ -163,13 +232,54 @@ impl Rig {
     fn step(&mut self, step: &Step) {
         let (request, namespace) = (RequestId::default(), NamespaceId(0));
         let path = |queue: &u8| format!("queue-{queue}").into_boxed_str();
+        let part = |queue: &u8, is_dead: &bool| {
+            let suffix = if *is_dead { "/$DeadLetterQueue" } else { "" };
+            format!("queue-{queue}{suffix}").into_boxed_str()
+        };
+        let mode = |locks: &bool| if *locks { ReceiveMode::PeekLock } else { ReceiveMode::ReceiveAndDelete };
         match step {
-            Step::Create(queue, lock) => {
-                let (path, lock_duration) = (path(queue), Span::seconds(*lock));
-                let usual = QueueSettings::default();
-                let settings = Box::new(QueueSettings { lock_duration, max_size_megabytes: 1, ..usual });
+            Step::Create(queue, lock, flags) => {
+                let (path, settings) = (path(queue), Box::new(settings(*lock, *flags)));
                 self.command(&Command::CreateQueue { request, namespace, path, settings }, &[]);
             }
+            Step::Update(queue, lock, flags) => {
+                let (path, settings) = (path(queue), Box::new(settings(*lock, *flags)));
+                self.command(&Command::UpdateQueue { request, namespace, path, settings }, &[]);
+            }
+            Step::Schedule { queue, later } => {
+                let scheduled = self.now.after(Span(u64::from(*later)));
+                let message = Incoming { scheduled, ..Incoming::new(Intake { offset: 0, length: 9 }) };
+                let path = path(queue);
+                self.command(&Command::Schedule { request, namespace, path, messages: 0..1 }, &[message]);
+            }
+            Step::Cancel { queue, number } => {
+                let (path, numbers) = (path(queue), [Number(*number)].into());
+                self.command(&Command::CancelScheduled { request, namespace, path, numbers }, &[]);
+            }
+            Step::ReceiveDeferred { queue, is_dead, number, locks } => {
+                let (path, numbers) = (part(queue, is_dead), [Number(*number)].into());
+                let mode = mode(locks);
+                self.command(&Command::ReceiveDeferred { request, namespace, path, numbers, mode }, &[]);
+            }
+            Step::Browse { queue, is_dead, from } => {
+                let (path, from) = (part(queue, is_dead), Number(*from));
+                self.command(&Command::Browse { request, namespace, path, from, most: 9 }, &[]);
+            }
+            Step::Purge { queue, is_dead, most } => {
+                let (path, most, before) = (part(queue, is_dead), *most, Time::NEVER);
+                self.command(&Command::DeleteMessages { request, namespace, path, most, before }, &[]);
+            }
+            Step::SettleToken { queue, is_dead, token, outcome } => {
+                let Some(token) = self.token(*token) else { return };
+                let (path, tokens, outcome) = (part(queue, is_dead), [token].into(), outcome_of(*outcome));
+                self.command(&Command::SettleTokens { request, namespace, path, tokens, outcome }, &[]);
+            }
+            Step::Renew { queue, token } => {
+                let Some(token) = self.token(*token) else { return };
+                let (path, tokens) = (path(queue), [token].into());
+                self.command(&Command::RenewLocks { request, namespace, path, tokens }, &[]);
+            }
+            Step::Restart { is_planned } => self.restart(*is_planned),
             Step::Delete(queue) => {
                 self.command(&Command::DeleteEntity { request, namespace, path: path(queue) }, &[]);
             }
@@ -177,13 +287,15 @@ impl Rig {
                 let link = self.new_link(*number);
                 self.command(&Command::AttachSender { link, namespace, path: path(queue) }, &[]);
             }
-            Step::AttachReceiver(number, queue, locks) => {
-                let link = self.new_link(*number);
-                let mode = if *locks { ReceiveMode::PeekLock } else { ReceiveMode::ReceiveAndDelete };
-                self.command(&Command::AttachReceiver { link, namespace, path: path(queue), mode }, &[]);
+            Step::AttachReceiver { link, queue, is_dead, locks } => {
+                let (path, mode) = (part(queue, is_dead), mode(locks));
+                let link = self.new_link(*link);
+                self.command(&Command::AttachReceiver { link, namespace, path, mode }, &[]);
             }
             Step::Detach(number) => self.command(&Command::Detach { link: self.link(*number) }, &[]),
-            Step::Send { link, lengths, is_settled } => self.send(*link, lengths, *is_settled),
+            Step::Send { link, lengths, is_settled, life, later } => {
+                self.send(*link, lengths, *is_settled, *life, *later);
+            }
             Step::Part(link, length) => {
                 let body = Intake { offset: 0, length: *length };
                 self.command(&Command::Part { link: self.link(*link), body }, &[]);
@@ -200,29 +312,79 @@ impl Rig {
         }
     }
 
-    fn send(&mut self, link: u8, lengths: &[u32], is_settled: bool) {
-        let body = |length: &u32| Intake { offset: 0, length: *length };
-        let messages: Vec<Incoming> =
-            lengths.iter().map(|length| Incoming { body: body(length), time_to_live: Span::MAX }).collect();
+    /// Half of the messages live for ever, and half are for now.
+    fn send(&mut self, link: u8, lengths: &[u32], is_settled: bool, life: u32, later: u32) {
+        let usual = Incoming::new(Intake::default());
+        let time_to_live = if life < 30_000 { Span(u64::from(life)) } else { usual.time_to_live };
+        let scheduled = if later < 30_000 { self.now.after(Span(u64::from(later))) } else { usual.scheduled };
+        let message = |length: &u32| Incoming {
+            body: Intake { offset: 0, length: *length },
+            time_to_live,
+            scheduled,
+            ..usual
+        };
+        let messages: Vec<Incoming> = lengths.iter().map(message).collect();
         let (link, range) = (self.link(link), 0..messages.len() as u32);
         self.command(&Command::Send { link, delivery: 0, is_settled, messages: range }, &messages);
     }
 
+    fn token(&self, token: u8) -> Option<LockToken> {
+        let count = self.tokens.len();
+        // The newest ones: the others are settled long since.
+        (count > 0).then(|| self.tokens[count - 1 - usize::from(token) % count.min(8)])
+    }
+
     fn settle(&mut self, link: u8, token: u8, outcome: u8) {
-        if self.tokens.is_empty() {
-            return;
-        }
-        let token = self.tokens[usize::from(token) % self.tokens.len()];
-        let mut changes = Overlay::default();
-        changes.set("attempt", &Value::Ubyte(outcome)).unwrap();
-        let outcome = match outcome {
-            0 => Outcome::Complete,
-            1 => Outcome::Abandon(None),
-            2 => Outcome::Abandon(Some(Box::new(changes))),
-            _ => Outcome::Release,
-        };
-        let link = self.link(link);
+        let Some(token) = self.token(token) else { return };
+        let (link, outcome) = (self.link(link), outcome_of(outcome));
         self.command(&Command::Settle { link, delivery: 0, token, outcome, wants_answer: true }, &[]);
+    }
+
+    /// Everything is committed; then the process ends and another begins, with the locks if that was planned.
+    fn restart(&mut self, is_planned: bool) {
+        self.commit();
+        let kept = self.broker.locks(self.now).filter(|_| is_planned);
+        if let Some(record) = &kept {
+            self.replayed.apply(record, self.now);
+        }
+        let mut bytes = Vec::new();
+        let held = kept.map_or(0, |record| {
+            record.encode(&mut bytes);
+            match record {
+                Record::LocksKept { locks } => locks.len(),
+                _ => 0,
+            }
+        });
+        let durable = std::mem::take(&mut self.replayed);
+        let copy = self.copy(&bytes);
+        assert_eq!(copy.fingerprint(), durable.fingerprint());
+        self.broker = Broker::new(durable, self.nonce());
+        self.replayed = copy;
+        let locks = match self.broker.locks(self.now) {
+            Some(Record::LocksKept { locks }) => locks.len(),
+            _ => 0,
+        };
+        assert_eq!(locks, held);
+        self.links.clear();
+        self.journal.push((bytes, self.now));
+    }
+
+    fn nonce(&mut self) -> u64 {
+        self.made_links += 1;
+        u64::from(self.made_links) << 32
+    }
+
+    /// Another state from all records so far, and `last`.
+    fn copy(&self, last: &[u8]) -> Durable {
+        let mut durable = Durable::new();
+        let last = (last.to_vec(), self.now);
+        for (records, time) in self.journal.iter().chain([&last]) {
+            let mut rest = &records[..];
+            while !rest.is_empty() {
+                durable.apply(&Record::decode(&mut rest).unwrap(), *time);
+            }
+        }
+        durable
     }
 
     fn commit(&mut self) {
@@ -256,8 +418,19 @@ proptest! {
         }
         prop_assert_eq!(rig.broker.durable().next_body().0, rig.next_body);
         for (_, queue) in rig.replayed.queues() {
-            prop_assert_eq!(queue.active, queue.index.iter().count() as u64);
-            prop_assert_eq!(queue.bytes, queue.index.iter().map(|(_, slot)| u64::from(slot.length)).sum::<u64>());
+            let main: Vec<_> = queue.index.iter().collect();
+            let of = |state| main.iter().filter(|(_, slot)| slot.state() == state).count() as u64;
+            let dead_letter = queue.dead.iter().count() as u64;
+            let (active, deferred) = (of(State::Active), of(State::Deferred));
+            let counts = Counts { active, deferred, scheduled: of(State::Scheduled), dead_letter };
+            prop_assert_eq!(queue.counts, counts);
+            prop_assert_eq!(queue.schedule.len() as u64, counts.scheduled);
+            let all = main.iter().copied().chain(queue.dead.iter());
+            prop_assert_eq!(queue.bytes, all.map(|(_, slot)| u64::from(slot.length)).sum::<u64>());
+            let in_both = main.iter().find(|(sequence, _)| queue.dead.get(*sequence).is_some());
+            prop_assert_eq!(in_both, None);
+            let is_known = |sequence| queue.index.get(sequence).or(queue.dead.get(sequence)).is_some();
+            prop_assert!(queue.extras.keys().all(|sequence| is_known(*sequence)), "an extra without message");
         }
     }
 }

@@ -33,10 +33,15 @@ impl Batch {
         Intake { offset: offset as u32, length: (self.bodies.len() - start) as u32 }
     }
 
-    /// Adds a message to the delivery that the next [`Batch::send`] ends.
+    /// Adds a message that is to be enqueued at once to the delivery that the next [`Batch::send`] ends.
     pub fn message(&mut self, time_to_live: Span, write: impl FnOnce(&mut Vec<u8>)) {
+        self.arrival(Incoming { time_to_live, ..Incoming::new(Intake::default()) }, write);
+    }
+
+    /// Adds a message of which more is known than its time to live. Where its body lies is filled in.
+    pub fn arrival(&mut self, facts: Incoming, write: impl FnOnce(&mut Vec<u8>)) {
         let body = self.body(write);
-        self.messages.push(Incoming { body, time_to_live });
+        self.messages.push(Incoming { body, ..facts });
     }
 
     /// Ends a delivery: every message added since the index `first`.

@@ -22,19 +22,52 @@ pub struct Sent {
 /// An effect on its way out. Runs of deliveries that came out alike are one.
 #[derive(Debug)]
 pub enum Outgoing {
-    Accepted { link: LinkId, first: u32, last: u32 },
-    Rejected { link: LinkId, delivery: u32, refusal: Refusal },
-    Settled { link: LinkId, first: u32, last: u32, outcome: Settled },
-    NotSettled { link: LinkId, delivery: u32, refusal: Refusal },
-    PartTaken { link: LinkId, length: u32 },
+    Accepted {
+        link: LinkId,
+        first: u32,
+        last: u32,
+    },
+    Rejected {
+        link: LinkId,
+        delivery: u32,
+        refusal: Refusal,
+    },
+    Settled {
+        link: LinkId,
+        first: u32,
+        last: u32,
+        outcome: Settled,
+    },
+    NotSettled {
+        link: LinkId,
+        delivery: u32,
+        refusal: Refusal,
+    },
+    PartTaken {
+        link: LinkId,
+        length: u32,
+    },
     Deliver(Sent),
-    Drained { link: LinkId },
-    Attached { link: LinkId, max_message_bytes: u64 },
-    Detached { link: LinkId, refusal: Refusal },
-    Answered { request: RequestId, answer: Result<Answer, Refusal> },
+    Drained {
+        link: LinkId,
+    },
+    Attached {
+        link: LinkId,
+        max_message_bytes: u64,
+    },
+    Detached {
+        link: LinkId,
+        refusal: Refusal,
+    },
+    /// `places` are where the messages of an answer lie, for each of them all its parts in order.
+    Answered {
+        request: RequestId,
+        answer: Result<Answer, Refusal>,
+        places: Vec<Vec<Place>>,
+    },
 }
 
-/// Adds an effect that is not a delivery, as part of the run before it where it continues one.
+/// Adds an effect without messages, as part of the run before it where it continues one.
 pub(crate) fn push(out: &mut Vec<Outgoing>, effect: Effect) {
     let outgoing = match effect {
         Effect::Accepted { link, delivery } => {
@@ -63,8 +96,7 @@ pub(crate) fn push(out: &mut Vec<Outgoing>, effect: Effect) {
         Effect::Drained { link } => Outgoing::Drained { link },
         Effect::Attached { link, max_message_bytes } => Outgoing::Attached { link, max_message_bytes },
         Effect::Detached { link, refusal } => Outgoing::Detached { link, refusal },
-        Effect::Answered { request, answer } => Outgoing::Answered { request, answer },
-        Effect::Deliver { .. } => unreachable!("a delivery needs its place"),
+        Effect::Answered { .. } | Effect::Deliver { .. } => unreachable!("a message needs its place"),
     };
     out.push(outgoing);
 }
@@ -146,7 +178,7 @@ impl Mailbox for Asks {
     fn put(&self, outgoing: Vec<Outgoing>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         for each in outgoing {
-            if let Outgoing::Answered { request, answer } = each
+            if let Outgoing::Answered { request, answer, .. } = each
                 && let Some(reply) = waiting.1.remove(&request.request)
             {
                 // Whoever asked may have lost interest; that is their affair.

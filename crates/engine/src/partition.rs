@@ -12,12 +12,13 @@ use crate::limits::{APPEND_BYTES, TAIL_CACHE_BYTES};
 use crate::mailbox::{self, Mailbox, Outgoing, Sent};
 use crate::runner::{HandSync, ReadJob, SyncJob, Workers};
 use broker::ids::IdMap;
+use broker::planted::{Bug, is_planted};
 use broker::{
-    BodyId, Broker, Command, ConnectionId, Context, Decided, Decision, Effect, LinkId, Needs, Position,
-    Release, Time,
+    Answer, BodyId, Broker, Command, ConnectionId, Context, Decided, Decision, Delivery, Effect, LinkId,
+    Needs, Position, Release, Time,
 };
 use bytes::Bytes;
-use journal::{BODY_PREFIX_BYTES, Draft, Journal};
+use journal::{BODY_PREFIX_BYTES, Draft, Journal, Place};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -379,17 +380,15 @@ impl Partition {
             port.links.retain(|other| other != link);
         }
         match release.effect {
+            Effect::Accepted { delivery, .. } if delivery % 16 == 15 && is_planted(Bug::LostEffect) => {}
             Effect::Deliver { link, mode, delivery } => {
-                let place = |body| {
-                    self.journal
-                        .place(journal_body(body))
-                        .expect("the body of a message that is there is there")
-                };
-                let parts =
-                    delivery.extra.as_ref().map(|extra| extra.parts.iter().copied().map(place).collect());
-                let (place, parts) = (place(delivery.body), parts.unwrap_or_default());
+                let (place, parts) = places(&*self.journal, &delivery);
                 self.counters.delivered_messages.fetch_add(1, Ordering::Relaxed);
                 list.push(Outgoing::Deliver(Sent { link, mode, delivery, place, parts }));
+            }
+            // Its messages may be as new as the draft: they have their places when it is written.
+            Effect::Answered { request, answer } => {
+                list.push(Outgoing::Answered { request, answer, places: Vec::new() });
             }
             effect => mailbox::push(list, effect),
         }
@@ -407,6 +406,7 @@ impl Partition {
     fn flush_gated(&mut self) {
         for connection in self.gated.drain(..) {
             if let Some(port) = self.ports.get_mut(&connection) {
+                place_answers(&*self.journal, &mut port.gated);
                 port.mailbox.put(std::mem::take(&mut port.gated));
             }
         }
@@ -429,6 +429,7 @@ impl Partition {
         for connection in &connections {
             if let Some(port) = self.ports.get_mut(connection) {
                 port.is_in_flight = true;
+                place_answers(&*self.journal, &mut port.gated);
                 releases.push((Arc::clone(&port.mailbox), std::mem::take(&mut port.gated)));
             }
         }
@@ -455,6 +456,27 @@ impl Partition {
         let context = self.context(now);
         self.broker.committed(in_flight.position, context, &mut self.decision);
         self.take_decision(&Bytes::new());
+    }
+}
+
+/// Where the body of a message lies, and the parts before it.
+fn places(journal: &dyn Journal, delivery: &Delivery) -> (Place, Vec<Place>) {
+    let place =
+        |body| journal.place(journal_body(body)).expect("the body of a message that is there is there");
+    let parts = delivery.extra.as_ref().map(|extra| extra.parts.iter().copied().map(place).collect());
+    (place(delivery.body), parts.unwrap_or_default())
+}
+
+/// Says of answers that are about to leave where their messages lie.
+fn place_answers(journal: &dyn Journal, outgoing: &mut [Outgoing]) {
+    for each in outgoing {
+        if let Outgoing::Answered { answer: Ok(Answer::Messages(messages)), places: found, .. } = each {
+            found.extend(messages.iter().map(|message| {
+                let (place, mut parts) = places(journal, message);
+                parts.push(place);
+                parts
+            }));
+        }
     }
 }
 

@@ -78,8 +78,8 @@ async fn run(path: &Path, has_sync_thread: bool) {
     let engine = open(path, has_sync_thread);
     let answer = engine.handle().ask(describe).await.unwrap().unwrap();
     let Answer::Queue(queue) = answer else { panic!("{answer:?}") };
-    assert_eq!(queue.active_messages, u64::from(CONNECTIONS * SENDS));
-    assert_eq!(queue.bytes, 4 * queue.active_messages);
+    assert_eq!(queue.counts.active, u64::from(CONNECTIONS * SENDS));
+    assert_eq!(queue.bytes, 4 * queue.counts.active);
     engine.stop();
     std::fs::remove_dir_all(path).unwrap();
 }

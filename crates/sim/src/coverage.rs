@@ -3,7 +3,7 @@
 //! The names come from matches without a catch-all, so a variant that is added must be named here.
 
 use crate::faults::FAULTS;
-use broker::{Record, Refusal};
+use broker::{Answer, Record, Refusal};
 use engine::Outgoing;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,11 +15,25 @@ pub const LEAST: u64 = 100;
 pub enum Kind {
     Record,
     Effect,
+    Answer,
     Refusal,
     Fault,
 }
 
-const RECORDS: [&str; 6] = ["QueueCreated", "EntityDeleted", "PartStored", "Enqueued", "Removed", "Returned"];
+const RECORDS: [&str; 12] = [
+    "QueueCreated",
+    "QueueUpdated",
+    "EntityDeleted",
+    "PartStored",
+    "Enqueued",
+    "Scheduled",
+    "Activated",
+    "Removed",
+    "Returned",
+    "Deferred",
+    "DeadLettered",
+    "LocksKept",
+];
 const EFFECTS: [&str; 10] = [
     "Accepted",
     "Rejected",
@@ -32,12 +46,27 @@ const EFFECTS: [&str; 10] = [
     "Detached",
     "Answered",
 ];
-const REFUSALS: [&str; 13] = [
+const ANSWERS: [&str; 9] = [
+    "Queue",
+    "Queues",
+    "Deleted",
+    "Settled",
+    "Renewed",
+    "Scheduled",
+    "Cancelled",
+    "Messages",
+    "MessagesDeleted",
+];
+const REFUSALS: [&str; 18] = [
     "EntityNotFound",
     "EntityExists",
     "InvalidName",
     "InvalidSetting",
+    "FixedSetting",
+    "NotInTier",
     "TooManyEntities",
+    "TooManyReceivers",
+    "TooMany",
     "EntityDisabled",
     "NotAllowed",
     "MessageTooLarge",
@@ -45,6 +74,7 @@ const REFUSALS: [&str; 13] = [
     "PropertiesTooLarge",
     "QueueFull",
     "LockLost",
+    "MessageNotFound",
     "NotSupported",
 ];
 
@@ -57,11 +87,17 @@ impl Coverage {
     pub fn record(&mut self, record: &Record) {
         let name = match record {
             Record::QueueCreated { .. } => "QueueCreated",
+            Record::QueueUpdated { .. } => "QueueUpdated",
             Record::EntityDeleted { .. } => "EntityDeleted",
             Record::PartStored { .. } => "PartStored",
             Record::Enqueued { .. } => "Enqueued",
+            Record::Scheduled { .. } => "Scheduled",
+            Record::Activated { .. } => "Activated",
             Record::Removed { .. } => "Removed",
             Record::Returned { .. } => "Returned",
+            Record::Deferred { .. } => "Deferred",
+            Record::DeadLettered { .. } => "DeadLettered",
+            Record::LocksKept { .. } => "LocksKept",
         };
         self.count(Kind::Record, name);
     }
@@ -77,12 +113,32 @@ impl Coverage {
             Outgoing::Drained { .. } => ("Drained", None),
             Outgoing::Attached { .. } => ("Attached", None),
             Outgoing::Detached { refusal, .. } => ("Detached", Some(refusal)),
-            Outgoing::Answered { answer, .. } => ("Answered", answer.as_ref().err()),
+            Outgoing::Answered { answer, .. } => {
+                if let Ok(answer) = answer {
+                    self.answer(answer);
+                }
+                ("Answered", answer.as_ref().err())
+            }
         };
         self.count(Kind::Effect, name);
         if let Some(refusal) = refusal {
             self.refusal(refusal);
         }
+    }
+
+    fn answer(&mut self, answer: &Answer) {
+        let name = match answer {
+            Answer::Queue(_) => "Queue",
+            Answer::Queues(_) => "Queues",
+            Answer::Deleted => "Deleted",
+            Answer::Settled => "Settled",
+            Answer::Renewed(_) => "Renewed",
+            Answer::Scheduled(_) => "Scheduled",
+            Answer::Cancelled => "Cancelled",
+            Answer::Messages(_) => "Messages",
+            Answer::MessagesDeleted(_) => "MessagesDeleted",
+        };
+        self.count(Kind::Answer, name);
     }
 
     fn refusal(&mut self, refusal: &Refusal) {
@@ -91,7 +147,11 @@ impl Coverage {
             Refusal::EntityExists(_) => "EntityExists",
             Refusal::InvalidName { .. } => "InvalidName",
             Refusal::InvalidSetting { .. } => "InvalidSetting",
+            Refusal::FixedSetting(_) => "FixedSetting",
+            Refusal::NotInTier { .. } => "NotInTier",
             Refusal::TooManyEntities(_) => "TooManyEntities",
+            Refusal::TooManyReceivers { .. } => "TooManyReceivers",
+            Refusal::TooMany { .. } => "TooMany",
             Refusal::EntityDisabled(_) => "EntityDisabled",
             Refusal::NotAllowed(_) => "NotAllowed",
             Refusal::MessageTooLarge { .. } => "MessageTooLarge",
@@ -99,6 +159,7 @@ impl Coverage {
             Refusal::PropertiesTooLarge { .. } => "PropertiesTooLarge",
             Refusal::QueueFull { .. } => "QueueFull",
             Refusal::LockLost(_) => "LockLost",
+            Refusal::MessageNotFound(_) => "MessageNotFound",
             Refusal::NotSupported(_) => "NotSupported",
         };
         self.count(Kind::Refusal, name);
@@ -129,9 +190,10 @@ impl Coverage {
 
     /// Every variant with its count.
     pub fn rows(&self) -> impl Iterator<Item = (Kind, &'static str, u64)> + '_ {
-        let all: [(Kind, &'static [&'static str]); 4] = [
+        let all: [(Kind, &'static [&'static str]); 5] = [
             (Kind::Record, &RECORDS),
             (Kind::Effect, &EFFECTS),
+            (Kind::Answer, &ANSWERS),
             (Kind::Refusal, &REFUSALS),
             (Kind::Fault, &FAULTS),
         ];
@@ -158,7 +220,7 @@ mod tests {
         let mut coverage = Coverage::default();
         coverage.fault("kill");
         let rows: Vec<_> = coverage.rows().collect();
-        assert_eq!(rows.len(), RECORDS.len() + EFFECTS.len() + REFUSALS.len() + FAULTS.len());
+        assert_eq!(rows.len(), RECORDS.len() + EFFECTS.len() + ANSWERS.len() + REFUSALS.len() + FAULTS.len());
         assert!(rows.contains(&(Kind::Fault, "kill", 1)) && rows.contains(&(Kind::Record, "Removed", 0)));
     }
 }

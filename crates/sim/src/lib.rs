@@ -46,9 +46,6 @@ pub struct Report {
 /// everything that happens.
 pub fn run(plan: &Plan, is_telling: bool) -> Report {
     let shared: [Arc<Shared>; PARTITIONS] = std::array::from_fn(|_| Arc::default());
-    for (nth, each) in shared.iter().enumerate() {
-        each.lock().begin(nth, is_telling);
-    }
     let mut run = Run::new(plan, &shared, is_telling);
     let ended = catch_unwind(AssertUnwindSafe(|| run.go()));
     let mut report = Report {
@@ -83,8 +80,12 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(plan: &'a Plan, shared: &[Arc<Shared>; PARTITIONS], is_telling: bool) -> Run<'a> {
         let mut random = Random::new(plan.seed);
-        let machines = std::array::from_fn(|nth| Machine::new(random.fork(), shared[nth].clone()));
         let workload = Workload::new(random.fork());
+        let tier = workload.tier;
+        let machines = std::array::from_fn(|nth| {
+            shared[nth].lock().begin(nth, tier, is_telling);
+            Machine::new(random.fork(), tier, shared[nth].clone())
+        });
         Run { plan, is_telling, step: 0, crashes: 0, machines, workload }
     }
 

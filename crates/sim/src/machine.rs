@@ -5,7 +5,7 @@ use crate::faults::{DiskPlan, WorldClock, draw_image};
 use crate::oracle::Shared;
 use crate::oracle::watched::Watched;
 use crate::random::Random;
-use broker::Broker;
+use broker::{Broker, Tier};
 use engine::{Batch, HandSync, Inbox, Item, Partition, Turn, recover};
 use journal::disk::{Fault, Faulty, Memory};
 use journal::{Filling, Local, Options};
@@ -27,6 +27,7 @@ pub struct Machine {
     pub shared: Arc<Shared>,
     /// For how many more runs the disk does not answer.
     pub stalled: u64,
+    tier: Tier,
     random: Random,
     memory: Memory,
     disk: Arc<Faulty>,
@@ -44,13 +45,14 @@ pub enum Alive {
 }
 
 impl Machine {
-    pub fn new(random: Random, shared: Arc<Shared>) -> Machine {
+    pub fn new(random: Random, tier: Tier, shared: Arc<Shared>) -> Machine {
         let memory = Memory::new();
         let plan = DiskPlan::HEALTHY;
         Machine {
             clock: WorldClock::default(),
             shared,
             stalled: 0,
+            tier,
             random,
             disk: faulty(&memory, plan),
             memory,
@@ -98,7 +100,7 @@ impl Machine {
         let tail = journal::Journal::tail(&inner).0;
         self.shared.lock().recovered(tail, &recovered.durable);
         self.clock.resume(recovered.last_time);
-        let broker = Broker::new(recovered.durable, self.random.number());
+        let broker = Broker::new(recovered.durable, self.random.number()).with_tier(self.tier);
         self.inbox = Arc::new(Inbox::with_budget(BUDGET_BYTES));
         let journal = Watched { inner, shared: self.shared.clone() };
         self.alive = Some(Partition::by_hand(broker, Box::new(journal), self.inbox.clone()));
@@ -150,7 +152,7 @@ impl Machine {
             }
             match partition.accept(&mut items, now).and_then(|()| partition.turn(now)) {
                 Ok(Turn::Stopped) => {
-                    self.shared.lock().end_turn(partition.broker().durable());
+                    self.shared.lock().end_last_turn(partition.broker().durable());
                     return Alive::No;
                 }
                 Ok(turn) => {

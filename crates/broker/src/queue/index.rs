@@ -1,157 +1,166 @@
-//! The index of a queue: one slot of 32 bytes for each message, in chunks of 1,024 by sequence number.
+//! The index of a queue: one slot of 32 bytes for each message, in chunks by sequence number.
 //!
 //! A chunk is shared by `Arc`: a snapshot clones the list of chunks and writes it out elsewhere, and the queue copies a
 //! chunk only when it changes one that a snapshot still holds. A chunk without messages is given up, so memory follows
 //! the backlog, not the history.
+//!
+//! Each chunk knows when the first of its messages expires, and the index has those instants in order: that is the
+//! timer of the queue, and it goes with the chunk.
 
-use crate::ids::{BodyId, Sequence};
+pub use super::chunk::CHUNK;
+use super::chunk::Chunk;
+pub use super::slot::{Reason, Slot, State};
+use crate::ids::Sequence;
 use crate::time::Time;
-use std::collections::VecDeque;
+use crate::work::touched;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Slots in one chunk.
-pub const CHUNK: u64 = 1_024;
-
-/// What has become of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum State {
-    /// Not here: settled, or never was.
-    Gone = 0,
-    Active = 1,
+#[derive(Debug, Clone)]
+struct Numbered {
+    /// Of the chunk's first slot, divided by `CHUNK`.
+    number: u64,
+    chunk: Arc<Chunk>,
 }
 
-/// One message. Locks, changed properties and whatever else few messages have are in side maps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Slot {
-    pub body: BodyId,
-    pub enqueued: Time,
-    pub expires: Time,
-    pub length: u32,
-    /// Failed deliveries in the low 28 bits, [`State`] in the high four.
-    count_and_state: u32,
-}
-
-const COUNT_BITS: u32 = 28;
-const COUNT_MOST: u32 = (1 << COUNT_BITS) - 1;
-
-impl Slot {
-    const GONE: Slot =
-        Slot { body: BodyId(0), enqueued: Time(0), expires: Time(0), length: 0, count_and_state: 0 };
-
-    pub fn active(body: BodyId, length: u32, enqueued: Time, expires: Time) -> Slot {
-        Slot { body, enqueued, expires, length, count_and_state: (State::Active as u32) << COUNT_BITS }
-    }
-
-    pub fn state(&self) -> State {
-        match self.count_and_state >> COUNT_BITS {
-            1 => State::Active,
-            _ => State::Gone,
-        }
-    }
-
-    pub fn count(&self) -> u32 {
-        self.count_and_state & COUNT_MOST
-    }
-
-    /// One more failed delivery. The count stops at its most rather than run into the state.
-    pub fn raise_count(&mut self) {
-        if self.count() < COUNT_MOST {
-            self.count_and_state += 1;
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-struct Chunk {
-    /// Slot `i` is sequence `chunk number * CHUNK + i`. Grows to `CHUNK` as messages arrive.
-    slots: Vec<Slot>,
-    live: u32,
-}
-
-/// All messages of one queue, by sequence.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+/// Messages of one queue, by sequence.
+#[derive(Debug, Clone)]
 pub struct Index {
-    /// The chunk number of the first element of `chunks`.
-    first_chunk: u64,
-    chunks: VecDeque<Option<Arc<Chunk>>>,
+    /// By number, which rises, perhaps with gaps.
+    chunks: VecDeque<Numbered>,
+    /// Chunks by the instant at which their first message expires; those without one are not here.
+    expiries: BTreeSet<(Time, u64)>,
+    earliest: Time,
+}
+
+impl Default for Index {
+    fn default() -> Index {
+        Index { chunks: VecDeque::new(), expiries: BTreeSet::new(), earliest: Time::NEVER }
+    }
 }
 
 fn split(sequence: Sequence) -> (u64, usize) {
     (sequence.0 / CHUNK, (sequence.0 % CHUNK) as usize)
 }
 
+fn join(number: u64, at: usize) -> Sequence {
+    Sequence(number * CHUNK + at as u64)
+}
+
 impl Index {
     /// Adds the newest message. Sequences only rise.
     pub fn push(&mut self, sequence: Sequence, slot: Slot) {
         let (number, at) = split(sequence);
-        if self.chunks.is_empty() {
-            self.first_chunk = number;
+        match self.chunks.back() {
+            Some(last) if last.number == number => {}
+            Some(last) => {
+                assert!(last.number < number, "sequence {} is not the newest", sequence.0);
+                self.shrink(self.chunks.len() - 1);
+                self.chunks.push_back(Numbered { number, chunk: Arc::new(Chunk::dense()) });
+            }
+            None => self.chunks.push_back(Numbered { number, chunk: Arc::new(Chunk::dense()) }),
         }
-        while self.first_chunk + (self.chunks.len() as u64) <= number {
-            self.chunks.push_back(None);
+        let last = self.chunks.back_mut().expect("it was there or was added");
+        let chunk = Arc::make_mut(&mut last.chunk);
+        chunk.put(at, slot);
+        if slot.state() == State::Active && slot.expires < chunk.earliest {
+            let before = std::mem::replace(&mut chunk.earliest, slot.expires);
+            self.move_expiry(number, before, slot.expires);
         }
-        let place = (number - self.first_chunk) as usize;
-        let chunk = Arc::make_mut(self.chunks[place].get_or_insert_with(Arc::default));
-        assert!(chunk.slots.len() <= at, "sequence {} is taken", sequence.0);
-        chunk.slots.resize(at, Slot::GONE);
-        chunk.slots.push(slot);
-        chunk.live += 1;
+    }
+
+    /// Adds a message anywhere. It does not expire: this is for dead-letter queues (S-64).
+    pub fn insert(&mut self, sequence: Sequence, slot: Slot) {
+        let (number, at) = split(sequence);
+        let place = self.place(number).unwrap_or_else(|place| {
+            self.chunks.insert(place, Numbered { number, chunk: Arc::new(Chunk::sparse()) });
+            place
+        });
+        Arc::make_mut(&mut self.chunks[place].chunk).put(at, slot);
     }
 
     pub fn get(&self, sequence: Sequence) -> Option<&Slot> {
         let (number, at) = split(sequence);
-        let place = number.checked_sub(self.first_chunk)? as usize;
-        let slot = self.chunks.get(place)?.as_ref()?.slots.get(at)?;
-        (slot.state() != State::Gone).then_some(slot)
+        self.chunks[self.place(number).ok()?].chunk.get(at)
     }
 
     pub fn get_mut(&mut self, sequence: Sequence) -> Option<&mut Slot> {
         let (number, at) = split(sequence);
-        let place = number.checked_sub(self.first_chunk)? as usize;
-        let chunk = self.chunks.get_mut(place)?.as_mut()?;
-        if chunk.slots.get(at)?.state() == State::Gone {
-            return None;
-        }
-        Arc::make_mut(chunk).slots.get_mut(at)
+        let place = self.place(number).ok()?;
+        Arc::make_mut(&mut self.chunks[place].chunk).get_mut(at)
+    }
+
+    pub fn set_state(&mut self, sequence: Sequence, state: State) {
+        let (number, at) = split(sequence);
+        let place = self.place(number).expect("only a message that is there changes");
+        Arc::make_mut(&mut self.chunks[place].chunk).set_state(at, state);
     }
 
     /// Removes a message and says what it was.
     pub fn remove(&mut self, sequence: Sequence) -> Option<Slot> {
-        let slot = std::mem::replace(self.get_mut(sequence)?, Slot::GONE);
-        let place = (split(sequence).0 - self.first_chunk) as usize;
-        let chunk = self.chunks[place].as_mut().map(Arc::make_mut).expect("the slot was in it");
-        chunk.live -= 1;
-        if chunk.live == 0 {
-            self.chunks[place] = None;
-            self.give_up_front();
+        let (number, at) = split(sequence);
+        let place = self.place(number).ok()?;
+        self.chunks[place].chunk.get(at)?;
+        let is_last = place + 1 == self.chunks.len();
+        let chunk = Arc::make_mut(&mut self.chunks[place].chunk);
+        let slot = chunk.take(at)?;
+        if chunk.is_empty() {
+            let earliest = chunk.earliest;
+            self.chunks.remove(place);
+            self.move_expiry(number, earliest, Time::NEVER);
+        } else if !is_last && chunk.is_shrinkable() {
+            chunk.shrink();
         }
         Some(slot)
     }
 
-    fn give_up_front(&mut self) {
-        while let Some(None) = self.chunks.front() {
-            self.chunks.pop_front();
-            self.first_chunk += 1;
+    fn shrink(&mut self, place: usize) {
+        let chunk = &mut self.chunks[place].chunk;
+        if chunk.is_shrinkable() {
+            Arc::make_mut(chunk).shrink();
         }
     }
 
-    /// The first message at or after `from`. Chunks that are gone cost one step each.
+    /// Where the chunk is, or where it would be. Without gaps its place is its distance from the first.
+    fn place(&self, number: u64) -> Result<usize, usize> {
+        let Some(first) = self.chunks.front() else { return Err(0) };
+        let Some(distance) = number.checked_sub(first.number) else { return Err(0) };
+        let guess = usize::try_from(distance).unwrap_or(usize::MAX).min(self.chunks.len() - 1);
+        touched(1);
+        if self.chunks[guess].number == number {
+            return Ok(guess);
+        }
+        touched(guess.max(1).ilog2() as usize);
+        self.chunks.binary_search_by_key(&number, |chunk| chunk.number)
+    }
+
+    /// The first message at or after `from`.
     pub fn next_from(&self, from: Sequence) -> Option<(Sequence, &Slot)> {
+        self.first_from(from, |_| true, |slot| slot.state() != State::Gone)
+    }
+
+    /// The first active message at or after `from`. Chunks without one cost a step each.
+    pub fn next_active_from(&self, from: Sequence) -> Option<(Sequence, &Slot)> {
+        self.first_from(from, Chunk::has_active, |slot| slot.state() == State::Active)
+    }
+
+    fn first_from(
+        &self,
+        from: Sequence,
+        may_have: impl Fn(&Chunk) -> bool,
+        is_wanted: impl Fn(&Slot) -> bool,
+    ) -> Option<(Sequence, &Slot)> {
         let (number, at) = split(from);
-        let (mut place, mut at) = match number.checked_sub(self.first_chunk) {
-            Some(place) => (place as usize, at),
-            None => (0, 0),
+        let (mut place, mut at) = match self.place(number) {
+            Ok(place) => (place, at),
+            Err(place) => (place, 0),
         };
-        while let Some(chunk) = self.chunks.get(place) {
-            if let Some(chunk) = chunk
-                && let Some(offset) = chunk
-                    .slots
-                    .get(at..)
-                    .and_then(|slots| slots.iter().position(|s| s.state() != State::Gone))
+        while let Some(Numbered { number, chunk }) = self.chunks.get(place) {
+            touched(1);
+            if may_have(chunk)
+                && let Some((at, slot)) = chunk.first_from(at, &is_wanted)
             {
-                let sequence = (self.first_chunk + place as u64) * CHUNK + (at + offset) as u64;
-                return Some((Sequence(sequence), &chunk.slots[at + offset]));
+                return Some((join(*number, at), slot));
             }
             (place, at) = (place + 1, 0);
         }
@@ -166,11 +175,60 @@ impl Index {
             Some((sequence, slot))
         })
     }
+
+    /// When the first message expires, or earlier.
+    pub fn earliest(&self) -> Time {
+        self.earliest
+    }
+
+    /// A chunk in which messages may have expired by `now`.
+    pub(crate) fn due_chunk(&self, now: Time) -> Option<u64> {
+        self.expiries.first().filter(|(at, _)| *at <= now).map(|(_, number)| *number)
+    }
+
+    /// The messages of one chunk.
+    pub(crate) fn chunk(&self, number: u64) -> impl Iterator<Item = (Sequence, &Slot)> {
+        let chunk = self.place(number).ok().map(|place| &self.chunks[place].chunk);
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let (at, slot) = chunk?.first_from(next, |slot| slot.state() != State::Gone)?;
+            next = at + 1;
+            Some((join(number, at), slot))
+        })
+    }
+
+    /// Says when a chunk is next worth a look. It may be gone meanwhile.
+    pub(crate) fn set_earliest(&mut self, number: u64, at: Time) {
+        if let Ok(place) = self.place(number) {
+            let before = std::mem::replace(&mut Arc::make_mut(&mut self.chunks[place].chunk).earliest, at);
+            self.move_expiry(number, before, at);
+        }
+    }
+
+    fn move_expiry(&mut self, number: u64, before: Time, after: Time) {
+        if before != after {
+            touched(1);
+            self.expiries.remove(&(before, number));
+            if !after.is_never() {
+                self.expiries.insert((after, number));
+            }
+            self.earliest = self.expiries.first().map_or(Time::NEVER, |(at, _)| *at);
+        }
+    }
 }
+
+impl PartialEq for Index {
+    fn eq(&self, other: &Index) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Index {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::BodyId;
 
     fn slot(body: u64) -> Slot {
         Slot::active(BodyId(body), 10, Time(1), Time::NEVER)
@@ -180,11 +238,6 @@ mod tests {
         let mut index = Index::default();
         (1..=count).for_each(|n| index.push(Sequence(n), slot(n)));
         index
-    }
-
-    #[test]
-    fn a_slot_has_32_bytes() {
-        assert_eq!(size_of::<Slot>(), 32);
     }
 
     #[test]
@@ -208,10 +261,58 @@ mod tests {
     }
 
     #[test]
+    fn one_old_message_does_not_hold_the_room_of_those_that_left() {
+        let mut index = filled(1);
+        for n in 2..=100 * CHUNK {
+            index.push(Sequence(n), slot(n));
+            index.remove(Sequence(n));
+        }
+        assert_eq!(index.chunks.len(), 1);
+        assert_eq!(index.get(Sequence(1)).unwrap().body, BodyId(1));
+        index.push(Sequence(100 * CHUNK + 1), slot(7));
+        assert_eq!(index.get(Sequence(100 * CHUNK + 1)).unwrap().body, BodyId(7));
+        assert!(index.get(Sequence(50 * CHUNK)).is_none());
+    }
+
+    #[test]
     fn a_hole_in_the_middle_is_stepped_over() {
         let mut index = filled(5 * CHUNK);
         (2..=4 * CHUNK).for_each(|n| assert!(index.remove(Sequence(n)).is_some()));
         assert_eq!(index.next_from(Sequence(2)).unwrap().0, Sequence(4 * CHUNK + 1));
+        assert_eq!(index.get(Sequence(5 * CHUNK)).unwrap().body, BodyId(5 * CHUNK));
+    }
+
+    #[test]
+    fn messages_put_in_out_of_order_come_out_in_order() {
+        let mut index = Index::default();
+        for n in [5 * CHUNK, 3, 2 * CHUNK + 1, 4] {
+            index.insert(Sequence(n), slot(n));
+        }
+        let order: Vec<_> = index.iter().map(|(sequence, _)| sequence.0).collect();
+        assert_eq!(order, [3, 4, 2 * CHUNK + 1, 5 * CHUNK]);
+    }
+
+    #[test]
+    fn the_next_active_message_is_found_behind_others() {
+        let mut index = filled(4 * CHUNK);
+        (1..4 * CHUNK).for_each(|n| index.set_state(Sequence(n), State::Deferred));
+        assert_eq!(index.next_active_from(Sequence(1)).unwrap().0, Sequence(4 * CHUNK));
+        index.set_state(Sequence(4 * CHUNK), State::Deferred);
+        assert_eq!(index.next_active_from(Sequence(1)), None);
+    }
+
+    #[test]
+    fn the_timer_of_a_chunk_goes_with_its_last_message() {
+        // One entry for each chunk, none for what is gone: timers do not pile up.
+        let mut index = Index::default();
+        for n in 1..=10 * CHUNK {
+            index.push(Sequence(n), Slot::active(BodyId(n), 10, Time(1), Time(n as i64)));
+        }
+        assert_eq!((index.expiries.len(), index.earliest()), (11, Time(1)));
+        (1..5 * CHUNK).for_each(|n| assert!(index.remove(Sequence(n)).is_some()));
+        assert_eq!((index.expiries.len(), index.earliest()), (6, Time(5 * CHUNK as i64)));
+        (5 * CHUNK..=10 * CHUNK).for_each(|n| assert!(index.remove(Sequence(n)).is_some()));
+        assert_eq!((index.expiries.len(), index.earliest()), (0, Time::NEVER));
     }
 
     #[test]
@@ -223,13 +324,5 @@ mod tests {
         assert_eq!(snapshot.get(Sequence(3)).unwrap().count(), 0);
         assert!(snapshot.get(Sequence(4)).is_some());
         assert_eq!(index.get(Sequence(3)).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn the_count_never_runs_into_the_state() {
-        let mut slot = slot(1);
-        slot.count_and_state |= COUNT_MOST;
-        slot.raise_count();
-        assert_eq!((slot.count(), slot.state()), (COUNT_MOST, State::Active));
     }
 }

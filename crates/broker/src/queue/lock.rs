@@ -2,20 +2,26 @@
 
 use crate::Broker;
 use crate::decision::{Context, Decision};
-use crate::ids::EntityId;
-use crate::volatile::{Lock, Touch};
+use crate::ids::LockToken;
+use crate::planted::{Bug, is_planted};
+use crate::timers::LockTimer;
+use crate::volatile::Touch;
 
 impl Broker {
     pub(crate) fn expire_lock(
         &mut self,
-        entity: EntityId,
-        lock: Lock,
+        timer: LockTimer,
         context: Context,
         decision: &mut Decision,
-    ) {
-        let sequence = lock.token.sequence();
-        self.volatile.apply(Touch::Unlocked { entity, sequence });
-        self.give_back(entity, sequence, None, context, decision);
+    ) -> usize {
+        let (source, sequence) = (timer.source, LockToken(timer.token).sequence());
+        self.volatile.apply(Touch::Unlocked { source, sequence });
+        if is_planted(Bug::Count) {
+            self.volatile.free_now(source, sequence);
+            return 1;
+        }
+        self.give_back(source, sequence, None, timer.at, context, decision);
+        1
     }
 }
 

@@ -1,7 +1,20 @@
 //! The life of a message in a queue: one verb, one file.
 
+mod browse;
+mod chunk;
+#[cfg(test)]
+mod cost;
+mod dead_letter;
+mod defer;
+mod expire;
+mod idle;
 pub mod index;
+mod keep;
 mod lock;
+mod purge;
 mod receive;
+mod renew;
+mod schedule;
 mod send;
 mod settle;
+mod slot;

@@ -5,36 +5,32 @@ use crate::command::ReceiveMode;
 use crate::decision::{Context, Decision};
 use crate::durable::Queue;
 use crate::effect::{Delivery, Effect};
-use crate::ids::{EntityId, LockToken, Sequence};
+use crate::ids::{LockToken, Sequence, Source};
+use crate::queue::index::{Slot, State};
 use crate::record::Record;
-use crate::volatile::{Link, Lock, Ready, Role, Touch};
+use crate::time::Time;
+use crate::volatile::{Link, Lock, Role, Touch};
 
 impl Broker {
-    /// Hands out up to `most` messages of a queue and says how many it were (at least one unit of work is counted).
+    /// Hands out messages of a queue, `most` units of work at most, and says how many it were (at least one).
     pub(crate) fn hand_out(
         &mut self,
-        entity: EntityId,
+        source: Source,
         most: usize,
         context: Context,
         decision: &mut Decision,
     ) -> usize {
-        let mut count = 0;
-        while let Some(queue) = self.durable.queue(entity)
-            && let ready = self.volatile.ready(entity)
-            && let Some((link, _)) = ready.waiting.front().copied()
-            && let Some(sequence) = next_free(queue, ready)
+        let mut left = most;
+        while let Some((link, _)) = self.volatile.ready(source).waiting.front().copied()
+            && let Some(sequence) = self.next_free(source, &mut left, context, decision)
         {
-            if count == most {
-                self.volatile.stir_again(entity);
-                break;
-            }
             let Some(Link { role: Role::Receiver { mode, .. }, .. }) = self.volatile.link(link) else {
                 unreachable!("only receivers wait, and who detaches waits no more");
             };
             let mode = *mode;
-            self.volatile.apply(Touch::Taken { entity, sequence });
-            self.volatile.apply(Touch::Served { entity });
-            let delivery = self.delivery(entity, sequence, mode, context);
+            self.volatile.apply(Touch::Taken { source, sequence });
+            self.volatile.apply(Touch::Served { source });
+            let delivery = self.take(source, sequence, mode, context);
             let effect = Effect::Deliver { link, mode, delivery };
             match mode {
                 // The lock is memory, the message is committed: nothing to wait for, and the lock's time runs from
@@ -42,52 +38,129 @@ impl Broker {
                 ReceiveMode::PeekLock => decision.free_effect(effect),
                 // The removal must be durable before the message leaves, or a crash would deliver it again (S-80).
                 ReceiveMode::ReceiveAndDelete => {
-                    self.write(Record::Removed { entity, first: sequence, count: 1 }, context, decision);
+                    let removed = Record::Removed { entity: source.entity, first: sequence, count: 1 };
+                    self.write(removed, context, decision);
                     decision.effect(effect);
                 }
             }
-            count += 1;
+            left -= 1;
         }
-        count.max(1)
+        if left == 0 {
+            self.volatile.stir(source);
+        }
+        if left < most {
+            self.volatile.apply(Touch::Accessed { entity: source.entity, time: context.now });
+        }
+        (most - left).max(1)
     }
 
-    fn delivery(
+    /// The oldest message that may be handed out (S-99), if it is found with what is `left` of the slice. What is met on
+    /// the way and has expired goes where it belongs (S-51), which costs a unit of work.
+    pub(crate) fn next_free(
         &mut self,
-        entity: EntityId,
+        source: Source,
+        left: &mut usize,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Option<Sequence> {
+        while *left > 0 {
+            let (sequence, is_expired) = match self.next_in_order(source)? {
+                (sequence, Some(slot)) => (sequence, is_due(source, &slot, context.now)),
+                (sequence, None) => {
+                    self.volatile.apply(Touch::Withdrawn { source, sequence });
+                    *left -= 1;
+                    continue;
+                }
+            };
+            if !is_expired {
+                return Some(sequence);
+            }
+            self.volatile.apply(Touch::Taken { source, sequence });
+            self.expire(source.entity, sequence, false, None, context, decision);
+            *left -= 1;
+        }
+        None
+    }
+
+    /// The next message that is committed and not locked. Those handed out before are older than the cursor, so they
+    /// come first (S-85); they may have gone since, and then have no slot.
+    fn next_in_order(&mut self, source: Source) -> Option<(Sequence, Option<Slot>)> {
+        let index = self.durable.queue(source.entity)?.part(source.sub)?;
+        let ready = self.volatile.ready(source);
+        if let Some(returned) = ready.returned.first() {
+            let slot = index.get(*returned).filter(|slot| slot.state() == State::Active);
+            return Some((*returned, slot.copied()));
+        }
+        let mut from = ready.cursor;
+        let found = loop {
+            match index.next_active_from(from) {
+                // Locks that are older than this process lie ahead of the cursor.
+                Some((sequence, _)) if sequence <= ready.kept && ready.locks.contains_key(&sequence) => {
+                    from = sequence.next();
+                }
+                Some((sequence, slot)) if sequence <= ready.committed => break Some((sequence, *slot)),
+                Some((sequence, _)) => {
+                    from = sequence;
+                    break None;
+                }
+                None => {
+                    from = from.max(ready.committed.next());
+                    break None;
+                }
+            }
+        };
+        match found {
+            Some((sequence, slot)) => Some((sequence, Some(slot))),
+            None => {
+                // What was looked through in vain is not looked through again.
+                self.volatile.apply(Touch::Passed { source, to: from });
+                None
+            }
+        }
+    }
+
+    /// Takes a message for a receiver and locks it, unless it is to be removed.
+    pub(crate) fn take(
+        &mut self,
+        source: Source,
         sequence: Sequence,
         mode: ReceiveMode,
         context: Context,
     ) -> Delivery {
         let token = LockToken::new(self.volatile.fresh_nonce(), sequence);
-        let queue = self.durable.queue(entity).expect("the caller looked");
-        let slot = queue.index.get(sequence).expect("what is free is there");
+        let queue = self.queue_of(source);
         let until = context.now.after(queue.settings.lock_duration);
-        let delivery = Delivery {
-            token,
-            sequence,
-            body: slot.body,
-            length: slot.length,
-            count: slot.count(),
-            enqueued: slot.enqueued,
-            expires: slot.expires,
-            locked_until: (mode == ReceiveMode::PeekLock).then_some(until),
-            extra: queue.extras.get(&sequence).cloned(),
-        };
+        let mut delivery = delivery(queue, source, sequence).expect("what is free is there");
+        delivery.token = token;
         if mode == ReceiveMode::PeekLock {
-            self.volatile.apply(Touch::Locked { entity, lock: Lock { token, until } });
+            delivery.locked_until = Some(until);
+            self.volatile.apply(Touch::Locked { source, lock: Lock { token, until } });
         }
         delivery
     }
 }
 
-/// The oldest message that is committed, not locked and not gone (S-99). Those handed out before are older than the
-/// cursor, so they come first (S-85).
-fn next_free(queue: &Queue, ready: &Ready) -> Option<Sequence> {
-    if let Some(returned) = ready.returned.first() {
-        return Some(*returned);
-    }
-    let (sequence, _) = queue.index.next_from(ready.cursor)?;
-    (sequence <= ready.committed).then_some(sequence)
+/// Whether a message that nobody has locked is due to go. A dead-letter queue knows no time to live (S-64).
+fn is_due(source: Source, slot: &Slot, now: Time) -> bool {
+    source.sub == crate::SubQueue::Main && slot.is_expired(now)
+}
+
+/// A message as it is shown, locked by nobody.
+pub(super) fn delivery(queue: &Queue, source: Source, sequence: Sequence) -> Option<Delivery> {
+    let slot = queue.part(source.sub)?.get(sequence)?;
+    Some(Delivery {
+        token: LockToken(0),
+        sequence,
+        number: queue.number(sequence),
+        state: slot.state(),
+        body: slot.body,
+        length: slot.length,
+        count: slot.count(),
+        enqueued: slot.enqueued,
+        expires: slot.expires,
+        locked_until: None,
+        extra: super::dead_letter::with_reason(slot, queue.extras.get(&sequence)),
+    })
 }
 
 #[cfg(test)]
@@ -159,7 +232,7 @@ mod tests {
         );
         assert!(matches!(world.records[records..], [Record::Removed { count: 1, .. }]));
         assert!(!world.last_release_is_free);
-        assert_eq!(world.queue("q").active, 0);
+        assert_eq!(world.queue("q").counts.active, 0);
     }
 
     #[test]

@@ -1,17 +1,16 @@
 //! Sending: a delivery with one message or a batch is checked whole, then each message takes the next number.
 //!
-//! "Accepted" leaves only when the records are durable (S-10), and a refused delivery leaves nothing behind (S-16).
+//! A message whose time lies ahead is scheduled instead (S-40). "Accepted" leaves only when the records are durable (S-10), and a refused delivery leaves nothing behind (S-16).
 
 use crate::Broker;
 use crate::command::{Incoming, Intake};
 use crate::decision::{Context, Decision};
-use crate::durable::Queue;
 use crate::effect::Effect;
-use crate::ids::{EntityId, LinkId};
-use crate::limits::BATCH_MESSAGES;
+use crate::ids::{BodyId, EntityId, LinkId, Sequence};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::{Span, Time};
+use crate::timers::Chore;
 use crate::volatile::{Link, Role, Touch};
 
 impl Broker {
@@ -25,13 +24,16 @@ impl Broker {
         decision: &mut Decision,
     ) {
         // A link that is gone, or was refused, has nobody left to answer.
-        let Some(Link { entity, role: Role::Sender { part_bytes, .. } }) = self.volatile.link(link) else {
+        let Some(Link { source, role: Role::Sender { part_bytes, .. } }) = self.volatile.link(link) else {
             return;
         };
-        let (entity, part_bytes) = (*entity, *part_bytes);
+        let (entity, part_bytes) = (source.entity, *part_bytes);
         match self.check_send(entity, messages, part_bytes) {
             Ok(()) => {
-                messages.iter().for_each(|message| self.enqueue(link, entity, message, context, decision));
+                for message in messages {
+                    let parts = self.take_parts(link);
+                    self.store(entity, message, parts, context, decision);
+                }
                 self.volatile.apply(Touch::Accessed { entity, time: context.now });
                 if !is_settled {
                     decision.effect(Effect::Accepted { link, delivery });
@@ -47,35 +49,64 @@ impl Broker {
         }
     }
 
-    fn check_send(&self, entity: EntityId, messages: &[Incoming], part_bytes: u64) -> Result<(), Refusal> {
+    pub(super) fn check_send(
+        &self,
+        entity: EntityId,
+        messages: &[Incoming],
+        part_bytes: u64,
+    ) -> Result<(), Refusal> {
         let queue = self.durable.queue(entity).expect("a link's entity exists as long as the link");
         if !queue.settings.status.may_send() {
             return Err(Refusal::EntityDisabled(queue.path.clone()));
         }
-        if messages.len() > BATCH_MESSAGES {
-            return Err(Refusal::BatchTooLarge { count: messages.len(), limit: BATCH_MESSAGES });
+        let limit = self.tier.batch_messages();
+        if messages.len() > limit {
+            return Err(Refusal::BatchTooLarge { count: messages.len(), limit });
         }
         let size = part_bytes + messages.iter().map(|message| u64::from(message.body.length)).sum::<u64>();
-        let limit = queue.settings.max_message_bytes();
+        let limit = self.tier.message_bytes(&queue.settings);
         if size > limit {
             return Err(Refusal::MessageTooLarge { size, limit });
         }
-        if queue.bytes >= queue.settings.max_size_bytes() {
-            let (name, size, limit) = (queue.path.clone(), queue.bytes, queue.settings.max_size_bytes());
-            return Err(Refusal::QueueFull { name, size, limit });
+        if messages.iter().any(|message| message.keys_differ) {
+            // S-7
+            return Err(Refusal::NotAllowed(
+                "The session id and the partition key of a message must be equal.",
+            ));
+        }
+        let limit = self.tier.queue_bytes(&queue.settings);
+        if queue.bytes >= limit {
+            return Err(Refusal::QueueFull { name: queue.path.clone(), size: queue.bytes, limit });
         }
         Ok(())
     }
 
-    fn enqueue(
+    /// Gives a message its number, now or for later (S-46), and says which.
+    pub(super) fn store(
         &mut self,
-        link: LinkId,
         entity: EntityId,
         message: &Incoming,
+        parts: Parts,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Sequence {
+        let sequence = self.durable.queue(entity).expect("checked before").next;
+        if message.scheduled > context.now {
+            self.store_scheduled(entity, message, parts, context, decision);
+        } else {
+            self.enqueue(entity, message, parts, context, decision);
+        }
+        sequence
+    }
+
+    fn enqueue(
+        &mut self,
+        entity: EntityId,
+        message: &Incoming,
+        (parts, part_bytes): Parts,
         context: Context,
         decision: &mut Decision,
     ) {
-        let (parts, part_bytes) = self.take_parts(link);
         let queue = self.durable.queue(entity).expect("checked before");
         let sequence = queue.next;
         let record = Record::Enqueued {
@@ -83,15 +114,30 @@ impl Broker {
             sequence,
             body: self.durable.next_body,
             length: message.body.length + part_bytes as u32,
-            expires: expiry(queue, message.time_to_live, context.now),
+            expires: self.expiry(entity, message.time_to_live, context.now),
             parts,
         };
         self.write(record, context, decision);
         decision.bodies.push(message.body);
-        self.volatile.apply(Touch::Arrived { entity, sequence, position: context.position });
+        self.arrive(entity, sequence, context);
     }
 
-    fn take_parts(&mut self, link: LinkId) -> (Option<Box<[crate::BodyId]>>, u64) {
+    /// A message is in the queue: it will be free once that is committed, and may be the next to expire.
+    pub(super) fn arrive(&mut self, entity: EntityId, sequence: Sequence, context: Context) {
+        self.volatile.apply(Touch::Arrived { entity, sequence, position: context.position });
+        let earliest = self.durable.queue(entity).expect("it has a message").index.earliest();
+        if !earliest.is_never() && earliest < self.volatile.armed(entity, Chore::Expire) {
+            self.volatile.apply(Touch::Armed { entity, chore: Chore::Expire, at: earliest });
+        }
+    }
+
+    /// When a message expires: its own time to live, with the queue's as default and ceiling (S-50, S-55, S-56).
+    pub(super) fn expiry(&self, entity: EntityId, own: Span, now: Time) -> Time {
+        let queue = self.durable.queue(entity).expect("the caller looked");
+        now.after(own.min(self.tier.time_to_live(&queue.settings)))
+    }
+
+    fn take_parts(&mut self, link: LinkId) -> Parts {
         match self.volatile.links.get_mut(&link) {
             Some(Link { role: Role::Sender { parts, part_bytes }, .. }) if !parts.is_empty() => {
                 (Some(std::mem::take(parts).into()), std::mem::take(part_bytes))
@@ -109,11 +155,11 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) {
-        let Some(Link { entity, role: Role::Sender { part_bytes, .. } }) = self.volatile.link(link) else {
+        let Some(Link { source, role: Role::Sender { part_bytes, .. } }) = self.volatile.link(link) else {
             return;
         };
-        let queue = self.durable.queue(*entity).expect("a link's entity exists as long as the link");
-        if *part_bytes <= queue.settings.max_message_bytes() {
+        let queue = self.queue_of(*source);
+        if *part_bytes <= self.tier.message_bytes(&queue.settings) {
             let id = self.durable.next_body;
             self.write(Record::PartStored { body: id }, context, decision);
             decision.bodies.push(body);
@@ -123,16 +169,16 @@ impl Broker {
     }
 }
 
-/// When a message expires: its own time to live, with the queue's as default and ceiling (S-50, S-55, S-56).
-fn expiry(queue: &Queue, own: Span, now: Time) -> Time {
-    now.after(own.min(queue.settings.default_time_to_live))
-}
+/// Bodies that come before the last one of a large message, and their bytes.
+pub(super) type Parts = (Option<Box<[BodyId]>>, u64);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::BATCH_MESSAGES;
     use crate::settings::QueueSettings;
     use crate::testing::{World, message};
+    use crate::tier::Tier;
 
     #[test]
     fn numbers_start_at_one_and_have_no_gaps() {
@@ -157,7 +203,7 @@ mod tests {
         ));
         assert_eq!(world.queue("q").next.0, 1);
         world.send(link, 1, &vec![message(1); BATCH_MESSAGES]);
-        assert_eq!(world.queue("q").active, 4_500);
+        assert_eq!(world.queue("q").counts.active, 4_500);
     }
 
     #[test]
@@ -190,9 +236,9 @@ mod tests {
         world.create("q", QueueSettings { max_size_megabytes: 1, ..QueueSettings::default() });
         let link = world.sender("q");
         assert_eq!(world.send_settled(link, 0, &[message(1_048_576)]), []);
-        assert_eq!(world.queue("q").active, 1);
+        assert_eq!(world.queue("q").counts.active, 1);
         assert_eq!(world.send_settled(link, 1, &[message(1)]), []);
-        assert_eq!(world.queue("q").active, 1);
+        assert_eq!(world.queue("q").counts.active, 1);
     }
 
     #[test]
@@ -220,7 +266,7 @@ mod tests {
         let link = world.sender("q");
         assert_eq!(world.part(link, 500), [Effect::PartTaken { link, length: 500 }]);
         world.part(link, 400);
-        assert_eq!(world.queue("q").active, 0);
+        assert_eq!(world.queue("q").counts.active, 0);
         world.send(link, 0, &[message(100)]);
         let queue = world.queue("q");
         let (sequence, slot) = queue.index.iter().next().unwrap();
@@ -238,5 +284,96 @@ mod tests {
         let queue = world.queue("q");
         assert_eq!(queue.index.iter().next().unwrap().1.length, 100);
         assert!(queue.extras.is_empty());
+    }
+
+    #[test]
+    fn accepted_waits_for_the_record_and_the_message_has_its_number() {
+        // S-10
+        let mut world = World::with_queue("q");
+        let link = world.sender("q");
+        let effects = world.send(link, 7, &[message(10)]);
+        assert_eq!(effects, [Effect::Accepted { link, delivery: 7 }]);
+        assert!(!world.last_release_is_free);
+        assert!(matches!(world.records.last(), Some(Record::Enqueued { sequence: Sequence(1), .. })));
+    }
+
+    #[test]
+    fn numbers_follow_arrival_and_times_never_run_backwards() {
+        // S-30, S-31, S-34, S-35
+        let mut world = World::with_queue("q");
+        let (one, two) = (world.sender("q"), world.sender("q"));
+        for (delivery, link) in [one, two, two, one].into_iter().enumerate() {
+            world.send(link, delivery as u32, &[message(delivery as u32)]);
+            world.commit();
+            world.pass(Span(delivery as u64 % 2));
+        }
+        let stored: Vec<_> = world.queue("q").index.iter().map(|(n, slot)| (n.0, slot.length)).collect();
+        assert_eq!(stored, [(1, 0), (2, 1), (3, 2), (4, 3)]);
+        assert!(world.queue("q").index.iter().is_sorted_by_key(|(_, slot)| slot.enqueued));
+        let received = world.receive("q", crate::ReceiveMode::PeekLock, 9);
+        assert_eq!(received.iter().map(|each| each.number.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert_eq!(received[0].enqueued, Time(1_000_000));
+    }
+
+    #[test]
+    fn a_message_whose_session_and_partition_key_differ_is_refused_with_its_batch() {
+        // S-7, S-16
+        let mut world = World::with_queue("q");
+        let link = world.sender("q");
+        let odd = Incoming { has_session: true, keys_differ: true, ..message(1) };
+        let effects = world.send(link, 0, &[message(1), odd]);
+        assert!(matches!(effects[..], [Effect::Rejected { refusal: Refusal::NotAllowed(_), .. }]));
+        assert_eq!(world.queue("q").counts.total(), 0);
+    }
+
+    #[test]
+    fn a_session_id_is_nothing_to_a_queue_without_sessions() {
+        // S-21
+        let mut world = World::with_queue("q");
+        let link = world.sender("q");
+        let effects = world.send(link, 0, &[Incoming { has_session: true, ..message(1) }]);
+        assert!(matches!(effects[..], [Effect::Accepted { .. }]));
+    }
+
+    #[test]
+    fn a_tier_has_its_own_largest_message() {
+        // S-17
+        let limits = [(Tier::Basic, 262_144), (Tier::Standard, 262_144), (Tier::Premium, 1_048_576)];
+        for (tier, limit) in limits {
+            let mut world = World::with_tier(tier);
+            world.create("q", QueueSettings::default());
+            let link = world.sender("q");
+            assert!(matches!(world.send(link, 0, &[message(limit)])[..], [Effect::Accepted { .. }]));
+            let refusal = Refusal::MessageTooLarge { size: u64::from(limit) + 1, limit: limit.into() };
+            let effects = world.send(link, 1, &[message(limit + 1)]);
+            assert_eq!(effects, [Effect::Rejected { link, delivery: 1, refusal }]);
+        }
+    }
+
+    #[test]
+    fn a_queue_may_choose_a_larger_message() {
+        // S-17
+        let mut world = World::new();
+        world.create("q", QueueSettings { max_message_kilobytes: Some(2_048), ..QueueSettings::default() });
+        let link = world.sender("q");
+        assert!(matches!(world.send(link, 0, &[message(2_097_152)])[..], [Effect::Accepted { .. }]));
+        assert!(matches!(world.send(link, 1, &[message(2_097_153)])[..], [Effect::Rejected { .. }]));
+    }
+
+    #[test]
+    fn without_a_tier_the_size_that_nobody_chose_is_no_limit() {
+        // S-19, S-270
+        let full = |tier| {
+            let mut world = World::with_tier(tier);
+            world.create("q", QueueSettings::default());
+            let entity = world.broker.durable.find(crate::NamespaceId(0), "q").unwrap();
+            world.is_checked = false;
+            world.broker.durable.queue_mut(entity).bytes = 1 << 30;
+            let link = world.sender("q");
+            let effects = world.send(link, 0, &[message(1)]);
+            matches!(effects[..], [Effect::Rejected { refusal: Refusal::QueueFull { .. }, .. }])
+        };
+        assert!(full(Tier::Standard) && full(Tier::Premium));
+        assert!(!full(Tier::Unlimited));
     }
 }

@@ -1,31 +1,23 @@
-//! Settling: what a receiver decides about a message it has locked. Whoever presents the token may settle (S-94).
+//! Settling: what a receiver decides about a message it has locked. Whoever presents the token may settle, on the link
+//! that brought the message or without any (S-94).
 //!
 //! The receiver hears that it is settled only when the record is durable, so a crash before that delivers the message
 //! again: at least once, never lost (S-88).
 
 use crate::Broker;
 use crate::command::Outcome;
-use crate::decision::{Context, Decided, Decision, Material, Needs};
-use crate::effect::{Effect, Settled};
-use crate::ids::{EntityId, LinkId, LockToken, Sequence};
-use crate::limits::PROPERTIES_BYTES;
+use crate::decision::{Context, Decided, Decision, Hindrance, Material, Needs};
+use crate::effect::{Answer, Effect, Settled};
+use crate::ids::{LinkId, LockToken, NamespaceId, Sequence, Source, SubQueue};
+use crate::limits::{PROPERTIES_BYTES, REQUEST_MESSAGES};
+use crate::planted::{Bug, is_planted};
+use crate::queue::index::{Reason, State};
 use crate::record::Record;
 use crate::refusal::Refusal;
+use crate::time::Time;
 use crate::volatile::Touch;
 use message::overlay::Overlay;
 use message::sections::{section, sections};
-
-/// Why a settlement is not made now.
-enum Hindrance {
-    Refused(Refusal),
-    Needs(Needs),
-}
-
-impl From<Refusal> for Hindrance {
-    fn from(refusal: Refusal) -> Hindrance {
-        Hindrance::Refused(refusal)
-    }
-}
 
 impl Broker {
     #[expect(clippy::too_many_arguments, reason = "one command's fields")]
@@ -40,13 +32,14 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) -> Decided {
-        let Some(entity) = self.volatile.link(link).map(|link| link.entity) else { return Decided::Done };
-        match self.check_settle(entity, token, outcome, material, context) {
+        let Some(source) = self.volatile.link(link).map(|link| link.source) else { return Decided::Done };
+        match self.check_settle(source, token, outcome, material, context) {
             Ok(()) => {
-                let outcome = self.settle_locked(entity, token.sequence(), outcome, context, decision);
+                let outcome = self.settle_locked(source, token.sequence(), outcome, context, decision);
                 if wants_answer {
                     decision.effect(Effect::Settled { link, delivery, outcome });
                 }
+                self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
                 self.dispatch(context, decision);
                 Decided::Done
             }
@@ -60,36 +53,76 @@ impl Broker {
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one command's fields")]
+    pub(crate) fn settle_tokens(
+        &mut self,
+        namespace: NamespaceId,
+        path: &str,
+        tokens: &[LockToken],
+        outcome: &Outcome,
+        material: Material<'_>,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Result<Answer, Hindrance> {
+        let source = self.resolve(namespace, path)?;
+        check_tokens(tokens)?;
+        let mut needed = Vec::new();
+        for token in tokens {
+            match self.check_settle(source, *token, outcome, material, context) {
+                Err(Hindrance::Needs(Needs(bodies))) => needed.extend(bodies),
+                other => other?,
+            }
+        }
+        if !needed.is_empty() {
+            return Err(Hindrance::Needs(Needs(needed)));
+        }
+        for token in tokens {
+            self.settle_locked(source, token.sequence(), outcome, context, decision);
+        }
+        self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
+        Ok(Answer::Settled)
+    }
+
     fn check_settle(
         &self,
-        entity: EntityId,
+        source: Source,
         token: LockToken,
         outcome: &Outcome,
         material: Material<'_>,
         context: Context,
     ) -> Result<(), Hindrance> {
         let sequence = token.sequence();
-        if self.volatile.lock(entity, token, context.now).is_none() {
+        if self.volatile.lock(source, token, context.now).is_none() {
             return Err(Refusal::LockLost(sequence).into());
         }
         match outcome {
-            Outcome::Complete | Outcome::Release | Outcome::Abandon(None) => Ok(()),
-            Outcome::Abandon(Some(overlay)) => self.check_overlay(entity, sequence, overlay, material),
-            Outcome::Defer(_) => Err(Refusal::NotSupported("deferring a message").into()),
-            Outcome::DeadLetter(_) => Err(Refusal::NotSupported("dead-lettering a message").into()),
+            Outcome::DeadLetter(_) if source.sub != SubQueue::Main => {
+                // S-102
+                Err(Refusal::NotAllowed("A message cannot be dead-lettered out of a dead-letter queue.")
+                    .into())
+            }
+            Outcome::Complete
+            | Outcome::Release
+            | Outcome::Abandon(None)
+            | Outcome::Defer(None)
+            | Outcome::DeadLetter(None) => Ok(()),
+            Outcome::Abandon(Some(overlay))
+            | Outcome::Defer(Some(overlay))
+            | Outcome::DeadLetter(Some(overlay)) => self.check_overlay(source, sequence, overlay, material),
         }
     }
 
     /// Changed properties must fit the limit together with those that are stored (S-18), so those must be read.
     fn check_overlay(
         &self,
-        entity: EntityId,
+        source: Source,
         sequence: Sequence,
         change: &Overlay,
         material: Material<'_>,
     ) -> Result<(), Hindrance> {
-        let queue = self.durable.queue(entity).expect("a link's entity exists as long as the link");
-        let slot = queue.index.get(sequence).expect("what is locked is there");
+        let queue = self.queue_of(source);
+        let slot =
+            queue.part(source.sub).and_then(|part| part.get(sequence)).expect("what is locked is there");
         let extra = queue.extras.get(&sequence);
         // The properties stand at the front of a message, in its first part.
         let front = extra.and_then(|extra| extra.parts.first()).copied().unwrap_or(slot.body);
@@ -106,41 +139,96 @@ impl Broker {
 
     fn settle_locked(
         &mut self,
-        entity: EntityId,
+        source: Source,
         sequence: Sequence,
         outcome: &Outcome,
         context: Context,
         decision: &mut Decision,
     ) -> Settled {
-        self.volatile.apply(Touch::Unlocked { entity, sequence });
+        let entity = source.entity;
+        self.volatile.apply(Touch::Unlocked { source, sequence });
         match outcome {
             Outcome::Complete => {
                 self.write(Record::Removed { entity, first: sequence, count: 1 }, context, decision);
                 Settled::Completed
             }
             Outcome::Abandon(overlay) => {
-                self.give_back(entity, sequence, overlay.clone(), context, decision);
+                self.give_back(source, sequence, overlay.clone(), context.now, context, decision);
                 Settled::Abandoned
             }
             Outcome::Release => {
-                self.volatile.free_now(entity, sequence);
+                self.release(source, sequence, context, decision);
                 Settled::Released
             }
-            Outcome::Defer(_) | Outcome::DeadLetter(_) => unreachable!("refused by the check"),
+            Outcome::Defer(overlay) => {
+                self.defer(source, sequence, overlay.clone(), context, decision);
+                Settled::Deferred
+            }
+            Outcome::DeadLetter(overlay) => {
+                self.dead_letter(entity, sequence, Reason::Client, false, overlay.clone(), context, decision);
+                Settled::DeadLettered
+            }
         }
     }
 
-    /// A delivery failed: the message is free again once that is durable, its count one higher (S-86).
+    /// Handed back unread: free at once, for nothing has happened (S-86). If its time has come meanwhile, it goes.
+    fn release(&mut self, source: Source, sequence: Sequence, context: Context, decision: &mut Decision) {
+        let slot = self.locked_slot(source, sequence);
+        if source.sub == SubQueue::Main && slot.is_expired(context.now) {
+            self.expire(source.entity, sequence, false, None, context, decision);
+        } else if slot.state() == State::Active {
+            self.volatile.free_now(source, sequence);
+        }
+    }
+
+    /// A delivery failed, at the time `ended`: the message is free again once that is durable, its count one higher
+    /// (S-86), unless it has expired (S-53) or was delivered as often as it may be (S-87). A deferred message stays so
+    /// (S-123, S-127).
     pub(crate) fn give_back(
         &mut self,
-        entity: EntityId,
+        source: Source,
         sequence: Sequence,
         overlay: Option<Box<Overlay>>,
+        ended: Time,
         context: Context,
         decision: &mut Decision,
     ) {
+        let entity = source.entity;
+        let slot = self.locked_slot(source, sequence);
+        if source.sub == SubQueue::Main {
+            let most = self.queue_of(source).settings.max_delivery_count;
+            let is_last = slot.count() + 1 >= most + u32::from(is_planted(Bug::DeadLetter));
+            if slot.is_expired(ended) || !is_last && slot.is_expired(context.now) {
+                return self.expire(entity, sequence, true, overlay, context, decision);
+            }
+            if is_last {
+                let reason = Reason::MaxDeliveryCount;
+                return self.dead_letter(entity, sequence, reason, true, overlay, context, decision);
+            }
+        }
         self.write(Record::Returned { entity, sequence, overlay }, context, decision);
-        self.volatile.apply(Touch::Returned { entity, sequence, position: context.position });
+        if slot.state() == State::Active {
+            self.volatile.apply(Touch::Returned { source, sequence, position: context.position });
+        }
+    }
+
+    pub(super) fn locked_slot(&self, source: Source, sequence: Sequence) -> crate::queue::index::Slot {
+        let part = self.queue_of(source).part(source.sub);
+        *part.and_then(|part| part.get(sequence)).expect("what was locked is there")
+    }
+}
+
+/// As many as one request may name, and none of them twice: the second would find nothing to settle.
+pub(super) fn check_tokens(tokens: &[LockToken]) -> Result<(), Refusal> {
+    let (count, limit) = (tokens.len(), REQUEST_MESSAGES);
+    if count > limit {
+        return Err(Refusal::TooMany { what: "lock tokens", count, limit });
+    }
+    let mut sorted: Vec<_> = tokens.iter().map(|token| token.0).collect();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(twice) => Err(Refusal::LockLost(LockToken(twice[0]).sequence())),
+        None => Ok(()),
     }
 }
 
@@ -172,7 +260,7 @@ mod tests {
         let effects = world.settle(link, 7, token, Outcome::Complete);
         assert_eq!(effects, [Effect::Settled { link, delivery: 7, outcome: Settled::Completed }]);
         assert!(!world.last_release_is_free);
-        assert_eq!((world.queue("q").active, world.queue("q").bytes), (0, 0));
+        assert_eq!((world.queue("q").counts.active, world.queue("q").bytes), (0, 0));
         let refusal = Refusal::LockLost(Sequence(1));
         let again = world.settle(link, 7, token, Outcome::Complete);
         assert_eq!(again, [Effect::NotSettled { link, delivery: 7, refusal }]);
@@ -183,7 +271,7 @@ mod tests {
         // S-92
         let (mut world, link, token) = locked();
         world.now = world.now.after(Span(59_999));
-        assert!(world.broker.volatile.lock(EntityId(0), token, world.now).is_some());
+        assert!(world.broker.volatile.lock(Source::default(), token, world.now).is_some());
         world.now = world.now.after(Span(1));
         assert!(matches!(
             world.settle(link, 0, token, Outcome::Complete)[..],

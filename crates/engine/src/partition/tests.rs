@@ -148,7 +148,7 @@ fn sending(link: LinkId, delivery: u32, bytes: usize) -> Batch {
 /// More than any message may have; refused before anybody looks at the bytes.
 fn sending_too_much(link: LinkId) -> Batch {
     let body = broker::Intake { offset: 0, length: 2_000_000 };
-    let messages = vec![broker::Incoming { body, time_to_live: Span::MAX }];
+    let messages = vec![broker::Incoming::new(body)];
     let commands = vec![Command::Send { link, delivery: 9, is_settled: false, messages: 0..1 }];
     Batch { commands, messages, bodies: Vec::new() }
 }
@@ -269,7 +269,7 @@ fn changed_properties_are_checked_against_the_message_in_the_cache_or_on_disk() 
     // A new partition has nothing in its cache.
     let mut desk = Desk::alone(Arc::new(memory));
     abandon_with_changes(&mut desk, "");
-    assert_eq!(desk.partition.broker.durable().queue(broker::EntityId(0)).unwrap().active, 1);
+    assert_eq!(desk.partition.broker.durable().queue(broker::EntityId(0)).unwrap().counts.active, 1);
 }
 
 /// Receives message 1 and abandons it with changes. `at_once` is what is told in the same turn.

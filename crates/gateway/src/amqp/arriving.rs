@@ -2,7 +2,7 @@
 //! message never lies whole in memory; sooner, when all connections together hold too much of unfinished messages.
 
 use crate::limits::{BATCH_BYTES, HURRIED_PART_BYTES, UNFINISHED_TOTAL_BYTES};
-use broker::Span;
+use broker::Incoming;
 use broker::limits::BODY_PART_BYTES;
 use engine::Batch;
 use message::batch::BATCH_FORMAT;
@@ -63,7 +63,7 @@ enum Beginning {
 #[derive(Debug)]
 struct PassedOn {
     rest: Rest,
-    time_to_live: Span,
+    incoming: Incoming,
 }
 
 /// What a delivery turned out to be when its last frame came.
@@ -145,10 +145,10 @@ impl Arriving {
                 let facts = Facts::read(part, &front)?;
                 let mut rest = Rest::after(&front);
                 rest.take(&part[front.scanned as usize..]).map_err(malformed)?;
-                let time_to_live = facts.ttl.map_or(Span::MAX, Span);
+                let incoming = super::intake::incoming(&facts);
                 let body =
                     batch.body(|out| append_stored(out, part, &front, super::intake::fresh_message_id));
-                let passed = PassedOn { rest, time_to_live };
+                let passed = PassedOn { rest, incoming };
                 self.beginning = Beginning::PassedOn(Box::new(passed));
                 body
             }
@@ -167,11 +167,11 @@ impl Arriving {
             Beginning::Held => Arrived::Whole(bytes),
             Beginning::Refused(why) => Arrived::Unfit(why),
             Beginning::PassedOn(passed) => {
-                let PassedOn { mut rest, time_to_live } = *passed;
+                let PassedOn { mut rest, incoming } = *passed;
                 let sound = rest.take(&bytes).map_err(malformed).and_then(|()| rest.end());
                 match sound {
                     Ok(()) => {
-                        batch.message(time_to_live, |out| out.extend_from_slice(&bytes));
+                        batch.arrival(incoming, |out| out.extend_from_slice(&bytes));
                         Arrived::InParts
                     }
                     Err(why) => Arrived::Unfit(why.into()),

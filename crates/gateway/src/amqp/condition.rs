@@ -18,13 +18,16 @@ fn amqp_condition(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::EntityNotFound(_) => NOT_FOUND,
         Refusal::EntityExists(_) => "com.microsoft:entity-already-exists",
-        Refusal::InvalidName { .. } | Refusal::InvalidSetting { .. } => ARGUMENT,
+        Refusal::InvalidName { .. } | Refusal::InvalidSetting { .. } | Refusal::FixedSetting(_) => ARGUMENT,
         Refusal::EntityDisabled(_) => "com.microsoft:entity-disabled",
-        Refusal::NotAllowed(_) => "amqp:not-allowed",
+        Refusal::NotAllowed(_) | Refusal::NotInTier { .. } => "amqp:not-allowed",
         Refusal::MessageTooLarge { .. } | Refusal::BatchTooLarge { .. } => "amqp:link:message-size-exceeded",
-        Refusal::PropertiesTooLarge { .. } => ARGUMENT_OUT_OF_RANGE,
-        Refusal::QueueFull { .. } | Refusal::TooManyEntities(_) => "amqp:resource-limit-exceeded",
+        Refusal::PropertiesTooLarge { .. } | Refusal::TooMany { .. } => ARGUMENT_OUT_OF_RANGE,
+        Refusal::QueueFull { .. } | Refusal::TooManyEntities(_) | Refusal::TooManyReceivers { .. } => {
+            "amqp:resource-limit-exceeded"
+        }
         Refusal::LockLost(_) => "com.microsoft:message-lock-lost",
+        Refusal::MessageNotFound(_) => "com.microsoft:message-not-found",
         Refusal::NotSupported(_) => NOT_IMPLEMENTED,
     }
 }

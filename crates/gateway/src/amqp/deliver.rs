@@ -301,7 +301,7 @@ pub(super) fn encode_stamped(
         delivery_count: delivery.count,
         ttl: expires.map(|expires| (expires - delivery.enqueued.0).max(0) as u64),
         expires,
-        sequence: delivery.sequence.0 as i64,
+        sequence: delivery.number.0 as i64,
         enqueued: delivery.enqueued.0,
         locked_until: delivery.locked_until.map(|Time(until)| until),
         ..Stamp::default()

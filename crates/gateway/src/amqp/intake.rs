@@ -4,7 +4,7 @@ use super::arriving::{Arrived, Unfit, malformed};
 use super::connection::Task;
 use super::link::{Kind, Link, REQUEST_CREDIT, SENDER_CREDIT};
 use amqp::{LinkKey, State};
-use broker::{Command, Span};
+use broker::{Command, Incoming, Intake, Span, Time};
 use engine::Batch;
 use message::batch::BATCH_FORMAT;
 use message::facts::{Facts, FactsError};
@@ -166,9 +166,20 @@ impl<S> Task<S> {
 fn add_message(batch: &mut Batch, bytes: &[u8]) -> Result<(), FactsError> {
     let sections = Sections::scan(bytes).map_err(malformed)?;
     let facts = Facts::read(bytes, &sections)?;
-    let time_to_live = facts.ttl.map_or(Span::MAX, Span);
-    batch.message(time_to_live, |out| append_stored(out, bytes, &sections, fresh_message_id));
+    batch.arrival(incoming(&facts), |out| append_stored(out, bytes, &sections, fresh_message_id));
     Ok(())
+}
+
+/// What the broker wants to know of a message.
+pub(super) fn incoming(facts: &Facts<'_>) -> Incoming {
+    let differ = facts.session_id.zip(facts.partition_key).is_some_and(|(session, key)| session != key);
+    Incoming {
+        time_to_live: facts.ttl.map_or(Span::MAX, Span),
+        scheduled: facts.scheduled_enqueue_time.map_or(Incoming::AT_ONCE, Time),
+        has_session: facts.session_id.is_some(),
+        keys_differ: differ,
+        ..Incoming::new(Intake::default())
+    }
 }
 
 /// 32 hex digits for a message whose sender gave it no id (client notes 5.4).

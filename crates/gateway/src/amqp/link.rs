@@ -86,8 +86,7 @@ impl<S> Task<S> {
         let kind = match address::node(&path) {
             Node::Cbs => self.attach_cbs(key, attach),
             Node::Management(_) => Err(self.origin.not_implemented("The management node", &path)),
-            Node::SubQueue(_) => Err(self.origin.not_implemented("A dead-letter queue", &path)),
-            Node::Entity(entity) => self.attach_entity(key, entity, attach),
+            Node::SubQueue(_) | Node::Entity(_) => self.attach_entity(key, &path, attach),
         };
         match kind {
             Ok(kind) => {

@@ -49,7 +49,7 @@ impl<S> Task<S> {
                 self.attached(LinkKey(link.link), max_message_bytes);
             }
             Outgoing::Detached { link, refusal } => self.detached(LinkKey(link.link), &refusal),
-            Outgoing::Answered { request, answer } => self.answered(request.request, &answer),
+            Outgoing::Answered { request, answer, .. } => self.answered(request.request, &answer),
         }
     }
 }

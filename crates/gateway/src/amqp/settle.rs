@@ -77,6 +77,13 @@ impl<S> Task<S> {
                 message_annotations: Value::Null,
             },
             Settled::Released => State::Released,
+            Settled::Deferred => State::Modified {
+                delivery_failed: false,
+                undeliverable_here: true,
+                message_annotations: Value::Null,
+            },
+            // Without an error: with one it would be a refusal.
+            Settled::DeadLettered => State::Rejected(None),
         };
         self.machine.settle_outgoing(key, first, last, &state);
     }

@@ -110,7 +110,7 @@ mod tests {
             created: Time(1_577_836_800_000),
             updated: Time(1_577_836_801_999),
             accessed: None,
-            active_messages: 0,
+            counts: broker::Counts::default(),
             bytes: 0,
         }
     }

@@ -110,7 +110,7 @@ pub fn write_queue(queue: &QueueDescription, api_version: &str, writer: &mut Wri
         .leaf("MaxDeliveryCount", &settings.max_delivery_count.to_string())
         .leaf("EnableBatchedOperations", truth(settings.batched_operations))
         .leaf("SizeInBytes", &queue.bytes.to_string())
-        .leaf("MessageCount", &count(queue.active_messages))
+        .leaf("MessageCount", &count(queue.counts.total()))
         .leaf("IsAnonymousAccessible", "false")
         .empty("AuthorizationRules", &[])
         .leaf("Status", status_text(settings.status));
@@ -140,9 +140,9 @@ pub fn write_queue(queue: &QueueDescription, api_version: &str, writer: &mut Wri
 fn write_counts(queue: &QueueDescription, writer: &mut Writer) {
     writer
         .start("CountDetails", &[("xmlns:d2p1", COUNTS)])
-        .leaf("d2p1:ActiveMessageCount", &count(queue.active_messages))
-        .leaf("d2p1:DeadLetterMessageCount", "0")
-        .leaf("d2p1:ScheduledMessageCount", "0")
+        .leaf("d2p1:ActiveMessageCount", &count(queue.counts.active))
+        .leaf("d2p1:DeadLetterMessageCount", &count(queue.counts.dead_letter))
+        .leaf("d2p1:ScheduledMessageCount", &count(queue.counts.scheduled))
         .leaf("d2p1:TransferMessageCount", "0")
         .leaf("d2p1:TransferDeadLetterMessageCount", "0")
         .end();
@@ -157,7 +157,7 @@ fn count(messages: u64) -> String {
 mod tests {
     use super::super::xml;
     use super::*;
-    use broker::Time;
+    use broker::{Counts, Time};
 
     fn read(properties: &str) -> Result<QueueSettings, Failure> {
         let body = format!("<QueueDescription xmlns=\"{SERVICE_BUS}\">{properties}</QueueDescription>");
@@ -195,7 +195,7 @@ mod tests {
             created,
             updated,
             accessed: None,
-            active_messages: 7,
+            counts: Counts { active: 4, dead_letter: 1, scheduled: 2, ..Counts::default() },
             bytes: 1_234,
         }
     }
@@ -281,9 +281,9 @@ mod tests {
             <CreatedAt>2024-02-29T12:34:56.7890000Z</CreatedAt><UpdatedAt>2024-02-29T12:34:57.0000000Z</UpdatedAt>\
             <AccessedAt>0001-01-01T00:00:00Z</AccessedAt><SupportOrdering>true</SupportOrdering>\
             <CountDetails xmlns:d2p1=\"http://schemas.microsoft.com/netservices/2011/06/servicebus\">\
-            <d2p1:ActiveMessageCount>7</d2p1:ActiveMessageCount>\
-            <d2p1:DeadLetterMessageCount>0</d2p1:DeadLetterMessageCount>\
-            <d2p1:ScheduledMessageCount>0</d2p1:ScheduledMessageCount>\
+            <d2p1:ActiveMessageCount>4</d2p1:ActiveMessageCount>\
+            <d2p1:DeadLetterMessageCount>1</d2p1:DeadLetterMessageCount>\
+            <d2p1:ScheduledMessageCount>2</d2p1:ScheduledMessageCount>\
             <d2p1:TransferMessageCount>0</d2p1:TransferMessageCount>\
             <d2p1:TransferDeadLetterMessageCount>0</d2p1:TransferDeadLetterMessageCount></CountDetails>\
             <AutoDeleteOnIdle>P10675199DT2H48M5.4775807S</AutoDeleteOnIdle>\
@@ -302,7 +302,10 @@ mod tests {
     // H-24
     #[test]
     fn a_count_beyond_32_bits_is_written_as_the_most_that_fits() {
-        let queue = QueueDescription { active_messages: 1 << 40, ..described(QueueSettings::default()) };
+        let queue = QueueDescription {
+            counts: Counts { active: 1 << 40, ..Counts::default() },
+            ..described(QueueSettings::default())
+        };
         assert!(written(&queue, "2021-05").contains("<MessageCount>2147483647</MessageCount>"));
     }
 }

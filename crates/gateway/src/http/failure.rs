@@ -86,13 +86,17 @@ fn status_of_refusal(refusal: &Refusal) -> (StatusCode, u32) {
         Refusal::EntityExists(_) => (StatusCode::CONFLICT, 40900),
         Refusal::InvalidName { .. }
         | Refusal::InvalidSetting { .. }
+        | Refusal::FixedSetting(_)
+        | Refusal::NotInTier { .. }
+        | Refusal::TooMany { .. }
         | Refusal::BatchTooLarge { .. }
         | Refusal::PropertiesTooLarge { .. } => (StatusCode::BAD_REQUEST, 40000),
-        Refusal::TooManyEntities(_) | Refusal::QueueFull { .. } | Refusal::MessageTooLarge { .. } => {
-            (StatusCode::FORBIDDEN, 40300)
-        }
+        Refusal::TooManyEntities(_)
+        | Refusal::TooManyReceivers { .. }
+        | Refusal::QueueFull { .. }
+        | Refusal::MessageTooLarge { .. } => (StatusCode::FORBIDDEN, 40300),
         Refusal::EntityDisabled(_) | Refusal::NotAllowed(_) => (StatusCode::FORBIDDEN, 40301),
-        Refusal::LockLost(_) => (StatusCode::NOT_FOUND, 40400),
+        Refusal::LockLost(_) | Refusal::MessageNotFound(_) => (StatusCode::NOT_FOUND, 40400),
         Refusal::NotSupported(_) => (StatusCode::NOT_IMPLEMENTED, 50100),
     }
 }

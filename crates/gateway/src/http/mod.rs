@@ -199,7 +199,7 @@ impl<A: Ask> Door<'_, A> {
                 content_type: ENTRY,
                 body: atom::queue_entry(&queue, site),
             }),
-            Answer::Queues(_) | Answer::Deleted => Err(Failure::Internal),
+            _ => Err(Failure::Internal),
         }
     }
 
@@ -212,7 +212,7 @@ impl<A: Ask> Door<'_, A> {
                 content_type: ENTRY,
                 body: atom::queue_entry(&queue, site),
             }),
-            Answer::Queues(_) | Answer::Deleted => Err(Failure::Internal),
+            _ => Err(Failure::Internal),
         }
     }
 
@@ -223,7 +223,7 @@ impl<A: Ask> Door<'_, A> {
             Answer::Deleted => {
                 Ok(Success { status: StatusCode::OK, content_type: ENTRY, body: String::new() })
             }
-            Answer::Queue(_) | Answer::Queues(_) => Err(Failure::Internal),
+            _ => Err(Failure::Internal),
         }
     }
 

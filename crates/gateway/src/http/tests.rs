@@ -37,7 +37,7 @@ impl Ask for Fake {
                         created: Time(0),
                         updated: Time(0),
                         accessed: None,
-                        active_messages: 0,
+                        counts: broker::Counts::default(),
                         bytes: 0,
                     };
                     queues.insert(path.to_lowercase(), queue.clone());

@@ -11,7 +11,7 @@ use crate::random::Random;
 use journal::disk::Fault;
 
 /// Every fault by name, for the table of what was reached.
-pub const FAULTS: [&str; 20] = [
+pub const FAULTS: [&str; 21] = [
     "kill",
     "clean stop",
     "disk Eio",
@@ -31,6 +31,7 @@ pub const FAULTS: [&str; 20] = [
     "peer vanished",
     "peer on a link that is gone",
     "forged token",
+    "idle deletion",
     "delivery outlived by its wait",
 ];
 

@@ -1,7 +1,8 @@
 //! A client as it sees itself: its connection, its links, and the locks it was given.
 
 use crate::oracle::Role;
-use broker::{ConnectionId, LinkId, LockToken};
+use broker::{ConnectionId, Incoming, LinkId, LockToken, Number};
+use std::collections::BTreeMap;
 
 #[derive(Debug)]
 pub(super) struct Client {
@@ -11,6 +12,8 @@ pub(super) struct Client {
     pub(super) requests: u32,
     /// Sends whose outcome is not known yet, oldest first.
     pub(super) unanswered: Vec<(LinkId, u32)>,
+    /// The path that a question was about.
+    pub(super) asked: BTreeMap<u32, String>,
 }
 
 #[derive(Debug)]
@@ -29,6 +32,7 @@ pub(super) struct ClientLink {
 #[derive(Debug)]
 pub(super) struct Unfinished {
     pub(super) number: usize,
+    pub(super) facts: Incoming,
     pub(super) sent: Vec<Vec<u8>>,
     /// The pieces to come, the next one last.
     pub(super) rest: Vec<Vec<u8>>,
@@ -39,11 +43,19 @@ pub(super) struct Unfinished {
 pub(super) struct Held {
     pub(super) path: String,
     pub(super) token: LockToken,
+    pub(super) number: Number,
 }
 
 impl Client {
     pub(super) fn new(id: ConnectionId) -> Client {
-        Client { id, links: Vec::new(), made_links: 0, requests: 0, unanswered: Vec::new() }
+        Client {
+            id,
+            links: Vec::new(),
+            made_links: 0,
+            requests: 0,
+            unanswered: Vec::new(),
+            asked: BTreeMap::new(),
+        }
     }
 
     pub(super) fn link(&mut self, path: &str, role: Role, nth: usize) -> LinkId {

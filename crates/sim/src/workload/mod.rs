@@ -16,11 +16,14 @@ use crate::hash::hash_bytes;
 use crate::machine::Machine;
 use crate::oracle::{Door, Oracle, Role};
 use crate::random::Random;
-use broker::{Command, ConnectionId, LinkId, ReceiveMode};
+use broker::{Answer, Command, ConnectionId, LinkId, NamespaceId, Number, ReceiveMode, Tier};
 use client::{Client, Held};
 use engine::{Batch, Item, Outgoing, Sent};
+use journal::Place;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+const NAMESPACE: NamespaceId = NamespaceId(0);
 
 /// Clients at once. Enough that they compete, few enough that they meet.
 const CLIENTS: usize = 4;
@@ -35,6 +38,9 @@ pub struct Workload {
     clients: Vec<Client>,
     /// Locks that were handed out, whoever has them; some are used again long after.
     held: [Vec<Held>; PARTITIONS],
+    /// Numbers of messages that were set aside or scheduled, with the path of their queue.
+    deferred: [Vec<(String, Number)>; PARTITIONS],
+    scheduled: [Vec<(String, Number)>; PARTITIONS],
     /// What was said and has not reached the server yet.
     said: [VecDeque<Item>; PARTITIONS],
     connections: u32,
@@ -42,6 +48,9 @@ pub struct Workload {
     is_heavy: bool,
     has_begun: [bool; PARTITIONS],
     pub commands: u64,
+    pub tier: Tier,
+    /// Whether this run reaches for what only many can reach.
+    is_crowded: bool,
 }
 
 /// Who does something, and in which partition.
@@ -54,15 +63,28 @@ struct Actor {
 impl Workload {
     pub fn new(mut random: Random) -> Workload {
         let is_heavy = random.once_in(8);
+        let tier = *random.pick(&[
+            Tier::Unlimited,
+            Tier::Unlimited,
+            Tier::Unlimited,
+            Tier::Premium,
+            Tier::Standard,
+            Tier::Basic,
+        ]);
+        let is_crowded = random.once_in(40) && tier != Tier::Unlimited;
         Workload {
             random,
             clients: Vec::new(),
             held: Default::default(),
+            deferred: Default::default(),
+            scheduled: Default::default(),
             said: Default::default(),
             connections: 0,
             is_heavy,
             has_begun: [false; PARTITIONS],
             commands: 0,
+            tier,
+            is_crowded,
         }
     }
 
@@ -117,6 +139,9 @@ impl Workload {
             let mut batch = Batch::default();
             PATHS[nth].iter().for_each(|path| self.create_usual(who, path, &mut batch, &mut oracle));
             self.say(nth, batch);
+            if self.is_crowded {
+                self.crowd(who, &mut oracle);
+            }
         }
         let mut batch = Batch::default();
         for _ in 0..*self.random.pick(&[1, 1, 1, 2, 4]) {
@@ -148,9 +173,9 @@ impl Workload {
         match self.random.below(100) {
             0..9 => self.attach(who, batch, oracle),
             9..12 => self.detach(who, batch, oracle),
-            12..45 => self.send(who, batch, oracle),
-            45..66 => self.credit(who, batch, oracle),
-            66..94 => self.settle(who, batch, oracle),
+            12..40 => self.send(who, batch, oracle),
+            40..60 => self.credit(who, batch, oracle),
+            60..84 => self.settle(who, batch, oracle),
             _ => self.ask(who, batch, oracle),
         }
     }
@@ -163,6 +188,7 @@ impl Workload {
             0 => "nowhere".to_owned(),
             1 => "disabled".to_owned(),
             2 => "sessions".to_owned(),
+            3..6 => self.path(who.nth) + "/$DeadLetterQueue",
             _ => self.path(who.nth),
         };
         let role = match self.random.below(8) {
@@ -223,13 +249,58 @@ impl Workload {
                     (first..=last).for_each(|delivery| self.answered(link, delivery, oracle));
                 }
                 Outgoing::Rejected { link, delivery, .. } => self.answered(link, delivery, oracle),
+                Outgoing::Answered { answer: Ok(answer), places, request } => {
+                    let path = self
+                        .client_of(request.connection)
+                        .and_then(|client| client.asked.remove(&request.request));
+                    self.told(nth, path, answer, &places, &may_fail, oracle);
+                }
                 _ => {}
             }
         }
     }
 
     fn client(&mut self, link: LinkId) -> Option<&mut Client> {
-        self.clients.iter_mut().find(|client| client.id == link.connection)
+        self.client_of(link.connection)
+    }
+
+    fn client_of(&mut self, connection: ConnectionId) -> Option<&mut Client> {
+        self.clients.iter_mut().find(|client| client.id == connection)
+    }
+
+    /// A question was answered: numbers are remembered, messages are read.
+    fn told(
+        &mut self,
+        nth: usize,
+        path: Option<String>,
+        answer: Answer,
+        places: &[Vec<Place>],
+        may_fail: impl Fn() -> bool,
+        oracle: &mut Oracle,
+    ) {
+        let Some(path) = path else { return };
+        match answer {
+            Answer::Scheduled(numbers) => {
+                self.scheduled[nth].extend(numbers.into_iter().map(|number| (path.clone(), number)));
+            }
+            Answer::Messages(messages) => {
+                for (delivery, places) in messages.iter().zip(places) {
+                    let mut whole = Vec::new();
+                    match places.iter().try_for_each(|place| place.read_into(&mut whole)) {
+                        Ok(()) => oracle.read(delivery, hash_bytes(&whole), whole.len()),
+                        Err(error) if !may_fail() => {
+                            oracle.fail(format!("I1: a stored body cannot be read: {error}"));
+                        }
+                        Err(_) => continue,
+                    }
+                    if delivery.locked_until.is_some() {
+                        let (token, number) = (delivery.token, delivery.number);
+                        self.held[nth].push(Held { path: path.to_lowercase(), token, number });
+                    }
+                }
+            }
+            _ => {}
+        }
     }
 
     /// A send was answered. Those to another partition may be answered before earlier ones (S-13).
@@ -247,7 +318,7 @@ impl Workload {
         let mut whole = Vec::new();
         let read = sent.parts.iter().chain([&sent.place]).try_for_each(|place| place.read_into(&mut whole));
         match read {
-            Ok(()) => oracle.read(sent, hash_bytes(&whole), whole.len()),
+            Ok(()) => oracle.read(&sent.delivery, hash_bytes(&whole), whole.len()),
             Err(error) if !may_fail() => oracle.fail(format!("I1: a stored body cannot be read: {error}")),
             Err(_) => return,
         }
@@ -256,8 +327,8 @@ impl Workload {
         let Some(link) = link else { return };
         link.delivered += 1;
         if sent.mode == ReceiveMode::PeekLock {
-            let held = Held { path: link.path.to_lowercase(), token: sent.delivery.token };
-            self.held[nth].push(held);
+            let (token, number) = (sent.delivery.token, sent.delivery.number);
+            self.held[nth].push(Held { path: link.path.to_lowercase(), token, number });
         }
     }
 }

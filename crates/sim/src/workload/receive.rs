@@ -40,6 +40,9 @@ impl Workload {
             oracle.coverage.fault("forged token");
         }
         let outcome = self.outcome();
+        if matches!(outcome, Outcome::Defer(_)) {
+            self.deferred[who.nth].push((held.path.clone(), held.number));
+        }
         let wants_answer = !self.random.once_in(5);
         oracle.settle(link, delivery, token, &outcome, wants_answer);
         batch.commands.push(Command::Settle { link, delivery, token, outcome, wants_answer });
@@ -54,14 +57,16 @@ impl Workload {
         Some((link.id, link.next_delivery))
     }
 
-    fn outcome(&mut self) -> Outcome {
+    pub(super) fn outcome(&mut self) -> Outcome {
         match self.random.below(100) {
             0..50 => Outcome::Complete,
-            50..66 => Outcome::Abandon(None),
-            66..80 => Outcome::Abandon(Some(Box::new(self.changes()))),
-            80..96 => Outcome::Release,
-            96..98 => Outcome::Defer(None),
-            _ => Outcome::DeadLetter(None),
+            50..62 => Outcome::Abandon(None),
+            62..72 => Outcome::Abandon(Some(Box::new(self.changes()))),
+            72..82 => Outcome::Release,
+            82..88 => Outcome::Defer(None),
+            88..91 => Outcome::Defer(Some(Box::new(self.changes()))),
+            91..96 => Outcome::DeadLetter(None),
+            _ => Outcome::DeadLetter(Some(Box::new(self.changes()))),
         }
     }
 

@@ -1,10 +1,10 @@
 //! Senders: single messages, batches, large ones in parts, and some that must be refused.
 
 use super::client::Unfinished;
-use super::{Actor, Body, Workload};
+use super::{Actor, Body, NAMESPACE, Workload};
 use crate::oracle::{NewMessage, Oracle, Role};
 use broker::limits::{BATCH_MESSAGES, MESSAGE_KILOBYTES_DEFAULT};
-use broker::{Command, Incoming, Intake, LinkId, Span};
+use broker::{Command, Incoming, Intake, LinkId, Span, Time};
 use engine::Batch;
 
 /// What a sender of a heavy run puts into one message: five of them fill the small queue.
@@ -46,8 +46,44 @@ impl Workload {
         self.random.between(0, most) as usize
     }
 
-    fn time_to_live(&mut self) -> Span {
-        if self.random.once_in(3) { Span::seconds(self.random.between(1, 100)) } else { Span::MAX }
+    /// What a sender says of a message: how long it lives, and when it begins to.
+    fn facts(&mut self, now: Time) -> Incoming {
+        let time_to_live = match self.random.below(8) {
+            0 => Span(self.random.between(1, 3_000)),
+            1 => Span::seconds(self.random.between(1, 100)),
+            2 => Span::minutes(self.random.between(1, 60)),
+            _ => Span::MAX,
+        };
+        let scheduled = match self.random.below(12) {
+            0 => now.after(Span(self.random.between(1, 60_000))),
+            1 if self.random.once_in(4) => Time(now.0.saturating_sub(5_000)),
+            _ => Incoming::AT_ONCE,
+        };
+        let keys_differ = self.random.once_in(200);
+        Incoming { time_to_live, scheduled, keys_differ, ..Incoming::new(Intake::default()) }
+    }
+
+    /// Messages for later, all in one question.
+    pub(super) fn schedule(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        let path = if self.random.once_in(10) { "nowhere".to_owned() } else { self.path(who.nth) };
+        let request = self.request(who, &path);
+        let first = batch.messages.len() as u32;
+        let mut told = Vec::new();
+        for n in 0..self.random.between(1, 4) as usize {
+            let payload = self.random.below(200) as usize;
+            let mut facts = self.facts(oracle.now);
+            if !self.random.once_in(6) {
+                // Some wait for longer than a queue may be idle.
+                let most = *self.random.pick(&[10_000, 90_000, 90_000, 1_500_000]);
+                facts.scheduled = oracle.now.after(Span(self.random.between(1, most)));
+            }
+            let body = Body::new(oracle.next_message() + n, payload, 1, facts, &mut self.random);
+            told.push(body.told());
+            batch.arrival(facts, |out| out.extend_from_slice(&body.pieces[0]));
+        }
+        let messages = first..batch.messages.len() as u32;
+        oracle.send_by_question(request, &path, told);
+        batch.commands.push(Command::Schedule { request, namespace: NAMESPACE, path: path.into(), messages });
     }
 
     fn send_whole(&mut self, who: Actor, nth: usize, count: usize, batch: &mut Batch, oracle: &mut Oracle) {
@@ -56,10 +92,10 @@ impl Workload {
         let mut told = Vec::new();
         for n in 0..count {
             let payload = if count > 1 { self.random.below(300) as usize } else { self.payload(&path) };
-            let body = Body::new(oracle.next_message() + n, payload, 1, &mut self.random);
+            let facts = self.facts(oracle.now);
+            let body = Body::new(oracle.next_message() + n, payload, 1, facts, &mut self.random);
             told.push(body.told());
-            let time_to_live = self.time_to_live();
-            batch.message(time_to_live, |out| out.extend_from_slice(&body.pieces[0]));
+            batch.arrival(facts, |out| out.extend_from_slice(&body.pieces[0]));
         }
         let is_settled = self.random.once_in(8);
         let (link, delivery) = self.next_delivery(who, nth, is_settled);
@@ -70,11 +106,11 @@ impl Workload {
     /// One message more than a batch may have. They are refused before anybody looks at their bytes.
     fn send_too_many(&mut self, who: Actor, nth: usize, batch: &mut Batch, oracle: &mut Oracle) {
         let first = batch.messages.len();
-        let incoming = Incoming { body: Intake::default(), time_to_live: Span::MAX };
+        let incoming = Incoming::new(Intake::default());
         batch.messages.extend(std::iter::repeat_n(incoming, BATCH_MESSAGES + 1));
         let (link, delivery) = self.next_delivery(who, nth, false);
         batch.send(link, delivery, false, first);
-        let told = (0..=BATCH_MESSAGES).map(|_| NewMessage { pieces: Vec::new(), hash: 0, length: 0 });
+        let told = (0..=BATCH_MESSAGES).map(|_| NewMessage::blank(0));
         oracle.send(link, delivery, false, told.collect());
     }
 
@@ -82,11 +118,11 @@ impl Workload {
         let first = batch.messages.len();
         let length = (MESSAGE_KILOBYTES_DEFAULT * 1_024 + 1) as u32;
         let body = Intake { offset: 0, length };
-        batch.messages.push(Incoming { body, time_to_live: Span::MAX });
+        batch.messages.push(Incoming::new(body));
         let is_settled = self.random.once_in(4);
         let (link, delivery) = self.next_delivery(who, nth, is_settled);
         batch.send(link, delivery, is_settled, first);
-        oracle.send(link, delivery, is_settled, vec![NewMessage { pieces: Vec::new(), hash: 0, length }]);
+        oracle.send(link, delivery, is_settled, vec![NewMessage::blank(length)]);
     }
 
     /// Begins a message in parts.
@@ -95,10 +131,11 @@ impl Workload {
         let payload = self.random.between(500, 6_000) as usize;
         // It may take several turns; others take their numbers meanwhile.
         let number = oracle.reserve();
-        let mut body = Body::new(number, payload, pieces, &mut self.random);
+        let facts = self.facts(oracle.now);
+        let mut body = Body::new(number, payload, pieces, facts, &mut self.random);
         body.pieces.reverse();
         self.clients[who.at].links[nth].unfinished =
-            Some(Unfinished { number, sent: Vec::new(), rest: body.pieces });
+            Some(Unfinished { number, facts, sent: Vec::new(), rest: body.pieces });
         self.go_on(who, nth, batch, oracle);
     }
 
@@ -127,10 +164,9 @@ impl Workload {
 
     fn finish(&mut self, who: Actor, nth: usize, all: Unfinished, batch: &mut Batch, oracle: &mut Oracle) {
         let first = batch.messages.len();
-        let body = Body { pieces: all.sent };
+        let body = Body { pieces: all.sent, facts: all.facts };
         let last = body.pieces.last().cloned().unwrap_or_default();
-        let time_to_live = self.time_to_live();
-        batch.message(time_to_live, |out| out.extend_from_slice(&last));
+        batch.arrival(all.facts, |out| out.extend_from_slice(&last));
         let (link, delivery) = self.next_delivery(who, nth, false);
         batch.send(link, delivery, false, first);
         oracle.send_reserved(link, delivery, all.number, body.told());

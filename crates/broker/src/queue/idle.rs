@@ -1,0 +1,233 @@
+//! Entities that delete themselves when nobody uses them (S-70). Used means: sent to, received from, settled, updated,
+//! browsed (S-71). A receiver that waits and a message that is scheduled keep an entity; stored messages do not (S-74).
+//!
+//! There is one timer for each such entity. It is not moved with each use: when it goes off, it is set again for the
+//! time that the latest use allows.
+
+use crate::Broker;
+use crate::decision::{Context, Decision};
+use crate::ids::EntityId;
+use crate::planted::{Bug, is_planted};
+use crate::volatile::Touch;
+
+impl Broker {
+    /// Deletes an entity that was idle for as long as it may be; otherwise looks again when it could be.
+    pub(crate) fn end_idle(&mut self, entity: EntityId, context: Context, decision: &mut Decision) -> usize {
+        let queue = self.durable.queue(entity).expect("timers go with their entity");
+        let is_scheduled = queue.counts.scheduled > 0 && !is_planted(Bug::IdleDeletion);
+        let is_kept = is_scheduled || self.volatile.is_awaited(entity);
+        // After a start nobody knows since when it is idle: it begins again.
+        let used = self.volatile.presence(entity).used;
+        let since = if is_kept { context.now } else { used.unwrap_or(context.now) };
+        if since.after(queue.settings.auto_delete_on_idle) <= context.now {
+            self.remove_entity(entity, context, decision);
+        } else {
+            if used.is_none() {
+                self.volatile.apply(Touch::Used { entity, time: since });
+            }
+            self.arm_idle(entity, since);
+        }
+        1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::command::Outcome;
+    use crate::command::ReceiveMode::PeekLock;
+    use crate::effect::{Answer, Effect};
+    use crate::ids::NamespaceId;
+    use crate::record::Record;
+    use crate::refusal::Refusal;
+    use crate::settings::QueueSettings;
+    use crate::testing::{World, message};
+    use crate::time::Span;
+    use crate::{Incoming, Time};
+
+    const IDLE: Span = Span::minutes(5);
+
+    fn settings() -> QueueSettings {
+        QueueSettings { auto_delete_on_idle: IDLE, ..QueueSettings::default() }
+    }
+
+    fn temporary() -> World {
+        let mut world = World::new();
+        world.create("q", settings());
+        world
+    }
+
+    fn exists(world: &World) -> bool {
+        world.broker.durable.find(NamespaceId(0), "q").is_some()
+    }
+
+    /// Lets time pass up to the last moment of the queue, then through it. `use_it` happens before.
+    fn lives_on_after(mut world: World, use_it: impl FnOnce(&mut World)) {
+        world.pass(Span(IDLE.0 - 1));
+        world.tick();
+        use_it(&mut world);
+        world.pass(Span(IDLE.0 - 1));
+        world.tick();
+        assert!(exists(&world), "it was used");
+        world.pass(Span(1));
+        world.tick();
+        assert!(!exists(&world), "it was idle since");
+    }
+
+    #[test]
+    fn an_idle_queue_deletes_itself_with_its_messages() {
+        // S-70, S-74
+        let mut world = temporary();
+        world.send_committed("q", 3);
+        let sender = world.sender("q");
+        world.pass(Span(IDLE.0 - 1));
+        world.tick();
+        assert!(exists(&world));
+        world.pass(Span(1));
+        let effects = world.tick();
+        assert!(!exists(&world));
+        let refusal = Refusal::EntityNotFound("q".into());
+        assert_eq!(effects, [Effect::Detached { link: sender, refusal }]);
+        assert!(matches!(world.records.last(), Some(Record::EntityDeleted { .. })));
+        assert_eq!(world.broker.next_due(), None);
+    }
+
+    #[test]
+    fn every_use_begins_the_time_anew() {
+        // S-71
+        lives_on_after(temporary(), |world| world.send_committed("q", 1));
+        lives_on_after(temporary(), |world| {
+            world.browse("q", 0, 1).unwrap();
+        });
+        lives_on_after(temporary(), |world| {
+            world.update("q", settings()).unwrap();
+        });
+        lives_on_after(temporary(), |world| {
+            world.receive("q", PeekLock, 1);
+        });
+        lives_on_after(temporary(), |world| {
+            world.purge("q", 1, Time::NEVER).unwrap();
+        });
+        lives_on_after(temporary(), |world| {
+            world.browse("q/$DeadLetterQueue", 0, 1).unwrap();
+        });
+    }
+
+    #[test]
+    fn who_works_with_a_message_uses_its_queue() {
+        // S-71
+        let taken = || {
+            let mut world = temporary();
+            world.create("other", QueueSettings::default());
+            let lock_duration = Span::minutes(5);
+            world.update("q", QueueSettings { lock_duration, ..settings() }).unwrap();
+            world.send_committed("q", 1);
+            assert_eq!(world.receive("q", PeekLock, 1).len(), 1);
+            world
+        };
+        lives_on_after(taken(), |world| {
+            let token = world.token(1);
+            world.renew("q", &[token]).unwrap();
+        });
+        lives_on_after(taken(), |world| {
+            let token = world.token(1);
+            world.settle_tokens("q", &[token], Outcome::Complete).unwrap();
+        });
+    }
+
+    #[test]
+    fn describing_a_queue_is_not_using_it() {
+        // S-71
+        let mut world = temporary();
+        world.pass(Span(IDLE.0 - 1));
+        world.describe("q").unwrap();
+        world.pass(Span(1));
+        world.tick();
+        assert!(!exists(&world));
+    }
+
+    #[test]
+    fn a_receiver_that_waits_keeps_the_queue_until_it_leaves() {
+        // S-74
+        let mut world = temporary();
+        let link = world.receiver("q", PeekLock, 1);
+        world.pass(Span::minutes(60));
+        world.tick();
+        assert!(exists(&world));
+        lives_on_after(world, |world| world.detach(link));
+    }
+
+    #[test]
+    fn a_receiver_without_credit_does_not_keep_the_queue() {
+        // S-74
+        let mut world = temporary();
+        let link = world.link();
+        world.attach_receiver(link, "q", PeekLock);
+        world.pass(IDLE);
+        world.tick();
+        assert!(!exists(&world));
+    }
+
+    #[test]
+    fn a_scheduled_message_keeps_the_queue_until_it_arrives_or_is_cancelled() {
+        // S-71, S-74
+        let scheduled = |minutes| {
+            let mut world = temporary();
+            let scheduled = world.now.after(Span::minutes(minutes));
+            world.schedule("q", &[Incoming { scheduled, ..message(1) }]).unwrap();
+            world.pass(Span::minutes(60));
+            world.tick();
+            assert!(exists(&world));
+            world
+        };
+        lives_on_after(scheduled(9_999), |world| {
+            assert_eq!(world.cancel("q", &[1]), Ok(Answer::Cancelled));
+        });
+        let mut world = scheduled(61);
+        world.pass(Span::minutes(1));
+        world.tick();
+        world.pass(Span(IDLE.0 - 1));
+        world.tick();
+        assert!(exists(&world));
+        world.pass(Span(1));
+        world.tick();
+        assert!(!exists(&world));
+    }
+
+    #[test]
+    fn a_queue_without_the_setting_stays() {
+        // S-70
+        let mut world = World::with_queue("q");
+        world.now = Time(i64::MAX - 1);
+        world.tick();
+        assert!(exists(&world));
+    }
+
+    #[test]
+    fn a_restart_begins_the_time_anew() {
+        let mut world = temporary();
+        world.pass(Span::minutes(60));
+        world.restart();
+        world.tick();
+        assert!(exists(&world));
+        world.pass(Span(IDLE.0 - 1));
+        world.tick();
+        assert!(exists(&world));
+        world.pass(Span(1));
+        world.tick();
+        assert!(!exists(&world));
+    }
+
+    #[test]
+    fn an_update_sets_the_time_and_takes_it_away() {
+        // S-70
+        let mut world = temporary();
+        world.update("q", QueueSettings::default()).unwrap();
+        world.pass(Span::minutes(60));
+        world.tick();
+        assert!(exists(&world));
+        world.update("q", settings()).unwrap();
+        world.pass(IDLE);
+        world.tick();
+        assert!(!exists(&world));
+    }
+}

@@ -1,0 +1,344 @@
+//! Messages for later. A scheduled message has a number of its own while it waits (S-44); when its time comes it is
+//! enqueued as if it had just been sent, under a new number, once and for all (S-45).
+
+use super::send::Parts;
+use crate::Broker;
+use crate::command::Incoming;
+use crate::decision::{Context, Decision};
+use crate::effect::Answer;
+use crate::ids::{EntityId, NamespaceId, Number, Sequence};
+use crate::limits::REQUEST_MESSAGES;
+use crate::planted::{Bug, is_planted};
+use crate::queue::index::State;
+use crate::record::Record;
+use crate::refusal::Refusal;
+use crate::time::{Span, Time};
+use crate::timers::Chore;
+use crate::volatile::Touch;
+use std::collections::BTreeSet;
+
+impl Broker {
+    /// Sends messages and answers with their numbers, also of those whose time is past (S-46).
+    pub(crate) fn schedule(
+        &mut self,
+        namespace: NamespaceId,
+        path: &str,
+        messages: &[Incoming],
+        context: Context,
+        decision: &mut Decision,
+    ) -> Result<Answer, Refusal> {
+        let entity = self.resolve_for_send(namespace, path)?.entity;
+        self.check_send(entity, messages, 0)?;
+        self.volatile.apply(Touch::Accessed { entity, time: context.now });
+        let mut numbers = Vec::with_capacity(messages.len());
+        for message in messages {
+            let sequence = self.store(entity, message, (None, 0), context, decision);
+            numbers.push(self.durable.queue(entity).expect("checked before").number(sequence));
+        }
+        Ok(Answer::Scheduled(numbers))
+    }
+
+    pub(super) fn store_scheduled(
+        &mut self,
+        entity: EntityId,
+        message: &Incoming,
+        (parts, part_bytes): Parts,
+        context: Context,
+        decision: &mut Decision,
+    ) {
+        let record = Record::Scheduled {
+            entity,
+            sequence: self.durable.queue(entity).expect("checked before").next,
+            body: self.durable.next_body,
+            length: message.body.length + part_bytes as u32,
+            due: message.scheduled,
+            time_to_live: message.time_to_live,
+            parts,
+        };
+        self.write(record, context, decision);
+        decision.bodies.push(message.body);
+        self.arm_schedule(entity);
+    }
+
+    fn arm_schedule(&mut self, entity: EntityId) {
+        let queue = self.durable.queue(entity).expect("the caller looked");
+        let at = queue.schedule.first().map_or(Time::NEVER, |(due, _)| *due);
+        self.volatile.apply(Touch::Armed { entity, chore: Chore::Activate, at });
+    }
+
+    /// Deletes messages that wait, all of these or none. One that waits no more cannot be cancelled (S-42).
+    pub(crate) fn cancel_scheduled(
+        &mut self,
+        namespace: NamespaceId,
+        path: &str,
+        numbers: &[Number],
+        context: Context,
+        decision: &mut Decision,
+    ) -> Result<Answer, Refusal> {
+        let entity = self.resolve_for_send(namespace, path)?.entity;
+        let (count, limit) = (numbers.len(), REQUEST_MESSAGES);
+        if count > limit {
+            return Err(Refusal::TooMany { what: "sequence numbers", count, limit });
+        }
+        let queue = self.durable.queue(entity).expect("it was found");
+        let mut scheduled = BTreeSet::new();
+        for number in numbers {
+            let found = queue.sequence(*number).filter(|sequence| {
+                queue.index.get(*sequence).is_some_and(|slot| slot.state() == State::Scheduled)
+            });
+            if !found.is_some_and(|sequence| scheduled.insert(sequence)) {
+                return Err(Refusal::MessageNotFound(*number));
+            }
+        }
+        for first in scheduled {
+            self.write(Record::Removed { entity, first, count: 1 }, context, decision);
+        }
+        self.volatile.apply(Touch::Used { entity, time: context.now });
+        self.arm_schedule(entity);
+        Ok(Answer::Cancelled)
+    }
+
+    /// Enqueues up to `most` messages whose time has come, in the order in which they were due, and says how many.
+    pub(crate) fn activate_due(
+        &mut self,
+        entity: EntityId,
+        most: usize,
+        context: Context,
+        decision: &mut Decision,
+    ) -> usize {
+        let mut count = 0;
+        while count < most
+            && let Some(queue) = self.durable.queue(entity)
+            && let Some((due, scheduled)) = queue.schedule.first().copied()
+            && (due <= context.now
+                || is_planted(Bug::Activation) && due <= context.now.after(Span::seconds(1)))
+        {
+            self.activate(entity, scheduled, context, decision);
+            count += 1;
+        }
+        self.arm_schedule(entity);
+        self.volatile.apply(Touch::Used { entity, time: context.now });
+        count.max(1)
+    }
+
+    fn activate(&mut self, entity: EntityId, scheduled: Sequence, context: Context, decision: &mut Decision) {
+        let queue = self.durable.queue(entity).expect("the caller looked");
+        let own = queue.extras.get(&scheduled).and_then(|extra| extra.time_to_live).unwrap_or(Span::MAX);
+        let sequence = queue.next;
+        let expires = self.expiry(entity, own, context.now);
+        self.write(Record::Activated { entity, scheduled, sequence, expires }, context, decision);
+        self.arrive(entity, sequence, context);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Outcome;
+    use crate::command::ReceiveMode::PeekLock;
+    use crate::effect::Effect;
+    use crate::ids::LinkId;
+    use crate::limits::TIMER_SLICE;
+    use crate::settings::QueueSettings;
+    use crate::testing::{World, deliveries, message};
+
+    fn later(world: &World, seconds: u64) -> Incoming {
+        Incoming { scheduled: world.now.after(Span::seconds(seconds)), ..message(10) }
+    }
+
+    fn numbers(answer: Result<Answer, Refusal>) -> Vec<u64> {
+        match answer {
+            Ok(Answer::Scheduled(numbers)) => numbers.into_iter().map(|number| number.0).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn arrive(world: &mut World) -> Vec<(LinkId, u64)> {
+        world.tick();
+        deliveries(&world.commit())
+    }
+
+    #[test]
+    fn a_message_can_be_scheduled_by_a_send_or_by_asking_for_it() {
+        // S-40
+        let mut world = World::with_queue("q");
+        let link = world.sender("q");
+        let message = later(&world, 60);
+        assert_eq!(world.send(link, 3, &[message]), [Effect::Accepted { link, delivery: 3 }]);
+        assert_eq!(numbers(world.schedule("q", &[message, message])), [2, 3]);
+        assert!(!world.last_release_is_free);
+        assert_eq!((world.queue("q").counts.scheduled, world.queue("q").counts.active), (3, 0));
+    }
+
+    #[test]
+    fn a_scheduled_message_arrives_at_its_time_and_not_before() {
+        // S-41, S-47
+        let mut world = World::with_queue("q");
+        let message = later(&world, 60);
+        world.schedule("q", &[message]).unwrap();
+        world.commit();
+        let receiver = world.receiver("q", PeekLock, 9);
+        world.pass(Span(59_999));
+        assert_eq!(arrive(&mut world), []);
+        world.pass(Span(1));
+        assert_eq!(arrive(&mut world), [(receiver, 2)]);
+    }
+
+    #[test]
+    fn ten_scheduled_messages_have_the_first_ten_numbers_and_arrive_under_the_next_ten() {
+        // S-44
+        let mut world = World::with_queue("q");
+        let messages = [later(&world, 60); 10];
+        assert_eq!(numbers(world.schedule("q", &messages)), (1..=10).collect::<Vec<_>>());
+        world.receiver("q", PeekLock, 99);
+        world.pass(Span::seconds(60));
+        let arrived: Vec<_> = arrive(&mut world).into_iter().map(|(_, number)| number).collect();
+        assert_eq!(arrived, (11..=20).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_message_is_enqueued_and_begins_to_live_when_its_time_comes() {
+        // S-44, S-45, S-50
+        let mut world = World::with_queue("q");
+        let own = Incoming { time_to_live: Span::seconds(10), ..later(&world, 60) };
+        world.schedule("q", &[own]).unwrap();
+        world.pass(Span::seconds(60));
+        world.tick();
+        world.commit();
+        let taken = world.receive("q", PeekLock, 1);
+        assert_eq!((taken[0].enqueued, taken[0].expires), (world.now, world.now.after(Span::seconds(10))));
+        assert!(taken[0].extra.is_none());
+        assert_eq!(world.queue("q").counts.total(), 1);
+        world.pass(Span::minutes(60));
+        world.tick();
+        assert_eq!(world.queue("q").counts.total(), 0);
+    }
+
+    #[test]
+    fn the_queue_is_the_ceiling_of_a_life_that_begins_later() {
+        // S-56
+        let mut world = World::new();
+        world.create(
+            "q",
+            QueueSettings { default_time_to_live: Span::seconds(5), ..QueueSettings::default() },
+        );
+        let message = later(&world, 60);
+        world.schedule("q", &[message]).unwrap();
+        world.pass(Span::seconds(60));
+        world.tick();
+        let now = world.now;
+        assert_eq!(world.queue("q").index.iter().next().unwrap().1.expires, now.after(Span::seconds(5)));
+    }
+
+    #[test]
+    fn a_time_that_is_not_ahead_means_at_once() {
+        // S-46
+        let mut world = World::with_queue("q");
+        let receiver = world.receiver("q", PeekLock, 9);
+        let now = Incoming { scheduled: world.now, ..message(1) };
+        let past = Incoming { scheduled: Time(0), ..message(1) };
+        assert_eq!(numbers(world.schedule("q", &[now, past])), [1, 2]);
+        assert_eq!(deliveries(&world.commit()), [(receiver, 1), (receiver, 2)]);
+    }
+
+    #[test]
+    fn messages_arrive_in_the_order_in_which_they_are_due() {
+        let mut world = World::with_queue("q");
+        let messages = [later(&world, 30), later(&world, 10), later(&world, 20), later(&world, 10)];
+        world.schedule("q", &messages).unwrap();
+        world.commit();
+        world.pass(Span::minutes(1));
+        world.tick();
+        let bodies: Vec<_> = world.queue("q").index.iter().map(|(_, slot)| slot.body.0).collect();
+        assert_eq!(bodies, [2, 4, 3, 1]);
+    }
+
+    #[test]
+    fn a_scheduled_message_can_be_cancelled_until_it_arrives() {
+        // S-42
+        let mut world = World::with_queue("q");
+        let messages = [later(&world, 60), later(&world, 60), later(&world, 1)];
+        world.schedule("q", &messages).unwrap();
+        let not_found = |number| Err(Refusal::MessageNotFound(Number(number)));
+        assert_eq!(world.cancel("q", &[1, 9]), not_found(9));
+        assert_eq!(world.cancel("q", &[1, 1]), not_found(1));
+        assert_eq!(world.cancel("q", &[1]), Ok(Answer::Cancelled));
+        assert_eq!(world.cancel("q", &[1]), not_found(1));
+        world.pass(Span::seconds(1));
+        world.tick();
+        assert_eq!(world.cancel("q", &[3]), not_found(3));
+        assert_eq!(world.cancel("q", &[4]), not_found(4));
+        let counts = world.queue("q").counts;
+        assert_eq!((counts.scheduled, counts.active, world.queue("q").bytes), (1, 1, 20));
+        world.pass(Span::minutes(60));
+        world.tick();
+        assert_eq!(world.queue("q").counts.active, 2);
+    }
+
+    #[test]
+    fn a_scheduled_message_is_not_received_by_its_number() {
+        // S-122
+        let mut world = World::with_queue("q");
+        let message = later(&world, 60);
+        world.schedule("q", &[message]).unwrap();
+        let refused = world.receive_deferred("q", &[1], PeekLock);
+        assert_eq!(refused, Err(Refusal::MessageNotFound(Number(1))));
+    }
+
+    #[test]
+    fn a_large_scheduled_message_keeps_its_parts() {
+        let mut world = World::with_queue("q");
+        let link = world.sender("q");
+        world.part(link, 500);
+        let own = Incoming { time_to_live: Span::seconds(10), ..later(&world, 60) };
+        world.send(link, 0, &[own]);
+        world.pass(Span::seconds(60));
+        world.tick();
+        world.commit();
+        let taken = world.receive("q", PeekLock, 1);
+        assert_eq!((taken[0].length, taken[0].body.0), (510, 2));
+        assert_eq!(taken[0].extra.as_ref().unwrap().parts, [crate::BodyId(1)]);
+        let token = taken[0].token;
+        assert!(world.settle_tokens("q", &[token], Outcome::Complete).is_ok());
+        assert!(world.queue("q").extras.is_empty());
+    }
+
+    #[test]
+    fn many_messages_that_are_due_at_once_are_worked_off_in_slices() {
+        let mut world = World::with_queue("q");
+        let messages = vec![later(&world, 60); 2_500];
+        world.schedule("q", &messages).unwrap();
+        world.pass(Span::seconds(60));
+        let mut slices = Vec::new();
+        while world.is_due() {
+            let before = world.records.len();
+            world.tick();
+            slices.push(world.records.len() - before);
+        }
+        assert_eq!(slices, [TIMER_SLICE, TIMER_SLICE, 500]);
+    }
+
+    #[test]
+    fn a_schedule_is_refused_as_a_send_would_be() {
+        // S-17
+        let mut world = World::with_queue("q");
+        let mut large = later(&world, 60);
+        large.body.length = 2 * 1_024 * 1_024;
+        let small = later(&world, 60);
+        assert!(matches!(world.schedule("q", &[small, large]), Err(Refusal::MessageTooLarge { .. })));
+        assert!(matches!(world.schedule("none", &[small]), Err(Refusal::EntityNotFound(_))));
+        assert_eq!(world.queue("q").counts.total(), 0);
+    }
+
+    #[test]
+    fn the_schedule_survives_a_restart() {
+        let mut world = World::with_queue("q");
+        let message = later(&world, 60);
+        world.schedule("q", &[message]).unwrap();
+        world.restart();
+        world.pass(Span::seconds(60));
+        assert!(world.is_due());
+        world.tick();
+        assert_eq!(world.queue("q").counts.active, 1);
+    }
+}

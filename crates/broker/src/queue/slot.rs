@@ -1,0 +1,139 @@
+//! One message in 32 bytes: where its body is, its times, how often it failed and what has become of it. Locks, changed
+//! properties and whatever else few messages have are in side maps.
+
+use crate::ids::BodyId;
+use crate::time::Time;
+
+/// What has become of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum State {
+    /// Not here: settled, or never was.
+    Gone = 0,
+    Active = 1,
+    /// Set aside: received only by its number (S-120).
+    Deferred = 2,
+    /// Waits for its time (S-41).
+    Scheduled = 3,
+}
+
+/// Why a message lies in the dead-letter queue, where the broker itself decided so. The words of each reason are made
+/// when the message is read, so that a million of them cost no memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Reason {
+    /// Not dead-lettered, or by a client, whose words are in the overlay (S-111).
+    Client = 0,
+    /// S-105.
+    Expired = 1,
+    /// S-106.
+    MaxDeliveryCount = 2,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Slot {
+    pub body: BodyId,
+    pub enqueued: Time,
+    /// When it expires; of a scheduled message: when it is due, for its time to live counts from then (S-44).
+    pub expires: Time,
+    pub length: u32,
+    /// Failed deliveries in the low 25 bits, then three of [`Reason`] and four of [`State`].
+    bits: u32,
+}
+
+const COUNT_BITS: u32 = 25;
+const COUNT_MOST: u32 = (1 << COUNT_BITS) - 1;
+const REASON_BITS: u32 = 3;
+const STATE_SHIFT: u32 = COUNT_BITS + REASON_BITS;
+
+impl Slot {
+    pub(super) const GONE: Slot =
+        Slot { body: BodyId(0), enqueued: Time(0), expires: Time(0), length: 0, bits: 0 };
+
+    pub fn active(body: BodyId, length: u32, enqueued: Time, expires: Time) -> Slot {
+        Slot { body, enqueued, expires, length, bits: (State::Active as u32) << STATE_SHIFT }
+    }
+
+    pub fn scheduled(body: BodyId, length: u32, enqueued: Time, due: Time) -> Slot {
+        Slot { body, enqueued, expires: due, length, bits: (State::Scheduled as u32) << STATE_SHIFT }
+    }
+
+    pub fn state(&self) -> State {
+        match self.bits >> STATE_SHIFT {
+            1 => State::Active,
+            2 => State::Deferred,
+            3 => State::Scheduled,
+            _ => State::Gone,
+        }
+    }
+
+    pub(super) fn set_state(&mut self, state: State) {
+        self.bits = self.bits & ((1 << STATE_SHIFT) - 1) | (state as u32) << STATE_SHIFT;
+    }
+
+    pub fn reason(&self) -> Reason {
+        match self.bits >> COUNT_BITS & ((1 << REASON_BITS) - 1) {
+            1 => Reason::Expired,
+            2 => Reason::MaxDeliveryCount,
+            _ => Reason::Client,
+        }
+    }
+
+    /// The slot of the message in the dead-letter queue. It can be received there at once, deferred or not before.
+    pub fn dead(mut self, reason: Reason) -> Slot {
+        self.bits = self.count() | (reason as u32) << COUNT_BITS | (State::Active as u32) << STATE_SHIFT;
+        self
+    }
+
+    /// Deliveries that failed.
+    pub fn count(&self) -> u32 {
+        self.bits & COUNT_MOST
+    }
+
+    /// One more failed delivery. The count stops at its most rather than run into its neighbours.
+    pub fn raise_count(&mut self) {
+        if self.count() < COUNT_MOST {
+            self.bits += 1;
+        }
+    }
+
+    /// Whether it is a message that ends by itself at `now` (S-51). Deferred ones do not (S-65).
+    pub fn is_expired(&self, now: Time) -> bool {
+        self.state() == State::Active && self.expires <= now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot() -> Slot {
+        Slot::active(BodyId(1), 10, Time(1), Time::NEVER)
+    }
+
+    #[test]
+    fn a_slot_has_32_bytes() {
+        assert_eq!(size_of::<Slot>(), 32);
+    }
+
+    #[test]
+    fn the_count_never_runs_into_its_neighbours() {
+        let mut slot = slot().dead(Reason::MaxDeliveryCount);
+        slot.bits |= COUNT_MOST;
+        slot.raise_count();
+        assert_eq!(
+            (slot.count(), slot.reason(), slot.state()),
+            (COUNT_MOST, Reason::MaxDeliveryCount, State::Active)
+        );
+    }
+
+    #[test]
+    fn state_reason_and_count_are_told_apart() {
+        let mut slot = slot();
+        slot.raise_count();
+        slot.set_state(State::Deferred);
+        assert_eq!((slot.count(), slot.reason(), slot.state()), (1, Reason::Client, State::Deferred));
+        let slot = slot.dead(Reason::Expired);
+        assert_eq!((slot.count(), slot.reason(), slot.state()), (1, Reason::Expired, State::Active));
+    }
+}

@@ -1,0 +1,137 @@
+//! What is due when: the ends of locks, one by one, and for each entity the next message that expires, the next that is
+//! scheduled, and the end of its idleness. Rebuilt from the state, never stored.
+
+use crate::ids::{EntityId, IdMap, Source};
+use crate::limits::IDLE_TIMERS;
+use crate::time::Time;
+use crate::work::touched;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+/// What an entity has to do at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Chore {
+    /// Messages expire.
+    Expire,
+    /// Scheduled messages are due.
+    Activate,
+    /// Perhaps it was idle for long enough.
+    Idle,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LockTimer {
+    pub(crate) at: Time,
+    pub(crate) source: Source,
+    pub(crate) token: u128,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Lock(LockTimer),
+    Chore(EntityId, Chore),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    locks: BinaryHeap<Reverse<LockTimer>>,
+    chores: BTreeSet<(Time, EntityId, Chore)>,
+    armed: IdMap<EntityId, [Time; 3]>,
+}
+
+impl Timers {
+    pub(crate) fn add_lock(&mut self, timer: LockTimer) {
+        self.locks.push(Reverse(timer));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn lock_count(&self) -> usize {
+        self.locks.len()
+    }
+
+    /// Timers of locks that are gone stay in the heap until they outnumber the living; then all of them go at once,
+    /// so that memory follows the locks that are held, not the messages that passed.
+    pub(crate) fn has_too_many(&self, held_locks: usize) -> bool {
+        self.locks.len() > 2 * held_locks + IDLE_TIMERS
+    }
+
+    pub(crate) fn keep_locks(&mut self, is_held: impl Fn(&LockTimer) -> bool) {
+        let locks = std::mem::take(&mut self.locks);
+        self.locks = locks.into_iter().filter(|Reverse(timer)| is_held(timer)).collect();
+    }
+
+    /// Sets when a chore is due, instead of when it was.
+    pub(crate) fn arm(&mut self, entity: EntityId, chore: Chore, at: Time) {
+        let before = self.armed(entity, chore);
+        if before == at {
+            return;
+        }
+        touched(1);
+        self.armed.entry(entity).or_insert([Time::NEVER; 3])[chore as usize] = at;
+        self.chores.remove(&(before, entity, chore));
+        if !at.is_never() {
+            self.chores.insert((at, entity, chore));
+        }
+    }
+
+    pub(crate) fn armed(&self, entity: EntityId, chore: Chore) -> Time {
+        self.armed.get(&entity).map_or(Time::NEVER, |armed| armed[chore as usize])
+    }
+
+    pub(crate) fn disarm(&mut self, entity: EntityId) {
+        for chore in [Chore::Expire, Chore::Activate, Chore::Idle] {
+            self.arm(entity, chore, Time::NEVER);
+        }
+        self.armed.remove(&entity);
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        let lock = self.locks.peek().map(|Reverse(timer)| timer.at);
+        let chore = self.chores.first().map(|(at, ..)| *at);
+        lock.into_iter().chain(chore).min()
+    }
+
+    /// Takes what is due first. A lock goes before a chore of the same instant: what it held may then expire.
+    pub(crate) fn take_due(&mut self, now: Time) -> Option<Due> {
+        let due = self.next_due().filter(|due| *due <= now)?;
+        touched(1);
+        if self.locks.peek().is_some_and(|Reverse(timer)| timer.at == due) {
+            return self.locks.pop().map(|Reverse(timer)| Due::Lock(timer));
+        }
+        let (_, entity, chore) = self.chores.pop_first()?;
+        if let Some(armed) = self.armed.get_mut(&entity) {
+            armed[chore as usize] = Time::NEVER;
+        }
+        Some(Due::Chore(entity, chore))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_comes_in_order_and_locks_go_first() {
+        let mut timers = Timers::default();
+        let lock = LockTimer { at: Time(2), source: Source::default(), token: 1 };
+        timers.add_lock(lock);
+        timers.arm(EntityId(1), Chore::Idle, Time(2));
+        timers.arm(EntityId(2), Chore::Expire, Time(1));
+        timers.arm(EntityId(3), Chore::Expire, Time(3));
+        assert_eq!(timers.next_due(), Some(Time(1)));
+        assert_eq!(timers.take_due(Time(2)), Some(Due::Chore(EntityId(2), Chore::Expire)));
+        assert_eq!(timers.take_due(Time(2)), Some(Due::Lock(lock)));
+        assert_eq!(timers.take_due(Time(2)), Some(Due::Chore(EntityId(1), Chore::Idle)));
+        assert_eq!(timers.take_due(Time(2)), None);
+    }
+
+    #[test]
+    fn a_chore_has_one_time() {
+        let mut timers = Timers::default();
+        timers.arm(EntityId(1), Chore::Idle, Time(2));
+        timers.arm(EntityId(1), Chore::Idle, Time(5));
+        assert_eq!(timers.next_due(), Some(Time(5)));
+        timers.disarm(EntityId(1));
+        assert_eq!(timers.next_due(), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! Changing what a queue was told at its creation. Held locks stay as they are; another lock duration counts from the
+//! next renewal.
+
+use crate::Broker;
+use crate::decision::{Context, Decision};
+use crate::effect::Answer;
+use crate::ids::NamespaceId;
+use crate::record::Record;
+use crate::refusal::Refusal;
+use crate::settings::QueueSettings;
+use crate::volatile::{Role, Touch};
+
+impl Broker {
+    pub(crate) fn update_queue(
+        &mut self,
+        namespace: NamespaceId,
+        path: &str,
+        asked: &QueueSettings,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Result<Answer, Refusal> {
+        let not_found = || Refusal::EntityNotFound(path.into());
+        let entity = self.durable.find(namespace, path).ok_or_else(not_found)?;
+        let queue = self.durable.queue(entity).ok_or_else(not_found)?;
+        check_fixed(&queue.settings, asked)?;
+        let settings = Box::new(self.tier.settle(asked, Some(&queue.settings))?);
+        let (may_receive, path) = (settings.status.may_receive(), queue.path.clone());
+        self.write(Record::QueueUpdated { entity, settings }, context, decision);
+        self.volatile.apply(Touch::Used { entity, time: context.now });
+        self.arm_idle(entity, context.now);
+        // Who waits for messages would wait for ever; who sends is told at the next send (S-230).
+        if !may_receive {
+            let is_receiver = |link: &crate::volatile::Link| matches!(link.role, Role::Receiver { .. });
+            self.drop_links(entity, is_receiver, &Refusal::EntityDisabled(path), decision);
+        }
+        self.describe(entity)
+    }
+}
+
+/// S-260.
+fn check_fixed(before: &QueueSettings, asked: &QueueSettings) -> Result<(), Refusal> {
+    let fixed = |settings: &QueueSettings| {
+        [
+            ("RequiresDuplicateDetection", settings.requires_duplicate_detection),
+            ("RequiresSession", settings.requires_session),
+            ("EnablePartitioning", settings.partitioning),
+        ]
+    };
+    match fixed(before).into_iter().zip(fixed(asked)).find(|(before, asked)| before != asked) {
+        Some(((property, _), _)) => Err(Refusal::FixedSetting(property)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Outcome;
+    use crate::command::ReceiveMode::PeekLock;
+    use crate::effect::Effect;
+    use crate::settings::Status;
+    use crate::testing::{World, message};
+    use crate::time::Span;
+
+    #[test]
+    fn what_is_fixed_at_creation_cannot_be_changed() {
+        // S-220, S-260
+        let mut world = World::with_queue("q");
+        let mut refused = |change: fn(&mut QueueSettings)| {
+            let mut settings = QueueSettings::default();
+            change(&mut settings);
+            world.update("q", settings).err()
+        };
+        let fixed = |property| Some(Refusal::FixedSetting(property));
+        assert_eq!(refused(|s| s.requires_session = true), fixed("RequiresSession"));
+        assert_eq!(refused(|s| s.partitioning = true), fixed("EnablePartitioning"));
+        assert_eq!(refused(|s| s.requires_duplicate_detection = true), fixed("RequiresDuplicateDetection"));
+        assert!(matches!(refused(|s| s.lock_duration = Span(1)), Some(Refusal::InvalidSetting { .. })));
+        assert_eq!(refused(|s| s.max_delivery_count = 3), None);
+        assert_eq!(world.queue("q").settings.max_delivery_count, 3);
+    }
+
+    #[test]
+    fn an_update_is_seen_and_dated() {
+        // S-237
+        let mut world = World::with_queue("q");
+        let created = world.now;
+        world.pass(Span::seconds(5));
+        let settings = QueueSettings { user_metadata: Some("note".into()), ..QueueSettings::default() };
+        let Ok(Answer::Queue(queue)) = world.update("q", settings.clone()) else { panic!() };
+        assert_eq!((queue.settings, queue.created, queue.updated), (settings, created, world.now));
+    }
+
+    #[test]
+    fn a_held_lock_outlives_an_update_and_takes_the_new_duration_at_its_renewal() {
+        // S-93: ours are kept
+        let mut world = World::with_queue("q");
+        world.send_committed("q", 1);
+        let link = world.receiver("q", PeekLock, 1);
+        let token = world.token(1);
+        let settings = QueueSettings { lock_duration: Span::seconds(5), ..QueueSettings::default() };
+        world.update("q", settings).unwrap();
+        world.pass(Span::seconds(59));
+        assert_eq!(world.renew("q", &[token]), Ok(Answer::Renewed(vec![world.now.after(Span::seconds(5))])));
+        world.pass(Span(4_999));
+        world.tick();
+        assert!(matches!(world.settle(link, 0, token, Outcome::Complete)[..], [Effect::Settled { .. }]));
+    }
+
+    #[test]
+    fn a_queue_that_stops_giving_sends_its_receivers_away() {
+        // S-230
+        let mut world = World::with_queue("q");
+        let (sender, receiver) = (world.sender("q"), world.receiver("q", PeekLock, 5));
+        let disabled = QueueSettings { status: Status::Disabled, ..QueueSettings::default() };
+        world.update("q", disabled).unwrap();
+        let refusal = Refusal::EntityDisabled("q".into());
+        let gone = Effect::Detached { link: receiver, refusal: refusal.clone() };
+        assert_eq!(world.take_effects()[0], gone);
+        let effects = world.send(sender, 0, &[message(1)]);
+        assert_eq!(effects, [Effect::Rejected { link: sender, delivery: 0, refusal }]);
+        world.update("q", QueueSettings::default()).unwrap();
+        assert!(matches!(world.send(sender, 1, &[message(1)])[..], [Effect::Accepted { .. }]));
+    }
+
+    #[test]
+    fn what_is_not_there_cannot_be_updated() {
+        let refused = World::new().update("q", QueueSettings::default());
+        assert_eq!(refused, Err(Refusal::EntityNotFound("q".into())));
+    }
+}
