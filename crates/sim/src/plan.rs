@@ -57,7 +57,8 @@ impl Step {
             985..990 => Step::Clock,
             990..997 => Step::Stall,
             997..998 => Step::CleanStop,
-            _ => Step::Kill,
+            998..999 => Step::Kill,
+            _ => Step::Act,
         }
     }
 }

@@ -56,7 +56,7 @@ impl DiskPlan {
             _ => Fault::Short,
         };
         // Opening takes some ten calls, an append two: most lives go on for a while before.
-        let most = *random.pick(&[12, 60, 400, 400]);
+        let most = *random.pick(&[12, 60, 400, 1_200]);
         DiskPlan { fault, at: random.between(1, most) }
     }
 

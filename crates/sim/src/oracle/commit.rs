@@ -136,7 +136,7 @@ impl Oracle {
                 for kept in locks {
                     let lock = self.locks.get(&(kept.source.entity, kept.token.sequence()));
                     let is_known = lock.is_some_and(|lock| {
-                        lock.token == kept.token && (lock.until == kept.until || lock.is_renewing)
+                        lock.token == kept.token && (lock.until == kept.until || lock.renewals > 0)
                     });
                     if !is_known && !self.is_ghostly(kept.source.entity) {
                         self.fail(format!("the lock {:?} was kept and nobody has it", kept.token));
@@ -353,7 +353,8 @@ impl Oracle {
             };
         };
         let is_asked = time < lock.latest() && lock.asked.iter().any(said);
-        let is_over = overlay.is_none() && lock.until <= time;
+        // Who asked for more time and never heard may have got less: an update may have made it so.
+        let is_over = overlay.is_none() && (lock.until <= time || lock.renewals > 0);
         let was_returned = lock.returned.replace(turn).is_some();
         if is_ghostly && (was_returned || lock.asked.contains(&Outcome::Release)) {
             self.locks.remove(&(entity, sequence));
@@ -487,14 +488,17 @@ impl Oracle {
 impl Lock {
     /// Until when it may last, as far as anybody can know.
     pub(super) fn latest(&self) -> Time {
-        if self.is_renewing { Time::NEVER } else { self.until }
+        if self.renewals > 0 { Time::NEVER } else { self.until }
     }
 
     /// Whether its message may be free by now.
     pub(super) fn may_be_free(&self, time: Time) -> bool {
         let gives_back =
             |outcome: &Outcome| matches!(outcome, Outcome::Release | Outcome::Abandon(_) | Outcome::Defer(_));
-        self.returned.is_some() || self.until <= time || self.asked.iter().any(gives_back)
+        self.returned.is_some()
+            || self.until <= time
+            || self.renewals > 0
+            || self.asked.iter().any(gives_back)
     }
 
     fn was_asked(&self, outcome: &Outcome, time: Time) -> bool {

@@ -210,6 +210,9 @@ impl Oracle {
             // A queue that was deleted in the same turn keeps what was not removed before.
             ReceiveMode::ReceiveAndDelete => removed,
         };
+        if present.is_none() && removed.is_some() && self.is_blurred {
+            return self.coverage.fault("delivery outlived by its wait");
+        }
         let Some(present) = present else {
             return self.fail(format!("{sequence:?} was delivered and is not there"));
         };
@@ -227,7 +230,8 @@ impl Oracle {
                 .durations
                 .iter()
                 .map(|duration| Time(until.0 - duration.0 as i64))
-                .find(|decided| (began..=self.now).contains(decided)),
+                .filter(|decided| (began..=self.now).contains(decided))
+                .min(),
             None => None,
         };
         let Some(decided) = decided else {
@@ -248,6 +252,9 @@ impl Oracle {
         if mode == ReceiveMode::ReceiveAndDelete || self.ledger.deleted.contains_key(&entity) {
             return;
         }
+        if self.is_blurred && delivery.locked_until.is_some_and(|until| until <= self.now) {
+            return self.coverage.fault("delivery outlived by its wait");
+        }
         self.locked(entity, delivery);
     }
 
@@ -257,8 +264,7 @@ impl Oracle {
             return self.fail(format!("the token of {sequence:?} was used before"));
         }
         let Some(until) = delivery.locked_until else { return };
-        let lock =
-            Lock { token: delivery.token, until, is_renewing: false, asked: Vec::new(), returned: None };
+        let lock = Lock { token: delivery.token, until, renewals: 0, asked: Vec::new(), returned: None };
         let Some(before) = self.locks.insert((entity, sequence), lock) else { return };
         let is_released = before.asked.contains(&Outcome::Release);
         if before.returned.is_none() && !is_released {

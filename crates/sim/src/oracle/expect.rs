@@ -128,18 +128,20 @@ impl Oracle {
     pub fn disconnected(&mut self, connection: ConnectionId) {
         self.forget(connection);
         let turn = self.coming();
-        let deferred =
-            self.questions.range((connection, 0)..=(connection, u32::MAX)).filter_map(|(_, asked)| {
-                let Question::Deferred(path, ..) = asked else { return None };
-                self.ledger.find(path)
-            });
-        self.ghosts.extend(deferred.map(|entity| (entity, Time::NEVER)));
-        for (_, link) in self.links.range_mut(links_of(connection)) {
-            link.state = LinkState::Gone(turn);
-            if let (Role::Receiver(_), Some(entity)) = (link.role, self.ledger.find(&link.path)) {
-                self.ghosts.insert(entity, Time::NEVER);
+        let mut haunted = Vec::new();
+        for question in self.questions.range((connection, 0)..=(connection, u32::MAX)).map(|(_, asked)| asked)
+        {
+            if let Question::Deferred(path, ..) = question {
+                haunted.extend(self.ledger.find(path));
             }
         }
+        for (_, link) in self.links.range_mut(links_of(connection)) {
+            link.state = LinkState::Gone(turn);
+            if let Role::Receiver(_) = link.role {
+                haunted.extend(self.ledger.find(&link.queue));
+            }
+        }
+        haunted.into_iter().for_each(|entity| self.haunt(entity));
     }
 
     /// Nobody is there to be answered: whoever sent does not know what became of it.
@@ -298,7 +300,7 @@ impl Oracle {
             Question::Renew(_, tokens) => {
                 for token in tokens {
                     if let Some(lock) = entity.and_then(|entity| self.lock_at(entity, *token)) {
-                        lock.is_renewing = true;
+                        lock.renewals += 1;
                     }
                 }
             }

@@ -128,12 +128,21 @@ struct Link {
 struct Lock {
     token: LockToken,
     until: Time,
-    /// Somebody has asked for more time and not heard yet.
-    is_renewing: bool,
+    /// How often somebody has asked for more time and not heard.
+    renewals: u32,
     /// What was asked with this token.
     asked: Vec<Outcome>,
     /// The turn in which its delivery failed, by a committed record.
     returned: Option<u64>,
+}
+
+/// Locks that nobody was told about.
+#[derive(Debug, Default)]
+struct Ghost {
+    /// They end by then.
+    until: Time,
+    /// Some begin in this turn.
+    is_new: bool,
 }
 
 #[derive(Debug)]
@@ -166,7 +175,7 @@ pub struct Oracle {
     locks: BTreeMap<(EntityId, Sequence), Lock>,
     /// Queues from which a client that vanished may have been given messages that never reached it, and until when
     /// those may be locked.
-    ghosts: BTreeMap<EntityId, Time>,
+    ghosts: BTreeMap<EntityId, Ghost>,
     tokens: BTreeSet<u128>,
     settled_sends: Vec<(LinkId, u32)>,
     /// Written, not known to be durable.
@@ -268,8 +277,8 @@ impl Oracle {
             self.fail(format!("counters: {what}"));
         }
         self.check_order();
-        self.ledger.end_turn(self.now);
         self.end_ghosts();
+        self.ledger.end_turn(self.now);
         self.end_expectations();
         self.end_settled_sends();
         let expected = &self.expected;
@@ -281,14 +290,19 @@ impl Oracle {
     /// The locks of those who vanished have begun by now, and end by themselves.
     fn end_ghosts(&mut self) {
         let (now, queues) = (self.now, &self.ledger.queues);
-        self.ghosts.retain(|entity, until| {
-            if *until == Time::NEVER
-                && let Some(queue) = queues.get(entity)
+        self.ghosts.retain(|entity, ghost| {
+            if std::mem::take(&mut ghost.is_new)
+                && let Some(longest) = queues.get(entity).and_then(|queue| queue.durations.iter().max())
             {
-                *until = now.after(queue.settings.lock_duration);
+                ghost.until = ghost.until.max(now.after(*longest));
             }
-            now < *until
+            now < ghost.until
         });
+    }
+
+    /// Somebody who vanished in this turn may have been given messages of a queue.
+    fn haunt(&mut self, entity: EntityId) {
+        self.ghosts.entry(entity).or_default().is_new = true;
     }
 
     fn compare(&mut self, live: &broker::Durable) {
@@ -409,15 +423,15 @@ impl Oracle {
         for lock in self.locks.values_mut() {
             lock.asked.clear();
             if let Some(kept) = kept.iter().find(|kept| kept.token == lock.token) {
-                (lock.until, lock.is_renewing) = (kept.until, false);
+                (lock.until, lock.renewals) = (kept.until, 0);
             }
         }
         self.questions.clear();
         self.asked.clear();
         self.ghosts.clear();
         for kept in kept.iter().filter(|kept| !self.locks.values().any(|lock| lock.token == kept.token)) {
-            let until = self.ghosts.entry(kept.source.entity).or_insert(kept.until);
-            *until = kept.until.max(*until);
+            let ghost = self.ghosts.entry(kept.source.entity).or_default();
+            ghost.until = kept.until.max(ghost.until);
         }
         self.links.clear();
         // After a start everything counts as just used.

@@ -107,9 +107,10 @@ impl Oracle {
                 .any(|duration| (began.after(*duration)..=now.after(*duration)).contains(until));
             let is_held = match self.lock_at(entity, *token) {
                 Some(lock) => {
-                    let was_held = began < lock.until && lock.returned.is_none_or(|turn| turn == self.turn);
+                    let was_held = (began < lock.until || lock.renewals > 1)
+                        && lock.returned.is_none_or(|turn| turn == self.turn);
                     if let Some(lock) = self.lock_at(entity, *token) {
-                        (lock.until, lock.is_renewing) = (*until, false);
+                        (lock.until, lock.renewals) = (*until, lock.renewals.saturating_sub(1));
                     }
                     was_held
                 }
@@ -133,7 +134,7 @@ impl Oracle {
         for token in tokens {
             let lock = self.lock_at(entity, *token);
             are_held &= lock.is_some_and(|lock| {
-                lock.is_renewing = false;
+                lock.renewals = lock.renewals.saturating_sub(1);
                 now < lock.until && lock.returned.is_none() && lock.asked.is_empty()
             });
         }

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 pub(super) struct Client {
     pub(super) id: ConnectionId,
     pub(super) links: Vec<ClientLink>,
+    /// Links that were detached; some clients do not know it.
+    pub(super) gone: Vec<LinkId>,
     pub(super) made_links: u32,
     pub(super) requests: u32,
     /// Sends whose outcome is not known yet, oldest first.
@@ -51,6 +53,7 @@ impl Client {
         Client {
             id,
             links: Vec::new(),
+            gone: Vec::new(),
             made_links: 0,
             requests: 0,
             unanswered: Vec::new(),

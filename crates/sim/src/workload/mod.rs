@@ -62,7 +62,7 @@ struct Actor {
 
 impl Workload {
     pub fn new(mut random: Random) -> Workload {
-        let is_heavy = random.once_in(8);
+        let is_heavy = random.once_in(40);
         let tier = *random.pick(&[
             Tier::Unlimited,
             Tier::Unlimited,
@@ -209,6 +209,7 @@ impl Workload {
     fn detach(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
         let Some(place) = self.pick_link(who, |_| true) else { return };
         let gone = self.clients[who.at].links.remove(place);
+        self.clients[who.at].gone.push(gone.id);
         oracle.detach(gone.id);
         batch.commands.push(Command::Detach { link: gone.id });
     }

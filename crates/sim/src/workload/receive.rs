@@ -12,6 +12,12 @@ const LARGE: usize = 30_000;
 
 impl Workload {
     pub(super) fn credit(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        if self.random.once_in(20)
+            && let Some(gone) = self.clients[who.at].gone.last().copied()
+        {
+            oracle.credit(gone, 5, true);
+            return batch.commands.push(Command::Credit { link: gone, limit: 5, drain: true });
+        }
         let Some(nth) = self.pick_link(who, |role| matches!(role, Role::Receiver(_))) else { return };
         let link = &self.clients[who.at].links[nth];
         let (id, delivered) = (link.id, link.delivered);
@@ -77,7 +83,7 @@ impl Workload {
         let name = *self.random.pick(&names);
         let set = match self.random.below(10) {
             0 => overlay.remove(name),
-            1..3 => names[1..].iter().try_for_each(|name| overlay.set(name, &Value::Binary(vec![7; LARGE]))),
+            1..5 => names[1..].iter().try_for_each(|name| overlay.set(name, &Value::Binary(vec![7; LARGE]))),
             _ => overlay.set(name, &Value::Long(self.random.number() as i64)),
         };
         set.expect("two properties of 30 KB fit");

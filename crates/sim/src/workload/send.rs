@@ -22,7 +22,7 @@ impl Workload {
                 let count = self.random.between(2, 6) as usize;
                 self.send_whole(who, nth, count, batch, oracle);
             }
-            30 => self.send_too_many(who, nth, batch, oracle),
+            30 if self.random.once_in(6) => self.send_too_many(who, nth, batch, oracle),
             31 => self.send_too_large(who, nth, batch, oracle),
             _ => self.send_whole(who, nth, 1, batch, oracle),
         }
@@ -42,7 +42,7 @@ impl Workload {
         if self.is_heavy && path.eq_ignore_ascii_case("tiny") {
             return self.random.between(HEAVY_BYTES / 2, HEAVY_BYTES) as usize;
         }
-        let most = *self.random.pick(&[0, 20, 300, 300, 2_000, 9_000]);
+        let most = *self.random.pick(&[0, 20, 100, 100, 300, 300, 300, 2_000]);
         self.random.between(0, most) as usize
     }
 
@@ -128,7 +128,7 @@ impl Workload {
     /// Begins a message in parts.
     fn begin_large(&mut self, who: Actor, nth: usize, batch: &mut Batch, oracle: &mut Oracle) {
         let pieces = self.random.between(2, 5) as usize;
-        let payload = self.random.between(500, 6_000) as usize;
+        let payload = self.random.between(100, 2_000) as usize;
         // It may take several turns; others take their numbers meanwhile.
         let number = oracle.reserve();
         let facts = self.facts(oracle.now);
