@@ -4,6 +4,7 @@
 
 mod check;
 mod cost;
+mod crash;
 mod load;
 mod root;
 mod sim;
@@ -19,6 +20,7 @@ usage: cargo xtask COMMAND
   dependencies  only licences, bans and sources of our dependencies
   advisories    known weaknesses of our dependencies (needs cargo-deny and its database)
   cost          sends and receives durable messages: rate, CPU, latency (needs two cores and taskset)
+  crash         kills the broker again and again under load and checks what its clients were told
   sim           runs seeds on fake time and a failing disk: --seeds N, --seed S, --twice, --strict, --planted
   start         from exec to the first accepted message, on new and on existing data";
 
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         "cost" => cost::run(rest),
         "sim" => sim::run(rest),
         "start" => cost::start::run(),
+        "crash" => crash::run(rest),
         // What `cost` starts on a core of its own; see cost/worker.rs.
         "worker" => cost::worker::run(rest),
         "help" | "--help" | "-h" => {

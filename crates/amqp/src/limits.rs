@@ -69,3 +69,9 @@ pub const SILENT_PERIODS: u64 = 2;
 
 /// How long we wait for a client's close after our own.
 pub const CLOSING_MS: u64 = 10_000;
+
+/// Output that may wait for the peer before its frames are no longer taken: a peer that does not read is not listened
+/// to, or its echoes and answers would pile up here. Twice what the door keeps encoded for one.
+pub const UNREAD_OUTPUT_BYTES: usize = 1024 * 1024;
+/// An honest stranger is told some hundred bytes at a time and reads each.
+pub const UNREAD_OUTPUT_BYTES_BEFORE_CLAIM: usize = 16 * 1024;

@@ -9,7 +9,7 @@ use crate::record::{KeptLock, Record};
 use crate::settings::QueueSettings;
 use crate::time::{Span, Time};
 use message::overlay::Overlay;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -18,13 +18,16 @@ pub struct Durable {
     /// Entities by namespace and case-folded path (S-250).
     pub(crate) names: BTreeMap<(NamespaceId, Box<str>), EntityId>,
     /// By entity id. Ids are never reused, so the place of a deleted entity stays empty.
-    entities: Vec<Option<Box<Queue>>>,
+    /// Shared with a snapshot that is being written; the first change after it copies the queue, not its messages.
+    pub(crate) entities: Vec<Option<Arc<Queue>>>,
     pub(crate) next_body: BodyId,
     /// The locks that a planned stop has left. Any record after them makes them void.
-    kept_locks: Box<[KeptLock]>,
+    pub(crate) kept_locks: Arc<[KeptLock]>,
+    /// Where bodies lie that were copied forward: the id that messages know, and the one of the newest copy.
+    pub(crate) moved: Arc<IdMap<BodyId, BodyId>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Queue {
     pub namespace: NamespaceId,
     pub path: Box<str>,
@@ -40,8 +43,6 @@ pub struct Queue {
     /// The dead-letter queue. Numbers are those of `index`, and a message is in one of the two.
     pub dead: Index,
     pub extras: IdMap<Sequence, Arc<Extra>>,
-    /// Scheduled messages in the order in which they are due.
-    pub schedule: BTreeSet<(Time, Sequence)>,
     pub counts: Counts,
     pub bytes: u64,
 }
@@ -62,6 +63,11 @@ const COUNTER: u64 = (1 << PARTITION_SHIFT) - 1;
 
 /// A partitioned entity lives in one of sixteen partitions, all of which are here (S-221).
 pub const PARTITIONS: u16 = 16;
+
+/// The partition that an entity lives in, should it be partitioned.
+pub(crate) fn partition_of(entity: EntityId) -> u16 {
+    (entity.0 % u32::from(PARTITIONS)) as u16
+}
 
 impl Counts {
     pub fn total(&self) -> u64 {
@@ -126,9 +132,6 @@ impl Queue {
         let slot = match self.index.remove(sequence) {
             Some(slot) => {
                 *self.counts.of(slot.state()) -= 1;
-                if slot.state() == State::Scheduled {
-                    self.schedule.remove(&(slot.expires, sequence));
-                }
                 slot
             }
             None => {
@@ -195,7 +198,8 @@ impl Durable {
     pub(crate) fn queue_mut(&mut self, entity: EntityId) -> &mut Queue {
         self.entities
             .get_mut(entity.0 as usize)
-            .and_then(Option::as_deref_mut)
+            .and_then(Option::as_mut)
+            .map(Arc::make_mut)
             .expect("a record names only entities that exist at its place in the journal")
     }
 
@@ -210,6 +214,11 @@ impl Durable {
     /// The locks of a planned stop, if nothing was recorded since.
     pub fn kept_locks(&self) -> &[KeptLock] {
         &self.kept_locks
+    }
+
+    /// Where the bytes of a body lie: under its own id, or under that of the newest copy.
+    pub fn stored_as(&self, body: BodyId) -> BodyId {
+        if self.moved.is_empty() { body } else { self.moved.get(&body).copied().unwrap_or(body) }
     }
 
     pub fn find(&self, namespace: NamespaceId, path: &str) -> Option<EntityId> {
@@ -227,7 +236,7 @@ impl Durable {
     /// Takes a record into memory, live and in replay. `time` is the time of its batch.
     pub fn apply(&mut self, record: &Record, time: Time) {
         if !self.kept_locks.is_empty() {
-            self.kept_locks = Box::default();
+            self.kept_locks = Arc::default();
         }
         match record {
             Record::QueueCreated { entity, namespace, path, settings } => {
@@ -243,6 +252,10 @@ impl Durable {
                 self.names.remove(&(queue.namespace, fold(&queue.path)));
             }
             Record::PartStored { body } => self.take_body(*body),
+            Record::Relocated { body, copy } => {
+                self.take_body(*copy);
+                Arc::make_mut(&mut self.moved).insert(*body, *copy);
+            }
             Record::Enqueued { entity, sequence, body, length, expires, parts } => {
                 self.take_body(*body);
                 let queue = self.queue_mut(*entity);
@@ -255,7 +268,6 @@ impl Durable {
                 self.take_body(*body);
                 let queue = self.queue_mut(*entity);
                 queue.push(*sequence, Slot::scheduled(*body, *length, time, *due));
-                queue.schedule.insert((*due, *sequence));
                 queue.add_extra(*sequence, parts.as_deref(), *time_to_live);
             }
             Record::Activated { entity, scheduled, sequence, expires } => {
@@ -298,7 +310,7 @@ impl Durable {
                 queue.dead_letter(*sequence, *reason);
                 queue.merge(*sequence, overlay.as_deref());
             }
-            Record::LocksKept { locks } => self.kept_locks = locks.clone(),
+            Record::LocksKept { locks } => self.kept_locks = locks.iter().copied().collect(),
         }
     }
 
@@ -313,18 +325,17 @@ impl Durable {
         assert_eq!(entity, self.next_entity(), "entity ids are handed out in order");
         let taken = self.names.insert((namespace, fold(path)), entity);
         assert!(taken.is_none(), "queue '{path}' was created twice");
-        self.entities.push(Some(Box::new(Queue {
+        self.entities.push(Some(Arc::new(Queue {
             namespace,
             path: path.into(),
             settings: settings.clone(),
             created: time,
             updated: time,
-            partition: (entity.0 % u32::from(PARTITIONS)) as u16,
+            partition: partition_of(entity),
             next: Sequence(1),
             index: Index::default(),
             dead: Index::default(),
             extras: IdMap::default(),
-            schedule: BTreeSet::new(),
             counts: Counts::default(),
             bytes: 0,
         })));
@@ -343,10 +354,13 @@ impl Durable {
         self.names.hash(&mut hasher);
         for (id, queue) in self.queues() {
             (id, &queue.path, &queue.settings, queue.created, queue.updated).hash(&mut hasher);
-            (queue.partition, queue.next, queue.counts, queue.bytes, &queue.schedule).hash(&mut hasher);
+            (queue.partition, queue.next, queue.counts, queue.bytes).hash(&mut hasher);
             for part in [&queue.index, &queue.dead] {
                 for (sequence, slot) in part.iter() {
-                    (sequence, slot, queue.extras.get(&sequence)).hash(&mut hasher);
+                    let extra = queue.extras.get(&sequence);
+                    (sequence, slot, extra, self.stored_as(slot.body)).hash(&mut hasher);
+                    let parts = extra.iter().flat_map(|extra| &extra.parts);
+                    parts.for_each(|part| self.stored_as(*part).hash(&mut hasher));
                 }
                 u64::MAX.hash(&mut hasher);
             }
@@ -367,6 +381,7 @@ mod tests {
     use crate::command::ReceiveMode::PeekLock;
     use crate::effect::Answer;
     use crate::testing::World;
+    use std::collections::BTreeSet;
 
     fn partitioned() -> World {
         let mut world = World::new();

@@ -16,7 +16,9 @@ pub mod planted;
 pub mod queue;
 pub mod record;
 pub mod refusal;
+mod relocate;
 pub mod settings;
+pub mod snapshot;
 #[cfg(test)]
 mod testing;
 pub mod tier;
@@ -39,6 +41,7 @@ pub use queue::index::State;
 pub use record::{KeptLock, Record};
 pub use refusal::Refusal;
 pub use settings::{QueueSettings, Status};
+pub use snapshot::Snapshot;
 pub use tier::Tier;
 pub use time::{Span, Time};
 pub use volatile::{Touch, Volatile};

@@ -65,3 +65,7 @@ pub const IDLE_TIMERS: usize = 1_024;
 
 /// Entities in one answer to a listing: a page of 100 (H-27) and one more, which tells that there is a next page.
 pub const LIST_PAGE: usize = 101;
+
+/// Longest frame of a snapshot: a chunk of messages takes some ten kilobytes, a message's changed properties 64, and
+/// what claims to be far longer was never written.
+pub const SNAPSHOT_FRAME_BYTES: usize = 16 * 1_024 * 1_024;

@@ -92,6 +92,12 @@ pub enum Record {
     LocksKept {
         locks: Box<[KeptLock]>,
     },
+    /// A body was copied forward, so that the space around the original can be given back. Messages go on knowing it
+    /// as `body`; its bytes lie under `copy`.
+    Relocated {
+        body: BodyId,
+        copy: BodyId,
+    },
 }
 
 /// A lock that outlives the process.
@@ -127,6 +133,8 @@ mod kind {
     pub(super) const DEFERRED: u8 = 10;
     pub(super) const DEAD_LETTERED: u8 = 11;
     pub(super) const LOCKS_KEPT: u8 = 12;
+    /// Far from the others, which count upwards with what brokers do.
+    pub(super) const RELOCATED: u8 = 200;
 }
 
 impl Record {
@@ -202,12 +210,11 @@ impl Record {
                 });
             }
             Record::LocksKept { locks } => framed(out, kind::LOCKS_KEPT, |out| {
-                for lock in locks {
-                    put_u32(out, lock.source.entity.0);
-                    out.push(lock.source.sub as u8);
-                    out.extend_from_slice(&lock.token.0.to_le_bytes());
-                    put_time(out, lock.until);
-                }
+                put_locks(out, locks);
+            }),
+            Record::Relocated { body, copy } => framed(out, kind::RELOCATED, |out| {
+                put_u64(out, body.0);
+                put_u64(out, copy.0);
             }),
         }
     }
@@ -279,6 +286,7 @@ impl Record {
                 overlay: fields.overlay()?,
             },
             kind::LOCKS_KEPT => Record::LocksKept { locks: fields.locks()? },
+            kind::RELOCATED => Record::Relocated { body: BodyId(fields.u64()?), copy: BodyId(fields.u64()?) },
             unknown => return Err(Unreadable::UnknownKind(unknown)),
         };
         fields.finish()?;
@@ -317,7 +325,16 @@ fn put_overlay(out: &mut Vec<u8>, overlay: Option<&Overlay>) {
     }
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn put_locks(out: &mut Vec<u8>, locks: &[KeptLock]) {
+    for lock in locks {
+        put_u32(out, lock.source.entity.0);
+        out.push(lock.source.sub as u8);
+        out.extend_from_slice(&lock.token.0.to_le_bytes());
+        put_time(out, lock.until);
+    }
+}
+
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     put_u32(out, text.len() as u32);
     out.extend_from_slice(text.as_bytes());
 }
@@ -329,7 +346,7 @@ fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
     }
 }
 
-fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
+pub(crate) fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
     put_u64(out, settings.lock_duration.0);
     put_u64(out, settings.max_size_megabytes);
     put_u64(out, settings.duplicate_window.0);
@@ -357,9 +374,9 @@ fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
     put_optional_text(out, settings.user_metadata.as_deref());
 }
 
-struct Fields<'a> {
-    kind: u8,
-    rest: &'a [u8],
+pub(crate) struct Fields<'a> {
+    pub(crate) kind: u8,
+    pub(crate) rest: &'a [u8],
 }
 
 impl Fields<'_> {
@@ -369,15 +386,15 @@ impl Fields<'_> {
         Ok(*fixed)
     }
 
-    fn u8(&mut self) -> Result<u8, Unreadable> {
+    pub(crate) fn u8(&mut self) -> Result<u8, Unreadable> {
         self.fixed::<1>().map(|[byte]| byte)
     }
 
-    fn u32(&mut self) -> Result<u32, Unreadable> {
+    pub(crate) fn u32(&mut self) -> Result<u32, Unreadable> {
         self.fixed().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Result<u64, Unreadable> {
+    pub(crate) fn u64(&mut self) -> Result<u64, Unreadable> {
         self.fixed().map(u64::from_le_bytes)
     }
 
@@ -402,7 +419,7 @@ impl Fields<'_> {
         }
     }
 
-    fn locks(&mut self) -> Result<Box<[KeptLock]>, Unreadable> {
+    pub(crate) fn locks(&mut self) -> Result<Box<[KeptLock]>, Unreadable> {
         let mut locks = Vec::new();
         while !self.rest.is_empty() {
             let entity = EntityId(self.u32()?);
@@ -418,7 +435,7 @@ impl Fields<'_> {
         Ok(locks.into())
     }
 
-    fn text(&mut self) -> Result<Box<str>, Unreadable> {
+    pub(crate) fn text(&mut self) -> Result<Box<str>, Unreadable> {
         let length = self.u32()? as usize;
         let bytes = self.rest.get(..length).ok_or(Unreadable::Truncated)?;
         self.rest = &self.rest[length..];
@@ -447,7 +464,7 @@ impl Fields<'_> {
         Ok(Some(parts.into()))
     }
 
-    fn overlay(&mut self) -> Result<Option<Box<Overlay>>, Unreadable> {
+    pub(crate) fn overlay(&mut self) -> Result<Option<Box<Overlay>>, Unreadable> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -456,7 +473,7 @@ impl Fields<'_> {
         Ok(Some(Box::new(overlay)))
     }
 
-    fn settings(&mut self) -> Result<QueueSettings, Unreadable> {
+    pub(crate) fn settings(&mut self) -> Result<QueueSettings, Unreadable> {
         let lock_duration = Span(self.u64()?);
         let max_size_megabytes = self.u64()?;
         let duplicate_window = Span(self.u64()?);
@@ -494,7 +511,7 @@ impl Fields<'_> {
         })
     }
 
-    fn finish(&self) -> Result<(), Unreadable> {
+    pub(crate) fn finish(&self) -> Result<(), Unreadable> {
         if self.rest.is_empty() { Ok(()) } else { Err(Unreadable::UnknownFields(self.kind)) }
     }
 }
@@ -567,6 +584,7 @@ mod tests {
             Record::Removed { entity, first: sequence, count: 1_000 },
             Record::Returned { entity, sequence, overlay: None },
             Record::Returned { entity, sequence, overlay: Some(Box::new(Overlay::default())) },
+            Record::Relocated { body: BodyId(3), copy: BodyId(1_000) },
         ]
     }
 

@@ -52,6 +52,9 @@ pub enum Refusal {
         "The maximum entity size has been reached or exceeded for Queue: '{name}'. Size of entity in bytes:{size}, Max entity size in bytes:{limit}."
     )]
     QueueFull { name: Box<str>, size: u64, limit: u64 },
+    /// The disk is full. Receiving and completing go on, and make room.
+    #[error("the disk of the server is full; receive messages or free space, and sending goes on by itself")]
+    NoSpace,
     /// S-92.
     #[error(
         "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue."

@@ -323,6 +323,10 @@ impl World {
         self.command(Command::Part { link, body: Intake { offset: 0, length } }, &[])
     }
 
+    pub(crate) fn relocate(&mut self, bodies: &[(BodyId, Intake)]) {
+        self.run(|broker, context, decision| broker.relocate(bodies, context, decision));
+    }
+
     pub(crate) fn drop_parts(&mut self, link: LinkId) {
         self.command(Command::DropParts { link }, &[]);
     }

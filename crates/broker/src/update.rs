@@ -75,9 +75,38 @@ mod tests {
         assert_eq!(refused(|s| s.requires_session = true), fixed("RequiresSession"));
         assert_eq!(refused(|s| s.partitioning = true), fixed("EnablePartitioning"));
         assert_eq!(refused(|s| s.requires_duplicate_detection = true), fixed("RequiresDuplicateDetection"));
+        assert_eq!(
+            Refusal::FixedSetting("RequiresSession").to_string(),
+            "The value for the 'RequiresSession' property of an existing Queue can't be changed."
+        );
         assert!(matches!(refused(|s| s.lock_duration = Span(1)), Some(Refusal::InvalidSetting { .. })));
         assert_eq!(refused(|s| s.max_delivery_count = 3), None);
         assert_eq!(world.queue("q").settings.max_delivery_count, 3);
+    }
+
+    #[test]
+    fn everything_else_can_be_changed() {
+        // Semantics, section 20
+        let mut world = World::with_queue("q");
+        let settings = QueueSettings {
+            lock_duration: Span::seconds(5),
+            max_size_megabytes: 5_120,
+            duplicate_window: Span::seconds(20),
+            default_time_to_live: Span::seconds(1),
+            dead_letter_on_expiration: true,
+            max_delivery_count: 1,
+            batched_operations: false,
+            auto_delete_on_idle: Span::minutes(5),
+            express: true,
+            status: Status::ReceiveDisabled,
+            user_metadata: Some("x".into()),
+            max_message_kilobytes: Some(102_400),
+            ..QueueSettings::default()
+        };
+        assert!(world.update("q", settings.clone()).is_ok());
+        assert_eq!(world.queue("q").settings, settings);
+        assert!(world.update("q", QueueSettings::default()).is_ok());
+        assert_eq!(world.queue("q").settings, QueueSettings::default());
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Volatile {
     pub(crate) stirred: VecDeque<Source>,
     timers: Timers,
     held_locks: usize,
+    /// There is no room to store messages.
+    pub(crate) is_full: bool,
     nonce: u64,
 }
 
@@ -55,6 +57,8 @@ pub struct Presence {
     pub receivers: usize,
     /// The latest send or receive (S-237).
     pub accessed: Option<Time>,
+    /// Scheduled messages in the order in which they are due.
+    pub schedule: BTreeSet<(Time, Sequence)>,
     /// The latest of whatever keeps it from being idle (S-71); unknown after a start.
     pub used: Option<Time>,
 }
@@ -159,6 +163,13 @@ pub enum Touch {
     PartsDropped {
         link: LinkId,
     },
+    /// A part found no room; the message that it belongs to cannot be stored any more.
+    PartRefused {
+        link: LinkId,
+    },
+    RoomChanged {
+        is_full: bool,
+    },
     EntityCreated {
         entity: EntityId,
         time: Time,
@@ -168,6 +179,18 @@ pub enum Touch {
     },
     Committed {
         position: Position,
+    },
+    /// A message waits for its time.
+    Scheduled {
+        entity: EntityId,
+        due: Time,
+        sequence: Sequence,
+    },
+    /// A message waits no more.
+    Unscheduled {
+        entity: EntityId,
+        due: Time,
+        sequence: Sequence,
     },
     /// Somebody sent or received.
     Accessed {
@@ -187,7 +210,19 @@ pub enum Touch {
     },
 }
 
+/// Stands in for the bytes of a message of which a part was refused.
+pub(crate) const PART_REFUSED: u64 = u64::MAX;
+
 impl Volatile {
+    /// Bodies that are stored and that no record names yet: parts of messages that are still arriving.
+    pub(crate) fn pinned_bodies(&self) -> Vec<BodyId> {
+        let parts = self.links.values().filter_map(|link| match &link.role {
+            Role::Sender { parts, .. } => Some(parts),
+            Role::Receiver { .. } => None,
+        });
+        parts.flatten().copied().collect()
+    }
+
     /// What a broker starts with whose durable state was just read: nobody there, everything free, nothing locked
     /// except what a planned stop has kept.
     pub fn rebuilt(durable: &Durable, nonce: u64) -> Volatile {
@@ -205,7 +240,13 @@ impl Volatile {
             let is_free = |sequence: &Sequence| !dead.locks.contains_key(sequence);
             let active = queue.dead.iter().filter(|(_, slot)| slot.state() == State::Active);
             dead.returned = active.map(|(sequence, _)| sequence).filter(is_free).collect();
-            let due = queue.schedule.first().map_or(Time::NEVER, |(due, _)| *due);
+            let mut schedule = BTreeSet::new();
+            if queue.counts.scheduled > 0 {
+                let waiting = queue.index.iter().filter(|(_, slot)| slot.state() == State::Scheduled);
+                schedule.extend(waiting.map(|(sequence, slot)| (slot.expires, sequence)));
+            }
+            let due = schedule.first().map_or(Time::NEVER, |(due, _)| *due);
+            volatile.entities[entity.0 as usize].schedule = schedule;
             let is_mortal = !queue.settings.auto_delete_on_idle.is_max();
             for (chore, at) in [
                 (Chore::Expire, queue.index.earliest()),
@@ -351,6 +392,14 @@ impl Volatile {
                     *part_bytes = 0;
                 }
             }
+            Touch::PartRefused { link } => {
+                if let Some(Link { role: Role::Sender { parts, part_bytes }, .. }) = self.links.get_mut(&link)
+                {
+                    parts.clear();
+                    *part_bytes = PART_REFUSED;
+                }
+            }
+            Touch::RoomChanged { is_full } => self.is_full = is_full,
             Touch::EntityCreated { entity, time } => {
                 assert_eq!(entity.0 as usize, self.entities.len(), "entities come in order");
                 self.entities.push(Presence { used: Some(time), ..Presence::default() });
@@ -367,6 +416,15 @@ impl Volatile {
                 presence.used = Some(time);
             }
             Touch::Used { entity, time } => self.entities[entity.0 as usize].used = Some(time),
+            Touch::Scheduled { entity, due, sequence } => {
+                touched(1);
+                self.entities[entity.0 as usize].schedule.insert((due, sequence));
+            }
+            Touch::Unscheduled { entity, due, sequence } => {
+                touched(1);
+                let was_there = self.entities[entity.0 as usize].schedule.remove(&(due, sequence));
+                assert!(was_there, "message {} was not scheduled", sequence.0);
+            }
             Touch::Armed { entity, chore, at } => self.timers.arm(entity, chore, at),
         }
     }

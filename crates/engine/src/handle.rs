@@ -2,6 +2,7 @@
 
 use crate::batch::Batch;
 use crate::cache::Cache;
+use crate::condition::Condition;
 use crate::inbox::{Inbox, Item};
 use crate::mailbox::{Asks, Outbox};
 use crate::partition::Counters;
@@ -29,6 +30,7 @@ struct Shared {
     cache: Arc<Cache>,
     counters: Arc<Counters>,
     ahead: Arc<Ahead>,
+    condition: Arc<Condition>,
     connections: AtomicU32,
     is_closed: AtomicBool,
 }
@@ -39,10 +41,12 @@ impl Handle {
         asks: Arc<Asks>,
         cache: Arc<Cache>,
         counters: Arc<Counters>,
+        condition: Arc<Condition>,
     ) -> Handle {
         let (connections, is_closed) = (AtomicU32::new(1), AtomicBool::new(false));
         let ahead = Arc::default();
-        Handle { shared: Arc::new(Shared { inbox, asks, cache, counters, ahead, connections, is_closed }) }
+        let shared = Shared { inbox, asks, cache, counters, ahead, condition, connections, is_closed };
+        Handle { shared: Arc::new(shared) }
     }
 
     /// Registers a connection. Dropping it detaches its links.
@@ -70,6 +74,11 @@ impl Handle {
 
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
+    }
+
+    /// How the partition is.
+    pub fn condition(&self) -> &Condition {
+        &self.shared.condition
     }
 
     pub fn cache(&self) -> &Cache {

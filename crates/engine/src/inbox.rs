@@ -3,8 +3,10 @@
 use crate::batch::Batch;
 use crate::limits::UNDURABLE_BYTES;
 use crate::mailbox::Mailbox;
+use crate::snapshots::Snapshotted;
 use broker::{BodyId, Command, ConnectionId};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -26,6 +28,22 @@ pub enum Item {
         command: Command,
         material: Vec<(BodyId, Vec<u8>)>,
     },
+    /// Bodies were read that are to be copied; those that are left did not fit.
+    Copied {
+        copies: Vec<(BodyId, Vec<u8>)>,
+        unread: Vec<(BodyId, BodyId)>,
+    },
+    /// Something stored is damaged. What needs it stays where it is.
+    Damaged(String),
+    /// Somebody reads what is stored again and wants the next piece of it.
+    Scrub {
+        after: journal::Position,
+        reply: mpsc::Sender<Option<journal::Scrub>>,
+    },
+    /// A snapshot was written.
+    Snapshotted(Box<Snapshotted>),
+    /// A snapshot found no room.
+    SnapshotPutOff(String),
     /// The append in flight is durable, and its effects have left.
     Committed,
     /// The sync thread has failed or found another owner.

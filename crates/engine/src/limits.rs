@@ -1,5 +1,7 @@
 //! Every budget of the engine, with its reason.
 
+use std::time::Duration;
+
 /// Bytes that were handed over and are not durable yet, per partition. Beyond it sockets are not read: a stalled disk
 /// ends in TCP back-pressure, not in memory.
 pub const UNDURABLE_BYTES: usize = 64 * 1024 * 1024;
@@ -22,3 +24,41 @@ pub const READ_AHEAD_BYTES: usize = 16 * 1024 * 1024;
 /// Without anything to do for this long, the journal is sealed: damage to what lies before can no longer pass for an
 /// interrupted write.
 pub const SEAL_AFTER_MS: u64 = 50;
+
+/// A snapshot is written each time the journal has grown by this, so that a start reads no more than about as much
+/// behind it. A segment: two of them, the one that is written and a spare are what a drained partition keeps.
+pub const SNAPSHOT_EVERY_BYTES: u64 = 32 * 1024 * 1024;
+
+/// A large backlog makes a large snapshot: the journal grows by so many times its size before the next one, so that
+/// snapshots stay a fraction of what is written.
+pub const SNAPSHOT_GROWTH: u64 = 2;
+
+/// Space that is worth a snapshot in a quiet moment: a segment.
+pub const RECLAIM_BYTES: u64 = 32 * 1024 * 1024;
+
+/// And what must have died since the last snapshot, as a share of that: quiet moments of a busy day write none.
+pub const DIED_SHARE: u64 = 8;
+
+/// At a clean stop a last snapshot is written if it is likely to be smaller than this, which takes some ten
+/// milliseconds, and if the next start would otherwise read a sixteenth of it.
+pub const STOP_SNAPSHOT_BYTES: u64 = 16 * 1024 * 1024;
+
+/// What is alive in the front of the journal is copied to its end when it is less than this share, in percent. The
+/// journal then takes at most about four times the bytes that are alive.
+pub const SPARSE_PERCENT: u64 = 25;
+
+/// Bytes, and bodies, that are copied at a time, and the rest between two steps of upkeep: at most 25 MiB a second, and
+/// no batch waits for more than one step.
+pub const CLEAN_SLICE_BYTES: usize = 256 * 1024;
+pub const CLEAN_SLICE_BODIES: usize = 256;
+pub const UPKEEP_PAUSE_MS: i64 = 10;
+
+/// How often a full disk is asked whether it has room again.
+pub const FULL_RETRY_MS: i64 = 1_000;
+
+/// Everything stored is read again once in this time, to find what the disk has forgotten.
+pub const SCRUB_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The rest between two segments, and the bytes read in a second meanwhile: a fraction of what any disk does.
+pub const SCRUB_PAUSE: Duration = Duration::from_secs(10);
+pub const SCRUB_BYTES_PER_SECOND: u64 = 8 * 1024 * 1024;

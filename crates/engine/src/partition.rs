@@ -7,10 +7,12 @@
 
 use crate::batch::Batch;
 use crate::cache::Cache;
+use crate::condition::Condition;
 use crate::inbox::{Inbox, Item};
-use crate::limits::{APPEND_BYTES, TAIL_CACHE_BYTES};
+use crate::limits::{APPEND_BYTES, FULL_RETRY_MS, TAIL_CACHE_BYTES};
 use crate::mailbox::{self, Mailbox, Outgoing, Sent};
 use crate::runner::{HandSync, ReadJob, SyncJob, Workers};
+use crate::upkeep::{Pace, Upkeep};
 use broker::ids::IdMap;
 use broker::planted::{Bug, is_planted};
 use broker::{
@@ -18,7 +20,7 @@ use broker::{
     Needs, Position, Release, Time,
 };
 use bytes::Bytes;
-use journal::{BODY_PREFIX_BYTES, Draft, Journal, Place};
+use journal::{BODY_PREFIX_BYTES, Draft, Journal, Place, SnapshotInfo};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,11 +62,13 @@ struct Port {
 
 #[derive(Debug)]
 pub struct Partition {
-    broker: Broker,
-    journal: Box<dyn Journal>,
+    pub(crate) broker: Broker,
+    pub(crate) journal: Box<dyn Journal>,
     cache: Arc<Cache>,
-    inbox: Arc<Inbox>,
-    workers: Workers,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) workers: Workers,
+    pub(crate) upkeep: Upkeep,
+    pub(crate) condition: Arc<Condition>,
     counters: Arc<Counters>,
     ports: IdMap<ConnectionId, Port>,
     /// Connections with free effects, and with gated ones.
@@ -72,16 +76,26 @@ pub struct Partition {
     gated: Vec<ConnectionId>,
     in_flight: Option<InFlight>,
     backlog: VecDeque<Item>,
-    decision: Decision,
+    pub(crate) decision: Decision,
     draft: Draft,
     /// Bytes handed over whose records are in the draft.
     draft_held_bytes: usize,
     draft_body_bytes: usize,
     next: Position,
+    /// Where bodies lie whose copies are in the draft: the copies have no place before it is written.
+    pub(crate) moving: IdMap<BodyId, BodyId>,
     /// Commands whose bodies are being read; they come again.
     reading: usize,
     is_stopping: bool,
     is_sealed: bool,
+    /// Nothing has happened for a while, and nothing was made of that yet.
+    pub(crate) is_quiet: bool,
+    /// The draft found no room and waits.
+    pub(crate) is_stuck: bool,
+    /// The disk is full, and is asked again then.
+    pub(crate) full_until: Option<Time>,
+    /// Of the newest batch.
+    pub(crate) last_time: Time,
 }
 
 #[derive(Debug)]
@@ -114,12 +128,15 @@ impl Partition {
         counters: Arc<Counters>,
     ) -> Partition {
         let next = Position(journal.tail().0 + 1);
+        let upkeep = Upkeep::new(Pace::default(), &[], &journal.stretches());
         Partition {
             broker,
             journal,
             cache,
             inbox,
             workers,
+            upkeep,
+            condition: Arc::default(),
             counters,
             ports: IdMap::default(),
             free: Vec::new(),
@@ -131,10 +148,27 @@ impl Partition {
             draft_held_bytes: 0,
             draft_body_bytes: 0,
             next,
+            moving: IdMap::default(),
             reading: 0,
             is_stopping: false,
             is_sealed: false,
+            is_quiet: false,
+            is_stuck: false,
+            full_until: None,
+            last_time: Time(0),
         }
+    }
+
+    /// Goes on where recovery has ended, at a pace of its own.
+    #[must_use]
+    pub fn tended(mut self, pace: Pace, snapshots: &[SnapshotInfo], last_time: Option<Time>) -> Partition {
+        self.upkeep = Upkeep::new(pace, snapshots, &self.journal.stretches());
+        self.last_time = last_time.unwrap_or(Time(0));
+        self
+    }
+
+    pub fn condition(&self) -> &Arc<Condition> {
+        &self.condition
     }
 
     pub fn broker(&self) -> &Broker {
@@ -148,6 +182,23 @@ impl Partition {
                 Item::Committed => self.finish(now),
                 Item::Failed(why) => return Err(why),
                 Item::Stop => self.is_stopping = true,
+                Item::Snapshotted(done) => {
+                    self.broker.forget_moved(&done.forgotten);
+                    self.upkeep.snapshotted(*done);
+                    self.is_quiet = true;
+                }
+                Item::SnapshotPutOff(why) => {
+                    tracing::warn!("a snapshot was put off: {why}");
+                    self.upkeep.put_off();
+                }
+                Item::Scrub { after, reply } => {
+                    // Whoever asked may have been told to stop.
+                    let _ = reply.send(self.journal.scrub(after));
+                }
+                Item::Damaged(what) => {
+                    self.condition.report_damage(&what);
+                    self.upkeep.block_cleaning();
+                }
                 other => self.backlog.push_back(other),
             }
         }
@@ -168,38 +219,74 @@ impl Partition {
             self.take_decision(&Bytes::new());
         }
         self.flush_free();
-        while self.in_flight.is_none() && self.draft.record_count > 0 {
+        self.is_stuck &= self.full_until.is_some_and(|until| now < until);
+        while self.in_flight.is_none() && self.draft.record_count > 0 && !self.is_stuck {
             self.append(now)?;
             self.flush_free();
         }
-        if self.in_flight.is_none() {
+        if self.in_flight.is_none() && !self.is_stuck {
             self.flush_gated();
         }
+        self.tend(now)?;
         self.next_turn()
     }
 
+    /// The newest batch that is known to be durable.
+    pub(crate) fn committed(&self) -> journal::Position {
+        let next = self.in_flight.as_ref().map_or(self.next, |in_flight| in_flight.position);
+        journal::Position(next.0 - 1)
+    }
+
+    /// Nothing is being written, and nothing waits to be.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.in_flight.is_none() && self.draft.record_count == 0 && self.backlog.is_empty()
+    }
+
     fn next_turn(&mut self) -> Result<Turn, String> {
-        let is_idle = self.in_flight.is_none() && self.backlog.is_empty() && self.reading == 0;
-        if self.is_stopping && is_idle {
-            self.seal()?;
+        // What found no room was told to nobody, and is not waited for.
+        if self.is_stopping && self.is_stuck {
             return Ok(Turn::Stopped);
         }
-        Ok(match self.broker.next_due() {
+        if self.is_stopping && self.is_at_rest() && self.reading == 0 {
+            self.seal()?;
+            self.snapshot_at_stop()?;
+            return Ok(Turn::Stopped);
+        }
+        let due = self.upkeep.due().or(self.is_quiet.then_some(self.upkeep.next_step));
+        let own = match (self.full_until, due) {
+            (Some(retry), Some(due)) => Some(retry.min(due)),
+            (either, other) => either.or(other),
+        };
+        let turn = self.next_turn_of_broker();
+        Ok(match (turn, own) {
+            (Turn::At(due), Some(own)) => Turn::At(due.min(own)),
+            (Turn::OnArrival, Some(own)) => Turn::At(own),
+            (turn, _) => turn,
+        })
+    }
+
+    fn next_turn_of_broker(&self) -> Turn {
+        match self.broker.next_due() {
             Some(Time(i64::MIN)) => Turn::Now,
             _ if !self.backlog.is_empty() && !self.is_draft_full() => Turn::Now,
             // Whatever is due is decided with the time of the next draft: after the append in flight.
             _ if self.draft.record_count > 0 => Turn::OnArrival,
             Some(due) => Turn::At(due),
             None => Turn::OnArrival,
-        })
+        }
     }
 
     /// Nothing has happened for a while: says so in the journal.
     pub fn seal(&mut self) -> Result<(), String> {
         if !self.is_sealed && self.in_flight.is_none() {
-            self.journal.seal().map_err(|error| error.to_string())?;
-            self.is_sealed = true;
+            match self.journal.seal() {
+                Ok(()) => self.is_sealed = true,
+                // A seal is a luxury.
+                Err(journal::Error::Full { .. }) => {}
+                Err(error) => return Err(error.to_string()),
+            }
         }
+        self.is_quiet = true;
         Ok(())
     }
 
@@ -213,7 +300,7 @@ impl Partition {
     }
 
     /// All records of one batch have one time, which replay reads from the batch: that of its first record.
-    fn context(&mut self, now: Time) -> Context {
+    pub(crate) fn context(&mut self, now: Time) -> Context {
         if self.draft.record_count == 0 && self.decision.records.is_empty() {
             self.draft.time = now.0;
         }
@@ -249,7 +336,14 @@ impl Partition {
                 }
                 self.take_decision(&Bytes::new());
             }
-            Item::Committed | Item::Failed(_) | Item::Stop => unreachable!("taken by accept"),
+            Item::Copied { copies, unread } => self.copied(copies, unread, now),
+            Item::Committed
+            | Item::Failed(_)
+            | Item::Stop
+            | Item::Snapshotted(_)
+            | Item::SnapshotPutOff(_)
+            | Item::Scrub { .. }
+            | Item::Damaged(_) => unreachable!("taken by accept"),
         }
     }
 
@@ -313,14 +407,20 @@ impl Partition {
         let places: Vec<_> = needs
             .0
             .iter()
-            .filter_map(|body| Some((*body, self.journal.place(journal_body(*body))?)))
+            .filter_map(|body| Some((*body, self.journal.place(self.stored_as(*body))?)))
             .collect();
         self.reading += 1;
         self.workers.read(ReadJob { command: command.clone(), places }, &self.inbox);
     }
 
+    /// Where the journal has a body.
+    fn stored_as(&self, body: BodyId) -> journal::BodyId {
+        let moving = self.moving.get(&body).copied();
+        journal::BodyId(moving.unwrap_or_else(|| self.broker.durable().stored_as(body)).0)
+    }
+
     /// Moves what was decided into the draft and to the ports. `bodies` is the buffer that the commands spoke of.
-    fn take_decision(&mut self, bodies: &Bytes) {
+    pub(crate) fn take_decision(&mut self, bodies: &Bytes) {
         let mut decision = std::mem::take(&mut self.decision);
         self.take_bodies(&decision.bodies, bodies);
         for record in &decision.records {
@@ -379,16 +479,30 @@ impl Partition {
         if let Effect::Detached { link, .. } = &release.effect {
             port.links.retain(|other| other != link);
         }
+        let (durable, moving, journal) = (self.broker.durable(), &self.moving, &self.journal);
+        let place = |body| {
+            let stored = moving.get(&body).copied().unwrap_or_else(|| durable.stored_as(body));
+            journal.place(journal::BodyId(stored.0))
+        };
         match release.effect {
             Effect::Accepted { delivery, .. } if delivery % 16 == 15 && is_planted(Bug::LostEffect) => {}
             Effect::Deliver { link, mode, delivery } => {
-                let (place, parts) = places(&*self.journal, &delivery);
+                let mut parts =
+                    all_places(&delivery, place).expect("the body of a message that is there is there");
+                let place = parts.pop().expect("the body is the last of them");
                 self.counters.delivered_messages.fetch_add(1, Ordering::Relaxed);
                 list.push(Outgoing::Deliver(Sent { link, mode, delivery, place, parts }));
             }
-            // Its messages may be as new as the draft: they have their places when it is written.
             Effect::Answered { request, answer } => {
-                list.push(Outgoing::Answered { request, answer, places: Vec::new() });
+                let places = match &answer {
+                    // Those that are as new as the draft get their places when it is written.
+                    Ok(Answer::Messages(messages)) => messages
+                        .iter()
+                        .map(|message| all_places(message, place).unwrap_or_default())
+                        .collect(),
+                    _ => Vec::new(),
+                };
+                list.push(Outgoing::Answered { request, answer, places });
             }
             effect => mailbox::push(list, effect),
         }
@@ -414,16 +528,30 @@ impl Partition {
     }
 
     /// Writes the draft, and has it synced: by ourselves if nothing waits, else elsewhere while we go on deciding.
-    fn append(&mut self, now: Time) -> Result<(), String> {
+    pub(crate) fn append(&mut self, now: Time) -> Result<(), String> {
         let position = self.next;
         let at = journal::Position(position.0);
-        let ticket = self.journal.append(&self.draft, at).map_err(|error| error.to_string())?;
+        let ticket = match self.journal.append(&self.draft, at) {
+            Ok(ticket) => ticket,
+            Err(journal::Error::Full { .. }) => {
+                // Nothing was written and nothing was told: what was decided waits until there is room.
+                self.is_stuck = true;
+                self.full_until = Some(Time(now.0 + FULL_RETRY_MS));
+                return Ok(());
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        self.last_time = Time(self.draft.time);
+        let body_bytes = self.draft.body_lengths.iter().map(|length| *length as usize).sum();
+        self.upkeep.appended(self.journal.batch_bytes(&self.draft), body_bytes);
         self.counters.appends.fetch_add(1, Ordering::Relaxed);
         self.counters.appended_bytes.fetch_add(self.draft_body_bytes as u64, Ordering::Relaxed);
         self.next = Position(position.0 + 1);
         self.is_sealed = false;
         self.draft.clear();
+        self.moving.clear();
         self.draft_body_bytes = 0;
+        self.share_state(at, self.last_time);
         let connections = std::mem::take(&mut self.gated);
         let mut releases = Vec::with_capacity(connections.len());
         for connection in &connections {
@@ -453,35 +581,29 @@ impl Partition {
                 port.is_in_flight = false;
             }
         }
+        self.start_snapshot(journal::Position(in_flight.position.0));
         let context = self.context(now);
         self.broker.committed(in_flight.position, context, &mut self.decision);
         self.take_decision(&Bytes::new());
     }
 }
 
-/// Where the body of a message lies, and the parts before it.
-fn places(journal: &dyn Journal, delivery: &Delivery) -> (Place, Vec<Place>) {
-    let place =
-        |body| journal.place(journal_body(body)).expect("the body of a message that is there is there");
-    let parts = delivery.extra.as_ref().map(|extra| extra.parts.iter().copied().map(place).collect());
-    (place(delivery.body), parts.unwrap_or_default())
-}
-
-/// Says of answers that are about to leave where their messages lie.
+/// Says of answers that are about to leave where those of their messages lie that were not written before.
 fn place_answers(journal: &dyn Journal, outgoing: &mut [Outgoing]) {
     for each in outgoing {
-        if let Outgoing::Answered { answer: Ok(Answer::Messages(messages)), places: found, .. } = each {
-            found.extend(messages.iter().map(|message| {
-                let (place, mut parts) = places(journal, message);
-                parts.push(place);
-                parts
-            }));
+        if let Outgoing::Answered { answer: Ok(Answer::Messages(messages)), places, .. } = each {
+            for (message, found) in messages.iter().zip(places).filter(|(_, found)| found.is_empty()) {
+                let place = |body: BodyId| journal.place(journal::BodyId(body.0));
+                *found = all_places(message, place).expect("what is written has its place");
+            }
         }
     }
 }
 
-fn journal_body(body: BodyId) -> journal::BodyId {
-    journal::BodyId(body.0)
+/// Where a message lies: the parts before its body, and its body. None, if it is not written yet.
+fn all_places(message: &Delivery, place: impl Fn(BodyId) -> Option<Place>) -> Option<Vec<Place>> {
+    let parts = message.extra.as_ref().map_or(&[][..], |extra| &extra.parts);
+    parts.iter().chain([&message.body]).map(|body| place(*body)).collect()
 }
 
 #[cfg(test)]

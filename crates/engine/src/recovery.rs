@@ -1,7 +1,11 @@
-//! From the journal back to the state that wrote it.
+//! From the journal back to the state that wrote it: the newest snapshot that is whole, and every batch behind it.
+//!
+//! A damaged snapshot is set aside loudly and the older one takes its place: the journal still holds everything behind
+//! that one. Damage in the journal itself is refused.
 
+use broker::snapshot::{self, Restored};
 use broker::{Durable, Record, Time, record::Unreadable};
-use journal::{Epoch, Journal, Position};
+use journal::{Batch, Epoch, Journal, Position, SnapshotInfo};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -13,48 +17,99 @@ pub enum Error {
     RecordCount { position: u64, announced: u32, found: u32 },
     #[error("the records speak of {records} bodies, the journal holds {journal}")]
     BodyCount { records: u64, journal: u64 },
+    #[error("the snapshot at batch {position} was written by another version: {why}")]
+    Snapshot { position: u64, why: snapshot::Error },
+    #[error("every snapshot is damaged, and the journal begins only at batch {first}: {why}")]
+    NoSnapshot { first: u64, why: journal::Error },
 }
 
-/// What replay has built, and the time of the last batch.
+/// What was found, and the time of the last batch.
 #[derive(Debug)]
 pub struct Recovered {
     pub durable: Durable,
     pub last_time: Option<Time>,
+    /// Those that are there and not known to be damaged, newest first.
+    pub snapshots: Vec<SnapshotInfo>,
 }
 
-/// Replays the journal and takes it over: from now on this process is its one writer.
+/// Reads the state and takes the journal over: from now on this process is its one writer.
 pub fn recover(journal: &mut dyn Journal, owner: u64) -> Result<Recovered, Error> {
     let epoch = Epoch(journal.epoch().0 + 1);
     journal.fence(owner, epoch)?;
-    let mut durable = Durable::new();
-    let mut last_time = None;
+    let (restored, snapshots) = restore(journal)?;
+    let from = snapshots.first().map_or(Position(1), |newest| newest.position.next());
+    let (mut durable, mut last_time) = match restored {
+        Some(Restored { durable, time }) => (durable, Some(time)),
+        None => (Durable::new(), None),
+    };
     let mut unreadable = None;
-    journal
-        .read(Position(1), &mut |batch| {
-            let position = batch.position.0;
-            let mut rest = batch.records;
-            let mut found = 0;
-            while !rest.is_empty() {
-                match Record::decode(&mut rest) {
-                    Ok(record) => durable.apply(&record, Time(batch.time)),
-                    Err(why) => {
-                        unreadable = Some(Error::Record { position, why });
-                        return Err(journal::Error::Reader("a record cannot be read".into()));
-                    }
-                }
-                found += 1;
-            }
-            if found != batch.record_count {
-                unreadable = Some(Error::RecordCount { position, announced: batch.record_count, found });
-                return Err(journal::Error::Reader("records are missing".into()));
-            }
-            last_time = Some(Time(batch.time));
-            Ok(())
+    let replayed = journal.read(from, &mut |batch| {
+        last_time = Some(Time(batch.time));
+        replay(&mut durable, batch).map_err(|error| {
+            unreadable = Some(error);
+            journal::Error::Reader("a batch cannot be replayed".into())
         })
-        .map_err(|error| unreadable.take().unwrap_or(Error::Journal(error)))?;
+    });
+    replayed.map_err(|error| unreadable.take().unwrap_or(Error::Journal(error)))?;
     let (records, held) = (durable.next_body().0, journal.next_body().0);
     if records != held {
         return Err(Error::BodyCount { records: records - 1, journal: held - 1 });
     }
-    Ok(Recovered { durable, last_time })
+    Ok(Recovered { durable, last_time, snapshots })
+}
+
+/// The newest snapshot that can be read, and the list of what is left.
+fn restore(journal: &mut dyn Journal) -> Result<(Option<Restored>, Vec<SnapshotInfo>), Error> {
+    let mut snapshots = journal.latest_snapshots()?;
+    let mut damage = None;
+    while let Some(newest) = snapshots.first() {
+        let position = newest.position;
+        match read(journal, position)? {
+            Ok(restored) => return Ok((Some(restored), snapshots)),
+            Err(error) => {
+                tracing::error!("{error}; the older snapshot and the journal behind it are used instead");
+                journal.snapshots().set_aside(position)?;
+                damage = Some(error);
+                snapshots.remove(0);
+            }
+        }
+    }
+    match damage {
+        Some(why) if journal.first() > Position(1) => {
+            Err(Error::NoSnapshot { first: journal.first().0, why })
+        }
+        _ => Ok((None, snapshots)),
+    }
+}
+
+/// Reads one snapshot; the inner error is damage.
+fn read(journal: &dyn Journal, position: Position) -> Result<Result<Restored, journal::Error>, Error> {
+    let mut restored = None;
+    let outcome = journal.read_snapshot(position, &mut |input| {
+        restored = Some(Restored::read(input));
+        Ok(())
+    });
+    match (outcome, restored) {
+        (Err(damage @ journal::Error::Corrupt { .. }), _) => Ok(Err(damage)),
+        (Err(error), _) => Err(Error::Journal(error)),
+        (Ok(()), Some(Ok(restored))) => Ok(Ok(restored)),
+        // Its checksum is right, so this is what was written.
+        (Ok(()), Some(Err(why))) => Err(Error::Snapshot { position: position.0, why }),
+        (Ok(()), None) => unreachable!("a snapshot that was read was handed out"),
+    }
+}
+
+fn replay(durable: &mut Durable, batch: Batch<'_>) -> Result<(), Error> {
+    let position = batch.position.0;
+    let mut rest = batch.records;
+    let mut found = 0;
+    while !rest.is_empty() {
+        let record = Record::decode(&mut rest).map_err(|why| Error::Record { position, why })?;
+        durable.apply(&record, Time(batch.time));
+        found += 1;
+    }
+    if found != batch.record_count {
+        return Err(Error::RecordCount { position, announced: batch.record_count, found });
+    }
+    Ok(())
 }

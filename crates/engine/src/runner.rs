@@ -5,10 +5,13 @@ use crate::cache::Cache;
 use crate::clock::{Clock, LARGE_GAP_MS, OwnerClock};
 use crate::handle::Handle;
 use crate::inbox::{Inbox, Item};
-use crate::limits::{SEAL_AFTER_MS, TAIL_CACHE_BYTES};
+use crate::limits::SEAL_AFTER_MS;
 use crate::mailbox::{ASKING, Asks, Mailbox, Outgoing};
 use crate::partition::{Counters, Partition, Turn};
 use crate::recovery::{self, recover};
+use crate::scrub;
+use crate::snapshots::SnapshotJob;
+use crate::upkeep::Pace;
 use broker::{BodyId, Broker, Command};
 use journal::{Journal, Outcome, Place, Ticket};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
@@ -60,17 +63,79 @@ impl ReadJob {
     }
 }
 
+/// Bodies that are to be copied.
+#[derive(Debug)]
+pub(crate) struct CopyJob {
+    /// The id that messages know, the id under which it lies, and where that is.
+    pub(crate) bodies: Vec<(BodyId, BodyId, Place)>,
+    pub(crate) most_bytes: usize,
+}
+
+impl CopyJob {
+    fn run(self) -> Item {
+        let mut copies = Vec::with_capacity(self.bodies.len());
+        let (mut bytes, mut unread) = (0, Vec::new());
+        for (body, stored, place) in self.bodies {
+            if bytes >= self.most_bytes {
+                unread.push((body, stored));
+                continue;
+            }
+            match place.read() {
+                Ok(copy) => {
+                    bytes += copy.len();
+                    copies.push((body, copy));
+                }
+                Err(error @ journal::Error::Corrupt { .. }) => return Item::Damaged(error.to_string()),
+                Err(error) => return Item::Failed(error.to_string()),
+            }
+        }
+        Item::Copied { copies, unread }
+    }
+}
+
+/// Something to read, in the order of asking.
+#[derive(Debug)]
+pub(crate) enum Reading {
+    Needs(ReadJob),
+    Copies(CopyJob),
+}
+
+impl Reading {
+    fn run(self) -> Item {
+        match self {
+            Reading::Needs(job) => job.run(),
+            Reading::Copies(job) => job.run(),
+        }
+    }
+}
+
 /// Helpers of a partition. Without them it does everything by itself, which is what the simulator wants.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     pub(crate) sync: Option<SyncThread>,
-    pub(crate) read: Option<mpsc::Sender<ReadJob>>,
+    pub(crate) read: Option<mpsc::Sender<Reading>>,
+    pub(crate) snapshot: Option<mpsc::Sender<SnapshotJob>>,
 }
 
 impl Workers {
     pub(crate) fn read(&self, job: ReadJob, inbox: &Inbox) {
+        self.start(Reading::Needs(job), inbox);
+    }
+
+    pub(crate) fn copy(&self, job: CopyJob, inbox: &Inbox) {
+        self.start(Reading::Copies(job), inbox);
+    }
+
+    fn start(&self, reading: Reading, inbox: &Inbox) {
         match &self.read {
-            Some(reader) => reader.send(job).expect("the reader lives as long as the partition"),
+            Some(reader) => reader.send(reading).expect("the reader lives as long as the partition"),
+            None => inbox.put(reading.run()),
+        }
+    }
+
+    pub(crate) fn snapshot(&self, job: SnapshotJob, inbox: &Inbox) {
+        match &self.snapshot {
+            Some(writer) => writer.send(job).expect("the writer lives as long as the partition"),
             None => inbox.put(job.run()),
         }
     }
@@ -155,6 +220,8 @@ pub struct Options {
     pub nonce: u64,
     /// Whether a busy partition may hand its syncs to a thread of their own.
     pub has_sync_thread: bool,
+    /// Budget of the tail cache; [`crate::limits::TAIL_CACHE_BYTES`] unless somebody asked for another.
+    pub tail_cache_bytes: usize,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -189,7 +256,7 @@ impl Engine {
             );
         }
         let inbox = Arc::new(Inbox::default());
-        let cache = Arc::new(Cache::new(TAIL_CACHE_BYTES));
+        let cache = Arc::new(Cache::new(options.tail_cache_bytes));
         let counters = Arc::new(Counters::default());
         let asks = Arc::new(Asks::default());
         let sync = match options.has_sync_thread {
@@ -197,18 +264,26 @@ impl Engine {
             false => None,
         };
         let read = Some(spawn_reader(Arc::clone(&inbox)).map_err(OpenError::Thread)?);
-        let workers = Workers { sync, read };
+        let snapshot = Some(spawn_snapshots(Arc::clone(&inbox)).map_err(OpenError::Thread)?);
+        let workers = Workers { sync, read, snapshot };
         let broker = Broker::new(recovered.durable, options.nonce);
         let partition =
-            Partition::new(broker, journal, cache.clone(), inbox.clone(), workers, counters.clone());
+            Partition::new(broker, journal, cache.clone(), inbox.clone(), workers, counters.clone()).tended(
+                Pace::default(),
+                &recovered.snapshots,
+                recovered.last_time,
+            );
+        let condition = partition.condition().clone();
+        let scrub = scrub::spawn(&inbox, condition.clone()).map_err(OpenError::Thread)?;
         inbox.put(Item::Connect { connection: ASKING, mailbox: asks.clone() });
         let own = Arc::clone(&inbox);
-        let handle = Handle::new(inbox, asks, cache, counters);
+        let handle = Handle::new(inbox, asks, cache, counters, condition);
         let closing = handle.clone();
         let thread = std::thread::Builder::new()
             .name("otobus-partition".into())
             .spawn(move || {
                 let ended = run(partition, &own, clock);
+                drop(scrub);
                 closing.close();
                 if let Err(why) = ended {
                     on_failure(why);
@@ -232,8 +307,18 @@ impl Engine {
     }
 }
 
-fn spawn_reader(inbox: Arc<Inbox>) -> std::io::Result<mpsc::Sender<ReadJob>> {
-    let (sender, jobs) = mpsc::channel::<ReadJob>();
+fn spawn_snapshots(inbox: Arc<Inbox>) -> std::io::Result<mpsc::Sender<SnapshotJob>> {
+    let (sender, jobs) = mpsc::channel::<SnapshotJob>();
+    std::thread::Builder::new().name("otobus-snapshot".into()).spawn(move || {
+        for job in jobs {
+            inbox.put(job.run());
+        }
+    })?;
+    Ok(sender)
+}
+
+fn spawn_reader(inbox: Arc<Inbox>) -> std::io::Result<mpsc::Sender<Reading>> {
+    let (sender, jobs) = mpsc::channel::<Reading>();
     std::thread::Builder::new().name("otobus-read".into()).spawn(move || {
         for job in jobs {
             inbox.put(job.run());

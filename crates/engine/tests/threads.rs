@@ -22,7 +22,7 @@ fn open(path: &Path, has_sync_thread: bool) -> Engine {
     let disk = Arc::new(File::open(path).unwrap());
     let options = journal::Options { filling: Filling::Inline, ..journal::Options::new(3) };
     let journal = Box::new(Local::open(disk, options).unwrap());
-    let options = Options { owner: 1, nonce: 9, has_sync_thread };
+    let options = Options { owner: 1, nonce: 9, has_sync_thread, tail_cache_bytes: 1 << 20 };
     Engine::open(journal, options, |why| panic!("{why}")).unwrap()
 }
 

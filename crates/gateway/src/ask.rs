@@ -28,7 +28,7 @@ impl Ask for Handle {
     }
 
     fn is_healthy(&self) -> bool {
-        !self.is_closed()
+        !self.is_closed() && !self.condition().is_full() && self.condition().damage().is_none()
     }
 
     fn work(&self) -> Work {

@@ -75,3 +75,10 @@ pub const UNSTORED_BYTES: usize = 1_024 * 1_024;
 /// Effects that may wait for a peer which does not read them while it goes on asking; its socket is not read beyond.
 /// A few megabytes.
 pub const UNREAD_EFFECTS: usize = 16_384;
+
+/// From a connection's close to the end of its socket, for a peer that does not read what it was told last.
+pub const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes of property changes that one disposition may ask for, over all messages that it settles. The official clients
+/// settle messages one by one.
+pub const DISPOSITION_CHANGE_BYTES: usize = 4 * 1_024 * 1_024;

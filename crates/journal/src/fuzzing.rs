@@ -31,8 +31,13 @@ struct Small {
 impl Harness for Small {
     fn open(&self) -> Result<Box<dyn Journal>, Error> {
         let (segment_bytes, first_segment_bytes) = (20 * 1024, 12 * 1024);
-        let options =
-            Options { filling: Filling::Never, segment_bytes, first_segment_bytes, ..Options::new(2) };
+        let options = Options {
+            filling: Filling::Never,
+            segment_bytes,
+            first_segment_bytes,
+            reserve_segments: 0,
+            ..Options::new(2)
+        };
         Ok(Box::new(Local::open(Arc::new(self.disk.clone()), options)?))
     }
 }

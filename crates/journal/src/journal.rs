@@ -5,6 +5,7 @@
 
 use crate::draft::Draft;
 use crate::error::Error;
+use crate::local::Scrub;
 use crate::place::Place;
 use crate::ticket::Ticket;
 use std::io;
@@ -75,6 +76,17 @@ pub struct Space {
     pub free_bytes: u64,
 }
 
+/// The unit in which [`Journal::trim`] gives space back: batches, and the bodies that came with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stretch {
+    /// The first batch; it need not exist yet in the last stretch.
+    pub first: Position,
+    /// The first body that lies here, if any does.
+    pub first_body: BodyId,
+    /// What giving it up would free.
+    pub bytes: u64,
+}
+
 /// One batch as it was read back. Bodies are not part of it: see [`Journal::place`].
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
@@ -131,6 +143,10 @@ pub trait Snapshots: Send + Sync + std::fmt::Debug {
     fn read(&self, at: Position, read: ReadSnapshot<'_>) -> Result<(), Error>;
 
     fn remove(&self, at: Position) -> Result<(), Error>;
+
+    /// Takes a damaged snapshot out of the count, so that it neither passes for the one to fall back on nor pushes a
+    /// good one out. Its bytes are kept, under another name.
+    fn set_aside(&self, at: Position) -> Result<(), Error>;
 }
 
 /// Writes a snapshot's content.
@@ -193,6 +209,20 @@ pub trait Journal: Send + std::fmt::Debug {
     /// [`Journal::first`] is at most `before`. Keeps everything behind the older of the two newest snapshots,
     /// whatever is asked, and everything while there are not two.
     fn trim(&mut self, before: Position) -> Result<(), Error>;
+
+    /// What the journal consists of, oldest first; the last one is being written.
+    fn stretches(&self) -> Vec<Stretch>;
+
+    /// The oldest stretch that begins behind `after` and is not written any more, to be read again; `None` when there is
+    /// none here, or when that is somebody else's affair.
+    fn scrub(&self, after: Position) -> Option<Scrub>;
+
+    /// Whether the room is held that keeps settling, cleaning and snapshots possible on a full disk. Without it nothing
+    /// may be stored that could as well be refused.
+    fn has_reserve(&self) -> bool;
+
+    /// Takes the reserve back if there is room for it and for more. Returns whether it is held.
+    fn refill_reserve(&mut self) -> Result<bool, Error>;
 
     fn snapshots(&self) -> Arc<dyn Snapshots>;
 

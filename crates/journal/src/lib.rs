@@ -26,9 +26,9 @@ pub use draft::{BODY_PREFIX_BYTES, Draft, body_prefix};
 pub use error::Error;
 pub use journal::{
     Batch, BodyId, BodyLengths, Description, Durability, Epoch, Journal, Position, ReadSnapshot, Resolution,
-    SnapshotInfo, Snapshots, Space, WriteSnapshot,
+    SnapshotInfo, Snapshots, Space, Stretch, WriteSnapshot,
 };
-pub use local::{Filling, Local, Options};
+pub use local::{Counts, Filling, Inspector, Local, Options, Scrub};
 pub use place::{Place, read_run};
 pub use ticket::{Outcome, Ticket};
 pub use unsure::{Unsure, Verdict};

@@ -49,3 +49,7 @@ pub const SNAPSHOTS_KEPT: usize = 2;
 /// Positions, epochs, body ids and segment ordinals stay below this, so that adding to them cannot overflow: at a
 /// billion a second it is reached after a century.
 pub const ORDINAL_LIMIT: u64 = 1 << 62;
+
+/// Room that is kept allocated and unused, in segments. A full disk then has place for a segment of settlements and
+/// copies, and for a snapshot; no more than two, so that a drained data directory stays small.
+pub const RESERVE_SEGMENTS: u32 = 2;

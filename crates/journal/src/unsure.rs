@@ -5,7 +5,10 @@
 
 use crate::draft::Draft;
 use crate::error::Error;
-use crate::journal::{Batch, BodyId, Description, Epoch, Journal, Position, Resolution, Snapshots, Space};
+use crate::journal::{
+    Batch, BodyId, Description, Epoch, Journal, Position, Resolution, Snapshots, Space, Stretch,
+};
+use crate::local::Scrub;
 use crate::place::Place;
 use crate::ticket::{Outcome, Ticket};
 use std::fmt;
@@ -124,6 +127,22 @@ impl Journal for Unsure {
 
     fn trim(&mut self, before: Position) -> Result<(), Error> {
         self.inner.trim(before)
+    }
+
+    fn stretches(&self) -> Vec<Stretch> {
+        self.inner.stretches()
+    }
+
+    fn scrub(&self, after: Position) -> Option<Scrub> {
+        self.inner.scrub(after)
+    }
+
+    fn has_reserve(&self) -> bool {
+        self.inner.has_reserve()
+    }
+
+    fn refill_reserve(&mut self) -> Result<bool, Error> {
+        self.inner.refill_reserve()
     }
 
     fn snapshots(&self) -> Arc<dyn Snapshots> {

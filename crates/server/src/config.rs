@@ -1,5 +1,6 @@
 //! `otobus.toml`: read strictly, every complaint with the file and the line. Values are checked here; nothing is opened.
 
+use crate::durability::Durability;
 use crate::queue_table::QueueTable;
 use broker::QueueSettings;
 use gateway::auth::{Policy, Right, Secret};
@@ -10,13 +11,18 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
+/// Largest tail cache that may be asked for: a typing error must not become all of the machine's memory.
+const TAIL_CACHE_MEGABYTES_MOST: usize = 65_536;
+
 /// What the file says; what it does not say is `None` or empty.
 #[derive(Debug, Default)]
 pub struct Config {
     pub data: Option<PathBuf>,
     pub log: Option<LevelFilter>,
+    pub durability: Option<Durability>,
     pub listen_bus: Option<Vec<SocketAddr>>,
     pub tls_names: Vec<String>,
+    pub tail_cache_bytes: Option<usize>,
     pub policies: Vec<Policy>,
     pub queues: Vec<(Box<str>, QueueSettings)>,
 }
@@ -34,8 +40,10 @@ pub enum Error {
 struct File {
     data: Option<PathBuf>,
     log: Option<Spanned<String>>,
+    durability: Option<Spanned<String>>,
     listen: Listen,
     tls: Tls,
+    memory: Memory,
     policy: Vec<PolicyTable>,
     queue: Vec<QueueTable>,
 }
@@ -52,6 +60,12 @@ struct Listen {
 #[serde(deny_unknown_fields, default)]
 struct Tls {
     names: Vec<String>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Memory {
+    tail_cache_megabytes: Option<Spanned<usize>>,
 }
 
 #[derive(Deserialize)]
@@ -102,6 +116,9 @@ impl Config {
             }
         }
         let log = file.log.as_ref().map(level).transpose()?;
+        let read =
+            |text: &Spanned<String>| text.get_ref().parse().map_err(|why: String| complaint(text, why));
+        let durability = file.durability.as_ref().map(read).transpose()?;
         let listen_bus = file.listen.bus.as_deref().map(addresses).transpose()?;
         let mut policies: Vec<Policy> = Vec::new();
         for table in &file.policy {
@@ -119,13 +136,31 @@ impl Config {
             }
             queues.push((name, settings));
         }
-        Ok(Config { data: file.data, log, listen_bus, tls_names: file.tls.names, policies, queues })
+        let tail_cache_bytes = file.memory.tail_cache_megabytes.as_ref().map(cache_bytes).transpose()?;
+        Ok(Config {
+            data: file.data,
+            log,
+            durability,
+            listen_bus,
+            tls_names: file.tls.names,
+            tail_cache_bytes,
+            policies,
+            queues,
+        })
     }
 }
 
 fn level(text: &Spanned<String>) -> Result<LevelFilter, Complaint> {
     let what = || format!("`{}` is not a level; use off, error, warn, info, debug or trace", text.get_ref());
     text.get_ref().parse().map_err(|_| complaint(text, what()))
+}
+
+fn cache_bytes(megabytes: &Spanned<usize>) -> Result<usize, Complaint> {
+    let (asked, most) = (*megabytes.get_ref(), TAIL_CACHE_MEGABYTES_MOST);
+    match asked <= most {
+        true => Ok(asked * 1_024 * 1_024),
+        false => Err(complaint(megabytes, format!("a tail cache of {asked} megabytes is above {most}"))),
+    }
 }
 
 fn addresses(texts: &[Spanned<String>]) -> Result<Vec<SocketAddr>, Complaint> {
@@ -181,6 +216,7 @@ mod tests {
         let text = r#"
             data = "/var/lib/otobus"
             log = "info"
+            durability = "os"
             [listen]
             bus = ["0.0.0.0:5672", "[::1]:443"]
             [tls]
@@ -196,11 +232,15 @@ mod tests {
             max_delivery_count = 3
             [[queue]]
             name = "invoices"
+            [memory]
+            tail_cache_megabytes = 8
         "#;
         let config = Config::parse(text).expect("accepted");
         assert_eq!(config.data.as_deref(), Some(Path::new("/var/lib/otobus")));
         assert_eq!(config.log, Some(LevelFilter::INFO));
+        assert_eq!(config.durability, Some(Durability::Os));
         assert_eq!(config.listen_bus.map(|addresses| addresses.len()), Some(2));
+        assert_eq!(config.tail_cache_bytes, Some(8 * 1_024 * 1_024));
         assert_eq!(&*config.policies[0].name, "sender");
         assert!(!config.policies[0].rights.include(Right::Listen));
         let (name, settings) = &config.queues[0];
@@ -236,7 +276,9 @@ mod tests {
             ("[[policy]]\nname = \"p\"\nkey = \"k\"\nrights = [\"Read\"]", 4, "Read"),
             ("[[policy]]\nname = \"p\"\nkey = \"\"\nrights = []", 3, "key"),
             ("[[policy]]\nname = \"p\"\nrights = []", 1, "key"),
+            ("[memory]\ntail_cache_megabytes = 65537", 2, "65537 megabytes is above 65536"),
             ("log = \"loud\"", 1, "loud"),
+            ("durability = \"maybe\"", 1, "use fsync or os"),
             ("data = ", 1, ""),
             ("[[queue]\n", 1, ""),
         ] {

@@ -7,6 +7,7 @@ use gateway::auth::{Policy, ROOT_POLICY, Rights, Secret};
 use serde::Deserialize;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The directory, held by this process until it is dropped.
@@ -16,11 +17,23 @@ pub struct Data {
     _lock: File,
 }
 
+/// Makes a directory that only its owner may enter, with all that lead to it, so that it is still there after a power
+/// failure: a directory is durable when the one above it is synced.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path.is_dir() {
+        return Ok(());
+    }
+    make_private(parent)?;
+    std::fs::DirBuilder::new().mode(0o700).create(path)?;
+    File::open(parent)?.sync_all()
+}
+
 impl Data {
     /// Creates the directory if it is missing and takes it for this process.
     pub fn open(path: &Path) -> anyhow::Result<Data> {
         let way_out = "make it writable or choose another with --data";
-        std::fs::create_dir_all(path)
+        make_private(path)
             .with_context(|| format!("cannot create the data directory {}; {way_out}", path.display()))?;
         let path = path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?;
         let lock = path.join("lock");

@@ -1,5 +1,6 @@
 //! The command line. A flag wins over its variable, which wins over the configuration file, which wins over the default.
 
+use crate::durability::Durability;
 use clap::{Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,14 +23,20 @@ pub struct Cli {
 pub enum Verb {
     /// Runs the server; what `otobus` without a command does
     Serve(Flags),
+    /// Checks every byte that is stored and says what is damaged; the server must be stopped
+    Verify(VerifyFlags),
+}
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct VerifyFlags {
+    /// Directory to check
+    #[arg(long, env = "OTOBUS_DATA", value_name = "DIRECTORY", default_value = crate::settings::DATA_DIRECTORY)]
+    pub data: PathBuf,
 }
 
 impl Cli {
-    pub fn into_flags(self) -> Flags {
-        match self.command {
-            Some(Verb::Serve(flags)) => flags,
-            None => self.serve,
-        }
+    pub fn into_verb(self) -> Verb {
+        self.command.unwrap_or(Verb::Serve(self.serve))
     }
 }
 
@@ -47,6 +54,9 @@ pub struct Flags {
     /// How much is logged on stderr: off, error, warn, info, debug or trace [default: warn]
     #[arg(long, env = "OTOBUS_LOG", value_name = "LEVEL")]
     pub log: Option<tracing::level_filters::LevelFilter>,
+    /// What accepted means: fsync survives power failure, os only the end of the process [default: fsync]
+    #[arg(long, env = "OTOBUS_DURABILITY", value_name = "fsync|os")]
+    pub durability: Option<Durability>,
     /// File to write once everything listens: JSON with the addresses, the data directory and the CA file
     #[arg(long, env = "OTOBUS_READY_FILE", value_name = "FILE")]
     pub ready_file: Option<PathBuf>,

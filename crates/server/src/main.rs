@@ -5,10 +5,12 @@
 mod announce;
 mod config;
 mod data;
+mod durability;
 mod flags;
 mod queue_table;
 mod serve;
 mod settings;
+mod verify;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -17,7 +19,10 @@ use std::process::ExitCode;
 const WRONG_USE: u8 = 2;
 
 fn main() -> ExitCode {
-    let flags = flags::Cli::parse().into_flags();
+    let flags = match flags::Cli::parse().into_verb() {
+        flags::Verb::Serve(flags) => flags,
+        flags::Verb::Verify(flags) => return ended(verify::verify(&flags.data)),
+    };
     let settings = match settings::Settings::gather(flags) {
         Ok(settings) => settings,
         Err(error) => {
@@ -26,7 +31,11 @@ fn main() -> ExitCode {
         }
     };
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(settings.log).init();
-    match run(settings) {
+    ended(run(settings))
+}
+
+fn ended(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("otobus: {error:#}");
@@ -36,10 +45,22 @@ fn main() -> ExitCode {
 }
 
 fn run(settings: settings::Settings) -> anyhow::Result<()> {
+    allow_open_files();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(cores).enable_all().build()?;
     let ended = runtime.block_on(serve::serve(settings));
     // Connections that would not end have nothing left to say.
     runtime.shutdown_background();
     ended
+}
+
+/// Each connection and each segment of the journal is an open file; the usual soft limit of 1,024 is a courtesy to
+/// programs from another age. The hard limit is the one that somebody meant.
+fn allow_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "cannot raise the number of files that may be open");
+    }
 }

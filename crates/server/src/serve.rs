@@ -28,7 +28,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let certificates = tls::Files::open_or_make(&data.path, &settings.tls_names)?;
     let acceptor = TlsAcceptor::from(certificates.server_config()?);
     let (failed, failure) = oneshot::channel();
-    let engine = open_engine(&data.journal(), failed)?;
+    let engine = open_engine(&data.journal(), &settings, failed)?;
     if let Err(error) = create_missing(engine.handle(), &settings.queues).await {
         engine.stop();
         return Err(error);
@@ -92,14 +92,18 @@ async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
 }
 
 /// Opens the journal and starts the partition on it. `failed` hears when it cannot go on.
-fn open_engine(path: &Path, failed: oneshot::Sender<String>) -> anyhow::Result<Engine> {
-    std::fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
+fn open_engine(path: &Path, settings: &Settings, failed: oneshot::Sender<String>) -> anyhow::Result<Engine> {
     let disk = journal::disk::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let journal = journal::Local::open(Arc::new(disk), journal::Options::new(getrandom::u64()?))?;
+    let options = journal::Options {
+        durability: settings.durability.into(),
+        ..journal::Options::new(getrandom::u64()?)
+    };
+    let journal = journal::Local::open(Arc::new(disk), options)?;
     let options = engine::Options {
         owner: u64::from(std::process::id()),
         nonce: getrandom::u64()?,
         has_sync_thread: true,
+        tail_cache_bytes: settings.tail_cache_bytes,
     };
     let on_failure = |why| {
         // The server may be gone already; then nobody needs to hear it.

@@ -1,6 +1,7 @@
 //! Everything the server is told, from flags, variables, file and defaults, in one place.
 
 use crate::config::{Config, Error};
+use crate::durability::Durability;
 use crate::flags::Flags;
 use broker::QueueSettings;
 use gateway::auth::Policy;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tracing::level_filters::LevelFilter;
 
 const CONFIG_FILE: &str = "otobus.toml";
-const DATA_DIRECTORY: &str = "otobus-data";
+pub const DATA_DIRECTORY: &str = "otobus-data";
 
 /// Plain AMQP, AMQP in TLS and HTTP, by custom; each takes all of them. On loopback, because tokens travel in clear on a
 /// plain connection.
@@ -19,9 +20,11 @@ const BUS_PORTS: [u16; 3] = [5672, 5671, 5300];
 pub struct Settings {
     pub data: PathBuf,
     pub log: LevelFilter,
+    pub durability: Durability,
     pub listen_bus: Vec<SocketAddr>,
     pub ready_file: Option<PathBuf>,
     pub tls_names: Vec<String>,
+    pub tail_cache_bytes: usize,
     pub policies: Vec<Policy>,
     pub queues: Vec<(Box<str>, QueueSettings)>,
 }
@@ -41,9 +44,11 @@ impl Settings {
         Settings {
             data: flags.data.or(config.data).unwrap_or_else(|| DATA_DIRECTORY.into()),
             log: flags.log.or(config.log).unwrap_or(LevelFilter::WARN),
+            durability: flags.durability.or(config.durability).unwrap_or_default(),
             listen_bus: flags.listen_bus.or(config.listen_bus).unwrap_or_else(usual_ports),
             ready_file: flags.ready_file,
             tls_names: config.tls_names,
+            tail_cache_bytes: config.tail_cache_bytes.unwrap_or(engine::limits::TAIL_CACHE_BYTES),
             policies: config.policies,
             queues: config.queues,
         }
@@ -62,6 +67,7 @@ mod tests {
     fn config() -> Config {
         Config {
             data: Some("from-file".into()),
+            durability: Some(Durability::Os),
             listen_bus: Some(vec!["0.0.0.0:1".parse().unwrap()]),
             ..Config::default()
         }
@@ -74,6 +80,7 @@ mod tests {
         assert_eq!(usual.listen_bus.iter().map(SocketAddr::port).collect::<Vec<_>>(), BUS_PORTS);
         let from_file = Settings::merge(Flags::default(), config());
         assert_eq!(from_file.data, Path::new("from-file"));
+        assert_eq!((usual.durability, from_file.durability), (Durability::Fsync, Durability::Os));
         let flags = Flags { data: Some("from-flag".into()), ..Flags::default() };
         let from_flag = Settings::merge(flags, config());
         assert_eq!(from_flag.data, Path::new("from-flag"));

@@ -20,7 +20,7 @@ pub enum Kind {
     Fault,
 }
 
-const RECORDS: [&str; 12] = [
+const RECORDS: [&str; 13] = [
     "QueueCreated",
     "QueueUpdated",
     "EntityDeleted",
@@ -33,6 +33,7 @@ const RECORDS: [&str; 12] = [
     "Deferred",
     "DeadLettered",
     "LocksKept",
+    "Relocated",
 ];
 const EFFECTS: [&str; 10] = [
     "Accepted",
@@ -57,7 +58,7 @@ const ANSWERS: [&str; 9] = [
     "Messages",
     "MessagesDeleted",
 ];
-const REFUSALS: [&str; 18] = [
+const REFUSALS: [&str; 19] = [
     "EntityNotFound",
     "EntityExists",
     "InvalidName",
@@ -73,6 +74,7 @@ const REFUSALS: [&str; 18] = [
     "BatchTooLarge",
     "PropertiesTooLarge",
     "QueueFull",
+    "NoSpace",
     "LockLost",
     "MessageNotFound",
     "NotSupported",
@@ -98,6 +100,7 @@ impl Coverage {
             Record::Deferred { .. } => "Deferred",
             Record::DeadLettered { .. } => "DeadLettered",
             Record::LocksKept { .. } => "LocksKept",
+            Record::Relocated { .. } => "Relocated",
         };
         self.count(Kind::Record, name);
     }
@@ -158,6 +161,7 @@ impl Coverage {
             Refusal::BatchTooLarge { .. } => "BatchTooLarge",
             Refusal::PropertiesTooLarge { .. } => "PropertiesTooLarge",
             Refusal::QueueFull { .. } => "QueueFull",
+            Refusal::NoSpace => "NoSpace",
             Refusal::LockLost(_) => "LockLost",
             Refusal::MessageNotFound(_) => "MessageNotFound",
             Refusal::NotSupported(_) => "NotSupported",

@@ -6,7 +6,7 @@ use crate::oracle::Shared;
 use crate::oracle::watched::Watched;
 use crate::random::Random;
 use broker::{Broker, Tier};
-use engine::{Batch, HandSync, Inbox, Item, Partition, Turn, recover};
+use engine::{Batch, HandSync, Inbox, Item, Pace, Partition, Turn, recover};
 use journal::disk::{Fault, Faulty, Memory};
 use journal::{Filling, Local, Options};
 use std::sync::Arc;
@@ -17,6 +17,15 @@ const SEGMENT_BYTES: u32 = 64 * 1_024;
 
 /// Small, so that a stalled disk soon means that nobody is listened to.
 const BUDGET_BYTES: usize = 32 * 1_024;
+
+/// Small too, so that a run takes snapshots, gives space back and copies what is in its way.
+const PACE: Pace = Pace {
+    snapshot_every_bytes: 24 * 1_024,
+    reclaim_bytes: 64 * 1_024,
+    sparse_percent: 50,
+    slice_bytes: 4 * 1_024,
+    pause_ms: 10,
+};
 
 /// Turns that one input may cause. Far above what any needs: a partition that always wants another turn hangs.
 const MOST_TURNS: u32 = 1_000;
@@ -72,6 +81,7 @@ impl Machine {
         let mut plan = plan;
         loop {
             self.plan = plan;
+            self.shared.lock().may_lack_room = plan.fault == Fault::Enospc;
             self.disk = faulty(&self.memory, plan);
             match self.open() {
                 Ok(()) => return,
@@ -99,11 +109,15 @@ impl Machine {
         let recovered = recover(&mut inner, 1).map_err(|error| error.to_string())?;
         let tail = journal::Journal::tail(&inner).0;
         self.shared.lock().recovered(tail, &recovered.durable);
+        if !recovered.snapshots.is_empty() {
+            self.shared.lock().coverage.fault("started from a snapshot");
+        }
         self.clock.resume(recovered.last_time);
         let broker = Broker::new(recovered.durable, self.random.number()).with_tier(self.tier);
         self.inbox = Arc::new(Inbox::with_budget(BUDGET_BYTES));
         let journal = Watched { inner, shared: self.shared.clone() };
-        self.alive = Some(Partition::by_hand(broker, Box::new(journal), self.inbox.clone()));
+        let (partition, sync) = Partition::by_hand(broker, Box::new(journal), self.inbox.clone());
+        self.alive = Some((partition.tended(PACE, &recovered.snapshots, recovered.last_time), sync));
         Ok(())
     }
 
@@ -152,7 +166,9 @@ impl Machine {
             }
             match partition.accept(&mut items, now).and_then(|()| partition.turn(now)) {
                 Ok(Turn::Stopped) => {
-                    self.shared.lock().end_last_turn(partition.broker().durable());
+                    if !self.is_stuck() {
+                        self.shared.lock().end_last_turn(partition.broker().durable());
+                    }
                     return Alive::No;
                 }
                 Ok(turn) => {
@@ -163,7 +179,7 @@ impl Machine {
                         continue;
                     }
                     if !sync.is_waiting() {
-                        if is_all {
+                        if is_all && !self.is_stuck() {
                             self.be_quiet(partition);
                         }
                         return Alive::Yes;
@@ -182,6 +198,11 @@ impl Machine {
         }
         self.shared.lock().fail("the partition never rests");
         Alive::No
+    }
+
+    /// Whether something waits for room on a full disk.
+    fn is_stuck(&self) -> bool {
+        self.inbox.undurable_bytes() > 0 && self.shared.lock().may_lack_room
     }
 
     /// Everything is decided and durable.

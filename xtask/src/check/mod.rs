@@ -34,9 +34,10 @@ pub fn run() -> ExitCode {
         Step { name: "docs", run: |_| docs() },
         Step { name: "simulation", run: |_| simulation() },
         Step { name: "build otobus", run: |_| sdk_tests::build() },
+        Step { name: "kill -9 under load", run: |_| killed() },
         Step { name: "python packages", run: |_| sdk_tests::prepare_python() },
         Step { name: "javascript packages", run: |_| sdk_tests::prepare_javascript() },
-        Step { name: "sync before accepted (strace)", run: sdk_tests::crash },
+        Step { name: "crashes (strace)", run: sdk_tests::crash },
         Step { name: "python SDK", run: sdk_tests::python },
         Step { name: "javascript SDK", run: sdk_tests::javascript },
         Step { name: "COMPATIBILITY.md", run: compatibility::check },
@@ -50,7 +51,7 @@ pub fn run_black_box() -> ExitCode {
         Step { name: "build otobus", run: |_| sdk_tests::build() },
         Step { name: "python packages", run: |_| sdk_tests::prepare_python() },
         Step { name: "javascript packages", run: |_| sdk_tests::prepare_javascript() },
-        Step { name: "sync before accepted (strace)", run: sdk_tests::crash },
+        Step { name: "crashes (strace)", run: sdk_tests::crash },
         Step { name: "python SDK", run: sdk_tests::python },
         Step { name: "javascript SDK", run: sdk_tests::javascript },
     ];
@@ -77,6 +78,15 @@ fn run_steps(steps: &[Step]) -> ExitCode {
     }
     println!("{passed} passed, 0 failed");
     ExitCode::SUCCESS
+}
+
+/// The short version of `cargo xtask crash`.
+fn killed() -> Result<Report, Failure> {
+    if !cfg!(unix) {
+        return Ok(Report { passed: 0, note: "only where processes can be killed".into() });
+    }
+    let outcome = crate::crash::run_short().map_err(|why| Failure::new(why, "cargo xtask crash --quick"))?;
+    Ok(Report { passed: 1, note: outcome })
 }
 
 fn docs() -> Result<Report, Failure> {

@@ -39,7 +39,9 @@ pub fn crash(ran: &mut Ran) -> Result<Report, Failure> {
 }
 
 pub fn python(ran: &mut Ran) -> Result<Report, Failure> {
-    tally(pytest("tests/sdk/python"), output::python, |name| name, ran)
+    let mut command = pytest("tests/sdk/python");
+    command.arg("tests/load");
+    tally(command, output::python, |name| name, ran)
 }
 
 fn pytest(folder: &str) -> Command {

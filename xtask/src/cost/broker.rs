@@ -23,9 +23,14 @@ pub struct Broker {
 impl Broker {
     /// Starts the broker in the folder, under a command such as `taskset -c 0`, and returns once it serves.
     pub fn start(folder: &Path, under: &[&str]) -> Result<Broker, String> {
+        Broker::start_built(folder, under, "release")
+    }
+
+    /// The same, as built with a profile.
+    pub fn start_built(folder: &Path, under: &[&str], profile: &str) -> Result<Broker, String> {
         let ready = folder.join("ready.json");
         let _ = std::fs::remove_file(&ready);
-        let child = spawn(folder, under, "127.0.0.1:0", Some(&ready))?;
+        let child = spawn_built(folder, under, "127.0.0.1:0", Some(&ready), profile)?;
         let mut broker = Broker { child, port: 0 };
         let began = Instant::now();
         while began.elapsed() < START_DEADLINE {
@@ -59,11 +64,22 @@ impl Drop for Broker {
 
 /// Starts the broker's process and does not wait for it.
 pub fn spawn(folder: &Path, under: &[&str], listen: &str, ready: Option<&Path>) -> Result<Child, String> {
+    spawn_built(folder, under, listen, ready, "release")
+}
+
+fn spawn_built(
+    folder: &Path,
+    under: &[&str],
+    listen: &str,
+    ready: Option<&Path>,
+    profile: &str,
+) -> Result<Child, String> {
     let config = folder.join("otobus.toml");
     let failed = |error: std::io::Error| format!("cannot start the broker in {}: {error}", folder.display());
-    std::fs::write(&config, format!("[[queue]]\nname = \"{QUEUE}\"\n")).map_err(failed)?;
+    let queue = format!("[[queue]]\nname = \"{QUEUE}\"\nmax_size_in_megabytes = 81920\n");
+    std::fs::write(&config, queue).map_err(failed)?;
     let log = std::fs::File::create(folder.join("otobus.log")).map_err(failed)?;
-    let otobus = binary("release");
+    let otobus = binary(profile);
     let mut command = match under.split_first() {
         Some((program, arguments)) => {
             let mut command = Command::new(program);

@@ -4,7 +4,7 @@
 //! counted as the broker's. Each measurement runs in a process of its own, because a process can be given a core
 //! from outside without a line of unsafe code.
 
-mod broker;
+pub mod broker;
 mod figures;
 mod quiet;
 mod raw;
@@ -23,7 +23,7 @@ use crate::root::{root, target};
 
 const BROKER_CORE: &str = "0";
 const CLIENT_CORE: &str = "1";
-const QUEUE: &str = "cost";
+pub const QUEUE: &str = "cost";
 /// Seconds of sending that are measured, unless told otherwise.
 const SECONDS: &str = "5";
 const CREDIT: &str = "200";
@@ -64,7 +64,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 }
 
 /// Builds the broker and the load client for speed.
-fn build() -> Result<(), String> {
+pub fn build() -> Result<(), String> {
     println!("building (release) ...");
     let status = Command::new("cargo")
         .args(["build", "--quiet", "--release", "--package", "otobus", "--package", "xtask"])
@@ -186,7 +186,7 @@ fn worker(core: &str, arguments: &[&str]) -> Result<Value, String> {
 }
 
 /// An empty folder under `target/`: on the disk that the project is on, unlike many systems' `/tmp`.
-fn scratch(name: &str) -> Result<PathBuf, String> {
+pub fn scratch(name: &str) -> Result<PathBuf, String> {
     let folder = target().join("scratch").join(name);
     let made = match std::fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),

@@ -194,8 +194,9 @@ impl Connection {
                 }
                 _ => {}
             }
-            let (code, fields) = Reader(&self.input[bytes]).list()?;
-            return Ok(Some(Frame { code, fields }));
+            let mut reader = Reader(&self.input[bytes]);
+            let (code, fields) = reader.list()?;
+            return Ok(Some(Frame { code, fields, payload: reader.0 }));
         }
     }
 
@@ -257,6 +258,8 @@ impl Connection {
 pub struct Frame<'a> {
     pub code: u8,
     pub fields: Fields<'a>,
+    /// What follows the performative: of a transfer, the message.
+    pub payload: &'a [u8],
 }
 
 /// A disposition: the deliveries it is about and their outcome.

@@ -66,19 +66,7 @@ impl Receiver {
             return;
         }
         self.granted = self.received.wrapping_add(credit);
-        let (received, next_incoming) = (self.received, connection.next_incoming);
-        connection.out.frame(0, |w| {
-            w.list(FLOW, |w| {
-                w.uint(next_incoming);
-                w.uint(SESSION_WINDOW);
-                w.uint(0);
-                w.uint(SESSION_WINDOW);
-                w.uint(0);
-                w.uint(received);
-                w.uint(credit);
-                7
-            });
-        });
+        grant(connection, self.received, credit);
     }
 
     /// Takes all frames that were read, queues an `accepted` for each delivery, and returns how many were settled.
@@ -128,7 +116,24 @@ impl Receiver {
     }
 }
 
-fn accept(out: &mut Writer, delivery: u32) {
+/// Lets the broker deliver `credit` messages beyond the `received` ones.
+pub fn grant(connection: &mut Connection, received: u32, credit: u32) {
+    let next_incoming = connection.next_incoming;
+    connection.out.frame(0, |w| {
+        w.list(FLOW, |w| {
+            w.uint(next_incoming);
+            w.uint(SESSION_WINDOW);
+            w.uint(0);
+            w.uint(SESSION_WINDOW);
+            w.uint(0);
+            w.uint(received);
+            w.uint(credit);
+            7
+        });
+    });
+}
+
+pub fn accept(out: &mut Writer, delivery: u32) {
     out.frame(0, |w| {
         w.list(DISPOSITION, |w| {
             w.boolean(true);

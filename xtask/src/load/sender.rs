@@ -86,17 +86,18 @@ pub fn send_one(place: &Place) -> io::Result<()> {
 }
 
 /// A whole transfer frame, encoded once; each send copies it and writes its own number into three places.
-struct Template {
+#[derive(Debug)]
+pub struct Template {
     frame: Vec<u8>,
     delivery_id: usize,
     delivery_tag: usize,
     message_id: usize,
 }
 
-const MESSAGE_ID_DIGITS: usize = 16;
+pub const MESSAGE_ID_DIGITS: usize = 16;
 
 impl Template {
-    fn new(body_bytes: usize) -> Template {
+    pub fn new(body_bytes: usize) -> Template {
         let mut writer = Writer::default();
         let (mut delivery_id, mut delivery_tag, mut message_id) = (0, 0, 0);
         writer.frame(0, |w| {
@@ -127,12 +128,17 @@ impl Template {
     }
 
     fn append(&self, out: &mut Writer, number: u32) {
+        self.append_as(out, number, number.into());
+    }
+
+    /// The delivery `number`, whose message is called `name`.
+    pub fn append_as(&self, out: &mut Writer, number: u32, name: u64) {
         let start = out.0.len();
         out.0.extend_from_slice(&self.frame);
         let frame = &mut out.0[start..];
         frame[self.delivery_id..][..4].copy_from_slice(&number.to_be_bytes());
         frame[self.delivery_tag..][..4].copy_from_slice(&number.to_be_bytes());
-        let mut rest = number;
+        let mut rest = name;
         for digit in frame[self.message_id..][..MESSAGE_ID_DIGITS].iter_mut().rev() {
             *digit = b'0' + (rest % 10) as u8;
             rest /= 10;

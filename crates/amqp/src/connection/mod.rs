@@ -21,6 +21,7 @@ use crate::frame::{self, AMQP_HEADER, Kind, SASL_HEADER};
 use crate::keyed::Keyed;
 use crate::limits::{
     CLOSING_MS, LINKS_PER_SESSION, MIN_FRAME_BYTES, MIN_IDLE_TIME_OUT_MS, SESSIONS, SILENT_PERIODS,
+    UNREAD_OUTPUT_BYTES, UNREAD_OUTPUT_BYTES_BEFORE_CLAIM,
 };
 use crate::link::Link;
 use crate::performative::{Close, Error, Open};
@@ -103,8 +104,8 @@ impl Connection {
 
     /// Takes complete frames from the front of `input` until one makes an event; the rest stays in `input`.
     ///
-    /// `None`: everything complete was taken and more bytes are needed, or the door has yet to call
-    /// [`Connection::sasl_outcome`]. After a violation the closing frames are in the output, [`Event::Closed`] is
+    /// `None`: everything complete was taken and more bytes are needed, the door has yet to call
+    /// [`Connection::sasl_outcome`], or the output must be drained first ([`Connection::is_choked`]). After a violation the closing frames are in the output, [`Event::Closed`] is
     /// given once, and [`Connection::is_closed`] holds.
     pub fn next<'a>(&mut self, input: &mut &'a [u8], now: u64) -> Option<Event<'a>> {
         self.out.now = now;
@@ -123,6 +124,9 @@ impl Connection {
             if let Some(session) = self.opened_window.take() {
                 return Some(Event::Window { session });
             }
+            if self.is_choked() {
+                return None;
+            }
             match self.step(input) {
                 Ok(Step::Event(event)) => return Some(event),
                 Ok(Step::Onward) => {}
@@ -130,6 +134,12 @@ impl Connection {
                 Err(violation) => self.fail(violation),
             }
         }
+    }
+
+    /// Whether so much output waits for the peer that nothing more is taken from it. Draining the output ends it.
+    pub fn is_choked(&self) -> bool {
+        let most = if self.has_claim { UNREAD_OUTPUT_BYTES } else { UNREAD_OUTPUT_BYTES_BEFORE_CLAIM };
+        self.out.bytes.len() >= most
     }
 
     /// Bytes to write, in order; the caller drains them.

@@ -328,3 +328,29 @@ fn a_message_far_beyond_its_maximum_costs_its_link() {
             if gone == link && reason.condition == "amqp:link:message-size-exceeded"
     ));
 }
+
+#[test]
+fn a_peer_that_asks_and_does_not_read_is_no_longer_listened_to() {
+    // S2: echoes cost the peer a few bytes each, and would cost us as many
+    let flow = Flow { echo: true, incoming_window: 9, outgoing_window: 9, ..Flow::default() };
+    for (mut peer, most) in [
+        (Peer::stranger(open("c")), limits::UNREAD_OUTPUT_BYTES_BEFORE_CLAIM),
+        (Peer::ready(), limits::UNREAD_OUTPUT_BYTES),
+    ] {
+        peer.begin(7, 9);
+        peer.events();
+        peer.server.output().clear();
+        let mut flood = Vec::new();
+        while flood.len() < 2 * most {
+            Performative::Flow(flow).write(&mut flood, 7, &[]);
+        }
+        let mut input = &flood[..];
+        assert_eq!(peer.server.next(&mut input, 0), None);
+        assert!(peer.server.is_choked() && !input.is_empty());
+        assert!(peer.server.output().len() < most + 1_024);
+        peer.server.output().clear();
+        let left = input.len();
+        assert_eq!(peer.server.next(&mut input, 0), None);
+        assert!(input.len() < left);
+    }
+}

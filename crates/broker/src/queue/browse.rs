@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_partitioned_queue_is_seen_from_its_first_number_on() {
-        // S-32, S-132, S-221
+        // S-32, S-132, S-135, S-221
         let mut world = World::with_queue("other");
         world.create("q", QueueSettings { partitioning: true, ..QueueSettings::default() });
         world.send_committed("q", 3);

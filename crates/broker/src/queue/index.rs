@@ -9,6 +9,7 @@
 
 pub use super::chunk::CHUNK;
 use super::chunk::Chunk;
+pub(crate) use super::slot::SLOT_NUMBERS;
 pub use super::slot::{Reason, Slot, State};
 use crate::ids::Sequence;
 use crate::time::Time;

@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn a_message_whose_lock_ends_is_delivered_again_with_a_higher_count() {
-        // S-86, S-94
+        // S-86, S-94, S-96
         let mut world = World::with_queue("q");
         world.send_committed("q", 1);
         let first = world.receiver("q", PeekLock, 1);

@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn competing_receivers_get_different_messages() {
-        // S-81, S-84
+        // S-81, S-84, S-222
         let mut world = World::with_queue("q");
         world.send_committed("q", 2);
         let (one, two) = (world.link(), world.link());
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn an_abandoned_message_comes_back_before_newer_ones() {
-        // S-85
+        // S-85, S-99
         let mut world = World::with_queue("q");
         world.send_committed("q", 3);
         let link = world.receiver("q", PeekLock, 2);

@@ -46,23 +46,25 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) {
+        let (sequence, due) = (self.durable.queue(entity).expect("checked before").next, message.scheduled);
         let record = Record::Scheduled {
             entity,
-            sequence: self.durable.queue(entity).expect("checked before").next,
+            sequence,
             body: self.durable.next_body,
             length: message.body.length + part_bytes as u32,
-            due: message.scheduled,
+            due,
             time_to_live: message.time_to_live,
             parts,
         };
         self.write(record, context, decision);
         decision.bodies.push(message.body);
+        self.volatile.apply(Touch::Scheduled { entity, due, sequence });
         self.arm_schedule(entity);
     }
 
     fn arm_schedule(&mut self, entity: EntityId) {
-        let queue = self.durable.queue(entity).expect("the caller looked");
-        let at = queue.schedule.first().map_or(Time::NEVER, |(due, _)| *due);
+        let schedule = &self.volatile.presence(entity).schedule;
+        let at = schedule.first().map_or(Time::NEVER, |(due, _)| *due);
         self.volatile.apply(Touch::Armed { entity, chore: Chore::Activate, at });
     }
 
@@ -83,15 +85,17 @@ impl Broker {
         let queue = self.durable.queue(entity).expect("it was found");
         let mut scheduled = BTreeSet::new();
         for number in numbers {
-            let found = queue.sequence(*number).filter(|sequence| {
-                queue.index.get(*sequence).is_some_and(|slot| slot.state() == State::Scheduled)
+            let found = queue.sequence(*number).and_then(|sequence| {
+                let slot = queue.index.get(sequence).filter(|slot| slot.state() == State::Scheduled);
+                slot.map(|slot| (sequence, slot.expires))
             });
-            if !found.is_some_and(|sequence| scheduled.insert(sequence)) {
+            if !found.is_some_and(|found| scheduled.insert(found)) {
                 return Err(Refusal::MessageNotFound(*number));
             }
         }
-        for first in scheduled {
+        for (first, due) in scheduled {
             self.write(Record::Removed { entity, first, count: 1 }, context, decision);
+            self.volatile.apply(Touch::Unscheduled { entity, due, sequence: first });
         }
         self.volatile.apply(Touch::Used { entity, time: context.now });
         self.arm_schedule(entity);
@@ -108,11 +112,11 @@ impl Broker {
     ) -> usize {
         let mut count = 0;
         while count < most
-            && let Some(queue) = self.durable.queue(entity)
-            && let Some((due, scheduled)) = queue.schedule.first().copied()
+            && let Some((due, scheduled)) = self.volatile.presence(entity).schedule.first().copied()
             && (due <= context.now
                 || is_planted(Bug::Activation) && due <= context.now.after(Span::seconds(1)))
         {
+            self.volatile.apply(Touch::Unscheduled { entity, due, sequence: scheduled });
             self.activate(entity, scheduled, context, decision);
             count += 1;
         }

@@ -11,7 +11,7 @@ use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::{Span, Time};
 use crate::timers::Chore;
-use crate::volatile::{Link, Role, Touch};
+use crate::volatile::{Link, PART_REFUSED, Role, Touch};
 
 impl Broker {
     pub(crate) fn send(
@@ -58,6 +58,9 @@ impl Broker {
         let queue = self.durable.queue(entity).expect("a link's entity exists as long as the link");
         if !queue.settings.status.may_send() {
             return Err(Refusal::EntityDisabled(queue.path.clone()));
+        }
+        if self.volatile.is_full || part_bytes == PART_REFUSED {
+            return Err(Refusal::NoSpace);
         }
         let limit = self.tier.batch_messages();
         if messages.len() > limit {
@@ -159,7 +162,9 @@ impl Broker {
             return;
         };
         let queue = self.queue_of(*source);
-        if *part_bytes <= self.tier.message_bytes(&queue.settings) {
+        if self.volatile.is_full || *part_bytes == PART_REFUSED {
+            self.volatile.apply(Touch::PartRefused { link });
+        } else if *part_bytes <= self.tier.message_bytes(&queue.settings) {
             let id = self.durable.next_body;
             self.write(Record::PartStored { body: id }, context, decision);
             decision.bodies.push(body);

@@ -293,6 +293,7 @@ mod tests {
 
     #[test]
     fn an_abandoned_message_is_free_only_when_that_is_durable() {
+        // S-89
         let (mut world, link, token) = locked();
         world.settle(link, 0, token, Outcome::Abandon(None));
         assert_eq!(deliveries(&world.credit(link, 1, false)), []);
@@ -331,7 +332,7 @@ mod tests {
 
     #[test]
     fn properties_that_grow_beyond_the_limit_are_refused_and_the_lock_stays() {
-        // S-18
+        // S-18, S-107
         let (mut world, link, token) = locked();
         let mut overlay = Overlay::default();
         for name in ["one", "two"] {

@@ -41,6 +41,9 @@ pub struct Slot {
     bits: u32,
 }
 
+/// Numbers in which a snapshot writes a slot.
+pub(crate) const SLOT_NUMBERS: usize = 5;
+
 const COUNT_BITS: u32 = 25;
 const COUNT_MOST: u32 = (1 << COUNT_BITS) - 1;
 const REASON_BITS: u32 = 3;
@@ -56,6 +59,25 @@ impl Slot {
 
     pub fn scheduled(body: BodyId, length: u32, enqueued: Time, due: Time) -> Slot {
         Slot { body, enqueued, expires: due, length, bits: (State::Scheduled as u32) << STATE_SHIFT }
+    }
+
+    /// Everything that a snapshot keeps, as numbers; the body first.
+    pub(crate) fn to_numbers(self) -> [u64; SLOT_NUMBERS] {
+        let Slot { body, enqueued, expires, length, bits } = self;
+        [body.0, enqueued.0 as u64, expires.0 as u64, length.into(), bits.into()]
+    }
+
+    /// A slot from what a snapshot has kept; `None` when that is not one that ever was.
+    pub(crate) fn from_numbers(numbers: [u64; SLOT_NUMBERS]) -> Option<Slot> {
+        let [body, enqueued, expires, length, bits] = numbers;
+        let slot = Slot {
+            body: BodyId(body),
+            enqueued: Time(enqueued as i64),
+            expires: Time(expires as i64),
+            length: length.try_into().ok()?,
+            bits: bits.try_into().ok()?,
+        };
+        (slot.state() != State::Gone).then_some(slot)
     }
 
     pub fn state(&self) -> State {

@@ -21,7 +21,7 @@ struct Desk {
 }
 
 fn journal(disk: Arc<dyn Disk>) -> Local {
-    Local::open(disk, Options { filling: Filling::Never, ..Options::new(7) }).unwrap()
+    Local::open(disk, Options { filling: Filling::Never, reserve_segments: 0, ..Options::new(7) }).unwrap()
 }
 
 impl Desk {

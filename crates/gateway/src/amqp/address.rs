@@ -40,9 +40,14 @@ pub(super) fn node(path: &str) -> Node<'_> {
     }
 }
 
+/// What a claim is put for: the management node of a path is part of that path (client notes 2.3).
+pub(super) fn claimed(path: &str) -> &str {
+    without_suffix(path, "/$management").unwrap_or(path)
+}
+
 /// The entity whose rights and existence count for an audience (client notes 2.3).
 pub(super) fn authorizing_entity(path: &str) -> &str {
-    let path = without_suffix(path, "/$management").unwrap_or(path);
+    let path = claimed(path);
     parent(path).unwrap_or(path)
 }
 

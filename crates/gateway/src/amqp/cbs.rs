@@ -84,8 +84,7 @@ impl<S> Task<S> {
         let grant =
             self.state.guard.signature(token, self.peer.is_loopback(), UnixSeconds::now()).map_err(denied)?;
         let path = address::path(audience);
-        let entity = address::authorizing_entity(&path);
-        if !grant.scope.covers(&Scope::of_path(entity)) {
+        if !grant.scope.covers(&Scope::of_path(address::claimed(&path))) {
             return Err(denied(Denied::InvalidAudience));
         }
         if self.grants.len() >= GRANTS {

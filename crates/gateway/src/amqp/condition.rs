@@ -23,9 +23,10 @@ fn amqp_condition(refusal: &Refusal) -> &'static str {
         Refusal::NotAllowed(_) | Refusal::NotInTier { .. } => "amqp:not-allowed",
         Refusal::MessageTooLarge { .. } | Refusal::BatchTooLarge { .. } => "amqp:link:message-size-exceeded",
         Refusal::PropertiesTooLarge { .. } | Refusal::TooMany { .. } => ARGUMENT_OUT_OF_RANGE,
-        Refusal::QueueFull { .. } | Refusal::TooManyEntities(_) | Refusal::TooManyReceivers { .. } => {
-            "amqp:resource-limit-exceeded"
-        }
+        Refusal::QueueFull { .. }
+        | Refusal::NoSpace
+        | Refusal::TooManyEntities(_)
+        | Refusal::TooManyReceivers { .. } => "amqp:resource-limit-exceeded",
         Refusal::LockLost(_) => "com.microsoft:message-lock-lost",
         Refusal::MessageNotFound(_) => "com.microsoft:message-not-found",
         Refusal::NotSupported(_) => NOT_IMPLEMENTED,

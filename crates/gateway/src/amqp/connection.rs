@@ -9,7 +9,7 @@ use super::intake::Frame;
 use super::link::Link;
 use crate::State;
 use crate::auth::Grant;
-use crate::limits::{CLAIM_TIMEOUT, UNREAD_EFFECTS, UNSTORED_BYTES};
+use crate::limits::{CLAIM_TIMEOUT, LAST_OUTPUT_TIMEOUT, UNREAD_EFFECTS, UNSTORED_BYTES};
 use crate::listen::Peer;
 use amqp::{Config, Connection, Event, SaslCode};
 use broker::NamespaceId;
@@ -60,6 +60,8 @@ pub(super) struct Task<S> {
     is_ending: bool,
     /// Our close has been given; the client has yet to answer it.
     has_parted: bool,
+    /// When the machine closed.
+    ended: Option<Instant>,
     started: Instant,
 }
 
@@ -97,6 +99,7 @@ impl<S> Task<S> {
             needs_flush: false,
             is_ending: false,
             has_parted: false,
+            ended: None,
             started: Instant::now(),
         }
     }
@@ -214,7 +217,13 @@ impl<S> Task<S> {
     fn deadline(&self) -> Instant {
         let claim = self.awaits_claim().then(|| self.started + CLAIM_TIMEOUT);
         let idle = self.machine.next_deadline().map(|at| self.started + Duration::from_millis(at));
-        claim.into_iter().chain(idle).min().unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600))
+        let cut = self.ended.map(|ended| ended + LAST_OUTPUT_TIMEOUT);
+        claim
+            .into_iter()
+            .chain(idle)
+            .chain(cut)
+            .min()
+            .unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600))
     }
 
     fn tick(&mut self) {
@@ -228,7 +237,8 @@ impl<S> Task<S> {
     /// Whether the peer must wait before it may say more: until the parts of its large message are stored, or until it
     /// has read what it was told.
     fn must_wait(&self, may_release: bool) -> bool {
-        self.unstored_bytes >= UNSTORED_BYTES
+        self.machine.is_choked()
+            || self.unstored_bytes >= UNSTORED_BYTES
             || (!may_release && self.engine.outbox().waiting() >= UNREAD_EFFECTS)
     }
 
@@ -259,7 +269,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
         tokio::pin!(sleep, stopping);
         loop {
             self.is_ending = self.machine.is_closed();
-            let is_over = self.is_ending && self.is_written();
+            if self.is_ending && self.ended.is_none() {
+                self.ended = Some(Instant::now());
+            }
+            // A peer that does not read its last output is not waited for.
+            let is_cut = self.ended.is_some_and(|ended| ended.elapsed() >= LAST_OUTPUT_TIMEOUT);
+            let is_over = self.is_ending && (is_cut || self.is_written());
             if is_over || self.state.engine.is_closed() {
                 break;
             }
@@ -274,9 +289,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 output: self.machine.output(),
                 written: &mut self.written,
                 needs_flush: &mut self.needs_flush,
+                // Only what is there to be written can make room: without output this would be true at once, for ever.
                 wants_room: self.is_ending
-                    || (has_output && (is_busy || !self.pending.is_empty()))
-                    || !may_release,
+                    || (has_output && (is_busy || !may_read || !may_release || !self.pending.is_empty())),
                 keep_bytes: if is_busy { 4 * OUTPUT_BYTES } else { 2 * OUTPUT_BYTES },
             };
             let is_known = !self.grants.is_empty();
@@ -285,7 +300,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 biased;
                 io = socket.turn(input) => match io {
                     Io::Failed => break,
-                    Io::Wrote => self.release(),
+                    Io::Wrote => {
+                        // What the machine left in the input until its output was taken.
+                        self.understand();
+                        self.release();
+                    }
                     Io::Read(count) => {
                         self.input.filled(count);
                         self.understand();

@@ -1,6 +1,7 @@
 //! Settlement by clients that receive: their dispositions become commands, the broker's answers dispositions.
 
 use super::connection::Task;
+use crate::limits::DISPOSITION_CHANGE_BYTES;
 use amqp::{Attach, LinkKey, SenderSettleMode, SessionKey, State};
 use broker::{Command, LockToken, Outcome, ReceiveMode, Refusal, Settled};
 use message::Value;
@@ -38,6 +39,15 @@ impl<S> Task<S> {
             None | Some(Ok(None)) => return,
             Some(Err(refusal)) => return self.refuse_disposition(session, first, last, settled, &refusal),
         };
+        if let Some(change_bytes) = change_bytes(&outcome) {
+            let mut count = 0;
+            self.machine.outstanding(session, first, last, false, |_, _, _| count += 1);
+            let size = change_bytes.saturating_mul(count);
+            if size > DISPOSITION_CHANGE_BYTES {
+                let refusal = Refusal::PropertiesTooLarge { size, limit: DISPOSITION_CHANGE_BYTES };
+                return self.refuse_disposition(session, first, last, settled, &refusal);
+            }
+        }
         let (batch, engine) = (&mut self.batch, &self.engine);
         self.machine.outstanding(session, first, last, settled, |link, delivery, tag| {
             batch.commands.push(Command::Settle {
@@ -110,6 +120,16 @@ fn outcome_of(state: State) -> Result<Option<Outcome>, Refusal> {
         State::Transactional { .. } => return Err(Refusal::NotSupported("a transaction")),
         State::Received { .. } | State::Declared { .. } => return Ok(None),
     }))
+}
+
+/// Bytes that each settlement with this outcome keeps, if it changes properties.
+fn change_bytes(outcome: &Outcome) -> Option<usize> {
+    match outcome {
+        Outcome::Complete | Outcome::Release => None,
+        Outcome::Abandon(change) | Outcome::Defer(change) | Outcome::DeadLetter(change) => {
+            change.as_ref().map(|change| change.encoded_bytes())
+        }
+    }
 }
 
 /// Properties to change, from a map; null values remove, except where clients write null for "not given".

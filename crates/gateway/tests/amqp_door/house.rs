@@ -41,7 +41,8 @@ impl House {
             ..journal::Options::new(7)
         };
         let journal = journal::Local::open(disk, options).unwrap();
-        let options = engine::Options { owner: 1, nonce: 2, has_sync_thread: true };
+        let options =
+            engine::Options { owner: 1, nonce: 2, has_sync_thread: true, tail_cache_bytes: 1 << 20 };
         let engine = Engine::open(Box::new(journal), options, |why| panic!("{why}")).unwrap();
         let policy = |name: &str, rights| Policy {
             name: name.into(),

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 mod attaching;
+mod backlog;
 mod claims;
 mod client;
 mod house;

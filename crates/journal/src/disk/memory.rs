@@ -8,7 +8,7 @@ use super::{Disk, DiskFile, Guard, Lock};
 use crate::hash::mix;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What a disk writes whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
@@ -27,6 +27,8 @@ struct State {
     synced_names: Names,
     /// Changes of names since the last `sync_dir`, oldest first.
     renaming: Vec<Change>,
+    /// What all files together may hold; none is the default.
+    room_bytes: Option<u64>,
     locks: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
@@ -40,6 +42,8 @@ enum Change {
 #[derive(Debug, Default)]
 struct Content {
     bytes: Mutex<Versions>,
+    /// The directory, which knows how much room there is.
+    disk: Weak<Mutex<State>>,
 }
 
 #[derive(Debug, Default)]
@@ -73,16 +77,23 @@ impl Memory {
         for change in &state.renaming[..changes] {
             apply(&mut names, change.clone());
         }
-        let mut image = State::default();
+        let image = Memory::default();
+        let mut made = locked(&image.state);
         for (ordinal, (name, content)) in names.into_iter().enumerate() {
             let bytes = locked(&content.bytes).crashed(seed, ordinal as u64);
-            let content = Content::default();
-            *locked(&content.bytes) = Versions { live: bytes.clone(), synced: bytes, dirty: Vec::new() };
-            let content = Arc::new(content);
-            image.names.insert(name.clone(), content.clone());
-            image.synced_names.insert(name, content);
+            let versions = Versions { live: bytes.clone(), synced: bytes, dirty: Vec::new() };
+            let disk = Arc::downgrade(&image.state);
+            let content = Arc::new(Content { bytes: Mutex::new(versions), disk });
+            made.names.insert(name.clone(), content.clone());
+            made.synced_names.insert(name, content);
         }
-        Memory { state: Arc::new(Mutex::new(image)) }
+        drop(made);
+        image
+    }
+
+    /// Makes the disk as small as `bytes`, or as large as it likes.
+    pub fn set_room(&self, bytes: Option<u64>) {
+        locked(&self.state).room_bytes = bytes;
     }
 
     /// Changes the bytes of a file in place and durably, as a failing disk or a curious hand would.
@@ -173,7 +184,7 @@ impl Memory {
 
 impl Disk for Memory {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let content = Arc::new(Content::default());
+        let content = Arc::new(Content { disk: Arc::downgrade(&self.state), ..Content::default() });
         self.change(Change::Put(name.to_owned(), content.clone()));
         Ok(content)
     }
@@ -217,7 +228,7 @@ impl Disk for Memory {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        Ok(1 << 40)
+        Ok(locked(&self.state).free_bytes())
     }
 
     fn path(&self, name: &str) -> String {
@@ -239,8 +250,30 @@ impl Drop for HeldLock {
     }
 }
 
+impl State {
+    fn free_bytes(&self) -> u64 {
+        let Some(room) = self.room_bytes else { return 1 << 40 };
+        let used: u64 = self.names.values().map(|file| locked(&file.bytes).live.len() as u64).sum();
+        room.saturating_sub(used)
+    }
+}
+
+impl Content {
+    /// Refuses to grow beyond the disk.
+    fn check_room(&self, length: u64) -> io::Result<()> {
+        let growth = length.saturating_sub(locked(&self.bytes).live.len() as u64);
+        match self.disk.upgrade() {
+            Some(disk) if growth > 0 && growth > locked(&disk).free_bytes() => {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl DiskFile for Content {
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.check_room(offset + slices.iter().map(|slice| slice.len() as u64).sum::<u64>())?;
         let mut versions = locked(&self.bytes);
         let start = usize::try_from(offset).expect("a file in memory is small");
         let mut end = start;
@@ -277,6 +310,7 @@ impl DiskFile for Content {
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.check_room(bytes)?;
         let mut versions = locked(&self.bytes);
         let bytes = usize::try_from(bytes).expect("a file in memory is small");
         if versions.live.len() < bytes {

@@ -2,6 +2,7 @@
 
 use super::Local;
 use super::names;
+use super::reserve::is_full;
 use super::segment::{Header, Segment};
 use super::shared::Pending;
 use crate::disk::write_parts;
@@ -39,7 +40,9 @@ impl Local {
         self.edge.chain = chain;
         self.edge.body.0 += u64::from(fixed.body_count);
         self.is_sealed = false;
-        self.spare.prepare();
+        if self.reserve.is_held() {
+            self.spare.prepare();
+        }
         Ok(Ticket::local(Pending {
             segment: self.active().clone(),
             shared: self.shared.clone(),
@@ -146,7 +149,11 @@ impl Local {
         };
         let name = names::segment(ordinal);
         let path = self.disk.path(&name);
-        let (file, from) = self.spare.make(&header).map_err(|error| self.classify(&path, error))?;
+        let mut made = self.spare.make(&header);
+        if made.as_ref().is_err_and(is_full) && self.reserve.release() {
+            made = self.spare.make(&header);
+        }
+        let (file, from) = made.map_err(|error| self.classify(&path, error))?;
         self.disk
             .rename(from, &name)
             .and_then(|()| self.disk.sync_dir())
@@ -166,11 +173,9 @@ impl Local {
 
     /// A disk without room for another segment has lost nothing yet; any other failure is final.
     fn classify(&self, path: &str, error: io::Error) -> Error {
-        match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Error::Full { file: path.to_owned(), source: error }
-            }
-            _ => self.shared.stop(Error::io("make", path, error)),
+        match is_full(&error) {
+            true => Error::Full { file: path.to_owned(), source: error },
+            false => self.shared.stop(Error::io("make", path, error)),
         }
     }
 

@@ -55,8 +55,7 @@ impl Spare {
     pub(super) fn prepare(&mut self) {
         match &self.state {
             State::None if self.filling == Filling::Background => self.start(),
-            State::Filling(thread) if thread.is_finished() => self.finish(),
-            _ => {}
+            _ => self.notice(),
         }
     }
 
@@ -74,7 +73,11 @@ impl Spare {
             if let Some(stale) = stale {
                 stale.forget_cached();
             }
-            fill_spare(&*disk, bytes, &must_end).unwrap_or(false)
+            fill_spare(&*disk, bytes, &must_end).unwrap_or_else(|_| {
+                // On a full disk others need what it has taken.
+                let _ = disk.remove(names::SPARE_UNFINISHED);
+                false
+            })
         };
         let thread = std::thread::Builder::new().name("journal-fill".to_owned()).spawn(work);
         self.state = thread.map_or(State::Failed, State::Filling);
@@ -88,9 +91,16 @@ impl Spare {
         }
     }
 
+    /// Notices that a spare got ready.
+    fn notice(&mut self) {
+        if matches!(&self.state, State::Filling(thread) if thread.is_finished()) {
+            self.finish();
+        }
+    }
+
     /// A file with this header, durable, under a name that the caller replaces.
     pub(super) fn make(&mut self, header: &Header) -> io::Result<(Arc<dyn DiskFile>, &'static str)> {
-        self.prepare();
+        self.notice();
         if self.is_ready() && header.bytes == self.bytes {
             let file = self.disk.open(names::SPARE)?;
             write_header(&*file, header)?;
@@ -125,7 +135,7 @@ impl Spare {
 
     /// Takes a file that is no longer needed as the spare. Returns whether it did.
     pub(super) fn recycle(&mut self, name: &str, bytes: u32) -> io::Result<bool> {
-        self.prepare();
+        self.notice();
         let is_wanted = bytes == self.bytes && matches!(self.state, State::None | State::Failed);
         if is_wanted {
             self.disk.rename(name, names::SPARE)?;

@@ -5,10 +5,12 @@
 //! what the disk kept.
 
 mod append;
+mod check;
 mod fill;
 mod names;
 mod open;
 mod recovery;
+mod reserve;
 mod scan;
 mod segment;
 mod shared;
@@ -16,20 +18,24 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 mod trim;
+mod verify;
 
+pub use check::{Counts, Scrub};
 pub(crate) use segment::{Entry, Segment};
 pub(crate) use shared::Pending;
+pub use verify::Inspector;
 
 use crate::disk::{Disk, Guard};
 use crate::draft::Draft;
 use crate::error::Error;
 use crate::journal::{
-    Batch, BodyId, Description, Durability, Epoch, Journal, Position, Resolution, Snapshots, Space,
+    Batch, BodyId, Description, Durability, Epoch, Journal, Position, Resolution, Snapshots, Space, Stretch,
 };
 use crate::limits;
 use crate::place::Place;
 use crate::ticket::Ticket;
 use fill::Spare;
+use reserve::Reserve;
 use segment::Edge;
 use shared::Shared;
 use snapshot::SnapshotFiles;
@@ -55,6 +61,8 @@ pub struct Options {
     pub filling: Filling,
     pub segment_bytes: u32,
     pub first_segment_bytes: u32,
+    /// Room held for a full disk, in segments; 0 to hold none.
+    pub reserve_segments: u32,
     /// Random, and another one each time: no stranger may guess what a frame looks like.
     pub seed: u64,
 }
@@ -67,6 +75,7 @@ impl Options {
             filling: Filling::Background,
             segment_bytes: limits::SEGMENT_BYTES,
             first_segment_bytes: limits::FIRST_SEGMENT_BYTES,
+            reserve_segments: limits::RESERVE_SEGMENTS,
             seed,
         }
     }
@@ -91,6 +100,7 @@ pub struct Local {
     shared: Arc<Shared>,
     snapshots: Arc<SnapshotFiles>,
     spare: Spare,
+    reserve: Arc<Reserve>,
     /// Last, so that the directory is free only when the filling thread has ended.
     _lock: Box<dyn Guard>,
 }
@@ -179,6 +189,30 @@ impl Journal for Local {
         self.drop_segments(before)
     }
 
+    fn stretches(&self) -> Vec<Stretch> {
+        let describe = |segment: &Arc<Segment>| Stretch {
+            first: segment.header.first.position.next(),
+            first_body: segment.header.first.body,
+            bytes: u64::from(segment.header.bytes),
+        };
+        self.segments.iter().map(describe).collect()
+    }
+
+    fn scrub(&self, after: Position) -> Option<Scrub> {
+        let behind = self.segments.partition_point(|segment| segment.header.first.position.next() <= after);
+        let segment = self.segments.get(behind)?;
+        Some(Scrub { segment: segment.clone(), end: *segment.end.get()? })
+    }
+
+    fn has_reserve(&self) -> bool {
+        self.reserve.is_held()
+    }
+
+    fn refill_reserve(&mut self) -> Result<bool, Error> {
+        self.shared.check()?;
+        self.reserve.refill()
+    }
+
     fn snapshots(&self) -> Arc<dyn Snapshots> {
         self.snapshots.clone()
     }
@@ -188,6 +222,7 @@ impl Journal for Local {
         let snapshots: u64 = self.snapshots.latest()?.iter().map(|snapshot| snapshot.bytes).sum();
         let free_bytes =
             self.disk.free_bytes().map_err(|error| Error::io("ask", &self.disk.path(""), error))?;
-        Ok(Space { used_bytes: segments + self.spare.held_bytes() + snapshots, free_bytes })
+        let held = self.spare.held_bytes() + self.reserve.held_bytes();
+        Ok(Space { used_bytes: segments + held + snapshots, free_bytes })
     }
 }

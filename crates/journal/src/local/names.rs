@@ -5,10 +5,13 @@ use crate::journal::Position;
 pub(super) const LOCK: &str = "lock";
 /// A segment that is filled and waits for its turn.
 pub(super) const SPARE: &str = "spare";
+/// Room for a full disk.
+pub(super) const RESERVE: &str = "reserve";
 /// Unfinished files, removed at the next open.
 pub(super) const SPARE_UNFINISHED: &str = "spare.tmp";
 pub(super) const SEGMENT_UNFINISHED: &str = "segment.tmp";
 pub(super) const SNAPSHOT_UNFINISHED: &str = "snapshot.tmp";
+pub(super) const RESERVE_UNFINISHED: &str = "reserve.tmp";
 
 pub(super) fn segment(ordinal: u64) -> String {
     format!("{ordinal:016}.segment")
@@ -16,6 +19,11 @@ pub(super) fn segment(ordinal: u64) -> String {
 
 pub(super) fn snapshot(position: Position) -> String {
     format!("{:020}.snapshot", position.0)
+}
+
+/// A snapshot that was found damaged: kept for whoever wants to look, and none of ours any more.
+pub(super) fn damaged_snapshot(position: Position) -> String {
+    format!("{}.damaged", snapshot(position))
 }
 
 pub(super) fn parse_segment(name: &str) -> Option<u64> {

@@ -3,11 +3,12 @@
 //! Only the last segment is read; heads of older ones are read when replay or a body asks for them.
 
 use super::fill::Spare;
+use super::reserve::Reserve;
 use super::segment::{Edge, Segment};
 use super::shared::Shared;
 use super::snapshot::SnapshotFiles;
 use super::{Local, Options, names, recovery};
-use crate::disk::{Disk, Lock};
+use crate::disk::{Disk, Guard, Lock};
 use crate::error::Error;
 use crate::limits::{MAX_SEGMENT_BYTES, SEGMENT_HEADER_BYTES};
 use std::sync::Arc;
@@ -17,19 +18,21 @@ impl Local {
     pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Local, Error> {
         let largest = options.segment_bytes.max(options.first_segment_bytes);
         assert!(largest <= MAX_SEGMENT_BYTES, "segments of {largest} bytes are above the limit");
-        let holder = format!("process {}", std::process::id());
-        let lock = match disk.lock(names::LOCK, &holder) {
-            Ok(Lock::Held(guard)) => guard,
-            Ok(Lock::Busy(holder)) => return Err(Error::Locked { path: disk.path(names::LOCK), holder }),
-            Err(error) => return Err(Error::io("lock", &disk.path(names::LOCK), error)),
-        };
+        let lock = take_lock(&*disk)?;
         let listed = disk.list().map_err(|error| Error::io("list", &disk.path(""), error))?;
         remove_unfinished(&*disk, &listed)?;
         let segments = open_segments(&*disk, &options, &listed)?;
         let shared = Arc::new(Shared::new(Default::default()));
+        let is_there = |wanted: &str| listed.iter().any(|name| name == wanted);
+        let margin_bytes = u64::from(options.segment_bytes);
+        let reserve_bytes = u64::from(options.reserve_segments) * margin_bytes;
+        let is_reserved = is_there(names::RESERVE);
+        let reserve = Reserve::open(disk.clone(), reserve_bytes, margin_bytes, is_reserved)?;
+        let reserve = Arc::new(reserve);
         let snapshots =
-            Arc::new(SnapshotFiles::open(disk.clone(), options.partition, shared.clone(), &listed));
-        let spare = Spare::new(disk.clone(), &options, listed.iter().any(|name| name == names::SPARE));
+            SnapshotFiles::open(disk.clone(), options.partition, shared.clone(), reserve.clone(), &listed);
+        let snapshots = Arc::new(snapshots);
+        let spare = Spare::new(disk.clone(), &options, is_there(names::SPARE));
         let mut journal = Local {
             offset: 0,
             edge: Edge::START,
@@ -40,6 +43,7 @@ impl Local {
             shared,
             snapshots,
             spare,
+            reserve,
             segments,
             disk,
             options,
@@ -105,8 +109,23 @@ impl Local {
     }
 }
 
+/// One process at a time.
+pub(super) fn take_lock(disk: &dyn Disk) -> Result<Box<dyn Guard>, Error> {
+    let holder = format!("process {}", std::process::id());
+    match disk.lock(names::LOCK, &holder) {
+        Ok(Lock::Held(guard)) => Ok(guard),
+        Ok(Lock::Busy(holder)) => Err(Error::Locked { path: disk.path(names::LOCK), holder }),
+        Err(error) => Err(Error::io("lock", &disk.path(names::LOCK), error)),
+    }
+}
+
 fn remove_unfinished(disk: &dyn Disk, listed: &[String]) -> Result<(), Error> {
-    let unfinished = [names::SPARE_UNFINISHED, names::SEGMENT_UNFINISHED, names::SNAPSHOT_UNFINISHED];
+    let unfinished = [
+        names::SPARE_UNFINISHED,
+        names::SEGMENT_UNFINISHED,
+        names::SNAPSHOT_UNFINISHED,
+        names::RESERVE_UNFINISHED,
+    ];
     for name in listed.iter().filter(|name| unfinished.contains(&name.as_str())) {
         disk.remove(name).map_err(|error| Error::io("remove", &disk.path(name), error))?;
     }

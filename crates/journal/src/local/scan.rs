@@ -7,7 +7,7 @@ use super::segment::{Edge, Entry, Segment, list_bodies};
 use crate::disk::read_full;
 use crate::error::Error;
 use crate::frame::{self, FIXED_BYTES, Fixed, Kind};
-use crate::journal::{Batch, BodyId, BodyLengths};
+use crate::journal::{Batch, BodyId, BodyLengths, Epoch, Position};
 use crate::limits::{BULK_READ_BYTES, FRAME_ALIGNMENT, ORDINAL_LIMIT, SCAN_READ_BYTES, SEGMENT_HEADER_BYTES};
 
 /// A position in a segment, between two frames.
@@ -70,6 +70,26 @@ impl<'s> Scan<'s> {
             return Err(Error::corrupt(&self.segment.path, at, "the frame's table contradicts its length"));
         };
         Ok(Some(Frame { fixed, bodies_at: at + head_bytes, records, table }))
+    }
+
+    /// Goes on at an intact frame behind damage, taking its word for what was before it.
+    pub(crate) fn resume_at(&mut self, offset: u64) -> Result<(), Error> {
+        self.offset = offset;
+        let Some(fixed) = self.intact_head()? else {
+            return Err(Error::corrupt(&self.segment.path, offset, "the frame is gone"));
+        };
+        let (before, opened) = match fixed.kind {
+            Kind::Batch => (1, 0),
+            Kind::Seal => (0, 0),
+            Kind::Fence => (0, 1),
+        };
+        self.edge = Edge {
+            position: Position(fixed.position.0.saturating_sub(before)),
+            epoch: Epoch(fixed.epoch.0.saturating_sub(opened)),
+            body: fixed.first_body,
+            chain: fixed.chain_before,
+        };
+        Ok(())
     }
 
     /// Whether an intact frame begins here; leaves its head in the buffer.

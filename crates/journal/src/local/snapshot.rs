@@ -4,6 +4,7 @@
 //! the two that are kept takes its place by the owner's decision, never by ours.
 
 use super::names;
+use super::reserve::{Reserve, is_full};
 use super::shared::Shared;
 use crate::disk::{Disk, DiskFile, read_full, write_parts};
 use crate::error::Error;
@@ -22,6 +23,7 @@ pub(super) struct SnapshotFiles {
     disk: Arc<dyn Disk>,
     partition: u32,
     shared: Arc<Shared>,
+    reserve: Arc<Reserve>,
     positions: Mutex<BTreeSet<Position>>,
     /// One is written at a time: they share the unfinished name.
     writing: Mutex<()>,
@@ -32,10 +34,12 @@ impl SnapshotFiles {
         disk: Arc<dyn Disk>,
         partition: u32,
         shared: Arc<Shared>,
+        reserve: Arc<Reserve>,
         listed: &[String],
     ) -> SnapshotFiles {
         let positions = listed.iter().filter_map(|name| names::parse_snapshot(name)).collect();
-        SnapshotFiles { disk, partition, shared, positions: Mutex::new(positions), writing: Mutex::new(()) }
+        let (positions, writing) = (Mutex::new(positions), Mutex::new(()));
+        SnapshotFiles { disk, partition, shared, reserve, positions, writing }
     }
 
     fn positions(&self) -> MutexGuard<'_, BTreeSet<Position>> {
@@ -62,6 +66,15 @@ impl SnapshotFiles {
         file.sync_data()?;
         self.disk.rename(names::SNAPSHOT_UNFINISHED, &names::snapshot(at))?;
         self.disk.sync_dir()
+    }
+
+    fn write_or_clean_up(&self, at: Position, write: WriteSnapshot<'_>) -> io::Result<()> {
+        let written = self.write_file(at, write);
+        if written.is_err() {
+            // Gives the room back if it can; an unfinished file is removed at the next open anyway.
+            let _ = self.disk.remove(names::SNAPSHOT_UNFINISHED);
+        }
+        written
     }
 
     fn header(&self, at: Position) -> [u8; HEADER_BYTES] {
@@ -130,13 +143,15 @@ impl Snapshots for SnapshotFiles {
         assert!(at <= self.shared.committed(), "a snapshot contains only what is committed");
         self.shared.check()?;
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(source) = self.write_file(at, write) {
-            // Gives the room back if it can; an unfinished file is removed at the next open anyway.
-            let _ = self.disk.remove(names::SNAPSHOT_UNFINISHED);
+        let mut written = self.write_or_clean_up(at, write);
+        if written.as_ref().is_err_and(is_full) && self.reserve.release() {
+            written = self.write_or_clean_up(at, write);
+        }
+        if let Err(source) = written {
             let file = self.disk.path(&names::snapshot(at));
-            return Err(match source.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full { file, source },
-                _ => Error::Io { action: "write", file, source },
+            return Err(match is_full(&source) {
+                true => Error::Full { file, source },
+                false => Error::Io { action: "write", file, source },
             });
         }
         self.positions().insert(at);
@@ -174,6 +189,17 @@ impl Snapshots for SnapshotFiles {
         self.must_exist(at)?;
         let name = names::snapshot(at);
         self.disk.remove(&name).map_err(|error| Error::io("remove", &self.disk.path(&name), error))?;
+        self.positions().remove(&at);
+        Ok(())
+    }
+
+    fn set_aside(&self, at: Position) -> Result<(), Error> {
+        self.must_exist(at)?;
+        let name = names::snapshot(at);
+        self.disk
+            .rename(&name, &names::damaged_snapshot(at))
+            .and_then(|()| self.disk.sync_dir())
+            .map_err(|error| Error::io("set aside", &self.disk.path(&name), error))?;
         self.positions().remove(&at);
         Ok(())
     }

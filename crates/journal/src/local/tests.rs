@@ -6,7 +6,13 @@ use crate::ticket::Outcome;
 
 fn options(seed: u64) -> Options {
     let (segment_bytes, first_segment_bytes) = (16 * 1024, 8 * 1024);
-    Options { filling: Filling::Never, segment_bytes, first_segment_bytes, ..Options::new(seed) }
+    Options {
+        filling: Filling::Never,
+        segment_bytes,
+        first_segment_bytes,
+        reserve_segments: 0,
+        ..Options::new(seed)
+    }
 }
 
 fn open(disk: &Memory) -> Result<Local, Error> {
@@ -141,4 +147,51 @@ fn a_journal_opens_with_segments_of_any_size() {
             write(&mut journal, b"");
         }
     }
+}
+
+#[test]
+fn the_reserve_carries_a_full_disk_through_a_roll_and_comes_back() {
+    let disk = Memory::new();
+    let options = Options { reserve_segments: 2, ..options(1) };
+    let mut journal = Local::open(Arc::new(disk.clone()), options).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    assert!(journal.has_reserve());
+    let used = journal.space().unwrap().used_bytes;
+    // Somebody else has taken everything that is left.
+    disk.set_room(Some(used));
+    let mut rolls = 0;
+    while journal.has_reserve() {
+        let segments = journal.segments.len();
+        write(&mut journal, &[1; 3000]);
+        rolls += usize::from(journal.segments.len() > segments);
+    }
+    assert_eq!(rolls, 1, "the first roll draws on the reserve");
+    // What is left of it takes a snapshot and one more segment.
+    let at = journal.tail();
+    journal.put_snapshot(at, &mut |out| out.write_all(&[5; 4000])).unwrap();
+    assert!(!journal.refill_reserve().unwrap(), "there is no room for it");
+    disk.set_room(None);
+    assert!(journal.refill_reserve().unwrap() && journal.has_reserve());
+}
+
+#[test]
+fn a_full_disk_without_a_reserve_left_loses_nothing_and_goes_on() {
+    let disk = Memory::new();
+    let mut journal = Local::open(Arc::new(disk.clone()), options(1)).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    disk.set_room(Some(journal.space().unwrap().used_bytes));
+    let mut draft = Draft::default();
+    draft.push_body(&[1; 3000]);
+    let refused = loop {
+        let at = journal.tail().next();
+        match journal.append(&draft, at) {
+            Ok(ticket) => assert!(matches!(ticket.wait(), Outcome::Committed)),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, Error::Full { .. }), "{refused}");
+    let at = journal.tail().next();
+    assert!(matches!(journal.append(&draft, at), Err(Error::Full { .. })), "still full");
+    disk.set_room(None);
+    assert!(matches!(journal.append(&draft, at).unwrap().wait(), Outcome::Committed));
 }

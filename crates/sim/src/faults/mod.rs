@@ -11,7 +11,7 @@ use crate::random::Random;
 use journal::disk::Fault;
 
 /// Every fault by name, for the table of what was reached.
-pub const FAULTS: [&str; 21] = [
+pub const FAULTS: [&str; 24] = [
     "kill",
     "clean stop",
     "disk Eio",
@@ -33,6 +33,9 @@ pub const FAULTS: [&str; 21] = [
     "forged token",
     "idle deletion",
     "delivery outlived by its wait",
+    "snapshot taken",
+    "space given back",
+    "started from a snapshot",
 ];
 
 /// How a call of the disk fails in one life, and which.

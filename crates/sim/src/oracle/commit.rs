@@ -40,6 +40,11 @@ impl Oracle {
         }
     }
 
+    /// The disk had no room for it; nothing was written.
+    pub fn withdrawn(&mut self) {
+        self.pending = None;
+    }
+
     pub fn committed(&mut self, position: u64) {
         let Some(appended) = self.pending.take().filter(|pending| pending.position == position) else {
             return self.fail(format!("batch {position} was committed without being written"));
@@ -143,6 +148,11 @@ impl Oracle {
                     }
                 }
                 self.ledger.kept = locks.to_vec();
+            }
+            Record::Relocated { body, copy } => {
+                if self.ledger.bodies.get(&body.0) != self.ledger.bodies.get(&copy.0) {
+                    self.fail(format!("I3: the copy of {body:?} is another body"));
+                }
             }
         }
         None

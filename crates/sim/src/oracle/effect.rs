@@ -71,6 +71,7 @@ impl Oracle {
             Refusal::NotAllowed(_) => rule == Some("NotAllowed"),
             Refusal::EntityDisabled(_) => self.may_be_full(link),
             Refusal::QueueFull { .. } => rule.is_none() && self.may_be_full(link),
+            Refusal::NoSpace => self.may_lack_room,
             _ => false,
         };
         let Some(range) = self.deliveries.get(&(link, delivery)).cloned() else { return };

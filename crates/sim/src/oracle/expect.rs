@@ -435,7 +435,7 @@ impl Oracle {
 
     /// Whether the link's queue is one of those that fill up in a run.
     pub(super) fn may_be_full(&self, link: LinkId) -> bool {
-        let Some(link) = self.links.get(&link) else { return true };
+        let Some(link) = self.links.get(&link).filter(|_| !self.may_lack_room) else { return true };
         let queue = self.ledger.find(&link.path).and_then(|entity| self.ledger.queues.get(&entity));
         queue.is_none_or(|queue| queue.settings.max_size_megabytes == 1 || !queue.settings.status.may_send())
             || self.is_updating(&link.path)

@@ -185,6 +185,8 @@ pub struct Oracle {
     drained: u32,
     /// The process has ended; nothing may leave.
     is_dead: bool,
+    /// The disk may be full in this life, so that sends may be refused.
+    pub may_lack_room: bool,
 }
 
 impl Default for Oracle {
@@ -216,6 +218,7 @@ impl Default for Oracle {
             tier: Tier::default(),
             drained: 0,
             is_dead: false,
+            may_lack_room: false,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::oracle::Shared;
 use broker::Record;
 use journal::{
     BODY_PREFIX_BYTES, Batch, BodyId, Description, Draft, Epoch, Error, Journal, Local, Outcome, Place,
-    Position, Resolution, Snapshots, Space, Ticket,
+    Position, Resolution, Scrub, Snapshots, Space, Stretch, Ticket,
 };
 use std::sync::Arc;
 
@@ -62,7 +62,13 @@ impl Journal for Watched {
         let appended = Appended::read(draft, at, self.inner.next_body());
         // Noted before it is tried: a write that fails may still be found on the disk later.
         self.shared.lock().appended(appended);
-        let ticket = self.inner.append(draft, at)?;
+        let ticket = match self.inner.append(draft, at) {
+            Err(error @ Error::Full { .. }) => {
+                self.shared.lock().withdrawn();
+                return Err(error);
+            }
+            other => other?,
+        };
         let shared = self.shared.clone();
         Ok(Ticket::new(move || {
             let outcome = ticket.wait();
@@ -119,10 +125,32 @@ impl Journal for Watched {
     }
 
     fn trim(&mut self, before: Position) -> Result<(), Error> {
-        self.inner.trim(before)
+        let first = self.inner.first();
+        self.inner.trim(before)?;
+        if self.inner.first() > first {
+            self.shared.lock().coverage.fault("space given back");
+        }
+        Ok(())
+    }
+
+    fn stretches(&self) -> Vec<Stretch> {
+        self.inner.stretches()
+    }
+
+    fn scrub(&self, after: Position) -> Option<Scrub> {
+        self.inner.scrub(after)
+    }
+
+    fn has_reserve(&self) -> bool {
+        self.inner.has_reserve()
+    }
+
+    fn refill_reserve(&mut self) -> Result<bool, Error> {
+        self.inner.refill_reserve()
     }
 
     fn snapshots(&self) -> Arc<dyn Snapshots> {
+        self.shared.lock().coverage.fault("snapshot taken");
         self.inner.snapshots()
     }
 

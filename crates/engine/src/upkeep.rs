@@ -1,0 +1,310 @@
+//! When a snapshot is due, what may be given up, and what is to be copied before: the bookkeeping of a partition that
+//! keeps its journal short. It decides; `tend.rs` acts.
+//!
+//! What must hold: a stretch is given up only when nothing alive lies in it that was not copied by a batch that is
+//! committed, and when the older of two snapshots contains all of its records.
+
+use crate::limits::{
+    CLEAN_SLICE_BODIES, CLEAN_SLICE_BYTES, DIED_SHARE, RECLAIM_BYTES, SNAPSHOT_EVERY_BYTES, SNAPSHOT_GROWTH,
+    SPARSE_PERCENT, STOP_SNAPSHOT_BYTES, UPKEEP_PAUSE_MS,
+};
+use crate::snapshots::Snapshotted;
+use broker::{BodyId, Snapshot, Time};
+use journal::{Position, SnapshotInfo, Stretch};
+use std::collections::VecDeque;
+
+/// The numbers of upkeep; smaller ones make a simulated minute eventful.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    pub snapshot_every_bytes: u64,
+    pub reclaim_bytes: u64,
+    pub sparse_percent: u64,
+    pub slice_bytes: usize,
+    pub pause_ms: i64,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            snapshot_every_bytes: SNAPSHOT_EVERY_BYTES,
+            reclaim_bytes: RECLAIM_BYTES,
+            sparse_percent: SPARSE_PERCENT,
+            slice_bytes: CLEAN_SLICE_BYTES,
+            pause_ms: UPKEEP_PAUSE_MS,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Upkeep {
+    pub(crate) pace: Pace,
+    /// Bytes appended since the newest snapshot was taken.
+    since_bytes: u64,
+    newest: Option<SnapshotInfo>,
+    /// The one that is used if the newest turns out damaged.
+    fallback: Option<Position>,
+    /// Taken, and waiting for its batch to be committed.
+    taken: Option<(Position, Snapshot)>,
+    is_writing: bool,
+    /// Taken whether or not enough was written since the last one.
+    is_wanted: bool,
+    /// Nothing alive lies in front of this batch.
+    dead_before: Position,
+    /// Trimming may free something.
+    pub(crate) may_trim: bool,
+    cleaning: Option<Cleaning>,
+    /// Damage was found where something was to be copied: nothing is cleaned in this run.
+    is_blocked: bool,
+    /// Bytes of bodies alive at the newest snapshot, and stored since.
+    alive_bytes: u64,
+    stored_bytes: u64,
+    pub(crate) next_step: Time,
+}
+
+/// The living in front of a stretch, on their way forward.
+#[derive(Debug)]
+struct Cleaning {
+    before: Position,
+    /// The id that messages know, and the id under which the bytes lie.
+    left: VecDeque<(BodyId, BodyId)>,
+    is_reading: bool,
+    /// The batch of the last copies.
+    copied_at: Position,
+}
+
+impl Cleaning {
+    /// Whether every copy is part of a batch up to `committed`.
+    fn is_done(&self, committed: Position) -> bool {
+        self.left.is_empty() && !self.is_reading && self.copied_at <= committed
+    }
+}
+
+impl Upkeep {
+    /// `snapshots` are the ones that were found, newest first.
+    pub(crate) fn new(pace: Pace, snapshots: &[SnapshotInfo], stretches: &[Stretch]) -> Upkeep {
+        let newest = snapshots.first().copied();
+        let behind = newest.map_or(Position(0), |newest| newest.position);
+        Upkeep {
+            pace,
+            since_bytes: stretches.iter().filter(|s| s.first > behind).map(|s| s.bytes).sum(),
+            newest,
+            fallback: snapshots.get(1).map(|older| older.position),
+            taken: None,
+            is_writing: false,
+            is_wanted: false,
+            dead_before: Position(0),
+            may_trim: false,
+            cleaning: None,
+            is_blocked: false,
+            alive_bytes: 0,
+            stored_bytes: 0,
+            next_step: Time(i64::MIN),
+        }
+    }
+
+    fn newest_bytes(&self) -> u64 {
+        self.newest.map_or(0, |newest| newest.bytes)
+    }
+
+    pub(crate) fn appended(&mut self, bytes: usize, body_bytes: usize) {
+        self.since_bytes += bytes as u64;
+        self.stored_bytes += body_bytes as u64;
+    }
+
+    /// Whether the state should be shared for a snapshot right now, its records having just been written.
+    pub(crate) fn wants_snapshot(&self) -> bool {
+        let every = self.pace.snapshot_every_bytes.max(SNAPSHOT_GROWTH * self.newest_bytes());
+        !self.is_writing && self.taken.is_none() && (self.is_wanted || self.since_bytes >= every)
+    }
+
+    pub(crate) fn take(&mut self, at: Position, snapshot: Snapshot) {
+        self.taken = Some((at, snapshot));
+        self.is_wanted = false;
+        self.since_bytes = 0;
+    }
+
+    /// The snapshot that was taken, once its batch is committed.
+    pub(crate) fn committed(&mut self, at: Position) -> Option<(Position, Snapshot)> {
+        self.conclude_cleaning(at);
+        let taken = self.taken.take();
+        self.is_writing |= taken.is_some();
+        taken
+    }
+
+    /// Notices that everything was copied, and that all batches up to `committed` are durable.
+    pub(crate) fn conclude_cleaning(&mut self, committed: Position) {
+        if let Some(cleaning) = self.cleaning.take_if(|cleaning| cleaning.is_done(committed)) {
+            self.dead_before = self.dead_before.max(cleaning.before);
+            self.may_trim = true;
+        }
+    }
+
+    pub(crate) fn snapshotted(&mut self, done: Snapshotted) {
+        self.is_writing = false;
+        self.fallback = self.newest.map(|newest| newest.position).or(self.fallback);
+        self.newest = Some(SnapshotInfo { position: done.at, bytes: done.bytes });
+        self.dead_before = self.dead_before.max(done.plan.dead_before);
+        self.may_trim = true;
+        self.alive_bytes = done.plan.alive_bytes;
+        self.stored_bytes = 0;
+        // The newer list is the better one: some of those that were to be copied may have died. What is being read
+        // right now is copied in any case.
+        let is_reading = self.cleaning.as_ref().is_some_and(|cleaning| cleaning.is_reading);
+        if !is_reading && !self.is_blocked {
+            let stretch = done.plan.clean_before.filter(|stretch| stretch.first > self.dead_before);
+            self.cleaning = stretch.map(|stretch| Cleaning {
+                before: stretch.first,
+                left: done.to_copy.into(),
+                is_reading: false,
+                copied_at: Position(0),
+            });
+        }
+    }
+
+    /// It did not come about, for want of room.
+    pub(crate) fn put_off(&mut self) {
+        self.is_writing = false;
+    }
+
+    /// Batches before this one may go.
+    pub(crate) fn trim_before(&self) -> Position {
+        self.fallback.map_or(Position(0), |fallback| self.dead_before.min(fallback.next()))
+    }
+
+    /// Some of the living that are to be copied next.
+    pub(crate) fn next_slice(&mut self) -> Vec<(BodyId, BodyId)> {
+        match &mut self.cleaning {
+            Some(cleaning) if !cleaning.is_reading && !cleaning.left.is_empty() => {
+                cleaning.is_reading = true;
+                let count = cleaning.left.len().min(CLEAN_SLICE_BODIES);
+                cleaning.left.drain(..count).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A slice was read: its copies are part of the batches up to `at`, and `unread` did not fit.
+    pub(crate) fn copied(&mut self, at: Position, unread: Vec<(BodyId, BodyId)>) {
+        if let Some(cleaning) = &mut self.cleaning {
+            cleaning.is_reading = false;
+            cleaning.copied_at = cleaning.copied_at.max(at);
+            unread.into_iter().rev().for_each(|body| cleaning.left.push_front(body));
+        }
+    }
+
+    pub(crate) fn block_cleaning(&mut self) {
+        self.cleaning = None;
+        self.is_blocked = true;
+    }
+
+    /// When there is something to do again.
+    pub(crate) fn due(&self) -> Option<Time> {
+        let has_slice =
+            self.cleaning.as_ref().is_some_and(|cleaning| !cleaning.is_reading && !cleaning.left.is_empty());
+        (self.may_trim || has_slice).then_some(self.next_step)
+    }
+
+    /// Whether a snapshot in a quiet moment would give back space that is worth it, `alive_bytes` being alive now:
+    /// because the journal is larger than the living explain and some have died since the last one, or because much
+    /// waits only for the older snapshot to be newer.
+    pub(crate) fn is_worth_it(&self, alive_bytes: u64, stretches: &[Stretch]) -> bool {
+        if self.is_writing || self.taken.is_some() || self.cleaning.is_some() {
+            return false;
+        }
+        let least = self.pace.reclaim_bytes.max(self.newest_bytes());
+        let died = (self.alive_bytes + self.stored_bytes).saturating_sub(alive_bytes);
+        let closed: u64 = stretches.iter().rev().skip(1).map(|stretch| stretch.bytes).sum();
+        let excess = closed.saturating_sub(alive_bytes * 100 / self.pace.sparse_percent);
+        let newest = self.newest.map_or(Position(0), |newest| newest.position);
+        let before = self.dead_before.min(newest.next());
+        let waiting = stretches.windows(2).filter(|pair| pair[1].first <= before).map(|pair| pair[0].bytes);
+        died >= least / DIED_SHARE && excess >= least || waiting.sum::<u64>() >= least
+    }
+
+    pub(crate) fn want(&mut self) {
+        self.is_wanted = true;
+    }
+
+    /// Whether to write one more snapshot before the end: it saves the next start some reading and takes no time.
+    pub(crate) fn wants_last(&self, tail: Position) -> bool {
+        let is_small = self.newest_bytes() <= STOP_SNAPSHOT_BYTES;
+        let is_newer = self.newest.is_none_or(|newest| newest.position < tail);
+        !self.is_writing && is_newer && is_small && self.since_bytes >= STOP_SNAPSHOT_BYTES / 16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::survey::Plan;
+
+    fn stretch(n: u64) -> Stretch {
+        Stretch { first: Position(n * 10 + 1), first_body: journal::BodyId(n * 10 + 1), bytes: 1_000 }
+    }
+
+    fn snapshotted(at: u64, dead_before: u64, to_copy: &[u64]) -> Snapshotted {
+        let clean_before = (!to_copy.is_empty()).then_some(stretch(2));
+        let plan = Plan { dead_before: Position(dead_before), clean_before, alive_bytes: 100 };
+        let to_copy = to_copy.iter().map(|body| (BodyId(*body), BodyId(*body))).collect();
+        Snapshotted { at: Position(at), bytes: 10, plan, to_copy, forgotten: Vec::new() }
+    }
+
+    fn upkeep() -> Upkeep {
+        let mut upkeep = Upkeep::new(Pace::default(), &[], &[stretch(0)]);
+        upkeep.snapshotted(snapshotted(35, 1, &[]));
+        upkeep.snapshotted(snapshotted(38, 1, &[3, 4, 12]));
+        upkeep
+    }
+
+    #[test]
+    fn what_was_copied_is_given_up_only_when_the_copies_are_committed() {
+        let mut upkeep = upkeep();
+        assert_eq!(upkeep.next_slice().len(), 3);
+        assert!(upkeep.next_slice().is_empty(), "one slice at a time");
+        upkeep.conclude_cleaning(Position(100));
+        assert_eq!(upkeep.trim_before(), Position(1), "nothing was copied yet");
+        upkeep.copied(Position(40), vec![(BodyId(12), BodyId(12))]);
+        upkeep.conclude_cleaning(Position(40));
+        assert_eq!(upkeep.trim_before(), Position(1), "one is left");
+        assert_eq!(upkeep.next_slice(), [(BodyId(12), BodyId(12))]);
+        upkeep.conclude_cleaning(Position(40));
+        assert_eq!(upkeep.trim_before(), Position(1), "the last one is being read");
+        upkeep.copied(Position(41), Vec::new());
+        upkeep.conclude_cleaning(Position(40));
+        assert_eq!(upkeep.trim_before(), Position(1), "the last copy is not durable");
+        upkeep.conclude_cleaning(Position(41));
+        assert_eq!(upkeep.trim_before(), Position(21));
+    }
+
+    #[test]
+    fn nothing_behind_the_older_of_two_snapshots_is_given_up() {
+        let mut upkeep = Upkeep::new(Pace::default(), &[], &[stretch(0)]);
+        upkeep.snapshotted(snapshotted(15, 31, &[]));
+        assert_eq!(upkeep.trim_before(), Position(0), "there is only one");
+        upkeep.snapshotted(snapshotted(50, 31, &[]));
+        assert_eq!(upkeep.trim_before(), Position(16));
+        upkeep.snapshotted(snapshotted(60, 31, &[]));
+        assert_eq!(upkeep.trim_before(), Position(31));
+    }
+
+    #[test]
+    fn damage_where_something_was_to_be_copied_keeps_everything_there() {
+        let mut upkeep = upkeep();
+        assert_eq!(upkeep.next_slice().len(), 3);
+        upkeep.block_cleaning();
+        upkeep.conclude_cleaning(Position(100));
+        upkeep.snapshotted(snapshotted(60, 1, &[3]));
+        assert!(upkeep.next_slice().is_empty());
+        assert_eq!(upkeep.trim_before(), Position(1));
+    }
+
+    #[test]
+    fn a_large_snapshot_is_written_less_often() {
+        let newest = SnapshotInfo { position: Position(1), bytes: SNAPSHOT_EVERY_BYTES };
+        let mut upkeep = Upkeep::new(Pace::default(), &[newest], &[]);
+        upkeep.appended(SNAPSHOT_EVERY_BYTES as usize, 0);
+        assert!(!upkeep.wants_snapshot());
+        upkeep.appended(SNAPSHOT_EVERY_BYTES as usize, 0);
+        assert!(upkeep.wants_snapshot());
+    }
+}

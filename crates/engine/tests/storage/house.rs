@@ -1,0 +1,265 @@
+//! A partition turned by hand on a disk in memory, with one queue, one sender and one receiver, and a note of what the
+//! outside was told.
+
+use broker::{
+    Broker, Command, ConnectionId, LinkId, LockToken, NamespaceId, Outcome, QueueSettings, ReceiveMode,
+    Refusal, RequestId, Span, Time,
+};
+use journal::disk::Disk;
+use journal::{Filling, Local, Options};
+use otobus_engine::{Batch, Inbox, Item, Outbox, Outgoing, Pace, Partition, Turn, recover};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub const SEGMENT_BYTES: u32 = 24 * 1024;
+
+pub fn options() -> Options {
+    Options {
+        filling: Filling::Never,
+        segment_bytes: SEGMENT_BYTES,
+        first_segment_bytes: SEGMENT_BYTES,
+        ..Options::new(11)
+    }
+}
+
+pub const PACE: Pace = Pace {
+    snapshot_every_bytes: 16 * 1024,
+    reclaim_bytes: 24 * 1024,
+    sparse_percent: 40,
+    slice_bytes: 2 * 1024,
+    pause_ms: 10,
+};
+
+/// What the outside knows. Messages have numbers of their own.
+#[derive(Debug, Default)]
+pub struct Told {
+    pub tried: BTreeSet<u32>,
+    pub accepted: BTreeSet<u32>,
+    pub refused: BTreeSet<u32>,
+    /// Asked to be completed, and told that they are.
+    pub completing: BTreeSet<u32>,
+    pub completed: BTreeSet<u32>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Shared(Arc<Mutex<Told>>);
+
+impl Shared {
+    pub fn lock(&self) -> MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The bytes of a message: its number, then as many bytes as follow from it.
+pub fn body(number: u32) -> Vec<u8> {
+    let length = 4 + (number as usize * 797) % 1500;
+    let mut body = vec![number as u8; length];
+    body[..4].copy_from_slice(&number.to_le_bytes());
+    body
+}
+
+#[derive(Debug)]
+pub struct House {
+    pub told: Shared,
+    pub now: Time,
+    partition: Partition,
+    inbox: Arc<Inbox>,
+    outbox: Arc<Outbox>,
+    /// Held by the receiver.
+    locked: BTreeMap<u32, LockToken>,
+    deliveries: BTreeMap<u32, u32>,
+    next_delivery: u32,
+    credit: u64,
+    outcomes: Vec<Refusal>,
+}
+
+const SENDER: LinkId = LinkId { connection: ConnectionId(1), link: 1 };
+const RECEIVER: LinkId = LinkId { connection: ConnectionId(1), link: 2 };
+
+impl House {
+    /// Opens the disk as a starting process would. Errors are those of a failing disk.
+    pub fn open(disk: Arc<dyn Disk>, told: Shared, now: Time) -> Result<House, String> {
+        House::open_with(disk, told, now, options())
+    }
+
+    pub fn open_with(
+        disk: Arc<dyn Disk>,
+        told: Shared,
+        now: Time,
+        options: Options,
+    ) -> Result<House, String> {
+        let mut journal = Local::open(disk, options).map_err(|error| error.to_string())?;
+        let recovered = recover(&mut journal, 1).map_err(|error| error.to_string())?;
+        let inbox = Arc::<Inbox>::default();
+        let broker = Broker::new(recovered.durable, 7);
+        let partition = Partition::alone(broker, Box::new(journal), inbox.clone());
+        let partition = partition.tended(PACE, &recovered.snapshots, recovered.last_time);
+        let outbox = Arc::new(Outbox::default());
+        let (locked, deliveries) = (BTreeMap::new(), BTreeMap::new());
+        let (next_delivery, credit, outcomes) = (0, 0, Vec::new());
+        let mut house = House {
+            told,
+            now,
+            partition,
+            inbox,
+            outbox,
+            locked,
+            deliveries,
+            next_delivery,
+            credit,
+            outcomes,
+        };
+        house.inbox.put(Item::Connect { connection: ConnectionId(1), mailbox: house.outbox.clone() });
+        let (namespace, path) = (NamespaceId(0), Box::<str>::from("q"));
+        let settings =
+            Box::new(QueueSettings { lock_duration: Span::minutes(5), ..QueueSettings::default() });
+        let request = RequestId { connection: ConnectionId(1), request: 1 };
+        let mode = ReceiveMode::PeekLock;
+        house.give(vec![
+            Command::CreateQueue { request, namespace, path: path.clone(), settings },
+            Command::AttachSender { link: SENDER, namespace, path: path.clone() },
+            Command::AttachReceiver { link: RECEIVER, namespace, path, mode },
+        ])?;
+        Ok(house)
+    }
+
+    fn give(&mut self, commands: Vec<Command>) -> Result<(), String> {
+        self.inbox.put(Item::Batch(Batch { commands, ..Batch::default() }));
+        self.run()
+    }
+
+    /// Turns until nothing is left to do at this time.
+    pub fn run(&mut self) -> Result<(), String> {
+        loop {
+            let mut items = Vec::new();
+            self.inbox.take(&mut items, Some(Duration::ZERO));
+            self.partition.accept(&mut items, self.now)?;
+            let turn = self.partition.turn(self.now)?;
+            self.hear()?;
+            let is_due = turn == Turn::Now || matches!(turn, Turn::At(due) if due <= self.now);
+            if turn == Turn::Stopped || !is_due && self.inbox.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Lets time pass without anything else happening: seals, cleans up, gives space back.
+    pub fn rest(&mut self, steps: u32) -> Result<(), String> {
+        for _ in 0..steps {
+            self.now.0 += 20;
+            self.partition.seal()?;
+            self.run()?;
+        }
+        Ok(())
+    }
+
+    pub fn send(&mut self, number: u32) -> Result<(), String> {
+        self.told.lock().tried.insert(number);
+        let mut batch = Batch::default();
+        batch.message(Span::MAX, |out| out.extend_from_slice(&body(number)));
+        batch.send(SENDER, number, false, 0);
+        self.inbox.put(Item::Batch(batch));
+        self.run()
+    }
+
+    /// Takes `count` more messages; those that come are held.
+    pub fn receive(&mut self, count: u64) -> Result<(), String> {
+        self.credit += count;
+        self.give(vec![Command::Credit { link: RECEIVER, limit: self.credit, drain: false }])
+    }
+
+    pub fn complete(&mut self, number: u32) -> Result<(), String> {
+        let Some(token) = self.locked.remove(&number) else { return Ok(()) };
+        self.told.lock().completing.insert(number);
+        self.settle(number, token, Outcome::Complete)
+    }
+
+    pub fn abandon(&mut self, number: u32) -> Result<(), String> {
+        let Some(token) = self.locked.remove(&number) else { return Ok(()) };
+        self.settle(number, token, Outcome::Abandon(None))
+    }
+
+    fn settle(&mut self, number: u32, token: LockToken, outcome: Outcome) -> Result<(), String> {
+        self.next_delivery += 1;
+        let delivery = self.next_delivery;
+        self.deliveries.insert(delivery, number);
+        self.give(vec![Command::Settle { link: RECEIVER, delivery, token, outcome, wants_answer: true }])
+    }
+
+    pub fn held(&self) -> Vec<u32> {
+        self.locked.keys().copied().collect()
+    }
+
+    pub fn refusals(&mut self) -> Vec<Refusal> {
+        std::mem::take(&mut self.outcomes)
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.partition.condition().is_full()
+    }
+
+    pub fn stop(&mut self) -> Result<(), String> {
+        self.inbox.put(Item::Stop);
+        self.run()
+    }
+
+    /// Notes what was said.
+    fn hear(&mut self) -> Result<(), String> {
+        let mut outgoing = Vec::new();
+        self.outbox.take(&mut outgoing);
+        let mut told = self.told.lock();
+        for each in outgoing {
+            match each {
+                Outgoing::Accepted { first, last, .. } => told.accepted.extend(first..=last),
+                Outgoing::Rejected { delivery, refusal, .. } => {
+                    told.refused.insert(delivery);
+                    self.outcomes.push(refusal);
+                }
+                Outgoing::Settled { first, last, .. } => {
+                    let Told { completing, completed, .. } = &mut *told;
+                    let numbers = (first..=last).filter_map(|delivery| self.deliveries.get(&delivery));
+                    completed.extend(numbers.filter(|number| completing.contains(number)));
+                }
+                Outgoing::Deliver(sent) => {
+                    let bytes = sent.place.read().map_err(|error| error.to_string())?;
+                    let number = u32::from_le_bytes(*bytes.first_chunk().unwrap());
+                    assert!(bytes == body(number), "message {number} was altered");
+                    assert!(!told.completed.contains(&number), "message {number} came back");
+                    self.locked.insert(number, sent.delivery.token);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A run of `operations`, each drawn from the seed: sends, receives, completes, abandons and rests.
+pub fn work(house: &mut House, operations: u32, first: u32, seed: u64) -> Result<(), String> {
+    let mut state = seed;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut number = first;
+    for _ in 0..operations {
+        house.now.0 += draw(15) as i64;
+        match draw(10) {
+            0..4 => {
+                house.send(number)?;
+                number += 1;
+            }
+            4 | 5 => house.receive(1 + draw(3))?,
+            6..9 => {
+                let held = house.held();
+                if let Some(chosen) = held.get(draw(held.len().max(1) as u64) as usize) {
+                    // One in eight stays for long, so that what is alive is scattered among the dead.
+                    if chosen % 8 == 0 { house.abandon(*chosen)? } else { house.complete(*chosen)? }
+                }
+            }
+            _ => house.rest(1)?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! The power goes at every boundary between two calls that change the disk, and the disk keeps what it likes of what
+//! was not synced: nothing, everything, torn sectors, later writes without earlier ones.
+
+use crate::house::{House, Shared, work};
+use crate::is_long;
+use crate::judge::judge;
+use crate::watching::Watching;
+use broker::Time;
+use journal::disk::{Disk, Memory};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Images of one boundary beside "nothing more" and "everything".
+const MIXTURES: u64 = 6;
+
+fn run(seed: u64, operations: u32, stride: u64) -> (u64, u64, u64) {
+    let memory = Memory::new();
+    let told = Shared::default();
+    let (calls, images) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (heard, call, count) = (told.clone(), calls.clone(), images.clone());
+    let watching = Watching::new(memory.clone(), move |memory| {
+        let call = call.fetch_add(1, Ordering::Relaxed);
+        if !(call + seed).is_multiple_of(stride) {
+            return;
+        }
+        let told = heard.lock();
+        for image in [0, 1].into_iter().chain((0..MIXTURES).map(|n| 2 + seed * 7_919 + call * 31 + n)) {
+            judge(&memory.crash_image(image), &told, &format!("seed {seed}, call {call}, image {image}"));
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let disk: Arc<dyn Disk> = Arc::new(watching);
+    let mut house = House::open(disk, told, Time(1_000_000)).unwrap();
+    work(&mut house, operations, 1, seed).unwrap();
+    house.rest(40).unwrap();
+    house.stop().unwrap();
+    let snapshots = memory.list().unwrap().iter().filter(|name| name.ends_with(".snapshot")).count();
+    assert_eq!(snapshots, 2, "the run takes snapshots");
+    let trimmed = memory.list().unwrap().iter().any(|name| name == "0000000000000001.segment");
+    (calls.load(Ordering::Relaxed), images.load(Ordering::Relaxed), u64::from(!trimmed))
+}
+
+#[test]
+fn a_power_cut_at_any_boundary_loses_nothing_accepted_and_brings_nothing_completed_back() {
+    // R4: runs of 300 operations; the long version looks at every boundary.
+    let (runs, stride) = if is_long() { (8, 1) } else { (2, 3) };
+    let (mut boundaries, mut images, mut trimmed) = (0, 0, 0);
+    for seed in 1..=runs {
+        let (calls, judged, has_trimmed) = run(seed, 300, stride);
+        boundaries += calls / stride;
+        images += judged;
+        trimmed += has_trimmed;
+    }
+    println!("{images} images at {boundaries} boundaries of {runs} runs of 300 operations");
+    assert!(trimmed > 0, "no run gave space back");
+    assert!(images >= if is_long() { 10_000 } else { 1_000 }, "{images} images");
+}

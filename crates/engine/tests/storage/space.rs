@@ -1,0 +1,212 @@
+//! Space: what is dead is given back, what is alive among it is copied, and a full disk refuses sends and nothing else.
+
+use crate::house::{House, SEGMENT_BYTES, Shared, options};
+use crate::judge::judge;
+use broker::{Refusal, Time};
+use journal::Options;
+use journal::disk::{Disk, Memory};
+use std::sync::Arc;
+
+const NOW: Time = Time(1_000_000);
+
+fn segments(memory: &Memory) -> usize {
+    memory.list().unwrap().iter().filter(|name| name.ends_with(".segment")).count()
+}
+
+fn open(memory: &Memory, told: &Shared) -> House {
+    House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap()
+}
+
+fn drain(house: &mut House, keeps: impl Fn(u32) -> bool) {
+    house.receive(10_000).unwrap();
+    for number in house.held().into_iter().filter(|number| !keeps(*number)) {
+        house.complete(number).unwrap();
+    }
+}
+
+#[test]
+fn after_a_drain_the_directory_is_as_small_as_ever_and_a_start_reads_next_to_nothing() {
+    let (memory, told) = (Memory::new(), Shared::default());
+    let mut house = open(&memory, &told);
+    (1..=600).for_each(|number| house.send(number).unwrap());
+    assert!(segments(&memory) > 15, "a backlog takes space");
+    drain(&mut house, |_| false);
+    house.rest(60).unwrap();
+    assert!(segments(&memory) <= 2, "{} segments are left", segments(&memory));
+    judge(&memory.crash_image(0), &told.lock(), "drained");
+    drop(house);
+    let mut again = open(&memory, &told);
+    again.send(601).unwrap();
+    assert!(told.lock().accepted.contains(&601));
+}
+
+#[test]
+fn what_is_alive_among_the_dead_is_copied_and_found_again() {
+    let (memory, told) = (Memory::new(), Shared::default());
+    let mut house = open(&memory, &told);
+    (1..=600).for_each(|number| house.send(number).unwrap());
+    let before = segments(&memory);
+    // One in twenty stays, in every segment.
+    drain(&mut house, |number| number % 20 == 0);
+    house.rest(200).unwrap();
+    let after = segments(&memory);
+    assert!(after * 3 < before, "{before} segments became {after}");
+    judge(&memory.crash_image(0), &told.lock(), "cleaned");
+    drop(house);
+    let mut again = open(&memory, &told);
+    again.receive(100).unwrap();
+    assert_eq!(again.held(), (1..=30).map(|n| n * 20).collect::<Vec<_>>());
+    drain(&mut again, |_| false);
+    again.rest(200).unwrap();
+    assert!(segments(&memory) <= 2, "{} segments are left", segments(&memory));
+}
+
+#[test]
+fn a_body_that_is_copied_again_and_again_stays_the_same() {
+    let (memory, told) = (Memory::new(), Shared::default());
+    let mut house = open(&memory, &told);
+    let mut number = 0;
+    for _ in 0..12 {
+        (0..150).for_each(|_| {
+            number += 1;
+            house.send(number).unwrap();
+        });
+        // The first two stay for ever; each round they lie before everything else.
+        drain(&mut house, |number| number <= 2);
+        house.rest(60).unwrap();
+        assert!(segments(&memory) < 6, "{} segments", segments(&memory));
+    }
+    judge(&memory.crash_image(0), &told.lock(), "copied often");
+    drop(house);
+    let mut again = open(&memory, &told);
+    again.receive(10).unwrap();
+    assert_eq!(again.held(), [1, 2]);
+}
+
+#[test]
+fn a_full_disk_refuses_sends_and_nothing_else_and_goes_on_by_itself() {
+    // R9
+    let (memory, told) = (Memory::new(), Shared::default());
+    let mut house = open(&memory, &told);
+    (1..=100).for_each(|number| house.send(number).unwrap());
+    let mut number = 100;
+    for cycle in 0..20 {
+        (0..60).for_each(|_| {
+            number += 1;
+            house.send(number).unwrap();
+        });
+        house.rest(60).unwrap();
+        let used: usize = memory
+            .list()
+            .unwrap()
+            .iter()
+            .map(|name| memory.content(name).map_or(0, |bytes| bytes.len()))
+            .sum();
+        memory.set_room(Some(used as u64));
+        while !house.is_full() {
+            number += 1;
+            house.send(number).unwrap();
+        }
+        number += 1;
+        house.send(number).unwrap();
+        assert_eq!(house.refusals().pop(), Some(Refusal::NoSpace), "cycle {cycle}");
+        house.receive(40).unwrap();
+        let held = house.held();
+        assert!(held.len() >= 40);
+        for number in held {
+            house.complete(number).unwrap();
+            assert!(told.lock().completed.contains(&number), "cycle {cycle}: completing goes on");
+        }
+        memory.set_room(None);
+        house.now.0 += 2_000;
+        house.run().unwrap();
+        assert!(!house.is_full(), "cycle {cycle}: there is room again");
+        number += 1;
+        house.send(number).unwrap();
+        assert!(told.lock().accepted.contains(&number), "cycle {cycle}: sending goes on");
+        judge(&memory.crash_image(0), &told.lock(), &format!("cycle {cycle}"));
+    }
+}
+
+#[test]
+fn receiving_everything_makes_room_on_a_disk_that_stays_full() {
+    let (memory, told) = (Memory::new(), Shared::default());
+    let mut house = open(&memory, &told);
+    memory.set_room(Some(30 * u64::from(SEGMENT_BYTES)));
+    let mut number = 0;
+    while !house.is_full() {
+        number += 1;
+        house.send(number).unwrap();
+    }
+    drain(&mut house, |_| false);
+    house.rest(200).unwrap();
+    house.now.0 += 2_000;
+    house.run().unwrap();
+    assert!(!house.is_full(), "{} segments are left", segments(&memory));
+    house.send(number + 1).unwrap();
+    assert!(told.lock().accepted.contains(&(number + 1)));
+}
+
+#[test]
+fn without_any_reserve_a_full_disk_makes_everybody_wait_and_nobody_lose() {
+    let (memory, told) = (Memory::new(), Shared::default());
+    let bare = Options { reserve_segments: 0, ..options() };
+    let mut house = House::open_with(Arc::new(memory.clone()), told.clone(), NOW, bare).unwrap();
+    memory.set_room(Some(u64::from(SEGMENT_BYTES)));
+    let mut number = 0;
+    while !house.is_full() {
+        number += 1;
+        house.send(number).unwrap();
+    }
+    assert!(!told.lock().accepted.contains(&number), "what found no room is not accepted");
+    memory.set_room(None);
+    house.now.0 += 2_000;
+    house.run().unwrap();
+    assert!(told.lock().accepted.contains(&number), "it was stored when there was room");
+    judge(&memory.crash_image(0), &told.lock(), "waited");
+}
+
+#[test]
+fn a_damaged_newest_snapshot_is_set_aside_and_the_older_one_serves() {
+    let (memory, told) = (Memory::new(), Shared::default());
+    let mut house = open(&memory, &told);
+    (1..=200).for_each(|number| house.send(number).unwrap());
+    drop(house);
+    let snapshots = || {
+        let mut names = memory.list().unwrap();
+        names.retain(|name| name.contains(".snapshot"));
+        names
+    };
+    let newest = snapshots().pop().unwrap();
+    memory.damage(&newest, |bytes| bytes[100] ^= 1);
+    let before = memory.content(&newest);
+    let mut house = open(&memory, &told);
+    let aside = format!("{newest}.damaged");
+    assert_eq!(memory.content(&aside), before, "its bytes are kept");
+    judge(&memory.crash_image(1), &told.lock(), "older snapshot");
+    // It neither counts as one of two nor pushes a good one out.
+    (201..=400).for_each(|number| house.send(number).unwrap());
+    drop(house);
+    assert_eq!(snapshots().len(), 3);
+    let newest = snapshots().into_iter().rfind(|name| name.ends_with(".snapshot")).unwrap();
+    memory.damage(&newest, |bytes| bytes[100] ^= 1);
+    drop(open(&memory, &told));
+    judge(&memory.crash_image(1), &told.lock(), "older snapshot again");
+}
+
+#[test]
+fn without_a_snapshot_that_is_whole_a_trimmed_journal_is_refused() {
+    let (memory, told) = (Memory::new(), Shared::default());
+    let mut house = open(&memory, &told);
+    (1..=300).for_each(|number| house.send(number).unwrap());
+    drain(&mut house, |_| false);
+    house.rest(60).unwrap();
+    drop(house);
+    for name in memory.list().unwrap().iter().filter(|name| name.ends_with(".snapshot")) {
+        memory.damage(name, |bytes| bytes[60] ^= 1);
+    }
+    let refused = House::open(Arc::new(memory.clone()), told, NOW).unwrap_err();
+    assert!(refused.contains("every snapshot is damaged") && refused.contains(".snapshot"), "{refused}");
+    let kept = memory.list().unwrap().iter().filter(|name| name.ends_with(".snapshot.damaged")).count();
+    assert_eq!(kept, 2, "nothing is deleted");
+}

@@ -1,0 +1,140 @@
+//! Messages that are no longer in the cache, and messages that are too large for it. The house keeps one megabyte.
+
+use crate::client::{Client, Delivery, body, message};
+use crate::house::{House, KEY, QUEUE, ROOT};
+use amqp::State;
+use amqp::performative::{Flow, Open, Performative, Transfer};
+
+/// A body that no other message has: small mostly, now and then large or in parts.
+fn distinct(number: u32) -> Vec<u8> {
+    let length = match number {
+        n if n % 100 == 50 => 140_000 + n as usize,
+        n if n % 300 == 299 => 700_000 + n as usize,
+        n => 500 + (n as usize * 37) % 3_000,
+    };
+    (0..length).map(|at| (at as u32 ^ number.wrapping_mul(0x9e37)) as u8).collect()
+}
+
+/// Writes frames of one delivery on handle 0; the last of them ends it if `is_whole`.
+async fn write(client: &mut Client, frames: &[&[u8]], is_whole: bool) -> u32 {
+    let more = |nth: usize| !is_whole || nth + 1 < frames.len();
+    let id = client.transfer(Transfer { more: more(0), ..Transfer::default() }, frames[0]).await;
+    for (nth, frame) in frames.iter().enumerate().skip(1) {
+        let mut bytes = Vec::new();
+        let transfer = Transfer { more: more(nth), ..Transfer::default() };
+        Performative::Transfer(transfer).write(&mut bytes, 0, frame);
+        client.raw(&bytes).await;
+    }
+    id
+}
+
+/// Sends a message and waits until it is accepted.
+async fn send(client: &mut Client, message: &[u8]) {
+    let frames: Vec<&[u8]> = message.chunks(60_000).collect();
+    let id = write(client, &frames, true).await;
+    loop {
+        if let Performative::Disposition(disposition) = client.next().await.performative {
+            assert_eq!((disposition.first, disposition.state), (id, Some(State::Accepted)));
+            return;
+        }
+    }
+}
+
+async fn fill(house: &House, count: u32) {
+    let mut client = house.admitted().await;
+    client.sender(0, QUEUE).await;
+    for number in 0..count {
+        send(&mut client, &message(&distinct(number))).await;
+    }
+}
+
+#[tokio::test]
+async fn a_backlog_behind_the_cache_comes_in_order_and_byte_for_byte() {
+    // S-3, S-30
+    let house = House::new().await;
+    fill(&house, 600).await;
+    let mut client = house.admitted().await;
+    client.receiver(0, QUEUE).await;
+    client.credit(0, 0, 1_000).await;
+    for number in 0..600 {
+        let Delivery { message, .. } = client.delivery().await;
+        assert!(body(&message) == distinct(number), "message {number}");
+    }
+}
+
+#[tokio::test]
+async fn two_links_share_a_backlog_and_each_gets_its_part_in_order() {
+    // S-81
+    let house = House::new().await;
+    fill(&house, 400).await;
+    let mut client = house.admitted().await;
+    client.receiver(0, QUEUE).await;
+    client.receiver(1, QUEUE).await;
+    client.credit(0, 0, 200).await;
+    client.credit(1, 0, 200).await;
+    let mut seen = Vec::new();
+    for _ in 0..400 {
+        let Delivery { message, .. } = client.delivery().await;
+        let found = (0..400).find(|number| body(&message) == distinct(*number)).expect("one that was sent");
+        seen.push(found);
+    }
+    let (first, second): (Vec<u32>, Vec<u32>) = seen.iter().partition(|number| **number < 200);
+    assert!(first.is_sorted() && second.is_sorted(), "{seen:?}");
+    assert_eq!((first.len(), second.len()), (200, 200));
+}
+
+#[tokio::test]
+async fn a_large_message_goes_on_where_the_window_stopped_it() {
+    //
+    let house = House::new().await;
+    let large: Vec<u8> = (0..900_000u32).map(|at| (at ^ (at >> 8)) as u8).collect();
+    let mut sender = house.admitted().await;
+    sender.sender(0, QUEUE).await;
+    send(&mut sender, &message(&large)).await;
+    let mut client = house.silent();
+    client.log_in("PLAIN", Some(format!("\0{ROOT}\0{KEY}").as_bytes())).await;
+    client.open(Open { container_id: "c".into(), max_frame_size: 4_096, ..Open::default() }).await;
+    client.begin(0, 7).await;
+    client.receiver(0, QUEUE).await;
+    let window = |seen: u32| Flow {
+        next_incoming_id: Some(1 + seen),
+        incoming_window: 7,
+        handle: Some(0),
+        delivery_count: Some(0),
+        link_credit: Some(1),
+        ..Flow::default()
+    };
+    client.give(&[Performative::Flow(window(0))]).await;
+    let (mut whole, mut frames, mut is_over) = (Vec::new(), 0, false);
+    while !is_over {
+        let frame = client.next().await;
+        let Performative::Transfer(transfer) = frame.performative else { continue };
+        whole.extend_from_slice(frame.payload);
+        frames += 1;
+        is_over = !transfer.more;
+        if frames % 7 == 0 {
+            client.give(&[Performative::Flow(window(frames))]).await;
+        }
+    }
+    assert!(frames > 200, "{frames}");
+    assert!(body(&whole) == large);
+}
+
+#[tokio::test]
+async fn a_large_message_that_is_broken_off_leaves_nothing() {
+    let house = House::new().await;
+    let mut client = house.admitted().await;
+    client.sender(0, QUEUE).await;
+    let large = message(&vec![7; 900_000]);
+    let frames: Vec<&[u8]> = large.chunks(60_000).take(12).collect();
+    write(&mut client, &frames, false).await;
+    let mut bytes = Vec::new();
+    Performative::Transfer(Transfer { aborted: true, ..Transfer::default() }).write(&mut bytes, 0, b"");
+    client.raw(&bytes).await;
+    send(&mut client, &message(b"whole")).await;
+    client.receiver(1, QUEUE).await;
+    client.credit(1, 0, 10).await;
+    let Delivery { message, .. } = client.delivery().await;
+    assert_eq!(body(&message), b"whole");
+    assert!(client.said_so_far().await.is_empty());
+}

@@ -1,0 +1,126 @@
+//! Verifying finds every damage, with its file, and changes nothing.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
+use otobus_journal::conformance::{put_snapshot, write_up_to};
+use otobus_journal::disk::{Disk, Memory};
+use otobus_journal::{Batch, Counts, Epoch, Error, Filling, Inspector, Journal, Local, Options, Position};
+use std::io;
+use std::sync::Arc;
+
+#[derive(Default)]
+struct Noted {
+    damage: Vec<Error>,
+    batches: u64,
+}
+
+impl Inspector for Noted {
+    fn batch(&mut self, batch: Batch<'_>) -> Result<(), Error> {
+        self.batches += 1;
+        assert!(batch.position.0 > 0);
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: Position, _: &mut dyn io::Read) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn damage(&mut self, error: Error) {
+        self.damage.push(error);
+    }
+}
+
+fn options() -> Options {
+    let (segment_bytes, first_segment_bytes) = (10 * 1024, 8 * 1024);
+    Options { filling: Filling::Never, segment_bytes, first_segment_bytes, ..Options::new(5) }
+}
+
+/// A trimmed journal of several segments with two snapshots, sealed.
+fn healthy() -> Memory {
+    let disk = Memory::new();
+    let mut journal = Local::open(Arc::new(disk.clone()), options()).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    write_up_to(&mut journal, Position(20));
+    put_snapshot(&mut journal, Position(8));
+    put_snapshot(&mut journal, Position(12));
+    journal.trim(Position(9)).unwrap();
+    journal.seal().unwrap();
+    disk
+}
+
+fn verify(disk: &Memory) -> (Counts, Noted) {
+    let mut noted = Noted::default();
+    let counts = Local::verify(Arc::new(disk.clone()), 0, &mut noted).unwrap();
+    (counts, noted)
+}
+
+fn contents(disk: &Memory) -> Vec<(String, Vec<u8>)> {
+    let names = disk.list().unwrap();
+    names.into_iter().map(|name| (name.clone(), disk.content(&name).unwrap())).collect()
+}
+
+fn names(error: &Error) -> &str {
+    match error {
+        Error::Corrupt { file, .. }
+        | Error::NewerFormat { file, .. }
+        | Error::WrongPartition { file, .. } => file,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_healthy_directory_is_found_healthy_and_left_alone() {
+    let disk = healthy();
+    let before = contents(&disk);
+    let (counts, noted) = verify(&disk);
+    assert!(noted.damage.is_empty(), "{:?}", noted.damage);
+    assert!(counts.segments >= 2 && counts.snapshots == 2 && counts.bodies > 10, "{counts:?}");
+    assert_eq!(counts.batches, noted.batches);
+    assert_eq!(contents(&disk), before);
+}
+
+#[test]
+fn a_directory_in_use_is_refused() {
+    let disk = healthy();
+    let _holder = Local::open(Arc::new(disk.clone()), options()).unwrap();
+    let refused = Local::verify(Arc::new(disk), 0, &mut Noted::default());
+    assert!(matches!(refused, Err(Error::Locked { .. })), "{refused:?}");
+}
+
+#[test]
+fn damage_in_two_places_is_told_twice() {
+    let disk = healthy();
+    let segments: Vec<String> =
+        disk.list().unwrap().into_iter().filter(|name| name.ends_with(".segment")).collect();
+    for name in &segments[..2] {
+        disk.damage(name, |bytes| bytes[5000] ^= 1);
+    }
+    let (_, noted) = verify(&disk);
+    for name in &segments[..2] {
+        assert!(noted.damage.iter().any(|error| names(error).ends_with(name)), "{name}: {:?}", noted.damage);
+    }
+}
+
+#[test]
+fn a_flipped_byte_anywhere_in_what_is_used_is_found() {
+    let disk = healthy();
+    let (mut found, mut unused) = (0, 0);
+    for (name, content) in contents(&disk) {
+        if !name.ends_with(".segment") && !name.ends_with(".snapshot") {
+            continue;
+        }
+        for at in (0..content.len()).step_by(5) {
+            let image = disk.crash_image(1);
+            image.damage(&name, |bytes| bytes[at] ^= 1 << (at % 8));
+            let (_, noted) = verify(&image);
+            match noted.damage.first() {
+                Some(error) => {
+                    assert!(names(error).ends_with(&name), "byte {at} of {name}: {error}");
+                    found += 1;
+                }
+                None => unused += 1,
+            }
+        }
+    }
+    assert!(found > 3_000, "{found} found, {unused} unused");
+}
