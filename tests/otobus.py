@@ -25,7 +25,8 @@ class Otobus:
         self.process = None
         self.port = None
         config = "".join(f'[[queue]]\nname = "{name}"\n\n' for name in queues)
-        (self.folder / "otobus.toml").write_text(config)
+        self.config = self.folder / "otobus.toml"
+        self.config.write_text(config)
 
     def start(self, under=()):
         """Starts the broker and returns once it serves. `under` is a command to run it under, such as strace."""
@@ -34,7 +35,7 @@ class Otobus:
         ready.unlink(missing_ok=True)
         arguments = [
             os.environ["OTOBUS_BIN"],
-            "--config", str(self.folder / "otobus.toml"),
+            "--config", str(self.config),
             "--data", str(self.data),
             "--listen-bus", "127.0.0.1:0",
             "--ready-file", str(ready),

@@ -5,6 +5,7 @@
 //! touching their bytes.
 
 use crate::ids::{LinkId, LockToken, NamespaceId, Number, RequestId};
+use crate::manage::Task;
 use crate::settings::QueueSettings;
 use crate::time::{Span, Time};
 use message::overlay::Overlay;
@@ -181,13 +182,6 @@ pub enum Command {
         path: Box<str>,
         settings: Box<QueueSettings>,
     },
-    /// Gives a queue other settings. What is fixed at creation must be as it was (S-260).
-    UpdateQueue {
-        request: RequestId,
-        namespace: NamespaceId,
-        path: Box<str>,
-        settings: Box<QueueSettings>,
-    },
     DeleteEntity {
         request: RequestId,
         namespace: NamespaceId,
@@ -197,6 +191,12 @@ pub enum Command {
         request: RequestId,
         namespace: NamespaceId,
         path: Box<str>,
+    },
+    /// Everything else that an administrator may ask.
+    Manage {
+        request: RequestId,
+        namespace: NamespaceId,
+        task: Box<Task>,
     },
     /// Lists queues by name, from the `skip`-th on, `top` at most.
     ListQueues {

@@ -1,6 +1,7 @@
 //! What survives: everything that records have said. Rebuilt by replaying them, so [`Durable::apply`] must accept
 //! whatever was ever recorded and may rely on nothing but itself and the time of the batch.
 
+use crate::access::AccessRule;
 use crate::effect::Extra;
 use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Number, Sequence, SubQueue};
 use crate::planted::{Bug, is_planted};
@@ -8,6 +9,8 @@ use crate::queue::index::{Index, Reason, Slot, State};
 use crate::record::{KeptLock, Record};
 use crate::settings::QueueSettings;
 use crate::time::{Span, Time};
+use crate::topic::change::Change;
+use crate::topic::{Subscription, Topic, Topics};
 use message::overlay::Overlay;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -23,6 +26,11 @@ pub struct Durable {
     pub(crate) next_body: BodyId,
     /// The locks that a planned stop has left. Any record after them makes them void.
     pub(crate) kept_locks: Arc<[KeptLock]>,
+    pub(crate) topics: Topics,
+    /// Authorization rules of the entities that have any.
+    pub(crate) access: BTreeMap<EntityId, Vec<AccessRule>>,
+    /// By number; the first is called `default`. Compared without regard to case.
+    pub(crate) namespaces: Vec<Box<str>>,
     /// Where bodies lie that were copied forward: the id that messages know, and the one of the newest copy.
     pub(crate) moved: Arc<IdMap<BodyId, BodyId>>,
 }
@@ -188,11 +196,24 @@ impl Queue {
 
 impl Durable {
     pub fn new() -> Durable {
-        Durable { next_body: BodyId(1), ..Durable::default() }
+        Durable { next_body: BodyId(1), namespaces: vec!["default".into()], ..Durable::default() }
     }
 
     pub fn queue(&self, entity: EntityId) -> Option<&Queue> {
         self.entities.get(entity.0 as usize)?.as_deref()
+    }
+
+    pub fn access(&self, entity: EntityId) -> &[AccessRule] {
+        self.access.get(&entity).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn namespace_named(&self, name: &str) -> Option<NamespaceId> {
+        let at = self.namespaces.iter().position(|known| known.eq_ignore_ascii_case(name))?;
+        Some(NamespaceId(at as u32))
+    }
+
+    pub fn next_namespace(&self) -> NamespaceId {
+        NamespaceId(self.namespaces.len() as u32)
     }
 
     pub(crate) fn queue_mut(&mut self, entity: EntityId) -> &mut Queue {
@@ -242,15 +263,15 @@ impl Durable {
             Record::QueueCreated { entity, namespace, path, settings } => {
                 self.create(*entity, *namespace, path, settings, time);
             }
-            Record::QueueUpdated { entity, settings } => {
-                let queue = self.queue_mut(*entity);
-                queue.settings = (**settings).clone();
-                queue.updated = time;
-            }
             Record::EntityDeleted { entity } => {
-                let queue = self.entities[entity.0 as usize].take().expect("only what exists is deleted");
-                self.names.remove(&(queue.namespace, fold(&queue.path)));
+                self.access.remove(entity);
+                if let Some(queue) = self.entities[entity.0 as usize].take() {
+                    self.names.remove(&(queue.namespace, fold(&queue.path)));
+                } else if let Some(topic) = self.topics.remove(*entity) {
+                    self.names.remove(&(topic.namespace, fold(&topic.path)));
+                }
             }
+            Record::Managed(change) => self.apply_change(change, time),
             Record::PartStored { body } => self.take_body(*body),
             Record::Relocated { body, copy } => {
                 self.take_body(*copy);
@@ -341,6 +362,87 @@ impl Durable {
         })));
     }
 
+    fn apply_change(&mut self, change: &Change, time: Time) {
+        // Ids are handed out in order, whatever they are for; what is not a queue leaves its place among them empty.
+        if let Change::TopicCreated { entity, .. } | Change::SubscriptionCreated { entity, .. } = change {
+            assert_eq!(*entity, self.next_entity(), "entity ids are handed out in order");
+            self.entities.push(None);
+        }
+        self.put_change(change, time);
+    }
+
+    /// Takes a change whose entity has its place.
+    fn put_change(&mut self, change: &Change, time: Time) {
+        match change {
+            Change::QueueUpdated { entity, settings } => {
+                let queue = self.queue_mut(*entity);
+                (queue.settings, queue.updated) = ((**settings).clone(), time);
+            }
+            Change::TopicCreated { entity, namespace, path, settings } => {
+                let taken = self.names.insert((*namespace, fold(path)), *entity);
+                assert!(taken.is_none(), "topic '{path}' was created twice");
+                let topic = Topic {
+                    namespace: *namespace,
+                    path: path.clone(),
+                    settings: (**settings).clone(),
+                    created: time,
+                    updated: time,
+                    subscriptions: BTreeMap::new(),
+                };
+                self.topics.add_topic(*entity, topic);
+            }
+            Change::SubscriptionCreated { entity, topic, name, settings } => {
+                let subscription = Subscription {
+                    topic: *topic,
+                    name: name.clone(),
+                    settings: (**settings).clone(),
+                    created: time,
+                    updated: time,
+                    rules: BTreeMap::new(),
+                };
+                self.topics.add_subscription(*entity, subscription);
+            }
+            Change::AccessChanged { entity, rules } => {
+                self.access.insert(*entity, rules.clone());
+            }
+            Change::NamespaceNamed { namespace, name } => {
+                assert_eq!(*namespace, self.next_namespace(), "namespaces are numbered in order");
+                self.namespaces.push(name.clone());
+            }
+            Change::TopicUpdated { .. }
+            | Change::SubscriptionUpdated { .. }
+            | Change::RulePut { .. }
+            | Change::RuleRemoved { .. } => self.topics.apply(change, time),
+        }
+    }
+
+    /// Everything that was managed besides queues, as the changes that make it again.
+    pub(crate) fn managed(&self) -> Vec<(Time, Change)> {
+        let named = self.namespaces.iter().enumerate().skip(1).map(|(number, name)| {
+            let namespace = NamespaceId(number as u32);
+            (Time(0), Change::NamespaceNamed { namespace, name: name.clone() })
+        });
+        let access = self.access.iter().map(|(entity, rules)| {
+            (Time(0), Change::AccessChanged { entity: *entity, rules: rules.clone() })
+        });
+        named.chain(self.topics.changes()).chain(access).collect()
+    }
+
+    /// Takes back a change that [`Durable::managed`] gave. False when it contradicts what is there.
+    pub(crate) fn restore(&mut self, change: &Change, time: Time) -> bool {
+        let fits = match change {
+            Change::TopicCreated { namespace, path, .. } => self.find(*namespace, path).is_none(),
+            Change::NamespaceNamed { namespace, .. } => *namespace == self.next_namespace(),
+            Change::AccessChanged { .. } => true,
+            Change::QueueUpdated { .. } => false,
+            other => self.topics.fits(other),
+        };
+        if fits {
+            self.put_change(change, time);
+        }
+        fits
+    }
+
     fn take_body(&mut self, body: BodyId) {
         assert_eq!(body, self.next_body, "body ids are handed out in order");
         self.next_body = BodyId(body.0 + 1);
@@ -352,6 +454,7 @@ impl Durable {
         let mut hasher = std::hash::DefaultHasher::new();
         (self.next_body, self.next_entity(), &self.kept_locks).hash(&mut hasher);
         self.names.hash(&mut hasher);
+        (&self.topics, &self.access, &self.namespaces).hash(&mut hasher);
         for (id, queue) in self.queues() {
             (id, &queue.path, &queue.settings, queue.created, queue.updated).hash(&mut hasher);
             (queue.partition, queue.next, queue.counts, queue.bytes).hash(&mut hasher);

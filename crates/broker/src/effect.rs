@@ -1,12 +1,16 @@
 //! Everything that may leave the broker. An effect is released only when the records that justify it are durable.
 
+use crate::access::AccessRule;
 use crate::command::ReceiveMode;
 use crate::durable::Counts;
-use crate::ids::{BodyId, ConnectionId, LinkId, LockToken, Number, RequestId, Sequence};
+use crate::ids::{BodyId, ConnectionId, LinkId, LockToken, NamespaceId, Number, RequestId, Sequence};
 use crate::queue::index::State;
 use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
 use crate::time::{Span, Time};
+use crate::topic::TopicDescription;
+use crate::topic::rule::RuleDescription;
+use crate::topic::subscription::SubscriptionDescription;
 use message::overlay::Overlay;
 use std::sync::Arc;
 
@@ -58,6 +62,7 @@ pub enum Settled {
 pub struct QueueDescription {
     pub path: Box<str>,
     pub settings: QueueSettings,
+    pub access: Vec<AccessRule>,
     pub created: Time,
     pub updated: Time,
     /// `None` when nothing was ever sent or received.
@@ -71,6 +76,18 @@ pub struct QueueDescription {
 pub enum Answer {
     Queue(Box<QueueDescription>),
     Queues(Vec<QueueDescription>),
+    Topic(Box<TopicDescription>),
+    Topics(Vec<TopicDescription>),
+    Subscription(Box<SubscriptionDescription>),
+    Subscriptions(Vec<SubscriptionDescription>),
+    Rule(Box<RuleDescription>),
+    Rules(Vec<RuleDescription>),
+    /// The authorization rules of `entity`, which is the one asked for or the one that it lies below.
+    Access {
+        entity: Box<str>,
+        rules: Vec<AccessRule>,
+    },
+    Namespace(NamespaceId),
     Deleted,
     /// All that was named is settled.
     Settled,

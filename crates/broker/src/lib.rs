@@ -4,6 +4,7 @@
 //! (durable) or a [`Touch`] (memory only), applied at once so that the next step sees it, and [`Effect`]s that whoever
 //! runs the broker releases when the records are durable. Replaying the records gives the durable state again.
 
+pub mod access;
 pub mod command;
 pub mod decision;
 pub mod durable;
@@ -11,6 +12,7 @@ pub mod effect;
 pub mod ids;
 pub mod limits;
 mod link;
+pub mod manage;
 mod namespace;
 pub mod planted;
 pub mod queue;
@@ -24,10 +26,12 @@ mod testing;
 pub mod tier;
 pub mod time;
 pub mod timers;
+pub mod topic;
 mod update;
 pub mod volatile;
 mod work;
 
+pub use access::AccessRule;
 pub use command::{Command, Incoming, Intake, Outcome, ReceiveMode};
 use decision::Hindrance;
 pub use decision::{Context, Decided, Decision, Material, Needs, Release};
@@ -37,6 +41,7 @@ pub use ids::{
     BodyId, ConnectionId, EntityId, LinkId, LockToken, NamespaceId, Number, Position, RequestId, Sequence,
     Source, SubQueue,
 };
+pub use manage::Task;
 pub use queue::index::State;
 pub use record::{KeptLock, Record};
 pub use refusal::Refusal;
@@ -158,14 +163,14 @@ impl Broker {
             Command::CreateQueue { request, namespace, path, settings } => {
                 (request, self.create_queue(*namespace, path, settings, context, decision))
             }
-            Command::UpdateQueue { request, namespace, path, settings } => {
-                (request, self.update_queue(*namespace, path, settings, context, decision))
-            }
             Command::DeleteEntity { request, namespace, path } => {
                 (request, self.delete_entity(*namespace, path, context, decision))
             }
             Command::DescribeEntity { request, namespace, path } => {
                 (request, self.describe_entity(*namespace, path))
+            }
+            Command::Manage { request, namespace, task } => {
+                (request, self.manage(*namespace, task, context, decision))
             }
             Command::ListQueues { request, namespace, skip, top } => {
                 (request, Ok(self.list_queues(*namespace, *skip, *top)))

@@ -48,6 +48,33 @@ pub const BATCH_MESSAGES: usize = 4_500;
 /// Most lock tokens or sequence numbers in one request: as many as one batch has messages.
 pub const REQUEST_MESSAGES: usize = 4_500;
 
+/// Longest name of a subscription, a rule or a namespace, in characters (S-251).
+pub const NAME_CHARACTERS: usize = 50;
+
+/// Most subscriptions of a topic and most filters of each kind over all of them (semantics, section 21).
+pub const SUBSCRIPTIONS_PER_TOPIC: usize = 2_000;
+pub const SQL_FILTERS_PER_TOPIC: usize = 2_000;
+pub const CORRELATION_FILTERS_PER_TOPIC: usize = 100_000;
+
+/// Longest text of a SQL filter or action, in characters (S-201, S-205).
+pub const SQL_CHARACTERS: usize = 1_024;
+
+/// Properties that a correlation filter compares, or parameters of a SQL filter. Nobody says how many are allowed; each
+/// costs a look-up for each message.
+pub const FILTER_VALUES: usize = 128;
+
+/// Authorization rules of one entity (semantics, section 21), the length of their names (HX-1.8.2) and of their keys, which
+/// are 44 characters where the service makes them.
+pub const ACCESS_RULES: usize = 12;
+pub const KEY_NAME_CHARACTERS: usize = 256;
+pub const KEY_CHARACTERS: usize = 256;
+
+/// Namespaces of one server. Each costs a name.
+pub const NAMESPACES: usize = 1_000;
+
+/// Sizes that an entity may have, in megabytes (semantics, section 20).
+pub const MAX_SIZE_MEGABYTES: [u64; 9] = [1_024, 2_048, 3_072, 4_096, 5_120, 10_240, 20_480, 40_960, 81_920];
+
 /// Most messages in one answer to a browser, and the bytes after which it gets no more of them: fewer than asked for
 /// is no sign of the end (S-133), and an answer lies in memory whole.
 pub const BROWSE_MESSAGES: usize = 1_000;

@@ -11,6 +11,7 @@ use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
 use crate::time::Time;
 use crate::timers::Chore;
+use crate::topic::subscription::split_path;
 use crate::volatile::{Link, Touch};
 
 impl Broker {
@@ -22,11 +23,7 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
-        check_path(path)?;
-        if let Some(taken) = self.durable.find(namespace, path) {
-            let spelled = self.durable.queue(taken).map_or(path, |queue| &queue.path);
-            return Err(Refusal::EntityExists(spelled.into()));
-        }
+        self.check_new_path(namespace, path)?;
         let settings = Box::new(self.tier.settle(settings, None)?);
         self.check_room(namespace, &settings)?;
         let entity = self.durable.next_entity();
@@ -42,10 +39,6 @@ impl Broker {
 
     /// Semantics, section 21.
     fn check_room(&self, namespace: NamespaceId, settings: &QueueSettings) -> Result<(), Refusal> {
-        let limit = self.tier.entities();
-        if limit != usize::MAX && self.entities_of(namespace).count() >= limit {
-            return Err(Refusal::TooManyEntities(limit));
-        }
         let limit = self.tier.partitioned_entities();
         if settings.partitioning && limit != usize::MAX {
             let is_partitioned = |entity: &EntityId| {
@@ -54,6 +47,21 @@ impl Broker {
             if self.entities_of(namespace).filter(is_partitioned).count() >= limit {
                 return Err(Refusal::TooManyEntities(limit));
             }
+        }
+        Ok(())
+    }
+
+    /// Whether a queue or a topic may have this path.
+    pub(crate) fn check_new_path(&self, namespace: NamespaceId, path: &str) -> Result<(), Refusal> {
+        check_path(path)?;
+        if let Some(taken) = self.durable.find(namespace, path) {
+            let queue = self.durable.queue(taken).map(|queue| &queue.path);
+            let spelled = queue.or_else(|| self.durable.topics.topic(taken).map(|topic| &topic.path));
+            return Err(Refusal::EntityExists(spelled.map_or(path, |spelled| spelled).into()));
+        }
+        let limit = self.tier.entities();
+        if limit != usize::MAX && self.entities_of(namespace).count() >= limit {
+            return Err(Refusal::TooManyEntities(limit));
         }
         Ok(())
     }
@@ -74,15 +82,20 @@ impl Broker {
     ) -> Result<Answer, Refusal> {
         let entity =
             self.durable.find(namespace, path).ok_or_else(|| Refusal::EntityNotFound(path.into()))?;
-        self.remove_entity(entity, context, decision);
+        self.remove_entity(entity, path, context, decision);
         Ok(Answer::Deleted)
     }
 
     /// The entity goes, with its messages and its links.
-    pub(crate) fn remove_entity(&mut self, entity: EntityId, context: Context, decision: &mut Decision) {
-        let path = self.durable.queue(entity).expect("the caller looked").path.clone();
+    pub(crate) fn remove_entity(
+        &mut self,
+        entity: EntityId,
+        path: &str,
+        context: Context,
+        decision: &mut Decision,
+    ) {
         self.write(Record::EntityDeleted { entity }, context, decision);
-        self.drop_links(entity, |_| true, &Refusal::EntityNotFound(path), decision);
+        self.drop_links(entity, |_| true, &Refusal::EntityNotFound(path.into()), decision);
         self.volatile.apply(Touch::EntityDeleted { entity });
     }
 
@@ -107,36 +120,48 @@ impl Broker {
     /// What a path of a queue or of one of its parts leads to (S-100).
     pub(crate) fn resolve(&self, namespace: NamespaceId, path: &str) -> Result<Source, Refusal> {
         let (name, sub) = split_sub_queue(path);
+        if self.is_topic_or_subscription(namespace, name) {
+            return Err(Refusal::NotSupported("sending to a topic or receiving from a subscription"));
+        }
         let not_found = || Refusal::EntityNotFound(path.into());
         let entity = self.durable.find(namespace, name).ok_or_else(not_found)?;
-        let source = Source { entity, sub };
-        if self.queue_of(source).settings.requires_session {
+        let queue = self.durable.queue(entity).ok_or_else(not_found)?;
+        if queue.settings.requires_session {
             return Err(Refusal::NotSupported("an entity that requires sessions"));
         }
-        Ok(source)
+        Ok(Source { entity, sub })
     }
 
     pub(crate) fn describe_entity(&self, namespace: NamespaceId, path: &str) -> Result<Answer, Refusal> {
         match self.durable.find(namespace, path) {
             Some(entity) => self.describe(entity),
-            None => Err(Refusal::EntityNotFound(path.into())),
+            None => {
+                let not_found = || Refusal::EntityNotFound(path.into());
+                let (topic, name) = split_path(path).ok_or_else(not_found)?;
+                let (entity, _) = self.find_subscription(namespace, topic, name).map_err(|_| not_found())?;
+                self.describe_subscription(entity)
+            }
         }
     }
 
     pub(crate) fn describe(&self, entity: EntityId) -> Result<Answer, Refusal> {
-        let queue = self.durable.queue(entity).expect("names lead to entities that exist");
-        Ok(Answer::Queue(Box::new(self.description(entity, queue))))
+        if let Some(queue) = self.durable.queue(entity) {
+            return Ok(Answer::Queue(Box::new(self.description(entity, queue))));
+        }
+        let topic = self.describe_topic(entity).expect("names lead to queues and topics that exist");
+        Ok(Answer::Topic(Box::new(topic)))
     }
 
     /// By name, so that pages do not shift (H-27).
     pub(crate) fn list_queues(&self, namespace: NamespaceId, skip: usize, top: usize) -> Answer {
-        let page = self.entities_of(namespace).skip(skip).take(top.min(LIST_PAGE));
+        let queues = self.entities_of(namespace).filter(|entity| self.durable.queue(*entity).is_some());
+        let page = queues.skip(skip).take(top.min(LIST_PAGE));
         Answer::Queues(
             page.filter_map(|entity| Some(self.description(entity, self.durable.queue(entity)?))).collect(),
         )
     }
 
-    fn entities_of(&self, namespace: NamespaceId) -> impl Iterator<Item = EntityId> + '_ {
+    pub(crate) fn entities_of(&self, namespace: NamespaceId) -> impl Iterator<Item = EntityId> + '_ {
         let from = (namespace, Box::from(""));
         let names = self.durable.names.range(from..);
         names.take_while(move |((of, _), _)| *of == namespace).map(|(_, entity)| *entity)
@@ -146,6 +171,7 @@ impl Broker {
         QueueDescription {
             path: queue.path.clone(),
             settings: queue.settings.clone(),
+            access: self.durable.access(entity).to_vec(),
             created: queue.created,
             updated: queue.updated,
             accessed: self.volatile.presence(entity).accessed,

@@ -8,6 +8,7 @@ use crate::ids::{BodyId, EntityId, LockToken, NamespaceId, Sequence, Source, Sub
 use crate::queue::index::Reason;
 use crate::settings::{QueueSettings, Status};
 use crate::time::{Span, Time};
+use crate::topic::change::Change;
 use message::overlay::Overlay;
 
 /// The version of all records in this build; part of the journal's own header.
@@ -19,11 +20,6 @@ pub enum Record {
         entity: EntityId,
         namespace: NamespaceId,
         path: Box<str>,
-        settings: Box<QueueSettings>,
-    },
-    /// The entity has other settings. Its messages, and the locks on them, stay as they are.
-    QueueUpdated {
-        entity: EntityId,
         settings: Box<QueueSettings>,
     },
     /// The entity is gone with all its messages.
@@ -92,6 +88,8 @@ pub enum Record {
     LocksKept {
         locks: Box<[KeptLock]>,
     },
+    /// Something was created, changed or named by an administrator.
+    Managed(Box<Change>),
     /// A body was copied forward, so that the space around the original can be given back. Messages go on knowing it
     /// as `body`; its bytes lie under `copy`.
     Relocated {
@@ -127,12 +125,11 @@ mod kind {
     pub(super) const ENQUEUED: u8 = 4;
     pub(super) const REMOVED: u8 = 5;
     pub(super) const RETURNED: u8 = 6;
-    pub(super) const QUEUE_UPDATED: u8 = 7;
-    pub(super) const SCHEDULED: u8 = 8;
-    pub(super) const ACTIVATED: u8 = 9;
-    pub(super) const DEFERRED: u8 = 10;
-    pub(super) const DEAD_LETTERED: u8 = 11;
-    pub(super) const LOCKS_KEPT: u8 = 12;
+    pub(super) const SCHEDULED: u8 = 7;
+    pub(super) const ACTIVATED: u8 = 8;
+    pub(super) const DEFERRED: u8 = 9;
+    pub(super) const DEAD_LETTERED: u8 = 10;
+    pub(super) const LOCKS_KEPT: u8 = 11;
     /// Far from the others, which count upwards with what brokers do.
     pub(super) const RELOCATED: u8 = 200;
 }
@@ -148,10 +145,7 @@ impl Record {
                     put_settings(out, settings);
                 })
             }
-            Record::QueueUpdated { entity, settings } => framed(out, kind::QUEUE_UPDATED, |out| {
-                put_u32(out, entity.0);
-                put_settings(out, settings);
-            }),
+            Record::Managed(change) => change.encode(out),
             Record::EntityDeleted { entity } => {
                 framed(out, kind::ENTITY_DELETED, |out| put_u32(out, entity.0));
             }
@@ -235,10 +229,6 @@ impl Record {
                 settings: Box::new(fields.settings()?),
             },
             kind::ENTITY_DELETED => Record::EntityDeleted { entity: EntityId(fields.u32()?) },
-            kind::QUEUE_UPDATED => Record::QueueUpdated {
-                entity: EntityId(fields.u32()?),
-                settings: Box::new(fields.settings()?),
-            },
             kind::PART_STORED => Record::PartStored { body: BodyId(fields.u64()?) },
             kind::ENQUEUED => Record::Enqueued {
                 entity: EntityId(fields.u32()?),
@@ -287,14 +277,17 @@ impl Record {
             },
             kind::LOCKS_KEPT => Record::LocksKept { locks: fields.locks()? },
             kind::RELOCATED => Record::Relocated { body: BodyId(fields.u64()?), copy: BodyId(fields.u64()?) },
-            unknown => return Err(Unreadable::UnknownKind(unknown)),
+            other => match Change::decode(other, &mut fields) {
+                Some(change) => Record::Managed(Box::new(change?)),
+                None => return Err(Unreadable::UnknownKind(other)),
+            },
         };
         fields.finish()?;
         Ok(record)
     }
 }
 
-fn framed(out: &mut Vec<u8>, kind: u8, fields: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn framed(out: &mut Vec<u8>, kind: u8, fields: impl FnOnce(&mut Vec<u8>)) {
     out.push(kind);
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -303,11 +296,11 @@ fn framed(out: &mut Vec<u8>, kind: u8, fields: impl FnOnce(&mut Vec<u8>)) {
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-fn put_u32(out: &mut Vec<u8>, value: u32) {
+pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-fn put_u64(out: &mut Vec<u8>, value: u64) {
+pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
@@ -339,7 +332,7 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
+pub(crate) fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
     out.push(u8::from(text.is_some()));
     if let Some(text) = text {
         put_text(out, text);
@@ -354,12 +347,7 @@ pub(crate) fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
     put_u64(out, settings.auto_delete_on_idle.0);
     put_u64(out, settings.max_message_kilobytes.unwrap_or(0));
     put_u32(out, settings.max_delivery_count);
-    out.push(match settings.status {
-        Status::Active => 0,
-        Status::Disabled => 1,
-        Status::SendDisabled => 2,
-        Status::ReceiveDisabled => 3,
-    });
+    put_status(out, settings.status);
     let flags = [
         settings.requires_duplicate_detection,
         settings.requires_session,
@@ -374,6 +362,16 @@ pub(crate) fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
     put_optional_text(out, settings.user_metadata.as_deref());
 }
 
+pub(crate) fn put_status(out: &mut Vec<u8>, status: Status) {
+    out.push(match status {
+        Status::Active => 0,
+        Status::Disabled => 1,
+        Status::SendDisabled => 2,
+        Status::ReceiveDisabled => 3,
+    });
+}
+
+#[derive(Debug)]
 pub(crate) struct Fields<'a> {
     pub(crate) kind: u8,
     pub(crate) rest: &'a [u8],
@@ -442,7 +440,7 @@ impl Fields<'_> {
         std::str::from_utf8(bytes).map(Box::from).map_err(|_| Unreadable::BadField("text is not UTF-8"))
     }
 
-    fn optional_text(&mut self) -> Result<Option<Box<str>>, Unreadable> {
+    pub(crate) fn optional_text(&mut self) -> Result<Option<Box<str>>, Unreadable> {
         match self.u8()? {
             0 => Ok(None),
             1 => self.text().map(Some),
@@ -473,6 +471,16 @@ impl Fields<'_> {
         Ok(Some(Box::new(overlay)))
     }
 
+    pub(crate) fn status(&mut self) -> Result<Status, Unreadable> {
+        Ok(match self.u8()? {
+            0 => Status::Active,
+            1 => Status::Disabled,
+            2 => Status::SendDisabled,
+            3 => Status::ReceiveDisabled,
+            _ => return Err(Unreadable::BadField("status")),
+        })
+    }
+
     pub(crate) fn settings(&mut self) -> Result<QueueSettings, Unreadable> {
         let lock_duration = Span(self.u64()?);
         let max_size_megabytes = self.u64()?;
@@ -481,13 +489,7 @@ impl Fields<'_> {
         let auto_delete_on_idle = Span(self.u64()?);
         let max_message_kilobytes = Some(self.u64()?).filter(|kilobytes| *kilobytes != 0);
         let max_delivery_count = self.u32()?;
-        let status = match self.u8()? {
-            0 => Status::Active,
-            1 => Status::Disabled,
-            2 => Status::SendDisabled,
-            3 => Status::ReceiveDisabled,
-            _ => return Err(Unreadable::BadField("status")),
-        };
+        let status = self.status()?;
         let flags = self.u8()?;
         let flag = |bit: u8| flags & (1 << bit) != 0;
         Ok(QueueSettings {
@@ -554,7 +556,6 @@ mod tests {
                 expires: Time(-1),
                 parts: Some([BodyId(1), BodyId(2)].into()),
             },
-            Record::QueueUpdated { entity, settings: Box::new(QueueSettings::default()) },
             Record::Scheduled {
                 entity,
                 sequence,

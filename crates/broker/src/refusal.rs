@@ -18,11 +18,20 @@ pub enum Refusal {
     #[error("the value of '{property}' is invalid: {why}")]
     InvalidSetting { property: &'static str, why: Box<str> },
     /// S-260.
-    #[error("The value for the '{0}' property of an existing Queue can't be changed.")]
-    FixedSetting(&'static str),
+    #[error("The value for the '{property}' property of an existing {kind} can't be changed.")]
+    Unchangeable { property: &'static str, kind: &'static str },
     /// The configured tier does not have it (S-261).
     #[error("'{property}' is not available in the {tier} tier")]
     NotInTier { property: &'static str, tier: &'static str },
+    /// S-171.
+    #[error("The auto forwarding destination entity does not exist: '{0}'.")]
+    ForwardTargetNotFound(Box<str>),
+    #[error("the topic holds {0} subscriptions, which is its limit")]
+    TooManySubscriptions(usize),
+    #[error("the topic holds {0} SQL filters, which is its limit")]
+    TooManySqlFilters(usize),
+    #[error("the topic holds {0} correlation filters, which is its limit")]
+    TooManyCorrelationFilters(usize),
     /// The namespace holds as many entities as it may.
     #[error("the namespace holds {0} entities, which is its limit")]
     TooManyEntities(usize),

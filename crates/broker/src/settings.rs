@@ -82,60 +82,114 @@ impl QueueSettings {
 
     /// Refuses a value outside its documented range.
     pub fn check(&self) -> Result<(), Refusal> {
-        let within = |property, value: Span, least: Span, most: Span| {
-            if value >= least && value <= most {
-                return Ok(());
-            }
-            let why = format!("{} ms is not between {} and {} ms", value.0, least.0, most.0);
-            Err(Refusal::InvalidSetting { property, why: why.into() })
-        };
-        within("LockDuration", self.lock_duration, LOCK_DURATION_LEAST, LOCK_DURATION_MOST)?;
-        within(
-            "DuplicateDetectionHistoryTimeWindow",
-            self.duplicate_window,
-            DUPLICATE_WINDOW_LEAST,
-            DUPLICATE_WINDOW_MOST,
-        )?;
-        within("DefaultMessageTimeToLive", self.default_time_to_live, TIME_TO_LIVE_LEAST, Span::MAX)?;
-        within("AutoDeleteOnIdle", self.auto_delete_on_idle, AUTO_DELETE_LEAST, Span::MAX)?;
-        if !(1..=MAX_DELIVERY_COUNT_MOST).contains(&self.max_delivery_count) {
-            return Err(Refusal::InvalidSetting {
-                property: "MaxDeliveryCount",
-                why: format!("{} is not between 1 and {MAX_DELIVERY_COUNT_MOST}", self.max_delivery_count)
-                    .into(),
-            });
-        }
-        if self.express && self.requires_duplicate_detection {
-            return Err(Refusal::InvalidSetting {
-                property: "EnableExpress",
-                why: "an express entity cannot detect duplicates".into(),
-            });
-        }
-        if self.max_size_megabytes == 0 {
-            return Err(Refusal::InvalidSetting {
-                property: "MaxSizeInMegabytes",
-                why: "0 holds nothing".into(),
-            });
-        }
-        if let Some(kilobytes) = self.max_message_kilobytes
-            && !(MESSAGE_KILOBYTES_LEAST..=MESSAGE_KILOBYTES_MOST).contains(&kilobytes)
-        {
-            return Err(Refusal::InvalidSetting {
-                property: "MaxMessageSizeInKilobytes",
-                why: format!(
-                    "{kilobytes} is not between {MESSAGE_KILOBYTES_LEAST} and {MESSAGE_KILOBYTES_MOST}"
-                )
-                .into(),
-            });
-        }
-        if self.user_metadata.as_ref().is_some_and(|text| text.chars().count() > USER_METADATA_CHARACTERS) {
-            return Err(Refusal::InvalidSetting {
-                property: "UserMetadata",
-                why: format!("it is longer than {USER_METADATA_CHARACTERS} characters").into(),
-            });
-        }
-        Ok(())
+        check_lock_duration(self.lock_duration)?;
+        check_duplicates(self.requires_duplicate_detection, self.duplicate_window, self.express)?;
+        check_time_to_live(self.default_time_to_live)?;
+        check_auto_delete(self.auto_delete_on_idle)?;
+        check_delivery_count(self.max_delivery_count)?;
+        check_sizes(self.max_size_megabytes, self.max_message_kilobytes)?;
+        check_metadata(self.user_metadata.as_deref())
     }
+
+    /// S-260.
+    pub(crate) fn check_update(&self, before: &QueueSettings) -> Result<(), Refusal> {
+        let fixed = [
+            (
+                "RequiresDuplicateDetection",
+                self.requires_duplicate_detection == before.requires_duplicate_detection,
+            ),
+            ("RequiresSession", self.requires_session == before.requires_session),
+            ("EnablePartitioning", self.partitioning == before.partitioning),
+        ];
+        check_fixed("Queue", &fixed)
+    }
+}
+
+/// Refuses an update that changes what is fixed; each property says whether it is as before (S-260).
+pub(crate) fn check_fixed(kind: &'static str, is_kept: &[(&'static str, bool)]) -> Result<(), Refusal> {
+    match is_kept.iter().find(|(_, is_kept)| !is_kept) {
+        Some((property, _)) => Err(Refusal::Unchangeable { property, kind }),
+        None => Ok(()),
+    }
+}
+
+fn invalid(property: &'static str, why: impl Into<Box<str>>) -> Result<(), Refusal> {
+    Err(Refusal::InvalidSetting { property, why: why.into() })
+}
+
+fn within(property: &'static str, value: Span, least: Span, most: Span) -> Result<(), Refusal> {
+    if value >= least && value <= most {
+        return Ok(());
+    }
+    invalid(property, format!("{} ms is not between {} and {} ms", value.0, least.0, most.0))
+}
+
+pub(crate) fn check_lock_duration(value: Span) -> Result<(), Refusal> {
+    if value > LOCK_DURATION_MOST {
+        // H-71
+        let why = "The supplied lock time exceeds the allowed maximum of '5' minutes.";
+        return invalid("LockDuration", why);
+    }
+    within("LockDuration", value, LOCK_DURATION_LEAST, LOCK_DURATION_MOST)
+}
+
+/// S-161, S-165.
+pub(crate) fn check_duplicates(detects: bool, window: Span, is_express: bool) -> Result<(), Refusal> {
+    if detects && is_express {
+        return invalid("EnableExpress", "it cannot be combined with RequiresDuplicateDetection");
+    }
+    within("DuplicateDetectionHistoryTimeWindow", window, DUPLICATE_WINDOW_LEAST, DUPLICATE_WINDOW_MOST)
+}
+
+pub(crate) fn check_time_to_live(value: Span) -> Result<(), Refusal> {
+    within("DefaultMessageTimeToLive", value, TIME_TO_LIVE_LEAST, Span::MAX)
+}
+
+pub(crate) fn check_auto_delete(value: Span) -> Result<(), Refusal> {
+    within("AutoDeleteOnIdle", value, AUTO_DELETE_LEAST, Span::MAX)
+}
+
+pub(crate) fn check_delivery_count(count: u32) -> Result<(), Refusal> {
+    if (1..=MAX_DELIVERY_COUNT_MOST).contains(&count) {
+        return Ok(());
+    }
+    invalid("MaxDeliveryCount", format!("{count} is not between 1 and {MAX_DELIVERY_COUNT_MOST}"))
+}
+
+/// Whether an entity may have this size. The sizes that the service offers are checked where administrators ask
+/// ([`check_offered_size`]).
+pub(crate) fn check_sizes(megabytes: u64, message_kilobytes: Option<u64>) -> Result<(), Refusal> {
+    if megabytes == 0 {
+        return invalid("MaxSizeInMegabytes", "0 holds nothing");
+    }
+    match message_kilobytes {
+        Some(kilobytes) if !(MESSAGE_KILOBYTES_LEAST..=MESSAGE_KILOBYTES_MOST).contains(&kilobytes) => {
+            let why =
+                format!("{kilobytes} is not between {MESSAGE_KILOBYTES_LEAST} and {MESSAGE_KILOBYTES_MOST}");
+            invalid("MaxMessageSizeInKilobytes", why)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// H-71.
+pub(crate) fn check_offered_size(megabytes: u64) -> Result<(), Refusal> {
+    if MAX_SIZE_MEGABYTES.contains(&megabytes) {
+        return Ok(());
+    }
+    let sizes: Vec<String> = MAX_SIZE_MEGABYTES.iter().map(u64::to_string).collect();
+    let why = format!(
+        "The specified value {megabytes} is invalid. The property 'MaxSizeInMegabytes', must be one of the following values: {}.",
+        sizes.join(";")
+    );
+    invalid("MaxSizeInMegabytes", why)
+}
+
+pub(crate) fn check_metadata(text: Option<&str>) -> Result<(), Refusal> {
+    if text.is_some_and(|text| text.chars().count() > USER_METADATA_CHARACTERS) {
+        return invalid("UserMetadata", format!("it is longer than {USER_METADATA_CHARACTERS} characters"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -150,6 +204,15 @@ mod tests {
             Err(Refusal::InvalidSetting { property, .. }) => Some(property),
             Err(other) => panic!("refused with {other}"),
         }
+    }
+
+    // H-71
+    #[test]
+    fn administrators_choose_among_the_sizes_that_the_service_offers() {
+        assert_eq!(check_offered_size(1_024), Ok(()));
+        assert_eq!(check_offered_size(81_920), Ok(()));
+        let refused = check_offered_size(1_025).expect_err("refused").to_string();
+        assert!(refused.contains("The specified value 1025 is invalid."), "{refused}");
     }
 
     #[test]
@@ -181,6 +244,7 @@ mod tests {
         );
         assert_eq!(refused(|s| s.default_time_to_live = Span(999)), Some("DefaultMessageTimeToLive"));
         assert_eq!(refused(|s| s.default_time_to_live = Span(1_000)), None);
+        assert_eq!(refused(|s| s.max_size_megabytes = 0), Some("MaxSizeInMegabytes"));
         assert_eq!(refused(|s| s.max_delivery_count = 0), Some("MaxDeliveryCount"));
         assert_eq!(refused(|s| s.max_delivery_count = 1), None);
         assert_eq!(refused(|s| s.max_delivery_count = i32::MAX as u32), None);

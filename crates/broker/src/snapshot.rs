@@ -13,8 +13,9 @@ use crate::effect::Extra;
 use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Sequence};
 use crate::limits::{BODY_PART_BYTES, SNAPSHOT_FRAME_BYTES};
 use crate::queue::index::{CHUNK, Index, SLOT_NUMBERS, Slot};
-use crate::record::{self, Fields, KeptLock};
+use crate::record::{self, Fields, KeptLock, Record};
 use crate::time::{Span, Time};
+use crate::topic::change::Change;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::Arc;
@@ -29,8 +30,10 @@ mod kind {
     pub(super) const SETTINGS: u8 = 3;
     pub(super) const SLOTS: u8 = 4;
     pub(super) const EXTRA: u8 = 5;
+    /// A topic, a subscription, a rule, a policy or the name of a namespace: a time and the record of a change.
+    pub(super) const MANAGED: u8 = 6;
     /// Of its dead-letter queue.
-    pub(super) const DEAD_SLOTS: u8 = 6;
+    pub(super) const DEAD_SLOTS: u8 = 7;
     pub(super) const LOCKS: u8 = 99;
     pub(super) const MOVED: u8 = 100;
     pub(super) const END: u8 = 255;
@@ -65,6 +68,7 @@ pub struct Named {
 #[derive(Debug)]
 pub struct Snapshot {
     entities: Vec<Option<Arc<Queue>>>,
+    managed: Vec<(Time, Change)>,
     next_body: BodyId,
     moved: Arc<IdMap<BodyId, BodyId>>,
     kept_locks: Arc<[KeptLock]>,
@@ -86,6 +90,7 @@ impl Broker {
     pub fn snapshot(&self, time: Time) -> Snapshot {
         Snapshot {
             entities: self.durable.entities.clone(),
+            managed: self.durable.managed(),
             next_body: self.durable.next_body,
             moved: self.durable.moved.clone(),
             kept_locks: self.durable.kept_locks.clone(),
@@ -112,6 +117,12 @@ impl Snapshot {
             if let Some(queue) = queue {
                 messages += write_queue(&mut writer, EntityId(entity as u32), queue)?;
             }
+        }
+        for (time, change) in &self.managed {
+            writer.frame(kind::MANAGED, |fields| {
+                fields.number(time.0 as u64);
+                Record::Managed(Box::new(change.clone())).encode(fields.frame);
+            })?;
         }
         for part in &self.pinned {
             writer.name(*part, BODY_PART_BYTES.into());
@@ -317,7 +328,7 @@ impl Restored {
         let next_body = BodyId(head.number()?);
         let time = Time(head.number()? as i64);
         head.finish()?;
-        let mut durable = Durable { next_body, ..Durable::default() };
+        let mut durable = Durable { next_body, ..Durable::new() };
         let mut moved = IdMap::default();
         let mut queue: Option<(EntityId, Queue)> = None;
         let mut kept_locks = Vec::new();
@@ -345,6 +356,17 @@ impl Restored {
                 }
                 kind::LOCKS => kept_locks.extend(fields.locks()?),
                 kind::EXTRA => read_extra(&mut fields, &mut queue.as_mut().ok_or(none_before)?.1)?,
+                kind::MANAGED => {
+                    durable.put(queue.take(), entities)?;
+                    let time = Time(fields.number()? as i64);
+                    let is_taken = match Record::decode(&mut fields.rest)? {
+                        Record::Managed(change) => durable.restore(&change, time),
+                        _ => false,
+                    };
+                    if !is_taken {
+                        return Err(Error::Wrong("a topic or what belongs to it makes no sense"));
+                    }
+                }
                 kind::MOVED => {
                     while !fields.rest.is_empty() {
                         moved.insert(BodyId(fields.number()?), BodyId(fields.number()?));

@@ -131,8 +131,8 @@ impl World {
 
     pub(crate) fn update(&mut self, path: &str, settings: QueueSettings) -> Result<Answer, Refusal> {
         let (request, namespace) = (RequestId::default(), NamespaceId(0));
-        let (path, settings) = (path.into(), Box::new(settings));
-        self.ask(Command::UpdateQueue { request, namespace, path, settings }, &[])
+        let task = Box::new(Task::UpdateQueue { path: path.into(), settings, access: Vec::new() });
+        self.ask(Command::Manage { request, namespace, task }, &[])
     }
 
     pub(crate) fn describe(&mut self, path: &str) -> Result<Answer, Refusal> {
@@ -247,6 +247,27 @@ impl World {
             Some(Effect::Answered { answer, .. }) => answer,
             other => panic!("{other:?}"),
         }
+    }
+
+    pub(crate) fn manage(&mut self, task: Task) -> Result<Answer, Refusal> {
+        let (request, namespace) = (RequestId::default(), NamespaceId(0));
+        let effects = self.command(Command::Manage { request, namespace, task: Box::new(task) }, &[]);
+        self.commit();
+        let answer = effects.into_iter().find_map(|effect| match effect {
+            Effect::Answered { answer, .. } => Some(answer),
+            _ => None,
+        });
+        answer.expect("every question is answered")
+    }
+
+    /// Replaying everything that was recorded gives the same state, and so does a snapshot.
+    pub(crate) fn check_whole_replay(&self) {
+        let replayed = self.replayed(self.records.len());
+        assert_eq!(replayed.fingerprint(), self.broker.durable.fingerprint(), "replay differs");
+        let mut bytes = Vec::new();
+        self.broker.snapshot(self.now).write(&mut bytes, &mut |_| {}).unwrap();
+        let restored = snapshot::Restored::read(&mut &bytes[..]).unwrap();
+        assert_eq!(restored.durable.fingerprint(), self.broker.durable.fingerprint(), "the snapshot differs");
     }
 
     pub(crate) fn create(&mut self, path: &str, settings: QueueSettings) {
@@ -373,12 +394,11 @@ impl World {
     }
 }
 
-/// Whatever a test did, replaying its records gives the state that it ended with.
+/// Whatever a test did, replaying its records gives the state that it ended with, and so does a snapshot.
 impl Drop for World {
     fn drop(&mut self) {
         if self.is_checked && !std::thread::panicking() {
-            let replayed = self.replayed(self.records.len());
-            assert_eq!(replayed.fingerprint(), self.broker.durable.fingerprint(), "replay differs");
+            self.check_whole_replay();
         }
     }
 }

@@ -3,12 +3,12 @@
 
 use crate::Broker;
 use crate::decision::{Context, Decision};
-use crate::effect::Answer;
-use crate::ids::NamespaceId;
+use crate::ids::{EntityId, NamespaceId};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
-use crate::volatile::{Role, Touch};
+use crate::topic::change::Change;
+use crate::volatile::{Link, Role, Touch};
 
 impl Broker {
     pub(crate) fn update_queue(
@@ -18,37 +18,25 @@ impl Broker {
         asked: &QueueSettings,
         context: Context,
         decision: &mut Decision,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<EntityId, Refusal> {
         let not_found = || Refusal::EntityNotFound(path.into());
         let entity = self.durable.find(namespace, path).ok_or_else(not_found)?;
         let queue = self.durable.queue(entity).ok_or_else(not_found)?;
-        check_fixed(&queue.settings, asked)?;
+        asked.check()?;
+        asked.check_update(&queue.settings)?;
+        self.check_queue_forwards(namespace, path, asked)?;
         let settings = Box::new(self.tier.settle(asked, Some(&queue.settings))?);
         let (may_receive, path) = (settings.status.may_receive(), queue.path.clone());
-        self.write(Record::QueueUpdated { entity, settings }, context, decision);
+        let change = Change::QueueUpdated { entity, settings };
+        self.write(Record::Managed(Box::new(change)), context, decision);
         self.volatile.apply(Touch::Used { entity, time: context.now });
         self.arm_idle(entity, context.now);
         // Who waits for messages would wait for ever; who sends is told at the next send (S-230).
         if !may_receive {
-            let is_receiver = |link: &crate::volatile::Link| matches!(link.role, Role::Receiver { .. });
+            let is_receiver = |link: &Link| matches!(link.role, Role::Receiver { .. });
             self.drop_links(entity, is_receiver, &Refusal::EntityDisabled(path), decision);
         }
-        self.describe(entity)
-    }
-}
-
-/// S-260.
-fn check_fixed(before: &QueueSettings, asked: &QueueSettings) -> Result<(), Refusal> {
-    let fixed = |settings: &QueueSettings| {
-        [
-            ("RequiresDuplicateDetection", settings.requires_duplicate_detection),
-            ("RequiresSession", settings.requires_session),
-            ("EnablePartitioning", settings.partitioning),
-        ]
-    };
-    match fixed(before).into_iter().zip(fixed(asked)).find(|(before, asked)| before != asked) {
-        Some(((property, _), _)) => Err(Refusal::FixedSetting(property)),
-        None => Ok(()),
+        Ok(entity)
     }
 }
 
@@ -57,6 +45,7 @@ mod tests {
     use super::*;
     use crate::command::Outcome;
     use crate::command::ReceiveMode::PeekLock;
+    use crate::effect::Answer;
     use crate::effect::Effect;
     use crate::settings::Status;
     use crate::testing::{World, message};
@@ -71,12 +60,12 @@ mod tests {
             change(&mut settings);
             world.update("q", settings).err()
         };
-        let fixed = |property| Some(Refusal::FixedSetting(property));
+        let fixed = |property| Some(Refusal::Unchangeable { property, kind: "Queue" });
         assert_eq!(refused(|s| s.requires_session = true), fixed("RequiresSession"));
         assert_eq!(refused(|s| s.partitioning = true), fixed("EnablePartitioning"));
         assert_eq!(refused(|s| s.requires_duplicate_detection = true), fixed("RequiresDuplicateDetection"));
         assert_eq!(
-            Refusal::FixedSetting("RequiresSession").to_string(),
+            fixed("RequiresSession").unwrap().to_string(),
             "The value for the 'RequiresSession' property of an existing Queue can't be changed."
         );
         assert!(matches!(refused(|s| s.lock_duration = Span(1)), Some(Refusal::InvalidSetting { .. })));

@@ -243,8 +243,9 @@ impl Rig {
                 self.command(&Command::CreateQueue { request, namespace, path, settings }, &[]);
             }
             Step::Update(queue, lock, flags) => {
-                let (path, settings) = (path(queue), Box::new(settings(*lock, *flags)));
-                self.command(&Command::UpdateQueue { request, namespace, path, settings }, &[]);
+                let settings = settings(*lock, *flags);
+                let task = Box::new(Task::UpdateQueue { path: path(queue), settings, access: Vec::new() });
+                self.command(&Command::Manage { request, namespace, task }, &[]);
             }
             Step::Schedule { queue, later } => {
                 let scheduled = self.now.after(Span(u64::from(*later)));

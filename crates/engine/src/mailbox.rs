@@ -124,9 +124,14 @@ impl Outbox {
         self.lock().len()
     }
 
-    /// Takes everything that waits.
+    /// Takes everything that waits. Nothing is copied if `into` is empty, and the outbox keeps no room for what it had.
     pub fn take(&self, into: &mut Vec<Outgoing>) {
-        into.append(&mut self.lock());
+        let mut taken = std::mem::take(&mut *self.lock());
+        if into.is_empty() {
+            *into = taken;
+        } else {
+            into.append(&mut taken);
+        }
     }
 
     /// Returns when something may wait.

@@ -99,6 +99,33 @@ pub fn date_in_seconds(time: Time) -> String {
 /// What stands for an instant that never was.
 pub const NO_DATE: &str = "0001-01-01T00:00:00Z";
 
+/// Whether a text is a date with a time, with or without a fraction and a zone.
+pub fn is_date(text: &str) -> bool {
+    let shape = |text: &str, pattern: &str| {
+        text.len() == pattern.len()
+            && text.bytes().zip(pattern.bytes()).all(|(byte, wanted)| match wanted {
+                b'0' => byte.is_ascii_digit(),
+                _ => byte == wanted,
+            })
+    };
+    let Some((front, rest)) = text.split_at_checked("0000-00-00T00:00:00".len()) else { return false };
+    let (fraction, zone) = match rest.strip_prefix('.') {
+        Some(rest) => rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())),
+        None => ("0", rest),
+    };
+    let in_range = |range: std::ops::Range<usize>, most: u32| {
+        front.get(range).and_then(|part| part.parse::<u32>().ok()).is_some_and(|part| part <= most)
+    };
+    shape(front, "0000-00-00T00:00:00")
+        && in_range(5..7, 12)
+        && in_range(8..10, 31)
+        && in_range(11..13, 24)
+        && in_range(14..16, 59)
+        && in_range(17..19, 60)
+        && !fraction.is_empty()
+        && (zone.is_empty() || zone == "Z" || shape(zone, "+00:00") || shape(zone, "-00:00"))
+}
+
 fn date_and_time(time: Time) -> String {
     let seconds = time.0.div_euclid(1_000);
     let (year, month, day) = civil(seconds.div_euclid(86_400));
@@ -193,6 +220,18 @@ mod tests {
             assert_eq!(duration(text), Some(Span(milliseconds)));
         }
         assert_eq!(duration_text(Span::MAX), LONGEST);
+    }
+
+    #[test]
+    fn a_date_is_told_from_what_is_none() {
+        for date in ["2020-07-05T11:12:13Z", "2020-07-05T11:12:13", "2020-07-05T11:12:13.1234567+02:00"] {
+            assert!(is_date(date), "{date}");
+        }
+        for other in
+            ["", "2020-07-05", "2020-13-05T11:12:13Z", "2020-07-05T11:12:13.Z", "2020-07-05T11:12:13x"]
+        {
+            assert!(!is_date(other), "{other}");
+        }
     }
 
     // H-29

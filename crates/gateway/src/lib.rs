@@ -11,8 +11,10 @@ pub mod iso;
 pub mod limits;
 pub mod listen;
 pub mod metrics;
+pub mod namespaces;
 pub mod prefixed;
 mod state;
 pub mod tls;
+pub mod websocket;
 
 pub use state::State;

@@ -54,6 +54,12 @@ pub const CERTIFICATE_YEARS: i32 = 10;
 /// From a connection's start to its first accepted claim. Azure allows the same (client notes 1.5).
 pub const CLAIM_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// How often the claims of a connection are looked at again: that soon does a link end whose policy is gone.
+pub const CLAIM_REVIEW: Duration = Duration::from_secs(2);
+
+/// Bytes of one WebSocket frame that we send, and of what may wait to be sent.
+pub const WEBSOCKET_FRAME_BYTES: usize = 32 * 1_024;
+
 /// Largest request to `$cbs`: a token and its names. A token of an identity provider may have 16 KiB.
 pub const CBS_REQUEST_BYTES: u64 = 32 * 1_024;
 

@@ -1,5 +1,5 @@
 //! Accepts connections and finds out what they speak. Every bus port takes everything: TLS or plain, and inside it AMQP
-//! or HTTP, told by the first bytes, so that one connection string works whatever port rules a client has.
+//! or HTTP (and inside that AMQP over WebSocket), told by the first bytes, so that one connection string works whatever port rules a client has.
 //!
 //! Until a peer has proved who it is, its connection holds one of a fixed number of places and each wait has an end.
 
@@ -20,17 +20,21 @@ use tokio_rustls::TlsAcceptor;
 pub struct Peer {
     pub address: SocketAddr,
     pub is_encrypted: bool,
+    /// A web page speaks, perhaps without its user's knowledge: it gets nothing for being on this machine.
+    pub is_page: bool,
+    /// The host that the peer named when it greeted in TLS.
+    pub server_name: Option<Box<str>>,
     /// The place among those who have not proved who they are; given up by [`Peer::proved`].
     place: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 impl Peer {
     pub fn new(address: SocketAddr) -> Peer {
-        Peer { address, is_encrypted: false, place: Mutex::new(None) }
+        Peer { address, is_encrypted: false, is_page: false, server_name: None, place: Mutex::new(None) }
     }
 
     pub fn is_loopback(&self) -> bool {
-        self.address.ip().to_canonical().is_loopback()
+        self.address.ip().to_canonical().is_loopback() && !self.is_page
     }
 
     /// The peer has shown a valid claim and no longer counts as a stranger.
@@ -159,6 +163,7 @@ async fn serve(mut stream: TcpStream, mut peer: Peer, tls: TlsAcceptor, doors: A
         Err(_) => return tracing::debug!(%address, "TLS handshake took too long"),
     };
     peer.is_encrypted = true;
+    peer.server_name = stream.get_ref().1.server_name().map(Into::into);
     let Some((speech, first)) = listen_to(&mut stream).await else { return };
     hand_over(speech, stream, first, peer, doors).await;
 }
@@ -268,7 +273,8 @@ mod tests {
     async fn one_port_takes_amqp_and_http_plain_and_in_tls() {
         let folder = crate::tls::tests::Folder::new();
         let files = crate::tls::Files::open_or_make(&folder.0, &[]).unwrap();
-        let acceptor = TlsAcceptor::from(files.server_config().unwrap());
+        let certificate = crate::tls::Certificate::load(&files).unwrap();
+        let acceptor = TlsAcceptor::from(crate::tls::server_config(&certificate).unwrap());
         let connector = tokio_rustls::TlsConnector::from(crate::tls::tests::client_config(&files));
         let (notes, mut noted) = tokio::sync::mpsc::unbounded_channel();
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();

@@ -1,9 +1,9 @@
 //! What every connection works with, and how all of them are asked to end.
 
-use crate::auth::Guard;
 use crate::listen::{Doors, Peer};
 use crate::metrics::Meters;
-use crate::{amqp, http};
+use crate::namespaces::Namespaces;
+use crate::{amqp, http, websocket};
 use bytes::BytesMut;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct State {
     pub engine: engine::Handle,
-    pub guard: Guard,
+    pub namespaces: Namespaces,
     /// Names this run of the server in tracking ids.
     pub node: String,
     /// What all connections hold of unfinished messages.
@@ -23,10 +23,10 @@ pub struct State {
 }
 
 impl State {
-    pub fn new(engine: engine::Handle, guard: Guard) -> State {
+    pub fn new(engine: engine::Handle, namespaces: Namespaces) -> State {
         let node = format!("{:08x}", uuid::Uuid::new_v4().as_fields().0);
         let (unfinished, meters) = (Arc::default(), Meters::default());
-        State { engine, guard, node, unfinished, meters, stopping: watch::Sender::new(false) }
+        State { engine, namespaces, node, unfinished, meters, stopping: watch::Sender::new(false) }
     }
 
     /// Asks every connection to finish what it does and end.
@@ -60,13 +60,30 @@ impl Doors for State {
 
     async fn http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         self: Arc<Self>,
-        stream: S,
-        first: BytesMut,
-        peer: Peer,
+        mut stream: S,
+        mut first: BytesMut,
+        mut peer: Peer,
     ) {
+        match websocket::is_asked_for(&mut stream, &mut first).await {
+            Err(_) => return,
+            Ok(false) => {}
+            Ok(true) => match websocket::accept(stream, first).await {
+                Ok(Some((stream, is_page))) => {
+                    peer.is_page = is_page;
+                    return self.amqp(stream, BytesMut::new(), peer).await;
+                }
+                Ok(None) => return,
+                Err(error) => return tracing::debug!(%error, "an upgrade to WebSocket failed"),
+            },
+        }
         let _served = self.stopping.subscribe();
         let _counted = Meters::open(&self.meters.http_connections);
-        let door = http::Door { ask: &self.engine, guard: &self.guard, meters: &self.meters };
+        let door = http::Door {
+            ask: &self.engine,
+            namespaces: &self.namespaces,
+            meters: &self.meters,
+            node: &self.node,
+        };
         http::serve(stream, first, peer, door, self.stopping()).await;
     }
 }

@@ -14,10 +14,12 @@ use rcgen::{
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Names that the server certificate always has, beside the host's own and those configured.
 const NAMES: [&str; 4] = ["localhost", "127.0.0.1", "::1", "*.servicebus.windows.net"];
@@ -65,20 +67,53 @@ impl Files {
         Ok(Files::within(&folder))
     }
 
-    /// What a listener needs to speak TLS 1.2 and 1.3 with these files.
-    pub fn server_config(&self) -> Result<Arc<ServerConfig>, Error> {
+    /// Certificate and key of the operator's own. Clients know whom to trust; we name the certificate as what to.
+    pub fn given(certificate: &Path, key: &Path) -> Files {
+        Files { ca: certificate.to_owned(), certificate: certificate.to_owned(), key: key.to_owned() }
+    }
+
+    fn read(&self) -> Result<CertifiedKey, Error> {
         let unusable = |path: &Path, why: String| Error::Unusable { path: path.to_owned(), why };
         let chain = CertificateDer::pem_file_iter(&self.certificate)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
             .map_err(|error| unusable(&self.certificate, error.to_string()))?;
         let key = PrivateKeyDer::from_pem_file(&self.key)
             .map_err(|error| unusable(&self.key, error.to_string()))?;
-        let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
-            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-            .map_err(|error| unusable(&self.certificate, error.to_string()))?;
-        Ok(Arc::new(config))
+        CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider())
+            .map_err(|error| unusable(&self.certificate, error.to_string()))
     }
+}
+
+/// The certificate that is shown to whoever comes next. It can be changed while connections go on with the old one.
+#[derive(Debug)]
+pub struct Certificate(RwLock<Arc<CertifiedKey>>);
+
+impl Certificate {
+    pub fn load(files: &Files) -> Result<Arc<Certificate>, Error> {
+        Ok(Arc::new(Certificate(RwLock::new(Arc::new(files.read()?)))))
+    }
+
+    /// Reads the files again. If they cannot be used, everything stays as it is.
+    pub fn reload(&self, files: &Files) -> Result<(), Error> {
+        let fresh = Arc::new(files.read()?);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// What a listener needs to speak TLS 1.2 and 1.3.
+pub fn server_config(certificate: &Arc<Certificate>) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::clone(certificate) as Arc<dyn ResolvesServerCert>);
+    Ok(Arc::new(config))
 }
 
 fn failed(what: &'static str, path: &Path, source: io::Error) -> Error {
@@ -221,7 +256,7 @@ pub(crate) mod tests {
     fn a_client_that_trusts_the_ca_file_shakes_hands_under_every_name_and_version() {
         let folder = Folder::new();
         let files = Files::open_or_make(&folder.0, &["bus.example".to_owned()]).unwrap();
-        let server = files.server_config().unwrap();
+        let server = server_config(&Certificate::load(&files).unwrap()).unwrap();
         for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
             let client = client_config_for(&files, &[version]);
             for name in ["localhost", "127.0.0.1", "::1", "mine.servicebus.windows.net", "bus.example"] {
@@ -246,7 +281,7 @@ pub(crate) mod tests {
         fs::create_dir(folder.0.join("tls.new")).unwrap();
         fs::write(folder.0.join("tls.new/server.key"), "half a k").unwrap();
         let files = Files::open_or_make(&folder.0, &[]).unwrap();
-        files.server_config().unwrap();
+        server_config(&Certificate::load(&files).unwrap()).unwrap();
     }
 
     #[test]
@@ -254,8 +289,25 @@ pub(crate) mod tests {
         let folder = Folder::new();
         let files = Files::open_or_make(&folder.0, &[]).unwrap();
         fs::remove_file(&files.key).unwrap();
-        let error = files.server_config().unwrap_err().to_string();
+        let error = Certificate::load(&files).unwrap_err().to_string();
         assert!(error.contains("server.key"), "{error}");
+    }
+
+    // T1
+    #[test]
+    fn a_reloaded_certificate_is_shown_to_the_next_and_a_broken_one_changes_nothing() {
+        let (first, second) = (Folder::new(), Folder::new());
+        let files = Files::open_or_make(&first.0, &[]).unwrap();
+        let others = Files::open_or_make(&second.0, &[]).unwrap();
+        let certificate = Certificate::load(&files).unwrap();
+        let server = server_config(&certificate).unwrap();
+        let trusts = |files: &Files| shake_hands(client_config(files), server.clone(), "localhost").is_ok();
+        assert!(trusts(&files) && !trusts(&others));
+        certificate.reload(&Files::given(&others.certificate, &others.key)).unwrap();
+        assert!(!trusts(&files) && trusts(&others));
+        fs::write(&files.key, "no key").unwrap();
+        assert!(certificate.reload(&files).is_err());
+        assert!(trusts(&others));
     }
 
     #[cfg(unix)]

@@ -1,8 +1,10 @@
 //! `otobus.toml`: read strictly, every complaint with the file and the line. Values are checked here; nothing is opened.
 
+use crate::definition::{DEFAULT_NAMESPACE, Definition};
 use crate::durability::Durability;
+use crate::emulator;
 use crate::queue_table::QueueTable;
-use broker::QueueSettings;
+use crate::topic_table::TopicTable;
 use gateway::auth::{Policy, Right, Secret};
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -15,16 +17,17 @@ use tracing::level_filters::LevelFilter;
 const TAIL_CACHE_MEGABYTES_MOST: usize = 65_536;
 
 /// What the file says; what it does not say is `None` or empty.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Config {
     pub data: Option<PathBuf>,
     pub log: Option<LevelFilter>,
     pub durability: Option<Durability>,
     pub listen_bus: Option<Vec<SocketAddr>>,
     pub tls_names: Vec<String>,
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The first is the one called `default`.
+    pub namespaces: Vec<Definition>,
     pub tail_cache_bytes: Option<usize>,
-    pub policies: Vec<Policy>,
-    pub queues: Vec<(Box<str>, QueueSettings)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +49,21 @@ struct File {
     memory: Memory,
     policy: Vec<PolicyTable>,
     queue: Vec<QueueTable>,
+    topic: Vec<TopicTable>,
+    namespace: Vec<NamespaceTable>,
+}
+
+/// `[[namespace]]`, with the same tables below it that the default namespace has at the top.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamespaceTable {
+    name: Spanned<String>,
+    #[serde(default)]
+    policy: Vec<PolicyTable>,
+    #[serde(default)]
+    queue: Vec<QueueTable>,
+    #[serde(default)]
+    topic: Vec<TopicTable>,
 }
 
 #[derive(Debug, Deserialize, Default)]
@@ -60,6 +78,8 @@ struct Listen {
 #[serde(deny_unknown_fields, default)]
 struct Tls {
     names: Vec<String>,
+    certificate: Option<Spanned<PathBuf>>,
+    key: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize, Default)]
@@ -95,7 +115,11 @@ pub fn complaint<T>(about: &Spanned<T>, what: impl Into<String>) -> Complaint {
 }
 
 impl Config {
+    /// Reads `otobus.toml`, or the emulator's file if its name ends in `.json`.
     pub fn read(path: &Path) -> Result<Config, Error> {
+        if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
+            return Ok(Config { namespaces: vec![emulator::read(path)?], ..Config::default() });
+        }
         let text = std::fs::read_to_string(path)
             .map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
         Config::parse(&text).map_err(|Complaint { at, what }| {
@@ -120,21 +144,18 @@ impl Config {
             |text: &Spanned<String>| text.get_ref().parse().map_err(|why: String| complaint(text, why));
         let durability = file.durability.as_ref().map(read).transpose()?;
         let listen_bus = file.listen.bus.as_deref().map(addresses).transpose()?;
-        let mut policies: Vec<Policy> = Vec::new();
-        for table in &file.policy {
-            let policy = policy(table)?;
-            if policies.iter().any(|other| other.name == policy.name) {
-                return Err(complaint(&table.name, format!("policy `{}` is declared twice", policy.name)));
+        let certificate = match (&file.tls.certificate, &file.tls.key) {
+            (Some(certificate), Some(key)) => Some((certificate.get_ref().clone(), key.clone())),
+            (Some(certificate), None) => return Err(complaint(certificate, "tls.key is missing")),
+            (None, _) => None,
+        };
+        let mut namespaces = vec![definition(DEFAULT_NAMESPACE, &file.policy, &file.queue, &file.topic)?];
+        for table in &file.namespace {
+            let name = table.name.get_ref();
+            if namespaces.iter().any(|other| other.name.eq_ignore_ascii_case(name)) {
+                return Err(complaint(&table.name, format!("namespace `{name}` is declared twice")));
             }
-            policies.push(policy);
-        }
-        let mut queues: Vec<(Box<str>, QueueSettings)> = Vec::new();
-        for table in &file.queue {
-            let (name, settings) = table.read()?;
-            if queues.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
-                return Err(complaint(&table.name, format!("queue `{name}` is declared twice")));
-            }
-            queues.push((name, settings));
+            namespaces.push(definition(name, &table.policy, &table.queue, &table.topic)?);
         }
         let tail_cache_bytes = file.memory.tail_cache_megabytes.as_ref().map(cache_bytes).transpose()?;
         Ok(Config {
@@ -144,10 +165,59 @@ impl Config {
             listen_bus,
             tls_names: file.tls.names,
             tail_cache_bytes,
-            policies,
-            queues,
+            certificate,
+            namespaces,
         })
     }
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            data: None,
+            log: None,
+            durability: None,
+            listen_bus: None,
+            tail_cache_bytes: None,
+            tls_names: Vec::new(),
+            certificate: None,
+            namespaces: vec![Definition::named(DEFAULT_NAMESPACE)],
+        }
+    }
+}
+
+fn definition(
+    name: &str,
+    policy_tables: &[PolicyTable],
+    queue_tables: &[QueueTable],
+    topic_tables: &[TopicTable],
+) -> Result<Definition, Complaint> {
+    let mut definition = Definition::named(name);
+    for table in policy_tables {
+        let policy = policy(table)?;
+        if definition.policies.iter().any(|other| other.name == policy.name) {
+            return Err(complaint(&table.name, format!("policy `{}` is declared twice", policy.name)));
+        }
+        definition.policies.push(policy);
+    }
+    let mut paths: Vec<String> = Vec::new();
+    let mut take = |kind: &str, name: &Spanned<String>| {
+        let path = name.get_ref().to_lowercase();
+        if paths.contains(&path) {
+            return Err(complaint(name, format!("{kind} `{}` is declared twice", name.get_ref())));
+        }
+        paths.push(path);
+        Ok(())
+    };
+    for table in queue_tables {
+        take("queue", &table.name)?;
+        definition.queues.push(table.read()?);
+    }
+    for table in topic_tables {
+        take("topic", &table.name)?;
+        definition.topics.push(table.read()?);
+    }
+    Ok(definition)
 }
 
 fn level(text: &Spanned<String>) -> Result<LevelFilter, Complaint> {
@@ -204,7 +274,7 @@ fn policy(table: &PolicyTable) -> Result<Policy, Complaint> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use broker::Span;
+    use broker::{QueueSettings, Span};
 
     fn complained(text: &str) -> (usize, String) {
         let complaint = Config::parse(text).expect_err("refused");
@@ -241,20 +311,64 @@ mod tests {
         assert_eq!(config.durability, Some(Durability::Os));
         assert_eq!(config.listen_bus.map(|addresses| addresses.len()), Some(2));
         assert_eq!(config.tail_cache_bytes, Some(8 * 1_024 * 1_024));
-        assert_eq!(&*config.policies[0].name, "sender");
-        assert!(!config.policies[0].rights.include(Right::Listen));
-        let (name, settings) = &config.queues[0];
+        assert_eq!(&*config.namespaces[0].policies[0].name, "sender");
+        assert!(!config.namespaces[0].policies[0].rights.include(Right::Listen));
+        let (name, settings) = &config.namespaces[0].queues[0];
         assert_eq!(
             (&**name, settings.lock_duration, settings.max_delivery_count),
             ("orders", Span::seconds(30), 3)
         );
-        assert_eq!(config.queues[1].1, QueueSettings::default());
+        assert_eq!(config.namespaces[0].queues[1].1, QueueSettings::default());
+    }
+
+    #[test]
+    fn topics_and_namespaces_are_read_with_everything_below_them() {
+        let text = r#"
+            [tls]
+            certificate = "own.pem"
+            key = "own.key"
+            [[topic]]
+            name = "news"
+            [[topic.subscription]]
+            name = "all"
+            [[topic.subscription]]
+            name = "some"
+            max_delivery_count = 3
+            [[topic.subscription.rule]]
+            name = "local"
+            correlation = { label = "local", properties = { size = 3, big = true } }
+            [[topic.subscription.rule]]
+            name = "loud"
+            sql = "volume > 3"
+            action = "SET volume = 3"
+            [[namespace]]
+            name = "shop"
+            [[namespace.policy]]
+            name = "seller"
+            key = "k"
+            rights = ["Send"]
+            [[namespace.queue]]
+            name = "sales"
+            [[namespace.topic]]
+            name = "offers"
+        "#;
+        let config = Config::parse(text).expect("accepted");
+        assert_eq!(config.certificate, Some(("own.pem".into(), "own.key".into())));
+        let [default, shop] = &config.namespaces[..] else { panic!("two namespaces") };
+        let subscriptions = &default.topics[0].subscriptions;
+        assert_eq!(subscriptions.iter().map(|each| each.rules.len()).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(subscriptions[1].settings.max_delivery_count, 3);
+        assert!(subscriptions[1].rules[1].action.is_some());
+        assert_eq!((&*shop.name, shop.queues.len(), shop.topics.len()), ("shop", 1, 1));
+        assert_eq!(&*shop.policies[0].name, "seller");
     }
 
     #[test]
     fn an_empty_file_says_nothing() {
         let config = Config::parse("").expect("accepted");
-        assert!(config.data.is_none() && config.listen_bus.is_none() && config.queues.is_empty());
+        assert!(
+            config.data.is_none() && config.listen_bus.is_none() && config.namespaces[0].queues.is_empty()
+        );
     }
 
     #[test]
@@ -276,6 +390,15 @@ mod tests {
             ("[[policy]]\nname = \"p\"\nkey = \"k\"\nrights = [\"Read\"]", 4, "Read"),
             ("[[policy]]\nname = \"p\"\nkey = \"\"\nrights = []", 3, "key"),
             ("[[policy]]\nname = \"p\"\nrights = []", 1, "key"),
+            ("[[queue]]\nname = \"q\"\n[[topic]]\nname = \"Q\"", 4, "twice"),
+            (
+                "[[topic]]\nname = \"t\"\n[[topic.subscription]]\nname = \"s\"\nlock_duration = \"x\"",
+                5,
+                "duration",
+            ),
+            ("[[namespace]]\nname = \"a\"\n[[namespace]]\nname = \"A\"", 4, "twice"),
+            ("[[namespace]]\nname = \"Default\"", 2, "twice"),
+            ("[tls]\ncertificate = \"a\"", 2, "tls.key"),
             ("[memory]\ntail_cache_megabytes = 65537", 2, "65537 megabytes is above 65536"),
             ("log = \"loud\"", 1, "loud"),
             ("durability = \"maybe\"", 1, "use fsync or os"),

@@ -5,11 +5,14 @@
 mod announce;
 mod config;
 mod data;
+mod definition;
 mod durability;
+mod emulator;
 mod flags;
 mod queue_table;
 mod serve;
 mod settings;
+mod topic_table;
 mod verify;
 
 use clap::Parser;
@@ -23,7 +26,7 @@ fn main() -> ExitCode {
         flags::Verb::Serve(flags) => flags,
         flags::Verb::Verify(flags) => return ended(verify::verify(&flags.data)),
     };
-    let settings = match settings::Settings::gather(flags) {
+    let settings = match settings::Settings::gather(flags.clone()) {
         Ok(settings) => settings,
         Err(error) => {
             eprintln!("otobus: {error}");
@@ -31,7 +34,7 @@ fn main() -> ExitCode {
         }
     };
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(settings.log).init();
-    ended(run(settings))
+    ended(run(settings, flags))
 }
 
 fn ended(outcome: anyhow::Result<()>) -> ExitCode {
@@ -44,11 +47,11 @@ fn ended(outcome: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-fn run(settings: settings::Settings) -> anyhow::Result<()> {
+fn run(settings: settings::Settings, flags: flags::Flags) -> anyhow::Result<()> {
     allow_open_files();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(cores).enable_all().build()?;
-    let ended = runtime.block_on(serve::serve(settings));
+    let ended = runtime.block_on(serve::serve(settings, flags));
     // Connections that would not end have nothing left to say.
     runtime.shutdown_background();
     ended

@@ -63,13 +63,13 @@ impl QueueTable {
     }
 }
 
-fn span(text: &Option<Spanned<String>>, usual: Span) -> Result<Span, Complaint> {
+pub fn span(text: &Option<Spanned<String>>, usual: Span) -> Result<Span, Complaint> {
     let Some(text) = text else { return Ok(usual) };
     let what = || format!("`{}` is not an ISO 8601 duration, such as PT1M", text.get_ref());
     iso::duration(text.get_ref()).ok_or_else(|| complaint(text, what()))
 }
 
-fn status(text: &Spanned<String>) -> Result<Status, Complaint> {
+pub fn status(text: &Spanned<String>) -> Result<Status, Complaint> {
     match text.get_ref().as_str() {
         "Active" => Ok(Status::Active),
         "Disabled" => Ok(Status::Disabled),

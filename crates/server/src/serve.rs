@@ -3,11 +3,14 @@
 
 use crate::announce::Announcement;
 use crate::data::Data;
+use crate::definition::{self, Definition, Existing};
+use crate::flags::Flags;
 use crate::settings::Settings;
 use anyhow::{Context, bail};
-use broker::{Command, NamespaceId, QueueSettings, Refusal};
+use broker::Time;
 use engine::{Engine, Handle};
 use gateway::auth::{Guard, Policy};
+use gateway::namespaces::{Namespace, Namespaces};
 use gateway::{State, listen, tls};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -20,29 +23,38 @@ use tokio_rustls::TlsAcceptor;
 /// How long a stopping server waits for connections to end. What was accepted is durable already; the rest is politeness.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-pub async fn serve(settings: Settings) -> anyhow::Result<()> {
+pub async fn serve(settings: Settings, flags: Flags) -> anyhow::Result<()> {
     let mut stop = StopSignal::listen()?;
+    let mut reload = ReloadSignal::listen()?;
     let listeners = bind(&settings.listen_bus).await?;
     let data = Data::open(&settings.data)?;
     let root = data.root_policy()?;
-    let certificates = tls::Files::open_or_make(&data.path, &settings.tls_names)?;
-    let acceptor = TlsAcceptor::from(certificates.server_config()?);
+    let certificates = match &settings.certificate {
+        Some((certificate, key)) => tls::Files::given(certificate, key),
+        None => tls::Files::open_or_make(&data.path, &settings.tls_names)?,
+    };
+    let certificate = tls::Certificate::load(&certificates)?;
+    let acceptor = TlsAcceptor::from(tls::server_config(&certificate)?);
     let (failed, failure) = oneshot::channel();
     let engine = open_engine(&data.journal(), &settings, failed)?;
-    if let Err(error) = create_missing(engine.handle(), &settings.queues).await {
-        engine.stop();
-        return Err(error);
-    }
-    let guard = Guard::new(policies(&settings, &root), settings.is_loopback_only());
+    let is_loopback_only = settings.is_loopback_only();
+    let houses = Houses { engine: engine.handle().clone(), root: root.clone(), is_loopback_only };
+    let (default, others) = match houses.open(&settings.namespaces, Existing::Keep).await {
+        Ok(namespaces) => namespaces,
+        Err(error) => {
+            engine.stop();
+            return Err(error);
+        }
+    };
     let announcement = Announcement {
         bus: listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?,
         data: &data.path,
         ca: &certificates.ca,
         keys: data.keys(),
         root: &root,
-        takes_well_known_key: guard.knows_well_known_key(),
+        takes_well_known_key: default.guard.knows_well_known_key(),
     };
-    let state = Arc::new(State::new(engine.handle().clone(), guard));
+    let state = Arc::new(State::new(engine.handle().clone(), Namespaces::new(default, others)));
     let places = listen::places();
     let doors: Vec<_> = listeners
         .into_iter()
@@ -57,9 +69,17 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     }
     announcement.print();
 
-    let ended = tokio::select! {
-        () = stop.received() => Ok(()),
-        why = failure => Err(why.unwrap_or_else(|_| "its thread ended".to_owned())),
+    let mut failure = failure;
+    let ended = loop {
+        tokio::select! {
+            () = stop.received() => break Ok(()),
+            why = &mut failure => break Err(why.unwrap_or_else(|_| "its thread ended".to_owned())),
+            () = reload.received() => match houses.reload(&flags, &state, &certificates, &certificate).await {
+                Ok(()) => tracing::info!("the configuration was read again"),
+                // What runs goes on with what it has.
+                Err(error) => tracing::error!("the configuration was not taken: {error:#}"),
+            },
+        }
     };
     doors.iter().for_each(tokio::task::JoinHandle::abort);
     if let Err(why) = ended {
@@ -112,29 +132,75 @@ fn open_engine(path: &Path, settings: &Settings, failed: oneshot::Sender<String>
     Ok(Engine::open(Box::new(journal), options, on_failure)?)
 }
 
-/// Creates the queues of the configuration that do not exist. Those that do are left as they are: they may hold messages,
-/// and their settings may have been changed on purpose.
-async fn create_missing(engine: &Handle, queues: &[(Box<str>, QueueSettings)]) -> anyhow::Result<()> {
-    for (path, settings) in queues {
-        let make = |request| Command::CreateQueue {
-            request,
-            namespace: NamespaceId::default(),
-            path: path.clone(),
-            settings: Box::new(settings.clone()),
-        };
-        match engine.ask(make).await? {
-            Ok(_) | Err(Refusal::EntityExists(_)) => {}
-            Err(refusal) => bail!("cannot create queue `{path}` of the configuration: {refusal}"),
+/// Makes namespaces from definitions, at the start and again at each reload.
+struct Houses {
+    engine: Handle,
+    root: Policy,
+    is_loopback_only: bool,
+}
+
+impl Houses {
+    async fn open(
+        &self,
+        definitions: &[Definition],
+        existing: Existing,
+    ) -> anyhow::Result<(Namespace, Vec<Namespace>)> {
+        let mut namespaces = Vec::with_capacity(definitions.len());
+        for definition in definitions {
+            let id = definition::apply(&self.engine, definition, existing).await?;
+            let guard = Guard::new(policies(definition, &self.root), self.is_loopback_only);
+            namespaces.push(Namespace { id, name: definition.name.clone(), guard, created: Time(0) });
         }
+        let mut namespaces = namespaces.into_iter();
+        let default = namespaces.next().context("there is no namespace")?;
+        Ok((default, namespaces.collect()))
     }
-    Ok(())
+
+    /// Reads the configuration again: definitions are applied, policies and certificates take the place of the old ones.
+    /// Messages, connections and ports stay as they are.
+    async fn reload(
+        &self,
+        flags: &Flags,
+        state: &State,
+        files: &tls::Files,
+        certificate: &tls::Certificate,
+    ) -> anyhow::Result<()> {
+        let settings = Settings::gather(flags.clone())?;
+        certificate.reload(files)?;
+        let (default, others) = self.open(&settings.namespaces, Existing::Change).await?;
+        state.namespaces.replace(default, others);
+        Ok(())
+    }
 }
 
 /// The configured policies, and the root policy unless one of its name is configured.
-fn policies(settings: &Settings, root: &Policy) -> Vec<Policy> {
-    let is_configured = settings.policies.iter().any(|policy| policy.name == root.name);
+fn policies(definition: &Definition, root: &Policy) -> Vec<Policy> {
+    let is_configured = definition.policies.iter().any(|policy| policy.name == root.name);
     let root = (!is_configured).then(|| root.clone());
-    settings.policies.iter().cloned().chain(root).collect()
+    definition.policies.iter().cloned().chain(root).collect()
+}
+
+/// SIGHUP; elsewhere there is none.
+struct ReloadSignal {
+    #[cfg(unix)]
+    hang_up: tokio::signal::unix::Signal,
+}
+
+impl ReloadSignal {
+    fn listen() -> std::io::Result<ReloadSignal> {
+        Ok(ReloadSignal {
+            #[cfg(unix)]
+            hang_up: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?,
+        })
+    }
+
+    async fn received(&mut self) {
+        #[cfg(unix)]
+        if self.hang_up.recv().await.is_some() {
+            return;
+        }
+        std::future::pending().await
+    }
 }
 
 /// Ctrl-C, or SIGTERM.

@@ -1,10 +1,9 @@
 //! Everything the server is told, from flags, variables, file and defaults, in one place.
 
 use crate::config::{Config, Error};
+use crate::definition::Definition;
 use crate::durability::Durability;
 use crate::flags::Flags;
-use broker::QueueSettings;
-use gateway::auth::Policy;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use tracing::level_filters::LevelFilter;
@@ -24,9 +23,10 @@ pub struct Settings {
     pub listen_bus: Vec<SocketAddr>,
     pub ready_file: Option<PathBuf>,
     pub tls_names: Vec<String>,
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The first is the one called `default`.
+    pub namespaces: Vec<Definition>,
     pub tail_cache_bytes: usize,
-    pub policies: Vec<Policy>,
-    pub queues: Vec<(Box<str>, QueueSettings)>,
 }
 
 impl Settings {
@@ -48,9 +48,9 @@ impl Settings {
             listen_bus: flags.listen_bus.or(config.listen_bus).unwrap_or_else(usual_ports),
             ready_file: flags.ready_file,
             tls_names: config.tls_names,
+            certificate: config.certificate,
+            namespaces: config.namespaces,
             tail_cache_bytes: config.tail_cache_bytes.unwrap_or(engine::limits::TAIL_CACHE_BYTES),
-            policies: config.policies,
-            queues: config.queues,
         }
     }
 

@@ -20,9 +20,12 @@ pub enum Kind {
     Fault,
 }
 
+/// Counted and not shown: the workload knows queues, and no topics, forwarding or access rules.
+const OF_TOPICS: &str = "of topics";
+
 const RECORDS: [&str; 13] = [
     "QueueCreated",
-    "QueueUpdated",
+    "Managed",
     "EntityDeleted",
     "PartStored",
     "Enqueued",
@@ -63,7 +66,7 @@ const REFUSALS: [&str; 19] = [
     "EntityExists",
     "InvalidName",
     "InvalidSetting",
-    "FixedSetting",
+    "Unchangeable",
     "NotInTier",
     "TooManyEntities",
     "TooManyReceivers",
@@ -89,7 +92,7 @@ impl Coverage {
     pub fn record(&mut self, record: &Record) {
         let name = match record {
             Record::QueueCreated { .. } => "QueueCreated",
-            Record::QueueUpdated { .. } => "QueueUpdated",
+            Record::Managed(_) => "Managed",
             Record::EntityDeleted { .. } => "EntityDeleted",
             Record::PartStored { .. } => "PartStored",
             Record::Enqueued { .. } => "Enqueued",
@@ -133,6 +136,14 @@ impl Coverage {
         let name = match answer {
             Answer::Queue(_) => "Queue",
             Answer::Queues(_) => "Queues",
+            Answer::Topic(_)
+            | Answer::Topics(_)
+            | Answer::Subscription(_)
+            | Answer::Subscriptions(_)
+            | Answer::Rule(_)
+            | Answer::Rules(_)
+            | Answer::Access { .. }
+            | Answer::Namespace(_) => return self.count(Kind::Answer, OF_TOPICS),
             Answer::Deleted => "Deleted",
             Answer::Settled => "Settled",
             Answer::Renewed(_) => "Renewed",
@@ -150,7 +161,11 @@ impl Coverage {
             Refusal::EntityExists(_) => "EntityExists",
             Refusal::InvalidName { .. } => "InvalidName",
             Refusal::InvalidSetting { .. } => "InvalidSetting",
-            Refusal::FixedSetting(_) => "FixedSetting",
+            Refusal::Unchangeable { .. } => "Unchangeable",
+            Refusal::ForwardTargetNotFound(_)
+            | Refusal::TooManySubscriptions(_)
+            | Refusal::TooManySqlFilters(_)
+            | Refusal::TooManyCorrelationFilters(_) => return self.count(Kind::Refusal, OF_TOPICS),
             Refusal::NotInTier { .. } => "NotInTier",
             Refusal::TooManyEntities(_) => "TooManyEntities",
             Refusal::TooManyReceivers { .. } => "TooManyReceivers",

@@ -87,7 +87,11 @@ export class Otobus {
 
   // The certificate authority that clients are told to trust.
   async ca() {
-    return readFile(join(this.#folder, "data", "tls", "ca.pem"), "utf8");
+    return readFile(this.caFile, "utf8");
+  }
+
+  get caFile() {
+    return join(this.#folder, "data", "tls", "ca.pem");
   }
 
   connectionString(key = EMULATOR_KEY) {

@@ -58,7 +58,13 @@ pub fn send(shared: &Shared, sender: usize) {
     while !shared.is_sent.load(Ordering::Relaxed) {
         if let Some(connection) = shared.connect(Role::Sender) {
             // The broker was killed: what has no answer has none for ever.
-            let _ = send_on(connection, shared, sender, &template, &mut next);
+            let ended = send_on(connection, shared, sender, &template, &mut next);
+            if let Err(error) = ended
+                && error.kind() == io::ErrorKind::Other
+            {
+                shared.ledger().fail(format!("sender {sender} gave up: {error}"));
+                return;
+            }
         }
     }
 }
@@ -111,21 +117,34 @@ fn send_on(
 pub fn receive(shared: &Shared) {
     while !shared.is_over.load(Ordering::Relaxed) {
         if let Some(connection) = shared.connect(Role::Receiver) {
-            let _ = receive_on(connection, shared);
+            let ended = receive_on(connection, shared);
+            // A broker that was killed says nothing; whatever else is odd is its fault.
+            if let Err(error) = ended
+                && error.kind() == io::ErrorKind::Other
+            {
+                shared.ledger().fail(format!("a receiver gave up: {error}"));
+                return;
+            }
         }
     }
 }
 
 fn receive_on(mut connection: Connection, shared: &Shared) -> io::Result<()> {
     connection.set_patience(PATIENCE)?;
-    // By delivery id, which counts from 0: what was delivered on this connection.
+    // What was delivered on this connection, by delivery id, which counts from whatever the broker likes.
     let mut delivered: Vec<u64> = Vec::new();
+    let mut base = None;
+    let mut unasked = Vec::new();
     let mut granted = 0;
     while !shared.is_over.load(Ordering::Relaxed) {
         let received = delivered.len() as u32;
         if granted - received <= CREDIT / 2 {
             granted = received + CREDIT;
             grant(&mut connection, received, CREDIT);
+        }
+        if !unasked.is_empty() {
+            let mut ledger = shared.ledger();
+            unasked.drain(..).for_each(|message| ledger.completing(message));
         }
         connection.flush()?;
         match connection.fill() {
@@ -144,18 +163,21 @@ fn receive_on(mut connection: Connection, shared: &Shared) -> io::Result<()> {
                         frame.fields.number()?.ok_or_else(|| io::Error::other("no delivery id"))?;
                     let (message, sequence) =
                         read_message(frame.payload).ok_or_else(|| io::Error::other("an odd message"))?;
-                    if delivery as usize != delivered.len() {
+                    let base = *base.get_or_insert(delivery);
+                    if delivery.wrapping_sub(base) as usize != delivered.len() {
                         return Err(io::Error::other("deliveries are not in order"));
                     }
                     delivered.push(message);
                     ledger.delivered(message, sequence);
                     accept(&mut answers, delivery);
+                    unasked.push(message);
                 }
                 DISPOSITION => {
                     let answer = frame.disposition()?;
                     if answer.outcome == Some(ACCEPTED) && answer.is_settled {
+                        let base = base.unwrap_or(0);
                         for delivery in answer.first..=answer.last {
-                            if let Some(message) = delivered.get(delivery as usize) {
+                            if let Some(message) = delivered.get(delivery.wrapping_sub(base) as usize) {
                                 ledger.completed(*message);
                             }
                         }

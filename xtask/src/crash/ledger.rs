@@ -19,6 +19,14 @@ struct Message {
     fate: Fate,
     /// 0 before it was delivered.
     sequence: u64,
+    /// A receiver has asked to complete it: without an answer it may be gone or not.
+    is_asked: bool,
+}
+
+impl Message {
+    fn must_be_there(&self) -> bool {
+        self.fate == Fate::Accepted && !self.is_asked
+    }
 }
 
 #[derive(Debug, Default)]
@@ -46,7 +54,7 @@ impl Ledger {
         self.messages.get_mut(sender.checked_sub(1)? as usize)?.get_mut(number as usize)
     }
 
-    fn fail(&mut self, what: String) {
+    pub fn fail(&mut self, what: String) {
         self.violations.push(what);
     }
 
@@ -57,7 +65,7 @@ impl Ledger {
         }
         let messages = &mut self.messages[sender];
         assert_eq!(messages.len(), first, "numbers rise by one");
-        messages.resize(first + count, Message { fate: Fate::Tried, sequence: 0 });
+        messages.resize(first + count, Message { fate: Fate::Tried, ..Message::default() });
     }
 
     pub fn accepted(&mut self, sender: usize, number: usize) {
@@ -87,6 +95,13 @@ impl Ledger {
         }
     }
 
+    /// A receiver is about to ask that the message be completed.
+    pub fn completing(&mut self, name: u64) {
+        if let Some(message) = self.message(name) {
+            message.is_asked = true;
+        }
+    }
+
     pub fn completed(&mut self, name: u64) {
         self.completed += 1;
         if let Some(message) = self.message(name) {
@@ -94,17 +109,20 @@ impl Ledger {
         }
     }
 
-    /// How many accepted messages were not completed yet.
-    pub fn missing(&self) -> u64 {
-        let all = self.messages.iter().flatten();
-        all.filter(|message| message.fate == Fate::Accepted).count() as u64
+    pub fn is_broken(&self) -> bool {
+        !self.violations.is_empty()
+    }
+
+    /// How many accepted messages must still come.
+    pub fn missing(&self) -> usize {
+        self.messages.iter().flatten().filter(|message| message.must_be_there()).count()
     }
 
     /// After everything was received: all that is wrong.
     pub fn judge(&self) -> Vec<String> {
         let mut violations = self.violations.clone();
         for (sender, messages) in self.messages.iter().enumerate() {
-            for (number, _) in messages.iter().enumerate().filter(|(_, m)| m.fate == Fate::Accepted) {
+            for (number, _) in messages.iter().enumerate().filter(|(_, m)| m.must_be_there()) {
                 violations.push(format!("message {} was accepted and is lost", name(sender, number)));
             }
         }
@@ -139,7 +157,7 @@ mod tests {
         assert_eq!(ledger.missing(), 1);
         ledger.delivered(name(0, 1), 2);
         ledger.delivered(name(0, 1), 2);
-        ledger.completed(name(0, 1));
+        ledger.completing(name(0, 1));
         assert_eq!((ledger.missing(), ledger.redelivered, ledger.judge()), (0, 1, vec![]));
     }
 

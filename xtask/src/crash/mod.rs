@@ -133,6 +133,9 @@ fn lives(plan: &Plan, folder: &std::path::Path, shared: &Shared) -> Result<Durat
         // SIGKILL.
         drop(broker);
         killed += 1;
+        if shared.ledger().is_broken() {
+            return Ok(slowest);
+        }
         if killed % 20 == 0 {
             println!("{killed} kills, {} accepted", shared.ledger().accepted);
         }
@@ -148,7 +151,7 @@ fn drain(shared: &Shared) -> Result<(), String> {
         std::thread::sleep(Duration::from_secs(1));
         let ledger = shared.ledger();
         let missing = ledger.missing();
-        if missing == 0 && ledger.completed == before {
+        if missing == 0 && ledger.completed == before || ledger.is_broken() {
             return Ok(());
         }
         before = ledger.completed;

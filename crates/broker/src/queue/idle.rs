@@ -20,7 +20,8 @@ impl Broker {
         let used = self.volatile.presence(entity).used;
         let since = if is_kept { context.now } else { used.unwrap_or(context.now) };
         if since.after(queue.settings.auto_delete_on_idle) <= context.now {
-            self.remove_entity(entity, context, decision);
+            let path = queue.path.clone();
+            self.remove_entity(entity, &path, context, decision);
         } else {
             if used.is_none() {
                 self.volatile.apply(Touch::Used { entity, time: since });

@@ -3,9 +3,9 @@
 use super::address;
 use super::connection::Task;
 use super::link::{Kind, Link, REPLIES_WAITING};
-use crate::auth::{Denied, Grant, Scope, UnixSeconds, sas};
+use crate::auth::{self, Denied, Grant, Scope, UnixSeconds, sas};
 use amqp::{LinkKey, SessionKey};
-use broker::{Answer, Command, Refusal};
+use broker::{Answer, Command, Refusal, RequestId};
 use message::codec::{
     begin_list, begin_map, end_compound, write_descriptor, write_int, write_null, write_string,
 };
@@ -15,12 +15,22 @@ use message::{Reader, Value};
 /// Claims that one connection may hold. JavaScript puts two for each entity it uses.
 const GRANTS: usize = 1_024;
 
-/// A put-token that waits for the broker to say whether its entity exists.
+/// What waits for an answer of the broker.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) enum Question {
+    /// A claim that is proved: does its entity exist?
+    Claim { reply: Reply, grant: Grant },
+    /// A token that no policy of the namespace has signed: which rules does the entity at this path have?
+    Signature { reply: Reply, token: Box<str>, path: Box<str> },
+    /// Claims by rules of this entity: are those still there?
+    Review { entity: Box<str> },
+}
+
+/// Where an answer to the client goes.
+#[derive(Debug)]
+pub(super) struct Reply {
     correlation: Value,
-    reply_link: LinkKey,
-    grant: Grant,
+    link: LinkKey,
 }
 
 /// What a request says.
@@ -48,74 +58,98 @@ impl<S> Task<S> {
             tracing::debug!("a request to $cbs names no link to answer on");
             return;
         };
-        match self.check_claim(&request) {
-            Err(status) => self.reply(reply_link, &request.message_id, &status),
-            Ok((grant, path)) => {
-                let path = address::authorizing_entity(&path);
-                if path.is_empty() {
-                    self.admit(grant);
-                    return self.reply(reply_link, &request.message_id, &accepted());
-                }
-                // Whoever may not use an entity is not told whether it exists, and who may is told at once.
-                let number = self.next_question;
-                self.next_question = self.next_question.wrapping_add(1);
-                let question = Question { correlation: request.message_id, reply_link, grant };
-                self.questions.insert(number, question);
-                self.batch.commands.push(Command::DescribeEntity {
-                    request: self.engine.request(number),
-                    namespace: self.namespace,
-                    path: path.into(),
-                });
+        let reply = Reply { correlation: request.message_id.clone(), link: reply_link };
+        let (token, claimed) = match self.read_claim(&request) {
+            Ok(claim) => claim,
+            Err(status) => return self.reply(&reply, &status),
+        };
+        let signed = self.house.guard.signature(&token, self.peer.is_loopback(), UnixSeconds::now());
+        let path: Box<str> = address::authorizing_entity(&claimed).into();
+        match signed.and_then(|grant| covering(grant, &claimed)) {
+            Ok(grant) if path.is_empty() => {
+                self.admit(grant);
+                self.reply(&reply, &accepted());
             }
+            // Whoever may not use an entity is not told whether it exists, and who may is told at once.
+            Ok(grant) => {
+                let request = self.question(Question::Claim { reply, grant });
+                let namespace = self.namespace;
+                self.batch.commands.push(Command::DescribeEntity { request, namespace, path });
+            }
+            Err(Denied::InvalidSignature) if !path.is_empty() => {
+                let task = Box::new(broker::Task::Access { path });
+                let request = self.question(Question::Signature { reply, token, path: claimed });
+                self.batch.commands.push(Command::Manage { request, namespace: self.namespace, task });
+            }
+            Err(why) => self.reply(&reply, &denied(why)),
         }
     }
 
-    /// Verifies the token; gives the claim and the path it is put for.
-    fn check_claim(&self, request: &Request) -> Result<(Grant, String), Status> {
+    /// Remembers a question until its answer comes.
+    pub(super) fn question(&mut self, question: Question) -> RequestId {
+        let number = self.next_question;
+        self.next_question = self.next_question.wrapping_add(1);
+        self.questions.insert(number, question);
+        self.engine.request(number)
+    }
+
+    /// The token of a request and the path that it is put for.
+    fn read_claim(&self, request: &Request) -> Result<(Box<str>, Box<str>), Status> {
         let text = |key: &str| request.application.get(key).and_then(Value::as_str);
         if text("operation") != Some("put-token") {
             return Err(Status { code: 400, text: "The operation must be put-token.".into() });
         }
-        let denied = |denied: Denied| Status { code: 401, text: denied.to_string() };
         let audience = text("name").ok_or_else(|| denied(Denied::InvalidAudience))?;
         // The token says what it is; Python calls a signature a `jwt`.
         let token = request.body.as_str().ok_or_else(|| denied(Denied::MalformedToken))?;
         let token = sas::in_header(token).map_err(denied)?;
-        let grant =
-            self.state.guard.signature(token, self.peer.is_loopback(), UnixSeconds::now()).map_err(denied)?;
-        let path = address::path(audience);
-        if !grant.scope.covers(&Scope::of_path(address::claimed(&path))) {
-            return Err(denied(Denied::InvalidAudience));
-        }
         if self.grants.len() >= GRANTS {
             return Err(Status {
                 code: 401,
                 text: format!("This connection holds {GRANTS} claims already."),
             });
         }
-        Ok((grant, path))
+        Ok((token.into(), address::claimed(&address::path(audience)).into()))
     }
 
-    /// The broker has said whether the entity of a claim exists.
+    /// The broker has answered a question of this connection.
     pub(super) fn answered(&mut self, number: u32, answer: &Result<Answer, Refusal>) {
-        let Some(question) = self.questions.remove(&number) else { return };
-        let status = match answer {
-            Ok(_) => accepted(),
-            Err(Refusal::EntityNotFound(path)) => Status { code: 404, text: self.origin.not_found(path) },
-            Err(other) => Status { code: 500, text: other.to_string() },
-        };
-        if answer.is_ok() {
-            self.admit(question.grant);
+        match self.questions.remove(&number) {
+            Some(Question::Claim { reply, grant }) => {
+                let status = match answer {
+                    Ok(_) => {
+                        self.admit(grant);
+                        accepted()
+                    }
+                    Err(Refusal::EntityNotFound(path)) => {
+                        Status { code: 404, text: self.origin.not_found(path) }
+                    }
+                    Err(other) => Status { code: 500, text: other.to_string() },
+                };
+                self.reply(&reply, &status);
+            }
+            Some(Question::Signature { reply, token, path }) => {
+                let signed = match answer {
+                    Ok(Answer::Access { entity, rules }) => {
+                        auth::entity_signature(&token, entity, rules, UnixSeconds::now())
+                    }
+                    _ => Err(Denied::InvalidSignature),
+                };
+                match signed.and_then(|grant| covering(grant, &path)) {
+                    Ok(grant) => {
+                        self.admit(grant);
+                        self.reply(&reply, &accepted());
+                    }
+                    Err(why) => self.reply(&reply, &denied(why)),
+                }
+            }
+            Some(Question::Review { entity }) => {
+                if let Ok(Answer::Access { entity: found, rules }) = answer {
+                    self.reviewed(&entity, found, rules);
+                }
+            }
+            None => {}
         }
-        self.reply(question.reply_link, &question.correlation, &status);
-    }
-
-    /// Takes a claim in. A newer one of the same scope replaces the older whole.
-    pub(super) fn admit(&mut self, grant: Grant) {
-        self.grants.retain(|held| held.scope != grant.scope);
-        self.grants.push(grant);
-        self.peer.proved();
-        self.machine.authenticated();
     }
 
     /// Where an answer goes: the link that the request names by its address or its name, else the one of the same
@@ -133,8 +167,8 @@ impl<S> Task<S> {
             .or_else(|| find(&|link, _| Some(link.session) == session))
     }
 
-    fn reply(&mut self, key: LinkKey, correlation: &Value, status: &Status) {
-        let reply = encode_reply(correlation, status);
+    fn reply(&mut self, to: &Reply, status: &Status) {
+        let (key, reply) = (to.link, encode_reply(&to.correlation, status));
         if let Some(Link { kind: Kind::CbsReplies { waiting, .. }, .. }) = self.links.get_mut(&key.0) {
             if waiting.len() < REPLIES_WAITING {
                 waiting.push_back(reply);
@@ -156,6 +190,15 @@ impl<S> Task<S> {
             }
         }
     }
+}
+
+/// A claim must cover what it is put for.
+fn covering(grant: Grant, path: &str) -> Result<Grant, Denied> {
+    if grant.scope.covers(&Scope::of_path(path)) { Ok(grant) } else { Err(Denied::InvalidAudience) }
+}
+
+fn denied(why: Denied) -> Status {
+    Status { code: 401, text: why.to_string() }
 }
 
 fn accepted() -> Status {

@@ -18,7 +18,10 @@ fn amqp_condition(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::EntityNotFound(_) => NOT_FOUND,
         Refusal::EntityExists(_) => "com.microsoft:entity-already-exists",
-        Refusal::InvalidName { .. } | Refusal::InvalidSetting { .. } | Refusal::FixedSetting(_) => ARGUMENT,
+        Refusal::InvalidName { .. }
+        | Refusal::InvalidSetting { .. }
+        | Refusal::Unchangeable { .. }
+        | Refusal::ForwardTargetNotFound(_) => ARGUMENT,
         Refusal::EntityDisabled(_) => "com.microsoft:entity-disabled",
         Refusal::NotAllowed(_) | Refusal::NotInTier { .. } => "amqp:not-allowed",
         Refusal::MessageTooLarge { .. } | Refusal::BatchTooLarge { .. } => "amqp:link:message-size-exceeded",
@@ -26,7 +29,10 @@ fn amqp_condition(refusal: &Refusal) -> &'static str {
         Refusal::QueueFull { .. }
         | Refusal::NoSpace
         | Refusal::TooManyEntities(_)
-        | Refusal::TooManyReceivers { .. } => "amqp:resource-limit-exceeded",
+        | Refusal::TooManyReceivers { .. }
+        | Refusal::TooManySubscriptions(_)
+        | Refusal::TooManySqlFilters(_)
+        | Refusal::TooManyCorrelationFilters(_) => "amqp:resource-limit-exceeded",
         Refusal::LockLost(_) => "com.microsoft:message-lock-lost",
         Refusal::MessageNotFound(_) => "com.microsoft:message-not-found",
         Refusal::NotSupported(_) => NOT_IMPLEMENTED,

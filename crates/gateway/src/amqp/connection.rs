@@ -11,6 +11,7 @@ use crate::State;
 use crate::auth::Grant;
 use crate::limits::{CLAIM_TIMEOUT, LAST_OUTPUT_TIMEOUT, UNREAD_EFFECTS, UNSTORED_BYTES};
 use crate::listen::Peer;
+use crate::namespaces::Namespace;
 use amqp::{Config, Connection, Event, SaslCode};
 use broker::NamespaceId;
 use broker::ids::IdMap;
@@ -37,9 +38,14 @@ pub(super) struct Task<S> {
     pub(super) machine: Connection,
     pub(super) engine: engine::Connection,
     pub(super) namespace: NamespaceId,
+    pub(super) house: Arc<Namespace>,
     pub(super) origin: Origin,
     pub(super) links: IdMap<u32, Link>,
     pub(super) grants: Vec<Grant>,
+    /// A claim was accepted once.
+    pub(super) has_proved: bool,
+    /// When the claims are looked at again.
+    pub(super) review_at: Option<Instant>,
     pub(super) questions: IdMap<u32, Question>,
     pub(super) next_question: u32,
     /// Commands of the read that is being understood.
@@ -47,7 +53,6 @@ pub(super) struct Task<S> {
     pub(super) input: Buffer,
     /// Effects that were taken from the outbox and are not yet in the output.
     pub(super) pending: VecDeque<Outgoing>,
-    pub(super) taken: Vec<Outgoing>,
     pub(super) service: Service,
     /// Links that the client receives on.
     pub(super) receivers: u64,
@@ -75,6 +80,7 @@ enum Io {
 impl<S> Task<S> {
     pub(super) fn new(stream: S, first: BytesMut, peer: Peer, state: Arc<State>) -> Task<S> {
         let config = Config { mechanisms: MECHANISMS, ..Config::default() };
+        let house = state.namespaces.of_host("", peer.server_name.as_deref());
         let origin = Origin { node: state.node.clone(), host: "localhost".into() };
         Task {
             stream,
@@ -82,16 +88,18 @@ impl<S> Task<S> {
             machine: Connection::new(config, 0),
             engine: state.engine.connect(),
             state,
-            namespace: NamespaceId(0),
+            namespace: house.id,
+            house,
             origin,
             links: IdMap::default(),
             grants: Vec::new(),
+            has_proved: false,
+            review_at: None,
             questions: IdMap::default(),
             next_question: 0,
             batch: Batch::default(),
             input: Buffer::new(&first),
             pending: VecDeque::new(),
-            taken: Vec::new(),
             service: Service::default(),
             receivers: 0,
             unstored_bytes: 0,
@@ -169,12 +177,16 @@ impl<S> Task<S> {
             Event::TooLarge { link, delivery_id, settled, .. } => self.too_large(link, delivery_id, settled),
             Event::Detach { link, .. } => self.forget(link),
             Event::End { links, .. } => links.into_iter().for_each(|link| self.forget(link)),
-            Event::SaslInit { mechanism, initial_response, .. } => {
+            Event::SaslInit { mechanism, initial_response, hostname } => {
+                if let Some(host) = hostname {
+                    self.enter(host);
+                }
                 let code = self.authenticate(mechanism, initial_response);
                 self.machine.sasl_outcome(code);
             }
             Event::Open { hostname, .. } => {
                 if let Some(host) = hostname {
+                    self.enter(&host);
                     let host = host.split_once(':').map_or(&*host, |(host, _)| host);
                     self.origin.host = host.to_lowercase();
                 }
@@ -190,6 +202,15 @@ impl<S> Task<S> {
         }
     }
 
+    /// Goes to the namespace of a host. What was proved to one namespace counts in no other.
+    fn enter(&mut self, host: &str) {
+        let house = self.state.namespaces.of_host(host, self.peer.server_name.as_deref());
+        if house.id != self.namespace && self.has_proved {
+            return self.part("The connection was authenticated for another namespace.");
+        }
+        (self.namespace, self.house) = (house.id, house);
+    }
+
     fn authenticate(&mut self, mechanism: &str, response: Option<&[u8]>) -> SaslCode {
         match mechanism {
             // Anybody may come in; claims decide what they may do.
@@ -200,7 +221,7 @@ impl<S> Task<S> {
                 let granted = name
                     .and_then(|name| std::str::from_utf8(name).ok())
                     .zip(key)
-                    .map(|(name, key)| self.state.guard.plain(name, key, self.peer.is_loopback()));
+                    .map(|(name, key)| self.house.guard.plain(name, key, self.peer.is_loopback()));
                 match granted {
                     Some(Ok(grant)) => {
                         self.admit(grant);
@@ -222,6 +243,7 @@ impl<S> Task<S> {
             .into_iter()
             .chain(idle)
             .chain(cut)
+            .chain(self.review_at)
             .min()
             .unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600))
     }
@@ -231,6 +253,9 @@ impl<S> Task<S> {
         self.machine.heartbeat(now);
         if self.awaits_claim() && self.started.elapsed() >= CLAIM_TIMEOUT {
             self.part("No claim was put within the time for it.");
+        }
+        if self.review_at.is_some_and(|at| at <= Instant::now()) {
+            self.review();
         }
     }
 
@@ -243,7 +268,7 @@ impl<S> Task<S> {
     }
 
     fn awaits_claim(&self) -> bool {
-        self.grants.is_empty() && !self.has_parted
+        !self.has_proved && !self.has_parted
     }
 
     /// Closes from our side. The machine waits for the client's close from now, so it must know what time it is.
@@ -294,7 +319,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                     || (has_output && (is_busy || !may_read || !may_release || !self.pending.is_empty())),
                 keep_bytes: if is_busy { 4 * OUTPUT_BYTES } else { 2 * OUTPUT_BYTES },
             };
-            let is_known = !self.grants.is_empty();
+            let is_known = self.has_proved;
             let input = may_read.then(|| self.input.room(is_known));
             tokio::select! {
                 biased;

@@ -24,6 +24,9 @@ pub(super) const OUTPUT_BYTES: usize = 256 * 1_024;
 /// A message above this is sent part by part as the client's window allows, and never waits encoded.
 const LARGE_BYTES: u32 = engine::limits::CACHED_BODY_BYTES;
 
+/// Room for waiting messages that a link keeps when none wait: enough for what a busy client is given at a time.
+const WAITING_KEPT: usize = 256;
+
 /// What the door knows of a link that the client receives on.
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
@@ -240,6 +243,9 @@ impl<S> Task<S> {
         let Some(receiver) = self.receiver(key) else { return };
         receiver.sent += count;
         let is_empty = receiver.waiting.is_empty();
+        if is_empty {
+            receiver.waiting.shrink_to(WAITING_KEPT);
+        }
         receiver.is_listed = !is_empty;
         let is_drained = is_empty && std::mem::take(&mut receiver.is_draining);
         match (is_empty, is_blocked) {

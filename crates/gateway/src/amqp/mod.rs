@@ -8,6 +8,7 @@ mod address;
 mod arriving;
 mod buffer;
 mod cbs;
+mod claims;
 mod condition;
 mod connection;
 mod deliver;

@@ -9,8 +9,14 @@ use engine::Outgoing;
 impl<S> Task<S> {
     /// Turns effects into frames until none are left or the output is full.
     pub(super) fn release(&mut self) {
-        self.engine.outbox().take(&mut self.taken);
-        self.pending.extend(self.taken.drain(..));
+        let mut taken = Vec::new();
+        self.engine.outbox().take(&mut taken);
+        if self.pending.is_empty() {
+            // Not copied, and given back when it is empty: a connection keeps no room for its busiest moment.
+            self.pending = taken.into();
+        } else {
+            self.pending.extend(taken);
+        }
         while self.machine.output().len() < OUTPUT_BYTES
             && let Some(outgoing) = self.pending.pop_front()
         {

@@ -69,12 +69,31 @@ fn is_surely_a_host(text: &str) -> bool {
         || lower.parse::<std::net::IpAddr>().is_ok()
 }
 
+/// How a right was proved: by a key of a policy. It holds for as long as that policy has that key.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Proof {
+    pub holder: Holder,
+    pub(super) policy: Box<str>,
+    /// Tells keys apart without being one.
+    pub(super) key: [u8; 32],
+}
+
+/// Whose policy it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Holder {
+    #[default]
+    Namespace,
+    /// The entity at this path.
+    Entity(Box<str>),
+}
+
 /// What a peer has proved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     pub scope: Scope,
     pub rights: Rights,
     pub expires: UnixSeconds,
+    pub proof: Proof,
 }
 
 impl Grant {
@@ -144,7 +163,12 @@ mod tests {
 
     #[test]
     fn a_grant_ends_when_its_time_and_the_skew_are_over() {
-        let grant = Grant { scope: Scope::of_path("q"), rights: Rights::ALL, expires: UnixSeconds(1_000) };
+        let grant = Grant {
+            scope: Scope::of_path("q"),
+            rights: Rights::ALL,
+            expires: UnixSeconds(1_000),
+            proof: Proof::default(),
+        };
         let last = UnixSeconds(1_000 + CLOCK_SKEW_SECONDS - 1);
         assert!(grant.allows("q", Right::Send, last));
         let over = UnixSeconds(last.0 + 1);
@@ -156,7 +180,8 @@ mod tests {
     #[test]
     fn a_grant_says_what_is_missing() {
         let rights = [Right::Listen].into_iter().collect();
-        let grant = Grant { scope: Scope::of_path("q"), rights, expires: UnixSeconds::NEVER };
+        let (expires, proof) = (UnixSeconds::NEVER, Proof::default());
+        let grant = Grant { scope: Scope::of_path("q"), rights, expires, proof };
         let now = UnixSeconds(0);
         assert_eq!(grant.check("q", Right::Listen, now), Ok(()));
         assert_eq!(grant.check("q", Right::Send, now), Err(Denied::MissingClaim(Right::Send)));

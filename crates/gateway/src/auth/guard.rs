@@ -3,7 +3,7 @@
 //! Every attempt computes as much as any other: a name that no policy has is checked against keys that nobody knows.
 
 use super::sas::Token;
-use super::{Denied, Grant, Policy, Rights, Scope, Secret, UnixSeconds};
+use super::{Denied, Grant, Holder, Policy, Proof, Rights, Scope, Secret, UnixSeconds};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
@@ -52,11 +52,12 @@ impl Guard {
         let named = |policy: &Policy| {
             *policy.name == *token.key_name || *policy.name == *token.key_name_twice_decoded
         };
-        let rights = self
+        let (rights, proof) = self
             .rights_by(named, peer_is_loopback, |key| token.is_signed_with(key))
             .or_else(|| self.rights_by(named, peer_is_loopback, |key| token.is_signed_with_reencoded(key)))
             .ok_or(Denied::InvalidSignature)?;
-        let grant = Grant { scope: Scope::of_address(&token.resource()?)?, rights, expires: token.expires };
+        let scope = Scope::of_address(&token.resource()?)?;
+        let grant = Grant { scope, rights, expires: token.expires, proof };
         if grant.is_expired(now) { Err(Denied::ExpiredToken) } else { Ok(grant) }
     }
 
@@ -64,34 +65,57 @@ impl Guard {
     pub fn plain(&self, name: &str, key: &[u8], peer_is_loopback: bool) -> Result<Grant, Denied> {
         // Digests have one length, so comparing them tells nothing about the key's.
         let given = Sha256::digest(key);
-        let rights = self
+        let (rights, proof) = self
             .rights_by(
                 |policy| *policy.name == *name,
                 peer_is_loopback,
                 |key| Sha256::digest(key.as_bytes()).ct_eq(&given),
             )
             .ok_or(Denied::InvalidSignature)?;
-        Ok(Grant { scope: Scope::NAMESPACE, rights, expires: UnixSeconds::NEVER })
+        Ok(Grant { scope: Scope::NAMESPACE, rights, expires: UnixSeconds::NEVER, proof })
     }
 
-    /// The rights of the policy whose key passes `is_proof`. Three keys are tried, whoever asks.
+    /// The rights of the policy whose key passes `is_proof`, and the proof. Three keys are tried, whoever asks.
     fn rights_by(
         &self,
         is_named: impl Fn(&Policy) -> bool,
         peer_is_loopback: bool,
         is_proof: impl Fn(&str) -> Choice,
-    ) -> Option<Rights> {
+    ) -> Option<(Rights, Proof)> {
         let policy = self.policies.iter().find(|policy| is_named(policy)).unwrap_or(&self.decoy);
         let secondary = policy.secondary.as_ref().unwrap_or(&policy.primary);
-        let is_proved = is_proof(policy.primary.expose()) | is_proof(secondary.expose());
         let well_known = self.well_known.as_ref().filter(|policy| peer_is_loopback && is_named(policy));
-        let is_well_known = is_proof(well_known.unwrap_or(&self.decoy).primary.expose());
-        match (bool::from(is_proved), bool::from(is_well_known), well_known) {
-            (true, _, _) => Some(policy.rights),
-            (false, true, Some(well_known)) => Some(well_known.rights),
+        let is_primary = bool::from(is_proof(policy.primary.expose()));
+        let is_secondary = bool::from(is_proof(secondary.expose()));
+        let is_well_known = bool::from(is_proof(well_known.unwrap_or(&self.decoy).primary.expose()));
+        let proved = |policy: &Policy, key: &Secret| {
+            let (policy_name, key) = (policy.name.clone(), digest(key));
+            (policy.rights, Proof { holder: Holder::Namespace, policy: policy_name, key })
+        };
+        match well_known {
+            _ if is_primary => Some(proved(policy, &policy.primary)),
+            _ if is_secondary => Some(proved(policy, secondary)),
+            Some(well_known) if is_well_known => Some(proved(well_known, &well_known.primary)),
             _ => None,
         }
     }
+
+    /// The rights that a proof gives now: none if its policy is gone or has other keys.
+    pub fn rights_of(&self, proof: &Proof, peer_is_loopback: bool) -> Option<Rights> {
+        let well_known = self.well_known.iter().filter(|_| peer_is_loopback);
+        let mut policies = self.policies.iter().chain(well_known);
+        let has_key = |policy: &Policy| {
+            [Some(&policy.primary), policy.secondary.as_ref()]
+                .into_iter()
+                .flatten()
+                .any(|key| digest(key).ct_eq(&proof.key).into())
+        };
+        policies.find(|policy| policy.name == proof.policy && has_key(policy)).map(|policy| policy.rights)
+    }
+}
+
+fn digest(key: &Secret) -> [u8; 32] {
+    Sha256::digest(key.expose().as_bytes()).into()
 }
 
 #[cfg(test)]
@@ -175,5 +199,20 @@ mod tests {
     fn a_token_without_an_address_is_for_nothing() {
         let text = sas::sign("orders", "reader", "first", LATER);
         assert_eq!(guard(false).signature(&text, false, NOW), Err(Denied::InvalidAudience));
+    }
+
+    // A7
+    #[test]
+    fn a_proof_holds_while_the_policy_has_the_key() {
+        let proof = signed("reader", "second").unwrap().proof;
+        assert!(guard(true).rights_of(&proof, true).is_some_and(|rights| rights.include(Right::Listen)));
+        let changed = |secondary, rights| {
+            let name = "reader".into();
+            Guard::new(vec![Policy { name, primary: Secret::new("first"), secondary, rights }], false)
+        };
+        assert_eq!(changed(None, Rights::ALL).rights_of(&proof, true), None);
+        let more = changed(Some(Secret::new("second")), Rights::ALL);
+        assert_eq!(more.rights_of(&proof, true), Some(Rights::ALL));
+        assert_eq!(Guard::new(Vec::new(), false).rights_of(&proof, true), None);
     }
 }

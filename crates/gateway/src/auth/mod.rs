@@ -5,13 +5,15 @@
 //! never appears in an error, a log line or a `Debug` text.
 
 mod denied;
+mod entity;
 mod grant;
 mod guard;
 mod policy;
 pub mod sas;
 
 pub use denied::Denied;
-pub use grant::{Grant, Scope};
+pub use entity::{entity_rights, entity_signature};
+pub use grant::{Grant, Holder, Proof, Scope};
 pub use guard::{Guard, ROOT_POLICY};
 pub use policy::{Policy, Right, Rights, Secret};
 

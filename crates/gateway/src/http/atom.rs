@@ -1,9 +1,12 @@
 //! The envelopes: an entry around one description, a feed around many (H-20 to H-27).
 
-use super::description::write_queue;
+use super::description::{queue, rule, subscription, topic};
 use super::failure::Failure;
 use super::xml::{self, ATOM, Element, SERVICE_BUS, Writer};
 use crate::iso;
+use broker::topic::TopicDescription;
+use broker::topic::rule::RuleDescription;
+use broker::topic::subscription::SubscriptionDescription;
 use broker::{QueueDescription, Time};
 
 /// How the client reached us; answers name things by it.
@@ -14,16 +17,14 @@ pub struct Site {
     /// Host and port as the client named them.
     pub host: String,
     pub api_version: String,
+    /// What the namespace is called.
+    pub namespace: String,
 }
 
 impl Site {
     /// H-21: the path as it is; names consist of characters that need no escape.
-    fn address(&self, path: &str) -> String {
+    pub fn address(&self, path: &str) -> String {
         format!("{}://{}/{path}?api-version={}", self.scheme, self.host, self.api_version)
-    }
-
-    fn namespace(&self) -> &str {
-        self.host.split(['.', ':']).next().unwrap_or_default()
     }
 }
 
@@ -48,50 +49,195 @@ pub fn description(body: &[u8]) -> Result<Element, Failure> {
         })
 }
 
+/// What an entry needs to know of what it describes.
+pub trait Describe {
+    /// Where it is, in the exact spelling that names are read from (H-21).
+    fn path(&self) -> String;
+    /// Its name alone (H-20).
+    fn title(&self) -> &str;
+    fn published(&self) -> Time;
+    fn updated(&self) -> Time;
+    /// Queues and topics name the namespace as their author; what lies below a topic does not.
+    fn has_author(&self) -> bool;
+    fn write(&self, site: &Site, writer: &mut Writer);
+}
+
+impl Describe for QueueDescription {
+    fn path(&self) -> String {
+        self.path.to_string()
+    }
+
+    fn title(&self) -> &str {
+        &self.path
+    }
+
+    fn published(&self) -> Time {
+        self.created
+    }
+
+    fn updated(&self) -> Time {
+        self.updated
+    }
+
+    fn has_author(&self) -> bool {
+        true
+    }
+
+    fn write(&self, site: &Site, writer: &mut Writer) {
+        queue::write(self, &site.api_version, writer);
+    }
+}
+
+impl Describe for TopicDescription {
+    fn path(&self) -> String {
+        self.path.to_string()
+    }
+
+    fn title(&self) -> &str {
+        &self.path
+    }
+
+    fn published(&self) -> Time {
+        self.created
+    }
+
+    fn updated(&self) -> Time {
+        self.updated
+    }
+
+    fn has_author(&self) -> bool {
+        true
+    }
+
+    fn write(&self, site: &Site, writer: &mut Writer) {
+        topic::write(self, &site.api_version, writer);
+    }
+}
+
+impl Describe for SubscriptionDescription {
+    fn path(&self) -> String {
+        format!("{}/Subscriptions/{}", self.topic, self.name)
+    }
+
+    fn title(&self) -> &str {
+        &self.name
+    }
+
+    fn published(&self) -> Time {
+        self.created
+    }
+
+    fn updated(&self) -> Time {
+        self.updated
+    }
+
+    fn has_author(&self) -> bool {
+        false
+    }
+
+    fn write(&self, _: &Site, writer: &mut Writer) {
+        subscription::write(self, writer);
+    }
+}
+
+impl Describe for RuleDescription {
+    fn path(&self) -> String {
+        format!("{}/Subscriptions/{}/Rules/{}", self.topic, self.subscription, self.rule.name)
+    }
+
+    fn title(&self) -> &str {
+        &self.rule.name
+    }
+
+    fn published(&self) -> Time {
+        self.created
+    }
+
+    fn updated(&self) -> Time {
+        self.created
+    }
+
+    fn has_author(&self) -> bool {
+        false
+    }
+
+    fn write(&self, _: &Site, writer: &mut Writer) {
+        rule::write(self, writer);
+    }
+}
+
 /// An entry that stands alone.
-pub fn queue_entry(queue: &QueueDescription, site: &Site) -> String {
+pub fn entry(described: &impl Describe, site: &Site) -> String {
     let mut writer = Writer::default();
-    write_entry(queue, site, &[("xmlns", ATOM)], &mut writer);
+    write_entry(described, site, &[("xmlns", ATOM)], &mut writer);
     writer.finish()
 }
 
 /// A feed. Links come in the order that every client can live with: first to itself, then to the next page, no others,
-/// and the second only if there is a next page (H-27).
-pub fn queue_feed(queues: &[QueueDescription], page: Page, site: &Site) -> String {
-    let itself = site.address("$Resources/queues");
+/// and the second only if there is a next page (H-27). `path` is where the list is.
+pub fn feed(title: &str, path: &str, described: &[impl Describe], page: Page, site: &Site) -> String {
+    let itself = site.address(path);
     let paged = |skip: usize| format!("{itself}&$skip={skip}&$top={}", page.top);
     let mut writer = Writer::default();
     writer
         .start("feed", &[("xmlns", ATOM)])
-        .leaf_with("title", &[("type", "text")], "Queues")
+        .leaf_with("title", &[("type", "text")], title)
         .leaf("id", &itself)
         .leaf("updated", &iso::date_in_seconds(page.now))
         .empty("link", &[("rel", "self"), ("href", &paged(page.skip))]);
     if page.has_more {
-        writer.empty("link", &[("rel", "next"), ("href", &paged(page.skip + queues.len()))]);
+        writer.empty("link", &[("rel", "next"), ("href", &paged(page.skip + described.len()))]);
     }
-    for queue in queues {
-        write_entry(queue, site, &[("xml:base", &itself)], &mut writer);
+    for each in described {
+        write_entry(each, site, &[("xml:base", &itself)], &mut writer);
     }
     writer.end();
     writer.finish()
 }
 
-fn write_entry(queue: &QueueDescription, site: &Site, attributes: &[(&str, &str)], writer: &mut Writer) {
-    let address = site.address(&queue.path);
+fn write_entry(described: &impl Describe, site: &Site, attributes: &[(&str, &str)], writer: &mut Writer) {
+    let address = site.address(&described.path());
     writer
         .start("entry", attributes)
         .leaf("id", &address)
-        .leaf_with("title", &[("type", "text")], &queue.path)
-        .leaf("published", &iso::date_in_seconds(queue.created))
-        .leaf("updated", &iso::date_in_seconds(queue.updated))
-        .start("author", &[])
-        .leaf("name", site.namespace())
-        .end()
+        .leaf_with("title", &[("type", "text")], described.title())
+        .leaf("published", &iso::date_in_seconds(described.published()))
+        .leaf("updated", &iso::date_in_seconds(described.updated()));
+    if described.has_author() {
+        writer.start("author", &[]).leaf("name", &site.namespace).end();
+    }
+    writer
         .empty("link", &[("rel", "self"), ("href", &address)])
         .start("content", &[("type", "application/xml")]);
-    write_queue(queue, &site.api_version, writer);
+    described.write(site, writer);
     writer.end().end();
+}
+
+/// The namespace as an entry (HX-1.8.1).
+pub fn namespace_entry(created: Time, site: &Site) -> String {
+    let address = site.address("$namespaceinfo");
+    let mut writer = Writer::default();
+    writer
+        .start("entry", &[("xmlns", ATOM)])
+        .leaf("id", &address)
+        .leaf_with("title", &[("type", "text")], &site.namespace)
+        .leaf("updated", &iso::date_in_seconds(created))
+        .start("author", &[])
+        .leaf("name", &site.namespace)
+        .end()
+        .empty("link", &[("rel", "self"), ("href", &address)])
+        .start("content", &[("type", "application/xml")])
+        .start("NamespaceInfo", &[("xmlns", SERVICE_BUS), ("xmlns:i", xml::SCHEMA_INSTANCE)])
+        .leaf("CreatedTime", &iso::date(created))
+        .leaf("MessagingSKU", "Premium")
+        .leaf("MessagingUnits", "1")
+        .leaf("ModifiedTime", &iso::date(created))
+        .leaf("Name", &site.namespace)
+        .leaf("NamespaceType", "Messaging")
+        .end()
+        .end()
+        .end();
+    writer.finish()
 }
 
 #[cfg(test)]
@@ -100,13 +246,19 @@ mod tests {
     use broker::QueueSettings;
 
     fn site() -> Site {
-        Site { scheme: "https", host: "mine.example:5671".into(), api_version: "2021-05".into() }
+        Site {
+            scheme: "https",
+            host: "mine.example:5671".into(),
+            api_version: "2021-05".into(),
+            namespace: "mine".into(),
+        }
     }
 
     fn queue(path: &str) -> QueueDescription {
         QueueDescription {
             path: path.into(),
             settings: QueueSettings::default(),
+            access: Vec::new(),
             created: Time(1_577_836_800_000),
             updated: Time(1_577_836_801_999),
             accessed: None,
@@ -118,7 +270,7 @@ mod tests {
     // H-20, H-21, H-29
     #[test]
     fn an_entry_names_the_queue_in_title_and_id() {
-        let text = queue_entry(&queue("Q/One"), &site());
+        let text = entry(&queue("Q/One"), &site());
         let envelope = "<entry xmlns=\"http://www.w3.org/2005/Atom\">\
             <id>https://mine.example:5671/Q/One?api-version=2021-05</id><title type=\"text\">Q/One</title>\
             <published>2020-01-01T00:00:00Z</published><updated>2020-01-01T00:00:01Z</updated>\
@@ -131,7 +283,7 @@ mod tests {
 
     #[test]
     fn an_answer_can_be_sent_back_as_a_request() {
-        let text = queue_entry(&queue("q"), &site());
+        let text = entry(&queue("q"), &site());
         assert!(description(text.as_bytes()).unwrap().is(SERVICE_BUS, "QueueDescription"));
     }
 
@@ -147,13 +299,22 @@ mod tests {
         let itself = format!("rel=\"self\" href=\"{address}4&amp;$top=2\"");
         let next = format!("rel=\"next\" href=\"{address}6&amp;$top=2\"");
         let queues = [queue("a"), queue("b")];
-        assert_eq!(links(&queue_feed(&queues, page(true), &site())), [itself.clone(), next]);
-        assert_eq!(links(&queue_feed(&queues, page(false), &site())), [itself]);
+        assert_eq!(
+            links(&feed("Queues", "$Resources/queues", &queues, page(true), &site())),
+            [itself.clone(), next]
+        );
+        assert_eq!(links(&feed("Queues", "$Resources/queues", &queues, page(false), &site())), [itself]);
     }
 
     #[test]
     fn an_empty_feed_is_a_feed() {
-        let text = queue_feed(&[], Page { skip: 9, top: 2, has_more: false, now: Time(0) }, &site());
+        let text = feed(
+            "Queues",
+            "$Resources/queues",
+            &[] as &[QueueDescription; 0],
+            Page { skip: 9, top: 2, has_more: false, now: Time(0) },
+            &site(),
+        );
         let root = xml::read(text.as_bytes()).unwrap();
         assert!(root.is(ATOM, "feed"));
         assert!(root.child(ATOM, "entry").is_none());

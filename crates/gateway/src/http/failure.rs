@@ -27,6 +27,8 @@ pub enum Failure {
     BodyBroken,
     #[error("There is nothing at this address.")]
     NoSuchAddress,
+    #[error("This address speaks AMQP over WebSocket alone.")]
+    UpgradeRequired,
     #[error("The method is not allowed here.")]
     MethodNotAllowed,
     /// The service can do this and we cannot, yet.
@@ -47,6 +49,7 @@ impl Failure {
             Failure::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Failure::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
             Failure::NoSuchAddress => StatusCode::NOT_FOUND,
+            Failure::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
             Failure::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Failure::NotYet(_) => StatusCode::NOT_IMPLEMENTED,
             Failure::Internal => StatusCode::INTERNAL_SERVER_ERROR,
@@ -84,9 +87,14 @@ fn status_of_refusal(refusal: &Refusal) -> (StatusCode, u32) {
     match refusal {
         Refusal::EntityNotFound(_) => (StatusCode::NOT_FOUND, 40400),
         Refusal::EntityExists(_) => (StatusCode::CONFLICT, 40900),
+        // S-171: the request is wrong, and its sub-code says what is missing.
+        Refusal::ForwardTargetNotFound(_) => (StatusCode::BAD_REQUEST, 40400),
+        Refusal::TooManySqlFilters(_) => (StatusCode::FORBIDDEN, 40501),
+        Refusal::TooManyCorrelationFilters(_) => (StatusCode::FORBIDDEN, 40502),
+        Refusal::TooManySubscriptions(_) => (StatusCode::FORBIDDEN, 40503),
         Refusal::InvalidName { .. }
+        | Refusal::Unchangeable { .. }
         | Refusal::InvalidSetting { .. }
-        | Refusal::FixedSetting(_)
         | Refusal::NotInTier { .. }
         | Refusal::TooMany { .. }
         | Refusal::BatchTooLarge { .. }

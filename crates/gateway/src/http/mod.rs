@@ -1,31 +1,35 @@
-//! The HTTP door: health, and the management API of queues as the SDKs' administration clients use it (H-1 to H-44).
+//! The HTTP door: health, metrics, and the management API as the SDKs' administration clients use it (H-1 to H-80).
 //!
 //! A request is authorized by its head before its body is read. Whatever the service can do and this door cannot is
 //! answered 501 with words, never with something that looks like success.
 
 mod atom;
 mod description;
+mod entity;
 mod failure;
 mod route;
+mod subscription;
 mod xml;
 
 use crate::ask::Ask;
-use crate::auth::{Denied, Guard, Right, UnixSeconds, sas};
+use crate::auth::{self, Denied, Grant, UnixSeconds, sas};
 use crate::limits::*;
 use crate::listen::Peer;
 use crate::metrics::{self, Meters};
+use crate::namespaces::{Namespace, Namespaces};
 use crate::prefixed::Prefixed;
 use atom::{Page, Site};
-use broker::{Answer, Command, NamespaceId, Time};
+use broker::{Answer, Command, Task, Time};
 use bytes::{Bytes, BytesMut};
 use failure::Failure;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, IF_MATCH};
+use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use route::{Address, Route};
+use route::{Address, Needs, Route, Slice};
 use std::convert::Infallible;
 use std::pin::pin;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -41,8 +45,10 @@ const JSON: &str = "application/json; charset=utf-8";
 #[derive(Debug)]
 pub struct Door<'a, A> {
     pub ask: &'a A,
-    pub guard: &'a Guard,
+    pub namespaces: &'a Namespaces,
     pub meters: &'a Meters,
+    /// Names this run of the server in tracking ids.
+    pub node: &'a str,
 }
 
 /// Serves one connection until the peer leaves or `stopping` ends; a request that is being answered is answered.
@@ -83,6 +89,52 @@ struct Success {
     body: String,
 }
 
+impl Success {
+    fn entry(status: StatusCode, described: &impl atom::Describe, site: &Site) -> Success {
+        Success { status, content_type: ENTRY, body: atom::entry(described, site) }
+    }
+
+    /// A page of a list. One more than asked for tells that there is a next page.
+    fn feed<D: atom::Describe>(
+        title: &str,
+        path: &str,
+        mut described: Vec<D>,
+        slice: Slice,
+        site: &Site,
+    ) -> Success {
+        let has_more = described.len() > slice.top;
+        described.truncate(slice.top);
+        let page = Page { skip: slice.skip, top: slice.top, has_more, now: now() };
+        let body = atom::feed(title, path, &described, page, site);
+        Success { status: StatusCode::OK, content_type: FEED, body }
+    }
+
+    /// H-11.
+    fn deleted() -> Success {
+        Success { status: StatusCode::OK, content_type: ENTRY, body: String::new() }
+    }
+}
+
+/// A request whose sender may make it.
+struct Call<'a> {
+    method: &'a Method,
+    headers: &'a HeaderMap,
+    /// What is asked for, without slashes at its ends.
+    path: &'a str,
+    site: &'a Site,
+    namespace: &'a Namespace,
+    grant: Grant,
+    is_loopback: bool,
+    body: Bytes,
+}
+
+impl Call<'_> {
+    /// Whether what is there shall be changed; without it, something new shall be made (H-12).
+    fn is_update(&self) -> bool {
+        self.headers.contains_key(IF_MATCH)
+    }
+}
+
 impl<A: Ask> Door<'_, A> {
     async fn answer<B>(&self, request: Request<B>, peer: &Peer) -> Response<Full<Bytes>>
     where
@@ -94,75 +146,98 @@ impl<A: Ask> Door<'_, A> {
         let answered = match Address::read(&head.method, &head.uri, has_authorization) {
             Err(failure) => Err((failure, String::new())),
             Ok(address) => {
-                let scheme = if peer.is_encrypted { "https" } else { "http" };
-                let site = Site { scheme, host: host.clone(), api_version: address.api_version.clone() };
-                let answered = self.answer_at(&head.method, &head.headers, &address, body, &site, peer).await;
+                let namespace = self.namespaces.of_host(&host, peer.server_name.as_deref());
+                let site = Site {
+                    scheme: if peer.is_encrypted { "https" } else { "http" },
+                    host: host.clone(),
+                    api_version: address.api_version.clone(),
+                    namespace: namespace.name.to_string(),
+                };
+                let answered = self.answer_at(&head, &address, body, &site, &namespace, peer).await;
                 answered.map_err(|failure| (failure, address.path))
             }
         };
         match answered {
             Ok(success) => response(success),
-            Err((failure, path)) => failed(&failure, &host, &path),
+            Err((failure, path)) => failed(&failure, self.node, &host, &path),
         }
     }
 
     async fn answer_at<B>(
         &self,
-        method: &Method,
-        headers: &HeaderMap,
+        head: &Parts,
         address: &Address,
         body: B,
         site: &Site,
+        namespace: &Namespace,
         peer: &Peer,
     ) -> Result<Success, Failure>
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
-        if address.route == Route::Health {
-            return Ok(self.health());
-        }
-        // Numbers tell a stranger how busy we are: those of this machine may know, others must show a claim.
-        if address.route == Route::Metrics && peer.is_loopback() {
-            return Ok(self.metrics());
-        }
-        // Reading needs any right at all, changing needs Manage.
-        let right = if *method == Method::GET { Right::Listen } else { Right::Manage };
-        self.authorize(headers, &address.path, right, peer)?;
-        match (&address.route, method) {
-            (Route::Queues { skip, top }, &Method::GET) => self.list_queues(*skip, *top, site).await,
-            (Route::Entity, &Method::GET) => self.show_entity(&address.path, site).await,
-            (Route::Entity, &Method::DELETE) => self.delete_entity(&address.path).await,
-            (Route::Entity, &Method::PUT) if headers.contains_key(IF_MATCH) => {
-                Err(Failure::NotYet("Updating an entity"))
+        let right = match (address.route.needs(&head.method), &address.route) {
+            (Needs::Right(right), _) => right,
+            (Needs::Loopback, _) if !peer.is_loopback() => return Err(Denied::MissingToken.into()),
+            (_, Route::Metrics) => return Ok(self.metrics()),
+            // Whoever asks for it in this way does not want to upgrade.
+            (_, Route::WebSocket) => return Err(Failure::UpgradeRequired),
+            _ => return Ok(self.health()),
+        };
+        let is_loopback = peer.is_loopback();
+        let authorization = head.headers.get(AUTHORIZATION).ok_or(Denied::MissingToken)?;
+        let grant = self.verify(authorization, namespace, &address.path, is_loopback).await?;
+        grant.check(&address.path, right, UnixSeconds::now())?;
+        peer.proved();
+        let body = if head.method == Method::PUT { collected(body).await? } else { Bytes::new() };
+        let (method, headers, path) = (&head.method, &head.headers, address.path.as_str());
+        let call = Call { method, headers, path, site, namespace, grant, is_loopback, body };
+        match &address.route {
+            Route::Queues(slice) => self.queues(&call, *slice).await,
+            Route::Topics(slice) => self.topics(&call, *slice).await,
+            Route::Entity => self.entity(&call).await,
+            Route::NamespaceInfo => self.namespace_info(&call),
+            Route::Subscriptions { topic, slice } => self.subscriptions(&call, topic, *slice).await,
+            Route::Subscription { topic, name } => self.subscription(&call, topic, name).await,
+            Route::Rules { topic, subscription, slice } => {
+                self.rules(&call, topic, subscription, *slice).await
             }
-            (Route::Entity, &Method::PUT) => {
-                self.create_queue(&address.path, &collected(body).await?, site).await
-            }
-            (Route::Topics, &Method::GET) => Err(Failure::NotYet("A list of topics")),
-            (Route::NamespaceInfo, &Method::GET) => Err(Failure::NotYet("Information about the namespace")),
-            (Route::WebSocket, &Method::GET) => Err(Failure::NotYet("AMQP over WebSocket")),
-            (Route::Subscriptions, _) => Err(Failure::NotYet("Managing subscriptions and rules")),
-            (Route::Messages, _) => Err(Failure::NotYet("Sending and receiving over HTTP")),
-            (Route::Nothing | Route::Health | Route::Metrics, _) => Err(Failure::NoSuchAddress),
-            (
-                Route::Queues { .. }
-                | Route::Entity
-                | Route::Topics
-                | Route::NamespaceInfo
-                | Route::WebSocket,
-                _,
-            ) => Err(Failure::MethodNotAllowed),
+            Route::Rule { topic, subscription, name } => self.rule(&call, topic, subscription, name).await,
+            Route::Send | Route::Receive => Err(Failure::NotYet("Sending and receiving over HTTP")),
+            Route::Nothing | Route::Health | Route::Metrics | Route::WebSocket => Err(Failure::NoSuchAddress),
         }
     }
 
-    fn authorize(&self, headers: &HeaderMap, path: &str, right: Right, peer: &Peer) -> Result<(), Denied> {
-        let header = headers.get(AUTHORIZATION).ok_or(Denied::MissingToken)?;
+    /// Verifies the token of a header: by the namespace's policies, else by those of the entity at `path` (H-102).
+    async fn verify(
+        &self,
+        header: &HeaderValue,
+        namespace: &Namespace,
+        path: &str,
+        is_loopback: bool,
+    ) -> Result<Grant, Failure> {
         let header = header.to_str().map_err(|_| Denied::MalformedToken)?;
-        let now = UnixSeconds::now();
-        let grant = self.guard.signature(sas::in_header(header)?, peer.is_loopback(), now)?;
-        grant.check(path, right, now)?;
-        peer.proved();
-        Ok(())
+        let (token, now) = (sas::in_header(header)?, UnixSeconds::now());
+        match namespace.guard.signature(token, is_loopback, now) {
+            Err(Denied::InvalidSignature) => {}
+            decided => return Ok(decided?),
+        }
+        match self.manage(namespace, Task::Access { path: path.into() }).await? {
+            Answer::Access { entity, rules } => Ok(auth::entity_signature(token, &entity, &rules, now)?),
+            _ => Err(Failure::Internal),
+        }
+    }
+
+    async fn manage(&self, namespace: &Namespace, task: Task) -> Result<Answer, Failure> {
+        let (namespace, task) = (namespace.id, Box::new(task));
+        Ok(self.ask.ask(|request| Command::Manage { request, namespace, task }).await??)
+    }
+
+    fn namespace_info(&self, call: &Call<'_>) -> Result<Success, Failure> {
+        if call.method != Method::GET {
+            return Err(Failure::MethodNotAllowed);
+        }
+        let body = atom::namespace_entry(call.namespace.created, call.site);
+        Ok(Success { status: StatusCode::OK, content_type: ENTRY, body })
     }
 
     // H-122
@@ -181,65 +256,6 @@ impl<A: Ask> Door<'_, A> {
     fn metrics(&self) -> Success {
         let body = metrics::page(self.ask.work(), self.meters, self.ask.is_healthy());
         Success { status: StatusCode::OK, content_type: PROMETHEUS, body }
-    }
-
-    async fn create_queue(&self, path: &str, body: &[u8], site: &Site) -> Result<Success, Failure> {
-        let described = atom::description(body)?;
-        match &*described.name {
-            "QueueDescription" => {}
-            "TopicDescription" => return Err(Failure::NotYet("Creating a topic")),
-            _ => return Err(Failure::Bad("The body describes neither a queue nor a topic.".to_owned())),
-        }
-        let settings = Box::new(description::read_queue(&described)?);
-        let namespace = NamespaceId::default();
-        let make = |request| Command::CreateQueue { request, namespace, path: path.into(), settings };
-        match self.ask.ask(make).await?? {
-            Answer::Queue(queue) => Ok(Success {
-                status: StatusCode::CREATED,
-                content_type: ENTRY,
-                body: atom::queue_entry(&queue, site),
-            }),
-            _ => Err(Failure::Internal),
-        }
-    }
-
-    async fn show_entity(&self, path: &str, site: &Site) -> Result<Success, Failure> {
-        let namespace = NamespaceId::default();
-        let make = |request| Command::DescribeEntity { request, namespace, path: path.into() };
-        match self.ask.ask(make).await?? {
-            Answer::Queue(queue) => Ok(Success {
-                status: StatusCode::OK,
-                content_type: ENTRY,
-                body: atom::queue_entry(&queue, site),
-            }),
-            _ => Err(Failure::Internal),
-        }
-    }
-
-    async fn delete_entity(&self, path: &str) -> Result<Success, Failure> {
-        let namespace = NamespaceId::default();
-        let make = |request| Command::DeleteEntity { request, namespace, path: path.into() };
-        match self.ask.ask(make).await?? {
-            Answer::Deleted => {
-                Ok(Success { status: StatusCode::OK, content_type: ENTRY, body: String::new() })
-            }
-            _ => Err(Failure::Internal),
-        }
-    }
-
-    async fn list_queues(&self, skip: usize, top: usize, site: &Site) -> Result<Success, Failure> {
-        let namespace = NamespaceId::default();
-        // One more than asked for tells whether there is a next page.
-        let make = |request| Command::ListQueues { request, namespace, skip, top: top + 1 };
-        let Answer::Queues(mut queues) = self.ask.ask(make).await?? else { return Err(Failure::Internal) };
-        let has_more = queues.len() > top;
-        queues.truncate(top);
-        let page = Page { skip, top, has_more, now: now() };
-        Ok(Success {
-            status: StatusCode::OK,
-            content_type: FEED,
-            body: atom::queue_feed(&queues, page, site),
-        })
     }
 }
 
@@ -278,12 +294,16 @@ fn response(success: Success) -> Response<Full<Bytes>> {
     response
 }
 
-fn failed(failure: &Failure, host: &str, path: &str) -> Response<Full<Bytes>> {
+fn failed(failure: &Failure, node: &str, host: &str, path: &str) -> Response<Full<Bytes>> {
     let tracking = uuid::Uuid::new_v4().to_string();
     tracing::debug!(%tracking, status = failure.status().as_u16(), path, "refused: {failure}");
-    let body = failure.body(&format!("{tracking}_G0"), host, path, &crate::iso::date_in_seconds(now()));
+    let body = failure.body(&format!("{tracking}_{node}"), host, path, &crate::iso::date_in_seconds(now()));
     response(Success { status: failure.status(), content_type: ERROR, body })
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_hostile;
+#[cfg(test)]
+mod tests_rights;

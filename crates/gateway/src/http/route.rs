@@ -1,7 +1,8 @@
-//! What an address means (H-3, H-10). Segments are compared without regard to case, a trailing slash means nothing, and a
-//! slash inside a name may arrive as itself or as `%2F`.
+//! What an address means (H-3, H-10). Fixed segments are compared without regard to case, a trailing slash means nothing,
+//! and a slash inside a name may arrive as itself or as `%2F`.
 
 use super::failure::Failure;
+use crate::auth::Right;
 use crate::limits::FEED_ENTRIES;
 use hyper::{Method, Uri};
 use percent_encoding::percent_decode_str;
@@ -9,25 +10,79 @@ use percent_encoding::percent_decode_str;
 /// The newest version of the API we know; what a request without one gets (H-2).
 const LATEST_API_VERSION: &str = "2024-05";
 
+/// The part of a list that is asked for (H-27).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slice {
+    pub skip: usize,
+    pub top: usize,
+}
+
 /// Where a request goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
     Health,
     Metrics,
-    Queues {
-        skip: usize,
-        top: usize,
-    },
-    Topics,
+    Queues(Slice),
+    Topics(Slice),
     NamespaceInfo,
     WebSocket,
-    /// A subscription, a rule, or a list of either.
-    Subscriptions,
-    /// Sending and receiving by HTTP.
-    Messages,
+    Subscriptions {
+        topic: String,
+        slice: Slice,
+    },
+    Subscription {
+        topic: String,
+        name: String,
+    },
+    Rules {
+        topic: String,
+        subscription: String,
+        slice: Slice,
+    },
+    Rule {
+        topic: String,
+        subscription: String,
+        name: String,
+    },
+    /// Sending by HTTP.
+    Send,
+    /// Receiving and settling by HTTP.
+    Receive,
     /// A queue or a topic.
     Entity,
     Nothing,
+}
+
+/// Who may ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    Nothing,
+    /// Nothing from this machine; from elsewhere there is no way.
+    Loopback,
+    Right(Right),
+}
+
+impl Route {
+    /// The one list of what each route needs. Descriptions show keys, so reading them takes Manage; rules are also the
+    /// affair of whoever listens.
+    pub fn needs(&self, method: &Method) -> Needs {
+        match self {
+            Route::Health | Route::WebSocket => Needs::Nothing,
+            Route::Metrics => Needs::Loopback,
+            Route::Rules { .. } | Route::Rule { .. } if method == Method::GET => Needs::Right(Right::Listen),
+            Route::Send => Needs::Right(Right::Send),
+            Route::Receive => Needs::Right(Right::Listen),
+            Route::Queues(_)
+            | Route::Topics(_)
+            | Route::NamespaceInfo
+            | Route::Subscriptions { .. }
+            | Route::Subscription { .. }
+            | Route::Rules { .. }
+            | Route::Rule { .. }
+            | Route::Entity
+            | Route::Nothing => Needs::Right(Right::Manage),
+        }
+    }
 }
 
 /// An address, read.
@@ -53,25 +108,42 @@ impl Address {
 }
 
 fn route(method: &Method, path: &str, query: &Query, has_authorization: bool) -> Result<Route, Failure> {
-    let segments: Vec<String> = path.split('/').map(str::to_ascii_lowercase).collect();
-    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let lower = path.to_ascii_lowercase();
+    let segments: Vec<&str> = lower.split('/').collect();
     Ok(match segments[..] {
         [""] => Route::Nothing,
         ["health"] if method == Method::GET && !has_authorization => Route::Health,
         ["metrics"] if method == Method::GET && !has_authorization => Route::Metrics,
-        ["$resources", "queues"] => {
-            let skip = query.number("$skip")?.unwrap_or(0);
-            let top = query.number("$top")?.unwrap_or(FEED_ENTRIES).min(FEED_ENTRIES);
-            Route::Queues { skip, top }
-        }
-        ["$resources", "topics"] => Route::Topics,
+        ["$resources", "queues"] => Route::Queues(query.slice()?),
+        ["$resources", "topics"] => Route::Topics(query.slice()?),
         ["$namespaceinfo"] => Route::NamespaceInfo,
         ["$servicebus", "websocket"] => Route::WebSocket,
         [first, ..] if first.starts_with('$') => Route::Nothing,
-        [_, .., "messages"] if method == Method::POST => Route::Messages,
-        [_, .., "messages", _] | [_, .., "messages", _, _] if method != Method::GET => Route::Messages,
-        [_, ref rest @ ..] if rest.contains(&"subscriptions") => Route::Subscriptions,
+        [_, .., "messages"] if method == Method::POST => Route::Send,
+        [_, .., "messages", _] | [_, .., "messages", _, _] if method != Method::GET => Route::Receive,
+        [_, ref rest @ ..] if rest.contains(&"subscriptions") => below_topic(path, query)?,
         _ => Route::Entity,
+    })
+}
+
+/// Names keep the case in which they came.
+fn below_topic(path: &str, query: &Query) -> Result<Route, Failure> {
+    let segments: Vec<&str> = path.split('/').collect();
+    let is = |segment: &str, fixed: &str| segment.eq_ignore_ascii_case(fixed);
+    let Some(at) = segments.iter().skip(1).position(|segment| is(segment, "subscriptions")) else {
+        return Ok(Route::Nothing);
+    };
+    let topic = segments[..=at].join("/");
+    Ok(match segments[at + 2..] {
+        [] => Route::Subscriptions { topic, slice: query.slice()? },
+        [name] => Route::Subscription { topic, name: name.to_owned() },
+        [subscription, rules] if is(rules, "rules") => {
+            Route::Rules { topic, subscription: subscription.to_owned(), slice: query.slice()? }
+        }
+        [subscription, rules, name] if is(rules, "rules") => {
+            Route::Rule { topic, subscription: subscription.to_owned(), name: name.to_owned() }
+        }
+        _ => Route::Nothing,
     })
 }
 
@@ -108,6 +180,12 @@ impl Query {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
+    fn slice(&self) -> Result<Slice, Failure> {
+        let skip = self.number("$skip")?.unwrap_or(0);
+        let top = self.number("$top")?.unwrap_or(FEED_ENTRIES).min(FEED_ENTRIES);
+        Ok(Slice { skip, top })
+    }
+
     fn number(&self, name: &str) -> Result<Option<usize>, Failure> {
         let Some(text) = self.value(name) else { return Ok(None) };
         text.parse().map(Some).map_err(|_| Failure::Bad(format!("The value of {name} is not a number.")))
@@ -138,7 +216,7 @@ mod tests {
     // H-3, H-10, H-27
     #[test]
     fn lists_take_their_page_from_the_query_in_any_spelling() {
-        let page = |skip, top| Route::Queues { skip, top };
+        let page = |skip, top| Route::Queues(Slice { skip, top });
         assert_eq!(routed(Method::GET, "/$Resources/Queues"), page(0, 100));
         assert_eq!(routed(Method::GET, "/$Resources/queues/?$skip=5&$top=7&enrich=false"), page(5, 7));
         assert_eq!(routed(Method::GET, "/%24Resources/queues?&%24top=10&%24skip=2"), page(2, 10));
@@ -147,16 +225,44 @@ mod tests {
         assert!(read(Method::GET, "/$resources/queues?$top=-1").is_err());
     }
 
+    // H-10
     #[test]
-    fn what_comes_later_is_told_from_what_does_not_exist() {
-        assert_eq!(routed(Method::GET, "/$Resources/topics"), Route::Topics);
+    fn each_address_leads_to_its_route() {
+        let whole = Slice { skip: 0, top: FEED_ENTRIES };
+        let topic = || "a/T".to_owned();
+        let (name, subscription) = ("R".to_owned(), "S".to_owned());
+        assert_eq!(routed(Method::GET, "/$Resources/topics"), Route::Topics(whole));
         assert_eq!(routed(Method::GET, "/$namespaceinfo"), Route::NamespaceInfo);
         assert_eq!(routed(Method::GET, "/$servicebus/websocket/"), Route::WebSocket);
-        assert_eq!(routed(Method::GET, "/t/Subscriptions/"), Route::Subscriptions);
-        assert_eq!(routed(Method::PUT, "/t/subscriptions/s/rules/r"), Route::Subscriptions);
-        assert_eq!(routed(Method::POST, "/q/messages"), Route::Messages);
-        assert_eq!(routed(Method::DELETE, "/q/messages/head"), Route::Messages);
-        assert_eq!(routed(Method::DELETE, "/t/subscriptions/s/messages/1/lock"), Route::Messages);
+        for list in ["/a/T/Subscriptions/", "/a/T/subscriptions", "/a%2FT/SUBSCRIPTIONS?api-version=2021-05"]
+        {
+            assert_eq!(
+                routed(Method::GET, list),
+                Route::Subscriptions { topic: topic(), slice: whole },
+                "{list}"
+            );
+        }
+        assert_eq!(
+            routed(Method::PUT, "/a/T/subscriptions/S"),
+            Route::Subscription { topic: topic(), name: "S".into() }
+        );
+        assert_eq!(
+            routed(Method::GET, "/a/T/subscriptions/S/Rules/?$top=5"),
+            Route::Rules {
+                topic: topic(),
+                subscription: subscription.clone(),
+                slice: Slice { skip: 0, top: 5 }
+            }
+        );
+        assert_eq!(
+            routed(Method::PUT, "/a/T/subscriptions/S/rules/R"),
+            Route::Rule { topic: topic(), subscription, name }
+        );
+        assert_eq!(routed(Method::GET, "/t/subscriptions/s/other/x"), Route::Nothing);
+        assert_eq!(routed(Method::POST, "/q/messages"), Route::Send);
+        assert_eq!(routed(Method::DELETE, "/q/messages/head"), Route::Receive);
+        assert_eq!(routed(Method::DELETE, "/t/subscriptions/s/messages/1/lock"), Route::Receive);
+        assert_eq!(routed(Method::GET, "/subscriptions"), Route::Entity);
         assert_eq!(routed(Method::GET, "/$other"), Route::Nothing);
         assert_eq!(routed(Method::GET, "/"), Route::Nothing);
     }

@@ -6,7 +6,7 @@
 
 use crate::limits::{XML_DEPTH, XML_ELEMENTS};
 use quick_xml::escape::{escape, partial_escape, resolve_predefined_entity};
-use quick_xml::events::Event;
+use quick_xml::events::{BytesStart, Event};
 use quick_xml::name::ResolveResult;
 use quick_xml::reader::NsReader;
 use std::borrow::Cow;
@@ -14,13 +14,16 @@ use std::borrow::Cow;
 pub const ATOM: &str = "http://www.w3.org/2005/Atom";
 pub const SERVICE_BUS: &str = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect";
 pub const COUNTS: &str = "http://schemas.microsoft.com/netservices/2011/06/servicebus";
+pub const SCHEMA: &str = "http://www.w3.org/2001/XMLSchema";
 pub const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 
-/// An element with its text and its children. Attributes are not kept: nothing read so far depends on them.
+/// An element with its text and its children. Of its attributes only the type is kept: nothing depends on others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Element {
     pub namespace: Box<str>,
     pub name: Box<str>,
+    /// The schema-instance type without its prefix, as in `i:type="d6p1:string"` (H-63).
+    pub kind: Option<Box<str>>,
     pub text: String,
     pub children: Vec<Element>,
 }
@@ -83,7 +86,8 @@ pub fn read(body: &[u8]) -> Result<Element, XmlError> {
                     ResolveResult::Unknown(_) => return Err(malformed(&"an undeclared prefix")),
                 };
                 let name = start.local_name().into_inner().into();
-                open.push(Element { namespace, name, ..Element::default() });
+                let kind = schema_type(&reader, &start)?;
+                open.push(Element { namespace, name, kind, ..Element::default() });
             }
             Event::End(_) => {
                 let element = open.pop().ok_or_else(|| malformed(&"an end without a start"))?;
@@ -116,6 +120,23 @@ pub fn read(body: &[u8]) -> Result<Element, XmlError> {
         return Err(malformed(&"an element without an end"));
     }
     root.ok_or_else(|| malformed(&"no root element"))
+}
+
+/// The value of the one attribute that counts. All are read, so that broken ones are refused.
+fn schema_type(reader: &NsReader<&[u8]>, start: &BytesStart<'_>) -> Result<Option<Box<str>>, XmlError> {
+    let mut kind = None;
+    for attribute in start.attributes() {
+        let attribute = attribute.map_err(|error| XmlError::Malformed(error.to_string()))?;
+        let (namespace, name) = reader.resolver().resolve_attribute(attribute.key);
+        let is_type = name.into_inner() == "type"
+            && matches!(namespace, ResolveResult::Bound(bound) if bound.into_inner() == SCHEMA_INSTANCE);
+        if is_type {
+            let value = attribute.value.trim();
+            let local = value.rsplit_once(':').map_or(value, |(_, local)| local);
+            kind = Some(local.into());
+        }
+    }
+    Ok(kind)
 }
 
 fn add_text(open: &mut [Element], text: &str) -> Result<(), XmlError> {
@@ -221,6 +242,20 @@ mod tests {
             assert_eq!(root.child("urn:x", "b").unwrap().text, "t");
         }
         assert!(!read(b"<a><b/></a>").unwrap().is("urn:x", "a"));
+    }
+
+    // H-63
+    #[test]
+    fn the_schema_type_is_known_under_any_prefix() {
+        for body in [
+            r#"<a xmlns:i="http://www.w3.org/2001/XMLSchema-instance" i:type="SqlFilter"/>"#,
+            r#"<a xmlns:p4="http://www.w3.org/2001/XMLSchema-instance" p4:type="x:SqlFilter" type="no"/>"#,
+        ] {
+            assert_eq!(read(body.as_bytes()).unwrap().kind.as_deref(), Some("SqlFilter"), "{body}");
+        }
+        let foreign = r#"<a xmlns:p="urn:x" p:type="x" type="y"/>"#;
+        assert_eq!(read(foreign.as_bytes()).unwrap().kind, None);
+        assert!(read(br#"<a b="1" b="2"/>"#).is_err());
     }
 
     #[test]

@@ -4,9 +4,13 @@ use crate::client::{Client, Frame, list, map, part, performatives, receiver, sen
 use crate::house::{House, KEY, QUEUE, READER, ROOT};
 use amqp::performative::{Flow, Performative, Transfer};
 use amqp::{AnyTarget, Attach, Source, State, Target};
+use broker::AccessRule;
+use broker::access::Key;
 use message::Value;
 use message::sections::section;
-use otobus_gateway::auth::{UnixSeconds, sas};
+use otobus_gateway::auth::{Guard, UnixSeconds, sas};
+use otobus_gateway::limits::CLAIM_REVIEW;
+use otobus_gateway::namespaces::Namespace;
 
 /// How a client's pair of links looks (client notes 2.1).
 struct Pair {
@@ -137,6 +141,12 @@ fn reply(frame: &Frame) -> Reply {
         status: application.get("status-code").unwrap().clone(),
         text: application.get("status-description").and_then(Value::as_str).unwrap().into(),
     }
+}
+
+/// The handle of a link that the server ends, and why.
+fn ended(frame: &Frame) -> (u32, String) {
+    let Performative::Detach(detach) = &frame.performative else { panic!("{frame:?}") };
+    (detach.handle, detach.error.as_ref().unwrap().condition.to_string())
 }
 
 /// Puts one token as a client that has done nothing before.
@@ -342,8 +352,60 @@ async fn a_newer_claim_for_the_same_path_replaces_the_older() {
         answer_to(&house, Put { token: token(resource, ROOT, soon()), ..put(&audience) }).await;
     client.sender(5, QUEUE).await;
     Put { token: token(resource, READER, soon()), ..put(&audience) }.send(&mut client, &PYTHON, true).await;
+    assert_eq!(ended(&client.next().await), (5, "amqp:unauthorized-access".into()));
     assert_eq!(reply(&client.next().await).status, Value::Int(202));
     assert_eq!(client.refused(sender(6, QUEUE)).await.condition, "amqp:unauthorized-access");
+}
+
+#[tokio::test]
+async fn a_link_ends_when_the_policy_behind_its_claim_goes() {
+    //
+    let house = House::new().await;
+    let (mut client, _) = answer_to(&house, put(&format!("sb://bus.example/{QUEUE}"))).await;
+    client.sender(5, QUEUE).await;
+    let default = house.state.namespaces.of_host("", None);
+    let (id, name, created) = (default.id, default.name.clone(), default.created);
+    let guard = Guard::new(Vec::new(), false);
+    house.state.namespaces.replace(Namespace { id, name, guard, created }, Vec::new());
+    tokio::time::pause();
+    tokio::time::advance(CLAIM_REVIEW).await;
+    tokio::time::resume();
+    assert_eq!(ended(&client.next().await), (5, "amqp:unauthorized-access".into()));
+}
+
+#[tokio::test]
+async fn a_rule_of_the_queue_lets_in_until_its_key_is_changed() {
+    // H-102
+    let house = House::new().await;
+    let rule = |key: &str| AccessRule {
+        name: "own".into(),
+        primary: Key::chosen(key),
+        secondary: Key::chosen("unused"),
+        listen: true,
+        send: false,
+        manage: false,
+        created: broker::Time(0),
+        modified: broker::Time(0),
+    };
+    let set = |key: &str| {
+        let (path, settings, access) = (QUEUE.into(), broker::QueueSettings::default(), vec![rule(key)]);
+        let task = Box::new(broker::Task::UpdateQueue { path, settings, access });
+        move |request| broker::Command::Manage { request, namespace: broker::NamespaceId(0), task }
+    };
+    house.ask(set("first")).await;
+    let audience = format!("sb://bus.example/{QUEUE}");
+    let token = sas::sign("sb%3a%2f%2fbus.example%2forders", "own", "first", UnixSeconds(soon()));
+    let (mut client, said) = answer_to(&house, Put { token: token.clone(), ..put(&audience) }).await;
+    assert_eq!(said.status, Value::Int(202));
+    client.receiver(5, QUEUE).await;
+    assert_eq!(client.refused(sender(6, QUEUE)).await.condition, "amqp:unauthorized-access");
+    house.ask(set("second")).await;
+    tokio::time::pause();
+    tokio::time::advance(CLAIM_REVIEW).await;
+    tokio::time::resume();
+    assert_eq!(ended(&client.next().await), (5, "amqp:unauthorized-access".into()));
+    let (_, said) = answer_to(&house, Put { token, ..put(&audience) }).await;
+    assert_eq!(said.status, Value::Int(401));
 }
 
 #[tokio::test]

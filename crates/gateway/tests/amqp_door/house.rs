@@ -7,6 +7,7 @@ use engine::Engine;
 use otobus_gateway::State;
 use otobus_gateway::auth::{Guard, Policy, Right, Rights, Secret};
 use otobus_gateway::listen::{Doors, Peer};
+use otobus_gateway::namespaces::Namespaces;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -51,7 +52,8 @@ impl House {
             rights,
         };
         let policies = vec![policy(ROOT, Rights::ALL), policy(READER, [Right::Listen].into_iter().collect())];
-        let state = Arc::new(State::new(engine.handle().clone(), Guard::new(policies, false)));
+        let state =
+            Arc::new(State::new(engine.handle().clone(), Namespaces::single(Guard::new(policies, false))));
         let house = House { state, engine: Some(engine) };
         house.queue(QUEUE, QueueSettings::default()).await;
         house

@@ -7,7 +7,8 @@ use super::{Gone, Lock, Oracle, Question};
 use crate::hash::hash_bytes;
 use crate::workload::message_number;
 use broker::queue::index::Reason;
-use broker::{BodyId, EntityId, Outcome, Record, Sequence, Span, State, Time};
+use broker::topic::change::Change;
+use broker::{BodyId, EntityId, Outcome, QueueSettings, Record, Sequence, Span, State, Time};
 use message::Overlay;
 use std::collections::BTreeMap;
 
@@ -87,22 +88,10 @@ impl Oracle {
                 self.ledger.names.insert(path.to_lowercase(), *entity);
                 self.ledger.queues.insert(*entity, Queue::new(path, settings, time));
             }
-            Record::QueueUpdated { entity, settings } => {
-                let Some(queue) = self.ledger.queues.get_mut(entity) else {
-                    self.fail("a queue was updated that does not exist");
-                    return None;
-                };
-                queue.settings = (**settings).clone();
-                queue.durations.push(settings.lock_duration);
-                (queue.used, queue.is_touched) = (time, true);
-                let path = queue.path.to_lowercase();
-                let is_asked = self.asked.iter().any(
-                    |question| matches!(question, Question::Update(of, asked) if *of == path && is_granted(asked, settings)),
-                );
-                if !is_asked {
-                    self.fail(format!("queue {path} was updated and nobody asked"));
-                }
-            }
+            Record::Managed(change) => match &**change {
+                Change::QueueUpdated { entity, settings } => self.update(*entity, settings, time),
+                other => self.fail(format!("{other:?} was recorded and nobody asked")),
+            },
             Record::EntityDeleted { entity } => self.delete(*entity, time),
             Record::PartStored { .. } => {}
             Record::Enqueued { entity, sequence, body, length, expires, parts } => {
@@ -156,6 +145,23 @@ impl Oracle {
             }
         }
         None
+    }
+
+    fn update(&mut self, entity: EntityId, settings: &QueueSettings, time: Time) {
+        let Some(queue) = self.ledger.queues.get_mut(&entity) else {
+            return self.fail("a queue was updated that does not exist");
+        };
+        queue.settings = settings.clone();
+        queue.durations.push(settings.lock_duration);
+        (queue.used, queue.is_touched) = (time, true);
+        let path = queue.path.to_lowercase();
+        let is_it = |question: &Question| match question {
+            Question::Update(of, asked) => *of == path && is_granted(asked, settings),
+            _ => false,
+        };
+        if !self.asked.iter().any(is_it) {
+            self.fail(format!("queue {path} was updated and nobody asked"));
+        }
     }
 
     fn delete(&mut self, entity: EntityId, time: Time) {

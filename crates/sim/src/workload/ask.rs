@@ -9,7 +9,7 @@ use crate::random::Random;
 use broker::limits::{BROWSE_BYTES, REQUEST_MESSAGES};
 use broker::{
     Command, LinkId, LockToken, Number, Outcome, QueueSettings, ReceiveMode, RequestId, Sequence, Span,
-    Status, Tier, Time,
+    Status, Task, Tier, Time,
 };
 use engine::{Batch, Item};
 
@@ -156,14 +156,9 @@ impl Workload {
             settings.default_time_to_live = Span::minutes(14 * 24 * 60);
         }
         let request = self.request(who, &path);
-        let settings = Box::new(settings);
-        oracle.ask(request, Question::Update(path.to_lowercase(), settings.clone()));
-        batch.commands.push(Command::UpdateQueue {
-            request,
-            namespace: NAMESPACE,
-            path: path.into(),
-            settings,
-        });
+        oracle.ask(request, Question::Update(path.to_lowercase(), Box::new(settings.clone())));
+        let task = Box::new(Task::UpdateQueue { path: path.into(), settings, access: Vec::new() });
+        batch.commands.push(Command::Manage { request, namespace: NAMESPACE, task });
     }
 
     /// Some tokens of one queue; they are kept for later use.

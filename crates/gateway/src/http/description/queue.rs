@@ -1,25 +1,24 @@
-//! A queue as XML: its settings read from a request, its description written into an answer.
-//!
-//! Reading does not depend on the order of elements, ignores what it does not know and what only the server may say
-//! (H-31, H-40); writing uses the order of the service and leaves out nothing that has a value (H-26).
+//! A queue as XML.
 
-use super::failure::Failure;
-use super::xml::{COUNTS, Element, SCHEMA_INSTANCE, SERVICE_BUS, Writer};
+use super::super::failure::Failure;
+use super::super::xml::{Element, SCHEMA_INSTANCE, SERVICE_BUS, Writer};
+use super::access::{self, Keys};
+use super::{Counts, count, duration, number, optional, status, status_text, truth, truth_text};
 use crate::iso;
 use broker::limits::MESSAGE_KILOBYTES_DEFAULT;
-use broker::{QueueDescription, QueueSettings, Span, Status};
+use broker::{AccessRule, QueueDescription, QueueSettings};
 
-/// Reads a `QueueDescription`. What is absent or empty has its default (H-12, H-30).
-pub fn read_queue(description: &Element) -> Result<QueueSettings, Failure> {
-    let mut settings = QueueSettings::default();
-    for property in &description.children {
-        let value = property.text.trim();
-        if *property.namespace != *SERVICE_BUS || (value.is_empty() && property.children.is_empty()) {
-            continue;
+/// Reads a `QueueDescription`.
+pub fn read(description: &Element, keys: &mut Keys<'_>) -> Result<(QueueSettings, Vec<AccessRule>), Failure> {
+    let (mut settings, mut access) = (QueueSettings::default(), Vec::new());
+    for (property, value) in super::properties(description) {
+        if &*property.name == "AuthorizationRules" {
+            access = access::read(property, keys)?;
+        } else {
+            read_property(&mut settings, property, value)?;
         }
-        read_property(&mut settings, property, value)?;
     }
-    Ok(settings)
+    Ok((settings, access))
 }
 
 fn read_property(settings: &mut QueueSettings, property: &Element, value: &str) -> Result<(), Failure> {
@@ -42,92 +41,46 @@ fn read_property(settings: &mut QueueSettings, property: &Element, value: &str) 
         "ForwardDeadLetteredMessagesTo" => settings.forward_dead_letters_to = Some(value.into()),
         "EnableExpress" => settings.express = truth(name, value)?,
         "MaxMessageSizeInKilobytes" => settings.max_message_kilobytes = Some(number(name, value)?),
-        // Rules that were silently dropped would be a door that its owner believes locked, or open.
-        "AuthorizationRules" if !property.children.is_empty() => {
-            return Err(Failure::NotYet("An authorization rule of an entity"));
-        }
         _ => {}
     }
     Ok(())
 }
 
-fn invalid(name: &str, value: &str, kind: &str) -> Failure {
-    let shown: String = value.chars().take(64).collect();
-    Failure::Bad(format!("The value '{shown}' of the property '{name}' is not {kind}."))
-}
-
-fn duration(name: &str, value: &str) -> Result<Span, Failure> {
-    iso::duration(value).ok_or_else(|| invalid(name, value, "a duration such as PT1M"))
-}
-
-fn number<N: std::str::FromStr>(name: &str, value: &str) -> Result<N, Failure> {
-    value.parse().map_err(|_| invalid(name, value, "a number in its range"))
-}
-
-/// H-29: lower case is right, other cases occur.
-fn truth(name: &str, value: &str) -> Result<bool, Failure> {
-    match value.to_ascii_lowercase().as_str() {
-        "true" | "1" => Ok(true),
-        "false" | "0" => Ok(false),
-        _ => Err(invalid(name, value, "true or false")),
-    }
-}
-
-fn status(value: &str) -> Result<Status, Failure> {
-    [Status::Active, Status::Disabled, Status::SendDisabled, Status::ReceiveDisabled]
-        .into_iter()
-        .find(|status| status_text(*status) == value)
-        .ok_or_else(|| invalid("Status", value, "one of Active, Disabled, SendDisabled, ReceiveDisabled"))
-}
-
-fn status_text(status: Status) -> &'static str {
-    match status {
-        Status::Active => "Active",
-        Status::Disabled => "Disabled",
-        Status::SendDisabled => "SendDisabled",
-        Status::ReceiveDisabled => "ReceiveDisabled",
-    }
-}
-
 /// Writes a `QueueDescription` in the service's order (http, section 1.4).
-pub fn write_queue(queue: &QueueDescription, api_version: &str, writer: &mut Writer) {
+pub fn write(queue: &QueueDescription, api_version: &str, writer: &mut Writer) {
     let settings = &queue.settings;
-    let truth = |value: bool| if value { "true" } else { "false" };
-    let optional = |writer: &mut Writer, name: &str, value: Option<&str>| {
-        if let Some(value) = value {
-            writer.leaf(name, value);
-        }
-    };
+    let broker::Counts { active, scheduled, dead_letter, deferred: _ } = queue.counts;
+    let counts = Counts { active, scheduled, dead_lettered: dead_letter, ..Counts::default() };
     writer
         .start("QueueDescription", &[("xmlns", SERVICE_BUS), ("xmlns:i", SCHEMA_INSTANCE)])
         .leaf("LockDuration", &iso::duration_text(settings.lock_duration))
         .leaf("MaxSizeInMegabytes", &settings.max_size_megabytes.to_string())
-        .leaf("RequiresDuplicateDetection", truth(settings.requires_duplicate_detection))
-        .leaf("RequiresSession", truth(settings.requires_session))
+        .leaf("RequiresDuplicateDetection", truth_text(settings.requires_duplicate_detection))
+        .leaf("RequiresSession", truth_text(settings.requires_session))
         .leaf("DefaultMessageTimeToLive", &iso::duration_text(settings.default_time_to_live))
-        .leaf("DeadLetteringOnMessageExpiration", truth(settings.dead_letter_on_expiration))
+        .leaf("DeadLetteringOnMessageExpiration", truth_text(settings.dead_letter_on_expiration))
         .leaf("DuplicateDetectionHistoryTimeWindow", &iso::duration_text(settings.duplicate_window))
         .leaf("MaxDeliveryCount", &settings.max_delivery_count.to_string())
-        .leaf("EnableBatchedOperations", truth(settings.batched_operations))
+        .leaf("EnableBatchedOperations", truth_text(settings.batched_operations))
         .leaf("SizeInBytes", &queue.bytes.to_string())
         .leaf("MessageCount", &count(queue.counts.total()))
-        .leaf("IsAnonymousAccessible", "false")
-        .empty("AuthorizationRules", &[])
-        .leaf("Status", status_text(settings.status));
+        .leaf("IsAnonymousAccessible", "false");
+    access::write(&queue.access, writer);
+    writer.leaf("Status", status_text(settings.status));
     optional(writer, "ForwardTo", settings.forward_to.as_deref());
     optional(writer, "UserMetadata", settings.user_metadata.as_deref());
     writer
         .leaf("CreatedAt", &iso::date(queue.created))
         .leaf("UpdatedAt", &iso::date(queue.updated))
         .leaf("AccessedAt", &queue.accessed.map_or(iso::NO_DATE.to_owned(), iso::date))
-        .leaf("SupportOrdering", truth(!settings.partitioning));
-    write_counts(queue, writer);
+        .leaf("SupportOrdering", truth_text(!settings.partitioning));
+    counts.write(writer);
     writer
         .leaf("AutoDeleteOnIdle", &iso::duration_text(settings.auto_delete_on_idle))
-        .leaf("EnablePartitioning", truth(settings.partitioning))
+        .leaf("EnablePartitioning", truth_text(settings.partitioning))
         .leaf("EntityAvailabilityStatus", "Available");
     optional(writer, "ForwardDeadLetteredMessagesTo", settings.forward_dead_letters_to.as_deref());
-    writer.leaf("EnableExpress", truth(settings.express));
+    writer.leaf("EnableExpress", truth_text(settings.express));
     // H-2: earlier versions do not know it.
     if api_version >= "2021-05" {
         let kilobytes = settings.max_message_kilobytes.unwrap_or(MESSAGE_KILOBYTES_DEFAULT);
@@ -136,32 +89,15 @@ pub fn write_queue(queue: &QueueDescription, api_version: &str, writer: &mut Wri
     writer.end();
 }
 
-/// H-24: exactly one attribute, the prefix of the children.
-fn write_counts(queue: &QueueDescription, writer: &mut Writer) {
-    writer
-        .start("CountDetails", &[("xmlns:d2p1", COUNTS)])
-        .leaf("d2p1:ActiveMessageCount", &count(queue.counts.active))
-        .leaf("d2p1:DeadLetterMessageCount", &count(queue.counts.dead_letter))
-        .leaf("d2p1:ScheduledMessageCount", &count(queue.counts.scheduled))
-        .leaf("d2p1:TransferMessageCount", "0")
-        .leaf("d2p1:TransferDeadLetterMessageCount", "0")
-        .end();
-}
-
-/// H-24: some clients read counts into 32 bits, so more than that is written as the most they can hold.
-fn count(messages: u64) -> String {
-    messages.min(i32::MAX as u64).to_string()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::xml;
+    use super::super::super::xml;
     use super::*;
-    use broker::{Counts, Time};
+    use broker::{Span, Status, Time};
 
     fn read(properties: &str) -> Result<QueueSettings, Failure> {
         let body = format!("<QueueDescription xmlns=\"{SERVICE_BUS}\">{properties}</QueueDescription>");
-        read_queue(&xml::read(body.as_bytes()).unwrap())
+        super::read(&xml::read(body.as_bytes()).unwrap(), &mut access::tests::keys()).map(|read| read.0)
     }
 
     fn every_setting() -> QueueSettings {
@@ -192,17 +128,18 @@ mod tests {
         QueueDescription {
             path,
             settings,
+            access: Vec::new(),
             created,
             updated,
             accessed: None,
-            counts: Counts { active: 4, dead_letter: 1, scheduled: 2, ..Counts::default() },
+            counts: broker::Counts { active: 4, dead_letter: 1, scheduled: 2, deferred: 0 },
             bytes: 1_234,
         }
     }
 
     fn written(queue: &QueueDescription, api_version: &str) -> String {
         let mut writer = Writer::default();
-        write_queue(queue, api_version, &mut writer);
+        write(queue, api_version, &mut writer);
         writer.finish()
     }
 
@@ -211,7 +148,8 @@ mod tests {
     fn every_setting_survives_writing_and_reading() {
         for settings in [every_setting(), QueueSettings::default()] {
             let text = written(&described(settings.clone()), "2021-05");
-            let mut read = read_queue(&xml::read(text.as_bytes()).unwrap()).unwrap();
+            let mut read =
+                super::read(&xml::read(text.as_bytes()).unwrap(), &mut access::tests::keys()).unwrap().0;
             if settings.max_message_kilobytes.is_none() {
                 assert_eq!(read.max_message_kilobytes.take(), Some(MESSAGE_KILOBYTES_DEFAULT));
             }
@@ -261,8 +199,6 @@ mod tests {
             let failure = read(text).unwrap_err();
             assert!(matches!(&failure, Failure::Bad(text) if text.contains(name)), "{failure}");
         }
-        let rules = "<AuthorizationRules><AuthorizationRule/></AuthorizationRules>";
-        assert!(matches!(read(rules), Err(Failure::NotYet(_))));
     }
 
     // The service's order, H-24, H-26, H-29
@@ -297,15 +233,5 @@ mod tests {
     #[test]
     fn an_old_version_does_not_hear_of_the_largest_message() {
         assert!(!written(&described(every_setting()), "2017-04").contains("MaxMessageSizeInKilobytes"));
-    }
-
-    // H-24
-    #[test]
-    fn a_count_beyond_32_bits_is_written_as_the_most_that_fits() {
-        let queue = QueueDescription {
-            counts: Counts { active: 1 << 40, ..Counts::default() },
-            ..described(QueueSettings::default())
-        };
-        assert!(written(&queue, "2021-05").contains("<MessageCount>2147483647</MessageCount>"));
     }
 }

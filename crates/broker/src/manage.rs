@@ -1,0 +1,356 @@
+//! What an administrator may ask: everything that is not about messages. One command carries one task.
+//!
+//! A task is refused whole or done whole: settings, forward targets and authorization rules are checked before the
+//! first record is made.
+
+use crate::Broker;
+use crate::access::{self, AccessRule};
+use crate::decision::{Context, Decision};
+use crate::effect::Answer;
+use crate::ids::NamespaceId;
+use crate::limits::{NAME_CHARACTERS, NAMESPACES};
+use crate::record::Record;
+use crate::refusal::Refusal;
+use crate::settings::{QueueSettings, check_offered_size};
+use crate::topic::change::Change;
+use crate::topic::rule::Rule;
+use crate::topic::settings::{SubscriptionSettings, TopicSettings};
+use crate::topic::subscription;
+
+#[derive(Debug, Clone)]
+pub enum Task {
+    CreateQueue {
+        path: Box<str>,
+        settings: QueueSettings,
+        access: Vec<AccessRule>,
+    },
+    UpdateQueue {
+        path: Box<str>,
+        settings: QueueSettings,
+        access: Vec<AccessRule>,
+    },
+    CreateTopic {
+        path: Box<str>,
+        settings: TopicSettings,
+        access: Vec<AccessRule>,
+    },
+    UpdateTopic {
+        path: Box<str>,
+        settings: TopicSettings,
+        access: Vec<AccessRule>,
+    },
+    /// A queue, a topic or a subscription, whichever is at this path.
+    Describe {
+        path: Box<str>,
+    },
+    ListTopics {
+        skip: usize,
+        top: usize,
+    },
+    CreateSubscription {
+        topic: Box<str>,
+        name: Box<str>,
+        settings: SubscriptionSettings,
+        /// Instead of the one that takes everything (H-50).
+        rule: Option<Rule>,
+    },
+    UpdateSubscription {
+        topic: Box<str>,
+        name: Box<str>,
+        settings: SubscriptionSettings,
+    },
+    DescribeSubscription {
+        topic: Box<str>,
+        name: Box<str>,
+    },
+    DeleteSubscription {
+        topic: Box<str>,
+        name: Box<str>,
+    },
+    ListSubscriptions {
+        topic: Box<str>,
+        skip: usize,
+        top: usize,
+    },
+    CreateRule {
+        topic: Box<str>,
+        subscription: Box<str>,
+        rule: Rule,
+    },
+    UpdateRule {
+        topic: Box<str>,
+        subscription: Box<str>,
+        rule: Rule,
+    },
+    DescribeRule {
+        topic: Box<str>,
+        subscription: Box<str>,
+        name: Box<str>,
+    },
+    DeleteRule {
+        topic: Box<str>,
+        subscription: Box<str>,
+        name: Box<str>,
+    },
+    ListRules {
+        topic: Box<str>,
+        subscription: Box<str>,
+        skip: usize,
+        top: usize,
+    },
+    /// The authorization rules that count at a path.
+    Access {
+        path: Box<str>,
+    },
+    /// The number of a namespace, given to it for good when it is asked for the first time.
+    NameNamespace {
+        name: Box<str>,
+    },
+}
+
+impl Broker {
+    pub(crate) fn manage(
+        &mut self,
+        namespace: NamespaceId,
+        task: &Task,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Result<Answer, Refusal> {
+        match task {
+            Task::CreateQueue { path, settings, access } => {
+                access::check(access)?;
+                check_offered_size(settings.max_size_megabytes)?;
+                self.check_queue_forwards(namespace, path, settings)?;
+                self.create_queue(namespace, path, settings, context, decision)?;
+                self.with_access(namespace, path, access, context, decision)
+            }
+            Task::UpdateQueue { path, settings, access } => {
+                access::check(access)?;
+                self.check_changed_size(namespace, path, settings.max_size_megabytes)?;
+                self.update_queue(namespace, path, settings, context, decision)?;
+                self.with_access(namespace, path, access, context, decision)
+            }
+            Task::CreateTopic { path, settings, access } => {
+                access::check(access)?;
+                self.create_topic(namespace, path, settings, context, decision)?;
+                self.with_access(namespace, path, access, context, decision)
+            }
+            Task::UpdateTopic { path, settings, access } => {
+                access::check(access)?;
+                self.update_topic(namespace, path, settings, context, decision)?;
+                self.with_access(namespace, path, access, context, decision)
+            }
+            Task::Describe { path } => self.describe_entity(namespace, path),
+            Task::ListTopics { skip, top } => Ok(self.list_topics(namespace, *skip, *top)),
+            Task::CreateSubscription { topic, name, settings, rule } => {
+                self.create_subscription(namespace, topic, name, settings, rule.as_ref(), context, decision)
+            }
+            Task::UpdateSubscription { topic, name, settings } => {
+                self.update_subscription(namespace, topic, name, settings, context, decision)
+            }
+            Task::DescribeSubscription { topic, name } => {
+                let (entity, _) = self.find_subscription(namespace, topic, name)?;
+                self.describe_subscription(entity)
+            }
+            Task::DeleteSubscription { topic, name } => {
+                self.delete_subscription(namespace, topic, name, context, decision)
+            }
+            Task::ListSubscriptions { topic, skip, top } => {
+                self.list_subscriptions(namespace, topic, *skip, *top)
+            }
+            Task::CreateRule { topic, subscription, rule } => {
+                self.put_rule(namespace, topic, subscription, rule, false, context, decision)
+            }
+            Task::UpdateRule { topic, subscription, rule } => {
+                self.put_rule(namespace, topic, subscription, rule, true, context, decision)
+            }
+            Task::DescribeRule { topic, subscription, name } => {
+                self.describe_rule(namespace, topic, subscription, name)
+            }
+            Task::DeleteRule { topic, subscription, name } => {
+                self.delete_rule(namespace, topic, subscription, name, context, decision)
+            }
+            Task::ListRules { topic, subscription, skip, top } => {
+                self.list_rules(namespace, topic, subscription, *skip, *top)
+            }
+            Task::Access { path } => {
+                let (entity, rules) = self.access_at(namespace, path);
+                Ok(Answer::Access { entity, rules })
+            }
+            Task::NameNamespace { name } => self.name_namespace(name, context, decision),
+        }
+    }
+
+    fn with_access(
+        &mut self,
+        namespace: NamespaceId,
+        path: &str,
+        access: &[AccessRule],
+        context: Context,
+        decision: &mut Decision,
+    ) -> Result<Answer, Refusal> {
+        let entity = self.durable.find(namespace, path).expect("it was created or found just now");
+        self.set_access(entity, access, context, decision);
+        self.describe_entity(namespace, path)
+    }
+
+    /// What a queue has it may keep, also when it is the size of all its partitions (S-220).
+    fn check_changed_size(&self, namespace: NamespaceId, path: &str, megabytes: u64) -> Result<(), Refusal> {
+        let queue = self.durable.find(namespace, path).and_then(|entity| self.durable.queue(entity));
+        match queue {
+            Some(queue) if queue.settings.max_size_megabytes == megabytes => Ok(()),
+            _ => check_offered_size(megabytes),
+        }
+    }
+
+    pub(crate) fn check_queue_forwards(
+        &self,
+        namespace: NamespaceId,
+        path: &str,
+        settings: &QueueSettings,
+    ) -> Result<(), Refusal> {
+        let targets = [&settings.forward_to, &settings.forward_dead_letters_to];
+        self.check_forwards(namespace, path, targets.map(|target| target.as_deref()))
+    }
+
+    /// S-171: where messages are forwarded to must exist and be another entity. `own` is the path of the source.
+    pub(crate) fn check_forwards(
+        &self,
+        namespace: NamespaceId,
+        own: &str,
+        targets: [Option<&str>; 2],
+    ) -> Result<(), Refusal> {
+        let [forward_to, dead_letters_to] = targets;
+        for (property, target) in
+            [("ForwardTo", forward_to), ("ForwardDeadLetteredMessagesTo", dead_letters_to)]
+        {
+            let Some(target) = target else { continue };
+            let path = forward_path(target);
+            if path.to_lowercase() == own.to_lowercase() {
+                let why = "an entity cannot forward to itself".into();
+                return Err(Refusal::InvalidSetting { property, why });
+            }
+            if self.durable.find(namespace, path).is_none() {
+                return Err(Refusal::ForwardTargetNotFound(path.into()));
+            }
+        }
+        Ok(())
+    }
+
+    fn name_namespace(
+        &mut self,
+        name: &str,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Result<Answer, Refusal> {
+        let is_fit = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        if name.is_empty() || name.len() > NAME_CHARACTERS || !name.chars().all(is_fit) {
+            let why = "a namespace's name has 1 to 50 letters, digits and hyphens";
+            return Err(Refusal::InvalidName { name: name.into(), why });
+        }
+        if let Some(namespace) = self.durable.namespace_named(name) {
+            return Ok(Answer::Namespace(namespace));
+        }
+        let namespace = self.durable.next_namespace();
+        if namespace.0 as usize >= NAMESPACES {
+            return Err(Refusal::NotAllowed("the server holds as many namespaces as it may"));
+        }
+        let change = Change::NamespaceNamed { namespace, name: name.into() };
+        self.write(Record::Managed(Box::new(change)), context, decision);
+        Ok(Answer::Namespace(namespace))
+    }
+
+    /// Whether a path leads to a topic or a subscription, which exist and take no links yet.
+    pub(crate) fn is_topic_or_subscription(&self, namespace: NamespaceId, path: &str) -> bool {
+        let at_subscription = || {
+            subscription::split_path(path).map(|(topic, name)| self.find_subscription(namespace, topic, name))
+        };
+        self.find_topic(namespace, path).is_ok() || at_subscription().is_some_and(|found| found.is_ok())
+    }
+}
+
+/// The path in a forward target, which may be an absolute address of any scheme (S-179).
+pub fn forward_path(target: &str) -> &str {
+    let path = match target.split_once("://") {
+        Some((_, rest)) => rest.split_once('/').map_or("", |(_, path)| path),
+        None => target,
+    };
+    path.trim_matches('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Status;
+    use crate::testing::World;
+    use crate::time::{Span, Time};
+
+    fn update(path: &str, settings: QueueSettings) -> Task {
+        Task::UpdateQueue { path: path.into(), settings, access: Vec::new() }
+    }
+
+    #[test]
+    fn an_update_changes_settings_and_leaves_messages() {
+        // H-12
+        let mut world = World::with_queue("q");
+        world.send_committed("q", 2);
+        world.now = Time(5_000_000);
+        let settings = QueueSettings { max_delivery_count: 3, ..QueueSettings::default() };
+        let Ok(Answer::Queue(queue)) = world.manage(update("Q", settings.clone())) else { panic!("updated") };
+        assert_eq!((&*queue.path, &queue.settings, queue.updated), ("q", &settings, world.now));
+        assert!(queue.created < queue.updated);
+        assert_eq!(world.queue("q").counts.active, 2);
+        let missing = world.manage(update("r", settings));
+        assert_eq!(missing, Err(Refusal::EntityNotFound("r".into())));
+        world.check_whole_replay();
+    }
+
+    #[test]
+    fn what_is_fixed_cannot_change_and_a_bad_value_changes_nothing() {
+        // S-260
+        let mut world = World::with_queue("q");
+        let usual = QueueSettings::default;
+        for (property, settings) in [
+            ("RequiresSession", QueueSettings { requires_session: true, ..usual() }),
+            ("RequiresDuplicateDetection", QueueSettings { requires_duplicate_detection: true, ..usual() }),
+            ("EnablePartitioning", QueueSettings { partitioning: true, ..usual() }),
+        ] {
+            let refused = world.manage(update("q", settings));
+            assert_eq!(refused, Err(Refusal::Unchangeable { property, kind: "Queue" }));
+        }
+        let bad = QueueSettings { lock_duration: Span(1), status: Status::Disabled, ..usual() };
+        assert!(matches!(world.manage(update("q", bad)), Err(Refusal::InvalidSetting { .. })));
+        assert_eq!(world.queue("q").settings, usual());
+    }
+
+    #[test]
+    fn a_forward_target_must_exist_and_be_another() {
+        // S-171, S-179
+        let mut world = World::with_queue("q");
+        let forward = |to: &str| QueueSettings { forward_to: Some(to.into()), ..QueueSettings::default() };
+        let create = |path: &str, settings| Task::CreateQueue { path: path.into(), settings, access: vec![] };
+        assert!(world.manage(create("a", forward("https://host:5300/Q"))).is_ok());
+        assert_eq!(
+            world.manage(create("b", forward("sb://host/x/y"))),
+            Err(Refusal::ForwardTargetNotFound("x/y".into()))
+        );
+        let itself = world.manage(update("q", forward("sb://host/Q")));
+        assert!(matches!(itself, Err(Refusal::InvalidSetting { property: "ForwardTo", .. })));
+        let graves = QueueSettings { forward_dead_letters_to: Some("n".into()), ..QueueSettings::default() };
+        assert_eq!(world.manage(update("q", graves)), Err(Refusal::ForwardTargetNotFound("n".into())));
+    }
+
+    #[test]
+    fn a_namespace_keeps_its_number() {
+        let mut world = World::new();
+        let name = |name: &str| Task::NameNamespace { name: name.into() };
+        assert_eq!(world.manage(name("default")), Ok(Answer::Namespace(NamespaceId(0))));
+        assert_eq!(world.manage(name("shop")), Ok(Answer::Namespace(NamespaceId(1))));
+        assert_eq!(world.manage(name("SHOP")), Ok(Answer::Namespace(NamespaceId(1))));
+        assert_eq!(world.manage(name("bank")), Ok(Answer::Namespace(NamespaceId(2))));
+        for bad in ["", "a.b", "a/b"] {
+            assert!(matches!(world.manage(name(bad)), Err(Refusal::InvalidName { .. })), "{bad}");
+        }
+        world.check_whole_replay();
+    }
+}

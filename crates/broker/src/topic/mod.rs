@@ -1,0 +1,399 @@
+//! Topics with their subscriptions and rules, as entities: created, changed, described, listed, deleted.
+//!
+//! What must hold: a topic's path is unique among queues and topics (S-250), a subscription's name within its topic, a
+//! rule's within its subscription, all without regard to case; deleting a topic takes everything below it along
+//! (H-16). Publishing lives elsewhere.
+
+pub mod change;
+pub mod rule;
+pub mod settings;
+pub mod subscription;
+
+use crate::Broker;
+use crate::access::AccessRule;
+use crate::decision::{Context, Decision};
+use crate::durable::fold;
+use crate::effect::Answer;
+use crate::ids::{EntityId, NamespaceId};
+use crate::limits::LIST_PAGE;
+use crate::record::Record;
+use crate::refusal::Refusal;
+use crate::time::Time;
+use crate::volatile::Touch;
+use change::Change;
+use rule::{Filter, StoredRule};
+use settings::{SubscriptionSettings, TopicSettings};
+use std::collections::BTreeMap;
+
+/// The segment between a topic and its subscription, as answers spell it (H-21).
+pub const SUBSCRIPTIONS: &str = "Subscriptions";
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Topic {
+    pub namespace: NamespaceId,
+    pub path: Box<str>,
+    pub settings: TopicSettings,
+    pub created: Time,
+    pub updated: Time,
+    /// By case-folded name.
+    pub subscriptions: BTreeMap<Box<str>, EntityId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Subscription {
+    pub topic: EntityId,
+    pub name: Box<str>,
+    pub settings: SubscriptionSettings,
+    pub created: Time,
+    pub updated: Time,
+    /// By case-folded name.
+    pub rules: BTreeMap<Box<str>, StoredRule>,
+}
+
+/// Every topic and subscription of a partition; part of the durable state.
+#[derive(Debug, Default, Hash)]
+pub struct Topics {
+    topics: BTreeMap<EntityId, Topic>,
+    subscriptions: BTreeMap<EntityId, Subscription>,
+}
+
+impl Topics {
+    pub fn topic(&self, entity: EntityId) -> Option<&Topic> {
+        self.topics.get(&entity)
+    }
+
+    pub fn subscription(&self, entity: EntityId) -> Option<&Subscription> {
+        self.subscriptions.get(&entity)
+    }
+
+    pub fn find_subscription(&self, topic: EntityId, name: &str) -> Option<EntityId> {
+        self.topics.get(&topic)?.subscriptions.get(&fold(name)).copied()
+    }
+
+    /// Takes a change of what exists already. Creating is [`Topics::add_topic`] and [`Topics::add_subscription`].
+    pub(crate) fn apply(&mut self, change: &Change, time: Time) {
+        match change {
+            Change::TopicUpdated { entity, settings } => {
+                let topic = self.topics.get_mut(entity).expect("only what exists is updated");
+                (topic.settings, topic.updated) = ((**settings).clone(), time);
+            }
+            Change::SubscriptionUpdated { entity, settings } => {
+                let subscription = self.subscription_mut(*entity);
+                (subscription.settings, subscription.updated) = ((**settings).clone(), time);
+            }
+            Change::RulePut { subscription, rule } => {
+                let rules = &mut self.subscription_mut(*subscription).rules;
+                let key = fold(&rule.name);
+                let created = rules.get(&key).map_or(time, |before| before.created);
+                rules.insert(key, StoredRule { rule: (**rule).clone(), created });
+            }
+            Change::RuleRemoved { subscription, name } => {
+                let removed = self.subscription_mut(*subscription).rules.remove(&fold(name));
+                assert!(removed.is_some(), "only a rule that is there is removed");
+            }
+            Change::TopicCreated { .. }
+            | Change::SubscriptionCreated { .. }
+            | Change::QueueUpdated { .. }
+            | Change::AccessChanged { .. }
+            | Change::NamespaceNamed { .. } => unreachable!("not a change of topics"),
+        }
+    }
+
+    /// The changes that make all of this again, each with its time.
+    pub(crate) fn changes(&self) -> Vec<(Time, Change)> {
+        let mut changes = Vec::new();
+        for (entity, topic) in &self.topics {
+            let Topic { namespace, path, settings, created, updated, subscriptions: _ } = topic;
+            let (entity, namespace, path) = (*entity, *namespace, path.clone());
+            let settings = Box::new(settings.clone());
+            changes.push((
+                *created,
+                Change::TopicCreated { entity, namespace, path, settings: settings.clone() },
+            ));
+            changes.push((*updated, Change::TopicUpdated { entity, settings }));
+        }
+        for (entity, subscription) in &self.subscriptions {
+            let Subscription { topic, name, settings, created, updated, rules } = subscription;
+            let (entity, topic, name) = (*entity, *topic, name.clone());
+            let settings = Box::new(settings.clone());
+            changes.push((
+                *created,
+                Change::SubscriptionCreated { entity, topic, name, settings: settings.clone() },
+            ));
+            changes.push((*updated, Change::SubscriptionUpdated { entity, settings }));
+            changes.extend(rules.values().map(|stored| {
+                (
+                    stored.created,
+                    Change::RulePut { subscription: entity, rule: Box::new(stored.rule.clone()) },
+                )
+            }));
+        }
+        changes
+    }
+
+    /// Whether a change is about what is there.
+    pub(crate) fn fits(&self, change: &Change) -> bool {
+        match change {
+            Change::TopicUpdated { entity, .. } => self.topics.contains_key(entity),
+            Change::SubscriptionCreated { topic, name, .. } => {
+                self.topics.contains_key(topic) && self.find_subscription(*topic, name).is_none()
+            }
+            Change::SubscriptionUpdated { entity, .. } | Change::RulePut { subscription: entity, .. } => {
+                self.subscriptions.contains_key(entity)
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn add_topic(&mut self, entity: EntityId, topic: Topic) {
+        self.topics.insert(entity, topic);
+    }
+
+    pub(crate) fn add_subscription(&mut self, entity: EntityId, subscription: Subscription) {
+        let topic = self.topics.get_mut(&subscription.topic).expect("a subscription has its topic");
+        let taken = topic.subscriptions.insert(fold(&subscription.name), entity);
+        assert!(taken.is_none(), "subscription '{}' was created twice", subscription.name);
+        self.subscriptions.insert(entity, subscription);
+    }
+
+    /// Removes a topic with everything below it, or a subscription. Gives the topic, whose name is free again.
+    pub(crate) fn remove(&mut self, entity: EntityId) -> Option<Topic> {
+        if let Some(subscription) = self.subscriptions.remove(&entity) {
+            if let Some(topic) = self.topics.get_mut(&subscription.topic) {
+                topic.subscriptions.remove(&fold(&subscription.name));
+            }
+            return None;
+        }
+        let topic = self.topics.remove(&entity)?;
+        for subscription in topic.subscriptions.values() {
+            self.subscriptions.remove(subscription);
+        }
+        Some(topic)
+    }
+
+    fn subscription_mut(&mut self, entity: EntityId) -> &mut Subscription {
+        self.subscriptions.get_mut(&entity).expect("a record names only subscriptions that exist")
+    }
+
+    /// How many rules of a topic have a SQL filter and how many a correlation filter (S-234). The true and false filters
+    /// are SQL filters (S-184).
+    fn filters(&self, topic: &Topic) -> (u32, u32) {
+        let rules = topic.subscriptions.values().filter_map(|entity| self.subscriptions.get(entity));
+        let rules = rules.flat_map(|subscription| subscription.rules.values());
+        rules.fold((0, 0), |(sql, correlation), stored| match stored.rule.filter {
+            Filter::Correlation(_) => (sql, correlation + 1),
+            Filter::True | Filter::False | Filter::Sql(_) => (sql + 1, correlation),
+        })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicDescription {
+    pub path: Box<str>,
+    pub settings: TopicSettings,
+    pub access: Vec<AccessRule>,
+    pub created: Time,
+    pub updated: Time,
+    /// `None` when nothing was ever sent.
+    pub accessed: Option<Time>,
+    pub subscriptions: u32,
+    pub sql_filters: u32,
+    pub correlation_filters: u32,
+    pub bytes: u64,
+}
+
+impl Broker {
+    pub(crate) fn create_topic(
+        &mut self,
+        namespace: NamespaceId,
+        path: &str,
+        settings: &TopicSettings,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Result<EntityId, Refusal> {
+        self.check_new_path(namespace, path)?;
+        settings.check()?;
+        let entity = self.durable.next_entity();
+        let change = Change::TopicCreated {
+            entity,
+            namespace,
+            path: path.into(),
+            settings: Box::new(settings.clone()),
+        };
+        self.write(Record::Managed(Box::new(change)), context, decision);
+        self.volatile.apply(Touch::EntityCreated { entity, time: context.now });
+        Ok(entity)
+    }
+
+    pub(crate) fn update_topic(
+        &mut self,
+        namespace: NamespaceId,
+        path: &str,
+        settings: &TopicSettings,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Result<EntityId, Refusal> {
+        let entity = self.find_topic(namespace, path)?;
+        settings.check()?;
+        let topic = self.durable.topics.topic(entity).expect("found above");
+        settings.check_update(&topic.settings)?;
+        let change = Change::TopicUpdated { entity, settings: Box::new(settings.clone()) };
+        self.write(Record::Managed(Box::new(change)), context, decision);
+        Ok(entity)
+    }
+
+    pub(crate) fn find_topic(&self, namespace: NamespaceId, path: &str) -> Result<EntityId, Refusal> {
+        let found = self.durable.find(namespace, path);
+        found
+            .filter(|entity| self.durable.topics.topic(*entity).is_some())
+            .ok_or_else(|| Refusal::EntityNotFound(path.into()))
+    }
+
+    pub(crate) fn describe_topic(&self, entity: EntityId) -> Option<TopicDescription> {
+        let topics = &self.durable.topics;
+        let topic = topics.topic(entity)?;
+        let (sql_filters, correlation_filters) = topics.filters(topic);
+        Some(TopicDescription {
+            path: topic.path.clone(),
+            settings: topic.settings.clone(),
+            access: self.durable.access(entity).to_vec(),
+            created: topic.created,
+            updated: topic.updated,
+            accessed: self.volatile.presence(entity).accessed,
+            subscriptions: topic.subscriptions.len() as u32,
+            sql_filters,
+            correlation_filters,
+            bytes: 0,
+        })
+    }
+
+    /// By name, so that pages do not shift (H-27).
+    pub(crate) fn list_topics(&self, namespace: NamespaceId, skip: usize, top: usize) -> Answer {
+        let topics =
+            self.entities_of(namespace).filter(|entity| self.durable.topics.topic(*entity).is_some());
+        let page = topics.skip(skip).take(top.min(LIST_PAGE));
+        Answer::Topics(page.filter_map(|entity| self.describe_topic(entity)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manage::Task;
+    use crate::settings::QueueSettings;
+    use crate::testing::World;
+    use crate::tier::Tier;
+    use crate::time::Span;
+
+    fn create(path: &str, settings: TopicSettings) -> Task {
+        Task::CreateTopic { path: path.into(), settings, access: Vec::new() }
+    }
+
+    fn update(path: &str, settings: TopicSettings) -> Task {
+        Task::UpdateTopic { path: path.into(), settings, access: Vec::new() }
+    }
+
+    #[test]
+    fn a_name_is_taken_by_a_queue_or_a_topic_whatever_its_case() {
+        // S-250
+        let mut world = World::with_queue("Orders");
+        let taken = |name: &str| Err(Refusal::EntityExists(name.into()));
+        assert_eq!(world.manage(create("ORDERS", TopicSettings::default())), taken("Orders"));
+        world.manage(create("News", TopicSettings::default())).unwrap();
+        assert_eq!(world.manage(create("news", TopicSettings::default())), taken("News"));
+        assert_eq!(world.try_create("NEWS", QueueSettings::default()), taken("News"));
+    }
+
+    #[test]
+    fn an_update_replaces_everything_but_what_is_fixed() {
+        // H-12, S-260
+        let mut world = World::new();
+        let first = TopicSettings { user_metadata: Some("a".into()), ..TopicSettings::default() };
+        world.manage(create("t", first)).unwrap();
+        world.now = Time(2_000_000);
+        let second = TopicSettings { duplicate_window: Span::minutes(1), ..TopicSettings::default() };
+        let Ok(Answer::Topic(topic)) = world.manage(update("T", second.clone())) else { panic!("updated") };
+        assert_eq!((topic.settings, topic.updated), (second, Time(2_000_000)));
+        assert!(topic.created < topic.updated);
+        for (property, settings) in [
+            (
+                "RequiresDuplicateDetection",
+                TopicSettings { requires_duplicate_detection: true, ..TopicSettings::default() },
+            ),
+            ("EnablePartitioning", TopicSettings { partitioning: true, ..TopicSettings::default() }),
+        ] {
+            let refused = world.manage(update("t", settings));
+            assert_eq!(refused, Err(Refusal::Unchangeable { property, kind: "Topic" }));
+        }
+        assert!(matches!(
+            world.manage(update("u", TopicSettings::default())),
+            Err(Refusal::EntityNotFound(_))
+        ));
+    }
+
+    #[test]
+    fn a_topic_is_no_queue_and_a_queue_no_topic() {
+        let mut world = World::with_queue("q");
+        world.manage(create("t", TopicSettings::default())).unwrap();
+        let refused = world.manage(update("q", TopicSettings::default()));
+        assert_eq!(refused, Err(Refusal::EntityNotFound("q".into())));
+        let settings = QueueSettings::default();
+        let refused = world.manage(Task::UpdateQueue { path: "t".into(), settings, access: Vec::new() });
+        assert_eq!(refused, Err(Refusal::EntityNotFound("t".into())));
+        let Ok(Answer::Topics(topics)) = world.manage(Task::ListTopics { skip: 0, top: 10 }) else {
+            panic!("listed")
+        };
+        assert_eq!(topics.iter().map(|topic| &*topic.path).collect::<Vec<_>>(), ["t"]);
+        match world.broker.list_queues(NamespaceId(0), 0, 10) {
+            Answer::Queues(queues) => {
+                assert_eq!(queues.iter().map(|queue| &*queue.path).collect::<Vec<_>>(), ["q"]);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn links_to_topics_and_subscriptions_are_refused_plainly() {
+        use crate::effect::Effect;
+        let mut world = World::new();
+        world.manage(create("t", TopicSettings::default())).unwrap();
+        world.manage(subscription::tests::create("t", "s")).unwrap();
+        let (sender, receiver) = (world.link(), world.link());
+        let refused = |effects: &[Effect]| {
+            matches!(effects, [Effect::Detached { refusal: Refusal::NotSupported(_), .. }])
+        };
+        assert!(refused(&world.attach_sender(sender, "t")));
+        let mode = crate::ReceiveMode::PeekLock;
+        assert!(refused(&world.attach_receiver(receiver, "t/Subscriptions/s", mode)));
+        let missing = world.attach_receiver(receiver, "t/Subscriptions/x", mode);
+        assert!(matches!(&missing[..], [Effect::Detached { refusal: Refusal::EntityNotFound(_), .. }]));
+    }
+
+    #[test]
+    fn a_deleted_topic_takes_subscriptions_and_rules_along() {
+        // H-16
+        let mut world = World::new();
+        world.manage(create("t", TopicSettings::default())).unwrap();
+        world.manage(subscription::tests::create("t", "s")).unwrap();
+        world.delete("t");
+        world.manage(create("t", TopicSettings::default())).unwrap();
+        let Ok(Answer::Topic(topic)) = world.manage(Task::Describe { path: "t".into() }) else {
+            panic!("described")
+        };
+        assert_eq!((topic.subscriptions, topic.sql_filters), (0, 0));
+        world.check_whole_replay();
+    }
+
+    #[test]
+    fn topics_and_queues_share_the_limit_of_the_namespace() {
+        let mut world = World::unchecked(Tier::Standard);
+        for number in 0..Tier::Standard.entities() as u32 {
+            let (entity, path) = (EntityId(number), format!("t{number}").into());
+            let change =
+                Change::TopicCreated { entity, namespace: NamespaceId(0), path, settings: Box::default() };
+            world.broker.durable.apply(&Record::Managed(Box::new(change)), Time(0));
+        }
+        let refused = world.try_create("q", QueueSettings::default());
+        assert_eq!(refused, Err(Refusal::TooManyEntities(10_000)));
+    }
+}

@@ -1,0 +1,342 @@
+//! Rules of a subscription as data: a filter, perhaps an action, and a name. Texts are kept as they came (S-189).
+
+use super::change::Change;
+use super::subscription::check_name;
+use crate::Broker;
+use crate::decision::{Context, Decision};
+use crate::durable::fold;
+use crate::effect::Answer;
+use crate::ids::{EntityId, NamespaceId};
+use crate::limits::*;
+use crate::record::Record;
+use crate::refusal::Refusal;
+use crate::time::Time;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Rule {
+    pub name: Box<str>,
+    pub filter: Filter,
+    pub action: Option<Sql>,
+}
+
+/// S-184, S-185.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Filter {
+    True,
+    False,
+    Sql(Sql),
+    Correlation(Correlation),
+}
+
+/// A text with the values of its `@name`s (S-193).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Sql {
+    pub expression: Box<str>,
+    pub parameters: Vec<(Box<str>, Typed)>,
+}
+
+/// What must be equal; `None` is not asked for, an empty text is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Correlation {
+    pub correlation_id: Option<Box<str>>,
+    pub message_id: Option<Box<str>>,
+    pub to: Option<Box<str>>,
+    pub reply_to: Option<Box<str>>,
+    pub label: Option<Box<str>>,
+    pub session_id: Option<Box<str>>,
+    pub reply_to_session_id: Option<Box<str>>,
+    pub content_type: Option<Box<str>>,
+    pub properties: Vec<(Box<str>, Typed)>,
+}
+
+/// A value as it was written, with its type. Checked when it came in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Typed {
+    pub kind: Kind,
+    pub text: Box<str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    String,
+    Int,
+    Long,
+    Boolean,
+    Double,
+    DateTime,
+    Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct StoredRule {
+    pub rule: Rule,
+    pub created: Time,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleDescription {
+    pub topic: Box<str>,
+    pub subscription: Box<str>,
+    pub rule: Rule,
+    pub created: Time,
+}
+
+impl Correlation {
+    /// The system properties in the order in which they are written (H-62).
+    pub fn system(&self) -> [&Option<Box<str>>; 8] {
+        [
+            &self.correlation_id,
+            &self.message_id,
+            &self.to,
+            &self.reply_to,
+            &self.label,
+            &self.session_id,
+            &self.reply_to_session_id,
+            &self.content_type,
+        ]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.system().iter().all(|value| value.is_none()) && self.properties.is_empty()
+    }
+}
+
+impl Rule {
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        check_name(&self.name)?;
+        let check_text = |property, sql: &Sql| {
+            let length = sql.expression.chars().count();
+            if length > SQL_CHARACTERS || sql.expression.trim().is_empty() {
+                let why = format!("its {length} characters are not between 1 and {SQL_CHARACTERS}");
+                return Err(Refusal::InvalidSetting { property, why: why.into() });
+            }
+            check_values(property, &sql.parameters)
+        };
+        match &self.filter {
+            Filter::Sql(sql) => check_text("SqlFilter", sql)?,
+            Filter::Correlation(correlation) if correlation.is_empty() => {
+                let why = "it asks for nothing; give at least one condition".into();
+                return Err(Refusal::InvalidSetting { property: "CorrelationFilter", why });
+            }
+            Filter::Correlation(correlation) => check_values("CorrelationFilter", &correlation.properties)?,
+            Filter::True | Filter::False => {}
+        }
+        self.action.as_ref().map_or(Ok(()), |action| check_text("SqlRuleAction", action))
+    }
+}
+
+fn check_values(property: &'static str, values: &[(Box<str>, Typed)]) -> Result<(), Refusal> {
+    if values.len() > FILTER_VALUES {
+        let why = format!("it has {} values; the limit is {FILTER_VALUES}", values.len()).into();
+        return Err(Refusal::InvalidSetting { property, why });
+    }
+    Ok(())
+}
+
+impl Broker {
+    #[expect(clippy::too_many_arguments, reason = "a rule lies three names deep")]
+    pub(crate) fn put_rule(
+        &mut self,
+        namespace: NamespaceId,
+        topic: &str,
+        subscription: &str,
+        rule: &Rule,
+        is_update: bool,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Result<Answer, Refusal> {
+        let (entity, found) = self.find_subscription(namespace, topic, subscription)?;
+        let (topic_id, before) = (found.topic, found.rules.get(&fold(&rule.name)));
+        match (before, is_update) {
+            (Some(stored), false) => return Err(Refusal::EntityExists(stored.rule.name.clone())),
+            (None, true) => return Err(Refusal::EntityNotFound(rule.name.clone())),
+            _ => {}
+        }
+        rule.check()?;
+        self.check_filter_room(topic_id, before.map(|stored| &stored.rule.filter), &rule.filter)?;
+        // The spelling of the name is that of its creation (S-189).
+        let name = before.map_or(&rule.name, |stored| &stored.rule.name).clone();
+        let rule = Rule { name: name.clone(), ..rule.clone() };
+        let change = Change::RulePut { subscription: entity, rule: Box::new(rule) };
+        self.write(Record::Managed(Box::new(change)), context, decision);
+        self.describe_rule(namespace, topic, subscription, &name)
+    }
+
+    /// Whether a topic may have a filter more (semantics, section 21); `before` is the one that it replaces.
+    pub(super) fn check_filter_room(
+        &self,
+        topic: EntityId,
+        before: Option<&Filter>,
+        filter: &Filter,
+    ) -> Result<(), Refusal> {
+        let is_correlation = |filter: &Filter| matches!(filter, Filter::Correlation(_));
+        if before.is_some_and(|before| is_correlation(before) == is_correlation(filter)) {
+            return Ok(());
+        }
+        let topic = self.durable.topics.topic(topic).expect("the caller has found it");
+        let (sql, correlation) = self.durable.topics.filters(topic);
+        if is_correlation(filter) && correlation as usize >= CORRELATION_FILTERS_PER_TOPIC {
+            return Err(Refusal::TooManyCorrelationFilters(CORRELATION_FILTERS_PER_TOPIC));
+        }
+        if !is_correlation(filter) && sql as usize >= SQL_FILTERS_PER_TOPIC {
+            return Err(Refusal::TooManySqlFilters(SQL_FILTERS_PER_TOPIC));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn delete_rule(
+        &mut self,
+        namespace: NamespaceId,
+        topic: &str,
+        subscription: &str,
+        name: &str,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Result<Answer, Refusal> {
+        let (entity, found) = self.find_subscription(namespace, topic, subscription)?;
+        if !found.rules.contains_key(&fold(name)) {
+            return Err(Refusal::EntityNotFound(name.into()));
+        }
+        let change = Change::RuleRemoved { subscription: entity, name: name.into() };
+        self.write(Record::Managed(Box::new(change)), context, decision);
+        Ok(Answer::Deleted)
+    }
+
+    pub(crate) fn describe_rule(
+        &self,
+        namespace: NamespaceId,
+        topic: &str,
+        subscription: &str,
+        name: &str,
+    ) -> Result<Answer, Refusal> {
+        let (_, found) = self.find_subscription(namespace, topic, subscription)?;
+        let stored = found.rules.get(&fold(name)).ok_or_else(|| Refusal::EntityNotFound(name.into()))?;
+        Ok(Answer::Rule(Box::new(self.rule_description(found, stored))))
+    }
+
+    pub(crate) fn list_rules(
+        &self,
+        namespace: NamespaceId,
+        topic: &str,
+        subscription: &str,
+        skip: usize,
+        top: usize,
+    ) -> Result<Answer, Refusal> {
+        let (_, found) = self.find_subscription(namespace, topic, subscription)?;
+        let page = found.rules.values().skip(skip).take(top.min(LIST_PAGE));
+        Ok(Answer::Rules(page.map(|stored| self.rule_description(found, stored)).collect()))
+    }
+
+    fn rule_description(&self, subscription: &super::Subscription, stored: &StoredRule) -> RuleDescription {
+        let topic = self.durable.topics.topic(subscription.topic);
+        RuleDescription {
+            topic: topic.map(|topic| topic.path.clone()).unwrap_or_default(),
+            subscription: subscription.name.clone(),
+            rule: stored.rule.clone(),
+            created: stored.created,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::subscription::tests::{create, world};
+    use super::*;
+    use crate::manage::Task;
+    use crate::testing::World;
+
+    fn sql(expression: &str) -> Filter {
+        Filter::Sql(Sql { expression: expression.into(), parameters: Vec::new() })
+    }
+
+    fn rule(name: &str, filter: Filter) -> Rule {
+        Rule { name: name.into(), filter, action: None }
+    }
+
+    fn put(is_update: bool, rule: Rule) -> Task {
+        let (topic, subscription) = ("t".into(), "s".into());
+        if is_update {
+            Task::UpdateRule { topic, subscription, rule }
+        } else {
+            Task::CreateRule { topic, subscription, rule }
+        }
+    }
+
+    fn with_subscription() -> World {
+        let mut world = world();
+        world.manage(create("t", "s")).unwrap();
+        world
+    }
+
+    #[test]
+    fn a_rule_comes_back_as_it_was_put_under_any_case_of_its_name() {
+        // S-188, S-189
+        let mut world = with_subscription();
+        let filter = sql("  user.[a.b] = 'x'  ");
+        let action = Some(Sql { expression: "SET x = 1;".into(), parameters: Vec::new() });
+        let first = Rule { action, ..rule("My Rule", filter) };
+        world.manage(put(false, first.clone())).unwrap();
+        let get = |name: &str| Task::DescribeRule {
+            topic: "T".into(),
+            subscription: "S".into(),
+            name: name.into(),
+        };
+        let Ok(Answer::Rule(found)) = world.manage(get("my rule")) else { panic!("described") };
+        assert_eq!(found.rule, first);
+        assert_eq!(
+            world.manage(put(false, rule("MY RULE", Filter::True))),
+            Err(Refusal::EntityExists("My Rule".into()))
+        );
+        world.now.0 += 1_000;
+        let Ok(Answer::Rule(now)) = world.manage(put(true, rule("MY RULE", Filter::False))) else {
+            panic!("updated")
+        };
+        assert_eq!((now.rule, now.created), (rule("My Rule", Filter::False), found.created));
+        assert!(matches!(world.manage(put(true, rule("x", Filter::True))), Err(Refusal::EntityNotFound(_))));
+        world.check_whole_replay();
+    }
+
+    #[test]
+    fn texts_and_conditions_have_limits() {
+        // S-185, S-201, S-251
+        let mut world = with_subscription();
+        let long = "x".repeat(SQL_CHARACTERS);
+        world.manage(put(false, rule("long", sql(&long)))).unwrap();
+        let many = (0..=FILTER_VALUES)
+            .map(|number| {
+                (number.to_string().into(), Typed { kind: Kind::Int, text: number.to_string().into() })
+            })
+            .collect();
+        for filter in [
+            sql(&format!("{long}x")),
+            sql(" "),
+            Filter::Correlation(Correlation::default()),
+            Filter::Correlation(Correlation { properties: many, ..Correlation::default() }),
+        ] {
+            let refused = world.manage(put(false, rule("r", filter)));
+            assert!(matches!(refused, Err(Refusal::InvalidSetting { .. })), "{refused:?}");
+        }
+        let named = world.manage(put(false, rule("a/b", Filter::True)));
+        assert!(matches!(named, Err(Refusal::InvalidName { .. })));
+    }
+
+    #[test]
+    fn filters_are_counted_by_kind_and_a_removed_rule_counts_no_more() {
+        // S-184, S-234
+        let mut world = with_subscription();
+        let correlation = Correlation { label: Some("x".into()), ..Correlation::default() };
+        world.manage(put(false, rule("c", Filter::Correlation(correlation)))).unwrap();
+        world.manage(put(false, rule("q", sql("a = 1")))).unwrap();
+        let counts = |world: &mut World| match world.manage(Task::Describe { path: "t".into() }) {
+            Ok(Answer::Topic(topic)) => (topic.subscriptions, topic.sql_filters, topic.correlation_filters),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(counts(&mut world), (1, 2, 1));
+        let delete =
+            |name: &str| Task::DeleteRule { topic: "t".into(), subscription: "s".into(), name: name.into() };
+        assert_eq!(world.manage(delete("$DEFAULT")), Ok(Answer::Deleted));
+        assert!(matches!(world.manage(delete("$Default")), Err(Refusal::EntityNotFound(_))));
+        assert_eq!(counts(&mut world), (1, 1, 1));
+        world.check_whole_replay();
+    }
+}

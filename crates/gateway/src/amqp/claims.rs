@@ -1,0 +1,102 @@
+//! The claims of a connection after they were accepted: they run out, their policies change or go, and open links end
+//! with them (research: A2, A4, A7).
+
+use super::cbs::Question;
+use super::connection::Task;
+use super::link::Kind;
+use crate::auth::{self, Grant, Holder, Right, UnixSeconds};
+use crate::limits::CLAIM_REVIEW;
+use amqp::LinkKey;
+use broker::{AccessRule, Command};
+use tokio::time::Instant;
+
+impl Kind {
+    /// What a link needs for as long as it lives.
+    fn right(&self) -> Option<Right> {
+        match self {
+            Kind::Sender { .. } => Some(Right::Send),
+            Kind::Receiver { .. } => Some(Right::Listen),
+            Kind::CbsRequests { .. } | Kind::CbsReplies { .. } => None,
+        }
+    }
+}
+
+impl<S> Task<S> {
+    /// Takes a claim in. A newer one of the same scope replaces the older whole, also where it allows less.
+    pub(super) fn admit(&mut self, grant: Grant) {
+        self.grants.retain(|held| held.scope != grant.scope);
+        self.grants.push(grant);
+        self.has_proved = true;
+        self.peer.proved();
+        self.machine.authenticated();
+        self.review_at.get_or_insert_with(|| Instant::now() + CLAIM_REVIEW);
+        self.check_links();
+    }
+
+    /// Looks at every claim again, some time after the last look.
+    pub(super) fn review(&mut self) {
+        let now = UnixSeconds::now();
+        let namespace = self.state.namespaces.of_id(self.namespace);
+        let is_loopback = self.peer.is_loopback();
+        self.grants.retain_mut(|grant| {
+            let rights = match grant.proof.holder {
+                Holder::Namespace => namespace
+                    .as_ref()
+                    .and_then(|namespace| namespace.guard.rights_of(&grant.proof, is_loopback)),
+                // The broker knows; it is asked below.
+                Holder::Entity(_) => Some(grant.rights),
+            };
+            grant.rights = rights.unwrap_or_default();
+            rights.is_some() && !grant.is_expired(now)
+        });
+        let mut entities: Vec<Box<str>> = self
+            .grants
+            .iter()
+            .filter_map(|grant| match &grant.proof.holder {
+                Holder::Entity(entity) => Some(entity.clone()),
+                Holder::Namespace => None,
+            })
+            .collect();
+        entities.sort_unstable();
+        entities.dedup();
+        for path in entities {
+            let task = Box::new(broker::Task::Access { path: path.clone() });
+            let request = self.question(Question::Review { entity: path });
+            self.batch.commands.push(Command::Manage { request, namespace: self.namespace, task });
+        }
+        self.review_at = (!self.grants.is_empty()).then(|| Instant::now() + CLAIM_REVIEW);
+        self.check_links();
+    }
+
+    /// The broker has said which rules an entity has now.
+    pub(super) fn reviewed(&mut self, entity: &str, found: &str, rules: &[AccessRule]) {
+        let rules = if found.eq_ignore_ascii_case(entity) { rules } else { &[] };
+        self.grants.retain_mut(|grant| match &grant.proof.holder {
+            Holder::Entity(holder) if **holder == *entity => {
+                let rights = auth::entity_rights(&grant.proof, rules);
+                grant.rights = rights.unwrap_or_default();
+                rights.is_some()
+            }
+            _ => true,
+        });
+        self.check_links();
+    }
+
+    /// Ends the links that no claim allows any more.
+    fn check_links(&mut self) {
+        let denied: Vec<_> = self
+            .links
+            .iter()
+            .filter_map(|(key, link)| {
+                let path = link.kind.path();
+                let why = self.check_right(path, link.kind.right()?).err()?;
+                Some((LinkKey(*key), self.origin.denied(why, path)))
+            })
+            .collect();
+        for (key, error) in denied {
+            self.forget(key);
+            self.machine.refuse(key, &error);
+            self.machine.detach(key, Some(&error));
+        }
+    }
+}

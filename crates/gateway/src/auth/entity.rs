@@ -1,0 +1,92 @@
+//! Claims by the authorization rules of an entity (H-102). They count on that entity and below, whatever was signed.
+
+use super::{Denied, Grant, Guard, Holder, Policy, Proof, Right, Rights, Scope, Secret, UnixSeconds};
+use broker::AccessRule;
+
+/// Verifies a shared access signature by the rules of `entity`.
+pub fn entity_signature(
+    text: &str,
+    entity: &str,
+    rules: &[AccessRule],
+    now: UnixSeconds,
+) -> Result<Grant, Denied> {
+    let grant = guard(rules).signature(text, false, now)?;
+    let own = Scope::of_path(entity);
+    let scope = match (own.covers(&grant.scope), grant.scope.covers(&own)) {
+        (true, _) => grant.scope,
+        (false, true) => own,
+        (false, false) => return Err(Denied::InvalidAudience),
+    };
+    let proof = Proof { holder: Holder::Entity(entity.into()), ..grant.proof };
+    Ok(Grant { scope, proof, ..grant })
+}
+
+/// The rights that a proof gives by these rules: none if its rule is gone or has other keys.
+pub fn entity_rights(proof: &Proof, rules: &[AccessRule]) -> Option<Rights> {
+    guard(rules).rights_of(proof, false)
+}
+
+fn guard(rules: &[AccessRule]) -> Guard {
+    let policy = |rule: &AccessRule| {
+        let given = [(rule.listen, Right::Listen), (rule.send, Right::Send), (rule.manage, Right::Manage)];
+        Policy {
+            name: rule.name.clone(),
+            primary: Secret::new(rule.primary.expose()),
+            secondary: Some(Secret::new(rule.secondary.expose())),
+            rights: given.into_iter().filter(|(is_given, _)| *is_given).map(|(_, right)| right).collect(),
+        }
+    };
+    Guard::new(rules.iter().map(policy).collect(), false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sas;
+    use super::*;
+    use broker::Time;
+    use broker::access::Key;
+
+    const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
+
+    fn rules(primary: &str) -> Vec<AccessRule> {
+        vec![AccessRule {
+            name: "reader".into(),
+            primary: Key::chosen(primary),
+            secondary: Key::chosen("second"),
+            listen: true,
+            send: false,
+            manage: false,
+            created: Time(0),
+            modified: Time(0),
+        }]
+    }
+
+    fn signed(resource: &str, key: &str) -> Result<Grant, Denied> {
+        let text = sas::sign(resource, "reader", key, UnixSeconds::NEVER);
+        entity_signature(&text, "orders", &rules("first"), NOW)
+    }
+
+    // H-102
+    #[test]
+    fn a_rule_of_an_entity_counts_there_and_nowhere_else() {
+        for key in ["first", "second"] {
+            let grant = signed("sb%3a%2f%2fhost", key).unwrap();
+            assert!(grant.allows("Orders/$deadletterqueue", Right::Listen, NOW));
+            assert!(!grant.allows("orders", Right::Send, NOW));
+            assert!(!grant.allows("invoices", Right::Listen, NOW));
+            assert!(!grant.allows("", Right::Listen, NOW));
+        }
+        let narrow = signed("sb%3a%2f%2fhost%2forders%2f%24deadletterqueue", "first").unwrap();
+        assert!(!narrow.allows("orders", Right::Listen, NOW));
+        assert_eq!(signed("sb%3a%2f%2fhost%2finvoices", "first"), Err(Denied::InvalidAudience));
+        assert_eq!(signed("sb%3a%2f%2fhost%2forders", "third"), Err(Denied::InvalidSignature));
+    }
+
+    #[test]
+    fn a_rotated_key_proves_nothing_any_more() {
+        let proof = signed("sb%3a%2f%2fhost%2forders", "first").unwrap().proof;
+        assert!(entity_rights(&proof, &rules("first")).is_some());
+        assert_eq!(entity_rights(&proof, &rules("other")), None);
+        assert_eq!(entity_rights(&proof, &[]), None);
+    }
+}

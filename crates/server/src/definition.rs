@@ -1,0 +1,205 @@
+//! What shall exist: namespaces with their policies, queues, topics, subscriptions and rules, as files declare them.
+//!
+//! At a start, what is missing is created and what is there is left alone: it may have been changed on purpose. On a
+//! reload, what is there is also changed to what the file says. Nothing is ever deleted, and messages are not touched.
+
+use anyhow::bail;
+use broker::topic::rule::Rule;
+use broker::topic::settings::{SubscriptionSettings, TopicSettings};
+use broker::{AccessRule, Answer, Command, NamespaceId, QueueSettings, Refusal, Task};
+use engine::Handle;
+use gateway::auth::Policy;
+
+/// The namespace that every server has.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
+#[derive(Debug, Clone)]
+pub struct Definition {
+    pub name: Box<str>,
+    pub policies: Vec<Policy>,
+    pub queues: Vec<(Box<str>, QueueSettings)>,
+    pub topics: Vec<Topic>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topic {
+    pub path: Box<str>,
+    pub settings: TopicSettings,
+    pub subscriptions: Vec<Subscription>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscription {
+    pub name: Box<str>,
+    pub settings: SubscriptionSettings,
+    /// None of them: the rule that takes everything.
+    pub rules: Vec<Rule>,
+}
+
+impl Definition {
+    pub fn named(name: &str) -> Definition {
+        Definition { name: name.into(), policies: Vec::new(), queues: Vec::new(), topics: Vec::new() }
+    }
+}
+
+/// What to do with what is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    Keep,
+    Change,
+}
+
+/// Makes the namespace and what it shall have; gives its number.
+pub async fn apply(
+    engine: &Handle,
+    definition: &Definition,
+    existing: Existing,
+) -> anyhow::Result<NamespaceId> {
+    let name = definition.name.clone();
+    let namespace = match ask(engine, NamespaceId(0), Task::NameNamespace { name }).await? {
+        Ok(Answer::Namespace(namespace)) => namespace,
+        Ok(other) => bail!("the broker answered {other:?} for a namespace"),
+        Err(refusal) => bail!("cannot create namespace `{}`: {refusal}", definition.name),
+    };
+    let site = Site { engine, namespace, existing };
+    let mut is_new = true;
+    for step in steps(definition) {
+        // Rules that are missing from a subscription that was there before were removed on purpose.
+        if step.is_rule && !is_new && existing == Existing::Keep {
+            continue;
+        }
+        let is_rule = step.is_rule;
+        let was_created = site.take(step).await?;
+        is_new = if is_rule { is_new } else { was_created };
+    }
+    Ok(namespace)
+}
+
+/// A task, the one to take its place if its object exists, and what to call it.
+struct Step {
+    what: String,
+    create: Task,
+    update: Task,
+    /// A rule belongs to the subscription of the step before it.
+    is_rule: bool,
+}
+
+/// What forwards comes after what it may forward to: everything is made without forwarding first.
+fn steps(definition: &Definition) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let queue = |path: &str, settings: &QueueSettings| Step {
+        what: format!("queue `{path}`"),
+        create: Task::CreateQueue { path: path.into(), settings: settings.clone(), access: Vec::new() },
+        update: Task::UpdateQueue { path: path.into(), settings: settings.clone(), access: Vec::new() },
+        is_rule: false,
+    };
+    let forwards = |settings: &QueueSettings| {
+        settings.forward_to.is_some() || settings.forward_dead_letters_to.is_some()
+    };
+    for (path, settings) in definition.queues.iter().filter(|(_, settings)| !forwards(settings)) {
+        steps.push(queue(path, settings));
+    }
+    for topic in &definition.topics {
+        let (path, settings) = (&topic.path, &topic.settings);
+        steps.push(Step {
+            what: format!("topic `{path}`"),
+            create: Task::CreateTopic { path: path.clone(), settings: settings.clone(), access: Vec::new() },
+            update: Task::UpdateTopic { path: path.clone(), settings: settings.clone(), access: Vec::new() },
+            is_rule: false,
+        });
+    }
+    // A queue that forwards to another that forwards: as often as it takes, the one that is forwarded to first.
+    let mut waiting: Vec<_> = definition.queues.iter().filter(|(_, settings)| forwards(settings)).collect();
+    while !waiting.is_empty() {
+        let names: Vec<String> = waiting.iter().map(|(path, _)| path.to_lowercase()).collect();
+        let is_free = |settings: &QueueSettings| {
+            [&settings.forward_to, &settings.forward_dead_letters_to]
+                .into_iter()
+                .flatten()
+                .all(|target| !names.contains(&broker::manage::forward_path(target).to_lowercase()))
+        };
+        let (ready, rest): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(_, settings)| is_free(settings));
+        // A circle: in the order of the file, and the broker says what is missing.
+        let (ready, rest) = if ready.is_empty() { (rest, Vec::new()) } else { (ready, rest) };
+        steps.extend(ready.iter().map(|(path, settings)| queue(path, settings)));
+        waiting = rest;
+    }
+    for topic in &definition.topics {
+        for subscription in &topic.subscriptions {
+            steps.extend(subscription_steps(&topic.path, subscription));
+        }
+    }
+    steps
+}
+
+fn subscription_steps(topic: &str, subscription: &Subscription) -> Vec<Step> {
+    let (name, settings) = (&subscription.name, &subscription.settings);
+    let what = format!("subscription `{topic}/{name}`");
+    let mut rules = subscription.rules.iter();
+    let rule = rules.next().cloned();
+    let create = Task::CreateSubscription {
+        topic: topic.into(),
+        name: name.clone(),
+        settings: settings.clone(),
+        rule: rule.clone(),
+    };
+    let update =
+        Task::UpdateSubscription { topic: topic.into(), name: name.clone(), settings: settings.clone() };
+    let mut steps = vec![Step { what, create, update, is_rule: false }];
+    for rule in rule.iter().chain(rules) {
+        let (topic, subscription, rule) = (Box::<str>::from(topic), name.clone(), rule.clone());
+        steps.push(Step {
+            what: format!("rule `{}` of subscription `{topic}/{name}`", rule.name),
+            create: Task::CreateRule {
+                topic: topic.clone(),
+                subscription: subscription.clone(),
+                rule: rule.clone(),
+            },
+            update: Task::UpdateRule { topic, subscription, rule },
+            is_rule: true,
+        });
+    }
+    steps
+}
+
+struct Site<'a> {
+    engine: &'a Handle,
+    namespace: NamespaceId,
+    existing: Existing,
+}
+
+impl Site<'_> {
+    /// Says whether it was created.
+    async fn take(&self, mut step: Step) -> anyhow::Result<bool> {
+        match ask(self.engine, self.namespace, step.create).await? {
+            Ok(_) => return Ok(true),
+            Err(Refusal::EntityExists(_)) if self.existing == Existing::Keep => return Ok(false),
+            Err(Refusal::EntityExists(_)) => {}
+            Err(refusal) => bail!("cannot create {} of the configuration: {refusal}", step.what),
+        }
+        if let Task::UpdateQueue { path, access, .. } | Task::UpdateTopic { path, access, .. } =
+            &mut step.update
+        {
+            *access = self.access(path).await?;
+        }
+        match ask(self.engine, self.namespace, step.update).await? {
+            Ok(_) => Ok(false),
+            Err(refusal) => bail!("cannot change {} to what the configuration says: {refusal}", step.what),
+        }
+    }
+
+    /// The authorization rules that an entity has: a file says nothing of them, so they stay.
+    async fn access(&self, path: &str) -> anyhow::Result<Vec<AccessRule>> {
+        Ok(match ask(self.engine, self.namespace, Task::Describe { path: path.into() }).await? {
+            Ok(Answer::Queue(queue)) => queue.access,
+            Ok(Answer::Topic(topic)) => topic.access,
+            _ => Vec::new(),
+        })
+    }
+}
+
+async fn ask(engine: &Handle, namespace: NamespaceId, task: Task) -> anyhow::Result<Result<Answer, Refusal>> {
+    let task = Box::new(task);
+    Ok(engine.ask(|request| Command::Manage { request, namespace, task }).await?)
+}

@@ -1,0 +1,366 @@
+//! The official emulator's `Config.json` (H-124), `//` comments included, its limits lifted (H-125). Its one namespace is
+//! ours called `default`, so that every host name reaches it.
+
+use crate::config::Error;
+use crate::definition::{DEFAULT_NAMESPACE, Definition, Subscription, Topic};
+use broker::topic::rule::{Correlation, Filter, Kind, Rule, Sql, Typed};
+use broker::topic::settings::{SubscriptionSettings, TopicSettings};
+use broker::{QueueSettings, Span};
+use gateway::iso;
+use serde::{Deserialize, Deserializer, de};
+use std::path::Path;
+
+pub fn read(path: &Path) -> Result<Definition, Error> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
+    parse(&text).map_err(|(line, what)| Error::Line { path: path.to_owned(), line, what })
+}
+
+fn parse(text: &str) -> Result<Definition, (usize, String)> {
+    let text = without_comments(text);
+    let file: File = serde_json::from_str(&text).map_err(|error| {
+        let what = error.to_string();
+        let what = what.split(" at line ").next().unwrap_or_default().to_owned();
+        (error.line(), what)
+    })?;
+    let [namespace] = &file.user_config.namespaces[..] else {
+        return Err((1, "there must be exactly one namespace".to_owned()));
+    };
+    let mut definition = Definition::named(DEFAULT_NAMESPACE);
+    for queue in &namespace.queues {
+        definition.queues.push((queue.name.as_str().into(), queue.settings()));
+    }
+    for topic in &namespace.topics {
+        definition.topics.push(topic.read().map_err(|what| (1, what))?);
+    }
+    Ok(definition)
+}
+
+/// Blanks what stands behind `//` outside of a text, so that lines and columns stay what they are.
+fn without_comments(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let (mut in_text, mut is_escaped, mut in_comment) = (false, false, false);
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        if character == '\n' {
+            in_comment = false;
+        } else if !in_text && character == '/' && characters.peek() == Some(&'/') {
+            in_comment = true;
+        } else if !in_comment && character == '"' && !is_escaped {
+            in_text = !in_text;
+        }
+        is_escaped = in_text && character == '\\' && !is_escaped;
+        out.push(if in_comment { ' ' } else { character });
+    }
+    out
+}
+
+#[derive(Debug, Deserialize)]
+struct File {
+    #[serde(rename = "UserConfig")]
+    user_config: UserConfig,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct UserConfig {
+    namespaces: Vec<NamespaceTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct NamespaceTable {
+    #[serde(default)]
+    queues: Vec<Entity>,
+    #[serde(default)]
+    topics: Vec<Entity>,
+}
+
+/// A queue, a topic or a subscription: they share most of their properties.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Entity {
+    name: String,
+    #[serde(default)]
+    properties: Properties,
+    #[serde(default)]
+    subscriptions: Vec<Entity>,
+    #[serde(default)]
+    rules: Vec<RuleTable>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(rename_all = "PascalCase", default)]
+struct Properties {
+    dead_lettering_on_message_expiration: bool,
+    default_message_time_to_live: Option<Lasting>,
+    duplicate_detection_history_time_window: Option<Lasting>,
+    forward_dead_lettered_messages_to: String,
+    forward_to: String,
+    lock_duration: Option<Lasting>,
+    max_delivery_count: Option<u32>,
+    requires_duplicate_detection: bool,
+    requires_session: bool,
+}
+
+/// A duration in ISO 8601.
+#[derive(Debug, Clone, Copy)]
+struct Lasting(Span);
+
+impl<'de> Deserialize<'de> for Lasting {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Lasting, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let what = || format!("`{text}` is not an ISO 8601 duration, such as PT1M");
+        iso::duration(&text).map(Lasting).ok_or_else(|| de::Error::custom(what()))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct RuleTable {
+    name: String,
+    properties: RuleProperties,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct RuleProperties {
+    filter_type: FilterType,
+    correlation_filter: Option<CorrelationTable>,
+    sql_filter: Option<SqlTable>,
+    action: Option<SqlTable>,
+}
+
+#[derive(Debug, Deserialize)]
+enum FilterType {
+    Correlation,
+    Sql,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct SqlTable {
+    sql_expression: String,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(rename_all = "PascalCase", default)]
+struct CorrelationTable {
+    content_type: Option<String>,
+    correlation_id: Option<String>,
+    label: Option<String>,
+    message_id: Option<String>,
+    reply_to: Option<String>,
+    reply_to_session_id: Option<String>,
+    session_id: Option<String>,
+    to: Option<String>,
+    properties: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What the emulator does unless told otherwise.
+const TIME_TO_LIVE: Span = Span::minutes(60);
+const DUPLICATE_WINDOW: Span = Span::seconds(20);
+const MAX_DELIVERY_COUNT: u32 = 3;
+
+/// An empty text is none.
+fn given(text: &str) -> Option<Box<str>> {
+    (!text.is_empty()).then(|| text.into())
+}
+
+fn span(value: Option<Lasting>, usual: Span) -> Span {
+    value.map_or(usual, |Lasting(span)| span)
+}
+
+impl Entity {
+    fn settings(&self) -> QueueSettings {
+        let (given_properties, usual) = (&self.properties, QueueSettings::default());
+        QueueSettings {
+            lock_duration: span(given_properties.lock_duration, usual.lock_duration),
+            requires_duplicate_detection: given_properties.requires_duplicate_detection,
+            duplicate_window: span(
+                given_properties.duplicate_detection_history_time_window,
+                DUPLICATE_WINDOW,
+            ),
+            requires_session: given_properties.requires_session,
+            default_time_to_live: span(given_properties.default_message_time_to_live, TIME_TO_LIVE),
+            dead_letter_on_expiration: given_properties.dead_lettering_on_message_expiration,
+            max_delivery_count: given_properties.max_delivery_count.unwrap_or(MAX_DELIVERY_COUNT),
+            forward_to: given(&given_properties.forward_to),
+            forward_dead_letters_to: given(&given_properties.forward_dead_lettered_messages_to),
+            ..usual
+        }
+    }
+
+    fn read(&self) -> Result<Topic, String> {
+        let properties = &self.properties;
+        let settings = TopicSettings {
+            default_time_to_live: span(properties.default_message_time_to_live, TIME_TO_LIVE),
+            requires_duplicate_detection: properties.requires_duplicate_detection,
+            duplicate_window: span(properties.duplicate_detection_history_time_window, DUPLICATE_WINDOW),
+            ..TopicSettings::default()
+        };
+        let subscriptions = self.subscriptions.iter().map(Entity::subscription).collect::<Result<_, _>>()?;
+        Ok(Topic { path: self.name.as_str().into(), settings, subscriptions })
+    }
+
+    fn subscription(&self) -> Result<Subscription, String> {
+        let (properties, usual) = (&self.properties, SubscriptionSettings::default());
+        let settings = SubscriptionSettings {
+            lock_duration: span(properties.lock_duration, usual.lock_duration),
+            requires_session: properties.requires_session,
+            default_time_to_live: span(properties.default_message_time_to_live, TIME_TO_LIVE),
+            dead_letter_on_expiration: properties.dead_lettering_on_message_expiration,
+            max_delivery_count: properties.max_delivery_count.unwrap_or(MAX_DELIVERY_COUNT),
+            forward_to: given(&properties.forward_to),
+            forward_dead_letters_to: given(&properties.forward_dead_lettered_messages_to),
+            ..usual
+        };
+        let rules = self.rules.iter().map(RuleTable::read).collect::<Result<_, _>>()?;
+        Ok(Subscription { name: self.name.as_str().into(), settings, rules })
+    }
+}
+
+impl RuleTable {
+    fn read(&self) -> Result<Rule, String> {
+        let sql = |table: &SqlTable| Sql {
+            expression: table.sql_expression.as_str().into(),
+            parameters: Vec::new(),
+        };
+        let properties = &self.properties;
+        let filter = match (&properties.filter_type, &properties.correlation_filter, &properties.sql_filter) {
+            (FilterType::Sql, _, Some(table)) => Filter::Sql(sql(table)),
+            (FilterType::Correlation, Some(table), _) => Filter::Correlation(table.read(&self.name)?),
+            _ => return Err(format!("rule `{}` has no filter of the type that it names", self.name)),
+        };
+        let action = properties.action.as_ref().map(sql);
+        Ok(Rule { name: self.name.as_str().into(), filter, action })
+    }
+}
+
+impl CorrelationTable {
+    fn read(&self, rule: &str) -> Result<Correlation, String> {
+        use serde_json::Value;
+        let text = |text: &Option<String>| text.as_deref().map(Into::into);
+        let value = |(key, value): (&String, &Value)| {
+            let (kind, text) = match value {
+                Value::String(text) => (Kind::String, text.clone()),
+                Value::Bool(truth) => (Kind::Boolean, truth.to_string()),
+                Value::Number(number) if number.is_i64() => (Kind::Long, number.to_string()),
+                Value::Number(number) => (Kind::Double, number.to_string()),
+                Value::Null | Value::Array(_) | Value::Object(_) => {
+                    return Err(format!("the property `{key}` of rule `{rule}` is not one value"));
+                }
+            };
+            Ok((key.as_str().into(), Typed { kind, text: text.into() }))
+        };
+        Ok(Correlation {
+            correlation_id: text(&self.correlation_id),
+            message_id: text(&self.message_id),
+            to: text(&self.to),
+            reply_to: text(&self.reply_to),
+            label: text(&self.label),
+            session_id: text(&self.session_id),
+            reply_to_session_id: text(&self.reply_to_session_id),
+            content_type: text(&self.content_type),
+            properties: self.properties.iter().map(value).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In the shape of the emulator's own sample: comments, empty texts, rules of both kinds.
+    const SAMPLE: &str = r#"{
+  // Everything below is read at a start.
+  "UserConfig": {
+    "Namespaces": [
+      {
+        "Name": "sbemulatorns", // the only name
+        "Queues": [
+          {
+            "Name": "queue.1",
+            "Properties": {
+              "DeadLetteringOnMessageExpiration": false,
+              "DefaultMessageTimeToLive": "PT1H",
+              "DuplicateDetectionHistoryTimeWindow": "PT20S",
+              "ForwardDeadLetteredMessagesTo": "",
+              "ForwardTo": "",
+              "LockDuration": "PT1M",
+              "MaxDeliveryCount": 3,
+              "RequiresDuplicateDetection": false,
+              "RequiresSession": false
+            }
+          }
+        ],
+        "Topics": [
+          {
+            "Name": "topic.1",
+            "Properties": { "DefaultMessageTimeToLive": "PT1H" },
+            "Subscriptions": [
+              {
+                "Name": "subscription.1",
+                "Properties": { "LockDuration": "PT1M", "ForwardTo": "queue.1" },
+                "Rules": [
+                  { "Name": "by-type", "Properties": { "FilterType": "Correlation", "CorrelationFilter": {
+                      "ContentType": "application/json", "Label": "http://a//b", "Properties": { "n": 1 } } } },
+                  { "Name": "by-text", "Properties": { "FilterType": "Sql",
+                      "SqlFilter": { "SqlExpression": "sys.Label = '//'" }, "Action": { "SqlExpression": "SET a = 1" } } }
+                ]
+              }
+            ]
+          }
+        ]
+      }
+    ],
+    "Logging": { "Type": "File" }
+  }
+}"#;
+
+    // H-124
+    #[test]
+    fn a_file_in_the_shape_of_the_sample_is_read_whole() {
+        let definition = parse(SAMPLE).expect("accepted");
+        let (name, settings) = &definition.queues[0];
+        assert_eq!((&**name, settings.max_delivery_count, &settings.forward_to), ("queue.1", 3, &None));
+        let subscription = &definition.topics[0].subscriptions[0];
+        assert_eq!(subscription.settings.forward_to.as_deref(), Some("queue.1"));
+        let Filter::Correlation(filter) = &subscription.rules[0].filter else { panic!("correlation") };
+        assert_eq!(filter.label.as_deref(), Some("http://a//b"));
+        assert_eq!(filter.properties[0].1, Typed { kind: Kind::Long, text: "1".into() });
+        let Filter::Sql(filter) = &subscription.rules[1].filter else { panic!("sql") };
+        assert_eq!(&*filter.expression, "sys.Label = '//'");
+        assert!(subscription.rules[1].action.is_some());
+    }
+
+    // H-125
+    #[test]
+    fn the_emulator_s_limits_are_lifted() {
+        let long = SAMPLE.replacen("PT1H", "P14D", 1).replacen(": 3", ": 500", 1);
+        let definition = parse(&long).expect("accepted");
+        assert_eq!(definition.queues[0].1.default_time_to_live, Span::minutes(14 * 24 * 60));
+        assert_eq!(definition.queues[0].1.max_delivery_count, 500);
+    }
+
+    #[test]
+    fn each_mistake_is_named_with_its_line() {
+        for (wrong, right, line, named) in [
+            ("\"PT20S\"", "\"20 s\"", 13, "20 s"),
+            (": 3,", ": \"3\",", 17, "string"),
+            ("\"Sql\"", "\"Xml\"", 34, "Xml"),
+            ("\"Topics\": [", "\"Topics\": [,", 23, ""),
+        ] {
+            let (found, what) = parse(&SAMPLE.replacen(wrong, right, 1)).expect_err("refused");
+            assert_eq!(found, line, "{right}: {what}");
+            assert!(what.contains(named), "{what}");
+        }
+        let (_, what) = parse(r#"{"UserConfig":{"Namespaces":[]}}"#).expect_err("refused");
+        assert!(what.contains("one namespace"), "{what}");
+    }
+
+    #[test]
+    fn a_comment_is_blanked_and_a_text_is_not() {
+        assert_eq!(without_comments("a//b\n\"c//d\\\"//e\"//f"), "a   \n\"c//d\\\"//e\"   ");
+    }
+}

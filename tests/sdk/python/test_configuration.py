@@ -1,0 +1,137 @@
+"""What files declare: topics, namespaces, the emulator's own file, and a reload that leaves messages alone."""
+
+import json
+import signal
+import socket
+import time
+
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.management import CorrelationRuleFilter, ServiceBusAdministrationClient, SqlRuleFilter
+from client import WAIT_SECONDS
+from otobus import EMULATOR_KEY, POLICY
+
+DEFINITIONS = """
+[[queue]]
+name = "orders"
+forward_to = "archive"
+[[queue]]
+name = "archive"
+[[topic]]
+name = "news"
+[[topic.subscription]]
+name = "local"
+[[topic.subscription.rule]]
+name = "near"
+correlation = { label = "local", properties = { miles = 5 } }
+[[topic.subscription.rule]]
+name = "loud"
+sql = "volume > 3"
+[[namespace]]
+name = "shop"
+[[namespace.queue]]
+name = "sales"
+"""
+
+SAMPLE = {
+    "UserConfig": {
+        "Namespaces": [
+            {
+                "Name": "sbemulatorns",
+                "Queues": [{"Name": "orders", "Properties": {"MaxDeliveryCount": 3, "ForwardTo": ""}}],
+                "Topics": [
+                    {
+                        "Name": "topic.1",
+                        "Properties": {"DefaultMessageTimeToLive": "PT1H"},
+                        "Subscriptions": [
+                            {
+                                "Name": "subscription.3",
+                                "Properties": {"LockDuration": "PT1M"},
+                                "Rules": [
+                                    {
+                                        "Name": "sql-1",
+                                        "Properties": {
+                                            "FilterType": "Sql",
+                                            "SqlFilter": {"SqlExpression": "sys.MessageId = '123456'"},
+                                        },
+                                    }
+                                ],
+                            }
+                        ],
+                    }
+                ],
+            }
+        ],
+        "Logging": {"Type": "File"},
+    }
+}
+
+
+def administration(broker, connection_string=None):
+    options = {"connection_verify": broker.ca, "retry_total": 0}
+    return ServiceBusAdministrationClient.from_connection_string(
+        connection_string or broker.connection_string(), **options
+    )
+
+
+def test_topics_and_rules_of_the_file_are_there(unstarted_broker):
+    (unstarted_broker.folder / "otobus.toml").write_text(DEFINITIONS)
+    unstarted_broker.start()
+    with administration(unstarted_broker) as admin:
+        assert admin.get_queue("orders").forward_to == "archive"
+        near, loud = admin.get_rule("news", "local", "near"), admin.get_rule("news", "local", "loud")
+        assert isinstance(near.filter, CorrelationRuleFilter) and near.filter.properties == {"miles": 5}
+        assert isinstance(loud.filter, SqlRuleFilter)
+        admin.delete_rule("news", "local", "loud")
+    unstarted_broker.restart()
+    with administration(unstarted_broker) as admin:
+        assert [rule.name for rule in admin.list_rules("news", "local")] == ["near"]
+
+
+def test_a_namespace_is_reached_by_the_first_label_of_its_host(unstarted_broker, monkeypatch):
+    (unstarted_broker.folder / "otobus.toml").write_text(DEFINITIONS)
+    unstarted_broker.start()
+    resolve = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket,
+        "getaddrinfo",
+        lambda host, *rest, **more: resolve("127.0.0.1" if str(host).startswith("shop.") else host, *rest, **more),
+    )
+    host = f"shop.servicebus.windows.net:{unstarted_broker.port}"
+    string = f"Endpoint=sb://{host};SharedAccessKeyName={POLICY};SharedAccessKey={EMULATOR_KEY}"
+    with administration(unstarted_broker, string) as admin:
+        assert [queue.name for queue in admin.list_queues()] == ["sales"]
+        assert admin.get_namespace_properties().name == "shop"
+    with administration(unstarted_broker) as admin:
+        assert [queue.name for queue in admin.list_queues()] == ["archive", "orders"]
+
+
+def test_the_emulator_s_file_is_taken_as_it_is(unstarted_broker):
+    text = json.dumps(SAMPLE, indent=2).replace('"Queues"', '// what there is\n"Queues"')
+    (unstarted_broker.folder / "Config.json").write_text(text)
+    unstarted_broker.config = unstarted_broker.folder / "Config.json"
+    unstarted_broker.start()
+    with administration(unstarted_broker) as admin:
+        assert admin.get_queue("orders").max_delivery_count == 3
+        assert admin.get_rule("topic.1", "subscription.3", "sql-1").filter.sql_expression == "sys.MessageId = '123456'"
+
+
+def test_a_reload_changes_definitions_and_leaves_messages_and_connections(broker, client):
+    with client.connect() as connection, connection.get_queue_sender("orders") as sender:
+        sender.send_messages(ServiceBusMessage("kept"))
+        (broker.folder / "otobus.toml").write_text(
+            '[[queue]]\nname = "orders"\nmax_delivery_count = 4\n[[queue]]\nname = "more"\n'
+        )
+        broker.process.send_signal(signal.SIGHUP)
+        with administration(broker) as admin:
+            deadline = time.monotonic() + 30
+            while "more" not in [queue.name for queue in admin.list_queues()]:
+                assert time.monotonic() < deadline, broker.log.read_text()
+            assert admin.get_queue("orders").max_delivery_count == 4
+        sender.send_messages(ServiceBusMessage("and on"))
+    with client.connect() as connection, connection.get_queue_receiver("orders") as receiver:
+        received = []
+        while len(received) < 2:
+            messages = receiver.receive_messages(max_message_count=2, max_wait_time=WAIT_SECONDS)
+            assert messages
+            received += [str(message) for message in messages]
+    assert received == ["kept", "and on"]
