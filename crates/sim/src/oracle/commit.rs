@@ -512,6 +512,7 @@ impl Lock {
         let gives_back =
             |outcome: &Outcome| matches!(outcome, Outcome::Release | Outcome::Abandon(_) | Outcome::Defer(_));
         self.returned.is_some()
+            || self.is_hazy
             || self.until <= time
             || self.renewals > 0
             || self.asked.iter().any(gives_back)

@@ -173,8 +173,16 @@ impl Oracle {
         let state = LinkState::Attaching;
         let (queue, is_dead) = split(path);
         let path = path.to_lowercase();
-        let link =
-            Link { path, queue, is_dead, role, state, since: 0, delivered: 0, grants: VecDeque::new() };
+        let link = Link {
+            path,
+            queue,
+            is_dead,
+            role,
+            state,
+            was_waiting: false,
+            delivered: 0,
+            grants: VecDeque::new(),
+        };
         self.links.insert(id, link);
         self.expect(id.connection, Due::Attach(id), false);
     }
@@ -354,11 +362,13 @@ impl Oracle {
         if let Some(missing) = missing {
             self.fail(format!("{:?} was not answered", missing.due));
         }
-        for link in self.links.values_mut().filter(|link| link.grants.len() > 1) {
+        for link in self.links.values_mut() {
             // Everything was decided, so only the last word on credit counts, unless it was a drain.
-            let last = link.grants.pop_back();
-            link.grants.clear();
-            link.grants.extend(last);
+            if link.grants.len() > 1 {
+                link.grants.drain(..link.grants.len() - 1);
+            }
+            let is_given = |(limit, is_drain): &(u64, bool)| !is_drain && *limit > link.delivered;
+            link.was_waiting = link.state == LinkState::Attached && link.grants.back().is_some_and(is_given);
         }
     }
 
@@ -389,8 +399,7 @@ impl Oracle {
         self.links.values().any(|link| {
             link.queue == path
                 && link.state == LinkState::Attached
-                && link.since < self.turn
-                && !link.grants.is_empty()
+                && link.was_waiting
                 && link.grants.iter().all(|(limit, is_drain)| !is_drain && *limit > link.delivered)
         })
     }

@@ -27,7 +27,7 @@ use watched::Appended;
 pub use expect::{NewMessage, Question};
 
 /// Turns after which live state is compared with its replay, besides every end of a life.
-const COMPARED_TURNS: u64 = 64;
+const COMPARED_TURNS: u64 = 256;
 
 /// What became of a send, as its sender knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,8 +117,8 @@ struct Link {
     is_dead: bool,
     role: Role,
     state: LinkState,
-    /// The turn in which it was attached.
-    since: u64,
+    /// Whether it waited for messages when the partition last rested.
+    was_waiting: bool,
     delivered: u64,
     /// Credit that was given: the limit, and whether it was a drain.
     grants: VecDeque<(u64, bool)>,
@@ -128,6 +128,8 @@ struct Link {
 struct Lock {
     token: LockToken,
     until: Time,
+    /// It had ended when its holder heard of it, and may be gone.
+    is_hazy: bool,
     /// How often somebody has asked for more time and not heard.
     renewals: u32,
     /// What was asked with this token.
@@ -378,7 +380,7 @@ impl Oracle {
     fn check_locks(&mut self) {
         let now = self.now;
         let is_stuck = |(_, lock): &(&(EntityId, Sequence), &Lock)| {
-            lock.latest() <= now && lock.returned.is_none() && lock.asked.is_empty()
+            !lock.is_hazy && lock.latest() <= now && lock.returned.is_none() && lock.asked.is_empty()
         };
         if let Some(((entity, sequence), lock)) = self.locks.iter().find(is_stuck) {
             let what =

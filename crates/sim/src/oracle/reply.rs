@@ -88,7 +88,7 @@ impl Oracle {
     }
 
     /// Whether a queue of that path was deleted in this turn.
-    fn went(&self, path: &str) -> bool {
+    pub(super) fn went(&self, path: &str) -> bool {
         let (path, turn) = (split(path).0, self.turn);
         self.ledger
             .deleted

@@ -317,7 +317,7 @@ impl Workload {
     /// More queues, or more receivers, than a tier allows.
     pub(super) fn crowd(&mut self, who: Actor, oracle: &mut Oracle) {
         let mut batch = Batch::default();
-        if self.random.once_in(2) && self.tier != Tier::Premium {
+        if !self.random.once_in(4) && self.tier != Tier::Premium {
             for number in 0..TOO_MANY_QUEUES {
                 let settings = QueueSettings { partitioning: true, ..QueueSettings::default() };
                 self.created(who, &format!("crowd-{number}"), settings, &mut batch, oracle);

@@ -71,7 +71,7 @@ impl Workload {
             Tier::Standard,
             Tier::Basic,
         ]);
-        let is_crowded = random.once_in(25) && tier != Tier::Unlimited;
+        let is_crowded = random.once_in(40) && tier != Tier::Unlimited;
         Workload {
             random,
             clients: Vec::new(),
