@@ -8,6 +8,7 @@ mod crash;
 mod load;
 mod root;
 mod sim;
+mod storage;
 mod tools;
 
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ usage: cargo xtask COMMAND
   cost          sends and receives durable messages: rate, CPU, latency (needs two cores and taskset)
   crash         kills the broker again and again under load and checks what its clients were told
   sim           runs seeds on fake time and a failing disk: --seeds N, --seed S, --twice, --strict, --planted
+  storage       power cuts, failing disks and damage at length; append rate, memory, restarts and space
   start         from exec to the first accepted message, on new and on existing data";
 
 fn main() -> ExitCode {
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         "sim" => sim::run(rest),
         "start" => cost::start::run(),
         "crash" => crash::run(rest),
+        "storage" => storage::run(rest),
         // What `cost` starts on a core of its own; see cost/worker.rs.
         "worker" => cost::worker::run(rest),
         "help" | "--help" | "-h" => {

@@ -5,7 +5,7 @@
 //! knows more fields takes missing ones as their defaults, a reader that knows fewer refuses.
 //!
 //! What must always hold: a body is alive exactly as long as a snapshot would name it. Everything that can lead to a
-//! body is therefore written through [`Writer::body`], which tells whoever counts what is still needed on disk.
+//! body is therefore written through `body` below, which tells whoever counts what is still needed on disk.
 
 use crate::Broker;
 use crate::durable::{Counts, Durable, Queue, fold, partition_of};

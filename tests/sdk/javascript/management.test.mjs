@@ -54,11 +54,14 @@ test("every property of a queue comes back", async (t) => {
   const accessRights = ["Listen"];
   const rule = { claimType: "SharedAccessKey", claimValue: "None", accessRights, keyName: "reader", primaryKey: KEY, secondaryKey: KEY };
   const options = { ...QUEUE, forwardTo: "target", forwardDeadLetteredMessagesTo: "target", authorizationRules: [rule] };
+  assert.deepEqual(shown(await admin.createQueue("plain", QUEUE), QUEUE), QUEUE);
   const created = await admin.createQueue("Q/One", options);
   const listed = (await all(admin.listQueues())).find((queue) => queue.name === "Q/One");
+  // S-75: a queue that forwards is never idle, and says so.
+  const expected = { ...QUEUE, autoDeleteOnIdle: (await admin.getQueue("target")).autoDeleteOnIdle };
   for (const queue of [created, await admin.getQueue("Q/One"), listed]) {
     assert.equal(queue.name, "Q/One");
-    assert.deepEqual(shown(queue, QUEUE), QUEUE);
+    assert.deepEqual(shown(queue, QUEUE), expected);
     assert.match(queue.forwardTo, /target$/);
     assert.match(queue.forwardDeadLetteredMessagesTo, /target$/);
     assert.deepEqual(shown(queue.authorizationRules[0], { accessRights, keyName: 1, primaryKey: 1, secondaryKey: 1 }), {

@@ -66,10 +66,14 @@ def access_rule(name="reader", primary=KEY, rights=(AccessRights.LISTEN,)):
 
 def test_every_property_of_a_queue_comes_back(admin):
     admin.create_queue("target")
+    assert shown(admin.create_queue("plain", **QUEUE), QUEUE) == QUEUE
+    assert shown(admin.get_queue("plain"), QUEUE) == QUEUE
     extra = {"forward_to": "target", "forward_dead_lettered_messages_to": "target"}
     created = admin.create_queue("q", authorization_rules=[access_rule()], **QUEUE, **extra)
+    # S-75: a queue that forwards is never idle, and says so.
+    expected = QUEUE | {"auto_delete_on_idle": admin.get_queue("target").auto_delete_on_idle}
     for queue in (created, admin.get_queue("q"), [q for q in admin.list_queues() if q.name == "q"][0]):
-        assert shown(queue, QUEUE) == QUEUE
+        assert shown(queue, QUEUE) == expected
         assert queue.forward_to.endswith("target") and queue.forward_dead_lettered_messages_to.endswith("target")
         assert queue.status == "Active" and queue.availability_status == "Available"
         (rule,) = queue.authorization_rules

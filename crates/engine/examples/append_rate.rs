@@ -1,0 +1,142 @@
+//! How many durable messages of 1 KiB a second 256 waiting writers get through the engine, against a bare loop that writes
+//! and syncs as many bytes each time on the same preallocated file. The two alternate, for disks have moods.
+//!
+//! `cargo run --release -p otobus-engine --example append_rate -- DIRECTORY`, or `cargo xtask storage`.
+
+#![allow(clippy::unwrap_used)] // A measurement that cannot run has nothing to say.
+
+use broker::{Command, NamespaceId, QueueSettings, Span};
+use journal::disk::File;
+use otobus_engine::{Batch, Connection, Engine, Options, Outgoing};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const WRITERS: usize = 256;
+const BODY_BYTES: usize = 1024;
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_secs(2);
+const FILE_BYTES: u64 = 64 * 1024 * 1024;
+
+fn main() {
+    let folder = std::env::args().nth(1).expect("a directory to work in");
+    let folder = Path::new(&folder);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let engine = open(&folder.join("journal"));
+    let (stored, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let is_running = Arc::new(AtomicBool::new(false));
+    runtime.block_on(engine.handle().ask(create)).unwrap().unwrap();
+    for _ in 0..WRITERS {
+        let connection = engine.handle().connect();
+        runtime.spawn(write(connection, stored.clone(), is_running.clone(), is_over.clone()));
+    }
+    let bare = bare_file(&folder.join("bare"));
+    let syncs = || engine.handle().counters().appends.load(Ordering::Relaxed);
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let (messages, appends, began) = (stored.load(Ordering::Relaxed), syncs(), Instant::now());
+        is_running.store(true, Ordering::Relaxed);
+        std::thread::sleep(ROUND);
+        is_running.store(false, Ordering::Relaxed);
+        let messages = stored.load(Ordering::Relaxed) - messages;
+        let (appends, seconds) = (syncs() - appends, began.elapsed().as_secs_f64());
+        std::thread::sleep(Duration::from_millis(200));
+        let bytes = (messages / appends.max(1)).max(1) * BODY_BYTES as u64;
+        let (bare_syncs, bare_seconds) = bare_loop(&bare, bytes);
+        let (rate, bare_rate) =
+            (messages as f64 / seconds, (bare_syncs * bytes / BODY_BYTES as u64) as f64 / bare_seconds);
+        println!(
+            "round {round}: engine {rate:.0} msg/s in {appends} syncs ({:.0} a sync); bare loop {bare_rate:.0} msg/s in \
+             {bare_syncs} syncs of {bytes} bytes; {:.0} %{}",
+            messages as f64 / appends.max(1) as f64,
+            100.0 * rate / bare_rate,
+            if round == 0 { " (warm-up)" } else { "" }
+        );
+        if round > 0 {
+            ours.push(rate);
+            theirs.push(bare_rate);
+        }
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let share = 100.0 * ours.iter().sum::<f64>() / theirs.iter().sum::<f64>();
+    println!("{WRITERS} waiting writers of 1 KiB: {share:.0} % of the bare loop over {ROUNDS} rounds");
+    // Writers that still wait are not waited for.
+    std::process::exit(0);
+}
+
+fn open(path: &Path) -> Engine {
+    let disk = Arc::new(File::open(path).unwrap());
+    let journal = Box::new(journal::Local::open(disk, journal::Options::new(3)).unwrap());
+    let options = Options {
+        owner: 1,
+        nonce: 9,
+        has_sync_thread: true,
+        tail_cache_bytes: otobus_engine::limits::TAIL_CACHE_BYTES,
+    };
+    Engine::open(journal, options, |why| panic!("{why}")).unwrap()
+}
+
+fn create(request: broker::RequestId) -> Command {
+    let settings = Box::new(QueueSettings { max_size_megabytes: 1 << 20, ..QueueSettings::default() });
+    Command::CreateQueue { request, namespace: NamespaceId(0), path: "q".into(), settings }
+}
+
+/// One writer: sends, waits for `accepted`, sends again.
+async fn write(
+    connection: Connection,
+    stored: Arc<AtomicU64>,
+    is_running: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
+) {
+    let link = connection.link(1);
+    let attach = Command::AttachSender { link, namespace: NamespaceId(0), path: "q".into() };
+    connection.submit(Batch { commands: vec![attach], ..Batch::default() });
+    let mut taken = Vec::new();
+    for delivery in 0.. {
+        while !is_running.load(Ordering::Relaxed) {
+            if is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            tokio::task::yield_now().await;
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        let mut batch = Batch::default();
+        batch.message(Span::MAX, |out| out.resize(out.len() + BODY_BYTES, 7));
+        batch.send(link, delivery, false, 0);
+        connection.submit(batch);
+        let mut is_accepted = false;
+        while !is_accepted {
+            connection.outbox().arrived().await;
+            connection.outbox().take(&mut taken);
+            is_accepted = taken.drain(..).any(|each| matches!(each, Outgoing::Accepted { .. }));
+        }
+        stored.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn bare_file(path: &Path) -> std::fs::File {
+    let file =
+        std::fs::File::options().read(true).write(true).create(true).truncate(true).open(path).unwrap();
+    let zeros = vec![0; 1 << 20];
+    (0..FILE_BYTES >> 20).for_each(|n| file.write_all_at(&zeros, n << 20).unwrap());
+    file.sync_all().unwrap();
+    file
+}
+
+/// Writes and syncs `bytes` again and again; the number of syncs and the seconds they took.
+fn bare_loop(file: &std::fs::File, bytes: u64) -> (u64, f64) {
+    let block = vec![7; bytes as usize];
+    let (began, mut syncs, mut at) = (Instant::now(), 0, 0);
+    while began.elapsed() < ROUND {
+        if at + bytes > FILE_BYTES {
+            at = 0;
+        }
+        file.write_all_at(&block, at).unwrap();
+        file.sync_data().unwrap();
+        at += bytes;
+        syncs += 1;
+    }
+    (syncs, began.elapsed().as_secs_f64())
+}

@@ -1,0 +1,229 @@
+//! A segment of 1 MiB cut at every byte, and single bits flipped anywhere in it. The disk is changed in passing, as it is
+//! read, so that a hundred thousand damages take no copies. `OTOBUS_TESTS=long` runs them all.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
+use otobus_journal::conformance::{verify, write_up_to};
+use otobus_journal::disk::{Disk, DiskFile, Lock, Memory};
+use otobus_journal::{Epoch, Error, Filling, Journal, Local, Options, Position};
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const SEGMENT_BYTES: u32 = 1024 * 1024;
+const NAME: &str = "0000000000000001.segment";
+const WORKERS: u64 = 2;
+
+fn is_long() -> bool {
+    std::env::var_os("OTOBUS_TESTS").is_some_and(|tests| tests == "long")
+}
+
+fn options() -> Options {
+    Options {
+        filling: Filling::Never,
+        segment_bytes: SEGMENT_BYTES,
+        first_segment_bytes: SEGMENT_BYTES,
+        reserve_segments: 0,
+        ..Options::new(5)
+    }
+}
+
+/// What is wrong with the segment; `u64::MAX` where nothing is.
+#[derive(Debug)]
+struct Damage {
+    end: AtomicU64,
+    bit: AtomicU64,
+}
+
+#[derive(Debug, Clone)]
+struct Damaged {
+    memory: Memory,
+    damage: Arc<Damage>,
+}
+
+impl Damaged {
+    fn new(memory: Memory) -> Damaged {
+        let none = || AtomicU64::new(u64::MAX);
+        Damaged { memory, damage: Arc::new(Damage { end: none(), bit: none() }) }
+    }
+}
+
+impl Disk for Damaged {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.memory.create(name)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let inner = self.memory.open(name)?;
+        Ok(if name == NAME { Arc::new(Changed { inner, damage: self.damage.clone() }) } else { inner })
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.memory.list()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.memory.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.memory.remove(name)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.memory.sync_dir()
+    }
+
+    fn lock(&self, name: &str, holder: &str) -> io::Result<Lock> {
+        self.memory.lock(name, holder)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.memory.free_bytes()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.memory.path(name)
+    }
+}
+
+#[derive(Debug)]
+struct Changed {
+    inner: Arc<dyn DiskFile>,
+    damage: Arc<Damage>,
+}
+
+impl DiskFile for Changed {
+    fn write_at(&self, _: u64, _: &[IoSlice<'_>]) -> io::Result<usize> {
+        Err(io::Error::other("opening and reading write nothing"))
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read_at(offset, buffer)?;
+        let count = count.min(self.damage.end.load(Ordering::Relaxed).saturating_sub(offset) as usize);
+        let bit = self.damage.bit.load(Ordering::Relaxed);
+        if let Some(byte) = (bit / 8).checked_sub(offset).and_then(|at| buffer[..count].get_mut(at as usize))
+        {
+            *byte ^= 1 << (bit % 8);
+        }
+        Ok(count)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.inner.sync_data()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.inner.length()?.min(self.damage.end.load(Ordering::Relaxed)))
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.inner.allocate(bytes)
+    }
+}
+
+/// A journal in one segment, which is nearly full. Returns its last batch.
+fn healthy(is_sealed: bool) -> (Memory, Position) {
+    let memory = Memory::new();
+    let mut journal = Local::open(Arc::new(memory.clone()), options()).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    while memory.list().unwrap().iter().filter(|name| name.ends_with(".segment")).count() == 1 {
+        let last = journal.tail().next();
+        write_up_to(&mut journal, last);
+    }
+    // One batch too many, which is in a segment of its own: made again without it.
+    let last = Position(journal.tail().0 - 1);
+    let memory = Memory::new();
+    let mut journal = Local::open(Arc::new(memory.clone()), options()).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    write_up_to(&mut journal, Position(last.0 - 1));
+    journal.seal().unwrap();
+    write_up_to(&mut journal, last);
+    if is_sealed {
+        journal.seal().unwrap();
+    }
+    (memory, last)
+}
+
+/// Opens and reads everything; the tail that was found, or the error.
+fn tail_of(disk: &Damaged) -> Result<Position, Error> {
+    let journal = Local::open(Arc::new(disk.clone()), options())?;
+    verify(&journal, Position(1))?;
+    Ok(journal.tail())
+}
+
+#[test]
+fn a_segment_cut_at_any_byte_is_refused_at_that_byte() {
+    // R7
+    let (memory, last) = healthy(true);
+    let disk = Damaged::new(memory);
+    assert_eq!(tail_of(&disk).unwrap(), last);
+    let stride = if is_long() { 1 } else { 53 };
+    let mut cuts = 0;
+    for end in (0..u64::from(SEGMENT_BYTES)).step_by(stride) {
+        disk.damage.end.store(end, Ordering::Relaxed);
+        let error = tail_of(&disk).unwrap_err();
+        let Error::Corrupt { file, offset, .. } = &error else { panic!("cut at {end}: {error}") };
+        assert!(file.ends_with(NAME) && *offset == end, "cut at {end}: {error}");
+        cuts += 1;
+    }
+    println!("{cuts} cuts of a segment of {SEGMENT_BYTES} bytes, each refused at its byte");
+}
+
+/// What came of flips.
+#[derive(Debug, Default)]
+struct Tally {
+    refused: u64,
+    harmless: u64,
+    cut: u64,
+}
+
+fn flip(seed: u64, count: u64, is_sealed: bool) -> Tally {
+    let (memory, last) = healthy(is_sealed);
+    let disk = Damaged::new(memory);
+    let mut tally = Tally::default();
+    let mut state = seed;
+    for _ in 0..count {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let bit = (state >> 20) % (u64::from(SEGMENT_BYTES) * 8);
+        disk.damage.bit.store(bit, Ordering::Relaxed);
+        match tail_of(&disk) {
+            Err(Error::Corrupt { file, .. } | Error::NewerFormat { file, .. }) if file.ends_with(NAME) => {
+                tally.refused += 1;
+            }
+            Err(other) => panic!("bit {bit}: {other}"),
+            // `verify` compares every byte of every record and body with what was written.
+            Ok(tail) if tail == last => tally.harmless += 1,
+            Ok(tail) => {
+                assert!(!is_sealed && tail.0 == last.0 - 1, "bit {bit} cut to {tail:?}");
+                tally.cut += 1;
+            }
+        }
+    }
+    tally
+}
+
+#[test]
+fn a_flipped_bit_is_refused_or_harmless_or_cuts_the_unsealed_last_batch() {
+    // R8
+    let each = if is_long() { 100_000 } else { 400 } / (2 * WORKERS);
+    let mut all = Tally::default();
+    for is_sealed in [true, false] {
+        let tallies: Vec<Tally> = std::thread::scope(|scope| {
+            let run = |worker| scope.spawn(move || flip(worker * 77 + u64::from(is_sealed), each, is_sealed));
+            let workers: Vec<_> = (1..=WORKERS).map(run).collect();
+            workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+        });
+        for Tally { refused, harmless, cut } in tallies {
+            all.refused += refused;
+            all.harmless += harmless;
+            all.cut += cut;
+        }
+    }
+    let Tally { refused, harmless, cut } = all;
+    println!(
+        "{} flips: {refused} refused, {harmless} in bytes that mean nothing, {cut} cut the last batch",
+        refused + harmless + cut
+    );
+    assert!(refused > harmless, "most bytes mean something");
+}

@@ -1,0 +1,89 @@
+"""A failed sync is final: nobody is told `accepted` after it, the process ends, and what was accepted before is there."""
+
+import os
+import shutil
+
+import pytest
+from azure.servicebus import ServiceBusClient
+from otobus import EMULATOR_KEY, POLICY, START_DEADLINE_SECONDS
+from strace_log import TRACED, WRITES, parse
+from wire import ACCEPTED, DISPOSITION, Sender, message
+
+STRACE = os.environ.get("OTOBUS_STRACE") or shutil.which("strace")
+SENDS = 200
+# An `accepted` in a disposition: a described list with the code of the outcome.
+ACCEPTED_STATE = bytes([0x00, 0x53, ACCEPTED])
+
+
+def strace(log, nth):
+    """Lets the nth sync of each thread fail, and all after it: a disk that is broken stays so."""
+    fault = f"inject=fdatasync,fsync:error=EIO:when={nth}+"
+    shown = ["-D", "-f", "-xx", "-yy", "-s", "4096", "-e", f"trace={','.join(TRACED)}", "-e", fault]
+    return [STRACE, *shown, "-o", str(log), "--"]
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 5, 8, 13, 40, 100])
+def test_no_accepted_is_written_after_a_failed_sync_and_the_process_ends(unstarted_broker, tmp_path, nth):
+    assert STRACE, "this test breaks the broker's disk with strace: install the package `strace`"
+    broker = unstarted_broker.start()
+    broker.stop()
+    log = tmp_path / "strace.log"
+    accepted = []
+    try:
+        broker.start(under=strace(log, nth))
+    except AssertionError as refused:
+        # The sync failed before the broker served anybody.
+        assert "Input/output error" in str(refused)
+    else:
+        accepted = send_until_it_ends(broker)
+        process, broker.process = broker.process, None
+        assert process.wait(timeout=START_DEADLINE_SECONDS) != 0
+        assert "Input/output error" in broker.log.read_text()
+        assert len(accepted) < SENDS
+    assert_no_accepted_after_a_failure(parse(log.read_text().splitlines()))
+
+    broker.start()
+    assert set(accepted) <= received(broker)
+
+
+def send_until_it_ends(broker):
+    accepted = []
+    try:
+        sender = Sender(broker.port, "orders", POLICY, EMULATOR_KEY)
+        for number in range(SENDS):
+            sender.send(message(f"message-{number}", b"x" * 100))
+            accepted.append(f"message-{number}")
+    except (OSError, EOFError, AssertionError, RuntimeError):
+        pass
+    return accepted
+
+
+def assert_no_accepted_after_a_failure(calls):
+    failed = [c for c in calls if c.name in ("fdatasync", "fsync") and c.result == -1]
+    assert failed, "no sync failed"
+    first = min(c.ended for c in failed)
+    late = [
+        c for c in calls
+        if c.name in WRITES and c.is_socket and c.began > first
+        and c.carries(bytes([0x00, 0x53, DISPOSITION])) and c.carries(ACCEPTED_STATE)
+    ]
+    assert not late, f"accepted after a failed sync: {late[0].text}"
+
+
+def received(broker):
+    ids = set()
+    with ServiceBusClient.from_connection_string(broker.connection_string()) as client:
+        with client.get_queue_receiver("orders", max_wait_time=2) as receiver:
+            for message in receiver:
+                ids.add(message.message_id)
+                receiver.complete_message(message)
+    return ids
+
+
+def test_a_late_accepted_would_be_seen():
+    octets = lambda *values: "".join(f"\\x{value:02x}" for value in values)
+    failed = "3 fdatasync(7</data/segment>) = -1 EIO (Input/output error) (INJECTED)"
+    told = f'2 sendto(9<TCP:[a->b]>, "{octets(0, 0x53, DISPOSITION)}{octets(0, 0x53, ACCEPTED)}", 6, 0, NULL, 0) = 6'
+    assert_no_accepted_after_a_failure(parse([told, failed]))
+    with pytest.raises(AssertionError):
+        assert_no_accepted_after_a_failure(parse([failed, told]))
