@@ -228,7 +228,7 @@ impl Partition {
             self.flush_gated();
         }
         self.tend(now)?;
-        self.next_turn()
+        self.next_turn(now)
     }
 
     /// The newest batch that is known to be durable.
@@ -242,12 +242,15 @@ impl Partition {
         self.in_flight.is_none() && self.draft.record_count == 0 && self.backlog.is_empty()
     }
 
-    fn next_turn(&mut self) -> Result<Turn, String> {
+    fn next_turn(&mut self, now: Time) -> Result<Turn, String> {
         // What found no room was told to nobody, and is not waited for.
         if self.is_stopping && self.is_stuck {
             return Ok(Turn::Stopped);
         }
         if self.is_stopping && self.is_at_rest() && self.reading == 0 {
+            if self.keep_locks(now)? {
+                return Ok(Turn::Now);
+            }
             self.seal()?;
             self.snapshot_at_stop()?;
             return Ok(Turn::Stopped);
@@ -263,6 +266,18 @@ impl Partition {
             (Turn::OnArrival, Some(own)) => Turn::At(own),
             (turn, _) => turn,
         })
+    }
+
+    /// Writes the locks that are held as the last record of all. Says whether there was something to write.
+    fn keep_locks(&mut self, now: Time) -> Result<bool, String> {
+        let context = self.context(now);
+        self.broker.keep_locks(context, &mut self.decision);
+        self.take_decision(&Bytes::new());
+        let is_news = self.draft.record_count > 0;
+        if is_news {
+            self.append(now)?;
+        }
+        Ok(is_news)
     }
 
     fn next_turn_of_broker(&self) -> Turn {
@@ -288,6 +303,11 @@ impl Partition {
         }
         self.is_quiet = true;
         Ok(())
+    }
+
+    /// Whether something was decided that finds no room on the disk.
+    pub fn is_stuck(&self) -> bool {
+        self.is_stuck
     }
 
     pub fn is_sealed(&self) -> bool {

@@ -166,7 +166,7 @@ impl Machine {
             }
             match partition.accept(&mut items, now).and_then(|()| partition.turn(now)) {
                 Ok(Turn::Stopped) => {
-                    if !self.is_stuck() {
+                    if !self.is_stuck(partition) {
                         self.shared.lock().end_last_turn(partition.broker().durable());
                     }
                     return Alive::No;
@@ -179,7 +179,7 @@ impl Machine {
                         continue;
                     }
                     if !sync.is_waiting() {
-                        if is_all && !self.is_stuck() {
+                        if is_all && !self.is_stuck(partition) {
                             self.be_quiet(partition);
                         }
                         return Alive::Yes;
@@ -201,8 +201,8 @@ impl Machine {
     }
 
     /// Whether something waits for room on a full disk.
-    fn is_stuck(&self) -> bool {
-        self.inbox.undurable_bytes() > 0 && self.shared.lock().may_lack_room
+    fn is_stuck(&self, partition: &Partition) -> bool {
+        partition.is_stuck() && self.shared.lock().may_lack_room
     }
 
     /// Everything is decided and durable.

@@ -373,6 +373,45 @@ fn a_stopped_partition_has_written_everything_and_sealed_it() {
 }
 
 #[test]
+fn a_planned_stop_keeps_locks_and_a_crash_does_not() {
+    // S-93
+    let mut memory = Memory::new();
+    let lock = |desk: &mut Desk, connection: u32| {
+        let outbox = desk.connect(connection);
+        desk.give(vec![attach_receiver(link(connection)), credit(link(connection), 1)]);
+        let told = told(&outbox);
+        desk.accept(Item::Disconnect { connection: ConnectionId(connection) });
+        desk.turn();
+        told
+    };
+    let next_life = |memory: &mut Memory| {
+        *memory = memory.crash_image(1);
+        Desk::alone(Arc::new(memory.clone()))
+    };
+    let mut desk = next_life(&mut memory);
+    desk.create_queue();
+    desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    for delivery in 0..3 {
+        desk.send(link(1), delivery, 10);
+    }
+    assert_eq!(lock(&mut desk, 2), ["attached", "message 1"]);
+    for (connection, expected) in [(3, "message 2"), (4, "message 3")] {
+        desk.accept(Item::Stop);
+        assert_eq!(desk.turn(), Turn::Now);
+        assert_eq!(desk.turn(), Turn::Stopped);
+        // Nothing is recorded in the next life, but one more lock is given out.
+        desk = next_life(&mut memory);
+        assert_eq!(lock(&mut desk, connection), ["attached", expected]);
+    }
+    desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    desk.send(link(1), 9, 10);
+    let mut desk = next_life(&mut memory);
+    assert_eq!(lock(&mut desk, 5), ["attached", "message 1"]);
+}
+
+#[test]
 fn after_a_failed_write_or_sync_nothing_is_told() {
     // Calls are counted from the opening of the disk; the last ones are the write and the sync of the send.
     let send = |at: u64| {
