@@ -1,5 +1,6 @@
 //! What every connection works with, and how all of them are asked to end.
 
+use crate::auth::UnixSeconds;
 use crate::listen::{Doors, Peer};
 use crate::metrics::Meters;
 use crate::namespaces::Namespaces;
@@ -18,6 +19,8 @@ pub struct State {
     /// What all connections hold of unfinished messages.
     pub unfinished: Arc<amqp::Unfinished>,
     pub meters: Meters,
+    /// The wall clock that claims run out by.
+    wall: fn() -> UnixSeconds,
     /// Becomes true when the server stops. Each connection that is served holds a receiver.
     stopping: watch::Sender<bool>,
 }
@@ -26,7 +29,25 @@ impl State {
     pub fn new(engine: engine::Handle, namespaces: Namespaces) -> State {
         let node = format!("{:08x}", uuid::Uuid::new_v4().as_fields().0);
         let (unfinished, meters) = (Arc::default(), Meters::default());
-        State { engine, namespaces, node, unfinished, meters, stopping: watch::Sender::new(false) }
+        State {
+            engine,
+            namespaces,
+            node,
+            unfinished,
+            meters,
+            wall: UnixSeconds::now,
+            stopping: watch::Sender::new(false),
+        }
+    }
+
+    /// The same, with another wall clock: for tests, which do not wait for a token to run out.
+    #[must_use]
+    pub fn with_wall(self, wall: fn() -> UnixSeconds) -> State {
+        State { wall, ..self }
+    }
+
+    pub fn now(&self) -> UnixSeconds {
+        (self.wall)()
     }
 
     /// Asks every connection to finish what it does and end.

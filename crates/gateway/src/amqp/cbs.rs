@@ -3,7 +3,7 @@
 use super::address;
 use super::connection::Task;
 use super::link::{Kind, Link, REPLIES_WAITING};
-use crate::auth::{self, Denied, Grant, Scope, UnixSeconds, sas};
+use crate::auth::{self, Denied, Grant, Scope, sas};
 use amqp::{LinkKey, SessionKey};
 use broker::{Answer, Command, Refusal, RequestId};
 use message::codec::{
@@ -63,7 +63,7 @@ impl<S> Task<S> {
             Ok(claim) => claim,
             Err(status) => return self.reply(&reply, &status),
         };
-        let signed = self.house.guard.signature(&token, self.peer.is_loopback(), UnixSeconds::now());
+        let signed = self.house.guard.signature(&token, self.peer.is_loopback(), self.state.now());
         let path: Box<str> = address::authorizing_entity(&claimed).into();
         match signed.and_then(|grant| covering(grant, &claimed)) {
             Ok(grant) if path.is_empty() => {
@@ -131,7 +131,7 @@ impl<S> Task<S> {
             Some(Question::Signature { reply, token, path }) => {
                 let signed = match answer {
                     Ok(Answer::Access { entity, rules }) => {
-                        auth::entity_signature(&token, entity, rules, UnixSeconds::now())
+                        auth::entity_signature(&token, entity, rules, self.state.now())
                     }
                     _ => Err(Denied::InvalidSignature),
                 };

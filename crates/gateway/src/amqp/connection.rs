@@ -39,6 +39,8 @@ pub(super) struct Task<S> {
     pub(super) engine: engine::Connection,
     pub(super) namespace: NamespaceId,
     pub(super) house: Arc<Namespace>,
+    /// Of the namespaces, as they were when the claims were last looked at.
+    pub(super) version: u64,
     pub(super) origin: Origin,
     pub(super) links: IdMap<u32, Link>,
     pub(super) grants: Vec<Grant>,
@@ -64,7 +66,7 @@ pub(super) struct Task<S> {
     /// The connection is closed but for its last output.
     is_ending: bool,
     /// Our close has been given; the client has yet to answer it.
-    has_parted: bool,
+    pub(super) has_parted: bool,
     /// When the machine closed.
     ended: Option<Instant>,
     started: Instant,
@@ -80,6 +82,7 @@ enum Io {
 impl<S> Task<S> {
     pub(super) fn new(stream: S, first: BytesMut, peer: Peer, state: Arc<State>) -> Task<S> {
         let config = Config { mechanisms: MECHANISMS, ..Config::default() };
+        let version = state.namespaces.version();
         let house = state.namespaces.of_host("", peer.server_name.as_deref());
         let origin = Origin { node: state.node.clone(), host: "localhost".into() };
         Task {
@@ -90,6 +93,7 @@ impl<S> Task<S> {
             state,
             namespace: house.id,
             house,
+            version,
             origin,
             links: IdMap::default(),
             grants: Vec::new(),
@@ -125,6 +129,10 @@ impl<S> Task<S> {
 
     /// Understands what was read, as far as it is whole.
     fn understand(&mut self) {
+        // Whatever is asked with a key that is gone is asked too late, even if the next look at the claims is not yet due.
+        if self.version != self.state.namespaces.version() {
+            self.review();
+        }
         let mut input = std::mem::take(&mut self.input);
         let unread = input.unread();
         self.batch.bodies.reserve(unread.len());
@@ -272,7 +280,7 @@ impl<S> Task<S> {
     }
 
     /// Closes from our side. The machine waits for the client's close from now, so it must know what time it is.
-    fn part(&mut self, why: &str) {
+    pub(super) fn part(&mut self, why: &str) {
         self.has_parted = true;
         self.machine.heartbeat(self.now());
         let error = self.origin.error("amqp:connection:forced", why, "");

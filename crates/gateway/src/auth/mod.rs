@@ -4,6 +4,7 @@
 //! operation. Keys are compared in constant time, an unknown key name costs the same work as a wrong key, and a key
 //! never appears in an error, a log line or a `Debug` text.
 
+mod demand;
 mod denied;
 mod entity;
 mod grant;
@@ -11,6 +12,7 @@ mod guard;
 mod policy;
 pub mod sas;
 
+pub use demand::Demand;
 pub use denied::Denied;
 pub use entity::{entity_rights, entity_signature};
 pub use grant::{Grant, Holder, Proof, Scope};

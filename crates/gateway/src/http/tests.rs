@@ -3,7 +3,7 @@
 use super::*;
 use crate::auth::{Guard, Policy, Right, Rights, Secret};
 use crate::namespaces::tests::namespace;
-use broker::{Broker, Context, Decision, Durable, Effect, Position, Refusal, RequestId};
+use broker::{Broker, Context, Decision, Durable, Effect, Position, Refusal};
 use engine::Stopped;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -450,6 +450,11 @@ async fn metrics_are_for_this_machine() {
     let (status, body) = house.request(As::Nobody, "GET", "/metrics", "", "").await;
     assert_eq!(status, 200);
     assert!(body.contains("\notobus_journal_syncs_total 42\n"), "{body}");
+    for page in ["Origin: http://evil.example\r\n", "Sec-Fetch-Site: same-origin\r\n"] {
+        let (status, body) = house.request(As::Nobody, "GET", "/metrics", page, "").await;
+        assert_eq!(status, 401, "{page}");
+        assert!(!body.contains("otobus_"), "{body}");
+    }
     house.from = Some("192.0.2.1:1".parse().unwrap());
     let (status, body) = house.request(As::Nobody, "GET", "/metrics", "", "").await;
     assert_eq!(status, 401);

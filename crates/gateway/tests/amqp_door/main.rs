@@ -10,5 +10,6 @@ mod client;
 mod house;
 mod living;
 mod receiving;
+mod rights;
 mod sending;
 mod settling;
