@@ -42,6 +42,16 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Bytes of an HTTP request's line and headers together. Also the size of the connection's read buffer.
 pub const HTTP_HEAD_BYTES: usize = 32 * 1_024;
 
+/// Path of a request's address. The longest honest one, a rule of a subscription of a topic whose names are all escaped,
+/// has 3.3 KiB.
+pub const HTTP_PATH_BYTES: usize = 4 * 1_024;
+
+/// Query of a request's address.
+pub const HTTP_QUERY_BYTES: usize = 4 * 1_024;
+
+/// Names and values in a query that are looked at. The clients send five at the most.
+pub const HTTP_QUERY_PAIRS: usize = 32;
+
 /// Headers of one HTTP request.
 pub const HTTP_HEADERS: usize = 64;
 
