@@ -14,6 +14,7 @@ pub mod limits;
 mod link;
 pub mod manage;
 mod namespace;
+pub mod planted;
 pub mod queue;
 pub mod record;
 pub mod refusal;

@@ -109,11 +109,7 @@ impl World {
 
     /// Writes what a planned stop writes last.
     pub(crate) fn keep_locks(&mut self) {
-        self.run(|broker, context, decision| {
-            if let Some(record) = broker.locks(context.now) {
-                broker.write(record, context, decision);
-            }
-        });
+        self.run(|broker, context, decision| broker.keep_locks(context, decision));
     }
 
     pub(crate) fn pass(&mut self, span: Span) {

@@ -2,8 +2,9 @@
 //! change goes through a [`Touch`], as every durable change goes through a record.
 
 use crate::command::ReceiveMode;
-use crate::durable::Durable;
+use crate::durable::{Durable, Queue};
 use crate::ids::{BodyId, EntityId, IdMap, LinkId, LockToken, Position, Sequence, Source, SubQueue};
+use crate::planted::{Bug, is_planted};
 use crate::queue::index::State;
 use crate::time::Time;
 use crate::timers::{Chore, Due, LockTimer, Timers};
@@ -73,8 +74,6 @@ pub struct Ready {
     /// fill in the order of its numbers, everything that is free.
     pub returned: BTreeSet<Sequence>,
     pub locks: IdMap<Sequence, Lock>,
-    /// Up to here the cursor may meet messages whose locks are older than this process.
-    pub kept: Sequence,
     /// Who waits for messages, in the order in which the credit came (S-97).
     pub waiting: VecDeque<(LinkId, u32)>,
     is_stirred: bool,
@@ -229,13 +228,12 @@ impl Volatile {
         volatile.entities.resize_with(durable.next_entity().0 as usize, Presence::default);
         for kept in durable.kept_locks() {
             let lock = Lock { token: kept.token, until: kept.until };
-            let ready = volatile.ready_mut(kept.source);
-            ready.kept = ready.kept.max(kept.token.sequence());
             volatile.apply(Touch::Locked { source: kept.source, lock });
         }
         for (entity, queue) in durable.queues() {
             let [main, dead, _] = &mut volatile.entities[entity.0 as usize].parts;
             main.committed = Sequence(queue.next.0 - 1);
+            (main.cursor, main.returned) = handed_out(queue, &main.locks);
             let is_free = |sequence: &Sequence| !dead.locks.contains_key(sequence);
             let active = queue.dead.iter().filter(|(_, slot)| slot.state() == State::Active);
             dead.returned = active.map(|(sequence, _)| sequence).filter(is_free).collect();
@@ -274,7 +272,8 @@ impl Volatile {
     pub fn lock(&self, source: Source, token: LockToken, now: Time) -> Option<Lock> {
         touched(1);
         let lock = self.ready(source).locks.get(&token.sequence())?;
-        (lock.token == token && now < lock.until).then_some(*lock)
+        let is_held = now < lock.until || is_planted(Bug::Lock);
+        (lock.token == token && is_held).then_some(*lock)
     }
 
     /// Every lock that is held.
@@ -529,6 +528,25 @@ impl Volatile {
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
+}
+
+/// Where to go on handing out after a planned stop, and what is free before that: everything up to the last message
+/// whose lock was kept had been handed out.
+fn handed_out(queue: &Queue, locks: &IdMap<Sequence, Lock>) -> (Sequence, BTreeSet<Sequence>) {
+    let is_active =
+        |sequence: &&Sequence| queue.index.get(**sequence).is_some_and(|slot| slot.state() == State::Active);
+    let cursor = locks.keys().filter(is_active).max().map_or(Sequence(0), |last| last.next());
+    let mut returned = BTreeSet::new();
+    let mut from = Sequence(0);
+    while let Some((sequence, _)) = queue.index.next_active_from(from)
+        && sequence < cursor
+    {
+        if !locks.contains_key(&sequence) {
+            returned.insert(sequence);
+        }
+        from = sequence.next();
+    }
+    (cursor, returned)
 }
 
 fn is_held(entities: &[Presence], timer: &LockTimer) -> bool {

@@ -344,28 +344,20 @@ impl Rig {
     /// Everything is committed; then the process ends and another begins, with the locks if that was planned.
     fn restart(&mut self, is_planned: bool) {
         self.commit();
-        let kept = self.broker.locks(self.now).filter(|_| is_planned);
-        if let Some(record) = &kept {
-            self.replayed.apply(record, self.now);
-        }
+        let kept = if is_planned { self.broker.locks(self.now) } else { Vec::new() };
+        let held = kept.len();
         let mut bytes = Vec::new();
-        let held = kept.map_or(0, |record| {
+        if held > 0 {
+            let record = Record::LocksKept { locks: kept.into() };
+            self.replayed.apply(&record, self.now);
             record.encode(&mut bytes);
-            match record {
-                Record::LocksKept { locks } => locks.len(),
-                _ => 0,
-            }
-        });
+        }
         let durable = std::mem::take(&mut self.replayed);
         let copy = self.copy(&bytes);
         assert_eq!(copy.fingerprint(), durable.fingerprint());
         self.broker = Broker::new(durable, self.nonce());
         self.replayed = copy;
-        let locks = match self.broker.locks(self.now) {
-            Some(Record::LocksKept { locks }) => locks.len(),
-            _ => 0,
-        };
-        assert_eq!(locks, held);
+        assert_eq!(self.broker.locks(self.now).len(), held);
         self.links.clear();
         self.journal.push((bytes, self.now));
     }

@@ -58,15 +58,33 @@ struct Waiting {
     is_asleep: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Inbox {
     waiting: Mutex<Waiting>,
     arrived: Condvar,
     undurable_bytes: AtomicUsize,
+    budget_bytes: usize,
     room: Notify,
 }
 
+impl Default for Inbox {
+    fn default() -> Inbox {
+        Inbox::with_budget(UNDURABLE_BYTES)
+    }
+}
+
 impl Inbox {
+    /// An inbox that has room while less than `budget_bytes` of what was handed over is undurable.
+    pub fn with_budget(budget_bytes: usize) -> Inbox {
+        Inbox {
+            waiting: Mutex::default(),
+            arrived: Condvar::new(),
+            undurable_bytes: AtomicUsize::new(0),
+            budget_bytes,
+            room: Notify::new(),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,7 +131,7 @@ impl Inbox {
     /// `bytes` of what was handed over are durable, or refused, and no longer held.
     pub(crate) fn release(&self, bytes: usize) {
         let before = self.undurable_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        if before >= UNDURABLE_BYTES && before - bytes < UNDURABLE_BYTES {
+        if before >= self.budget_bytes && before - bytes < self.budget_bytes {
             self.room.notify_waiters();
         }
     }
@@ -124,7 +142,7 @@ impl Inbox {
     }
 
     pub fn has_room(&self) -> bool {
-        self.undurable_bytes() < UNDURABLE_BYTES
+        self.undurable_bytes() < self.budget_bytes
     }
 
     /// Waits until less is undurable than the budget allows.

@@ -179,15 +179,36 @@ impl SyncThread {
     }
 }
 
-/// Instead of the thread: a test takes the job and runs it when it wants to.
-#[cfg(test)]
-impl SyncThread {
-    pub(crate) fn by_hand() -> SyncThread {
-        SyncThread { slot: Arc::default() }
+/// Instead of the thread: whoever turns the partition finishes its syncs when it wants to. A stalled disk is one that
+/// is not finished for a while.
+#[derive(Debug)]
+pub struct HandSync {
+    slot: Arc<SyncSlot>,
+}
+
+impl HandSync {
+    pub(crate) fn pair() -> (SyncThread, HandSync) {
+        let slot = Arc::<SyncSlot>::default();
+        (SyncThread { slot: Arc::clone(&slot) }, HandSync { slot })
     }
 
-    pub(crate) fn take(&self) -> Option<SyncJob> {
+    fn take(&self) -> Option<SyncJob> {
         self.slot.job.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether an append waits for the disk.
+    pub fn is_waiting(&self) -> bool {
+        self.slot.job.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// The disk is done: lets go what waited for it and tells the partition.
+    pub fn finish(&self, inbox: &Inbox) {
+        if let Some(job) = self.take() {
+            inbox.put(match job.run(inbox) {
+                Ok(()) => Item::Committed,
+                Err(why) => Item::Failed(why),
+            });
+        }
     }
 }
 

@@ -3,21 +3,29 @@
 //! The names come from matches without a catch-all, so a variant that is added must be named here.
 
 use crate::faults::FAULTS;
-use broker::{Record, Refusal};
+use broker::{Answer, Record, Refusal};
 use engine::Outgoing;
 use std::collections::BTreeMap;
 use std::fmt;
+
+/// How often everything must be reached in a long search to count as tested.
+pub const LEAST: u64 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Record,
     Effect,
+    Answer,
     Refusal,
     Fault,
 }
 
-const RECORDS: [&str; 12] = [
+/// Counted and not shown: the workload knows queues, and no topics, forwarding or access rules.
+const OF_TOPICS: &str = "of topics";
+
+const RECORDS: [&str; 13] = [
     "QueueCreated",
+    "Managed",
     "EntityDeleted",
     "PartStored",
     "Enqueued",
@@ -42,16 +50,27 @@ const EFFECTS: [&str; 10] = [
     "Detached",
     "Answered",
 ];
-const REFUSALS: [&str; 18] = [
-    "NotInTier",
-    "TooManyReceivers",
-    "TooMany",
-    "MessageNotFound",
+const ANSWERS: [&str; 9] = [
+    "Queue",
+    "Queues",
+    "Deleted",
+    "Settled",
+    "Renewed",
+    "Scheduled",
+    "Cancelled",
+    "Messages",
+    "MessagesDeleted",
+];
+const REFUSALS: [&str; 19] = [
     "EntityNotFound",
     "EntityExists",
     "InvalidName",
     "InvalidSetting",
+    "Unchangeable",
+    "NotInTier",
     "TooManyEntities",
+    "TooManyReceivers",
+    "TooMany",
     "EntityDisabled",
     "NotAllowed",
     "MessageTooLarge",
@@ -60,6 +79,7 @@ const REFUSALS: [&str; 18] = [
     "QueueFull",
     "NoSpace",
     "LockLost",
+    "MessageNotFound",
     "NotSupported",
 ];
 
@@ -72,18 +92,18 @@ impl Coverage {
     pub fn record(&mut self, record: &Record) {
         let name = match record {
             Record::QueueCreated { .. } => "QueueCreated",
+            Record::Managed(_) => "Managed",
             Record::EntityDeleted { .. } => "EntityDeleted",
             Record::PartStored { .. } => "PartStored",
             Record::Enqueued { .. } => "Enqueued",
-            Record::Removed { .. } => "Removed",
-            Record::Returned { .. } => "Returned",
             Record::Scheduled { .. } => "Scheduled",
             Record::Activated { .. } => "Activated",
+            Record::Removed { .. } => "Removed",
+            Record::Returned { .. } => "Returned",
             Record::Deferred { .. } => "Deferred",
             Record::DeadLettered { .. } => "DeadLettered",
             Record::LocksKept { .. } => "LocksKept",
             Record::Relocated { .. } => "Relocated",
-            Record::Managed(_) => "Managed",
         };
         self.count(Kind::Record, name);
     }
@@ -99,12 +119,40 @@ impl Coverage {
             Outgoing::Drained { .. } => ("Drained", None),
             Outgoing::Attached { .. } => ("Attached", None),
             Outgoing::Detached { refusal, .. } => ("Detached", Some(refusal)),
-            Outgoing::Answered { answer, .. } => ("Answered", answer.as_ref().err()),
+            Outgoing::Answered { answer, .. } => {
+                if let Ok(answer) = answer {
+                    self.answer(answer);
+                }
+                ("Answered", answer.as_ref().err())
+            }
         };
         self.count(Kind::Effect, name);
         if let Some(refusal) = refusal {
             self.refusal(refusal);
         }
+    }
+
+    fn answer(&mut self, answer: &Answer) {
+        let name = match answer {
+            Answer::Queue(_) => "Queue",
+            Answer::Queues(_) => "Queues",
+            Answer::Topic(_)
+            | Answer::Topics(_)
+            | Answer::Subscription(_)
+            | Answer::Subscriptions(_)
+            | Answer::Rule(_)
+            | Answer::Rules(_)
+            | Answer::Access { .. }
+            | Answer::Namespace(_) => return self.count(Kind::Answer, OF_TOPICS),
+            Answer::Deleted => "Deleted",
+            Answer::Settled => "Settled",
+            Answer::Renewed(_) => "Renewed",
+            Answer::Scheduled(_) => "Scheduled",
+            Answer::Cancelled => "Cancelled",
+            Answer::Messages(_) => "Messages",
+            Answer::MessagesDeleted(_) => "MessagesDeleted",
+        };
+        self.count(Kind::Answer, name);
     }
 
     fn refusal(&mut self, refusal: &Refusal) {
@@ -114,11 +162,14 @@ impl Coverage {
             Refusal::InvalidName { .. } => "InvalidName",
             Refusal::InvalidSetting { .. } => "InvalidSetting",
             Refusal::Unchangeable { .. } => "Unchangeable",
-            Refusal::ForwardTargetNotFound(_) => "ForwardTargetNotFound",
+            Refusal::ForwardTargetNotFound(_)
+            | Refusal::TooManySubscriptions(_)
+            | Refusal::TooManySqlFilters(_)
+            | Refusal::TooManyCorrelationFilters(_) => return self.count(Kind::Refusal, OF_TOPICS),
+            Refusal::NotInTier { .. } => "NotInTier",
             Refusal::TooManyEntities(_) => "TooManyEntities",
-            Refusal::TooManySubscriptions(_) => "TooManySubscriptions",
-            Refusal::TooManySqlFilters(_) => "TooManySqlFilters",
-            Refusal::TooManyCorrelationFilters(_) => "TooManyCorrelationFilters",
+            Refusal::TooManyReceivers { .. } => "TooManyReceivers",
+            Refusal::TooMany { .. } => "TooMany",
             Refusal::EntityDisabled(_) => "EntityDisabled",
             Refusal::NotAllowed(_) => "NotAllowed",
             Refusal::MessageTooLarge { .. } => "MessageTooLarge",
@@ -127,9 +178,6 @@ impl Coverage {
             Refusal::QueueFull { .. } => "QueueFull",
             Refusal::NoSpace => "NoSpace",
             Refusal::LockLost(_) => "LockLost",
-            Refusal::NotInTier { .. } => "NotInTier",
-            Refusal::TooManyReceivers { .. } => "TooManyReceivers",
-            Refusal::TooMany { .. } => "TooMany",
             Refusal::MessageNotFound(_) => "MessageNotFound",
             Refusal::NotSupported(_) => "NotSupported",
         };
@@ -154,11 +202,17 @@ impl Coverage {
         }
     }
 
+    /// What was reached too rarely.
+    pub fn rare(&self) -> Vec<(Kind, &'static str, u64)> {
+        self.rows().filter(|(_, _, count)| *count < LEAST).collect()
+    }
+
     /// Every variant with its count.
     pub fn rows(&self) -> impl Iterator<Item = (Kind, &'static str, u64)> + '_ {
-        let all: [(Kind, &'static [&'static str]); 4] = [
+        let all: [(Kind, &'static [&'static str]); 5] = [
             (Kind::Record, &RECORDS),
             (Kind::Effect, &EFFECTS),
+            (Kind::Answer, &ANSWERS),
             (Kind::Refusal, &REFUSALS),
             (Kind::Fault, &FAULTS),
         ];
@@ -170,7 +224,7 @@ impl Coverage {
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (kind, name, count) in self.rows() {
-            writeln!(f, "{:<8} {name:<20} {count:>9}", format!("{kind:?}"))?;
+            writeln!(f, "{:<8} {name:<30} {count:>9}", format!("{kind:?}"))?;
         }
         Ok(())
     }
@@ -185,7 +239,7 @@ mod tests {
         let mut coverage = Coverage::default();
         coverage.fault("kill");
         let rows: Vec<_> = coverage.rows().collect();
-        assert_eq!(rows.len(), RECORDS.len() + EFFECTS.len() + REFUSALS.len() + FAULTS.len());
+        assert_eq!(rows.len(), RECORDS.len() + EFFECTS.len() + ANSWERS.len() + REFUSALS.len() + FAULTS.len());
         assert!(rows.contains(&(Kind::Fault, "kill", 1)) && rows.contains(&(Kind::Record, "Removed", 0)));
     }
 }

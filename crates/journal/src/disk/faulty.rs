@@ -33,7 +33,7 @@ pub struct Faulty {
 #[derive(Debug)]
 struct Plan {
     fault: Fault,
-    at: u64,
+    at: AtomicU64,
     calls: AtomicU64,
 }
 
@@ -48,12 +48,17 @@ enum Call {
 impl Faulty {
     /// Lets the `at`-th call fail; the first is 1.
     pub fn new(inner: Arc<dyn Disk>, fault: Fault, at: u64) -> Faulty {
-        Faulty { inner, plan: Arc::new(Plan { fault, at, calls: AtomicU64::new(0) }) }
+        Faulty { inner, plan: Arc::new(Plan { fault, at: AtomicU64::new(at), calls: AtomicU64::new(0) }) }
     }
 
     /// Calls so far. Below `at` the fault has not been reached.
     pub fn calls(&self) -> u64 {
         self.plan.calls.load(Ordering::SeqCst)
+    }
+
+    /// Lets another call fail, the `nth` from now on; the next is 1.
+    pub fn fail_in(&self, nth: u64) {
+        self.plan.at.store(self.calls() + nth, Ordering::SeqCst);
     }
 
     fn wrap(&self, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
@@ -65,7 +70,8 @@ impl Plan {
     /// Counts the call. `Ok(true)` means that a write shall take only half.
     fn pass(&self, call: Call) -> io::Result<bool> {
         let n = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
-        let is_due = n == self.at || n > self.at && self.fault == Fault::PowerCut;
+        let at = self.at.load(Ordering::SeqCst);
+        let is_due = n == at || n > at && self.fault == Fault::PowerCut;
         match self.fault {
             _ if !is_due => Ok(false),
             Fault::Enospc if call == Call::Other => Ok(false),

@@ -176,7 +176,7 @@ impl Journal for Local {
         }
         let behind = self.segments.partition_point(|segment| segment.header.first.body <= body);
         let segment = self.segments[..behind].last()?.clone();
-        Some(Place { segment, body })
+        Some(Place::in_segment(segment, body))
     }
 
     fn seal(&mut self) -> Result<(), Error> {

@@ -1,5 +1,6 @@
 //! A journal that tells the oracle what is written and what became of it, and does nothing else of its own.
 
+use crate::hash::hash_bytes;
 use crate::oracle::Shared;
 use broker::Record;
 use journal::{
@@ -20,6 +21,8 @@ pub struct Appended {
     pub position: u64,
     pub time: i64,
     pub records: Vec<Record>,
+    /// Of the records.
+    pub hash: u64,
     /// Each body, in the order of their ids.
     pub first_body: u64,
     pub bodies: Vec<Vec<u8>>,
@@ -43,7 +46,14 @@ impl Appended {
             at_byte = start + *length as usize;
             bodies.push(stored[start..at_byte].to_vec());
         }
-        Ok(Appended { position: at.0, time: draft.time, records, first_body: first_body.0, bodies })
+        Ok(Appended {
+            position: at.0,
+            time: draft.time,
+            records,
+            hash: hash_bytes(&draft.records),
+            first_body: first_body.0,
+            bodies,
+        })
     }
 }
 
@@ -62,8 +72,9 @@ impl Journal for Watched {
         let shared = self.shared.clone();
         Ok(Ticket::new(move || {
             let outcome = ticket.wait();
-            if matches!(outcome, Outcome::Committed) {
-                shared.lock().committed(at.0);
+            match &outcome {
+                Outcome::Committed => shared.lock().committed(at.0),
+                _ => shared.lock().coverage.fault("failed sync"),
             }
             outcome
         }))

@@ -1,12 +1,12 @@
-//! The machine: one partition on a disk in memory, with clocks of its own. It is turned by hand, without threads, and
-//! ends and begins again as the faults want it.
+//! One partition on a disk in memory, with a clock of its own. It is turned by hand, without threads, and ends and begins
+//! again as the faults want it.
 
 use crate::faults::{DiskPlan, WorldClock, draw_image};
 use crate::oracle::Shared;
 use crate::oracle::watched::Watched;
 use crate::random::Random;
-use broker::Broker;
-use engine::{Inbox, Item, Pace, Partition, Turn, recover};
+use broker::{Broker, Tier};
+use engine::{Batch, HandSync, Inbox, Item, Pace, Partition, Turn, recover};
 use journal::disk::{Fault, Faulty, Memory};
 use journal::{Filling, Local, Options};
 use std::sync::Arc;
@@ -14,6 +14,9 @@ use std::time::Duration;
 
 /// Small, so that a run fills several segments.
 const SEGMENT_BYTES: u32 = 64 * 1_024;
+
+/// Small, so that a stalled disk soon means that nobody is listened to.
+const BUDGET_BYTES: usize = 32 * 1_024;
 
 /// Small too, so that a run takes snapshots, gives space back and copies what is in its way.
 const PACE: Pace = Pace {
@@ -28,16 +31,18 @@ const PACE: Pace = Pace {
 const MOST_TURNS: u32 = 1_000;
 
 #[derive(Debug)]
-pub struct World {
+pub struct Machine {
     pub clock: WorldClock,
-    pub crashes: u64,
     pub shared: Arc<Shared>,
+    /// For how many more runs the disk does not answer.
+    pub stalled: u64,
+    tier: Tier,
     random: Random,
     memory: Memory,
     disk: Arc<Faulty>,
     plan: DiskPlan,
     inbox: Arc<Inbox>,
-    partition: Option<Partition>,
+    alive: Option<(Partition, HandSync)>,
 }
 
 /// Whether the process is still there.
@@ -48,20 +53,21 @@ pub enum Alive {
     No,
 }
 
-impl World {
-    pub fn new(random: Random, shared: Arc<Shared>) -> World {
+impl Machine {
+    pub fn new(random: Random, tier: Tier, shared: Arc<Shared>) -> Machine {
         let memory = Memory::new();
         let plan = DiskPlan::HEALTHY;
-        World {
+        Machine {
             clock: WorldClock::default(),
-            crashes: 0,
             shared,
+            stalled: 0,
+            tier,
             random,
             disk: faulty(&memory, plan),
             memory,
             plan,
             inbox: Arc::default(),
-            partition: None,
+            alive: None,
         }
     }
 
@@ -78,7 +84,7 @@ impl World {
             self.shared.lock().may_lack_room = plan.fault == Fault::Enospc;
             self.disk = faulty(&self.memory, plan);
             match self.open() {
-                Ok(partition) => return self.partition = Some(partition),
+                Ok(()) => return,
                 Err(error) if !self.has_struck() || plan.fault == Fault::Short => {
                     return self.shared.lock().fail(format!("a healthy disk cannot be opened: {error}"));
                 }
@@ -92,7 +98,7 @@ impl World {
         }
     }
 
-    fn open(&mut self) -> Result<Partition, String> {
+    fn open(&mut self) -> Result<(), String> {
         let options = Options {
             filling: Filling::Never,
             segment_bytes: SEGMENT_BYTES,
@@ -107,36 +113,78 @@ impl World {
             self.shared.lock().coverage.fault("started from a snapshot");
         }
         self.clock.resume(recovered.last_time);
-        let broker = Broker::new(recovered.durable, self.random.number());
-        self.inbox = Arc::default();
+        let broker = Broker::new(recovered.durable, self.random.number()).with_tier(self.tier);
+        self.inbox = Arc::new(Inbox::with_budget(BUDGET_BYTES));
         let journal = Watched { inner, shared: self.shared.clone() };
-        let partition = Partition::alone(broker, Box::new(journal), self.inbox.clone());
-        Ok(partition.tended(PACE, &recovered.snapshots, recovered.last_time))
+        let (partition, sync) = Partition::by_hand(broker, Box::new(journal), self.inbox.clone());
+        self.alive = Some((partition.tended(PACE, &recovered.snapshots, recovered.last_time), sync));
+        Ok(())
     }
 
-    /// Hands work over and turns the partition until it wants to wait.
-    pub fn run(&mut self, items: Vec<Item>) -> Alive {
-        items.into_iter().for_each(|item| self.inbox.put(item));
+    /// Whether the server still reads from its sockets.
+    pub fn has_room(&self) -> bool {
+        self.inbox.has_room()
+    }
+
+    pub fn put(&self, item: Item) {
+        self.inbox.put(item);
+    }
+
+    /// The disk answers a little later, or is one run nearer to doing so.
+    pub fn wake(&mut self) {
+        self.stalled = self.stalled.saturating_sub(1);
+    }
+
+    /// Turns the partition until it wants to wait: for work, or for a disk that does not answer. With `is_busy` it
+    /// finds more work waiting, and so hands its first sync over. `is_all` says that nobody has more to say.
+    pub fn run(&mut self, is_busy: bool, is_all: bool) -> Alive {
+        let Some((mut partition, sync)) = self.alive.take() else { return Alive::No };
+        let alive = self.turn_until_quiet(&mut partition, &sync, is_busy, is_all);
+        self.alive = Some((partition, sync));
+        alive
+    }
+
+    fn turn_until_quiet(
+        &mut self,
+        partition: &mut Partition,
+        sync: &HandSync,
+        is_busy: bool,
+        is_all: bool,
+    ) -> Alive {
+        let mut items = Vec::new();
+        let mut hands_over = is_busy;
         for _ in 0..MOST_TURNS {
             let now = self.clock.now();
             self.shared.lock().begin_turn(now);
-            let mut taken = Vec::new();
-            self.inbox.take(&mut taken, Some(Duration::ZERO));
-            let Some(partition) = &mut self.partition else { return Alive::No };
-            let turned = partition.accept(&mut taken, now).and_then(|()| partition.turn(now));
-            match turned {
+            if sync.is_waiting() && self.stalled == 0 {
+                sync.finish(&self.inbox);
+            }
+            self.inbox.take(&mut items, Some(Duration::ZERO));
+            if hands_over || self.stalled > 0 {
+                self.inbox.put(Item::Batch(Batch::default()));
+                hands_over = false;
+            }
+            match partition.accept(&mut items, now).and_then(|()| partition.turn(now)) {
                 Ok(Turn::Stopped) => {
-                    self.shared.lock().end_turn(partition.broker().durable());
+                    if !self.is_stuck(partition) {
+                        self.shared.lock().end_last_turn(partition.broker().durable());
+                    }
                     return Alive::No;
                 }
                 Ok(turn) => {
-                    self.shared.lock().end_turn(partition.broker().durable());
+                    self.inbox.take(&mut items, Some(Duration::ZERO));
+                    items.retain(|item| !matches!(item, Item::Batch(batch) if batch.is_empty()));
                     let is_due = matches!(turn, Turn::At(due) if due <= now);
-                    if turn != Turn::Now && !is_due && self.inbox.is_empty() {
-                        let held = self.inbox.undurable_bytes();
-                        if held != 0 {
-                            self.shared.lock().fail(format!("{held} bytes count as undurable at rest"));
+                    if turn == Turn::Now || is_due || !items.is_empty() {
+                        continue;
+                    }
+                    if !sync.is_waiting() {
+                        if is_all && !self.is_stuck(partition) {
+                            self.be_quiet(partition);
                         }
+                        return Alive::Yes;
+                    } else if self.stalled > 0 {
+                        self.shared.lock().coverage.fault("stalled sync");
                         return Alive::Yes;
                     }
                 }
@@ -152,9 +200,24 @@ impl World {
         Alive::No
     }
 
+    /// Whether something waits for room on a full disk.
+    fn is_stuck(&self, partition: &Partition) -> bool {
+        partition.is_stuck() && self.shared.lock().may_lack_room
+    }
+
+    /// Everything is decided and durable.
+    fn be_quiet(&self, partition: &Partition) {
+        let mut oracle = self.shared.lock();
+        oracle.end_turn(partition.broker().durable());
+        let held = self.inbox.undurable_bytes();
+        if held != 0 {
+            oracle.fail(format!("I13: {held} bytes count as undurable at rest"));
+        }
+    }
+
     /// Nothing has happened for a while.
     pub fn rest(&mut self) -> Alive {
-        let Some(partition) = &mut self.partition else { return Alive::No };
+        let Some((partition, _)) = &mut self.alive else { return Alive::No };
         match partition.seal() {
             Ok(()) => Alive::Yes,
             Err(why) => {
@@ -168,12 +231,17 @@ impl World {
 
     /// The process is gone, and the disk has kept what it has kept.
     pub fn end(&mut self, image: u64) {
-        self.crashes += 1;
-        self.partition = None;
-        if self.has_struck() {
-            self.shared.lock().coverage.fault(self.plan.name());
+        let mut oracle = self.shared.lock();
+        if let Some((partition, sync)) = self.alive.take() {
+            if sync.is_waiting() {
+                oracle.coverage.fault("crash with a sync on its way");
+            }
+            oracle.died(partition.broker().durable());
         }
-        self.shared.lock().died();
+        if self.has_struck() {
+            oracle.coverage.fault(self.plan.name());
+        }
+        self.stalled = 0;
         self.memory = self.memory.crash_image(image);
     }
 }
