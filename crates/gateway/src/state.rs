@@ -1,6 +1,6 @@
 //! What every connection works with, and how all of them are asked to end.
 
-use crate::auth::UnixSeconds;
+use crate::auth::{Failures, UnixSeconds};
 use crate::listen::{Doors, Peer};
 use crate::metrics::Meters;
 use crate::namespaces::Namespaces;
@@ -19,6 +19,7 @@ pub struct State {
     /// What all connections hold of unfinished messages.
     pub unfinished: Arc<amqp::Unfinished>,
     pub meters: Meters,
+    pub failures: Failures,
     /// The wall clock that claims run out by.
     wall: fn() -> UnixSeconds,
     /// Becomes true when the server stops. Each connection that is served holds a receiver.
@@ -35,6 +36,7 @@ impl State {
             node,
             unfinished,
             meters,
+            failures: Failures::default(),
             wall: UnixSeconds::now,
             stopping: watch::Sender::new(false),
         }
@@ -103,6 +105,7 @@ impl Doors for State {
             ask: &self.engine,
             namespaces: &self.namespaces,
             meters: &self.meters,
+            failures: &self.failures,
             node: &self.node,
         };
         http::serve(stream, first, peer, door, self.stopping()).await;

@@ -81,8 +81,15 @@ impl<S> Task<S> {
                 let request = self.question(Question::Signature { reply, token, path: claimed });
                 self.batch.commands.push(Command::Manage { request, namespace: self.namespace, task });
             }
-            Err(why) => self.reply(&reply, &denied(why)),
+            Err(why) => self.refuse_token(&reply, why),
         }
+    }
+
+    fn refuse_token(&mut self, reply: &Reply, why: Denied) {
+        if why == Denied::InvalidSignature {
+            self.wrong_key();
+        }
+        self.reply(reply, &denied(why));
     }
 
     /// Remembers a question until its answer comes.
@@ -140,7 +147,7 @@ impl<S> Task<S> {
                         self.admit(grant);
                         self.reply(&reply, &accepted());
                     }
-                    Err(why) => self.reply(&reply, &denied(why)),
+                    Err(why) => self.refuse_token(&reply, why),
                 }
             }
             Some(Question::Review { entity }) => {

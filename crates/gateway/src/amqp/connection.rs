@@ -9,7 +9,9 @@ use super::intake::Frame;
 use super::link::Link;
 use crate::State;
 use crate::auth::Grant;
-use crate::limits::{CLAIM_TIMEOUT, LAST_OUTPUT_TIMEOUT, UNREAD_EFFECTS, UNSTORED_BYTES};
+use crate::limits::{
+    CLAIM_TIMEOUT, FAILURE_SILENCE_MOST, LAST_OUTPUT_TIMEOUT, UNREAD_EFFECTS, UNSTORED_BYTES,
+};
 use crate::listen::Peer;
 use crate::namespaces::Namespace;
 use amqp::{Config, Connection, Event, SaslCode};
@@ -70,6 +72,8 @@ pub(super) struct Task<S> {
     /// When the machine closed.
     ended: Option<Instant>,
     started: Instant,
+    /// Wrong keys were shown: nothing is read or said before this.
+    silent_until: Option<Instant>,
 }
 
 /// What the socket has done.
@@ -113,6 +117,17 @@ impl<S> Task<S> {
             has_parted: false,
             ended: None,
             started: Instant::now(),
+            silent_until: None,
+        }
+    }
+
+    /// A key was wrong: the answer waits, the longer the more of them come from that address.
+    pub(super) fn wrong_key(&mut self) {
+        let now = Instant::now();
+        let delay = self.state.failures.failed(self.peer.address.ip(), now);
+        if !delay.is_zero() {
+            let until = self.silent_until.unwrap_or(now) + delay;
+            self.silent_until = Some(until.min(now + FAILURE_SILENCE_MOST));
         }
     }
 
@@ -235,7 +250,10 @@ impl<S> Task<S> {
                         self.admit(grant);
                         SaslCode::Ok
                     }
-                    _ => SaslCode::Auth,
+                    _ => {
+                        self.wrong_key();
+                        SaslCode::Auth
+                    }
                 }
             }
             _ => SaslCode::Auth,
@@ -301,6 +319,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
         let stopping = state.stopping();
         tokio::pin!(sleep, stopping);
         loop {
+            if let Some(until) = self.silent_until.take() {
+                tokio::time::sleep_until(until).await;
+            }
             self.is_ending = self.machine.is_closed();
             if self.is_ending && self.ended.is_none() {
                 self.ended = Some(Instant::now());

@@ -12,7 +12,7 @@ mod subscription;
 mod xml;
 
 use crate::ask::Ask;
-use crate::auth::{self, Demand, Denied, Grant, UnixSeconds, sas};
+use crate::auth::{self, Demand, Denied, Failures, Grant, UnixSeconds, sas};
 use crate::limits::*;
 use crate::listen::Peer;
 use crate::metrics::{self, Meters};
@@ -33,7 +33,7 @@ use route::{Address, Needs, Route, Slice};
 use std::convert::Infallible;
 use std::pin::pin;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 const ENTRY: &str = "application/atom+xml;type=entry;charset=utf-8";
 const FEED: &str = "application/atom+xml;type=feed;charset=utf-8";
@@ -47,6 +47,7 @@ pub struct Door<'a, A> {
     pub ask: &'a A,
     pub namespaces: &'a Namespaces,
     pub meters: &'a Meters,
+    pub failures: &'a Failures,
     /// Names this run of the server in tracking ids.
     pub node: &'a str,
 }
@@ -159,6 +160,10 @@ impl<A: Ask> Door<'_, A> {
         };
         match answered {
             Ok(success) => response(success),
+            Err((Failure::Denied(why @ Denied::InvalidSignature), path)) => {
+                sleep(self.failures.failed(peer.address.ip(), Instant::now())).await;
+                failed(&why.into(), self.node, &host, &path)
+            }
             Err((failure, path)) => failed(&failure, self.node, &host, &path),
         }
     }
