@@ -34,6 +34,8 @@ pub struct Faulty {
 struct Plan {
     fault: Fault,
     at: u64,
+    /// How many calls fail.
+    lasting: u64,
     calls: AtomicU64,
 }
 
@@ -48,7 +50,12 @@ enum Call {
 impl Faulty {
     /// Lets the `at`-th call fail; the first is 1.
     pub fn new(inner: Arc<dyn Disk>, fault: Fault, at: u64) -> Faulty {
-        Faulty { inner, plan: Arc::new(Plan { fault, at, calls: AtomicU64::new(0) }) }
+        Faulty::lasting(inner, fault, at, 1)
+    }
+
+    /// Lets so many calls fail, the `at`-th first.
+    pub fn lasting(inner: Arc<dyn Disk>, fault: Fault, at: u64, lasting: u64) -> Faulty {
+        Faulty { inner, plan: Arc::new(Plan { fault, at, lasting, calls: AtomicU64::new(0) }) }
     }
 
     /// Calls so far. Below `at` the fault has not been reached.
@@ -65,7 +72,8 @@ impl Plan {
     /// Counts the call. `Ok(true)` means that a write shall take only half.
     fn pass(&self, call: Call) -> io::Result<bool> {
         let n = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
-        let is_due = n == self.at || n > self.at && self.fault == Fault::PowerCut;
+        let is_over = n.saturating_sub(self.at) >= self.lasting && self.fault != Fault::PowerCut;
+        let is_due = n >= self.at && !is_over;
         match self.fault {
             _ if !is_due => Ok(false),
             Fault::Enospc if call == Call::Other => Ok(false),
