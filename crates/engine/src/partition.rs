@@ -305,6 +305,11 @@ impl Partition {
         Ok(())
     }
 
+    /// What was decided and is not written: its records, encoded, and their time.
+    pub fn unwritten(&self) -> (&[u8], Time) {
+        (&self.draft.records, Time(self.draft.time))
+    }
+
     /// Whether something was decided that finds no room on the disk.
     pub fn is_stuck(&self) -> bool {
         self.is_stuck

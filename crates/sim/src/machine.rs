@@ -167,7 +167,9 @@ impl Machine {
             match partition.accept(&mut items, now).and_then(|()| partition.turn(now)) {
                 Ok(Turn::Stopped) => {
                     if !self.is_stuck(partition) {
-                        self.shared.lock().end_last_turn(partition.broker().durable());
+                        let mut oracle = self.shared.lock();
+                        oracle.end_last_turn(partition.broker().durable());
+                        oracle.check_kept();
                     }
                     return Alive::No;
                 }
@@ -236,7 +238,8 @@ impl Machine {
             if sync.is_waiting() {
                 oracle.coverage.fault("crash with a sync on its way");
             }
-            oracle.died(partition.broker().durable());
+            let (records, time) = partition.unwritten();
+            oracle.died(partition.broker().durable(), records, time);
         }
         if self.has_struck() {
             oracle.coverage.fault(self.plan.name());
@@ -247,5 +250,5 @@ impl Machine {
 }
 
 fn faulty(memory: &Memory, plan: DiskPlan) -> Arc<Faulty> {
-    Arc::new(Faulty::new(Arc::new(memory.clone()), plan.fault, plan.at))
+    Arc::new(Faulty::lasting(Arc::new(memory.clone()), plan.fault, plan.at, plan.lasting))
 }

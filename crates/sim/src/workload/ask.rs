@@ -84,6 +84,10 @@ impl Workload {
                 settings.requires_session = true;
                 "sessions".to_owned()
             }
+            4 => {
+                settings.forward_to = Some("nowhere".into());
+                self.path(who.nth)
+            }
             _ => self.path(who.nth),
         };
         if settings == QueueSettings::default() {
@@ -175,7 +179,7 @@ impl Workload {
 
     fn renew(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
         let Some((path, mut tokens)) = self.tokens(who) else { return };
-        if self.random.once_in(100) {
+        if self.random.once_in(400) {
             tokens = vec![tokens[0]; REQUEST_MESSAGES + 1];
         }
         let request = self.request(who, &path);
@@ -296,6 +300,9 @@ impl Workload {
         }
         let who = Actor { at: self.random.below(self.clients.len() as u64) as usize, nth };
         let mut oracle = machines[nth].shared.lock();
+        if !oracle.is_at_rest() {
+            return;
+        }
         let mut batch = Batch::default();
         if self.random.once_in(2) {
             let path = self.part_path(nth);
