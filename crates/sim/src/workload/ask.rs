@@ -84,10 +84,6 @@ impl Workload {
                 settings.requires_session = true;
                 "sessions".to_owned()
             }
-            4 => {
-                settings.forward_to = Some("nowhere".into());
-                self.path(who.nth)
-            }
             _ => self.path(who.nth),
         };
         if settings == QueueSettings::default() {
@@ -154,6 +150,9 @@ impl Workload {
         }
         if self.random.once_in(8) {
             settings.status = *self.random.pick(&[Status::SendDisabled, Status::ReceiveDisabled]);
+        }
+        if self.random.once_in(40) {
+            settings.forward_to = Some("nowhere".into());
         }
         // The Basic tier has its own time to live, which it then also tells.
         if self.tier == Tier::Basic {
