@@ -124,9 +124,9 @@ impl Broker {
         self.volatile.apply(Touch::Accessed { entity: source.entity, time: context.now });
         if drain {
             // Whoever waits longer is served first, even by a drain (S-97).
+            self.volatile.apply(Touch::Draining { source, link });
             self.hand_out(source, usize::MAX, context, decision);
-            self.volatile.apply(Touch::Credited { link, credit: 0 });
-            decision.free_effect(Effect::Drained { link });
+            self.end_drains(source, decision);
         }
     }
 }
