@@ -179,8 +179,9 @@ pub enum Touch {
         source: Source,
         link: LinkId,
     },
-    DrainsEnded {
+    DrainEnded {
         source: Source,
+        link: LinkId,
     },
     PartStored {
         link: LinkId,
@@ -422,7 +423,9 @@ impl Volatile {
                 self.apply(Touch::Locked { source, lock });
             }
             Touch::Draining { source, link } => self.ready_mut(source).draining.push(link),
-            Touch::DrainsEnded { source } => self.ready_mut(source).draining.clear(),
+            Touch::DrainEnded { source, link } => {
+                self.ready_mut(source).draining.retain(|each| *each != link)
+            }
             Touch::PartStored { link, body, length } => {
                 if let Some(Link { role: Role::Sender { parts, part_bytes }, .. }) = self.links.get_mut(&link)
                 {

@@ -453,6 +453,7 @@ impl Partition {
         let mut cached = Vec::new();
         self.cache.get(bodies, &mut cached);
         let source = doubt.source;
+        self.reading += 1;
         if cached.iter().all(Option::is_some) {
             let whole = doubt.messages.into_iter().map(|(sequence, _)| sequence).collect();
             let checked = Checked { source, whole, damaged: Vec::new(), damage: Vec::new() };
@@ -468,6 +469,7 @@ impl Partition {
     }
 
     fn checked(&mut self, checked: Checked, now: Time) {
+        self.reading -= 1;
         checked.damage.iter().for_each(|damage| self.condition.report_damage(damage));
         let context = self.context(now);
         let Checked { source, whole, damaged, .. } = checked;

@@ -116,9 +116,9 @@ impl Broker {
         }
         for link in self.volatile.ready(source).draining.clone() {
             self.volatile.apply(Touch::Credited { link, credit: 0 });
+            self.volatile.apply(Touch::DrainEnded { source, link });
             decision.free_effect(Effect::Drained { link });
         }
-        self.volatile.apply(Touch::DrainsEnded { source });
     }
 
     /// Refuses a command for which a stored body was needed that cannot be read. Nothing else changes.
