@@ -150,7 +150,7 @@ def test_what_a_reload_no_longer_names_is_left_alone_with_its_messages(unstarted
     (broker.folder / "otobus.toml").write_text(both)
     broker.start()
     client = Client(broker)
-    client.send("kept", queue="spare")
+    client.send(ServiceBusMessage("kept"), queue="spare")
     rule = AuthorizationRule(
         key_name="reader", rights=[AccessRights.LISTEN], type="SharedAccessAuthorizationRule",
         claim_type="SharedAccessKey", claim_value="None",
