@@ -8,7 +8,7 @@ use crate::house::{House, KEY, QUEUE, READER, ROOT, SENDER, policies, policy};
 use amqp::performative::Transfer;
 use amqp::{SaslCode, State};
 use broker::{Answer, Command, NamespaceId};
-use otobus_gateway::auth::{Right, Rights, UnixSeconds, sas};
+use otobus_gateway::auth::{Guard, ROOT_POLICY, Right, Rights, UnixSeconds, sas};
 use otobus_gateway::limits::{CLAIM_REVIEW, CLOCK_SKEW_SECONDS};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -367,6 +367,34 @@ async fn a_connection_that_is_older_than_a_key_s_change_takes_only_the_new_key()
         let token = sas::sign("sb%3a%2f%2fbus.example", ROOT, key, UnixSeconds(soon()));
         put("sb://bus.example/").with(token).send(&mut client, &PYTHON, true).await;
         assert_eq!(reply(&client.next().await).status, message::Value::Int(status));
+    }
+}
+
+// H-121
+#[tokio::test]
+async fn the_well_known_key_is_good_at_both_logins_from_this_machine_alone() {
+    const WELL_KNOWN: &str = "SAS_KEY_VALUE";
+    let house = House::new().await;
+    let cases = [
+        ("127.0.0.1", true, true),
+        ("::1", true, true),
+        ("192.0.2.1", true, false),
+        ("127.0.0.1", false, false),
+    ];
+    for (address, is_loopback_only, may) in cases {
+        house.set_guard(Guard::new(policies(), is_loopback_only));
+        let response = format!("\0{ROOT_POLICY}\0{WELL_KNOWN}");
+        let (_, code) = house.silent_from(address).sasl("PLAIN", Some(response.as_bytes())).await;
+        assert_eq!(code == SaslCode::Ok, may, "PLAIN from {address}");
+        let mut client = house.silent_from(address);
+        client.log_in("ANONYMOUS", None).await;
+        client.open_with_defaults().await;
+        client.begin(0, 5_000).await;
+        PYTHON.attach(&mut client, 10).await;
+        let token = sas::sign("sb%3a%2f%2fbus.example", ROOT_POLICY, WELL_KNOWN, UnixSeconds(soon()));
+        put("sb://bus.example/").with(token).send(&mut client, &PYTHON, true).await;
+        let status = reply(&client.next().await).status;
+        assert_eq!(status, message::Value::Int(if may { 202 } else { 401 }), "CBS from {address}");
     }
 }
 
