@@ -17,6 +17,8 @@ pub struct State {
     pub node: String,
     /// What all connections hold of unfinished messages.
     pub unfinished: Arc<amqp::Unfinished>,
+    /// What all connections hold of large answers.
+    pub large_replies: Arc<amqp::LargeReplies>,
     pub meters: Meters,
     /// Becomes true when the server stops. Each connection that is served holds a receiver.
     stopping: watch::Sender<bool>,
@@ -26,7 +28,16 @@ impl State {
     pub fn new(engine: engine::Handle, namespaces: Namespaces) -> State {
         let node = format!("{:08x}", uuid::Uuid::new_v4().as_fields().0);
         let (unfinished, meters) = (Arc::default(), Meters::default());
-        State { engine, namespaces, node, unfinished, meters, stopping: watch::Sender::new(false) }
+        let large_replies = Arc::default();
+        State {
+            engine,
+            namespaces,
+            node,
+            unfinished,
+            large_replies,
+            meters,
+            stopping: watch::Sender::new(false),
+        }
     }
 
     /// Asks every connection to finish what it does and end.

@@ -16,7 +16,11 @@ impl Kind {
         match self {
             Kind::Sender { .. } => Some(Right::Send),
             Kind::Receiver { .. } => Some(Right::Listen),
-            Kind::CbsRequests { .. } | Kind::CbsReplies { .. } => None,
+            // Each request to a management node is looked at by itself.
+            Kind::CbsRequests { .. }
+            | Kind::CbsReplies { .. }
+            | Kind::ManagementRequests(_)
+            | Kind::ManagementReplies(_) => None,
         }
     }
 }
