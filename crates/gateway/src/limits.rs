@@ -117,3 +117,19 @@ pub const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of property changes that one disposition may ask for, over all messages that it settles. The official clients
 /// settle messages one by one.
 pub const DISPOSITION_CHANGE_BYTES: usize = 4 * 1_024 * 1_024;
+
+/// Largest request to a management node: as many messages to be scheduled as one batch may have, and what is around each.
+pub const MANAGEMENT_REQUEST_BYTES: u64 = BATCH_BYTES as u64 + 512 * 1_024;
+
+/// Questions of one connection that the broker has not answered; its socket is not read beyond. An answer may name a
+/// thousand messages at some 200 bytes each.
+pub const OPEN_QUESTIONS: usize = 128;
+
+/// Replies of a management node that one link may leave untaken, in bytes. Beyond it the link is ended.
+pub const REPLIES_WAITING_BYTES: usize = 4 * 1_024 * 1_024;
+
+/// A reply above this holds messages of more than the usual size, which come whole or not at all.
+pub const LARGE_REPLY_BYTES: usize = 2 * 1_024 * 1_024;
+
+/// Bytes of such replies that all connections may put together at once. One always may: a message has 100 MiB at most.
+pub const LARGE_REPLIES_BYTES: usize = 64 * 1_024 * 1_024;

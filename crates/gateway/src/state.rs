@@ -18,6 +18,8 @@ pub struct State {
     pub node: String,
     /// What all connections hold of unfinished messages.
     pub unfinished: Arc<amqp::Unfinished>,
+    /// What all connections hold of large answers.
+    pub large_replies: Arc<amqp::LargeReplies>,
     pub meters: Meters,
     pub failures: Failures,
     /// The wall clock that claims run out by.
@@ -30,11 +32,13 @@ impl State {
     pub fn new(engine: engine::Handle, namespaces: Namespaces) -> State {
         let node = format!("{:08x}", uuid::Uuid::new_v4().as_fields().0);
         let (unfinished, meters) = (Arc::default(), Meters::default());
+        let large_replies = Arc::default();
         State {
             engine,
             namespaces,
             node,
             unfinished,
+            large_replies,
             meters,
             failures: Failures::default(),
             wall: UnixSeconds::now,
