@@ -3,11 +3,15 @@
 //! The list of commands is matched without a rest, so a command that is added does not build here until it has its row.
 
 use crate::claims::{PYTHON, ended, put, reply, soon, token};
-use crate::client::{Client, message as text, receiver, sender};
+use crate::client::{Client, message as text, part, receiver, sender};
 use crate::house::{House, KEY, QUEUE, READER, ROOT, SENDER, policies, policy};
+use crate::managing::{self, NODE, REQUESTS};
 use amqp::performative::Transfer;
 use amqp::{SaslCode, State};
 use broker::{Answer, Command, NamespaceId};
+use message::Value;
+use message::sections::section;
+use message::value::Array;
 use otobus_gateway::auth::{Guard, ROOT_POLICY, Right, Rights, UnixSeconds, sas};
 use otobus_gateway::limits::{CLAIM_REVIEW, CLOCK_SKEW_SECONDS};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +25,9 @@ enum Way {
     /// On such a link.
     Sending,
     Receiving,
-    /// By the management node of an entity.
-    Management,
+    /// By the management node of an entity, as whoever sends or whoever receives.
+    AskingSender,
+    AskingReceiver,
     /// Not by AMQP.
     Elsewhere,
 }
@@ -46,13 +51,13 @@ rows! {
     DropParts => Sending,
     Credit => Receiving,
     Settle => Receiving,
-    SettleTokens => Management,
-    RenewLocks => Management,
-    Schedule => Management,
-    CancelScheduled => Management,
-    ReceiveDeferred => Management,
-    Browse => Management,
-    DeleteMessages => Management,
+    SettleTokens => AskingReceiver,
+    RenewLocks => AskingReceiver,
+    Schedule => AskingSender,
+    CancelScheduled => AskingSender,
+    ReceiveDeferred => AskingReceiver,
+    Browse => AskingReceiver,
+    DeleteMessages => AskingReceiver,
     CreateQueue => Elsewhere,
     DeleteEntity => Elsewhere,
     // Asked by the door for a claim that covers the entity.
@@ -200,8 +205,44 @@ async fn messages_in(house: &House) -> u64 {
     }
 }
 
+/// How a command is asked for at the management node.
+fn request(command: &str) -> (&'static str, Vec<(&'static str, Value)>) {
+    let tokens = Value::Array(Array::of(&Value::Uuid([0; 16]), vec![Value::Uuid([7; 16])]));
+    let count = ("message-count", Value::Int(1));
+    match command {
+        "Browse" => ("peek-message", managing::peek(1, 1)),
+        "RenewLocks" => ("renew-lock", vec![("lock-tokens", tokens)]),
+        "SettleTokens" => {
+            let status = ("disposition-status", "completed".into());
+            ("update-disposition", vec![status, ("lock-tokens", tokens)])
+        }
+        "Schedule" => {
+            let mut message = part(
+                section::MESSAGE_ANNOTATIONS,
+                Value::Map(vec![(
+                    Value::Symbol("x-opt-scheduled-enqueue-time".into()),
+                    Value::Timestamp(4_000_000_000_000),
+                )]),
+            );
+            message.extend(text(b"later"));
+            let entry = vec![("message-id".into(), "1".into()), ("message".into(), Value::Binary(message))];
+            ("schedule-message", vec![("messages", Value::List(vec![Value::Map(entry)]))])
+        }
+        "CancelScheduled" => ("cancel-scheduled-message", vec![("sequence-numbers", managing::longs(&[9]))]),
+        "ReceiveDeferred" => {
+            let mode = ("receiver-settle-mode", Value::Uint(1));
+            ("receive-by-sequence-number", vec![("sequence-numbers", managing::longs(&[9])), mode])
+        }
+        "DeleteMessages" => {
+            let before = ("enqueued-time-utc", Value::Timestamp(4_000_000_000_000));
+            ("batch-delete-messages", vec![count, before])
+        }
+        other => panic!("{other} has no request"),
+    }
+}
+
 /// Does by `way` what it is for, and says whether it was done.
-async fn is_done(house: &House, client: &mut Client, way: Way, claim: Claim) -> bool {
+async fn is_done(house: &House, client: &mut Client, (command, way): (&str, Way), claim: Claim) -> bool {
     let refusal = |error: amqp::Error| error.condition.to_string();
     match way {
         Way::AttachSender | Way::AttachReceiver => {
@@ -255,14 +296,22 @@ async fn is_done(house: &House, client: &mut Client, way: Way, claim: Claim) -> 
             assert_eq!(messages_in(house).await, done);
             true
         }
-        Way::Management => {
+        Way::AskingSender | Way::AskingReceiver => {
+            // Any right opens the node; each request is looked at by itself.
+            let is_late = matches!(claim, Claim::RemovedPolicy | Claim::RotatedKey);
+            if !is_late && !claim.gives(Right::Send) && !claim.gives(Right::Listen) {
+                let error = client.refused(sender(REQUESTS, NODE)).await;
+                assert_eq!(refusal(error), "amqp:unauthorized-access");
+                return false;
+            }
+            managing::attach(client, NODE, 1).await;
             claim.end(house).await;
-            let error = client.refused(sender(5, &format!("{QUEUE}/$management"))).await;
-            match refusal(error).as_str() {
-                "amqp:unauthorized-access" => false,
-                // Nothing is done there yet. Once something is, this fails, and each operation needs a row of its own.
-                "amqp:not-implemented" => true,
-                other => panic!("{other}"),
+            let (operation, arguments) = request(command);
+            match managing::ask(client, operation, arguments).await.status {
+                Value::Int(401) => false,
+                // Done, or there was no such message: the question was let in.
+                Value::Int(200 | 204 | 404 | 410) => true,
+                other => panic!("{command}: {other:?}"),
             }
         }
         Way::Elsewhere => false,
@@ -271,9 +320,8 @@ async fn is_done(house: &House, client: &mut Client, way: Way, claim: Claim) -> 
 
 fn allows(claim: Claim, way: Way) -> bool {
     match way {
-        Way::AttachSender | Way::Sending => claim.gives(Right::Send),
-        Way::AttachReceiver | Way::Receiving => claim.gives(Right::Listen),
-        Way::Management => claim.gives(Right::Send) || claim.gives(Right::Listen),
+        Way::AttachSender | Way::Sending | Way::AskingSender => claim.gives(Right::Send),
+        Way::AttachReceiver | Way::Receiving | Way::AskingReceiver => claim.gives(Right::Listen),
         Way::Elsewhere => false,
     }
 }
@@ -290,7 +338,7 @@ async fn go_through(login: Login) {
                 filler.send(0, &text(b"x")).await;
             }
             let Some(mut client) = shown(&house, login, claim).await else { continue };
-            let is_done = is_done(&house, &mut client, *way, claim).await;
+            let is_done = is_done(&house, &mut client, (command, *way), claim).await;
             assert_eq!(is_done, allows(claim, *way), "{command} with {claim:?} by {login:?}");
         }
     }
