@@ -96,3 +96,6 @@ pub const LIST_PAGE: usize = 101;
 /// Longest frame of a snapshot: a chunk of messages takes some ten kilobytes, a message's changed properties 64, and
 /// what claims to be far longer was never written.
 pub const SNAPSHOT_FRAME_BYTES: usize = 16 * 1_024 * 1_024;
+
+/// What a stored message may have that its sender did not send: an id of 32 digits and the section around it.
+pub const ADDED_BYTES: u64 = 64;
