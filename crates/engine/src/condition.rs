@@ -1,12 +1,13 @@
 //! How the partition is, for those who ask from outside: health, metrics.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 #[derive(Debug, Default)]
 pub struct Condition {
     is_full: AtomicBool,
     damage: Mutex<Option<String>>,
+    damages: AtomicU64,
 }
 
 impl Condition {
@@ -18,6 +19,11 @@ impl Condition {
     /// The first damage that was found in what is stored, with file and offset.
     pub fn damage(&self) -> Option<String> {
         self.damage.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often damage was found; the same place counts each time that somebody meets it.
+    pub fn damages(&self) -> u64 {
+        self.damages.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_full(&self, is_full: bool) {
@@ -33,6 +39,7 @@ impl Condition {
 
     pub(crate) fn report_damage(&self, damage: &str) {
         tracing::error!("{damage}");
+        self.damages.fetch_add(1, Ordering::Relaxed);
         let mut first = self.damage.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert_with(|| damage.to_owned());
     }

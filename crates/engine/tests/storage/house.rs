@@ -43,6 +43,8 @@ pub struct Told {
     pub completed: BTreeSet<u32>,
     /// Delivered for good, in this order.
     pub taken: Vec<u32>,
+    /// The sequence number under which each was delivered.
+    pub sequences: BTreeMap<u32, u64>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -249,6 +251,9 @@ impl House {
                     let number = u32::from_le_bytes(*bytes.first_chunk().unwrap());
                     assert!(bytes == body(number), "message {number} was altered");
                     assert!(!told.completed.contains(&number), "message {number} came back");
+                    let sequence = sent.delivery.sequence.0;
+                    let before = *told.sequences.entry(number).or_insert(sequence);
+                    assert_eq!(before, sequence, "message {number} has another number than before");
                     if sent.mode == ReceiveMode::PeekLock {
                         self.locked.insert(number, sent.delivery.token);
                         continue;
