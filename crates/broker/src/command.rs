@@ -202,6 +202,13 @@ pub enum Command {
         namespace: NamespaceId,
         task: Box<Task>,
     },
+    /// Moves the time of a namespace, past everything that is due on the way. Whoever runs the broker ticks it until
+    /// [`crate::Broker::is_moving`] says no more, and asks nothing else meanwhile.
+    Advance {
+        request: RequestId,
+        namespace: NamespaceId,
+        by: Span,
+    },
     /// Lists queues by name, from the `skip`-th on, `top` at most.
     ListQueues {
         request: RequestId,

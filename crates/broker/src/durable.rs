@@ -31,6 +31,8 @@ pub struct Durable {
     pub(crate) access: BTreeMap<EntityId, Vec<AccessRule>>,
     /// By number; the first is called `default`. Compared without regard to case.
     pub(crate) namespaces: Vec<Box<str>>,
+    /// How far the time of a namespace is ahead of the owner's, in milliseconds, where it was ever moved.
+    pub(crate) leads: BTreeMap<NamespaceId, i64>,
     /// Where bodies lie that were copied forward: the id that messages know, and the one of the newest copy.
     pub(crate) moved: Arc<IdMap<BodyId, BodyId>>,
 }
@@ -254,8 +256,58 @@ impl Durable {
             .filter_map(|(id, queue)| Some((EntityId(id as u32), queue.as_deref()?)))
     }
 
-    /// Takes a record into memory, live and in replay. `time` is the time of its batch.
+    pub fn namespace_of(&self, entity: EntityId) -> Option<NamespaceId> {
+        let topic = |entity| self.topics.topic(entity).map(|topic| topic.namespace);
+        let queue = self.queue(entity).map(|queue| queue.namespace);
+        let subscription = || self.topics.subscription(entity).map(|subscription| subscription.topic);
+        queue.or_else(|| topic(entity)).or_else(|| subscription().and_then(topic))
+    }
+
+    /// The namespaces whose time was moved, and by how many milliseconds it is ahead of the owner's.
+    pub fn leads(&self) -> impl Iterator<Item = (NamespaceId, i64)> {
+        self.leads.iter().map(|(namespace, lead)| (*namespace, *lead))
+    }
+
+    /// Takes a record back into memory, whose batch has the owner's time `time`.
     pub fn apply(&mut self, record: &Record, time: Time) {
+        let lead = if self.leads.is_empty() { None } else { self.namespace_of_record(record) };
+        let lead = lead.and_then(|namespace| self.leads.get(&namespace)).copied().unwrap_or(0);
+        self.apply_local(record, Time(time.0.saturating_add(lead)));
+    }
+
+    /// Whose time a record is told in; of those that are told in none, nobody's.
+    fn namespace_of_record(&self, record: &Record) -> Option<NamespaceId> {
+        match record {
+            Record::QueueCreated { namespace, .. } => Some(*namespace),
+            Record::Enqueued { entity, .. }
+            | Record::Scheduled { entity, .. }
+            | Record::Activated { entity, .. } => self.namespace_of(*entity),
+            Record::Managed(change) => match &**change {
+                Change::TopicCreated { namespace, .. } => Some(*namespace),
+                Change::SubscriptionCreated { topic: entity, .. }
+                | Change::QueueUpdated { entity, .. }
+                | Change::TopicUpdated { entity, .. }
+                | Change::SubscriptionUpdated { entity, .. }
+                | Change::RulePut { subscription: entity, .. }
+                | Change::RuleRemoved { subscription: entity, .. } => self.namespace_of(*entity),
+                // The rules are dated by themselves, a name and a move by the owner's time.
+                Change::AccessChanged { .. } | Change::NamespaceNamed { .. } | Change::ClockMoved { .. } => {
+                    None
+                }
+            },
+            Record::EntityDeleted { .. }
+            | Record::PartStored { .. }
+            | Record::Removed { .. }
+            | Record::Returned { .. }
+            | Record::Deferred { .. }
+            | Record::DeadLettered { .. }
+            | Record::LocksKept { .. }
+            | Record::Relocated { .. } => None,
+        }
+    }
+
+    /// Takes a record into memory. `time` is that of the namespace that it speaks of.
+    pub(crate) fn apply_local(&mut self, record: &Record, time: Time) {
         if !self.kept_locks.is_empty() {
             self.kept_locks = Arc::default();
         }
@@ -409,6 +461,9 @@ impl Durable {
                 assert_eq!(*namespace, self.next_namespace(), "namespaces are numbered in order");
                 self.namespaces.push(name.clone());
             }
+            Change::ClockMoved { namespace, to } => {
+                self.leads.insert(*namespace, to.0.saturating_sub(time.0));
+            }
             Change::TopicUpdated { .. }
             | Change::SubscriptionUpdated { .. }
             | Change::RulePut { .. }
@@ -425,7 +480,11 @@ impl Durable {
         let access = self.access.iter().map(|(entity, rules)| {
             (Time(0), Change::AccessChanged { entity: *entity, rules: rules.clone() })
         });
-        named.chain(self.topics.changes()).chain(access).collect()
+        let moved = self.leads().map(|(namespace, lead)| {
+            let to = Time(lead);
+            (Time(0), Change::ClockMoved { namespace, to })
+        });
+        named.chain(moved).chain(self.topics.changes()).chain(access).collect()
     }
 
     /// Takes back a change that [`Durable::managed`] gave. False when it contradicts what is there.
@@ -434,6 +493,7 @@ impl Durable {
             Change::TopicCreated { namespace, path, .. } => self.find(*namespace, path).is_none(),
             Change::NamespaceNamed { namespace, .. } => *namespace == self.next_namespace(),
             Change::AccessChanged { .. } => true,
+            Change::ClockMoved { namespace, .. } => *namespace < self.next_namespace(),
             Change::QueueUpdated { .. } => false,
             other => self.topics.fits(other),
         };
@@ -454,7 +514,7 @@ impl Durable {
         let mut hasher = std::hash::DefaultHasher::new();
         (self.next_body, self.next_entity(), &self.kept_locks).hash(&mut hasher);
         self.names.hash(&mut hasher);
-        (&self.topics, &self.access, &self.namespaces).hash(&mut hasher);
+        (&self.topics, &self.access, &self.namespaces, &self.leads).hash(&mut hasher);
         for (id, queue) in self.queues() {
             (id, &queue.path, &queue.settings, queue.created, queue.updated).hash(&mut hasher);
             (queue.partition, queue.next, queue.counts, queue.bytes).hash(&mut hasher);

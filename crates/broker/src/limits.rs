@@ -1,6 +1,6 @@
 //! Every number that bounds what the broker will hold or do, with its source.
 
-use crate::time::Span;
+use crate::time::{Span, Time};
 
 /// Longest path of a queue or topic, in characters (S-250).
 pub const PATH_CHARACTERS: usize = 260;
@@ -83,6 +83,16 @@ pub const BROWSE_BYTES: u64 = 1_024 * 1_024;
 /// What is due (locks that end, messages that expire or whose time has come) and worked off in one go, so that no other
 /// command waits behind more than this.
 pub const TIMER_SLICE: usize = 1_000;
+
+/// How far the time of a namespace moves at once: ten years, leap days included. An entity that is never idle is visited
+/// every five minutes of it.
+pub const ADVANCE_MOST: Span = Span::minutes(3_653 * 24 * 60);
+
+/// The last millisecond of the year 9999: later instants cannot be told to clients.
+pub const CALENDAR_END: Time = Time(253_402_300_799_999);
+
+/// Of what happened during a move, so much is told in its order; of the rest only how much it was.
+pub const ADVANCE_EVENTS: usize = 1_000;
 
 /// Messages handed out in one go, for the same reason.
 pub const DISPATCH_SLICE: usize = 4_096;

@@ -106,6 +106,18 @@ pub enum Task {
     NameNamespace {
         name: Box<str>,
     },
+    /// What time it is in the namespace.
+    TellTime,
+}
+
+/// Whether a namespace can have this name.
+pub fn check_namespace(name: &str) -> Result<(), Refusal> {
+    let is_fit = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if name.is_empty() || name.len() > NAME_CHARACTERS || !name.chars().all(is_fit) {
+        let why = "a namespace's name has 1 to 50 letters, digits and hyphens";
+        return Err(Refusal::InvalidName { name: name.into(), why });
+    }
+    Ok(())
 }
 
 impl Broker {
@@ -178,6 +190,7 @@ impl Broker {
                 Ok(Answer::Access { entity, rules })
             }
             Task::NameNamespace { name } => self.name_namespace(name, context, decision),
+            Task::TellTime => Ok(Answer::Time(context.now)),
         }
     }
 
@@ -243,11 +256,7 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
-        let is_fit = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        if name.is_empty() || name.len() > NAME_CHARACTERS || !name.chars().all(is_fit) {
-            let why = "a namespace's name has 1 to 50 letters, digits and hyphens";
-            return Err(Refusal::InvalidName { name: name.into(), why });
-        }
+        check_namespace(name)?;
         if let Some(namespace) = self.durable.namespace_named(name) {
             return Ok(Answer::Namespace(namespace));
         }

@@ -1,13 +1,16 @@
 //! What does not survive: links, credit, locks, and which messages are free to be handed out. Rebuilt empty; every
 //! change goes through a [`Touch`], as every durable change goes through a record.
 
+use crate::clock::Moving;
 use crate::command::ReceiveMode;
 use crate::durable::{Durable, Queue};
-use crate::ids::{BodyId, EntityId, IdMap, LinkId, LockToken, Position, Sequence, Source, SubQueue};
+use crate::ids::{
+    BodyId, EntityId, IdMap, LinkId, LockToken, NamespaceId, Position, Sequence, Source, SubQueue,
+};
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::State;
 use crate::time::Time;
-use crate::timers::{Chore, Due, LockTimer, Timers};
+use crate::timers::{Agenda, Chore, Due, LockTimer, Timers};
 use crate::work::touched;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -20,7 +23,9 @@ pub struct Volatile {
     awaiting: VecDeque<Awaiting>,
     /// Queues that have messages to hand out and perhaps somebody who wants them.
     pub(crate) stirred: VecDeque<Source>,
-    timers: Timers,
+    pub(crate) timers: Agenda,
+    /// The time of a namespace is being moved; nothing is handed out meanwhile.
+    pub(crate) moving: Option<Box<Moving>>,
     held_locks: usize,
     /// There is no room to store messages.
     pub(crate) is_full: bool,
@@ -53,6 +58,7 @@ pub struct Lock {
 /// Who is there at an entity, and since when nobody was.
 #[derive(Debug, Default)]
 pub struct Presence {
+    pub namespace: NamespaceId,
     parts: [Ready; 3],
     pub receivers: usize,
     /// The latest send or receive (S-237).
@@ -200,6 +206,7 @@ pub enum Touch {
     },
     EntityCreated {
         entity: EntityId,
+        namespace: NamespaceId,
         time: Time,
     },
     EntityDeleted {
@@ -230,6 +237,11 @@ pub enum Touch {
         entity: EntityId,
         time: Time,
     },
+    /// The time of a namespace is `lead` milliseconds ahead of the owner's.
+    TimeMoved {
+        namespace: NamespaceId,
+        lead: i64,
+    },
     /// There is something to do at an entity then, and no earlier.
     Armed {
         entity: EntityId,
@@ -255,7 +267,13 @@ impl Volatile {
     /// except what a planned stop has kept.
     pub fn rebuilt(durable: &Durable, nonce: u64) -> Volatile {
         let mut volatile = Volatile { nonce, ..Volatile::default() };
-        volatile.entities.resize_with(durable.next_entity().0 as usize, Presence::default);
+        for entity in 0..durable.next_entity().0 {
+            let namespace = durable.namespace_of(EntityId(entity)).unwrap_or_default();
+            volatile.entities.push(Presence { namespace, ..Presence::default() });
+        }
+        for (namespace, lead) in durable.leads() {
+            volatile.apply(Touch::TimeMoved { namespace, lead });
+        }
         for kept in durable.kept_locks() {
             let lock = Lock { token: kept.token, until: kept.until };
             volatile.apply(Touch::Locked { source: kept.source, lock });
@@ -448,14 +466,14 @@ impl Volatile {
                 }
             }
             Touch::RoomChanged { is_full } => self.is_full = is_full,
-            Touch::EntityCreated { entity, time } => {
+            Touch::EntityCreated { entity, namespace, time } => {
                 assert_eq!(entity.0 as usize, self.entities.len(), "entities come in order");
-                self.entities.push(Presence { used: Some(time), ..Presence::default() });
+                self.entities.push(Presence { namespace, used: Some(time), ..Presence::default() });
             }
             Touch::EntityDeleted { entity } => {
                 let presence = std::mem::take(&mut self.entities[entity.0 as usize]);
                 self.held_locks -= presence.parts.iter().map(|ready| ready.locks.len()).sum::<usize>();
-                self.timers.disarm(entity);
+                self.timers.of_mut(presence.namespace).disarm(entity);
             }
             Touch::Committed { position } => self.commit(position),
             Touch::Accessed { entity, time } => {
@@ -473,7 +491,12 @@ impl Volatile {
                 let was_there = self.entities[entity.0 as usize].schedule.remove(&(due, sequence));
                 assert!(was_there, "message {} was not scheduled", sequence.0);
             }
-            Touch::Armed { entity, chore, at } => self.timers.arm(entity, chore, at),
+            Touch::TimeMoved { namespace, lead } => {
+                let entities = &self.entities;
+                let is_theirs = |entity: EntityId| entities[entity.0 as usize].namespace == namespace;
+                self.timers.set_lead(namespace, lead, is_theirs);
+            }
+            Touch::Armed { entity, chore, at } => self.timers_of(entity).arm(entity, chore, at),
         }
     }
 
@@ -543,29 +566,53 @@ impl Volatile {
 
     fn time_lock(&mut self, source: Source, lock: Lock) {
         touched(1);
-        self.timers.add_lock(LockTimer { at: lock.until, source, token: lock.token.0 });
-        if self.timers.has_too_many(self.held_locks) {
+        let held_locks = self.held_locks;
+        let timers = self.timers.of_mut(self.entities[source.entity.0 as usize].namespace);
+        timers.add_lock(LockTimer { at: lock.until, source, token: lock.token.0 });
+        if timers.has_too_many(held_locks) {
             let entities = &self.entities;
-            self.timers.keep_locks(|timer| is_held(entities, timer));
+            timers.keep_locks(|timer| is_held(entities, timer));
         }
     }
 
-    /// When something is next due.
+    fn timers_of(&mut self, entity: EntityId) -> &mut Timers {
+        self.timers.of_mut(self.entities[entity.0 as usize].namespace)
+    }
+
+    /// The time at an entity when the owner's is `now`.
+    pub(crate) fn local(&self, entity: EntityId, now: Time) -> Time {
+        if self.timers.is_usual() { now } else { self.timers.local(self.presence(entity).namespace, now) }
+    }
+
+    /// When something is next due, in the owner's time.
     pub fn next_due(&self) -> Option<Time> {
         self.timers.next_due()
     }
 
     /// When that chore of an entity is due; never, if it has none.
     pub(crate) fn armed(&self, entity: EntityId, chore: Chore) -> Time {
-        self.timers.armed(entity, chore)
+        self.timers.of(self.presence(entity).namespace).armed(entity, chore)
     }
 
-    /// Takes the next thing that is due by `now`, if any. Locks that were settled meanwhile are passed over.
+    /// Takes something that is due by `now` of the owner, if anything is. Locks that were settled meanwhile are passed
+    /// over.
     pub(crate) fn take_due(&mut self, now: Time) -> Option<Due> {
         loop {
             match self.timers.take_due(now)? {
                 Due::Lock(timer) if !is_held(&self.entities, &timer) => {}
                 due => return Some(due),
+            }
+        }
+    }
+
+    /// Takes what is due first in a namespace, if that is not after `until` of its own time, and says when it was due.
+    pub(crate) fn take_first(&mut self, namespace: NamespaceId, until: Time) -> Option<(Time, Due)> {
+        let timers = self.timers.of_mut(namespace);
+        loop {
+            let at = timers.next_due()?;
+            match timers.take_due(until)? {
+                Due::Lock(timer) if !is_held(&self.entities, &timer) => {}
+                due => return Some((at, due)),
             }
         }
     }
@@ -621,7 +668,8 @@ mod tests {
 
     fn with_receivers(count: u32) -> Volatile {
         let mut volatile = Volatile::default();
-        volatile.apply(Touch::EntityCreated { entity: EntityId(0), time: Time(0) });
+        let (entity, namespace) = (EntityId(0), NamespaceId(0));
+        volatile.apply(Touch::EntityCreated { entity, namespace, time: Time(0) });
         for number in 0..count {
             let role = Role::Receiver { mode: ReceiveMode::PeekLock, delivered: 0 };
             volatile.apply(Touch::Attached { link: link(number), source: SOURCE, role });
@@ -664,7 +712,7 @@ mod tests {
             volatile.apply(Touch::Locked { source: SOURCE, lock: Lock { token, until: Time(60_000) } });
             volatile.apply(Touch::Unlocked { source: SOURCE, sequence: Sequence(number) });
         }
-        assert!(volatile.timers.lock_count() <= 2 * IDLE_TIMERS);
+        assert!(volatile.timers.of(NamespaceId(0)).lock_count() <= 2 * IDLE_TIMERS);
         assert_eq!(volatile.take_due(Time::NEVER), None);
     }
 }

@@ -24,6 +24,8 @@ pub struct State {
     pub failures: Failures,
     /// The wall clock that claims run out by.
     wall: fn() -> UnixSeconds,
+    /// Whether whoever manages a namespace may move its time.
+    pub has_test_clock: bool,
     /// Becomes true when the server stops. Each connection that is served holds a receiver.
     stopping: watch::Sender<bool>,
 }
@@ -42,6 +44,7 @@ impl State {
             meters,
             failures: Failures::default(),
             wall: UnixSeconds::now,
+            has_test_clock: false,
             stopping: watch::Sender::new(false),
         }
     }
@@ -111,6 +114,7 @@ impl Doors for State {
             meters: &self.meters,
             failures: &self.failures,
             node: &self.node,
+            has_test_clock: self.has_test_clock,
         };
         http::serve(stream, first, peer, door, self.stopping()).await;
     }

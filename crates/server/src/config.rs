@@ -22,6 +22,7 @@ pub struct Config {
     pub data: Option<PathBuf>,
     pub log: Option<LevelFilter>,
     pub durability: Option<Durability>,
+    pub test_clock: Option<bool>,
     pub listen_bus: Option<Vec<SocketAddr>>,
     pub tls_names: Vec<String>,
     pub certificate: Option<(PathBuf, PathBuf)>,
@@ -44,6 +45,7 @@ struct File {
     data: Option<PathBuf>,
     log: Option<Spanned<String>>,
     durability: Option<Spanned<String>>,
+    test_clock: Option<bool>,
     listen: Listen,
     tls: Tls,
     memory: Memory,
@@ -162,6 +164,7 @@ impl Config {
             data: file.data,
             log,
             durability,
+            test_clock: file.test_clock,
             listen_bus,
             tls_names: file.tls.names,
             tail_cache_bytes,
@@ -177,6 +180,7 @@ impl Default for Config {
             data: None,
             log: None,
             durability: None,
+            test_clock: None,
             listen_bus: None,
             tail_cache_bytes: None,
             tls_names: Vec::new(),
@@ -287,6 +291,7 @@ mod tests {
             data = "/var/lib/otobus"
             log = "info"
             durability = "os"
+            test_clock = true
             [listen]
             bus = ["0.0.0.0:5672", "[::1]:443"]
             [tls]
@@ -309,6 +314,7 @@ mod tests {
         assert_eq!(config.data.as_deref(), Some(Path::new("/var/lib/otobus")));
         assert_eq!(config.log, Some(LevelFilter::INFO));
         assert_eq!(config.durability, Some(Durability::Os));
+        assert_eq!(config.test_clock, Some(true));
         assert_eq!(config.listen_bus.map(|addresses| addresses.len()), Some(2));
         assert_eq!(config.tail_cache_bytes, Some(8 * 1_024 * 1_024));
         assert_eq!(&*config.namespaces[0].policies[0].name, "sender");

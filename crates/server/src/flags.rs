@@ -57,6 +57,16 @@ pub struct Flags {
     /// What accepted means: fsync survives power failure, os only the end of the process [default: fsync]
     #[arg(long, env = "OTOBUS_DURABILITY", value_name = "fsync|os")]
     pub durability: Option<Durability>,
+    /// Lets whoever manages a namespace move its time (POST /$otobus/clock); for tests alone [default: false]
+    #[arg(
+        long,
+        env = "OTOBUS_TEST_CLOCK",
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub test_clock: Option<bool>,
     /// File to write once everything listens: JSON with the addresses, the data directory and the CA file
     #[arg(long, env = "OTOBUS_READY_FILE", value_name = "FILE")]
     pub ready_file: Option<PathBuf>,

@@ -56,7 +56,12 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
         root: &root,
         takes_well_known_key: default.guard.knows_well_known_key(),
     };
-    let state = Arc::new(State::new(engine.handle().clone(), Namespaces::new(default, others)));
+    let mut state = State::new(engine.handle().clone(), Namespaces::new(default, others));
+    state.has_test_clock = settings.has_test_clock;
+    let state = Arc::new(state);
+    if settings.has_test_clock {
+        tracing::warn!("whoever manages a namespace may move its time: the test clock is on");
+    }
     let places = Places::of_open_files(open_files);
     let doors: Vec<_> = listeners
         .into_iter()

@@ -20,6 +20,7 @@ pub struct Settings {
     pub data: PathBuf,
     pub log: LevelFilter,
     pub durability: Durability,
+    pub has_test_clock: bool,
     pub listen_bus: Vec<SocketAddr>,
     pub ready_file: Option<PathBuf>,
     pub tls_names: Vec<String>,
@@ -45,6 +46,7 @@ impl Settings {
             data: flags.data.or(config.data).unwrap_or_else(|| DATA_DIRECTORY.into()),
             log: flags.log.or(config.log).unwrap_or(LevelFilter::WARN),
             durability: flags.durability.or(config.durability).unwrap_or_default(),
+            has_test_clock: flags.test_clock.or(config.test_clock).unwrap_or(false),
             listen_bus: flags.listen_bus.or(config.listen_bus).unwrap_or_else(usual_ports),
             ready_file: flags.ready_file,
             tls_names: config.tls_names,
@@ -68,6 +70,7 @@ mod tests {
         Config {
             data: Some("from-file".into()),
             durability: Some(Durability::Os),
+            test_clock: Some(true),
             listen_bus: Some(vec!["0.0.0.0:1".parse().unwrap()]),
             ..Config::default()
         }
@@ -81,10 +84,13 @@ mod tests {
         let from_file = Settings::merge(Flags::default(), config());
         assert_eq!(from_file.data, Path::new("from-file"));
         assert_eq!((usual.durability, from_file.durability), (Durability::Fsync, Durability::Os));
-        let flags = Flags { data: Some("from-flag".into()), ..Flags::default() };
+        assert_eq!((usual.has_test_clock, from_file.has_test_clock), (false, true));
+        let data = Some("from-flag".into());
+        let flags = Flags { data, test_clock: Some(false), ..Flags::default() };
         let from_flag = Settings::merge(flags, config());
         assert_eq!(from_flag.data, Path::new("from-flag"));
         assert_eq!(from_flag.listen_bus, from_file.listen_bus);
+        assert!(!from_flag.has_test_clock);
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub enum Kind {
 }
 
 /// What the workload never asks for, and why. A variant that is reached all the same is counted as `unexpected`.
-const LEFT_OUT: [(Kind, &str, &str); 11] = [
+const LEFT_OUT: [(Kind, &str, &str); 13] = [
     (Kind::Answer, "Topic", OF_TOPICS),
     (Kind::Answer, "Topics", OF_TOPICS),
     (Kind::Answer, "Subscription", OF_TOPICS),
@@ -30,12 +30,15 @@ const LEFT_OUT: [(Kind, &str, &str); 11] = [
     (Kind::Answer, "Rules", OF_TOPICS),
     (Kind::Answer, "Access", OF_ACCESS),
     (Kind::Answer, "Namespace", OF_ACCESS),
+    (Kind::Answer, "Time", OF_TEST_CLOCK),
+    (Kind::Answer, "Advanced", OF_TEST_CLOCK),
     (Kind::Refusal, "TooManySubscriptions", OF_TOPICS),
     (Kind::Refusal, "TooManySqlFilters", OF_TOPICS),
     (Kind::Refusal, "TooManyCorrelationFilters", OF_TOPICS),
 ];
 const OF_TOPICS: &str = "topics are not simulated yet";
 const OF_ACCESS: &str = "access rules and namespaces touch no message";
+const OF_TEST_CLOCK: &str = "here the clock is moved by the plan, for everybody";
 const UNEXPECTED: &str = "unexpected";
 
 const RECORDS: [&str; 13] = [
@@ -159,7 +162,9 @@ impl Coverage {
             | Answer::Rule(_)
             | Answer::Rules(_)
             | Answer::Access { .. }
-            | Answer::Namespace(_) => UNEXPECTED,
+            | Answer::Namespace(_)
+            | Answer::Time(_)
+            | Answer::Advanced(_) => UNEXPECTED,
             Answer::Deleted => "Deleted",
             Answer::Settled => "Settled",
             Answer::Renewed(_) => "Renewed",

@@ -95,7 +95,8 @@ impl Topics {
             | Change::SubscriptionCreated { .. }
             | Change::QueueUpdated { .. }
             | Change::AccessChanged { .. }
-            | Change::NamespaceNamed { .. } => unreachable!("not a change of topics"),
+            | Change::NamespaceNamed { .. }
+            | Change::ClockMoved { .. } => unreachable!("not a change of topics"),
         }
     }
 
@@ -221,7 +222,7 @@ impl Broker {
             settings: Box::new(settings.clone()),
         };
         self.write(Record::Managed(Box::new(change)), context, decision);
-        self.volatile.apply(Touch::EntityCreated { entity, time: context.now });
+        self.volatile.apply(Touch::EntityCreated { entity, namespace, time: context.now });
         Ok(entity)
     }
 

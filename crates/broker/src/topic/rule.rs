@@ -102,7 +102,7 @@ impl Correlation {
 }
 
 impl Rule {
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
+    pub fn check(&self) -> Result<(), Refusal> {
         check_name(&self.name)?;
         let check_text = |property, sql: &Sql| {
             let length = sql.expression.chars().count();

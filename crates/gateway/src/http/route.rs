@@ -26,6 +26,8 @@ pub enum Route {
     Topics(Slice),
     NamespaceInfo,
     WebSocket,
+    /// The test clock, where there is one.
+    Clock,
     Subscriptions {
         topic: String,
         slice: Slice,
@@ -75,6 +77,7 @@ impl Route {
             Route::Queues(_)
             | Route::Topics(_)
             | Route::NamespaceInfo
+            | Route::Clock
             | Route::Subscriptions { .. }
             | Route::Subscription { .. }
             | Route::Rules { .. }
@@ -122,6 +125,7 @@ fn route(method: &Method, path: &str, query: &Query, has_authorization: bool) ->
         ["$resources", "topics"] => Route::Topics(query.slice()?),
         ["$namespaceinfo"] => Route::NamespaceInfo,
         ["$servicebus", "websocket"] => Route::WebSocket,
+        ["$otobus", "clock"] => Route::Clock,
         [first, ..] if first.starts_with('$') => Route::Nothing,
         [_, .., "messages"] if method == Method::POST => Route::Send,
         [_, .., "messages", _] | [_, .., "messages", _, _] if method != Method::GET => Route::Receive,

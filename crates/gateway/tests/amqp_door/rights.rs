@@ -64,6 +64,7 @@ rows! {
     DescribeEntity => Elsewhere,
     Manage => Elsewhere,
     ListQueues => Elsewhere,
+    Advance => Elsewhere,
 }
 
 /// What a client shows.
