@@ -4,6 +4,7 @@
 use crate::access::AccessRule;
 use crate::effect::Extra;
 use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Number, Sequence, SubQueue};
+use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Index, Reason, Slot, State};
 use crate::record::{KeptLock, Record};
 use crate::settings::QueueSettings;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Durable {
     /// Entities by namespace and case-folded path (S-250).
     pub(crate) names: BTreeMap<(NamespaceId, Box<str>), EntityId>,
@@ -370,6 +371,9 @@ impl Durable {
                 for number in first.0..first.0 + u64::from(*count) {
                     queue.remove(Sequence(number));
                     queue.extras.remove(&Sequence(number));
+                }
+                if is_planted(Bug::Numbering) && queue.counts.total() == 0 {
+                    queue.next = *first;
                 }
             }
             Record::Returned { entity, sequence, overlay } => {

@@ -15,6 +15,7 @@ pub mod limits;
 mod link;
 pub mod manage;
 mod namespace;
+pub mod planted;
 pub mod queue;
 pub mod record;
 pub mod refusal;
@@ -43,6 +44,7 @@ pub use ids::{
 };
 pub use manage::Task;
 pub use namespace::check_path;
+pub use queue::doubt::Doubt;
 pub use queue::index::State;
 pub use record::{KeptLock, Record};
 pub use refusal::Refusal;
@@ -143,6 +145,7 @@ impl Broker {
                     Ok(answer) => (request, Ok(answer)),
                     Err(Hindrance::Refused(refusal)) => (request, Err(refusal)),
                     Err(Hindrance::Needs(needs)) => return Decided::Needs(needs),
+                    Err(Hindrance::Check(needs)) => return Decided::Check(needs),
                 }
             }
             Command::RenewLocks { request, namespace, path, tokens } => {
@@ -156,7 +159,12 @@ impl Broker {
                 (request, self.cancel_scheduled(*namespace, path, numbers, context, decision))
             }
             Command::ReceiveDeferred { request, namespace, path, numbers, mode } => {
-                (request, self.receive_deferred(*namespace, path, numbers, *mode, context, decision))
+                match self.receive_deferred(*namespace, path, numbers, *mode, material, context, decision) {
+                    Ok(answer) => (request, Ok(answer)),
+                    Err(Hindrance::Refused(refusal)) => (request, Err(refusal)),
+                    Err(Hindrance::Needs(needs)) => return Decided::Needs(needs),
+                    Err(Hindrance::Check(needs)) => return Decided::Check(needs),
+                }
             }
             Command::Browse { request, namespace, path, from, most } => {
                 (request, self.browse(*namespace, path, *from, *most, context))

@@ -3,10 +3,11 @@
 
 use crate::clock::Moving;
 use crate::command::ReceiveMode;
-use crate::durable::Durable;
+use crate::durable::{Durable, Queue};
 use crate::ids::{
     BodyId, EntityId, IdMap, LinkId, LockToken, NamespaceId, Position, Sequence, Source, SubQueue,
 };
+use crate::planted::{Bug, is_planted};
 use crate::queue::index::State;
 use crate::time::Time;
 use crate::timers::{Agenda, Chore, Due, LockTimer, Timers};
@@ -79,10 +80,14 @@ pub struct Ready {
     /// fill in the order of its numbers, everything that is free.
     pub returned: BTreeSet<Sequence>,
     pub locks: IdMap<Sequence, Lock>,
-    /// Up to here the cursor may meet messages whose locks are older than this process.
-    pub kept: Sequence,
     /// Who waits for messages, in the order in which the credit came (S-97).
     pub waiting: VecDeque<(LinkId, u32)>,
+    /// Messages that are known to be readable, and may be removed before they leave.
+    pub vouched: BTreeSet<Sequence>,
+    /// Some are being read to find out.
+    pub is_checking: bool,
+    /// Who gets what there is and is then told that this was all.
+    pub draining: Vec<LinkId>,
     is_stirred: bool,
 }
 
@@ -159,6 +164,30 @@ pub enum Touch {
     Unlocked {
         source: Source,
         sequence: Sequence,
+    },
+    /// Messages are being read that can be removed only afterwards.
+    Doubted {
+        source: Source,
+    },
+    /// They were read.
+    Checked {
+        source: Source,
+        whole: BTreeSet<Sequence>,
+    },
+    /// A free message is locked for nobody. `before` are those that were to come before it in order, and still do.
+    Withheld {
+        source: Source,
+        lock: Lock,
+        before: Vec<Sequence>,
+    },
+    /// A link is to be told when it has got everything.
+    Draining {
+        source: Source,
+        link: LinkId,
+    },
+    DrainEnded {
+        source: Source,
+        link: LinkId,
     },
     PartStored {
         link: LinkId,
@@ -247,13 +276,12 @@ impl Volatile {
         }
         for kept in durable.kept_locks() {
             let lock = Lock { token: kept.token, until: kept.until };
-            let ready = volatile.ready_mut(kept.source);
-            ready.kept = ready.kept.max(kept.token.sequence());
             volatile.apply(Touch::Locked { source: kept.source, lock });
         }
         for (entity, queue) in durable.queues() {
             let [main, dead, _] = &mut volatile.entities[entity.0 as usize].parts;
             main.committed = Sequence(queue.next.0 - 1);
+            (main.cursor, main.returned) = handed_out(queue, &main.locks);
             let is_free = |sequence: &Sequence| !dead.locks.contains_key(sequence);
             let active = queue.dead.iter().filter(|(_, slot)| slot.state() == State::Active);
             dead.returned = active.map(|(sequence, _)| sequence).filter(is_free).collect();
@@ -292,7 +320,8 @@ impl Volatile {
     pub fn lock(&self, source: Source, token: LockToken, now: Time) -> Option<Lock> {
         touched(1);
         let lock = self.ready(source).locks.get(&token.sequence())?;
-        (lock.token == token && now < lock.until).then_some(*lock)
+        let is_held = now < lock.until || is_planted(Bug::Lock);
+        (lock.token == token && is_held).then_some(*lock)
     }
 
     /// Every lock that is held.
@@ -327,7 +356,9 @@ impl Volatile {
                 if let Some(Link { source, role }) = self.links.remove(&link) {
                     let is_receiver = matches!(role, Role::Receiver { .. });
                     self.entities[source.entity.0 as usize].receivers -= usize::from(is_receiver);
-                    self.ready_mut(source).waiting.retain(|(waiting, _)| *waiting != link);
+                    let ready = self.ready_mut(source);
+                    ready.waiting.retain(|(waiting, _)| *waiting != link);
+                    ready.draining.retain(|draining| *draining != link);
                 }
             }
             Touch::Credited { link, credit } => self.set_credit(link, credit),
@@ -351,6 +382,7 @@ impl Volatile {
             Touch::Taken { source, sequence } => {
                 touched(1);
                 let ready = self.ready_mut(source);
+                ready.vouched.remove(&sequence);
                 if !ready.returned.remove(&sequence) {
                     ready.cursor = ready.cursor.max(sequence.next());
                 }
@@ -393,6 +425,24 @@ impl Volatile {
                 let lock = self.ready_mut(source).locks.remove(&sequence);
                 assert!(lock.is_some(), "message {} was not locked", sequence.0);
                 self.held_locks -= 1;
+            }
+            Touch::Doubted { source } => self.ready_mut(source).is_checking = true,
+            Touch::Checked { source, whole } => {
+                let ready = self.ready_mut(source);
+                ready.is_checking = false;
+                ready.vouched = whole;
+            }
+            Touch::Withheld { source, lock, before } => {
+                let (ready, sequence) = (self.ready_mut(source), lock.token.sequence());
+                if !ready.returned.remove(&sequence) {
+                    ready.cursor = ready.cursor.max(sequence.next());
+                    ready.returned.extend(before);
+                }
+                self.apply(Touch::Locked { source, lock });
+            }
+            Touch::Draining { source, link } => self.ready_mut(source).draining.push(link),
+            Touch::DrainEnded { source, link } => {
+                self.ready_mut(source).draining.retain(|each| *each != link)
             }
             Touch::PartStored { link, body, length } => {
                 if let Some(Link { role: Role::Sender { parts, part_bytes }, .. }) = self.links.get_mut(&link)
@@ -576,6 +626,25 @@ impl Volatile {
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
+}
+
+/// Where to go on handing out after a planned stop, and what is free before that: everything up to the last message
+/// whose lock was kept had been handed out.
+fn handed_out(queue: &Queue, locks: &IdMap<Sequence, Lock>) -> (Sequence, BTreeSet<Sequence>) {
+    let is_active =
+        |sequence: &&Sequence| queue.index.get(**sequence).is_some_and(|slot| slot.state() == State::Active);
+    let cursor = locks.keys().filter(is_active).max().map_or(Sequence(0), |last| last.next());
+    let mut returned = BTreeSet::new();
+    let mut from = Sequence(0);
+    while let Some((sequence, _)) = queue.index.next_active_from(from)
+        && sequence < cursor
+    {
+        if !locks.contains_key(&sequence) {
+            returned.insert(sequence);
+        }
+        from = sequence.next();
+    }
+    (cursor, returned)
 }
 
 fn is_held(entities: &[Presence], timer: &LockTimer) -> bool {

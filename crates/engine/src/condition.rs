@@ -25,6 +25,7 @@ pub struct Condition {
     is_full: AtomicBool,
     is_closed: AtomicBool,
     damage: Mutex<Option<String>>,
+    damages: AtomicU64,
     started: Instant,
     /// Milliseconds from `started` to the sync that is on its way, and one more; zero if there is none.
     syncing_since: AtomicU64,
@@ -37,6 +38,7 @@ impl Default for Condition {
             is_full: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             damage: Mutex::new(None),
+            damages: AtomicU64::new(0),
             started: Instant::now(),
             syncing_since: AtomicU64::new(0),
             ahead_ms: AtomicI64::new(0),
@@ -80,6 +82,11 @@ impl Condition {
         self.damage.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// How often damage was found; the same place counts each time that somebody meets it.
+    pub fn damages(&self) -> u64 {
+        self.damages.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn sync_began(&self) {
         let since = self.started.elapsed().as_millis() as u64;
         self.syncing_since.store(since + 1, Ordering::Release);
@@ -110,6 +117,7 @@ impl Condition {
 
     pub(crate) fn report_damage(&self, damage: &str) {
         tracing::error!("{damage}");
+        self.damages.fetch_add(1, Ordering::Relaxed);
         let mut first = self.damage.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert_with(|| damage.to_owned());
     }

@@ -32,6 +32,6 @@ pub use mailbox::{Mailbox, Outbox, Outgoing, Sent};
 pub use partition::{Counters, Partition, Turn};
 pub use read::{Bodies, Reading};
 pub use recovery::{Error, Recovered, recover};
-pub use runner::{Engine, OpenError, Options};
+pub use runner::{Engine, HandSync, OpenError, Options};
 pub use snapshots::Snapshotted;
 pub use upkeep::Pace;

@@ -40,6 +40,6 @@ impl Ask for Handle {
     }
 
     fn work(&self) -> Work {
-        self.counters().into()
+        Work { damages: self.condition().damages(), ..self.counters().into() }
     }
 }

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 impl<A: Ask> Door<'_, A> {
     pub(super) async fn clock(&self, call: &Call<'_>) -> Result<Success, Failure> {
         let body = match *call.method {
-            Method::GET => match self.manage(call.namespace, Task::TellTime).await? {
+            Method::GET => match self.manage(call, Task::TellTime).await? {
                 Answer::Time(now) => json!({ "now": instant(now) }),
                 _ => return Err(Failure::Internal),
             },
             Method::POST => {
                 let (namespace, by) = (call.namespace.id, asked(&call.body)?);
-                match self.ask.ask(|request| Command::Advance { request, namespace, by }).await?? {
+                match self.question(call, |request| Command::Advance { request, namespace, by }).await? {
                     Answer::Advanced(advanced) => told(&advanced),
                     _ => return Err(Failure::Internal),
                 }
