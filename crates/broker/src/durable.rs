@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Durable {
     /// Entities by namespace and case-folded path (S-250).
     pub(crate) names: BTreeMap<(NamespaceId, Box<str>), EntityId>,

@@ -11,9 +11,11 @@ pub mod durable;
 pub mod effect;
 pub mod ids;
 pub mod limits;
+mod line;
 mod link;
 pub mod manage;
 mod namespace;
+mod nonce;
 pub mod planted;
 pub mod queue;
 pub mod record;
@@ -42,6 +44,7 @@ pub use ids::{
     Source, SubQueue,
 };
 pub use manage::Task;
+pub use queue::doubt::Doubt;
 pub use queue::index::State;
 pub use record::{KeptLock, Record};
 pub use refusal::Refusal;
@@ -65,9 +68,10 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// A broker over a state that replay has built. `nonce` seeds the lock tokens and must be fresh for each run.
-    pub fn new(durable: Durable, nonce: u64) -> Broker {
-        let volatile = Volatile::rebuilt(&durable, nonce);
+    /// A broker over a state that replay has built. `key` makes the lock tokens: it must be
+    /// fresh for each run, and secret.
+    pub fn new(durable: Durable, key: u128) -> Broker {
+        let volatile = Volatile::rebuilt(&durable, key);
         Broker { durable, volatile, tier: Tier::default(), scratch: Vec::new() }
     }
 
@@ -139,6 +143,7 @@ impl Broker {
                     Ok(answer) => (request, Ok(answer)),
                     Err(Hindrance::Refused(refusal)) => (request, Err(refusal)),
                     Err(Hindrance::Needs(needs)) => return Decided::Needs(needs),
+                    Err(Hindrance::Check(needs)) => return Decided::Check(needs),
                 }
             }
             Command::RenewLocks { request, namespace, path, tokens } => {
@@ -152,7 +157,12 @@ impl Broker {
                 (request, self.cancel_scheduled(*namespace, path, numbers, context, decision))
             }
             Command::ReceiveDeferred { request, namespace, path, numbers, mode } => {
-                (request, self.receive_deferred(*namespace, path, numbers, *mode, context, decision))
+                match self.receive_deferred(*namespace, path, numbers, *mode, material, context, decision) {
+                    Ok(answer) => (request, Ok(answer)),
+                    Err(Hindrance::Refused(refusal)) => (request, Err(refusal)),
+                    Err(Hindrance::Needs(needs)) => return Decided::Needs(needs),
+                    Err(Hindrance::Check(needs)) => return Decided::Check(needs),
+                }
             }
             Command::Browse { request, namespace, path, from, most } => {
                 (request, self.browse(*namespace, path, *from, *most, context))

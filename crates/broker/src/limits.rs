@@ -99,3 +99,8 @@ pub const SNAPSHOT_FRAME_BYTES: usize = 16 * 1_024 * 1_024;
 
 /// What a stored message may have that its sender did not send: an id of 32 digits and the section around it.
 pub const ADDED_BYTES: u64 = 64;
+
+/// Messages, and bytes, that are read at a time before receive-and-delete removes them: a run of the disk, and no more than
+/// what is lost if the receiver goes away meanwhile.
+pub const CHECK_MESSAGES: usize = 128;
+pub const CHECK_BYTES: u64 = 1024 * 1024;

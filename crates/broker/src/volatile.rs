@@ -4,6 +4,8 @@
 use crate::command::ReceiveMode;
 use crate::durable::{Durable, Queue};
 use crate::ids::{BodyId, EntityId, IdMap, LinkId, LockToken, Position, Sequence, Source, SubQueue};
+use crate::line::Line;
+use crate::nonce::Nonces;
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::State;
 use crate::time::Time;
@@ -24,7 +26,7 @@ pub struct Volatile {
     held_locks: usize,
     /// There is no room to store messages.
     pub(crate) is_full: bool,
-    nonce: u64,
+    nonces: Nonces,
 }
 
 #[derive(Debug)]
@@ -75,7 +77,13 @@ pub struct Ready {
     pub returned: BTreeSet<Sequence>,
     pub locks: IdMap<Sequence, Lock>,
     /// Who waits for messages, in the order in which the credit came (S-97).
-    pub waiting: VecDeque<(LinkId, u32)>,
+    pub waiting: Line,
+    /// Messages that are known to be readable, and may be removed before they leave.
+    pub vouched: BTreeSet<Sequence>,
+    /// Some are being read to find out.
+    pub is_checking: bool,
+    /// Who gets what there is and is then told that this was all.
+    pub draining: Vec<LinkId>,
     is_stirred: bool,
 }
 
@@ -153,6 +161,30 @@ pub enum Touch {
         source: Source,
         sequence: Sequence,
     },
+    /// Messages are being read that can be removed only afterwards.
+    Doubted {
+        source: Source,
+    },
+    /// They were read.
+    Checked {
+        source: Source,
+        whole: BTreeSet<Sequence>,
+    },
+    /// A free message is locked for nobody. `before` are those that were to come before it in order, and still do.
+    Withheld {
+        source: Source,
+        lock: Lock,
+        before: Vec<Sequence>,
+    },
+    /// A link is to be told when it has got everything.
+    Draining {
+        source: Source,
+        link: LinkId,
+    },
+    DrainEnded {
+        source: Source,
+        link: LinkId,
+    },
     PartStored {
         link: LinkId,
         body: BodyId,
@@ -223,8 +255,8 @@ impl Volatile {
 
     /// What a broker starts with whose durable state was just read: nobody there, everything free, nothing locked
     /// except what a planned stop has kept.
-    pub fn rebuilt(durable: &Durable, nonce: u64) -> Volatile {
-        let mut volatile = Volatile { nonce, ..Volatile::default() };
+    pub fn rebuilt(durable: &Durable, key: u128) -> Volatile {
+        let mut volatile = Volatile { nonces: Nonces::new(key), ..Volatile::default() };
         volatile.entities.resize_with(durable.next_entity().0 as usize, Presence::default);
         for kept in durable.kept_locks() {
             let lock = Lock { token: kept.token, until: kept.until };
@@ -308,7 +340,9 @@ impl Volatile {
                 if let Some(Link { source, role }) = self.links.remove(&link) {
                     let is_receiver = matches!(role, Role::Receiver { .. });
                     self.entities[source.entity.0 as usize].receivers -= usize::from(is_receiver);
-                    self.ready_mut(source).waiting.retain(|(waiting, _)| *waiting != link);
+                    let ready = self.ready_mut(source);
+                    ready.waiting.remove(link);
+                    ready.draining.retain(|draining| *draining != link);
                 }
             }
             Touch::Credited { link, credit } => self.set_credit(link, credit),
@@ -332,6 +366,7 @@ impl Volatile {
             Touch::Taken { source, sequence } => {
                 touched(1);
                 let ready = self.ready_mut(source);
+                ready.vouched.remove(&sequence);
                 if !ready.returned.remove(&sequence) {
                     ready.cursor = ready.cursor.max(sequence.next());
                 }
@@ -345,13 +380,7 @@ impl Volatile {
                 ready.cursor = ready.cursor.max(to);
             }
             Touch::Served { source } => {
-                let waiting = &mut self.ready_mut(source).waiting;
-                let (link, credit) = waiting.front_mut().expect("only who waits is served");
-                let link = *link;
-                *credit -= 1;
-                if *credit == 0 {
-                    waiting.pop_front();
-                }
+                let link = self.ready_mut(source).waiting.serve();
                 if let Some(Link { role: Role::Receiver { delivered, .. }, .. }) = self.links.get_mut(&link) {
                     *delivered += 1;
                 }
@@ -374,6 +403,24 @@ impl Volatile {
                 let lock = self.ready_mut(source).locks.remove(&sequence);
                 assert!(lock.is_some(), "message {} was not locked", sequence.0);
                 self.held_locks -= 1;
+            }
+            Touch::Doubted { source } => self.ready_mut(source).is_checking = true,
+            Touch::Checked { source, whole } => {
+                let ready = self.ready_mut(source);
+                ready.is_checking = false;
+                ready.vouched = whole;
+            }
+            Touch::Withheld { source, lock, before } => {
+                let (ready, sequence) = (self.ready_mut(source), lock.token.sequence());
+                if !ready.returned.remove(&sequence) {
+                    ready.cursor = ready.cursor.max(sequence.next());
+                    ready.returned.extend(before);
+                }
+                self.apply(Touch::Locked { source, lock });
+            }
+            Touch::Draining { source, link } => self.ready_mut(source).draining.push(link),
+            Touch::DrainEnded { source, link } => {
+                self.ready_mut(source).draining.retain(|each| *each != link)
             }
             Touch::PartStored { link, body, length } => {
                 if let Some(Link { role: Role::Sender { parts, part_bytes }, .. }) = self.links.get_mut(&link)
@@ -428,24 +475,7 @@ impl Volatile {
 
     fn set_credit(&mut self, link: LinkId, credit: u32) {
         let Some(source) = self.links.get(&link).map(|link| link.source) else { return };
-        let waiting = &mut self.ready_mut(source).waiting;
-        let held: u32 = waiting.iter().filter(|(who, _)| *who == link).map(|(_, credit)| credit).sum();
-        if credit < held {
-            // Less than before: the newest credit goes first, so that the place in the line is kept.
-            let mut surplus = held - credit;
-            for (who, credit) in waiting.iter_mut().rev() {
-                if *who == link {
-                    let cut = surplus.min(*credit);
-                    *credit -= cut;
-                    surplus -= cut;
-                }
-            }
-            waiting.retain(|(_, credit)| *credit > 0);
-        } else if credit > held {
-            match waiting.back_mut() {
-                Some((last, more)) if *last == link => *more += credit - held,
-                _ => waiting.push_back((link, credit - held)),
-            }
+        if self.ready_mut(source).waiting.set(link, credit) {
             self.stir(source);
         }
     }
@@ -453,7 +483,7 @@ impl Volatile {
     /// The credit that a link has left with the broker.
     pub fn credit(&self, link: LinkId) -> u32 {
         let Some(source) = self.links.get(&link).map(|link| link.source) else { return 0 };
-        self.ready(source).waiting.iter().filter(|(who, _)| *who == link).map(|(_, credit)| credit).sum()
+        self.ready(source).waiting.credit(link)
     }
 
     pub(crate) fn stir(&mut self, source: Source) {
@@ -521,12 +551,7 @@ impl Volatile {
 
     /// A number that no delivery of this run had before and that an outsider cannot guess.
     pub(crate) fn fresh_nonce(&mut self) -> u64 {
-        // SplitMix64, from a seed that whoever runs the broker has drawn at random.
-        self.nonce = self.nonce.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.nonce;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.nonces.fresh()
     }
 }
 
@@ -576,33 +601,6 @@ mod tests {
             volatile.apply(Touch::Attached { link: link(number), source: SOURCE, role });
         }
         volatile
-    }
-
-    #[test]
-    fn credit_is_served_in_the_order_in_which_it_came() {
-        // S-97
-        let mut volatile = with_receivers(2);
-        volatile.apply(Touch::Credited { link: link(0), credit: 1 });
-        volatile.apply(Touch::Credited { link: link(1), credit: 2 });
-        volatile.apply(Touch::Credited { link: link(0), credit: 3 });
-        let mut served = Vec::new();
-        while let Some((who, _)) = volatile.ready(SOURCE).waiting.front() {
-            served.push(who.link);
-            volatile.apply(Touch::Served { source: SOURCE });
-        }
-        assert_eq!(served, [0, 1, 1, 0, 0]);
-    }
-
-    #[test]
-    fn taking_credit_back_keeps_the_place_in_the_line() {
-        let mut volatile = with_receivers(2);
-        volatile.apply(Touch::Credited { link: link(0), credit: 2 });
-        volatile.apply(Touch::Credited { link: link(1), credit: 1 });
-        volatile.apply(Touch::Credited { link: link(0), credit: 5 });
-        volatile.apply(Touch::Credited { link: link(0), credit: 1 });
-        assert_eq!(volatile.ready(SOURCE).waiting, [(link(0), 1), (link(1), 1)]);
-        volatile.apply(Touch::Credited { link: link(0), credit: 0 });
-        assert_eq!(volatile.ready(SOURCE).waiting, [(link(1), 1)]);
     }
 
     #[test]

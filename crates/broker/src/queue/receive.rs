@@ -21,13 +21,19 @@ impl Broker {
         decision: &mut Decision,
     ) -> usize {
         let mut left = most;
-        while let Some((link, _)) = self.volatile.ready(source).waiting.front().copied()
+        while let Some(link) = self.volatile.ready(source).waiting.front()
             && let Some(sequence) = self.next_free(source, &mut left, context, decision)
         {
             let Some(Link { role: Role::Receiver { mode, .. }, .. }) = self.volatile.link(link) else {
                 unreachable!("only receivers wait, and who detaches waits no more");
             };
             let mode = *mode;
+            if mode == ReceiveMode::ReceiveAndDelete
+                && !self.volatile.ready(source).vouched.contains(&sequence)
+            {
+                self.doubt(source, decision);
+                break;
+            }
             self.volatile.apply(Touch::Taken { source, sequence });
             self.volatile.apply(Touch::Served { source });
             let delivery = self.take(source, sequence, mode, context);

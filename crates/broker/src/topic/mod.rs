@@ -51,7 +51,7 @@ pub struct Subscription {
 }
 
 /// Every topic and subscription of a partition; part of the durable state.
-#[derive(Debug, Default, Hash)]
+#[derive(Debug, Clone, Default, Hash)]
 pub struct Topics {
     topics: BTreeMap<EntityId, Topic>,
     subscriptions: BTreeMap<EntityId, Subscription>,

@@ -109,6 +109,7 @@ fn status_of_refusal(refusal: &Refusal) -> (StatusCode, u32) {
         Refusal::NoSpace => (StatusCode::INSUFFICIENT_STORAGE, 50700),
         Refusal::EntityDisabled(_) | Refusal::NotAllowed(_) => (StatusCode::FORBIDDEN, 40301),
         Refusal::LockLost(_) | Refusal::MessageNotFound(_) => (StatusCode::NOT_FOUND, 40400),
+        Refusal::Unreadable => (StatusCode::INTERNAL_SERVER_ERROR, 50000),
         Refusal::NotSupported(_) => (StatusCode::NOT_IMPLEMENTED, 50100),
     }
 }

@@ -1,14 +1,15 @@
 //! What clients submit, and the answers that are due for it: one for each, in the order in which they were asked.
 //!
 //! A command on a link that is not attached is not answered. A settlement that changes properties may have to read
-//! the disk first and is then answered late; nothing else may be overtaken.
+//! the disk first and is then answered late, and so may a drain, for what is received and deleted is read before; nothing
+//! else may be overtaken.
 
 use super::ledger::{Ledger, split};
 use super::{Fate, Link, LinkState, Lock, Message, Oracle, Role, asker};
 use broker::limits::BATCH_MESSAGES;
 use broker::{
     ConnectionId, Counts, EntityId, Incoming, LinkId, LockToken, Number, Outcome, QueueSettings, ReceiveMode,
-    RequestId, Sequence, Span, Time,
+    RequestId, Sequence, Span, Tier, Time,
 };
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -253,7 +254,7 @@ impl Oracle {
             link.grants.push_back((limit, drain));
         }
         if drain {
-            self.expect(link.connection, Due::Drain(link), false);
+            self.expect(link.connection, Due::Drain(link), true);
         }
     }
 
@@ -297,6 +298,8 @@ impl Oracle {
         let mut may_be_late = false;
         match &question {
             Question::Create(path) => drop(self.creations.insert(path.to_lowercase())),
+            // What is removed before it leaves is read first.
+            Question::Deferred(_, _, mode) => may_be_late = *mode == ReceiveMode::ReceiveAndDelete,
             Question::Settle(_, tokens, outcome) => {
                 may_be_late = is_changing(outcome);
                 for token in tokens {
@@ -427,13 +430,21 @@ impl Oracle {
         self.deliveries.get(&(link, delivery)).map_or(&[], |range| &self.messages[range.clone()])
     }
 
+    /// Bytes of the largest message that is taken (S-17).
+    fn largest_message(&self) -> u64 {
+        match self.tier {
+            Tier::Basic | Tier::Standard => 256 * 1_024,
+            Tier::Premium | Tier::Unlimited => 1_024 * 1_024,
+        }
+    }
+
     /// The rule by which a delivery must be refused, if there is one.
     pub(super) fn must_refuse(&self, link: LinkId, delivery: u32) -> Option<&'static str> {
         let messages = self.of_delivery(link, delivery);
         let bytes: u64 = messages.iter().map(|message| u64::from(message.length)).sum();
         if messages.len() > BATCH_MESSAGES {
             Some("BatchTooLarge")
-        } else if bytes > self.tier.message_bytes(&QueueSettings::default()) {
+        } else if bytes > self.largest_message() {
             Some("MessageTooLarge")
         } else if messages.iter().any(|message| message.keys_differ) {
             Some("NotAllowed")

@@ -14,8 +14,8 @@ pub mod watched;
 use crate::coverage::Coverage;
 use crate::hash::Trace;
 use broker::{
-    ConnectionId, EntityId, LinkId, LockToken, Outcome, ReceiveMode, RequestId, Sequence, Span, State, Tier,
-    Time,
+    ConnectionId, EntityId, LinkId, LockToken, Outcome, ReceiveMode, Record, RequestId, Sequence, Span,
+    State, Tier, Time,
 };
 use engine::{Mailbox, Outgoing};
 use ledger::{Ledger, Present};
@@ -160,6 +160,8 @@ pub struct Oracle {
     began: Time,
     /// An append of this turn was still on its way when more was decided, so that what leaves may be older news.
     is_blurred: bool,
+    /// A read of the disk has failed in this life: messages may be withheld for the time of a lock, and nobody told.
+    pub has_unread: bool,
     pub ledger: Ledger,
     pub messages: Vec<Message>,
     pub coverage: Coverage,
@@ -200,6 +202,7 @@ impl Default for Oracle {
             is_open: false,
             began: Time(i64::MIN),
             is_blurred: false,
+            has_unread: false,
             ledger: Ledger::default(),
             messages: Vec::new(),
             coverage: Coverage::default(),
@@ -251,6 +254,11 @@ impl Oracle {
         } else if self.pending.is_some() {
             self.is_blurred = true;
         }
+    }
+
+    /// Whether all that was decided is durable and answered.
+    pub fn is_at_rest(&self) -> bool {
+        !self.is_open
     }
 
     /// The turn in which what is submitted now is decided.
@@ -320,7 +328,7 @@ impl Oracle {
 
     /// Messages are handed out oldest first (S-85): none that was free before this turn was passed over.
     fn check_order(&mut self) {
-        if self.is_blurred {
+        if self.is_blurred || self.has_unread {
             return;
         }
         for (entity, queue) in &self.ledger.queues {
@@ -389,11 +397,45 @@ impl Oracle {
         }
     }
 
-    /// The process is gone, and with it every connection, link and lock. `live` is what it had in memory.
-    pub fn died(&mut self, live: &broker::Durable) {
-        if !self.is_open {
-            self.compare(live);
+    /// A planned stop has kept every lock that certainly is held (S-93).
+    pub fn check_kept(&mut self) {
+        let now = self.now;
+        let is_lost = |(_, lock): &(&(EntityId, Sequence), &Lock)| {
+            !lock.is_hazy
+                && now < lock.until
+                && (lock.renewals, lock.returned) == (0, None)
+                && lock.asked.is_empty()
+                && !self.ledger.kept.iter().any(|kept| kept.token == lock.token && kept.until == lock.until)
+        };
+        if let Some(((entity, sequence), _)) = self.locks.iter().find(is_lost) {
+            let what = format!("the lock on {sequence:?} of {entity:?} was not kept by a planned stop");
+            self.fail(what);
         }
+    }
+
+    /// What a process had in memory is what the journal has, and what it was about to write.
+    fn compare_at_death(&mut self, live: &broker::Durable, unwritten: &[u8], time: Time) {
+        let mut replayed = self.ledger.replayed.clone();
+        if let Some(pending) = self.pending.as_ref().filter(|pending| !pending.has_failed) {
+            pending.records.iter().for_each(|record| replayed.apply(record, Time(pending.time)));
+        }
+        let mut rest = unwritten;
+        while !rest.is_empty() {
+            match Record::decode(&mut rest) {
+                Ok(record) => replayed.apply(&record, time),
+                Err(why) => return self.fail(format!("an unwritten record cannot be read: {why}")),
+            }
+        }
+        if live.fingerprint() != replayed.fingerprint() {
+            let position = self.ledger.position;
+            self.fail(format!("I12: state differs from its replay at a crash behind position {position}"));
+        }
+    }
+
+    /// The process is gone, and with it every connection, link and lock. `live` is what it had in memory.
+    /// `unwritten` are the records that it had decided and not written.
+    pub fn died(&mut self, live: &broker::Durable, unwritten: &[u8], time: Time) {
+        self.compare_at_death(live, unwritten, time);
         self.is_dead = true;
         self.is_open = false;
         let connections: Vec<ConnectionId> = self.expected.keys().copied().collect();
@@ -434,6 +476,7 @@ impl Oracle {
         self.questions.clear();
         self.asked.clear();
         self.ghosts.clear();
+        self.has_unread = false;
         for kept in kept.iter().filter(|kept| !self.locks.values().any(|lock| lock.token == kept.token)) {
             let ghost = self.ghosts.entry(kept.source.entity).or_default();
             ghost.until = kept.until.max(ghost.until);
