@@ -4,6 +4,7 @@
 use crate::command::Intake;
 use crate::effect::Effect;
 use crate::ids::{BodyId, Position};
+use crate::queue::doubt::Doubt;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::Time;
@@ -30,6 +31,8 @@ pub struct Decision {
     /// Bodies to store, in the order of their ids.
     pub bodies: Vec<Intake>,
     pub effects: Vec<Release>,
+    /// Messages to be read before they can be removed; whoever runs the broker takes them.
+    pub doubts: Vec<Doubt>,
 }
 
 impl Decision {
@@ -37,6 +40,7 @@ impl Decision {
         self.records.clear();
         self.bodies.clear();
         self.effects.clear();
+        self.doubts.clear();
     }
 
     /// Adds a record that has been applied. Removals that continue each other become one.
@@ -74,6 +78,7 @@ pub struct Needs(pub Vec<BodyId>);
 pub(crate) enum Hindrance {
     Refused(Refusal),
     Needs(Needs),
+    Check(Needs),
 }
 
 impl From<Refusal> for Hindrance {
@@ -91,4 +96,6 @@ pub type Material<'a> = &'a [(BodyId, &'a [u8])];
 pub enum Decided {
     Done,
     Needs(Needs),
+    /// As [`Decided::Needs`], but it is enough to know that they can be read: the material may be without content.
+    Check(Needs),
 }

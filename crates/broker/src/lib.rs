@@ -42,6 +42,7 @@ pub use ids::{
     Source, SubQueue,
 };
 pub use manage::Task;
+pub use queue::doubt::Doubt;
 pub use queue::index::State;
 pub use record::{KeptLock, Record};
 pub use refusal::Refusal;
@@ -139,6 +140,7 @@ impl Broker {
                     Ok(answer) => (request, Ok(answer)),
                     Err(Hindrance::Refused(refusal)) => (request, Err(refusal)),
                     Err(Hindrance::Needs(needs)) => return Decided::Needs(needs),
+                    Err(Hindrance::Check(needs)) => return Decided::Check(needs),
                 }
             }
             Command::RenewLocks { request, namespace, path, tokens } => {
@@ -152,7 +154,12 @@ impl Broker {
                 (request, self.cancel_scheduled(*namespace, path, numbers, context, decision))
             }
             Command::ReceiveDeferred { request, namespace, path, numbers, mode } => {
-                (request, self.receive_deferred(*namespace, path, numbers, *mode, context, decision))
+                match self.receive_deferred(*namespace, path, numbers, *mode, material, context, decision) {
+                    Ok(answer) => (request, Ok(answer)),
+                    Err(Hindrance::Refused(refusal)) => (request, Err(refusal)),
+                    Err(Hindrance::Needs(needs)) => return Decided::Needs(needs),
+                    Err(Hindrance::Check(needs)) => return Decided::Check(needs),
+                }
             }
             Command::Browse { request, namespace, path, from, most } => {
                 (request, self.browse(*namespace, path, *from, *most, context))

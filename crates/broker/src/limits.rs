@@ -96,3 +96,8 @@ pub const LIST_PAGE: usize = 101;
 /// Longest frame of a snapshot: a chunk of messages takes some ten kilobytes, a message's changed properties 64, and
 /// what claims to be far longer was never written.
 pub const SNAPSHOT_FRAME_BYTES: usize = 16 * 1_024 * 1_024;
+
+/// Messages, and bytes, that are read at a time before receive-and-delete removes them: a run of the disk, and no more than
+/// what is lost if the receiver goes away meanwhile.
+pub const CHECK_MESSAGES: usize = 128;
+pub const CHECK_BYTES: u64 = 1024 * 1024;

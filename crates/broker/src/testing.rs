@@ -11,6 +11,8 @@ pub(crate) struct World {
     /// Whether the records are kept and checked; not where there are millions of them.
     pub(crate) is_checked: bool,
     pub(crate) last_release_is_free: bool,
+    /// Messages that the disk does not give back.
+    pub(crate) unreadable: std::collections::BTreeSet<Sequence>,
     position: Position,
     effects: Vec<Effect>,
     links: u32,
@@ -48,6 +50,7 @@ impl World {
             times: Vec::new(),
             is_checked: true,
             last_release_is_free: false,
+            unreadable: Default::default(),
             position: Position(1),
             effects: Vec::new(),
             links: 0,
@@ -64,6 +67,12 @@ impl World {
         let mut decision = Decision::default();
         let context = Context { now: self.now, position: self.position };
         act(&mut self.broker, context, &mut decision);
+        while let Some(doubt) = decision.doubts.pop() {
+            let sequences = doubt.messages.iter().map(|(sequence, _)| *sequence);
+            let (damaged, whole): (Vec<_>, Vec<_>) =
+                sequences.partition(|each| self.unreadable.contains(each));
+            self.broker.checked(doubt.source, &whole, &damaged, context, &mut decision);
+        }
         if self.is_checked {
             self.check_codec(&decision.records);
             self.times.resize(self.times.len() + decision.records.len(), self.now);
@@ -211,8 +220,17 @@ impl World {
     }
 
     fn command(&mut self, command: Command, messages: &[Incoming]) -> Vec<Effect> {
+        let is_damaged = !self.unreadable.is_empty();
         self.run(|broker, context, decision| {
-            assert_eq!(broker.decide(&command, messages, &[], context, decision), Decided::Done);
+            match broker.decide(&command, messages, &[], context, decision) {
+                Decided::Check(_) if is_damaged => broker.refuse_unreadable(&command, decision),
+                Decided::Check(needs) => {
+                    let material: Vec<_> = needs.0.iter().map(|body| (*body, &[][..])).collect();
+                    let decided = broker.decide(&command, messages, &material, context, decision);
+                    assert_eq!(decided, Decided::Done);
+                }
+                decided => assert_eq!(decided, Decided::Done),
+            }
         })
     }
 

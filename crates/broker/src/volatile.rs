@@ -76,6 +76,12 @@ pub struct Ready {
     pub locks: IdMap<Sequence, Lock>,
     /// Who waits for messages, in the order in which the credit came (S-97).
     pub waiting: VecDeque<(LinkId, u32)>,
+    /// Messages that are known to be readable, and may be removed before they leave.
+    pub vouched: BTreeSet<Sequence>,
+    /// Some are being read to find out.
+    pub is_checking: bool,
+    /// Who gets what there is and is then told that this was all.
+    pub draining: Vec<LinkId>,
     is_stirred: bool,
 }
 
@@ -152,6 +158,30 @@ pub enum Touch {
     Unlocked {
         source: Source,
         sequence: Sequence,
+    },
+    /// Messages are being read that can be removed only afterwards.
+    Doubted {
+        source: Source,
+    },
+    /// They were read.
+    Checked {
+        source: Source,
+        whole: BTreeSet<Sequence>,
+    },
+    /// A free message is locked for nobody. `before` are those that were to come before it in order, and still do.
+    Withheld {
+        source: Source,
+        lock: Lock,
+        before: Vec<Sequence>,
+    },
+    /// A link is to be told when it has got everything.
+    Draining {
+        source: Source,
+        link: LinkId,
+    },
+    DrainEnded {
+        source: Source,
+        link: LinkId,
     },
     PartStored {
         link: LinkId,
@@ -308,7 +338,9 @@ impl Volatile {
                 if let Some(Link { source, role }) = self.links.remove(&link) {
                     let is_receiver = matches!(role, Role::Receiver { .. });
                     self.entities[source.entity.0 as usize].receivers -= usize::from(is_receiver);
-                    self.ready_mut(source).waiting.retain(|(waiting, _)| *waiting != link);
+                    let ready = self.ready_mut(source);
+                    ready.waiting.retain(|(waiting, _)| *waiting != link);
+                    ready.draining.retain(|draining| *draining != link);
                 }
             }
             Touch::Credited { link, credit } => self.set_credit(link, credit),
@@ -332,6 +364,7 @@ impl Volatile {
             Touch::Taken { source, sequence } => {
                 touched(1);
                 let ready = self.ready_mut(source);
+                ready.vouched.remove(&sequence);
                 if !ready.returned.remove(&sequence) {
                     ready.cursor = ready.cursor.max(sequence.next());
                 }
@@ -374,6 +407,24 @@ impl Volatile {
                 let lock = self.ready_mut(source).locks.remove(&sequence);
                 assert!(lock.is_some(), "message {} was not locked", sequence.0);
                 self.held_locks -= 1;
+            }
+            Touch::Doubted { source } => self.ready_mut(source).is_checking = true,
+            Touch::Checked { source, whole } => {
+                let ready = self.ready_mut(source);
+                ready.is_checking = false;
+                ready.vouched = whole;
+            }
+            Touch::Withheld { source, lock, before } => {
+                let (ready, sequence) = (self.ready_mut(source), lock.token.sequence());
+                if !ready.returned.remove(&sequence) {
+                    ready.cursor = ready.cursor.max(sequence.next());
+                    ready.returned.extend(before);
+                }
+                self.apply(Touch::Locked { source, lock });
+            }
+            Touch::Draining { source, link } => self.ready_mut(source).draining.push(link),
+            Touch::DrainEnded { source, link } => {
+                self.ready_mut(source).draining.retain(|each| *each != link)
             }
             Touch::PartStored { link, body, length } => {
                 if let Some(Link { role: Role::Sender { parts, part_bytes }, .. }) = self.links.get_mut(&link)

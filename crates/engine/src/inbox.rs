@@ -4,7 +4,7 @@ use crate::batch::Batch;
 use crate::limits::UNDURABLE_BYTES;
 use crate::mailbox::Mailbox;
 use crate::snapshots::Snapshotted;
-use broker::{BodyId, Command, ConnectionId};
+use broker::{BodyId, Command, ConnectionId, Sequence, Source};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,6 +28,13 @@ pub enum Item {
         command: Command,
         material: Vec<(BodyId, Vec<u8>)>,
     },
+    /// A command needed stored bodies, and they cannot be read.
+    Unreadable {
+        command: Command,
+        why: String,
+    },
+    /// Messages were read that are to be removed before they leave.
+    Checked(Checked),
     /// Bodies were read that are to be copied; those that are left did not fit.
     Copied {
         copies: Vec<(BodyId, Vec<u8>)>,
@@ -50,6 +57,16 @@ pub enum Item {
     Failed(String),
     /// Finish what was begun, seal the journal, end.
     Stop,
+}
+
+/// What was found of messages that a receiver is to have for good.
+#[derive(Debug)]
+pub struct Checked {
+    pub(crate) source: Source,
+    pub(crate) whole: Vec<Sequence>,
+    pub(crate) damaged: Vec<Sequence>,
+    /// What is wrong with those, with file and offset.
+    pub(crate) damage: Vec<String>,
 }
 
 #[derive(Debug, Default)]

@@ -8,16 +8,16 @@
 use crate::batch::Batch;
 use crate::cache::Cache;
 use crate::condition::Condition;
-use crate::inbox::{Inbox, Item};
+use crate::inbox::{Checked, Inbox, Item};
 use crate::limits::{APPEND_BYTES, FULL_RETRY_MS, TAIL_CACHE_BYTES};
 use crate::mailbox::{self, Mailbox, Outgoing, Sent};
-use crate::runner::{HandSync, ReadJob, SyncJob, Workers};
+use crate::runner::{CheckJob, HandSync, ReadJob, SyncJob, Workers};
 use crate::upkeep::{Pace, Upkeep};
 use broker::ids::IdMap;
 use broker::planted::{Bug, is_planted};
 use broker::{
-    Answer, BodyId, Broker, Command, ConnectionId, Context, Decided, Decision, Delivery, Effect, LinkId,
-    Needs, Position, Release, Time,
+    Answer, BodyId, Broker, Command, ConnectionId, Context, Decided, Decision, Delivery, Doubt, Effect,
+    LinkId, Needs, Position, Release, Sequence, Time,
 };
 use bytes::Bytes;
 use journal::{BODY_PREFIX_BYTES, Draft, Journal, Place, SnapshotInfo};
@@ -356,11 +356,18 @@ impl Partition {
             Item::Again { command, material } => {
                 self.reading -= 1;
                 let material: Vec<_> = material.iter().map(|(body, bytes)| (*body, &bytes[..])).collect();
-                if let Decided::Needs(needs) = self.decide(&command, &[], &material, now) {
-                    self.fetch(&command, needs, now);
-                }
+                let decided = self.decide(&command, &[], &material, now);
+                self.fetch_if_needed(&command, decided, now);
                 self.take_decision(&Bytes::new());
             }
+            Item::Unreadable { command, why } => {
+                self.reading -= 1;
+                self.condition.report_damage(&why);
+                self.context(now);
+                self.broker.refuse_unreadable(&command, &mut self.decision);
+                self.take_decision(&Bytes::new());
+            }
+            Item::Checked(checked) => self.checked(checked, now),
             Item::Copied { copies, unread } => self.copied(copies, unread, now),
             Item::Committed
             | Item::Failed(_)
@@ -382,9 +389,8 @@ impl Partition {
         };
         for command in &batch.commands {
             self.note_link(command);
-            if let Decided::Needs(needs) = self.decide(command, &batch.messages, &[], now) {
-                self.fetch(command, needs, now);
-            }
+            let decided = self.decide(command, &batch.messages, &[], now);
+            self.fetch_if_needed(command, decided, now);
         }
         self.take_decision(&bodies);
     }
@@ -417,8 +423,16 @@ impl Partition {
         }
     }
 
+    fn fetch_if_needed(&mut self, command: &Command, decided: Decided, now: Time) {
+        match decided {
+            Decided::Done => {}
+            Decided::Needs(needs) => self.fetch(command, needs, false, now),
+            Decided::Check(needs) => self.fetch(command, needs, true, now),
+        }
+    }
+
     /// Gets what a decision needs: from the cache and at once, or from disk, on another thread if there is one.
-    fn fetch(&mut self, command: &Command, needs: Needs, now: Time) {
+    fn fetch(&mut self, command: &Command, needs: Needs, is_check: bool, now: Time) {
         let mut cached = Vec::new();
         self.cache.get(needs.0.iter().copied(), &mut cached);
         if cached.iter().all(Option::is_some) {
@@ -435,7 +449,37 @@ impl Partition {
             .filter_map(|body| Some((*body, self.journal.place(self.stored_as(*body))?)))
             .collect();
         self.reading += 1;
-        self.workers.read(ReadJob { command: command.clone(), places }, &self.inbox);
+        self.workers.read(ReadJob { command: command.clone(), places, is_check }, &self.inbox);
+    }
+
+    /// Finds out whether messages can be read: those in the cache are whole, for they never left memory.
+    fn check(&mut self, doubt: Doubt) {
+        let bodies = doubt.messages.iter().flat_map(|(_, bodies)| bodies.iter().copied());
+        let mut cached = Vec::new();
+        self.cache.get(bodies, &mut cached);
+        let source = doubt.source;
+        self.reading += 1;
+        if cached.iter().all(Option::is_some) {
+            let whole = doubt.messages.into_iter().map(|(sequence, _)| sequence).collect();
+            let checked = Checked { source, whole, damaged: Vec::new(), damage: Vec::new() };
+            return self.backlog.push_back(Item::Checked(checked));
+        }
+        let place = |body| {
+            self.journal.place(self.stored_as(body)).expect("the body of a message that is there is there")
+        };
+        let places =
+            |(sequence, bodies): (Sequence, Vec<BodyId>)| (sequence, bodies.into_iter().map(place).collect());
+        let messages = doubt.messages.into_iter().map(places).collect();
+        self.workers.check(CheckJob { source, messages }, &self.inbox);
+    }
+
+    fn checked(&mut self, checked: Checked, now: Time) {
+        self.reading -= 1;
+        checked.damage.iter().for_each(|damage| self.condition.report_damage(damage));
+        let context = self.context(now);
+        let Checked { source, whole, damaged, .. } = checked;
+        self.broker.checked(source, &whole, &damaged, context, &mut self.decision);
+        self.take_decision(&Bytes::new());
     }
 
     /// Where the journal has a body.
@@ -454,6 +498,9 @@ impl Partition {
         self.draft.record_count += decision.records.len() as u32;
         for release in decision.effects.drain(..) {
             self.route(release);
+        }
+        for doubt in decision.doubts.drain(..) {
+            self.check(doubt);
         }
         decision.clear();
         self.decision = decision;

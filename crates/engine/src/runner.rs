@@ -4,7 +4,7 @@
 use crate::cache::Cache;
 use crate::clock::{Clock, LARGE_GAP_MS, OwnerClock};
 use crate::handle::Handle;
-use crate::inbox::{Inbox, Item};
+use crate::inbox::{Checked, Inbox, Item};
 use crate::limits::SEAL_AFTER_MS;
 use crate::mailbox::{ASKING, Asks, Mailbox, Outgoing};
 use crate::partition::{Counters, Partition, Turn};
@@ -12,8 +12,8 @@ use crate::recovery::{self, recover};
 use crate::scrub;
 use crate::snapshots::SnapshotJob;
 use crate::upkeep::Pace;
-use broker::{BodyId, Broker, Command};
-use journal::{Journal, Outcome, Place, Ticket};
+use broker::{BodyId, Broker, Command, Sequence, Source};
+use journal::{Journal, Outcome, Place, Ticket, read_run};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -48,6 +48,8 @@ impl SyncJob {
 pub(crate) struct ReadJob {
     pub(crate) command: Command,
     pub(crate) places: Vec<(BodyId, Place)>,
+    /// It is enough to know that they can be read: nothing of them is kept.
+    pub(crate) is_check: bool,
 }
 
 impl ReadJob {
@@ -55,11 +57,47 @@ impl ReadJob {
         let mut material = Vec::with_capacity(self.places.len());
         for (body, place) in self.places {
             match place.read() {
-                Ok(bytes) => material.push((body, bytes)),
-                Err(error) => return Item::Failed(error.to_string()),
+                Ok(bytes) => material.push((body, if self.is_check { Vec::new() } else { bytes })),
+                // Nothing was changed, so nothing else need suffer.
+                Err(error) => return Item::Unreadable { command: self.command, why: error.to_string() },
             }
         }
         Item::Again { command: self.command, material }
+    }
+}
+
+/// Messages that are to be removed before they leave.
+#[derive(Debug)]
+pub(crate) struct CheckJob {
+    pub(crate) source: Source,
+    /// Each with the places of all its bodies.
+    pub(crate) messages: Vec<(Sequence, Vec<Place>)>,
+}
+
+impl CheckJob {
+    fn run(self) -> Item {
+        let mut checked =
+            Checked { source: self.source, whole: Vec::new(), damaged: Vec::new(), damage: Vec::new() };
+        // Small neighbours with one read; a message of many parts, or one in a run that has damage, alone.
+        let is_small = self.messages.iter().all(|(_, places)| places.len() == 1);
+        let run: Vec<Place> = match is_small {
+            true => self.messages.iter().flat_map(|(_, places)| places.iter().cloned()).collect(),
+            false => Vec::new(),
+        };
+        if is_small && read_run(&run, &mut Vec::new()).is_ok() {
+            checked.whole.extend(self.messages.iter().map(|(sequence, _)| *sequence));
+            return Item::Checked(checked);
+        }
+        for (sequence, places) in self.messages {
+            match places.iter().try_for_each(|place| place.read().map(drop)) {
+                Ok(()) => checked.whole.push(sequence),
+                Err(error) => {
+                    checked.damaged.push(sequence);
+                    checked.damage.push(error.to_string());
+                }
+            }
+        }
+        Item::Checked(checked)
     }
 }
 
@@ -97,6 +135,7 @@ impl CopyJob {
 #[derive(Debug)]
 pub(crate) enum Reading {
     Needs(ReadJob),
+    Doubts(CheckJob),
     Copies(CopyJob),
 }
 
@@ -104,6 +143,7 @@ impl Reading {
     fn run(self) -> Item {
         match self {
             Reading::Needs(job) => job.run(),
+            Reading::Doubts(job) => job.run(),
             Reading::Copies(job) => job.run(),
         }
     }
@@ -120,6 +160,10 @@ pub(crate) struct Workers {
 impl Workers {
     pub(crate) fn read(&self, job: ReadJob, inbox: &Inbox) {
         self.start(Reading::Needs(job), inbox);
+    }
+
+    pub(crate) fn check(&self, job: CheckJob, inbox: &Inbox) {
+        self.start(Reading::Doubts(job), inbox);
     }
 
     pub(crate) fn copy(&self, job: CopyJob, inbox: &Inbox) {

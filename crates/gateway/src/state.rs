@@ -1,5 +1,6 @@
 //! What every connection works with, and how all of them are asked to end.
 
+use crate::auth::{Failures, UnixSeconds};
 use crate::listen::{Doors, Peer};
 use crate::metrics::Meters;
 use crate::namespaces::Namespaces;
@@ -17,7 +18,12 @@ pub struct State {
     pub node: String,
     /// What all connections hold of unfinished messages.
     pub unfinished: Arc<amqp::Unfinished>,
+    /// What all connections hold of large answers.
+    pub large_replies: Arc<amqp::LargeReplies>,
     pub meters: Meters,
+    pub failures: Failures,
+    /// The wall clock that claims run out by.
+    wall: fn() -> UnixSeconds,
     /// Becomes true when the server stops. Each connection that is served holds a receiver.
     stopping: watch::Sender<bool>,
 }
@@ -26,7 +32,28 @@ impl State {
     pub fn new(engine: engine::Handle, namespaces: Namespaces) -> State {
         let node = format!("{:08x}", uuid::Uuid::new_v4().as_fields().0);
         let (unfinished, meters) = (Arc::default(), Meters::default());
-        State { engine, namespaces, node, unfinished, meters, stopping: watch::Sender::new(false) }
+        let large_replies = Arc::default();
+        State {
+            engine,
+            namespaces,
+            node,
+            unfinished,
+            large_replies,
+            meters,
+            failures: Failures::default(),
+            wall: UnixSeconds::now,
+            stopping: watch::Sender::new(false),
+        }
+    }
+
+    /// The same, with another wall clock: for tests, which do not wait for a token to run out.
+    #[must_use]
+    pub fn with_wall(self, wall: fn() -> UnixSeconds) -> State {
+        State { wall, ..self }
+    }
+
+    pub fn now(&self) -> UnixSeconds {
+        (self.wall)()
     }
 
     /// Asks every connection to finish what it does and end.
@@ -82,6 +109,7 @@ impl Doors for State {
             ask: &self.engine,
             namespaces: &self.namespaces,
             meters: &self.meters,
+            failures: &self.failures,
             node: &self.node,
         };
         http::serve(stream, first, peer, door, self.stopping()).await;

@@ -11,6 +11,7 @@ use broker::Time;
 use engine::{Engine, Handle};
 use gateway::auth::{Guard, Policy};
 use gateway::namespaces::{Namespace, Namespaces};
+use gateway::places::Places;
 use gateway::{State, listen, tls};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,7 +24,8 @@ use tokio_rustls::TlsAcceptor;
 /// How long a stopping server waits for connections to end. What was accepted is durable already; the rest is politeness.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-pub async fn serve(settings: Settings, flags: Flags) -> anyhow::Result<()> {
+/// `open_files` is how many files this process may have open, its connections among them.
+pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow::Result<()> {
     let mut stop = StopSignal::listen()?;
     let mut reload = ReloadSignal::listen()?;
     let listeners = bind(&settings.listen_bus).await?;
@@ -55,7 +57,7 @@ pub async fn serve(settings: Settings, flags: Flags) -> anyhow::Result<()> {
         takes_well_known_key: default.guard.knows_well_known_key(),
     };
     let state = Arc::new(State::new(engine.handle().clone(), Namespaces::new(default, others)));
-    let places = listen::places();
+    let places = Places::of_open_files(open_files);
     let doors: Vec<_> = listeners
         .into_iter()
         .map(|listener| listen::accept(listener, acceptor.clone(), places.clone(), state.clone()))

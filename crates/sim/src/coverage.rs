@@ -195,6 +195,7 @@ impl Coverage {
             Refusal::NoSpace => "NoSpace",
             Refusal::LockLost(_) => "LockLost",
             Refusal::MessageNotFound(_) => "MessageNotFound",
+            Refusal::Unreadable => "Unreadable",
             Refusal::NotSupported(_) => "NotSupported",
         };
         self.count(Kind::Refusal, name);

@@ -210,6 +210,7 @@ impl Machine {
     /// Everything is decided and durable.
     fn be_quiet(&self, partition: &Partition) {
         let mut oracle = self.shared.lock();
+        oracle.has_unread |= partition.condition().damage().is_some();
         oracle.end_turn(partition.broker().durable());
         let held = self.inbox.undurable_bytes();
         if held != 0 {

@@ -28,6 +28,12 @@ impl Broker {
                 unreachable!("only receivers wait, and who detaches waits no more");
             };
             let mode = *mode;
+            if mode == ReceiveMode::ReceiveAndDelete
+                && !self.volatile.ready(source).vouched.contains(&sequence)
+            {
+                self.doubt(source, decision);
+                break;
+            }
             self.volatile.apply(Touch::Taken { source, sequence });
             self.volatile.apply(Touch::Served { source });
             let delivery = self.take(source, sequence, mode, context);

@@ -44,6 +44,7 @@ impl Broker {
                 Decided::Done
             }
             Err(Hindrance::Needs(needs)) => Decided::Needs(needs),
+            Err(Hindrance::Check(needs)) => Decided::Check(needs),
             Err(Hindrance::Refused(refusal)) => {
                 if wants_answer {
                     decision.effect(Effect::NotSettled { link, delivery, refusal });

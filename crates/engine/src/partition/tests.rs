@@ -322,6 +322,38 @@ fn a_message_in_parts_is_delivered_whole() {
 }
 
 #[test]
+fn a_message_whose_copy_is_not_written_yet_is_found_where_it_was() {
+    let mut desk = Desk::with_sync_by_hand();
+    let outbox = desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    for delivery in 0..2 {
+        desk.send(link(1), delivery, 10);
+    }
+    desk.leave_in_flight();
+    // Both are copied twice while the disk is busy; the copies are in the draft.
+    for _ in 0..2 {
+        let copies = (1..=2).map(|body| (BodyId(body), vec![body as u8 - 1; 10])).collect();
+        desk.accept(Item::Copied { copies, unread: Vec::new() });
+        desk.turn();
+    }
+    let receiver = LinkId { connection: ConnectionId(1), link: 2 };
+    taken(&outbox);
+    desk.give(vec![attach_receiver(receiver), credit(receiver, 2)]);
+    desk.finish_sync();
+    while desk.partition.in_flight.is_some() {
+        desk.finish_sync();
+    }
+    let bodies: Vec<_> = taken(&outbox)
+        .into_iter()
+        .filter_map(|each| match each {
+            Outgoing::Deliver(sent) => Some(sent.place.read().unwrap()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(bodies, [vec![0; 10], vec![1; 10]]);
+}
+
+#[test]
 fn a_lost_connection_takes_its_links_along() {
     let mut desk = Desk::with_queue();
     desk.connect(1);

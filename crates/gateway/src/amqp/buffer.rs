@@ -1,5 +1,5 @@
-//! What was read from a socket and not yet understood. Grows with what a peer may send in one frame: little before it
-//! has proved who it is, more afterwards.
+//! What was read from a socket and not yet understood. Grows while reads fill it, and no further than what a peer may
+//! send in one frame: little before it has proved who it is, more afterwards.
 
 /// Room for a stranger's frames; one frame of the largest size that we announce fits.
 const STRANGER_BYTES: usize = 72 * 1_024;
@@ -15,13 +15,15 @@ pub(super) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// The last read left no room: the peer has more to say than fits.
+    is_full: bool,
 }
 
 impl Buffer {
     pub(super) fn new(first: &[u8]) -> Buffer {
         let mut bytes = vec![0; FIRST_BYTES.max(first.len())];
         bytes[..first.len()].copy_from_slice(first);
-        Buffer { bytes, start: 0, end: first.len() }
+        Buffer { bytes, start: 0, end: first.len(), is_full: first.len() >= FIRST_BYTES }
     }
 
     pub(super) fn unread(&self) -> &[u8] {
@@ -43,15 +45,16 @@ impl Buffer {
             (self.start, self.end) = (0, self.end - self.start);
         }
         let most = if is_known { READ_BYTES } else { STRANGER_BYTES };
-        // A full buffer means that the peer has more to say than fits: twice the room, up to the most.
-        if self.end * 2 >= self.bytes.len() && self.bytes.len() < most {
+        if self.is_full && self.bytes.len() < most {
             self.bytes.resize((self.bytes.len() * 4).min(most), 0);
         }
+        self.is_full = false;
         &mut self.bytes[self.end..]
     }
 
     pub(super) fn filled(&mut self, count: usize) {
         self.end += count;
+        self.is_full = self.end == self.bytes.len();
     }
 }
 
@@ -66,6 +69,33 @@ mod tests {
         buffer.room(true)[..2].copy_from_slice(b"de");
         buffer.filled(2);
         assert_eq!(buffer.unread(), b"cde");
+    }
+
+    /// Small frames leave little over from each read; the buffer must grow by what reads fill, or every read of a busy
+    /// peer takes four kilobytes.
+    #[test]
+    fn reads_that_fill_the_buffer_make_it_grow_however_little_is_left_over() {
+        let mut buffer = Buffer::new(b"");
+        let reads = 8;
+        let mut last = 0;
+        for _ in 0..reads {
+            last = buffer.room(true).len();
+            buffer.filled(last);
+            let leftover = 10;
+            buffer.consume(buffer.unread().len() - leftover);
+        }
+        assert_eq!(last, READ_BYTES - 10);
+    }
+
+    #[test]
+    fn a_peer_that_says_little_keeps_a_small_buffer() {
+        let mut buffer = Buffer::new(b"");
+        for _ in 0..100 {
+            buffer.room(true);
+            buffer.filled(1_000);
+            buffer.consume(1_000);
+        }
+        assert_eq!(buffer.bytes.len(), FIRST_BYTES);
     }
 
     #[test]

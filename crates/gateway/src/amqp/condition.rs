@@ -35,6 +35,7 @@ fn amqp_condition(refusal: &Refusal) -> &'static str {
         | Refusal::TooManyCorrelationFilters(_) => "amqp:resource-limit-exceeded",
         Refusal::LockLost(_) => "com.microsoft:message-lock-lost",
         Refusal::MessageNotFound(_) => "com.microsoft:message-not-found",
+        Refusal::Unreadable => "amqp:internal-error",
         Refusal::NotSupported(_) => NOT_IMPLEMENTED,
     }
 }

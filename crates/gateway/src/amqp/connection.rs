@@ -7,9 +7,12 @@ use super::condition::Origin;
 use super::deliver::{OUTPUT_BYTES, Service};
 use super::intake::Frame;
 use super::link::Link;
+use super::management::Desk;
 use crate::State;
 use crate::auth::Grant;
-use crate::limits::{CLAIM_TIMEOUT, LAST_OUTPUT_TIMEOUT, UNREAD_EFFECTS, UNSTORED_BYTES};
+use crate::limits::{
+    CLAIM_TIMEOUT, FAILURE_SILENCE_MOST, LAST_OUTPUT_TIMEOUT, OPEN_QUESTIONS, UNREAD_EFFECTS, UNSTORED_BYTES,
+};
 use crate::listen::Peer;
 use crate::namespaces::Namespace;
 use amqp::{Config, Connection, Event, SaslCode};
@@ -39,6 +42,8 @@ pub(super) struct Task<S> {
     pub(super) engine: engine::Connection,
     pub(super) namespace: NamespaceId,
     pub(super) house: Arc<Namespace>,
+    /// Of the namespaces, as they were when the claims were last looked at.
+    pub(super) version: u64,
     pub(super) origin: Origin,
     pub(super) links: IdMap<u32, Link>,
     pub(super) grants: Vec<Grant>,
@@ -54,6 +59,7 @@ pub(super) struct Task<S> {
     /// Effects that were taken from the outbox and are not yet in the output.
     pub(super) pending: VecDeque<Outgoing>,
     pub(super) service: Service,
+    pub(super) desk: Desk,
     /// Links that the client receives on.
     pub(super) receivers: u64,
     /// Parts of large messages that were handed over and are not stored yet.
@@ -64,10 +70,12 @@ pub(super) struct Task<S> {
     /// The connection is closed but for its last output.
     is_ending: bool,
     /// Our close has been given; the client has yet to answer it.
-    has_parted: bool,
+    pub(super) has_parted: bool,
     /// When the machine closed.
     ended: Option<Instant>,
     started: Instant,
+    /// Wrong keys were shown: nothing is read or said before this.
+    silent_until: Option<Instant>,
 }
 
 /// What the socket has done.
@@ -80,6 +88,7 @@ enum Io {
 impl<S> Task<S> {
     pub(super) fn new(stream: S, first: BytesMut, peer: Peer, state: Arc<State>) -> Task<S> {
         let config = Config { mechanisms: MECHANISMS, ..Config::default() };
+        let version = state.namespaces.version();
         let house = state.namespaces.of_host("", peer.server_name.as_deref());
         let origin = Origin { node: state.node.clone(), host: "localhost".into() };
         Task {
@@ -90,6 +99,7 @@ impl<S> Task<S> {
             state,
             namespace: house.id,
             house,
+            version,
             origin,
             links: IdMap::default(),
             grants: Vec::new(),
@@ -101,6 +111,7 @@ impl<S> Task<S> {
             input: Buffer::new(&first),
             pending: VecDeque::new(),
             service: Service::default(),
+            desk: Desk::default(),
             receivers: 0,
             unstored_bytes: 0,
             written: 0,
@@ -109,6 +120,17 @@ impl<S> Task<S> {
             has_parted: false,
             ended: None,
             started: Instant::now(),
+            silent_until: None,
+        }
+    }
+
+    /// A key was wrong: the answer waits, the longer the more of them come from that address.
+    pub(super) fn wrong_key(&mut self) {
+        let now = Instant::now();
+        let delay = self.state.failures.failed(self.peer.address.ip(), now);
+        if !delay.is_zero() {
+            let until = self.silent_until.unwrap_or(now) + delay;
+            self.silent_until = Some(until.min(now + FAILURE_SILENCE_MOST));
         }
     }
 
@@ -125,6 +147,10 @@ impl<S> Task<S> {
 
     /// Understands what was read, as far as it is whole.
     fn understand(&mut self) {
+        // Whatever is asked with a key that is gone is asked too late, even if the next look at the claims is not yet due.
+        if self.version != self.state.namespaces.version() {
+            self.review();
+        }
         let mut input = std::mem::take(&mut self.input);
         let unread = input.unread();
         self.batch.bodies.reserve(unread.len());
@@ -141,7 +167,9 @@ impl<S> Task<S> {
         self.input = input;
         if has_room {
             self.service.unblock();
+            self.desk.unblock();
             self.serve();
+            self.serve_management();
         }
         self.submit();
     }
@@ -227,7 +255,10 @@ impl<S> Task<S> {
                         self.admit(grant);
                         SaslCode::Ok
                     }
-                    _ => SaslCode::Auth,
+                    _ => {
+                        self.wrong_key();
+                        SaslCode::Auth
+                    }
                 }
             }
             _ => SaslCode::Auth,
@@ -259,11 +290,12 @@ impl<S> Task<S> {
         }
     }
 
-    /// Whether the peer must wait before it may say more: until the parts of its large message are stored, or until it
-    /// has read what it was told.
+    /// Whether the peer must wait before it may say more: until the parts of its large message are stored, until its
+    /// questions are answered, or until it has read what it was told.
     fn must_wait(&self, may_release: bool) -> bool {
         self.machine.is_choked()
             || self.unstored_bytes >= UNSTORED_BYTES
+            || self.questions.len() >= OPEN_QUESTIONS
             || (!may_release && self.engine.outbox().waiting() >= UNREAD_EFFECTS)
     }
 
@@ -272,7 +304,7 @@ impl<S> Task<S> {
     }
 
     /// Closes from our side. The machine waits for the client's close from now, so it must know what time it is.
-    fn part(&mut self, why: &str) {
+    pub(super) fn part(&mut self, why: &str) {
         self.has_parted = true;
         self.machine.heartbeat(self.now());
         let error = self.origin.error("amqp:connection:forced", why, "");
@@ -293,6 +325,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
         let stopping = state.stopping();
         tokio::pin!(sleep, stopping);
         loop {
+            if let Some(until) = self.silent_until.take() {
+                tokio::time::sleep_until(until).await;
+            }
             self.is_ending = self.machine.is_closed();
             if self.is_ending && self.ended.is_none() {
                 self.ended = Some(Instant::now());
@@ -308,7 +343,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             let may_read = has_room && !self.is_ending && !self.must_wait(may_release);
             let has_output = !self.machine.output().is_empty();
             let is_fetching = self.service.is_fetching();
-            let is_busy = self.service.is_busy();
+            let is_gathering = self.desk.is_fetching();
+            let is_busy = self.service.is_busy() || self.desk.is_busy();
             let socket = Socket {
                 stream: &mut self.stream,
                 output: self.machine.output(),
@@ -339,6 +375,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 },
                 () = self.engine.outbox().arrived(), if may_release => self.release(),
                 () = self.service.fetched(), if is_fetching && may_release => self.release(),
+                () = self.desk.fetched(), if is_gathering && may_release => self.release(),
                 () = self.engine.room(), if !has_room => {}
                 () = &mut stopping, if !self.has_parted => self.part("The server is stopping."),
                 () = &mut sleep => {

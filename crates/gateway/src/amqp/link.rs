@@ -4,8 +4,9 @@ use super::address::{self, Node};
 use super::arriving::Arriving;
 use super::connection::Task;
 use super::deliver::Receiver;
+use super::management::{Replies, Requests};
 use super::settle::mode_of;
-use crate::auth::{Denied, Right, UnixSeconds};
+use crate::auth::{Demand, Denied};
 use crate::limits::BATCH_BYTES;
 use amqp::{AnyTarget, Attach, AttachReply, LinkKey, Role, SessionKey};
 use broker::{Command, Refusal};
@@ -50,6 +51,8 @@ pub(super) enum Kind {
         address: Option<String>,
         waiting: VecDeque<Vec<u8>>,
     },
+    ManagementRequests(Box<Requests>),
+    ManagementReplies(Box<Replies>),
     Sender(Box<Sender>),
     Receiver(Box<Receiver>),
 }
@@ -65,6 +68,8 @@ impl Kind {
     pub(super) fn path(&self) -> &str {
         match self {
             Kind::CbsRequests { .. } | Kind::CbsReplies { .. } => address::CBS,
+            Kind::ManagementRequests(requests) => &requests.path,
+            Kind::ManagementReplies(replies) => &replies.path,
             Kind::Sender(sender) => &sender.path,
             Kind::Receiver(receiver) => &receiver.path,
         }
@@ -85,7 +90,7 @@ impl<S> Task<S> {
         let path = address::path(address.unwrap_or(""));
         let kind = match address::node(&path) {
             Node::Cbs => self.attach_cbs(key, attach),
-            Node::Management(_) => Err(self.origin.not_implemented("The management node", &path)),
+            Node::Management(entity) => self.attach_management(key, entity, attach),
             Node::SubQueue(_) | Node::Entity(_) => self.attach_entity(key, &path, attach),
         };
         match kind {
@@ -116,47 +121,33 @@ impl<S> Task<S> {
     }
 
     fn attach_entity(&mut self, key: LinkKey, path: &str, attach: &Attach) -> Result<Kind, amqp::Error> {
-        let right = match attach.role {
-            Role::Sender => Right::Send,
-            Role::Receiver => Right::Listen,
-        };
-        self.check_right(path, right).map_err(|denied| self.origin.denied(denied, path))?;
         let (link, namespace) = (self.engine.link(key.0), self.namespace);
-        match attach.role {
+        let mode = mode_of(attach);
+        let (command, kind) = match attach.role {
             Role::Sender => {
-                self.batch.commands.push(Command::AttachSender { link, namespace, path: path.into() });
                 let arriving = Arriving::new(Arc::clone(&self.state.unfinished));
-                Ok(Kind::Sender(Box::new(Sender { path: path.into(), arriving })))
+                let kind = Kind::Sender(Box::new(Sender { path: path.into(), arriving }));
+                (Command::AttachSender { link, namespace, path: path.into() }, kind)
             }
             Role::Receiver => {
-                let filter = attach.source.as_ref().map(|source| &source.filter);
-                if filter.is_some_and(|filter| filter.get("com.microsoft:session-filter").is_some()) {
-                    return Err(self.origin.refusal(&Refusal::NotAllowed(SESSION_ON_PLAIN), path));
-                }
-                let mode = mode_of(attach);
-                self.batch.commands.push(Command::AttachReceiver {
-                    link,
-                    namespace,
-                    path: path.into(),
-                    mode,
-                });
-                Ok(Kind::Receiver(Box::new(Receiver { path: path.into(), ..Receiver::default() })))
+                let kind = Kind::Receiver(Box::new(Receiver { path: path.into(), ..Receiver::default() }));
+                (Command::AttachReceiver { link, namespace, path: path.into(), mode }, kind)
             }
+        };
+        self.check_demand(&Demand::of(&command)).map_err(|denied| self.origin.denied(denied, path))?;
+        let filter = attach.source.as_ref().map(|source| &source.filter);
+        if attach.role == Role::Receiver
+            && filter.is_some_and(|filter| filter.get("com.microsoft:session-filter").is_some())
+        {
+            return Err(self.origin.refusal(&Refusal::NotAllowed(SESSION_ON_PLAIN), path));
         }
+        self.batch.commands.push(command);
+        Ok(kind)
     }
 
-    /// Whether a claim of this connection allows `right` on `path`. The claim that says most about a refusal wins.
-    pub(super) fn check_right(&self, path: &str, right: Right) -> Result<(), Denied> {
-        let now = UnixSeconds::now();
-        let mut denied = Denied::MissingToken;
-        for grant in &self.grants {
-            match grant.check(path, right, now) {
-                Ok(()) => return Ok(()),
-                Err(Denied::InvalidAudience) if denied != Denied::MissingToken => {}
-                Err(why) => denied = why,
-            }
-        }
-        Err(denied)
+    /// Whether a claim of this connection allows what is demanded.
+    pub(super) fn check_demand(&self, demand: &Demand<'_>) -> Result<(), Denied> {
+        demand.check(&self.grants, self.state.now())
     }
 
     /// The broker has taken the link: the reply and the first credit go out in one write (client notes 4.2).
@@ -172,7 +163,10 @@ impl<S> Task<S> {
                 self.machine.grant(key, SENDER_CREDIT);
             }
             Kind::Receiver(_) => self.machine.accept(key, AttachReply::default()),
-            Kind::CbsRequests { .. } | Kind::CbsReplies { .. } => {}
+            Kind::CbsRequests { .. }
+            | Kind::CbsReplies { .. }
+            | Kind::ManagementRequests(_)
+            | Kind::ManagementReplies(_) => {}
         }
     }
 
@@ -203,23 +197,25 @@ impl<S> Task<S> {
                 self.receivers -= 1;
                 self.service.unblock();
             }
-            Kind::CbsRequests { .. } | Kind::CbsReplies { .. } => {}
+            Kind::CbsRequests { .. }
+            | Kind::CbsReplies { .. }
+            | Kind::ManagementRequests(_)
+            | Kind::ManagementReplies(_) => {}
         }
         Some(link)
     }
 
     /// The client wants more, or less, or what there is now.
     pub(super) fn flow(&mut self, key: LinkKey, drain: bool) {
-        if self.links.get(&key.0).is_some_and(|link| matches!(link.kind, Kind::CbsReplies { .. })) {
-            self.send_replies(key);
-            if drain {
-                self.machine.drained(key);
-            }
-            return;
+        match self.links.get(&key.0).map(|link| &link.kind) {
+            Some(Kind::CbsReplies { .. }) => self.send_replies(key),
+            Some(Kind::ManagementReplies(_)) => self.send_management(key),
+            _ => return self.pass_credit(key, drain),
         }
-        self.pass_credit(key, drain);
+        if drain {
+            self.machine.drained(key);
+        }
     }
-
     /// Tells the broker how far it may deliver: what the client wants, clipped to what may be on its way.
     pub(super) fn pass_credit(&mut self, key: LinkKey, drain: bool) {
         let most = self.deliveries_ahead();

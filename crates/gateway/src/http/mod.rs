@@ -12,19 +12,19 @@ mod subscription;
 mod xml;
 
 use crate::ask::Ask;
-use crate::auth::{self, Denied, Grant, UnixSeconds, sas};
+use crate::auth::{self, Demand, Denied, Failures, Grant, UnixSeconds, sas};
 use crate::limits::*;
 use crate::listen::Peer;
 use crate::metrics::{self, Meters};
 use crate::namespaces::{Namespace, Namespaces};
 use crate::prefixed::Prefixed;
 use atom::{Page, Site};
-use broker::{Answer, Command, Task, Time};
+use broker::{Answer, Command, RequestId, Task, Time};
 use bytes::{Bytes, BytesMut};
 use failure::Failure;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Body;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, IF_MATCH};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -33,7 +33,7 @@ use route::{Address, Needs, Route, Slice};
 use std::convert::Infallible;
 use std::pin::pin;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 const ENTRY: &str = "application/atom+xml;type=entry;charset=utf-8";
 const FEED: &str = "application/atom+xml;type=feed;charset=utf-8";
@@ -47,6 +47,7 @@ pub struct Door<'a, A> {
     pub ask: &'a A,
     pub namespaces: &'a Namespaces,
     pub meters: &'a Meters,
+    pub failures: &'a Failures,
     /// Names this run of the server in tracking ids.
     pub node: &'a str,
 }
@@ -159,6 +160,10 @@ impl<A: Ask> Door<'_, A> {
         };
         match answered {
             Ok(success) => response(success),
+            Err((Failure::Denied(why @ Denied::InvalidSignature), path)) => {
+                sleep(self.failures.failed(peer.address.ip(), Instant::now())).await;
+                failed(&why.into(), self.node, &host, &path)
+            }
             Err((failure, path)) => failed(&failure, self.node, &host, &path),
         }
     }
@@ -175,15 +180,15 @@ impl<A: Ask> Door<'_, A> {
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
+        let is_loopback = peer.is_loopback() && !is_from_page(&head.headers);
         let right = match (address.route.needs(&head.method), &address.route) {
             (Needs::Right(right), _) => right,
-            (Needs::Loopback, _) if !peer.is_loopback() => return Err(Denied::MissingToken.into()),
+            (Needs::Loopback, _) if !is_loopback => return Err(Denied::MissingToken.into()),
             (_, Route::Metrics) => return Ok(self.metrics()),
             // Whoever asks for it in this way does not want to upgrade.
             (_, Route::WebSocket) => return Err(Failure::UpgradeRequired),
             _ => return Ok(self.health()),
         };
-        let is_loopback = peer.is_loopback();
         let authorization = head.headers.get(AUTHORIZATION).ok_or(Denied::MissingToken)?;
         let grant = self.verify(authorization, namespace, &address.path, is_loopback).await?;
         grant.check(&address.path, right, UnixSeconds::now())?;
@@ -221,15 +226,27 @@ impl<A: Ask> Door<'_, A> {
             Err(Denied::InvalidSignature) => {}
             decided => return Ok(decided?),
         }
-        match self.manage(namespace, Task::Access { path: path.into() }).await? {
+        let (namespace, task) = (namespace.id, Box::new(Task::Access { path: path.into() }));
+        match self.ask.ask(|request| Command::Manage { request, namespace, task }).await?? {
             Answer::Access { entity, rules } => Ok(auth::entity_signature(token, &entity, &rules, now)?),
             _ => Err(Failure::Internal),
         }
     }
 
-    async fn manage(&self, namespace: &Namespace, task: Task) -> Result<Answer, Failure> {
-        let (namespace, task) = (namespace.id, Box::new(task));
-        Ok(self.ask.ask(|request| Command::Manage { request, namespace, task }).await??)
+    async fn manage(&self, call: &Call<'_>, task: Task) -> Result<Answer, Failure> {
+        let (namespace, task) = (call.namespace.id, Box::new(task));
+        self.question(call, |request| Command::Manage { request, namespace, task }).await
+    }
+
+    /// Asks for somebody who may. The route was checked before; this is the command that came of it.
+    async fn question(
+        &self,
+        call: &Call<'_>,
+        make: impl FnOnce(RequestId) -> Command + Clone + Send,
+    ) -> Result<Answer, Failure> {
+        let command = make.clone()(RequestId::default());
+        Demand::of(&command).check([&call.grant], UnixSeconds::now())?;
+        Ok(self.ask.ask(make).await??)
     }
 
     fn namespace_info(&self, call: &Call<'_>) -> Result<Success, Failure> {
@@ -270,6 +287,12 @@ where
         Ok(Err(_)) => Err(Failure::BodyBroken),
         Ok(Ok(body)) => Ok(body.to_bytes()),
     }
+}
+
+/// Whether a web page has made the request, perhaps under a name that was made to lead to this machine: it gets nothing
+/// for being here. Browsers add these headers and let no page remove them.
+fn is_from_page(headers: &HeaderMap) -> bool {
+    headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site")
 }
 
 /// The host as the client named it, if that can stand in an address; it is repeated in answers.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::auth::{Guard, Policy, Right, Rights, Secret};
 use crate::namespaces::tests::namespace;
-use broker::{Broker, Context, Decision, Durable, Effect, Position, Refusal, RequestId};
+use broker::{Broker, Context, Decision, Durable, Effect, Position, Refusal};
 use engine::Stopped;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +14,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 struct Fake {
     broker: Mutex<Broker>,
     is_sick: AtomicBool,
+    failures: Failures,
 }
 
 impl Default for Fake {
     fn default() -> Fake {
-        Fake { broker: Mutex::new(Broker::new(Durable::new(), 1)), is_sick: AtomicBool::new(false) }
+        Fake {
+            broker: Mutex::new(Broker::new(Durable::new(), 1)),
+            is_sick: AtomicBool::new(false),
+            failures: Failures::default(),
+        }
     }
 }
 
@@ -83,7 +88,8 @@ impl House {
         let meters = Meters::default();
         let shop = Guard::new(vec![policy("manager", Rights::ALL)], false);
         let namespaces = Namespaces::new(namespace(0, "default", guard), vec![namespace(1, "shop", shop)]);
-        let door = Door { ask: &self.fake, namespaces: &namespaces, meters: &meters, node: "n1" };
+        let failures = &self.fake.failures;
+        let door = Door { ask: &self.fake, namespaces: &namespaces, meters: &meters, failures, node: "n1" };
         let (mut far, near) = tokio::io::duplex(4 << 20);
         far.write_all(request).await.unwrap();
         let peer = Peer::new(self.from.unwrap_or(([127, 0, 0, 1], 1).into()));
@@ -450,6 +456,11 @@ async fn metrics_are_for_this_machine() {
     let (status, body) = house.request(As::Nobody, "GET", "/metrics", "", "").await;
     assert_eq!(status, 200);
     assert!(body.contains("\notobus_journal_syncs_total 42\n"), "{body}");
+    for page in ["Origin: http://evil.example\r\n", "Sec-Fetch-Site: same-origin\r\n"] {
+        let (status, body) = house.request(As::Nobody, "GET", "/metrics", page, "").await;
+        assert_eq!(status, 401, "{page}");
+        assert!(!body.contains("otobus_"), "{body}");
+    }
     house.from = Some("192.0.2.1:1".parse().unwrap());
     let (status, body) = house.request(As::Nobody, "GET", "/metrics", "", "").await;
     assert_eq!(status, 401);
@@ -489,4 +500,28 @@ async fn a_host_that_is_none_is_not_repeated() {
     let request = b"GET /q HTTP/1.1\r\nHost: <script>\r\nConnection: close\r\n\r\n";
     let answer = house.exchange(request).await;
     assert!(answer.contains("SystemTracker:localhost:q") && !answer.contains("script"), "{answer}");
+}
+
+// A door that is knocked on for long opens late to wrong keys, and at once to the right one.
+#[tokio::test(start_paused = true)]
+async fn wrong_keys_wait_and_the_right_one_does_not() {
+    let mut house = House::default();
+    let wrong = sas::sign("https%3a%2f%2fhost", "manager", "yek", UnixSeconds::NEVER);
+    let wrong = format!("Authorization: {wrong}\r\n");
+    for _ in 0..FREE_FAILURES {
+        let start = Instant::now();
+        assert_eq!(house.raw("GET", "/q", &wrong).await.0, 401);
+        assert_eq!(start.elapsed(), std::time::Duration::ZERO);
+    }
+    for _ in 0..20 {
+        house.raw("GET", "/q", &wrong).await;
+    }
+    let start = Instant::now();
+    assert_eq!(house.raw("GET", "/q", &wrong).await.0, 401);
+    assert_eq!(start.elapsed().as_secs(), FAILURE_DELAY_MOST.as_secs());
+    let start = Instant::now();
+    assert_eq!(house.get("/$Resources/queues").await.0, 200);
+    house.from = Some("192.0.2.1:1".parse().unwrap());
+    assert_eq!(house.raw("GET", "/q", &wrong).await.0, 401);
+    assert_eq!(start.elapsed(), std::time::Duration::ZERO, "the right key, and another address");
 }

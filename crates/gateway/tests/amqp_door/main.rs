@@ -9,6 +9,8 @@ mod claims;
 mod client;
 mod house;
 mod living;
+mod managing;
 mod receiving;
+mod rights;
 mod sending;
 mod settling;

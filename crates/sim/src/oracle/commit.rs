@@ -361,7 +361,7 @@ impl Oracle {
 
     /// Whether locks may exist that nobody was told about.
     fn is_ghostly(&self, entity: EntityId) -> bool {
-        self.is_blurred || self.ghosts.contains_key(&entity)
+        self.is_blurred || self.has_unread || self.ghosts.contains_key(&entity)
     }
 
     /// A delivery failed: because its receiver said so with `said`, or because its lock ended. Forgets the lock.

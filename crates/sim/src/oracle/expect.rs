@@ -1,7 +1,8 @@
 //! What clients submit, and the answers that are due for it: one for each, in the order in which they were asked.
 //!
 //! A command on a link that is not attached is not answered. A settlement that changes properties may have to read
-//! the disk first and is then answered late; nothing else may be overtaken.
+//! the disk first and is then answered late, and so may a drain, for what is received and deleted is read before; nothing
+//! else may be overtaken.
 
 use super::ledger::{Ledger, split};
 use super::{Fate, Link, LinkState, Lock, Message, Oracle, Role, asker};
@@ -253,7 +254,7 @@ impl Oracle {
             link.grants.push_back((limit, drain));
         }
         if drain {
-            self.expect(link.connection, Due::Drain(link), false);
+            self.expect(link.connection, Due::Drain(link), true);
         }
     }
 
@@ -297,6 +298,8 @@ impl Oracle {
         let mut may_be_late = false;
         match &question {
             Question::Create(path) => drop(self.creations.insert(path.to_lowercase())),
+            // What is removed before it leaves is read first.
+            Question::Deferred(_, _, mode) => may_be_late = *mode == ReceiveMode::ReceiveAndDelete,
             Question::Settle(_, tokens, outcome) => {
                 may_be_late = is_changing(outcome);
                 for token in tokens {

@@ -160,6 +160,8 @@ pub struct Oracle {
     began: Time,
     /// An append of this turn was still on its way when more was decided, so that what leaves may be older news.
     is_blurred: bool,
+    /// A read of the disk has failed in this life: messages may be withheld for the time of a lock, and nobody told.
+    pub has_unread: bool,
     pub ledger: Ledger,
     pub messages: Vec<Message>,
     pub coverage: Coverage,
@@ -200,6 +202,7 @@ impl Default for Oracle {
             is_open: false,
             began: Time(i64::MIN),
             is_blurred: false,
+            has_unread: false,
             ledger: Ledger::default(),
             messages: Vec::new(),
             coverage: Coverage::default(),
@@ -325,7 +328,7 @@ impl Oracle {
 
     /// Messages are handed out oldest first (S-85): none that was free before this turn was passed over.
     fn check_order(&mut self) {
-        if self.is_blurred {
+        if self.is_blurred || self.has_unread {
             return;
         }
         for (entity, queue) in &self.ledger.queues {
@@ -473,6 +476,7 @@ impl Oracle {
         self.questions.clear();
         self.asked.clear();
         self.ghosts.clear();
+        self.has_unread = false;
         for kept in kept.iter().filter(|kept| !self.locks.values().any(|lock| lock.token == kept.token)) {
             let ghost = self.ghosts.entry(kept.source.entity).or_default();
             ghost.until = kept.until.max(ghost.until);
