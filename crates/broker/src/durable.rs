@@ -30,11 +30,18 @@ pub struct Durable {
     /// Authorization rules of the entities that have any.
     pub(crate) access: BTreeMap<EntityId, Vec<AccessRule>>,
     /// By number; the first is called `default`. Compared without regard to case.
-    pub(crate) namespaces: Vec<Box<str>>,
+    pub(crate) namespaces: Vec<Namespace>,
     /// How far the time of a namespace is ahead of the owner's, in milliseconds, where it was ever moved.
     pub(crate) leads: BTreeMap<NamespaceId, i64>,
     /// Where bodies lie that were copied forward: the id that messages know, and the one of the newest copy.
     pub(crate) moved: Arc<IdMap<BodyId, BodyId>>,
+}
+
+/// A namespace, and since when there is one; of `default`, since it was first asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Namespace {
+    pub name: Box<str>,
+    pub created: Option<Time>,
 }
 
 #[derive(Debug, Clone)]
@@ -198,7 +205,8 @@ impl Queue {
 
 impl Durable {
     pub fn new() -> Durable {
-        Durable { next_body: BodyId(1), namespaces: vec!["default".into()], ..Durable::default() }
+        let default = Namespace { name: "default".into(), created: None };
+        Durable { next_body: BodyId(1), namespaces: vec![default], ..Durable::default() }
     }
 
     pub fn queue(&self, entity: EntityId) -> Option<&Queue> {
@@ -210,8 +218,12 @@ impl Durable {
     }
 
     pub fn namespace_named(&self, name: &str) -> Option<NamespaceId> {
-        let at = self.namespaces.iter().position(|known| known.eq_ignore_ascii_case(name))?;
+        let at = self.namespaces.iter().position(|known| known.name.eq_ignore_ascii_case(name))?;
         Some(NamespaceId(at as u32))
+    }
+
+    pub fn namespace(&self, namespace: NamespaceId) -> Option<&Namespace> {
+        self.namespaces.get(namespace.0 as usize)
     }
 
     pub fn next_namespace(&self) -> NamespaceId {
@@ -290,10 +302,10 @@ impl Durable {
                 | Change::SubscriptionUpdated { entity, .. }
                 | Change::RulePut { subscription: entity, .. }
                 | Change::RuleRemoved { subscription: entity, .. } => self.namespace_of(*entity),
-                // The rules are dated by themselves, a name and a move by the owner's time.
-                Change::AccessChanged { .. } | Change::NamespaceNamed { .. } | Change::ClockMoved { .. } => {
-                    None
-                }
+                // Whoever names namespaces asks in the first of them.
+                Change::NamespaceNamed { .. } => Some(NamespaceId(0)),
+                // The rules are dated by themselves, a move by the owner's time.
+                Change::AccessChanged { .. } | Change::ClockMoved { .. } => None,
             },
             Record::EntityDeleted { .. }
             | Record::PartStored { .. }
@@ -458,8 +470,12 @@ impl Durable {
                 self.access.insert(*entity, rules.clone());
             }
             Change::NamespaceNamed { namespace, name } => {
-                assert_eq!(*namespace, self.next_namespace(), "namespaces are numbered in order");
-                self.namespaces.push(name.clone());
+                if *namespace == NamespaceId(0) {
+                    self.namespaces[0].created = Some(time);
+                } else {
+                    assert_eq!(*namespace, self.next_namespace(), "namespaces are numbered in order");
+                    self.namespaces.push(Namespace { name: name.clone(), created: Some(time) });
+                }
             }
             Change::ClockMoved { namespace, to } => {
                 self.leads.insert(*namespace, to.0.saturating_sub(time.0));
@@ -473,9 +489,9 @@ impl Durable {
 
     /// Everything that was managed besides queues, as the changes that make it again.
     pub(crate) fn managed(&self) -> Vec<(Time, Change)> {
-        let named = self.namespaces.iter().enumerate().skip(1).map(|(number, name)| {
+        let named = self.namespaces.iter().enumerate().filter_map(|(number, known)| {
             let namespace = NamespaceId(number as u32);
-            (Time(0), Change::NamespaceNamed { namespace, name: name.clone() })
+            Some((known.created?, Change::NamespaceNamed { namespace, name: known.name.clone() }))
         });
         let access = self.access.iter().map(|(entity, rules)| {
             (Time(0), Change::AccessChanged { entity: *entity, rules: rules.clone() })
@@ -491,7 +507,9 @@ impl Durable {
     pub(crate) fn restore(&mut self, change: &Change, time: Time) -> bool {
         let fits = match change {
             Change::TopicCreated { namespace, path, .. } => self.find(*namespace, path).is_none(),
-            Change::NamespaceNamed { namespace, .. } => *namespace == self.next_namespace(),
+            Change::NamespaceNamed { namespace, .. } => {
+                *namespace == NamespaceId(0) || *namespace == self.next_namespace()
+            }
             Change::AccessChanged { .. } => true,
             Change::ClockMoved { namespace, .. } => *namespace < self.next_namespace(),
             Change::QueueUpdated { .. } => false,

@@ -88,7 +88,10 @@ pub enum Answer {
         entity: Box<str>,
         rules: Vec<AccessRule>,
     },
-    Namespace(NamespaceId),
+    Namespace {
+        namespace: NamespaceId,
+        created: Time,
+    },
     /// The time of the namespace.
     Time(Time),
     /// The time of the namespace was moved.

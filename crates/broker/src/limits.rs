@@ -59,6 +59,12 @@ pub const CORRELATION_FILTERS_PER_TOPIC: usize = 100_000;
 /// Longest text of a SQL filter or action, in characters (S-201, S-205).
 pub const SQL_CHARACTERS: usize = 1_024;
 
+/// Parentheses and the like within each other in a SQL text: each costs some stack of the thread that decides.
+pub const SQL_DEPTH: usize = 64;
+
+/// Statements of a SQL action (S-205).
+pub const SQL_STATEMENTS: usize = 32;
+
 /// Properties that a correlation filter compares, or parameters of a SQL filter. Nobody says how many are allowed; each
 /// costs a look-up for each message.
 pub const FILTER_VALUES: usize = 128;

@@ -257,16 +257,18 @@ impl Broker {
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         check_namespace(name)?;
-        if let Some(namespace) = self.durable.namespace_named(name) {
-            return Ok(Answer::Namespace(namespace));
-        }
-        let namespace = self.durable.next_namespace();
+        let named = self.durable.namespace_named(name);
+        let namespace = named.unwrap_or(self.durable.next_namespace());
         if namespace.0 as usize >= NAMESPACES {
             return Err(Refusal::NotAllowed("the server holds as many namespaces as it may"));
         }
-        let change = Change::NamespaceNamed { namespace, name: name.into() };
-        self.write(Record::Managed(Box::new(change)), context, decision);
-        Ok(Answer::Namespace(namespace))
+        // The one called `default` was always there; it counts from when it is asked for.
+        let known = named.and_then(|namespace| self.durable.namespace(namespace)?.created);
+        if known.is_none() {
+            let change = Change::NamespaceNamed { namespace, name: name.into() };
+            self.write(Record::Managed(Box::new(change)), context, decision);
+        }
+        Ok(Answer::Namespace { namespace, created: known.unwrap_or(context.now) })
     }
 
     /// Whether a path leads to a topic or a subscription, which exist and take no links yet.
@@ -353,10 +355,19 @@ mod tests {
     fn a_namespace_keeps_its_number() {
         let mut world = World::new();
         let name = |name: &str| Task::NameNamespace { name: name.into() };
-        assert_eq!(world.manage(name("default")), Ok(Answer::Namespace(NamespaceId(0))));
-        assert_eq!(world.manage(name("shop")), Ok(Answer::Namespace(NamespaceId(1))));
-        assert_eq!(world.manage(name("SHOP")), Ok(Answer::Namespace(NamespaceId(1))));
-        assert_eq!(world.manage(name("bank")), Ok(Answer::Namespace(NamespaceId(2))));
+        let named = |namespace, created| Ok(Answer::Namespace { namespace: NamespaceId(namespace), created });
+        let start = world.now;
+        assert_eq!(world.manage(name("default")), named(0, start));
+        world.pass(Span(1));
+        assert_eq!(world.manage(name("shop")), named(1, start.after(Span(1))));
+        world.pass(Span(1));
+        assert_eq!(world.manage(name("SHOP")), named(1, start.after(Span(1))));
+        // HX-1.2.8: the time of its creation is kept, also where time was moved.
+        let moved = world.advance(0, Span::minutes(1), Span(1)).unwrap().now;
+        assert_eq!(world.manage(name("bank")), named(2, moved));
+        world.restart();
+        assert_eq!(world.manage(name("Default")), named(0, start));
+        assert_eq!(world.manage(name("bank")), named(2, moved));
         for bad in ["", "a.b", "a/b"] {
             assert!(matches!(world.manage(name(bad)), Err(Refusal::InvalidName { .. })), "{bad}");
         }

@@ -9,6 +9,8 @@ mod definition;
 mod durability;
 mod emulator;
 mod flags;
+mod json_lines;
+mod log;
 mod queue_table;
 mod serve;
 mod settings;
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
             return ExitCode::from(WRONG_USE);
         }
     };
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(settings.log).init();
+    log::start(settings.log, settings.log_format);
     ended(run(settings, flags))
 }
 

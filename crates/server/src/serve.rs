@@ -7,7 +7,6 @@ use crate::definition::{self, Definition, Existing};
 use crate::flags::Flags;
 use crate::settings::Settings;
 use anyhow::{Context, bail};
-use broker::Time;
 use engine::{Engine, Handle};
 use gateway::auth::{Guard, Policy};
 use gateway::namespaces::{Namespace, Namespaces};
@@ -35,6 +34,7 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
         Some((certificate, key)) => tls::Files::given(certificate, key),
         None => tls::Files::open_or_make(&data.path, &settings.tls_names)?,
     };
+    warn_of_names(&settings, &certificates)?;
     let certificate = tls::Certificate::load(&certificates)?;
     let acceptor = TlsAcceptor::from(tls::server_config(&certificate)?);
     let (failed, failure) = oneshot::channel();
@@ -48,12 +48,18 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
             return Err(error);
         }
     };
+    // A policy of this name in the file takes the place of the one made at the first start.
+    let mut policies = settings.namespaces.iter().take(1).flat_map(|default| &default.policies);
+    let configured = policies.find(|policy| policy.name == root.name);
     let announcement = Announcement {
         bus: listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?,
         data: &data.path,
         ca: &certificates.ca,
-        keys: data.keys(),
-        root: &root,
+        keys: match &configured {
+            Some(_) => settings.config_file.clone().unwrap_or_default(),
+            None => data.keys(),
+        },
+        root: configured.unwrap_or(&root),
         takes_well_known_key: default.guard.knows_well_known_key(),
     };
     let mut state = State::new(engine.handle().clone(), Namespaces::new(default, others));
@@ -107,6 +113,21 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
     }
 }
 
+/// Certificates are made once and kept: a name that was added later is in none of them, and whoever added it must know.
+fn warn_of_names(settings: &Settings, files: &tls::Files) -> anyhow::Result<()> {
+    if settings.certificate.is_none() {
+        for name in files.missing_names(&settings.tls_names)? {
+            let folder = files.certificate.parent().unwrap_or(Path::new("tls")).display();
+            tracing::warn!(
+                name,
+                "the certificate was made before `[tls] names` had this name and does not have it; remove {folder} \
+                 to have a new CA and certificate made at the next start, and give the new ca.pem to the clients"
+            );
+        }
+    }
+    Ok(())
+}
+
 async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
     if addresses.is_empty() {
         bail!("there is no address to listen on; give one with --listen-bus");
@@ -154,9 +175,9 @@ impl Houses {
     ) -> anyhow::Result<(Namespace, Vec<Namespace>)> {
         let mut namespaces = Vec::with_capacity(definitions.len());
         for definition in definitions {
-            let id = definition::apply(&self.engine, definition, existing).await?;
+            let (id, created) = definition::apply(&self.engine, definition, existing).await?;
             let guard = Guard::new(policies(definition, &self.root), self.is_loopback_only);
-            namespaces.push(Namespace { id, name: definition.name.clone(), guard, created: Time(0) });
+            namespaces.push(Namespace { id, name: definition.name.clone(), guard, created });
         }
         let mut namespaces = namespaces.into_iter();
         let default = namespaces.next().context("there is no namespace")?;
@@ -174,6 +195,7 @@ impl Houses {
     ) -> anyhow::Result<()> {
         let settings = Settings::gather(flags.clone())?;
         certificate.reload(files)?;
+        warn_of_names(&settings, files)?;
         let (default, others) = self.open(&settings.namespaces, Existing::Change).await?;
         state.namespaces.replace(default, others);
         Ok(())

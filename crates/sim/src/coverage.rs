@@ -162,7 +162,7 @@ impl Coverage {
             | Answer::Rule(_)
             | Answer::Rules(_)
             | Answer::Access { .. }
-            | Answer::Namespace(_)
+            | Answer::Namespace { .. }
             | Answer::Time(_)
             | Answer::Advanced(_) => UNEXPECTED,
             Answer::Deleted => "Deleted",

@@ -7,6 +7,7 @@
 pub mod change;
 pub mod rule;
 pub mod settings;
+pub mod sql;
 pub mod subscription;
 
 use crate::Broker;

@@ -180,6 +180,15 @@ impl<S> Task<S> {
     }
 
     fn reply(&mut self, to: &Reply, status: &Status) {
+        let tracked;
+        let status = match status.code {
+            ..400 => status,
+            code => {
+                let text = self.origin.tracked(&status.text, address::CBS);
+                tracked = Status { code, text };
+                &tracked
+            }
+        };
         let (key, reply) = (to.link, encode_reply(&to.correlation, status));
         if let Some(Link { kind: Kind::CbsReplies { waiting, .. }, .. }) = self.links.get_mut(&key.0) {
             if waiting.len() < REPLIES_WAITING {

@@ -59,6 +59,17 @@ impl Failure {
         }
     }
 
+    /// What the log says. Nothing that the client sent is repeated there: it may be a key.
+    pub fn logged(&self) -> String {
+        match self {
+            Failure::Bad(_) | Failure::Xml(_) => "the request is wrong".to_owned(),
+            Failure::Refused(Refusal::InvalidSetting { property, .. }) => {
+                format!("the value of {property} is invalid")
+            }
+            other => other.to_string(),
+        }
+    }
+
     fn sub_code(&self) -> u32 {
         match self {
             Failure::Denied(denied) => denied.sub_code(),

@@ -330,9 +330,9 @@ fn response(success: Success) -> Response<Full<Bytes>> {
 }
 
 fn failed(failure: &Failure, node: &str, host: &str, path: &str) -> Response<Full<Bytes>> {
-    let tracking = uuid::Uuid::new_v4().to_string();
-    tracing::debug!(%tracking, status = failure.status().as_u16(), path, "refused: {failure}");
-    let body = failure.body(&format!("{tracking}_{node}"), host, path, &crate::iso::date_in_seconds(now()));
+    let tracking = format!("{}_{node}", uuid::Uuid::new_v4());
+    tracing::info!(tracking, status = failure.status().as_u16(), path, why = failure.logged(), "refused");
+    let body = failure.body(&tracking, host, path, &crate::iso::date_in_seconds(now()));
     response(Success { status: failure.status(), content_type: ERROR, body })
 }
 
