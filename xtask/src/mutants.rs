@@ -35,11 +35,11 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let chosen = choose(list(&tool)?, seed, COUNT);
     println!("{} changes of {PACKAGE}, chosen by seed {seed}", chosen.len());
     let skipped: Vec<&str> = SLOW.iter().flat_map(|slow| ["--skip", slow]).collect();
-    let tests = [&["--lib", "--"], &skipped[..]].concat();
-    let quick = try_out(&tool, &chosen, "quick", QUICK_SECONDS, &tests)?;
+    let few = [&["--cargo-arg=--lib", "--timeout", QUICK_SECONDS, "--", "--"], &skipped[..]].concat();
+    let quick = try_out(&tool, &chosen, "quick", &few)?;
     let whole = match quick.missed.is_empty() {
         true => Outcomes::default(),
-        false => try_out(&tool, &quick.missed, "whole", WHOLE_SECONDS, &[])?,
+        false => try_out(&tool, &quick.missed, "whole", &["--timeout", WHOLE_SECONDS])?,
     };
     let caught = quick.caught + whole.caught;
     let judged = caught + whole.missed.len();
@@ -112,13 +112,7 @@ struct Outcomes {
 }
 
 /// Makes the changes one after the other, in a copy of the source tree, and runs the tests on each.
-fn try_out(
-    tool: &Path,
-    names: &[String],
-    pass: &str,
-    timeout: &str,
-    tests: &[&str],
-) -> Result<Outcomes, String> {
+fn try_out(tool: &Path, names: &[String], pass: &str, tests: &[&str]) -> Result<Outcomes, String> {
     let folder = target().join("mutants").join(pass);
     std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     let config = folder.join("config.toml");
@@ -126,10 +120,10 @@ fn try_out(
     let mut command = Command::new(tool);
     command.current_dir(root()).args(["mutants", "--package", PACKAGE, "--config"]).arg(&config);
     command.arg("--output").arg(&folder);
-    command.args(["--baseline", "skip", "--timeout", timeout, "--no-shuffle", "--colors", "never"]);
+    command.args(["--baseline", "skip", "--no-shuffle", "--colors", "never"]);
     // Optimising costs more than it saves, and nobody reads a debugger's tables.
     command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "1");
-    let status = command.arg("--").args(tests).status().map_err(|error| format!("cannot run: {error}"))?;
+    let status = command.args(tests).status().map_err(|error| format!("cannot run: {error}"))?;
     // It also fails when something was missed, which is told by its lists.
     let told = |file: &str| -> Result<Vec<String>, String> {
         let path = folder.join("mutants.out").join(file);

@@ -12,9 +12,11 @@ pub mod durable;
 pub mod effect;
 pub mod ids;
 pub mod limits;
+mod line;
 mod link;
 pub mod manage;
 mod namespace;
+mod nonce;
 pub mod planted;
 pub mod queue;
 pub mod record;
@@ -68,9 +70,10 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// A broker over a state that replay has built. `nonce` seeds the lock tokens and must be fresh for each run.
-    pub fn new(durable: Durable, nonce: u64) -> Broker {
-        let volatile = Volatile::rebuilt(&durable, nonce);
+    /// A broker over a state that replay has built. `key` makes the lock tokens: it must be
+    /// fresh for each run, and secret.
+    pub fn new(durable: Durable, key: u128) -> Broker {
+        let volatile = Volatile::rebuilt(&durable, key);
         Broker { durable, volatile, tier: Tier::default(), scratch: Vec::new() }
     }
 

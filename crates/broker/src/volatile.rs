@@ -7,6 +7,8 @@ use crate::durable::{Durable, Queue};
 use crate::ids::{
     BodyId, EntityId, IdMap, LinkId, LockToken, NamespaceId, Position, Sequence, Source, SubQueue,
 };
+use crate::line::Line;
+use crate::nonce::Nonces;
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::State;
 use crate::time::Time;
@@ -29,7 +31,7 @@ pub struct Volatile {
     held_locks: usize,
     /// There is no room to store messages.
     pub(crate) is_full: bool,
-    nonce: u64,
+    nonces: Nonces,
 }
 
 #[derive(Debug)]
@@ -81,7 +83,7 @@ pub struct Ready {
     pub returned: BTreeSet<Sequence>,
     pub locks: IdMap<Sequence, Lock>,
     /// Who waits for messages, in the order in which the credit came (S-97).
-    pub waiting: VecDeque<(LinkId, u32)>,
+    pub waiting: Line,
     /// Messages that are known to be readable, and may be removed before they leave.
     pub vouched: BTreeSet<Sequence>,
     /// Some are being read to find out.
@@ -265,8 +267,8 @@ impl Volatile {
 
     /// What a broker starts with whose durable state was just read: nobody there, everything free, nothing locked
     /// except what a planned stop has kept.
-    pub fn rebuilt(durable: &Durable, nonce: u64) -> Volatile {
-        let mut volatile = Volatile { nonce, ..Volatile::default() };
+    pub fn rebuilt(durable: &Durable, key: u128) -> Volatile {
+        let mut volatile = Volatile { nonces: Nonces::new(key), ..Volatile::default() };
         for entity in 0..durable.next_entity().0 {
             let namespace = durable.namespace_of(EntityId(entity)).unwrap_or_default();
             volatile.entities.push(Presence { namespace, ..Presence::default() });
@@ -357,7 +359,7 @@ impl Volatile {
                     let is_receiver = matches!(role, Role::Receiver { .. });
                     self.entities[source.entity.0 as usize].receivers -= usize::from(is_receiver);
                     let ready = self.ready_mut(source);
-                    ready.waiting.retain(|(waiting, _)| *waiting != link);
+                    ready.waiting.remove(link);
                     ready.draining.retain(|draining| *draining != link);
                 }
             }
@@ -396,13 +398,7 @@ impl Volatile {
                 ready.cursor = ready.cursor.max(to);
             }
             Touch::Served { source } => {
-                let waiting = &mut self.ready_mut(source).waiting;
-                let (link, credit) = waiting.front_mut().expect("only who waits is served");
-                let link = *link;
-                *credit -= 1;
-                if *credit == 0 {
-                    waiting.pop_front();
-                }
+                let link = self.ready_mut(source).waiting.serve();
                 if let Some(Link { role: Role::Receiver { delivered, .. }, .. }) = self.links.get_mut(&link) {
                     *delivered += 1;
                 }
@@ -502,24 +498,7 @@ impl Volatile {
 
     fn set_credit(&mut self, link: LinkId, credit: u32) {
         let Some(source) = self.links.get(&link).map(|link| link.source) else { return };
-        let waiting = &mut self.ready_mut(source).waiting;
-        let held: u32 = waiting.iter().filter(|(who, _)| *who == link).map(|(_, credit)| credit).sum();
-        if credit < held {
-            // Less than before: the newest credit goes first, so that the place in the line is kept.
-            let mut surplus = held - credit;
-            for (who, credit) in waiting.iter_mut().rev() {
-                if *who == link {
-                    let cut = surplus.min(*credit);
-                    *credit -= cut;
-                    surplus -= cut;
-                }
-            }
-            waiting.retain(|(_, credit)| *credit > 0);
-        } else if credit > held {
-            match waiting.back_mut() {
-                Some((last, more)) if *last == link => *more += credit - held,
-                _ => waiting.push_back((link, credit - held)),
-            }
+        if self.ready_mut(source).waiting.set(link, credit) {
             self.stir(source);
         }
     }
@@ -527,7 +506,7 @@ impl Volatile {
     /// The credit that a link has left with the broker.
     pub fn credit(&self, link: LinkId) -> u32 {
         let Some(source) = self.links.get(&link).map(|link| link.source) else { return 0 };
-        self.ready(source).waiting.iter().filter(|(who, _)| *who == link).map(|(_, credit)| credit).sum()
+        self.ready(source).waiting.credit(link)
     }
 
     pub(crate) fn stir(&mut self, source: Source) {
@@ -619,12 +598,7 @@ impl Volatile {
 
     /// A number that no delivery of this run had before and that an outsider cannot guess.
     pub(crate) fn fresh_nonce(&mut self) -> u64 {
-        // SplitMix64, from a seed that whoever runs the broker has drawn at random.
-        self.nonce = self.nonce.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.nonce;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.nonces.fresh()
     }
 }
 
@@ -675,33 +649,6 @@ mod tests {
             volatile.apply(Touch::Attached { link: link(number), source: SOURCE, role });
         }
         volatile
-    }
-
-    #[test]
-    fn credit_is_served_in_the_order_in_which_it_came() {
-        // S-97
-        let mut volatile = with_receivers(2);
-        volatile.apply(Touch::Credited { link: link(0), credit: 1 });
-        volatile.apply(Touch::Credited { link: link(1), credit: 2 });
-        volatile.apply(Touch::Credited { link: link(0), credit: 3 });
-        let mut served = Vec::new();
-        while let Some((who, _)) = volatile.ready(SOURCE).waiting.front() {
-            served.push(who.link);
-            volatile.apply(Touch::Served { source: SOURCE });
-        }
-        assert_eq!(served, [0, 1, 1, 0, 0]);
-    }
-
-    #[test]
-    fn taking_credit_back_keeps_the_place_in_the_line() {
-        let mut volatile = with_receivers(2);
-        volatile.apply(Touch::Credited { link: link(0), credit: 2 });
-        volatile.apply(Touch::Credited { link: link(1), credit: 1 });
-        volatile.apply(Touch::Credited { link: link(0), credit: 5 });
-        volatile.apply(Touch::Credited { link: link(0), credit: 1 });
-        assert_eq!(volatile.ready(SOURCE).waiting, [(link(0), 1), (link(1), 1)]);
-        volatile.apply(Touch::Credited { link: link(0), credit: 0 });
-        assert_eq!(volatile.ready(SOURCE).waiting, [(link(1), 1)]);
     }
 
     #[test]

@@ -368,16 +368,16 @@ impl Rig {
         let durable = std::mem::take(&mut self.replayed);
         let copy = self.copy(&bytes);
         assert_eq!(copy.fingerprint(), durable.fingerprint());
-        self.broker = Broker::new(durable, self.nonce());
+        self.broker = Broker::new(durable, self.key());
         self.replayed = copy;
         assert_eq!(self.broker.locks(self.now).len(), held);
         self.links.clear();
         self.journal.push((bytes, self.now));
     }
 
-    fn nonce(&mut self) -> u64 {
+    fn key(&mut self) -> u128 {
         self.made_links += 1;
-        u64::from(self.made_links) << 32
+        u128::from(self.made_links) << 32
     }
 
     /// Another state from all records so far, and `last`.

@@ -260,8 +260,8 @@ impl HandSync {
 pub struct Options {
     /// Who owns the journal; for the record only on one machine.
     pub owner: u64,
-    /// Seed of the lock tokens; must be random.
-    pub nonce: u64,
+    /// Key of the lock tokens; must be random and secret.
+    pub nonce: u128,
     /// Whether a busy partition may hand its syncs to a thread of their own.
     pub has_sync_thread: bool,
     /// Budget of the tail cache; [`crate::limits::TAIL_CACHE_BYTES`] unless somebody asked for another.

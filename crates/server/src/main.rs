@@ -59,7 +59,7 @@ fn run(settings: settings::Settings, flags: flags::Flags) -> anyhow::Result<()> 
     ended
 }
 
-/// Each connection and each segment of the journal is an open file; the usual soft limit of 1,024 is a courtesy to
+/// Each connection is an open file, and the journal has some more; the usual soft limit of 1,024 is a courtesy to
 /// programs from another age. The hard limit is the one that somebody meant. Says how many files may be open now.
 fn allow_open_files() -> u64 {
     use rustix::process::{Resource, getrlimit, setrlimit};

@@ -149,7 +149,7 @@ fn open_engine(path: &Path, settings: &Settings, failed: oneshot::Sender<String>
     let journal = journal::Local::open(Arc::new(disk), options)?;
     let options = engine::Options {
         owner: u64::from(std::process::id()),
-        nonce: getrandom::u64()?,
+        nonce: u128::from(getrandom::u64()?) << 64 | u128::from(getrandom::u64()?),
         has_sync_thread: true,
         tail_cache_bytes: settings.tail_cache_bytes,
     };

@@ -113,7 +113,7 @@ impl Machine {
             self.shared.lock().coverage.fault("started from a snapshot");
         }
         self.clock.resume(recovered.last_time);
-        let broker = Broker::new(recovered.durable, self.random.number()).with_tier(self.tier);
+        let broker = Broker::new(recovered.durable, self.random.number().into()).with_tier(self.tier);
         self.inbox = Arc::new(Inbox::with_budget(BUDGET_BYTES));
         let journal = Watched { inner, shared: self.shared.clone() };
         let (partition, sync) = Partition::by_hand(broker, Box::new(journal), self.inbox.clone());
