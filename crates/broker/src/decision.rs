@@ -33,6 +33,8 @@ pub struct Decision {
     pub effects: Vec<Release>,
     /// Messages to be read before they can be removed; whoever runs the broker takes them.
     pub doubts: Vec<Doubt>,
+    /// Records before this one stay as they are: they were looked at.
+    seam: usize,
 }
 
 impl Decision {
@@ -41,16 +43,25 @@ impl Decision {
         self.bodies.clear();
         self.effects.clear();
         self.doubts.clear();
+        self.seam = 0;
+    }
+
+    /// What is recorded from now on is told apart from what was before. Returns where it begins.
+    pub(crate) fn seam(&mut self) -> usize {
+        self.seam = self.records.len();
+        self.seam
     }
 
     /// Adds a record that has been applied. Removals that continue each other become one.
     pub(crate) fn record(&mut self, record: Record) {
+        let is_seam = self.seam == self.records.len();
         if let (
             Record::Removed { entity, first, count },
             Some(Record::Removed { entity: e, first: f, count: c }),
         ) = (&record, self.records.last_mut())
             && e == entity
             && f.0 + u64::from(*c) == first.0
+            && !is_seam
         {
             *c += count;
             return;

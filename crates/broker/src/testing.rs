@@ -219,7 +219,33 @@ impl World {
         self.take_effects().into_iter().filter_map(token).collect()
     }
 
-    fn command(&mut self, command: Command, messages: &[Incoming]) -> Vec<Effect> {
+    /// Moves the time of a namespace, with `pause` of the owner's time between two ticks, and commits.
+    pub(crate) fn advance(
+        &mut self,
+        namespace: u32,
+        by: Span,
+        pause: Span,
+    ) -> Result<clock::Advanced, Refusal> {
+        let (request, namespace) = (RequestId::default(), NamespaceId(namespace));
+        let mut effects = self.command(Command::Advance { request, namespace, by }, &[]);
+        while self.broker.is_moving() {
+            assert_eq!(effects, [], "nothing leaves on the way");
+            self.pass(pause);
+            effects.append(&mut self.commit());
+            effects.append(&mut self.tick());
+        }
+        self.commit();
+        let answer = effects.into_iter().find_map(|effect| match effect {
+            Effect::Answered { answer, .. } => Some(answer),
+            _ => None,
+        });
+        match answer.expect("every question is answered")? {
+            Answer::Advanced(advanced) => Ok(*advanced),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn command(&mut self, command: Command, messages: &[Incoming]) -> Vec<Effect> {
         let is_damaged = !self.unreadable.is_empty();
         self.run(|broker, context, decision| {
             match broker.decide(&command, messages, &[], context, decision) {

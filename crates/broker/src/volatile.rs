@@ -1,13 +1,18 @@
 //! What does not survive: links, credit, locks, and which messages are free to be handed out. Rebuilt empty; every
 //! change goes through a [`Touch`], as every durable change goes through a record.
 
+use crate::clock::Moving;
 use crate::command::ReceiveMode;
 use crate::durable::{Durable, Queue};
-use crate::ids::{BodyId, EntityId, IdMap, LinkId, LockToken, Position, Sequence, Source, SubQueue};
+use crate::ids::{
+    BodyId, EntityId, IdMap, LinkId, LockToken, NamespaceId, Position, Sequence, Source, SubQueue,
+};
+use crate::line::Line;
+use crate::nonce::Nonces;
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::State;
 use crate::time::Time;
-use crate::timers::{Chore, Due, LockTimer, Timers};
+use crate::timers::{Agenda, Chore, Due, LockTimer, Timers};
 use crate::work::touched;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -20,11 +25,13 @@ pub struct Volatile {
     awaiting: VecDeque<Awaiting>,
     /// Queues that have messages to hand out and perhaps somebody who wants them.
     pub(crate) stirred: VecDeque<Source>,
-    timers: Timers,
+    pub(crate) timers: Agenda,
+    /// The time of a namespace is being moved; nothing is handed out meanwhile.
+    pub(crate) moving: Option<Box<Moving>>,
     held_locks: usize,
     /// There is no room to store messages.
     pub(crate) is_full: bool,
-    nonce: u64,
+    nonces: Nonces,
 }
 
 #[derive(Debug)]
@@ -53,6 +60,7 @@ pub struct Lock {
 /// Who is there at an entity, and since when nobody was.
 #[derive(Debug, Default)]
 pub struct Presence {
+    pub namespace: NamespaceId,
     parts: [Ready; 3],
     pub receivers: usize,
     /// The latest send or receive (S-237).
@@ -75,7 +83,7 @@ pub struct Ready {
     pub returned: BTreeSet<Sequence>,
     pub locks: IdMap<Sequence, Lock>,
     /// Who waits for messages, in the order in which the credit came (S-97).
-    pub waiting: VecDeque<(LinkId, u32)>,
+    pub waiting: Line,
     /// Messages that are known to be readable, and may be removed before they leave.
     pub vouched: BTreeSet<Sequence>,
     /// Some are being read to find out.
@@ -200,6 +208,7 @@ pub enum Touch {
     },
     EntityCreated {
         entity: EntityId,
+        namespace: NamespaceId,
         time: Time,
     },
     EntityDeleted {
@@ -230,6 +239,11 @@ pub enum Touch {
         entity: EntityId,
         time: Time,
     },
+    /// The time of a namespace is `lead` milliseconds ahead of the owner's.
+    TimeMoved {
+        namespace: NamespaceId,
+        lead: i64,
+    },
     /// There is something to do at an entity then, and no earlier.
     Armed {
         entity: EntityId,
@@ -253,9 +267,15 @@ impl Volatile {
 
     /// What a broker starts with whose durable state was just read: nobody there, everything free, nothing locked
     /// except what a planned stop has kept.
-    pub fn rebuilt(durable: &Durable, nonce: u64) -> Volatile {
-        let mut volatile = Volatile { nonce, ..Volatile::default() };
-        volatile.entities.resize_with(durable.next_entity().0 as usize, Presence::default);
+    pub fn rebuilt(durable: &Durable, key: u128) -> Volatile {
+        let mut volatile = Volatile { nonces: Nonces::new(key), ..Volatile::default() };
+        for entity in 0..durable.next_entity().0 {
+            let namespace = durable.namespace_of(EntityId(entity)).unwrap_or_default();
+            volatile.entities.push(Presence { namespace, ..Presence::default() });
+        }
+        for (namespace, lead) in durable.leads() {
+            volatile.apply(Touch::TimeMoved { namespace, lead });
+        }
         for kept in durable.kept_locks() {
             let lock = Lock { token: kept.token, until: kept.until };
             volatile.apply(Touch::Locked { source: kept.source, lock });
@@ -339,7 +359,7 @@ impl Volatile {
                     let is_receiver = matches!(role, Role::Receiver { .. });
                     self.entities[source.entity.0 as usize].receivers -= usize::from(is_receiver);
                     let ready = self.ready_mut(source);
-                    ready.waiting.retain(|(waiting, _)| *waiting != link);
+                    ready.waiting.remove(link);
                     ready.draining.retain(|draining| *draining != link);
                 }
             }
@@ -378,13 +398,7 @@ impl Volatile {
                 ready.cursor = ready.cursor.max(to);
             }
             Touch::Served { source } => {
-                let waiting = &mut self.ready_mut(source).waiting;
-                let (link, credit) = waiting.front_mut().expect("only who waits is served");
-                let link = *link;
-                *credit -= 1;
-                if *credit == 0 {
-                    waiting.pop_front();
-                }
+                let link = self.ready_mut(source).waiting.serve();
                 if let Some(Link { role: Role::Receiver { delivered, .. }, .. }) = self.links.get_mut(&link) {
                     *delivered += 1;
                 }
@@ -448,14 +462,14 @@ impl Volatile {
                 }
             }
             Touch::RoomChanged { is_full } => self.is_full = is_full,
-            Touch::EntityCreated { entity, time } => {
+            Touch::EntityCreated { entity, namespace, time } => {
                 assert_eq!(entity.0 as usize, self.entities.len(), "entities come in order");
-                self.entities.push(Presence { used: Some(time), ..Presence::default() });
+                self.entities.push(Presence { namespace, used: Some(time), ..Presence::default() });
             }
             Touch::EntityDeleted { entity } => {
                 let presence = std::mem::take(&mut self.entities[entity.0 as usize]);
                 self.held_locks -= presence.parts.iter().map(|ready| ready.locks.len()).sum::<usize>();
-                self.timers.disarm(entity);
+                self.timers.of_mut(presence.namespace).disarm(entity);
             }
             Touch::Committed { position } => self.commit(position),
             Touch::Accessed { entity, time } => {
@@ -473,30 +487,18 @@ impl Volatile {
                 let was_there = self.entities[entity.0 as usize].schedule.remove(&(due, sequence));
                 assert!(was_there, "message {} was not scheduled", sequence.0);
             }
-            Touch::Armed { entity, chore, at } => self.timers.arm(entity, chore, at),
+            Touch::TimeMoved { namespace, lead } => {
+                let entities = &self.entities;
+                let is_theirs = |entity: EntityId| entities[entity.0 as usize].namespace == namespace;
+                self.timers.set_lead(namespace, lead, is_theirs);
+            }
+            Touch::Armed { entity, chore, at } => self.timers_of(entity).arm(entity, chore, at),
         }
     }
 
     fn set_credit(&mut self, link: LinkId, credit: u32) {
         let Some(source) = self.links.get(&link).map(|link| link.source) else { return };
-        let waiting = &mut self.ready_mut(source).waiting;
-        let held: u32 = waiting.iter().filter(|(who, _)| *who == link).map(|(_, credit)| credit).sum();
-        if credit < held {
-            // Less than before: the newest credit goes first, so that the place in the line is kept.
-            let mut surplus = held - credit;
-            for (who, credit) in waiting.iter_mut().rev() {
-                if *who == link {
-                    let cut = surplus.min(*credit);
-                    *credit -= cut;
-                    surplus -= cut;
-                }
-            }
-            waiting.retain(|(_, credit)| *credit > 0);
-        } else if credit > held {
-            match waiting.back_mut() {
-                Some((last, more)) if *last == link => *more += credit - held,
-                _ => waiting.push_back((link, credit - held)),
-            }
+        if self.ready_mut(source).waiting.set(link, credit) {
             self.stir(source);
         }
     }
@@ -504,7 +506,7 @@ impl Volatile {
     /// The credit that a link has left with the broker.
     pub fn credit(&self, link: LinkId) -> u32 {
         let Some(source) = self.links.get(&link).map(|link| link.source) else { return 0 };
-        self.ready(source).waiting.iter().filter(|(who, _)| *who == link).map(|(_, credit)| credit).sum()
+        self.ready(source).waiting.credit(link)
     }
 
     pub(crate) fn stir(&mut self, source: Source) {
@@ -543,24 +545,36 @@ impl Volatile {
 
     fn time_lock(&mut self, source: Source, lock: Lock) {
         touched(1);
-        self.timers.add_lock(LockTimer { at: lock.until, source, token: lock.token.0 });
-        if self.timers.has_too_many(self.held_locks) {
+        let held_locks = self.held_locks;
+        let timers = self.timers.of_mut(self.entities[source.entity.0 as usize].namespace);
+        timers.add_lock(LockTimer { at: lock.until, source, token: lock.token.0 });
+        if timers.has_too_many(held_locks) {
             let entities = &self.entities;
-            self.timers.keep_locks(|timer| is_held(entities, timer));
+            timers.keep_locks(|timer| is_held(entities, timer));
         }
     }
 
-    /// When something is next due.
+    fn timers_of(&mut self, entity: EntityId) -> &mut Timers {
+        self.timers.of_mut(self.entities[entity.0 as usize].namespace)
+    }
+
+    /// The time at an entity when the owner's is `now`.
+    pub(crate) fn local(&self, entity: EntityId, now: Time) -> Time {
+        if self.timers.is_usual() { now } else { self.timers.local(self.presence(entity).namespace, now) }
+    }
+
+    /// When something is next due, in the owner's time.
     pub fn next_due(&self) -> Option<Time> {
         self.timers.next_due()
     }
 
     /// When that chore of an entity is due; never, if it has none.
     pub(crate) fn armed(&self, entity: EntityId, chore: Chore) -> Time {
-        self.timers.armed(entity, chore)
+        self.timers.of(self.presence(entity).namespace).armed(entity, chore)
     }
 
-    /// Takes the next thing that is due by `now`, if any. Locks that were settled meanwhile are passed over.
+    /// Takes something that is due by `now` of the owner, if anything is. Locks that were settled meanwhile are passed
+    /// over.
     pub(crate) fn take_due(&mut self, now: Time) -> Option<Due> {
         loop {
             match self.timers.take_due(now)? {
@@ -570,14 +584,21 @@ impl Volatile {
         }
     }
 
+    /// Takes what is due first in a namespace, if that is not after `until` of its own time, and says when it was due.
+    pub(crate) fn take_first(&mut self, namespace: NamespaceId, until: Time) -> Option<(Time, Due)> {
+        let timers = self.timers.of_mut(namespace);
+        loop {
+            let at = timers.next_due()?;
+            match timers.take_due(until)? {
+                Due::Lock(timer) if !is_held(&self.entities, &timer) => {}
+                due => return Some((at, due)),
+            }
+        }
+    }
+
     /// A number that no delivery of this run had before and that an outsider cannot guess.
     pub(crate) fn fresh_nonce(&mut self) -> u64 {
-        // SplitMix64, from a seed that whoever runs the broker has drawn at random.
-        self.nonce = self.nonce.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.nonce;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.nonces.fresh()
     }
 }
 
@@ -621,39 +642,13 @@ mod tests {
 
     fn with_receivers(count: u32) -> Volatile {
         let mut volatile = Volatile::default();
-        volatile.apply(Touch::EntityCreated { entity: EntityId(0), time: Time(0) });
+        let (entity, namespace) = (EntityId(0), NamespaceId(0));
+        volatile.apply(Touch::EntityCreated { entity, namespace, time: Time(0) });
         for number in 0..count {
             let role = Role::Receiver { mode: ReceiveMode::PeekLock, delivered: 0 };
             volatile.apply(Touch::Attached { link: link(number), source: SOURCE, role });
         }
         volatile
-    }
-
-    #[test]
-    fn credit_is_served_in_the_order_in_which_it_came() {
-        // S-97
-        let mut volatile = with_receivers(2);
-        volatile.apply(Touch::Credited { link: link(0), credit: 1 });
-        volatile.apply(Touch::Credited { link: link(1), credit: 2 });
-        volatile.apply(Touch::Credited { link: link(0), credit: 3 });
-        let mut served = Vec::new();
-        while let Some((who, _)) = volatile.ready(SOURCE).waiting.front() {
-            served.push(who.link);
-            volatile.apply(Touch::Served { source: SOURCE });
-        }
-        assert_eq!(served, [0, 1, 1, 0, 0]);
-    }
-
-    #[test]
-    fn taking_credit_back_keeps_the_place_in_the_line() {
-        let mut volatile = with_receivers(2);
-        volatile.apply(Touch::Credited { link: link(0), credit: 2 });
-        volatile.apply(Touch::Credited { link: link(1), credit: 1 });
-        volatile.apply(Touch::Credited { link: link(0), credit: 5 });
-        volatile.apply(Touch::Credited { link: link(0), credit: 1 });
-        assert_eq!(volatile.ready(SOURCE).waiting, [(link(0), 1), (link(1), 1)]);
-        volatile.apply(Touch::Credited { link: link(0), credit: 0 });
-        assert_eq!(volatile.ready(SOURCE).waiting, [(link(1), 1)]);
     }
 
     #[test]
@@ -664,7 +659,7 @@ mod tests {
             volatile.apply(Touch::Locked { source: SOURCE, lock: Lock { token, until: Time(60_000) } });
             volatile.apply(Touch::Unlocked { source: SOURCE, sequence: Sequence(number) });
         }
-        assert!(volatile.timers.lock_count() <= 2 * IDLE_TIMERS);
+        assert!(volatile.timers.of(NamespaceId(0)).lock_count() <= 2 * IDLE_TIMERS);
         assert_eq!(volatile.take_due(Time::NEVER), None);
     }
 }

@@ -348,13 +348,15 @@ impl Rig {
         self.command(&Command::Settle { link, delivery: 0, token, outcome, wants_answer: true }, &[]);
     }
 
-    /// Everything is committed; then the process ends and another begins, with the locks if that was planned.
+    /// Everything is committed; then the process ends and another begins, with the locks if that was planned. Locks that
+    /// an earlier planned stop has left stay in force until something is recorded.
     fn restart(&mut self, is_planned: bool) {
         self.commit();
-        let kept = if is_planned { self.broker.locks(self.now) } else { Vec::new() };
-        let held = kept.len();
+        let left = self.replayed.kept_locks().to_vec();
+        let kept = if is_planned { self.broker.locks(self.now) } else { left.clone() };
+        let held = kept.iter().filter(|lock| self.now < lock.until).count();
         let mut bytes = Vec::new();
-        if held > 0 {
+        if kept != left {
             let record = Record::LocksKept { locks: kept.into() };
             self.replayed.apply(&record, self.now);
             record.encode(&mut bytes);
@@ -362,16 +364,16 @@ impl Rig {
         let durable = std::mem::take(&mut self.replayed);
         let copy = self.copy(&bytes);
         assert_eq!(copy.fingerprint(), durable.fingerprint());
-        self.broker = Broker::new(durable, self.nonce());
+        self.broker = Broker::new(durable, self.key());
         self.replayed = copy;
         assert_eq!(self.broker.locks(self.now).len(), held);
         self.links.clear();
         self.journal.push((bytes, self.now));
     }
 
-    fn nonce(&mut self) -> u64 {
+    fn key(&mut self) -> u128 {
         self.made_links += 1;
-        u64::from(self.made_links) << 32
+        u128::from(self.made_links) << 32
     }
 
     /// Another state from all records so far, and `last`.

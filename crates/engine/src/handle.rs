@@ -101,6 +101,7 @@ impl Handle {
     }
 
     pub(crate) fn close(&self) {
+        self.shared.condition.close();
         self.shared.is_closed.store(true, Ordering::Release);
         self.shared.asks.close();
     }

@@ -25,7 +25,7 @@ mod upkeep;
 pub use batch::Batch;
 pub use cache::{Cache, Front};
 pub use clock::{Clock, OwnerClock, Slew};
-pub use condition::Condition;
+pub use condition::{Ailment, Condition};
 pub use handle::{Connection, Handle, Stopped};
 pub use inbox::{Inbox, Item};
 pub use mailbox::{Mailbox, Outbox, Outgoing, Sent};

@@ -208,13 +208,15 @@ impl Partition {
     /// Decides what waits, lets go what may go, and starts the next append. An error is final: the journal is in
     /// nobody knows what state, and the process must stop.
     pub fn turn(&mut self, now: Time) -> Result<Turn, String> {
+        // While the time of a namespace is moved, everything else waits: nothing may be decided in between.
         while !self.is_draft_full()
+            && !self.broker.is_moving()
             && let Some(item) = self.backlog.pop_front()
         {
             self.handle(item, now);
         }
         let context = self.context(now);
-        if self.broker.next_due().is_some_and(|due| due <= context.now) {
+        if !self.is_draft_full() && self.broker.next_due().is_some_and(|due| due <= context.now) {
             self.broker.tick(context, &mut self.decision);
             self.take_decision(&Bytes::new());
         }
@@ -239,7 +241,8 @@ impl Partition {
 
     /// Nothing is being written, and nothing waits to be.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.in_flight.is_none() && self.draft.record_count == 0 && self.backlog.is_empty()
+        let is_idle = self.backlog.is_empty() && !self.broker.is_moving();
+        self.in_flight.is_none() && self.draft.record_count == 0 && is_idle
     }
 
     fn next_turn(&mut self, now: Time) -> Result<Turn, String> {
@@ -282,6 +285,8 @@ impl Partition {
 
     fn next_turn_of_broker(&self) -> Turn {
         match self.broker.next_due() {
+            // A move goes on when what it has decided is on its way to the disk.
+            _ if self.broker.is_moving() && self.draft.record_count > 0 => Turn::OnArrival,
             Some(Time(i64::MIN)) => Turn::Now,
             _ if !self.backlog.is_empty() && !self.is_draft_full() => Turn::Now,
             // Whatever is due is decided with the time of the next draft: after the append in flight.
@@ -303,6 +308,11 @@ impl Partition {
         }
         self.is_quiet = true;
         Ok(())
+    }
+
+    /// What was decided and is not written: its records, encoded, and their time.
+    pub fn unwritten(&self) -> (&[u8], Time) {
+        (&self.draft.records, Time(self.draft.time))
     }
 
     /// Whether something was decided that finds no room on the disk.
@@ -630,6 +640,7 @@ impl Partition {
         }
         self.in_flight = Some(InFlight { position, connections });
         let job = SyncJob { ticket, releases, held_bytes: std::mem::take(&mut self.draft_held_bytes) };
+        self.condition.sync_began();
         let is_busy = !self.backlog.is_empty() || !self.inbox.is_empty();
         match &self.workers.sync {
             Some(thread) if is_busy => thread.start(job),
@@ -642,6 +653,7 @@ impl Partition {
     }
 
     fn finish(&mut self, now: Time) {
+        self.condition.sync_ended();
         let in_flight = self.in_flight.take().expect("an append is in flight");
         for connection in in_flight.connections {
             if let Some(port) = self.ports.get_mut(&connection) {

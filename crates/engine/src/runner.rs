@@ -2,10 +2,10 @@
 //! decision needs. A hand-over between threads costs more than a small sync, so an idle partition syncs by itself.
 
 use crate::cache::Cache;
-use crate::clock::{Clock, LARGE_GAP_MS, OwnerClock};
+use crate::clock::{Clock, OwnerClock};
 use crate::handle::Handle;
 use crate::inbox::{Checked, Inbox, Item};
-use crate::limits::SEAL_AFTER_MS;
+use crate::limits::{LARGE_GAP_MS, SEAL_AFTER_MS};
 use crate::mailbox::{ASKING, Asks, Mailbox, Outgoing};
 use crate::partition::{Counters, Partition, Turn};
 use crate::recovery::{self, recover};
@@ -260,8 +260,8 @@ impl HandSync {
 pub struct Options {
     /// Who owns the journal; for the record only on one machine.
     pub owner: u64,
-    /// Seed of the lock tokens; must be random.
-    pub nonce: u64,
+    /// Key of the lock tokens; must be random and secret.
+    pub nonce: u128,
     /// Whether a busy partition may hand its syncs to a thread of their own.
     pub has_sync_thread: bool,
     /// Budget of the tail cache; [`crate::limits::TAIL_CACHE_BYTES`] unless somebody asked for another.
@@ -310,6 +310,13 @@ impl Engine {
         let read = Some(spawn_reader(Arc::clone(&inbox)).map_err(OpenError::Thread)?);
         let snapshot = Some(spawn_snapshots(Arc::clone(&inbox)).map_err(OpenError::Thread)?);
         let workers = Workers { sync, read, snapshot };
+        for (namespace, lead) in recovered.durable.leads() {
+            tracing::warn!(
+                namespace = namespace.0,
+                ahead_ms = lead,
+                "the test clock has moved this namespace"
+            );
+        }
         let broker = Broker::new(recovered.durable, options.nonce);
         let partition =
             Partition::new(broker, journal, cache.clone(), inbox.clone(), workers, counters.clone()).tended(
@@ -318,6 +325,7 @@ impl Engine {
                 recovered.last_time,
             );
         let condition = partition.condition().clone();
+        condition.set_ahead(clock.gap());
         let scrub = scrub::spawn(&inbox, condition.clone()).map_err(OpenError::Thread)?;
         inbox.put(Item::Connect { connection: ASKING, mailbox: asks.clone() });
         let own = Arc::clone(&inbox);

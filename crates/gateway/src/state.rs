@@ -1,6 +1,6 @@
 //! What every connection works with, and how all of them are asked to end.
 
-use crate::auth::UnixSeconds;
+use crate::auth::{Failures, UnixSeconds};
 use crate::listen::{Doors, Peer};
 use crate::metrics::Meters;
 use crate::namespaces::Namespaces;
@@ -18,9 +18,14 @@ pub struct State {
     pub node: String,
     /// What all connections hold of unfinished messages.
     pub unfinished: Arc<amqp::Unfinished>,
+    /// What all connections hold of large answers.
+    pub large_replies: Arc<amqp::LargeReplies>,
     pub meters: Meters,
+    pub failures: Failures,
     /// The wall clock that claims run out by.
     wall: fn() -> UnixSeconds,
+    /// Whether whoever manages a namespace may move its time.
+    pub has_test_clock: bool,
     /// Becomes true when the server stops. Each connection that is served holds a receiver.
     stopping: watch::Sender<bool>,
 }
@@ -29,13 +34,17 @@ impl State {
     pub fn new(engine: engine::Handle, namespaces: Namespaces) -> State {
         let node = format!("{:08x}", uuid::Uuid::new_v4().as_fields().0);
         let (unfinished, meters) = (Arc::default(), Meters::default());
+        let large_replies = Arc::default();
         State {
             engine,
             namespaces,
             node,
             unfinished,
+            large_replies,
             meters,
+            failures: Failures::default(),
             wall: UnixSeconds::now,
+            has_test_clock: false,
             stopping: watch::Sender::new(false),
         }
     }
@@ -103,7 +112,9 @@ impl Doors for State {
             ask: &self.engine,
             namespaces: &self.namespaces,
             meters: &self.meters,
+            failures: &self.failures,
             node: &self.node,
+            has_test_clock: self.has_test_clock,
         };
         http::serve(stream, first, peer, door, self.stopping()).await;
     }

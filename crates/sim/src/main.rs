@@ -10,14 +10,18 @@ use otobus_sim::plan::Plan;
 use otobus_sim::{Report, run};
 use std::process::ExitCode;
 
-/// Seeds that have failed once; the bugs they found are gone, and shall stay so.
-const FAILED_ONCE: &str = include_str!("../seeds.txt");
-
 /// Runs that go into making a failing plan small.
 const SHRINKING_TRIES: u32 = 3_000;
 
 /// Failing seeds whose plans are made small; one is what a person looks at.
 const SHRUNK_SEEDS: u64 = 1;
+
+/// Seeds after which everything must have been reached.
+const LONG_SEARCH: u64 = 10_000;
+
+/// What each seed must at least have done: commands, unless it is told to give fewer, and crashes.
+const LEAST_COMMANDS: u64 = 2_000;
+const LEAST_CRASHES: u64 = 1;
 
 #[derive(Debug, Parser)]
 #[command(about = "Runs the broker on fake time and a failing disk, from seeds")]
@@ -37,7 +41,7 @@ struct Flags {
     /// Prints everything that happens.
     #[arg(long)]
     tell: bool,
-    /// Fails also if something was hardly reached.
+    /// Fails also if something was hardly reached, as a long search does anyway.
     #[arg(long)]
     strict: bool,
     /// Plants bugs and looks whether they are found (needs the feature of that name).
@@ -65,6 +69,10 @@ fn main() -> ExitCode {
         commands += report.commands;
         crashes += report.crashes;
         fewest = fewest.min(report.crashes);
+        if report.commands < plan.commands.min(LEAST_COMMANDS) || report.crashes < LEAST_CRASHES {
+            let what = format!("only {} commands and {} crashes", report.commands, report.crashes);
+            report.violation.get_or_insert(what);
+        }
         coverage.add(&report.coverage);
         if let Some(violation) = &report.violation {
             violations += 1;
@@ -83,7 +91,8 @@ fn main() -> ExitCode {
         plans.len(),
         commands as f64 / seconds
     );
-    let rare = if flags.strict { coverage.rare() } else { Vec::new() };
+    let is_strict = flags.strict || flags.seeds >= LONG_SEARCH;
+    let rare = if is_strict { coverage.rare() } else { Vec::new() };
     for (kind, name, count) in &rare {
         println!("{kind:?} {name} was reached {count} times; at least {LEAST} are wanted");
     }
@@ -103,24 +112,10 @@ fn look_for_planted(_: &Flags) -> ExitCode {
 
 /// The seeds to run, each with its commands.
 fn plans(flags: &Flags) -> Vec<Plan> {
-    let mut plans = Vec::new();
-    if flags.seed.is_none() {
-        plans.extend(FAILED_ONCE.lines().filter_map(failed_once));
-    }
+    let mut plans = if flags.seed.is_none() { Plan::failed_once() } else { Vec::new() };
     let first = flags.seed.unwrap_or(1);
     plans.extend((first..first + flags.seeds).map(|seed| Plan::new(seed, flags.commands)));
     plans
-}
-
-/// A line of seeds.txt: a seed, its commands, and why it is there. Or a comment.
-fn failed_once(line: &str) -> Option<Plan> {
-    let mut words = line.split_whitespace();
-    let (seed, commands) = (words.next()?, words.next()?);
-    if seed.starts_with('#') {
-        return None;
-    }
-    let number = |word: &str| word.parse().expect("seeds.txt has a seed and its commands in each line");
-    Some(Plan::new(number(seed), number(commands)))
 }
 
 fn compare(report: &mut Report, again: &Report) {

@@ -4,6 +4,9 @@
 use crate::random::Random;
 use std::collections::BTreeSet;
 
+/// Seeds that have failed once; the bugs they found are gone, and shall stay so.
+const FAILED_ONCE: &str = include_str!("../seeds.txt");
+
 /// Steps after which a run ends whatever it has reached; far more than any needs.
 const STEPS_PER_COMMAND: u64 = 20;
 
@@ -68,6 +71,11 @@ impl Plan {
         Plan { seed, commands, dropped: BTreeSet::new(), end: commands * STEPS_PER_COMMAND }
     }
 
+    /// The plans that have failed once, oldest first.
+    pub fn failed_once() -> Vec<Plan> {
+        FAILED_ONCE.lines().filter_map(failed_once).collect()
+    }
+
     pub fn has(&self, step: u64) -> bool {
         step < self.end && !self.dropped.contains(&step)
     }
@@ -127,6 +135,17 @@ impl Plan {
     pub fn steps(&self) -> usize {
         (0..self.end).filter(|step| self.has(*step)).count()
     }
+}
+
+/// A line of seeds.txt: a seed, its commands, and why it is there. Or a comment.
+fn failed_once(line: &str) -> Option<Plan> {
+    let mut words = line.split_whitespace();
+    let (seed, commands) = (words.next()?, words.next()?);
+    if seed.starts_with('#') {
+        return None;
+    }
+    let number = |word: &str| word.parse().expect("seeds.txt has a seed and its commands in each line");
+    Some(Plan::new(number(seed), number(commands)))
 }
 
 #[cfg(test)]

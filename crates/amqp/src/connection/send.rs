@@ -5,6 +5,7 @@ use super::answer::find;
 use super::{Connection, LinkKey, Sent};
 use crate::fields::write_composite;
 use crate::frame::{self, HEADER_BYTES, Kind};
+use crate::limits::FREE_REPLIES;
 use crate::link::Link;
 use crate::performative::{Role, TRANSFER, Transfer};
 use crate::session::Session;
@@ -70,7 +71,7 @@ pub(super) fn refusal(link: &Link, session: &Session, settled: bool) -> Option<S
     if !link.is_attached() || link.role != Role::Sender {
         return Some(Sent::NotAttached);
     }
-    if link.credit == 0 {
+    if link.credit == 0 && !(link.is_untracked && link.delivery_count >= FREE_REPLIES) {
         return Some(Sent::NoCredit);
     }
     let remembers = !settled && !link.is_untracked;

@@ -147,6 +147,32 @@ fn replies_on_an_untracked_link_leave_no_trace() {
 }
 
 #[test]
+fn replies_need_no_credit_after_the_ten_thousandth() {
+    // AMQP 11, quirk 28: Python grants ten thousand once. Other links never send without credit.
+    for (untracked, most) in [(true, 10_002), (false, 10_000)] {
+        let mut peer = Peer::ready();
+        let link = peer.attach(receiver(0));
+        peer.server.accept(link, AttachReply { untracked, ..AttachReply::default() });
+        let credit = Flow {
+            next_incoming_id: Some(1),
+            incoming_window: 20_000,
+            handle: Some(0),
+            delivery_count: Some(0),
+            link_credit: Some(10_000),
+            ..Flow::default()
+        };
+        peer.give(0, Performative::Flow(credit));
+        peer.events();
+        let mut sent = 0;
+        while sent < 10_002 && matches!(peer.server.send(link, b"t", true, 0, |_| {}), Sent::Delivery(_)) {
+            sent += 1;
+            peer.server.output().clear();
+        }
+        assert_eq!(sent, most);
+    }
+}
+
+#[test]
 fn drain_is_answered_with_the_credit_given_back() {
     // AMQP 5.5; AMQP 11, quirks 4, 31 and 33
     for credit in [8, 0] {

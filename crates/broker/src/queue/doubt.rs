@@ -32,7 +32,7 @@ impl Broker {
         }
         let queue = self.queue_of(source);
         let Some(index) = queue.part(source.sub) else { return };
-        let wanted: u64 = ready.waiting.iter().map(|(_, credit)| u64::from(*credit)).sum();
+        let wanted = ready.waiting.total();
         let most = CHECK_MESSAGES.min(usize::try_from(wanted).unwrap_or(usize::MAX));
         let is_free = |sequence: &Sequence| !ready.locks.contains_key(sequence);
         let mut from = ready.cursor;

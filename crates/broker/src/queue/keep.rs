@@ -19,7 +19,10 @@ impl Broker {
 
     /// The locks that are held, in order.
     pub fn locks(&self, now: Time) -> Vec<KeptLock> {
-        let held = self.volatile.locks().filter(|(_, lock)| now < lock.until);
+        let held = self
+            .volatile
+            .locks()
+            .filter(|(source, lock)| self.volatile.local(source.entity, now) < lock.until);
         let mut locks: Vec<_> =
             held.map(|(source, lock)| KeptLock { source, token: lock.token, until: lock.until }).collect();
         locks.sort_unstable_by_key(|lock: &KeptLock| -> (Source, u128) { (lock.source, lock.token.0) });

@@ -21,7 +21,7 @@ impl Broker {
         decision: &mut Decision,
     ) -> usize {
         let mut left = most;
-        while let Some((link, _)) = self.volatile.ready(source).waiting.front().copied()
+        while let Some(link) = self.volatile.ready(source).waiting.front()
             && let Some(sequence) = self.next_free(source, &mut left, context, decision)
         {
             let Some(Link { role: Role::Receiver { mode, .. }, .. }) = self.volatile.link(link) else {

@@ -504,3 +504,77 @@ fn a_journal_with_records_that_cannot_be_read_is_refused() {
     body.push_body(b"nobody speaks of");
     is(reopened(body), |error| matches!(error, Error::BodyCount { records: 0, journal: 1 }));
 }
+
+fn advance(connection: u32, by: Span) -> Item {
+    let request = RequestId { connection: ConnectionId(connection), request: 9 };
+    let command = Command::Advance { request, namespace: NamespaceId(0), by };
+    Item::Batch(Batch { commands: vec![command], ..Batch::default() })
+}
+
+fn tell_time(connection: u32) -> Item {
+    let request = RequestId { connection: ConnectionId(connection), request: 10 };
+    let task = Box::new(broker::Task::TellTime);
+    let command = Command::Manage { request, namespace: NamespaceId(0), task };
+    Item::Batch(Batch { commands: vec![command], ..Batch::default() })
+}
+
+/// A message that lives a minute.
+fn mortal(link: LinkId) -> Item {
+    let mut batch = Batch::default();
+    batch.message(Span::minutes(1), |out| out.extend_from_slice(&[0x55; 10]));
+    batch.send(link, 0, false, 0);
+    Item::Batch(batch)
+}
+
+#[test]
+fn a_move_of_time_is_told_when_all_that_it_did_is_durable() {
+    let mut desk = Desk::with_sync_by_hand();
+    let outbox = desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    desk.accept(mortal(link(1)));
+    desk.turn();
+    assert_eq!(told(&outbox), ["attached", "accepted 0 to 0"]);
+    desk.leave_in_flight();
+    desk.accept(advance(1, Span::minutes(60)));
+    desk.turn();
+    assert!(!desk.partition.broker().is_moving());
+    assert_eq!(told(&outbox), Vec::<String>::new());
+    desk.finish_sync();
+    let answer = told(&outbox).concat();
+    assert!(answer.contains("MessageExpired { number: Number(1), fate: Dropped }"), "{answer}");
+    assert!(answer.contains(&format!("at: Time({})", NOW.0 + 60_000)), "{answer}");
+}
+
+#[test]
+fn what_comes_while_time_is_moved_is_decided_when_it_has_arrived() {
+    let mut desk = Desk::with_queue();
+    let outbox = desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    // More than one tick has to do.
+    for _ in 0..=broker::limits::TIMER_SLICE {
+        desk.accept(mortal(link(1)));
+    }
+    desk.turn();
+    taken(&outbox);
+    desk.accept(advance(1, Span::minutes(60)));
+    desk.accept(tell_time(1));
+    let turn = desk.turn();
+    assert!(desk.partition.broker().is_moving());
+    assert_eq!((turn, told(&outbox).len()), (Turn::Now, 0));
+    while desk.turn() == Turn::Now {}
+    let answers = told(&outbox);
+    assert!(answers[0].contains("Advanced") && answers[0].contains("more: 1 "), "{}", answers[0]);
+    assert_eq!(answers[1..], [format!("Ok(Time(Time({})))", NOW.0 + 3_600_000)]);
+}
+
+#[test]
+fn a_sync_that_does_not_end_is_seen_from_outside() {
+    let mut desk = Desk::with_sync_by_hand();
+    let later = std::time::Instant::now() + Duration::from_secs(3_600);
+    assert_eq!(desk.partition.condition().ailments(later), []);
+    desk.leave_in_flight();
+    let ailments = desk.partition.condition().ailments(later);
+    assert!(matches!(ailments[..], [crate::Ailment::SyncPending(_)]), "{ailments:?}");
+    desk.finish_sync();
+    assert_eq!(desk.partition.condition().ailments(later), []);
+}

@@ -3,9 +3,11 @@
 use super::address;
 use super::connection::Task;
 use super::link::{Kind, Link, REPLIES_WAITING};
+use super::management;
 use crate::auth::{self, Denied, Grant, Scope, sas};
 use amqp::{LinkKey, SessionKey};
 use broker::{Answer, Command, Refusal, RequestId};
+use journal::Place;
 use message::codec::{
     begin_list, begin_map, end_compound, write_descriptor, write_int, write_null, write_string,
 };
@@ -24,6 +26,8 @@ pub(super) enum Question {
     Signature { reply: Reply, token: Box<str>, path: Box<str> },
     /// Claims by rules of this entity: are those still there?
     Review { entity: Box<str> },
+    /// A request to a management node.
+    Management(Box<management::Asked>),
 }
 
 /// Where an answer to the client goes.
@@ -34,11 +38,11 @@ pub(super) struct Reply {
 }
 
 /// What a request says.
-struct Request {
-    message_id: Value,
-    reply_to: Option<String>,
-    application: Value,
-    body: Value,
+pub(super) struct Request {
+    pub(super) message_id: Value,
+    pub(super) reply_to: Option<String>,
+    pub(super) application: Value,
+    pub(super) body: Value,
 }
 
 /// What is wrong with a claim, as a status.
@@ -81,8 +85,15 @@ impl<S> Task<S> {
                 let request = self.question(Question::Signature { reply, token, path: claimed });
                 self.batch.commands.push(Command::Manage { request, namespace: self.namespace, task });
             }
-            Err(why) => self.reply(&reply, &denied(why)),
+            Err(why) => self.refuse_token(&reply, why),
         }
+    }
+
+    fn refuse_token(&mut self, reply: &Reply, why: Denied) {
+        if why == Denied::InvalidSignature {
+            self.wrong_key();
+        }
+        self.reply(reply, &denied(why));
     }
 
     /// Remembers a question until its answer comes.
@@ -113,10 +124,11 @@ impl<S> Task<S> {
     }
 
     /// The broker has answered a question of this connection.
-    pub(super) fn answered(&mut self, number: u32, answer: &Result<Answer, Refusal>) {
+    pub(super) fn answered(&mut self, number: u32, answer: Result<Answer, Refusal>, places: Vec<Vec<Place>>) {
         match self.questions.remove(&number) {
+            Some(Question::Management(asked)) => self.managed(*asked, answer, places),
             Some(Question::Claim { reply, grant }) => {
-                let status = match answer {
+                let status = match &answer {
                     Ok(_) => {
                         self.admit(grant);
                         accepted()
@@ -129,7 +141,7 @@ impl<S> Task<S> {
                 self.reply(&reply, &status);
             }
             Some(Question::Signature { reply, token, path }) => {
-                let signed = match answer {
+                let signed = match &answer {
                     Ok(Answer::Access { entity, rules }) => {
                         auth::entity_signature(&token, entity, rules, self.state.now())
                     }
@@ -140,11 +152,11 @@ impl<S> Task<S> {
                         self.admit(grant);
                         self.reply(&reply, &accepted());
                     }
-                    Err(why) => self.reply(&reply, &denied(why)),
+                    Err(why) => self.refuse_token(&reply, why),
                 }
             }
             Some(Question::Review { entity }) => {
-                if let Ok(Answer::Access { entity: found, rules }) = answer {
+                if let Ok(Answer::Access { entity: found, rules }) = &answer {
                     self.reviewed(&entity, found, rules);
                 }
             }
@@ -168,6 +180,15 @@ impl<S> Task<S> {
     }
 
     fn reply(&mut self, to: &Reply, status: &Status) {
+        let tracked;
+        let status = match status.code {
+            ..400 => status,
+            code => {
+                let text = self.origin.tracked(&status.text, address::CBS);
+                tracked = Status { code, text };
+                &tracked
+            }
+        };
         let (key, reply) = (to.link, encode_reply(&to.correlation, status));
         if let Some(Link { kind: Kind::CbsReplies { waiting, .. }, .. }) = self.links.get_mut(&key.0) {
             if waiting.len() < REPLIES_WAITING {
@@ -205,7 +226,7 @@ fn accepted() -> Status {
     Status { code: 202, text: "Accepted".into() }
 }
 
-fn read_request(payload: &[u8]) -> Option<Request> {
+pub(super) fn read_request(payload: &[u8]) -> Option<Request> {
     let sections = Sections::scan(payload).ok()?;
     let (mut message_id, mut reply_to) = (Value::Null, None);
     if let Some(properties) = sections.properties.value(payload) {

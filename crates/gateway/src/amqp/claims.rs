@@ -17,7 +17,11 @@ impl Kind {
         match self {
             Kind::Sender(sender) => Demand::Right(Right::Send, sender.path.as_str().into()),
             Kind::Receiver(receiver) => Demand::Right(Right::Listen, receiver.path.as_str().into()),
-            Kind::CbsRequests { .. } | Kind::CbsReplies { .. } => Demand::Link,
+            // Each request to a management node is looked at by itself.
+            Kind::CbsRequests { .. }
+            | Kind::CbsReplies { .. }
+            | Kind::ManagementRequests(_)
+            | Kind::ManagementReplies(_) => Demand::Link,
         }
     }
 }

@@ -7,9 +7,12 @@ use super::condition::Origin;
 use super::deliver::{OUTPUT_BYTES, Service};
 use super::intake::Frame;
 use super::link::Link;
+use super::management::Desk;
 use crate::State;
 use crate::auth::Grant;
-use crate::limits::{CLAIM_TIMEOUT, LAST_OUTPUT_TIMEOUT, UNREAD_EFFECTS, UNSTORED_BYTES};
+use crate::limits::{
+    CLAIM_TIMEOUT, FAILURE_SILENCE_MOST, LAST_OUTPUT_TIMEOUT, OPEN_QUESTIONS, UNREAD_EFFECTS, UNSTORED_BYTES,
+};
 use crate::listen::Peer;
 use crate::namespaces::Namespace;
 use amqp::{Config, Connection, Event, SaslCode};
@@ -56,6 +59,7 @@ pub(super) struct Task<S> {
     /// Effects that were taken from the outbox and are not yet in the output.
     pub(super) pending: VecDeque<Outgoing>,
     pub(super) service: Service,
+    pub(super) desk: Desk,
     /// Links that the client receives on.
     pub(super) receivers: u64,
     /// Parts of large messages that were handed over and are not stored yet.
@@ -70,6 +74,8 @@ pub(super) struct Task<S> {
     /// When the machine closed.
     ended: Option<Instant>,
     started: Instant,
+    /// Wrong keys were shown: nothing is read or said before this.
+    silent_until: Option<Instant>,
 }
 
 /// What the socket has done.
@@ -105,6 +111,7 @@ impl<S> Task<S> {
             input: Buffer::new(&first),
             pending: VecDeque::new(),
             service: Service::default(),
+            desk: Desk::default(),
             receivers: 0,
             unstored_bytes: 0,
             written: 0,
@@ -113,6 +120,17 @@ impl<S> Task<S> {
             has_parted: false,
             ended: None,
             started: Instant::now(),
+            silent_until: None,
+        }
+    }
+
+    /// A key was wrong: the answer waits, the longer the more of them come from that address.
+    pub(super) fn wrong_key(&mut self) {
+        let now = Instant::now();
+        let delay = self.state.failures.failed(self.peer.address.ip(), now);
+        if !delay.is_zero() {
+            let until = self.silent_until.unwrap_or(now) + delay;
+            self.silent_until = Some(until.min(now + FAILURE_SILENCE_MOST));
         }
     }
 
@@ -149,7 +167,9 @@ impl<S> Task<S> {
         self.input = input;
         if has_room {
             self.service.unblock();
+            self.desk.unblock();
             self.serve();
+            self.serve_management();
         }
         self.submit();
     }
@@ -235,7 +255,10 @@ impl<S> Task<S> {
                         self.admit(grant);
                         SaslCode::Ok
                     }
-                    _ => SaslCode::Auth,
+                    _ => {
+                        self.wrong_key();
+                        SaslCode::Auth
+                    }
                 }
             }
             _ => SaslCode::Auth,
@@ -267,11 +290,12 @@ impl<S> Task<S> {
         }
     }
 
-    /// Whether the peer must wait before it may say more: until the parts of its large message are stored, or until it
-    /// has read what it was told.
+    /// Whether the peer must wait before it may say more: until the parts of its large message are stored, until its
+    /// questions are answered, or until it has read what it was told.
     fn must_wait(&self, may_release: bool) -> bool {
         self.machine.is_choked()
             || self.unstored_bytes >= UNSTORED_BYTES
+            || self.questions.len() >= OPEN_QUESTIONS
             || (!may_release && self.engine.outbox().waiting() >= UNREAD_EFFECTS)
     }
 
@@ -301,6 +325,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
         let stopping = state.stopping();
         tokio::pin!(sleep, stopping);
         loop {
+            if let Some(until) = self.silent_until.take() {
+                tokio::time::sleep_until(until).await;
+            }
             self.is_ending = self.machine.is_closed();
             if self.is_ending && self.ended.is_none() {
                 self.ended = Some(Instant::now());
@@ -316,7 +343,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             let may_read = has_room && !self.is_ending && !self.must_wait(may_release);
             let has_output = !self.machine.output().is_empty();
             let is_fetching = self.service.is_fetching();
-            let is_busy = self.service.is_busy();
+            let is_gathering = self.desk.is_fetching();
+            let is_busy = self.service.is_busy() || self.desk.is_busy();
             let socket = Socket {
                 stream: &mut self.stream,
                 output: self.machine.output(),
@@ -347,6 +375,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 },
                 () = self.engine.outbox().arrived(), if may_release => self.release(),
                 () = self.service.fetched(), if is_fetching && may_release => self.release(),
+                () = self.desk.fetched(), if is_gathering && may_release => self.release(),
                 () = self.engine.room(), if !has_room => {}
                 () = &mut stopping, if !self.has_parted => self.part("The server is stopping."),
                 () = &mut sleep => {

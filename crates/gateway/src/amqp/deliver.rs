@@ -9,7 +9,7 @@ use super::connection::Task;
 use super::link::{Kind, Link};
 use super::settle::tag_of;
 use amqp::LinkKey;
-use broker::{ReceiveMode, Time};
+use broker::{Delivery, ReceiveMode, State, Time};
 use bytes::Bytes;
 use engine::{Bodies, Front, Reading, Sent};
 use journal::Place;
@@ -301,17 +301,29 @@ pub(super) fn encode_stamped(
     body: &[u8],
     sections: &Sections,
 ) -> Result<(), message::Malformed> {
-    let delivery = &sent.delivery;
-    let expires = (!delivery.expires.is_never()).then_some(delivery.expires.0);
-    let stamp = Stamp {
+    let overlay = sent.delivery.extra.as_ref().and_then(|extra| extra.overlay.as_ref());
+    encode(out, body, sections, &stamp_of(&sent.delivery), overlay)
+}
+
+/// What the broker says about a message.
+pub(super) fn stamp_of(delivery: &Delivery) -> Stamp<'_> {
+    let (ttl, expires) = match delivery.state {
+        // Its life has not begun, and what stands for its end is when it is due (S-44).
+        State::Scheduled => {
+            (delivery.extra.as_ref().and_then(|extra| extra.time_to_live).map(|span| span.0), None)
+        }
+        State::Active | State::Deferred | State::Gone => {
+            let expires = (!delivery.expires.is_never()).then_some(delivery.expires.0);
+            (expires.map(|expires| (expires - delivery.enqueued.0).max(0) as u64), expires)
+        }
+    };
+    Stamp {
         delivery_count: delivery.count,
-        ttl: expires.map(|expires| (expires - delivery.enqueued.0).max(0) as u64),
+        ttl,
         expires,
         sequence: delivery.number.0 as i64,
         enqueued: delivery.enqueued.0,
         locked_until: delivery.locked_until.map(|Time(until)| until),
         ..Stamp::default()
-    };
-    let overlay = delivery.extra.as_ref().and_then(|extra| extra.overlay.as_ref());
-    encode(out, body, sections, &stamp, overlay)
+    }
 }

@@ -43,8 +43,15 @@ impl<S> Task<S> {
                     self.delivery(key, frame, &whole);
                 }
             }
+            Kind::ManagementRequests(requests) => {
+                requests.partial.extend_from_slice(frame.payload);
+                if !frame.more {
+                    let whole = std::mem::take(&mut requests.partial);
+                    self.delivery(key, frame, &whole);
+                }
+            }
             Kind::Sender(_) => self.frame(key, frame),
-            Kind::CbsReplies { .. } | Kind::Receiver(_) => {}
+            Kind::CbsReplies { .. } | Kind::ManagementReplies(_) | Kind::Receiver(_) => {}
         }
     }
 
@@ -81,6 +88,7 @@ impl<S> Task<S> {
     fn drop_arriving(&mut self, key: LinkKey) {
         match self.links.get_mut(&key.0).map(|link| &mut link.kind) {
             Some(Kind::CbsRequests { partial }) => *partial = Vec::new(),
+            Some(Kind::ManagementRequests(requests)) => requests.partial = Vec::new(),
             Some(Kind::Sender(sender)) => {
                 sender.arriving.clear();
                 self.batch.commands.push(Command::DropParts { link: self.engine.link(key.0) });
@@ -95,18 +103,27 @@ impl<S> Task<S> {
         }
     }
 
+    /// A request is taken at once, whatever its answer will be.
+    fn take_request(&mut self, key: LinkKey, frame: Frame<'_>) {
+        self.renew_sender_credit(key, REQUEST_CREDIT);
+        if !frame.settled {
+            self.machine.settle_incoming(key, frame.delivery_id, frame.delivery_id, &State::Accepted);
+        }
+    }
+
     fn delivery(&mut self, key: LinkKey, frame: Frame<'_>, payload: &[u8]) {
         let Some(link) = self.links.get(&key.0) else { return };
         match link.kind {
             Kind::CbsRequests { .. } => {
-                self.renew_sender_credit(key, REQUEST_CREDIT);
-                if !frame.settled {
-                    self.machine.settle_incoming(key, frame.delivery_id, frame.delivery_id, &State::Accepted);
-                }
+                self.take_request(key, frame);
                 return self.put_token(key, payload);
             }
+            Kind::ManagementRequests(_) => {
+                self.take_request(key, frame);
+                return self.manage(key, payload);
+            }
             Kind::Sender(_) => self.renew_sender_credit(key, SENDER_CREDIT),
-            Kind::CbsReplies { .. } | Kind::Receiver(_) => return,
+            Kind::CbsReplies { .. } | Kind::ManagementReplies(_) | Kind::Receiver(_) => return,
         }
         let first = self.batch.messages.len();
         let bytes = self.batch.bodies.len();
@@ -163,10 +180,13 @@ impl<S> Task<S> {
     }
 }
 
-fn add_message(batch: &mut Batch, bytes: &[u8]) -> Result<(), FactsError> {
+pub(super) fn add_message(batch: &mut Batch, bytes: &[u8]) -> Result<(), FactsError> {
     let sections = Sections::scan(bytes).map_err(malformed)?;
     let facts = Facts::read(bytes, &sections)?;
     batch.arrival(incoming(&facts), |out| append_stored(out, bytes, &sections, fresh_message_id));
+    if let Some(message) = batch.messages.last_mut() {
+        message.added_bytes = message.body.length - bytes.len() as u32;
+    }
     Ok(())
 }
 

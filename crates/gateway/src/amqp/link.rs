@@ -4,8 +4,9 @@ use super::address::{self, Node};
 use super::arriving::Arriving;
 use super::connection::Task;
 use super::deliver::Receiver;
+use super::management::{Replies, Requests};
 use super::settle::mode_of;
-use crate::auth::{Demand, Denied, Right};
+use crate::auth::{Demand, Denied};
 use crate::limits::BATCH_BYTES;
 use amqp::{AnyTarget, Attach, AttachReply, LinkKey, Role, SessionKey};
 use broker::{Command, Refusal};
@@ -50,6 +51,8 @@ pub(super) enum Kind {
         address: Option<String>,
         waiting: VecDeque<Vec<u8>>,
     },
+    ManagementRequests(Box<Requests>),
+    ManagementReplies(Box<Replies>),
     Sender(Box<Sender>),
     Receiver(Box<Receiver>),
 }
@@ -65,6 +68,8 @@ impl Kind {
     pub(super) fn path(&self) -> &str {
         match self {
             Kind::CbsRequests { .. } | Kind::CbsReplies { .. } => address::CBS,
+            Kind::ManagementRequests(requests) => &requests.path,
+            Kind::ManagementReplies(replies) => &replies.path,
             Kind::Sender(sender) => &sender.path,
             Kind::Receiver(receiver) => &receiver.path,
         }
@@ -85,7 +90,7 @@ impl<S> Task<S> {
         let path = address::path(address.unwrap_or(""));
         let kind = match address::node(&path) {
             Node::Cbs => self.attach_cbs(key, attach),
-            Node::Management(entity) => Err(self.no_management(entity, &path)),
+            Node::Management(entity) => self.attach_management(key, entity, attach),
             Node::SubQueue(_) | Node::Entity(_) => self.attach_entity(key, &path, attach),
         };
         match kind {
@@ -95,15 +100,6 @@ impl<S> Task<S> {
                 self.links.insert(key.0, Link { session, name, kind });
             }
             Err(error) => self.machine.refuse(key, &error),
-        }
-    }
-
-    /// The node is not there. Who may do nothing at its entity is told that and no more.
-    fn no_management(&self, entity: &str, path: &str) -> amqp::Error {
-        let may = |right| self.check_demand(&Demand::Right(right, entity.into()));
-        match may(Right::Listen).or_else(|_| may(Right::Send)) {
-            Ok(()) => self.origin.not_implemented("The management node", path),
-            Err(denied) => self.origin.denied(denied, path),
         }
     }
 
@@ -167,7 +163,10 @@ impl<S> Task<S> {
                 self.machine.grant(key, SENDER_CREDIT);
             }
             Kind::Receiver(_) => self.machine.accept(key, AttachReply::default()),
-            Kind::CbsRequests { .. } | Kind::CbsReplies { .. } => {}
+            Kind::CbsRequests { .. }
+            | Kind::CbsReplies { .. }
+            | Kind::ManagementRequests(_)
+            | Kind::ManagementReplies(_) => {}
         }
     }
 
@@ -198,23 +197,25 @@ impl<S> Task<S> {
                 self.receivers -= 1;
                 self.service.unblock();
             }
-            Kind::CbsRequests { .. } | Kind::CbsReplies { .. } => {}
+            Kind::CbsRequests { .. }
+            | Kind::CbsReplies { .. }
+            | Kind::ManagementRequests(_)
+            | Kind::ManagementReplies(_) => {}
         }
         Some(link)
     }
 
     /// The client wants more, or less, or what there is now.
     pub(super) fn flow(&mut self, key: LinkKey, drain: bool) {
-        if self.links.get(&key.0).is_some_and(|link| matches!(link.kind, Kind::CbsReplies { .. })) {
-            self.send_replies(key);
-            if drain {
-                self.machine.drained(key);
-            }
-            return;
+        match self.links.get(&key.0).map(|link| &link.kind) {
+            Some(Kind::CbsReplies { .. }) => self.send_replies(key),
+            Some(Kind::ManagementReplies(_)) => self.send_management(key),
+            _ => return self.pass_credit(key, drain),
         }
-        self.pass_credit(key, drain);
+        if drain {
+            self.machine.drained(key);
+        }
     }
-
     /// Tells the broker how far it may deliver: what the client wants, clipped to what may be on its way.
     pub(super) fn pass_credit(&mut self, key: LinkKey, drain: bool) {
         let most = self.deliveries_ahead();

@@ -15,11 +15,13 @@ mod deliver;
 mod intake;
 mod large;
 mod link;
+mod management;
 mod release;
 mod settle;
 mod tracking;
 
 pub use arriving::Unfinished;
+pub use management::LargeReplies;
 
 use crate::State;
 use crate::listen::Peer;

@@ -23,6 +23,7 @@ impl<S> Task<S> {
             self.answer(outgoing);
         }
         self.serve();
+        self.serve_management();
     }
 
     fn answer(&mut self, outgoing: Outgoing) {
@@ -55,7 +56,9 @@ impl<S> Task<S> {
                 self.attached(LinkKey(link.link), max_message_bytes);
             }
             Outgoing::Detached { link, refusal } => self.detached(LinkKey(link.link), &refusal),
-            Outgoing::Answered { request, answer, .. } => self.answered(request.request, &answer),
+            Outgoing::Answered { request, answer, places } => {
+                self.answered(request.request, answer, places);
+            }
         }
     }
 }

@@ -133,7 +133,7 @@ fn change_bytes(outcome: &Outcome) -> Option<usize> {
 }
 
 /// Properties to change, from a map; null values remove, except where clients write null for "not given".
-fn overlay_of(changes: &Value) -> Result<Option<Box<Overlay>>, Refusal> {
+pub(super) fn overlay_of(changes: &Value) -> Result<Option<Box<Overlay>>, Refusal> {
     let Value::Map(entries) = changes else { return Ok(None) };
     let mut overlay = Overlay::default();
     for (name, value) in entries {

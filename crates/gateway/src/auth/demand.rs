@@ -21,6 +21,8 @@ pub enum Demand<'a> {
 /// Lists are asked for at addresses of their own (H-10), so a claim for one entity does not show the others.
 const QUEUES: &str = "$Resources/queues";
 const TOPICS: &str = "$Resources/topics";
+/// The time of the whole namespace.
+const CLOCK: &str = "$otobus/clock";
 
 impl<'a> Demand<'a> {
     pub fn of(command: &'a Command) -> Demand<'a> {
@@ -43,6 +45,7 @@ impl<'a> Demand<'a> {
             | Command::Detach { .. } => Demand::Link,
             Command::CreateQueue { path, .. } | Command::DeleteEntity { path, .. } => on(Right::Manage, path),
             Command::ListQueues { .. } => on(Right::Manage, QUEUES),
+            Command::Advance { .. } => on(Right::Manage, CLOCK),
             // Whether an entity exists is asked for a claim that covers it.
             Command::DescribeEntity { .. } => Demand::Server,
             Command::Manage { task, .. } => Demand::of_task(task),
@@ -82,6 +85,7 @@ impl<'a> Demand<'a> {
             Task::ListRules { topic, subscription, .. } => {
                 below(Right::Listen, format!("{topic}/subscriptions/{subscription}/rules"))
             }
+            Task::TellTime => on(Right::Manage, CLOCK),
             // The rules of an entity are asked for to judge a claim.
             Task::Access { .. } | Task::NameNamespace { .. } => Demand::Server,
         }

@@ -7,6 +7,7 @@
 mod demand;
 mod denied;
 mod entity;
+mod failures;
 mod grant;
 mod guard;
 mod policy;
@@ -15,6 +16,7 @@ pub mod sas;
 pub use demand::Demand;
 pub use denied::Denied;
 pub use entity::{entity_rights, entity_signature};
+pub use failures::Failures;
 pub use grant::{Grant, Holder, Proof, Scope};
 pub use guard::{Guard, ROOT_POLICY};
 pub use policy::{Policy, Right, Rights, Secret};

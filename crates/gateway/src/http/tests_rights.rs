@@ -31,6 +31,8 @@ const ROWS: &[(&str, &str, Option<Right>)] = &[
     ("PUT", "/q/messages/1/lock", Some(Right::Listen)),
     ("DELETE", "/q/messages/1/lock", Some(Right::Listen)),
     ("POST", "/q/messages/1/lock", Some(Right::Listen)),
+    ("GET", "/$otobus/clock", Some(Right::Manage)),
+    ("POST", "/$otobus/clock", Some(Right::Manage)),
     ("GET", "/$nothing", Some(Right::Manage)),
 ];
 
@@ -53,6 +55,7 @@ fn number(route: &Route) -> usize {
         Route::Receive => 13,
         Route::Entity => 11,
         Route::Nothing => 12,
+        Route::Clock => 14,
     }
 }
 
@@ -93,6 +96,7 @@ operations! { COMMANDS, has_operation, Command:
     // By its tasks, below.
     Manage => None,
     ListQueues => Some(("GET", "/$Resources/queues")),
+    Advance => Some(("POST", "/$otobus/clock")),
 }
 
 operations! { TASKS, has_task_operation, Task:
@@ -114,6 +118,7 @@ operations! { TASKS, has_task_operation, Task:
     ListRules => Some(("GET", "/t/subscriptions/s/rules")),
     Access => None,
     NameNamespace => None,
+    TellTime => Some(("GET", "/$otobus/clock")),
 }
 
 /// What a request shows, and the rights that this gives.

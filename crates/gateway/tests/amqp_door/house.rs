@@ -61,9 +61,12 @@ impl House {
 
     /// Puts other policies in the place of those that the house has.
     pub fn set_policies(&self, policies: Vec<Policy>) {
+        self.set_guard(Guard::new(policies, false));
+    }
+
+    pub fn set_guard(&self, guard: Guard) {
         let default = self.state.namespaces.of_host("", None);
         let (id, name, created) = (default.id, default.name.clone(), default.created);
-        let guard = Guard::new(policies, false);
         self.state.namespaces.replace(Namespace { id, name, guard, created }, Vec::new());
     }
 
@@ -78,9 +81,14 @@ impl House {
 
     /// A client that has said nothing yet.
     pub fn silent(&self) -> Client {
+        self.silent_from("192.0.2.1")
+    }
+
+    /// The same, from an address of its own.
+    pub fn silent_from(&self, address: &str) -> Client {
         let (to_server, input) = tokio::io::duplex(INPUT_BYTES);
         let (output, from_server) = unbounded_channel();
-        let peer = Peer::new("192.0.2.1:4000".parse().unwrap());
+        let peer = Peer::new((address.parse::<std::net::IpAddr>().unwrap(), 4_000).into());
         let state = Arc::clone(&self.state);
         tokio::spawn(state.amqp(Wire { input, output }, BytesMut::new(), peer));
         Client::new(to_server, from_server)

@@ -9,6 +9,7 @@ mod claims;
 mod client;
 mod house;
 mod living;
+mod managing;
 mod receiving;
 mod rights;
 mod sending;

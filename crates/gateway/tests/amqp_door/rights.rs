@@ -3,12 +3,16 @@
 //! The list of commands is matched without a rest, so a command that is added does not build here until it has its row.
 
 use crate::claims::{PYTHON, ended, put, reply, soon, token};
-use crate::client::{Client, message as text, receiver, sender};
+use crate::client::{Client, message as text, part, receiver, sender};
 use crate::house::{House, KEY, QUEUE, READER, ROOT, SENDER, policies, policy};
+use crate::managing::{self, NODE, REQUESTS};
 use amqp::performative::Transfer;
 use amqp::{SaslCode, State};
 use broker::{Answer, Command, NamespaceId};
-use otobus_gateway::auth::{Right, Rights, UnixSeconds, sas};
+use message::Value;
+use message::sections::section;
+use message::value::Array;
+use otobus_gateway::auth::{Guard, ROOT_POLICY, Right, Rights, UnixSeconds, sas};
 use otobus_gateway::limits::{CLAIM_REVIEW, CLOCK_SKEW_SECONDS};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,8 +25,9 @@ enum Way {
     /// On such a link.
     Sending,
     Receiving,
-    /// By the management node of an entity.
-    Management,
+    /// By the management node of an entity, as whoever sends or whoever receives.
+    AskingSender,
+    AskingReceiver,
     /// Not by AMQP.
     Elsewhere,
 }
@@ -46,19 +51,20 @@ rows! {
     DropParts => Sending,
     Credit => Receiving,
     Settle => Receiving,
-    SettleTokens => Management,
-    RenewLocks => Management,
-    Schedule => Management,
-    CancelScheduled => Management,
-    ReceiveDeferred => Management,
-    Browse => Management,
-    DeleteMessages => Management,
+    SettleTokens => AskingReceiver,
+    RenewLocks => AskingReceiver,
+    Schedule => AskingSender,
+    CancelScheduled => AskingSender,
+    ReceiveDeferred => AskingReceiver,
+    Browse => AskingReceiver,
+    DeleteMessages => AskingReceiver,
     CreateQueue => Elsewhere,
     DeleteEntity => Elsewhere,
     // Asked by the door for a claim that covers the entity.
     DescribeEntity => Elsewhere,
     Manage => Elsewhere,
     ListQueues => Elsewhere,
+    Advance => Elsewhere,
 }
 
 /// What a client shows.
@@ -200,8 +206,44 @@ async fn messages_in(house: &House) -> u64 {
     }
 }
 
+/// How a command is asked for at the management node.
+fn request(command: &str) -> (&'static str, Vec<(&'static str, Value)>) {
+    let tokens = Value::Array(Array::of(&Value::Uuid([0; 16]), vec![Value::Uuid([7; 16])]));
+    let count = ("message-count", Value::Int(1));
+    match command {
+        "Browse" => ("peek-message", managing::peek(1, 1)),
+        "RenewLocks" => ("renew-lock", vec![("lock-tokens", tokens)]),
+        "SettleTokens" => {
+            let status = ("disposition-status", "completed".into());
+            ("update-disposition", vec![status, ("lock-tokens", tokens)])
+        }
+        "Schedule" => {
+            let mut message = part(
+                section::MESSAGE_ANNOTATIONS,
+                Value::Map(vec![(
+                    Value::Symbol("x-opt-scheduled-enqueue-time".into()),
+                    Value::Timestamp(4_000_000_000_000),
+                )]),
+            );
+            message.extend(text(b"later"));
+            let entry = vec![("message-id".into(), "1".into()), ("message".into(), Value::Binary(message))];
+            ("schedule-message", vec![("messages", Value::List(vec![Value::Map(entry)]))])
+        }
+        "CancelScheduled" => ("cancel-scheduled-message", vec![("sequence-numbers", managing::longs(&[9]))]),
+        "ReceiveDeferred" => {
+            let mode = ("receiver-settle-mode", Value::Uint(1));
+            ("receive-by-sequence-number", vec![("sequence-numbers", managing::longs(&[9])), mode])
+        }
+        "DeleteMessages" => {
+            let before = ("enqueued-time-utc", Value::Timestamp(4_000_000_000_000));
+            ("batch-delete-messages", vec![count, before])
+        }
+        other => panic!("{other} has no request"),
+    }
+}
+
 /// Does by `way` what it is for, and says whether it was done.
-async fn is_done(house: &House, client: &mut Client, way: Way, claim: Claim) -> bool {
+async fn is_done(house: &House, client: &mut Client, (command, way): (&str, Way), claim: Claim) -> bool {
     let refusal = |error: amqp::Error| error.condition.to_string();
     match way {
         Way::AttachSender | Way::AttachReceiver => {
@@ -255,14 +297,22 @@ async fn is_done(house: &House, client: &mut Client, way: Way, claim: Claim) -> 
             assert_eq!(messages_in(house).await, done);
             true
         }
-        Way::Management => {
+        Way::AskingSender | Way::AskingReceiver => {
+            // Any right opens the node; each request is looked at by itself.
+            let is_late = matches!(claim, Claim::RemovedPolicy | Claim::RotatedKey);
+            if !is_late && !claim.gives(Right::Send) && !claim.gives(Right::Listen) {
+                let error = client.refused(sender(REQUESTS, NODE)).await;
+                assert_eq!(refusal(error), "amqp:unauthorized-access");
+                return false;
+            }
+            managing::attach(client, NODE, 1).await;
             claim.end(house).await;
-            let error = client.refused(sender(5, &format!("{QUEUE}/$management"))).await;
-            match refusal(error).as_str() {
-                "amqp:unauthorized-access" => false,
-                // Nothing is done there yet. Once something is, this fails, and each operation needs a row of its own.
-                "amqp:not-implemented" => true,
-                other => panic!("{other}"),
+            let (operation, arguments) = request(command);
+            match managing::ask(client, operation, arguments).await.status {
+                Value::Int(401) => false,
+                // Done, or there was no such message: the question was let in.
+                Value::Int(200 | 204 | 404 | 410) => true,
+                other => panic!("{command}: {other:?}"),
             }
         }
         Way::Elsewhere => false,
@@ -271,9 +321,8 @@ async fn is_done(house: &House, client: &mut Client, way: Way, claim: Claim) -> 
 
 fn allows(claim: Claim, way: Way) -> bool {
     match way {
-        Way::AttachSender | Way::Sending => claim.gives(Right::Send),
-        Way::AttachReceiver | Way::Receiving => claim.gives(Right::Listen),
-        Way::Management => claim.gives(Right::Send) || claim.gives(Right::Listen),
+        Way::AttachSender | Way::Sending | Way::AskingSender => claim.gives(Right::Send),
+        Way::AttachReceiver | Way::Receiving | Way::AskingReceiver => claim.gives(Right::Listen),
         Way::Elsewhere => false,
     }
 }
@@ -290,7 +339,7 @@ async fn go_through(login: Login) {
                 filler.send(0, &text(b"x")).await;
             }
             let Some(mut client) = shown(&house, login, claim).await else { continue };
-            let is_done = is_done(&house, &mut client, *way, claim).await;
+            let is_done = is_done(&house, &mut client, (command, *way), claim).await;
             assert_eq!(is_done, allows(claim, *way), "{command} with {claim:?} by {login:?}");
         }
     }
@@ -367,6 +416,34 @@ async fn a_connection_that_is_older_than_a_key_s_change_takes_only_the_new_key()
         let token = sas::sign("sb%3a%2f%2fbus.example", ROOT, key, UnixSeconds(soon()));
         put("sb://bus.example/").with(token).send(&mut client, &PYTHON, true).await;
         assert_eq!(reply(&client.next().await).status, message::Value::Int(status));
+    }
+}
+
+// H-121
+#[tokio::test]
+async fn the_well_known_key_is_good_at_both_logins_from_this_machine_alone() {
+    const WELL_KNOWN: &str = "SAS_KEY_VALUE";
+    let house = House::new().await;
+    let cases = [
+        ("127.0.0.1", true, true),
+        ("::1", true, true),
+        ("192.0.2.1", true, false),
+        ("127.0.0.1", false, false),
+    ];
+    for (address, is_loopback_only, may) in cases {
+        house.set_guard(Guard::new(policies(), is_loopback_only));
+        let response = format!("\0{ROOT_POLICY}\0{WELL_KNOWN}");
+        let (_, code) = house.silent_from(address).sasl("PLAIN", Some(response.as_bytes())).await;
+        assert_eq!(code == SaslCode::Ok, may, "PLAIN from {address}");
+        let mut client = house.silent_from(address);
+        client.log_in("ANONYMOUS", None).await;
+        client.open_with_defaults().await;
+        client.begin(0, 5_000).await;
+        PYTHON.attach(&mut client, 10).await;
+        let token = sas::sign("sb%3a%2f%2fbus.example", ROOT_POLICY, WELL_KNOWN, UnixSeconds(soon()));
+        put("sb://bus.example/").with(token).send(&mut client, &PYTHON, true).await;
+        let status = reply(&client.next().await).status;
+        assert_eq!(status, message::Value::Int(if may { 202 } else { 401 }), "CBS from {address}");
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Faulty {
 struct Plan {
     fault: Fault,
     at: AtomicU64,
+    /// How many calls fail.
+    lasting: u64,
     calls: AtomicU64,
 }
 
@@ -48,7 +50,13 @@ enum Call {
 impl Faulty {
     /// Lets the `at`-th call fail; the first is 1.
     pub fn new(inner: Arc<dyn Disk>, fault: Fault, at: u64) -> Faulty {
-        Faulty { inner, plan: Arc::new(Plan { fault, at: AtomicU64::new(at), calls: AtomicU64::new(0) }) }
+        Faulty::lasting(inner, fault, at, 1)
+    }
+
+    /// Lets so many calls fail, the `at`-th first.
+    pub fn lasting(inner: Arc<dyn Disk>, fault: Fault, at: u64, lasting: u64) -> Faulty {
+        let plan = Plan { fault, at: AtomicU64::new(at), lasting, calls: AtomicU64::new(0) };
+        Faulty { inner, plan: Arc::new(plan) }
     }
 
     /// Calls so far. Below `at` the fault has not been reached.
@@ -71,7 +79,8 @@ impl Plan {
     fn pass(&self, call: Call) -> io::Result<bool> {
         let n = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         let at = self.at.load(Ordering::SeqCst);
-        let is_due = n == at || n > at && self.fault == Fault::PowerCut;
+        let is_over = n.saturating_sub(at) >= self.lasting && self.fault != Fault::PowerCut;
+        let is_due = n >= at && !is_over;
         match self.fault {
             _ if !is_due => Ok(false),
             Fault::Enospc if call == Call::Other => Ok(false),

@@ -43,11 +43,13 @@ pub const FAULTS: [&str; 24] = [
 pub struct DiskPlan {
     pub fault: Fault,
     pub at: u64,
+    /// How many calls fail.
+    pub lasting: u64,
 }
 
 impl DiskPlan {
     /// A disk that does what it should.
-    pub const HEALTHY: DiskPlan = DiskPlan { fault: Fault::Eio, at: u64::MAX };
+    pub const HEALTHY: DiskPlan = DiskPlan { fault: Fault::Eio, at: u64::MAX, lasting: 1 };
 
     pub fn draw(random: &mut Random) -> DiskPlan {
         let fault = match random.below(20) {
@@ -60,7 +62,10 @@ impl DiskPlan {
         };
         // Opening takes some ten calls, an append two: most lives go on for a while before.
         let most = *random.pick(&[12, 60, 400, 1_200]);
-        DiskPlan { fault, at: random.between(1, most) }
+        let at = random.between(1, most);
+        // A full disk stays full for a while, and then has room again.
+        let lasting = if fault == Fault::Enospc { random.between(1, 60) } else { 1 };
+        DiskPlan { fault, at, lasting }
     }
 
     pub fn name(self) -> &'static str {

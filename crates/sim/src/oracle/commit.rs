@@ -8,7 +8,7 @@ use crate::hash::hash_bytes;
 use crate::workload::message_number;
 use broker::queue::index::Reason;
 use broker::topic::change::Change;
-use broker::{BodyId, EntityId, Outcome, QueueSettings, Record, Sequence, Span, State, Time};
+use broker::{BodyId, EntityId, Outcome, QueueSettings, Record, Sequence, Span, State, Tier, Time};
 use message::Overlay;
 use std::collections::BTreeMap;
 
@@ -44,6 +44,13 @@ impl Oracle {
     /// The disk had no room for it; nothing was written.
     pub fn withdrawn(&mut self) {
         self.pending = None;
+    }
+
+    /// Nobody knows what was written.
+    pub fn append_failed(&mut self) {
+        if let Some(pending) = &mut self.pending {
+            pending.has_failed = true;
+        }
     }
 
     pub fn committed(&mut self, position: u64) {
@@ -227,7 +234,7 @@ impl Oracle {
             self.fail("a message was stored in a queue that does not exist");
             return None;
         };
-        let lives = message.time_to_live.min(self.tier.time_to_live(&queue.settings));
+        let lives = message.time_to_live.min(longest_life(self.tier, &queue.settings));
         let is_timed = match scheduled {
             Some(own) => expires == message.scheduled && time < expires && own == message.time_to_live,
             None => expires == time.after(lives) && message.scheduled <= time,
@@ -283,7 +290,7 @@ impl Oracle {
             return self.fail(format!("{scheduled:?} was activated and is not there"));
         };
         let message = &mut self.messages[present.message];
-        let lives = message.time_to_live.min(self.tier.time_to_live(&queue.settings));
+        let lives = message.time_to_live.min(longest_life(self.tier, &queue.settings));
         let wrong = [
             (present.state == State::Scheduled, "I8: it does not wait for its time"),
             (present.expires <= time, "I8: it is early"),
@@ -499,6 +506,12 @@ impl Oracle {
             self.fail(format!("{sequence:?} was dead-lettered for no reason: {reason:?}"));
         }
     }
+}
+
+/// How long a message may live (S-56, S-57).
+fn longest_life(tier: Tier, settings: &QueueSettings) -> Span {
+    let basic = Span::minutes(14 * 24 * 60);
+    if tier == Tier::Basic { settings.default_time_to_live.min(basic) } else { settings.default_time_to_live }
 }
 
 impl Lock {

@@ -9,7 +9,7 @@ use super::{Fate, Link, LinkState, Lock, Message, Oracle, Role, asker};
 use broker::limits::BATCH_MESSAGES;
 use broker::{
     ConnectionId, Counts, EntityId, Incoming, LinkId, LockToken, Number, Outcome, QueueSettings, ReceiveMode,
-    RequestId, Sequence, Span, Time,
+    RequestId, Sequence, Span, Tier, Time,
 };
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -430,13 +430,21 @@ impl Oracle {
         self.deliveries.get(&(link, delivery)).map_or(&[], |range| &self.messages[range.clone()])
     }
 
+    /// Bytes of the largest message that is taken (S-17).
+    fn largest_message(&self) -> u64 {
+        match self.tier {
+            Tier::Basic | Tier::Standard => 256 * 1_024,
+            Tier::Premium | Tier::Unlimited => 1_024 * 1_024,
+        }
+    }
+
     /// The rule by which a delivery must be refused, if there is one.
     pub(super) fn must_refuse(&self, link: LinkId, delivery: u32) -> Option<&'static str> {
         let messages = self.of_delivery(link, delivery);
         let bytes: u64 = messages.iter().map(|message| u64::from(message.length)).sum();
         if messages.len() > BATCH_MESSAGES {
             Some("BatchTooLarge")
-        } else if bytes > self.tier.message_bytes(&QueueSettings::default()) {
+        } else if bytes > self.largest_message() {
             Some("MessageTooLarge")
         } else if messages.iter().any(|message| message.keys_differ) {
             Some("NotAllowed")

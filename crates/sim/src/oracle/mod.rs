@@ -14,8 +14,8 @@ pub mod watched;
 use crate::coverage::Coverage;
 use crate::hash::Trace;
 use broker::{
-    ConnectionId, EntityId, LinkId, LockToken, Outcome, ReceiveMode, RequestId, Sequence, Span, State, Tier,
-    Time,
+    ConnectionId, EntityId, LinkId, LockToken, Outcome, ReceiveMode, Record, RequestId, Sequence, Span,
+    State, Tier, Time,
 };
 use engine::{Mailbox, Outgoing};
 use ledger::{Ledger, Present};
@@ -256,6 +256,11 @@ impl Oracle {
         }
     }
 
+    /// Whether all that was decided is durable and answered.
+    pub fn is_at_rest(&self) -> bool {
+        !self.is_open
+    }
+
     /// The turn in which what is submitted now is decided.
     fn coming(&self) -> u64 {
         self.turn + u64::from(!self.is_open)
@@ -392,11 +397,45 @@ impl Oracle {
         }
     }
 
-    /// The process is gone, and with it every connection, link and lock. `live` is what it had in memory.
-    pub fn died(&mut self, live: &broker::Durable) {
-        if !self.is_open {
-            self.compare(live);
+    /// A planned stop has kept every lock that certainly is held (S-93).
+    pub fn check_kept(&mut self) {
+        let now = self.now;
+        let is_lost = |(_, lock): &(&(EntityId, Sequence), &Lock)| {
+            !lock.is_hazy
+                && now < lock.until
+                && (lock.renewals, lock.returned) == (0, None)
+                && lock.asked.is_empty()
+                && !self.ledger.kept.iter().any(|kept| kept.token == lock.token && kept.until == lock.until)
+        };
+        if let Some(((entity, sequence), _)) = self.locks.iter().find(is_lost) {
+            let what = format!("the lock on {sequence:?} of {entity:?} was not kept by a planned stop");
+            self.fail(what);
         }
+    }
+
+    /// What a process had in memory is what the journal has, and what it was about to write.
+    fn compare_at_death(&mut self, live: &broker::Durable, unwritten: &[u8], time: Time) {
+        let mut replayed = self.ledger.replayed.clone();
+        if let Some(pending) = self.pending.as_ref().filter(|pending| !pending.has_failed) {
+            pending.records.iter().for_each(|record| replayed.apply(record, Time(pending.time)));
+        }
+        let mut rest = unwritten;
+        while !rest.is_empty() {
+            match Record::decode(&mut rest) {
+                Ok(record) => replayed.apply(&record, time),
+                Err(why) => return self.fail(format!("an unwritten record cannot be read: {why}")),
+            }
+        }
+        if live.fingerprint() != replayed.fingerprint() {
+            let position = self.ledger.position;
+            self.fail(format!("I12: state differs from its replay at a crash behind position {position}"));
+        }
+    }
+
+    /// The process is gone, and with it every connection, link and lock. `live` is what it had in memory.
+    /// `unwritten` are the records that it had decided and not written.
+    pub fn died(&mut self, live: &broker::Durable, unwritten: &[u8], time: Time) {
+        self.compare_at_death(live, unwritten, time);
         self.is_dead = true;
         self.is_open = false;
         let connections: Vec<ConnectionId> = self.expected.keys().copied().collect();

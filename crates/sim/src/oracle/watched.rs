@@ -26,6 +26,8 @@ pub struct Appended {
     /// Each body, in the order of their ids.
     pub first_body: u64,
     pub bodies: Vec<Vec<u8>>,
+    /// The write was reported as failed, and may be found on the disk all the same.
+    pub has_failed: bool,
 }
 
 impl Appended {
@@ -53,6 +55,7 @@ impl Appended {
             hash: hash_bytes(&draft.records),
             first_body: first_body.0,
             bodies,
+            has_failed: false,
         })
     }
 }
@@ -67,7 +70,11 @@ impl Journal for Watched {
                 self.shared.lock().withdrawn();
                 return Err(error);
             }
-            other => other?,
+            Err(error) => {
+                self.shared.lock().append_failed();
+                return Err(error);
+            }
+            Ok(ticket) => ticket,
         };
         let shared = self.shared.clone();
         Ok(Ticket::new(move || {

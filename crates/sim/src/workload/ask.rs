@@ -151,6 +151,9 @@ impl Workload {
         if self.random.once_in(8) {
             settings.status = *self.random.pick(&[Status::SendDisabled, Status::ReceiveDisabled]);
         }
+        if self.random.once_in(40) {
+            settings.forward_to = Some("nowhere".into());
+        }
         // The Basic tier has its own time to live, which it then also tells.
         if self.tier == Tier::Basic {
             settings.default_time_to_live = Span::minutes(14 * 24 * 60);
@@ -175,7 +178,7 @@ impl Workload {
 
     fn renew(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
         let Some((path, mut tokens)) = self.tokens(who) else { return };
-        if self.random.once_in(100) {
+        if self.random.once_in(400) {
             tokens = vec![tokens[0]; REQUEST_MESSAGES + 1];
         }
         let request = self.request(who, &path);
@@ -296,6 +299,9 @@ impl Workload {
         }
         let who = Actor { at: self.random.below(self.clients.len() as u64) as usize, nth };
         let mut oracle = machines[nth].shared.lock();
+        if !oracle.is_at_rest() {
+            return;
+        }
         let mut batch = Batch::default();
         if self.random.once_in(2) {
             let path = self.part_path(nth);

@@ -83,7 +83,7 @@ impl Workload {
         let name = *self.random.pick(&names);
         let set = match self.random.below(10) {
             0 => overlay.remove(name),
-            1..5 => names[1..].iter().try_for_each(|name| overlay.set(name, &Value::Binary(vec![7; LARGE]))),
+            1..3 => names[1..].iter().try_for_each(|name| overlay.set(name, &Value::Binary(vec![7; LARGE]))),
             _ => overlay.set(name, &Value::Long(self.random.number() as i64)),
         };
         set.expect("two properties of 30 KB fit");

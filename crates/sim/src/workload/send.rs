@@ -22,7 +22,7 @@ impl Workload {
                 let count = self.random.between(2, 6) as usize;
                 self.send_whole(who, nth, count, batch, oracle);
             }
-            30 if self.random.once_in(6) => self.send_too_many(who, nth, batch, oracle),
+            30 if self.random.once_in(30) => self.send_too_many(who, nth, batch, oracle),
             31 => self.send_too_large(who, nth, batch, oracle),
             _ => self.send_whole(who, nth, 1, batch, oracle),
         }

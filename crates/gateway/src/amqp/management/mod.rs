@@ -1,0 +1,180 @@
+//! The management node of an entity, `<entity>/$management`: requests on one link, answers on another (client notes 7).
+//!
+//! A request becomes one command of the broker, and the broker's answer one reply. Every request that can be read is
+//! answered, what is unknown or wrong at once; nothing is ever answered by silence or by a detach. Rights are those of the
+//! matching operation on a link and are looked at for each request, because claims come and go while links stay.
+
+mod arguments;
+mod cancel;
+mod delete;
+mod peek;
+mod receive;
+mod renew;
+mod replies;
+mod reply;
+mod schedule;
+mod status;
+mod update;
+
+pub use replies::LargeReplies;
+pub(super) use replies::{Desk, Replies};
+
+use super::cbs::{Question, read_request};
+use super::connection::Task;
+use super::link::{Kind, Link, REQUEST_CREDIT};
+use crate::auth::{Demand, Right};
+use crate::limits::MANAGEMENT_REQUEST_BYTES;
+use amqp::{Attach, AttachReply, LinkKey, Role};
+use arguments::{Arguments, Failure};
+use broker::{Answer, Command, NamespaceId, Refusal, RequestId};
+use engine::Batch;
+use journal::Place;
+use message::Value;
+use replies::Waiting;
+use reply::Reply;
+
+/// What the door knows of a link that brings requests.
+#[derive(Debug)]
+pub(super) struct Requests {
+    /// The entity, without the node's own suffix.
+    pub(super) path: String,
+    /// What came of an unfinished request.
+    pub(super) partial: Vec<u8>,
+}
+
+/// A request that waits for the broker.
+#[derive(Debug)]
+pub(super) struct Asked {
+    link: LinkKey,
+    reply: Reply,
+    path: Box<str>,
+    verb: Verb,
+}
+
+/// What was asked, as far as the reply depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Peek { omits_body: bool },
+    Schedule,
+    Cancel,
+    Renew,
+    Receive,
+    Update,
+    Delete,
+}
+
+/// What a verb needs to become a command.
+struct Asking<'a> {
+    request: RequestId,
+    namespace: NamespaceId,
+    path: &'a str,
+    arguments: Arguments<'a>,
+    batch: &'a mut Batch,
+}
+
+impl<S> Task<S> {
+    /// A node is open to whoever holds some right on its entity; each request is looked at again.
+    pub(super) fn attach_management(
+        &mut self,
+        key: LinkKey,
+        path: &str,
+        attach: &Attach,
+    ) -> Result<Kind, amqp::Error> {
+        let may = |right| self.check_demand(&Demand::Right(right, path.into()));
+        may(Right::Listen)
+            .or_else(|_| may(Right::Send))
+            .map_err(|denied| self.origin.denied(denied, path))?;
+        let reply = AttachReply { untracked: true, ..AttachReply::default() };
+        let path = path.to_owned();
+        match attach.role {
+            Role::Sender => {
+                let max_message_size = Some(MANAGEMENT_REQUEST_BYTES);
+                self.machine.accept(key, AttachReply { max_message_size, ..reply });
+                self.machine.grant(key, REQUEST_CREDIT);
+                Ok(Kind::ManagementRequests(Box::new(Requests { path, partial: Vec::new() })))
+            }
+            Role::Receiver => {
+                self.machine.accept(key, reply);
+                let address = attach.target.as_ref().and_then(|target| target.address()).map(str::to_owned);
+                Ok(Kind::ManagementReplies(Box::new(Replies::new(path, address))))
+            }
+        }
+    }
+
+    /// A whole request has come on a link.
+    pub(super) fn manage(&mut self, key: LinkKey, payload: &[u8]) {
+        let Some(request) = read_request(payload) else {
+            return tracing::debug!("a request to a management node cannot be read");
+        };
+        let Some(Link { session, kind: Kind::ManagementRequests(requests), .. }) = self.links.get(&key.0)
+        else {
+            return;
+        };
+        let (session, path) = (*session, Box::<str>::from(&*requests.path));
+        let Some(link) = self.management_replies(request.reply_to.as_deref(), session, &path) else {
+            return tracing::debug!("a request to a management node names no link to answer on");
+        };
+        let tracking = request.application.get("com.microsoft:tracking-id").and_then(Value::as_str);
+        let reply = Reply { correlation: request.message_id, tracking: tracking.map(Box::from) };
+        let operation = request.application.get("operation").and_then(Value::as_str).unwrap_or("");
+        let arguments = Arguments(&request.body);
+        let (messages, bytes) = (self.batch.messages.len(), self.batch.bodies.len());
+        match self.operation(operation, &path, arguments) {
+            Ok((verb, command)) => {
+                let asked = Asked { link, reply, path, verb };
+                self.question(Question::Management(Box::new(asked)));
+                self.batch.commands.push(command);
+            }
+            Err(failure) => {
+                self.batch.messages.truncate(messages);
+                self.batch.bodies.truncate(bytes);
+                let error = failure.error(&self.origin, &path);
+                self.reply_with(link, Waiting::Encoded(reply.failed(failure.status(), &error)));
+            }
+        }
+    }
+
+    fn operation(
+        &mut self,
+        operation: &str,
+        path: &str,
+        arguments: Arguments<'_>,
+    ) -> Result<(Verb, Command), Failure> {
+        let request = self.engine.request(self.next_question);
+        let asking = Asking { request, namespace: self.namespace, path, arguments, batch: &mut self.batch };
+        let (verb, command) = match operation.strip_prefix("com.microsoft:") {
+            Some("peek-message") => peek::command(&asking),
+            Some("schedule-message") => schedule::command(asking),
+            Some("cancel-scheduled-message") => cancel::command(&asking),
+            Some("renew-lock") => renew::command(&asking),
+            Some("receive-by-sequence-number") => receive::command(&asking),
+            Some("update-disposition") => update::command(&asking),
+            Some("batch-delete-messages") => delete::command(&asking),
+            _ => Err(Failure::Unknown(operation.into())),
+        }?;
+        self.check_demand(&Demand::of(&command)).map_err(Failure::Denied)?;
+        Ok((verb, command))
+    }
+
+    /// The broker has answered.
+    pub(super) fn managed(&mut self, asked: Asked, answer: Result<Answer, Refusal>, places: Vec<Vec<Place>>) {
+        let Asked { link, reply, path, verb } = asked;
+        let waiting = match answer {
+            Ok(Answer::Messages(messages)) if messages.is_empty() => Waiting::Encoded(reply.empty()),
+            Ok(Answer::Messages(messages)) => {
+                let found = messages.into_iter().zip(places).collect();
+                Waiting::Messages(Box::new(replies::Messages::new(reply, verb, found)))
+            }
+            Ok(Answer::Scheduled(numbers)) => Waiting::Encoded(schedule::reply(&reply, &numbers)),
+            Ok(Answer::Renewed(until)) => Waiting::Encoded(renew::reply(&reply, &until)),
+            Ok(Answer::MessagesDeleted(0)) => Waiting::Encoded(reply.empty()),
+            Ok(Answer::MessagesDeleted(count)) => Waiting::Encoded(delete::reply(&reply, count)),
+            Ok(_) => Waiting::Encoded(reply.done()),
+            Err(refusal) => {
+                let error = self.origin.refusal(&refusal, &path);
+                Waiting::Encoded(reply.failed(status::of_refusal(&refusal), &error))
+            }
+        };
+        self.reply_with(link, waiting);
+    }
+}

@@ -1,0 +1,409 @@
+//! Replies on their way to a client. A reply with messages is put together when its link has credit and its bodies are
+//! there: from the engine's cache, or read from disk, one such reply at a time for each connection. Until then it is a
+//! list of places, so what waits is small; how much may wait is bounded, and a client that asks on and on without taking
+//! answers loses the link.
+
+use super::super::connection::Task;
+use super::super::deliver::{OUTPUT_BYTES, stamp_of};
+use super::super::link::{Kind, Link};
+use super::arguments::uuid_of_token;
+use super::reply::Reply;
+use super::{Verb, status};
+use crate::limits::{LARGE_REPLIES_BYTES, LARGE_REPLY_BYTES, REPLIES_WAITING_BYTES};
+use amqp::{LinkKey, SessionKey};
+use broker::{BodyId, Delivery, State};
+use bytes::Bytes;
+use engine::Reading;
+use journal::Place;
+use message::codec::{begin_list, begin_map, code, end_compound, write_string, write_uuid};
+use message::delivery::{Stamp, encode};
+use message::sections::Sections;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What the door knows of a link that takes answers.
+#[derive(Debug)]
+pub(in super::super) struct Replies {
+    pub(in super::super) path: String,
+    address: Option<String>,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+}
+
+/// A reply that its client has not taken.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    Encoded(Vec<u8>),
+    Messages(Box<Messages>),
+}
+
+/// A reply with messages, of which only the places are known.
+#[derive(Debug)]
+pub(super) struct Messages {
+    reply: Reply,
+    verb: Verb,
+    found: Vec<(Delivery, Vec<Place>)>,
+    /// Held while a large one is being read and written.
+    large: Option<Large>,
+}
+
+/// The replies of one connection that cannot go on by themselves.
+#[derive(Debug, Default)]
+pub(in super::super) struct Desk {
+    /// Links whose first reply waits for room in the output, or for the read of another.
+    ready: Vec<LinkKey>,
+    /// Links whose client must open its window first.
+    blocked: Vec<LinkKey>,
+    fetch: Option<Fetch>,
+    next_tag: u32,
+}
+
+/// A reply whose bodies are being read.
+#[derive(Debug)]
+struct Fetch {
+    link: LinkKey,
+    messages: Box<Messages>,
+    reading: Reading,
+}
+
+/// Bytes of large replies that all connections are putting together.
+#[derive(Debug, Default)]
+pub struct LargeReplies {
+    held_bytes: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Large {
+    total: Arc<LargeReplies>,
+    bytes: usize,
+}
+
+impl Drop for Large {
+    fn drop(&mut self) {
+        self.total.held_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl LargeReplies {
+    /// The first always finds room, however large it is.
+    fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Large> {
+        let before = self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let large = Large { total: Arc::clone(self), bytes };
+        (before == 0 || before + bytes <= LARGE_REPLIES_BYTES).then_some(large)
+    }
+}
+
+impl Desk {
+    pub(in super::super) fn is_fetching(&self) -> bool {
+        self.fetch.is_some()
+    }
+
+    /// Whether there is something to send as soon as there is room in the output.
+    pub(in super::super) fn is_busy(&self) -> bool {
+        !self.ready.is_empty() || self.is_fetching()
+    }
+
+    /// Returns when the bodies of a reply were read.
+    pub(in super::super) async fn fetched(&mut self) {
+        match &mut self.fetch {
+            Some(fetch) => fetch.reading.done().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Clients have made room, or may have.
+    pub(in super::super) fn unblock(&mut self) {
+        self.ready.append(&mut self.blocked);
+    }
+
+    fn wake(&mut self, key: LinkKey) {
+        if !self.ready.contains(&key) {
+            self.ready.push(key);
+        }
+    }
+
+    fn take_fetched(&mut self) -> Option<(LinkKey, Vec<u8>)> {
+        let bodies = self.fetch.as_mut()?.reading.take()?;
+        let Fetch { link, messages, .. } = self.fetch.take()?;
+        Some((link, messages.encoded(&bodies.bodies)))
+    }
+}
+
+impl Replies {
+    pub(super) fn new(path: String, address: Option<String>) -> Replies {
+        Replies { path, address, waiting: VecDeque::new(), waiting_bytes: 0 }
+    }
+
+    fn push(&mut self, waiting: Waiting) -> bool {
+        self.waiting_bytes += waiting.held_bytes();
+        self.waiting.push_back(waiting);
+        self.waiting_bytes <= REPLIES_WAITING_BYTES || self.waiting.len() == 1
+    }
+
+    fn push_front(&mut self, waiting: Waiting) {
+        self.waiting_bytes += waiting.held_bytes();
+        self.waiting.push_front(waiting);
+    }
+
+    fn pop(&mut self) -> Option<Waiting> {
+        let waiting = self.waiting.pop_front()?;
+        self.waiting_bytes -= waiting.held_bytes();
+        Some(waiting)
+    }
+}
+
+impl Waiting {
+    fn held_bytes(&self) -> usize {
+        match self {
+            Waiting::Encoded(bytes) => bytes.len(),
+            Waiting::Messages(messages) => messages.found.len() * size_of::<(Delivery, [Place; 1])>(),
+        }
+    }
+}
+
+impl Messages {
+    pub(super) fn new(reply: Reply, verb: Verb, found: Vec<(Delivery, Vec<Place>)>) -> Messages {
+        Messages { reply, verb, found, large: None }
+    }
+
+    /// What must be read: of a message without its body only the front.
+    fn places(&self) -> impl Iterator<Item = &Place> {
+        self.found.iter().flat_map(|(_, places)| &places[..self.parts(places.len())])
+    }
+
+    fn bodies(&self) -> impl Iterator<Item = BodyId> {
+        let omits = self.omits_body();
+        self.found.iter().flat_map(move |(delivery, _)| {
+            let parts = delivery.extra.iter().flat_map(|extra| extra.parts.iter().copied());
+            parts.chain([delivery.body]).take(if omits { 1 } else { usize::MAX })
+        })
+    }
+
+    fn parts(&self, all: usize) -> usize {
+        if self.omits_body() { 1 } else { all }
+    }
+
+    fn omits_body(&self) -> bool {
+        self.verb == Verb::Peek { omits_body: true }
+    }
+
+    fn bytes(&self) -> usize {
+        self.found.iter().map(|(delivery, _)| delivery.length as usize).sum()
+    }
+
+    /// The reply. A message whose body cannot be read is left out: damage stays local.
+    fn encoded(&self, bodies: &[Option<Bytes>]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.bytes() + 1_024 * (1 + self.found.len()));
+        self.reply.encode(&mut out, (status::OK, "OK"), None, 1, |out| {
+            write_string(out, "messages");
+            let open = begin_list(out);
+            let (mut count, mut rest) = (0, bodies);
+            for (delivery, places) in &self.found {
+                let (parts, others) = rest.split_at(self.parts(places.len()).min(rest.len()));
+                rest = others;
+                let Some(parts) = parts.iter().map(Option::as_deref).collect::<Option<Vec<_>>>() else {
+                    continue;
+                };
+                count += u32::from(self.write_message(out, delivery, &parts));
+            }
+            end_compound(out, open, count);
+        });
+        out
+    }
+
+    fn write_message(&self, out: &mut Vec<u8>, delivery: &Delivery, parts: &[&[u8]]) -> bool {
+        let start = out.len();
+        let token = delivery.locked_until.map(|_| uuid_of_token(delivery.token));
+        let open = begin_map(out);
+        if let Some(token) = &token {
+            write_string(out, "lock-token");
+            write_uuid(out, token);
+        }
+        write_string(out, "message");
+        out.extend_from_slice(&[code::BINARY_32, 0, 0, 0, 0]);
+        let begun = out.len();
+        if let Err(error) = self.write_parts(out, delivery, token, parts) {
+            // It was whole when it was taken in, and its checksum is right: this is a bug, and a loud one.
+            tracing::error!(%error, sequence = delivery.sequence.0, "a stored message cannot be encoded");
+            out.truncate(start);
+            return false;
+        }
+        let length = (out.len() - begun) as u32;
+        out[begun - 4..begun].copy_from_slice(&length.to_be_bytes());
+        end_compound(out, open, 2 + 2 * u32::from(token.is_some()));
+        true
+    }
+
+    fn write_parts(
+        &self,
+        out: &mut Vec<u8>,
+        delivery: &Delivery,
+        lock_token: Option<[u8; 16]>,
+        parts: &[&[u8]],
+    ) -> Result<(), message::Malformed> {
+        let Some((first, others)) = parts.split_first() else { return Ok(()) };
+        let is_whole = delivery.extra.as_ref().is_none_or(|extra| extra.parts.is_empty());
+        let mut sections = if is_whole { Sections::scan(first)? } else { Sections::scan_front(first)? };
+        let mut stored = *first;
+        if self.omits_body() {
+            let end = if is_whole { sections.body.start } else { sections.scanned } as usize;
+            if !is_whole || sections.body.is_present() {
+                stored = &first[..end];
+                sections = Sections::scan(stored)?;
+            }
+        }
+        let state = match delivery.state {
+            State::Active | State::Gone => 0,
+            State::Deferred => 1,
+            State::Scheduled => 2,
+        };
+        let stamp = Stamp { state: Some(state), lock_token, ..stamp_of(delivery) };
+        let overlay = delivery.extra.as_ref().and_then(|extra| extra.overlay.as_ref());
+        encode(out, stored, &sections, &stamp, overlay)?;
+        others.iter().for_each(|part| out.extend_from_slice(part));
+        Ok(())
+    }
+}
+
+impl<S> Task<S> {
+    /// Where an answer goes: the link that the request names by its address or its name, else the one of the same node
+    /// and session (client notes 2.1).
+    pub(super) fn management_replies(
+        &self,
+        reply_to: Option<&str>,
+        session: SessionKey,
+        path: &str,
+    ) -> Option<LinkKey> {
+        let find = |fits: &dyn Fn(&Link, &Replies) -> bool| {
+            self.links.iter().find_map(|(key, link)| match &link.kind {
+                Kind::ManagementReplies(replies) if fits(link, replies) => Some(LinkKey(*key)),
+                _ => None,
+            })
+        };
+        let is_ours = |link: &Link, replies: &Replies| link.session == session && replies.path == path;
+        let named = |reply_to: &str| {
+            let at = |replies: &Replies| replies.address.as_deref() == Some(reply_to);
+            find(&|link, replies| at(replies) && is_ours(link, replies))
+                .or_else(|| find(&|_, replies| at(replies)))
+                .or_else(|| find(&|link, _| link.name == reply_to))
+        };
+        reply_to.and_then(named).or_else(|| find(&is_ours))
+    }
+
+    /// Sends a reply as soon as its client takes it.
+    pub(super) fn reply_with(&mut self, key: LinkKey, waiting: Waiting) {
+        let Some(Link { kind: Kind::ManagementReplies(replies), .. }) = self.links.get_mut(&key.0) else {
+            return;
+        };
+        if replies.push(waiting) {
+            return self.send_management(key);
+        }
+        let text = "The link gave no credit for the answers to its requests.";
+        let error = self.origin.error(amqp::condition::RESOURCE_LIMIT_EXCEEDED, text, &replies.path);
+        self.forget(key);
+        self.machine.detach(key, Some(&error));
+    }
+
+    /// Sends what can be sent on a link.
+    pub(in super::super) fn send_management(&mut self, key: LinkKey) {
+        loop {
+            let is_full = self.machine.output().len() >= OUTPUT_BYTES;
+            let Some(Link { kind: Kind::ManagementReplies(replies), .. }) = self.links.get_mut(&key.0) else {
+                return;
+            };
+            if replies.waiting.is_empty() {
+                return;
+            }
+            if !self.machine.can_send(key) {
+                return self.desk.blocked.push(key);
+            }
+            if is_full {
+                return self.desk.wake(key);
+            }
+            let bytes = match replies.pop() {
+                Some(Waiting::Encoded(bytes)) => bytes,
+                Some(Waiting::Messages(messages)) => match self.gather(key, messages) {
+                    Some(bytes) => bytes,
+                    None => return,
+                },
+                None => return,
+            };
+            let tag = self.desk.next_tag.to_be_bytes();
+            self.desk.next_tag = self.desk.next_tag.wrapping_add(1);
+            let sent = self.machine.send(key, &tag, true, 0, |out| out.extend_from_slice(&bytes));
+            debug_assert!(matches!(sent, amqp::Sent::Delivery(_)), "the link could send: {sent:?}");
+        }
+    }
+
+    /// The whole reply, if its bodies are at hand. Otherwise they are being read, and it comes back by itself.
+    fn gather(&mut self, key: LinkKey, mut messages: Box<Messages>) -> Option<Vec<u8>> {
+        let mut bodies = Vec::new();
+        self.engine.handle().cache().get(messages.bodies(), &mut bodies);
+        if bodies.iter().all(Option::is_some) {
+            return Some(messages.encoded(&bodies));
+        }
+        if self.desk.is_fetching() {
+            if let Some(Link { kind: Kind::ManagementReplies(replies), .. }) = self.links.get_mut(&key.0) {
+                replies.push_front(Waiting::Messages(messages));
+                self.desk.wake(key);
+            }
+            return None;
+        }
+        let bytes = messages.bytes();
+        if bytes > LARGE_REPLY_BYTES {
+            messages.large = self.state.large_replies.reserve(bytes);
+            if messages.large.is_none() {
+                let text = "The server is putting too many large answers together; ask again later.";
+                let error = self.origin.error("com.microsoft:server-busy", text, "");
+                return Some(messages.reply.failed(status::BUSY, &error));
+            }
+        }
+        let places = messages.places().cloned().collect();
+        let reading = self.engine.handle().read(places, bytes, false);
+        self.desk.fetch = reading.map(|reading| Fetch { link: key, messages, reading });
+        None
+    }
+
+    /// Sends on what waited for a read or for room in the output.
+    pub(in super::super) fn serve_management(&mut self) {
+        if let Some((key, reply)) = self.desk.take_fetched()
+            && let Some(Link { kind: Kind::ManagementReplies(replies), .. }) = self.links.get_mut(&key.0)
+        {
+            replies.push_front(Waiting::Encoded(reply));
+            self.desk.wake(key);
+        }
+        for key in std::mem::take(&mut self.desk.ready) {
+            self.send_management(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_replies_share_a_budget_and_one_always_fits() {
+        let total = Arc::new(LargeReplies::default());
+        let huge = total.reserve(2 * LARGE_REPLIES_BYTES).expect("the first");
+        assert!(total.reserve(1).is_none());
+        drop(huge);
+        let half = total.reserve(LARGE_REPLIES_BYTES / 2).expect("half");
+        assert!(total.reserve(LARGE_REPLIES_BYTES / 2 + 1).is_none());
+        assert!(total.reserve(LARGE_REPLIES_BYTES / 2).is_some());
+        drop(half);
+        assert_eq!(total.held_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_but_for_the_first() {
+        let mut replies = Replies::new("q".into(), None);
+        assert!(replies.push(Waiting::Encoded(vec![0; 2 * REPLIES_WAITING_BYTES])));
+        assert!(!replies.push(Waiting::Encoded(vec![0])));
+        while replies.pop().is_some() {}
+        assert!(replies.push(Waiting::Encoded(vec![0; REPLIES_WAITING_BYTES - 1])));
+        assert!(replies.push(Waiting::Encoded(vec![0])));
+        assert!(!replies.push(Waiting::Encoded(vec![0])));
+    }
+}

@@ -1,0 +1,43 @@
+//! `schedule-message`: messages for later, answered with their numbers (S-40).
+
+use super::super::intake::add_message;
+use super::reply::Reply;
+use super::{Asking, Failure, Verb};
+use broker::limits::BATCH_MESSAGES;
+use broker::{Command, Number};
+use message::Value;
+use message::codec::{begin_array, code, end_compound};
+
+pub(super) fn command(asking: Asking<'_>) -> Result<(Verb, Command), Failure> {
+    let entries = match asking.arguments.get("messages") {
+        Some(Value::List(entries)) if !entries.is_empty() => entries,
+        _ => return Err(Failure::Argument("messages")),
+    };
+    if entries.len() > BATCH_MESSAGES {
+        return Err(Failure::Range("messages"));
+    }
+    let first = asking.batch.messages.len() as u32;
+    for entry in entries {
+        // What else an entry has, an id or a session, its message has too.
+        let Some(Value::Binary(message)) = entry.get("message") else {
+            return Err(Failure::Argument("message"));
+        };
+        add_message(asking.batch, message).map_err(Failure::Message)?;
+    }
+    let command = Command::Schedule {
+        request: asking.request,
+        namespace: asking.namespace,
+        path: asking.path.into(),
+        messages: first..asking.batch.messages.len() as u32,
+    };
+    Ok((Verb::Schedule, command))
+}
+
+/// An array of longs: Go and Java take nothing else (client notes 7.1).
+pub(super) fn reply(reply: &Reply, numbers: &[Number]) -> Vec<u8> {
+    reply.with("sequence-numbers", |out| {
+        let open = begin_array(out, code::LONG);
+        numbers.iter().for_each(|number| out.extend_from_slice(&number.0.to_be_bytes()));
+        end_compound(out, open, numbers.len() as u32);
+    })
+}
