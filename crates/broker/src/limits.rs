@@ -96,3 +96,17 @@ pub const LIST_PAGE: usize = 101;
 /// Longest frame of a snapshot: a chunk of messages takes some ten kilobytes, a message's changed properties 64, and
 /// what claims to be far longer was never written.
 pub const SNAPSHOT_FRAME_BYTES: usize = 16 * 1_024 * 1_024;
+
+/// Message ids that a queue remembers for duplicate detection, whatever its window: with what finds them, about 80 MiB.
+/// Beyond it the oldest are forgotten before their window ends.
+pub const HISTORY_IDS: usize = 1_024 * 1_024;
+
+/// Ids that are kept, copied and forgotten together.
+pub const HISTORY_CHUNK: usize = 256;
+
+/// How often a message is forwarded (S-173), and how often with the forwarding of dead letters, which must end too.
+pub const TRANSFER_HOPS: u8 = 4;
+pub const DEAD_LETTER_HOPS: u8 = 16;
+
+/// How long dead letters wait before their destination, which is full, disabled or gone, is tried again.
+pub const FORWARD_RETRY: Span = Span(10_000);

@@ -214,7 +214,7 @@ impl World {
         self.take_effects().into_iter().filter_map(token).collect()
     }
 
-    fn command(&mut self, command: Command, messages: &[Incoming]) -> Vec<Effect> {
+    pub(crate) fn command(&mut self, command: Command, messages: &[Incoming]) -> Vec<Effect> {
         self.run(|broker, context, decision| {
             assert_eq!(broker.decide(&command, messages, &[], context, decision), Decided::Done);
         })

@@ -5,6 +5,7 @@ use crate::durability::Durability;
 use crate::emulator;
 use crate::queue_table::QueueTable;
 use crate::topic_table::TopicTable;
+use broker::Tier;
 use gateway::auth::{Policy, Right, Secret};
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -44,6 +45,7 @@ struct File {
     data: Option<PathBuf>,
     log: Option<Spanned<String>>,
     durability: Option<Spanned<String>>,
+    tier: Option<Spanned<String>>,
     listen: Listen,
     tls: Tls,
     memory: Memory,
@@ -58,6 +60,8 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct NamespaceTable {
     name: Spanned<String>,
+    /// Without it, that of the default namespace.
+    tier: Option<Spanned<String>>,
     #[serde(default)]
     policy: Vec<PolicyTable>,
     #[serde(default)]
@@ -149,13 +153,15 @@ impl Config {
             (Some(certificate), None) => return Err(complaint(certificate, "tls.key is missing")),
             (None, _) => None,
         };
-        let mut namespaces = vec![definition(DEFAULT_NAMESPACE, &file.policy, &file.queue, &file.topic)?];
+        let default = definition(DEFAULT_NAMESPACE, &file.policy, &file.queue, &file.topic)?;
+        let mut namespaces = vec![Definition { tier: tier(file.tier.as_ref())?, ..default }];
         for table in &file.namespace {
             let name = table.name.get_ref();
             if namespaces.iter().any(|other| other.name.eq_ignore_ascii_case(name)) {
                 return Err(complaint(&table.name, format!("namespace `{name}` is declared twice")));
             }
-            namespaces.push(definition(name, &table.policy, &table.queue, &table.topic)?);
+            let own = definition(name, &table.policy, &table.queue, &table.topic)?;
+            namespaces.push(Definition { tier: tier(table.tier.as_ref().or(file.tier.as_ref()))?, ..own });
         }
         let tail_cache_bytes = file.memory.tail_cache_megabytes.as_ref().map(cache_bytes).transpose()?;
         Ok(Config {
@@ -220,6 +226,12 @@ fn definition(
     Ok(definition)
 }
 
+fn tier(text: Option<&Spanned<String>>) -> Result<Tier, Complaint> {
+    text.map_or(Ok(Tier::default()), |text| {
+        text.get_ref().parse().map_err(|why: String| complaint(text, why))
+    })
+}
+
 fn level(text: &Spanned<String>) -> Result<LevelFilter, Complaint> {
     let what = || format!("`{}` is not a level; use off, error, warn, info, debug or trace", text.get_ref());
     text.get_ref().parse().map_err(|_| complaint(text, what()))
@@ -279,6 +291,20 @@ mod tests {
     fn complained(text: &str) -> (usize, String) {
         let complaint = Config::parse(text).expect_err("refused");
         (text[..complaint.at.start].matches('\n').count() + 1, complaint.what)
+    }
+
+    #[test]
+    fn a_namespace_has_its_own_tier_or_that_of_the_file() {
+        // S-270
+        let text = "tier = \"standard\"\n[[namespace]]\nname = \"a\"\n[[namespace]]\nname = \"b\"\ntier = \"Premium\"\n";
+        let tiers: Vec<_> = Config::parse(text).unwrap().namespaces.iter().map(|each| each.tier).collect();
+        assert_eq!(tiers, [Tier::Standard, Tier::Standard, Tier::Premium]);
+        assert_eq!(Config::parse("").unwrap().namespaces[0].tier, Tier::Unlimited);
+        let (line, what) = complained("\ntier = \"gold\"");
+        assert_eq!(
+            (line, what.as_str()),
+            (2, "`gold` is not a tier; use basic, standard, premium or unlimited")
+        );
     }
 
     #[test]

@@ -57,6 +57,9 @@ pub struct Flags {
     /// What accepted means: fsync survives power failure, os only the end of the process [default: fsync]
     #[arg(long, env = "OTOBUS_DURABILITY", value_name = "fsync|os")]
     pub durability: Option<Durability>,
+    /// Quotas of the service that are held to: basic, standard, premium or unlimited [default: unlimited]
+    #[arg(long, env = "OTOBUS_TIER", value_name = "TIER")]
+    pub tier: Option<broker::Tier>,
     /// File to write once everything listens: JSON with the addresses, the data directory and the CA file
     #[arg(long, env = "OTOBUS_READY_FILE", value_name = "FILE")]
     pub ready_file: Option<PathBuf>,

@@ -82,6 +82,9 @@ impl Coverage {
             Record::Deferred { .. } => "Deferred",
             Record::DeadLettered { .. } => "DeadLettered",
             Record::LocksKept { .. } => "LocksKept",
+            Record::Noted { .. } => "Noted",
+            Record::Skipped { .. } => "Skipped",
+            Record::Forwarded { .. } => "Forwarded",
             Record::Relocated { .. } => "Relocated",
             Record::Managed(_) => "Managed",
         };

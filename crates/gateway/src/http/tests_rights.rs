@@ -74,7 +74,7 @@ fn door_of(task: &Task) -> Option<(&'static str, &'static str)> {
         Task::DescribeRule { .. } => Some(("GET", "/t/subscriptions/s/rules/r")),
         Task::DeleteRule { .. } => Some(("DELETE", "/t/subscriptions/s/rules/r")),
         Task::ListRules { .. } => Some(("GET", "/t/subscriptions/s/rules")),
-        Task::Access { .. } | Task::NameNamespace { .. } => None,
+        Task::Access { .. } | Task::SetTier { .. } | Task::NameNamespace { .. } => None,
     }
 }
 

@@ -100,6 +100,9 @@ impl Oracle {
             | Record::Activated { .. }
             | Record::Deferred { .. }
             | Record::DeadLettered { .. }
+            | Record::Noted { .. }
+            | Record::Skipped { .. }
+            | Record::Forwarded { .. }
             | Record::LocksKept { .. } => self.fail(format!("{record:?} was recorded and nobody asked")),
             Record::Relocated { body, copy } => {
                 if self.ledger.bodies.get(&body.0) != self.ledger.bodies.get(&copy.0) {
