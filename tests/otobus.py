@@ -28,8 +28,8 @@ class Otobus:
         self.config = self.folder / "otobus.toml"
         self.config.write_text(config)
 
-    def start(self, under=()):
-        """Starts the broker and returns once it serves. `under` is a command to run it under, such as strace."""
+    def start(self, under=(), flags=()):
+        """Starts the broker with more `flags` and returns once it serves. `under` is a command to run it under."""
         assert self.process is None, "the broker already runs"
         ready = self.folder / "ready.json"
         ready.unlink(missing_ok=True)
@@ -39,6 +39,7 @@ class Otobus:
             "--data", str(self.data),
             "--listen-bus", "127.0.0.1:0",
             "--ready-file", str(ready),
+            *flags,
         ]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(

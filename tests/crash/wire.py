@@ -76,11 +76,15 @@ class Sender:
 
     def send(self, encoded):
         """Sends one unsettled message and returns once the broker has settled it as accepted."""
+        disposition = self.try_to_send(encoded)
+        assert bytes([0x00, 0x53, ACCEPTED]) in disposition, f"not accepted: {disposition.hex()}"
+
+    def try_to_send(self, encoded):
+        """Sends one unsettled message and returns the disposition with which the broker has settled it."""
         delivery, self.next_delivery = self.next_delivery, self.next_delivery + 1
         tag = binary(struct.pack(">I", delivery))
         self._write(0, described(TRANSFER, uint(0), uint(delivery), tag, uint(0), FALSE, FALSE) + encoded)
-        disposition = self._read_until(DISPOSITION)
-        assert bytes([0x00, 0x53, ACCEPTED]) in disposition, f"not accepted: {disposition.hex()}"
+        return self._read_until(DISPOSITION)
 
     def close(self):
         self.socket.close()

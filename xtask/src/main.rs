@@ -6,7 +6,9 @@ mod check;
 mod cost;
 mod crash;
 mod load;
+mod mutants;
 mod root;
+mod sim;
 mod storage;
 mod tools;
 
@@ -21,6 +23,8 @@ usage: cargo xtask COMMAND
   advisories    known weaknesses of our dependencies (needs cargo-deny and its database)
   cost          sends and receives durable messages: rate, CPU, latency (needs two cores and taskset)
   crash         kills the broker again and again under load and checks what its clients were told
+  mutants       changes the broker in 200 small ways and runs its tests on each: --seed S
+  sim           runs seeds on fake time and a failing disk: --seeds N, --seed S, --twice, --strict, --planted
   storage       power cuts, failing disks and damage at length; append rate, memory, restarts and space
   start         from exec to the first accepted message, on new and on existing data";
 
@@ -36,6 +40,8 @@ fn main() -> ExitCode {
         "dependencies" => return check::run_dependencies(),
         "advisories" => check::advisories::run(),
         "cost" => cost::run(rest),
+        "mutants" => mutants::run(rest),
+        "sim" => sim::run(rest),
         "start" => cost::start::run(),
         "crash" => crash::run(rest),
         "storage" => storage::run(rest),

@@ -23,6 +23,9 @@ pub struct Intake {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Incoming {
     pub body: Intake,
+    /// Of all of its bytes, those that its sender did not send: an id of our making. They count for no limit of the
+    /// sender's, or what fills a batch to the last byte would be refused (S-17).
+    pub added_bytes: u32,
     /// The sender's own time to live (S-50); `Span::MAX` when there is none (S-57).
     pub time_to_live: Span,
     /// When to enqueue it; [`Incoming::AT_ONCE`] unless the sender says otherwise (S-40).
@@ -45,6 +48,7 @@ impl Incoming {
     pub fn new(body: Intake) -> Incoming {
         Incoming {
             body,
+            added_bytes: 0,
             time_to_live: Span::MAX,
             scheduled: Incoming::AT_ONCE,
             has_session: false,
@@ -203,6 +207,13 @@ pub enum Command {
         request: RequestId,
         namespace: NamespaceId,
         task: Box<Task>,
+    },
+    /// Moves the time of a namespace, past everything that is due on the way. Whoever runs the broker ticks it until
+    /// [`crate::Broker::is_moving`] says no more, and asks nothing else meanwhile.
+    Advance {
+        request: RequestId,
+        namespace: NamespaceId,
+        by: Span,
     },
     /// Lists queues by name, from the `skip`-th on, `top` at most.
     ListQueues {

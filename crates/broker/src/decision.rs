@@ -4,6 +4,7 @@
 use crate::command::Intake;
 use crate::effect::Effect;
 use crate::ids::{BodyId, Position};
+use crate::queue::doubt::Doubt;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::Time;
@@ -30,6 +31,10 @@ pub struct Decision {
     /// Bodies to store, in the order of their ids.
     pub bodies: Vec<Intake>,
     pub effects: Vec<Release>,
+    /// Messages to be read before they can be removed; whoever runs the broker takes them.
+    pub doubts: Vec<Doubt>,
+    /// Records before this one stay as they are: they were looked at.
+    seam: usize,
 }
 
 impl Decision {
@@ -37,16 +42,26 @@ impl Decision {
         self.records.clear();
         self.bodies.clear();
         self.effects.clear();
+        self.doubts.clear();
+        self.seam = 0;
+    }
+
+    /// What is recorded from now on is told apart from what was before. Returns where it begins.
+    pub(crate) fn seam(&mut self) -> usize {
+        self.seam = self.records.len();
+        self.seam
     }
 
     /// Adds a record that has been applied. Removals that continue each other become one.
     pub(crate) fn record(&mut self, record: Record) {
+        let is_seam = self.seam == self.records.len();
         if let (
             Record::Removed { entity, first, count },
             Some(Record::Removed { entity: e, first: f, count: c }),
         ) = (&record, self.records.last_mut())
             && e == entity
             && f.0 + u64::from(*c) == first.0
+            && !is_seam
         {
             *c += count;
             return;
@@ -74,6 +89,7 @@ pub struct Needs(pub Vec<BodyId>);
 pub(crate) enum Hindrance {
     Refused(Refusal),
     Needs(Needs),
+    Check(Needs),
 }
 
 impl From<Refusal> for Hindrance {
@@ -91,4 +107,6 @@ pub type Material<'a> = &'a [(BodyId, &'a [u8])];
 pub enum Decided {
     Done,
     Needs(Needs),
+    /// As [`Decided::Needs`], but it is enough to know that they can be read: the material may be without content.
+    Check(Needs),
 }

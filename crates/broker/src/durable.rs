@@ -4,6 +4,7 @@
 use crate::access::AccessRule;
 use crate::effect::{Extra, Forwarded};
 use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Number, Sequence, SubQueue};
+use crate::planted::{Bug, is_planted};
 use crate::queue::history::History;
 use crate::queue::index::{Index, Reason, Slot, State};
 use crate::record::{KeptLock, Record};
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Durable {
     /// Entities by namespace and case-folded path (S-250).
     pub(crate) names: BTreeMap<(NamespaceId, Box<str>), EntityId>,
@@ -30,9 +31,18 @@ pub struct Durable {
     /// Authorization rules of the entities that have any.
     pub(crate) access: BTreeMap<EntityId, Vec<AccessRule>>,
     /// By number; the first is called `default`. Compared without regard to case.
-    pub(crate) namespaces: Vec<Box<str>>,
+    pub(crate) namespaces: Vec<Namespace>,
+    /// How far the time of a namespace is ahead of the owner's, in milliseconds, where it was ever moved.
+    pub(crate) leads: BTreeMap<NamespaceId, i64>,
     /// Where bodies lie that were copied forward: the id that messages know, and the one of the newest copy.
     pub(crate) moved: Arc<IdMap<BodyId, BodyId>>,
+}
+
+/// A namespace, and since when there is one; of `default`, since it was first asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Namespace {
+    pub name: Box<str>,
+    pub created: Option<Time>,
 }
 
 #[derive(Debug, Clone)]
@@ -198,7 +208,8 @@ impl Queue {
 
 impl Durable {
     pub fn new() -> Durable {
-        Durable { next_body: BodyId(1), namespaces: vec!["default".into()], ..Durable::default() }
+        let default = Namespace { name: "default".into(), created: None };
+        Durable { next_body: BodyId(1), namespaces: vec![default], ..Durable::default() }
     }
 
     pub fn queue(&self, entity: EntityId) -> Option<&Queue> {
@@ -210,8 +221,12 @@ impl Durable {
     }
 
     pub fn namespace_named(&self, name: &str) -> Option<NamespaceId> {
-        let at = self.namespaces.iter().position(|known| known.eq_ignore_ascii_case(name))?;
+        let at = self.namespaces.iter().position(|known| known.name.eq_ignore_ascii_case(name))?;
         Some(NamespaceId(at as u32))
+    }
+
+    pub fn namespace(&self, namespace: NamespaceId) -> Option<&Namespace> {
+        self.namespaces.get(namespace.0 as usize)
     }
 
     pub fn next_namespace(&self) -> NamespaceId {
@@ -256,8 +271,61 @@ impl Durable {
             .filter_map(|(id, queue)| Some((EntityId(id as u32), queue.as_deref()?)))
     }
 
-    /// Takes a record into memory, live and in replay. `time` is the time of its batch.
+    pub fn namespace_of(&self, entity: EntityId) -> Option<NamespaceId> {
+        let topic = |entity| self.topics.topic(entity).map(|topic| topic.namespace);
+        let queue = self.queue(entity).map(|queue| queue.namespace);
+        let subscription = || self.topics.subscription(entity).map(|subscription| subscription.topic);
+        queue.or_else(|| topic(entity)).or_else(|| subscription().and_then(topic))
+    }
+
+    /// The namespaces whose time was moved, and by how many milliseconds it is ahead of the owner's.
+    pub fn leads(&self) -> impl Iterator<Item = (NamespaceId, i64)> {
+        self.leads.iter().map(|(namespace, lead)| (*namespace, *lead))
+    }
+
+    /// Takes a record back into memory, whose batch has the owner's time `time`.
     pub fn apply(&mut self, record: &Record, time: Time) {
+        let lead = if self.leads.is_empty() { None } else { self.namespace_of_record(record) };
+        let lead = lead.and_then(|namespace| self.leads.get(&namespace)).copied().unwrap_or(0);
+        self.apply_local(record, Time(time.0.saturating_add(lead)));
+    }
+
+    /// Whose time a record is told in; of those that are told in none, nobody's.
+    fn namespace_of_record(&self, record: &Record) -> Option<NamespaceId> {
+        match record {
+            Record::QueueCreated { namespace, .. } => Some(*namespace),
+            Record::Enqueued { entity, .. }
+            | Record::Scheduled { entity, .. }
+            | Record::Activated { entity, .. }
+            | Record::Noted { entity, .. } => self.namespace_of(*entity),
+            Record::Forwarded { source, .. } => self.namespace_of(source.entity),
+            Record::Managed(change) => match &**change {
+                Change::TopicCreated { namespace, .. } => Some(*namespace),
+                Change::SubscriptionCreated { topic: entity, .. }
+                | Change::QueueUpdated { entity, .. }
+                | Change::TopicUpdated { entity, .. }
+                | Change::SubscriptionUpdated { entity, .. }
+                | Change::RulePut { subscription: entity, .. }
+                | Change::RuleRemoved { subscription: entity, .. } => self.namespace_of(*entity),
+                // Whoever names namespaces asks in the first of them.
+                Change::NamespaceNamed { .. } => Some(NamespaceId(0)),
+                // The rules are dated by themselves, a move by the owner's time.
+                Change::AccessChanged { .. } | Change::ClockMoved { .. } => None,
+            },
+            Record::EntityDeleted { .. }
+            | Record::PartStored { .. }
+            | Record::Skipped { .. }
+            | Record::Removed { .. }
+            | Record::Returned { .. }
+            | Record::Deferred { .. }
+            | Record::DeadLettered { .. }
+            | Record::LocksKept { .. }
+            | Record::Relocated { .. } => None,
+        }
+    }
+
+    /// Takes a record into memory. `time` is that of the namespace that it speaks of.
+    pub(crate) fn apply_local(&mut self, record: &Record, time: Time) {
         if !self.kept_locks.is_empty() {
             self.kept_locks = Arc::default();
         }
@@ -309,6 +377,9 @@ impl Durable {
                 for number in first.0..first.0 + u64::from(*count) {
                     queue.remove(Sequence(number));
                     queue.extras.remove(&Sequence(number));
+                }
+                if is_planted(Bug::Numbering) && queue.counts.total() == 0 {
+                    queue.next = *first;
                 }
             }
             Record::Returned { entity, sequence, overlay } => {
@@ -427,8 +498,15 @@ impl Durable {
                 self.access.insert(*entity, rules.clone());
             }
             Change::NamespaceNamed { namespace, name } => {
-                assert_eq!(*namespace, self.next_namespace(), "namespaces are numbered in order");
-                self.namespaces.push(name.clone());
+                if *namespace == NamespaceId(0) {
+                    self.namespaces[0].created = Some(time);
+                } else {
+                    assert_eq!(*namespace, self.next_namespace(), "namespaces are numbered in order");
+                    self.namespaces.push(Namespace { name: name.clone(), created: Some(time) });
+                }
+            }
+            Change::ClockMoved { namespace, to } => {
+                self.leads.insert(*namespace, to.0.saturating_sub(time.0));
             }
             Change::TopicUpdated { .. }
             | Change::SubscriptionUpdated { .. }
@@ -439,22 +517,29 @@ impl Durable {
 
     /// Everything that was managed besides queues, as the changes that make it again.
     pub(crate) fn managed(&self) -> Vec<(Time, Change)> {
-        let named = self.namespaces.iter().enumerate().skip(1).map(|(number, name)| {
+        let named = self.namespaces.iter().enumerate().filter_map(|(number, known)| {
             let namespace = NamespaceId(number as u32);
-            (Time(0), Change::NamespaceNamed { namespace, name: name.clone() })
+            Some((known.created?, Change::NamespaceNamed { namespace, name: known.name.clone() }))
         });
         let access = self.access.iter().map(|(entity, rules)| {
             (Time(0), Change::AccessChanged { entity: *entity, rules: rules.clone() })
         });
-        named.chain(self.topics.changes()).chain(access).collect()
+        let moved = self.leads().map(|(namespace, lead)| {
+            let to = Time(lead);
+            (Time(0), Change::ClockMoved { namespace, to })
+        });
+        named.chain(moved).chain(self.topics.changes()).chain(access).collect()
     }
 
     /// Takes back a change that [`Durable::managed`] gave. False when it contradicts what is there.
     pub(crate) fn restore(&mut self, change: &Change, time: Time) -> bool {
         let fits = match change {
             Change::TopicCreated { namespace, path, .. } => self.find(*namespace, path).is_none(),
-            Change::NamespaceNamed { namespace, .. } => *namespace == self.next_namespace(),
+            Change::NamespaceNamed { namespace, .. } => {
+                *namespace == NamespaceId(0) || *namespace == self.next_namespace()
+            }
             Change::AccessChanged { .. } => true,
+            Change::ClockMoved { namespace, .. } => *namespace < self.next_namespace(),
             Change::QueueUpdated { .. } => false,
             other => self.topics.fits(other),
         };
@@ -475,7 +560,7 @@ impl Durable {
         let mut hasher = std::hash::DefaultHasher::new();
         (self.next_body, self.next_entity(), &self.kept_locks).hash(&mut hasher);
         self.names.hash(&mut hasher);
-        (&self.topics, &self.access, &self.namespaces).hash(&mut hasher);
+        (&self.topics, &self.access, &self.namespaces, &self.leads).hash(&mut hasher);
         for (id, queue) in self.queues() {
             (id, &queue.path, &queue.settings, queue.created, queue.updated).hash(&mut hasher);
             (queue.partition, queue.next, queue.counts, queue.bytes).hash(&mut hasher);

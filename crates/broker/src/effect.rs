@@ -1,6 +1,7 @@
 //! Everything that may leave the broker. An effect is released only when the records that justify it are durable.
 
 use crate::access::AccessRule;
+use crate::clock::Advanced;
 use crate::command::ReceiveMode;
 use crate::durable::Counts;
 use crate::ids::{BodyId, ConnectionId, LinkId, LockToken, NamespaceId, Number, RequestId, Sequence};
@@ -97,7 +98,14 @@ pub enum Answer {
         entity: Box<str>,
         rules: Vec<AccessRule>,
     },
-    Namespace(NamespaceId),
+    Namespace {
+        namespace: NamespaceId,
+        created: Time,
+    },
+    /// The time of the namespace.
+    Time(Time),
+    /// The time of the namespace was moved.
+    Advanced(Box<Advanced>),
     Deleted,
     /// All that was named is settled.
     Settled,

@@ -5,15 +5,19 @@
 //! runs the broker releases when the records are durable. Replaying the records gives the durable state again.
 
 pub mod access;
+pub mod clock;
 pub mod command;
 pub mod decision;
 pub mod durable;
 pub mod effect;
 pub mod ids;
 pub mod limits;
+mod line;
 mod link;
 pub mod manage;
 mod namespace;
+mod nonce;
+pub mod planted;
 pub mod queue;
 pub mod record;
 pub mod refusal;
@@ -41,6 +45,8 @@ pub use ids::{
     Sequence, Source, SubQueue,
 };
 pub use manage::Task;
+pub use namespace::check_path;
+pub use queue::doubt::Doubt;
 pub use queue::index::State;
 pub use record::{KeptLock, Record};
 pub use refusal::Refusal;
@@ -51,7 +57,7 @@ pub use time::{Span, Time};
 pub use volatile::{Touch, Volatile};
 
 use limits::{DISPATCH_SLICE, TIMER_SLICE};
-use timers::{Chore, Due};
+use timers::Due;
 
 /// One partition's worth of entities and everything that happens in them.
 #[derive(Debug)]
@@ -64,9 +70,10 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// A broker over a state that replay has built. `nonce` seeds the lock tokens and must be fresh for each run.
-    pub fn new(durable: Durable, nonce: u64) -> Broker {
-        let volatile = Volatile::rebuilt(&durable, nonce);
+    /// A broker over a state that replay has built. `key` makes the lock tokens: it must be
+    /// fresh for each run, and secret.
+    pub fn new(durable: Durable, key: u128) -> Broker {
+        let volatile = Volatile::rebuilt(&durable, key);
         Broker { durable, volatile, tier: Tier::default(), scratch: Vec::new() }
     }
 
@@ -95,6 +102,8 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) -> Decided {
+        let owner = context;
+        let context = self.context_of(command, owner);
         match command {
             Command::Send { link, delivery, is_settled, messages: range } => {
                 let messages = &messages[range.start as usize..range.end as usize];
@@ -122,9 +131,9 @@ impl Broker {
                 self.attach_receiver(*link, *namespace, path, *mode, decision);
             }
             Command::Detach { link } => self.detach(*link, context),
-            question => return self.answer(question, messages, material, context, decision),
+            question => return self.answer(question, messages, material, context, owner, decision),
         }
-        self.dispatch(context, decision);
+        self.dispatch(owner, decision);
         Decided::Done
     }
 
@@ -135,6 +144,7 @@ impl Broker {
         messages: &[Incoming],
         material: Material<'_>,
         context: Context,
+        owner: Context,
         decision: &mut Decision,
     ) -> Decided {
         let (request, answer) = match command {
@@ -143,6 +153,7 @@ impl Broker {
                     Ok(answer) => (request, Ok(answer)),
                     Err(Hindrance::Refused(refusal)) => (request, Err(refusal)),
                     Err(Hindrance::Needs(needs)) => return Decided::Needs(needs),
+                    Err(Hindrance::Check(needs)) => return Decided::Check(needs),
                 }
             }
             Command::RenewLocks { request, namespace, path, tokens } => {
@@ -156,7 +167,12 @@ impl Broker {
                 (request, self.cancel_scheduled(*namespace, path, numbers, context, decision))
             }
             Command::ReceiveDeferred { request, namespace, path, numbers, mode } => {
-                (request, self.receive_deferred(*namespace, path, numbers, *mode, context, decision))
+                match self.receive_deferred(*namespace, path, numbers, *mode, material, context, decision) {
+                    Ok(answer) => (request, Ok(answer)),
+                    Err(Hindrance::Refused(refusal)) => (request, Err(refusal)),
+                    Err(Hindrance::Needs(needs)) => return Decided::Needs(needs),
+                    Err(Hindrance::Check(needs)) => return Decided::Check(needs),
+                }
             }
             Command::Browse { request, namespace, path, from, most } => {
                 (request, self.browse(*namespace, path, *from, *most, context))
@@ -176,6 +192,12 @@ impl Broker {
             Command::Manage { request, namespace, task } => {
                 (request, self.manage(*namespace, task, context, decision))
             }
+            Command::Advance { request, namespace, by } => {
+                match self.advance(*request, *namespace, *by, context) {
+                    Ok(()) => return Decided::Done,
+                    Err(refusal) => (request, Err(refusal)),
+                }
+            }
             Command::ListQueues { request, namespace, skip, top } => {
                 (request, Ok(self.list_queues(*namespace, *skip, *top)))
             }
@@ -189,7 +211,7 @@ impl Broker {
             | Command::Detach { .. } => unreachable!("a link asks no questions"),
         };
         decision.effect(Effect::Answered { request: *request, answer });
-        self.dispatch(context, decision);
+        self.dispatch(owner, decision);
         Decided::Done
     }
 
@@ -201,39 +223,45 @@ impl Broker {
 
     /// When [`Broker::tick`] next has something to do. `None`: not before something else happens.
     pub fn next_due(&self) -> Option<Time> {
-        if self.volatile.stirred.is_empty() { self.volatile.next_due() } else { Some(Time(i64::MIN)) }
+        let is_at_once = self.is_moving() || !self.volatile.stirred.is_empty();
+        if is_at_once { Some(Time(i64::MIN)) } else { self.volatile.next_due() }
     }
 
     /// Works off what is due, a slice of it; [`Broker::next_due`] says whether more is.
     pub fn tick(&mut self, context: Context, decision: &mut Decision) {
+        if self.is_moving() {
+            self.move_on(context, decision);
+            return self.dispatch(context, decision);
+        }
         let mut left = TIMER_SLICE;
         while left > 0
             && let Some(due) = self.volatile.take_due(context.now)
         {
-            left -= match due {
-                Due::Lock(timer) => self.expire_lock(timer, context, decision),
-                Due::Chore(entity, Chore::Expire) => self.expire_due(entity, left, context, decision),
-                Due::Chore(entity, Chore::Activate) => self.activate_due(entity, left, context, decision),
-                Due::Chore(entity, Chore::Idle) => self.end_idle(entity, context, decision),
-                Due::Chore(entity, Chore::Forward) => self.retry_forward(entity),
+            let entity = match &due {
+                Due::Lock(timer) => timer.source.entity,
+                Due::Chore(entity, _) => *entity,
             };
+            left -= self.work_off(due, left, self.context_at(entity, context), decision);
         }
         self.dispatch(context, decision);
     }
 
-    /// Hands out what may be handed out, a slice of it.
+    /// Hands out what may be handed out, a slice of it. `context` has the owner's time.
     fn dispatch(&mut self, context: Context, decision: &mut Decision) {
-        let mut left = DISPATCH_SLICE;
+        let mut left = if self.is_moving() { 0 } else { DISPATCH_SLICE };
         while left > 0
             && let Some(source) = self.volatile.next_stirred()
         {
-            left -= self.hand_out(source, left, context, decision);
+            left -= self.hand_out(source, left, self.context_at(source.entity, context), decision);
         }
     }
 
     /// Takes a record: into memory now, to the journal by way of the decision.
     pub(crate) fn write(&mut self, record: Record, context: Context, decision: &mut Decision) {
-        self.durable.apply(&record, context.now);
+        if self.is_moving() {
+            self.tell_time(context, decision);
+        }
+        self.durable.apply_local(&record, context.now);
         decision.record(record);
     }
 }

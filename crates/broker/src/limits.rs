@@ -1,6 +1,6 @@
 //! Every number that bounds what the broker will hold or do, with its source.
 
-use crate::time::Span;
+use crate::time::{Span, Time};
 
 /// Longest path of a queue or topic, in characters (S-250).
 pub const PATH_CHARACTERS: usize = 260;
@@ -59,6 +59,12 @@ pub const CORRELATION_FILTERS_PER_TOPIC: usize = 100_000;
 /// Longest text of a SQL filter or action, in characters (S-201, S-205).
 pub const SQL_CHARACTERS: usize = 1_024;
 
+/// Parentheses and the like within each other in a SQL text: each costs some stack of the thread that decides.
+pub const SQL_DEPTH: usize = 64;
+
+/// Statements of a SQL action (S-205).
+pub const SQL_STATEMENTS: usize = 32;
+
 /// Properties that a correlation filter compares, or parameters of a SQL filter. Nobody says how many are allowed; each
 /// costs a look-up for each message.
 pub const FILTER_VALUES: usize = 128;
@@ -83,6 +89,16 @@ pub const BROWSE_BYTES: u64 = 1_024 * 1_024;
 /// What is due (locks that end, messages that expire or whose time has come) and worked off in one go, so that no other
 /// command waits behind more than this.
 pub const TIMER_SLICE: usize = 1_000;
+
+/// How far the time of a namespace moves at once: ten years, leap days included. An entity that is never idle is visited
+/// every five minutes of it.
+pub const ADVANCE_MOST: Span = Span::minutes(3_653 * 24 * 60);
+
+/// The last millisecond of the year 9999: later instants cannot be told to clients.
+pub const CALENDAR_END: Time = Time(253_402_300_799_999);
+
+/// Of what happened during a move, so much is told in its order; of the rest only how much it was.
+pub const ADVANCE_EVENTS: usize = 1_000;
 
 /// Messages handed out in one go, for the same reason.
 pub const DISPATCH_SLICE: usize = 4_096;
@@ -110,3 +126,11 @@ pub const DEAD_LETTER_HOPS: u8 = 16;
 
 /// How long dead letters wait before their destination, which is full, disabled or gone, is tried again.
 pub const FORWARD_RETRY: Span = Span(10_000);
+
+/// Messages, and bytes, that are read at a time before receive-and-delete removes them: a run of the disk, and no more than
+/// what is lost if the receiver goes away meanwhile.
+pub const CHECK_MESSAGES: usize = 128;
+pub const CHECK_BYTES: u64 = 1024 * 1024;
+
+/// What a stored message may have that its sender did not send: an id of 32 digits and the section around it.
+pub const ADDED_BYTES: u64 = 64;

@@ -133,13 +133,18 @@ impl Broker {
         };
         let source = *source;
         let credit = u32::try_from(limit.saturating_sub(*delivered)).unwrap_or(u32::MAX);
+        if self.volatile.ready(source).draining.contains(&link) {
+            // A drain that still waits for the disk ends here: what it has not brought, the new word on credit will.
+            self.volatile.apply(Touch::DrainEnded { source, link });
+            decision.free_effect(Effect::Drained { link });
+        }
         self.volatile.apply(Touch::Credited { link, credit });
         self.volatile.apply(Touch::Accessed { entity: source.entity, time: context.now });
         if drain {
             // Whoever waits longer is served first, even by a drain (S-97).
+            self.volatile.apply(Touch::Draining { source, link });
             self.hand_out(source, usize::MAX, context, decision);
-            self.volatile.apply(Touch::Credited { link, credit: 0 });
-            decision.free_effect(Effect::Drained { link });
+            self.end_drains(source, decision);
         }
     }
 }

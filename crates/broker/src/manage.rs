@@ -112,6 +112,18 @@ pub enum Task {
     NameNamespace {
         name: Box<str>,
     },
+    /// What time it is in the namespace.
+    TellTime,
+}
+
+/// Whether a namespace can have this name.
+pub fn check_namespace(name: &str) -> Result<(), Refusal> {
+    let is_fit = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if name.is_empty() || name.len() > NAME_CHARACTERS || !name.chars().all(is_fit) {
+        let why = "a namespace's name has 1 to 50 letters, digits and hyphens";
+        return Err(Refusal::InvalidName { name: name.into(), why });
+    }
+    Ok(())
 }
 
 impl Broker {
@@ -185,9 +197,10 @@ impl Broker {
             }
             Task::SetTier { tier } => {
                 self.volatile.apply(Touch::TierSet { namespace, tier: *tier });
-                Ok(Answer::Namespace(namespace))
+                Ok(Answer::Time(context.now))
             }
             Task::NameNamespace { name } => self.name_namespace(name, context, decision),
+            Task::TellTime => Ok(Answer::Time(context.now)),
         }
     }
 
@@ -253,21 +266,19 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
-        let is_fit = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        if name.is_empty() || name.len() > NAME_CHARACTERS || !name.chars().all(is_fit) {
-            let why = "a namespace's name has 1 to 50 letters, digits and hyphens";
-            return Err(Refusal::InvalidName { name: name.into(), why });
-        }
-        if let Some(namespace) = self.durable.namespace_named(name) {
-            return Ok(Answer::Namespace(namespace));
-        }
-        let namespace = self.durable.next_namespace();
+        check_namespace(name)?;
+        let named = self.durable.namespace_named(name);
+        let namespace = named.unwrap_or(self.durable.next_namespace());
         if namespace.0 as usize >= NAMESPACES {
             return Err(Refusal::NotAllowed("the server holds as many namespaces as it may"));
         }
-        let change = Change::NamespaceNamed { namespace, name: name.into() };
-        self.write(Record::Managed(Box::new(change)), context, decision);
-        Ok(Answer::Namespace(namespace))
+        // The one called `default` was always there; it counts from when it is asked for.
+        let known = named.and_then(|namespace| self.durable.namespace(namespace)?.created);
+        if known.is_none() {
+            let change = Change::NamespaceNamed { namespace, name: name.into() };
+            self.write(Record::Managed(Box::new(change)), context, decision);
+        }
+        Ok(Answer::Namespace { namespace, created: known.unwrap_or(context.now) })
     }
 
     /// Whether a path leads to a topic or a subscription, which exist and take no links yet.
@@ -354,10 +365,19 @@ mod tests {
     fn a_namespace_keeps_its_number() {
         let mut world = World::new();
         let name = |name: &str| Task::NameNamespace { name: name.into() };
-        assert_eq!(world.manage(name("default")), Ok(Answer::Namespace(NamespaceId(0))));
-        assert_eq!(world.manage(name("shop")), Ok(Answer::Namespace(NamespaceId(1))));
-        assert_eq!(world.manage(name("SHOP")), Ok(Answer::Namespace(NamespaceId(1))));
-        assert_eq!(world.manage(name("bank")), Ok(Answer::Namespace(NamespaceId(2))));
+        let named = |namespace, created| Ok(Answer::Namespace { namespace: NamespaceId(namespace), created });
+        let start = world.now;
+        assert_eq!(world.manage(name("default")), named(0, start));
+        world.pass(Span(1));
+        assert_eq!(world.manage(name("shop")), named(1, start.after(Span(1))));
+        world.pass(Span(1));
+        assert_eq!(world.manage(name("SHOP")), named(1, start.after(Span(1))));
+        // HX-1.2.8: the time of its creation is kept, also where time was moved.
+        let moved = world.advance(0, Span::minutes(1), Span(1)).unwrap().now;
+        assert_eq!(world.manage(name("bank")), named(2, moved));
+        world.restart();
+        assert_eq!(world.manage(name("Default")), named(0, start));
+        assert_eq!(world.manage(name("bank")), named(2, moved));
         for bad in ["", "a.b", "a/b"] {
             assert!(matches!(world.manage(name(bad)), Err(Refusal::InvalidName { .. })), "{bad}");
         }

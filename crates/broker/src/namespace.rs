@@ -32,7 +32,7 @@ impl Broker {
             context,
             decision,
         );
-        self.volatile.apply(Touch::EntityCreated { entity, time: context.now });
+        self.volatile.apply(Touch::EntityCreated { entity, namespace, time: context.now });
         self.arm_idle(entity, context.now);
         self.describe(entity)
     }
@@ -194,8 +194,8 @@ fn without_suffix<'a>(path: &'a str, suffix: &str) -> Option<&'a str> {
     back.eq_ignore_ascii_case(suffix).then_some(front)
 }
 
-/// S-250, S-252.
-fn check_path(path: &str) -> Result<(), Refusal> {
+/// Whether a queue or a topic can have this path (S-250, S-252).
+pub fn check_path(path: &str) -> Result<(), Refusal> {
     let refuse = |why| Err(Refusal::InvalidName { name: path.into(), why });
     let is_outer = |c: char| c.is_alphanumeric();
     let is_inner = |c: char| is_outer(c) || matches!(c, '.' | '-' | '_' | '/');

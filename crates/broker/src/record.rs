@@ -361,7 +361,7 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-fn put_time(out: &mut Vec<u8>, time: Time) {
+pub(crate) fn put_time(out: &mut Vec<u8>, time: Time) {
     put_u64(out, time.0 as u64);
 }
 
@@ -453,7 +453,7 @@ impl Fields<'_> {
         self.fixed().map(u64::from_le_bytes)
     }
 
-    fn time(&mut self) -> Result<Time, Unreadable> {
+    pub(crate) fn time(&mut self) -> Result<Time, Unreadable> {
         self.u64().map(|time| Time(time as i64))
     }
 

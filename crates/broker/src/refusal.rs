@@ -72,6 +72,11 @@ pub enum Refusal {
     /// No message of this number can be cancelled (S-42) or received by its number (S-122).
     #[error("The message with sequence number {} could not be found.", .0.0)]
     MessageNotFound(Number),
+    /// The disk does not give back what was stored.
+    #[error(
+        "a stored message cannot be read; it is kept as it is, and the log of the server names file and offset"
+    )]
+    Unreadable,
     /// The server cannot do this.
     #[error("{0} is not supported by this version")]
     NotSupported(&'static str),

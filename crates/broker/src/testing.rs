@@ -11,6 +11,8 @@ pub(crate) struct World {
     /// Whether the records are kept and checked; not where there are millions of them.
     pub(crate) is_checked: bool,
     pub(crate) last_release_is_free: bool,
+    /// Messages that the disk does not give back.
+    pub(crate) unreadable: std::collections::BTreeSet<Sequence>,
     position: Position,
     effects: Vec<Effect>,
     links: u32,
@@ -48,6 +50,7 @@ impl World {
             times: Vec::new(),
             is_checked: true,
             last_release_is_free: false,
+            unreadable: Default::default(),
             position: Position(1),
             effects: Vec::new(),
             links: 0,
@@ -64,6 +67,12 @@ impl World {
         let mut decision = Decision::default();
         let context = Context { now: self.now, position: self.position };
         act(&mut self.broker, context, &mut decision);
+        while let Some(doubt) = decision.doubts.pop() {
+            let sequences = doubt.messages.iter().map(|(sequence, _)| *sequence);
+            let (damaged, whole): (Vec<_>, Vec<_>) =
+                sequences.partition(|each| self.unreadable.contains(each));
+            self.broker.checked(doubt.source, &whole, &damaged, context, &mut decision);
+        }
         if self.is_checked {
             self.check_codec(&decision.records);
             self.times.resize(self.times.len() + decision.records.len(), self.now);
@@ -109,11 +118,7 @@ impl World {
 
     /// Writes what a planned stop writes last.
     pub(crate) fn keep_locks(&mut self) {
-        self.run(|broker, context, decision| {
-            if let Some(record) = broker.locks(context.now) {
-                broker.write(record, context, decision);
-            }
-        });
+        self.run(|broker, context, decision| broker.keep_locks(context, decision));
     }
 
     pub(crate) fn pass(&mut self, span: Span) {
@@ -214,9 +219,44 @@ impl World {
         self.take_effects().into_iter().filter_map(token).collect()
     }
 
+    /// Moves the time of a namespace, with `pause` of the owner's time between two ticks, and commits.
+    pub(crate) fn advance(
+        &mut self,
+        namespace: u32,
+        by: Span,
+        pause: Span,
+    ) -> Result<clock::Advanced, Refusal> {
+        let (request, namespace) = (RequestId::default(), NamespaceId(namespace));
+        let mut effects = self.command(Command::Advance { request, namespace, by }, &[]);
+        while self.broker.is_moving() {
+            assert_eq!(effects, [], "nothing leaves on the way");
+            self.pass(pause);
+            effects.append(&mut self.commit());
+            effects.append(&mut self.tick());
+        }
+        self.commit();
+        let answer = effects.into_iter().find_map(|effect| match effect {
+            Effect::Answered { answer, .. } => Some(answer),
+            _ => None,
+        });
+        match answer.expect("every question is answered")? {
+            Answer::Advanced(advanced) => Ok(*advanced),
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub(crate) fn command(&mut self, command: Command, messages: &[Incoming]) -> Vec<Effect> {
+        let is_damaged = !self.unreadable.is_empty();
         self.run(|broker, context, decision| {
-            assert_eq!(broker.decide(&command, messages, &[], context, decision), Decided::Done);
+            match broker.decide(&command, messages, &[], context, decision) {
+                Decided::Check(_) if is_damaged => broker.refuse_unreadable(&command, decision),
+                Decided::Check(needs) => {
+                    let material: Vec<_> = needs.0.iter().map(|body| (*body, &[][..])).collect();
+                    let decided = broker.decide(&command, messages, &material, context, decision);
+                    assert_eq!(decided, Decided::Done);
+                }
+                decided => assert_eq!(decided, Decided::Done),
+            }
         })
     }
 

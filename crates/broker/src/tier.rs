@@ -262,7 +262,7 @@ mod tests {
         // S-270
         let mut world = World::new();
         let other = match world.manage(Task::NameNamespace { name: "other".into() }) {
-            Ok(Answer::Namespace(other)) => other,
+            Ok(Answer::Namespace { namespace, .. }) => namespace,
             answer => panic!("{answer:?}"),
         };
         world.broker.volatile.apply(Touch::TierSet { namespace: other, tier: Tier::Basic });

@@ -1,12 +1,15 @@
 //! What is due when: the ends of locks, one by one, and for each entity the next message that expires, the next that is
 //! scheduled, and the end of its idleness. Rebuilt from the state, never stored.
+//!
+//! Timers speak the time of their namespace. Nearly always that is the owner's; a namespace whose time was moved has
+//! timers of its own, which are asked with its own time.
 
-use crate::ids::{EntityId, IdMap, Source};
+use crate::ids::{EntityId, IdMap, NamespaceId, Source};
 use crate::limits::IDLE_TIMERS;
 use crate::time::Time;
 use crate::work::touched;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// What an entity has to do at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,7 +44,84 @@ pub(crate) struct Timers {
     armed: IdMap<EntityId, [Time; 4]>,
 }
 
+/// The timers of all namespaces. Whoever asks from outside asks in the owner's time.
+#[derive(Debug, Default)]
+pub(crate) struct Agenda {
+    usual: Timers,
+    ahead: BTreeMap<NamespaceId, Ahead>,
+}
+
+/// The timers of a namespace whose time is `lead` milliseconds ahead of the owner's.
+#[derive(Debug, Default)]
+struct Ahead {
+    lead: i64,
+    timers: Timers,
+}
+
+impl Agenda {
+    /// Whether the time of any namespace was ever moved.
+    pub(crate) fn is_usual(&self) -> bool {
+        self.ahead.is_empty()
+    }
+
+    /// The time of a namespace when the owner's is `now`.
+    pub(crate) fn local(&self, namespace: NamespaceId, now: Time) -> Time {
+        self.ahead.get(&namespace).map_or(now, |ahead| Time(now.0.saturating_add(ahead.lead)))
+    }
+
+    pub(crate) fn of(&self, namespace: NamespaceId) -> &Timers {
+        self.ahead.get(&namespace).map_or(&self.usual, |ahead| &ahead.timers)
+    }
+
+    pub(crate) fn of_mut(&mut self, namespace: NamespaceId) -> &mut Timers {
+        match self.ahead.get_mut(&namespace) {
+            Some(ahead) => &mut ahead.timers,
+            None => &mut self.usual,
+        }
+    }
+
+    /// Gives a namespace a time of its own. The first time its timers leave the others; `is_theirs` knows them.
+    pub(crate) fn set_lead(
+        &mut self,
+        namespace: NamespaceId,
+        lead: i64,
+        is_theirs: impl Fn(EntityId) -> bool,
+    ) {
+        let usual = &mut self.usual;
+        let ahead = self.ahead.entry(namespace);
+        let ahead = ahead.or_insert_with(|| Ahead { lead, timers: usual.split(is_theirs) });
+        ahead.lead = lead;
+    }
+
+    /// When something is next due, in the owner's time.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        let own = |ahead: &Ahead| ahead.timers.next_due().map(|due| Time(due.0.saturating_sub(ahead.lead)));
+        self.usual.next_due().into_iter().chain(self.ahead.values().filter_map(own)).min()
+    }
+
+    /// Takes something that is due when the owner's time is `now`; in each namespace what is due first.
+    pub(crate) fn take_due(&mut self, now: Time) -> Option<Due> {
+        let ahead = self.ahead.values_mut();
+        let mut own = ahead.filter_map(|ahead| ahead.timers.take_due(Time(now.0.saturating_add(ahead.lead))));
+        self.usual.take_due(now).or_else(|| own.next())
+    }
+}
+
 impl Timers {
+    /// Takes out the timers of some entities.
+    fn split(&mut self, is_theirs: impl Fn(EntityId) -> bool) -> Timers {
+        let (theirs, others): (BinaryHeap<_>, BinaryHeap<_>) =
+            std::mem::take(&mut self.locks).into_iter().partition(|timer| is_theirs(timer.0.source.entity));
+        self.locks = others;
+        let mut split = Timers { locks: theirs, ..Timers::default() };
+        let armed: Vec<_> = self.chores.iter().filter(|(_, entity, _)| is_theirs(*entity)).copied().collect();
+        for (at, entity, chore) in armed {
+            self.arm(entity, chore, Time::NEVER);
+            split.arm(entity, chore, at);
+        }
+        split
+    }
+
     pub(crate) fn add_lock(&mut self, timer: LockTimer) {
         self.locks.push(Reverse(timer));
     }

@@ -1,15 +1,19 @@
 //! What does not survive: links, credit, locks, and which messages are free to be handed out. Rebuilt empty; every
 //! change goes through a [`Touch`], as every durable change goes through a record.
 
+use crate::clock::Moving;
 use crate::command::ReceiveMode;
-use crate::durable::Durable;
+use crate::durable::{Durable, Queue};
 use crate::ids::{
     BodyId, EntityId, IdMap, LinkId, LockToken, MessageKey, NamespaceId, Position, Sequence, Source, SubQueue,
 };
+use crate::line::Line;
+use crate::nonce::Nonces;
+use crate::planted::{Bug, is_planted};
 use crate::queue::index::State;
 use crate::tier::Tier;
 use crate::time::Time;
-use crate::timers::{Chore, Due, LockTimer, Timers};
+use crate::timers::{Agenda, Chore, Due, LockTimer, Timers};
 use crate::work::touched;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -22,13 +26,15 @@ pub struct Volatile {
     awaiting: VecDeque<Awaiting>,
     /// Queues that have messages to hand out and perhaps somebody who wants them.
     pub(crate) stirred: VecDeque<Source>,
-    timers: Timers,
+    pub(crate) timers: Agenda,
+    /// The time of a namespace is being moved; nothing is handed out meanwhile.
+    pub(crate) moving: Option<Box<Moving>>,
     held_locks: usize,
     /// There is no room to store messages.
     pub(crate) is_full: bool,
     /// Of the namespaces that have one of their own.
     pub(crate) tiers: IdMap<NamespaceId, Tier>,
-    nonce: u64,
+    nonces: Nonces,
 }
 
 #[derive(Debug)]
@@ -57,6 +63,7 @@ pub struct Lock {
 /// Who is there at an entity, and since when nobody was.
 #[derive(Debug, Default)]
 pub struct Presence {
+    pub namespace: NamespaceId,
     parts: [Ready; 3],
     pub receivers: usize,
     /// The latest send or receive (S-237).
@@ -80,12 +87,16 @@ pub struct Ready {
     /// fill in the order of its numbers, everything that is free.
     pub returned: BTreeSet<Sequence>,
     pub locks: IdMap<Sequence, Lock>,
-    /// Up to here the cursor may meet messages whose locks are older than this process.
-    pub kept: Sequence,
     /// Who waits for messages, in the order in which the credit came (S-97).
-    pub waiting: VecDeque<(LinkId, u32)>,
+    pub waiting: Line,
     /// Dead letters that were to be forwarded and have come too far. Nobody receives them while the others are forwarded.
     resting: BTreeSet<Sequence>,
+    /// Messages that are known to be readable, and may be removed before they leave.
+    pub vouched: BTreeSet<Sequence>,
+    /// Some are being read to find out.
+    pub is_checking: bool,
+    /// Who gets what there is and is then told that this was all.
+    pub draining: Vec<LinkId>,
     is_stirred: bool,
 }
 
@@ -163,6 +174,30 @@ pub enum Touch {
         source: Source,
         sequence: Sequence,
     },
+    /// Messages are being read that can be removed only afterwards.
+    Doubted {
+        source: Source,
+    },
+    /// They were read.
+    Checked {
+        source: Source,
+        whole: BTreeSet<Sequence>,
+    },
+    /// A free message is locked for nobody. `before` are those that were to come before it in order, and still do.
+    Withheld {
+        source: Source,
+        lock: Lock,
+        before: Vec<Sequence>,
+    },
+    /// A link is to be told when it has got everything.
+    Draining {
+        source: Source,
+        link: LinkId,
+    },
+    DrainEnded {
+        source: Source,
+        link: LinkId,
+    },
     PartStored {
         link: LinkId,
         body: BodyId,
@@ -205,6 +240,7 @@ pub enum Touch {
     },
     EntityCreated {
         entity: EntityId,
+        namespace: NamespaceId,
         time: Time,
     },
     EntityDeleted {
@@ -235,6 +271,11 @@ pub enum Touch {
         entity: EntityId,
         time: Time,
     },
+    /// The time of a namespace is `lead` milliseconds ahead of the owner's.
+    TimeMoved {
+        namespace: NamespaceId,
+        lead: i64,
+    },
     /// There is something to do at an entity then, and no earlier.
     Armed {
         entity: EntityId,
@@ -258,18 +299,23 @@ impl Volatile {
 
     /// What a broker starts with whose durable state was just read: nobody there, everything free, nothing locked
     /// except what a planned stop has kept.
-    pub fn rebuilt(durable: &Durable, nonce: u64) -> Volatile {
-        let mut volatile = Volatile { nonce, ..Volatile::default() };
-        volatile.entities.resize_with(durable.next_entity().0 as usize, Presence::default);
+    pub fn rebuilt(durable: &Durable, key: u128) -> Volatile {
+        let mut volatile = Volatile { nonces: Nonces::new(key), ..Volatile::default() };
+        for entity in 0..durable.next_entity().0 {
+            let namespace = durable.namespace_of(EntityId(entity)).unwrap_or_default();
+            volatile.entities.push(Presence { namespace, ..Presence::default() });
+        }
+        for (namespace, lead) in durable.leads() {
+            volatile.apply(Touch::TimeMoved { namespace, lead });
+        }
         for kept in durable.kept_locks() {
             let lock = Lock { token: kept.token, until: kept.until };
-            let ready = volatile.ready_mut(kept.source);
-            ready.kept = ready.kept.max(kept.token.sequence());
             volatile.apply(Touch::Locked { source: kept.source, lock });
         }
         for (entity, queue) in durable.queues() {
             let [main, dead, _] = &mut volatile.entities[entity.0 as usize].parts;
             main.committed = Sequence(queue.next.0 - 1);
+            (main.cursor, main.returned) = handed_out(queue, &main.locks);
             let is_free = |sequence: &Sequence| !dead.locks.contains_key(sequence);
             let active = queue.dead.iter().filter(|(_, slot)| slot.state() == State::Active);
             dead.returned = active.map(|(sequence, _)| sequence).filter(is_free).collect();
@@ -313,7 +359,8 @@ impl Volatile {
     pub fn lock(&self, source: Source, token: LockToken, now: Time) -> Option<Lock> {
         touched(1);
         let lock = self.ready(source).locks.get(&token.sequence())?;
-        (lock.token == token && now < lock.until).then_some(*lock)
+        let is_held = now < lock.until || is_planted(Bug::Lock);
+        (lock.token == token && is_held).then_some(*lock)
     }
 
     /// Every lock that is held.
@@ -348,7 +395,9 @@ impl Volatile {
                 if let Some(Link { source, role }) = self.links.remove(&link) {
                     let is_receiver = matches!(role, Role::Receiver { .. });
                     self.entities[source.entity.0 as usize].receivers -= usize::from(is_receiver);
-                    self.ready_mut(source).waiting.retain(|(waiting, _)| *waiting != link);
+                    let ready = self.ready_mut(source);
+                    ready.waiting.remove(link);
+                    ready.draining.retain(|draining| *draining != link);
                 }
             }
             Touch::Credited { link, credit } => self.set_credit(link, credit),
@@ -372,6 +421,7 @@ impl Volatile {
             Touch::Taken { source, sequence } => {
                 touched(1);
                 let ready = self.ready_mut(source);
+                ready.vouched.remove(&sequence);
                 if !ready.returned.remove(&sequence) {
                     ready.cursor = ready.cursor.max(sequence.next());
                 }
@@ -385,13 +435,7 @@ impl Volatile {
                 ready.cursor = ready.cursor.max(to);
             }
             Touch::Served { source } => {
-                let waiting = &mut self.ready_mut(source).waiting;
-                let (link, credit) = waiting.front_mut().expect("only who waits is served");
-                let link = *link;
-                *credit -= 1;
-                if *credit == 0 {
-                    waiting.pop_front();
-                }
+                let link = self.ready_mut(source).waiting.serve();
                 if let Some(Link { role: Role::Receiver { delivered, .. }, .. }) = self.links.get_mut(&link) {
                     *delivered += 1;
                 }
@@ -414,6 +458,24 @@ impl Volatile {
                 let lock = self.ready_mut(source).locks.remove(&sequence);
                 assert!(lock.is_some(), "message {} was not locked", sequence.0);
                 self.held_locks -= 1;
+            }
+            Touch::Doubted { source } => self.ready_mut(source).is_checking = true,
+            Touch::Checked { source, whole } => {
+                let ready = self.ready_mut(source);
+                ready.is_checking = false;
+                ready.vouched = whole;
+            }
+            Touch::Withheld { source, lock, before } => {
+                let (ready, sequence) = (self.ready_mut(source), lock.token.sequence());
+                if !ready.returned.remove(&sequence) {
+                    ready.cursor = ready.cursor.max(sequence.next());
+                    ready.returned.extend(before);
+                }
+                self.apply(Touch::Locked { source, lock });
+            }
+            Touch::Draining { source, link } => self.ready_mut(source).draining.push(link),
+            Touch::DrainEnded { source, link } => {
+                self.ready_mut(source).draining.retain(|each| *each != link)
             }
             Touch::PartStored { link, body, length } => {
                 if let Some(Link { role: Role::Sender { parts, part_bytes }, .. }) = self.links.get_mut(&link)
@@ -463,14 +525,14 @@ impl Volatile {
                     self.stir(source);
                 }
             }
-            Touch::EntityCreated { entity, time } => {
+            Touch::EntityCreated { entity, namespace, time } => {
                 assert_eq!(entity.0 as usize, self.entities.len(), "entities come in order");
-                self.entities.push(Presence { used: Some(time), ..Presence::default() });
+                self.entities.push(Presence { namespace, used: Some(time), ..Presence::default() });
             }
             Touch::EntityDeleted { entity } => {
                 let presence = std::mem::take(&mut self.entities[entity.0 as usize]);
                 self.held_locks -= presence.parts.iter().map(|ready| ready.locks.len()).sum::<usize>();
-                self.timers.disarm(entity);
+                self.timers.of_mut(presence.namespace).disarm(entity);
             }
             Touch::Committed { position } => self.commit(position),
             Touch::Accessed { entity, time } => {
@@ -488,30 +550,18 @@ impl Volatile {
                 let was_there = self.entities[entity.0 as usize].schedule.remove(&(due, sequence));
                 assert!(was_there, "message {} was not scheduled", sequence.0);
             }
-            Touch::Armed { entity, chore, at } => self.timers.arm(entity, chore, at),
+            Touch::TimeMoved { namespace, lead } => {
+                let entities = &self.entities;
+                let is_theirs = |entity: EntityId| entities[entity.0 as usize].namespace == namespace;
+                self.timers.set_lead(namespace, lead, is_theirs);
+            }
+            Touch::Armed { entity, chore, at } => self.timers_of(entity).arm(entity, chore, at),
         }
     }
 
     fn set_credit(&mut self, link: LinkId, credit: u32) {
         let Some(source) = self.links.get(&link).map(|link| link.source) else { return };
-        let waiting = &mut self.ready_mut(source).waiting;
-        let held: u32 = waiting.iter().filter(|(who, _)| *who == link).map(|(_, credit)| credit).sum();
-        if credit < held {
-            // Less than before: the newest credit goes first, so that the place in the line is kept.
-            let mut surplus = held - credit;
-            for (who, credit) in waiting.iter_mut().rev() {
-                if *who == link {
-                    let cut = surplus.min(*credit);
-                    *credit -= cut;
-                    surplus -= cut;
-                }
-            }
-            waiting.retain(|(_, credit)| *credit > 0);
-        } else if credit > held {
-            match waiting.back_mut() {
-                Some((last, more)) if *last == link => *more += credit - held,
-                _ => waiting.push_back((link, credit - held)),
-            }
+        if self.ready_mut(source).waiting.set(link, credit) {
             self.stir(source);
         }
     }
@@ -519,7 +569,7 @@ impl Volatile {
     /// The credit that a link has left with the broker.
     pub fn credit(&self, link: LinkId) -> u32 {
         let Some(source) = self.links.get(&link).map(|link| link.source) else { return 0 };
-        self.ready(source).waiting.iter().filter(|(who, _)| *who == link).map(|(_, credit)| credit).sum()
+        self.ready(source).waiting.credit(link)
     }
 
     pub(crate) fn stir(&mut self, source: Source) {
@@ -558,24 +608,36 @@ impl Volatile {
 
     fn time_lock(&mut self, source: Source, lock: Lock) {
         touched(1);
-        self.timers.add_lock(LockTimer { at: lock.until, source, token: lock.token.0 });
-        if self.timers.has_too_many(self.held_locks) {
+        let held_locks = self.held_locks;
+        let timers = self.timers.of_mut(self.entities[source.entity.0 as usize].namespace);
+        timers.add_lock(LockTimer { at: lock.until, source, token: lock.token.0 });
+        if timers.has_too_many(held_locks) {
             let entities = &self.entities;
-            self.timers.keep_locks(|timer| is_held(entities, timer));
+            timers.keep_locks(|timer| is_held(entities, timer));
         }
     }
 
-    /// When something is next due.
+    fn timers_of(&mut self, entity: EntityId) -> &mut Timers {
+        self.timers.of_mut(self.entities[entity.0 as usize].namespace)
+    }
+
+    /// The time at an entity when the owner's is `now`.
+    pub(crate) fn local(&self, entity: EntityId, now: Time) -> Time {
+        if self.timers.is_usual() { now } else { self.timers.local(self.presence(entity).namespace, now) }
+    }
+
+    /// When something is next due, in the owner's time.
     pub fn next_due(&self) -> Option<Time> {
         self.timers.next_due()
     }
 
     /// When that chore of an entity is due; never, if it has none.
     pub(crate) fn armed(&self, entity: EntityId, chore: Chore) -> Time {
-        self.timers.armed(entity, chore)
+        self.timers.of(self.presence(entity).namespace).armed(entity, chore)
     }
 
-    /// Takes the next thing that is due by `now`, if any. Locks that were settled meanwhile are passed over.
+    /// Takes something that is due by `now` of the owner, if anything is. Locks that were settled meanwhile are passed
+    /// over.
     pub(crate) fn take_due(&mut self, now: Time) -> Option<Due> {
         loop {
             match self.timers.take_due(now)? {
@@ -585,15 +647,41 @@ impl Volatile {
         }
     }
 
+    /// Takes what is due first in a namespace, if that is not after `until` of its own time, and says when it was due.
+    pub(crate) fn take_first(&mut self, namespace: NamespaceId, until: Time) -> Option<(Time, Due)> {
+        let timers = self.timers.of_mut(namespace);
+        loop {
+            let at = timers.next_due()?;
+            match timers.take_due(until)? {
+                Due::Lock(timer) if !is_held(&self.entities, &timer) => {}
+                due => return Some((at, due)),
+            }
+        }
+    }
+
     /// A number that no delivery of this run had before and that an outsider cannot guess.
     pub(crate) fn fresh_nonce(&mut self) -> u64 {
-        // SplitMix64, from a seed that whoever runs the broker has drawn at random.
-        self.nonce = self.nonce.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.nonce;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.nonces.fresh()
     }
+}
+
+/// Where to go on handing out after a planned stop, and what is free before that: everything up to the last message
+/// whose lock was kept had been handed out.
+fn handed_out(queue: &Queue, locks: &IdMap<Sequence, Lock>) -> (Sequence, BTreeSet<Sequence>) {
+    let is_active =
+        |sequence: &&Sequence| queue.index.get(**sequence).is_some_and(|slot| slot.state() == State::Active);
+    let cursor = locks.keys().filter(is_active).max().map_or(Sequence(0), |last| last.next());
+    let mut returned = BTreeSet::new();
+    let mut from = Sequence(0);
+    while let Some((sequence, _)) = queue.index.next_active_from(from)
+        && sequence < cursor
+    {
+        if !locks.contains_key(&sequence) {
+            returned.insert(sequence);
+        }
+        from = sequence.next();
+    }
+    (cursor, returned)
 }
 
 fn is_held(entities: &[Presence], timer: &LockTimer) -> bool {
@@ -617,39 +705,13 @@ mod tests {
 
     fn with_receivers(count: u32) -> Volatile {
         let mut volatile = Volatile::default();
-        volatile.apply(Touch::EntityCreated { entity: EntityId(0), time: Time(0) });
+        let (entity, namespace) = (EntityId(0), NamespaceId(0));
+        volatile.apply(Touch::EntityCreated { entity, namespace, time: Time(0) });
         for number in 0..count {
             let role = Role::Receiver { mode: ReceiveMode::PeekLock, delivered: 0 };
             volatile.apply(Touch::Attached { link: link(number), source: SOURCE, role });
         }
         volatile
-    }
-
-    #[test]
-    fn credit_is_served_in_the_order_in_which_it_came() {
-        // S-97
-        let mut volatile = with_receivers(2);
-        volatile.apply(Touch::Credited { link: link(0), credit: 1 });
-        volatile.apply(Touch::Credited { link: link(1), credit: 2 });
-        volatile.apply(Touch::Credited { link: link(0), credit: 3 });
-        let mut served = Vec::new();
-        while let Some((who, _)) = volatile.ready(SOURCE).waiting.front() {
-            served.push(who.link);
-            volatile.apply(Touch::Served { source: SOURCE });
-        }
-        assert_eq!(served, [0, 1, 1, 0, 0]);
-    }
-
-    #[test]
-    fn taking_credit_back_keeps_the_place_in_the_line() {
-        let mut volatile = with_receivers(2);
-        volatile.apply(Touch::Credited { link: link(0), credit: 2 });
-        volatile.apply(Touch::Credited { link: link(1), credit: 1 });
-        volatile.apply(Touch::Credited { link: link(0), credit: 5 });
-        volatile.apply(Touch::Credited { link: link(0), credit: 1 });
-        assert_eq!(volatile.ready(SOURCE).waiting, [(link(0), 1), (link(1), 1)]);
-        volatile.apply(Touch::Credited { link: link(0), credit: 0 });
-        assert_eq!(volatile.ready(SOURCE).waiting, [(link(1), 1)]);
     }
 
     #[test]
@@ -660,7 +722,7 @@ mod tests {
             volatile.apply(Touch::Locked { source: SOURCE, lock: Lock { token, until: Time(60_000) } });
             volatile.apply(Touch::Unlocked { source: SOURCE, sequence: Sequence(number) });
         }
-        assert!(volatile.timers.lock_count() <= 2 * IDLE_TIMERS);
+        assert!(volatile.timers.of(NamespaceId(0)).lock_count() <= 2 * IDLE_TIMERS);
         assert_eq!(volatile.take_due(Time::NEVER), None);
     }
 }

@@ -1,11 +1,13 @@
-//! How many durable messages of 1 KiB a second 256 waiting writers get through the engine, against a bare loop that writes
-//! and syncs as many bytes each time on the same preallocated file. The two alternate, for disks have moods.
+//! How many durable messages of 1 KiB a second 256 waiting writers get: through the engine, through the journal alone, and
+//! against a bare loop that writes and syncs as many bytes each time on a preallocated file. The three alternate, for disks
+//! have moods.
 //!
 //! `cargo run --release -p otobus-engine --example append_rate -- DIRECTORY`, or `cargo xtask storage`.
 
 #![allow(clippy::unwrap_used)] // A measurement that cannot run has nothing to say.
 
 use broker::{Command, NamespaceId, QueueSettings, Span};
+use journal::Journal;
 use journal::disk::File;
 use otobus_engine::{Batch, Connection, Engine, Options, Outgoing};
 use std::os::unix::fs::FileExt;
@@ -33,8 +35,9 @@ fn main() {
         runtime.spawn(write(connection, stored.clone(), is_running.clone(), is_over.clone()));
     }
     let bare = bare_file(&folder.join("bare"));
+    let mut alone = Alone::open(&folder.join("alone"));
     let syncs = || engine.handle().counters().appends.load(Ordering::Relaxed);
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut ours, mut journals, mut theirs) = (0.0, 0.0, 0.0);
     for round in 0..=ROUNDS {
         let (messages, appends, began) = (stored.load(Ordering::Relaxed), syncs(), Instant::now());
         is_running.store(true, Ordering::Relaxed);
@@ -45,23 +48,30 @@ fn main() {
         std::thread::sleep(Duration::from_millis(200));
         let bytes = (messages / appends.max(1)).max(1) * BODY_BYTES as u64;
         let (bare_syncs, bare_seconds) = bare_loop(&bare, bytes);
-        let (rate, bare_rate) =
-            (messages as f64 / seconds, (bare_syncs * bytes / BODY_BYTES as u64) as f64 / bare_seconds);
+        let (alone_syncs, alone_seconds) = alone.run(bytes as usize / BODY_BYTES);
+        let rate_of = |syncs: u64, seconds: f64| (syncs * bytes / BODY_BYTES as u64) as f64 / seconds;
+        let (rate, alone_rate) = (messages as f64 / seconds, rate_of(alone_syncs, alone_seconds));
+        let bare_rate = rate_of(bare_syncs, bare_seconds);
         println!(
-            "round {round}: engine {rate:.0} msg/s in {appends} syncs ({:.0} a sync); bare loop {bare_rate:.0} msg/s in \
-             {bare_syncs} syncs of {bytes} bytes; {:.0} %{}",
+            "round {round}: engine {rate:.0} msg/s in {appends} syncs ({:.0} a sync), {:.0} %; journal alone {alone_rate:.0} \
+             msg/s in {alone_syncs} syncs, {:.0} %; bare loop {bare_rate:.0} msg/s in {bare_syncs} syncs of {bytes} bytes{}",
             messages as f64 / appends.max(1) as f64,
             100.0 * rate / bare_rate,
+            100.0 * alone_rate / bare_rate,
             if round == 0 { " (warm-up)" } else { "" }
         );
         if round > 0 {
-            ours.push(rate);
-            theirs.push(bare_rate);
+            ours += rate;
+            journals += alone_rate;
+            theirs += bare_rate;
         }
     }
     is_over.store(true, Ordering::Relaxed);
-    let share = 100.0 * ours.iter().sum::<f64>() / theirs.iter().sum::<f64>();
-    println!("{WRITERS} waiting writers of 1 KiB: {share:.0} % of the bare loop over {ROUNDS} rounds");
+    println!(
+        "{WRITERS} waiting writers of 1 KiB over {ROUNDS} rounds: engine {:.0} %, journal alone {:.0} % of the bare loop",
+        100.0 * ours / theirs,
+        100.0 * journals / theirs
+    );
     // Writers that still wait are not waited for.
     std::process::exit(0);
 }
@@ -69,13 +79,46 @@ fn main() {
 fn open(path: &Path) -> Engine {
     let disk = Arc::new(File::open(path).unwrap());
     let journal = Box::new(journal::Local::open(disk, journal::Options::new(3)).unwrap());
-    let options = Options {
-        owner: 1,
-        nonce: 9,
-        has_sync_thread: true,
-        tail_cache_bytes: otobus_engine::limits::TAIL_CACHE_BYTES,
-    };
-    Engine::open(journal, options, |why| panic!("{why}")).unwrap()
+    Engine::open(
+        journal,
+        Options {
+            owner: 1,
+            nonce: 9,
+            has_sync_thread: true,
+            tail_cache_bytes: otobus_engine::limits::TAIL_CACHE_BYTES,
+        },
+        |why| panic!("{why}"),
+    )
+    .unwrap()
+}
+
+/// The journal without anything around it: what has gathered is one append.
+struct Alone {
+    journal: journal::Local,
+    draft: journal::Draft,
+}
+
+impl Alone {
+    fn open(path: &Path) -> Alone {
+        let disk = Arc::new(File::open(path).unwrap());
+        let mut journal = journal::Local::open(disk, journal::Options::new(4)).unwrap();
+        journal.fence(1, journal::Epoch(1)).unwrap();
+        Alone { journal, draft: journal::Draft::default() }
+    }
+
+    fn run(&mut self, messages: usize) -> (u64, f64) {
+        let body = [7; BODY_BYTES];
+        let (began, mut syncs) = (Instant::now(), 0);
+        while began.elapsed() < ROUND {
+            self.draft.clear();
+            (0..messages).for_each(|_| self.draft.push_body(&body));
+            let at = self.journal.tail().next();
+            let ticket = self.journal.append(&self.draft, at).unwrap();
+            assert!(matches!(ticket.wait(), journal::Outcome::Committed));
+            syncs += 1;
+        }
+        (syncs, began.elapsed().as_secs_f64())
+    }
 }
 
 fn create(request: broker::RequestId) -> Command {

@@ -4,9 +4,6 @@
 use broker::Time;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// A difference to the wall clock above this is worth telling somebody at start.
-pub const LARGE_GAP_MS: i64 = 60_000;
-
 pub trait Clock: Send {
     fn now(&mut self) -> Time;
 }
@@ -75,6 +72,7 @@ fn wall() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::LARGE_GAP_MS;
 
     #[test]
     fn with_a_steady_wall_clock_time_is_the_wall_clock() {

@@ -1,15 +1,77 @@
 //! How the partition is, for those who ask from outside: health, metrics.
+//!
+//! Everything here can be asked while the partition's thread waits for the disk.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::limits::{LARGE_GAP_MS, SYNC_PENDING_MOST};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-#[derive(Debug, Default)]
+/// Why the partition cannot be relied on. The text is for anybody: it names no file and no entity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Ailment {
+    #[error("the journal is closed; the log says why")]
+    Closed,
+    #[error("the disk has not confirmed a write for {0} seconds")]
+    SyncPending(u64),
+    #[error("the disk is full: sends are refused, receiving and completing go on")]
+    Full,
+    #[error("something that was stored is damaged; the log says where")]
+    Damaged,
+}
+
+#[derive(Debug)]
 pub struct Condition {
     is_full: AtomicBool,
+    is_closed: AtomicBool,
     damage: Mutex<Option<String>>,
+    damages: AtomicU64,
+    started: Instant,
+    /// Milliseconds from `started` to the sync that is on its way, and one more; zero if there is none.
+    syncing_since: AtomicU64,
+    ahead_ms: AtomicI64,
+}
+
+impl Default for Condition {
+    fn default() -> Condition {
+        Condition {
+            is_full: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            damage: Mutex::new(None),
+            damages: AtomicU64::new(0),
+            started: Instant::now(),
+            syncing_since: AtomicU64::new(0),
+            ahead_ms: AtomicI64::new(0),
+        }
+    }
 }
 
 impl Condition {
+    /// Everything that ails it at `now`; nothing, if what is sent now would be stored.
+    pub fn ailments(&self, now: Instant) -> Vec<Ailment> {
+        let pending = self.sync_pending(now).filter(|pending| *pending >= SYNC_PENDING_MOST);
+        [
+            self.is_closed.load(Ordering::Acquire).then_some(Ailment::Closed),
+            pending.map(|pending| Ailment::SyncPending(pending.as_secs())),
+            self.is_full().then_some(Ailment::Full),
+            self.damage().map(|_| Ailment::Damaged),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// How far the owner's time was ahead of the machine's clock at the start, if that is worth telling.
+    pub fn large_gap_ms(&self) -> Option<i64> {
+        Some(self.ahead_ms.load(Ordering::Relaxed)).filter(|ahead| *ahead > LARGE_GAP_MS)
+    }
+
+    /// For how long the sync that is on its way has been.
+    fn sync_pending(&self, now: Instant) -> Option<Duration> {
+        let since = self.syncing_since.load(Ordering::Acquire).checked_sub(1)?;
+        Some(now.saturating_duration_since(self.started + Duration::from_millis(since)))
+    }
+
     /// Whether the disk is full and sends are refused.
     pub fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
@@ -18,6 +80,28 @@ impl Condition {
     /// The first damage that was found in what is stored, with file and offset.
     pub fn damage(&self) -> Option<String> {
         self.damage.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often damage was found; the same place counts each time that somebody meets it.
+    pub fn damages(&self) -> u64 {
+        self.damages.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn sync_began(&self) {
+        let since = self.started.elapsed().as_millis() as u64;
+        self.syncing_since.store(since + 1, Ordering::Release);
+    }
+
+    pub(crate) fn sync_ended(&self) {
+        self.syncing_since.store(0, Ordering::Release);
+    }
+
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn set_ahead(&self, milliseconds: i64) {
+        self.ahead_ms.store(milliseconds, Ordering::Relaxed);
     }
 
     pub(crate) fn set_full(&self, is_full: bool) {
@@ -33,7 +117,48 @@ impl Condition {
 
     pub(crate) fn report_damage(&self, damage: &str) {
         tracing::error!("{damage}");
+        self.damages.fetch_add(1, Ordering::Relaxed);
         let mut first = self.damage.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert_with(|| damage.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_ailment_is_named_and_goes_with_its_cause() {
+        let condition = Condition::default();
+        let now = Instant::now();
+        assert_eq!(condition.ailments(now), []);
+        condition.set_full(true);
+        condition.report_damage("segment 7 at 4096");
+        assert_eq!(condition.ailments(now), [Ailment::Full, Ailment::Damaged]);
+        condition.set_full(false);
+        condition.close();
+        assert_eq!(condition.ailments(now), [Ailment::Closed, Ailment::Damaged]);
+        assert!(!Ailment::Damaged.to_string().contains("4096"));
+    }
+
+    #[test]
+    fn a_sync_is_ill_after_five_seconds_and_not_before() {
+        let condition = Condition::default();
+        condition.sync_began();
+        let began =
+            condition.started + Duration::from_millis(condition.syncing_since.load(Ordering::Relaxed) - 1);
+        assert_eq!(condition.ailments(began + SYNC_PENDING_MOST - Duration::from_millis(1)), []);
+        assert_eq!(condition.ailments(began + SYNC_PENDING_MOST), [Ailment::SyncPending(5)]);
+        condition.sync_ended();
+        assert_eq!(condition.ailments(began + 2 * SYNC_PENDING_MOST), []);
+    }
+
+    #[test]
+    fn only_a_large_gap_is_worth_telling() {
+        let condition = Condition::default();
+        condition.set_ahead(LARGE_GAP_MS);
+        assert_eq!(condition.large_gap_ms(), None);
+        condition.set_ahead(LARGE_GAP_MS + 1);
+        assert_eq!(condition.large_gap_ms(), Some(LARGE_GAP_MS + 1));
     }
 }

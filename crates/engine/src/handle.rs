@@ -62,11 +62,12 @@ impl Handle {
         &self,
         question: impl FnOnce(RequestId) -> Command,
     ) -> Result<Result<Answer, Refusal>, Stopped> {
+        let (reply, answer) = oneshot::channel();
+        let request = self.shared.asks.open(reply);
+        // Looked at after the question is known: whoever closes marks it first and then drops the questions it knows.
         if self.is_closed() {
             return Err(Stopped);
         }
-        let (reply, answer) = oneshot::channel();
-        let request = self.shared.asks.open(reply);
         let batch = Batch { commands: vec![question(request)], ..Batch::default() };
         self.shared.inbox.put(Item::Batch(batch));
         answer.await.map_err(|_| Stopped)
@@ -100,6 +101,7 @@ impl Handle {
     }
 
     pub(crate) fn close(&self) {
+        self.shared.condition.close();
         self.shared.is_closed.store(true, Ordering::Release);
         self.shared.asks.close();
     }

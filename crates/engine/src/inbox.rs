@@ -4,7 +4,7 @@ use crate::batch::Batch;
 use crate::limits::UNDURABLE_BYTES;
 use crate::mailbox::Mailbox;
 use crate::snapshots::Snapshotted;
-use broker::{BodyId, Command, ConnectionId};
+use broker::{BodyId, Command, ConnectionId, Sequence, Source};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,6 +28,13 @@ pub enum Item {
         command: Command,
         material: Vec<(BodyId, Vec<u8>)>,
     },
+    /// A command needed stored bodies, and they cannot be read.
+    Unreadable {
+        command: Command,
+        why: String,
+    },
+    /// Messages were read that are to be removed before they leave.
+    Checked(Checked),
     /// Bodies were read that are to be copied; those that are left did not fit.
     Copied {
         copies: Vec<(BodyId, Vec<u8>)>,
@@ -52,21 +59,49 @@ pub enum Item {
     Stop,
 }
 
+/// What was found of messages that a receiver is to have for good.
+#[derive(Debug)]
+pub struct Checked {
+    pub(crate) source: Source,
+    pub(crate) whole: Vec<Sequence>,
+    pub(crate) damaged: Vec<Sequence>,
+    /// What is wrong with those, with file and offset.
+    pub(crate) damage: Vec<String>,
+}
+
 #[derive(Debug, Default)]
 struct Waiting {
     items: Vec<Item>,
     is_asleep: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Inbox {
     waiting: Mutex<Waiting>,
     arrived: Condvar,
     undurable_bytes: AtomicUsize,
+    budget_bytes: usize,
     room: Notify,
 }
 
+impl Default for Inbox {
+    fn default() -> Inbox {
+        Inbox::with_budget(UNDURABLE_BYTES)
+    }
+}
+
 impl Inbox {
+    /// An inbox that has room while less than `budget_bytes` of what was handed over is undurable.
+    pub fn with_budget(budget_bytes: usize) -> Inbox {
+        Inbox {
+            waiting: Mutex::default(),
+            arrived: Condvar::new(),
+            undurable_bytes: AtomicUsize::new(0),
+            budget_bytes,
+            room: Notify::new(),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,7 +148,7 @@ impl Inbox {
     /// `bytes` of what was handed over are durable, or refused, and no longer held.
     pub(crate) fn release(&self, bytes: usize) {
         let before = self.undurable_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        if before >= UNDURABLE_BYTES && before - bytes < UNDURABLE_BYTES {
+        if before >= self.budget_bytes && before - bytes < self.budget_bytes {
             self.room.notify_waiters();
         }
     }
@@ -124,7 +159,7 @@ impl Inbox {
     }
 
     pub fn has_room(&self) -> bool {
-        self.undurable_bytes() < UNDURABLE_BYTES
+        self.undurable_bytes() < self.budget_bytes
     }
 
     /// Waits until less is undurable than the budget allows.

@@ -53,6 +53,12 @@ pub const CLEAN_SLICE_BYTES: usize = 256 * 1024;
 pub const CLEAN_SLICE_BODIES: usize = 256;
 pub const UPKEEP_PAUSE_MS: i64 = 10;
 
+/// A difference of owner time to the wall clock above this is worth telling somebody.
+pub const LARGE_GAP_MS: i64 = 60_000;
+
+/// A sync that takes longer than this is no sync to wait for: health says so.
+pub const SYNC_PENDING_MOST: Duration = Duration::from_secs(5);
+
 /// How often a full disk is asked whether it has room again.
 pub const FULL_RETRY_MS: i64 = 1_000;
 

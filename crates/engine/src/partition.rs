@@ -8,15 +8,16 @@
 use crate::batch::Batch;
 use crate::cache::Cache;
 use crate::condition::Condition;
-use crate::inbox::{Inbox, Item};
+use crate::inbox::{Checked, Inbox, Item};
 use crate::limits::{APPEND_BYTES, FULL_RETRY_MS, TAIL_CACHE_BYTES};
 use crate::mailbox::{self, Mailbox, Outgoing, Sent};
-use crate::runner::{ReadJob, SyncJob, Workers};
+use crate::runner::{CheckJob, HandSync, ReadJob, SyncJob, Workers};
 use crate::upkeep::{Pace, Upkeep};
 use broker::ids::IdMap;
+use broker::planted::{Bug, is_planted};
 use broker::{
-    Answer, BodyId, Broker, Command, ConnectionId, Context, Decided, Decision, Delivery, Effect, LinkId,
-    Needs, Position, Release, Time,
+    Answer, BodyId, Broker, Command, ConnectionId, Context, Decided, Decision, Delivery, Doubt, Effect,
+    LinkId, Needs, Position, Release, Sequence, Time,
 };
 use bytes::Bytes;
 use journal::{BODY_PREFIX_BYTES, Draft, Journal, Place, SnapshotInfo};
@@ -81,6 +82,10 @@ pub struct Partition {
     draft_held_bytes: usize,
     draft_body_bytes: usize,
     next: Position,
+    /// Where bodies lie whose copies are in the draft: the copies have no place before it is written.
+    pub(crate) moving: IdMap<BodyId, BodyId>,
+    /// Commands whose bodies are being read; they come again.
+    reading: usize,
     is_stopping: bool,
     is_sealed: bool,
     /// Nothing has happened for a while, and nothing was made of that yet.
@@ -104,6 +109,14 @@ impl Partition {
     pub fn alone(broker: Broker, journal: Box<dyn Journal>, inbox: Arc<Inbox>) -> Partition {
         let cache = Arc::new(Cache::new(TAIL_CACHE_BYTES));
         Partition::new(broker, journal, cache, inbox, Workers::default(), Arc::default())
+    }
+
+    /// A partition that hands the sync of an append over when more work waits, to whoever turns it.
+    pub fn by_hand(broker: Broker, journal: Box<dyn Journal>, inbox: Arc<Inbox>) -> (Partition, HandSync) {
+        let (sync, by_hand) = HandSync::pair();
+        let mut partition = Partition::alone(broker, journal, inbox);
+        partition.workers.sync = Some(sync);
+        (partition, by_hand)
     }
 
     pub(crate) fn new(
@@ -135,6 +148,8 @@ impl Partition {
             draft_held_bytes: 0,
             draft_body_bytes: 0,
             next,
+            moving: IdMap::default(),
+            reading: 0,
             is_stopping: false,
             is_sealed: false,
             is_quiet: false,
@@ -193,13 +208,15 @@ impl Partition {
     /// Decides what waits, lets go what may go, and starts the next append. An error is final: the journal is in
     /// nobody knows what state, and the process must stop.
     pub fn turn(&mut self, now: Time) -> Result<Turn, String> {
+        // While the time of a namespace is moved, everything else waits: nothing may be decided in between.
         while !self.is_draft_full()
+            && !self.broker.is_moving()
             && let Some(item) = self.backlog.pop_front()
         {
             self.handle(item, now);
         }
         let context = self.context(now);
-        if self.broker.next_due().is_some_and(|due| due <= context.now) {
+        if !self.is_draft_full() && self.broker.next_due().is_some_and(|due| due <= context.now) {
             self.broker.tick(context, &mut self.decision);
             self.take_decision(&Bytes::new());
         }
@@ -213,7 +230,7 @@ impl Partition {
             self.flush_gated();
         }
         self.tend(now)?;
-        self.next_turn()
+        self.next_turn(now)
     }
 
     /// The newest batch that is known to be durable.
@@ -224,15 +241,19 @@ impl Partition {
 
     /// Nothing is being written, and nothing waits to be.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.in_flight.is_none() && self.draft.record_count == 0 && self.backlog.is_empty()
+        let is_idle = self.backlog.is_empty() && !self.broker.is_moving();
+        self.in_flight.is_none() && self.draft.record_count == 0 && is_idle
     }
 
-    fn next_turn(&mut self) -> Result<Turn, String> {
+    fn next_turn(&mut self, now: Time) -> Result<Turn, String> {
         // What found no room was told to nobody, and is not waited for.
         if self.is_stopping && self.is_stuck {
             return Ok(Turn::Stopped);
         }
-        if self.is_stopping && self.is_at_rest() {
+        if self.is_stopping && self.is_at_rest() && self.reading == 0 {
+            if self.keep_locks(now)? {
+                return Ok(Turn::Now);
+            }
             self.seal()?;
             self.snapshot_at_stop()?;
             return Ok(Turn::Stopped);
@@ -250,8 +271,22 @@ impl Partition {
         })
     }
 
+    /// Writes the locks that are held as the last record of all. Says whether there was something to write.
+    fn keep_locks(&mut self, now: Time) -> Result<bool, String> {
+        let context = self.context(now);
+        self.broker.keep_locks(context, &mut self.decision);
+        self.take_decision(&Bytes::new());
+        let is_news = self.draft.record_count > 0;
+        if is_news {
+            self.append(now)?;
+        }
+        Ok(is_news)
+    }
+
     fn next_turn_of_broker(&self) -> Turn {
         match self.broker.next_due() {
+            // A move goes on when what it has decided is on its way to the disk.
+            _ if self.broker.is_moving() && self.draft.record_count > 0 => Turn::OnArrival,
             Some(Time(i64::MIN)) => Turn::Now,
             _ if !self.backlog.is_empty() && !self.is_draft_full() => Turn::Now,
             // Whatever is due is decided with the time of the next draft: after the append in flight.
@@ -273,6 +308,16 @@ impl Partition {
         }
         self.is_quiet = true;
         Ok(())
+    }
+
+    /// What was decided and is not written: its records, encoded, and their time.
+    pub fn unwritten(&self) -> (&[u8], Time) {
+        (&self.draft.records, Time(self.draft.time))
+    }
+
+    /// Whether something was decided that finds no room on the disk.
+    pub fn is_stuck(&self) -> bool {
+        self.is_stuck
     }
 
     pub fn is_sealed(&self) -> bool {
@@ -314,12 +359,20 @@ impl Partition {
                 }
             }
             Item::Again { command, material } => {
+                self.reading -= 1;
                 let material: Vec<_> = material.iter().map(|(body, bytes)| (*body, &bytes[..])).collect();
-                if let Decided::Needs(needs) = self.decide(&command, &[], &material, now) {
-                    self.fetch(&command, needs, now);
-                }
+                let decided = self.decide(&command, &[], &material, now);
+                self.fetch_if_needed(&command, decided, now);
                 self.take_decision(&Bytes::new());
             }
+            Item::Unreadable { command, why } => {
+                self.reading -= 1;
+                self.condition.report_damage(&why);
+                self.context(now);
+                self.broker.refuse_unreadable(&command, &mut self.decision);
+                self.take_decision(&Bytes::new());
+            }
+            Item::Checked(checked) => self.checked(checked, now),
             Item::Copied { copies, unread } => self.copied(copies, unread, now),
             Item::Committed
             | Item::Failed(_)
@@ -341,9 +394,8 @@ impl Partition {
         };
         for command in &batch.commands {
             self.note_link(command);
-            if let Decided::Needs(needs) = self.decide(command, &batch.messages, &[], now) {
-                self.fetch(command, needs, now);
-            }
+            let decided = self.decide(command, &batch.messages, &[], now);
+            self.fetch_if_needed(command, decided, now);
         }
         self.take_decision(&bodies);
     }
@@ -376,8 +428,16 @@ impl Partition {
         }
     }
 
+    fn fetch_if_needed(&mut self, command: &Command, decided: Decided, now: Time) {
+        match decided {
+            Decided::Done => {}
+            Decided::Needs(needs) => self.fetch(command, needs, false, now),
+            Decided::Check(needs) => self.fetch(command, needs, true, now),
+        }
+    }
+
     /// Gets what a decision needs: from the cache and at once, or from disk, on another thread if there is one.
-    fn fetch(&mut self, command: &Command, needs: Needs, now: Time) {
+    fn fetch(&mut self, command: &Command, needs: Needs, is_check: bool, now: Time) {
         let mut cached = Vec::new();
         self.cache.get(needs.0.iter().copied(), &mut cached);
         if cached.iter().all(Option::is_some) {
@@ -393,12 +453,44 @@ impl Partition {
             .iter()
             .filter_map(|body| Some((*body, self.journal.place(self.stored_as(*body))?)))
             .collect();
-        self.workers.read(ReadJob { command: command.clone(), places }, &self.inbox);
+        self.reading += 1;
+        self.workers.read(ReadJob { command: command.clone(), places, is_check }, &self.inbox);
+    }
+
+    /// Finds out whether messages can be read: those in the cache are whole, for they never left memory.
+    fn check(&mut self, doubt: Doubt) {
+        let bodies = doubt.messages.iter().flat_map(|(_, bodies)| bodies.iter().copied());
+        let mut cached = Vec::new();
+        self.cache.get(bodies, &mut cached);
+        let source = doubt.source;
+        self.reading += 1;
+        if cached.iter().all(Option::is_some) {
+            let whole = doubt.messages.into_iter().map(|(sequence, _)| sequence).collect();
+            let checked = Checked { source, whole, damaged: Vec::new(), damage: Vec::new() };
+            return self.backlog.push_back(Item::Checked(checked));
+        }
+        let place = |body| {
+            self.journal.place(self.stored_as(body)).expect("the body of a message that is there is there")
+        };
+        let places =
+            |(sequence, bodies): (Sequence, Vec<BodyId>)| (sequence, bodies.into_iter().map(place).collect());
+        let messages = doubt.messages.into_iter().map(places).collect();
+        self.workers.check(CheckJob { source, messages }, &self.inbox);
+    }
+
+    fn checked(&mut self, checked: Checked, now: Time) {
+        self.reading -= 1;
+        checked.damage.iter().for_each(|damage| self.condition.report_damage(damage));
+        let context = self.context(now);
+        let Checked { source, whole, damaged, .. } = checked;
+        self.broker.checked(source, &whole, &damaged, context, &mut self.decision);
+        self.take_decision(&Bytes::new());
     }
 
     /// Where the journal has a body.
     fn stored_as(&self, body: BodyId) -> journal::BodyId {
-        journal::BodyId(self.broker.durable().stored_as(body).0)
+        let moving = self.moving.get(&body).copied();
+        journal::BodyId(moving.unwrap_or_else(|| self.broker.durable().stored_as(body)).0)
     }
 
     /// Moves what was decided into the draft and to the ports. `bodies` is the buffer that the commands spoke of.
@@ -411,6 +503,9 @@ impl Partition {
         self.draft.record_count += decision.records.len() as u32;
         for release in decision.effects.drain(..) {
             self.route(release);
+        }
+        for doubt in decision.doubts.drain(..) {
+            self.check(doubt);
         }
         decision.clear();
         self.decision = decision;
@@ -461,27 +556,26 @@ impl Partition {
         if let Effect::Detached { link, .. } = &release.effect {
             port.links.retain(|other| other != link);
         }
-        let durable = self.broker.durable();
+        let (durable, moving, journal) = (self.broker.durable(), &self.moving, &self.journal);
         let place = |body| {
-            self.journal
-                .place(journal::BodyId(durable.stored_as(body).0))
-                .expect("the body of a message that is there is there")
-        };
-        let parts = |delivery: &Delivery| -> Vec<Place> {
-            let parts = delivery.extra.as_ref().map(|extra| extra.parts.iter().copied().map(place).collect());
-            parts.unwrap_or_default()
+            let stored = moving.get(&body).copied().unwrap_or_else(|| durable.stored_as(body));
+            journal.place(journal::BodyId(stored.0))
         };
         match release.effect {
+            Effect::Accepted { delivery, .. } if delivery % 16 == 15 && is_planted(Bug::LostEffect) => {}
             Effect::Deliver { link, mode, delivery } => {
-                let (place, parts) = (place(delivery.body), parts(&delivery));
+                let mut parts =
+                    all_places(&delivery, place).expect("the body of a message that is there is there");
+                let place = parts.pop().expect("the body is the last of them");
                 self.counters.delivered_messages.fetch_add(1, Ordering::Relaxed);
                 list.push(Outgoing::Deliver(Sent { link, mode, delivery, place, parts }));
             }
             Effect::Answered { request, answer } => {
                 let places = match &answer {
+                    // Those that are as new as the draft get their places when it is written.
                     Ok(Answer::Messages(messages)) => messages
                         .iter()
-                        .map(|message| parts(message).into_iter().chain([place(message.body)]).collect())
+                        .map(|message| all_places(message, place).unwrap_or_default())
                         .collect(),
                     _ => Vec::new(),
                 };
@@ -503,6 +597,7 @@ impl Partition {
     fn flush_gated(&mut self) {
         for connection in self.gated.drain(..) {
             if let Some(port) = self.ports.get_mut(&connection) {
+                place_answers(&*self.journal, &mut port.gated);
                 port.mailbox.put(std::mem::take(&mut port.gated));
             }
         }
@@ -531,6 +626,7 @@ impl Partition {
         self.next = Position(position.0 + 1);
         self.is_sealed = false;
         self.draft.clear();
+        self.moving.clear();
         self.draft_body_bytes = 0;
         self.share_state(at, self.last_time);
         let connections = std::mem::take(&mut self.gated);
@@ -538,11 +634,13 @@ impl Partition {
         for connection in &connections {
             if let Some(port) = self.ports.get_mut(connection) {
                 port.is_in_flight = true;
+                place_answers(&*self.journal, &mut port.gated);
                 releases.push((Arc::clone(&port.mailbox), std::mem::take(&mut port.gated)));
             }
         }
         self.in_flight = Some(InFlight { position, connections });
         let job = SyncJob { ticket, releases, held_bytes: std::mem::take(&mut self.draft_held_bytes) };
+        self.condition.sync_began();
         let is_busy = !self.backlog.is_empty() || !self.inbox.is_empty();
         match &self.workers.sync {
             Some(thread) if is_busy => thread.start(job),
@@ -555,6 +653,7 @@ impl Partition {
     }
 
     fn finish(&mut self, now: Time) {
+        self.condition.sync_ended();
         let in_flight = self.in_flight.take().expect("an append is in flight");
         for connection in in_flight.connections {
             if let Some(port) = self.ports.get_mut(&connection) {
@@ -566,6 +665,24 @@ impl Partition {
         self.broker.committed(in_flight.position, context, &mut self.decision);
         self.take_decision(&Bytes::new());
     }
+}
+
+/// Says of answers that are about to leave where those of their messages lie that were not written before.
+fn place_answers(journal: &dyn Journal, outgoing: &mut [Outgoing]) {
+    for each in outgoing {
+        if let Outgoing::Answered { answer: Ok(Answer::Messages(messages)), places, .. } = each {
+            for (message, found) in messages.iter().zip(places).filter(|(_, found)| found.is_empty()) {
+                let place = |body: BodyId| journal.place(journal::BodyId(body.0));
+                *found = all_places(message, place).expect("what is written has its place");
+            }
+        }
+    }
+}
+
+/// Where a message lies: the parts before its body, and its body. None, if it is not written yet.
+fn all_places(message: &Delivery, place: impl Fn(BodyId) -> Option<Place>) -> Option<Vec<Place>> {
+    let parts = message.extra.as_ref().map_or(&[][..], |extra| &extra.parts);
+    parts.iter().chain([&message.body]).map(|body| place(*body)).collect()
 }
 
 #[cfg(test)]

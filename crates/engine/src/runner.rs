@@ -2,18 +2,18 @@
 //! decision needs. A hand-over between threads costs more than a small sync, so an idle partition syncs by itself.
 
 use crate::cache::Cache;
-use crate::clock::{Clock, LARGE_GAP_MS, OwnerClock};
+use crate::clock::{Clock, OwnerClock};
 use crate::handle::Handle;
-use crate::inbox::{Inbox, Item};
-use crate::limits::SEAL_AFTER_MS;
+use crate::inbox::{Checked, Inbox, Item};
+use crate::limits::{LARGE_GAP_MS, SEAL_AFTER_MS};
 use crate::mailbox::{ASKING, Asks, Mailbox, Outgoing};
 use crate::partition::{Counters, Partition, Turn};
 use crate::recovery::{self, recover};
 use crate::scrub;
 use crate::snapshots::SnapshotJob;
 use crate::upkeep::Pace;
-use broker::{BodyId, Broker, Command};
-use journal::{Journal, Outcome, Place, Ticket};
+use broker::{BodyId, Broker, Command, Sequence, Source};
+use journal::{Journal, Outcome, Place, Ticket, read_run};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -48,6 +48,8 @@ impl SyncJob {
 pub(crate) struct ReadJob {
     pub(crate) command: Command,
     pub(crate) places: Vec<(BodyId, Place)>,
+    /// It is enough to know that they can be read: nothing of them is kept.
+    pub(crate) is_check: bool,
 }
 
 impl ReadJob {
@@ -55,11 +57,47 @@ impl ReadJob {
         let mut material = Vec::with_capacity(self.places.len());
         for (body, place) in self.places {
             match place.read() {
-                Ok(bytes) => material.push((body, bytes)),
-                Err(error) => return Item::Failed(error.to_string()),
+                Ok(bytes) => material.push((body, if self.is_check { Vec::new() } else { bytes })),
+                // Nothing was changed, so nothing else need suffer.
+                Err(error) => return Item::Unreadable { command: self.command, why: error.to_string() },
             }
         }
         Item::Again { command: self.command, material }
+    }
+}
+
+/// Messages that are to be removed before they leave.
+#[derive(Debug)]
+pub(crate) struct CheckJob {
+    pub(crate) source: Source,
+    /// Each with the places of all its bodies.
+    pub(crate) messages: Vec<(Sequence, Vec<Place>)>,
+}
+
+impl CheckJob {
+    fn run(self) -> Item {
+        let mut checked =
+            Checked { source: self.source, whole: Vec::new(), damaged: Vec::new(), damage: Vec::new() };
+        // Small neighbours with one read; a message of many parts, or one in a run that has damage, alone.
+        let is_small = self.messages.iter().all(|(_, places)| places.len() == 1);
+        let run: Vec<Place> = match is_small {
+            true => self.messages.iter().flat_map(|(_, places)| places.iter().cloned()).collect(),
+            false => Vec::new(),
+        };
+        if is_small && read_run(&run, &mut Vec::new()).is_ok() {
+            checked.whole.extend(self.messages.iter().map(|(sequence, _)| *sequence));
+            return Item::Checked(checked);
+        }
+        for (sequence, places) in self.messages {
+            match places.iter().try_for_each(|place| place.read().map(drop)) {
+                Ok(()) => checked.whole.push(sequence),
+                Err(error) => {
+                    checked.damaged.push(sequence);
+                    checked.damage.push(error.to_string());
+                }
+            }
+        }
+        Item::Checked(checked)
     }
 }
 
@@ -97,6 +135,7 @@ impl CopyJob {
 #[derive(Debug)]
 pub(crate) enum Reading {
     Needs(ReadJob),
+    Doubts(CheckJob),
     Copies(CopyJob),
 }
 
@@ -104,6 +143,7 @@ impl Reading {
     fn run(self) -> Item {
         match self {
             Reading::Needs(job) => job.run(),
+            Reading::Doubts(job) => job.run(),
             Reading::Copies(job) => job.run(),
         }
     }
@@ -120,6 +160,10 @@ pub(crate) struct Workers {
 impl Workers {
     pub(crate) fn read(&self, job: ReadJob, inbox: &Inbox) {
         self.start(Reading::Needs(job), inbox);
+    }
+
+    pub(crate) fn check(&self, job: CheckJob, inbox: &Inbox) {
+        self.start(Reading::Doubts(job), inbox);
     }
 
     pub(crate) fn copy(&self, job: CopyJob, inbox: &Inbox) {
@@ -179,15 +223,36 @@ impl SyncThread {
     }
 }
 
-/// Instead of the thread: a test takes the job and runs it when it wants to.
-#[cfg(test)]
-impl SyncThread {
-    pub(crate) fn by_hand() -> SyncThread {
-        SyncThread { slot: Arc::default() }
+/// Instead of the thread: whoever turns the partition finishes its syncs when it wants to. A stalled disk is one that
+/// is not finished for a while.
+#[derive(Debug)]
+pub struct HandSync {
+    slot: Arc<SyncSlot>,
+}
+
+impl HandSync {
+    pub(crate) fn pair() -> (SyncThread, HandSync) {
+        let slot = Arc::<SyncSlot>::default();
+        (SyncThread { slot: Arc::clone(&slot) }, HandSync { slot })
     }
 
-    pub(crate) fn take(&self) -> Option<SyncJob> {
+    fn take(&self) -> Option<SyncJob> {
         self.slot.job.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether an append waits for the disk.
+    pub fn is_waiting(&self) -> bool {
+        self.slot.job.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// The disk is done: lets go what waited for it and tells the partition.
+    pub fn finish(&self, inbox: &Inbox) {
+        if let Some(job) = self.take() {
+            inbox.put(match job.run(inbox) {
+                Ok(()) => Item::Committed,
+                Err(why) => Item::Failed(why),
+            });
+        }
     }
 }
 
@@ -195,8 +260,8 @@ impl SyncThread {
 pub struct Options {
     /// Who owns the journal; for the record only on one machine.
     pub owner: u64,
-    /// Seed of the lock tokens; must be random.
-    pub nonce: u64,
+    /// Key of the lock tokens; must be random and secret.
+    pub nonce: u128,
     /// Whether a busy partition may hand its syncs to a thread of their own.
     pub has_sync_thread: bool,
     /// Budget of the tail cache; [`crate::limits::TAIL_CACHE_BYTES`] unless somebody asked for another.
@@ -245,6 +310,13 @@ impl Engine {
         let read = Some(spawn_reader(Arc::clone(&inbox)).map_err(OpenError::Thread)?);
         let snapshot = Some(spawn_snapshots(Arc::clone(&inbox)).map_err(OpenError::Thread)?);
         let workers = Workers { sync, read, snapshot };
+        for (namespace, lead) in recovered.durable.leads() {
+            tracing::warn!(
+                namespace = namespace.0,
+                ahead_ms = lead,
+                "the test clock has moved this namespace"
+            );
+        }
         let broker = Broker::new(recovered.durable, options.nonce);
         let partition =
             Partition::new(broker, journal, cache.clone(), inbox.clone(), workers, counters.clone()).tended(
@@ -253,6 +325,7 @@ impl Engine {
                 recovered.last_time,
             );
         let condition = partition.condition().clone();
+        condition.set_ahead(clock.gap());
         let scrub = scrub::spawn(&inbox, condition.clone()).map_err(OpenError::Thread)?;
         inbox.put(Item::Connect { connection: ASKING, mailbox: asks.clone() });
         let own = Arc::clone(&inbox);

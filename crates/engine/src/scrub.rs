@@ -9,39 +9,61 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+/// How slowly.
+#[derive(Debug, Clone, Copy)]
+struct Rhythm {
+    /// Between two passes, and between two segments.
+    every: Duration,
+    pause: Duration,
+    bytes_per_second: u64,
+}
+
+const CALM: Rhythm =
+    Rhythm { every: SCRUB_EVERY, pause: SCRUB_PAUSE, bytes_per_second: SCRUB_BYTES_PER_SECOND };
+
 /// Starts the thread that scrubs. It ends when the partition is gone or the returned end of the channel is dropped.
 pub(crate) fn spawn(inbox: &Arc<Inbox>, condition: Arc<Condition>) -> std::io::Result<mpsc::Sender<()>> {
     let (stop, stopped) = mpsc::channel();
     let inbox = Arc::downgrade(inbox);
     std::thread::Builder::new()
         .name("otobus-scrub".into())
-        .spawn(move || while scrub_all(&inbox, &condition, &stopped).is_some() {})?;
+        .spawn(move || while scrub_all(&inbox, &condition, &stopped, CALM).is_some() {})?;
     Ok(stop)
 }
 
 /// One pass over everything; `None` when told to stop.
-fn scrub_all(inbox: &Weak<Inbox>, condition: &Condition, stopped: &Receiver<()>) -> Option<()> {
+fn scrub_all(
+    inbox: &Weak<Inbox>,
+    condition: &Condition,
+    stopped: &Receiver<()>,
+    rhythm: Rhythm,
+) -> Option<()> {
     let mut after = Position(0);
     loop {
-        rest(stopped, SCRUB_PAUSE)?;
+        rest(stopped, rhythm.pause)?;
         let (reply, answer) = mpsc::channel();
         inbox.upgrade()?.put(Item::Scrub { after, reply });
         match answer.recv().ok()? {
             Some(scrub) => {
                 after = scrub.first();
-                scrub_one(&scrub, condition, stopped)?;
+                scrub_one(&scrub, condition, stopped, rhythm.bytes_per_second)?;
             }
-            None => return rest(stopped, SCRUB_EVERY),
+            None => return rest(stopped, rhythm.every),
         }
     }
 }
 
-fn scrub_one(scrub: &Scrub, condition: &Condition, stopped: &Receiver<()>) -> Option<()> {
+fn scrub_one(
+    scrub: &Scrub,
+    condition: &Condition,
+    stopped: &Receiver<()>,
+    bytes_per_second: u64,
+) -> Option<()> {
     let (mut unpaid, mut is_stopped) = (0, false);
     let mut pause = |bytes: u64| {
         unpaid += bytes;
-        if unpaid >= SCRUB_BYTES_PER_SECOND / 8 && !is_stopped {
-            let owed = Duration::from_millis(unpaid * 1_000 / SCRUB_BYTES_PER_SECOND);
+        if unpaid >= bytes_per_second / 8 && !is_stopped {
+            let owed = Duration::from_millis(unpaid.saturating_mul(1_000) / bytes_per_second);
             is_stopped = rest(stopped, owed).is_none();
             unpaid = 0;
         }
@@ -56,4 +78,93 @@ fn scrub_one(scrub: &Scrub, condition: &Condition, stopped: &Receiver<()>) -> Op
 /// Waits; `None` when told to stop meanwhile.
 fn rest(stopped: &Receiver<()>, time: Duration) -> Option<()> {
     matches!(stopped.recv_timeout(time), Err(RecvTimeoutError::Timeout)).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use journal::disk::{Disk, Memory};
+    use journal::{Draft, Epoch, Filling, Journal, Local, Options, Outcome};
+
+    const HASTY: Rhythm =
+        Rhythm { every: Duration::ZERO, pause: Duration::ZERO, bytes_per_second: u64::MAX / 1_000 };
+
+    fn journal(memory: &Memory) -> Local {
+        let (segment_bytes, first_segment_bytes) = (16 * 1024, 16 * 1024);
+        let options = Options {
+            filling: Filling::Never,
+            segment_bytes,
+            first_segment_bytes,
+            reserve_segments: 0,
+            ..Options::new(1)
+        };
+        let mut journal = Local::open(Arc::new(memory.clone()), options).unwrap();
+        journal.fence(1, Epoch(journal.epoch().0 + 1)).unwrap();
+        while journal.tail() < Position(40) {
+            let mut draft = Draft::default();
+            draft.push_body(&[journal.tail().0 as u8; 2_000]);
+            let at = journal.tail().next();
+            assert!(matches!(journal.append(&draft, at).unwrap().wait(), Outcome::Committed));
+        }
+        journal
+    }
+
+    /// Answers as the partition does, until nobody asks any more; how often it was asked.
+    fn serve(inbox: &Inbox, journal: &Local, is_over: &Receiver<()>) -> usize {
+        let (mut items, mut asked) = (Vec::new(), 0);
+        while is_over.try_recv() == Err(mpsc::TryRecvError::Empty) {
+            inbox.take(&mut items, Some(Duration::from_millis(1)));
+            for item in items.drain(..) {
+                let Item::Scrub { after, reply } = item else { panic!("{item:?}") };
+                asked += 1;
+                reply.send(journal.scrub(after)).unwrap();
+            }
+        }
+        asked
+    }
+
+    fn contents(memory: &Memory) -> Vec<(String, Option<Vec<u8>>)> {
+        memory.list().unwrap().into_iter().map(|name| (name.clone(), memory.content(&name))).collect()
+    }
+
+    /// One pass over everything that is not written any more; how many segments were looked at.
+    fn scrub(memory: &Memory, journal: &Local) -> (Condition, usize) {
+        let (inbox, condition) = (Arc::<Inbox>::default(), Condition::default());
+        let before = contents(memory);
+        let ((_stop, stopped), (over, is_over)) = (mpsc::channel(), mpsc::channel());
+        let asked = std::thread::scope(|scope| {
+            let weak = Arc::downgrade(&inbox);
+            let (condition, inbox) = (&condition, &inbox);
+            scope.spawn(move || {
+                assert!(scrub_all(&weak, condition, &stopped, HASTY).is_some());
+                drop(over);
+            });
+            serve(inbox, journal, &is_over)
+        });
+        assert_eq!(contents(memory), before, "nothing is changed, nothing is deleted");
+        (condition, asked - 1)
+    }
+
+    #[test]
+    fn a_flipped_bit_in_a_segment_that_nobody_writes_is_found_and_nothing_is_skipped() {
+        let memory = Memory::new();
+        let journal = journal(&memory);
+        let closed = journal.stretches().len() - 1;
+        let (healthy, scrubbed) = scrub(&memory, &journal);
+        assert_eq!((healthy.damage(), healthy.damages(), scrubbed), (None, 0, closed));
+        // In the middle of a body of the second segment, and in the third one.
+        let names: Vec<_> =
+            memory.list().unwrap().into_iter().filter(|name| name.ends_with(".segment")).collect();
+        for name in &names[1..3] {
+            memory.damage(name, |bytes| bytes[9_000] ^= 4);
+        }
+        let (condition, scrubbed) = scrub(&memory, &journal);
+        assert_eq!(scrubbed, closed, "the others are looked at all the same");
+        assert_eq!(condition.damages(), 2);
+        let damage = condition.damage().unwrap();
+        assert!(damage.contains(&names[1]) && damage.contains("at byte "), "{damage}");
+        let offset: u64 =
+            damage.split("at byte ").nth(1).and_then(|rest| rest.split(':').next()?.parse().ok()).unwrap();
+        assert!((offset..offset + 2_100).contains(&9_000), "{damage}");
+    }
 }

@@ -69,6 +69,10 @@ impl Partition {
             stored.extend_from_slice(&body_prefix(&bytes));
             stored.extend_from_slice(&bytes);
         }
+        for (body, _) in &bodies {
+            let stored = self.broker.durable().stored_as(*body);
+            self.moving.entry(*body).or_insert(stored);
+        }
         let context = self.context(now);
         self.broker.relocate(&bodies, context, &mut self.decision);
         // Without any copy there is nothing to wait for: what was to be copied is gone already.

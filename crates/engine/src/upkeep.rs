@@ -55,8 +55,9 @@ pub(crate) struct Upkeep {
     cleaning: Option<Cleaning>,
     /// Damage was found where something was to be copied: nothing is cleaned in this run.
     is_blocked: bool,
-    /// Bytes of bodies alive at the newest snapshot, and stored since.
-    alive_bytes: u64,
+    /// Bytes of bodies alive at the newest snapshot, and stored since. `None` before the first snapshot of this run: what
+    /// has died since the last one of the run before is not known.
+    alive_bytes: Option<u64>,
     stored_bytes: u64,
     pub(crate) next_step: Time,
 }
@@ -96,7 +97,7 @@ impl Upkeep {
             may_trim: false,
             cleaning: None,
             is_blocked: false,
-            alive_bytes: 0,
+            alive_bytes: None,
             stored_bytes: 0,
             next_step: Time(i64::MIN),
         }
@@ -145,7 +146,7 @@ impl Upkeep {
         self.newest = Some(SnapshotInfo { position: done.at, bytes: done.bytes });
         self.dead_before = self.dead_before.max(done.plan.dead_before);
         self.may_trim = true;
-        self.alive_bytes = done.plan.alive_bytes;
+        self.alive_bytes = Some(done.plan.alive_bytes);
         self.stored_bytes = 0;
         // The newer list is the better one: some of those that were to be copied may have died. What is being read
         // right now is copied in any case.
@@ -212,13 +213,13 @@ impl Upkeep {
             return false;
         }
         let least = self.pace.reclaim_bytes.max(self.newest_bytes());
-        let died = (self.alive_bytes + self.stored_bytes).saturating_sub(alive_bytes);
+        let died = self.alive_bytes.map(|before| (before + self.stored_bytes).saturating_sub(alive_bytes));
         let closed: u64 = stretches.iter().rev().skip(1).map(|stretch| stretch.bytes).sum();
         let excess = closed.saturating_sub(alive_bytes * 100 / self.pace.sparse_percent);
         let newest = self.newest.map_or(Position(0), |newest| newest.position);
         let before = self.dead_before.min(newest.next());
         let waiting = stretches.windows(2).filter(|pair| pair[1].first <= before).map(|pair| pair[0].bytes);
-        died >= least / DIED_SHARE && excess >= least || waiting.sum::<u64>() >= least
+        died.is_none_or(|died| died >= least / DIED_SHARE) && excess >= least || waiting.sum::<u64>() >= least
     }
 
     pub(crate) fn want(&mut self) {

@@ -2,7 +2,8 @@
 
 use crate::metrics::Work;
 use broker::{Answer, Command, Refusal, RequestId};
-use engine::{Handle, Stopped};
+use engine::{Ailment, Handle, Stopped};
+use std::time::Instant;
 
 /// Whoever answers commands that carry a request id.
 pub trait Ask: Send + Sync {
@@ -12,8 +13,11 @@ pub trait Ask: Send + Sync {
         make: impl FnOnce(RequestId) -> Command + Send,
     ) -> impl Future<Output = Result<Result<Answer, Refusal>, Stopped>> + Send;
 
-    /// Whether what is sent now would be stored.
-    fn is_healthy(&self) -> bool;
+    /// What keeps what is sent now from being stored; nothing, in good health.
+    fn ailments(&self) -> Vec<Ailment>;
+
+    /// How far the server's time is ahead of its machine's clock, in milliseconds, if that is much.
+    fn large_gap_ms(&self) -> Option<i64>;
 
     /// What was done since the start.
     fn work(&self) -> Work;
@@ -27,11 +31,15 @@ impl Ask for Handle {
         Handle::ask(self, make).await
     }
 
-    fn is_healthy(&self) -> bool {
-        !self.is_closed() && !self.condition().is_full() && self.condition().damage().is_none()
+    fn ailments(&self) -> Vec<Ailment> {
+        self.condition().ailments(Instant::now())
+    }
+
+    fn large_gap_ms(&self) -> Option<i64> {
+        self.condition().large_gap_ms()
     }
 
     fn work(&self) -> Work {
-        self.counters().into()
+        Work { damages: self.condition().damages(), ..self.counters().into() }
     }
 }

@@ -91,6 +91,11 @@ pub fn date(time: Time) -> String {
     format!("{}.{thousandths:03}0000Z", date_and_time(time))
 }
 
+/// A date in milliseconds, as every language reads it.
+pub fn date_in_milliseconds(time: Time) -> String {
+    format!("{}.{:03}Z", date_and_time(time), time.0.rem_euclid(1_000))
+}
+
 /// A date in whole seconds, as in envelopes.
 pub fn date_in_seconds(time: Time) -> String {
     format!("{}Z", date_and_time(time))
@@ -239,6 +244,7 @@ mod tests {
     fn dates_are_written_with_the_digits_clients_expect() {
         assert_eq!(date(Time(0)), "1970-01-01T00:00:00.0000000Z");
         assert_eq!(date(Time(1_709_210_096_789)), "2024-02-29T12:34:56.7890000Z");
+        assert_eq!(date_in_milliseconds(Time(1_709_210_096_009)), "2024-02-29T12:34:56.009Z");
         assert_eq!(date_in_seconds(Time(1_709_210_096_789)), "2024-02-29T12:34:56Z");
         assert_eq!(date_in_seconds(Time(951_782_400_000)), "2000-02-29T00:00:00Z");
         assert_eq!(date_in_seconds(Time(4_107_542_399_000)), "2100-02-28T23:59:59Z");

@@ -12,6 +12,7 @@ pub mod limits;
 pub mod listen;
 pub mod metrics;
 pub mod namespaces;
+pub mod places;
 pub mod prefixed;
 mod state;
 pub mod tls;

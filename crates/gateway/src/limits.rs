@@ -9,7 +9,26 @@ pub const CLOCK_SKEW_SECONDS: u64 = 300;
 pub const TOKEN_BYTES: usize = 8 * 1_024;
 
 /// Connections that have not yet proved who they are. Each may cost up to 128 KiB, so strangers hold 128 MiB at most.
+/// Fewer where few files may be open.
 pub const UNPROVEN_CONNECTIONS: usize = 1_024;
+
+/// Wrong keys that an address may show before it has to wait: typing errors, and a fleet that starts with an old key.
+pub const FREE_FAILURES: u32 = 10;
+
+/// One wrong key is forgiven after this time.
+pub const FAILURE_FORGIVENESS: Duration = Duration::from_secs(6);
+
+/// How long the answer to the first wrong key beyond those waits; doubled with each one after it.
+pub const FAILURE_DELAY: Duration = Duration::from_millis(100);
+
+/// The longest that one answer waits: less than any client's patience with a link.
+pub const FAILURE_DELAY_MOST: Duration = Duration::from_secs(5);
+
+/// The longest that a connection waits, however many wrong keys it has shown in one write.
+pub const FAILURE_SILENCE_MOST: Duration = Duration::from_secs(20);
+
+/// Addresses whose wrong keys are counted, 64 bytes each.
+pub const FAILURE_ADDRESSES: usize = 4_096;
 
 /// A peer that connects must send its first bytes within this time, for itself and again inside TLS.
 pub const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(10);
@@ -22,6 +41,16 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Bytes of an HTTP request's line and headers together. Also the size of the connection's read buffer.
 pub const HTTP_HEAD_BYTES: usize = 32 * 1_024;
+
+/// Path of a request's address. The longest honest one, a rule of a subscription of a topic whose names are all escaped,
+/// has 3.3 KiB.
+pub const HTTP_PATH_BYTES: usize = 4 * 1_024;
+
+/// Query of a request's address.
+pub const HTTP_QUERY_BYTES: usize = 4 * 1_024;
+
+/// Names and values in a query that are looked at. The clients send five at the most.
+pub const HTTP_QUERY_PAIRS: usize = 32;
 
 /// Headers of one HTTP request.
 pub const HTTP_HEADERS: usize = 64;

@@ -1,17 +1,17 @@
 //! Accepts connections and finds out what they speak. Every bus port takes everything: TLS or plain, and inside it AMQP
 //! or HTTP (and inside that AMQP over WebSocket), told by the first bytes, so that one connection string works whatever port rules a client has.
 //!
-//! Until a peer has proved who it is, its connection holds one of a fixed number of places and each wait has an end.
+//! Until a peer has proved who it is, its connection has a stranger's place, which it may lose, and each wait has an end.
 
 use crate::limits::*;
+use crate::places::{Place, Places};
 use crate::prefixed::Prefixed;
 use bytes::BytesMut;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
@@ -24,13 +24,13 @@ pub struct Peer {
     pub is_page: bool,
     /// The host that the peer named when it greeted in TLS.
     pub server_name: Option<Box<str>>,
-    /// The place among those who have not proved who they are; given up by [`Peer::proved`].
-    place: Mutex<Option<OwnedSemaphorePermit>>,
+    /// Kept for as long as the connection lives.
+    place: Option<Place>,
 }
 
 impl Peer {
     pub fn new(address: SocketAddr) -> Peer {
-        Peer { address, is_encrypted: false, is_page: false, server_name: None, place: Mutex::new(None) }
+        Peer { address, is_encrypted: false, is_page: false, server_name: None, place: None }
     }
 
     pub fn is_loopback(&self) -> bool {
@@ -39,8 +39,9 @@ impl Peer {
 
     /// The peer has shown a valid claim and no longer counts as a stranger.
     pub fn proved(&self) {
-        // A lock that a panic left behind still guards a valid value.
-        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Some(place) = &self.place {
+            place.proved();
+        }
     }
 }
 
@@ -118,39 +119,45 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
     })
 }
 
-/// The places for peers that have not proved who they are; one for the whole server.
-pub fn places() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(UNPROVEN_CONNECTIONS))
-}
-
 /// Accepts connections until the future is dropped. Connections live on their own and outlive it.
-pub async fn accept(listener: TcpListener, tls: TlsAcceptor, places: Arc<Semaphore>, doors: Arc<impl Doors>) {
+pub async fn accept(listener: TcpListener, tls: TlsAcceptor, places: Arc<Places>, doors: Arc<impl Doors>) {
+    let mut is_short = false;
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
+            // A peer that is gone already is its own affair.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => {
-                // A peer that is gone already is its own affair; a lack of handles is ours and passes.
-                if error.kind() != io::ErrorKind::ConnectionAborted {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                // A lack of handles or memory is ours, and passes: a stranger's serve others better. It is said once.
+                let has_room = places.show_out();
+                if !std::mem::replace(&mut is_short, true) {
+                    tracing::warn!(%error, has_room, "cannot accept connections");
                 }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
-            tracing::warn!(%address, "too many connections without a claim; closing the newest");
+        is_short = false;
+        let Some(place) = places.take(address.ip()) else {
+            tracing::warn!(%address, "all places for connections are taken; closing the newest");
             continue;
         };
         // Answers are written whole; waiting for more to send only costs time.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%address, %error, "cannot set TCP_NODELAY");
         }
-        let peer = Peer { place: Mutex::new(Some(place)), ..Peer::new(address) };
-        tokio::spawn(serve(stream, peer, tls.clone(), doors.clone()));
+        let number = place.number();
+        let peer = Peer { place: Some(place), ..Peer::new(address) };
+        let served = tokio::spawn(serve(stream, peer, tls.clone(), doors.clone()));
+        places.served(number, served.abort_handle());
     }
 }
 
-async fn serve(mut stream: TcpStream, mut peer: Peer, tls: TlsAcceptor, doors: Arc<impl Doors>) {
+/// Serves one connection: finds out what it speaks, in TLS or without, and hands it to the door for that.
+pub async fn serve<S>(mut stream: S, mut peer: Peer, tls: TlsAcceptor, doors: Arc<impl Doors>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let address = peer.address;
     let Some((speech, first)) = listen_to(&mut stream).await else { return };
     if speech != Speech::Tls {
@@ -205,6 +212,7 @@ async fn listen_to<S: AsyncRead + Unpin>(stream: &mut S) -> Option<(Speech, Byte
 mod tests {
     use super::*;
     use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpStream;
 
     #[test]
     fn each_protocol_is_known_by_its_first_bytes() {
@@ -279,7 +287,8 @@ mod tests {
         let (notes, mut noted) = tokio::sync::mpsc::unbounded_channel();
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = tokio::spawn(accept(listener, acceptor, places(), Arc::new(Notes(notes))));
+        let server =
+            tokio::spawn(accept(listener, acceptor, Places::of_open_files(1_024), Arc::new(Notes(notes))));
         for (door, first) in [("amqp", &b"AMQP\x03\x01\x00\x00"[..]), ("http", b"GET /health HTTP/1.1\r\n")] {
             let mut plain = TcpStream::connect(address).await.unwrap();
             plain.write_all(first).await.unwrap();
@@ -298,13 +307,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stranger_keeps_a_place_until_it_proves_itself() {
-        let places = Arc::new(Semaphore::new(1));
-        let place = places.clone().try_acquire_owned().unwrap();
-        let peer = Peer { place: Mutex::new(Some(place)), ..Peer::new("127.0.0.1:1".parse().unwrap()) };
-        assert!(places.clone().try_acquire_owned().is_err());
+    async fn a_stranger_keeps_its_place_until_it_proves_itself() {
+        let places = Places::new(1, 1);
+        let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let peer = Peer { place: places.take(address.ip()), ..Peer::new(address) };
+        places.served(0, tokio::spawn(std::future::pending::<()>()).abort_handle());
         peer.proved();
-        assert!(places.try_acquire_owned().is_ok());
+        assert!(!places.show_out(), "it is nobody's stranger");
+    }
+
+    #[tokio::test]
+    async fn a_thousand_idle_strangers_lock_nobody_out() {
+        let folder = crate::tls::tests::Folder::new();
+        let files = crate::tls::Files::open_or_make(&folder.0, &[]).unwrap();
+        let certificate = crate::tls::Certificate::load(&files).unwrap();
+        let acceptor = TlsAcceptor::from(crate::tls::server_config(&certificate).unwrap());
+        let (notes, mut noted) = tokio::sync::mpsc::unbounded_channel();
+        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        // As many as a process that may open 256 files has: the proportions are what counts.
+        let places = Places::of_open_files(256);
+        let server = tokio::spawn(accept(listener, acceptor, places, Arc::new(Notes(notes))));
+        let mut strangers = Vec::new();
+        for _ in 0..200 {
+            strangers.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut honest = TcpStream::connect(address).await.unwrap();
+        honest.write_all(b"AMQP").await.unwrap();
+        assert_eq!(noted.recv().await.unwrap().0, "amqp");
+        let mut rest = [0; 1];
+        assert_eq!(strangers[0].read(&mut rest).await.unwrap_or(0), 0, "the oldest was shown out");
+        server.abort();
     }
 
     #[test]

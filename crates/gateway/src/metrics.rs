@@ -36,6 +36,8 @@ pub struct Work {
     pub appended_bytes: u64,
     pub stored_messages: u64,
     pub delivered_messages: u64,
+    /// How often something stored was found damaged.
+    pub damages: u64,
 }
 
 impl From<&engine::Counters> for Work {
@@ -46,6 +48,7 @@ impl From<&engine::Counters> for Work {
             appended_bytes: read(&counters.appended_bytes),
             stored_messages: read(&counters.stored_messages),
             delivered_messages: read(&counters.delivered_messages),
+            damages: 0,
         }
     }
 }
@@ -73,6 +76,12 @@ pub fn page(work: Work, meters: &Meters, is_healthy: bool) -> String {
         "Messages handed to receivers.",
         &[("", work.delivered_messages)],
     );
+    family(
+        "otobus_storage_damages_total",
+        "counter",
+        "Damage met in what is stored; the log names file and offset.",
+        &[("", work.damages)],
+    );
     let open = |meter: &AtomicU64| meter.load(Ordering::Relaxed);
     let connections = [
         ("{protocol=\"amqp\"}", open(&meters.amqp_connections)),
@@ -91,7 +100,8 @@ mod tests {
     fn each_family_has_its_help_its_type_and_its_value() {
         let meters = Meters::default();
         let amqp = Meters::open(&meters.amqp_connections);
-        let work = Work { syncs: 7, appended_bytes: 80, stored_messages: 9, delivered_messages: 10 };
+        let work =
+            Work { syncs: 7, appended_bytes: 80, stored_messages: 9, delivered_messages: 10, damages: 11 };
         let text = page(work, &meters, true);
         for line in [
             "# TYPE otobus_journal_syncs_total counter",
@@ -99,6 +109,7 @@ mod tests {
             "otobus_journal_bytes_total 80",
             "otobus_messages_stored_total 9",
             "otobus_messages_delivered_total 10",
+            "otobus_storage_damages_total 11",
             "otobus_connections{protocol=\"amqp\"} 1",
             "otobus_connections{protocol=\"http\"} 0",
             "otobus_healthy 1",

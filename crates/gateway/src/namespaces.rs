@@ -6,6 +6,7 @@
 
 use crate::auth::Guard;
 use broker::{NamespaceId, Time};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::watch;
 
@@ -21,6 +22,8 @@ pub struct Namespace {
 pub struct Namespaces {
     list: RwLock<List>,
     changes: watch::Sender<u64>,
+    /// How often the list was replaced: for those who look at every read of a socket.
+    version: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
@@ -38,14 +41,20 @@ impl Namespaces {
 
     pub fn new(default: Namespace, others: Vec<Namespace>) -> Namespaces {
         let list = List::new(default, others);
-        Namespaces { list: RwLock::new(list), changes: watch::Sender::new(0) }
+        Namespaces { list: RwLock::new(list), changes: watch::Sender::new(0), version: AtomicU64::new(0) }
     }
 
     /// Puts other ones in their place and tells everybody.
     pub fn replace(&self, default: Namespace, others: Vec<Namespace>) {
         let list = List::new(default, others);
         *self.list.write().unwrap_or_else(PoisonError::into_inner) = list;
+        self.version.fetch_add(1, Ordering::Release);
         self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Another number after each replacement.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
     /// Tells of each replacement from now on.

@@ -1,5 +1,6 @@
 //! What every connection works with, and how all of them are asked to end.
 
+use crate::auth::{Failures, UnixSeconds};
 use crate::listen::{Doors, Peer};
 use crate::metrics::Meters;
 use crate::namespaces::Namespaces;
@@ -20,6 +21,11 @@ pub struct State {
     /// What all connections hold of large answers.
     pub large_replies: Arc<amqp::LargeReplies>,
     pub meters: Meters,
+    pub failures: Failures,
+    /// The wall clock that claims run out by.
+    wall: fn() -> UnixSeconds,
+    /// Whether whoever manages a namespace may move its time.
+    pub has_test_clock: bool,
     /// Becomes true when the server stops. Each connection that is served holds a receiver.
     stopping: watch::Sender<bool>,
 }
@@ -36,8 +42,21 @@ impl State {
             unfinished,
             large_replies,
             meters,
+            failures: Failures::default(),
+            wall: UnixSeconds::now,
+            has_test_clock: false,
             stopping: watch::Sender::new(false),
         }
+    }
+
+    /// The same, with another wall clock: for tests, which do not wait for a token to run out.
+    #[must_use]
+    pub fn with_wall(self, wall: fn() -> UnixSeconds) -> State {
+        State { wall, ..self }
+    }
+
+    pub fn now(&self) -> UnixSeconds {
+        (self.wall)()
     }
 
     /// Asks every connection to finish what it does and end.
@@ -93,7 +112,9 @@ impl Doors for State {
             ask: &self.engine,
             namespaces: &self.namespaces,
             meters: &self.meters,
+            failures: &self.failures,
             node: &self.node,
+            has_test_clock: self.has_test_clock,
         };
         http::serve(stream, first, peer, door, self.stopping()).await;
     }

@@ -12,9 +12,10 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use rustls::ServerConfig;
+use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use std::fs;
 use std::io::{self, Write};
@@ -63,13 +64,33 @@ impl Files {
         }
         fs::create_dir_all(&unfinished).map_err(|source| failed("create", &unfinished, source))?;
         make(&Files::within(&unfinished), extra_names)?;
+        sync_directory(&unfinished).map_err(|source| failed("sync", &unfinished, source))?;
         fs::rename(&unfinished, &folder).map_err(|source| failed("create", &folder, source))?;
+        sync_directory(data).map_err(|source| failed("sync", data, source))?;
         Ok(Files::within(&folder))
     }
 
     /// Certificate and key of the operator's own. Clients know whom to trust; we name the certificate as what to.
     pub fn given(certificate: &Path, key: &Path) -> Files {
         Files { ca: certificate.to_owned(), certificate: certificate.to_owned(), key: key.to_owned() }
+    }
+
+    /// Those of `names` that the certificate does not have.
+    pub fn missing_names(&self, names: &[String]) -> Result<Vec<String>, Error> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let unusable = |why: String| Error::Unusable { path: self.certificate.clone(), why };
+        let certificate = CertificateDer::from_pem_file(&self.certificate);
+        let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
+        let parsed =
+            ParsedCertificate::try_from(&certificate).map_err(|error| unusable(error.to_string()))?;
+        let is_missing = |name: &&String| {
+            // A client never asks for a star, but for something in its place.
+            let asked = name.strip_prefix('*').map_or(name.to_string(), |rest| format!("any{rest}"));
+            ServerName::try_from(asked).map_or(true, |asked| verify_server_name(&parsed, &asked).is_err())
+        };
+        Ok(names.iter().filter(is_missing).cloned().collect())
     }
 
     fn read(&self) -> Result<CertifiedKey, Error> {
@@ -142,7 +163,7 @@ fn make(files: &Files, extra_names: &[String]) -> Result<(), Error> {
     write_secret(&files.key, &server_key.serialize_pem())
         .map_err(|source| failed("write", &files.key, source))?;
     for (path, text) in [(&files.ca, ca_certificate.pem()), (&files.certificate, server_certificate.pem())] {
-        fs::write(path, text).map_err(|source| failed("write", path, source))?;
+        write_new(path, &text, 0o644).map_err(|source| failed("write", path, source))?;
     }
     Ok(())
 }
@@ -179,10 +200,20 @@ fn host_name() -> Option<String> {
 
 /// Writes a file that its owner alone may read, from the first instant on.
 pub fn write_secret(path: &Path, text: &str) -> io::Result<()> {
+    write_new(path, text, 0o600)
+}
+
+/// Makes a directory's entries durable: files that were made or renamed in it.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    fs::File::open(path)?.sync_all()
+}
+
+/// Writes a file that is not there yet and has it synced.
+fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
     let mut file = options.open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
@@ -191,7 +222,6 @@ pub fn write_secret(path: &Path, text: &str) -> io::Result<()> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use rustls::pki_types::ServerName;
     use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
 
     /// A folder of its own for each test, removed at the end.
@@ -273,6 +303,17 @@ pub(crate) mod tests {
         let first = fs::read(&files.certificate).unwrap();
         Files::open_or_make(&folder.0, &["other".to_owned()]).unwrap();
         assert_eq!(fs::read(&files.certificate).unwrap(), first);
+    }
+
+    #[test]
+    fn a_name_that_was_added_later_is_missed() {
+        let folder = Folder::new();
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let files = Files::open_or_make(&folder.0, &names(&["bus.example", "10.1.2.3"])).unwrap();
+        let known = ["localhost", "BUS.example", "10.1.2.3", "*.servicebus.windows.net"];
+        assert_eq!(files.missing_names(&names(&known)).unwrap(), names(&[]));
+        let later = ["new.example", "10.1.2.4", "*.example", "no name"];
+        assert_eq!(files.missing_names(&names(&later)).unwrap(), names(&later));
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub enum Error {
     #[error("cannot {action} `{file}`: {source}")]
     Io { action: &'static str, file: String, source: io::Error },
     /// Nothing was written; the same append may be repeated when there is room.
-    #[error("no room for `{file}` ({source}); free disk space and it goes on")]
+    #[error("no room for `{file}` ({source}); free disk space, or files that are open, and it goes on")]
     Full { file: String, source: io::Error },
     #[error("`{file}` is damaged at byte {offset}: {what}. It is left untouched; restore it from a copy")]
     Corrupt { file: String, offset: u64, what: String },

@@ -4,7 +4,7 @@
 //! without an error must be what was written. Patched heads can be stamped again, so that the checks behind the
 //! checksum are reached too; what is read then is only as good as the stamp.
 
-use crate::conformance::{self, Harness};
+use crate::conformance::{self, Damage, Harness};
 use crate::disk::Memory;
 use crate::error::Error;
 use crate::frame::{self, FIXED_BYTES, Fixed};
@@ -39,6 +39,10 @@ impl Harness for Small {
             ..Options::new(2)
         };
         Ok(Box::new(Local::open(Arc::new(self.disk.clone()), options)?))
+    }
+
+    fn damage(&self, damage: Damage) {
+        conformance::damage_segments(&self.disk, damage).expect("what is to be damaged is there");
     }
 }
 

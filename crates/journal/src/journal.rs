@@ -108,6 +108,11 @@ pub struct BodyLengths<'a> {
 }
 
 impl<'a> BodyLengths<'a> {
+    /// From the prefixes of the bodies, as [`crate::body_prefix`] makes them.
+    pub fn new(prefixes: &'a [[u8; 8]]) -> BodyLengths<'a> {
+        BodyLengths { table: prefixes }
+    }
+
     pub fn len(&self) -> usize {
         self.table.len()
     }

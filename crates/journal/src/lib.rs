@@ -1,8 +1,9 @@
 //! Durable order: batches of opaque records and the bodies they name, one after another, on disk.
 //!
 //! This room knows bytes and positions, never messages. [`Journal`] is the border that every implementation,
-//! local or distributed, must satisfy (see [`conformance`]); [`Local`] is the one on segment files, and over
-//! [`disk::Memory`] it is also the one for tests. The bytes are drawn in docs/format/journal.md.
+//! local or distributed, must satisfy (see [`conformance`]); [`Local`] is the one on segment files, over
+//! [`disk::Memory`] also for tests; [`InMemory`] is a log that several may open and only one may write, as a distributed
+//! one would be; [`Unsure`] loses the answers of another. The bytes are drawn in docs/format/journal.md.
 //!
 //! What must always hold: a batch is there whole or not at all; it lies at exactly the position it was written
 //! for, behind everything before it; and damage is reported with file and offset, never skipped.
@@ -18,6 +19,7 @@ mod hash;
 mod journal;
 pub mod limits;
 mod local;
+mod memory;
 mod place;
 mod ticket;
 mod unsure;
@@ -29,6 +31,7 @@ pub use journal::{
     SnapshotInfo, Snapshots, Space, Stretch, WriteSnapshot,
 };
 pub use local::{Counts, Filling, Inspector, Local, Options, Scrub};
-pub use place::{Place, read_run};
+pub use memory::{InMemory, Log};
+pub use place::{Bodies, Place, read_run};
 pub use ticket::{Outcome, Ticket};
 pub use unsure::{Unsure, Verdict};

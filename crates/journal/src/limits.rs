@@ -53,3 +53,7 @@ pub const ORDINAL_LIMIT: u64 = 1 << 62;
 /// Room that is kept allocated and unused, in segments. A full disk then has place for a segment of settlements and
 /// copies, and for a snapshot; no more than two, so that a drained data directory stays small.
 pub const RESERVE_SEGMENTS: u32 = 2;
+
+/// Segments whose files are open at a time, beside the one that is written: several readers in different places find theirs
+/// open, and a backlog of a hundred thousand segments takes no more of the process's handles than a small one.
+pub const SEGMENT_HANDLES: usize = 64;

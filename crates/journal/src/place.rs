@@ -6,26 +6,52 @@ use crate::journal::BodyId;
 use crate::limits::{RUN_BYTES, RUN_GAP_BYTES};
 use crate::local::{Entry, Segment};
 use bytes::Bytes;
+use std::fmt;
 use std::sync::Arc;
 
 /// The place of a body. Holding it keeps the segment from being recycled, so the bytes stay readable.
 #[derive(Debug, Clone)]
 pub struct Place {
-    pub(crate) segment: Arc<Segment>,
-    pub(crate) body: BodyId,
+    home: Home,
+    body: BodyId,
+}
+
+/// Whatever of another journal holds bodies.
+pub trait Bodies: Send + Sync + fmt::Debug {
+    /// Reads and checks a body of which this journal has given out the place.
+    fn read(&self, body: BodyId) -> Result<Vec<u8>, Error>;
+}
+
+#[derive(Debug, Clone)]
+enum Home {
+    Segment(Arc<Segment>),
+    Other(Arc<dyn Bodies>),
 }
 
 impl Place {
+    /// For journals that have no segments.
+    pub fn new(bodies: Arc<dyn Bodies>, body: BodyId) -> Place {
+        Place { home: Home::Other(bodies), body }
+    }
+
+    pub(crate) fn in_segment(segment: Arc<Segment>, body: BodyId) -> Place {
+        Place { home: Home::Segment(segment), body }
+    }
+
     pub fn body(&self) -> BodyId {
         self.body
     }
 
     /// Reads and checks the body.
     pub fn read(&self) -> Result<Vec<u8>, Error> {
-        let entry = self.segment.entry(self.body)?;
+        let segment = match &self.home {
+            Home::Segment(segment) => segment,
+            Home::Other(bodies) => return bodies.read(self.body),
+        };
+        let entry = segment.entry(self.body)?;
         let mut bytes = vec![0; entry.length as usize];
-        self.segment.read_exact(body_at(&entry), &mut bytes)?;
-        self.check(&entry, &bytes)?;
+        segment.read_exact(body_at(&entry), &mut bytes)?;
+        check(segment, self.body, &entry, &bytes)?;
         Ok(bytes)
     }
 
@@ -35,15 +61,22 @@ impl Place {
         Ok(())
     }
 
-    /// Judged by the table, which is salted with the segment's life, not by the prefix, which is not: a body that a
-    /// lost write left over from a former life has a good prefix.
-    fn check(&self, entry: &Entry, bytes: &[u8]) -> Result<(), Error> {
-        if crc32c::crc32c(bytes) == entry.crc {
-            return Ok(());
+    fn segment(&self) -> Option<&Arc<Segment>> {
+        match &self.home {
+            Home::Segment(segment) => Some(segment),
+            Home::Other(_) => None,
         }
-        let what = format!("body {} does not match its checksum", self.body.0);
-        Err(Error::corrupt(&self.segment.path, body_at(entry), what))
     }
+}
+
+/// Judged by the table, which is salted with the segment's life, not by the prefix, which is not: a body that a
+/// lost write left over from a former life has a good prefix.
+fn check(segment: &Segment, body: BodyId, entry: &Entry, bytes: &[u8]) -> Result<(), Error> {
+    if crc32c::crc32c(bytes) == entry.crc {
+        return Ok(());
+    }
+    let what = format!("body {} does not match its checksum", body.0);
+    Err(Error::corrupt(&segment.path, body_at(entry), what))
 }
 
 /// Reads and checks bodies, and adds them to `found` in the order of `places`. Those that follow each other closely
@@ -52,11 +85,17 @@ pub fn read_run(places: &[Place], found: &mut Vec<Bytes>) -> Result<(), Error> {
     let mut rest = places;
     let mut entries = Vec::new();
     while let Some(first) = rest.first() {
-        let together = rest.iter().take_while(|place| Arc::ptr_eq(&place.segment, &first.segment)).count();
+        let Some(segment) = first.segment() else {
+            found.push(first.read()?.into());
+            rest = &rest[1..];
+            continue;
+        };
+        let is_same = |place: &&Place| place.segment().is_some_and(|other| Arc::ptr_eq(other, segment));
+        let together = rest.iter().take_while(is_same).count();
         entries.clear();
-        first.segment.entries(rest[..together].iter().map(|place| place.body), &mut entries)?;
+        segment.entries(rest[..together].iter().map(|place| place.body), &mut entries)?;
         let count = run_length(&entries);
-        read_together(&rest[..count], &entries[..count], found)?;
+        read_together(segment, &rest[..count], &entries[..count], found)?;
         rest = &rest[count..];
     }
     Ok(())
@@ -75,16 +114,21 @@ fn run_length(entries: &[Entry]) -> usize {
     1 + more.count()
 }
 
-fn read_together(places: &[Place], entries: &[Entry], found: &mut Vec<Bytes>) -> Result<(), Error> {
+fn read_together(
+    segment: &Segment,
+    places: &[Place],
+    entries: &[Entry],
+    found: &mut Vec<Bytes>,
+) -> Result<(), Error> {
     let start = body_at(&entries[0]);
     let end = u64::from(entries.last().map_or(0, end_of));
     let mut buffer = vec![0; (end - start) as usize];
-    places[0].segment.read_exact(start, &mut buffer)?;
+    segment.read_exact(start, &mut buffer)?;
     let buffer = Bytes::from(buffer);
     for (place, entry) in places.iter().zip(entries) {
         let from = (body_at(entry) - start) as usize;
         let body = buffer.slice(from..from + entry.length as usize);
-        place.check(entry, &body)?;
+        check(segment, place.body, entry, &body)?;
         found.push(body);
     }
     Ok(())
@@ -161,7 +205,7 @@ mod tests {
         let disk = Memory::new();
         let journal = journal(&disk, 4);
         let places = places(&journal, 1..=12);
-        let entry = places[7].segment.entry(BodyId(8)).unwrap();
+        let entry = places[7].segment().unwrap().entry(BodyId(8)).unwrap();
         let names = disk.list().unwrap();
         let name = names.iter().find(|name| name.ends_with(".segment")).unwrap();
         let file = disk.open(name).unwrap();

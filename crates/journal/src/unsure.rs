@@ -90,6 +90,10 @@ impl Journal for Unsure {
             }
             return self.inner.append(draft, at);
         }
+        let (bytes, limit) = (self.inner.batch_bytes(draft), self.inner.describe().max_batch_bytes);
+        if bytes > limit {
+            return Err(Error::TooLarge { bytes, limit });
+        }
         let verdict = (self.judge)(at);
         if verdict == Verdict::Pass {
             return self.inner.append(draft, at);

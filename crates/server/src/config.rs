@@ -3,6 +3,7 @@
 use crate::definition::{DEFAULT_NAMESPACE, Definition};
 use crate::durability::Durability;
 use crate::emulator;
+use crate::log::LogFormat;
 use crate::queue_table::QueueTable;
 use crate::topic_table::TopicTable;
 use broker::Tier;
@@ -11,6 +12,7 @@ use serde::Deserialize;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
@@ -22,7 +24,9 @@ const TAIL_CACHE_MEGABYTES_MOST: usize = 65_536;
 pub struct Config {
     pub data: Option<PathBuf>,
     pub log: Option<LevelFilter>,
+    pub log_format: Option<LogFormat>,
     pub durability: Option<Durability>,
+    pub test_clock: Option<bool>,
     pub listen_bus: Option<Vec<SocketAddr>>,
     pub tls_names: Vec<String>,
     pub certificate: Option<(PathBuf, PathBuf)>,
@@ -44,8 +48,10 @@ pub enum Error {
 struct File {
     data: Option<PathBuf>,
     log: Option<Spanned<String>>,
+    log_format: Option<Spanned<String>>,
     durability: Option<Spanned<String>>,
     tier: Option<Spanned<String>>,
+    test_clock: Option<bool>,
     listen: Listen,
     tls: Tls,
     memory: Memory,
@@ -144,9 +150,8 @@ impl Config {
             }
         }
         let log = file.log.as_ref().map(level).transpose()?;
-        let read =
-            |text: &Spanned<String>| text.get_ref().parse().map_err(|why: String| complaint(text, why));
-        let durability = file.durability.as_ref().map(read).transpose()?;
+        let durability = file.durability.as_ref().map(parsed).transpose()?;
+        let log_format = file.log_format.as_ref().map(parsed).transpose()?;
         let listen_bus = file.listen.bus.as_deref().map(addresses).transpose()?;
         let certificate = match (&file.tls.certificate, &file.tls.key) {
             (Some(certificate), Some(key)) => Some((certificate.get_ref().clone(), key.clone())),
@@ -160,6 +165,8 @@ impl Config {
             if namespaces.iter().any(|other| other.name.eq_ignore_ascii_case(name)) {
                 return Err(complaint(&table.name, format!("namespace `{name}` is declared twice")));
             }
+            broker::manage::check_namespace(name)
+                .map_err(|refusal| complaint(&table.name, refusal.to_string()))?;
             let own = definition(name, &table.policy, &table.queue, &table.topic)?;
             namespaces.push(Definition { tier: tier(table.tier.as_ref().or(file.tier.as_ref()))?, ..own });
         }
@@ -167,7 +174,9 @@ impl Config {
         Ok(Config {
             data: file.data,
             log,
+            log_format,
             durability,
+            test_clock: file.test_clock,
             listen_bus,
             tls_names: file.tls.names,
             tail_cache_bytes,
@@ -182,7 +191,9 @@ impl Default for Config {
         Config {
             data: None,
             log: None,
+            log_format: None,
             durability: None,
+            test_clock: None,
             listen_bus: None,
             tail_cache_bytes: None,
             tls_names: Vec::new(),
@@ -227,9 +238,12 @@ fn definition(
 }
 
 fn tier(text: Option<&Spanned<String>>) -> Result<Tier, Complaint> {
-    text.map_or(Ok(Tier::default()), |text| {
-        text.get_ref().parse().map_err(|why: String| complaint(text, why))
-    })
+    text.map_or(Ok(Tier::default()), parsed)
+}
+
+/// A word that is one of a few.
+fn parsed<T: FromStr<Err = String>>(text: &Spanned<String>) -> Result<T, Complaint> {
+    text.get_ref().parse().map_err(|why| complaint(text, why))
 }
 
 fn level(text: &Spanned<String>) -> Result<LevelFilter, Complaint> {
@@ -312,7 +326,9 @@ mod tests {
         let text = r#"
             data = "/var/lib/otobus"
             log = "info"
+            log_format = "json"
             durability = "os"
+            test_clock = true
             [listen]
             bus = ["0.0.0.0:5672", "[::1]:443"]
             [tls]
@@ -333,8 +349,9 @@ mod tests {
         "#;
         let config = Config::parse(text).expect("accepted");
         assert_eq!(config.data.as_deref(), Some(Path::new("/var/lib/otobus")));
-        assert_eq!(config.log, Some(LevelFilter::INFO));
+        assert_eq!((config.log, config.log_format), (Some(LevelFilter::INFO), Some(LogFormat::Json)));
         assert_eq!(config.durability, Some(Durability::Os));
+        assert_eq!(config.test_clock, Some(true));
         assert_eq!(config.listen_bus.map(|addresses| addresses.len()), Some(2));
         assert_eq!(config.tail_cache_bytes, Some(8 * 1_024 * 1_024));
         assert_eq!(&*config.namespaces[0].policies[0].name, "sender");
@@ -417,6 +434,17 @@ mod tests {
             ("[[policy]]\nname = \"p\"\nkey = \"\"\nrights = []", 3, "key"),
             ("[[policy]]\nname = \"p\"\nrights = []", 1, "key"),
             ("[[queue]]\nname = \"q\"\n[[topic]]\nname = \"Q\"", 4, "twice"),
+            ("[[queue]]\n\nname = \"a b\"", 3, "`a b`"),
+            ("[[queue]]\nname = \"\"", 2, "empty"),
+            ("[[topic]]\n\nname = \"/t\"", 3, "`/t`"),
+            ("[[topic]]\nname = \"t\"\n[[topic.subscription]]\nname = \"a/b\"", 4, "`a/b`"),
+            (
+                "[[topic]]\nname = \"t\"\n[[topic.subscription]]\nname = \"s\"\n[[topic.subscription.rule]]\nname = \"r#\"",
+                6,
+                "`r#`",
+            ),
+            ("[[namespace]]\nname = \"my_shop\"", 2, "my_shop"),
+            ("\nlog_format = \"xml\"", 2, "xml"),
             (
                 "[[topic]]\nname = \"t\"\n[[topic.subscription]]\nname = \"s\"\nlock_duration = \"x\"",
                 5,

@@ -120,7 +120,8 @@ fn make_keys(path: &Path) -> anyhow::Result<()> {
     }
     gateway::tls::write_secret(&unfinished, &text)?;
     std::fs::rename(&unfinished, path)?;
-    Ok(())
+    // The name is durable when its directory is.
+    Ok(gateway::tls::sync_directory(path.parent().unwrap_or(Path::new(".")))?)
 }
 
 #[cfg(test)]

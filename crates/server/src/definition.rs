@@ -6,7 +6,7 @@
 use anyhow::bail;
 use broker::topic::rule::Rule;
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
-use broker::{AccessRule, Answer, Command, NamespaceId, QueueSettings, Refusal, Task, Tier};
+use broker::{AccessRule, Answer, Command, NamespaceId, QueueSettings, Refusal, Task, Tier, Time};
 use engine::Handle;
 use gateway::auth::Policy;
 
@@ -52,15 +52,15 @@ pub enum Existing {
     Change,
 }
 
-/// Makes the namespace and what it shall have; gives its number.
+/// Makes the namespace and what it shall have; gives its number and since when it is there.
 pub async fn apply(
     engine: &Handle,
     definition: &Definition,
     existing: Existing,
-) -> anyhow::Result<NamespaceId> {
+) -> anyhow::Result<(NamespaceId, Time)> {
     let name = definition.name.clone();
-    let namespace = match ask(engine, NamespaceId(0), Task::NameNamespace { name }).await? {
-        Ok(Answer::Namespace(namespace)) => namespace,
+    let (namespace, created) = match ask(engine, NamespaceId(0), Task::NameNamespace { name }).await? {
+        Ok(Answer::Namespace { namespace, created }) => (namespace, created),
         Ok(other) => bail!("the broker answered {other:?} for a namespace"),
         Err(refusal) => bail!("cannot create namespace `{}`: {refusal}", definition.name),
     };
@@ -79,7 +79,7 @@ pub async fn apply(
         let was_created = site.take(step).await?;
         is_new = if is_rule { is_new } else { was_created };
     }
-    Ok(namespace)
+    Ok((namespace, created))
 }
 
 /// A task, the one to take its place if its object exists, and what to call it.

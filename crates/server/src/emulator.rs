@@ -3,9 +3,11 @@
 
 use crate::config::Error;
 use crate::definition::{DEFAULT_NAMESPACE, Definition, Subscription, Topic};
+use crate::json_lines::Lines;
 use broker::topic::rule::{Correlation, Filter, Kind, Rule, Sql, Typed};
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
-use broker::{QueueSettings, Span};
+use broker::topic::subscription::check_name;
+use broker::{QueueSettings, Refusal, Span};
 use gateway::iso;
 use serde::{Deserialize, Deserializer, de};
 use std::path::Path;
@@ -16,6 +18,26 @@ pub fn read(path: &Path) -> Result<Definition, Error> {
     parse(&text).map_err(|(line, what)| Error::Line { path: path.to_owned(), line, what })
 }
 
+/// A complaint about the value at a path of the file.
+struct Mistake {
+    at: String,
+    what: String,
+}
+
+fn mistake(at: impl Into<String>, what: impl Into<String>) -> Mistake {
+    Mistake { at: at.into(), what: what.into() }
+}
+
+/// A refusal, told of the property that it names, else of the whole.
+fn refused(at: &str, who: &str, refusal: &Refusal) -> Mistake {
+    let at = match refusal {
+        Refusal::InvalidName { .. } => format!("{at}/Name"),
+        Refusal::InvalidSetting { property, .. } => format!("{at}/Properties/{property}"),
+        _ => at.to_owned(),
+    };
+    mistake(at, format!("{who}: {refusal}"))
+}
+
 fn parse(text: &str) -> Result<Definition, (usize, String)> {
     let text = without_comments(text);
     let file: File = serde_json::from_str(&text).map_err(|error| {
@@ -23,15 +45,29 @@ fn parse(text: &str) -> Result<Definition, (usize, String)> {
         let what = what.split(" at line ").next().unwrap_or_default().to_owned();
         (error.line(), what)
     })?;
+    read_whole(&file).map_err(|Mistake { at, what }| (Lines::of(&text).at(&at), what))
+}
+
+fn read_whole(file: &File) -> Result<Definition, Mistake> {
+    const NAMESPACES: &str = "/UserConfig/Namespaces";
     let [namespace] = &file.user_config.namespaces[..] else {
-        return Err((1, "there must be exactly one namespace".to_owned()));
+        return Err(mistake(NAMESPACES, "there must be exactly one namespace"));
     };
     let mut definition = Definition::named(DEFAULT_NAMESPACE);
-    for queue in &namespace.queues {
-        definition.queues.push((queue.name.as_str().into(), queue.settings()));
+    let mut taken: Vec<String> = Vec::new();
+    for (nth, queue) in namespace.queues.iter().enumerate() {
+        let at = format!("{NAMESPACES}/0/Queues/{nth}");
+        queue.take_name("queue", &at, &mut taken)?;
+        let settings = queue.settings();
+        let refused = |refusal| refused(&at, &format!("queue `{}`", queue.name), &refusal);
+        broker::check_path(&queue.name).map_err(refused)?;
+        settings.check().map_err(refused)?;
+        definition.queues.push((queue.name.as_str().into(), settings));
     }
-    for topic in &namespace.topics {
-        definition.topics.push(topic.read().map_err(|what| (1, what))?);
+    for (nth, topic) in namespace.topics.iter().enumerate() {
+        let at = format!("{NAMESPACES}/0/Topics/{nth}");
+        topic.take_name("topic", &at, &mut taken)?;
+        definition.topics.push(topic.read(&at)?);
     }
     Ok(definition)
 }
@@ -191,7 +227,17 @@ impl Entity {
         }
     }
 
-    fn read(&self) -> Result<Topic, String> {
+    /// Names are taken once, whatever their case.
+    fn take_name(&self, kind: &str, at: &str, taken: &mut Vec<String>) -> Result<(), Mistake> {
+        let name = self.name.to_lowercase();
+        if taken.contains(&name) {
+            return Err(mistake(format!("{at}/Name"), format!("{kind} `{}` is declared twice", self.name)));
+        }
+        taken.push(name);
+        Ok(())
+    }
+
+    fn read(&self, at: &str) -> Result<Topic, Mistake> {
         let properties = &self.properties;
         let settings = TopicSettings {
             default_time_to_live: span(properties.default_message_time_to_live, TIME_TO_LIVE),
@@ -199,11 +245,19 @@ impl Entity {
             duplicate_window: span(properties.duplicate_detection_history_time_window, DUPLICATE_WINDOW),
             ..TopicSettings::default()
         };
-        let subscriptions = self.subscriptions.iter().map(Entity::subscription).collect::<Result<_, _>>()?;
+        let refused = |refusal| refused(at, &format!("topic `{}`", self.name), &refusal);
+        broker::check_path(&self.name).map_err(refused)?;
+        settings.check().map_err(refused)?;
+        let (mut subscriptions, mut taken) = (Vec::new(), Vec::new());
+        for (nth, subscription) in self.subscriptions.iter().enumerate() {
+            let at = format!("{at}/Subscriptions/{nth}");
+            subscription.take_name("subscription", &at, &mut taken)?;
+            subscriptions.push(subscription.subscription(&at)?);
+        }
         Ok(Topic { path: self.name.as_str().into(), settings, subscriptions })
     }
 
-    fn subscription(&self) -> Result<Subscription, String> {
+    fn subscription(&self, at: &str) -> Result<Subscription, Mistake> {
         let (properties, usual) = (&self.properties, SubscriptionSettings::default());
         let settings = SubscriptionSettings {
             lock_duration: span(properties.lock_duration, usual.lock_duration),
@@ -215,13 +269,18 @@ impl Entity {
             forward_dead_letters_to: given(&properties.forward_dead_lettered_messages_to),
             ..usual
         };
-        let rules = self.rules.iter().map(RuleTable::read).collect::<Result<_, _>>()?;
+        let refused = |refusal| refused(at, &format!("subscription `{}`", self.name), &refusal);
+        check_name(&self.name).map_err(refused)?;
+        settings.check().map_err(refused)?;
+        let rules = self.rules.iter().enumerate();
+        let rules =
+            rules.map(|(nth, rule)| rule.read(&format!("{at}/Rules/{nth}"))).collect::<Result<_, _>>()?;
         Ok(Subscription { name: self.name.as_str().into(), settings, rules })
     }
 }
 
 impl RuleTable {
-    fn read(&self) -> Result<Rule, String> {
+    fn read(&self, at: &str) -> Result<Rule, Mistake> {
         let sql = |table: &SqlTable| Sql {
             expression: table.sql_expression.as_str().into(),
             parameters: Vec::new(),
@@ -229,16 +288,24 @@ impl RuleTable {
         let properties = &self.properties;
         let filter = match (&properties.filter_type, &properties.correlation_filter, &properties.sql_filter) {
             (FilterType::Sql, _, Some(table)) => Filter::Sql(sql(table)),
-            (FilterType::Correlation, Some(table), _) => Filter::Correlation(table.read(&self.name)?),
-            _ => return Err(format!("rule `{}` has no filter of the type that it names", self.name)),
+            (FilterType::Correlation, Some(table), _) => {
+                let at = format!("{at}/Properties/CorrelationFilter/Properties");
+                Filter::Correlation(table.read(&self.name, &at)?)
+            }
+            _ => {
+                let what = format!("rule `{}` has no filter of the type that it names", self.name);
+                return Err(mistake(format!("{at}/Properties/FilterType"), what));
+            }
         };
         let action = properties.action.as_ref().map(sql);
-        Ok(Rule { name: self.name.as_str().into(), filter, action })
+        let rule = Rule { name: self.name.as_str().into(), filter, action };
+        rule.check().map_err(|refusal| refused(at, &format!("rule `{}`", self.name), &refusal))?;
+        Ok(rule)
     }
 }
 
 impl CorrelationTable {
-    fn read(&self, rule: &str) -> Result<Correlation, String> {
+    fn read(&self, rule: &str, at: &str) -> Result<Correlation, Mistake> {
         use serde_json::Value;
         let text = |text: &Option<String>| text.as_deref().map(Into::into);
         let value = |(key, value): (&String, &Value)| {
@@ -248,7 +315,8 @@ impl CorrelationTable {
                 Value::Number(number) if number.is_i64() => (Kind::Long, number.to_string()),
                 Value::Number(number) => (Kind::Double, number.to_string()),
                 Value::Null | Value::Array(_) | Value::Object(_) => {
-                    return Err(format!("the property `{key}` of rule `{rule}` is not one value"));
+                    let what = format!("the property `{key}` of rule `{rule}` is not one value");
+                    return Err(mistake(format!("{at}/{key}"), what));
                 }
             };
             Ok((key.as_str().into(), Typed { kind, text: text.into() }))
@@ -350,6 +418,17 @@ mod tests {
             (": 3,", ": \"3\",", 17, "string"),
             ("\"Sql\"", "\"Xml\"", 34, "Xml"),
             ("\"Topics\": [", "\"Topics\": [,", 23, ""),
+            ("\"queue.1\"", "\"queue 1\"", 9, "`queue 1`"),
+            ("\"LockDuration\": \"PT1M\",\n", "\"LockDuration\": \"PT1H\",\n", 16, "LockDuration"),
+            ("\"topic.1\"", "\"Queue.1\"", 25, "declared twice"),
+            ("\"topic.1\"", "\"topic/\"", 25, "`topic/`"),
+            ("\"subscription.1\"", "\"a/b\"", 29, "`a/b`"),
+            ("\"by-type\"", "\"by*type\"", 32, "`by*type`"),
+            ("\"FilterType\": \"Sql\"", "\"FilterType\": \"Correlation\"", 34, "`by-text` has no filter"),
+            ("{ \"n\": 1 }", "{ \"n\": [] }", 33, "`n` of rule `by-type`"),
+            ("\"Queues\": [", "\"Queues\": {},\n\"Other\": [", 7, "invalid type"),
+            ("\"Name\": \"queue.1\",", "", 21, "missing field `Name`"),
+            ("\"Logging\"", "// \"Logging\"", 44, ""),
         ] {
             let (found, what) = parse(&SAMPLE.replacen(wrong, right, 1)).expect_err("refused");
             assert_eq!(found, line, "{right}: {what}");

@@ -1,6 +1,7 @@
 //! The command line. A flag wins over its variable, which wins over the configuration file, which wins over the default.
 
 use crate::durability::Durability;
+use crate::log::LogFormat;
 use clap::{Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -54,12 +55,25 @@ pub struct Flags {
     /// How much is logged on stderr: off, error, warn, info, debug or trace [default: warn]
     #[arg(long, env = "OTOBUS_LOG", value_name = "LEVEL")]
     pub log: Option<tracing::level_filters::LevelFilter>,
+    /// How it is logged: lines of key=value, or JSON [default: text]
+    #[arg(long, env = "OTOBUS_LOG_FORMAT", value_name = "text|json")]
+    pub log_format: Option<LogFormat>,
     /// What accepted means: fsync survives power failure, os only the end of the process [default: fsync]
     #[arg(long, env = "OTOBUS_DURABILITY", value_name = "fsync|os")]
     pub durability: Option<Durability>,
     /// Quotas of the service that are held to: basic, standard, premium or unlimited [default: unlimited]
     #[arg(long, env = "OTOBUS_TIER", value_name = "TIER")]
     pub tier: Option<broker::Tier>,
+    /// Lets whoever manages a namespace move its time (POST /$otobus/clock); for tests alone [default: false]
+    #[arg(
+        long,
+        env = "OTOBUS_TEST_CLOCK",
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub test_clock: Option<bool>,
     /// File to write once everything listens: JSON with the addresses, the data directory and the CA file
     #[arg(long, env = "OTOBUS_READY_FILE", value_name = "FILE")]
     pub ready_file: Option<PathBuf>,

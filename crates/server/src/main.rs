@@ -9,6 +9,8 @@ mod definition;
 mod durability;
 mod emulator;
 mod flags;
+mod json_lines;
+mod log;
 mod queue_table;
 mod serve;
 mod settings;
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
             return ExitCode::from(WRONG_USE);
         }
     };
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(settings.log).init();
+    log::start(settings.log, settings.log_format);
     ended(run(settings, flags))
 }
 
@@ -48,22 +50,24 @@ fn ended(outcome: anyhow::Result<()>) -> ExitCode {
 }
 
 fn run(settings: settings::Settings, flags: flags::Flags) -> anyhow::Result<()> {
-    allow_open_files();
+    let open_files = allow_open_files();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(cores).enable_all().build()?;
-    let ended = runtime.block_on(serve::serve(settings, flags));
+    let ended = runtime.block_on(serve::serve(settings, flags, open_files));
     // Connections that would not end have nothing left to say.
     runtime.shutdown_background();
     ended
 }
 
-/// Each connection and each segment of the journal is an open file; the usual soft limit of 1,024 is a courtesy to
-/// programs from another age. The hard limit is the one that somebody meant.
-fn allow_open_files() {
+/// Each connection is an open file, and the journal has some more; the usual soft limit of 1,024 is a courtesy to
+/// programs from another age. The hard limit is the one that somebody meant. Says how many files may be open now.
+fn allow_open_files() -> u64 {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "cannot raise the number of files that may be open");
     }
+    // No number means no limit.
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

@@ -58,6 +58,7 @@ impl QueueTable {
         };
         let name = self.name.get_ref();
         let refused = |refusal: Refusal| complaint(&self.name, format!("queue `{name}`: {refusal}"));
+        broker::check_path(name).map_err(refused)?;
         settings.check().map_err(refused)?;
         Ok((name.as_str().into(), settings))
     }

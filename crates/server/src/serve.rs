@@ -7,10 +7,10 @@ use crate::definition::{self, Definition, Existing};
 use crate::flags::Flags;
 use crate::settings::Settings;
 use anyhow::{Context, bail};
-use broker::Time;
 use engine::{Engine, Handle};
 use gateway::auth::{Guard, Policy};
 use gateway::namespaces::{Namespace, Namespaces};
+use gateway::places::Places;
 use gateway::{State, listen, tls};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,7 +23,8 @@ use tokio_rustls::TlsAcceptor;
 /// How long a stopping server waits for connections to end. What was accepted is durable already; the rest is politeness.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-pub async fn serve(settings: Settings, flags: Flags) -> anyhow::Result<()> {
+/// `open_files` is how many files this process may have open, its connections among them.
+pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow::Result<()> {
     let mut stop = StopSignal::listen()?;
     let mut reload = ReloadSignal::listen()?;
     let listeners = bind(&settings.listen_bus).await?;
@@ -33,6 +34,7 @@ pub async fn serve(settings: Settings, flags: Flags) -> anyhow::Result<()> {
         Some((certificate, key)) => tls::Files::given(certificate, key),
         None => tls::Files::open_or_make(&data.path, &settings.tls_names)?,
     };
+    warn_of_names(&settings, &certificates)?;
     let certificate = tls::Certificate::load(&certificates)?;
     let acceptor = TlsAcceptor::from(tls::server_config(&certificate)?);
     let (failed, failure) = oneshot::channel();
@@ -46,16 +48,27 @@ pub async fn serve(settings: Settings, flags: Flags) -> anyhow::Result<()> {
             return Err(error);
         }
     };
+    // A policy of this name in the file takes the place of the one made at the first start.
+    let mut policies = settings.namespaces.iter().take(1).flat_map(|default| &default.policies);
+    let configured = policies.find(|policy| policy.name == root.name);
     let announcement = Announcement {
         bus: listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?,
         data: &data.path,
         ca: &certificates.ca,
-        keys: data.keys(),
-        root: &root,
+        keys: match &configured {
+            Some(_) => settings.config_file.clone().unwrap_or_default(),
+            None => data.keys(),
+        },
+        root: configured.unwrap_or(&root),
         takes_well_known_key: default.guard.knows_well_known_key(),
     };
-    let state = Arc::new(State::new(engine.handle().clone(), Namespaces::new(default, others)));
-    let places = listen::places();
+    let mut state = State::new(engine.handle().clone(), Namespaces::new(default, others));
+    state.has_test_clock = settings.has_test_clock;
+    let state = Arc::new(state);
+    if settings.has_test_clock {
+        tracing::warn!("whoever manages a namespace may move its time: the test clock is on");
+    }
+    let places = Places::of_open_files(open_files);
     let doors: Vec<_> = listeners
         .into_iter()
         .map(|listener| listen::accept(listener, acceptor.clone(), places.clone(), state.clone()))
@@ -100,6 +113,21 @@ pub async fn serve(settings: Settings, flags: Flags) -> anyhow::Result<()> {
     }
 }
 
+/// Certificates are made once and kept: a name that was added later is in none of them, and whoever added it must know.
+fn warn_of_names(settings: &Settings, files: &tls::Files) -> anyhow::Result<()> {
+    if settings.certificate.is_none() {
+        for name in files.missing_names(&settings.tls_names)? {
+            let folder = files.certificate.parent().unwrap_or(Path::new("tls")).display();
+            tracing::warn!(
+                name,
+                "the certificate was made before `[tls] names` had this name and does not have it; remove {folder} \
+                 to have a new CA and certificate made at the next start, and give the new ca.pem to the clients"
+            );
+        }
+    }
+    Ok(())
+}
+
 async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
     if addresses.is_empty() {
         bail!("there is no address to listen on; give one with --listen-bus");
@@ -121,7 +149,7 @@ fn open_engine(path: &Path, settings: &Settings, failed: oneshot::Sender<String>
     let journal = journal::Local::open(Arc::new(disk), options)?;
     let options = engine::Options {
         owner: u64::from(std::process::id()),
-        nonce: getrandom::u64()?,
+        nonce: u128::from(getrandom::u64()?) << 64 | u128::from(getrandom::u64()?),
         has_sync_thread: true,
         tail_cache_bytes: settings.tail_cache_bytes,
     };
@@ -147,9 +175,9 @@ impl Houses {
     ) -> anyhow::Result<(Namespace, Vec<Namespace>)> {
         let mut namespaces = Vec::with_capacity(definitions.len());
         for definition in definitions {
-            let id = definition::apply(&self.engine, definition, existing).await?;
+            let (id, created) = definition::apply(&self.engine, definition, existing).await?;
             let guard = Guard::new(policies(definition, &self.root), self.is_loopback_only);
-            namespaces.push(Namespace { id, name: definition.name.clone(), guard, created: Time(0) });
+            namespaces.push(Namespace { id, name: definition.name.clone(), guard, created });
         }
         let mut namespaces = namespaces.into_iter();
         let default = namespaces.next().context("there is no namespace")?;
@@ -167,6 +195,7 @@ impl Houses {
     ) -> anyhow::Result<()> {
         let settings = Settings::gather(flags.clone())?;
         certificate.reload(files)?;
+        warn_of_names(&settings, files)?;
         let (default, others) = self.open(&settings.namespaces, Existing::Change).await?;
         state.namespaces.replace(default, others);
         Ok(())

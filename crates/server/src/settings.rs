@@ -4,8 +4,9 @@ use crate::config::{Config, Error};
 use crate::definition::Definition;
 use crate::durability::Durability;
 use crate::flags::Flags;
+use crate::log::LogFormat;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tracing::level_filters::LevelFilter;
 
 const CONFIG_FILE: &str = "otobus.toml";
@@ -17,9 +18,13 @@ const BUS_PORTS: [u16; 3] = [5672, 5671, 5300];
 
 #[derive(Debug)]
 pub struct Settings {
+    /// Where all this was read, besides flags and variables.
+    pub config_file: Option<PathBuf>,
     pub data: PathBuf,
     pub log: LevelFilter,
+    pub log_format: LogFormat,
     pub durability: Durability,
+    pub has_test_clock: bool,
     pub listen_bus: Vec<SocketAddr>,
     pub ready_file: Option<PathBuf>,
     pub tls_names: Vec<String>,
@@ -31,12 +36,10 @@ pub struct Settings {
 
 impl Settings {
     pub fn gather(flags: Flags) -> Result<Settings, Error> {
-        let config = match &flags.config {
-            Some(path) => Config::read(path)?,
-            None if Path::new(CONFIG_FILE).exists() => Config::read(Path::new(CONFIG_FILE))?,
-            None => Config::default(),
-        };
-        Ok(Settings::merge(flags, config))
+        let usual = || Some(PathBuf::from(CONFIG_FILE)).filter(|path| path.exists());
+        let config_file = flags.config.clone().or_else(usual);
+        let config = config_file.as_deref().map_or(Ok(Config::default()), Config::read)?;
+        Ok(Settings { config_file, ..Settings::merge(flags, config) })
     }
 
     fn merge(flags: Flags, config: Config) -> Settings {
@@ -46,9 +49,12 @@ impl Settings {
         }
         let usual_ports = || BUS_PORTS.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).to_vec();
         Settings {
+            config_file: None,
             data: flags.data.or(config.data).unwrap_or_else(|| DATA_DIRECTORY.into()),
             log: flags.log.or(config.log).unwrap_or(LevelFilter::WARN),
+            log_format: flags.log_format.or(config.log_format).unwrap_or_default(),
             durability: flags.durability.or(config.durability).unwrap_or_default(),
+            has_test_clock: flags.test_clock.or(config.test_clock).unwrap_or(false),
             listen_bus: flags.listen_bus.or(config.listen_bus).unwrap_or_else(usual_ports),
             ready_file: flags.ready_file,
             tls_names: config.tls_names,
@@ -68,11 +74,13 @@ impl Settings {
 mod tests {
     use super::*;
     use broker::Tier;
+    use std::path::Path;
 
     fn config() -> Config {
         Config {
             data: Some("from-file".into()),
             durability: Some(Durability::Os),
+            test_clock: Some(true),
             listen_bus: Some(vec!["0.0.0.0:1".parse().unwrap()]),
             ..Config::default()
         }
@@ -86,7 +94,9 @@ mod tests {
         let from_file = Settings::merge(Flags::default(), config());
         assert_eq!(from_file.data, Path::new("from-file"));
         assert_eq!((usual.durability, from_file.durability), (Durability::Fsync, Durability::Os));
-        let flags = Flags { data: Some("from-flag".into()), ..Flags::default() };
+        assert_eq!((usual.has_test_clock, from_file.has_test_clock), (false, true));
+        let data = Some("from-flag".into());
+        let flags = Flags { data, test_clock: Some(false), ..Flags::default() };
         let from_flag = Settings::merge(flags, config());
         assert_eq!(from_flag.data, Path::new("from-flag"));
         assert_eq!(from_flag.listen_bus, from_file.listen_bus);
@@ -95,6 +105,7 @@ mod tests {
         };
         assert_eq!(tiers(Flags::default()), [Tier::Unlimited]);
         assert_eq!(tiers(Flags { tier: Some(Tier::Basic), ..Flags::default() }), [Tier::Basic]);
+        assert!(!from_flag.has_test_clock);
     }
 
     #[test]

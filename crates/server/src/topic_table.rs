@@ -3,8 +3,10 @@
 use crate::config::{Complaint, complaint};
 use crate::definition::{Subscription, Topic};
 use crate::queue_table::{span, status};
+use broker::Refusal;
 use broker::topic::rule::{Correlation, Filter, Kind, Rule, Sql, Typed};
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
+use broker::topic::subscription::check_name;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -93,7 +95,9 @@ impl TopicTable {
             max_message_kilobytes: self.max_message_size_in_kilobytes,
         };
         let name = self.name.get_ref();
-        settings.check().map_err(|refusal| complaint(&self.name, format!("topic `{name}`: {refusal}")))?;
+        let refused = |refusal: Refusal| complaint(&self.name, format!("topic `{name}`: {refusal}"));
+        broker::check_path(name).map_err(refused)?;
+        settings.check().map_err(refused)?;
         let mut subscriptions: Vec<Subscription> = Vec::new();
         for table in &self.subscription {
             let subscription = table.read()?;
@@ -127,9 +131,9 @@ impl SubscriptionTable {
             auto_delete_on_idle: span(&self.auto_delete_on_idle, usual.auto_delete_on_idle)?,
         };
         let name = self.name.get_ref();
-        settings
-            .check()
-            .map_err(|refusal| complaint(&self.name, format!("subscription `{name}`: {refusal}")))?;
+        let refused = |refusal: Refusal| complaint(&self.name, format!("subscription `{name}`: {refusal}"));
+        check_name(name).map_err(refused)?;
+        settings.check().map_err(refused)?;
         let rules = self.rule.iter().map(RuleTable::read).collect::<Result<_, _>>()?;
         Ok(Subscription { name: name.as_str().into(), settings, rules })
     }
@@ -146,8 +150,11 @@ impl RuleTable {
                 return Err(complaint(sql, "a rule has either `sql` or `correlation`, not both"));
             }
         };
-        let name = self.name.get_ref().as_str().into();
-        Ok(Rule { name, filter, action: self.action.as_deref().map(text) })
+        let name = self.name.get_ref().as_str();
+        let rule = Rule { name: name.into(), filter, action: self.action.as_deref().map(text) };
+        let refused = |refusal: Refusal| complaint(&self.name, format!("rule `{name}`: {refusal}"));
+        rule.check().map_err(refused)?;
+        Ok(rule)
     }
 }
 

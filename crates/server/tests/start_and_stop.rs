@@ -32,7 +32,7 @@ impl Drop for Folder {
 
 fn otobus(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_otobus"));
-    for variable in ["CONFIG", "DATA", "LISTEN_BUS", "LOG", "READY_FILE"] {
+    for variable in ["CONFIG", "DATA", "LISTEN_BUS", "LOG", "LOG_FORMAT", "READY_FILE", "TEST_CLOCK"] {
         command.env_remove(format!("OTOBUS_{variable}"));
     }
     command.args(arguments).current_dir(folder).stdin(Stdio::null());
@@ -58,7 +58,8 @@ struct Running {
 impl Running {
     /// Starts and reads what is announced, up to `ready`.
     fn start(folder: &Path, arguments: &[&str]) -> Running {
-        let child = otobus(folder, arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let log = std::fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
+        let child = otobus(folder, arguments).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut running = Running { child, lines: Vec::new() };
         let mut is_ready = false;
         for line in BufReader::new(running.child.stdout.take().unwrap()).lines().map(Result::unwrap) {
@@ -183,7 +184,58 @@ fn a_queue_that_cannot_be_created_is_named() {
     let folder = Folder::new();
     folder.write("otobus.toml", "[[queue]]\nname = \"a//b\"\n");
     let text = refused(&folder.0, &["--listen-bus", "127.0.0.1:0"]);
-    assert!(text.contains("a//b"), "{text}");
+    assert!(text.contains("otobus.toml line 2: ") && text.contains("a//b"), "{text}");
+    assert!(!folder.0.join("otobus-data").exists());
+}
+
+// H-124
+#[test]
+fn a_bad_line_of_the_emulator_s_file_is_named_before_any_file_is_made() {
+    let folder = Folder::new();
+    let file = r#"{ "UserConfig": { "Namespaces": [ { "Name": "n",
+        // One of these is wrong.
+        "Queues": [ { "Name": "q" },
+                    { "Name": "Q" } ] } ] } }"#;
+    folder.write("Config.json", file);
+    let text = refused(&folder.0, &["--listen-bus", "127.0.0.1:0", "--config", "Config.json"]);
+    assert!(text.contains("Config.json line 4: ") && text.contains("declared twice"), "{text}");
+    assert!(!folder.0.join("otobus-data").exists());
+}
+
+#[test]
+fn the_connection_string_points_to_the_key_that_counts() {
+    let folder = Folder::new();
+    let connect = || {
+        let server = Running::start(&folder.0, &["--listen-bus", "127.0.0.1:0"]);
+        server.lines.iter().find(|line| line.starts_with("connect ")).unwrap().clone()
+    };
+    assert!(connect().ends_with("/otobus-data/keys.toml>"));
+    let policy = |name: &str| {
+        format!(
+            "[[policy]]\nname = \"{name}\"\nkey = \"hush\"\nrights = [\"Manage\", \"Send\", \"Listen\"]\n"
+        )
+    };
+    folder.write("otobus.toml", &policy("other"));
+    assert!(connect().ends_with("/otobus-data/keys.toml>"));
+    folder.write("otobus.toml", &policy("RootManageSharedAccessKey"));
+    let connect = connect();
+    assert!(connect.ends_with("SharedAccessKey=<see otobus.toml>"), "{connect}");
+}
+
+// T1
+#[test]
+fn a_name_that_the_certificate_lacks_is_told() {
+    let folder = Folder::new();
+    let log_with = |names: &str| {
+        folder.write("otobus.toml", &format!("[tls]\nnames = [{names}]\n"));
+        Running::start(&folder.0, &["--listen-bus", "127.0.0.1:0"]).terminate();
+        std::fs::read_to_string(folder.0.join("log")).unwrap()
+    };
+    assert_eq!(log_with("\"old.example\""), "");
+    assert_eq!(log_with("\"localhost\", \"old.example\""), "");
+    let log = log_with("\"old.example\", \"new.example\"");
+    assert!(log.contains("name=new.example") && !log.contains("name=old.example"), "{log}");
+    assert!(log.contains("otobus-data/tls"), "{log}");
 }
 
 #[test]

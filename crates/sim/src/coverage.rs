@@ -3,21 +3,47 @@
 //! The names come from matches without a catch-all, so a variant that is added must be named here.
 
 use crate::faults::FAULTS;
-use broker::{Record, Refusal};
+use broker::{Answer, Record, Refusal};
 use engine::Outgoing;
 use std::collections::BTreeMap;
 use std::fmt;
+
+/// How often everything must be reached in a long search to count as tested.
+pub const LEAST: u64 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Record,
     Effect,
+    Answer,
     Refusal,
     Fault,
 }
 
-const RECORDS: [&str; 12] = [
+/// What the workload never asks for, and why. A variant that is reached all the same is counted as `unexpected`.
+const LEFT_OUT: [(Kind, &str, &str); 13] = [
+    (Kind::Answer, "Topic", OF_TOPICS),
+    (Kind::Answer, "Topics", OF_TOPICS),
+    (Kind::Answer, "Subscription", OF_TOPICS),
+    (Kind::Answer, "Subscriptions", OF_TOPICS),
+    (Kind::Answer, "Rule", OF_TOPICS),
+    (Kind::Answer, "Rules", OF_TOPICS),
+    (Kind::Answer, "Access", OF_ACCESS),
+    (Kind::Answer, "Namespace", OF_ACCESS),
+    (Kind::Answer, "Time", OF_TEST_CLOCK),
+    (Kind::Answer, "Advanced", OF_TEST_CLOCK),
+    (Kind::Refusal, "TooManySubscriptions", OF_TOPICS),
+    (Kind::Refusal, "TooManySqlFilters", OF_TOPICS),
+    (Kind::Refusal, "TooManyCorrelationFilters", OF_TOPICS),
+];
+const OF_TOPICS: &str = "topics are not simulated yet";
+const OF_ACCESS: &str = "access rules and namespaces touch no message";
+const OF_TEST_CLOCK: &str = "here the clock is moved by the plan, for everybody";
+const UNEXPECTED: &str = "unexpected";
+
+const RECORDS: [&str; 13] = [
     "QueueCreated",
+    "Managed",
     "EntityDeleted",
     "PartStored",
     "Enqueued",
@@ -42,16 +68,28 @@ const EFFECTS: [&str; 10] = [
     "Detached",
     "Answered",
 ];
-const REFUSALS: [&str; 18] = [
-    "NotInTier",
-    "TooManyReceivers",
-    "TooMany",
-    "MessageNotFound",
+const ANSWERS: [&str; 9] = [
+    "Queue",
+    "Queues",
+    "Deleted",
+    "Settled",
+    "Renewed",
+    "Scheduled",
+    "Cancelled",
+    "Messages",
+    "MessagesDeleted",
+];
+const REFUSALS: [&str; 20] = [
     "EntityNotFound",
     "EntityExists",
     "InvalidName",
     "InvalidSetting",
+    "Unchangeable",
+    "ForwardTargetNotFound",
+    "NotInTier",
     "TooManyEntities",
+    "TooManyReceivers",
+    "TooMany",
     "EntityDisabled",
     "NotAllowed",
     "MessageTooLarge",
@@ -60,6 +98,7 @@ const REFUSALS: [&str; 18] = [
     "QueueFull",
     "NoSpace",
     "LockLost",
+    "MessageNotFound",
     "NotSupported",
 ];
 
@@ -72,13 +111,14 @@ impl Coverage {
     pub fn record(&mut self, record: &Record) {
         let name = match record {
             Record::QueueCreated { .. } => "QueueCreated",
+            Record::Managed(_) => "Managed",
             Record::EntityDeleted { .. } => "EntityDeleted",
             Record::PartStored { .. } => "PartStored",
             Record::Enqueued { .. } => "Enqueued",
-            Record::Removed { .. } => "Removed",
-            Record::Returned { .. } => "Returned",
             Record::Scheduled { .. } => "Scheduled",
             Record::Activated { .. } => "Activated",
+            Record::Removed { .. } => "Removed",
+            Record::Returned { .. } => "Returned",
             Record::Deferred { .. } => "Deferred",
             Record::DeadLettered { .. } => "DeadLettered",
             Record::LocksKept { .. } => "LocksKept",
@@ -86,7 +126,6 @@ impl Coverage {
             Record::Skipped { .. } => "Skipped",
             Record::Forwarded { .. } => "Forwarded",
             Record::Relocated { .. } => "Relocated",
-            Record::Managed(_) => "Managed",
         };
         self.count(Kind::Record, name);
     }
@@ -102,12 +141,42 @@ impl Coverage {
             Outgoing::Drained { .. } => ("Drained", None),
             Outgoing::Attached { .. } => ("Attached", None),
             Outgoing::Detached { refusal, .. } => ("Detached", Some(refusal)),
-            Outgoing::Answered { answer, .. } => ("Answered", answer.as_ref().err()),
+            Outgoing::Answered { answer, .. } => {
+                if let Ok(answer) = answer {
+                    self.answer(answer);
+                }
+                ("Answered", answer.as_ref().err())
+            }
         };
         self.count(Kind::Effect, name);
         if let Some(refusal) = refusal {
             self.refusal(refusal);
         }
+    }
+
+    fn answer(&mut self, answer: &Answer) {
+        let name = match answer {
+            Answer::Queue(_) => "Queue",
+            Answer::Queues(_) => "Queues",
+            Answer::Topic(_)
+            | Answer::Topics(_)
+            | Answer::Subscription(_)
+            | Answer::Subscriptions(_)
+            | Answer::Rule(_)
+            | Answer::Rules(_)
+            | Answer::Access { .. }
+            | Answer::Namespace { .. }
+            | Answer::Time(_)
+            | Answer::Advanced(_) => UNEXPECTED,
+            Answer::Deleted => "Deleted",
+            Answer::Settled => "Settled",
+            Answer::Renewed(_) => "Renewed",
+            Answer::Scheduled(_) => "Scheduled",
+            Answer::Cancelled => "Cancelled",
+            Answer::Messages(_) => "Messages",
+            Answer::MessagesDeleted(_) => "MessagesDeleted",
+        };
+        self.count(Kind::Answer, name);
     }
 
     fn refusal(&mut self, refusal: &Refusal) {
@@ -118,10 +187,13 @@ impl Coverage {
             Refusal::InvalidSetting { .. } => "InvalidSetting",
             Refusal::Unchangeable { .. } => "Unchangeable",
             Refusal::ForwardTargetNotFound(_) => "ForwardTargetNotFound",
+            Refusal::TooManySubscriptions(_)
+            | Refusal::TooManySqlFilters(_)
+            | Refusal::TooManyCorrelationFilters(_) => UNEXPECTED,
+            Refusal::NotInTier { .. } => "NotInTier",
             Refusal::TooManyEntities(_) => "TooManyEntities",
-            Refusal::TooManySubscriptions(_) => "TooManySubscriptions",
-            Refusal::TooManySqlFilters(_) => "TooManySqlFilters",
-            Refusal::TooManyCorrelationFilters(_) => "TooManyCorrelationFilters",
+            Refusal::TooManyReceivers { .. } => "TooManyReceivers",
+            Refusal::TooMany { .. } => "TooMany",
             Refusal::EntityDisabled(_) => "EntityDisabled",
             Refusal::NotAllowed(_) => "NotAllowed",
             Refusal::MessageTooLarge { .. } => "MessageTooLarge",
@@ -130,10 +202,8 @@ impl Coverage {
             Refusal::QueueFull { .. } => "QueueFull",
             Refusal::NoSpace => "NoSpace",
             Refusal::LockLost(_) => "LockLost",
-            Refusal::NotInTier { .. } => "NotInTier",
-            Refusal::TooManyReceivers { .. } => "TooManyReceivers",
-            Refusal::TooMany { .. } => "TooMany",
             Refusal::MessageNotFound(_) => "MessageNotFound",
+            Refusal::Unreadable => "Unreadable",
             Refusal::NotSupported(_) => "NotSupported",
         };
         self.count(Kind::Refusal, name);
@@ -157,11 +227,19 @@ impl Coverage {
         }
     }
 
+    /// What was reached too rarely, or though it is left out.
+    pub fn rare(&self) -> Vec<(Kind, &'static str, u64)> {
+        let unexpected = self.counts.iter().filter(|((_, name), _)| *name == UNEXPECTED);
+        let unexpected = unexpected.map(|((kind, name), count)| (*kind, *name, *count));
+        self.rows().filter(|(_, _, count)| *count < LEAST).chain(unexpected).collect()
+    }
+
     /// Every variant with its count.
     pub fn rows(&self) -> impl Iterator<Item = (Kind, &'static str, u64)> + '_ {
-        let all: [(Kind, &'static [&'static str]); 4] = [
+        let all: [(Kind, &'static [&'static str]); 5] = [
             (Kind::Record, &RECORDS),
             (Kind::Effect, &EFFECTS),
+            (Kind::Answer, &ANSWERS),
             (Kind::Refusal, &REFUSALS),
             (Kind::Fault, &FAULTS),
         ];
@@ -173,7 +251,10 @@ impl Coverage {
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (kind, name, count) in self.rows() {
-            writeln!(f, "{:<8} {name:<20} {count:>9}", format!("{kind:?}"))?;
+            writeln!(f, "{:<8} {name:<30} {count:>9}", format!("{kind:?}"))?;
+        }
+        for (kind, name, why) in LEFT_OUT {
+            writeln!(f, "{:<8} {name:<30} left out: {why}", format!("{kind:?}"))?;
         }
         Ok(())
     }
@@ -184,11 +265,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_reached_though_it_is_left_out_is_told() {
+        let mut coverage = Coverage::default();
+        coverage.answer(&Answer::Topics(Vec::new()));
+        assert!(coverage.rare().contains(&(Kind::Answer, UNEXPECTED, 1)));
+    }
+
+    #[test]
     fn what_was_never_reached_is_shown_with_a_zero() {
         let mut coverage = Coverage::default();
         coverage.fault("kill");
         let rows: Vec<_> = coverage.rows().collect();
-        assert_eq!(rows.len(), RECORDS.len() + EFFECTS.len() + REFUSALS.len() + FAULTS.len());
+        assert_eq!(rows.len(), RECORDS.len() + EFFECTS.len() + ANSWERS.len() + REFUSALS.len() + FAULTS.len());
         assert!(rows.contains(&(Kind::Fault, "kill", 1)) && rows.contains(&(Kind::Record, "Removed", 0)));
     }
 }

@@ -1,27 +1,33 @@
 //! The whole system on fake time and a fake disk, from one seed.
 //!
-//! A run is a seed: which clients do what ([`workload`]), what fails and when ([`faults`]), and in what order. The
-//! [`oracle`] knows what everybody was told and checks every promise as it goes and after a last full drain. The same
-//! seed gives the same run, which is shown by the hash of everything that came out.
+//! A run is a [`plan`]: which clients do what ([`workload`]), what fails and when ([`faults`]), and in what order. Two
+//! partitions share it, each with a journal of its own. The [`oracle`] knows what everybody was told and checks every
+//! promise as it goes and after a last full drain. The same plan gives the same run, which is shown by the hash of
+//! everything that came out.
 
 pub mod coverage;
+mod drain;
 pub mod faults;
 pub mod hash;
+mod machine;
 pub mod oracle;
+pub mod plan;
 pub mod random;
 pub mod workload;
-mod world;
 
-use broker::{Command, ConnectionId, LinkId, NamespaceId, Outcome, ReceiveMode};
 use coverage::Coverage;
-use engine::{Batch, Item, Outgoing};
-use faults::{DiskPlan, End, draw_end};
-use oracle::{Door, Role, Shared};
+use engine::Item;
+use faults::DiskPlan;
+use machine::{Alive, Machine};
+use oracle::Shared;
+use plan::{Plan, Step};
 use random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use workload::Workload;
-use world::{Alive, World};
+
+/// Partitions of one process.
+pub const PARTITIONS: usize = 2;
 
 /// What a run has shown.
 #[derive(Debug, Default)]
@@ -32,175 +38,194 @@ pub struct Report {
     pub trace: u64,
     /// The first promise that was not kept.
     pub violation: Option<String>,
+    /// The step in which the run ended.
+    pub steps: u64,
 }
 
-/// Runs one seed until its clients have given `commands` commands, then drains every queue. With `is_telling` it
-/// prints everything that happens.
-pub fn run(seed: u64, commands: u64, is_telling: bool) -> Report {
-    let shared = Arc::new(Shared::default());
-    shared.lock().is_telling = is_telling;
-    let mut run = Run::new(seed, shared.clone());
-    let ended = catch_unwind(AssertUnwindSafe(|| run.go(commands)));
-    let mut oracle = shared.lock();
+/// Runs a plan until its clients have given their commands, then drains every queue. With `is_telling` it prints
+/// everything that happens.
+pub fn run(plan: &Plan, is_telling: bool) -> Report {
+    let shared: [Arc<Shared>; PARTITIONS] = std::array::from_fn(|_| Arc::default());
+    let mut run = Run::new(plan, &shared, is_telling);
+    let ended = catch_unwind(AssertUnwindSafe(|| run.go()));
+    let mut report = Report {
+        commands: run.workload.commands,
+        crashes: run.crashes,
+        steps: run.step,
+        ..Report::default()
+    };
     if let Err(panic) = ended {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words");
-        oracle.fail(format!("panic: {text}"));
+        report.violation = Some(format!("panic: {text}"));
     }
-    Report {
-        commands: run.workload.commands,
-        crashes: run.world.crashes,
-        coverage: std::mem::take(&mut oracle.coverage),
-        trace: oracle.trace.hash(),
-        violation: oracle.violation.take(),
+    for each in &shared {
+        let mut oracle = each.lock();
+        report.coverage.add(&oracle.coverage);
+        report.trace = report.trace.rotate_left(1) ^ oracle.trace.hash();
+        report.violation = report.violation.or(oracle.violation.take());
     }
+    report
 }
 
-struct Run {
-    random: Random,
-    shared: Arc<Shared>,
-    world: World,
+struct Run<'a> {
+    plan: &'a Plan,
+    is_telling: bool,
+    step: u64,
+    crashes: u64,
+    machines: [Machine; PARTITIONS],
     workload: Workload,
 }
 
-impl Run {
-    fn new(seed: u64, shared: Arc<Shared>) -> Run {
-        let mut random = Random::new(seed);
-        let world = World::new(random.fork(), shared.clone());
+impl<'a> Run<'a> {
+    fn new(plan: &'a Plan, shared: &[Arc<Shared>; PARTITIONS], is_telling: bool) -> Run<'a> {
+        let mut random = Random::new(plan.seed);
         let workload = Workload::new(random.fork());
-        Run { random, shared, world, workload }
+        let tier = workload.tier;
+        let machines = std::array::from_fn(|nth| {
+            shared[nth].lock().begin(nth, tier, is_telling);
+            Machine::new(random.fork(), tier, shared[nth].clone())
+        });
+        Run { plan, is_telling, step: 0, crashes: 0, machines, workload }
     }
 
     fn is_fine(&self) -> bool {
-        self.shared.lock().violation.is_none()
+        self.machines.iter().all(|machine| machine.shared.lock().violation.is_none())
     }
 
-    fn go(&mut self, commands: u64) {
+    fn go(&mut self) {
         self.begin();
-        while self.workload.commands < commands && self.is_fine() {
-            self.pass_time();
-            let items = self.workload.step(&self.shared);
-            if self.world.run(items) == Alive::No {
-                self.deliver();
-                self.crash();
-                continue;
+        while self.step < self.plan.end && self.workload.commands < self.plan.commands && self.is_fine() {
+            if self.plan.has(self.step) {
+                let mut random = self.plan.random(self.step);
+                let step = Step::draw(&mut random);
+                if self.is_telling && !matches!(step, Step::Act | Step::Go) {
+                    println!("step {}: {step:?}", self.step);
+                }
+                self.take(step, random);
             }
-            self.deliver();
-            if self.random.once_in(20) && self.world.rest() == Alive::No {
-                self.crash();
-            }
-            if let Some(end) = draw_end(&mut self.random) {
-                self.end(end);
-            }
+            self.step += 1;
         }
         if self.is_fine() {
             self.drain();
         }
     }
 
-    fn begin(&mut self) {
-        let plan = DiskPlan::draw(&mut self.random);
-        self.world.start(plan);
-    }
-
-    fn pass_time(&mut self) {
-        let milliseconds = match self.random.below(20) {
-            0 => self.random.between(1_000, 20_000),
-            1..4 => self.random.between(50, 2_000),
-            _ => self.random.below(20),
-        };
-        self.world.clock.pass(milliseconds as i64);
-        if self.random.once_in(50) {
-            self.world.clock.step(&mut self.random);
-            self.shared.lock().coverage.fault("clock step");
-        }
-    }
-
-    fn deliver(&mut self) {
-        let outgoing = self.shared.take();
-        let world = &self.world;
-        self.workload.receive(outgoing, || world.has_struck(), &mut self.shared.lock());
-    }
-
-    fn end(&mut self, end: End) {
-        match end {
-            End::Kill => {
-                self.shared.lock().coverage.fault("kill");
-                self.crash();
+    fn take(&mut self, step: Step, mut random: Random) {
+        match step {
+            Step::Act => self.workload.act(random, &self.machines),
+            Step::Connect => self.workload.connect(&self.machines),
+            Step::Disconnect => self.workload.disconnect(random, &self.machines),
+            Step::Go => {
+                let elapsed = random.below(20);
+                self.pass(elapsed);
+                self.hand_over(random.once_in(3));
             }
-            End::CleanStop => {
-                if self.world.run(vec![Item::Stop]) == Alive::No {
-                    self.shared.lock().coverage.fault("clean stop");
-                    self.deliver();
+            Step::Quiet => {
+                let elapsed = match random.below(20) {
+                    0 => random.between(60_000, 600_000),
+                    1..8 => random.between(1_000, 20_000),
+                    _ => random.between(50, 2_000),
+                };
+                self.hand_over(random.once_in(3));
+                self.pass(elapsed);
+                self.hand_over(random.once_in(3));
+            }
+            Step::Alone => {
+                self.hand_over(false);
+                self.workload.describe_alone(random, &self.machines);
+                self.hand_over(false);
+            }
+            Step::Rest => {
+                self.hand_over(false);
+                if self.machines.iter_mut().any(|machine| machine.rest() == Alive::No) {
+                    self.crash();
                 }
+            }
+            Step::Clock => {
+                let step = random.number();
+                self.machines.iter_mut().for_each(|machine| machine.clock.step(&mut Random::new(step)));
+                self.machines[0].shared.lock().coverage.fault("clock step");
+            }
+            Step::Stall => {
+                self.hand_over(false);
+                let nth = random.below(PARTITIONS as u64) as usize;
+                self.machines[nth].stalled = random.between(1, 12);
+            }
+            Step::Kill => {
+                // Sometimes with what was said on its way, sometimes in peace.
+                if random.once_in(2) {
+                    self.hand_over(true);
+                }
+                self.machines[0].shared.lock().coverage.fault("kill");
                 self.crash();
             }
+            Step::CleanStop => self.stop(),
         }
+    }
+
+    fn pass(&mut self, elapsed: u64) {
+        self.machines.iter_mut().for_each(|machine| machine.clock.pass(elapsed as i64));
+    }
+
+    /// What the clients have said reaches the server, as far as it reads, and its answers reach them.
+    fn hand_over(&mut self, is_busy: bool) {
+        let mut alive = Alive::Yes;
+        for nth in 0..PARTITIONS {
+            self.machines[nth].wake();
+            let is_all = self.workload.hand_over(nth, &self.machines[nth]);
+            if self.machines[nth].run(is_busy, is_all) == Alive::No {
+                alive = Alive::No;
+            }
+            self.deliver(nth);
+        }
+        if alive == Alive::No {
+            self.crash();
+        }
+    }
+
+    fn deliver(&mut self, nth: usize) {
+        let machine = &self.machines[nth];
+        let outgoing = machine.shared.take();
+        self.workload.receive(nth, outgoing, || machine.has_struck(), &mut machine.shared.lock());
+    }
+
+    fn stop(&mut self) {
+        self.machines.iter_mut().for_each(|machine| machine.stalled = 0);
+        let mut is_clean = true;
+        for nth in 0..PARTITIONS {
+            let is_all = self.workload.hand_over(nth, &self.machines[nth]);
+            self.machines[nth].put(Item::Stop);
+            is_clean &=
+                self.machines[nth].run(false, is_all) == Alive::No && !self.machines[nth].has_struck();
+            self.deliver(nth);
+        }
+        if is_clean {
+            self.machines[0].shared.lock().coverage.fault("clean stop");
+        }
+        self.crash();
+    }
+
+    fn begin(&mut self) {
+        let mut random = self.plan.disk_random(self.step);
+        for machine in &mut self.machines {
+            let drawn = DiskPlan::draw(&mut random);
+            machine.start(if self.plan.has_disk(self.step) { drawn } else { DiskPlan::HEALTHY });
+        }
+    }
+
+    fn end(&mut self) {
+        let mut random = self.plan.disk_random(self.step).fork();
+        self.crashes += 1;
+        for machine in &mut self.machines {
+            machine.end(faults::draw_image(&mut random));
+        }
+        self.workload.disconnect_all();
     }
 
     fn crash(&mut self) {
-        let image = faults::draw_image(&mut self.random);
-        self.world.end(image);
-        self.workload.disconnect_all();
+        self.end();
         self.begin();
-    }
-
-    /// Receives and completes all that is left, on a disk that works, and looks whether it was all.
-    fn drain(&mut self) {
-        let image = faults::draw_image(&mut self.random);
-        self.world.end(image);
-        self.world.start(DiskPlan::HEALTHY);
-        let connection = ConnectionId(u32::MAX);
-        let mailbox = Arc::new(Door { connection, shared: self.shared.clone() });
-        self.shared.lock().connected(connection);
-        let mut items = vec![Item::Connect { connection, mailbox }];
-        items.push(Item::Batch(self.attach_everywhere(connection)));
-        let mut deliveries = 0;
-        while self.is_fine() && self.world.run(std::mem::take(&mut items)) == Alive::Yes {
-            let mut batch = Batch::default();
-            for outgoing in self.shared.take() {
-                let Outgoing::Deliver(sent) = outgoing else { continue };
-                deliveries += 1;
-                let (link, delivery, token) = (sent.link, deliveries, sent.delivery.token);
-                let mut oracle = self.shared.lock();
-                self.workload.take(&sent, || false, &mut oracle);
-                oracle.settle(link, delivery, token, &Outcome::Complete, true);
-                batch.commands.push(Command::Settle {
-                    link,
-                    delivery,
-                    token,
-                    outcome: Outcome::Complete,
-                    wants_answer: true,
-                });
-            }
-            if batch.is_empty() {
-                break;
-            }
-            items.push(Item::Batch(batch));
-        }
-        self.shared.lock().end();
-    }
-
-    fn attach_everywhere(&mut self, connection: ConnectionId) -> Batch {
-        let mut batch = Batch::default();
-        let mut oracle = self.shared.lock();
-        let paths: Vec<String> = oracle
-            .ledger
-            .queues
-            .values()
-            .filter(|queue| queue.may_receive())
-            .map(|queue| queue.path.clone())
-            .collect();
-        for (path, number) in paths.into_iter().zip(1..) {
-            let link = LinkId { connection, link: number };
-            let mode = ReceiveMode::PeekLock;
-            oracle.attach(link, &path, Role::Receiver(mode));
-            oracle.credit(link, u64::MAX, false);
-            let namespace = NamespaceId(0);
-            batch.commands.push(Command::AttachReceiver { link, namespace, path: path.into(), mode });
-            batch.commands.push(Command::Credit { link, limit: u64::MAX, drain: false });
-        }
-        batch
     }
 }
 
@@ -210,10 +235,10 @@ mod tests {
 
     #[test]
     fn a_seed_is_one_run_and_no_other() {
-        let report = run(7, 300, false);
+        let report = run(&Plan::new(7, 300), false);
         assert_eq!(report.violation, None);
         assert!(report.commands >= 300);
-        assert_eq!(run(7, 300, false).trace, report.trace);
-        assert_ne!(run(8, 300, false).trace, report.trace);
+        assert_eq!(run(&Plan::new(7, 300), false).trace, report.trace);
+        assert_ne!(run(&Plan::new(8, 300), false).trace, report.trace);
     }
 }

@@ -9,6 +9,12 @@ impl Random {
         Random(seed)
     }
 
+    /// The source of the `nth` part of something: parts can be left out without changing the others.
+    pub fn part(seed: u64, nth: u64) -> Random {
+        let mut random = Random(seed ^ nth.wrapping_mul(0xd134_2543_de82_ef95));
+        Random(random.number())
+    }
+
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

@@ -18,6 +18,25 @@ test("a batch arrives whole with consecutive numbers", async (t) => {
   });
 });
 
+// S-17: without ids, and with as many bytes as the client believes there to be room for.
+test("a batch that is filled until no more fits is taken", async (t) => {
+  const broker = await Otobus.forTest(t);
+  await connected(broker, async (client) => {
+    const sender = client.createSender("orders");
+    for (const size of [1_000, 20_000]) {
+      const batch = await sender.createMessageBatch();
+      while (batch.tryAddMessage({ body: "x".repeat(size) }));
+      // The rest in ever smaller messages, to the last byte.
+      for (let rest = size; rest >= 0; rest--) batch.tryAddMessage({ body: "x".repeat(rest) });
+      assert.ok(batch.maxSizeInBytes - batch.sizeInBytes < 64, `${batch.sizeInBytes} of ${batch.maxSizeInBytes}`);
+      await sender.sendMessages(batch);
+      const receiver = client.createReceiver("orders", { receiveMode: "receiveAndDelete" });
+      assert.equal((await receive(receiver, batch.count)).length, batch.count);
+      await receiver.close();
+    }
+  });
+});
+
 test("an abandoned message comes back with a higher delivery count", async (t) => {
   const broker = await Otobus.forTest(t);
   await send(broker, { body: "again" });

@@ -1,6 +1,6 @@
 """Queues made, read and removed by the official administration client, over HTTPS with the broker's own CA."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from azure.core.exceptions import (
@@ -88,3 +88,39 @@ def test_administration_with_a_wrong_key_is_refused(broker):
 def test_a_client_that_does_not_trust_the_ca_does_not_connect(broker):
     with administration(broker, connection_verify=True) as admin, pytest.raises(ServiceRequestError):
         admin.get_queue("orders")
+
+
+def test_runtime_properties_tell_what_has_become_of_the_messages(broker, client):
+    later = datetime.now(timezone.utc) + timedelta(hours=1)
+    client.send(*(ServiceBusMessage("x" * 100) for _ in range(4)))
+    with administration(broker) as admin:
+        size = admin.get_queue_runtime_properties("orders").size_in_bytes
+        assert size >= 400
+    client.send(ServiceBusMessage("later", scheduled_enqueue_time_utc=later))
+    with client.connect() as connection, connection.get_queue_receiver("orders") as receiver:
+        dead, deferred, done = receiver.receive_messages(max_message_count=3, max_wait_time=5)
+        receiver.dead_letter_message(dead)
+        receiver.defer_message(deferred)
+        receiver.complete_message(done)
+    with administration(broker) as admin:
+        (listed,) = admin.list_queues_runtime_properties()
+        properties = admin.get_queue_runtime_properties("orders")
+    for counted in (listed, properties):
+        assert counted.active_message_count == 1
+        assert counted.dead_letter_message_count == 1
+        assert counted.scheduled_message_count == 1
+        assert counted.transfer_message_count == counted.transfer_dead_letter_message_count == 0
+        # The deferred one is in the total alone.
+        assert counted.total_message_count == 4
+        assert counted.size_in_bytes < size + 100
+
+
+def test_a_namespace_keeps_the_time_of_its_creation(unstarted_broker):
+    before = datetime.now(timezone.utc) - timedelta(seconds=1)
+    unstarted_broker.start()
+    with administration(unstarted_broker) as admin:
+        created = admin.get_namespace_properties().created_at_utc
+    assert before <= created <= datetime.now(timezone.utc) + timedelta(seconds=1)
+    unstarted_broker.restart()
+    with administration(unstarted_broker) as admin:
+        assert admin.get_namespace_properties().created_at_utc == created

@@ -9,7 +9,13 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import MessageSizeExceededError
-from azure.servicebus.management import CorrelationRuleFilter, ServiceBusAdministrationClient, SqlRuleFilter
+from azure.servicebus.management import (
+    AccessRights,
+    AuthorizationRule,
+    CorrelationRuleFilter,
+    ServiceBusAdministrationClient,
+    SqlRuleFilter,
+)
 from client import WAIT_SECONDS, Client
 from otobus import EMULATOR_KEY, POLICY
 
@@ -164,3 +170,32 @@ def test_a_tier_of_the_command_line_wins(unstarted_broker, monkeypatch):
         admin.create_queue("plain")
         with pytest.raises(HttpResponseError, match="Basic"):
             admin.create_queue("sessions", requires_session=True)
+
+
+def test_what_a_reload_no_longer_names_is_left_alone_with_its_messages(unstarted_broker):
+    # H-102 for the rule: a file says nothing of keys, so those made by an administrator stay.
+    broker = unstarted_broker
+    both = '[[queue]]\nname = "orders"\n[[queue]]\nname = "spare"\n'
+    (broker.folder / "otobus.toml").write_text(both)
+    broker.start()
+    client = Client(broker)
+    client.send(ServiceBusMessage("kept"), queue="spare")
+    rule = AuthorizationRule(
+        key_name="reader", rights=[AccessRights.LISTEN], type="SharedAccessAuthorizationRule",
+        claim_type="SharedAccessKey", claim_value="None",
+    )
+    with administration(broker) as admin:
+        orders = admin.get_queue("orders")
+        orders.authorization_rules = [rule]
+        admin.update_queue(orders)
+        key = admin.get_queue("orders").authorization_rules[0].primary_key
+        (broker.folder / "otobus.toml").write_text('[[queue]]\nname = "orders"\nmax_delivery_count = 5\n')
+        broker.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 30
+        while admin.get_queue("orders").max_delivery_count != 5:
+            assert time.monotonic() < deadline, broker.log.read_text()
+        assert [queue.name for queue in admin.list_queues()] == ["orders", "spare"]
+        assert admin.get_queue("orders").authorization_rules[0].primary_key == key
+    with client.connect() as connection, connection.get_queue_receiver("spare") as receiver:
+        [message] = receiver.receive_messages(max_wait_time=WAIT_SECONDS)
+        assert str(message) == "kept"

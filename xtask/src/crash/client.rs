@@ -11,11 +11,13 @@ use crate::cost::QUEUE;
 use crate::load::Place;
 use crate::load::codec::ACCEPTED;
 use crate::load::connection::{Connection, DISPOSITION, Role, TRANSFER};
-use crate::load::receiver::{accept, grant};
+use crate::load::receiver::{accept_all, grant};
 use crate::load::sender::{MESSAGE_ID_DIGITS, Template};
 
 const WINDOW: usize = 100;
-const CREDIT: u32 = 200;
+const CREDIT: u32 = 1_000;
+/// Messages that wait for receivers, beyond which senders rest: what is left in the end is received in seconds.
+const BACKLOG: u64 = 100_000;
 const BODY_BYTES: usize = 200;
 /// The rest before the next attempt to reach a broker that is not there.
 const RETRY: Duration = Duration::from_millis(3);
@@ -85,8 +87,15 @@ fn send_on(
         }
         let room =
             (WINDOW - (*next - answered)).min(connection.credit as usize).min(connection.window as usize);
-        let count = if is_over { 0 } else { room };
-        shared.ledger().sending(sender, *next, count);
+        let mut ledger = shared.ledger();
+        let is_ahead = ledger.accepted.saturating_sub(ledger.asked) > BACKLOG;
+        let count = if is_over || is_ahead { 0 } else { room };
+        ledger.sending(sender, *next, count);
+        drop(ledger);
+        if is_ahead && answered == *next {
+            std::thread::sleep(RETRY);
+            continue;
+        }
         for _ in 0..count {
             template.append_as(&mut connection.out, connection.sent, name(sender, *next));
             connection.sent = connection.sent.wrapping_add(1);
@@ -169,7 +178,6 @@ fn receive_on(mut connection: Connection, shared: &Shared) -> io::Result<()> {
                     }
                     delivered.push(message);
                     ledger.delivered(message, sequence);
-                    accept(&mut answers, delivery);
                     unasked.push(message);
                 }
                 DISPOSITION => {
@@ -187,6 +195,10 @@ fn receive_on(mut connection: Connection, shared: &Shared) -> io::Result<()> {
             }
         }
         drop(ledger);
+        if let (Some(base), true) = (base, transfers > 0) {
+            let end = base.wrapping_add(delivered.len() as u32);
+            accept_all(&mut answers, end.wrapping_sub(transfers), end.wrapping_sub(1));
+        }
         connection.next_incoming = connection.next_incoming.wrapping_add(transfers);
         connection.out = answers;
     }

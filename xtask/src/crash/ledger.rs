@@ -37,6 +37,8 @@ pub struct Ledger {
     sequences: BTreeMap<u64, u64>,
     pub accepted: u64,
     pub completed: u64,
+    /// Messages that some receiver has asked to complete, answered or not.
+    pub asked: u64,
     pub redelivered: u64,
     violations: Vec<String>,
 }
@@ -97,9 +99,8 @@ impl Ledger {
 
     /// A receiver is about to ask that the message be completed.
     pub fn completing(&mut self, name: u64) {
-        if let Some(message) = self.message(name) {
-            message.is_asked = true;
-        }
+        let was_asked = self.message(name).map(|message| std::mem::replace(&mut message.is_asked, true));
+        self.asked += u64::from(was_asked == Some(false));
     }
 
     pub fn completed(&mut self, name: u64) {

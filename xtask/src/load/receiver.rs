@@ -134,11 +134,20 @@ pub fn grant(connection: &mut Connection, received: u32, credit: u32) {
 }
 
 pub fn accept(out: &mut Writer, delivery: u32) {
+    accept_all(out, delivery, delivery);
+}
+
+/// Accepts a run of deliveries.
+pub fn accept_all(out: &mut Writer, first: u32, last: u32) {
     out.frame(0, |w| {
         w.list(DISPOSITION, |w| {
             w.boolean(true);
-            w.uint(delivery);
-            w.null();
+            w.uint(first);
+            if last == first {
+                w.null()
+            } else {
+                w.uint(last)
+            };
             w.boolean(false);
             w.list(ACCEPTED, |_| 0);
             5

@@ -163,11 +163,12 @@ fn kind(command: &Command) -> &'static str {
         Command::DescribeEntity { .. } => "DescribeEntity",
         Command::Manage { .. } => "Manage",
         Command::ListQueues { .. } => "ListQueues",
+        Command::Advance { .. } => "Advance",
     }
 }
 
 /// Kinds of commands.
-const KINDS: usize = 20;
+const KINDS: usize = 21;
 
 /// One command of each kind, in a queue with `n` messages of each sort; the last one ends the queue.
 fn one_of_each(world: &mut World, n: u64) -> Vec<Command> {
@@ -216,6 +217,8 @@ fn one_of_each(world: &mut World, n: u64) -> Vec<Command> {
         Command::CreateQueue { request, namespace, path: "new".into(), settings: Box::default() },
         Command::Detach { link: receiver },
         Command::DeleteEntity { request, namespace, path: q() },
+        // Only begins: what it passes is worked off in ticks, with nothing else in between.
+        Command::Advance { request, namespace, by: Span(1) },
     ]
 }
 

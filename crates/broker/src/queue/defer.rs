@@ -2,7 +2,7 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Context, Decision};
+use crate::decision::{Context, Decision, Hindrance, Material, Needs};
 use crate::effect::Answer;
 use crate::ids::{NamespaceId, Number, Sequence, Source, SubQueue};
 use crate::limits::REQUEST_MESSAGES;
@@ -35,22 +35,24 @@ impl Broker {
     }
 
     /// All of the messages, or none (client notes 7.8). One that has expired goes at this moment (S-65).
+    #[expect(clippy::too_many_arguments, reason = "one command's fields")]
     pub(crate) fn receive_deferred(
         &mut self,
         namespace: NamespaceId,
         path: &str,
         numbers: &[Number],
         mode: ReceiveMode,
+        material: Material<'_>,
         context: Context,
         decision: &mut Decision,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer, Hindrance> {
         let source = self.resolve_for_receive(namespace, path)?;
         if self.forwards(source) {
-            return Err(Refusal::NotAllowed(FORWARDING));
+            return Err(Refusal::NotAllowed(FORWARDING).into());
         }
         let (count, limit) = (numbers.len(), REQUEST_MESSAGES);
         if count > limit {
-            return Err(Refusal::TooMany { what: "sequence numbers", count, limit });
+            return Err(Refusal::TooMany { what: "sequence numbers", count, limit }.into());
         }
         self.volatile.apply(Touch::Accessed { entity: source.entity, time: context.now });
         let (mut found, mut met) = (Vec::with_capacity(count), BTreeSet::new());
@@ -66,7 +68,10 @@ impl Broker {
             }
         }
         if let Some(number) = missing {
-            return Err(Refusal::MessageNotFound(number));
+            return Err(Refusal::MessageNotFound(number).into());
+        }
+        if mode == ReceiveMode::ReceiveAndDelete {
+            self.check_read(source, &found, material)?;
         }
         let mut deliveries = Vec::with_capacity(count);
         for sequence in found {
@@ -77,6 +82,24 @@ impl Broker {
             }
         }
         Ok(Answer::Messages(deliveries))
+    }
+
+    /// What is removed before it leaves must be known to be readable.
+    fn check_read(
+        &self,
+        source: Source,
+        sequences: &[Sequence],
+        material: Material<'_>,
+    ) -> Result<(), Hindrance> {
+        let queue = self.queue_of(source);
+        let mut unread = Vec::new();
+        for sequence in sequences {
+            let parts = queue.extras.get(sequence).map(|extra| &extra.parts[..]).unwrap_or_default();
+            let body = self.locked_slot(source, *sequence).body;
+            unread.extend(parts.iter().copied().chain([body]));
+        }
+        unread.retain(|body| !material.iter().any(|(read, _)| read == body));
+        if unread.is_empty() { Ok(()) } else { Err(Hindrance::Check(Needs(unread))) }
     }
 
     /// A deferred message of this number that nobody has locked (S-122).

@@ -7,6 +7,7 @@
 use crate::Broker;
 use crate::decision::{Context, Decision};
 use crate::ids::{EntityId, Sequence, Source};
+use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Reason, State};
 use crate::record::Record;
 use crate::time::Time;
@@ -76,7 +77,7 @@ impl Broker {
                 // The rest of the chunk is for the next slice.
                 next = context.now;
                 break;
-            } else if !locks.contains_key(&sequence) {
+            } else if !locks.contains_key(&sequence) || is_planted(Bug::ExpiryUnderLock) {
                 due.push(sequence);
             }
         }

@@ -7,13 +7,15 @@
 use crate::Broker;
 use crate::decision::{Context, Decision};
 use crate::ids::EntityId;
+use crate::planted::{Bug, is_planted};
 use crate::volatile::Touch;
 
 impl Broker {
     /// Deletes an entity that was idle for as long as it may be; otherwise looks again when it could be.
     pub(crate) fn end_idle(&mut self, entity: EntityId, context: Context, decision: &mut Decision) -> usize {
         let queue = self.durable.queue(entity).expect("timers go with their entity");
-        let is_kept = queue.counts.scheduled > 0 || self.volatile.is_awaited(entity);
+        let is_scheduled = queue.counts.scheduled > 0 && !is_planted(Bug::IdleDeletion);
+        let is_kept = is_scheduled || self.volatile.is_awaited(entity);
         // After a start nobody knows since when it is idle: it begins again.
         let used = self.volatile.presence(entity).used;
         let since = if is_kept { context.now } else { used.unwrap_or(context.now) };

@@ -2,20 +2,31 @@
 //! while nothing was recorded after them, or a crash later on would bring back locks that ended long ago.
 
 use crate::Broker;
+use crate::decision::{Context, Decision};
 use crate::ids::Source;
 use crate::record::{KeptLock, Record};
 use crate::time::Time;
 
 impl Broker {
-    /// The locks that are held, as the record with which a planned stop ends; nothing, if there are none. Whoever runs
-    /// the broker writes it as the last of all. A broker that is made from a state whose last record this is has the
-    /// locks again ([`Broker::new`]).
-    pub fn locks(&self, now: Time) -> Option<Record> {
-        let held = self.volatile.locks().filter(|(_, lock)| now < lock.until);
+    /// Records the locks that are held, as a planned stop does last of all, unless the last record says the same. A
+    /// broker that is made from a state whose last record this is has the locks again ([`Broker::new`]).
+    pub fn keep_locks(&mut self, context: Context, decision: &mut Decision) {
+        let locks = self.locks(context.now);
+        if self.durable.kept_locks() != locks {
+            self.write(Record::LocksKept { locks: locks.into() }, context, decision);
+        }
+    }
+
+    /// The locks that are held, in order.
+    pub fn locks(&self, now: Time) -> Vec<KeptLock> {
+        let held = self
+            .volatile
+            .locks()
+            .filter(|(source, lock)| self.volatile.local(source.entity, now) < lock.until);
         let mut locks: Vec<_> =
             held.map(|(source, lock)| KeptLock { source, token: lock.token, until: lock.until }).collect();
         locks.sort_unstable_by_key(|lock: &KeptLock| -> (Source, u128) { (lock.source, lock.token.0) });
-        (!locks.is_empty()).then(|| Record::LocksKept { locks: locks.into() })
+        locks
     }
 }
 
@@ -73,6 +84,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_free_before_a_planned_restart_comes_before_what_is_free_later() {
+        // S-85: 2 and 3 were locked, and 1 and 4 are free
+        let mut world = locked();
+        world.keep_locks();
+        world.restart();
+        world.pass(Span::minutes(1));
+        world.tick();
+        world.commit();
+        let order: Vec<_> = world.receive("q", PeekLock, 9).iter().map(|each| each.number.0).collect();
+        assert_eq!(order, [1, 2, 3, 4]);
+    }
+
+    #[test]
     fn kept_locks_are_void_as_soon_as_anything_is_recorded_after_them() {
         let mut world = locked();
         let two = world.token(2);
@@ -104,6 +128,6 @@ mod tests {
     fn without_locks_there_is_nothing_to_keep() {
         let mut world = locked();
         world.pass(Span::minutes(1));
-        assert_eq!(world.broker.locks(world.now), None);
+        assert_eq!(world.broker.locks(world.now), []);
     }
 }

@@ -3,6 +3,7 @@
 use crate::Broker;
 use crate::decision::{Context, Decision};
 use crate::ids::LockToken;
+use crate::planted::{Bug, is_planted};
 use crate::timers::LockTimer;
 use crate::volatile::Touch;
 
@@ -15,6 +16,10 @@ impl Broker {
     ) -> usize {
         let (source, sequence) = (timer.source, LockToken(timer.token).sequence());
         self.volatile.apply(Touch::Unlocked { source, sequence });
+        if is_planted(Bug::Count) {
+            self.volatile.free_now(source, sequence);
+            return 1;
+        }
         self.give_back(source, sequence, None, timer.at, context, decision);
         1
     }

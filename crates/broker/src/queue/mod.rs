@@ -6,6 +6,7 @@ mod chunk;
 mod cost;
 mod dead_letter;
 mod defer;
+pub mod doubt;
 mod duplicate;
 mod expire;
 mod forward;

@@ -5,6 +5,7 @@ use crate::Broker;
 use crate::decision::{Context, Decision};
 use crate::effect::Answer;
 use crate::ids::NamespaceId;
+use crate::planted::{Bug, is_planted};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::Time;
@@ -35,7 +36,7 @@ impl Broker {
         let mut count = 0;
         while let Some(sequence) = self.next_free(source, &mut left, context, decision) {
             // In the order of numbers times only rise: behind this one there is nothing older.
-            if self.locked_slot(source, sequence).enqueued >= before {
+            if self.locked_slot(source, sequence).enqueued >= before && !is_planted(Bug::Purge) {
                 break;
             }
             self.volatile.apply(Touch::Taken { source, sequence });

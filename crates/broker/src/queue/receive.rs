@@ -24,13 +24,19 @@ impl Broker {
             return self.forward_free(source, most, context, decision);
         }
         let mut left = most;
-        while let Some((link, _)) = self.volatile.ready(source).waiting.front().copied()
+        while let Some(link) = self.volatile.ready(source).waiting.front()
             && let Some(sequence) = self.next_free(source, &mut left, context, decision)
         {
             let Some(Link { role: Role::Receiver { mode, .. }, .. }) = self.volatile.link(link) else {
                 unreachable!("only receivers wait, and who detaches waits no more");
             };
             let mode = *mode;
+            if mode == ReceiveMode::ReceiveAndDelete
+                && !self.volatile.ready(source).vouched.contains(&sequence)
+            {
+                self.doubt(source, decision);
+                break;
+            }
             self.volatile.apply(Touch::Taken { source, sequence });
             self.volatile.apply(Touch::Served { source });
             let delivery = self.take(source, sequence, mode, context);
@@ -94,32 +100,14 @@ impl Broker {
             let slot = index.get(*returned).filter(|slot| slot.state() == State::Active);
             return Some((*returned, slot.copied()));
         }
-        let mut from = ready.cursor;
-        let found = loop {
-            match index.next_active_from(from) {
-                // Locks that are older than this process lie ahead of the cursor.
-                Some((sequence, _)) if sequence <= ready.kept && ready.locks.contains_key(&sequence) => {
-                    from = sequence.next();
-                }
-                Some((sequence, slot)) if sequence <= ready.committed => break Some((sequence, *slot)),
-                Some((sequence, _)) => {
-                    from = sequence;
-                    break None;
-                }
-                None => {
-                    from = from.max(ready.committed.next());
-                    break None;
-                }
-            }
+        let passed = match index.next_active_from(ready.cursor) {
+            Some((sequence, slot)) if sequence <= ready.committed => return Some((sequence, Some(*slot))),
+            Some((sequence, _)) => sequence,
+            None => ready.committed.next(),
         };
-        match found {
-            Some((sequence, slot)) => Some((sequence, Some(slot))),
-            None => {
-                // What was looked through in vain is not looked through again.
-                self.volatile.apply(Touch::Passed { source, to: from });
-                None
-            }
-        }
+        // What was looked through in vain is not looked through again.
+        self.volatile.apply(Touch::Passed { source, to: passed });
+        None
     }
 
     /// Takes a message for a receiver and locks it, unless it is to be removed.

@@ -6,6 +6,7 @@ use crate::Broker;
 use crate::decision::Context;
 use crate::effect::Answer;
 use crate::ids::{LockToken, NamespaceId};
+use crate::planted::{Bug, is_planted};
 use crate::refusal::Refusal;
 use crate::volatile::{Lock, Touch};
 
@@ -26,7 +27,7 @@ impl Broker {
             return Err(Refusal::LockLost(lost.sequence()));
         }
         let until = context.now.after(self.queue_of(source).settings.lock_duration);
-        for token in tokens {
+        for token in tokens.iter().filter(|_| !is_planted(Bug::Renewal)) {
             self.volatile.apply(Touch::Renewed { source, lock: Lock { token: *token, until } });
         }
         self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });

@@ -8,6 +8,7 @@ use crate::decision::{Context, Decision};
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId, Number, Sequence};
 use crate::limits::REQUEST_MESSAGES;
+use crate::planted::{Bug, is_planted};
 use crate::queue::index::State;
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -123,7 +124,8 @@ impl Broker {
         let mut count = 0;
         while count < most
             && let Some((due, scheduled)) = self.volatile.presence(entity).schedule.first().copied()
-            && due <= context.now
+            && (due <= context.now
+                || is_planted(Bug::Activation) && due <= context.now.after(Span::seconds(1)))
         {
             self.volatile.apply(Touch::Unscheduled { entity, due, sequence: scheduled });
             self.activate(entity, scheduled, context, decision);

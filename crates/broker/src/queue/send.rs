@@ -7,6 +7,7 @@ use crate::command::{Incoming, Intake};
 use crate::decision::{Context, Decision};
 use crate::effect::Effect;
 use crate::ids::{BodyId, EntityId, LinkId, Sequence};
+use crate::limits::ADDED_BYTES;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::{Span, Time};
@@ -71,7 +72,9 @@ impl Broker {
         if messages.len() > limit {
             return Err(Refusal::BatchTooLarge { count: messages.len(), limit });
         }
-        let size = part_bytes + messages.iter().map(|message| u64::from(message.body.length)).sum::<u64>();
+        let stored = part_bytes + messages.iter().map(|message| u64::from(message.body.length)).sum::<u64>();
+        let added = messages.iter().map(|message| u64::from(message.added_bytes)).sum::<u64>();
+        let size = stored.saturating_sub(added);
         let limit = tier.message_bytes(&queue.settings);
         if size > limit {
             return Err(Refusal::MessageTooLarge { size, limit });
@@ -187,7 +190,7 @@ impl Broker {
         let queue = self.queue_of(*source);
         if self.volatile.is_full || *part_bytes == PART_REFUSED {
             self.volatile.apply(Touch::PartRefused { link });
-        } else if *part_bytes <= self.tier_of(queue.namespace).message_bytes(&queue.settings) {
+        } else if *part_bytes <= self.tier_of(queue.namespace).message_bytes(&queue.settings) + ADDED_BYTES {
             let id = self.durable.next_body;
             self.write(Record::PartStored { body: id }, context, decision);
             decision.bodies.push(body);
@@ -389,6 +392,19 @@ mod tests {
         let link = world.sender("q");
         assert!(matches!(world.send(link, 0, &[message(2_097_152)])[..], [Effect::Accepted { .. }]));
         assert!(matches!(world.send(link, 1, &[message(2_097_153)])[..], [Effect::Rejected { .. }]));
+    }
+
+    #[test]
+    fn what_the_sender_did_not_send_counts_for_no_limit_of_its_own() {
+        // S-17
+        let mut world = World::with_queue("q");
+        let link = world.sender("q");
+        let added = Incoming { added_bytes: 46, ..message(262_144 + 46) };
+        assert!(matches!(world.send(link, 0, &[added; 4])[..], [Effect::Accepted { .. }]));
+        let beyond = Incoming { added_bytes: 45, ..added };
+        let effects = world.send(link, 1, &[added, added, added, beyond]);
+        let refusal = Refusal::MessageTooLarge { size: 1_048_577, limit: 1_048_576 };
+        assert_eq!(effects, [Effect::Rejected { link, delivery: 1, refusal }]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::decision::{Context, Decided, Decision, Hindrance, Material, Needs};
 use crate::effect::{Answer, Effect, Settled};
 use crate::ids::{LinkId, LockToken, NamespaceId, Sequence, Source, SubQueue};
 use crate::limits::{PROPERTIES_BYTES, REQUEST_MESSAGES};
+use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Reason, State};
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -43,6 +44,7 @@ impl Broker {
                 Decided::Done
             }
             Err(Hindrance::Needs(needs)) => Decided::Needs(needs),
+            Err(Hindrance::Check(needs)) => Decided::Check(needs),
             Err(Hindrance::Refused(refusal)) => {
                 if wants_answer {
                     decision.effect(Effect::NotSettled { link, delivery, refusal });
@@ -195,7 +197,8 @@ impl Broker {
         let entity = source.entity;
         let slot = self.locked_slot(source, sequence);
         if source.sub == SubQueue::Main {
-            let is_last = slot.count() + 1 >= self.queue_of(source).settings.max_delivery_count;
+            let most = self.queue_of(source).settings.max_delivery_count;
+            let is_last = slot.count() + 1 >= most + u32::from(is_planted(Bug::DeadLetter));
             if slot.is_expired(ended) || !is_last && slot.is_expired(context.now) {
                 return self.expire(entity, sequence, true, overlay, context, decision);
             }

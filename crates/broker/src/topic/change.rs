@@ -5,10 +5,11 @@ use super::settings::{SubscriptionSettings, TopicSettings};
 use crate::access::AccessRule;
 use crate::ids::{EntityId, NamespaceId};
 use crate::record::{
-    Fields, Unreadable, framed, put_optional_text, put_settings, put_status, put_text, put_u32, put_u64,
+    Fields, Unreadable, framed, put_optional_text, put_settings, put_status, put_text, put_time, put_u32,
+    put_u64,
 };
 use crate::settings::QueueSettings;
-use crate::time::Span;
+use crate::time::{Span, Time};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
@@ -55,6 +56,11 @@ pub enum Change {
         namespace: NamespaceId,
         name: Box<str>,
     },
+    /// The time of a namespace was moved to `to`, when the owner's was that of the batch. From then on both run alike.
+    ClockMoved {
+        namespace: NamespaceId,
+        to: Time,
+    },
 }
 
 mod kind {
@@ -67,6 +73,7 @@ mod kind {
     pub(super) const RULE_REMOVED: u8 = 38;
     pub(super) const ACCESS_CHANGED: u8 = 39;
     pub(super) const NAMESPACE_NAMED: u8 = 40;
+    pub(super) const CLOCK_MOVED: u8 = 41;
 }
 
 impl Change {
@@ -119,12 +126,16 @@ impl Change {
                 put_u32(out, namespace.0);
                 put_text(out, name);
             }),
+            Change::ClockMoved { namespace, to } => framed(out, kind::CLOCK_MOVED, |out| {
+                put_u32(out, namespace.0);
+                put_time(out, *to);
+            }),
         }
     }
 
     /// Reads the fields of a record of this kind; `None` if it is not one of ours.
     pub(crate) fn decode(kind: u8, fields: &mut Fields<'_>) -> Option<Result<Change, Unreadable>> {
-        (kind::QUEUE_UPDATED..=kind::NAMESPACE_NAMED).contains(&kind).then(|| read(kind, fields))
+        (kind::QUEUE_UPDATED..=kind::CLOCK_MOVED).contains(&kind).then(|| read(kind, fields))
     }
 }
 
@@ -159,6 +170,7 @@ fn read(kind: u8, fields: &mut Fields<'_>) -> Result<Change, Unreadable> {
         kind::NAMESPACE_NAMED => {
             Change::NamespaceNamed { namespace: NamespaceId(first), name: fields.text()? }
         }
+        kind::CLOCK_MOVED => Change::ClockMoved { namespace: NamespaceId(first), to: fields.time()? },
         unknown => return Err(Unreadable::UnknownKind(unknown)),
     })
 }

@@ -7,6 +7,7 @@
 pub mod change;
 pub mod rule;
 pub mod settings;
+pub mod sql;
 pub mod subscription;
 
 use crate::Broker;
@@ -51,7 +52,7 @@ pub struct Subscription {
 }
 
 /// Every topic and subscription of a partition; part of the durable state.
-#[derive(Debug, Default, Hash)]
+#[derive(Debug, Clone, Default, Hash)]
 pub struct Topics {
     topics: BTreeMap<EntityId, Topic>,
     subscriptions: BTreeMap<EntityId, Subscription>,
@@ -95,7 +96,8 @@ impl Topics {
             | Change::SubscriptionCreated { .. }
             | Change::QueueUpdated { .. }
             | Change::AccessChanged { .. }
-            | Change::NamespaceNamed { .. } => unreachable!("not a change of topics"),
+            | Change::NamespaceNamed { .. }
+            | Change::ClockMoved { .. } => unreachable!("not a change of topics"),
         }
     }
 
@@ -221,7 +223,7 @@ impl Broker {
             settings: Box::new(settings.clone()),
         };
         self.write(Record::Managed(Box::new(change)), context, decision);
-        self.volatile.apply(Touch::EntityCreated { entity, time: context.now });
+        self.volatile.apply(Touch::EntityCreated { entity, namespace, time: context.now });
         Ok(entity)
     }
 

@@ -1,6 +1,7 @@
 //! Rules of a subscription as data: a filter, perhaps an action, and a name. Texts are kept as they came (S-189).
 
 use super::change::Change;
+use super::sql;
 use super::subscription::check_name;
 use crate::Broker;
 use crate::decision::{Context, Decision};
@@ -102,18 +103,21 @@ impl Correlation {
 }
 
 impl Rule {
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
+    pub fn check(&self) -> Result<(), Refusal> {
         check_name(&self.name)?;
-        let check_text = |property, sql: &Sql| {
+        let check_text = |property, sql: &Sql, check: fn(&str) -> Result<(), sql::Mistake>| {
             let length = sql.expression.chars().count();
             if length > SQL_CHARACTERS || sql.expression.trim().is_empty() {
                 let why = format!("its {length} characters are not between 1 and {SQL_CHARACTERS}");
                 return Err(Refusal::InvalidSetting { property, why: why.into() });
             }
+            // S-201
+            check(&sql.expression)
+                .map_err(|mistake| Refusal::InvalidSetting { property, why: mistake.to_string().into() })?;
             check_values(property, &sql.parameters)
         };
         match &self.filter {
-            Filter::Sql(sql) => check_text("SqlFilter", sql)?,
+            Filter::Sql(sql) => check_text("SqlFilter", sql, sql::check_filter)?,
             Filter::Correlation(correlation) if correlation.is_empty() => {
                 let why = "it asks for nothing; give at least one condition".into();
                 return Err(Refusal::InvalidSetting { property: "CorrelationFilter", why });
@@ -121,7 +125,7 @@ impl Rule {
             Filter::Correlation(correlation) => check_values("CorrelationFilter", &correlation.properties)?,
             Filter::True | Filter::False => {}
         }
-        self.action.as_ref().map_or(Ok(()), |action| check_text("SqlRuleAction", action))
+        self.action.as_ref().map_or(Ok(()), |action| check_text("SqlRuleAction", action, sql::check_action))
     }
 }
 

@@ -35,8 +35,8 @@ pub fn split_path(path: &str) -> Option<(&str, &str)> {
     segment.eq_ignore_ascii_case(SUBSCRIPTIONS).then_some((topic, name))
 }
 
-/// S-251.
-pub(super) fn check_name(name: &str) -> Result<(), Refusal> {
+/// Whether a subscription or a rule can have this name (S-251).
+pub fn check_name(name: &str) -> Result<(), Refusal> {
     let refuse = |why| Err(Refusal::InvalidName { name: name.into(), why });
     if name.is_empty() {
         return refuse("it is empty");
@@ -86,7 +86,7 @@ impl Broker {
             settings: Box::new(settings.clone()),
         };
         self.write(Record::Managed(Box::new(change)), context, decision);
-        self.volatile.apply(Touch::EntityCreated { entity, time: context.now });
+        self.volatile.apply(Touch::EntityCreated { entity, namespace, time: context.now });
         let change = Change::RulePut { subscription: entity, rule: Box::new(rule.clone()) };
         self.write(Record::Managed(Box::new(change)), context, decision);
         self.describe_subscription(entity)

@@ -4,7 +4,7 @@
 use super::*;
 use crate::mailbox::Outbox;
 use crate::recovery::recover;
-use crate::runner::SyncThread;
+use crate::runner::HandSync;
 use broker::{Answer, Durable, NamespaceId, Outcome, QueueSettings, ReceiveMode, Refusal, RequestId, Span};
 use journal::disk::{Disk, Fault, Faulty, Memory};
 use journal::{Filling, Local, Options};
@@ -17,6 +17,7 @@ const NOW: Time = Time(1_000_000);
 struct Desk {
     partition: Partition,
     inbox: Arc<Inbox>,
+    sync: Option<HandSync>,
 }
 
 fn journal(disk: Arc<dyn Disk>) -> Local {
@@ -30,13 +31,15 @@ impl Desk {
         let durable = recover(&mut journal, 1).unwrap().durable;
         let inbox = Arc::<Inbox>::default();
         let partition = Partition::alone(Broker::new(durable, 5), Box::new(journal), inbox.clone());
-        Desk { partition, inbox }
+        Desk { partition, inbox, sync: None }
     }
 
     /// A partition with a queue called `q`, whose syncs the test finishes.
     fn with_sync_by_hand() -> Desk {
         let mut desk = Desk::with_queue();
-        desk.partition.workers.sync = Some(SyncThread::by_hand());
+        let (thread, by_hand) = HandSync::pair();
+        desk.partition.workers.sync = Some(thread);
+        desk.sync = Some(by_hand);
         desk
     }
 
@@ -104,9 +107,10 @@ impl Desk {
 
     /// The disk is done with the append in flight.
     fn finish_sync(&mut self) {
-        let job = self.partition.workers.sync.as_ref().unwrap().take().unwrap();
-        job.run(&self.inbox).unwrap();
-        self.accept(Item::Committed);
+        let sync = self.sync.as_ref().unwrap();
+        assert!(sync.is_waiting());
+        sync.finish(&self.inbox);
+        self.take_inbox();
         self.turn();
     }
 
@@ -318,6 +322,38 @@ fn a_message_in_parts_is_delivered_whole() {
 }
 
 #[test]
+fn a_message_whose_copy_is_not_written_yet_is_found_where_it_was() {
+    let mut desk = Desk::with_sync_by_hand();
+    let outbox = desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    for delivery in 0..2 {
+        desk.send(link(1), delivery, 10);
+    }
+    desk.leave_in_flight();
+    // Both are copied twice while the disk is busy; the copies are in the draft.
+    for _ in 0..2 {
+        let copies = (1..=2).map(|body| (BodyId(body), vec![body as u8 - 1; 10])).collect();
+        desk.accept(Item::Copied { copies, unread: Vec::new() });
+        desk.turn();
+    }
+    let receiver = LinkId { connection: ConnectionId(1), link: 2 };
+    taken(&outbox);
+    desk.give(vec![attach_receiver(receiver), credit(receiver, 2)]);
+    desk.finish_sync();
+    while desk.partition.in_flight.is_some() {
+        desk.finish_sync();
+    }
+    let bodies: Vec<_> = taken(&outbox)
+        .into_iter()
+        .filter_map(|each| match each {
+            Outgoing::Deliver(sent) => Some(sent.place.read().unwrap()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(bodies, [vec![0; 10], vec![1; 10]]);
+}
+
+#[test]
 fn a_lost_connection_takes_its_links_along() {
     let mut desk = Desk::with_queue();
     desk.connect(1);
@@ -366,6 +402,45 @@ fn a_stopped_partition_has_written_everything_and_sealed_it() {
     assert_eq!(desk.turn(), Turn::Stopped);
     assert_eq!(told(&outbox), ["attached", "accepted 0 to 0"]);
     assert!(desk.partition.is_sealed());
+}
+
+#[test]
+fn a_planned_stop_keeps_locks_and_a_crash_does_not() {
+    // S-93
+    let mut memory = Memory::new();
+    let lock = |desk: &mut Desk, connection: u32| {
+        let outbox = desk.connect(connection);
+        desk.give(vec![attach_receiver(link(connection)), credit(link(connection), 1)]);
+        let told = told(&outbox);
+        desk.accept(Item::Disconnect { connection: ConnectionId(connection) });
+        desk.turn();
+        told
+    };
+    let next_life = |memory: &mut Memory| {
+        *memory = memory.crash_image(1);
+        Desk::alone(Arc::new(memory.clone()))
+    };
+    let mut desk = next_life(&mut memory);
+    desk.create_queue();
+    desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    for delivery in 0..3 {
+        desk.send(link(1), delivery, 10);
+    }
+    assert_eq!(lock(&mut desk, 2), ["attached", "message 1"]);
+    for (connection, expected) in [(3, "message 2"), (4, "message 3")] {
+        desk.accept(Item::Stop);
+        assert_eq!(desk.turn(), Turn::Now);
+        assert_eq!(desk.turn(), Turn::Stopped);
+        // Nothing is recorded in the next life, but one more lock is given out.
+        desk = next_life(&mut memory);
+        assert_eq!(lock(&mut desk, connection), ["attached", expected]);
+    }
+    desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    desk.send(link(1), 9, 10);
+    let mut desk = next_life(&mut memory);
+    assert_eq!(lock(&mut desk, 5), ["attached", "message 1"]);
 }
 
 #[test]
@@ -454,4 +529,78 @@ fn what_is_due_is_worked_off_a_slice_a_turn_and_a_command_waits_for_none_of_the_
     }
     let slice = broker::limits::TIMER_SLICE as u64;
     assert_eq!(left, [2 * slice + 1, slice + 2, 3]);
+}
+
+fn advance(connection: u32, by: Span) -> Item {
+    let request = RequestId { connection: ConnectionId(connection), request: 9 };
+    let command = Command::Advance { request, namespace: NamespaceId(0), by };
+    Item::Batch(Batch { commands: vec![command], ..Batch::default() })
+}
+
+fn tell_time(connection: u32) -> Item {
+    let request = RequestId { connection: ConnectionId(connection), request: 10 };
+    let task = Box::new(broker::Task::TellTime);
+    let command = Command::Manage { request, namespace: NamespaceId(0), task };
+    Item::Batch(Batch { commands: vec![command], ..Batch::default() })
+}
+
+/// A message that lives a minute.
+fn mortal(link: LinkId) -> Item {
+    let mut batch = Batch::default();
+    batch.message(Span::minutes(1), |out| out.extend_from_slice(&[0x55; 10]));
+    batch.send(link, 0, false, 0);
+    Item::Batch(batch)
+}
+
+#[test]
+fn a_move_of_time_is_told_when_all_that_it_did_is_durable() {
+    let mut desk = Desk::with_sync_by_hand();
+    let outbox = desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    desk.accept(mortal(link(1)));
+    desk.turn();
+    assert_eq!(told(&outbox), ["attached", "accepted 0 to 0"]);
+    desk.leave_in_flight();
+    desk.accept(advance(1, Span::minutes(60)));
+    desk.turn();
+    assert!(!desk.partition.broker().is_moving());
+    assert_eq!(told(&outbox), Vec::<String>::new());
+    desk.finish_sync();
+    let answer = told(&outbox).concat();
+    assert!(answer.contains("MessageExpired { number: Number(1), fate: Dropped }"), "{answer}");
+    assert!(answer.contains(&format!("at: Time({})", NOW.0 + 60_000)), "{answer}");
+}
+
+#[test]
+fn what_comes_while_time_is_moved_is_decided_when_it_has_arrived() {
+    let mut desk = Desk::with_queue();
+    let outbox = desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    // More than one tick has to do.
+    for _ in 0..=broker::limits::TIMER_SLICE {
+        desk.accept(mortal(link(1)));
+    }
+    desk.turn();
+    taken(&outbox);
+    desk.accept(advance(1, Span::minutes(60)));
+    desk.accept(tell_time(1));
+    let turn = desk.turn();
+    assert!(desk.partition.broker().is_moving());
+    assert_eq!((turn, told(&outbox).len()), (Turn::Now, 0));
+    while desk.turn() == Turn::Now {}
+    let answers = told(&outbox);
+    assert!(answers[0].contains("Advanced") && answers[0].contains("more: 1 "), "{}", answers[0]);
+    assert_eq!(answers[1..], [format!("Ok(Time(Time({})))", NOW.0 + 3_600_000)]);
+}
+
+#[test]
+fn a_sync_that_does_not_end_is_seen_from_outside() {
+    let mut desk = Desk::with_sync_by_hand();
+    let later = std::time::Instant::now() + Duration::from_secs(3_600);
+    assert_eq!(desk.partition.condition().ailments(later), []);
+    desk.leave_in_flight();
+    let ailments = desk.partition.condition().ailments(later);
+    assert!(matches!(ailments[..], [crate::Ailment::SyncPending(_)]), "{ailments:?}");
+    desk.finish_sync();
+    assert_eq!(desk.partition.condition().ailments(later), []);
 }

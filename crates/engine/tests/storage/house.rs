@@ -7,6 +7,7 @@ use broker::{
 };
 use journal::disk::Disk;
 use journal::{Filling, Local, Options};
+use message::overlay::Overlay;
 use otobus_engine::{Batch, Inbox, Item, Outbox, Outgoing, Pace, Partition, Turn, recover};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,6 +41,10 @@ pub struct Told {
     /// Asked to be completed, and told that they are.
     pub completing: BTreeSet<u32>,
     pub completed: BTreeSet<u32>,
+    /// Delivered for good, in this order.
+    pub taken: Vec<u32>,
+    /// The sequence number under which each was delivered.
+    pub sequences: BTreeMap<u32, u64>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -76,6 +81,8 @@ pub struct House {
 
 const SENDER: LinkId = LinkId { connection: ConnectionId(1), link: 1 };
 const RECEIVER: LinkId = LinkId { connection: ConnectionId(1), link: 2 };
+/// Receives and deletes.
+const TAKER: LinkId = LinkId { connection: ConnectionId(1), link: 3 };
 
 impl House {
     /// Opens the disk as a starting process would. Errors are those of a failing disk.
@@ -119,7 +126,8 @@ impl House {
         house.give(vec![
             Command::CreateQueue { request, namespace, path: path.clone(), settings },
             Command::AttachSender { link: SENDER, namespace, path: path.clone() },
-            Command::AttachReceiver { link: RECEIVER, namespace, path, mode },
+            Command::AttachReceiver { link: RECEIVER, namespace, path: path.clone(), mode },
+            Command::AttachReceiver { link: TAKER, namespace, path, mode: ReceiveMode::ReceiveAndDelete },
         ])?;
         Ok(house)
     }
@@ -169,6 +177,11 @@ impl House {
         self.give(vec![Command::Credit { link: RECEIVER, limit: self.credit, drain: false }])
     }
 
+    /// Takes `count` messages for good.
+    pub fn take(&mut self, count: u64) -> Result<(), String> {
+        self.give(vec![Command::Credit { link: TAKER, limit: count, drain: false }])
+    }
+
     pub fn complete(&mut self, number: u32) -> Result<(), String> {
         let Some(token) = self.locked.remove(&number) else { return Ok(()) };
         self.told.lock().completing.insert(number);
@@ -178,6 +191,12 @@ impl House {
     pub fn abandon(&mut self, number: u32) -> Result<(), String> {
         let Some(token) = self.locked.remove(&number) else { return Ok(()) };
         self.settle(number, token, Outcome::Abandon(None))
+    }
+
+    /// Hands a message back with a changed property, for which the stored ones must be looked at. It stays held.
+    pub fn abandon_with(&mut self, number: u32, overlay: Overlay) -> Result<(), String> {
+        let token = self.locked[&number];
+        self.settle(number, token, Outcome::Abandon(Some(Box::new(overlay))))
     }
 
     fn settle(&mut self, number: u32, token: LockToken, outcome: Outcome) -> Result<(), String> {
@@ -193,6 +212,11 @@ impl House {
 
     pub fn refusals(&mut self) -> Vec<Refusal> {
         std::mem::take(&mut self.outcomes)
+    }
+
+    /// What is known to be damaged.
+    pub fn damage(&self) -> Option<String> {
+        self.partition.condition().damage()
     }
 
     pub fn is_full(&self) -> bool {
@@ -221,12 +245,22 @@ impl House {
                     let numbers = (first..=last).filter_map(|delivery| self.deliveries.get(&delivery));
                     completed.extend(numbers.filter(|number| completing.contains(number)));
                 }
+                Outgoing::NotSettled { refusal, .. } => self.outcomes.push(refusal),
                 Outgoing::Deliver(sent) => {
                     let bytes = sent.place.read().map_err(|error| error.to_string())?;
                     let number = u32::from_le_bytes(*bytes.first_chunk().unwrap());
                     assert!(bytes == body(number), "message {number} was altered");
                     assert!(!told.completed.contains(&number), "message {number} came back");
-                    self.locked.insert(number, sent.delivery.token);
+                    let sequence = sent.delivery.sequence.0;
+                    let before = *told.sequences.entry(number).or_insert(sequence);
+                    assert_eq!(before, sequence, "message {number} has another number than before");
+                    if sent.mode == ReceiveMode::PeekLock {
+                        self.locked.insert(number, sent.delivery.token);
+                        continue;
+                    }
+                    told.taken.push(number);
+                    told.completing.insert(number);
+                    told.completed.insert(number);
                 }
                 _ => {}
             }

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
+mod damaged;
 mod failing;
 mod house;
 mod judge;

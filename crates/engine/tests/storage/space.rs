@@ -148,6 +148,37 @@ fn receiving_everything_makes_room_on_a_disk_that_stays_full() {
 }
 
 #[test]
+fn a_drain_makes_room_on_a_full_disk_whenever_the_process_was_killed() {
+    // Killed with everything in place, after some of it was received, after all of it was.
+    for received in [0, 1, 2] {
+        let (memory, told) = (Memory::new(), Shared::default());
+        let mut house = open(&memory, &told);
+        memory.set_room(Some(30 * u64::from(SEGMENT_BYTES)));
+        let mut number = 0;
+        while !house.is_full() {
+            number += 1;
+            house.send(number).unwrap();
+        }
+        match received {
+            0 => {}
+            1 => drain(&mut house, |each| each > 60),
+            _ => drain(&mut house, |_| false),
+        }
+        drop(house);
+        let image = memory.crash_image(0);
+        image.set_room(Some(30 * u64::from(SEGMENT_BYTES)));
+        let mut house = open(&image, &told);
+        drain(&mut house, |_| false);
+        house.rest(200).unwrap();
+        house.now.0 += 2_000;
+        house.run().unwrap();
+        assert!(!house.is_full(), "{received}: {} segments are left", segments(&image));
+        house.send(number + 1).unwrap();
+        assert!(told.lock().accepted.contains(&(number + 1)));
+    }
+}
+
+#[test]
 fn without_any_reserve_a_full_disk_makes_everybody_wait_and_nobody_lose() {
     let (memory, told) = (Memory::new(), Shared::default());
     let bare = Options { reserve_segments: 0, ..options() };

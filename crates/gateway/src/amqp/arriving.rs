@@ -145,9 +145,10 @@ impl Arriving {
                 let facts = Facts::read(part, &front)?;
                 let mut rest = Rest::after(&front);
                 rest.take(&part[front.scanned as usize..]).map_err(malformed)?;
-                let incoming = super::intake::incoming(&facts, true);
+                let mut incoming = super::intake::incoming(&facts, true);
                 let body =
                     batch.body(|out| append_stored(out, part, &front, super::intake::fresh_message_id));
+                incoming.added_bytes = body.length - part.len() as u32;
                 let passed = PassedOn { rest, incoming };
                 self.beginning = Beginning::PassedOn(Box::new(passed));
                 body

@@ -4,7 +4,7 @@ use super::address;
 use super::connection::Task;
 use super::link::{Kind, Link, REPLIES_WAITING};
 use super::management;
-use crate::auth::{self, Denied, Grant, Scope, UnixSeconds, sas};
+use crate::auth::{self, Denied, Grant, Scope, sas};
 use amqp::{LinkKey, SessionKey};
 use broker::{Answer, Command, Refusal, RequestId};
 use journal::Place;
@@ -67,7 +67,7 @@ impl<S> Task<S> {
             Ok(claim) => claim,
             Err(status) => return self.reply(&reply, &status),
         };
-        let signed = self.house.guard.signature(&token, self.peer.is_loopback(), UnixSeconds::now());
+        let signed = self.house.guard.signature(&token, self.peer.is_loopback(), self.state.now());
         let path: Box<str> = address::authorizing_entity(&claimed).into();
         match signed.and_then(|grant| covering(grant, &claimed)) {
             Ok(grant) if path.is_empty() => {
@@ -85,8 +85,15 @@ impl<S> Task<S> {
                 let request = self.question(Question::Signature { reply, token, path: claimed });
                 self.batch.commands.push(Command::Manage { request, namespace: self.namespace, task });
             }
-            Err(why) => self.reply(&reply, &denied(why)),
+            Err(why) => self.refuse_token(&reply, why),
         }
+    }
+
+    fn refuse_token(&mut self, reply: &Reply, why: Denied) {
+        if why == Denied::InvalidSignature {
+            self.wrong_key();
+        }
+        self.reply(reply, &denied(why));
     }
 
     /// Remembers a question until its answer comes.
@@ -136,7 +143,7 @@ impl<S> Task<S> {
             Some(Question::Signature { reply, token, path }) => {
                 let signed = match &answer {
                     Ok(Answer::Access { entity, rules }) => {
-                        auth::entity_signature(&token, entity, rules, UnixSeconds::now())
+                        auth::entity_signature(&token, entity, rules, self.state.now())
                     }
                     _ => Err(Denied::InvalidSignature),
                 };
@@ -145,7 +152,7 @@ impl<S> Task<S> {
                         self.admit(grant);
                         self.reply(&reply, &accepted());
                     }
-                    Err(why) => self.reply(&reply, &denied(why)),
+                    Err(why) => self.refuse_token(&reply, why),
                 }
             }
             Some(Question::Review { entity }) => {
@@ -173,6 +180,15 @@ impl<S> Task<S> {
     }
 
     fn reply(&mut self, to: &Reply, status: &Status) {
+        let tracked;
+        let status = match status.code {
+            ..400 => status,
+            code => {
+                let text = self.origin.tracked(&status.text, address::CBS);
+                tracked = Status { code, text };
+                &tracked
+            }
+        };
         let (key, reply) = (to.link, encode_reply(&to.correlation, status));
         if let Some(Link { kind: Kind::CbsReplies { waiting, .. }, .. }) = self.links.get_mut(&key.0) {
             if waiting.len() < REPLIES_WAITING {

@@ -4,23 +4,24 @@
 use super::cbs::Question;
 use super::connection::Task;
 use super::link::Kind;
-use crate::auth::{self, Grant, Holder, Right, UnixSeconds};
+use crate::auth::{self, Demand, Grant, Holder, Right};
 use crate::limits::CLAIM_REVIEW;
 use amqp::LinkKey;
 use broker::{AccessRule, Command};
+use std::sync::Arc;
 use tokio::time::Instant;
 
 impl Kind {
-    /// What a link needs for as long as it lives.
-    fn right(&self) -> Option<Right> {
+    /// What a link takes for as long as it lives.
+    fn demand(&self) -> Demand<'_> {
         match self {
-            Kind::Sender { .. } => Some(Right::Send),
-            Kind::Receiver { .. } => Some(Right::Listen),
+            Kind::Sender(sender) => Demand::Right(Right::Send, sender.path.as_str().into()),
+            Kind::Receiver(receiver) => Demand::Right(Right::Listen, receiver.path.as_str().into()),
             // Each request to a management node is looked at by itself.
             Kind::CbsRequests { .. }
             | Kind::CbsReplies { .. }
             | Kind::ManagementRequests(_)
-            | Kind::ManagementReplies(_) => None,
+            | Kind::ManagementReplies(_) => Demand::Link,
         }
     }
 }
@@ -39,8 +40,15 @@ impl<S> Task<S> {
 
     /// Looks at every claim again, some time after the last look.
     pub(super) fn review(&mut self) {
-        let now = UnixSeconds::now();
+        let now = self.state.now();
+        self.version = self.state.namespaces.version();
         let namespace = self.state.namespaces.of_id(self.namespace);
+        match &namespace {
+            // Tokens that come later are judged by the keys of now.
+            Some(namespace) => self.house = Arc::clone(namespace),
+            None if !self.has_parted => self.part("The namespace is no longer served here."),
+            None => {}
+        }
         let is_loopback = self.peer.is_loopback();
         self.grants.retain_mut(|grant| {
             let rights = match grant.proof.holder {
@@ -92,9 +100,8 @@ impl<S> Task<S> {
             .links
             .iter()
             .filter_map(|(key, link)| {
-                let path = link.kind.path();
-                let why = self.check_right(path, link.kind.right()?).err()?;
-                Some((LinkKey(*key), self.origin.denied(why, path)))
+                let why = self.check_demand(&link.kind.demand()).err()?;
+                Some((LinkKey(*key), self.origin.denied(why, link.kind.path())))
             })
             .collect();
         for (key, error) in denied {

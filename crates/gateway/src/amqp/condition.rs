@@ -37,6 +37,7 @@ fn amqp_condition(refusal: &Refusal) -> &'static str {
         | Refusal::TooManyCorrelationFilters(_) => "amqp:resource-limit-exceeded",
         Refusal::LockLost(_) => "com.microsoft:message-lock-lost",
         Refusal::MessageNotFound(_) => "com.microsoft:message-not-found",
+        Refusal::Unreadable => "amqp:internal-error",
         Refusal::NotSupported(_) => NOT_IMPLEMENTED,
     }
 }
@@ -51,7 +52,12 @@ pub(super) struct Origin {
 
 impl Origin {
     pub(super) fn error(&self, condition: &'static str, text: &str, entity: &str) -> Error {
-        Error::new(condition, tracked(text, &self.node, &format!("{}:{entity}", self.host)))
+        Error::new(condition, self.tracked(text, entity))
+    }
+
+    /// A text by which the log can be asked for it.
+    pub(super) fn tracked(&self, text: &str, entity: &str) -> String {
+        tracked(text, &self.node, &format!("{}:{entity}", self.host))
     }
 
     pub(super) fn refusal(&self, refusal: &Refusal, entity: &str) -> Error {

@@ -10,7 +10,9 @@ use super::link::Link;
 use super::management::Desk;
 use crate::State;
 use crate::auth::Grant;
-use crate::limits::{CLAIM_TIMEOUT, LAST_OUTPUT_TIMEOUT, OPEN_QUESTIONS, UNREAD_EFFECTS, UNSTORED_BYTES};
+use crate::limits::{
+    CLAIM_TIMEOUT, FAILURE_SILENCE_MOST, LAST_OUTPUT_TIMEOUT, OPEN_QUESTIONS, UNREAD_EFFECTS, UNSTORED_BYTES,
+};
 use crate::listen::Peer;
 use crate::namespaces::Namespace;
 use amqp::{Config, Connection, Event, SaslCode};
@@ -40,6 +42,8 @@ pub(super) struct Task<S> {
     pub(super) engine: engine::Connection,
     pub(super) namespace: NamespaceId,
     pub(super) house: Arc<Namespace>,
+    /// Of the namespaces, as they were when the claims were last looked at.
+    pub(super) version: u64,
     pub(super) origin: Origin,
     pub(super) links: IdMap<u32, Link>,
     pub(super) grants: Vec<Grant>,
@@ -66,10 +70,12 @@ pub(super) struct Task<S> {
     /// The connection is closed but for its last output.
     is_ending: bool,
     /// Our close has been given; the client has yet to answer it.
-    has_parted: bool,
+    pub(super) has_parted: bool,
     /// When the machine closed.
     ended: Option<Instant>,
     started: Instant,
+    /// Wrong keys were shown: nothing is read or said before this.
+    silent_until: Option<Instant>,
 }
 
 /// What the socket has done.
@@ -82,6 +88,7 @@ enum Io {
 impl<S> Task<S> {
     pub(super) fn new(stream: S, first: BytesMut, peer: Peer, state: Arc<State>) -> Task<S> {
         let config = Config { mechanisms: MECHANISMS, ..Config::default() };
+        let version = state.namespaces.version();
         let house = state.namespaces.of_host("", peer.server_name.as_deref());
         let origin = Origin { node: state.node.clone(), host: "localhost".into() };
         Task {
@@ -92,6 +99,7 @@ impl<S> Task<S> {
             state,
             namespace: house.id,
             house,
+            version,
             origin,
             links: IdMap::default(),
             grants: Vec::new(),
@@ -112,6 +120,17 @@ impl<S> Task<S> {
             has_parted: false,
             ended: None,
             started: Instant::now(),
+            silent_until: None,
+        }
+    }
+
+    /// A key was wrong: the answer waits, the longer the more of them come from that address.
+    pub(super) fn wrong_key(&mut self) {
+        let now = Instant::now();
+        let delay = self.state.failures.failed(self.peer.address.ip(), now);
+        if !delay.is_zero() {
+            let until = self.silent_until.unwrap_or(now) + delay;
+            self.silent_until = Some(until.min(now + FAILURE_SILENCE_MOST));
         }
     }
 
@@ -128,6 +147,10 @@ impl<S> Task<S> {
 
     /// Understands what was read, as far as it is whole.
     fn understand(&mut self) {
+        // Whatever is asked with a key that is gone is asked too late, even if the next look at the claims is not yet due.
+        if self.version != self.state.namespaces.version() {
+            self.review();
+        }
         let mut input = std::mem::take(&mut self.input);
         let unread = input.unread();
         self.batch.bodies.reserve(unread.len());
@@ -232,7 +255,10 @@ impl<S> Task<S> {
                         self.admit(grant);
                         SaslCode::Ok
                     }
-                    _ => SaslCode::Auth,
+                    _ => {
+                        self.wrong_key();
+                        SaslCode::Auth
+                    }
                 }
             }
             _ => SaslCode::Auth,
@@ -278,7 +304,7 @@ impl<S> Task<S> {
     }
 
     /// Closes from our side. The machine waits for the client's close from now, so it must know what time it is.
-    fn part(&mut self, why: &str) {
+    pub(super) fn part(&mut self, why: &str) {
         self.has_parted = true;
         self.machine.heartbeat(self.now());
         let error = self.origin.error("amqp:connection:forced", why, "");
@@ -299,6 +325,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
         let stopping = state.stopping();
         tokio::pin!(sleep, stopping);
         loop {
+            if let Some(until) = self.silent_until.take() {
+                tokio::time::sleep_until(until).await;
+            }
             self.is_ending = self.machine.is_closed();
             if self.is_ending && self.ended.is_none() {
                 self.ended = Some(Instant::now());

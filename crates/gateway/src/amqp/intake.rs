@@ -193,6 +193,9 @@ pub(super) fn add_message(batch: &mut Batch, bytes: &[u8], wants_ids: bool) -> R
     let sections = Sections::scan(bytes).map_err(malformed)?;
     let facts = Facts::read(bytes, &sections)?;
     batch.arrival(incoming(&facts, wants_ids), |out| append_stored(out, bytes, &sections, fresh_message_id));
+    if let Some(message) = batch.messages.last_mut() {
+        message.added_bytes = message.body.length - bytes.len() as u32;
+    }
     Ok(())
 }
 

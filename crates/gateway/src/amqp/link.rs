@@ -6,7 +6,7 @@ use super::connection::Task;
 use super::deliver::Receiver;
 use super::management::{Replies, Requests};
 use super::settle::mode_of;
-use crate::auth::{Denied, Right, UnixSeconds};
+use crate::auth::{Demand, Denied};
 use crate::limits::BATCH_BYTES;
 use amqp::{AnyTarget, Attach, AttachReply, LinkKey, Role, SessionKey};
 use broker::{Command, Refusal};
@@ -123,47 +123,33 @@ impl<S> Task<S> {
     }
 
     fn attach_entity(&mut self, key: LinkKey, path: &str, attach: &Attach) -> Result<Kind, amqp::Error> {
-        let right = match attach.role {
-            Role::Sender => Right::Send,
-            Role::Receiver => Right::Listen,
-        };
-        self.check_right(path, right).map_err(|denied| self.origin.denied(denied, path))?;
         let (link, namespace) = (self.engine.link(key.0), self.namespace);
-        match attach.role {
+        let mode = mode_of(attach);
+        let (command, kind) = match attach.role {
             Role::Sender => {
-                self.batch.commands.push(Command::AttachSender { link, namespace, path: path.into() });
                 let arriving = Arriving::new(Arc::clone(&self.state.unfinished));
-                Ok(Kind::Sender(Box::new(Sender { path: path.into(), wants_ids: true, arriving })))
+                let kind = Kind::Sender(Box::new(Sender { path: path.into(), wants_ids: true, arriving }));
+                (Command::AttachSender { link, namespace, path: path.into() }, kind)
             }
             Role::Receiver => {
-                let filter = attach.source.as_ref().map(|source| &source.filter);
-                if filter.is_some_and(|filter| filter.get("com.microsoft:session-filter").is_some()) {
-                    return Err(self.origin.refusal(&Refusal::NotAllowed(SESSION_ON_PLAIN), path));
-                }
-                let mode = mode_of(attach);
-                self.batch.commands.push(Command::AttachReceiver {
-                    link,
-                    namespace,
-                    path: path.into(),
-                    mode,
-                });
-                Ok(Kind::Receiver(Box::new(Receiver { path: path.into(), ..Receiver::default() })))
+                let kind = Kind::Receiver(Box::new(Receiver { path: path.into(), ..Receiver::default() }));
+                (Command::AttachReceiver { link, namespace, path: path.into(), mode }, kind)
             }
+        };
+        self.check_demand(&Demand::of(&command)).map_err(|denied| self.origin.denied(denied, path))?;
+        let filter = attach.source.as_ref().map(|source| &source.filter);
+        if attach.role == Role::Receiver
+            && filter.is_some_and(|filter| filter.get("com.microsoft:session-filter").is_some())
+        {
+            return Err(self.origin.refusal(&Refusal::NotAllowed(SESSION_ON_PLAIN), path));
         }
+        self.batch.commands.push(command);
+        Ok(kind)
     }
 
-    /// Whether a claim of this connection allows `right` on `path`. The claim that says most about a refusal wins.
-    pub(super) fn check_right(&self, path: &str, right: Right) -> Result<(), Denied> {
-        let now = UnixSeconds::now();
-        let mut denied = Denied::MissingToken;
-        for grant in &self.grants {
-            match grant.check(path, right, now) {
-                Ok(()) => return Ok(()),
-                Err(Denied::InvalidAudience) if denied != Denied::MissingToken => {}
-                Err(why) => denied = why,
-            }
-        }
-        Err(denied)
+    /// Whether a claim of this connection allows what is demanded.
+    pub(super) fn check_demand(&self, demand: &Demand<'_>) -> Result<(), Denied> {
+        demand.check(&self.grants, self.state.now())
     }
 
     /// The broker has taken the link: the reply and the first credit go out in one write (client notes 4.2).

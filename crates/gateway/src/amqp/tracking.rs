@@ -6,10 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// `text` with its tracking data.
 pub(super) fn tracked(text: &str, node: &str, entity: &str) -> String {
-    let tracking = uuid::Uuid::new_v4();
+    let tracking = format!("{}_{node}", uuid::Uuid::new_v4());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
     let timestamp = iso::date_in_seconds(Time(now));
     let timestamp = timestamp.trim_end_matches('Z');
-    tracing::debug!(%tracking, entity, text, "refused");
-    format!("{text} TrackingId:{tracking}_{node}, SystemTracker:{entity}, Timestamp:{timestamp}")
+    tracing::info!(tracking, entity, why = text, "refused");
+    format!("{text} TrackingId:{tracking}, SystemTracker:{entity}, Timestamp:{timestamp}")
 }

@@ -4,15 +4,19 @@
 //! operation. Keys are compared in constant time, an unknown key name costs the same work as a wrong key, and a key
 //! never appears in an error, a log line or a `Debug` text.
 
+mod demand;
 mod denied;
 mod entity;
+mod failures;
 mod grant;
 mod guard;
 mod policy;
 pub mod sas;
 
+pub use demand::Demand;
 pub use denied::Denied;
 pub use entity::{entity_rights, entity_signature};
+pub use failures::Failures;
 pub use grant::{Grant, Holder, Proof, Scope};
 pub use guard::{Guard, ROOT_POLICY};
 pub use policy::{Policy, Right, Rights, Secret};

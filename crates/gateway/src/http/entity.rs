@@ -60,11 +60,11 @@ impl<A: Ask> Door<'_, A> {
             _ => return Err(Failure::Bad("The body describes neither a queue nor a topic.".to_owned())),
         };
         let status = if call.is_update() { StatusCode::OK } else { StatusCode::CREATED };
-        self.shown(self.manage(call.namespace, task).await?, status, call)
+        self.shown(self.manage(call, task).await?, status, call)
     }
 
     async fn show_entity(&self, call: &Call<'_>) -> Result<Success, Failure> {
-        let answer = self.manage(call.namespace, Task::Describe { path: call.path.into() }).await?;
+        let answer = self.manage(call, Task::Describe { path: call.path.into() }).await?;
         self.shown(answer, StatusCode::OK, call)
     }
 
@@ -79,7 +79,7 @@ impl<A: Ask> Door<'_, A> {
 
     async fn delete_entity(&self, call: &Call<'_>) -> Result<Success, Failure> {
         let (namespace, path) = (call.namespace.id, call.path.into());
-        match self.ask.ask(|request| Command::DeleteEntity { request, namespace, path }).await?? {
+        match self.question(call, |request| Command::DeleteEntity { request, namespace, path }).await? {
             Answer::Deleted => Ok(Success::deleted()),
             _ => Err(Failure::Internal),
         }
@@ -90,7 +90,10 @@ impl<A: Ask> Door<'_, A> {
             return Err(Failure::MethodNotAllowed);
         }
         let (namespace, skip, top) = (call.namespace.id, slice.skip, slice.top + 1);
-        match self.ask.ask(|request| Command::ListQueues { request, namespace, skip, top }).await?? {
+        match self
+            .question(call, move |request| Command::ListQueues { request, namespace, skip, top })
+            .await?
+        {
             Answer::Queues(queues) => {
                 Ok(Success::feed("Queues", "$Resources/queues", queues, slice, call.site))
             }
@@ -103,7 +106,7 @@ impl<A: Ask> Door<'_, A> {
             return Err(Failure::MethodNotAllowed);
         }
         let (skip, top) = (slice.skip, slice.top + 1);
-        match self.manage(call.namespace, Task::ListTopics { skip, top }).await? {
+        match self.manage(call, Task::ListTopics { skip, top }).await? {
             Answer::Topics(topics) => {
                 Ok(Success::feed("Topics", "$Resources/topics", topics, slice, call.site))
             }

@@ -19,6 +19,8 @@ pub enum Failure {
     /// The request is understood and cannot be right.
     #[error("{0}")]
     Bad(String),
+    #[error("The address is too long.")]
+    AddressTooLong,
     #[error("The body is longer than {0} bytes.")]
     BodyTooLarge(usize),
     #[error("The body did not arrive in time.")]
@@ -46,6 +48,7 @@ impl Failure {
             Failure::Refused(refusal) => status_of_refusal(refusal).0,
             Failure::Stopped(_) => StatusCode::SERVICE_UNAVAILABLE,
             Failure::Xml(_) | Failure::Bad(_) | Failure::BodyBroken => StatusCode::BAD_REQUEST,
+            Failure::AddressTooLong => StatusCode::URI_TOO_LONG,
             Failure::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Failure::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
             Failure::NoSuchAddress => StatusCode::NOT_FOUND,
@@ -53,6 +56,17 @@ impl Failure {
             Failure::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Failure::NotYet(_) => StatusCode::NOT_IMPLEMENTED,
             Failure::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// What the log says. Nothing that the client sent is repeated there: it may be a key.
+    pub fn logged(&self) -> String {
+        match self {
+            Failure::Bad(_) | Failure::Xml(_) => "the request is wrong".to_owned(),
+            Failure::Refused(Refusal::InvalidSetting { property, .. }) => {
+                format!("the value of {property} is invalid")
+            }
+            other => other.to_string(),
         }
     }
 
@@ -106,6 +120,7 @@ fn status_of_refusal(refusal: &Refusal) -> (StatusCode, u32) {
         Refusal::NoSpace => (StatusCode::INSUFFICIENT_STORAGE, 50700),
         Refusal::EntityDisabled(_) | Refusal::NotAllowed(_) => (StatusCode::FORBIDDEN, 40301),
         Refusal::LockLost(_) | Refusal::MessageNotFound(_) => (StatusCode::NOT_FOUND, 40400),
+        Refusal::Unreadable => (StatusCode::INTERNAL_SERVER_ERROR, 50000),
         Refusal::NotSupported(_) => (StatusCode::NOT_IMPLEMENTED, 50100),
     }
 }

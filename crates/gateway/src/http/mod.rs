@@ -4,6 +4,7 @@
 //! answered 501 with words, never with something that looks like success.
 
 mod atom;
+mod clock;
 mod description;
 mod entity;
 mod failure;
@@ -12,28 +13,29 @@ mod subscription;
 mod xml;
 
 use crate::ask::Ask;
-use crate::auth::{self, Denied, Grant, UnixSeconds, sas};
+use crate::auth::{self, Demand, Denied, Failures, Grant, UnixSeconds, sas};
 use crate::limits::*;
 use crate::listen::Peer;
 use crate::metrics::{self, Meters};
 use crate::namespaces::{Namespace, Namespaces};
 use crate::prefixed::Prefixed;
 use atom::{Page, Site};
-use broker::{Answer, Command, Task, Time};
+use broker::{Answer, Command, RequestId, Task, Time};
 use bytes::{Bytes, BytesMut};
 use failure::Failure;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Body;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, IF_MATCH};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use route::{Address, Needs, Route, Slice};
+use serde_json::json;
 use std::convert::Infallible;
 use std::pin::pin;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 const ENTRY: &str = "application/atom+xml;type=entry;charset=utf-8";
 const FEED: &str = "application/atom+xml;type=feed;charset=utf-8";
@@ -47,8 +49,11 @@ pub struct Door<'a, A> {
     pub ask: &'a A,
     pub namespaces: &'a Namespaces,
     pub meters: &'a Meters,
+    pub failures: &'a Failures,
     /// Names this run of the server in tracking ids.
     pub node: &'a str,
+    /// Whether whoever manages a namespace may move its time.
+    pub has_test_clock: bool,
 }
 
 /// Serves one connection until the peer leaves or `stopping` ends; a request that is being answered is answered.
@@ -159,6 +164,10 @@ impl<A: Ask> Door<'_, A> {
         };
         match answered {
             Ok(success) => response(success),
+            Err((Failure::Denied(why @ Denied::InvalidSignature), path)) => {
+                sleep(self.failures.failed(peer.address.ip(), Instant::now())).await;
+                failed(&why.into(), self.node, &host, &path)
+            }
             Err((failure, path)) => failed(&failure, self.node, &host, &path),
         }
     }
@@ -175,20 +184,22 @@ impl<A: Ask> Door<'_, A> {
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
+        let is_loopback = peer.is_loopback() && !is_from_page(&head.headers);
         let right = match (address.route.needs(&head.method), &address.route) {
             (Needs::Right(right), _) => right,
-            (Needs::Loopback, _) if !peer.is_loopback() => return Err(Denied::MissingToken.into()),
+            (Needs::Loopback, _) if !is_loopback => return Err(Denied::MissingToken.into()),
             (_, Route::Metrics) => return Ok(self.metrics()),
             // Whoever asks for it in this way does not want to upgrade.
             (_, Route::WebSocket) => return Err(Failure::UpgradeRequired),
             _ => return Ok(self.health()),
         };
-        let is_loopback = peer.is_loopback();
         let authorization = head.headers.get(AUTHORIZATION).ok_or(Denied::MissingToken)?;
         let grant = self.verify(authorization, namespace, &address.path, is_loopback).await?;
         grant.check(&address.path, right, UnixSeconds::now())?;
         peer.proved();
-        let body = if head.method == Method::PUT { collected(body).await? } else { Bytes::new() };
+        let is_clock = self.has_test_clock && address.route == Route::Clock;
+        let has_body = head.method == Method::PUT || is_clock && head.method == Method::POST;
+        let body = if has_body { collected(body).await? } else { Bytes::new() };
         let (method, headers, path) = (&head.method, &head.headers, address.path.as_str());
         let call = Call { method, headers, path, site, namespace, grant, is_loopback, body };
         match &address.route {
@@ -203,7 +214,10 @@ impl<A: Ask> Door<'_, A> {
             }
             Route::Rule { topic, subscription, name } => self.rule(&call, topic, subscription, name).await,
             Route::Send | Route::Receive => Err(Failure::NotYet("Sending and receiving over HTTP")),
-            Route::Nothing | Route::Health | Route::Metrics | Route::WebSocket => Err(Failure::NoSuchAddress),
+            Route::Clock if self.has_test_clock => self.clock(&call).await,
+            Route::Clock | Route::Nothing | Route::Health | Route::Metrics | Route::WebSocket => {
+                Err(Failure::NoSuchAddress)
+            }
         }
     }
 
@@ -221,15 +235,27 @@ impl<A: Ask> Door<'_, A> {
             Err(Denied::InvalidSignature) => {}
             decided => return Ok(decided?),
         }
-        match self.manage(namespace, Task::Access { path: path.into() }).await? {
+        let (namespace, task) = (namespace.id, Box::new(Task::Access { path: path.into() }));
+        match self.ask.ask(|request| Command::Manage { request, namespace, task }).await?? {
             Answer::Access { entity, rules } => Ok(auth::entity_signature(token, &entity, &rules, now)?),
             _ => Err(Failure::Internal),
         }
     }
 
-    async fn manage(&self, namespace: &Namespace, task: Task) -> Result<Answer, Failure> {
-        let (namespace, task) = (namespace.id, Box::new(task));
-        Ok(self.ask.ask(|request| Command::Manage { request, namespace, task }).await??)
+    async fn manage(&self, call: &Call<'_>, task: Task) -> Result<Answer, Failure> {
+        let (namespace, task) = (call.namespace.id, Box::new(task));
+        self.question(call, |request| Command::Manage { request, namespace, task }).await
+    }
+
+    /// Asks for somebody who may. The route was checked before; this is the command that came of it.
+    async fn question(
+        &self,
+        call: &Call<'_>,
+        make: impl FnOnce(RequestId) -> Command + Clone + Send,
+    ) -> Result<Answer, Failure> {
+        let command = make.clone()(RequestId::default());
+        Demand::of(&command).check([&call.grant], UnixSeconds::now())?;
+        Ok(self.ask.ask(make).await??)
     }
 
     fn namespace_info(&self, call: &Call<'_>) -> Result<Success, Failure> {
@@ -242,19 +268,22 @@ impl<A: Ask> Door<'_, A> {
 
     // H-122
     fn health(&self) -> Success {
-        let (status, body) = if self.ask.is_healthy() {
-            (StatusCode::OK, r#"{"status":"healthy","message":"Service is healthy."}"#)
+        let reasons: Vec<_> = self.ask.ailments().iter().map(ToString::to_string).collect();
+        let (status, mut body) = if reasons.is_empty() {
+            (StatusCode::OK, json!({"status": "healthy", "message": "Service is healthy."}))
         } else {
-            (
-                StatusCode::SERVICE_UNAVAILABLE,
-                r#"{"status":"unhealthy","message":"Service not available. Please try after some time."}"#,
-            )
+            let message = "Service not available. Please try after some time.";
+            let body = json!({"status": "unhealthy", "message": message, "reasons": reasons});
+            (StatusCode::SERVICE_UNAVAILABLE, body)
         };
-        Success { status, content_type: JSON, body: body.to_owned() }
+        if let Some(ahead) = self.ask.large_gap_ms() {
+            body["clockAheadMilliseconds"] = ahead.into();
+        }
+        Success { status, content_type: JSON, body: body.to_string() }
     }
 
     fn metrics(&self) -> Success {
-        let body = metrics::page(self.ask.work(), self.meters, self.ask.is_healthy());
+        let body = metrics::page(self.ask.work(), self.meters, self.ask.ailments().is_empty());
         Success { status: StatusCode::OK, content_type: PROMETHEUS, body }
     }
 }
@@ -270,6 +299,12 @@ where
         Ok(Err(_)) => Err(Failure::BodyBroken),
         Ok(Ok(body)) => Ok(body.to_bytes()),
     }
+}
+
+/// Whether a web page has made the request, perhaps under a name that was made to lead to this machine: it gets nothing
+/// for being here. Browsers add these headers and let no page remove them.
+fn is_from_page(headers: &HeaderMap) -> bool {
+    headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site")
 }
 
 /// The host as the client named it, if that can stand in an address; it is repeated in answers.
@@ -295,9 +330,9 @@ fn response(success: Success) -> Response<Full<Bytes>> {
 }
 
 fn failed(failure: &Failure, node: &str, host: &str, path: &str) -> Response<Full<Bytes>> {
-    let tracking = uuid::Uuid::new_v4().to_string();
-    tracing::debug!(%tracking, status = failure.status().as_u16(), path, "refused: {failure}");
-    let body = failure.body(&format!("{tracking}_{node}"), host, path, &crate::iso::date_in_seconds(now()));
+    let tracking = format!("{}_{node}", uuid::Uuid::new_v4());
+    tracing::info!(tracking, status = failure.status().as_u16(), path, why = failure.logged(), "refused");
+    let body = failure.body(&tracking, host, path, &crate::iso::date_in_seconds(now()));
     response(Success { status: failure.status(), content_type: ERROR, body })
 }
 

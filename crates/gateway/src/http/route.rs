@@ -3,7 +3,7 @@
 
 use super::failure::Failure;
 use crate::auth::Right;
-use crate::limits::FEED_ENTRIES;
+use crate::limits::{FEED_ENTRIES, HTTP_PATH_BYTES, HTTP_QUERY_BYTES, HTTP_QUERY_PAIRS};
 use hyper::{Method, Uri};
 use percent_encoding::percent_decode_str;
 
@@ -26,6 +26,8 @@ pub enum Route {
     Topics(Slice),
     NamespaceInfo,
     WebSocket,
+    /// The test clock, where there is one.
+    Clock,
     Subscriptions {
         topic: String,
         slice: Slice,
@@ -75,6 +77,7 @@ impl Route {
             Route::Queues(_)
             | Route::Topics(_)
             | Route::NamespaceInfo
+            | Route::Clock
             | Route::Subscriptions { .. }
             | Route::Subscription { .. }
             | Route::Rules { .. }
@@ -97,11 +100,15 @@ pub struct Address {
 impl Address {
     /// `has_authorization` tells a look at the health of the server from a question about a queue called `health`.
     pub fn read(method: &Method, uri: &Uri, has_authorization: bool) -> Result<Address, Failure> {
+        let query = uri.query().unwrap_or_default();
+        if uri.path().len() > HTTP_PATH_BYTES || query.len() > HTTP_QUERY_BYTES {
+            return Err(Failure::AddressTooLong);
+        }
         let path = percent_decode_str(uri.path())
             .decode_utf8()
             .map_err(|_| Failure::Bad("The address is not UTF-8.".to_owned()))?;
         let path = path.trim_matches('/').to_owned();
-        let query = Query::read(uri.query().unwrap_or_default());
+        let query = Query::read(query);
         let route = route(method, &path, &query, has_authorization)?;
         Ok(Address { route, path, api_version: api_version(&query)? })
     }
@@ -118,6 +125,7 @@ fn route(method: &Method, path: &str, query: &Query, has_authorization: bool) ->
         ["$resources", "topics"] => Route::Topics(query.slice()?),
         ["$namespaceinfo"] => Route::NamespaceInfo,
         ["$servicebus", "websocket"] => Route::WebSocket,
+        ["$otobus", "clock"] => Route::Clock,
         [first, ..] if first.starts_with('$') => Route::Nothing,
         [_, .., "messages"] if method == Method::POST => Route::Send,
         [_, .., "messages", _] | [_, .., "messages", _, _] if method != Method::GET => Route::Receive,
@@ -173,7 +181,7 @@ impl Query {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decoded(name).to_ascii_lowercase(), decoded(value))
         };
-        Query(text.split('&').map(pair).collect())
+        Query(text.split('&').take(HTTP_QUERY_PAIRS).map(pair).collect())
     }
 
     fn value(&self, name: &str) -> Option<&str> {
@@ -265,6 +273,19 @@ mod tests {
         assert_eq!(routed(Method::GET, "/subscriptions"), Route::Entity);
         assert_eq!(routed(Method::GET, "/$other"), Route::Nothing);
         assert_eq!(routed(Method::GET, "/"), Route::Nothing);
+    }
+
+    #[test]
+    fn an_address_at_its_limit_is_read_and_one_past_it_is_not() {
+        let path = |length: usize| format!("/{}", "a".repeat(length - 1));
+        assert!(read(Method::GET, &path(HTTP_PATH_BYTES)).is_ok());
+        assert!(matches!(read(Method::GET, &path(HTTP_PATH_BYTES + 1)), Err(Failure::AddressTooLong)));
+        let query = |length: usize| format!("/q?{}", "a".repeat(length));
+        assert!(read(Method::GET, &query(HTTP_QUERY_BYTES)).is_ok());
+        assert!(matches!(read(Method::GET, &query(HTTP_QUERY_BYTES + 1)), Err(Failure::AddressTooLong)));
+        let last = |before: usize| format!("/q?{}api-version=none", "a&".repeat(before));
+        assert!(read(Method::GET, &last(HTTP_QUERY_PAIRS - 1)).is_err());
+        assert!(read(Method::GET, &last(HTTP_QUERY_PAIRS)).is_ok(), "what comes later is not looked at");
     }
 
     // H-122

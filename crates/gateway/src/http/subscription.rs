@@ -43,7 +43,7 @@ impl<A: Ask> Door<'_, A> {
             }
             _ => return Err(Failure::MethodNotAllowed),
         };
-        match self.manage(call.namespace, task).await? {
+        match self.manage(call, task).await? {
             Answer::Subscription(subscription) => Ok(Success::entry(status, &*subscription, call.site)),
             Answer::Deleted => Ok(Success::deleted()),
             _ => Err(Failure::Internal),
@@ -60,7 +60,7 @@ impl<A: Ask> Door<'_, A> {
             return Err(Failure::MethodNotAllowed);
         }
         let task = Task::ListSubscriptions { topic: topic.into(), skip: slice.skip, top: slice.top + 1 };
-        match self.manage(call.namespace, task).await? {
+        match self.manage(call, task).await? {
             Answer::Subscriptions(list) => {
                 let path = format!("{topic}/Subscriptions");
                 Ok(Success::feed("Subscriptions", &path, list, slice, call.site))
@@ -94,7 +94,7 @@ impl<A: Ask> Door<'_, A> {
             }
             _ => return Err(Failure::MethodNotAllowed),
         };
-        match self.manage(call.namespace, task).await? {
+        match self.manage(call, task).await? {
             Answer::Rule(rule) => Ok(Success::entry(status, &*rule, call.site)),
             Answer::Deleted => Ok(Success::deleted()),
             _ => Err(Failure::Internal),
@@ -113,7 +113,7 @@ impl<A: Ask> Door<'_, A> {
         }
         let (skip, top) = (slice.skip, slice.top + 1);
         let task = Task::ListRules { topic: topic.into(), subscription: subscription.into(), skip, top };
-        match self.manage(call.namespace, task).await? {
+        match self.manage(call, task).await? {
             Answer::Rules(list) => {
                 let path = format!("{topic}/Subscriptions/{subscription}/Rules");
                 Ok(Success::feed("Rules", &path, list, slice, call.site))

@@ -4,7 +4,7 @@ use super::*;
 use crate::auth::{Guard, Policy, Right, Rights, Secret};
 use crate::namespaces::tests::namespace;
 use broker::{Broker, Context, Decision, Durable, Effect, Position, Refusal, RequestId};
-use engine::Stopped;
+use engine::{Ailment, Stopped};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,11 +14,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 struct Fake {
     broker: Mutex<Broker>,
     is_sick: AtomicBool,
+    failures: Failures,
 }
 
 impl Default for Fake {
     fn default() -> Fake {
-        Fake { broker: Mutex::new(Broker::new(Durable::new(), 1)), is_sick: AtomicBool::new(false) }
+        Fake {
+            broker: Mutex::new(Broker::new(Durable::new(), 1)),
+            is_sick: AtomicBool::new(false),
+            failures: Failures::default(),
+        }
     }
 }
 
@@ -33,16 +38,24 @@ impl Ask for Fake {
         let mut decision = Decision::default();
         let context = Context { now: Time(1_577_836_800_000), position: Position(1) };
         let command = make(RequestId::default());
-        let decided = self.broker.lock().unwrap().decide(&command, &[], &[], context, &mut decision);
+        let mut broker = self.broker.lock().unwrap();
+        let decided = broker.decide(&command, &[], &[], context, &mut decision);
         assert_eq!(decided, broker::Decided::Done);
+        while broker.is_moving() {
+            broker.tick(context, &mut decision);
+        }
         match decision.effects.pop().map(|release| release.effect) {
             Some(Effect::Answered { answer, .. }) => Ok(answer),
             other => panic!("{command:?} was answered by {other:?}"),
         }
     }
 
-    fn is_healthy(&self) -> bool {
-        !self.is_sick.load(Ordering::Relaxed)
+    fn ailments(&self) -> Vec<Ailment> {
+        self.is_sick.load(Ordering::Relaxed).then_some(Ailment::SyncPending(7)).into_iter().collect()
+    }
+
+    fn large_gap_ms(&self) -> Option<i64> {
+        self.is_sick.load(Ordering::Relaxed).then_some(90_000)
     }
 
     fn work(&self) -> metrics::Work {
@@ -52,7 +65,7 @@ impl Ask for Fake {
 
 /// Who signs a request of a test.
 #[derive(Clone, Copy)]
-enum As {
+pub(super) enum As {
     Manager,
     Reader,
     Nobody,
@@ -63,9 +76,14 @@ pub(super) struct House {
     fake: Fake,
     /// Where requests come from; this machine unless said otherwise.
     from: Option<std::net::SocketAddr>,
+    has_no_test_clock: bool,
 }
 
 impl House {
+    pub(super) fn without_test_clock() -> House {
+        House { has_no_test_clock: true, ..House::default() }
+    }
+
     /// Sends one request's bytes and returns everything that comes back.
     pub(super) async fn exchange(&self, request: &[u8]) -> String {
         let policy = |name: &str, rights| Policy {
@@ -83,7 +101,14 @@ impl House {
         let meters = Meters::default();
         let shop = Guard::new(vec![policy("manager", Rights::ALL)], false);
         let namespaces = Namespaces::new(namespace(0, "default", guard), vec![namespace(1, "shop", shop)]);
-        let door = Door { ask: &self.fake, namespaces: &namespaces, meters: &meters, node: "n1" };
+        let door = Door {
+            ask: &self.fake,
+            namespaces: &namespaces,
+            meters: &meters,
+            failures: &self.fake.failures,
+            node: "n1",
+            has_test_clock: !self.has_no_test_clock,
+        };
         let (mut far, near) = tokio::io::duplex(4 << 20);
         far.write_all(request).await.unwrap();
         let peer = Peer::new(self.from.unwrap_or(([127, 0, 0, 1], 1).into()));
@@ -93,7 +118,7 @@ impl House {
         String::from_utf8(answer).unwrap()
     }
 
-    async fn request(
+    pub(super) async fn request(
         &self,
         who: As,
         method: &str,
@@ -431,14 +456,14 @@ async fn a_token_for_one_queue_is_worth_nothing_for_another() {
 async fn health_needs_no_token_and_tells_the_truth() {
     let house = House::default();
     let (status, body) = house.request(As::Nobody, "GET", "/health", "", "").await;
-    assert_eq!((status, &*body), (200, r#"{"status":"healthy","message":"Service is healthy."}"#));
+    assert_eq!((status, &*body), (200, r#"{"message":"Service is healthy.","status":"healthy"}"#));
     house.fake.is_sick.store(true, Ordering::Relaxed);
     let (status, body) = house.request(As::Nobody, "GET", "/health", "", "").await;
     assert_eq!(status, 503);
-    assert_eq!(
-        body,
-        r#"{"status":"unhealthy","message":"Service not available. Please try after some time."}"#
-    );
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body["status"], "unhealthy");
+    assert_eq!(body["reasons"], serde_json::json!(["the disk has not confirmed a write for 7 seconds"]));
+    assert_eq!(body["clockAheadMilliseconds"], 90_000);
     let (status, body) = house.get("/q").await;
     assert_eq!(status, 503);
     assert!(body.contains("SubCode=50004. "), "{body}");
@@ -450,6 +475,11 @@ async fn metrics_are_for_this_machine() {
     let (status, body) = house.request(As::Nobody, "GET", "/metrics", "", "").await;
     assert_eq!(status, 200);
     assert!(body.contains("\notobus_journal_syncs_total 42\n"), "{body}");
+    for page in ["Origin: http://evil.example\r\n", "Sec-Fetch-Site: same-origin\r\n"] {
+        let (status, body) = house.request(As::Nobody, "GET", "/metrics", page, "").await;
+        assert_eq!(status, 401, "{page}");
+        assert!(!body.contains("otobus_"), "{body}");
+    }
     house.from = Some("192.0.2.1:1".parse().unwrap());
     let (status, body) = house.request(As::Nobody, "GET", "/metrics", "", "").await;
     assert_eq!(status, 401);
@@ -489,4 +519,28 @@ async fn a_host_that_is_none_is_not_repeated() {
     let request = b"GET /q HTTP/1.1\r\nHost: <script>\r\nConnection: close\r\n\r\n";
     let answer = house.exchange(request).await;
     assert!(answer.contains("SystemTracker:localhost:q") && !answer.contains("script"), "{answer}");
+}
+
+// A door that is knocked on for long opens late to wrong keys, and at once to the right one.
+#[tokio::test(start_paused = true)]
+async fn wrong_keys_wait_and_the_right_one_does_not() {
+    let mut house = House::default();
+    let wrong = sas::sign("https%3a%2f%2fhost", "manager", "yek", UnixSeconds::NEVER);
+    let wrong = format!("Authorization: {wrong}\r\n");
+    for _ in 0..FREE_FAILURES {
+        let start = Instant::now();
+        assert_eq!(house.raw("GET", "/q", &wrong).await.0, 401);
+        assert_eq!(start.elapsed(), std::time::Duration::ZERO);
+    }
+    for _ in 0..20 {
+        house.raw("GET", "/q", &wrong).await;
+    }
+    let start = Instant::now();
+    assert_eq!(house.raw("GET", "/q", &wrong).await.0, 401);
+    assert_eq!(start.elapsed().as_secs(), FAILURE_DELAY_MOST.as_secs());
+    let start = Instant::now();
+    assert_eq!(house.get("/$Resources/queues").await.0, 200);
+    house.from = Some("192.0.2.1:1".parse().unwrap());
+    assert_eq!(house.raw("GET", "/q", &wrong).await.0, 401);
+    assert_eq!(start.elapsed(), std::time::Duration::ZERO, "the right key, and another address");
 }

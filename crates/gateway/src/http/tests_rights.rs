@@ -31,10 +31,12 @@ const ROWS: &[(&str, &str, Option<Right>)] = &[
     ("PUT", "/q/messages/1/lock", Some(Right::Listen)),
     ("DELETE", "/q/messages/1/lock", Some(Right::Listen)),
     ("POST", "/q/messages/1/lock", Some(Right::Listen)),
+    ("GET", "/$otobus/clock", Some(Right::Manage)),
+    ("POST", "/$otobus/clock", Some(Right::Manage)),
     ("GET", "/$nothing", Some(Right::Manage)),
 ];
 
-const ROUTES: usize = 13;
+const ROUTES: usize = 14;
 
 /// A number for each route, none left out.
 fn number(route: &Route) -> usize {
@@ -49,33 +51,75 @@ fn number(route: &Route) -> usize {
         Route::Subscription { .. } => 7,
         Route::Rules { .. } => 8,
         Route::Rule { .. } => 9,
-        Route::Send | Route::Receive => 10,
+        Route::Send => 10,
+        Route::Receive => 13,
         Route::Entity => 11,
         Route::Nothing => 12,
+        Route::Clock => 14,
     }
 }
 
-/// The operation by which a task comes in, as method and address; `None` for what only the server itself asks.
-fn door_of(task: &Task) -> Option<(&'static str, &'static str)> {
-    match task {
-        Task::CreateQueue { .. }
-        | Task::UpdateQueue { .. }
-        | Task::CreateTopic { .. }
-        | Task::UpdateTopic { .. } => Some(("PUT", "/q")),
-        Task::Describe { .. } => Some(("GET", "/q")),
-        Task::ListTopics { .. } => Some(("GET", "/$Resources/topics")),
-        Task::CreateSubscription { .. } | Task::UpdateSubscription { .. } => {
-            Some(("PUT", "/t/subscriptions/s"))
+/// For each command or task the operation by which it comes in at this door, as method and address; `None` for what
+/// does not come in here. Each variant must be named, or this does not build.
+macro_rules! operations {
+    ($list:ident, $check:ident, $kind:ident: $($variant:ident => $operation:expr,)*) => {
+        const $list: &[(&str, Option<(&str, &str)>)] = &[$((stringify!($variant), $operation)),*];
+
+        fn $check(asked: &$kind) {
+            match asked { $($kind::$variant { .. } => {})* }
         }
-        Task::DescribeSubscription { .. } => Some(("GET", "/t/subscriptions/s")),
-        Task::DeleteSubscription { .. } => Some(("DELETE", "/t/subscriptions/s")),
-        Task::ListSubscriptions { .. } => Some(("GET", "/t/subscriptions")),
-        Task::CreateRule { .. } | Task::UpdateRule { .. } => Some(("PUT", "/t/subscriptions/s/rules/r")),
-        Task::DescribeRule { .. } => Some(("GET", "/t/subscriptions/s/rules/r")),
-        Task::DeleteRule { .. } => Some(("DELETE", "/t/subscriptions/s/rules/r")),
-        Task::ListRules { .. } => Some(("GET", "/t/subscriptions/s/rules")),
-        Task::Access { .. } | Task::SetTier { .. } | Task::NameNamespace { .. } => None,
-    }
+    };
+}
+
+operations! { COMMANDS, has_operation, Command:
+    // Links are the affair of AMQP, and so is what its management node will ask.
+    AttachSender => None,
+    AttachReceiver => None,
+    Detach => None,
+    Send => None,
+    Part => None,
+    DropParts => None,
+    Credit => None,
+    Settle => None,
+    SettleTokens => None,
+    RenewLocks => None,
+    Schedule => None,
+    CancelScheduled => None,
+    ReceiveDeferred => None,
+    Browse => None,
+    DeleteMessages => None,
+    // The server itself makes queues so, from its configuration.
+    CreateQueue => None,
+    DeleteEntity => Some(("DELETE", "/q")),
+    // Asked for claims.
+    DescribeEntity => None,
+    // By its tasks, below.
+    Manage => None,
+    ListQueues => Some(("GET", "/$Resources/queues")),
+    Advance => Some(("POST", "/$otobus/clock")),
+}
+
+operations! { TASKS, has_task_operation, Task:
+    CreateQueue => Some(("PUT", "/q")),
+    UpdateQueue => Some(("PUT", "/q")),
+    CreateTopic => Some(("PUT", "/q")),
+    UpdateTopic => Some(("PUT", "/q")),
+    Describe => Some(("GET", "/q")),
+    ListTopics => Some(("GET", "/$Resources/topics")),
+    CreateSubscription => Some(("PUT", "/t/subscriptions/s")),
+    UpdateSubscription => Some(("PUT", "/t/subscriptions/s")),
+    DescribeSubscription => Some(("GET", "/t/subscriptions/s")),
+    DeleteSubscription => Some(("DELETE", "/t/subscriptions/s")),
+    ListSubscriptions => Some(("GET", "/t/subscriptions")),
+    CreateRule => Some(("PUT", "/t/subscriptions/s/rules/r")),
+    UpdateRule => Some(("PUT", "/t/subscriptions/s/rules/r")),
+    DescribeRule => Some(("GET", "/t/subscriptions/s/rules/r")),
+    DeleteRule => Some(("DELETE", "/t/subscriptions/s/rules/r")),
+    ListRules => Some(("GET", "/t/subscriptions/s/rules")),
+    Access => None,
+    NameNamespace => None,
+    SetTier => None,
+    TellTime => Some(("GET", "/$otobus/clock")),
 }
 
 /// What a request shows, and the rights that this gives.
@@ -134,19 +178,58 @@ fn every_route_has_its_row() {
 }
 
 #[test]
-fn every_task_comes_in_by_an_operation_with_a_row() {
-    let tasks = [
-        Task::Describe { path: "".into() },
-        Task::ListTopics { skip: 0, top: 0 },
-        Task::DescribeSubscription { topic: "".into(), name: "".into() },
-        Task::DeleteSubscription { topic: "".into(), name: "".into() },
-        Task::ListSubscriptions { topic: "".into(), skip: 0, top: 0 },
-        Task::DescribeRule { topic: "".into(), subscription: "".into(), name: "".into() },
-        Task::DeleteRule { topic: "".into(), subscription: "".into(), name: "".into() },
-        Task::ListRules { topic: "".into(), subscription: "".into(), skip: 0, top: 0 },
+fn every_command_and_task_comes_in_by_an_operation_with_a_row_or_not_at_all() {
+    // The matches behind these make a variant without a line an error of the compiler.
+    let _: fn(&Command) = has_operation;
+    let _: fn(&Task) = has_task_operation;
+    for (name, operation) in COMMANDS.iter().chain(TASKS) {
+        let Some(operation) = operation else { continue };
+        let row = ROWS.iter().find(|(method, address, _)| (*method, *address) == *operation);
+        assert!(row.is_some_and(|(_, _, needed)| needed.is_some()), "{name} needs no right at {operation:?}");
+    }
+}
+
+// What a route takes and what the command takes that comes of it are decided in two places; neither may ask for less.
+#[test]
+fn a_command_takes_the_right_that_its_route_takes() {
+    let request = RequestId::default();
+    let namespace = broker::NamespaceId(0);
+    let (path, topic, name): (Box<str>, Box<str>, Box<str>) = ("q".into(), "t".into(), "s".into());
+    let manage = |task| Command::Manage { request, namespace, task: Box::new(task) };
+    let asked = [
+        (Command::DeleteEntity { request, namespace, path: path.clone() }, ("DELETE", "/q")),
+        (Command::ListQueues { request, namespace, skip: 0, top: 0 }, ("GET", "/$Resources/queues")),
+        (manage(Task::Describe { path: path.clone() }), ("GET", "/q")),
+        (manage(Task::ListTopics { skip: 0, top: 0 }), ("GET", "/$Resources/topics")),
+        (
+            manage(Task::DescribeSubscription { topic: topic.clone(), name: name.clone() }),
+            ("GET", "/t/subscriptions/s"),
+        ),
+        (
+            manage(Task::DeleteSubscription { topic: topic.clone(), name: name.clone() }),
+            ("DELETE", "/t/subscriptions/s"),
+        ),
+        (
+            manage(Task::ListSubscriptions { topic: topic.clone(), skip: 0, top: 0 }),
+            ("GET", "/t/subscriptions"),
+        ),
+        (
+            manage(Task::DescribeRule { topic: topic.clone(), subscription: name.clone(), name: "r".into() }),
+            ("GET", "/t/subscriptions/s/rules/r"),
+        ),
+        (
+            manage(Task::DeleteRule { topic: topic.clone(), subscription: name.clone(), name: "r".into() }),
+            ("DELETE", "/t/subscriptions/s/rules/r"),
+        ),
+        (
+            manage(Task::ListRules { topic: topic.clone(), subscription: name.clone(), skip: 0, top: 0 }),
+            ("GET", "/t/subscriptions/s/rules"),
+        ),
     ];
-    for task in &tasks {
-        let (method, address) = door_of(task).unwrap();
-        assert!(ROWS.iter().any(|(m, a, _)| (*m, *a) == (method, address)), "{task:?}");
+    for (command, (method, address)) in &asked {
+        let method: Method = method.parse().unwrap();
+        let address = Address::read(&method, &address.parse().unwrap(), true).unwrap();
+        let Needs::Right(right) = address.route.needs(&method) else { panic!("{address:?}") };
+        assert_eq!(Demand::of(command), Demand::Right(right, address.path.into()), "{command:?}");
     }
 }

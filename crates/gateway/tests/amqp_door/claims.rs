@@ -8,12 +8,11 @@ use broker::AccessRule;
 use broker::access::Key;
 use message::Value;
 use message::sections::section;
-use otobus_gateway::auth::{Guard, UnixSeconds, sas};
+use otobus_gateway::auth::{UnixSeconds, sas};
 use otobus_gateway::limits::CLAIM_REVIEW;
-use otobus_gateway::namespaces::Namespace;
 
 /// How a client's pair of links looks (client notes 2.1).
-struct Pair {
+pub struct Pair {
     channel: u16,
     requests: u32,
     replies: u32,
@@ -37,7 +36,7 @@ impl Pair {
     }
 
     /// Attaches both links; the one for replies gets `credit`.
-    async fn attach(&self, client: &mut Client, credit: u32) {
+    pub async fn attach(&self, client: &mut Client, credit: u32) {
         let mut bytes = Vec::new();
         for attach in [self.requests(), self.replies()] {
             Performative::Attach(Box::new(attach)).write(&mut bytes, self.channel, &[]);
@@ -62,11 +61,11 @@ impl Pair {
     }
 }
 
-const PYTHON: Pair = Pair { channel: 0, requests: 0, replies: 1, name: "py", target: Some("$cbs") };
+pub const PYTHON: Pair = Pair { channel: 0, requests: 0, replies: 1, name: "py", target: Some("$cbs") };
 
 /// A put-token as it goes over the wire.
 #[derive(Clone)]
-struct Put {
+pub struct Put {
     message_id: Value,
     reply_to: Option<&'static str>,
     kind: &'static str,
@@ -75,15 +74,15 @@ struct Put {
     expiration: Value,
 }
 
-fn token(resource: &str, policy: &str, expires: u64) -> String {
+pub fn token(resource: &str, policy: &str, expires: u64) -> String {
     sas::sign(resource, policy, KEY, UnixSeconds(expires))
 }
 
-fn soon() -> u64 {
+pub fn soon() -> u64 {
     UnixSeconds::now().0 + 3_600
 }
 
-fn put(audience: &str) -> Put {
+pub fn put(audience: &str) -> Put {
     Put {
         message_id: Value::Uuid([3; 16]),
         reply_to: None,
@@ -95,6 +94,11 @@ fn put(audience: &str) -> Put {
 }
 
 impl Put {
+    /// The same request with another token.
+    pub fn with(self, token: String) -> Put {
+        Put { token, ..self }
+    }
+
     fn encode(&self) -> Vec<u8> {
         let reply_to = self.reply_to.map_or(Value::Null, Value::from);
         let properties = vec![self.message_id.clone(), Value::Null, Value::Null, Value::Null, reply_to];
@@ -110,7 +114,7 @@ impl Put {
         out
     }
 
-    async fn send(&self, client: &mut Client, pair: &Pair, settled: bool) {
+    pub async fn send(&self, client: &mut Client, pair: &Pair, settled: bool) {
         let transfer = Transfer {
             handle: pair.requests,
             delivery_id: Some(0),
@@ -125,14 +129,14 @@ impl Put {
 }
 
 /// An answer: channel and handle it came on, correlation id, status and text.
-struct Reply {
+pub struct Reply {
     at: (u16, u32),
     correlation: Value,
-    status: Value,
+    pub status: Value,
     text: String,
 }
 
-fn reply(frame: &Frame) -> Reply {
+pub fn reply(frame: &Frame) -> Reply {
     let Performative::Transfer(transfer) = &frame.performative else { panic!("{frame:?}") };
     let application = map(frame.payload, |sections| sections.application_properties);
     Reply {
@@ -144,7 +148,7 @@ fn reply(frame: &Frame) -> Reply {
 }
 
 /// The handle of a link that the server ends, and why.
-fn ended(frame: &Frame) -> (u32, String) {
+pub fn ended(frame: &Frame) -> (u32, String) {
     let Performative::Detach(detach) = &frame.performative else { panic!("{frame:?}") };
     (detach.handle, detach.error.as_ref().unwrap().condition.to_string())
 }
@@ -363,10 +367,7 @@ async fn a_link_ends_when_the_policy_behind_its_claim_goes() {
     let house = House::new().await;
     let (mut client, _) = answer_to(&house, put(&format!("sb://bus.example/{QUEUE}"))).await;
     client.sender(5, QUEUE).await;
-    let default = house.state.namespaces.of_host("", None);
-    let (id, name, created) = (default.id, default.name.clone(), default.created);
-    let guard = Guard::new(Vec::new(), false);
-    house.state.namespaces.replace(Namespace { id, name, guard, created }, Vec::new());
+    house.set_policies(Vec::new());
     tokio::time::pause();
     tokio::time::advance(CLAIM_REVIEW).await;
     tokio::time::resume();

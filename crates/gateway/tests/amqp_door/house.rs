@@ -5,9 +5,9 @@ use broker::{Command, NamespaceId, QueueSettings, RequestId};
 use bytes::BytesMut;
 use engine::Engine;
 use otobus_gateway::State;
-use otobus_gateway::auth::{Guard, Policy, Right, Rights, Secret};
+use otobus_gateway::auth::{Guard, Policy, Right, Rights, Secret, UnixSeconds};
 use otobus_gateway::listen::{Doors, Peer};
-use otobus_gateway::namespaces::Namespaces;
+use otobus_gateway::namespaces::{Namespace, Namespaces};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 pub const ROOT: &str = "root";
 /// May only receive.
 pub const READER: &str = "reader";
+/// May only send.
+pub const SENDER: &str = "sender";
 /// Of every policy here.
 pub const KEY: &str = "a key, of which nothing is decoded";
 /// The queue that every house has.
@@ -34,6 +36,11 @@ pub struct House {
 
 impl House {
     pub async fn new() -> House {
+        House::at(UnixSeconds::now).await
+    }
+
+    /// A house whose claims run out by this clock.
+    pub async fn at(wall: fn() -> UnixSeconds) -> House {
         let disk = Arc::new(journal::disk::Memory::new());
         // Small segments, because every test fills some.
         let options = journal::Options {
@@ -45,18 +52,22 @@ impl House {
         let options =
             engine::Options { owner: 1, nonce: 2, has_sync_thread: true, tail_cache_bytes: 1 << 20 };
         let engine = Engine::open(Box::new(journal), options, |why| panic!("{why}")).unwrap();
-        let policy = |name: &str, rights| Policy {
-            name: name.into(),
-            primary: Secret::new(KEY),
-            secondary: None,
-            rights,
-        };
-        let policies = vec![policy(ROOT, Rights::ALL), policy(READER, [Right::Listen].into_iter().collect())];
-        let state =
-            Arc::new(State::new(engine.handle().clone(), Namespaces::single(Guard::new(policies, false))));
+        let namespaces = Namespaces::single(Guard::new(policies(), false));
+        let state = Arc::new(State::new(engine.handle().clone(), namespaces).with_wall(wall));
         let house = House { state, engine: Some(engine) };
         house.queue(QUEUE, QueueSettings::default()).await;
         house
+    }
+
+    /// Puts other policies in the place of those that the house has.
+    pub fn set_policies(&self, policies: Vec<Policy>) {
+        self.set_guard(Guard::new(policies, false));
+    }
+
+    pub fn set_guard(&self, guard: Guard) {
+        let default = self.state.namespaces.of_host("", None);
+        let (id, name, created) = (default.id, default.name.clone(), default.created);
+        self.state.namespaces.replace(Namespace { id, name, guard, created }, Vec::new());
     }
 
     pub async fn queue(&self, path: &str, settings: QueueSettings) {
@@ -70,9 +81,14 @@ impl House {
 
     /// A client that has said nothing yet.
     pub fn silent(&self) -> Client {
+        self.silent_from("192.0.2.1")
+    }
+
+    /// The same, from an address of its own.
+    pub fn silent_from(&self, address: &str) -> Client {
         let (to_server, input) = tokio::io::duplex(INPUT_BYTES);
         let (output, from_server) = unbounded_channel();
-        let peer = Peer::new("192.0.2.1:4000".parse().unwrap());
+        let peer = Peer::new((address.parse::<std::net::IpAddr>().unwrap(), 4_000).into());
         let state = Arc::clone(&self.state);
         tokio::spawn(state.amqp(Wire { input, output }, BytesMut::new(), peer));
         Client::new(to_server, from_server)
@@ -95,6 +111,20 @@ impl House {
         client.begin(0, 5_000).await;
         client
     }
+}
+
+pub fn policy(name: &str, key: &str, rights: Rights) -> Policy {
+    Policy { name: name.into(), primary: Secret::new(key), secondary: None, rights }
+}
+
+/// The policies that every house starts with.
+pub fn policies() -> Vec<Policy> {
+    let only = |right| [right].into_iter().collect();
+    vec![
+        policy(ROOT, KEY, Rights::ALL),
+        policy(READER, KEY, only(Right::Listen)),
+        policy(SENDER, KEY, only(Right::Send)),
+    ]
 }
 
 impl Drop for House {

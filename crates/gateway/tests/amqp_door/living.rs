@@ -6,6 +6,7 @@ use amqp::SaslCode;
 use amqp::frame::{AMQP_HEADER, EMPTY, SASL_HEADER};
 use amqp::performative::{Begin, Close, End, Open, Performative};
 use amqp::sasl::Sasl;
+use otobus_gateway::limits::{FAILURE_DELAY_MOST, FREE_FAILURES};
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -49,6 +50,25 @@ async fn a_wrong_key_and_an_unknown_mechanism_fail_the_login_and_end_the_connect
         let (_, code) = client.sasl(mechanism, Some(response.as_bytes())).await;
         assert_eq!((code, client.bytes().await), (SaslCode::Auth, None), "{mechanism}");
     }
+}
+
+#[tokio::test]
+async fn wrong_keys_wait_for_their_answer_and_the_right_one_does_not() {
+    let house = House::new().await;
+    tokio::time::pause();
+    let tried = async |key: &str| {
+        let start = tokio::time::Instant::now();
+        let (_, code) = house.silent().sasl("PLAIN", Some(format!("\0{ROOT}\0{key}").as_bytes())).await;
+        (code, start.elapsed().as_secs())
+    };
+    for _ in 0..FREE_FAILURES {
+        assert_eq!(tried("wrong").await, (SaslCode::Auth, 0));
+    }
+    for _ in 0..20 {
+        tried("wrong").await;
+    }
+    assert_eq!(tried("wrong").await, (SaslCode::Auth, FAILURE_DELAY_MOST.as_secs()));
+    assert_eq!(tried(KEY).await, (SaslCode::Ok, 0), "from the very same address");
 }
 
 #[tokio::test]

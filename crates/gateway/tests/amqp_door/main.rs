@@ -11,5 +11,6 @@ mod house;
 mod living;
 mod managing;
 mod receiving;
+mod rights;
 mod sending;
 mod settling;

@@ -8,22 +8,22 @@ use message::Value;
 use message::sections::section;
 use message::value::Array;
 
-const NODE: &str = "orders/$management";
-const REQUESTS: u32 = 10;
-const REPLIES: u32 = 11;
+pub const NODE: &str = "orders/$management";
+pub const REQUESTS: u32 = 20;
+const REPLIES: u32 = 21;
 
 /// A reply as a client takes it apart.
 #[derive(Debug)]
-struct Reply {
+pub struct Reply {
     correlation: Value,
-    status: Value,
+    pub status: Value,
     condition: Option<Value>,
     text: Value,
     body: Value,
 }
 
 /// Attaches both links of the node, the one for replies with some credit.
-async fn attach(client: &mut Client, node: &str, credit: u32) {
+pub async fn attach(client: &mut Client, node: &str, credit: u32) {
     client.attached(sender(REQUESTS, node)).await;
     let target = Target { address: Some("my-replies".into()), ..Target::default() };
     let replies = Attach { target: Some(AnyTarget::Target(target)), ..receiver(REPLIES, node) };
@@ -41,7 +41,7 @@ fn request(id: Value, operation: &str, arguments: Vec<(&str, Value)>) -> Vec<u8>
     out
 }
 
-async fn ask(client: &mut Client, operation: &str, arguments: Vec<(&str, Value)>) -> Reply {
+pub async fn ask(client: &mut Client, operation: &str, arguments: Vec<(&str, Value)>) -> Reply {
     let settled = Transfer { handle: REQUESTS, settled: Some(true), ..Transfer::default() };
     client.transfer(settled, &request("id".into(), operation, arguments)).await;
     reply(client).await
@@ -60,11 +60,11 @@ async fn reply(client: &mut Client) -> Reply {
     }
 }
 
-fn peek(from: i64, count: i32) -> Vec<(&'static str, Value)> {
+pub fn peek(from: i64, count: i32) -> Vec<(&'static str, Value)> {
     vec![("from-sequence-number", Value::Long(from)), ("message-count", Value::Int(count))]
 }
 
-fn longs(numbers: &[i64]) -> Value {
+pub fn longs(numbers: &[i64]) -> Value {
     let elements = numbers.iter().copied().map(Value::Long).collect();
     Value::Array(Array::of(&Value::Long(0), elements))
 }

@@ -155,6 +155,28 @@ async fn a_message_beyond_the_limit_is_rejected_and_the_link_lives_on() {
 }
 
 #[tokio::test]
+async fn a_delivery_that_fills_its_link_to_the_last_byte_is_taken_though_its_messages_have_no_ids() {
+    // S-17, A-4.3.9: the JavaScript client sets no ids and fills a batch to the last byte.
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    let around = message(&[0; 300]).len() - 300;
+    let full = message(&vec![1; MESSAGE_BYTES - around]);
+    assert_eq!(full.len(), MESSAGE_BYTES);
+    assert_eq!(send_in_frames(&mut client, Transfer::default(), &full).await, State::Accepted);
+    let quarter = MESSAGE_BYTES / 4 - 100;
+    let first = batch_of(&vec![message(&vec![1; quarter]); 4]).len();
+    let mut messages = vec![message(&vec![1; quarter]); 4];
+    messages[3] = message(&vec![1; quarter + MESSAGE_BYTES - first]);
+    let batch = batch_of(&messages);
+    assert_eq!(batch.len(), MESSAGE_BYTES);
+    let transfer = Transfer { message_format: BATCH, ..Transfer::default() };
+    assert_eq!(send_in_frames(&mut client, transfer.clone(), &batch).await, State::Accepted);
+    messages[3] = message(&vec![1; quarter + MESSAGE_BYTES - first + 1]);
+    let state = send_in_frames(&mut client, transfer, &batch_of(&messages)).await;
+    assert_eq!(rejection(state).condition, "amqp:link:message-size-exceeded");
+}
+
+#[tokio::test]
 async fn a_batch_counts_with_its_envelope() {
     //
     let house = House::new().await;

@@ -33,7 +33,9 @@ pub struct Faulty {
 #[derive(Debug)]
 struct Plan {
     fault: Fault,
-    at: u64,
+    at: AtomicU64,
+    /// How many calls fail.
+    lasting: u64,
     calls: AtomicU64,
 }
 
@@ -48,12 +50,23 @@ enum Call {
 impl Faulty {
     /// Lets the `at`-th call fail; the first is 1.
     pub fn new(inner: Arc<dyn Disk>, fault: Fault, at: u64) -> Faulty {
-        Faulty { inner, plan: Arc::new(Plan { fault, at, calls: AtomicU64::new(0) }) }
+        Faulty::lasting(inner, fault, at, 1)
+    }
+
+    /// Lets so many calls fail, the `at`-th first.
+    pub fn lasting(inner: Arc<dyn Disk>, fault: Fault, at: u64, lasting: u64) -> Faulty {
+        let plan = Plan { fault, at: AtomicU64::new(at), lasting, calls: AtomicU64::new(0) };
+        Faulty { inner, plan: Arc::new(plan) }
     }
 
     /// Calls so far. Below `at` the fault has not been reached.
     pub fn calls(&self) -> u64 {
         self.plan.calls.load(Ordering::SeqCst)
+    }
+
+    /// Lets another call fail, the `nth` from now on; the next is 1.
+    pub fn fail_in(&self, nth: u64) {
+        self.plan.at.store(self.calls() + nth, Ordering::SeqCst);
     }
 
     fn wrap(&self, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
@@ -65,7 +78,9 @@ impl Plan {
     /// Counts the call. `Ok(true)` means that a write shall take only half.
     fn pass(&self, call: Call) -> io::Result<bool> {
         let n = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
-        let is_due = n == self.at || n > self.at && self.fault == Fault::PowerCut;
+        let at = self.at.load(Ordering::SeqCst);
+        let is_over = n.saturating_sub(at) >= self.lasting && self.fault != Fault::PowerCut;
+        let is_due = n >= at && !is_over;
         match self.fault {
             _ if !is_due => Ok(false),
             Fault::Enospc if call == Call::Other => Ok(false),

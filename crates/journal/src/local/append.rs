@@ -2,10 +2,10 @@
 
 use super::Local;
 use super::names;
-use super::reserve::is_full;
+use super::reserve::{is_full, lacks_handles};
 use super::segment::{Header, Segment};
 use super::shared::Pending;
-use crate::disk::write_parts;
+use crate::disk::{DiskFile, write_parts};
 use crate::draft::Draft;
 use crate::error::Error;
 use crate::frame::{self, FIXED_BYTES, Fixed, Kind};
@@ -33,7 +33,7 @@ impl Local {
         let fixed = self.fixed(Kind::Batch, at, self.edge.epoch, draft);
         let chain = frame::encode(&mut self.head, &fixed, draft);
         let bodies_at = self.offset + self.head.len() as u64;
-        self.write_frame(bytes as u64, &draft.pieces)?;
+        let file = self.write_frame(bytes as u64, &draft.pieces)?;
         let (_, table) = frame::split(&fixed, &self.head).expect("the head was just made from the draft");
         self.active().extend_table(bodies_at, table);
         self.edge.position = at;
@@ -44,6 +44,7 @@ impl Local {
             self.spare.prepare();
         }
         Ok(Ticket::local(Pending {
+            file,
             segment: self.active().clone(),
             shared: self.shared.clone(),
             position: at,
@@ -80,10 +81,10 @@ impl Local {
         self.make_room(bytes)?;
         let fixed = self.fixed(kind, self.edge.position, epoch, draft);
         frame::encode(&mut self.head, &fixed, draft);
-        self.write_frame(bytes, &[])?;
+        let file = self.write_frame(bytes, &[])?;
         self.is_sealed = true;
         let active = self.active();
-        active.file.sync_data().map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
+        file.sync_data().map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
     }
 
     fn fixed(&self, kind: Kind, position: Position, epoch: Epoch, draft: &Draft) -> Fixed {
@@ -102,16 +103,18 @@ impl Local {
         }
     }
 
-    /// Writes the encoded head and the bodies at the tail, in one call to the system where it can.
-    fn write_frame(&mut self, bytes: u64, pieces: &[Bytes]) -> Result<(), Error> {
+    /// Writes the encoded head and the bodies at the tail, in one call to the system where it can. Returns the file that is
+    /// to be synced.
+    fn write_frame(&mut self, bytes: u64, pieces: &[Bytes]) -> Result<Arc<dyn DiskFile>, Error> {
         let active = self.segments.last().expect("a journal has at least one segment");
         assert!(self.head.len() >= FIXED_BYTES && self.offset + bytes <= u64::from(active.header.bytes));
         frame::stamp(&mut self.head, active.header.incarnation, self.offset);
         let parts = std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
-        write_parts(&*active.file, self.offset, parts)
+        let file = active.file()?;
+        write_parts(&*file, self.offset, parts)
             .map_err(|error| self.shared.stop(Error::io("write", &active.path, error)))?;
         self.offset += bytes;
-        Ok(())
+        Ok(file)
     }
 
     /// Makes the last segment one that takes a frame of `bytes`.
@@ -122,10 +125,8 @@ impl Local {
         }
         if self.is_relaxed() {
             // Then a power failure can tear only the last segment, as with syncing.
-            active
-                .file
-                .sync_data()
-                .map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))?;
+            let synced = active.file()?.sync_data();
+            synced.map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))?;
         }
         let needed = SEGMENT_HEADER_BYTES as u64 + bytes;
         let segment_bytes = u64::from(self.options.segment_bytes).max(needed);
@@ -150,6 +151,10 @@ impl Local {
         let name = names::segment(ordinal);
         let path = self.disk.path(&name);
         let mut made = self.spare.make(&header);
+        if made.as_ref().is_err_and(lacks_handles) {
+            self.handles.close_all();
+            made = self.spare.make(&header);
+        }
         if made.as_ref().is_err_and(is_full) && self.reserve.release() {
             made = self.spare.make(&header);
         }
@@ -162,18 +167,22 @@ impl Local {
             last.close(self.edge);
         }
         // The newest closed segment may still have readers close behind the tail; the one before it hardly.
-        if let [.., stale, _] = &self.segments[..] {
-            self.spare.let_go(stale.file.clone());
+        if let [.., stale, _] = &self.segments[..]
+            && let Ok(file) = stale.file()
+        {
+            self.spare.let_go(file);
         }
-        self.segments.push(Arc::new(Segment::fresh(path, file, header)));
+        let handle = self.handles.held(name, file);
+        self.segments.push(Arc::new(Segment::fresh(path, handle, header)));
         self.offset = SEGMENT_HEADER_BYTES as u64;
         self.must_roll = false;
         Ok(())
     }
 
-    /// A disk without room for another segment has lost nothing yet; any other failure is final.
+    /// A disk without room for another segment, or a process without handles, has lost nothing yet; any other failure is
+    /// final.
     fn classify(&self, path: &str, error: io::Error) -> Error {
-        match is_full(&error) {
+        match is_full(&error) || lacks_handles(&error) {
             true => Error::Full { file: path.to_owned(), source: error },
             false => self.shared.stop(Error::io("make", path, error)),
         }

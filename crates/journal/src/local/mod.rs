@@ -7,6 +7,7 @@
 mod append;
 mod check;
 mod fill;
+mod handles;
 mod names;
 mod open;
 mod recovery;
@@ -35,6 +36,7 @@ use crate::limits;
 use crate::place::Place;
 use crate::ticket::Ticket;
 use fill::Spare;
+use handles::Handles;
 use reserve::Reserve;
 use segment::Edge;
 use shared::Shared;
@@ -88,6 +90,7 @@ pub struct Local {
     options: Options,
     /// Oldest first; the last one is being written.
     segments: Vec<Arc<Segment>>,
+    handles: Arc<Handles>,
     /// Where the next frame goes in the last segment, and what is known there.
     offset: u64,
     edge: Edge,
@@ -176,7 +179,7 @@ impl Journal for Local {
         }
         let behind = self.segments.partition_point(|segment| segment.header.first.body <= body);
         let segment = self.segments[..behind].last()?.clone();
-        Some(Place { segment, body })
+        Some(Place::in_segment(segment, body))
     }
 
     fn seal(&mut self) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 //! Only the last segment is read; heads of older ones are read when replay or a body asks for them.
 
 use super::fill::Spare;
+use super::handles::Handles;
 use super::reserve::Reserve;
 use super::segment::{Edge, Segment};
 use super::shared::Shared;
@@ -21,7 +22,8 @@ impl Local {
         let lock = take_lock(&*disk)?;
         let listed = disk.list().map_err(|error| Error::io("list", &disk.path(""), error))?;
         remove_unfinished(&*disk, &listed)?;
-        let segments = open_segments(&*disk, &options, &listed)?;
+        let handles = Handles::new(disk.clone());
+        let segments = open_segments(&*disk, &handles, &options, &listed)?;
         let shared = Arc::new(Shared::new(Default::default()));
         let is_there = |wanted: &str| listed.iter().any(|name| name == wanted);
         let margin_bytes = u64::from(options.segment_bytes);
@@ -45,6 +47,7 @@ impl Local {
             spare,
             reserve,
             segments,
+            handles,
             disk,
             options,
             _lock: lock,
@@ -65,10 +68,11 @@ impl Local {
 
     fn recover(&mut self) -> Result<(), Error> {
         let active = self.active().clone();
+        active.hold()?;
         let tail = recovery::find_tail(&active)?;
         // What a killed process wrote may be only in the system's memory. Whoever reads it from now on may tell
         // others, so it has to be durable first.
-        active.file.sync_data().map_err(|error| Error::io("sync", &active.path, error))?;
+        active.file()?.sync_data().map_err(|error| Error::io("sync", &active.path, error))?;
         self.disk.sync_dir().map_err(|error| Error::io("sync", &self.disk.path(""), error))?;
         active.set_table(tail.entries);
         self.offset = tail.offset;
@@ -133,15 +137,19 @@ fn remove_unfinished(disk: &dyn Disk, listed: &[String]) -> Result<(), Error> {
 }
 
 /// Opens all segments and checks that each begins where the one before ends.
-fn open_segments(disk: &dyn Disk, options: &Options, listed: &[String]) -> Result<Vec<Arc<Segment>>, Error> {
+fn open_segments(
+    disk: &dyn Disk,
+    handles: &Arc<Handles>,
+    options: &Options,
+    listed: &[String],
+) -> Result<Vec<Arc<Segment>>, Error> {
     let mut ordinals: Vec<u64> = listed.iter().filter_map(|name| names::parse_segment(name)).collect();
     ordinals.sort_unstable();
     let mut segments: Vec<Arc<Segment>> = Vec::with_capacity(ordinals.len());
     for ordinal in ordinals {
         let name = names::segment(ordinal);
         let path = disk.path(&name);
-        let file = disk.open(&name).map_err(|error| Error::io("open", &path, error))?;
-        let segment = Segment::open(path.clone(), file)?;
+        let segment = Segment::open(path.clone(), handles.closed(name))?;
         let header = &segment.header;
         if header.partition != options.partition {
             let (found, expected) = (header.partition, options.partition);

@@ -77,7 +77,11 @@ impl Reserve {
             Err(error) => {
                 // Whatever is left of it is removed at the next open if it cannot be now.
                 let _ = self.remove(names::RESERVE_UNFINISHED);
-                if is_full(&error) { Ok(false) } else { Err(self.failed("make", error)) }
+                if is_full(&error) || lacks_handles(&error) {
+                    Ok(false)
+                } else {
+                    Err(self.failed("make", error))
+                }
             }
         }
     }
@@ -95,6 +99,13 @@ impl Reserve {
     fn failed(&self, action: &'static str, error: io::Error) -> Error {
         Error::io(action, &self.disk.path(names::RESERVE), error)
     }
+}
+
+/// Whether a call failed because the process, or the machine, has as many files open as it may.
+pub(super) fn lacks_handles(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let limits = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|code| limits.contains(&code))
 }
 
 /// Whether a call failed for want of room, and may succeed later.

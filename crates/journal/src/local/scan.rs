@@ -169,7 +169,7 @@ impl<'s> Scan<'s> {
         let mut at = (self.offset + 1).next_multiple_of(FRAME_ALIGNMENT);
         let mut block = vec![0; BULK_READ_BYTES];
         while at < end {
-            let count = read_full(&*segment.file, at, &mut block)
+            let count = read_full(&*segment.file()?, at, &mut block)
                 .map_err(|error| Error::io("read", &segment.path, error))?
                 .min((end - at) as usize);
             let (words, _) = block[..count].as_chunks::<8>();

@@ -4,6 +4,7 @@
 //! never an early end. Its incarnation is fresh with each life of the file. A segment that has a successor is
 //! closed: the successor's header says where it ends, and reading anything else there is damage.
 
+use super::handles::Handle;
 use super::scan::Scan;
 use crate::disk::{DiskFile, read_full, write_parts};
 use crate::draft::{BODY_PREFIX_BYTES, split_prefix};
@@ -114,7 +115,7 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) path: String,
-    pub(crate) file: Arc<dyn DiskFile>,
+    handle: Handle,
     pub(crate) header: Header,
     /// Where the next segment begins, once there is one.
     pub(crate) end: OnceLock<Edge>,
@@ -124,14 +125,15 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// A segment whose table is complete, because it is being written.
-    pub(crate) fn fresh(path: String, file: Arc<dyn DiskFile>, header: Header) -> Segment {
-        Segment { path, file, header, end: OnceLock::new(), table: Mutex::new(Some(Vec::new())) }
+    pub(crate) fn fresh(path: String, handle: Handle, header: Header) -> Segment {
+        Segment { path, handle, header, end: OnceLock::new(), table: Mutex::new(Some(Vec::new())) }
     }
 
     /// Opens a file and checks its header and length.
-    pub(crate) fn open(path: String, file: Arc<dyn DiskFile>) -> Result<Segment, Error> {
+    pub(crate) fn open(path: String, handle: Handle) -> Result<Segment, Error> {
         let mut block = [0; SEGMENT_HEADER_BYTES];
         let read = |error| Error::io("read", &path, error);
+        let file = handle.file().map_err(|error| Error::io("open", &path, error))?;
         let got = read_full(&*file, 0, &mut block).map_err(read)?;
         if got < block.len() {
             return Err(Error::corrupt(&path, got as u64, "the file ends inside the segment header"));
@@ -142,7 +144,17 @@ impl Segment {
             let what = format!("the file ends here, though it was made {} bytes long", header.bytes);
             return Err(Error::corrupt(&path, length, what));
         }
-        Ok(Segment { path, file, header, end: OnceLock::new(), table: Mutex::new(None) })
+        Ok(Segment { path, handle, header, end: OnceLock::new(), table: Mutex::new(None) })
+    }
+
+    /// The file, which is opened if it was not read for long.
+    pub(crate) fn file(&self) -> Result<Arc<dyn DiskFile>, Error> {
+        self.handle.file().map_err(|error| Error::io("open", &self.path, error))
+    }
+
+    /// Keeps the file open: it is going to be written, or its name is going to be another's.
+    pub(crate) fn hold(&self) -> Result<(), Error> {
+        self.handle.hold().map_err(|error| Error::io("open", &self.path, error))
     }
 
     pub(crate) fn write_header(file: &dyn DiskFile, header: &Header) -> std::io::Result<()> {
@@ -150,8 +162,8 @@ impl Segment {
     }
 
     pub(crate) fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        let got =
-            read_full(&*self.file, offset, buffer).map_err(|error| Error::io("read", &self.path, error))?;
+        let got = read_full(&*self.file()?, offset, buffer)
+            .map_err(|error| Error::io("read", &self.path, error))?;
         if got < buffer.len() {
             return Err(Error::corrupt(&self.path, offset + got as u64, "the file ends inside a frame"));
         }
@@ -210,6 +222,7 @@ impl Segment {
     /// Says where the segment ends, now that it has a successor.
     pub(crate) fn close(&self, end: Edge) {
         self.end.set(end).expect("a segment is closed once");
+        self.handle.loosen();
         if let Some(entries) = &mut *self.table.lock().unwrap_or_else(PoisonError::into_inner) {
             entries.shrink_to_fit();
         }

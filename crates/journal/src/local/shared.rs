@@ -65,6 +65,8 @@ impl Shared {
 
 /// A written batch that is not synced yet.
 pub(crate) struct Pending {
+    /// The very handle that wrote.
+    pub(super) file: Arc<dyn DiskFile>,
     pub(super) segment: Arc<super::Segment>,
     pub(super) shared: Arc<Shared>,
     pub(super) position: Position,
@@ -73,8 +75,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     pub(crate) fn wait(self) -> Outcome {
-        let file: &dyn DiskFile = &*self.segment.file;
-        let synced = if self.is_relaxed { Ok(()) } else { file.sync_data() };
+        let synced = if self.is_relaxed { Ok(()) } else { self.file.sync_data() };
         match synced {
             Ok(()) => {
                 self.shared.set_committed(self.position);

@@ -4,7 +4,7 @@
 //! the two that are kept takes its place by the owner's decision, never by ours.
 
 use super::names;
-use super::reserve::{Reserve, is_full};
+use super::reserve::{Reserve, is_full, lacks_handles};
 use super::shared::Shared;
 use crate::disk::{Disk, DiskFile, read_full, write_parts};
 use crate::error::Error;
@@ -149,7 +149,7 @@ impl Snapshots for SnapshotFiles {
         }
         if let Err(source) = written {
             let file = self.disk.path(&names::snapshot(at));
-            return Err(match is_full(&source) {
+            return Err(match is_full(&source) || lacks_handles(&source) {
                 true => Error::Full { file, source },
                 false => Error::Io { action: "write", file, source },
             });

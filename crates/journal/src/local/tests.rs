@@ -195,3 +195,120 @@ fn a_full_disk_without_a_reserve_left_loses_nothing_and_goes_on() {
     disk.set_room(None);
     assert!(matches!(journal.append(&draft, at).unwrap().wait(), Outcome::Committed));
 }
+
+#[test]
+fn many_segments_need_few_handles() {
+    let folder = crate::fuzzing::Scratch::new("handles");
+    let open_files = || {
+        let files = std::fs::read_dir("/proc/self/fd").unwrap();
+        let names = files.filter_map(|each| std::fs::read_link(each.unwrap().path()).ok());
+        names.filter(|name| name.starts_with(folder.path())).count()
+    };
+    let disk = || Arc::new(crate::disk::File::open(folder.path()).unwrap());
+    // A segment for each batch.
+    let small = || Options { segment_bytes: 4096, first_segment_bytes: 4096, ..options(1) };
+    // The segments, the one that is written, one whose pages are let go, the directory and its lock.
+    let most = crate::limits::SEGMENT_HANDLES + 4;
+    let count = 300;
+    let mut journal = Local::open(disk(), small()).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    (0..count).for_each(|n| write(&mut journal, &[n as u8; 100]));
+    assert!(journal.segments.len() >= count && open_files() <= most, "{} are open", open_files());
+    drop(journal);
+    let mut journal = Local::open(disk(), small()).unwrap();
+    assert!(open_files() <= most, "{} are open after a start", open_files());
+    journal.fence(1, Epoch(2)).unwrap();
+    let places: Vec<_> = (1..=count as u64).map(|body| journal.place(BodyId(body)).unwrap()).collect();
+    for (n, place) in places.iter().enumerate() {
+        assert_eq!(place.read().unwrap(), [n as u8; 100]);
+    }
+    assert!(open_files() <= most, "{} are open after reading all", open_files());
+    // What goes is closed, unless somebody still reads it.
+    drop(places);
+    let place = journal.place(BodyId(7)).unwrap();
+    let last = journal.tail();
+    for at in [last.0 - 1, last.0] {
+        journal.put_snapshot(Position(at), &mut |_| Ok(())).unwrap();
+    }
+    journal.trim(last).unwrap();
+    assert!(journal.segments.len() < 5 && open_files() < 12, "{} are open after trimming", open_files());
+    assert_eq!(place.read().unwrap(), [6; 100], "its file has no name any more");
+}
+
+#[test]
+fn a_process_without_handles_waits_and_loses_nothing() {
+    let disk = Arc::new(Scarce::default());
+    let mut journal = Local::open(disk.clone(), options(1)).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    (0..20).for_each(|n| write(&mut journal, &[n; 3000]));
+    disk.is_scarce.store(true, std::sync::atomic::Ordering::Relaxed);
+    let mut draft = Draft::default();
+    draft.push_body(&[9; 3000]);
+    let refused = loop {
+        let at = journal.tail().next();
+        match journal.append(&draft, at) {
+            Ok(ticket) => assert!(matches!(ticket.wait(), Outcome::Committed)),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, Error::Full { .. }), "{refused}");
+    disk.is_scarce.store(false, std::sync::atomic::Ordering::Relaxed);
+    write(&mut journal, b"it goes on");
+    assert_eq!(journal.place(BodyId(1)).unwrap().read().unwrap(), [0; 3000]);
+}
+
+/// A disk that opens no more files when told so.
+#[derive(Debug, Default)]
+struct Scarce {
+    memory: Memory,
+    is_scarce: std::sync::atomic::AtomicBool,
+}
+
+impl Scarce {
+    fn check(&self) -> std::io::Result<()> {
+        match self.is_scarce.load(std::sync::atomic::Ordering::Relaxed) {
+            true => Err(rustix::io::Errno::MFILE.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Disk for Scarce {
+    fn create(&self, name: &str) -> std::io::Result<Arc<dyn crate::disk::DiskFile>> {
+        self.check()?;
+        self.memory.create(name)
+    }
+
+    fn open(&self, name: &str) -> std::io::Result<Arc<dyn crate::disk::DiskFile>> {
+        self.check()?;
+        self.memory.open(name)
+    }
+
+    fn list(&self) -> std::io::Result<Vec<String>> {
+        self.memory.list()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> std::io::Result<()> {
+        self.memory.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> std::io::Result<()> {
+        self.memory.remove(name)
+    }
+
+    fn sync_dir(&self) -> std::io::Result<()> {
+        self.memory.sync_dir()
+    }
+
+    fn lock(&self, name: &str, holder: &str) -> std::io::Result<crate::disk::Lock> {
+        self.memory.lock(name, holder)
+    }
+
+    fn free_bytes(&self) -> std::io::Result<u64> {
+        self.memory.free_bytes()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.memory.path(name)
+    }
+}

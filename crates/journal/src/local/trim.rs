@@ -11,17 +11,24 @@ impl Local {
         let Some(fallback) = self.snapshots.fallback() else { return Ok(()) };
         let before = before.min(fallback.next());
         while self.segments.get(1).is_some_and(|next| next.header.first.position < before) {
-            self.drop_oldest()?;
+            if !self.drop_oldest()? {
+                break;
+            }
         }
         Ok(())
     }
 
-    fn drop_oldest(&mut self) -> Result<(), Error> {
+    /// Returns whether it could.
+    fn drop_oldest(&mut self) -> Result<bool, Error> {
         let oldest = &self.segments[0];
         let name = names::segment(oldest.header.ordinal);
         let failed = |action, error| Error::io(action, &oldest.path, error);
         // Somebody who still reads from it keeps the file, which has no name any more.
         let is_unread = Arc::strong_count(oldest) == 1;
+        // Without a handle to spare it stays for now.
+        if !is_unread && oldest.hold().is_err() {
+            return Ok(false);
+        }
         let is_recycled = is_unread
             && self.spare.recycle(&name, oldest.header.bytes).map_err(|error| failed("recycle", error))?;
         if !is_recycled {
@@ -30,6 +37,6 @@ impl Local {
         // Before the next one goes, or a power failure could undo this removal alone and leave a hole.
         self.disk.sync_dir().map_err(|error| self.shared.stop(failed("sync the directory of", error)))?;
         self.segments.remove(0);
-        Ok(())
+        Ok(true)
     }
 }

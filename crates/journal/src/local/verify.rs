@@ -2,6 +2,7 @@
 //! changed, nothing is refused: whatever is wrong is told, and the rest is looked at all the same.
 
 use super::check::{Check, Counts};
+use super::handles::Handles;
 use super::open::take_lock;
 use super::reserve::Reserve;
 use super::segment::{Edge, Segment};
@@ -36,12 +37,12 @@ impl Local {
         let newest = verify_snapshots(&disk, partition, &listed, &mut counts, inspector)?;
         let mut ordinals: Vec<u64> = listed.iter().filter_map(|name| names::parse_segment(name)).collect();
         ordinals.sort_unstable();
+        let handles = Handles::new(disk.clone());
         let mut segments: Vec<Segment> = Vec::new();
         for ordinal in ordinals {
             let name = names::segment(ordinal);
             let path = disk.path(&name);
-            let file = disk.open(&name).map_err(|error| Error::io("open", &path, error))?;
-            match Segment::open(path.clone(), file) {
+            match Segment::open(path.clone(), handles.closed(name)) {
                 Ok(segment) if segment.header.ordinal != ordinal => {
                     let what = format!("this is segment {}; the file was renamed", segment.header.ordinal);
                     inspector.damage(Error::corrupt(&path, 16, what));

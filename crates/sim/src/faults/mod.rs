@@ -11,7 +11,7 @@ use crate::random::Random;
 use journal::disk::Fault;
 
 /// Every fault by name, for the table of what was reached.
-pub const FAULTS: [&str; 14] = [
+pub const FAULTS: [&str; 24] = [
     "kill",
     "clean stop",
     "disk Eio",
@@ -23,6 +23,16 @@ pub const FAULTS: [&str; 14] = [
     "last append lost",
     "last append kept",
     "clock step",
+    "failed sync",
+    "stalled sync",
+    "back-pressure",
+    "crash with a sync on its way",
+    "completion out of order",
+    "peer vanished",
+    "peer on a link that is gone",
+    "forged token",
+    "idle deletion",
+    "delivery outlived by its wait",
     "snapshot taken",
     "space given back",
     "started from a snapshot",
@@ -33,11 +43,13 @@ pub const FAULTS: [&str; 14] = [
 pub struct DiskPlan {
     pub fault: Fault,
     pub at: u64,
+    /// How many calls fail.
+    pub lasting: u64,
 }
 
 impl DiskPlan {
     /// A disk that does what it should.
-    pub const HEALTHY: DiskPlan = DiskPlan { fault: Fault::Eio, at: u64::MAX };
+    pub const HEALTHY: DiskPlan = DiskPlan { fault: Fault::Eio, at: u64::MAX, lasting: 1 };
 
     pub fn draw(random: &mut Random) -> DiskPlan {
         let fault = match random.below(20) {
@@ -49,8 +61,11 @@ impl DiskPlan {
             _ => Fault::Short,
         };
         // Opening takes some ten calls, an append two: most lives go on for a while before.
-        let most = *random.pick(&[12, 60, 400, 400]);
-        DiskPlan { fault, at: random.between(1, most) }
+        let most = *random.pick(&[12, 60, 400, 1_200]);
+        let at = random.between(1, most);
+        // A full disk stays full for a while, and then has room again.
+        let lasting = if fault == Fault::Enospc { random.between(1, 60) } else { 1 };
+        DiskPlan { fault, at, lasting }
     }
 
     pub fn name(self) -> &'static str {
@@ -70,20 +85,5 @@ pub fn draw_image(random: &mut Random) -> u64 {
         0 => 0,
         1 => 1,
         _ => random.number().max(2),
-    }
-}
-
-/// How a life ends between two turns, if it does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    Kill,
-    CleanStop,
-}
-
-pub fn draw_end(random: &mut Random) -> Option<End> {
-    match random.below(120) {
-        0..2 => Some(End::Kill),
-        2 => Some(End::CleanStop),
-        _ => None,
     }
 }

@@ -1,13 +1,33 @@
 //! What becomes durable. Every record must be justified by what a client asked or by the clock, exactly once.
 
 use super::ledger::{Present, Queue};
+use super::reply::is_granted;
 use super::watched::Appended;
-use super::{Gone, LinkState, Oracle, Role};
+use super::{Gone, Lock, Oracle, Question};
 use crate::hash::hash_bytes;
 use crate::workload::message_number;
-use broker::{BodyId, EntityId, Outcome, ReceiveMode, Record, Sequence, Time};
+use broker::queue::index::Reason;
+use broker::topic::change::Change;
+use broker::{BodyId, EntityId, Outcome, QueueSettings, Record, Sequence, Span, State, Tier, Time};
 use message::Overlay;
 use std::collections::BTreeMap;
+
+/// A message about to be in a queue, as its record tells.
+struct Stored<'a> {
+    entity: EntityId,
+    sequence: Sequence,
+    body: BodyId,
+    parts: &'a [BodyId],
+    length: u32,
+}
+
+/// What a record says that ends a delivery.
+struct Ending<'a> {
+    entity: EntityId,
+    sequence: Sequence,
+    overlay: Option<&'a Overlay>,
+    time: Time,
+}
 
 impl Oracle {
     pub fn appended(&mut self, appended: Result<Appended, String>) {
@@ -26,22 +46,30 @@ impl Oracle {
         self.pending = None;
     }
 
+    /// Nobody knows what was written.
+    pub fn append_failed(&mut self) {
+        if let Some(pending) = &mut self.pending {
+            pending.has_failed = true;
+        }
+    }
+
     pub fn committed(&mut self, position: u64) {
         let Some(appended) = self.pending.take().filter(|pending| pending.position == position) else {
             return self.fail(format!("batch {position} was committed without being written"));
         };
         let time = Time(appended.time);
-        let mut numbers = BTreeMap::new();
         for (body, id) in appended.bodies.iter().zip(appended.first_body..) {
             self.ledger.bodies.insert(id, hash_bytes(body));
-            numbers.extend(message_number(body).map(|number| (BodyId(id), number)));
+            if let Some(number) = message_number(body) {
+                self.ledger.numbers.insert(BodyId(id), number);
+            }
         }
-        self.ledger.numbers.append(&mut numbers);
         let mut stored: BTreeMap<_, usize> = BTreeMap::new();
         for record in &appended.records {
             self.coverage.record(record);
             self.tell(|| format!("batch {position}: {record:?}"));
             self.ledger.replayed.apply(record, time);
+            self.ledger.kept.clear();
             if let Some(number) = self.justify(record, time) {
                 let message = &self.messages[number];
                 *stored.entry((message.link, message.delivery)).or_default() += 1;
@@ -54,7 +82,7 @@ impl Oracle {
                 self.fail(format!("{count} of {siblings} messages of one delivery were stored"));
             }
         }
-        self.trace.add(&[position, self.ledger.replayed.fingerprint()]);
+        self.trace.add(&[position, appended.hash]);
     }
 
     /// Takes a record into the model. Returns the message that it stored.
@@ -64,46 +92,62 @@ impl Oracle {
                 if !self.creations.contains(&path.to_lowercase()) {
                     self.fail(format!("queue {path} was created and nobody asked"));
                 }
-                self.ledger.queues.insert(
-                    *entity,
-                    Queue {
-                        path: path.to_string(),
-                        settings: (**settings).clone(),
-                        next: Sequence(1),
-                        last_enqueued: time,
-                        present: BTreeMap::new(),
-                        newest_in_turn: Sequence(0),
-                    },
-                );
+                self.ledger.names.insert(path.to_lowercase(), *entity);
+                self.ledger.queues.insert(*entity, Queue::new(path, settings, time));
             }
-            Record::EntityDeleted { entity } => self.delete(*entity),
-            // The workload manages nothing but queues so far.
-            Record::Managed(change) => self.fail(format!("{change:?} was recorded and nobody asked")),
+            Record::Managed(change) => match &**change {
+                Change::QueueUpdated { entity, settings } => self.update(*entity, settings, time),
+                other => self.fail(format!("{other:?} was recorded and nobody asked")),
+            },
+            Record::EntityDeleted { entity } => self.delete(*entity, time),
             Record::PartStored { .. } => {}
-            Record::Enqueued { entity, sequence, body, length, parts, expires } => {
+            Record::Enqueued { entity, sequence, body, length, expires, parts } => {
                 let parts = parts.as_deref().unwrap_or_default();
-                let stored = self.enqueue(*entity, *sequence, *body, parts, *length, time);
-                let queue = self.ledger.queues.get_mut(entity);
-                if let Some(present) = queue.and_then(|queue| queue.present.get_mut(sequence)) {
-                    present.expires = *expires;
-                }
-                return stored;
+                let stored =
+                    Stored { entity: *entity, sequence: *sequence, body: *body, parts, length: *length };
+                return self.enqueue(&stored, None, *expires, time);
+            }
+            Record::Scheduled { entity, sequence, body, length, due, time_to_live, parts } => {
+                let parts = parts.as_deref().unwrap_or_default();
+                let stored =
+                    Stored { entity: *entity, sequence: *sequence, body: *body, parts, length: *length };
+                return self.enqueue(&stored, Some(*time_to_live), *due, time);
+            }
+            Record::Activated { entity, scheduled, sequence, expires } => {
+                self.activate(*entity, *scheduled, *sequence, *expires, time);
             }
             Record::Removed { entity, first, count } => {
                 let last = first.0 + u64::from(*count);
                 (first.0..last).for_each(|number| self.remove(*entity, Sequence(number), time));
             }
             Record::Returned { entity, sequence, overlay } => {
-                self.give_back(*entity, *sequence, overlay.as_deref(), time);
+                let overlay = overlay.as_deref();
+                self.give_back(&Ending { entity: *entity, sequence: *sequence, overlay, time });
             }
-            Record::Scheduled { .. }
-            | Record::Activated { .. }
-            | Record::Deferred { .. }
-            | Record::DeadLettered { .. }
-            | Record::Noted { .. }
-            | Record::Skipped { .. }
-            | Record::Forwarded { .. }
-            | Record::LocksKept { .. } => self.fail(format!("{record:?} was recorded and nobody asked")),
+            Record::Deferred { entity, sequence, overlay } => {
+                let overlay = overlay.as_deref();
+                self.defer(&Ending { entity: *entity, sequence: *sequence, overlay, time });
+            }
+            Record::DeadLettered { entity, sequence, reason, is_failure, overlay } => {
+                let overlay = overlay.as_deref();
+                let ending = Ending { entity: *entity, sequence: *sequence, overlay, time };
+                self.dead_letter(&ending, *reason, *is_failure);
+            }
+            Record::LocksKept { locks } => {
+                for kept in locks {
+                    let lock = self.locks.get(&(kept.source.entity, kept.token.sequence()));
+                    let is_known = lock.is_some_and(|lock| {
+                        lock.token == kept.token && (lock.until == kept.until || lock.renewals > 0)
+                    });
+                    if !is_known && !self.is_ghostly(kept.source.entity) {
+                        self.fail(format!("the lock {:?} was kept and nobody has it", kept.token));
+                    }
+                }
+                self.ledger.kept = locks.to_vec();
+            }
+            Record::Noted { .. } | Record::Skipped { .. } | Record::Forwarded { .. } => {
+                self.fail(format!("{record:?} was recorded and nobody asked"));
+            }
             Record::Relocated { body, copy } => {
                 if self.ledger.bodies.get(&body.0) != self.ledger.bodies.get(&copy.0) {
                     self.fail(format!("I3: the copy of {body:?} is another body"));
@@ -113,12 +157,38 @@ impl Oracle {
         None
     }
 
-    fn delete(&mut self, entity: EntityId) {
+    fn update(&mut self, entity: EntityId, settings: &QueueSettings, time: Time) {
+        let Some(queue) = self.ledger.queues.get_mut(&entity) else {
+            return self.fail("a queue was updated that does not exist");
+        };
+        queue.settings = settings.clone();
+        queue.durations.push(settings.lock_duration);
+        (queue.used, queue.is_touched) = (time, true);
+        let path = queue.path.to_lowercase();
+        let is_it = |question: &Question| match question {
+            Question::Update(of, asked) => *of == path && is_granted(asked, settings),
+            _ => false,
+        };
+        if !self.asked.iter().any(is_it) {
+            self.fail(format!("queue {path} was updated and nobody asked"));
+        }
+    }
+
+    fn delete(&mut self, entity: EntityId, time: Time) {
         let Some(queue) = self.ledger.queues.remove(&entity) else {
             return self.fail("a queue was deleted that does not exist");
         };
-        if !self.deletions.contains(&queue.path.to_lowercase()) {
-            self.fail(format!("queue {} was deleted and nobody asked", queue.path));
+        let path = queue.path.to_lowercase();
+        self.ledger.names.remove(&path);
+        let is_asked = self
+            .asked
+            .iter()
+            .any(|question| matches!(question, Question::Delete(of) if of.to_lowercase() == path));
+        if !is_asked && let Some(what) = self.not_idle(&queue, &path, time) {
+            self.fail(format!("queue {path} was deleted and nobody asked: {what}"));
+        }
+        if !is_asked {
+            self.coverage.fault("idle deletion");
         }
         for present in queue.present.values() {
             self.messages[present.message].gone = Some(Gone::Deleted);
@@ -127,15 +197,29 @@ impl Oracle {
         self.ledger.deleted.insert(entity, (self.turn, queue));
     }
 
+    /// Why a queue must not be deleted by itself (S-70, S-71, S-74).
+    fn not_idle(&self, queue: &Queue, path: &str, time: Time) -> Option<&'static str> {
+        if queue.settings.auto_delete_on_idle.is_max() {
+            Some("it never does so by itself")
+        } else if queue.counts.scheduled > 0 {
+            Some("messages are scheduled")
+        } else if queue.used.after(queue.settings.auto_delete_on_idle) > time {
+            Some("it was used")
+        } else if self.is_awaited(path) {
+            Some("somebody waits for messages")
+        } else {
+            None
+        }
+    }
+
     fn enqueue(
         &mut self,
-        entity: EntityId,
-        sequence: Sequence,
-        body: BodyId,
-        parts: &[BodyId],
-        length: u32,
+        stored: &Stored<'_>,
+        scheduled: Option<Span>,
+        expires: Time,
         time: Time,
     ) -> Option<usize> {
+        let Stored { entity, sequence, body, parts, length } = *stored;
         // The front of a message, where its number stands, is its first piece.
         let front = parts.first().copied().unwrap_or(body);
         let Some(number) = self.ledger.numbers.get(&front).copied().filter(|n| *n < self.messages.len())
@@ -143,23 +227,34 @@ impl Oracle {
             self.fail(format!("I3: message {sequence:?} was stored and nobody sent it"));
             return None;
         };
-        let pieces: Vec<Option<u64>> =
-            parts.iter().chain([&body]).map(|piece| self.ledger.bodies.get(&piece.0).copied()).collect();
+        let mut pieces = parts.iter().chain([&body]).map(|piece| self.ledger.bodies.get(&piece.0).copied());
         let message = &mut self.messages[number];
-        let sent: Vec<Option<u64>> = message.pieces.iter().copied().map(Some).collect();
-        let is_whole = pieces == sent && message.length == length;
+        let is_whole = message.pieces.iter().all(|piece| pieces.next() == Some(Some(*piece)))
+            && pieces.next().is_none()
+            && message.length == length;
         let was_stored = message.place.replace((entity, sequence)).is_some();
-        let path = message.path.clone();
         let Some(queue) = self.ledger.queues.get_mut(&entity) else {
             self.fail("a message was stored in a queue that does not exist");
             return None;
         };
-        let is_here = queue.path.to_lowercase() == path;
-        let is_next = queue.next == sequence;
-        let is_later = queue.last_enqueued <= time;
+        let lives = message.time_to_live.min(longest_life(self.tier, &queue.settings));
+        let is_timed = match scheduled {
+            Some(own) => expires == message.scheduled && time < expires && own == message.time_to_live,
+            None => expires == time.after(lives) && message.scheduled <= time,
+        };
+        let wrong = [
+            (is_whole, "I3: its pieces are not those that were sent"),
+            (!was_stored, "it was stored twice"),
+            (queue.path.eq_ignore_ascii_case(&message.path), "it was stored in another queue"),
+            (queue.next == sequence, "I4: its number leaves a gap or is taken"),
+            (queue.last_enqueued <= time, "its enqueued time runs backwards"),
+            (is_timed, "I8: its times are not what its sender and its queue say"),
+        ];
         queue.next = sequence.next();
         queue.last_enqueued = time;
-        queue.present.insert(
+        (queue.used, queue.is_touched) = (time, true);
+        let state = if scheduled.is_some() { State::Scheduled } else { State::Active };
+        queue.insert(
             sequence,
             Present {
                 message: number,
@@ -167,91 +262,281 @@ impl Oracle {
                 count: 0,
                 stored: self.turn,
                 enqueued: time,
-                expires: Time::NEVER,
+                expires,
+                state,
+                is_dead: false,
+                reason: Reason::Client,
                 overlay: Overlay::default(),
             },
         );
-        let wrong = [
-            (is_whole, "I3: its pieces are not those that were sent"),
-            (!was_stored, "it was stored twice"),
-            (is_here, "it was stored in another queue"),
-            (is_next, "I4: its number leaves a gap or is taken"),
-            (is_later, "its enqueued time runs backwards"),
-        ];
         for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {
             self.fail(format!("message {number} as {sequence:?}: {what}"));
         }
         Some(number)
     }
 
-    /// A message leaves for good: because it was completed, because somebody takes without locks, or because it has
-    /// expired and no lock protects it.
+    /// A scheduled message is enqueued: never early, once, under a new number (S-44).
+    fn activate(
+        &mut self,
+        entity: EntityId,
+        scheduled: Sequence,
+        sequence: Sequence,
+        expires: Time,
+        time: Time,
+    ) {
+        let turn = self.turn;
+        let queue = self.ledger.queues.get_mut(&entity);
+        let Some((queue, present)) = queue.and_then(|queue| {
+            let present = queue.remove(scheduled)?;
+            Some((queue, present))
+        }) else {
+            return self.fail(format!("{scheduled:?} was activated and is not there"));
+        };
+        let message = &mut self.messages[present.message];
+        let lives = message.time_to_live.min(longest_life(self.tier, &queue.settings));
+        let wrong = [
+            (present.state == State::Scheduled, "I8: it does not wait for its time"),
+            (present.expires <= time, "I8: it is early"),
+            (queue.next == sequence, "I4: its number leaves a gap or is taken"),
+            (expires == time.after(lives), "I8: its time to live does not count from its activation"),
+        ];
+        message.place = Some((entity, sequence));
+        queue.next = sequence.next();
+        queue.last_enqueued = time;
+        (queue.used, queue.is_touched) = (time, true);
+        queue.insert(
+            sequence,
+            Present { stored: turn, enqueued: time, expires, state: State::Active, ..present },
+        );
+        for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {
+            self.fail(format!("{scheduled:?} activated as {sequence:?}: {what}"));
+        }
+    }
+
+    /// A message leaves for good, for one of the reasons for which it may.
     fn remove(&mut self, entity: EntityId, sequence: Sequence, time: Time) {
-        let present = self.ledger.queues.get_mut(&entity).and_then(|queue| queue.present.remove(&sequence));
-        let Some(present) = present else {
+        let queue = self.ledger.queues.get_mut(&entity);
+        let Some((queue, present)) = queue.and_then(|queue| {
+            let present = queue.remove(sequence)?;
+            Some((queue, present))
+        }) else {
             return self.fail(format!("{sequence:?} was removed and is not there"));
         };
+        queue.removed_in_turn += 1;
+        let drops = !queue.settings.dead_letter_on_expiration;
+        let number = queue.number(entity, sequence);
         let lock = self.locks.remove(&(entity, sequence));
-        let is_completed =
-            lock.as_ref().is_some_and(|lock| lock.asked.contains(&Outcome::Complete) && time < lock.until);
-        let is_free = lock
-            .as_ref()
-            .is_none_or(|lock| lock.returned.is_some() || lock.asked.contains(&Outcome::Release));
-        let is_over = lock.as_ref().is_some_and(|lock| {
-            lock.until <= time || lock.asked.iter().any(|outcome| matches!(outcome, Outcome::Abandon(_)))
-        });
-        let is_expired = present.expires <= time && (is_free || is_over);
-        self.messages[present.message].gone = Some(match (is_completed, is_expired) {
-            (true, _) => Gone::Completed,
-            (false, true) => Gone::Expired,
-            (false, false) => Gone::Taken,
-        });
-        let is_taken = is_free && self.has_taker(entity);
-        if !is_completed && !is_expired && !is_taken {
-            self.fail(format!("I1: {sequence:?} was removed and nobody asked"));
+        let is_free = lock.as_ref().is_none_or(|lock| lock.may_be_free(time));
+        let is_completed = lock.is_some_and(|lock| lock.was_asked(&Outcome::Complete, time));
+        let is_past = present.expires <= time && !present.is_dead;
+        let wants = |what: &dyn Fn(&Question) -> bool| self.asked.iter().any(what);
+        let named = |question: &Question| question.names(entity, present.is_dead, number, &self.ledger);
+        let gone = match present.state {
+            _ if is_completed => Some(Gone::Completed),
+            State::Scheduled if wants(&|q| matches!(q, Question::Cancel(..)) && named(q)) => {
+                Some(Gone::Cancelled)
+            }
+            State::Deferred if is_free && wants(&|q| matches!(q, Question::Deferred(..)) && named(q)) => {
+                match is_past {
+                    true if drops => Some(Gone::Expired),
+                    true => None,
+                    false => Some(Gone::Taken),
+                }
+            }
+            State::Active if is_free && is_past => drops.then_some(Gone::Expired),
+            State::Active if is_free => {
+                let is_purged =
+                    |q: &Question| q.purges(entity, present.is_dead, present.enqueued, &self.ledger);
+                if self.has_taker(entity, present.is_dead) {
+                    Some(Gone::Taken)
+                } else {
+                    wants(&is_purged).then_some(Gone::Purged)
+                }
+            }
+            _ => None,
+        };
+        self.messages[present.message].gone = gone;
+        if gone.is_none() {
+            self.fail(format!("I1: {sequence:?} was removed and nobody asked: {present:?}"));
         }
         self.ledger.removed.insert((entity, sequence), present);
     }
 
-    /// Whether somebody receives without locks from this queue, or did in this turn.
-    fn has_taker(&self, entity: EntityId) -> bool {
-        let Some(queue) = self.ledger.queues.get(&entity) else { return false };
-        let path = queue.path.to_lowercase();
-        self.links.values().any(|link| {
-            link.role == Role::Receiver(ReceiveMode::ReceiveAndDelete)
-                && link.path == path
-                && match link.state {
-                    LinkState::Gone(turn) => turn >= self.turn,
-                    LinkState::Attaching | LinkState::Attached => true,
-                }
-        })
+    /// Whether locks may exist that nobody was told about.
+    fn is_ghostly(&self, entity: EntityId) -> bool {
+        self.is_blurred || self.has_unread || self.ghosts.contains_key(&entity)
     }
 
-    /// A delivery failed: because its receiver said so, or because its lock ended.
-    fn give_back(&mut self, entity: EntityId, sequence: Sequence, overlay: Option<&Overlay>, time: Time) {
-        let queue = self.ledger.queues.get_mut(&entity);
-        let Some(present) = queue.and_then(|queue| queue.present.get_mut(&sequence)) else {
-            return self.fail(format!("{sequence:?} returned and is not there"));
-        };
-        present.count += 1;
-        if let Some(overlay) = overlay
-            && present.overlay.merge(overlay).is_err()
-        {
-            return self.fail(format!("the changes of {sequence:?} do not fit together"));
-        }
+    /// A delivery failed: because its receiver said so with `said`, or because its lock ended. Forgets the lock.
+    fn end_delivery(&mut self, ending: &Ending<'_>, said: impl Fn(&Outcome) -> bool) -> Result<(), String> {
+        let Ending { entity, sequence, overlay, time } = *ending;
+        let is_ghostly = overlay.is_none() && self.is_ghostly(entity);
+        let turn = self.turn;
         let Some(lock) = self.locks.get_mut(&(entity, sequence)) else {
-            return self.fail(format!("I7: {sequence:?} returned and was not delivered"));
+            return match is_ghostly {
+                true => Ok(()),
+                false => Err(format!("I7: a delivery of {sequence:?} failed that never was")),
+            };
         };
-        let is_asked = time < lock.until
-            && lock.asked.iter().any(|outcome| match outcome {
-                Outcome::Abandon(changes) => changes.as_deref() == overlay,
-                _ => false,
-            });
-        let is_over = overlay.is_none() && lock.until <= time;
-        if lock.returned.replace(self.turn).is_some() {
-            self.fail(format!("I7: one delivery of {sequence:?} counts twice"));
+        let is_asked = time < lock.latest() && lock.asked.iter().any(said);
+        // Who asked for more time and never heard may have got less: an update may have made it so.
+        let is_over = overlay.is_none() && (lock.until <= time || lock.renewals > 0);
+        let was_returned = lock.returned.replace(turn).is_some();
+        if is_ghostly && (was_returned || lock.asked.contains(&Outcome::Release)) {
+            self.locks.remove(&(entity, sequence));
+            Ok(())
+        } else if was_returned {
+            Err(format!("I7: one delivery of {sequence:?} counts twice"))
         } else if !is_asked && !is_over {
-            self.fail(format!("I7: the delivery of {sequence:?} counts as failed without having failed"));
+            Err(format!("I7: the delivery of {sequence:?} counts as failed without having failed"))
+        } else {
+            Ok(())
         }
+    }
+
+    /// A message is back from a receiver.
+    fn give_back(&mut self, ending: &Ending<'_>) {
+        let Ending { entity, sequence, overlay, time } = *ending;
+        let abandoned =
+            |outcome: &Outcome| matches!(outcome, Outcome::Abandon(changes) if changes.as_deref() == overlay);
+        let ended = self.end_delivery(ending, abandoned);
+        let Some((queue, present)) = self.there(ending) else { return };
+        let is_past = present.is_mortal() && present.expires <= time;
+        if !present.is_dead {
+            present.count += 1;
+        }
+        let is_beyond = !present.is_dead && present.count >= queue.max_delivery_count;
+        if let Err(what) = ended {
+            self.fail(what);
+        } else if is_past {
+            self.fail(format!("I8: {sequence:?} of {entity:?} is back though it has expired"));
+        } else if is_beyond {
+            self.fail(format!("I7: {sequence:?} is back though it was delivered as often as it may be"));
+        }
+    }
+
+    /// The message that a delivery ended for, its changes merged, and its queue's settings.
+    fn there(&mut self, ending: &Ending<'_>) -> Option<(broker::QueueSettings, &mut Present)> {
+        let Ending { entity, sequence, overlay, .. } = *ending;
+        let queue = self.ledger.queues.get_mut(&entity);
+        let present = queue.and_then(|queue| queue.present.get_mut(&sequence));
+        let merged = present.map(|present| overlay.map_or(Ok(()), |overlay| present.overlay.merge(overlay)));
+        match merged {
+            None => self.fail(format!("a delivery of {sequence:?} ended and it is not there")),
+            Some(Err(_)) => self.fail(format!("the changes of {sequence:?} do not fit together")),
+            Some(Ok(())) => {}
+        }
+        let queue = self.ledger.queues.get_mut(&entity)?;
+        Some((queue.settings.clone(), queue.present.get_mut(&sequence)?))
+    }
+
+    /// A message is set aside (S-120), which counts as a delivery (S-86).
+    fn defer(&mut self, ending: &Ending<'_>) {
+        let Ending { entity, sequence, overlay, .. } = *ending;
+        let deferred =
+            |outcome: &Outcome| matches!(outcome, Outcome::Defer(changes) if changes.as_deref() == overlay);
+        let is_said = self.locks.get(&(entity, sequence)).is_some_and(|lock| lock.asked.iter().any(deferred));
+        let ended = self.end_delivery(ending, deferred);
+        let Some((settings, present)) = self.there(ending) else { return };
+        if !present.is_dead {
+            present.count += 1;
+        }
+        let is_beyond = !present.is_dead && present.count >= settings.max_delivery_count;
+        if let Some(queue) = self.ledger.queues.get_mut(&entity) {
+            queue.change(sequence, |present| present.state = State::Deferred);
+        }
+        if let Err(what) = ended {
+            self.fail(what);
+        } else if !is_said {
+            self.fail(format!("{sequence:?} was set aside and nobody asked"));
+        } else if is_beyond {
+            self.fail(format!("I7: {sequence:?} is set aside though it was delivered as often as it may be"));
+        }
+    }
+
+    /// A message moves to the dead-letter queue: once, and for a reason (S-61, S-87, S-90).
+    fn dead_letter(&mut self, ending: &Ending<'_>, reason: Reason, is_failure: bool) {
+        let Ending { entity, sequence, overlay, time } = *ending;
+        let fails = |outcome: &Outcome| match outcome {
+            Outcome::Abandon(changes) | Outcome::Defer(changes) => changes.as_deref() == overlay,
+            _ => false,
+        };
+        let lock = self.locks.get(&(entity, sequence));
+        let is_free = lock.is_none_or(|lock| lock.may_be_free(time));
+        let is_said = lock.is_some_and(|lock| {
+            time < lock.latest()
+                && lock.asked.iter().any(
+                    |asked| matches!(asked, Outcome::DeadLetter(changes) if changes.as_deref() == overlay),
+                )
+        });
+        let ended = if is_failure { self.end_delivery(ending, fails) } else { Ok(()) };
+        self.locks.remove(&(entity, sequence));
+        let turn = self.turn;
+        let number = self.ledger.queues.get(&entity).map(|queue| queue.number(entity, sequence));
+        let is_named = number.is_some_and(|number| {
+            let ledger = &self.ledger;
+            let is_it =
+                |q: &Question| matches!(q, Question::Deferred(..)) && q.names(entity, false, number, ledger);
+            self.asked.iter().any(is_it)
+        });
+        let Some((settings, present)) = self.there(ending) else { return };
+        let was_dead = present.is_dead;
+        present.count += u32::from(is_failure);
+        let is_right = match reason {
+            Reason::Client => is_said && !is_failure,
+            Reason::MaxDeliveryCount => is_failure && present.count >= settings.max_delivery_count,
+            Reason::Expired => {
+                present.expires <= time
+                    && settings.dead_letter_on_expiration
+                    && match present.state {
+                        State::Active => is_failure || is_free,
+                        State::Deferred => is_free && is_named,
+                        _ => false,
+                    }
+            }
+            // The workload forwards nothing so far.
+            Reason::MaxTransferHops | Reason::NotForwarded => false,
+        };
+        if let Some(queue) = self.ledger.queues.get_mut(&entity) {
+            queue.change(sequence, |present| {
+                (present.is_dead, present.state) = (true, State::Active);
+                (present.reason, present.stored) = (reason, turn);
+            });
+        }
+        if was_dead {
+            self.fail(format!("{sequence:?} was dead-lettered twice"));
+        } else if let Err(what) = ended {
+            self.fail(what);
+        } else if !is_right {
+            self.fail(format!("{sequence:?} was dead-lettered for no reason: {reason:?}"));
+        }
+    }
+}
+
+/// How long a message may live (S-56, S-57).
+fn longest_life(tier: Tier, settings: &QueueSettings) -> Span {
+    let basic = Span::minutes(14 * 24 * 60);
+    if tier == Tier::Basic { settings.default_time_to_live.min(basic) } else { settings.default_time_to_live }
+}
+
+impl Lock {
+    /// Until when it may last, as far as anybody can know.
+    pub(super) fn latest(&self) -> Time {
+        if self.renewals > 0 { Time::NEVER } else { self.until }
+    }
+
+    /// Whether its message may be free by now.
+    pub(super) fn may_be_free(&self, time: Time) -> bool {
+        let gives_back =
+            |outcome: &Outcome| matches!(outcome, Outcome::Release | Outcome::Abandon(_) | Outcome::Defer(_));
+        self.returned.is_some()
+            || self.is_hazy
+            || self.until <= time
+            || self.renewals > 0
+            || self.asked.iter().any(gives_back)
+    }
+
+    fn was_asked(&self, outcome: &Outcome, time: Time) -> bool {
+        time < self.latest() && self.asked.contains(outcome)
     }
 }

@@ -1,10 +1,10 @@
 //! What leaves. An effect may say only what is committed, and only to whom it is due.
 
-use super::expect::{Due, Question};
+use super::expect::Due;
 use super::ledger::Present;
-use super::{Fate, Link, LinkState, Lock, Oracle, Role, asker};
+use super::{Fate, Link, LinkState, Lock, Oracle, Role};
 use broker::{
-    Answer, ConnectionId, Delivery, LinkId, LockToken, Outcome, ReceiveMode, Refusal, RequestId, Settled,
+    ConnectionId, Delivery, EntityId, LinkId, LockToken, Outcome, ReceiveMode, Refusal, Settled, State, Time,
 };
 use engine::{Outgoing, Sent};
 
@@ -66,6 +66,11 @@ impl Oracle {
         let is_right = match refusal {
             Refusal::BatchTooLarge { .. } => rule == Some("BatchTooLarge"),
             Refusal::MessageTooLarge { .. } => rule == Some("MessageTooLarge"),
+            Refusal::NotAllowed(_) => rule == Some("NotAllowed"),
+            Refusal::EntityDisabled(_) => {
+                let path = self.links.get(&link).map(|link| link.queue.clone()).unwrap_or_default();
+                self.may_be_full(link) || self.went(&path)
+            }
             Refusal::QueueFull { .. } => rule.is_none() && self.may_be_full(link),
             Refusal::NoSpace => self.may_lack_room,
             _ => false,
@@ -82,20 +87,34 @@ impl Oracle {
     fn settled(&mut self, link: LinkId, delivery: u32, outcome: Settled) {
         self.trace.add(&[3, u64::from(link.link), u64::from(delivery)]);
         let Some(token) = self.settlement(link, delivery) else { return };
-        let Some(path) = self.links.get(&link).map(|link| link.path.clone()) else { return };
-        if outcome != Settled::Completed {
-            return;
-        }
+        let Some(path) = self.links.get(&link).map(|link| link.queue.clone()) else { return };
+        self.confirmed(&path, token, outcome);
+    }
+
+    /// A receiver was told how its settlement came out: that is durable.
+    pub(super) fn confirmed(&mut self, path: &str, token: LockToken, outcome: Settled) {
+        let sequence = token.sequence();
+        let was_deleted = self
+            .ledger
+            .deleted
+            .values()
+            .any(|(turn, queue)| *turn == self.turn && queue.path.eq_ignore_ascii_case(path));
         // The message is found by its number; a queue that was deleted meanwhile took it along.
-        let Some(entity) = self.ledger.find(&path) else { return };
-        match self.ledger.removed.get(&(entity, token.sequence())) {
-            Some(present) => self.messages[present.message].is_confirmed = true,
-            None if self
-                .ledger
-                .deleted
-                .values()
-                .any(|(turn, queue)| *turn == self.turn && queue.path.to_lowercase() == path) => {}
-            None => self.fail(format!("{:?} was confirmed before it was removed", token.sequence())),
+        let Some(entity) = self.ledger.find(path).filter(|_| !was_deleted) else { return };
+        let present = self.ledger.queues.get(&entity).and_then(|queue| queue.present.get(&sequence));
+        let is_done = match outcome {
+            Settled::Completed => present.is_none(),
+            Settled::Deferred => {
+                present.is_none_or(|present| present.state == State::Deferred || present.is_dead)
+            }
+            Settled::DeadLettered => present.is_none_or(|present| present.is_dead),
+            Settled::Abandoned | Settled::Released => true,
+        };
+        if !is_done {
+            self.fail(format!("{sequence:?} was confirmed as {outcome:?} before it was"));
+        }
+        if let (Settled::Completed, Some(removed)) = (outcome, self.ledger.removed.get(&(entity, sequence))) {
+            self.messages[removed.message].is_confirmed = true;
         }
     }
 
@@ -105,9 +124,9 @@ impl Oracle {
         let Refusal::LockLost(_) = refusal else { return };
         // A lock that was never used and has not ended is not lost.
         let now = self.now;
-        let is_held = self.locks.values().any(|lock| {
-            lock.token == token && now < lock.until && lock.returned.is_none() && lock.asked.len() < 2
-        });
+        let lock = self.lock_of(link, token);
+        let is_held =
+            lock.is_some_and(|lock| now < lock.until && lock.returned.is_none() && lock.asked.len() < 2);
         if is_held {
             self.fail(format!("the lock on {:?} is called lost and is not", token.sequence()));
         }
@@ -132,28 +151,46 @@ impl Oracle {
         if let Some(what) = wrong_link(link, sent, self.turn) {
             return self.fail(format!("{:?}: {what}", delivery.sequence));
         }
-        let path = link.path.clone();
+        let (path, is_dead) = (link.queue.clone(), link.is_dead);
+        let Some(entity) = self.whose(delivery, &path) else { return };
+        self.given(entity, delivery, sent.mode, is_dead, State::Active);
+    }
+
+    /// The queue of a message that is shown to somebody.
+    pub(super) fn whose(&mut self, delivery: &Delivery, path: &str) -> Option<EntityId> {
         let front = delivery.extra.as_ref().and_then(|extra| extra.parts.first());
         let Some(number) = self.ledger.numbers.get(front.unwrap_or(&delivery.body)).copied() else {
-            return self.fail(format!("I3: {:?} was delivered and not stored", delivery.sequence));
+            self.fail(format!("I3: {:?} was shown and not stored", delivery.sequence));
+            return None;
         };
         let message = &mut self.messages[number];
         message.delivered += 1;
         let is_confirmed = message.is_confirmed;
         let Some((entity, sequence)) = message.place else {
-            return self.fail(format!("{:?} was delivered before it was durable", delivery.sequence));
+            self.fail(format!("{:?} was shown before it was durable", delivery.sequence));
+            return None;
         };
-        if (sequence, &message.path) != (delivery.sequence, &path) {
-            return self.fail(format!("{:?} was delivered as {:?}", sequence, delivery.sequence));
+        if sequence != delivery.sequence || message.path != path {
+            let path = message.path.clone();
+            self.fail(format!("{sequence:?} of {path} was shown as {:?}", delivery.sequence));
+            return None;
         }
         if is_confirmed {
-            return self.fail(format!("I2: {sequence:?} was completed and is delivered again"));
+            self.fail(format!("I2: {sequence:?} was completed and is shown again"));
+            return None;
         }
-        self.given(entity, sent);
+        Some(entity)
     }
 
-    fn given(&mut self, entity: broker::EntityId, sent: &Sent) {
-        let (delivery, sequence) = (&sent.delivery, sent.delivery.sequence);
+    pub(super) fn given(
+        &mut self,
+        entity: EntityId,
+        delivery: &Delivery,
+        mode: ReceiveMode,
+        is_dead: bool,
+        state: State,
+    ) {
+        let sequence = delivery.sequence;
         let turn = self.turn;
         let queue = match self.ledger.queues.get_mut(&entity) {
             Some(queue) => queue,
@@ -162,40 +199,86 @@ impl Oracle {
                 _ => return self.fail(format!("{sequence:?} of a deleted queue was delivered")),
             },
         };
-        let until = self.now.after(queue.settings.lock_duration);
-        queue.newest_in_turn = queue.newest_in_turn.max(sequence);
+        queue.used = queue.used.max(self.began);
+        queue.is_touched = true;
+        if state == State::Active {
+            let newest = &mut queue.newest_in_turn[usize::from(is_dead)];
+            *newest = sequence.max(*newest);
+        }
+        let number = queue.number(entity, sequence);
         let removed = self.ledger.removed.get(&(entity, sequence));
-        let present = match sent.mode {
+        let present = match mode {
             ReceiveMode::PeekLock => queue.present.get(&sequence),
             // A queue that was deleted in the same turn keeps what was not removed before.
             ReceiveMode::ReceiveAndDelete => removed,
         };
+        if present.is_none() && removed.is_some() && self.is_blurred {
+            return self.coverage.fault("delivery outlived by its wait");
+        }
         let Some(present) = present else {
             return self.fail(format!("{sequence:?} was delivered and is not there"));
         };
-        if let Some(what) = wrong_delivery(present, sent) {
+        let is_late = self.is_blurred
+            && (delivery.count + 1 == present.count || present.is_dead != is_dead || present.state != state);
+        if is_late {
+            // It waited behind an append for longer than its lock lasted. The token is worth nothing.
+            return self.coverage.fault("delivery outlived by its wait");
+        }
+        // Decided in this turn, or just before an append that it had to wait for.
+        let began = self.began;
+        let decided = match delivery.locked_until {
+            _ if mode == ReceiveMode::ReceiveAndDelete => Some(began),
+            Some(until) => queue
+                .durations
+                .iter()
+                .map(|duration| Time(until.0 - duration.0 as i64))
+                .filter(|decided| (began..=self.now).contains(decided))
+                .min(),
+            None => None,
+        };
+        let Some(decided) = decided else {
+            let until = delivery.locked_until;
+            return self.fail(format!("{sequence:?} is locked until {until:?} at {:?}", self.now));
+        };
+        let wrong = [
+            (delivery.number == number, "its number is not that of its partition"),
+            (present.is_dead == is_dead, "it was delivered from another part of the queue"),
+            (present.state == state && delivery.state == state, "its state is another"),
+            (!present.is_mortal() || decided < present.expires, "I8: it was delivered after it had expired"),
+        ];
+        let wrong = wrong.into_iter().find(|(is_right, _)| !is_right).map(|(_, what)| what);
+        if let Some(what) = wrong.or_else(|| wrong_delivery(present, delivery)) {
             return self.fail(format!("{sequence:?}: {what}"));
         }
         // A queue that went in this turn has taken its locks along.
-        if sent.mode == ReceiveMode::ReceiveAndDelete || self.ledger.deleted.contains_key(&entity) {
+        if mode == ReceiveMode::ReceiveAndDelete || self.ledger.deleted.contains_key(&entity) {
             return;
         }
-        if delivery.locked_until != Some(until) {
-            return self
-                .fail(format!("{sequence:?} is locked until {:?}, not {until:?}", delivery.locked_until));
+        if self.is_blurred && delivery.locked_until.is_some_and(|until| until <= self.now) {
+            self.coverage.fault("delivery outlived by its wait");
         }
+        self.locked(entity, delivery);
+    }
+
+    fn locked(&mut self, entity: EntityId, delivery: &Delivery) {
+        let sequence = delivery.sequence;
         if !self.tokens.insert(delivery.token.0) {
             return self.fail(format!("the token of {sequence:?} was used before"));
         }
-        let lock =
-            Lock { token: delivery.token, until, count: delivery.count, asked: Vec::new(), returned: None };
+        let Some(until) = delivery.locked_until else { return };
+        let lock = Lock {
+            token: delivery.token,
+            until,
+            // Time stands still in a batch that waits for the disk, and with it the locks that are given out.
+            is_hazy: self.is_blurred && until <= self.now,
+            renewals: 0,
+            asked: Vec::new(),
+            returned: None,
+        };
         let Some(before) = self.locks.insert((entity, sequence), lock) else { return };
         let is_released = before.asked.contains(&Outcome::Release);
-        if before.returned.is_none() && !is_released {
+        if before.returned.is_none() && !is_released && !before.is_hazy {
             self.fail(format!("I5: {sequence:?} was delivered while it is locked"));
-        } else if delivery.count != before.count + u32::from(before.returned.is_some()) {
-            let counts = (before.count, delivery.count);
-            self.fail(format!("I7: the count of {sequence:?} went from {} to {}", counts.0, counts.1));
         }
     }
 
@@ -215,14 +298,15 @@ impl Oracle {
             return self.fail("a link was detached that never was");
         };
         let before = link.state;
-        let path = link.path.clone();
+        let path = link.queue.clone();
         link.state = LinkState::Gone(self.turn);
         if before == LinkState::Attached {
-            // Its queue is gone.
+            // Its queue is gone, or may not be received from any more.
             let went = |(turn, queue): &(u64, super::ledger::Queue)| {
-                *turn == self.turn && queue.path.to_lowercase() == path
+                *turn == self.turn && queue.path.eq_ignore_ascii_case(&path)
             };
-            if !self.ledger.deleted.values().any(went) {
+            let is_disabled = matches!(refusal, Refusal::EntityDisabled(_)) && self.is_updating(&path);
+            if !is_disabled && !self.ledger.deleted.values().any(went) {
                 self.fail(format!("{id:?} was detached though its queue is there: {refusal}"));
             }
         } else if let Some(expected) = self.expected.get(&id.connection)
@@ -233,44 +317,10 @@ impl Oracle {
         self.void(id);
     }
 
-    fn replied(&mut self, request: RequestId, answer: &Result<Answer, Refusal>) {
-        self.trace.add(&[8, u64::from(request.request), u64::from(answer.is_ok())]);
-        self.answered(request.connection, |due| *due == Due::Question(request.request));
-        let Some(question) = self.questions.remove(&asker(request)) else { return };
-        let changed = |path: &str| {
-            let folded = path.to_lowercase();
-            self.ledger
-                .deleted
-                .values()
-                .any(|(turn, q)| *turn == self.turn && q.path.to_lowercase() == folded)
-        };
-        match (&question, answer) {
-            (Question::Create(path), Ok(Answer::Queue(_))) => {
-                if self.ledger.find(path).is_none() && !changed(path) {
-                    self.fail(format!("{path} was created and is not there"));
-                }
-            }
-            (Question::Delete(path), Ok(Answer::Deleted)) => {
-                if !changed(path) {
-                    self.fail(format!("{path} was deleted and is there"));
-                }
-            }
-            (Question::Describe(path, Some(expected)), Ok(Answer::Queue(queue))) => {
-                if (queue.counts.active, queue.bytes) != *expected {
-                    let told = (queue.counts.active, queue.bytes);
-                    self.fail(format!("{path} is told to hold {told:?} and holds {expected:?}"));
-                }
-            }
-            (Question::Describe(..), Ok(Answer::Queue(_))) | (Question::List, Ok(Answer::Queues(_))) => {}
-            (_, Err(_)) => {}
-            _ => self.fail(format!("{question:?} got the answer to another question")),
-        }
-    }
-
     /// A client has read a message whole.
-    pub fn read(&mut self, sent: &Sent, hash: u64, length: usize) {
-        let front = sent.delivery.extra.as_ref().and_then(|extra| extra.parts.first());
-        let Some(number) = self.ledger.numbers.get(front.unwrap_or(&sent.delivery.body)).copied() else {
+    pub fn read(&mut self, delivery: &Delivery, hash: u64, length: usize) {
+        let front = delivery.extra.as_ref().and_then(|extra| extra.parts.first());
+        let Some(number) = self.ledger.numbers.get(front.unwrap_or(&delivery.body)).copied() else {
             return;
         };
         let message = &self.messages[number];
@@ -301,8 +351,8 @@ fn wrong_link(link: &Link, sent: &Sent, turn: u64) -> Option<&'static str> {
     }
 }
 
-fn wrong_delivery(present: &Present, sent: &Sent) -> Option<&'static str> {
-    let delivery = &sent.delivery;
+pub(super) fn wrong_delivery(present: &Present, delivery: &Delivery) -> Option<&'static str> {
+    let shown = present.shown();
     let overlay = delivery.extra.as_ref().and_then(|extra| extra.overlay.as_ref());
     if delivery.count != present.count {
         Some("I7: its count is not the number of failed deliveries")
@@ -310,9 +360,9 @@ fn wrong_delivery(present: &Present, sent: &Sent) -> Option<&'static str> {
         Some("its enqueued time is not that of its batch")
     } else if delivery.length != present.length {
         Some("I3: its length is not what was stored")
-    } else if overlay.is_some_and(|overlay| *overlay != present.overlay)
-        || overlay.is_none() && !present.overlay.is_empty()
-    {
+    } else if delivery.expires != present.expires {
+        Some("I8: it shows another time at which it expires")
+    } else if overlay.is_some_and(|overlay| *overlay != shown) || overlay.is_none() && !shown.is_empty() {
         Some("I3: its changed properties are not those that were set")
     } else {
         None

@@ -1,15 +1,18 @@
 //! What clients submit, and the answers that are due for it: one for each, in the order in which they were asked.
 //!
 //! A command on a link that is not attached is not answered. A settlement that changes properties may have to read
-//! the disk first and is then answered late; nothing else may be overtaken.
+//! the disk first and is then answered late, and so may a drain, for what is received and deleted is read before; nothing
+//! else may be overtaken.
 
-use super::{Fate, Link, LinkState, Message, Oracle, Role, asker};
-use broker::limits::{BATCH_MESSAGES, MESSAGE_KILOBYTES_DEFAULT};
-use broker::{ConnectionId, LinkId, LockToken, Outcome, RequestId};
+use super::ledger::{Ledger, split};
+use super::{Fate, Link, LinkState, Lock, Message, Oracle, Role, asker};
+use broker::limits::BATCH_MESSAGES;
+use broker::{
+    ConnectionId, Counts, EntityId, Incoming, LinkId, LockToken, Number, Outcome, QueueSettings, ReceiveMode,
+    RequestId, Sequence, Span, Tier, Time,
+};
 use std::collections::VecDeque;
-
-/// Turns after which an answer that may be late must have come: one to read, one to decide.
-const LATE_TURNS: u64 = 2;
+use std::ops::RangeInclusive;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Due {
@@ -23,7 +26,6 @@ pub(super) enum Due {
 #[derive(Debug)]
 pub(super) struct Expected {
     pub(super) due: Due,
-    since: u64,
     /// Nobody answers: the link was gone when the command came.
     is_void: bool,
     may_be_late: bool,
@@ -44,16 +46,79 @@ pub struct NewMessage {
     pub pieces: Vec<u64>,
     pub hash: u64,
     pub length: u32,
+    pub time_to_live: Span,
+    /// When it is to be enqueued; earlier than any time, if at once.
+    pub scheduled: Time,
+    /// Its keys contradict each other (S-7).
+    pub keys_differ: bool,
 }
 
-/// What was asked about entities.
+impl NewMessage {
+    /// A message of which nothing but its length matters.
+    pub fn blank(length: u32) -> NewMessage {
+        let (time_to_live, scheduled) = (Span::MAX, Incoming::AT_ONCE);
+        NewMessage { pieces: Vec::new(), hash: 0, length, time_to_live, scheduled, keys_differ: false }
+    }
+}
+
+/// What was asked about entities and their messages. Paths are folded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
     Create(String),
+    Update(String, Box<QueueSettings>),
     Delete(String),
     /// With the counters that the answer must show, if the asker knows them.
-    Describe(String, Option<(u64, u64)>),
+    Describe(String, Option<(Counts, u64)>),
     List,
+    Settle(String, Vec<LockToken>, Outcome),
+    Renew(String, Vec<LockToken>),
+    /// The link and delivery under which its messages are known.
+    Schedule(String, LinkId, u32),
+    Cancel(String, Vec<Number>),
+    Deferred(String, Vec<Number>, ReceiveMode),
+    /// From a number on, so many; and what must be seen, if the asker knows it.
+    Browse(String, Number, u32, Option<Vec<Sequence>>),
+    Purge(String, u32, Time),
+}
+
+impl Question {
+    /// The queue it is about.
+    pub(super) fn path(&self) -> Option<&str> {
+        match self {
+            Question::Create(path)
+            | Question::Update(path, _)
+            | Question::Delete(path)
+            | Question::Describe(path, _)
+            | Question::Settle(path, ..)
+            | Question::Renew(path, _)
+            | Question::Schedule(path, ..)
+            | Question::Cancel(path, _)
+            | Question::Deferred(path, ..)
+            | Question::Browse(path, ..)
+            | Question::Purge(path, ..) => Some(path),
+            Question::List => None,
+        }
+    }
+
+    fn is_about(&self, entity: EntityId, is_dead: bool, ledger: &Ledger) -> bool {
+        self.path().is_some_and(|path| ledger.find(path) == Some(entity) && split(path).1 == is_dead)
+    }
+
+    /// Whether it names a message by its number.
+    pub(super) fn names(&self, entity: EntityId, is_dead: bool, number: Number, ledger: &Ledger) -> bool {
+        match self {
+            Question::Cancel(_, numbers) | Question::Deferred(_, numbers, _) => {
+                numbers.contains(&number) && self.is_about(entity, is_dead, ledger)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether it deletes messages of that age.
+    pub(super) fn purges(&self, entity: EntityId, is_dead: bool, enqueued: Time, ledger: &Ledger) -> bool {
+        matches!(self, Question::Purge(_, _, before) if enqueued < *before)
+            && self.is_about(entity, is_dead, ledger)
+    }
 }
 
 impl Oracle {
@@ -62,23 +127,41 @@ impl Oracle {
     }
 
     pub fn disconnected(&mut self, connection: ConnectionId) {
-        self.expected.remove(&connection);
-        let turn = self.turn + 1;
-        for (_, link) in self.links.iter_mut().filter(|(id, _)| id.connection == connection) {
-            link.state = LinkState::Gone(turn);
+        self.forget(connection);
+        let turn = self.coming();
+        let mut haunted = Vec::new();
+        for question in self.questions.range((connection, 0)..=(connection, u32::MAX)).map(|(_, asked)| asked)
+        {
+            if let Question::Deferred(path, ..) = question {
+                haunted.extend(self.ledger.find(path));
+            }
         }
-        for message in &mut self.messages {
-            if message.link.connection == connection && message.fate == Fate::Waiting {
-                message.fate = Fate::Unknown;
+        for (_, link) in self.links.range_mut(links_of(connection)) {
+            link.state = LinkState::Gone(turn);
+            if let Role::Receiver(_) = link.role {
+                haunted.extend(self.ledger.find(&link.queue));
+            }
+        }
+        haunted.into_iter().for_each(|entity| self.haunt(entity));
+    }
+
+    /// Nobody is there to be answered: whoever sent does not know what became of it.
+    pub(super) fn forget(&mut self, connection: ConnectionId) {
+        for expected in self.expected.remove(&connection).into_iter().flatten() {
+            if let Due::Send(link, delivery) = expected.due {
+                let range = self.deliveries[&(link, delivery)].clone();
+                self.messages[range].iter_mut().for_each(|message| message.fate = Fate::Unknown);
             }
         }
     }
 
     fn expect(&mut self, connection: ConnectionId, due: Due, may_be_late: bool) {
         let is_void = due.link().is_some_and(|link| !self.is_here(link));
-        let since = self.turn + 1;
+        if is_void {
+            self.coverage.fault("peer on a link that is gone");
+        }
         if let Some(expected) = self.expected.get_mut(&connection) {
-            expected.push_back(Expected { due, since, is_void, may_be_late });
+            expected.push_back(Expected { due, is_void, may_be_late });
         }
     }
 
@@ -89,13 +172,24 @@ impl Oracle {
 
     pub fn attach(&mut self, id: LinkId, path: &str, role: Role) {
         let state = LinkState::Attaching;
-        let link = Link { path: path.to_lowercase(), role, state, delivered: 0, grants: VecDeque::new() };
+        let (queue, is_dead) = split(path);
+        let path = path.to_lowercase();
+        let link = Link {
+            path,
+            queue,
+            is_dead,
+            role,
+            state,
+            was_waiting: false,
+            delivered: 0,
+            grants: VecDeque::new(),
+        };
         self.links.insert(id, link);
         self.expect(id.connection, Due::Attach(id), false);
     }
 
     pub fn detach(&mut self, link: LinkId) {
-        let turn = self.turn + 1;
+        let turn = self.coming();
         if let Some(link) = self.links.get_mut(&link) {
             link.state = LinkState::Gone(turn);
         }
@@ -115,8 +209,7 @@ impl Oracle {
 
     /// Takes a number for a message that will be sent later.
     pub fn reserve(&mut self) -> usize {
-        let nothing = NewMessage { pieces: Vec::new(), hash: 0, length: 0 };
-        self.messages.push(Message::new(LinkId::default(), 0, String::new(), nothing));
+        self.messages.push(Message::new(LinkId::default(), 0, String::new(), NewMessage::blank(0)));
         self.messages.len() - 1
     }
 
@@ -126,6 +219,17 @@ impl Oracle {
         self.deliveries.insert((link, delivery), number..number + 1);
         self.messages[number] = Message::new(link, delivery, path, told);
         self.expect_send(link, delivery, false, !self.is_here(link));
+    }
+
+    /// Messages that are sent by a question. They are known by a link that does not exist.
+    pub fn send_by_question(&mut self, request: RequestId, path: &str, messages: Vec<NewMessage>) {
+        let link = LinkId { connection: request.connection, link: u32::MAX };
+        let first = self.messages.len();
+        self.deliveries.insert((link, request.request), first..first + messages.len());
+        for told in messages {
+            self.messages.push(Message::new(link, request.request, path.to_lowercase(), told));
+        }
+        self.ask(request, Question::Schedule(path.to_lowercase(), link, request.request));
     }
 
     fn expect_send(&mut self, link: LinkId, delivery: u32, is_settled: bool, is_void: bool) {
@@ -145,11 +249,12 @@ impl Oracle {
     }
 
     pub fn credit(&mut self, link: LinkId, limit: u64, drain: bool) {
+        self.touch_link(link);
         if let Some(link) = self.links.get_mut(&link) {
             link.grants.push_back((limit, drain));
         }
         if drain {
-            self.expect(link.connection, Due::Drain(link), false);
+            self.expect(link.connection, Due::Drain(link), true);
         }
     }
 
@@ -161,25 +266,60 @@ impl Oracle {
         outcome: &Outcome,
         wants_answer: bool,
     ) {
+        self.touch_link(link);
         if self.is_here(link)
-            && let Some(lock) = self.locks.values_mut().find(|lock| lock.token == token)
+            && let Some(lock) = self.lock_of(link, token)
         {
             lock.asked.push(outcome.clone());
         }
         if wants_answer {
-            let may_be_late = matches!(outcome, Outcome::Abandon(Some(_)));
+            let may_be_late = is_changing(outcome);
             self.expect(link.connection, Due::Settle(link, delivery, token), may_be_late);
         }
     }
 
+    fn touch_link(&mut self, link: LinkId) {
+        if let Some(link) = self.links.get(&link)
+            && let Some(entity) = self.ledger.find(&link.queue)
+            && let Some(queue) = self.ledger.queues.get_mut(&entity)
+        {
+            queue.is_touched = true;
+        }
+    }
+
     pub fn ask(&mut self, request: RequestId, question: Question) {
+        let entity = question.path().and_then(|path| self.ledger.find(path));
+        if let Some(queue) = entity.and_then(|entity| self.ledger.queues.get_mut(&entity)) {
+            queue.is_touched = true;
+            if let Question::Update(_, settings) = &question {
+                queue.durations.push(settings.lock_duration);
+            }
+        }
+        let mut may_be_late = false;
         match &question {
-            Question::Create(path) => self.creations.insert(path.to_lowercase()),
-            Question::Delete(path) => self.deletions.insert(path.to_lowercase()),
-            Question::Describe(..) | Question::List => true,
-        };
+            Question::Create(path) => drop(self.creations.insert(path.to_lowercase())),
+            // What is removed before it leaves is read first.
+            Question::Deferred(_, _, mode) => may_be_late = *mode == ReceiveMode::ReceiveAndDelete,
+            Question::Settle(_, tokens, outcome) => {
+                may_be_late = is_changing(outcome);
+                for token in tokens {
+                    if let Some(lock) = entity.and_then(|entity| self.lock_at(entity, *token)) {
+                        lock.asked.push(outcome.clone());
+                    }
+                }
+            }
+            Question::Renew(_, tokens) => {
+                for token in tokens {
+                    if let Some(lock) = entity.and_then(|entity| self.lock_at(entity, *token)) {
+                        lock.renewals += 1;
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.asked.push(question.clone());
         self.questions.insert(asker(request), question);
-        self.expect(request.connection, Due::Question(request.request), false);
+        self.expect(request.connection, Due::Question(request.request), may_be_late);
     }
 
     /// An answer came: nothing that had to come before it is missing.
@@ -211,33 +351,27 @@ impl Oracle {
     }
 
     pub(super) fn end_expectations(&mut self) {
-        let turn = self.turn;
         let mut missing = None;
-        let gone: Vec<LinkId> = self
-            .links
-            .iter()
-            .filter(|(_, l)| matches!(l.state, LinkState::Gone(_)))
-            .map(|(id, _)| *id)
-            .collect();
-        for expected in self.expected.values_mut() {
-            expected.retain(|each| !each.is_void);
-            for each in expected.iter() {
-                let is_excused = each.may_be_late
-                    && (turn < each.since + LATE_TURNS || each.due.link().is_some_and(|l| gone.contains(&l)));
-                if !is_excused {
-                    missing = Some(each.due.clone());
-                }
-            }
-            expected.retain(|each| !(each.may_be_late && each.due.link().is_some_and(|l| gone.contains(&l))));
+        let links = &self.links;
+        let is_gone = |due: &Due| {
+            let state = due.link().and_then(|link| links.get(&link)).map(|link| link.state);
+            matches!(state, Some(LinkState::Gone(_)))
+        };
+        for expected in self.expected.values_mut().filter(|expected| !expected.is_empty()) {
+            // A late answer may find its link gone.
+            expected.retain(|each| !(each.is_void || each.may_be_late && is_gone(&each.due)));
+            missing = missing.or_else(|| expected.pop_front());
         }
         if let Some(missing) = missing {
-            self.fail(format!("{missing:?} was not answered"));
+            self.fail(format!("{:?} was not answered", missing.due));
         }
         for link in self.links.values_mut() {
             // Everything was decided, so only the last word on credit counts, unless it was a drain.
-            let last = link.grants.pop_back();
-            link.grants.clear();
-            link.grants.extend(last);
+            if link.grants.len() > 1 {
+                link.grants.drain(..link.grants.len() - 1);
+            }
+            let is_given = |(limit, is_drain): &(u64, bool)| !is_drain && *limit > link.delivered;
+            link.was_waiting = link.state == LinkState::Attached && link.grants.back().is_some_and(is_given);
         }
     }
 
@@ -253,8 +387,55 @@ impl Oracle {
         }
     }
 
+    /// The lock that a token names on the queue of a link.
+    pub(super) fn lock_of(&mut self, link: LinkId, token: LockToken) -> Option<&mut Lock> {
+        let entity = self.ledger.find(&self.links.get(&link)?.queue)?;
+        self.lock_at(entity, token)
+    }
+
+    pub(super) fn lock_at(&mut self, entity: EntityId, token: LockToken) -> Option<&mut Lock> {
+        self.locks.get_mut(&(entity, token.sequence())).filter(|lock| lock.token == token)
+    }
+
+    /// Whether somebody has waited for messages of a queue since before this turn (S-74).
+    pub(super) fn is_awaited(&self, path: &str) -> bool {
+        self.links.values().any(|link| {
+            link.queue == path
+                && link.state == LinkState::Attached
+                && link.was_waiting
+                && link.grants.iter().all(|(limit, is_drain)| !is_drain && *limit > link.delivered)
+        })
+    }
+
+    /// Whether somebody receives without locks from this part of a queue, or did in this turn.
+    pub(super) fn has_taker(&self, entity: EntityId, is_dead: bool) -> bool {
+        let Some(queue) = self.ledger.queues.get(&entity) else { return false };
+        self.links.values().any(|link| {
+            link.role == Role::Receiver(ReceiveMode::ReceiveAndDelete)
+                && link.is_dead == is_dead
+                && link.queue.eq_ignore_ascii_case(&queue.path)
+                && match link.state {
+                    LinkState::Gone(turn) => turn >= self.turn,
+                    LinkState::Attaching | LinkState::Attached => true,
+                }
+        })
+    }
+
+    /// Whether somebody asks for other settings of a queue.
+    pub(super) fn is_updating(&self, path: &str) -> bool {
+        self.asked.iter().any(|question| matches!(question, Question::Update(of, _) if of == path))
+    }
+
     pub(super) fn of_delivery(&self, link: LinkId, delivery: u32) -> &[Message] {
         self.deliveries.get(&(link, delivery)).map_or(&[], |range| &self.messages[range.clone()])
+    }
+
+    /// Bytes of the largest message that is taken (S-17).
+    fn largest_message(&self) -> u64 {
+        match self.tier {
+            Tier::Basic | Tier::Standard => 256 * 1_024,
+            Tier::Premium | Tier::Unlimited => 1_024 * 1_024,
+        }
     }
 
     /// The rule by which a delivery must be refused, if there is one.
@@ -263,8 +444,10 @@ impl Oracle {
         let bytes: u64 = messages.iter().map(|message| u64::from(message.length)).sum();
         if messages.len() > BATCH_MESSAGES {
             Some("BatchTooLarge")
-        } else if bytes > MESSAGE_KILOBYTES_DEFAULT * 1_024 {
+        } else if bytes > self.largest_message() {
             Some("MessageTooLarge")
+        } else if messages.iter().any(|message| message.keys_differ) {
+            Some("NotAllowed")
         } else {
             None
         }
@@ -274,6 +457,16 @@ impl Oracle {
     pub(super) fn may_be_full(&self, link: LinkId) -> bool {
         let Some(link) = self.links.get(&link).filter(|_| !self.may_lack_room) else { return true };
         let queue = self.ledger.find(&link.path).and_then(|entity| self.ledger.queues.get(&entity));
-        queue.is_none_or(|queue| queue.settings.max_size_megabytes == 1)
+        queue.is_none_or(|queue| queue.settings.max_size_megabytes == 1 || !queue.settings.status.may_send())
+            || self.is_updating(&link.path)
     }
+}
+
+fn links_of(connection: ConnectionId) -> RangeInclusive<LinkId> {
+    LinkId { connection, link: 0 }..=LinkId { connection, link: u32::MAX }
+}
+
+/// Changed properties must be held against those that are stored, which takes a look at the disk.
+fn is_changing(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Abandon(Some(_)) | Outcome::Defer(Some(_)) | Outcome::DeadLetter(Some(_)))
 }

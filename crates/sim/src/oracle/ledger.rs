@@ -1,22 +1,58 @@
 //! What is committed, as the oracle keeps it: a plain model of each queue beside a replayed [`Durable`], so that the
 //! broker's own state can be held against both.
 
-use broker::{BodyId, Durable, EntityId, QueueSettings, Sequence, Time};
+use broker::queue::index::Reason;
+use broker::{
+    BodyId, Counts, Durable, EntityId, KeptLock, Number, QueueSettings, Sequence, Span, State, Time,
+};
 use message::Overlay;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// A message in a queue.
+/// How the path of a dead-letter queue ends, folded.
+const DEAD_LETTERS: &str = "/$deadletterqueue";
+
+/// A message in a queue, or in its dead-letter queue.
 #[derive(Debug)]
 pub struct Present {
     /// Index into the oracle's messages.
     pub message: usize,
     pub length: u32,
     pub count: u32,
-    /// The turn in which it was stored.
+    /// The turn in which it came to where it is.
     pub stored: u64,
     pub enqueued: Time,
+    /// When it expires; when it is due while it is scheduled.
     pub expires: Time,
+    pub state: State,
+    pub is_dead: bool,
+    pub reason: Reason,
     pub overlay: Overlay,
+}
+
+impl Present {
+    /// What a receiver must be shown as changed properties: with the words of the reason (S-60, S-87).
+    pub fn shown(&self) -> Overlay {
+        let (reason, description) = match self.reason {
+            Reason::Client => return self.overlay.clone(),
+            Reason::Expired => {
+                ("TTLExpiredException", "The message expired and was dead lettered.".to_owned())
+            }
+            Reason::MaxDeliveryCount => (
+                "MaxDeliveryCountExceeded",
+                format!("Message could not be consumed after {} delivery attempts.", self.count),
+            ),
+            // The workload forwards nothing so far.
+            Reason::MaxTransferHops | Reason::NotForwarded => return self.overlay.clone(),
+        };
+        let mut shown = Overlay::default();
+        let is_set = shown.set_dead_letter(Some(reason), Some(&description)).is_ok();
+        if is_set && shown.merge(&self.overlay).is_ok() { shown } else { self.overlay.clone() }
+    }
+
+    /// Whether it ends by itself at a time (S-51, S-64, S-65).
+    pub fn is_mortal(&self) -> bool {
+        self.state == State::Active && !self.is_dead
+    }
 }
 
 #[derive(Debug)]
@@ -26,18 +62,112 @@ pub struct Queue {
     pub next: Sequence,
     pub last_enqueued: Time,
     pub present: BTreeMap<Sequence, Present>,
-    /// The newest message that was handed out in this turn.
-    pub newest_in_turn: Sequence,
+    pub bytes: u64,
+    pub counts: Counts,
+    /// Messages that end by themselves, by the time at which they do.
+    pub expiries: BTreeSet<(Time, Sequence)>,
+    pub schedule: BTreeSet<(Time, Sequence)>,
+    /// The newest message that was handed out in this turn, from the queue and from its dead-letter queue.
+    pub newest_in_turn: [Sequence; 2],
+    /// Lock durations that hold in this turn, updates that were asked for included.
+    pub durations: Vec<Span>,
+    /// Messages that left for good in this turn.
+    pub removed_in_turn: u32,
+    /// It was certainly used then.
+    pub used: Time,
+    /// It was perhaps used then, and not later.
+    pub touched: Time,
+    pub is_touched: bool,
 }
 
 impl Queue {
+    pub fn new(path: &str, settings: &QueueSettings, time: Time) -> Queue {
+        Queue {
+            path: path.to_owned(),
+            settings: settings.clone(),
+            next: Sequence(1),
+            last_enqueued: time,
+            present: BTreeMap::new(),
+            bytes: 0,
+            counts: Counts::default(),
+            expiries: BTreeSet::new(),
+            schedule: BTreeSet::new(),
+            newest_in_turn: [Sequence(0); 2],
+            durations: vec![settings.lock_duration],
+            removed_in_turn: 0,
+            used: time,
+            touched: time,
+            is_touched: true,
+        }
+    }
+
+    pub fn insert(&mut self, sequence: Sequence, present: Present) {
+        *self.count(&present) += 1;
+        self.bytes += u64::from(present.length);
+        self.time(sequence, &present, true);
+        self.present.insert(sequence, present);
+    }
+
+    pub fn remove(&mut self, sequence: Sequence) -> Option<Present> {
+        let present = self.present.remove(&sequence)?;
+        *self.count(&present) -= 1;
+        self.bytes -= u64::from(present.length);
+        self.time(sequence, &present, false);
+        Some(present)
+    }
+
+    /// Changes what has become of a message.
+    pub fn change(&mut self, sequence: Sequence, change: impl FnOnce(&mut Present)) {
+        if let Some(mut present) = self.remove(sequence) {
+            change(&mut present);
+            self.insert(sequence, present);
+        }
+    }
+
+    fn count(&mut self, present: &Present) -> &mut u64 {
+        match present.state {
+            _ if present.is_dead => &mut self.counts.dead_letter,
+            State::Active => &mut self.counts.active,
+            State::Deferred => &mut self.counts.deferred,
+            State::Scheduled => &mut self.counts.scheduled,
+            State::Gone => unreachable!("what is gone is not in the model"),
+        }
+    }
+
+    fn time(&mut self, sequence: Sequence, present: &Present, is_added: bool) {
+        let times = match present.state {
+            State::Scheduled => &mut self.schedule,
+            _ if present.is_mortal() && !present.expires.is_never() => &mut self.expiries,
+            _ => return,
+        };
+        match is_added {
+            true => times.insert((present.expires, sequence)),
+            false => times.remove(&(present.expires, sequence)),
+        };
+    }
+
     /// Whether anybody can receive from it.
     pub fn may_receive(&self) -> bool {
         self.settings.status.may_receive() && !self.settings.requires_session
     }
 
-    pub fn bytes(&self) -> u64 {
-        self.present.values().map(|present| u64::from(present.length)).sum()
+    /// The number by which clients know a message: with the partition in its top 16 bits, if there is one (S-32).
+    pub fn number(&self, entity: EntityId, sequence: Sequence) -> Number {
+        match self.settings.partitioning {
+            true => Number(u64::from(entity.0 % 16) << 48 | sequence.0),
+            false => Number(sequence.0),
+        }
+    }
+
+    fn end_turn(&mut self, now: Time) {
+        self.newest_in_turn = [Sequence(0); 2];
+        self.removed_in_turn = 0;
+        if self.durations.len() > 1 {
+            self.durations = vec![self.settings.lock_duration];
+        }
+        if std::mem::take(&mut self.is_touched) {
+            self.touched = now;
+        }
     }
 }
 
@@ -46,6 +176,8 @@ pub struct Ledger {
     pub position: u64,
     pub replayed: Durable,
     pub queues: BTreeMap<EntityId, Queue>,
+    /// Queues by their folded path.
+    pub names: BTreeMap<String, EntityId>,
     /// Queues that are gone: how their messages were locked, and the turn in which they went.
     pub deleted: BTreeMap<EntityId, (u64, Queue)>,
     /// The hash of each stored body.
@@ -54,6 +186,8 @@ pub struct Ledger {
     pub numbers: BTreeMap<BodyId, usize>,
     /// Messages that were removed.
     pub removed: BTreeMap<(EntityId, Sequence), Present>,
+    /// Locks that a planned stop has left, while that is the last record.
+    pub kept: Vec<KeptLock>,
 }
 
 impl Default for Ledger {
@@ -62,25 +196,39 @@ impl Default for Ledger {
             position: 0,
             replayed: Durable::new(),
             queues: BTreeMap::new(),
+            names: BTreeMap::new(),
             deleted: BTreeMap::new(),
             bodies: BTreeMap::new(),
             numbers: BTreeMap::new(),
             removed: BTreeMap::new(),
+            kept: Vec::new(),
         }
     }
 }
 
+/// The path of the queue, and whether its dead-letter queue is meant.
+pub fn split(path: &str) -> (String, bool) {
+    let path = path.to_lowercase();
+    match path.strip_suffix(DEAD_LETTERS) {
+        Some(queue) => (queue.to_owned(), true),
+        None => (path, false),
+    }
+}
+
 impl Ledger {
+    /// The queue that a path means, also by its dead-letter queue.
     pub fn find(&self, path: &str) -> Option<EntityId> {
-        let path = path.to_lowercase();
-        self.queues.iter().find(|(_, queue)| queue.path.to_lowercase() == path).map(|(entity, _)| *entity)
+        match self.names.get(path) {
+            Some(entity) => Some(*entity),
+            None => self.names.get(&split(path).0).copied(),
+        }
     }
 
-    pub fn end_turn(&mut self) {
-        self.queues.values_mut().for_each(|queue| queue.newest_in_turn = Sequence(0));
+    pub fn end_turn(&mut self, now: Time) {
+        self.queues.values_mut().for_each(|queue| queue.end_turn(now));
     }
 
-    /// Holds a broker's counters against the model.
+    /// Holds a broker's counters against the model (S-233).
     pub fn compare(&self, live: &Durable) -> Result<(), String> {
         if live.queues().count() != self.queues.len() {
             return Err(format!("{} queues, {} expected", live.queues().count(), self.queues.len()));
@@ -89,13 +237,10 @@ impl Ledger {
             let Some(model) = self.queues.get(&entity) else {
                 return Err(format!("queue {} should not exist", queue.path));
             };
-            let expected = (model.present.len() as u64, model.bytes(), model.next);
-            if (queue.counts.active, queue.bytes, queue.next) != expected {
-                return Err(format!(
-                    "queue {} counts (active, bytes, next) {:?}, {expected:?} expected",
-                    queue.path,
-                    (queue.counts.active, queue.bytes, queue.next)
-                ));
+            let (told, expected) =
+                ((queue.counts, queue.bytes, queue.next), (model.counts, model.bytes, model.next));
+            if told != expected {
+                return Err(format!("queue {} counts {told:?}, {expected:?} expected", queue.path));
             }
         }
         Ok(())

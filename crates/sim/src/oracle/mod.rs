@@ -8,19 +8,26 @@ mod commit;
 mod effect;
 mod expect;
 pub mod ledger;
+mod reply;
 pub mod watched;
 
 use crate::coverage::Coverage;
 use crate::hash::Trace;
-use broker::{ConnectionId, EntityId, LinkId, LockToken, Outcome, ReceiveMode, RequestId, Sequence, Time};
+use broker::{
+    ConnectionId, EntityId, LinkId, LockToken, Outcome, ReceiveMode, Record, RequestId, Sequence, Span,
+    State, Tier, Time,
+};
 use engine::{Mailbox, Outgoing};
-use ledger::Ledger;
+use ledger::{Ledger, Present};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use watched::Appended;
 
 pub use expect::{NewMessage, Question};
+
+/// Turns after which live state is compared with its replay, besides every end of a life.
+const COMPARED_TURNS: u64 = 256;
 
 /// What became of a send, as its sender knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +46,9 @@ pub enum Gone {
     /// Given to a receiver that wanted no lock.
     Taken,
     Expired,
+    Purged,
+    Cancelled,
+    /// With its queue.
     Deleted,
 }
 
@@ -52,6 +62,9 @@ pub struct Message {
     /// Hash of the whole.
     pub hash: u64,
     pub length: u32,
+    pub time_to_live: Span,
+    pub scheduled: Time,
+    pub keys_differ: bool,
     pub fate: Fate,
     pub place: Option<(EntityId, Sequence)>,
     pub delivered: u32,
@@ -62,7 +75,7 @@ pub struct Message {
 
 impl Message {
     fn new(link: LinkId, delivery: u32, path: String, told: NewMessage) -> Message {
-        let NewMessage { pieces, hash, length } = told;
+        let NewMessage { pieces, hash, length, time_to_live, scheduled, keys_differ } = told;
         Message {
             path,
             link,
@@ -70,6 +83,9 @@ impl Message {
             pieces,
             hash,
             length,
+            time_to_live,
+            scheduled,
+            keys_differ,
             fate: Fate::Unknown,
             place: None,
             delivered: 0,
@@ -96,8 +112,13 @@ enum LinkState {
 #[derive(Debug)]
 struct Link {
     path: String,
+    /// The queue of the path, and whether its dead-letter queue is meant.
+    queue: String,
+    is_dead: bool,
     role: Role,
     state: LinkState,
+    /// Whether it waited for messages when the partition last rested.
+    was_waiting: bool,
     delivered: u64,
     /// Credit that was given: the limit, and whether it was a drain.
     grants: VecDeque<(u64, bool)>,
@@ -107,17 +128,40 @@ struct Link {
 struct Lock {
     token: LockToken,
     until: Time,
-    count: u32,
+    /// It had ended when its holder heard of it, and may be gone.
+    is_hazy: bool,
+    /// How often somebody has asked for more time and not heard.
+    renewals: u32,
     /// What was asked with this token.
     asked: Vec<Outcome>,
     /// The turn in which its delivery failed, by a committed record.
     returned: Option<u64>,
 }
 
+/// Locks that nobody was told about.
+#[derive(Debug, Default)]
+struct Ghost {
+    /// They end by then.
+    until: Time,
+    /// Some begin in this turn.
+    is_new: bool,
+}
+
 #[derive(Debug)]
 pub struct Oracle {
+    /// Which partition it watches.
+    nth: usize,
     pub now: Time,
+    /// Counts the times between two moments of rest: nothing on its way, everything answered.
     pub turn: u64,
+    /// Whether something has happened since the last rest.
+    is_open: bool,
+    /// When this turn began.
+    began: Time,
+    /// An append of this turn was still on its way when more was decided, so that what leaves may be older news.
+    is_blurred: bool,
+    /// A read of the disk has failed in this life: messages may be withheld for the time of a lock, and nobody told.
+    pub has_unread: bool,
     pub ledger: Ledger,
     pub messages: Vec<Message>,
     pub coverage: Coverage,
@@ -130,13 +174,19 @@ pub struct Oracle {
     /// The messages of each delivery: all of them are stored or none.
     deliveries: BTreeMap<(LinkId, u32), Range<usize>>,
     questions: BTreeMap<(ConnectionId, u32), Question>,
+    /// What was asked in this turn, answered or not.
+    asked: Vec<Question>,
     locks: BTreeMap<(EntityId, Sequence), Lock>,
+    /// Queues from which a client that vanished may have been given messages that never reached it, and until when
+    /// those may be locked.
+    ghosts: BTreeMap<EntityId, Ghost>,
     tokens: BTreeSet<u128>,
     settled_sends: Vec<(LinkId, u32)>,
     /// Written, not known to be durable.
     pending: Option<Appended>,
     creations: BTreeSet<String>,
-    deletions: BTreeSet<String>,
+    tier: Tier,
+    drained: u32,
     /// The process has ended; nothing may leave.
     is_dead: bool,
     /// The disk may be full in this life, so that sends may be refused.
@@ -146,8 +196,13 @@ pub struct Oracle {
 impl Default for Oracle {
     fn default() -> Oracle {
         Oracle {
+            nth: 0,
             now: Time(i64::MIN),
             turn: 0,
+            is_open: false,
+            began: Time(i64::MIN),
+            is_blurred: false,
+            has_unread: false,
             ledger: Ledger::default(),
             messages: Vec::new(),
             coverage: Coverage::default(),
@@ -158,12 +213,15 @@ impl Default for Oracle {
             expected: BTreeMap::new(),
             deliveries: BTreeMap::new(),
             questions: BTreeMap::new(),
+            asked: Vec::new(),
             locks: BTreeMap::new(),
+            ghosts: BTreeMap::new(),
             tokens: BTreeSet::new(),
             settled_sends: Vec::new(),
             pending: None,
             creations: BTreeSet::new(),
-            deletions: BTreeSet::new(),
+            tier: Tier::default(),
+            drained: 0,
             is_dead: false,
             may_lack_room: false,
         }
@@ -177,65 +235,212 @@ impl Oracle {
         }
     }
 
-    fn tell(&self, what: impl FnOnce() -> String) {
+    pub fn begin(&mut self, nth: usize, tier: Tier, is_telling: bool) {
+        (self.nth, self.tier, self.is_telling) = (nth, tier, is_telling);
+    }
+
+    pub fn tell(&self, what: impl FnOnce() -> String) {
         if self.is_telling {
-            println!("turn {} at {}: {}", self.turn, self.now.0, what());
+            println!("{}: turn {} at {}: {}", self.nth, self.turn, self.now.0, what());
         }
     }
 
     pub fn begin_turn(&mut self, now: Time) {
-        self.turn += 1;
         self.now = now;
+        if !std::mem::replace(&mut self.is_open, true) {
+            self.turn += 1;
+            self.began = now;
+            self.is_blurred = false;
+        } else if self.pending.is_some() {
+            self.is_blurred = true;
+        }
     }
 
-    /// A turn went well: everything was answered that must be, and memory is what the journal says.
+    /// Whether all that was decided is durable and answered.
+    pub fn is_at_rest(&self) -> bool {
+        !self.is_open
+    }
+
+    /// The turn in which what is submitted now is decided.
+    fn coming(&self) -> u64 {
+        self.turn + u64::from(!self.is_open)
+    }
+
+    /// The partition rests: everything was answered that must be, what is due is done, and memory is what the journal
+    /// says.
     pub fn end_turn(&mut self, live: &broker::Durable) {
+        self.check_due();
+        if self.turn.is_multiple_of(COMPARED_TURNS) {
+            self.check_locks();
+        }
+        self.end_last_turn(live);
+    }
+
+    /// The partition has stopped. What was due then is done in the next life.
+    pub fn end_last_turn(&mut self, live: &broker::Durable) {
+        self.is_open = false;
         if let Some(pending) = &self.pending {
             let position = pending.position;
             self.fail(format!("batch {position} was neither committed nor reported as failed"));
         }
-        if live.fingerprint() != self.ledger.replayed.fingerprint() {
-            self.fail(format!("I12: state differs from its replay at position {}", self.ledger.position));
+        if self.turn.is_multiple_of(COMPARED_TURNS) {
+            self.compare(live);
         }
         if let Err(what) = self.ledger.compare(live) {
             self.fail(format!("counters: {what}"));
         }
         self.check_order();
-        self.ledger.end_turn();
+        self.end_ghosts();
+        self.ledger.end_turn(self.now);
         self.end_expectations();
         self.end_settled_sends();
-        self.trace.add(&[self.turn, self.now.0 as u64, live.fingerprint()]);
+        let expected = &self.expected;
+        self.questions.retain(|(connection, _), _| expected.contains_key(connection));
+        self.asked.clear();
+        self.trace.add(&[self.turn, self.now.0 as u64, self.ledger.position]);
+    }
+
+    /// The locks of those who vanished have begun by now, and end by themselves.
+    fn end_ghosts(&mut self) {
+        let (now, queues) = (self.now, &self.ledger.queues);
+        self.ghosts.retain(|entity, ghost| {
+            if std::mem::take(&mut ghost.is_new)
+                && let Some(longest) = queues.get(entity).and_then(|queue| queue.durations.iter().max())
+            {
+                ghost.until = ghost.until.max(now.after(*longest));
+            }
+            now < ghost.until
+        });
+    }
+
+    /// Somebody who vanished in this turn may have been given messages of a queue.
+    fn haunt(&mut self, entity: EntityId) {
+        self.ghosts.entry(entity).or_default().is_new = true;
+    }
+
+    fn compare(&mut self, live: &broker::Durable) {
+        let fingerprint = live.fingerprint();
+        if fingerprint != self.ledger.replayed.fingerprint() {
+            self.fail(format!("I12: state differs from its replay at position {}", self.ledger.position));
+        }
+        self.trace.add(&[fingerprint]);
     }
 
     /// Messages are handed out oldest first (S-85): none that was free before this turn was passed over.
     fn check_order(&mut self) {
+        if self.is_blurred || self.has_unread {
+            return;
+        }
         for (entity, queue) in &self.ledger.queues {
-            let newest = queue.newest_in_turn;
-            let is_passed_over = |sequence: &Sequence| match self.locks.get(&(*entity, *sequence)) {
-                Some(lock) => lock.returned.is_some_and(|turn| turn < self.turn),
-                None => queue.present[sequence].stored < self.turn,
-            };
-            if let Some((older, _)) = queue.present.range(..newest).find(|(s, _)| is_passed_over(s)) {
-                let what = format!("{older:?} of {} was free and passed over by {newest:?}", queue.path);
-                return self.fail(what);
+            if self.ghosts.contains_key(entity) {
+                continue;
+            }
+            for (newest, is_dead) in queue.newest_in_turn.into_iter().zip([false, true]) {
+                let is_passed_over = |(sequence, present): &(&Sequence, &Present)| {
+                    present.state == State::Active
+                        && present.is_dead == is_dead
+                        && match self.locks.get(&(*entity, **sequence)) {
+                            Some(lock) => lock.returned.is_some_and(|turn| turn < self.turn),
+                            None => present.stored < self.turn,
+                        }
+                };
+                if let Some((older, _)) = queue.present.range(..newest).find(is_passed_over) {
+                    let what = format!("{older:?} of {} was free and passed over by {newest:?}", queue.path);
+                    return self.fail(what);
+                }
             }
         }
     }
 
-    /// The process is gone, and with it every connection, link and lock.
-    pub fn died(&mut self) {
-        self.is_dead = true;
-        self.expected.clear();
-        self.questions.clear();
-        self.settled_sends.clear();
-        for link in self.links.values_mut() {
-            link.state = LinkState::Gone(self.turn);
-        }
-        for message in &mut self.messages {
-            if message.fate == Fate::Waiting {
-                message.fate = Fate::Unknown;
+    /// What the clock decides has happened: expiry, also when nobody listens, activation, and the end of idleness.
+    fn check_due(&mut self) {
+        let now = self.now;
+        let mut late = None;
+        for (entity, queue) in &self.ledger.queues {
+            let is_ghostly = self.ghosts.contains_key(entity);
+            let is_locked = |sequence: &Sequence| {
+                let lock = self.locks.get(&(*entity, *sequence));
+                is_ghostly || lock.is_some_and(|lock| lock.returned.is_none() && now < lock.latest())
+            };
+            let due = queue.expiries.iter().take_while(|(at, _)| *at <= now);
+            if let Some((_, sequence)) = due.into_iter().find(|(_, sequence)| !is_locked(sequence)) {
+                late = Some(format!("I8: {sequence:?} of {} has expired and is there", queue.path));
+            }
+            if let Some((_, sequence)) = queue.schedule.first().filter(|(at, _)| *at <= now) {
+                late = Some(format!("I8: {sequence:?} of {} is due and waits", queue.path));
+            }
+            let idle = queue.settings.auto_delete_on_idle;
+            if !idle.is_max()
+                && !queue.is_touched
+                && queue.counts.scheduled == 0
+                && queue.touched.after(idle) <= now
+                && !self.links.values().any(|link| link.queue.eq_ignore_ascii_case(&queue.path))
+            {
+                late = Some(format!("{} is idle since {:?} and is there", queue.path, queue.touched));
             }
         }
+        if let Some(late) = late {
+            self.fail(late);
+        }
+    }
+
+    /// A lock that has ended has given its message back (S-86).
+    fn check_locks(&mut self) {
+        let now = self.now;
+        let is_stuck = |(_, lock): &(&(EntityId, Sequence), &Lock)| {
+            !lock.is_hazy && lock.latest() <= now && lock.returned.is_none() && lock.asked.is_empty()
+        };
+        if let Some(((entity, sequence), lock)) = self.locks.iter().find(is_stuck) {
+            let what =
+                format!("I5: {sequence:?} of {entity:?} is locked since its lock ended at {:?}", lock.until);
+            self.fail(what);
+        }
+    }
+
+    /// A planned stop has kept every lock that certainly is held (S-93).
+    pub fn check_kept(&mut self) {
+        let now = self.now;
+        let is_lost = |(_, lock): &(&(EntityId, Sequence), &Lock)| {
+            !lock.is_hazy
+                && now < lock.until
+                && (lock.renewals, lock.returned) == (0, None)
+                && lock.asked.is_empty()
+                && !self.ledger.kept.iter().any(|kept| kept.token == lock.token && kept.until == lock.until)
+        };
+        if let Some(((entity, sequence), _)) = self.locks.iter().find(is_lost) {
+            let what = format!("the lock on {sequence:?} of {entity:?} was not kept by a planned stop");
+            self.fail(what);
+        }
+    }
+
+    /// What a process had in memory is what the journal has, and what it was about to write.
+    fn compare_at_death(&mut self, live: &broker::Durable, unwritten: &[u8], time: Time) {
+        let mut replayed = self.ledger.replayed.clone();
+        if let Some(pending) = self.pending.as_ref().filter(|pending| !pending.has_failed) {
+            pending.records.iter().for_each(|record| replayed.apply(record, Time(pending.time)));
+        }
+        let mut rest = unwritten;
+        while !rest.is_empty() {
+            match Record::decode(&mut rest) {
+                Ok(record) => replayed.apply(&record, time),
+                Err(why) => return self.fail(format!("an unwritten record cannot be read: {why}")),
+            }
+        }
+        if live.fingerprint() != replayed.fingerprint() {
+            let position = self.ledger.position;
+            self.fail(format!("I12: state differs from its replay at a crash behind position {position}"));
+        }
+    }
+
+    /// The process is gone, and with it every connection, link and lock. `live` is what it had in memory.
+    /// `unwritten` are the records that it had decided and not written.
+    pub fn died(&mut self, live: &broker::Durable, unwritten: &[u8], time: Time) {
+        self.compare_at_death(live, unwritten, time);
+        self.is_dead = true;
+        self.is_open = false;
+        let connections: Vec<ConnectionId> = self.expected.keys().copied().collect();
+        connections.into_iter().for_each(|connection| self.forget(connection));
+        self.settled_sends.clear();
     }
 
     /// A new life has read the journal up to `tail`.
@@ -258,11 +463,46 @@ impl Oracle {
         if let Err(what) = self.ledger.compare(durable) {
             self.fail(format!("counters after recovery: {what}"));
         }
-        self.locks.clear();
+        // Only what a planned stop has kept is still locked.
+        let kept = &self.ledger.kept;
+        self.locks
+            .retain(|_, lock| kept.iter().any(|kept| kept.token == lock.token && lock.returned.is_none()));
+        for lock in self.locks.values_mut() {
+            lock.asked.clear();
+            if let Some(kept) = kept.iter().find(|kept| kept.token == lock.token) {
+                (lock.until, lock.renewals) = (kept.until, 0);
+            }
+        }
+        self.questions.clear();
+        self.asked.clear();
+        self.ghosts.clear();
+        self.has_unread = false;
+        for kept in kept.iter().filter(|kept| !self.locks.values().any(|lock| lock.token == kept.token)) {
+            let ghost = self.ghosts.entry(kept.source.entity).or_default();
+            ghost.until = kept.until.max(ghost.until);
+        }
         self.links.clear();
-        self.ledger.end_turn();
+        // After a start everything counts as just used.
+        self.ledger.queues.values_mut().for_each(|queue| queue.is_touched = true);
+        self.ledger.end_turn(self.now);
+        self.ledger.queues.values_mut().for_each(|queue| queue.is_touched = true);
         self.is_dead = false;
         self.trace.add(&[tail, durable.fingerprint()]);
+    }
+
+    /// A number for the next delivery or question of the last drain.
+    pub fn next_drained(&mut self) -> u32 {
+        self.drained += 1;
+        self.drained
+    }
+
+    /// The path from which a message was received.
+    pub fn path_of(&self, delivery: &broker::Delivery) -> Option<String> {
+        let key = self.locks.iter().find(|(_, lock)| lock.token == delivery.token).map(|(key, _)| *key)?;
+        let queue = self.ledger.queues.get(&key.0)?;
+        let is_dead = queue.present.get(&key.1)?.is_dead;
+        let suffix = if is_dead { "/$deadletterqueue" } else { "" };
+        Some(format!("{}{suffix}", queue.path.to_lowercase()))
     }
 
     /// After a full drain: everything that was accepted was delivered, or went by rule, and nothing is left (I1).

@@ -1,5 +1,6 @@
 //! A journal that tells the oracle what is written and what became of it, and does nothing else of its own.
 
+use crate::hash::hash_bytes;
 use crate::oracle::Shared;
 use broker::Record;
 use journal::{
@@ -20,9 +21,13 @@ pub struct Appended {
     pub position: u64,
     pub time: i64,
     pub records: Vec<Record>,
+    /// Of the records.
+    pub hash: u64,
     /// Each body, in the order of their ids.
     pub first_body: u64,
     pub bodies: Vec<Vec<u8>>,
+    /// The write was reported as failed, and may be found on the disk all the same.
+    pub has_failed: bool,
 }
 
 impl Appended {
@@ -43,7 +48,15 @@ impl Appended {
             at_byte = start + *length as usize;
             bodies.push(stored[start..at_byte].to_vec());
         }
-        Ok(Appended { position: at.0, time: draft.time, records, first_body: first_body.0, bodies })
+        Ok(Appended {
+            position: at.0,
+            time: draft.time,
+            records,
+            hash: hash_bytes(&draft.records),
+            first_body: first_body.0,
+            bodies,
+            has_failed: false,
+        })
     }
 }
 
@@ -57,13 +70,18 @@ impl Journal for Watched {
                 self.shared.lock().withdrawn();
                 return Err(error);
             }
-            other => other?,
+            Err(error) => {
+                self.shared.lock().append_failed();
+                return Err(error);
+            }
+            Ok(ticket) => ticket,
         };
         let shared = self.shared.clone();
         Ok(Ticket::new(move || {
             let outcome = ticket.wait();
-            if matches!(outcome, Outcome::Committed) {
-                shared.lock().committed(at.0);
+            match &outcome {
+                Outcome::Committed => shared.lock().committed(at.0),
+                _ => shared.lock().coverage.fault("failed sync"),
             }
             outcome
         }))

@@ -1,49 +1,80 @@
-//! Questions about entities: queues come, go and are looked at.
+//! Questions about entities and messages: queues come, change, go and are looked at; locks are renewed, messages
+//! scheduled, cancelled, received by their numbers, browsed and deleted.
 
-use super::{PATHS, Workload};
+use super::{Actor, NAMESPACE, PATHS, Workload};
+use crate::PARTITIONS;
+use crate::machine::Machine;
 use crate::oracle::{Oracle, Question};
-use broker::{Command, NamespaceId, QueueSettings, RequestId, Span, Status};
+use crate::random::Random;
+use broker::limits::{BROWSE_BYTES, REQUEST_MESSAGES};
+use broker::{
+    Command, LinkId, LockToken, Number, Outcome, QueueSettings, ReceiveMode, RequestId, Sequence, Span,
+    Status, Task, Tier, Time,
+};
 use engine::{Batch, Item};
 
-const NAMESPACE: NamespaceId = NamespaceId(0);
+/// One more than a namespace of the smaller tiers may have partitioned queues, and receivers on one queue.
+const TOO_MANY_QUEUES: u32 = 101;
+const TOO_MANY_RECEIVERS: u32 = 5_001;
 
 impl Workload {
-    fn request(&mut self, at: usize) -> RequestId {
-        let client = &mut self.clients[at];
+    pub(super) fn request(&mut self, who: Actor, path: &str) -> RequestId {
+        let client = &mut self.clients[who.at];
         client.requests += 1;
+        client.asked.insert(client.requests, path.to_lowercase());
         RequestId { connection: client.id, request: client.requests }
     }
 
-    pub(super) fn ask(&mut self, at: usize, batch: &mut Batch, oracle: &mut Oracle) {
-        let request = self.request(at);
-        let (command, question) = match self.random.below(20) {
-            0..9 => self.create(request),
-            9 => {
-                let path = self.path();
-                let question = Question::Delete(path.clone());
-                (Command::DeleteEntity { request, namespace: NAMESPACE, path: path.into() }, question)
+    pub(super) fn ask(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        match self.random.below(100) {
+            0..12 => self.create(who, batch, oracle),
+            12..20 => self.update(who, batch, oracle),
+            20..22 => {
+                let path = self.path(who.nth);
+                let request = self.request(who, &path);
+                oracle.ask(request, Question::Delete(path.to_lowercase()));
+                let command = Command::DeleteEntity { request, namespace: NAMESPACE, path: path.into() };
+                batch.commands.push(command);
             }
-            10..16 => {
-                let path = if self.random.once_in(5) { "nowhere".into() } else { self.path() };
-                let question = Question::Describe(path.clone(), None);
-                (Command::DescribeEntity { request, namespace: NAMESPACE, path: path.into() }, question)
+            22..27 => {
+                let path = if self.random.once_in(5) { "nowhere".into() } else { self.path(who.nth) };
+                let request = self.request(who, &path);
+                oracle.ask(request, Question::Describe(path.to_lowercase(), None));
+                let command = Command::DescribeEntity { request, namespace: NAMESPACE, path: path.into() };
+                batch.commands.push(command);
             }
-            _ => {
+            27..30 => {
+                let request = self.request(who, "");
+                oracle.ask(request, Question::List);
                 let (skip, top) = (self.random.below(3) as usize, self.random.below(5) as usize);
-                (Command::ListQueues { request, namespace: NAMESPACE, skip, top }, Question::List)
+                batch.commands.push(Command::ListQueues { request, namespace: NAMESPACE, skip, top });
             }
-        };
-        oracle.ask(request, question);
-        batch.commands.push(command);
+            30..45 => self.renew(who, batch, oracle),
+            45..53 => self.settle_tokens(who, batch, oracle),
+            53..63 => self.schedule(who, batch, oracle),
+            63..70 => self.cancel(who, batch, oracle),
+            70..85 => self.receive_deferred(who, batch, oracle),
+            85..92 => {
+                let path = self.part_path(who.nth);
+                self.browse(who, path, None, batch, oracle);
+            }
+            _ => self.purge(who, batch, oracle),
+        }
     }
 
-    fn create(&mut self, request: RequestId) -> (Command, Question) {
+    /// A queue or its dead-letter queue.
+    fn part_path(&mut self, nth: usize) -> String {
+        let path = self.path(nth);
+        if self.random.once_in(4) { path + "/$deadletterqueue" } else { path }
+    }
+
+    fn create(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
         let mut settings = QueueSettings::default();
         let path = match self.random.below(20) {
             0 => "not/".to_owned(),
             1 => {
                 settings.lock_duration = Span::seconds(4);
-                self.path()
+                self.path(who.nth)
             }
             2 => {
                 settings.status = *self.random.pick(&[Status::SendDisabled, Status::ReceiveDisabled]);
@@ -53,51 +84,264 @@ impl Workload {
                 settings.requires_session = true;
                 "sessions".to_owned()
             }
-            _ => self.path(),
+            _ => self.path(who.nth),
         };
         if settings == QueueSettings::default() {
             settings = self.usual(&path);
         }
-        created(request, path, settings)
+        self.created(who, &path, settings, batch, oracle);
     }
 
     fn usual(&mut self, path: &str) -> QueueSettings {
         let usual = QueueSettings::default();
-        let is_small = path.eq_ignore_ascii_case("tiny");
+        let is_small = path.eq_ignore_ascii_case("tiny") && self.tier == Tier::Unlimited;
+        let is_basic = self.tier == Tier::Basic;
         QueueSettings {
             lock_duration: Span::seconds(self.random.between(5, 30)),
-            // The oracle does not know the dead-letter queue yet.
-            max_delivery_count: i32::MAX as u32,
             max_size_megabytes: if is_small { 1 } else { usual.max_size_megabytes },
+            max_delivery_count: *self.random.pick(&[1, 2, 3, 3, 10]),
+            dead_letter_on_expiration: self.random.once_in(2),
+            default_time_to_live: match self.random.below(3) {
+                0 if !is_basic => Span::seconds(self.random.between(1, 120)),
+                _ => usual.default_time_to_live,
+            },
+            auto_delete_on_idle: match self.random.below(4) {
+                0 if !is_basic => Span::seconds(self.random.between(300, 400)),
+                _ => usual.auto_delete_on_idle,
+            },
+            partitioning: self.random.once_in(6),
             ..usual
         }
     }
 
-    pub(super) fn create_usual(&mut self, at: usize, path: &str, batch: &mut Batch, oracle: &mut Oracle) {
-        let (request, settings) = (self.request(at), self.usual(path));
-        let (command, question) = created(request, path.to_owned(), settings);
-        oracle.ask(request, question);
-        batch.commands.push(command);
+    pub(super) fn create_usual(&mut self, who: Actor, path: &str, batch: &mut Batch, oracle: &mut Oracle) {
+        let settings = self.usual(path);
+        self.created(who, path, settings, batch, oracle);
     }
 
-    /// A question that has the turn to itself, so that the right answer is known before.
-    pub(super) fn describe_alone(&mut self, oracle: &mut Oracle) -> Option<Item> {
-        let at = self.random.below(self.clients.len() as u64) as usize;
-        let path = *self.random.pick(&PATHS);
+    fn created(
+        &mut self,
+        who: Actor,
+        path: &str,
+        settings: QueueSettings,
+        batch: &mut Batch,
+        oracle: &mut Oracle,
+    ) {
+        let request = self.request(who, path);
+        oracle.ask(request, Question::Create(path.to_lowercase()));
+        let settings = Box::new(settings);
+        batch.commands.push(Command::CreateQueue {
+            request,
+            namespace: NAMESPACE,
+            path: path.into(),
+            settings,
+        });
+    }
+
+    /// Other settings for a queue; what is fixed at creation is sometimes forgotten (S-260).
+    fn update(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        let path = self.path(who.nth);
+        let mut settings = self.usual(&path);
+        if let Some(queue) = oracle.ledger.find(&path).and_then(|entity| oracle.ledger.queues.get(&entity))
+            && !self.random.once_in(6)
+        {
+            settings.partitioning = queue.settings.partitioning;
+            settings.max_size_megabytes = queue.settings.max_size_megabytes;
+        }
+        if self.random.once_in(8) {
+            settings.status = *self.random.pick(&[Status::SendDisabled, Status::ReceiveDisabled]);
+        }
+        if self.random.once_in(40) {
+            settings.forward_to = Some("nowhere".into());
+        }
+        // The Basic tier has its own time to live, which it then also tells.
+        if self.tier == Tier::Basic {
+            settings.default_time_to_live = Span::minutes(14 * 24 * 60);
+        }
+        let request = self.request(who, &path);
+        oracle.ask(request, Question::Update(path.to_lowercase(), Box::new(settings.clone())));
+        let task = Box::new(Task::UpdateQueue { path: path.into(), settings, access: Vec::new() });
+        batch.commands.push(Command::Manage { request, namespace: NAMESPACE, task });
+    }
+
+    /// Some tokens of one queue; they are kept for later use.
+    fn tokens(&mut self, who: Actor) -> Option<(String, Vec<LockToken>)> {
+        let held = &self.held[who.nth];
+        let count = held.len() as u64;
+        let first = if count > 0 { self.random.below(count) as usize } else { return None };
+        let path = held[first].path.clone();
+        let most = *self.random.pick(&[1, 1, 3]);
+        let same = held[first..].iter().filter(|other| other.path == path);
+        let tokens = same.take(most).map(|other| other.token).collect();
+        Some((path, tokens))
+    }
+
+    fn renew(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        let Some((path, mut tokens)) = self.tokens(who) else { return };
+        if self.random.once_in(400) {
+            tokens = vec![tokens[0]; REQUEST_MESSAGES + 1];
+        }
+        let request = self.request(who, &path);
+        oracle.ask(request, Question::Renew(path.clone(), tokens.clone()));
+        let (path, tokens) = (path.into(), tokens.into());
+        batch.commands.push(Command::RenewLocks { request, namespace: NAMESPACE, path, tokens });
+    }
+
+    fn settle_tokens(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        let Some((path, tokens)) = self.tokens(who) else { return };
+        let outcome = self.outcome();
+        if !self.random.once_in(6) {
+            self.held[who.nth].retain(|held| {
+                let is_used = tokens.contains(&held.token);
+                if is_used && matches!(outcome, Outcome::Defer(_)) {
+                    self.deferred[who.nth].push((held.path.clone(), held.number));
+                }
+                !is_used
+            });
+        }
+        let request = self.request(who, &path);
+        oracle.ask(request, Question::Settle(path.clone(), tokens.clone(), outcome.clone()));
+        let (path, tokens) = (path.into(), tokens.into());
+        batch.commands.push(Command::SettleTokens { request, namespace: NAMESPACE, path, tokens, outcome });
+    }
+
+    fn numbers(random: &mut Random, from: &mut Vec<(String, Number)>) -> Option<(String, Vec<Number>)> {
+        let count = from.len() as u64;
+        let first = if count > 0 { random.below(count) as usize } else { return None };
+        // Most are used once; some again.
+        let (path, number) = if random.once_in(5) { from[first].clone() } else { from.swap_remove(first) };
+        let mut numbers = vec![number];
+        if random.once_in(3) {
+            numbers
+                .extend(from.iter().filter(|(other, _)| *other == path).map(|(_, number)| *number).take(1));
+        }
+        if random.once_in(15) {
+            numbers.push(Number(number.0 + 1));
+        }
+        Some((path, numbers))
+    }
+
+    fn cancel(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        let Some((path, numbers)) = Workload::numbers(&mut self.random, &mut self.scheduled[who.nth]) else {
+            return;
+        };
+        let request = self.request(who, &path);
+        oracle.ask(request, Question::Cancel(path.clone(), numbers.clone()));
+        let (path, numbers) = (path.into(), numbers.into());
+        batch.commands.push(Command::CancelScheduled { request, namespace: NAMESPACE, path, numbers });
+    }
+
+    fn receive_deferred(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        let Some((path, numbers)) = Workload::numbers(&mut self.random, &mut self.deferred[who.nth]) else {
+            return;
+        };
+        let mode = match self.random.below(5) {
+            0 => ReceiveMode::ReceiveAndDelete,
+            _ => ReceiveMode::PeekLock,
+        };
+        let request = self.request(who, &path);
+        oracle.ask(request, Question::Deferred(path.clone(), numbers.clone(), mode));
+        let (path, numbers) = (path.into(), numbers.into());
+        batch.commands.push(Command::ReceiveDeferred { request, namespace: NAMESPACE, path, numbers, mode });
+    }
+
+    fn purge(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        let path = self.part_path(who.nth);
+        let most = *self.random.pick(&[1, 5, 5_000]);
+        let ago = self.random.below(20_000) as i64;
+        let before =
+            if self.random.once_in(2) { Time(oracle.now.0.saturating_sub(ago)) } else { Time::NEVER };
+        let request = self.request(who, &path);
+        oracle.ask(request, Question::Purge(path.to_lowercase(), most, before));
+        let path = path.into();
+        batch.commands.push(Command::DeleteMessages { request, namespace: NAMESPACE, path, most, before });
+    }
+
+    fn browse(
+        &mut self,
+        who: Actor,
+        path: String,
+        exact: Option<(Number, u32, Vec<Sequence>)>,
+        batch: &mut Batch,
+        oracle: &mut Oracle,
+    ) {
+        let (from, most, exact) = match exact {
+            Some((from, most, exact)) => (from, most, Some(exact)),
+            None => (Number(self.random.below(50)), self.random.below(30) as u32, None),
+        };
+        let request = self.request(who, &path);
+        oracle.ask(request, Question::Browse(path.to_lowercase(), from, most, exact));
+        let path = path.into();
+        batch.commands.push(Command::Browse { request, namespace: NAMESPACE, path, from, most });
+    }
+
+    /// What must be seen from the first message on.
+    fn visible(path: &str, oracle: &Oracle) -> Option<(Number, u32, Vec<Sequence>)> {
+        let entity = oracle.ledger.find(path)?;
+        let queue = oracle.ledger.queues.get(&entity).filter(|queue| queue.may_receive())?;
+        let is_dead = path.contains('$');
+        let (mut bytes, most) = (0, 20);
+        let there = queue.present.iter().filter(|(_, present)| present.is_dead == is_dead);
+        let seen = there.take(most).take_while(|(_, present)| {
+            let is_first = bytes == 0;
+            bytes += u64::from(present.length);
+            is_first || bytes <= BROWSE_BYTES
+        });
+        Some((Number(0), most as u32, seen.map(|(sequence, _)| *sequence).collect()))
+    }
+
+    /// A question that has the partition to itself, so that the right answer is known before.
+    pub fn describe_alone(&mut self, random: Random, machines: &[Machine; PARTITIONS]) {
+        self.random = random;
+        let nth = self.random.below(PARTITIONS as u64) as usize;
+        if self.clients.is_empty() || machines[nth].stalled > 0 {
+            return;
+        }
+        let who = Actor { at: self.random.below(self.clients.len() as u64) as usize, nth };
+        let mut oracle = machines[nth].shared.lock();
+        if !oracle.is_at_rest() {
+            return;
+        }
+        let mut batch = Batch::default();
+        if self.random.once_in(2) {
+            let path = self.part_path(nth);
+            let exact = Workload::visible(&path, &oracle);
+            self.browse(who, path, exact, &mut batch, &mut oracle);
+            return self.say(nth, batch);
+        }
+        let path = *self.random.pick(PATHS[nth]);
         let counters = oracle.ledger.find(path).map(|entity| {
             let queue = &oracle.ledger.queues[&entity];
-            (queue.present.len() as u64, queue.bytes())
+            (queue.counts, queue.bytes)
         });
-        let request = self.request(at);
-        oracle.ask(request, Question::Describe(path.to_owned(), counters));
-        let command = Command::DescribeEntity { request, namespace: NAMESPACE, path: path.into() };
-        self.commands += 1;
-        Some(Item::Batch(Batch { commands: vec![command], ..Batch::default() }))
+        let request = self.request(who, path);
+        oracle.ask(request, Question::Describe(path.to_lowercase(), counters));
+        batch.commands.push(Command::DescribeEntity { request, namespace: NAMESPACE, path: path.into() });
+        self.say(nth, batch);
     }
-}
 
-fn created(request: RequestId, path: String, settings: QueueSettings) -> (Command, Question) {
-    let question = Question::Create(path.clone());
-    let settings = Box::new(settings);
-    (Command::CreateQueue { request, namespace: NAMESPACE, path: path.into(), settings }, question)
+    /// More queues, or more receivers, than a tier allows.
+    pub(super) fn crowd(&mut self, who: Actor, oracle: &mut Oracle) {
+        let mut batch = Batch::default();
+        if !self.random.once_in(4) && self.tier != Tier::Premium {
+            for number in 0..TOO_MANY_QUEUES {
+                let settings = QueueSettings { partitioning: true, ..QueueSettings::default() };
+                self.created(who, &format!("crowd-{number}"), settings, &mut batch, oracle);
+            }
+        } else {
+            let path = PATHS[who.nth][0];
+            for _ in 0..TOO_MANY_RECEIVERS {
+                let role = crate::oracle::Role::Receiver(ReceiveMode::PeekLock);
+                let client = &mut self.clients[who.at];
+                client.made_links += 1;
+                let link = LinkId { connection: client.id, link: client.made_links };
+                oracle.attach(link, path, role);
+                let mode = ReceiveMode::PeekLock;
+                let command = Command::AttachReceiver { link, namespace: NAMESPACE, path: path.into(), mode };
+                batch.commands.push(command);
+            }
+        }
+        // They do not count: they would be all that a run does.
+        self.said[who.nth].push_back(Item::Batch(batch));
+    }
 }

@@ -4,6 +4,7 @@
 use crate::hash::hash_bytes;
 use crate::oracle::NewMessage;
 use crate::random::Random;
+use broker::Incoming;
 
 /// A properties section with one field: the message-id, as an unsigned long of eight bytes.
 const FRONT: [u8; 7] = [0x00, 0x53, 0x73, 0xc0, 0x0a, 0x01, 0x80];
@@ -15,11 +16,13 @@ const DATA: [u8; 4] = [0x00, 0x53, 0x75, 0xb0];
 #[derive(Debug)]
 pub struct Body {
     pub pieces: Vec<Vec<u8>>,
+    /// What its sender says of it besides.
+    pub facts: Incoming,
 }
 
 impl Body {
     /// Message `number` with `payload` bytes of data, in `pieces` pieces.
-    pub fn new(number: usize, payload: usize, pieces: usize, random: &mut Random) -> Body {
+    pub fn new(number: usize, payload: usize, pieces: usize, facts: Incoming, random: &mut Random) -> Body {
         let mut whole = FRONT.to_vec();
         whole.extend_from_slice(&(number as u64).to_be_bytes());
         whole.extend_from_slice(&DATA);
@@ -29,15 +32,25 @@ impl Body {
         whole.truncate(FRONT_BYTES + DATA.len() + 4 + payload);
         // The front stays in the first piece: the properties of a message are never cut.
         let piece = whole.len().div_ceil(pieces).max(FRONT_BYTES);
-        Body { pieces: whole.chunks(piece).map(<[u8]>::to_vec).collect() }
+        Body { pieces: whole.chunks(piece).map(<[u8]>::to_vec).collect(), facts }
     }
 
     pub fn told(&self) -> NewMessage {
-        let whole = self.pieces.concat();
+        let joined;
+        let whole = match &self.pieces[..] {
+            [piece] => piece,
+            pieces => {
+                joined = pieces.concat();
+                &joined
+            }
+        };
         NewMessage {
             pieces: self.pieces.iter().map(|piece| hash_bytes(piece)).collect(),
-            hash: hash_bytes(&whole),
+            hash: hash_bytes(whole),
             length: whole.len() as u32,
+            time_to_live: self.facts.time_to_live,
+            scheduled: self.facts.scheduled,
+            keys_differ: self.facts.keys_differ,
         }
     }
 }
@@ -54,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_message_is_a_message_and_knows_its_number() {
-        let body = Body::new(7, 1_000, 3, &mut Random::new(1));
+        let body = Body::new(7, 1_000, 3, Incoming::new(broker::Intake::default()), &mut Random::new(1));
         assert_eq!(body.pieces.len(), 3);
         assert_eq!(message_number(&body.pieces[0]), Some(7));
         assert_eq!(message_number(&body.pieces[1]), None);

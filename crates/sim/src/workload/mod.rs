@@ -11,129 +11,192 @@ mod send;
 
 pub use body::{Body, message_number};
 
+use crate::PARTITIONS;
 use crate::hash::hash_bytes;
-use crate::oracle::{Door, Oracle, Role, Shared};
+use crate::machine::Machine;
+use crate::oracle::{Door, Oracle, Role};
 use crate::random::Random;
-use broker::{Command, ConnectionId, ReceiveMode};
+use broker::{Answer, Command, ConnectionId, LinkId, NamespaceId, Number, ReceiveMode, Tier};
 use client::{Client, Held};
 use engine::{Batch, Item, Outgoing, Sent};
+use journal::Place;
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+const NAMESPACE: NamespaceId = NamespaceId(0);
 
 /// Clients at once. Enough that they compete, few enough that they meet.
 const CLIENTS: usize = 4;
-const LINKS: usize = 6;
+const LINKS: usize = 8;
 
-/// Queues that may exist. The last one is small and fills up.
-const PATHS: [&str; 4] = ["orders", "Invoices/eu", "quick", "tiny"];
+/// Queues that may exist in each partition. `tiny` is small and fills up.
+const PATHS: [&[&str]; PARTITIONS] = [&["orders", "Invoices/eu", "tiny"], &["remote", "far/away"]];
 
 #[derive(Debug)]
 pub struct Workload {
     random: Random,
     clients: Vec<Client>,
     /// Locks that were handed out, whoever has them; some are used again long after.
-    held: Vec<Held>,
+    held: [Vec<Held>; PARTITIONS],
+    /// Numbers of messages that were set aside or scheduled, with the path of their queue.
+    deferred: [Vec<(String, Number)>; PARTITIONS],
+    scheduled: [Vec<(String, Number)>; PARTITIONS],
+    /// What was said and has not reached the server yet.
+    said: [VecDeque<Item>; PARTITIONS],
     connections: u32,
     /// Whether this run sends large messages.
     is_heavy: bool,
-    has_begun: bool,
+    has_begun: [bool; PARTITIONS],
     pub commands: u64,
+    pub tier: Tier,
+    /// Whether this run reaches for what only many can reach.
+    is_crowded: bool,
+}
+
+/// Who does something, and in which partition.
+#[derive(Debug, Clone, Copy)]
+struct Actor {
+    at: usize,
+    nth: usize,
 }
 
 impl Workload {
     pub fn new(mut random: Random) -> Workload {
-        let is_heavy = random.once_in(8);
+        let is_heavy = random.once_in(40);
+        let tier = *random.pick(&[
+            Tier::Unlimited,
+            Tier::Unlimited,
+            Tier::Unlimited,
+            Tier::Premium,
+            Tier::Standard,
+            Tier::Basic,
+        ]);
+        let is_crowded = random.once_in(40) && tier != Tier::Unlimited;
         Workload {
             random,
             clients: Vec::new(),
-            held: Vec::new(),
+            held: Default::default(),
+            deferred: Default::default(),
+            scheduled: Default::default(),
+            said: Default::default(),
             connections: 0,
             is_heavy,
-            has_begun: false,
+            has_begun: [false; PARTITIONS],
             commands: 0,
+            tier,
+            is_crowded,
         }
     }
 
-    /// Everybody is gone, with the process.
+    /// Everybody is gone, with the process, and so is what they were about to say.
     pub fn disconnect_all(&mut self) {
         self.clients.clear();
+        self.said.iter_mut().for_each(VecDeque::clear);
         // Some remember their tokens and try them again.
-        self.held.truncate(3);
+        self.held.iter_mut().for_each(|held| held.truncate(3));
     }
 
-    /// What the clients hand over next.
-    pub fn step(&mut self, shared: &Arc<Shared>) -> Vec<Item> {
-        let mut items = Vec::new();
-        if self.clients.len() < CLIENTS && (self.clients.is_empty() || self.random.once_in(4)) {
-            items.push(self.connect(shared));
+    pub fn connect(&mut self, machines: &[Machine; PARTITIONS]) {
+        if self.clients.len() >= CLIENTS {
+            return;
         }
-        let mut oracle = shared.lock();
-        if self.random.once_in(40) {
-            let at = self.random.below(self.clients.len() as u64) as usize;
-            let client = self.clients.remove(at);
-            oracle.disconnected(client.id);
-            items.push(Item::Disconnect { connection: client.id });
-        }
-        if self.random.once_in(12) && items.is_empty() {
-            items.extend(self.describe_alone(&mut oracle));
-            return items;
-        }
-        for _ in 0..self.random.between(1, 3) {
-            if !self.clients.is_empty() {
-                let at = self.random.below(self.clients.len() as u64) as usize;
-                items.push(Item::Batch(self.batch(at, &mut oracle)));
-            }
-        }
-        items
-    }
-
-    fn connect(&mut self, shared: &Arc<Shared>) -> Item {
         self.connections += 1;
         let connection = ConnectionId(self.connections);
         self.clients.push(Client::new(connection));
-        shared.lock().connected(connection);
-        Item::Connect { connection, mailbox: Arc::new(Door { connection, shared: shared.clone() }) }
+        for (nth, machine) in machines.iter().enumerate() {
+            machine.shared.lock().connected(connection);
+            let mailbox = Arc::new(Door { connection, shared: machine.shared.clone() });
+            self.said[nth].push_back(Item::Connect { connection, mailbox });
+        }
     }
 
-    fn batch(&mut self, at: usize, oracle: &mut Oracle) -> Batch {
-        let mut batch = Batch::default();
-        if !std::mem::replace(&mut self.has_begun, true) {
+    /// A client vanishes without a word.
+    pub fn disconnect(&mut self, mut random: Random, machines: &[Machine; PARTITIONS]) {
+        if self.clients.is_empty() {
+            return;
+        }
+        let client = self.clients.remove(random.below(self.clients.len() as u64) as usize);
+        for (nth, machine) in machines.iter().enumerate() {
+            let mut oracle = machine.shared.lock();
+            oracle.disconnected(client.id);
+            oracle.coverage.fault("peer vanished");
+            self.said[nth].push_back(Item::Disconnect { connection: client.id });
+        }
+    }
+
+    /// Some client does something, which reaches the server with the next hand-over.
+    pub fn act(&mut self, random: Random, machines: &[Machine; PARTITIONS]) {
+        self.random = random;
+        if self.clients.is_empty() {
+            self.connect(machines);
+        }
+        let at = self.random.below(self.clients.len() as u64) as usize;
+        let nth = usize::from(self.random.once_in(3));
+        let who = Actor { at, nth };
+        let mut oracle = machines[nth].shared.lock();
+        if !std::mem::replace(&mut self.has_begun[nth], true) {
             // The first who comes makes the queues.
-            PATHS.iter().for_each(|path| self.create_usual(at, path, &mut batch, oracle));
+            let mut batch = Batch::default();
+            PATHS[nth].iter().for_each(|path| self.create_usual(who, path, &mut batch, &mut oracle));
+            self.say(nth, batch);
+            if self.is_crowded {
+                self.crowd(who, &mut oracle);
+            }
         }
-        for _ in 0..self.random.between(1, 6) {
-            self.act(at, &mut batch, oracle);
+        let mut batch = Batch::default();
+        for _ in 0..*self.random.pick(&[1, 1, 1, 2, 4]) {
+            self.act_once(who, &mut batch, &mut oracle);
         }
-        self.commands += batch.commands.len() as u64;
-        batch
+        oracle.tell(|| format!("said: {:?}", batch.commands));
+        self.say(nth, batch);
     }
 
-    fn act(&mut self, at: usize, batch: &mut Batch, oracle: &mut Oracle) {
+    fn say(&mut self, nth: usize, batch: Batch) {
+        if !batch.is_empty() {
+            self.commands += batch.commands.len() as u64;
+            self.said[nth].push_back(Item::Batch(batch));
+        }
+    }
+
+    /// What was said reaches the server; one whose disk does not answer only until it stops reading. Says whether
+    /// that was all.
+    pub fn hand_over(&mut self, nth: usize, machine: &Machine) -> bool {
+        while machine.stalled == 0 || machine.has_room() {
+            let Some(item) = self.said[nth].pop_front() else { return true };
+            machine.put(item);
+        }
+        machine.shared.lock().coverage.fault("back-pressure");
+        self.said[nth].is_empty()
+    }
+
+    fn act_once(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
         match self.random.below(100) {
-            0..9 => self.attach(at, batch, oracle),
-            9..12 => self.detach(at, batch, oracle),
-            12..45 => self.send(at, batch, oracle),
-            45..66 => self.credit(at, batch, oracle),
-            66..94 => self.settle(at, batch, oracle),
-            _ => self.ask(at, batch, oracle),
+            0..9 => self.attach(who, batch, oracle),
+            9..12 => self.detach(who, batch, oracle),
+            12..40 => self.send(who, batch, oracle),
+            40..60 => self.credit(who, batch, oracle),
+            60..84 => self.settle(who, batch, oracle),
+            _ => self.ask(who, batch, oracle),
         }
     }
 
-    fn attach(&mut self, at: usize, batch: &mut Batch, oracle: &mut Oracle) {
-        if self.clients[at].links.len() >= LINKS {
+    fn attach(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        if self.clients[who.at].links.len() >= LINKS {
             return;
         }
         let path = match self.random.below(20) {
             0 => "nowhere".to_owned(),
             1 => "disabled".to_owned(),
             2 => "sessions".to_owned(),
-            _ => self.path(),
+            3..6 => self.path(who.nth) + "/$DeadLetterQueue",
+            _ => self.path(who.nth),
         };
         let role = match self.random.below(8) {
             0..3 => Role::Sender,
             3..7 => Role::Receiver(ReceiveMode::PeekLock),
             _ => Role::Receiver(ReceiveMode::ReceiveAndDelete),
         };
-        let link = self.clients[at].link(&path, role);
+        let link = self.clients[who.at].link(&path, role, who.nth);
         oracle.attach(link, &path, role);
         let namespace = broker::NamespaceId(0);
         let path = path.into();
@@ -143,51 +206,120 @@ impl Workload {
         });
     }
 
-    fn detach(&mut self, at: usize, batch: &mut Batch, oracle: &mut Oracle) {
-        let links = &mut self.clients[at].links;
-        if links.is_empty() {
-            return;
-        }
-        let gone = links.remove(self.random.below(links.len() as u64) as usize);
+    fn detach(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        let Some(place) = self.pick_link(who, |_| true) else { return };
+        let gone = self.clients[who.at].links.remove(place);
+        self.clients[who.at].gone.push(gone.id);
         oracle.detach(gone.id);
         batch.commands.push(Command::Detach { link: gone.id });
     }
 
     /// A queue's path, in some spelling.
-    fn path(&mut self) -> String {
-        let path = *self.random.pick(&PATHS);
+    fn path(&mut self, nth: usize) -> String {
+        let path = *self.random.pick(PATHS[nth]);
         if self.random.once_in(10) { path.to_uppercase() } else { path.to_owned() }
     }
 
-    /// The links of a client in one role.
-    fn pick_link(&mut self, at: usize, is_it: impl Fn(&Role) -> bool) -> Option<usize> {
-        let links = &self.clients[at].links;
-        let fitting: Vec<usize> = (0..links.len()).filter(|n| is_it(&links[*n].role)).collect();
-        (!fitting.is_empty()).then(|| *self.random.pick(&fitting))
+    /// Some link of a client in one role.
+    fn pick_link(&mut self, who: Actor, is_it: impl Fn(&Role) -> bool) -> Option<usize> {
+        let links = &self.clients[who.at].links;
+        let fits = |place: &usize| links[*place].nth == who.nth && is_it(&links[*place].role);
+        let count = (0..links.len()).filter(fits).count() as u64;
+        let chosen = if count > 0 { self.random.below(count) } else { return None };
+        (0..links.len()).filter(fits).nth(chosen as usize)
     }
 
     /// Effects reach the clients. `may_fail` says whether a body may be unreadable by now.
-    pub fn receive(&mut self, outgoing: Vec<Outgoing>, may_fail: impl Fn() -> bool, oracle: &mut Oracle) {
+    pub fn receive(
+        &mut self,
+        nth: usize,
+        outgoing: Vec<Outgoing>,
+        may_fail: impl Fn() -> bool,
+        oracle: &mut Oracle,
+    ) {
         for each in outgoing {
             match each {
-                Outgoing::Deliver(sent) => self.take(&sent, &may_fail, oracle),
+                Outgoing::Deliver(sent) => self.take(nth, &sent, &may_fail, oracle),
                 Outgoing::Detached { link, .. } => {
-                    let client = self.clients.iter_mut().find(|client| client.id == link.connection);
-                    if let Some(client) = client {
+                    if let Some(client) = self.client(link) {
                         client.links.retain(|other| other.id != link);
+                        client.unanswered.retain(|(other, _)| *other != link);
                     }
+                }
+                Outgoing::Accepted { link, first, last } => {
+                    (first..=last).for_each(|delivery| self.answered(link, delivery, oracle));
+                }
+                Outgoing::Rejected { link, delivery, .. } => self.answered(link, delivery, oracle),
+                Outgoing::Answered { answer: Ok(answer), places, request } => {
+                    let path = self
+                        .client_of(request.connection)
+                        .and_then(|client| client.asked.remove(&request.request));
+                    self.told(nth, path, answer, &places, &may_fail, oracle);
                 }
                 _ => {}
             }
         }
     }
 
+    fn client(&mut self, link: LinkId) -> Option<&mut Client> {
+        self.client_of(link.connection)
+    }
+
+    fn client_of(&mut self, connection: ConnectionId) -> Option<&mut Client> {
+        self.clients.iter_mut().find(|client| client.id == connection)
+    }
+
+    /// A question was answered: numbers are remembered, messages are read.
+    fn told(
+        &mut self,
+        nth: usize,
+        path: Option<String>,
+        answer: Answer,
+        places: &[Vec<Place>],
+        may_fail: impl Fn() -> bool,
+        oracle: &mut Oracle,
+    ) {
+        let Some(path) = path else { return };
+        match answer {
+            Answer::Scheduled(numbers) => {
+                self.scheduled[nth].extend(numbers.into_iter().map(|number| (path.clone(), number)));
+            }
+            Answer::Messages(messages) => {
+                for (delivery, places) in messages.iter().zip(places) {
+                    let mut whole = Vec::new();
+                    match places.iter().try_for_each(|place| place.read_into(&mut whole)) {
+                        Ok(()) => oracle.read(delivery, hash_bytes(&whole), whole.len()),
+                        Err(error) if !may_fail() => {
+                            oracle.fail(format!("I1: a stored body cannot be read: {error}"));
+                        }
+                        Err(_) => continue,
+                    }
+                    if delivery.locked_until.is_some() {
+                        let (token, number) = (delivery.token, delivery.number);
+                        self.held[nth].push(Held { path: path.to_lowercase(), token, number });
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A send was answered. Those to another partition may be answered before earlier ones (S-13).
+    fn answered(&mut self, link: LinkId, delivery: u32, oracle: &mut Oracle) {
+        let Some(client) = self.client(link) else { return };
+        let Some(at) = client.unanswered.iter().position(|each| *each == (link, delivery)) else { return };
+        client.unanswered.remove(at);
+        if at > 0 {
+            oracle.coverage.fault("completion out of order");
+        }
+    }
+
     /// A message reaches whoever it was for, who reads it.
-    pub fn take(&mut self, sent: &Sent, may_fail: impl Fn() -> bool, oracle: &mut Oracle) {
+    pub fn take(&mut self, nth: usize, sent: &Sent, may_fail: impl Fn() -> bool, oracle: &mut Oracle) {
         let mut whole = Vec::new();
         let read = sent.parts.iter().chain([&sent.place]).try_for_each(|place| place.read_into(&mut whole));
         match read {
-            Ok(()) => oracle.read(sent, hash_bytes(&whole), whole.len()),
+            Ok(()) => oracle.read(&sent.delivery, hash_bytes(&whole), whole.len()),
             Err(error) if !may_fail() => oracle.fail(format!("I1: a stored body cannot be read: {error}")),
             Err(_) => return,
         }
@@ -196,7 +328,8 @@ impl Workload {
         let Some(link) = link else { return };
         link.delivered += 1;
         if sent.mode == ReceiveMode::PeekLock {
-            self.held.push(Held { path: link.path.to_lowercase(), token: sent.delivery.token });
+            let (token, number) = (sent.delivery.token, sent.delivery.number);
+            self.held[nth].push(Held { path: link.path.to_lowercase(), token, number });
         }
     }
 }

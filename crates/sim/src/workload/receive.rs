@@ -1,7 +1,7 @@
 //! Receivers: credit, drains, and settlements of every kind, right and wrong.
 
-use super::Workload;
 use super::client::Held;
+use super::{Actor, Workload};
 use crate::oracle::{Oracle, Role};
 use broker::{Command, LinkId, LockToken, Outcome};
 use engine::Batch;
@@ -11,9 +11,15 @@ use message::{Overlay, Value};
 const LARGE: usize = 30_000;
 
 impl Workload {
-    pub(super) fn credit(&mut self, at: usize, batch: &mut Batch, oracle: &mut Oracle) {
-        let Some(nth) = self.pick_link(at, |role| matches!(role, Role::Receiver(_))) else { return };
-        let link = &self.clients[at].links[nth];
+    pub(super) fn credit(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        if self.random.once_in(20)
+            && let Some(gone) = self.clients[who.at].gone.last().copied()
+        {
+            oracle.credit(gone, 5, true);
+            return batch.commands.push(Command::Credit { link: gone, limit: 5, drain: true });
+        }
+        let Some(nth) = self.pick_link(who, |role| matches!(role, Role::Receiver(_))) else { return };
+        let link = &self.clients[who.at].links[nth];
         let (id, delivered) = (link.id, link.delivered);
         let most = *self.random.pick(&[0, 1, 5, 20, 100]);
         let limit = delivered + self.random.between(0, most);
@@ -22,40 +28,51 @@ impl Workload {
         batch.commands.push(Command::Credit { link: id, limit, drain });
     }
 
-    pub(super) fn settle(&mut self, at: usize, batch: &mut Batch, oracle: &mut Oracle) {
-        if self.held.is_empty() {
+    pub(super) fn settle(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        let tokens = &mut self.held[who.nth];
+        if tokens.is_empty() {
             return;
         }
-        let nth = self.random.below(self.held.len() as u64) as usize;
+        let nth = self.random.below(tokens.len() as u64) as usize;
         // Most settle once and forget the token.
-        let held = if self.random.once_in(12) { self.held[nth].clone() } else { self.held.swap_remove(nth) };
-        let Some((link, delivery)) = self.settling_link(at, &held) else { return };
+        let held = if self.random.once_in(12) { tokens[nth].clone() } else { tokens.swap_remove(nth) };
+        let Some((link, delivery)) = self.settling_link(who, &held) else { return };
         let token = match self.random.below(25) {
             0 => LockToken(held.token.0 ^ (1 << 77)),
             1 => LockToken(held.token.0 + 1),
             _ => held.token,
         };
+        if token != held.token {
+            oracle.coverage.fault("forged token");
+        }
         let outcome = self.outcome();
+        if matches!(outcome, Outcome::Defer(_)) {
+            self.deferred[who.nth].push((held.path.clone(), held.number));
+        }
         let wants_answer = !self.random.once_in(5);
         oracle.settle(link, delivery, token, &outcome, wants_answer);
         batch.commands.push(Command::Settle { link, delivery, token, outcome, wants_answer });
     }
 
     /// Whoever has the token may settle, on any link to the queue (S-94).
-    fn settling_link(&mut self, at: usize, held: &Held) -> Option<(LinkId, u32)> {
-        let links = &mut self.clients[at].links;
+    fn settling_link(&mut self, who: Actor, held: &Held) -> Option<(LinkId, u32)> {
+        let links = &mut self.clients[who.at].links;
         let fitting = |link: &&mut super::client::ClientLink| link.path.eq_ignore_ascii_case(&held.path);
         let link = links.iter_mut().filter(fitting).last()?;
         link.next_delivery += 1;
         Some((link.id, link.next_delivery))
     }
 
-    fn outcome(&mut self) -> Outcome {
+    pub(super) fn outcome(&mut self) -> Outcome {
         match self.random.below(100) {
             0..50 => Outcome::Complete,
-            50..66 => Outcome::Abandon(None),
-            66..80 => Outcome::Abandon(Some(Box::new(self.changes()))),
-            _ => Outcome::Release,
+            50..62 => Outcome::Abandon(None),
+            62..72 => Outcome::Abandon(Some(Box::new(self.changes()))),
+            72..82 => Outcome::Release,
+            82..88 => Outcome::Defer(None),
+            88..91 => Outcome::Defer(Some(Box::new(self.changes()))),
+            91..96 => Outcome::DeadLetter(None),
+            _ => Outcome::DeadLetter(Some(Box::new(self.changes()))),
         }
     }
 

@@ -1,36 +1,40 @@
 //! Senders: single messages, batches, large ones in parts, and some that must be refused.
 
 use super::client::Unfinished;
-use super::{Body, Workload};
+use super::{Actor, Body, NAMESPACE, Workload};
 use crate::oracle::{NewMessage, Oracle, Role};
 use broker::limits::{BATCH_MESSAGES, MESSAGE_KILOBYTES_DEFAULT};
-use broker::{Command, Incoming, Intake, LinkId, Span};
+use broker::{Command, Incoming, Intake, LinkId, Span, Time};
 use engine::Batch;
 
 /// What a sender of a heavy run puts into one message: five of them fill the small queue.
 const HEAVY_BYTES: u64 = 220_000;
 
 impl Workload {
-    pub(super) fn send(&mut self, at: usize, batch: &mut Batch, oracle: &mut Oracle) {
-        let Some(nth) = self.pick_link(at, |role| *role == Role::Sender) else { return };
-        if self.clients[at].links[nth].unfinished.is_some() {
-            return self.go_on(at, nth, batch, oracle);
+    pub(super) fn send(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        let Some(nth) = self.pick_link(who, |role| *role == Role::Sender) else { return };
+        if self.clients[who.at].links[nth].unfinished.is_some() {
+            return self.go_on(who, nth, batch, oracle);
         }
         match self.random.below(100) {
-            0..15 => self.begin_large(at, nth, batch, oracle),
+            0..15 => self.begin_large(who, nth, batch, oracle),
             15..30 => {
                 let count = self.random.between(2, 6) as usize;
-                self.send_whole(at, nth, count, batch, oracle);
+                self.send_whole(who, nth, count, batch, oracle);
             }
-            30 => self.send_too_many(at, nth, batch, oracle),
-            31 => self.send_too_large(at, nth, batch, oracle),
-            _ => self.send_whole(at, nth, 1, batch, oracle),
+            30 if self.random.once_in(30) => self.send_too_many(who, nth, batch, oracle),
+            31 => self.send_too_large(who, nth, batch, oracle),
+            _ => self.send_whole(who, nth, 1, batch, oracle),
         }
     }
 
-    fn next_delivery(&mut self, at: usize, nth: usize) -> (LinkId, u32) {
-        let link = &mut self.clients[at].links[nth];
+    fn next_delivery(&mut self, who: Actor, nth: usize, is_settled: bool) -> (LinkId, u32) {
+        let client = &mut self.clients[who.at];
+        let link = &mut client.links[nth];
         link.next_delivery += 1;
+        if !is_settled {
+            client.unanswered.push((link.id, link.next_delivery));
+        }
         (link.id, link.next_delivery)
     }
 
@@ -38,71 +42,108 @@ impl Workload {
         if self.is_heavy && path.eq_ignore_ascii_case("tiny") {
             return self.random.between(HEAVY_BYTES / 2, HEAVY_BYTES) as usize;
         }
-        let most = *self.random.pick(&[0, 20, 300, 300, 2_000, 9_000]);
+        let most = *self.random.pick(&[0, 20, 100, 100, 300, 300, 300, 2_000]);
         self.random.between(0, most) as usize
     }
 
-    fn time_to_live(&mut self) -> Span {
-        if self.random.once_in(3) { Span::seconds(self.random.between(1, 100)) } else { Span::MAX }
+    /// What a sender says of a message: how long it lives, and when it begins to.
+    fn facts(&mut self, now: Time) -> Incoming {
+        let time_to_live = match self.random.below(8) {
+            0 => Span(self.random.between(1, 3_000)),
+            1 => Span::seconds(self.random.between(1, 100)),
+            2 => Span::minutes(self.random.between(1, 60)),
+            _ => Span::MAX,
+        };
+        let scheduled = match self.random.below(12) {
+            0 => now.after(Span(self.random.between(1, 60_000))),
+            1 if self.random.once_in(4) => Time(now.0.saturating_sub(5_000)),
+            _ => Incoming::AT_ONCE,
+        };
+        let keys_differ = self.random.once_in(200);
+        Incoming { time_to_live, scheduled, keys_differ, ..Incoming::new(Intake::default()) }
     }
 
-    fn send_whole(&mut self, at: usize, nth: usize, count: usize, batch: &mut Batch, oracle: &mut Oracle) {
-        let path = self.clients[at].links[nth].path.clone();
+    /// Messages for later, all in one question.
+    pub(super) fn schedule(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        let path = if self.random.once_in(10) { "nowhere".to_owned() } else { self.path(who.nth) };
+        let request = self.request(who, &path);
+        let first = batch.messages.len() as u32;
+        let mut told = Vec::new();
+        for n in 0..self.random.between(1, 4) as usize {
+            let payload = self.random.below(200) as usize;
+            let mut facts = self.facts(oracle.now);
+            if !self.random.once_in(6) {
+                // Some wait for longer than a queue may be idle.
+                let most = *self.random.pick(&[10_000, 90_000, 90_000, 1_500_000]);
+                facts.scheduled = oracle.now.after(Span(self.random.between(1, most)));
+            }
+            let body = Body::new(oracle.next_message() + n, payload, 1, facts, &mut self.random);
+            told.push(body.told());
+            batch.arrival(facts, |out| out.extend_from_slice(&body.pieces[0]));
+        }
+        let messages = first..batch.messages.len() as u32;
+        oracle.send_by_question(request, &path, told);
+        batch.commands.push(Command::Schedule { request, namespace: NAMESPACE, path: path.into(), messages });
+    }
+
+    fn send_whole(&mut self, who: Actor, nth: usize, count: usize, batch: &mut Batch, oracle: &mut Oracle) {
+        let path = self.clients[who.at].links[nth].path.clone();
         let first = batch.messages.len();
         let mut told = Vec::new();
         for n in 0..count {
             let payload = if count > 1 { self.random.below(300) as usize } else { self.payload(&path) };
-            let body = Body::new(oracle.next_message() + n, payload, 1, &mut self.random);
+            let facts = self.facts(oracle.now);
+            let body = Body::new(oracle.next_message() + n, payload, 1, facts, &mut self.random);
             told.push(body.told());
-            let time_to_live = self.time_to_live();
-            batch.message(time_to_live, |out| out.extend_from_slice(&body.pieces[0]));
+            batch.arrival(facts, |out| out.extend_from_slice(&body.pieces[0]));
         }
-        let (link, delivery) = self.next_delivery(at, nth);
         let is_settled = self.random.once_in(8);
+        let (link, delivery) = self.next_delivery(who, nth, is_settled);
         batch.send(link, delivery, is_settled, first);
         oracle.send(link, delivery, is_settled, told);
     }
 
     /// One message more than a batch may have. They are refused before anybody looks at their bytes.
-    fn send_too_many(&mut self, at: usize, nth: usize, batch: &mut Batch, oracle: &mut Oracle) {
+    fn send_too_many(&mut self, who: Actor, nth: usize, batch: &mut Batch, oracle: &mut Oracle) {
         let first = batch.messages.len();
         let incoming = Incoming::new(Intake::default());
         batch.messages.extend(std::iter::repeat_n(incoming, BATCH_MESSAGES + 1));
-        let (link, delivery) = self.next_delivery(at, nth);
+        let (link, delivery) = self.next_delivery(who, nth, false);
         batch.send(link, delivery, false, first);
-        let told = (0..=BATCH_MESSAGES).map(|_| NewMessage { pieces: Vec::new(), hash: 0, length: 0 });
+        let told = (0..=BATCH_MESSAGES).map(|_| NewMessage::blank(0));
         oracle.send(link, delivery, false, told.collect());
     }
 
-    fn send_too_large(&mut self, at: usize, nth: usize, batch: &mut Batch, oracle: &mut Oracle) {
+    fn send_too_large(&mut self, who: Actor, nth: usize, batch: &mut Batch, oracle: &mut Oracle) {
         let first = batch.messages.len();
         let length = (MESSAGE_KILOBYTES_DEFAULT * 1_024 + 1) as u32;
         let body = Intake { offset: 0, length };
         batch.messages.push(Incoming::new(body));
-        let (link, delivery) = self.next_delivery(at, nth);
         let is_settled = self.random.once_in(4);
+        let (link, delivery) = self.next_delivery(who, nth, is_settled);
         batch.send(link, delivery, is_settled, first);
-        oracle.send(link, delivery, is_settled, vec![NewMessage { pieces: Vec::new(), hash: 0, length }]);
+        oracle.send(link, delivery, is_settled, vec![NewMessage::blank(length)]);
     }
 
     /// Begins a message in parts.
-    fn begin_large(&mut self, at: usize, nth: usize, batch: &mut Batch, oracle: &mut Oracle) {
+    fn begin_large(&mut self, who: Actor, nth: usize, batch: &mut Batch, oracle: &mut Oracle) {
         let pieces = self.random.between(2, 5) as usize;
-        let payload = self.random.between(500, 6_000) as usize;
+        let payload = self.random.between(100, 2_000) as usize;
         // It may take several turns; others take their numbers meanwhile.
         let number = oracle.reserve();
-        let mut body = Body::new(number, payload, pieces, &mut self.random);
+        let facts = self.facts(oracle.now);
+        let mut body = Body::new(number, payload, pieces, facts, &mut self.random);
         body.pieces.reverse();
-        self.clients[at].links[nth].unfinished =
-            Some(Unfinished { number, sent: Vec::new(), rest: body.pieces });
-        self.go_on(at, nth, batch, oracle);
+        self.clients[who.at].links[nth].unfinished =
+            Some(Unfinished { number, facts, sent: Vec::new(), rest: body.pieces });
+        self.go_on(who, nth, batch, oracle);
     }
 
     /// Sends some more of a large message; perhaps all, perhaps gives it up.
-    fn go_on(&mut self, at: usize, nth: usize, batch: &mut Batch, oracle: &mut Oracle) {
+    fn go_on(&mut self, who: Actor, nth: usize, batch: &mut Batch, oracle: &mut Oracle) {
         let steps = self.random.between(1, 5);
         let gives_up = self.random.once_in(12);
-        let link = &mut self.clients[at].links[nth];
+        let link = &mut self.clients[who.at].links[nth];
         let Some(mut unfinished) = link.unfinished.take() else { return };
         let id = link.id;
         if gives_up && !unfinished.sent.is_empty() {
@@ -112,22 +153,21 @@ impl Workload {
             let Some(piece) = unfinished.rest.pop() else { break };
             if unfinished.rest.is_empty() {
                 unfinished.sent.push(piece);
-                return self.finish(at, nth, unfinished, batch, oracle);
+                return self.finish(who, nth, unfinished, batch, oracle);
             }
             let body = batch.body(|out| out.extend_from_slice(&piece));
             batch.commands.push(Command::Part { link: id, body });
             unfinished.sent.push(piece);
         }
-        self.clients[at].links[nth].unfinished = Some(unfinished);
+        self.clients[who.at].links[nth].unfinished = Some(unfinished);
     }
 
-    fn finish(&mut self, at: usize, nth: usize, all: Unfinished, batch: &mut Batch, oracle: &mut Oracle) {
+    fn finish(&mut self, who: Actor, nth: usize, all: Unfinished, batch: &mut Batch, oracle: &mut Oracle) {
         let first = batch.messages.len();
-        let body = Body { pieces: all.sent };
+        let body = Body { pieces: all.sent, facts: all.facts };
         let last = body.pieces.last().cloned().unwrap_or_default();
-        let time_to_live = self.time_to_live();
-        batch.message(time_to_live, |out| out.extend_from_slice(&last));
-        let (link, delivery) = self.next_delivery(at, nth);
+        batch.arrival(all.facts, |out| out.extend_from_slice(&last));
+        let (link, delivery) = self.next_delivery(who, nth, false);
         batch.send(link, delivery, false, first);
         oracle.send_reserved(link, delivery, all.number, body.told());
     }

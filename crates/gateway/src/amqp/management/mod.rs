@@ -22,7 +22,7 @@ pub(super) use replies::{Desk, Replies};
 use super::cbs::{Question, read_request};
 use super::connection::Task;
 use super::link::{Kind, Link, REQUEST_CREDIT};
-use crate::auth::Right;
+use crate::auth::{Demand, Right};
 use crate::limits::MANAGEMENT_REQUEST_BYTES;
 use amqp::{Attach, AttachReply, LinkKey, Role};
 use arguments::{Arguments, Failure};
@@ -80,8 +80,10 @@ impl<S> Task<S> {
         path: &str,
         attach: &Attach,
     ) -> Result<Kind, amqp::Error> {
-        let may = self.check_right(path, Right::Listen).or_else(|_| self.check_right(path, Right::Send));
-        may.map_err(|denied| self.origin.denied(denied, path))?;
+        let may = |right| self.check_demand(&Demand::Right(right, path.into()));
+        may(Right::Listen)
+            .or_else(|_| may(Right::Send))
+            .map_err(|denied| self.origin.denied(denied, path))?;
         let reply = AttachReply { untracked: true, ..AttachReply::default() };
         let path = path.to_owned();
         match attach.role {
@@ -138,14 +140,9 @@ impl<S> Task<S> {
         path: &str,
         arguments: Arguments<'_>,
     ) -> Result<(Verb, Command), Failure> {
-        let right = match operation {
-            "com.microsoft:schedule-message" | "com.microsoft:cancel-scheduled-message" => Right::Send,
-            _ => Right::Listen,
-        };
-        self.check_right(path, right).map_err(Failure::Denied)?;
         let request = self.engine.request(self.next_question);
         let asking = Asking { request, namespace: self.namespace, path, arguments, batch: &mut self.batch };
-        match operation.strip_prefix("com.microsoft:") {
+        let (verb, command) = match operation.strip_prefix("com.microsoft:") {
             Some("peek-message") => peek::command(&asking),
             Some("schedule-message") => schedule::command(asking),
             Some("cancel-scheduled-message") => cancel::command(&asking),
@@ -154,7 +151,9 @@ impl<S> Task<S> {
             Some("update-disposition") => update::command(&asking),
             Some("batch-delete-messages") => delete::command(&asking),
             _ => Err(Failure::Unknown(operation.into())),
-        }
+        }?;
+        self.check_demand(&Demand::of(&command)).map_err(Failure::Denied)?;
+        Ok((verb, command))
     }
 
     /// The broker has answered.

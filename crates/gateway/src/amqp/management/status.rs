@@ -11,6 +11,7 @@ const FORBIDDEN: i32 = 403;
 const NOT_FOUND: i32 = 404;
 const CONFLICT: i32 = 409;
 const GONE: i32 = 410;
+const INTERNAL_ERROR: i32 = 500;
 pub(super) const NOT_IMPLEMENTED: i32 = 501;
 pub(super) const BUSY: i32 = 503;
 
@@ -38,6 +39,7 @@ pub(super) fn of_refusal(refusal: &Refusal) -> i32 {
         | Refusal::TooManySqlFilters(_)
         | Refusal::TooManyCorrelationFilters(_) => FORBIDDEN,
         Refusal::NotSupported(_) => NOT_IMPLEMENTED,
+        Refusal::Unreadable => INTERNAL_ERROR,
     }
 }
 

@@ -1,0 +1,69 @@
+//! Bugs that are planted on purpose, one at a time, so that the simulator can show that it finds them. They exist only
+//! with the cargo feature `planted`, which the product never has: without it this is a constant `false`.
+
+/// A bug that somebody could really have made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Bug {
+    /// A lock that has ended still settles its message.
+    Lock = 1,
+    /// A renewal tells the new end of the lock and keeps the old one.
+    Renewal,
+    /// A message expires although it is locked.
+    ExpiryUnderLock,
+    /// A scheduled message is enqueued one second early.
+    Activation,
+    /// A lock that ends by itself does not raise the count.
+    Count,
+    /// A message that was delivered as often as it may be is handed out once more.
+    DeadLetter,
+    /// The numbers of an emptied queue are given out again.
+    Numbering,
+    /// Deleting messages also takes those that were sent at or after the given time.
+    Purge,
+    /// A queue counts as idle although messages are scheduled.
+    IdleDeletion,
+    /// The answer to every sixteenth send of a link is lost.
+    LostEffect,
+}
+
+impl Bug {
+    pub const ALL: [Bug; 10] = [
+        Bug::Lock,
+        Bug::Renewal,
+        Bug::ExpiryUnderLock,
+        Bug::Activation,
+        Bug::Count,
+        Bug::DeadLetter,
+        Bug::Numbering,
+        Bug::Purge,
+        Bug::IdleDeletion,
+        Bug::LostEffect,
+    ];
+}
+
+#[cfg(feature = "planted")]
+mod switch {
+    use super::Bug;
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    static PLANTED: AtomicU8 = AtomicU8::new(0);
+
+    /// Plants one bug instead of the one before, or none.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.store(bug.map_or(0, |bug| bug as u8), Ordering::Relaxed);
+    }
+
+    pub fn is_planted(bug: Bug) -> bool {
+        PLANTED.load(Ordering::Relaxed) == bug as u8
+    }
+}
+
+#[cfg(feature = "planted")]
+pub use switch::{is_planted, plant};
+
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub const fn is_planted(_: Bug) -> bool {
+    false
+}

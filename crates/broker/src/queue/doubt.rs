@@ -1,0 +1,228 @@
+//! Receive-and-delete forgets a message before it leaves, so what the disk has of it is read first: a message whose body
+//! is damaged stays.
+//!
+//! Messages that are next in line for such a receiver are doubted a slice at a time. Whoever runs the broker reads them
+//! and says which are whole ([`Broker::checked`]); only those are removed and handed out. The others are locked for
+//! nobody: they come up again when that lock ends, like any delivery that failed.
+
+use crate::Broker;
+use crate::command::Command;
+use crate::decision::{Context, Decision};
+use crate::effect::Effect;
+use crate::ids::{BodyId, LockToken, Sequence, Source};
+use crate::limits::{CHECK_BYTES, CHECK_MESSAGES};
+use crate::queue::index::State;
+use crate::refusal::Refusal;
+use crate::volatile::{Lock, Touch};
+
+/// Messages of one queue that are to be read before they may be removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doubt {
+    pub source: Source,
+    /// Each with all of its bodies.
+    pub messages: Vec<(Sequence, Vec<BodyId>)>,
+}
+
+impl Broker {
+    /// Asks for the messages that come next at a queue, unless some are being read already.
+    pub(crate) fn doubt(&mut self, source: Source, decision: &mut Decision) {
+        let ready = self.volatile.ready(source);
+        if ready.is_checking {
+            return;
+        }
+        let queue = self.queue_of(source);
+        let Some(index) = queue.part(source.sub) else { return };
+        let wanted = ready.waiting.total();
+        let most = CHECK_MESSAGES.min(usize::try_from(wanted).unwrap_or(usize::MAX));
+        let is_free = |sequence: &Sequence| !ready.locks.contains_key(sequence);
+        let mut from = ready.cursor;
+        let in_order = std::iter::from_fn(|| {
+            let (sequence, _) = index.next_active_from(from).filter(|(next, _)| *next <= ready.committed)?;
+            from = sequence.next();
+            Some(sequence)
+        });
+        let (mut messages, mut bytes) = (Vec::new(), 0);
+        for sequence in ready.returned.iter().copied().chain(in_order).filter(is_free) {
+            let Some(slot) = index.get(sequence).filter(|slot| slot.state() == State::Active) else {
+                continue;
+            };
+            let parts = queue.extras.get(&sequence).map(|extra| &extra.parts[..]).unwrap_or_default();
+            messages.push((sequence, parts.iter().copied().chain([slot.body]).collect()));
+            bytes += u64::from(slot.length);
+            if messages.len() >= most || bytes >= CHECK_BYTES {
+                break;
+            }
+        }
+        decision.doubts.push(Doubt { source, messages });
+        self.volatile.apply(Touch::Doubted { source });
+    }
+
+    /// The messages of a [`Doubt`] were read: those that are `whole` may go, those that are `damaged` stay.
+    pub fn checked(
+        &mut self,
+        source: Source,
+        whole: &[Sequence],
+        damaged: &[Sequence],
+        context: Context,
+        decision: &mut Decision,
+    ) {
+        if self.durable.queue(source.entity).is_none() {
+            return;
+        }
+        self.volatile.apply(Touch::Checked { source, whole: whole.iter().copied().collect() });
+        for sequence in damaged {
+            self.withhold(source, *sequence, context);
+        }
+        let most = if self.volatile.ready(source).draining.is_empty() { 0 } else { usize::MAX };
+        if most > 0 {
+            self.hand_out(source, most, context, decision);
+            self.end_drains(source, decision);
+        } else {
+            self.volatile.stir(source);
+        }
+        self.dispatch(context, decision);
+    }
+
+    /// Locks a message for nobody.
+    fn withhold(&mut self, source: Source, sequence: Sequence, context: Context) {
+        let queue = self.queue_of(source);
+        let slot = queue.part(source.sub).and_then(|part| part.get(sequence));
+        let is_free = slot.is_some_and(|slot| slot.state() == State::Active)
+            && !self.volatile.ready(source).locks.contains_key(&sequence);
+        if is_free {
+            let until = context.now.after(queue.settings.lock_duration);
+            let before = self.in_order_before(source, sequence);
+            let token = LockToken::new(self.volatile.fresh_nonce(), sequence);
+            self.volatile.apply(Touch::Withheld { source, lock: Lock { token, until }, before });
+        }
+    }
+
+    /// The messages that are handed out in order before this one: no more than were read with it.
+    fn in_order_before(&self, source: Source, end: Sequence) -> Vec<Sequence> {
+        let index = self.queue_of(source).part(source.sub);
+        let mut from = self.volatile.ready(source).cursor;
+        let in_order = std::iter::from_fn(|| {
+            let (sequence, _) = index?.next_active_from(from).filter(|(next, _)| *next < end)?;
+            from = sequence.next();
+            Some(sequence)
+        });
+        in_order.collect()
+    }
+
+    /// Tells those who drain that there is no more, unless messages are still being read for them.
+    pub(crate) fn end_drains(&mut self, source: Source, decision: &mut Decision) {
+        if self.volatile.ready(source).is_checking {
+            return;
+        }
+        for link in self.volatile.ready(source).draining.clone() {
+            self.volatile.apply(Touch::Credited { link, credit: 0 });
+            self.volatile.apply(Touch::DrainEnded { source, link });
+            decision.free_effect(Effect::Drained { link });
+        }
+    }
+
+    /// Refuses a command for which a stored body was needed that cannot be read. Nothing else changes.
+    pub fn refuse_unreadable(&mut self, command: &Command, decision: &mut Decision) {
+        let refusal = Refusal::Unreadable;
+        match command {
+            Command::Settle { link, delivery, wants_answer, .. } => {
+                if *wants_answer {
+                    decision.effect(Effect::NotSettled { link: *link, delivery: *delivery, refusal });
+                }
+            }
+            Command::SettleTokens { request, .. } | Command::ReceiveDeferred { request, .. } => {
+                decision.effect(Effect::Answered { request: *request, answer: Err(refusal) });
+            }
+            other => unreachable!("nothing stored is needed for {other:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::command::Outcome;
+    use crate::command::ReceiveMode::{PeekLock, ReceiveAndDelete};
+    use crate::effect::Effect;
+    use crate::ids::Sequence;
+    use crate::limits::CHECK_MESSAGES;
+    use crate::record::Record;
+    use crate::refusal::Refusal;
+    use crate::testing::{World, deliveries};
+    use crate::time::Span;
+
+    /// Three messages, of which the second cannot be read.
+    fn damaged() -> World {
+        let mut world = World::with_queue("q");
+        world.send_committed("q", 3);
+        world.unreadable.insert(Sequence(2));
+        world
+    }
+
+    #[test]
+    fn a_damaged_message_stays_and_those_behind_it_go() {
+        let mut world = damaged();
+        let link = world.link();
+        world.attach_receiver(link, "q", ReceiveAndDelete);
+        let records = world.records.len();
+        let taken = deliveries(&world.credit(link, 10, false));
+        assert_eq!(taken, [(link, 1), (link, 3)]);
+        let removed = |record: &Record| matches!(record, Record::Removed { first: Sequence(2), .. });
+        assert!(!world.records[records..].iter().any(removed));
+        assert_eq!(world.queue("q").counts.active, 1, "it is still there");
+    }
+
+    #[test]
+    fn a_damaged_message_comes_up_again_and_is_delivered_once_it_can_be_read() {
+        let mut world = damaged();
+        let link = world.link();
+        world.attach_receiver(link, "q", ReceiveAndDelete);
+        world.credit(link, 10, false);
+        world.unreadable.clear();
+        world.pass(Span::minutes(1));
+        world.tick();
+        assert_eq!(deliveries(&world.commit()), [(link, 2)]);
+        assert_eq!(world.queue("q").counts.active, 0);
+    }
+
+    #[test]
+    fn a_damaged_message_that_was_returned_stays_too() {
+        let mut world = damaged();
+        let link = world.receiver("q", PeekLock, 2);
+        for sequence in [1, 2] {
+            let token = world.token(sequence);
+            world.settle(link, 0, token, Outcome::Abandon(None));
+        }
+        world.detach(link);
+        world.commit();
+        let taken: Vec<_> =
+            world.receive("q", ReceiveAndDelete, 9).iter().map(|each| each.sequence.0).collect();
+        assert_eq!(taken, [1, 3]);
+        assert_eq!(world.queue("q").counts.active, 1);
+    }
+
+    #[test]
+    fn a_drain_waits_until_everything_was_read() {
+        let mut world = World::with_queue("q");
+        let count = CHECK_MESSAGES as u32 * 2 + 5;
+        world.send_committed("q", count);
+        let link = world.link();
+        world.attach_receiver(link, "q", ReceiveAndDelete);
+        let effects = world.credit(link, count, true);
+        assert_eq!(deliveries(&effects).len(), count as usize);
+        assert_eq!(effects.last(), Some(&Effect::Drained { link }));
+        assert_eq!(effects.iter().filter(|effect| matches!(effect, Effect::Drained { .. })).count(), 1);
+    }
+
+    #[test]
+    fn a_deferred_message_that_is_damaged_is_refused_and_stays() {
+        let mut world = damaged();
+        let link = world.receiver("q", PeekLock, 2);
+        let token = world.token(2);
+        world.settle(link, 0, token, Outcome::Defer(None));
+        world.detach(link);
+        world.commit();
+        assert_eq!(world.receive_deferred("q", &[2], ReceiveAndDelete), Err(Refusal::Unreadable));
+        world.unreadable.clear();
+        assert!(world.receive_deferred("q", &[2], ReceiveAndDelete).is_ok());
+    }
+}

@@ -1,0 +1,108 @@
+//! A body that the disk does not give back: whoever needs it is refused, the message stays, and everybody else goes on.
+
+use crate::house::{House, Shared, body, options};
+use crate::judge::judge;
+use broker::{Refusal, Time};
+use journal::disk::{Disk, Fault, Faulty, Memory};
+use message::overlay::Overlay;
+use std::sync::Arc;
+
+const NOW: Time = Time(1_000_000);
+
+/// A disk with twenty messages, and their fate so far.
+fn stored() -> (Memory, Shared) {
+    let (memory, told) = (Memory::new(), Shared::default());
+    let mut house = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
+    (1..=20).for_each(|number| house.send(number).unwrap());
+    house.stop().unwrap();
+    drop(house);
+    (memory, told)
+}
+
+/// Flips a bit in the middle of a message's body, or flips it back. Returns the file and where the body begins.
+fn flip(memory: &Memory, number: u32) -> (String, u64) {
+    let wanted = body(number);
+    for name in memory.list().unwrap().into_iter().filter(|name| name.ends_with(".segment")) {
+        let content = memory.content(&name).unwrap();
+        let front = &wanted[..wanted.len() / 2];
+        if let Some(at) = content.windows(front.len()).position(|bytes| bytes == front) {
+            memory.damage(&name, |bytes| bytes[at + front.len()] ^= 0x40);
+            return (name, at as u64);
+        }
+    }
+    panic!("message {number} is nowhere");
+}
+
+fn names(damage: Option<String>, (file, offset): &(String, u64)) -> bool {
+    damage.is_some_and(|damage| damage.contains(file) && damage.contains(&format!("at byte {offset}")))
+}
+
+#[test]
+fn a_damaged_message_is_not_lost_by_receiving_and_deleting() {
+    // P2, P4
+    let (memory, told) = stored();
+    let place = flip(&memory, 7);
+    let mut house = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
+    house.take(100).unwrap();
+    let others: Vec<u32> = (1..=20).filter(|number| *number != 7).collect();
+    assert_eq!(told.lock().taken, others, "those behind it are not held up");
+    assert!(names(house.damage(), &place), "{:?} is not {place:?}", house.damage());
+    drop(house);
+    flip(&memory, 7);
+    judge(&memory.crash_image(0), &told.lock(), "it is still there");
+    let mut again = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
+    again.take(100).unwrap();
+    assert_eq!(told.lock().taken.last(), Some(&7), "once it can be read it is delivered");
+    assert_eq!(again.damage(), None);
+}
+
+#[test]
+fn a_damaged_message_is_tried_again_when_time_has_passed() {
+    let (memory, told) = stored();
+    flip(&memory, 7);
+    let mut house = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
+    house.take(100).unwrap();
+    flip(&memory, 7);
+    house.now.0 += 5 * 60_000;
+    house.run().unwrap();
+    assert_eq!(told.lock().taken.last(), Some(&7));
+}
+
+fn change() -> Overlay {
+    let mut overlay = Overlay::default();
+    overlay.set("seen", &message::value::Value::Int(1)).unwrap();
+    overlay
+}
+
+#[test]
+fn a_settlement_that_needs_a_damaged_body_is_refused_and_nothing_else() {
+    let (memory, told) = stored();
+    let mut house = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
+    house.receive(10).unwrap();
+    let place = flip(&memory, 7);
+    house.abandon_with(7, change()).unwrap();
+    assert_eq!(house.refusals(), [Refusal::Unreadable]);
+    assert!(names(house.damage(), &place), "{:?} is not {place:?}", house.damage());
+    // The lock is still held, and what needs no look at the body is possible.
+    house.abandon_with(8, change()).unwrap();
+    house.complete(7).unwrap();
+    assert_eq!(house.refusals(), []);
+    assert!(told.lock().completed.contains(&7));
+    house.send(21).unwrap();
+    assert!(told.lock().accepted.contains(&21));
+}
+
+#[test]
+fn a_read_that_fails_is_refused_and_the_partition_goes_on() {
+    let (memory, told) = stored();
+    let disk = Arc::new(Faulty::new(Arc::new(memory.clone()), Fault::Eio, u64::MAX));
+    let mut house = House::open_with(disk.clone(), told.clone(), NOW, options()).unwrap();
+    house.receive(10).unwrap();
+    disk.fail_in(1);
+    house.abandon_with(7, change()).unwrap();
+    assert_eq!(house.refusals(), [Refusal::Unreadable]);
+    house.abandon_with(7, change()).unwrap();
+    assert_eq!(house.refusals(), []);
+    house.send(21).unwrap();
+    assert!(told.lock().accepted.contains(&21));
+}

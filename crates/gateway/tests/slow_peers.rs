@@ -1,0 +1,142 @@
+//! Peers that take their time: whatever they have begun, they are closed at the limit that has a name, and not before.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use engine::Engine;
+use otobus_gateway::State;
+use otobus_gateway::auth::{Guard, Policy, Rights, Secret, UnixSeconds, sas};
+use otobus_gateway::limits::*;
+use otobus_gateway::listen::{Peer, serve};
+use otobus_gateway::namespaces::Namespaces;
+use otobus_gateway::tls;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+
+struct House {
+    state: Arc<State>,
+    tls: TlsAcceptor,
+    engine: Option<Engine>,
+    folder: PathBuf,
+}
+
+impl House {
+    fn new() -> House {
+        let options = journal::Options {
+            segment_bytes: 1 << 20,
+            first_segment_bytes: 1 << 20,
+            ..journal::Options::new(7)
+        };
+        let journal = journal::Local::open(Arc::new(journal::disk::Memory::new()), options).unwrap();
+        let options =
+            engine::Options { owner: 1, nonce: 2, has_sync_thread: false, tail_cache_bytes: 1 << 20 };
+        let engine = Engine::open(Box::new(journal), options, |why| panic!("{why}")).unwrap();
+        let (name, primary) = ("root".into(), Secret::new("key"));
+        let root = Policy { name, primary, secondary: None, rights: Rights::ALL };
+        let namespaces = Namespaces::single(Guard::new(vec![root], false));
+        let folder = std::env::temp_dir().join(format!("otobus-slow-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let files = tls::Files::open_or_make(&folder, &[]).unwrap();
+        let certificate = tls::Certificate::load(&files).unwrap();
+        let tls = TlsAcceptor::from(tls::server_config(&certificate).unwrap());
+        let state = Arc::new(State::new(engine.handle().clone(), namespaces));
+        House { state, tls, engine: Some(engine), folder }
+    }
+
+    /// Connects, writes `first` at once and then `drop_by_drop`, a byte each second, for ever. Says after how long the
+    /// server hung up, and what it said before.
+    async fn patience_with(&self, first: &[u8], drop_by_drop: &[u8]) -> (Duration, Vec<u8>) {
+        let (far, near) = tokio::io::duplex(64 * 1_024);
+        let peer = Peer::new("192.0.2.1:4000".parse().unwrap());
+        tokio::spawn(serve(near, peer, self.tls.clone(), Arc::clone(&self.state)));
+        let start = Instant::now();
+        let (mut answers, mut input) = tokio::io::split(far);
+        input.write_all(first).await.unwrap();
+        let drops = drop_by_drop.to_vec();
+        let dripping = tokio::spawn(async move {
+            for byte in drops.iter().cycle() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                if input.write_all(&[*byte]).await.is_err() {
+                    break;
+                }
+            }
+            // Without drops: holds the connection open.
+            std::future::pending::<()>().await;
+        });
+        let mut said = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(3_600), answers.read_to_end(&mut said)).await;
+        dripping.abort();
+        assert!(read.is_ok(), "it was never closed");
+        (start.elapsed(), said)
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.take() {
+            engine.stop();
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Timers of a runtime whose clock stands still are right to the millisecond.
+fn is_at(waited: Duration, limit: Duration) -> bool {
+    waited >= limit && waited <= limit + Duration::from_millis(10)
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_slow_before_it_has_proved_anything_is_closed_at_its_limit() {
+    let house = House::new();
+    // A greeting in TLS that says it has 512 bytes.
+    let hello = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
+    let upgrade = b"GET /$servicebus/websocket HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\n";
+    let in_websocket = b"GET /$servicebus/websocket HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\n\
+        Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    // A SASL frame that says it has 500 bytes.
+    let sasl = b"AMQP\x03\x01\x00\x00\x00\x00\x01\xf4\x02\x01\x00\x00";
+    let cases: [(&str, &[u8], &[u8], Duration); 12] = [
+        ("nothing", b"", b"", FIRST_BYTES_TIMEOUT),
+        ("half a protocol's name", b"AMQ", b"", FIRST_BYTES_TIMEOUT),
+        ("half a method", b"DEL", b"", FIRST_BYTES_TIMEOUT),
+        ("a TLS handshake that stalls", &hello, b"", TLS_HANDSHAKE_TIMEOUT),
+        ("a TLS handshake in drops", &hello, b"\0", TLS_HANDSHAKE_TIMEOUT),
+        ("a head that stalls", b"GET /q HTTP/1.1\r\n", b"", HTTP_HEAD_TIMEOUT),
+        ("a head in drops", b"GET /q HTTP/1.1\r\nX: ", b"x", HTTP_HEAD_TIMEOUT),
+        ("an upgrade that stalls", upgrade, b"", FIRST_BYTES_TIMEOUT),
+        ("an upgrade in drops", upgrade, b"X", FIRST_BYTES_TIMEOUT),
+        ("silence inside a WebSocket", in_websocket, b"", CLAIM_TIMEOUT),
+        ("SASL that stalls", b"AMQP\x03\x01\x00\x00", b"", CLAIM_TIMEOUT),
+        ("SASL in drops", sasl, b"\0", CLAIM_TIMEOUT),
+    ];
+    for (what, first, drops, limit) in cases {
+        let (waited, said) = house.patience_with(first, drops).await;
+        let shown = String::from_utf8_lossy(&said);
+        assert!(is_at(waited, limit), "{what}: {waited:?} and not {limit:?}, {shown}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_in_drops_is_refused_at_its_limit_even_from_a_manager() {
+    let house = House::new();
+    let token = sas::sign("https%3a%2f%2fhost", "root", "key", UnixSeconds::NEVER);
+    let head =
+        format!("PUT /q HTTP/1.1\r\nHost: h\r\nAuthorization: {token}\r\nContent-Length: 100000\r\n\r\n<");
+    for drops in [&b""[..], b" "] {
+        let (waited, said) = house.patience_with(head.as_bytes(), drops).await;
+        assert!(is_at(waited, HTTP_BODY_TIMEOUT), "{waited:?}");
+        assert!(said.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&said));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_connection_that_asks_nothing_more_is_closed() {
+    let house = House::new();
+    let request = b"GET /health HTTP/1.1\r\nHost: h\r\n\r\n";
+    let (waited, said) = house.patience_with(request, b"").await;
+    assert!(is_at(waited, HTTP_HEAD_TIMEOUT), "{waited:?}");
+    assert!(said.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&said));
+}

@@ -1,0 +1,116 @@
+//! Damage: refused where it lies, naming it, again and again; nothing is skipped and nothing is deleted, so that a medium
+//! that is mended is whole. Only a last batch that nothing seals may be cut, for nobody was told about it.
+
+use super::Damage::{Flip, FlipBody, FlipSnapshot, Rechain, Torn};
+use super::{Harness, must_verify, open, put_snapshot, sample, verify, verify_snapshot, write_up_to};
+use crate::error::Error;
+use crate::journal::{BodyId, Durability, Position};
+
+const LAST: Position = Position(24);
+
+/// A batch in the middle that has a body with something in it.
+fn middle() -> Position {
+    let has_body = |at: &u64| sample(Position(*at)).body_lengths.first().is_some_and(|length| *length > 0);
+    Position((8..LAST.0 - 4).find(has_body).expect("some sample has a body"))
+}
+
+/// Opens and reads everything; what is damaged must be named.
+fn refusal(harness: &dyn Harness) -> Option<Error> {
+    let error = harness.open().and_then(|journal| verify(&*journal, Position(1))).err()?;
+    let Error::Corrupt { file, what, .. } = &error else { panic!("damage is refused as {error}") };
+    assert!(!file.is_empty() && !what.is_empty(), "{error}");
+    Some(error)
+}
+
+/// A journal up to [`LAST`] that was left without farewell.
+fn written(harness: &dyn Harness, is_sealed: bool) {
+    let mut journal = open(harness);
+    write_up_to(&mut *journal, LAST);
+    if is_sealed {
+        journal.seal().expect("a journal can be sealed");
+    }
+    drop(journal);
+}
+
+pub(super) fn torn_tail(harness: &dyn Harness) {
+    written(harness, false);
+    harness.damage(Torn(LAST));
+    let mut journal = open(harness);
+    assert_eq!(journal.tail().0, LAST.0 - 1, "the torn batch is cut and nothing else");
+    must_verify(&*journal, Position(1));
+    write_up_to(&mut *journal, Position(LAST.0 + 5));
+    drop(journal);
+    let journal = open(harness);
+    assert_eq!(journal.tail().0, LAST.0 + 5);
+    must_verify(&*journal, Position(1));
+}
+
+pub(super) fn torn_before_a_seal(harness: &dyn Harness) {
+    written(harness, true);
+    let description = harness.open().expect("the journal opens").describe();
+    if description.durability == Durability::Os && !description.is_shared {
+        println!("conformance: on one disk, what is not synced may be torn anywhere");
+        return;
+    }
+    harness.damage(Torn(LAST));
+    for attempt in 1..=2 {
+        assert!(refusal(harness).is_some(), "attempt {attempt}: what was sealed is cut silently");
+    }
+}
+
+pub(super) fn corrupted_middle(harness: &dyn Harness) {
+    refused_until_mended(harness, Flip(middle()));
+}
+
+pub(super) fn broken_chain(harness: &dyn Harness) {
+    refused_until_mended(harness, Rechain(middle()));
+}
+
+fn refused_until_mended(harness: &dyn Harness, damage: super::Damage) {
+    written(harness, false);
+    harness.damage(damage);
+    for attempt in 1..=2 {
+        assert!(refusal(harness).is_some(), "attempt {attempt}: {damage:?} is not noticed");
+    }
+    harness.damage(damage);
+    let journal = open(harness);
+    assert_eq!(journal.tail(), LAST, "what was damaged and mended is all there");
+    must_verify(&*journal, Position(1));
+}
+
+pub(super) fn corrupted_body(harness: &dyn Harness) {
+    written(harness, true);
+    let first_body =
+        (1..middle().0).map(|at| sample(Position(at)).body_lengths.len() as u64).sum::<u64>() + 1;
+    let damaged = BodyId(first_body);
+    harness.damage(FlipBody(middle()));
+    assert!(refusal(harness).is_some(), "a damaged body is not noticed");
+    if let Ok(journal) = harness.open() {
+        for body in (1..journal.next_body().0).map(BodyId) {
+            let read = journal.place(body).expect("every body has a place").read();
+            let is_refused = matches!(&read, Err(Error::Corrupt { .. }));
+            assert!(is_refused == (body == damaged) && (is_refused || read.is_ok()), "{body:?}: {read:?}");
+        }
+    }
+    harness.damage(FlipBody(middle()));
+    must_verify(&*open(harness), Position(1));
+}
+
+pub(super) fn corrupted_snapshot(harness: &dyn Harness) {
+    let has_content = |at: &u64| !sample(Position(*at)).records.is_empty();
+    let mut positions = (1..=LAST.0).filter(has_content).map(Position);
+    let (older, newer) = (positions.next().expect("one"), positions.next().expect("another"));
+    let mut journal = open(harness);
+    write_up_to(&mut *journal, LAST);
+    put_snapshot(&mut *journal, older);
+    put_snapshot(&mut *journal, newer);
+    drop(journal);
+    harness.damage(FlipSnapshot(newer));
+    let journal = open(harness);
+    let read = journal.read_snapshot(newer, &mut |_| panic!("damaged content is handed out"));
+    assert!(matches!(&read, Err(Error::Corrupt { .. })), "{read:?}");
+    verify_snapshot(&*journal, older);
+    journal.snapshots().set_aside(newer).expect("a damaged snapshot can be set aside");
+    let left: Vec<_> = journal.latest_snapshots().expect("snapshots can be listed");
+    assert_eq!(left.iter().map(|info| info.position).collect::<Vec<_>>(), [older]);
+}

@@ -1,0 +1,432 @@
+//! A journal in memory that several may open and only the newest owner may write: what a distributed log would be, without
+//! the distance. For tests, and as the proof that nothing above the trait needs files.
+//!
+//! A batch is kept as a frame, so damage to it is found by the same checksums and the same chain as on disk.
+
+use crate::draft::{BODY_PREFIX_BYTES, Draft, split_prefix};
+use crate::error::Error;
+use crate::frame::{self, FIXED_BYTES, Fixed, Kind};
+use crate::journal::{
+    Batch, BodyId, BodyLengths, Description, Durability, Epoch, Journal, Position, ReadSnapshot, Resolution,
+    SnapshotInfo, Snapshots, Space, Stretch, WriteSnapshot,
+};
+use crate::limits::{BATCH_BYTES, SNAPSHOTS_KEPT};
+use crate::local::Scrub;
+use crate::place::{Bodies, Place};
+use crate::ticket::{Outcome, Ticket};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The mark of its frames: there is only one life of this medium.
+const INCARNATION: u64 = 1;
+
+/// The medium, which outlives those who write it. Clones are the same log.
+#[derive(Debug, Clone, Default)]
+pub struct Log {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What is left, oldest first.
+    batches: Vec<Arc<Stored>>,
+    /// The last batch that was given up, its chain and the body behind it.
+    trimmed: Link,
+    epoch: Epoch,
+    /// Up to here nothing may be torn.
+    sealed: Position,
+    snapshots: BTreeMap<Position, Content>,
+    /// Damaged, and kept for whoever wants to look.
+    aside: Vec<Content>,
+}
+
+/// What is known behind a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Link {
+    position: Position,
+    body: BodyId,
+    chain: u64,
+}
+
+impl Default for Link {
+    fn default() -> Link {
+        Link { position: Position(0), body: BodyId(1), chain: 0 }
+    }
+}
+
+/// A frame: head, then bodies with their prefixes.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    position: Position,
+    first_body: BodyId,
+    pub(crate) bytes: Vec<u8>,
+}
+
+#[derive(Debug, Clone)]
+struct Content {
+    bytes: Vec<u8>,
+    crc: u32,
+}
+
+impl Log {
+    pub fn new() -> Log {
+        Log::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the log. A batch that was not written whole is cut off if it is the last one and nothing was sealed behind it.
+    pub fn open(&self) -> Result<InMemory, Error> {
+        let mut state = self.lock();
+        if let Some(last) = state.batches.last()
+            && last.position > state.sealed
+            && last.is_torn()
+        {
+            state.batches.pop();
+        }
+        let mut link = state.trimmed;
+        for stored in &state.batches {
+            link = stored.check(link, |_| Ok(()))?;
+        }
+        let epoch = state.epoch;
+        drop(state);
+        let (fence, is_in_flight) = (None, Arc::default());
+        Ok(InMemory { log: self.clone(), link, epoch, fence, is_in_flight })
+    }
+
+    /// Changes the frame of a batch, as a failing medium would.
+    pub(crate) fn damage(&self, at: Position, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.lock();
+        let stored = state.batches.iter_mut().find(|stored| stored.position == at);
+        change(&mut Arc::make_mut(stored.expect("the damaged batch is there")).bytes);
+    }
+
+    /// Changes the content of a snapshot, as a failing medium would.
+    pub(crate) fn damage_snapshot(&self, at: Position) {
+        let mut state = self.lock();
+        let content = state.snapshots.get_mut(&at).expect("the damaged snapshot is there");
+        content.bytes[0] ^= 1;
+    }
+}
+
+impl Stored {
+    fn path(&self) -> String {
+        format!("memory/{:020}.batch", self.position.0)
+    }
+
+    fn damaged(&self, what: impl Into<String>) -> Error {
+        Error::corrupt(&self.path(), 0, what)
+    }
+
+    fn fixed(&self) -> Option<Fixed> {
+        Fixed::decode(self.bytes.first_chunk::<FIXED_BYTES>()?, INCARNATION)
+    }
+
+    /// The head, if it is what was written.
+    fn head(&self) -> Option<(Fixed, &[u8])> {
+        let fixed = self.fixed()?;
+        let head = self.bytes.get(..usize::try_from(fixed.head_bytes()).ok()?)?;
+        frame::is_intact(head, INCARNATION, self.position.0).then_some((fixed, head))
+    }
+
+    /// Whether a write can have ended in the middle of it.
+    fn is_torn(&self) -> bool {
+        let whole = self.head().map(|(fixed, _)| fixed.head_bytes() + fixed.bodies_bytes);
+        whole != Some(self.bytes.len() as u64)
+    }
+
+    /// Checks that the batch is whole and continues `before`; returns what is known behind it.
+    fn check(&self, before: Link, visit: impl FnOnce(Batch<'_>) -> Result<(), Error>) -> Result<Link, Error> {
+        let (fixed, head) =
+            self.head().ok_or_else(|| self.damaged("the batch does not match its checksum"))?;
+        let found = Link {
+            position: Position(fixed.position.0 - 1),
+            body: fixed.first_body,
+            chain: fixed.chain_before,
+        };
+        if found != before {
+            return Err(self.damaged("the chain is broken: the batch continues another one"));
+        }
+        let (records, table) =
+            frame::split(&fixed, head).ok_or_else(|| self.damaged("the table contradicts its length"))?;
+        visit(Batch {
+            position: fixed.position,
+            epoch: fixed.epoch,
+            time: fixed.time,
+            record_count: fixed.record_count,
+            records,
+            first_body: fixed.first_body,
+            body_lengths: BodyLengths { table },
+        })?;
+        let body = BodyId(fixed.first_body.0 + u64::from(fixed.body_count));
+        Ok(Link { position: fixed.position, body, chain: frame::chain_of(head) })
+    }
+}
+
+impl Bodies for Stored {
+    fn read(&self, body: BodyId) -> Result<Vec<u8>, Error> {
+        let (fixed, head) =
+            self.head().ok_or_else(|| self.damaged("the batch does not match its checksum"))?;
+        let (_, table) =
+            frame::split(&fixed, head).ok_or_else(|| self.damaged("the table contradicts its length"))?;
+        let mut at = head.len();
+        for (n, entry) in table.iter().enumerate() {
+            let (length, crc) = split_prefix(*entry);
+            at += BODY_PREFIX_BYTES;
+            if self.first_body.0 + n as u64 == body.0 {
+                let bytes = self.bytes.get(at..at + length as usize);
+                let whole = bytes.filter(|bytes| crc32c::crc32c(bytes) == crc);
+                let what = format!("body {} does not match its checksum", body.0);
+                let damaged = || Error::corrupt(&self.path(), at as u64, what);
+                return whole.map(<[u8]>::to_vec).ok_or_else(damaged);
+            }
+            at += length as usize;
+        }
+        unreachable!("the journal hands out places only of bodies that it has")
+    }
+}
+
+/// One who has opened the log.
+#[derive(Debug)]
+pub struct InMemory {
+    log: Log,
+    /// The tail as far as this one knows it.
+    link: Link,
+    epoch: Epoch,
+    /// The epoch that this writer has opened, and the tail at that time.
+    fence: Option<(Epoch, Position)>,
+    is_in_flight: Arc<AtomicBool>,
+}
+
+impl InMemory {
+    /// Refuses whoever is no longer the owner.
+    fn owned(&self) -> Result<MutexGuard<'_, State>, Error> {
+        let state = self.log.lock();
+        match self.fence {
+            Some((epoch, _)) if epoch < state.epoch => Err(Error::Fenced { asked: epoch, seen: state.epoch }),
+            _ => Ok(state),
+        }
+    }
+}
+
+impl Journal for InMemory {
+    fn describe(&self) -> Description {
+        // It outlives its writer and nothing else.
+        Description { max_batch_bytes: BATCH_BYTES, durability: Durability::Os, is_shared: true }
+    }
+
+    fn fence(&mut self, _owner: u64, epoch: Epoch) -> Result<Position, Error> {
+        let mut state = self.log.lock();
+        if epoch <= state.epoch {
+            return Err(Error::Fenced { asked: epoch, seen: state.epoch });
+        }
+        state.epoch = epoch;
+        // Somebody may have written since this one opened the log.
+        let mut link = self.link;
+        for stored in state.batches.iter().filter(|stored| stored.position > self.link.position) {
+            link = stored.check(link, |_| Ok(()))?;
+        }
+        (self.link, self.epoch) = (link, epoch);
+        self.fence = Some((epoch, link.position));
+        Ok(link.position)
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn tail(&self) -> Position {
+        self.link.position
+    }
+
+    fn first(&self) -> Position {
+        self.log.lock().trimmed.position.next()
+    }
+
+    fn next_body(&self) -> BodyId {
+        self.link.body
+    }
+
+    fn append(&mut self, draft: &Draft, at: Position) -> Result<Ticket, Error> {
+        let (epoch, _) = self.fence.expect("the journal was not fenced");
+        assert_eq!(at, self.link.position.next(), "an append goes behind the tail");
+        let bytes = frame::frame_bytes(draft);
+        if bytes > BATCH_BYTES {
+            return Err(Error::TooLarge { bytes, limit: BATCH_BYTES });
+        }
+        let was_in_flight = self.is_in_flight.swap(true, Ordering::AcqRel);
+        assert!(!was_in_flight, "an append is in flight: wait for its ticket first");
+        let mut state = self.log.lock();
+        if epoch < state.epoch {
+            self.is_in_flight.store(false, Ordering::Release);
+            return Ok(Ticket::new(|| Outcome::Fenced));
+        }
+        let small = |count: usize| u32::try_from(count).expect("a batch is below 4 GiB");
+        let fixed = Fixed {
+            kind: Kind::Batch,
+            position: at,
+            epoch,
+            time: draft.time,
+            chain_before: self.link.chain,
+            first_body: self.link.body,
+            record_count: draft.record_count,
+            records_bytes: small(draft.records.len()),
+            body_count: small(draft.body_lengths.len()),
+            bodies_bytes: draft.body_bytes() as u64,
+        };
+        let mut bytes = Vec::new();
+        let chain = frame::encode(&mut bytes, &fixed, draft);
+        frame::stamp(&mut bytes, INCARNATION, at.0);
+        draft.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        state.batches.push(Arc::new(Stored { position: at, first_body: self.link.body, bytes }));
+        drop(state);
+        let body = BodyId(self.link.body.0 + u64::from(fixed.body_count));
+        self.link = Link { position: at, body, chain };
+        let is_in_flight = self.is_in_flight.clone();
+        Ok(Ticket::new(move || {
+            is_in_flight.store(false, Ordering::Release);
+            Outcome::Committed
+        }))
+    }
+
+    fn resolve(&mut self, at: Position) -> Result<Resolution, Error> {
+        let (epoch, _) = self.fence.expect("only the fenced writer resolves");
+        let state = self.log.lock();
+        let found =
+            state.batches.iter().find(|stored| stored.position == at).and_then(|stored| stored.fixed());
+        Ok(match found {
+            Some(fixed) if fixed.epoch == epoch => Resolution::Committed,
+            Some(_) => Resolution::Foreign,
+            None if at <= state.trimmed.position => Resolution::Foreign,
+            None => Resolution::Absent,
+        })
+    }
+
+    fn read(
+        &self,
+        from: Position,
+        each: &mut dyn FnMut(Batch<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let from = from.max(Position(1));
+        let (batches, mut link) = {
+            let state = self.log.lock();
+            (state.batches.clone(), state.trimmed)
+        };
+        if from <= link.position {
+            return Err(Error::Trimmed { asked: from, first: link.position.next() });
+        }
+        for stored in batches.iter().filter(|stored| stored.position <= self.link.position) {
+            link = stored.check(link, |batch| if batch.position >= from { each(batch) } else { Ok(()) })?;
+        }
+        Ok(())
+    }
+
+    fn place(&self, body: BodyId) -> Option<Place> {
+        let state = self.log.lock();
+        if body >= self.link.body || body < state.trimmed.body {
+            return None;
+        }
+        let behind = state.batches.partition_point(|stored| stored.first_body <= body);
+        Some(Place::new(state.batches[..behind].last()?.clone(), body))
+    }
+
+    fn seal(&mut self) -> Result<(), Error> {
+        assert!(
+            !self.is_in_flight.load(Ordering::Acquire),
+            "an append is in flight: wait for its ticket first"
+        );
+        self.owned()?.sealed = self.link.position;
+        Ok(())
+    }
+
+    fn trim(&mut self, before: Position) -> Result<(), Error> {
+        let mut state = self.owned()?;
+        let Some(fallback) = state.snapshots.keys().nth_back(SNAPSHOTS_KEPT - 1) else { return Ok(()) };
+        let before = before.min(fallback.next());
+        let count = state.batches.partition_point(|stored| stored.position < before);
+        for stored in state.batches.drain(..count).collect::<Vec<_>>() {
+            state.trimmed = stored.check(state.trimmed, |_| Ok(()))?;
+        }
+        Ok(())
+    }
+
+    fn stretches(&self) -> Vec<Stretch> {
+        let state = self.log.lock();
+        let describe = |stored: &Arc<Stored>| Stretch {
+            first: stored.position,
+            first_body: stored.first_body,
+            bytes: stored.bytes.len() as u64,
+        };
+        let next = Stretch { first: self.link.position.next(), first_body: self.link.body, bytes: 0 };
+        state.batches.iter().map(describe).chain([next]).collect()
+    }
+
+    fn scrub(&self, _after: Position) -> Option<Scrub> {
+        None
+    }
+
+    fn has_reserve(&self) -> bool {
+        true
+    }
+
+    fn refill_reserve(&mut self) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    fn snapshots(&self) -> Arc<dyn Snapshots> {
+        Arc::new(self.log.clone())
+    }
+
+    fn space(&self) -> Result<Space, Error> {
+        let state = self.log.lock();
+        let batches: usize = state.batches.iter().map(|stored| stored.bytes.len()).sum();
+        let snapshots: usize = state.snapshots.values().map(|content| content.bytes.len()).sum();
+        Ok(Space { used_bytes: (batches + snapshots) as u64, free_bytes: u64::MAX })
+    }
+}
+
+impl Snapshots for Log {
+    fn put(&self, at: Position, write: WriteSnapshot<'_>) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        write(&mut bytes).map_err(|error| Error::io("write", "memory", error))?;
+        let content = Content { crc: crc32c::crc32c(&bytes), bytes };
+        let mut state = self.lock();
+        state.snapshots.insert(at, content);
+        while state.snapshots.len() > SNAPSHOTS_KEPT {
+            state.snapshots.pop_first();
+        }
+        Ok(())
+    }
+
+    fn latest(&self) -> Result<Vec<SnapshotInfo>, Error> {
+        let state = self.lock();
+        let describe = |(position, content): (&Position, &Content)| SnapshotInfo {
+            position: *position,
+            bytes: content.bytes.len() as u64,
+        };
+        Ok(state.snapshots.iter().rev().map(describe).collect())
+    }
+
+    fn read(&self, at: Position, read: ReadSnapshot<'_>) -> Result<(), Error> {
+        let content = self.lock().snapshots.get(&at).cloned().ok_or(Error::NoSnapshot(at))?;
+        if crc32c::crc32c(&content.bytes) != content.crc {
+            let path = format!("memory/{:020}.snapshot", at.0);
+            return Err(Error::corrupt(&path, 0, "the snapshot does not match its checksum"));
+        }
+        read(&mut &content.bytes[..]).map_err(|error| Error::Reader(Box::new(error)))
+    }
+
+    fn remove(&self, at: Position) -> Result<(), Error> {
+        self.lock().snapshots.remove(&at).map(drop).ok_or(Error::NoSnapshot(at))
+    }
+
+    fn set_aside(&self, at: Position) -> Result<(), Error> {
+        let mut state = self.lock();
+        let content = state.snapshots.remove(&at).ok_or(Error::NoSnapshot(at))?;
+        state.aside.push(content);
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! The end of a run: on a disk that works and with all the time that is needed, everything that is left is received
+//! (also from dead-letter queues, by number, and after its schedule) and completed. The oracle looks whether it was all.
+
+use crate::faults::DiskPlan;
+use crate::machine::{Alive, Machine};
+use crate::oracle::{Door, Oracle, Question, Role};
+use crate::{PARTITIONS, Run};
+use broker::{Command, ConnectionId, LinkId, NamespaceId, Outcome, ReceiveMode, RequestId, State};
+use engine::{Batch, Item, Outgoing};
+use std::sync::Arc;
+
+const DRAINING: ConnectionId = ConnectionId(u32::MAX);
+const NAMESPACE: NamespaceId = NamespaceId(0);
+
+/// Longer than any message is scheduled ahead.
+const SCHEDULE_MS: i64 = 2_000_000;
+
+impl Run<'_> {
+    pub(crate) fn drain(&mut self) {
+        self.end();
+        for nth in 0..PARTITIONS {
+            self.machines[nth].start(DiskPlan::HEALTHY);
+            self.drain_one(nth);
+        }
+    }
+
+    fn drain_one(&mut self, nth: usize) {
+        let machine = &mut self.machines[nth];
+        let shared = machine.shared.clone();
+        let mailbox = Arc::new(Door { connection: DRAINING, shared: shared.clone() });
+        shared.lock().connected(DRAINING);
+        machine.put(Item::Connect { connection: DRAINING, mailbox });
+        machine.put(Item::Batch(attach_everywhere(machine)));
+        // Owner time may run at half the pace of the world's.
+        for elapsed in [0, SCHEDULE_MS, SCHEDULE_MS] {
+            self.machines[nth].clock.pass(elapsed);
+            if elapsed > 0 {
+                self.machines[nth].put(Item::Batch(ask_for_deferred(&mut shared.lock())));
+            }
+            self.drain_now(nth);
+        }
+        self.machines[nth].shared.lock().end();
+    }
+
+    /// Receives and completes until nothing more comes.
+    fn drain_now(&mut self, nth: usize) {
+        let machine = &mut self.machines[nth];
+        let shared = machine.shared.clone();
+        while shared.lock().violation.is_none() && machine.run(false, true) == Alive::Yes {
+            let mut batch = Batch::default();
+            for outgoing in shared.take() {
+                let mut oracle = shared.lock();
+                match outgoing {
+                    Outgoing::Deliver(sent) => {
+                        let (link, token) = (sent.link, sent.delivery.token);
+                        let delivery = oracle.next_drained();
+                        self.workload.take(nth, &sent, || false, &mut oracle);
+                        oracle.settle(link, delivery, token, &Outcome::Complete, true);
+                        let (outcome, wants_answer) = (Outcome::Complete, true);
+                        batch.commands.push(Command::Settle { link, delivery, token, outcome, wants_answer });
+                    }
+                    Outgoing::Answered { answer: Ok(broker::Answer::Messages(messages)), .. } => {
+                        for delivery in messages {
+                            let Some(path) = oracle.path_of(&delivery) else { continue };
+                            let request = next_request(&mut oracle);
+                            let (tokens, outcome) = (vec![delivery.token], Outcome::Complete);
+                            oracle.ask(
+                                request,
+                                Question::Settle(path.clone(), tokens.clone(), outcome.clone()),
+                            );
+                            let (path, tokens) = (path.into(), tokens.into());
+                            let namespace = NAMESPACE;
+                            let command = Command::SettleTokens { request, namespace, path, tokens, outcome };
+                            batch.commands.push(command);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            if batch.is_empty() {
+                break;
+            }
+            machine.put(Item::Batch(batch));
+        }
+    }
+}
+
+fn next_request(oracle: &mut Oracle) -> RequestId {
+    RequestId { connection: DRAINING, request: oracle.next_drained() }
+}
+
+fn attach_everywhere(machine: &Machine) -> Batch {
+    let mut batch = Batch::default();
+    let mut oracle = machine.shared.lock();
+    let open = oracle.ledger.queues.values().filter(|queue| queue.may_receive());
+    let paths: Vec<String> =
+        open.flat_map(|queue| [queue.path.clone(), format!("{}/$DeadLetterQueue", queue.path)]).collect();
+    for (path, number) in paths.into_iter().zip(1..) {
+        let link = LinkId { connection: DRAINING, link: number };
+        let mode = ReceiveMode::PeekLock;
+        oracle.attach(link, &path, Role::Receiver(mode));
+        oracle.credit(link, u64::MAX, false);
+        let namespace = NAMESPACE;
+        batch.commands.push(Command::AttachReceiver { link, namespace, path: path.into(), mode });
+        batch.commands.push(Command::Credit { link, limit: u64::MAX, drain: false });
+    }
+    batch
+}
+
+/// Asks for each message that is set aside, alone, so that one that has expired hinders no other.
+fn ask_for_deferred(oracle: &mut Oracle) -> Batch {
+    let mut wanted = Vec::new();
+    for (entity, queue) in oracle.ledger.queues.iter().filter(|(_, queue)| queue.may_receive()) {
+        for (sequence, present) in queue.present.iter().filter(|(_, p)| p.state == State::Deferred) {
+            let suffix = if present.is_dead { "/$deadletterqueue" } else { "" };
+            let path = format!("{}{suffix}", queue.path.to_lowercase());
+            wanted.push((path, queue.number(*entity, *sequence)));
+        }
+    }
+    let mut batch = Batch::default();
+    for (path, number) in wanted {
+        let request = next_request(oracle);
+        let mode = ReceiveMode::PeekLock;
+        oracle.ask(request, Question::Deferred(path.clone(), vec![number], mode));
+        let (path, numbers, namespace) = (path.into(), vec![number].into(), NAMESPACE);
+        batch.commands.push(Command::ReceiveDeferred { request, namespace, path, numbers, mode });
+    }
+    batch
+}

@@ -1,0 +1,236 @@
+//! Answers to questions: what they say is committed, and is what was asked.
+
+use super::effect::wrong_delivery;
+use super::expect::{Due, Question};
+use super::ledger::split;
+use super::{Fate, Oracle, asker};
+use broker::{
+    Answer, Delivery, LinkId, LockToken, Number, Outcome, QueueSettings, ReceiveMode, Refusal, RequestId,
+    Sequence, Settled, State, Time,
+};
+
+impl Oracle {
+    pub(super) fn replied(&mut self, request: RequestId, answer: &Result<Answer, Refusal>) {
+        self.trace.add(&[8, u64::from(request.request), u64::from(answer.is_ok())]);
+        self.answered(request.connection, |due| *due == Due::Question(request.request));
+        let Some(question) = self.questions.remove(&asker(request)) else { return };
+        let entity = question.path().and_then(|path| self.ledger.find(path));
+        if let Some(queue) = entity.and_then(|entity| self.ledger.queues.get_mut(&entity))
+            && answer.is_ok()
+            && !matches!(question, Question::Create(_) | Question::Describe(..))
+        {
+            queue.used = queue.used.max(self.began);
+        }
+        match (&question, answer) {
+            (Question::Create(path), Ok(Answer::Queue(_))) => {
+                if self.ledger.find(path).is_none() && !self.went(path) {
+                    self.fail(format!("{path} was created and is not there"));
+                }
+            }
+            (Question::Update(path, settings), Ok(Answer::Queue(queue))) => {
+                if !is_granted(settings, &queue.settings) {
+                    self.fail(format!("{path} was updated and has other settings"));
+                }
+            }
+            (Question::Delete(path), Ok(Answer::Deleted)) => {
+                if !self.went(path) {
+                    self.fail(format!("{path} was deleted and is there"));
+                }
+            }
+            (Question::Describe(path, Some(expected)), Ok(Answer::Queue(queue))) => {
+                if (queue.counts, queue.bytes) != *expected {
+                    let told = (queue.counts, queue.bytes);
+                    self.fail(format!("{path} is told to hold {told:?} and holds {expected:?}"));
+                }
+            }
+            (Question::Describe(..), Ok(Answer::Queue(_))) | (Question::List, Ok(Answer::Queues(_))) => {}
+            (Question::Settle(path, tokens, outcome), Ok(Answer::Settled)) => {
+                let outcome = settled(outcome);
+                tokens.iter().for_each(|token| self.confirmed(&split(path).0, *token, outcome));
+            }
+            (Question::Renew(path, tokens), Ok(Answer::Renewed(times))) => self.renewed(path, tokens, times),
+            (Question::Renew(path, tokens), Err(refusal)) => self.not_renewed(path, tokens, refusal),
+            (Question::Schedule(path, link, delivery), Ok(Answer::Scheduled(numbers))) => {
+                self.scheduled(path, *link, *delivery, numbers);
+            }
+            (Question::Schedule(_, link, delivery), Err(_)) => {
+                let range = self.deliveries[&(*link, *delivery)].clone();
+                if self.messages[range].iter().any(|message| message.place.is_some()) {
+                    self.fail("a schedule was refused and its messages are stored");
+                }
+            }
+            (Question::Cancel(path, numbers), Ok(Answer::Cancelled)) => {
+                let is_there = entity.is_some_and(|entity| {
+                    let queue = &self.ledger.queues[&entity];
+                    queue.present.keys().any(|sequence| numbers.contains(&queue.number(entity, *sequence)))
+                });
+                if is_there && !self.went(path) {
+                    self.fail(format!("a message of {path} was cancelled and is there"));
+                }
+            }
+            (Question::Deferred(path, numbers, mode), Ok(Answer::Messages(messages))) => {
+                self.received(path, numbers, *mode, messages);
+            }
+            (Question::Browse(path, from, most, exact), Ok(Answer::Messages(messages))) => {
+                self.browsed(path, *from, *most, exact.as_deref(), messages);
+            }
+            (Question::Purge(path, most, _), Ok(Answer::MessagesDeleted(count))) => {
+                let removed = entity.map(|entity| self.ledger.queues[&entity].removed_in_turn);
+                if count > most || removed.is_some_and(|removed| removed < *count) && !self.went(path) {
+                    self.fail(format!(
+                        "{count} messages of {path} were deleted of {most}, {removed:?} are gone"
+                    ));
+                }
+            }
+            (_, Err(_)) => {}
+            _ => self.fail(format!("{question:?} got the answer to another question")),
+        }
+    }
+
+    /// Whether a queue of that path was deleted in this turn.
+    pub(super) fn went(&self, path: &str) -> bool {
+        let (path, turn) = (split(path).0, self.turn);
+        self.ledger
+            .deleted
+            .values()
+            .any(|(when, queue)| *when == turn && queue.path.eq_ignore_ascii_case(&path))
+    }
+
+    /// Only a lock that is held is renewed, and for a lock duration from now (S-83).
+    fn renewed(&mut self, path: &str, tokens: &[LockToken], times: &[Time]) {
+        let Some(entity) = self.ledger.find(path).filter(|_| !self.went(path)) else { return };
+        let durations = self.ledger.queues[&entity].durations.clone();
+        let (began, now) = (self.began, self.now);
+        for (token, until) in tokens.iter().zip(times) {
+            let is_timed = durations
+                .iter()
+                .any(|duration| (began.after(*duration)..=now.after(*duration)).contains(until));
+            let is_held = match self.lock_at(entity, *token) {
+                Some(lock) => {
+                    let was_held = (began < lock.until || lock.renewals > 1)
+                        && lock.returned.is_none_or(|turn| turn == self.turn);
+                    if let Some(lock) = self.lock_at(entity, *token) {
+                        (lock.until, lock.renewals) = (*until, lock.renewals.saturating_sub(1));
+                    }
+                    was_held
+                }
+                // It was settled meanwhile.
+                None => self.is_blurred || self.tokens.contains(&token.0),
+            };
+            if !is_timed || !is_held {
+                let what = format!("the lock on {:?} was renewed until {until:?}", token.sequence());
+                return self.fail(if is_held { what } else { format!("{what} and was lost") });
+            }
+        }
+        if tokens.len() != times.len() {
+            self.fail("another number of locks was renewed");
+        }
+    }
+
+    fn not_renewed(&mut self, path: &str, tokens: &[LockToken], refusal: &Refusal) {
+        let Some(entity) = self.ledger.find(path) else { return };
+        let now = self.now;
+        let mut are_held = true;
+        for token in tokens {
+            let lock = self.lock_at(entity, *token);
+            are_held &= lock.is_some_and(|lock| {
+                lock.renewals = lock.renewals.saturating_sub(1);
+                now < lock.until && lock.returned.is_none() && lock.asked.is_empty()
+            });
+        }
+        let is_once = tokens.iter().all(|token| tokens.iter().filter(|other| *other == token).count() == 1);
+        if are_held
+            && is_once
+            && !self.went(path)
+            && matches!(refusal, Refusal::LockLost(_))
+            && !tokens.is_empty()
+        {
+            self.fail(format!("locks are called lost and are not: {tokens:?}"));
+        }
+    }
+
+    fn scheduled(&mut self, path: &str, link: LinkId, delivery: u32, numbers: &[Number]) {
+        let range = self.deliveries[&(link, delivery)].clone();
+        if range.len() != numbers.len() {
+            return self.fail("another number of messages was scheduled");
+        }
+        for (number, message) in numbers.iter().zip(range) {
+            let Some((entity, sequence)) = self.messages[message].place else {
+                return self.fail(format!("message {message} was scheduled before it was durable"));
+            };
+            self.messages[message].fate = Fate::Accepted;
+            let Some(queue) = self.ledger.queues.get(&entity) else { continue };
+            let is_known = queue.number(entity, sequence) == *number
+                // It was activated meanwhile, and has another.
+                || queue.present.get(&sequence).is_some_and(|present| present.state != State::Scheduled);
+            if !is_known && !self.went(path) {
+                return self.fail(format!("message {message} was scheduled as {number:?}, not {sequence:?}"));
+            }
+        }
+    }
+
+    /// Messages received by their numbers (S-121).
+    fn received(&mut self, path: &str, numbers: &[Number], mode: ReceiveMode, messages: &[Delivery]) {
+        let (queue, is_dead) = split(path);
+        if messages.len() != numbers.len() {
+            return self.fail(format!("{} messages were received of {}", messages.len(), numbers.len()));
+        }
+        for (number, delivery) in numbers.iter().zip(messages) {
+            if delivery.number != *number {
+                return self.fail(format!("{:?} was received for {number:?}", delivery.number));
+            }
+            let Some(entity) = self.whose(delivery, &queue) else { return };
+            self.given(entity, delivery, mode, is_dead, State::Deferred);
+        }
+    }
+
+    /// Messages that were looked at: there, in order, and locked by nobody who looks (S-130 to S-133).
+    fn browsed(
+        &mut self,
+        path: &str,
+        from: Number,
+        most: u32,
+        exact: Option<&[Sequence]>,
+        messages: &[Delivery],
+    ) {
+        let (queue, is_dead) = split(path);
+        let seen: Vec<Sequence> = messages.iter().map(|delivery| delivery.sequence).collect();
+        let is_sorted = seen.is_sorted() && messages.iter().all(|delivery| delivery.number >= from);
+        if !is_sorted || seen.len() > most as usize || exact.is_some_and(|exact| exact != seen) {
+            return self.fail(format!("{path} was seen as {seen:?}, not {exact:?}"));
+        }
+        for delivery in messages {
+            if delivery.token != LockToken(0) || delivery.locked_until.is_some() {
+                return self.fail(format!("{:?} is locked by looking at it", delivery.sequence));
+            }
+            if exact.is_none() {
+                continue;
+            }
+            let Some(entity) = self.whose(delivery, &queue) else { return };
+            let Some(queue) = self.ledger.queues.get(&entity) else { return };
+            let Some(present) = queue.present.get(&delivery.sequence) else { return };
+            let is_right = present.is_dead == is_dead && present.state == delivery.state;
+            if let Some(what) =
+                wrong_delivery(present, delivery).or((!is_right).then_some("its state is another"))
+            {
+                return self.fail(format!("{:?} as seen: {what}", delivery.sequence));
+            }
+        }
+    }
+}
+
+/// Whether a queue has the settings that were asked for. Its size is that of all its partitions (S-220).
+pub(super) fn is_granted(asked: &QueueSettings, settings: &QueueSettings) -> bool {
+    let max_size_megabytes = settings.max_size_megabytes;
+    *settings == QueueSettings { max_size_megabytes, ..asked.clone() }
+}
+
+fn settled(outcome: &Outcome) -> Settled {
+    match outcome {
+        Outcome::Complete => Settled::Completed,
+        Outcome::Abandon(_) => Settled::Abandoned,
+        Outcome::Release => Settled::Released,
+        Outcome::Defer(_) => Settled::Deferred,
+        Outcome::DeadLetter(_) => Settled::DeadLettered,
+    }
+}

@@ -1,0 +1,23 @@
+//! A short simulation among the ordinary tests: whoever changes a decision hears of it at once.
+
+use otobus_sim::plan::Plan;
+use otobus_sim::run;
+
+fn check(plan: &Plan) {
+    let report = run(plan, false);
+    let again = format!("cargo xtask sim --seed {} --commands {}", plan.seed, plan.commands);
+    assert_eq!(report.violation, None, "{again}");
+    assert!(report.commands >= plan.commands && report.crashes >= 1, "{again} did too little");
+}
+
+#[test]
+fn every_promise_is_kept_for_twenty_seeds() {
+    (1..=20).for_each(|seed| check(&Plan::new(seed, 2_000)));
+}
+
+#[test]
+fn what_was_broken_once_stays_mended() {
+    let plans = Plan::failed_once();
+    assert!(!plans.is_empty());
+    plans.iter().for_each(check);
+}
