@@ -49,8 +49,9 @@ pub const UNSETTLED_PER_SESSION: usize = 65_536;
 /// Bytes of unfinished deliveries (frames with `more` set) that the door holds over all links of a connection. A large
 /// message is passed on in parts of half a megabyte, so that dozens of them may arrive at once.
 pub const UNFINISHED_BYTES: u64 = 32 * 1024 * 1024;
-/// A put-token of 32 KiB, twice.
-pub const UNFINISHED_BYTES_BEFORE_CLAIM: u64 = 64 * 1024;
+/// A put-token of 32 KiB, and the beginning of another: with what may be read and not understood, below the 128 KiB that a
+/// stranger may cost.
+pub const UNFINISHED_BYTES_BEFORE_CLAIM: u64 = 40 * 1024;
 
 /// Largest delivery on a link whose attach is undecided or was accepted without a maximum.
 pub const DEFAULT_MESSAGE_BYTES: u64 = 256 * 1024;

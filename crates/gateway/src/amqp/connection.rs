@@ -153,7 +153,10 @@ impl<S> Task<S> {
         }
         let mut input = std::mem::take(&mut self.input);
         let unread = input.unread();
-        self.batch.bodies.reserve(unread.len());
+        // A stranger sends no messages.
+        if self.has_proved {
+            self.batch.bodies.reserve(unread.len());
+        }
         let mut rest = unread;
         let now = self.now();
         let mut has_room = false;

@@ -38,6 +38,8 @@ impl<S> Task<S> {
         let Some(link) = self.links.get_mut(&key.0) else { return };
         match &mut link.kind {
             Kind::CbsRequests { partial } => {
+                // No more than came: a stranger's bytes are counted, and what a vector takes ahead would double them.
+                partial.reserve_exact(frame.payload.len());
                 partial.extend_from_slice(frame.payload);
                 if !frame.more {
                     let whole = std::mem::take(partial);

@@ -5,8 +5,13 @@
 
 mod cases;
 
+use amqp::frame::{AMQP_HEADER, SASL_HEADER};
+use amqp::performative::{Begin, Open, Performative, Transfer};
+use amqp::sasl::Sasl;
+use amqp::{AnyTarget, Attach, Role, Target};
 use bytes::BytesMut;
 use engine::Engine;
+use message::Value;
 use otobus_gateway::State;
 use otobus_gateway::auth::{Guard, Policy, Rights, Secret, UnixSeconds, sas};
 use otobus_gateway::limits::HTTP_BODY_BYTES;
@@ -31,6 +36,68 @@ const LEFT_BYTES: usize = 64 * 1_024;
 /// A pipe as small as a socket's buffer may be, so that the case itself is not in the server's memory.
 const PIPE_BYTES: usize = 4 * 1_024;
 
+/// Strangers that speak AMQP, each as much as it may say before it has proved anything, and more.
+fn amqp_strangers() -> Vec<Vec<u8>> {
+    let greeting = || {
+        let mut bytes = SASL_HEADER.to_vec();
+        Sasl::Init { mechanism: "ANONYMOUS", initial_response: None, hostname: None }.write(&mut bytes);
+        bytes.extend_from_slice(&AMQP_HEADER);
+        bytes
+    };
+    let open = |properties| {
+        let open = Open { container_id: "c".repeat(1_000), properties, ..Open::default() };
+        Performative::Open(Box::new(open))
+    };
+    let said = |performatives: &[(u16, Performative<'_>)], payload: &[u8]| {
+        let mut bytes = greeting();
+        for (channel, performative) in performatives {
+            let is_transfer = matches!(performative, Performative::Transfer(_));
+            performative.write(&mut bytes, *channel, if is_transfer { payload } else { &[] });
+        }
+        bytes
+    };
+    let begin = || Performative::Begin(Box::new(Begin { incoming_window: 100, ..Begin::default() }));
+    let attach = |handle: u32| {
+        let target = Some(AnyTarget::Target(Target { address: Some("$cbs".into()), ..Target::default() }));
+        let name = format!("{handle}{}", "n".repeat(1_000));
+        Performative::Attach(Box::new(Attach {
+            target,
+            initial_delivery_count: Some(0),
+            ..Attach::new(&name, handle, Role::Sender)
+        }))
+    };
+    let part = |handle: u32| {
+        let transfer = Transfer {
+            handle,
+            delivery_id: Some(handle),
+            delivery_tag: Some(b"t"),
+            more: true,
+            ..Transfer::default()
+        };
+        Performative::Transfer(transfer)
+    };
+    let many = Value::List(vec![Value::Null; 3_000]);
+    let mut links = vec![(0, open(Value::Null)), (0, begin())];
+    links.extend((0..100).map(|handle| (0, attach(handle))));
+    let mut parts = vec![(0, open(Value::Null)), (0, begin())];
+    parts.extend((0..8).map(|handle| (0, attach(handle))));
+    parts.extend((0..64).map(|turn| (0, part(turn % 8))));
+    let mut sessions = vec![(0, open(Value::Null))];
+    sessions.extend((0..200).map(|channel| (channel, begin())));
+    let mut frame = greeting();
+    frame.extend_from_slice(&[0x7f, 0xff, 0xff, 0xff, 2, 0, 0, 0]);
+    frame.resize(1 << 20, 0);
+    vec![
+        said(&links, &[]),
+        said(&parts, &[0; 4_000]),
+        said(&sessions, &[]),
+        said(&[(0, open(Value::Map(vec![(Value::Symbol("p".into()), many)])))], &[]),
+        frame,
+        [&SASL_HEADER[..], &[0; 1 << 20]].concat(),
+        greeting().repeat(1_000),
+    ]
+}
+
 /// Serves one connection that sends `request` and says how many bytes more than before were held at the worst moment.
 async fn cost(state: &Arc<State>, request: &[u8]) -> usize {
     let before = MEMORY.current_usage();
@@ -38,7 +105,14 @@ async fn cost(state: &Arc<State>, request: &[u8]) -> usize {
     let (far, near) = tokio::io::duplex(PIPE_BYTES);
     let (mut answers, mut far) = tokio::io::split(far);
     let peer = Peer::new("192.0.2.1:4000".parse().unwrap());
-    let door = Arc::clone(state).http(near, BytesMut::new(), peer);
+    let is_amqp = request.starts_with(b"AMQP");
+    let door = async {
+        let state = Arc::clone(state);
+        match is_amqp {
+            true => state.amqp(near, BytesMut::new(), peer).await,
+            false => state.http(near, BytesMut::new(), peer).await,
+        }
+    };
     let client = async {
         let mut room = [0; 1_024];
         let mut written = 0;
@@ -92,7 +166,7 @@ async fn a_hundred_hostile_requests_cost_little_and_leave_nothing_behind() {
         (head + &body).into_bytes()
     };
     let managers: Vec<Vec<u8>> = cases::bodies().into_iter().map(by_manager).collect();
-    let strangers = cases::requests();
+    let strangers = [cases::requests(), amqp_strangers()].concat();
     tokio::time::pause();
 
     // The first of each kind makes what is made once.
