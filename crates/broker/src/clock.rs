@@ -256,6 +256,9 @@ impl Broker {
             Record::EntityDeleted { .. } => vec![What::EntityDeleted],
             Record::QueueCreated { .. }
             | Record::PartStored { .. }
+            | Record::Noted { .. }
+            | Record::Skipped { .. }
+            | Record::Forwarded { .. }
             | Record::Enqueued { .. }
             | Record::Scheduled { .. }
             | Record::Deferred { .. }
@@ -278,6 +281,7 @@ impl Broker {
             Due::Chore(entity, Chore::Expire) => self.expire_due(entity, most, context, decision),
             Due::Chore(entity, Chore::Activate) => self.activate_due(entity, most, context, decision),
             Due::Chore(entity, Chore::Idle) => self.end_idle(entity, context, decision),
+            Due::Chore(entity, Chore::Forward) => self.retry_forward(entity),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! batch's own buffer, and a command only says where ([`Intake`]): the broker decides about messages without ever
 //! touching their bytes.
 
-use crate::ids::{LinkId, LockToken, NamespaceId, Number, RequestId};
+use crate::ids::{LinkId, LockToken, MessageKey, NamespaceId, Number, RequestId};
 use crate::manage::Task;
 use crate::settings::QueueSettings;
 use crate::time::{Span, Time};
@@ -34,6 +34,10 @@ pub struct Incoming {
     pub has_session: bool,
     /// It has a session id and a partition key, and they are not the same (S-7).
     pub keys_differ: bool,
+    /// A digest of its message-id, where somebody may ask for it (S-160).
+    pub id: MessageKey,
+    /// A digest of its partition key, or of its session id, which is one; zero if it has neither (S-162).
+    pub partition: u64,
 }
 
 impl Incoming {
@@ -49,6 +53,8 @@ impl Incoming {
             scheduled: Incoming::AT_ONCE,
             has_session: false,
             keys_differ: false,
+            id: MessageKey::NONE,
+            partition: 0,
         }
     }
 }

@@ -2,9 +2,10 @@
 //! whatever was ever recorded and may rely on nothing but itself and the time of the batch.
 
 use crate::access::AccessRule;
-use crate::effect::Extra;
+use crate::effect::{Extra, Forwarded};
 use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Number, Sequence, SubQueue};
 use crate::planted::{Bug, is_planted};
+use crate::queue::history::History;
 use crate::queue::index::{Index, Reason, Slot, State};
 use crate::record::{KeptLock, Record};
 use crate::settings::QueueSettings;
@@ -60,6 +61,8 @@ pub struct Queue {
     /// The dead-letter queue. Numbers are those of `index`, and a message is in one of the two.
     pub dead: Index,
     pub extras: IdMap<Sequence, Arc<Extra>>,
+    /// What it looks for duplicates in (S-160).
+    pub history: History,
     pub counts: Counts,
     pub bytes: u64,
 }
@@ -198,7 +201,7 @@ impl Queue {
         let time_to_live = (!time_to_live.is_max()).then_some(time_to_live);
         if parts.is_some() || time_to_live.is_some() {
             let parts = parts.map(<[BodyId]>::to_vec).unwrap_or_default();
-            self.extras.insert(sequence, Arc::new(Extra { parts, overlay: None, time_to_live }));
+            self.extras.insert(sequence, Arc::new(Extra { parts, time_to_live, ..Extra::default() }));
         }
     }
 }
@@ -293,7 +296,9 @@ impl Durable {
             Record::QueueCreated { namespace, .. } => Some(*namespace),
             Record::Enqueued { entity, .. }
             | Record::Scheduled { entity, .. }
-            | Record::Activated { entity, .. } => self.namespace_of(*entity),
+            | Record::Activated { entity, .. }
+            | Record::Noted { entity, .. } => self.namespace_of(*entity),
+            Record::Forwarded { source, .. } => self.namespace_of(source.entity),
             Record::Managed(change) => match &**change {
                 Change::TopicCreated { namespace, .. } => Some(*namespace),
                 Change::SubscriptionCreated { topic: entity, .. }
@@ -309,6 +314,7 @@ impl Durable {
             },
             Record::EntityDeleted { .. }
             | Record::PartStored { .. }
+            | Record::Skipped { .. }
             | Record::Removed { .. }
             | Record::Returned { .. }
             | Record::Deferred { .. }
@@ -395,6 +401,27 @@ impl Durable {
                 queue.dead_letter(*sequence, *reason);
                 queue.merge(*sequence, overlay.as_deref());
             }
+            Record::Noted { entity, id } => {
+                let queue = self.queue_mut(*entity);
+                queue.history.note(*id, time, queue.settings.duplicate_window);
+            }
+            Record::Skipped { entity, sequence } => {
+                let queue = self.queue_mut(*entity);
+                assert_eq!(*sequence, queue.next, "numbers have no gaps");
+                queue.next = sequence.next();
+            }
+            Record::Forwarded { source, sequence, target, number, expires, overlay } => {
+                let from = self.queue_mut(source.entity);
+                let slot = from.remove(*sequence);
+                let mut extra = from.extras.remove(sequence).unwrap_or_default();
+                let first = Forwarded { number: from.number(*sequence), hops: 0 };
+                let forwarded = Arc::make_mut(&mut extra).forwarded.get_or_insert(first);
+                forwarded.hops += 1;
+                let queue = self.queue_mut(*target);
+                queue.push(*number, Slot::active(slot.body, slot.length, time, *expires));
+                queue.extras.insert(*number, extra);
+                queue.merge(*number, overlay.as_deref());
+            }
             Record::LocksKept { locks } => self.kept_locks = locks.iter().copied().collect(),
         }
     }
@@ -421,6 +448,7 @@ impl Durable {
             index: Index::default(),
             dead: Index::default(),
             extras: IdMap::default(),
+            history: History::default(),
             counts: Counts::default(),
             bytes: 0,
         })));
@@ -536,6 +564,7 @@ impl Durable {
         for (id, queue) in self.queues() {
             (id, &queue.path, &queue.settings, queue.created, queue.updated).hash(&mut hasher);
             (queue.partition, queue.next, queue.counts, queue.bytes).hash(&mut hasher);
+            queue.history.hash(&mut hasher);
             for part in [&queue.index, &queue.dead] {
                 for (sequence, slot) in part.iter() {
                     let extra = queue.extras.get(&sequence);

@@ -47,6 +47,16 @@ pub struct Extra {
     pub overlay: Option<Overlay>,
     /// The sender's own time to live, of a message that waits for its time: it counts from then (S-44).
     pub time_to_live: Option<Span>,
+    /// Where it was sent, if that was another entity.
+    pub forwarded: Option<Forwarded>,
+}
+
+/// The way of a message that was forwarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Forwarded {
+    /// The number that it had first (S-36).
+    pub number: Number,
+    pub hops: u8,
 }
 
 /// How a settlement came out, in the terms of the request, so that the answer can repeat it.
@@ -115,6 +125,8 @@ pub enum Effect {
     Attached {
         link: LinkId,
         max_message_bytes: u64,
+        /// Whoever sends must say by which ids messages are known (S-160).
+        wants_ids: bool,
     },
     /// The attach is refused, or the link's entity is gone.
     Detached {

@@ -3,7 +3,7 @@
 //! Entity ids, body ids and positions are never reused within a partition: a record that names one means the same
 //! thing for as long as the data lives.
 
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// A namespace of the server; `0` is the one called `default`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -103,6 +103,29 @@ impl Sequence {
 impl std::hash::Hash for LinkId {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(u64::from(self.connection.0) << 32 | u64::from(self.link));
+    }
+}
+
+/// What a message is known by for duplicate detection: a digest of its message-id, which no peer can choose (S-160).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct MessageKey(pub [u64; 2]);
+
+impl MessageKey {
+    /// Of a message without an id, which is never a duplicate (S-164).
+    pub const NONE: MessageKey = MessageKey([0, 0]);
+
+    /// The same id under a partition key is another message (S-162). `partition` is a digest too, zero without a key.
+    pub(crate) fn within(self, partition: u64) -> MessageKey {
+        let [high, low] = self.0;
+        MessageKey([high ^ partition, low ^ partition.rotate_left(32)])
+    }
+}
+
+impl Hash for MessageKey {
+    /// A digest is mixed already.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0[0]);
+        state.write_u64(self.0[1]);
     }
 }
 

@@ -39,10 +39,10 @@ pub use command::{Command, Incoming, Intake, Outcome, ReceiveMode};
 use decision::Hindrance;
 pub use decision::{Context, Decided, Decision, Material, Needs, Release};
 pub use durable::{Counts, Durable};
-pub use effect::{Answer, Delivery, Effect, Extra, QueueDescription, Settled};
+pub use effect::{Answer, Delivery, Effect, Extra, Forwarded, QueueDescription, Settled};
 pub use ids::{
-    BodyId, ConnectionId, EntityId, LinkId, LockToken, NamespaceId, Number, Position, RequestId, Sequence,
-    Source, SubQueue,
+    BodyId, ConnectionId, EntityId, LinkId, LockToken, MessageKey, NamespaceId, Number, Position, RequestId,
+    Sequence, Source, SubQueue,
 };
 pub use manage::Task;
 pub use namespace::check_path;
@@ -82,6 +82,11 @@ impl Broker {
     pub fn with_tier(mut self, tier: Tier) -> Broker {
         self.tier = tier;
         self
+    }
+
+    /// What a namespace is held to: its own tier, or that of the broker.
+    pub(crate) fn tier_of(&self, namespace: NamespaceId) -> Tier {
+        self.volatile.tiers.get(&namespace).copied().unwrap_or(self.tier)
     }
 
     pub fn durable(&self) -> &Durable {

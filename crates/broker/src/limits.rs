@@ -113,6 +113,20 @@ pub const LIST_PAGE: usize = 101;
 /// what claims to be far longer was never written.
 pub const SNAPSHOT_FRAME_BYTES: usize = 16 * 1_024 * 1_024;
 
+/// Message ids that a queue remembers for duplicate detection, whatever its window: with what finds them, about 80 MiB.
+/// Beyond it the oldest are forgotten before their window ends.
+pub const HISTORY_IDS: usize = 1_024 * 1_024;
+
+/// Ids that are kept, copied and forgotten together.
+pub const HISTORY_CHUNK: usize = 256;
+
+/// How often a message is forwarded (S-173), and how often with the forwarding of dead letters, which must end too.
+pub const TRANSFER_HOPS: u8 = 4;
+pub const DEAD_LETTER_HOPS: u8 = 16;
+
+/// How long dead letters wait before their destination, which is full, disabled or gone, is tried again.
+pub const FORWARD_RETRY: Span = Span(10_000);
+
 /// Messages, and bytes, that are read at a time before receive-and-delete removes them: a run of the disk, and no more than
 /// what is lost if the receiver goes away meanwhile.
 pub const CHECK_MESSAGES: usize = 128;

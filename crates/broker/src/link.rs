@@ -9,6 +9,10 @@ use crate::ids::{LinkId, NamespaceId, Source, SubQueue};
 use crate::refusal::Refusal;
 use crate::volatile::{Link, Role, Touch};
 
+/// S-172.
+pub(crate) const FORWARDING: &str =
+    "Messages cannot be received from an entity that forwards them; receive from its destination.";
+
 impl Broker {
     pub(crate) fn attach_sender(
         &mut self,
@@ -44,7 +48,8 @@ impl Broker {
         match self.check_attach(namespace, path, &role) {
             Ok((source, max_message_bytes)) => {
                 self.volatile.apply(Touch::Attached { link, source, role });
-                decision.effect(Effect::Attached { link, max_message_bytes });
+                let wants_ids = self.queue_of(source).settings.requires_duplicate_detection;
+                decision.effect(Effect::Attached { link, max_message_bytes, wants_ids });
             }
             Err(refusal) => decision.effect(Effect::Detached { link, refusal }),
         }
@@ -61,11 +66,15 @@ impl Broker {
             Role::Receiver { .. } => self.resolve_for_receive(namespace, path)?,
         };
         let queue = self.queue_of(source);
-        let limit = self.tier.receivers();
+        let tier = self.tier_of(queue.namespace);
+        if matches!(role, Role::Receiver { .. }) && self.forwards(source) {
+            return Err(Refusal::NotAllowed(FORWARDING));
+        }
+        let limit = tier.receivers();
         if matches!(role, Role::Receiver { .. }) && self.volatile.presence(source.entity).receivers >= limit {
             return Err(Refusal::TooManyReceivers { name: queue.path.clone(), limit });
         }
-        Ok((source, self.tier.message_bytes(&queue.settings)))
+        Ok((source, tier.message_bytes(&queue.settings)))
     }
 
     /// Where to send to. Nothing is sent to a dead-letter queue (S-101).
@@ -86,6 +95,10 @@ impl Broker {
         let queue = self.queue_of(source);
         if !queue.settings.status.may_receive() {
             return Err(Refusal::EntityDisabled(queue.path.clone()));
+        }
+        // Its dead-letter queue is like any other (S-103).
+        if queue.settings.requires_session && source.sub == SubQueue::Main {
+            return Err(Refusal::NotSupported("an entity that requires sessions"));
         }
         Ok(source)
     }
@@ -223,7 +236,7 @@ mod tests {
             let mut world = World::with_tier(tier);
             world.create("q", QueueSettings::default());
             let link = world.link();
-            let attached = Effect::Attached { link, max_message_bytes: limit };
+            let attached = Effect::Attached { link, max_message_bytes: limit, wants_ids: false };
             assert_eq!(world.attach_sender(link, "q"), [attached]);
         }
     }

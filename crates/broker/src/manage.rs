@@ -12,10 +12,12 @@ use crate::limits::{NAME_CHARACTERS, NAMESPACES};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::settings::{QueueSettings, check_offered_size};
+use crate::tier::Tier;
 use crate::topic::change::Change;
 use crate::topic::rule::Rule;
 use crate::topic::settings::{SubscriptionSettings, TopicSettings};
 use crate::topic::subscription;
+use crate::volatile::Touch;
 
 #[derive(Debug, Clone)]
 pub enum Task {
@@ -101,6 +103,10 @@ pub enum Task {
     /// The authorization rules that count at a path.
     Access {
         path: Box<str>,
+    },
+    /// Holds the namespace to the quotas of a tier, from now on and until the process ends: a tier is configuration.
+    SetTier {
+        tier: Tier,
     },
     /// The number of a namespace, given to it for good when it is asked for the first time.
     NameNamespace {
@@ -188,6 +194,10 @@ impl Broker {
             Task::Access { path } => {
                 let (entity, rules) = self.access_at(namespace, path);
                 Ok(Answer::Access { entity, rules })
+            }
+            Task::SetTier { tier } => {
+                self.volatile.apply(Touch::TierSet { namespace, tier: *tier });
+                Ok(Answer::Time(context.now))
             }
             Task::NameNamespace { name } => self.name_namespace(name, context, decision),
             Task::TellTime => Ok(Answer::Time(context.now)),

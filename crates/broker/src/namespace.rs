@@ -24,7 +24,7 @@ impl Broker {
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         self.check_new_path(namespace, path)?;
-        let settings = Box::new(self.tier.settle(settings, None)?);
+        let settings = Box::new(self.tier_of(namespace).settle(settings, None)?);
         self.check_room(namespace, &settings)?;
         let entity = self.durable.next_entity();
         self.write(
@@ -39,7 +39,7 @@ impl Broker {
 
     /// Semantics, section 21.
     fn check_room(&self, namespace: NamespaceId, settings: &QueueSettings) -> Result<(), Refusal> {
-        let limit = self.tier.partitioned_entities();
+        let limit = self.tier_of(namespace).partitioned_entities();
         if settings.partitioning && limit != usize::MAX {
             let is_partitioned = |entity: &EntityId| {
                 self.durable.queue(*entity).is_some_and(|queue| queue.settings.partitioning)
@@ -59,7 +59,7 @@ impl Broker {
             let spelled = queue.or_else(|| self.durable.topics.topic(taken).map(|topic| &topic.path));
             return Err(Refusal::EntityExists(spelled.map_or(path, |spelled| spelled).into()));
         }
-        let limit = self.tier.entities();
+        let limit = self.tier_of(namespace).entities();
         if limit != usize::MAX && self.entities_of(namespace).count() >= limit {
             return Err(Refusal::TooManyEntities(limit));
         }
@@ -125,10 +125,7 @@ impl Broker {
         }
         let not_found = || Refusal::EntityNotFound(path.into());
         let entity = self.durable.find(namespace, name).ok_or_else(not_found)?;
-        let queue = self.durable.queue(entity).ok_or_else(not_found)?;
-        if queue.settings.requires_session {
-            return Err(Refusal::NotSupported("an entity that requires sessions"));
-        }
+        self.durable.queue(entity).ok_or_else(not_found)?;
         Ok(Source { entity, sub })
     }
 

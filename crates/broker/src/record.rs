@@ -4,7 +4,7 @@
 //! fewer fields than were written refuses, a reader that knows more takes the missing ones as their defaults. Old data
 //! therefore opens with new code, and new data says plainly that it is new.
 
-use crate::ids::{BodyId, EntityId, LockToken, NamespaceId, Sequence, Source, SubQueue};
+use crate::ids::{BodyId, EntityId, LockToken, MessageKey, NamespaceId, Sequence, Source, SubQueue};
 use crate::queue::index::Reason;
 use crate::settings::{QueueSettings, Status};
 use crate::time::{Span, Time};
@@ -88,6 +88,26 @@ pub enum Record {
     LocksKept {
         locks: Box<[KeptLock]>,
     },
+    /// The queue has taken a message of this id, and looks for duplicates of it (S-160).
+    Noted {
+        entity: EntityId,
+        id: MessageKey,
+    },
+    /// A number that no message has (S-48).
+    Skipped {
+        entity: EntityId,
+        sequence: Sequence,
+    },
+    /// A message left one entity for another, where it has another number (S-177); in one step, so that it is never in
+    /// both. `overlay` is what changes with it.
+    Forwarded {
+        source: Source,
+        sequence: Sequence,
+        target: EntityId,
+        number: Sequence,
+        expires: Time,
+        overlay: Option<Box<Overlay>>,
+    },
     /// Something was created, changed or named by an administrator.
     Managed(Box<Change>),
     /// A body was copied forward, so that the space around the original can be given back. Messages go on knowing it
@@ -130,6 +150,9 @@ mod kind {
     pub(super) const DEFERRED: u8 = 9;
     pub(super) const DEAD_LETTERED: u8 = 10;
     pub(super) const LOCKS_KEPT: u8 = 11;
+    pub(super) const NOTED: u8 = 12;
+    pub(super) const SKIPPED: u8 = 13;
+    pub(super) const FORWARDED: u8 = 14;
     /// Far from the others, which count upwards with what brokers do.
     pub(super) const RELOCATED: u8 = 200;
 }
@@ -206,6 +229,25 @@ impl Record {
             Record::LocksKept { locks } => framed(out, kind::LOCKS_KEPT, |out| {
                 put_locks(out, locks);
             }),
+            Record::Noted { entity, id } => framed(out, kind::NOTED, |out| {
+                put_u32(out, entity.0);
+                id.0.iter().for_each(|half| put_u64(out, *half));
+            }),
+            Record::Skipped { entity, sequence } => framed(out, kind::SKIPPED, |out| {
+                put_u32(out, entity.0);
+                put_u64(out, sequence.0);
+            }),
+            Record::Forwarded { source, sequence, target, number, expires, overlay } => {
+                framed(out, kind::FORWARDED, |out| {
+                    put_u32(out, source.entity.0);
+                    out.push(source.sub as u8);
+                    put_u64(out, sequence.0);
+                    put_u32(out, target.0);
+                    put_u64(out, number.0);
+                    put_time(out, *expires);
+                    put_overlay(out, overlay.as_deref());
+                });
+            }
             Record::Relocated { body, copy } => framed(out, kind::RELOCATED, |out| {
                 put_u64(out, body.0);
                 put_u64(out, copy.0);
@@ -276,6 +318,21 @@ impl Record {
                 overlay: fields.overlay()?,
             },
             kind::LOCKS_KEPT => Record::LocksKept { locks: fields.locks()? },
+            kind::NOTED => Record::Noted {
+                entity: EntityId(fields.u32()?),
+                id: MessageKey([fields.u64()?, fields.u64()?]),
+            },
+            kind::SKIPPED => {
+                Record::Skipped { entity: EntityId(fields.u32()?), sequence: Sequence(fields.u64()?) }
+            }
+            kind::FORWARDED => Record::Forwarded {
+                source: Source { entity: EntityId(fields.u32()?), sub: fields.sub_queue()? },
+                sequence: Sequence(fields.u64()?),
+                target: EntityId(fields.u32()?),
+                number: Sequence(fields.u64()?),
+                expires: fields.time()?,
+                overlay: fields.overlay()?,
+            },
             kind::RELOCATED => Record::Relocated { body: BodyId(fields.u64()?), copy: BodyId(fields.u64()?) },
             other => match Change::decode(other, &mut fields) {
                 Some(change) => Record::Managed(Box::new(change?)),
@@ -413,7 +470,18 @@ impl Fields<'_> {
             0 => Ok(Reason::Client),
             1 => Ok(Reason::Expired),
             2 => Ok(Reason::MaxDeliveryCount),
+            3 => Ok(Reason::MaxTransferHops),
+            4 => Ok(Reason::NotForwarded),
             _ => Err(Unreadable::BadField("reason")),
+        }
+    }
+
+    fn sub_queue(&mut self) -> Result<SubQueue, Unreadable> {
+        match self.u8()? {
+            0 => Ok(SubQueue::Main),
+            1 => Ok(SubQueue::DeadLetter),
+            2 => Ok(SubQueue::TransferDeadLetter),
+            _ => Err(Unreadable::BadField("sub-queue")),
         }
     }
 
@@ -421,12 +489,7 @@ impl Fields<'_> {
         let mut locks = Vec::new();
         while !self.rest.is_empty() {
             let entity = EntityId(self.u32()?);
-            let sub = match self.u8()? {
-                0 => SubQueue::Main,
-                1 => SubQueue::DeadLetter,
-                2 => SubQueue::TransferDeadLetter,
-                _ => return Err(Unreadable::BadField("sub-queue")),
-            };
+            let sub = self.sub_queue()?;
             let token = LockToken(u128::from_le_bytes(self.fixed()?));
             locks.push(KeptLock { source: Source { entity, sub }, token, until: self.time()? });
         }
@@ -581,6 +644,16 @@ mod tests {
                     until: Time(9),
                 }]
                 .into(),
+            },
+            Record::Noted { entity, id: MessageKey([1, u64::MAX]) },
+            Record::Skipped { entity, sequence },
+            Record::Forwarded {
+                source: Source::dead_letter(entity),
+                sequence,
+                target: EntityId(9),
+                number: Sequence(3),
+                expires: Time(4),
+                overlay: None,
             },
             Record::Removed { entity, first: sequence, count: 1_000 },
             Record::Returned { entity, sequence, overlay: None },

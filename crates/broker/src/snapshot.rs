@@ -9,9 +9,10 @@
 
 use crate::Broker;
 use crate::durable::{Counts, Durable, Queue, fold, partition_of};
-use crate::effect::Extra;
-use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Sequence};
+use crate::effect::{Extra, Forwarded};
+use crate::ids::{BodyId, EntityId, IdMap, MessageKey, NamespaceId, Number, Sequence};
 use crate::limits::{BODY_PART_BYTES, SNAPSHOT_FRAME_BYTES};
+use crate::queue::history::{History, Noted};
 use crate::queue::index::{CHUNK, Index, SLOT_NUMBERS, Slot};
 use crate::record::{self, Fields, KeptLock, Record};
 use crate::time::{Span, Time};
@@ -26,7 +27,7 @@ pub const FORMAT: u32 = 1;
 mod kind {
     pub(super) const HEAD: u8 = 1;
     pub(super) const QUEUE: u8 = 2;
-    /// Of the queue before it, like the next four.
+    /// Of the queue before it, like the next ones but `MANAGED`.
     pub(super) const SETTINGS: u8 = 3;
     pub(super) const SLOTS: u8 = 4;
     pub(super) const EXTRA: u8 = 5;
@@ -34,6 +35,10 @@ mod kind {
     pub(super) const MANAGED: u8 = 6;
     /// Of its dead-letter queue.
     pub(super) const DEAD_SLOTS: u8 = 7;
+    /// Message ids that it has taken, in order.
+    pub(super) const HISTORY: u8 = 8;
+    /// Of the extra before it.
+    pub(super) const FORWARDED: u8 = 9;
     pub(super) const LOCKS: u8 = 99;
     pub(super) const MOVED: u8 = 100;
     pub(super) const END: u8 = 255;
@@ -159,6 +164,7 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
         index,
         dead,
         extras,
+        history,
         counts,
         bytes,
     } = queue;
@@ -178,7 +184,7 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
     let count = write_slots(writer, kind::SLOTS, index, extras)?
         + write_slots(writer, kind::DEAD_SLOTS, dead, extras)?;
     for (sequence, extra) in extras {
-        let Extra { parts, overlay, time_to_live } = &**extra;
+        let Extra { parts, overlay, time_to_live, forwarded } = &**extra;
         let length = index.get(*sequence).or(dead.get(*sequence)).map_or(0, |slot| slot.length);
         writer.frame(kind::EXTRA, |fields| {
             fields.number(sequence.0);
@@ -190,6 +196,21 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
             fields.number(u64::from(overlay.is_some()));
             if let Some(overlay) = overlay {
                 overlay.encode(fields.frame);
+            }
+        })?;
+        if let Some(Forwarded { number, hops }) = forwarded {
+            writer.frame(kind::FORWARDED, |fields| {
+                fields.number(sequence.0);
+                fields.number(number.0);
+                fields.number((*hops).into());
+            })?;
+        }
+    }
+    for chunk in history.chunks() {
+        writer.frame(kind::HISTORY, |fields| {
+            for Noted { id, time } in chunk {
+                fields.number(time.0 as u64);
+                id.0.iter().for_each(|half| record::put_u64(fields.frame, *half));
             }
         })?;
     }
@@ -354,6 +375,22 @@ impl Restored {
                         dead.insert(sequence, slot)
                     })?;
                 }
+                kind::HISTORY => {
+                    let history = &mut queue.as_mut().ok_or(none_before)?.1.history;
+                    while !fields.rest.is_empty() {
+                        let time = Time(fields.number()? as i64);
+                        history.push(Noted { id: MessageKey([fields.u64()?, fields.u64()?]), time });
+                    }
+                }
+                kind::FORWARDED => {
+                    let extras = &mut queue.as_mut().ok_or(none_before)?.1.extras;
+                    let sequence = Sequence(fields.number()?);
+                    let number = Number(fields.number()?);
+                    let hops =
+                        u8::try_from(fields.number()?).map_err(|_| Error::Wrong("a way is too long"))?;
+                    let extra = extras.get_mut(&sequence).ok_or(Error::Wrong("nothing was forwarded"))?;
+                    Arc::make_mut(extra).forwarded = Some(Forwarded { number, hops });
+                }
                 kind::LOCKS => kept_locks.extend(fields.locks()?),
                 kind::EXTRA => read_extra(&mut fields, &mut queue.as_mut().ok_or(none_before)?.1)?,
                 kind::MANAGED => {
@@ -420,6 +457,7 @@ fn read_queue(fields: &mut Fields<'_>) -> Result<(EntityId, Queue), Error> {
         index: Index::default(),
         dead: Index::default(),
         extras: IdMap::default(),
+        history: History::default(),
         counts: Counts {
             active: fields.number()?,
             deferred: fields.number()?,
@@ -467,7 +505,7 @@ fn read_extra(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error> {
         0 => None,
         _ => Some(fields.overlay()?.map_or_else(Default::default, |overlay| *overlay)),
     };
-    queue.extras.insert(sequence, Arc::new(Extra { parts, overlay, time_to_live }));
+    queue.extras.insert(sequence, Arc::new(Extra { parts, overlay, time_to_live, forwarded: None }));
     Ok(())
 }
 
@@ -621,6 +659,28 @@ mod tests {
         assert!(with_part.contains(&part), "a message that is still arriving needs its parts");
         world.drop_parts(sender);
         assert_eq!(stored_bodies(&world.broker.snapshot(world.now)), stored);
+    }
+
+    #[test]
+    fn ids_that_were_taken_and_ways_that_were_gone_are_kept() {
+        // S-36, S-164
+        let mut world = World::with_queue("b");
+        let forward_to = Some("b".into());
+        world.create(
+            "a",
+            QueueSettings { requires_duplicate_detection: true, forward_to, ..QueueSettings::default() },
+        );
+        let link = world.sender("a");
+        for id in 1..=600 {
+            world.pass(Span(1));
+            world.send(link, 0, &[Incoming { id: MessageKey([id, 9]), ..message(1) }]);
+        }
+        let restored = Restored::read(&mut &written(&world)[..]).unwrap().durable;
+        let (before, after) = (world.broker.durable(), &restored);
+        assert_eq!(after.fingerprint(), before.fingerprint());
+        assert_eq!(after.queue(EntityId(1)).unwrap().history, before.queue(EntityId(1)).unwrap().history);
+        assert_eq!(after.queue(EntityId(0)).unwrap().extras, before.queue(EntityId(0)).unwrap().extras);
+        assert_eq!(after.queue(EntityId(0)).unwrap().extras.len(), 600);
     }
 
     #[test]

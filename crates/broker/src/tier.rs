@@ -27,6 +27,20 @@ const BASIC_TIME_TO_LIVE: Span = Span::minutes(14 * 24 * 60);
 const SIZES: [u64; 5] = [1_024, 2_048, 3_072, 4_096, 5_120];
 const PREMIUM_SIZES: [u64; 4] = [10_240, 20_480, 40_960, 81_920];
 
+impl std::str::FromStr for Tier {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Tier, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "basic" => Ok(Tier::Basic),
+            "standard" => Ok(Tier::Standard),
+            "premium" => Ok(Tier::Premium),
+            "unlimited" => Ok(Tier::Unlimited),
+            _ => Err(format!("`{text}` is not a tier; use basic, standard, premium or unlimited")),
+        }
+    }
+}
+
 impl Tier {
     pub fn name(self) -> &'static str {
         match self {
@@ -172,6 +186,11 @@ impl Tier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::effect::Answer;
+    use crate::ids::NamespaceId;
+    use crate::manage::Task;
+    use crate::testing::World;
+    use crate::volatile::Touch;
 
     const ALL: [Tier; 4] = [Tier::Basic, Tier::Standard, Tier::Premium, Tier::Unlimited];
 
@@ -236,5 +255,36 @@ mod tests {
             ..QueueSettings::default()
         };
         assert!(Tier::Unlimited.settle(&asked, None).unwrap().auto_delete_on_idle.is_max());
+    }
+
+    #[test]
+    fn each_namespace_is_held_to_its_own_tier() {
+        // S-270
+        let mut world = World::new();
+        let other = match world.manage(Task::NameNamespace { name: "other".into() }) {
+            Ok(Answer::Namespace { namespace, .. }) => namespace,
+            answer => panic!("{answer:?}"),
+        };
+        world.broker.volatile.apply(Touch::TierSet { namespace: other, tier: Tier::Basic });
+        assert_eq!(world.broker.tier_of(other), Tier::Basic);
+        assert_eq!(world.broker.tier_of(NamespaceId(0)), Tier::Unlimited);
+        world.manage(Task::SetTier { tier: Tier::Standard }).unwrap();
+        assert_eq!(
+            (world.broker.tier_of(NamespaceId(0)), world.broker.tier_of(other)),
+            (Tier::Standard, Tier::Basic)
+        );
+        let large = QueueSettings { max_message_kilobytes: Some(2_048), ..QueueSettings::default() };
+        assert!(matches!(
+            world.try_create("q", large),
+            Err(Refusal::NotInTier { .. } | Refusal::InvalidSetting { .. })
+        ));
+    }
+
+    #[test]
+    fn tiers_are_known_by_their_names() {
+        for tier in [Tier::Basic, Tier::Standard, Tier::Premium, Tier::Unlimited] {
+            assert_eq!(tier.name().parse(), Ok(tier));
+        }
+        assert!("gold".parse::<Tier>().is_err());
     }
 }

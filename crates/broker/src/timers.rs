@@ -20,6 +20,8 @@ pub enum Chore {
     Activate,
     /// Perhaps it was idle for long enough.
     Idle,
+    /// Messages wait for their destination.
+    Forward,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +41,7 @@ pub(crate) enum Due {
 pub(crate) struct Timers {
     locks: BinaryHeap<Reverse<LockTimer>>,
     chores: BTreeSet<(Time, EntityId, Chore)>,
-    armed: IdMap<EntityId, [Time; 3]>,
+    armed: IdMap<EntityId, [Time; 4]>,
 }
 
 /// The timers of all namespaces. Whoever asks from outside asks in the owner's time.
@@ -147,7 +149,7 @@ impl Timers {
             return;
         }
         touched(1);
-        self.armed.entry(entity).or_insert([Time::NEVER; 3])[chore as usize] = at;
+        self.armed.entry(entity).or_insert([Time::NEVER; 4])[chore as usize] = at;
         self.chores.remove(&(before, entity, chore));
         if !at.is_never() {
             self.chores.insert((at, entity, chore));
@@ -159,7 +161,7 @@ impl Timers {
     }
 
     pub(crate) fn disarm(&mut self, entity: EntityId) {
-        for chore in [Chore::Expire, Chore::Activate, Chore::Idle] {
+        for chore in [Chore::Expire, Chore::Activate, Chore::Idle, Chore::Forward] {
             self.arm(entity, chore, Time::NEVER);
         }
         self.armed.remove(&entity);

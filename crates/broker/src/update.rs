@@ -3,7 +3,8 @@
 
 use crate::Broker;
 use crate::decision::{Context, Decision};
-use crate::ids::{EntityId, NamespaceId};
+use crate::ids::{EntityId, NamespaceId, SubQueue};
+use crate::link::FORWARDING;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
@@ -25,16 +26,26 @@ impl Broker {
         asked.check()?;
         asked.check_update(&queue.settings)?;
         self.check_queue_forwards(namespace, path, asked)?;
-        let settings = Box::new(self.tier.settle(asked, Some(&queue.settings))?);
+        let settings = Box::new(self.tier_of(namespace).settle(asked, Some(&queue.settings))?);
         let (may_receive, path) = (settings.status.may_receive(), queue.path.clone());
+        let forwards = settings.forward_to.is_some() || settings.forward_dead_letters_to.is_some();
         let change = Change::QueueUpdated { entity, settings };
         self.write(Record::Managed(Box::new(change)), context, decision);
         self.volatile.apply(Touch::Used { entity, time: context.now });
+        self.volatile.apply(Touch::Redirected { entity });
         self.arm_idle(entity, context.now);
         // Who waits for messages would wait for ever; who sends is told at the next send (S-230).
         if !may_receive {
             let is_receiver = |link: &Link| matches!(link.role, Role::Receiver { .. });
             self.drop_links(entity, is_receiver, &Refusal::EntityDisabled(path), decision);
+        } else if forwards {
+            // S-172
+            let is_beside = |link: &Link| {
+                let (main, dead) = (asked.forward_to.is_some(), asked.forward_dead_letters_to.is_some());
+                let forwards = if link.source.sub == SubQueue::Main { main } else { dead };
+                forwards && matches!(link.role, Role::Receiver { .. })
+            };
+            self.drop_links(entity, is_beside, &Refusal::NotAllowed(FORWARDING), decision);
         }
         Ok(entity)
     }

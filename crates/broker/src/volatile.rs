@@ -5,12 +5,13 @@ use crate::clock::Moving;
 use crate::command::ReceiveMode;
 use crate::durable::{Durable, Queue};
 use crate::ids::{
-    BodyId, EntityId, IdMap, LinkId, LockToken, NamespaceId, Position, Sequence, Source, SubQueue,
+    BodyId, EntityId, IdMap, LinkId, LockToken, MessageKey, NamespaceId, Position, Sequence, Source, SubQueue,
 };
 use crate::line::Line;
 use crate::nonce::Nonces;
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::State;
+use crate::tier::Tier;
 use crate::time::Time;
 use crate::timers::{Agenda, Chore, Due, LockTimer, Timers};
 use crate::work::touched;
@@ -31,6 +32,8 @@ pub struct Volatile {
     held_locks: usize,
     /// There is no room to store messages.
     pub(crate) is_full: bool,
+    /// Of the namespaces that have one of their own.
+    pub(crate) tiers: IdMap<NamespaceId, Tier>,
     nonces: Nonces,
 }
 
@@ -69,6 +72,8 @@ pub struct Presence {
     pub schedule: BTreeSet<(Time, Sequence)>,
     /// The latest of whatever keeps it from being idle (S-71); unknown after a start.
     pub used: Option<Time>,
+    /// Message ids of the history and when they were taken (S-160).
+    pub seen: IdMap<MessageKey, Time>,
 }
 
 /// The hand-out side of a queue.
@@ -84,6 +89,8 @@ pub struct Ready {
     pub locks: IdMap<Sequence, Lock>,
     /// Who waits for messages, in the order in which the credit came (S-97).
     pub waiting: Line,
+    /// Dead letters that were to be forwarded and have come too far. Nobody receives them while the others are forwarded.
+    resting: BTreeSet<Sequence>,
     /// Messages that are known to be readable, and may be removed before they leave.
     pub vouched: BTreeSet<Sequence>,
     /// Some are being read to find out.
@@ -206,6 +213,31 @@ pub enum Touch {
     RoomChanged {
         is_full: bool,
     },
+    /// An id was taken into the history.
+    Noted {
+        entity: EntityId,
+        id: MessageKey,
+        time: Time,
+    },
+    /// An id that was taken at that time is no longer in the history.
+    Forgotten {
+        entity: EntityId,
+        id: MessageKey,
+        time: Time,
+    },
+    /// A free message is not to be forwarded.
+    Rested {
+        source: Source,
+        sequence: Sequence,
+    },
+    TierSet {
+        namespace: NamespaceId,
+        tier: Tier,
+    },
+    /// Whether an entity forwards, and where, may have changed.
+    Redirected {
+        entity: EntityId,
+    },
     EntityCreated {
         entity: EntityId,
         namespace: NamespaceId,
@@ -293,7 +325,12 @@ impl Volatile {
                 schedule.extend(waiting.map(|(sequence, slot)| (slot.expires, sequence)));
             }
             let due = schedule.first().map_or(Time::NEVER, |(due, _)| *due);
-            volatile.entities[entity.0 as usize].schedule = schedule;
+            let presence = &mut volatile.entities[entity.0 as usize];
+            presence.schedule = schedule;
+            presence.seen = queue.history.iter().map(|noted| (noted.id, noted.time)).collect();
+            if queue.settings.forward_to.is_some() || queue.settings.forward_dead_letters_to.is_some() {
+                volatile.apply(Touch::Redirected { entity });
+            }
             let is_mortal = !queue.settings.auto_delete_on_idle.is_max();
             for (chore, at) in [
                 (Chore::Expire, queue.index.earliest()),
@@ -462,6 +499,32 @@ impl Volatile {
                 }
             }
             Touch::RoomChanged { is_full } => self.is_full = is_full,
+            Touch::Noted { entity, id, time } => {
+                touched(1);
+                self.entities[entity.0 as usize].seen.insert(id, time);
+            }
+            Touch::Forgotten { entity, id, time } => {
+                // It may have been taken again since.
+                let seen = &mut self.entities[entity.0 as usize].seen;
+                if seen.get(&id) == Some(&time) {
+                    seen.remove(&id);
+                }
+            }
+            Touch::TierSet { namespace, tier } => {
+                self.tiers.insert(namespace, tier);
+            }
+            Touch::Rested { source, sequence } => {
+                let ready = self.ready_mut(source);
+                ready.returned.remove(&sequence);
+                ready.resting.insert(sequence);
+            }
+            Touch::Redirected { entity } => {
+                for source in [Source::main(entity), Source::dead_letter(entity)] {
+                    let ready = self.ready_mut(source);
+                    ready.returned.append(&mut ready.resting);
+                    self.stir(source);
+                }
+            }
             Touch::EntityCreated { entity, namespace, time } => {
                 assert_eq!(entity.0 as usize, self.entities.len(), "entities come in order");
                 self.entities.push(Presence { namespace, used: Some(time), ..Presence::default() });

@@ -31,6 +31,7 @@ enum Step {
     Settle { link: u8, token: u8, outcome: u8 },
     Commit,
     Wait(u32),
+    Advance(u32),
     Restart { is_planned: bool },
 }
 
@@ -71,6 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(link, token, outcome)| Step::Settle { link, token, outcome }),
         6 => Just(Step::Commit),
         2 => (0..9_000_u32).prop_map(Step::Wait),
+        1 => (0..90_000_u32).prop_map(Step::Advance),
         1 => any::<bool>().prop_map(|is_planned| Step::Restart { is_planned }),
     ]
 }
@@ -317,6 +319,7 @@ impl Rig {
             Step::Settle { link, token, outcome } => self.settle(*link, *token, *outcome),
             Step::Commit => self.commit(),
             Step::Wait(milliseconds) => self.wait(*milliseconds),
+            Step::Advance(milliseconds) => self.advance(*milliseconds),
         }
     }
 
@@ -354,7 +357,8 @@ impl Rig {
         self.commit();
         let left = self.replayed.kept_locks().to_vec();
         let kept = if is_planned { self.broker.locks(self.now) } else { left.clone() };
-        let held = kept.iter().filter(|lock| self.now < lock.until).count();
+        let lead = self.replayed.leads().next().map_or(0, |(_, lead)| lead);
+        let held = kept.iter().filter(|lock| self.now.0 + lead < lock.until.0).count();
         let mut bytes = Vec::new();
         if kept != left {
             let record = Record::LocksKept { locks: kept.into() };
@@ -404,6 +408,18 @@ impl Rig {
         let context = self.context();
         self.broker.tick(context, &mut self.decision);
         self.take();
+    }
+}
+
+impl Rig {
+    /// Moves the time of the one namespace, in as many ticks and batches as it takes, while the owner's goes on.
+    fn advance(&mut self, milliseconds: u32) {
+        self.commit();
+        let (request, by) = (RequestId::default(), Span(u64::from(milliseconds)));
+        self.command(&Command::Advance { request, namespace: NamespaceId(0), by }, &[]);
+        while self.broker.is_moving() {
+            self.wait(3);
+        }
     }
 }
 

@@ -33,6 +33,10 @@ pub const SNAPSHOT_EVERY_BYTES: u64 = 32 * 1024 * 1024;
 /// snapshots stay a fraction of what is written.
 pub const SNAPSHOT_GROWTH: u64 = 2;
 
+/// On a full disk snapshots come so many times as often: the reserve holds two segments of settlements at most, and what they
+/// settle is given back only behind two snapshots.
+pub const FULL_SNAPSHOTS: u64 = 8;
+
 /// Space that is worth a snapshot in a quiet moment: a segment.
 pub const RECLAIM_BYTES: u64 = 32 * 1024 * 1024;
 

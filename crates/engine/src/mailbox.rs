@@ -54,6 +54,7 @@ pub enum Outgoing {
     Attached {
         link: LinkId,
         max_message_bytes: u64,
+        wants_ids: bool,
     },
     Detached {
         link: LinkId,
@@ -94,7 +95,9 @@ pub(crate) fn push(out: &mut Vec<Outgoing>, effect: Effect) {
         Effect::NotSettled { link, delivery, refusal } => Outgoing::NotSettled { link, delivery, refusal },
         Effect::PartTaken { link, length } => Outgoing::PartTaken { link, length },
         Effect::Drained { link } => Outgoing::Drained { link },
-        Effect::Attached { link, max_message_bytes } => Outgoing::Attached { link, max_message_bytes },
+        Effect::Attached { link, max_message_bytes, wants_ids } => {
+            Outgoing::Attached { link, max_message_bytes, wants_ids }
+        }
         Effect::Detached { link, refusal } => Outgoing::Detached { link, refusal },
         Effect::Answered { .. } | Effect::Deliver { .. } => unreachable!("a message needs its place"),
     };

@@ -150,6 +150,7 @@ impl Partition {
         if has_room {
             self.full_until = None;
         }
+        self.upkeep.set_short(!has_room);
         self.broker.set_room(has_room);
         self.condition.set_full(!has_room);
         Ok(())

@@ -5,8 +5,8 @@
 //! committed, and when the older of two snapshots contains all of its records.
 
 use crate::limits::{
-    CLEAN_SLICE_BODIES, CLEAN_SLICE_BYTES, DIED_SHARE, RECLAIM_BYTES, SNAPSHOT_EVERY_BYTES, SNAPSHOT_GROWTH,
-    SPARSE_PERCENT, STOP_SNAPSHOT_BYTES, UPKEEP_PAUSE_MS,
+    CLEAN_SLICE_BODIES, CLEAN_SLICE_BYTES, DIED_SHARE, FULL_SNAPSHOTS, RECLAIM_BYTES, SNAPSHOT_EVERY_BYTES,
+    SNAPSHOT_GROWTH, SPARSE_PERCENT, STOP_SNAPSHOT_BYTES, UPKEEP_PAUSE_MS,
 };
 use crate::snapshots::Snapshotted;
 use broker::{BodyId, Snapshot, Time};
@@ -48,6 +48,8 @@ pub(crate) struct Upkeep {
     is_writing: bool,
     /// Taken whether or not enough was written since the last one.
     is_wanted: bool,
+    /// The disk is full: only snapshots, and what they let go, make room.
+    is_short: bool,
     /// Nothing alive lies in front of this batch.
     dead_before: Position,
     /// Trimming may free something.
@@ -93,6 +95,7 @@ impl Upkeep {
             taken: None,
             is_writing: false,
             is_wanted: false,
+            is_short: false,
             dead_before: Position(0),
             may_trim: false,
             cleaning: None,
@@ -115,6 +118,7 @@ impl Upkeep {
     /// Whether the state should be shared for a snapshot right now, its records having just been written.
     pub(crate) fn wants_snapshot(&self) -> bool {
         let every = self.pace.snapshot_every_bytes.max(SNAPSHOT_GROWTH * self.newest_bytes());
+        let every = if self.is_short { every / FULL_SNAPSHOTS } else { every };
         !self.is_writing && self.taken.is_none() && (self.is_wanted || self.since_bytes >= every)
     }
 
@@ -220,6 +224,12 @@ impl Upkeep {
         let before = self.dead_before.min(newest.next());
         let waiting = stretches.windows(2).filter(|pair| pair[1].first <= before).map(|pair| pair[0].bytes);
         died.is_none_or(|died| died >= least / DIED_SHARE) && excess >= least || waiting.sum::<u64>() >= least
+    }
+
+    /// Whether the reserve is gone. What is left of it is for settlements and for the snapshots that give back what they
+    /// settle, so these must not come too late.
+    pub(crate) fn set_short(&mut self, is_short: bool) {
+        self.is_short = is_short;
     }
 
     pub(crate) fn want(&mut self) {

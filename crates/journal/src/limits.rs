@@ -43,6 +43,10 @@ pub const RUN_GAP_BYTES: u32 = 16 * 1024;
 /// Zeros written, then synced, in one step while a spare segment is filled; a batch never queues behind more.
 pub const FILL_STEP_BYTES: usize = 1024 * 1024;
 
+/// How far the filling of the spare must be ahead of the use of the segment that is written, in percent of a segment, before
+/// it rests between steps: then it is ready when three quarters are used, whatever the rate.
+pub const FILL_LEAD_PERCENT: u64 = 25;
+
 /// Snapshots kept: the newest, and one to fall back on if the newest turns out damaged.
 pub const SNAPSHOTS_KEPT: usize = 2;
 

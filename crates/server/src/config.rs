@@ -6,6 +6,7 @@ use crate::emulator;
 use crate::log::LogFormat;
 use crate::queue_table::QueueTable;
 use crate::topic_table::TopicTable;
+use broker::Tier;
 use gateway::auth::{Policy, Right, Secret};
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -49,6 +50,7 @@ struct File {
     log: Option<Spanned<String>>,
     log_format: Option<Spanned<String>>,
     durability: Option<Spanned<String>>,
+    tier: Option<Spanned<String>>,
     test_clock: Option<bool>,
     listen: Listen,
     tls: Tls,
@@ -64,6 +66,8 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct NamespaceTable {
     name: Spanned<String>,
+    /// Without it, that of the default namespace.
+    tier: Option<Spanned<String>>,
     #[serde(default)]
     policy: Vec<PolicyTable>,
     #[serde(default)]
@@ -154,7 +158,8 @@ impl Config {
             (Some(certificate), None) => return Err(complaint(certificate, "tls.key is missing")),
             (None, _) => None,
         };
-        let mut namespaces = vec![definition(DEFAULT_NAMESPACE, &file.policy, &file.queue, &file.topic)?];
+        let default = definition(DEFAULT_NAMESPACE, &file.policy, &file.queue, &file.topic)?;
+        let mut namespaces = vec![Definition { tier: tier(file.tier.as_ref())?, ..default }];
         for table in &file.namespace {
             let name = table.name.get_ref();
             if namespaces.iter().any(|other| other.name.eq_ignore_ascii_case(name)) {
@@ -162,7 +167,8 @@ impl Config {
             }
             broker::manage::check_namespace(name)
                 .map_err(|refusal| complaint(&table.name, refusal.to_string()))?;
-            namespaces.push(definition(name, &table.policy, &table.queue, &table.topic)?);
+            let own = definition(name, &table.policy, &table.queue, &table.topic)?;
+            namespaces.push(Definition { tier: tier(table.tier.as_ref().or(file.tier.as_ref()))?, ..own });
         }
         let tail_cache_bytes = file.memory.tail_cache_megabytes.as_ref().map(cache_bytes).transpose()?;
         Ok(Config {
@@ -231,6 +237,10 @@ fn definition(
     Ok(definition)
 }
 
+fn tier(text: Option<&Spanned<String>>) -> Result<Tier, Complaint> {
+    text.map_or(Ok(Tier::default()), parsed)
+}
+
 /// A word that is one of a few.
 fn parsed<T: FromStr<Err = String>>(text: &Spanned<String>) -> Result<T, Complaint> {
     text.get_ref().parse().map_err(|why| complaint(text, why))
@@ -295,6 +305,20 @@ mod tests {
     fn complained(text: &str) -> (usize, String) {
         let complaint = Config::parse(text).expect_err("refused");
         (text[..complaint.at.start].matches('\n').count() + 1, complaint.what)
+    }
+
+    #[test]
+    fn a_namespace_has_its_own_tier_or_that_of_the_file() {
+        // S-270
+        let text = "tier = \"standard\"\n[[namespace]]\nname = \"a\"\n[[namespace]]\nname = \"b\"\ntier = \"Premium\"\n";
+        let tiers: Vec<_> = Config::parse(text).unwrap().namespaces.iter().map(|each| each.tier).collect();
+        assert_eq!(tiers, [Tier::Standard, Tier::Standard, Tier::Premium]);
+        assert_eq!(Config::parse("").unwrap().namespaces[0].tier, Tier::Unlimited);
+        let (line, what) = complained("\ntier = \"gold\"");
+        assert_eq!(
+            (line, what.as_str()),
+            (2, "`gold` is not a tier; use basic, standard, premium or unlimited")
+        );
     }
 
     #[test]

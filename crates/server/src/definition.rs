@@ -6,7 +6,7 @@
 use anyhow::bail;
 use broker::topic::rule::Rule;
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
-use broker::{AccessRule, Answer, Command, NamespaceId, QueueSettings, Refusal, Task, Time};
+use broker::{AccessRule, Answer, Command, NamespaceId, QueueSettings, Refusal, Task, Tier, Time};
 use engine::Handle;
 use gateway::auth::Policy;
 
@@ -16,6 +16,8 @@ pub const DEFAULT_NAMESPACE: &str = "default";
 #[derive(Debug, Clone)]
 pub struct Definition {
     pub name: Box<str>,
+    /// The quotas that it is held to.
+    pub tier: Tier,
     pub policies: Vec<Policy>,
     pub queues: Vec<(Box<str>, QueueSettings)>,
     pub topics: Vec<Topic>,
@@ -38,7 +40,8 @@ pub struct Subscription {
 
 impl Definition {
     pub fn named(name: &str) -> Definition {
-        Definition { name: name.into(), policies: Vec::new(), queues: Vec::new(), topics: Vec::new() }
+        let tier = Tier::default();
+        Definition { name: name.into(), tier, policies: Vec::new(), queues: Vec::new(), topics: Vec::new() }
     }
 }
 
@@ -61,6 +64,10 @@ pub async fn apply(
         Ok(other) => bail!("the broker answered {other:?} for a namespace"),
         Err(refusal) => bail!("cannot create namespace `{}`: {refusal}", definition.name),
     };
+    let tier = definition.tier;
+    if let Err(refusal) = ask(engine, namespace, Task::SetTier { tier }).await? {
+        bail!("cannot set the tier of namespace `{}`: {refusal}", definition.name);
+    }
     let site = Site { engine, namespace, existing };
     let mut is_new = true;
     for step in steps(definition) {

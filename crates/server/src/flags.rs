@@ -61,6 +61,9 @@ pub struct Flags {
     /// What accepted means: fsync survives power failure, os only the end of the process [default: fsync]
     #[arg(long, env = "OTOBUS_DURABILITY", value_name = "fsync|os")]
     pub durability: Option<Durability>,
+    /// Quotas of the service that are held to: basic, standard, premium or unlimited [default: unlimited]
+    #[arg(long, env = "OTOBUS_TIER", value_name = "TIER")]
+    pub tier: Option<broker::Tier>,
     /// Lets whoever manages a namespace move its time (POST /$otobus/clock); for tests alone [default: false]
     #[arg(
         long,

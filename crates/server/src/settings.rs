@@ -43,6 +43,10 @@ impl Settings {
     }
 
     fn merge(flags: Flags, config: Config) -> Settings {
+        let mut namespaces = config.namespaces;
+        if let Some(tier) = flags.tier {
+            namespaces.iter_mut().for_each(|namespace| namespace.tier = tier);
+        }
         let usual_ports = || BUS_PORTS.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).to_vec();
         Settings {
             config_file: None,
@@ -55,7 +59,7 @@ impl Settings {
             ready_file: flags.ready_file,
             tls_names: config.tls_names,
             certificate: config.certificate,
-            namespaces: config.namespaces,
+            namespaces,
             tail_cache_bytes: config.tail_cache_bytes.unwrap_or(engine::limits::TAIL_CACHE_BYTES),
         }
     }
@@ -69,6 +73,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use broker::Tier;
     use std::path::Path;
 
     fn config() -> Config {
@@ -95,6 +100,11 @@ mod tests {
         let from_flag = Settings::merge(flags, config());
         assert_eq!(from_flag.data, Path::new("from-flag"));
         assert_eq!(from_flag.listen_bus, from_file.listen_bus);
+        let tiers = |flags| {
+            Settings::merge(flags, config()).namespaces.iter().map(|each| each.tier).collect::<Vec<_>>()
+        };
+        assert_eq!(tiers(Flags::default()), [Tier::Unlimited]);
+        assert_eq!(tiers(Flags { tier: Some(Tier::Basic), ..Flags::default() }), [Tier::Basic]);
         assert!(!from_flag.has_test_clock);
     }
 

@@ -122,6 +122,9 @@ impl Coverage {
             Record::Deferred { .. } => "Deferred",
             Record::DeadLettered { .. } => "DeadLettered",
             Record::LocksKept { .. } => "LocksKept",
+            Record::Noted { .. } => "Noted",
+            Record::Skipped { .. } => "Skipped",
+            Record::Forwarded { .. } => "Forwarded",
             Record::Relocated { .. } => "Relocated",
         };
         self.count(Kind::Record, name);

@@ -5,7 +5,10 @@ import signal
 import socket
 import time
 
+import pytest
+from azure.core.exceptions import HttpResponseError
 from azure.servicebus import ServiceBusMessage
+from azure.servicebus.exceptions import MessageSizeExceededError
 from azure.servicebus.management import (
     AccessRights,
     AuthorizationRule,
@@ -141,6 +144,32 @@ def test_a_reload_changes_definitions_and_leaves_messages_and_connections(broker
             assert messages
             received += [str(message) for message in messages]
     assert received == ["kept", "and on"]
+
+
+# S-17, S-270
+def test_a_tier_of_the_file_holds_messages_to_its_size(unstarted_broker):
+    broker = unstarted_broker
+    broker.config.write_text('tier = "standard"\n' + broker.config.read_text())
+    broker.start()
+    client = Client(broker)
+    client.send(ServiceBusMessage("x" * 200_000))
+    with pytest.raises(MessageSizeExceededError):
+        client.send(ServiceBusMessage("x" * 300_000))
+    with client.connect() as connection, connection.get_queue_receiver("orders") as receiver:
+        assert len(receiver.peek_messages(5)) == 1
+
+
+# S-261, S-270
+def test_a_tier_of_the_command_line_wins(unstarted_broker, monkeypatch):
+    broker = unstarted_broker
+    broker.config.write_text('tier = "standard"\n' + broker.config.read_text())
+    monkeypatch.setenv("OTOBUS_TIER", "basic")
+    broker.start()
+    options = {"connection_verify": broker.ca, "retry_total": 0}
+    with ServiceBusAdministrationClient.from_connection_string(broker.connection_string(), **options) as admin:
+        admin.create_queue("plain")
+        with pytest.raises(HttpResponseError, match="Basic"):
+            admin.create_queue("sessions", requires_session=True)
 
 
 def test_what_a_reload_no_longer_names_is_left_alone_with_its_messages(unstarted_broker):

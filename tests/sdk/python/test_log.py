@@ -91,15 +91,21 @@ def test_the_tracking_id_of_each_refusal_is_in_the_log(talkative):
         ask(talkative, "/orders", token("http://localhost/", WRONG)),
         ask(talkative, "/nowhere", token("http://localhost/", CONFIGURED, "mine")),
     ]
-    amqp = [refused_over_amqp(talkative, WRONG), refused_over_amqp(talkative, root_key(talkative), "nowhere")]
+    refused_over_amqp(talkative, WRONG)
+    with administration(talkative, as_root(talkative)) as admin:
+        admin.create_queue("closed", status="Disabled")
+    closed = refused_over_amqp(talkative, root_key(talkative), "closed")
     talkative.stop()
     logged = {event["tracking"]: event for event in events(talkative) if "tracking" in event}
     for told in http:
         event = logged[TRACKING.search(told)[1]]
         assert f"<Code>{event['status']}</Code>" in told
         assert event["level"] == "info"
-    for told in amqp:
-        assert TRACKING.search(told)[1] in logged, told
+    assert logged[TRACKING.search(closed)[1]]["entity"].endswith(":closed")
+    # The client does not show its user what was said of its token.
+    assert [event["why"] for event in logged.values() if event.get("entity", "").endswith("$cbs")] == [
+        "InvalidSignature: The token has an invalid signature."
+    ]
 
 
 def test_no_secret_is_logged_told_or_counted(talkative):

@@ -297,3 +297,19 @@ def test_everything_is_there_after_sigkill(admin, broker):
         assert again.get_rule("t", "s", "r").filter.sql_expression == "a = 1"
         assert shown(again.get_queue("q"), QUEUE) == QUEUE
         assert again.get_queue("q").authorization_rules[0].primary_key == KEY
+
+
+def test_a_rule_that_is_no_sql_is_refused_with_the_place(admin):
+    admin.create_topic("t")
+    admin.create_subscription("t", "s")
+    for filter, action, place in (
+        (SqlRuleFilter("a = = 1"), None, "SqlFilter' is invalid: at character 5"),
+        (SqlRuleFilter("a = 'open"), None, "SqlFilter' is invalid: at character 5"),
+        (SqlRuleFilter("a = 1"), SqlRuleAction("SET a"), "SqlRuleAction' is invalid: at character 6"),
+    ):
+        with pytest.raises(HttpResponseError) as refused:
+            admin.create_rule("t", "s", "r", filter=filter, action=action)
+        assert refused.value.status_code == 400
+        assert place in str(refused.value)
+    with pytest.raises(ResourceNotFoundError):
+        admin.get_rule("t", "s", "r")

@@ -2,9 +2,11 @@
 //! touches, with a thousand messages and with a million.
 
 use crate::Tier;
-use crate::command::Outcome;
 use crate::command::ReceiveMode::PeekLock;
-use crate::ids::LockToken;
+use crate::command::{Command, Outcome, ReceiveMode};
+use crate::ids::{LockToken, NamespaceId, Number, RequestId};
+use crate::limits::{DISPATCH_SLICE, TIMER_SLICE};
+use crate::manage::Task;
 use crate::settings::QueueSettings;
 use crate::testing::{World, message};
 use crate::time::{Span, Time};
@@ -135,5 +137,161 @@ fn a_command_costs_the_same_with_a_thousand_messages_and_with_a_million() {
         // Twice the logarithm, and a chunk that is fuller in one than in the other.
         assert!(large <= 2 * small + 1_024, "{what}: {small} with a thousand, {large} with a million");
         assert!(large <= 3_000, "{what}: {large}");
+    }
+}
+
+/// The kind of a command. No catch-all: a new one must be measured.
+fn kind(command: &Command) -> &'static str {
+    match command {
+        Command::AttachSender { .. } => "AttachSender",
+        Command::AttachReceiver { .. } => "AttachReceiver",
+        Command::Detach { .. } => "Detach",
+        Command::Send { .. } => "Send",
+        Command::Part { .. } => "Part",
+        Command::DropParts { .. } => "DropParts",
+        Command::Credit { .. } => "Credit",
+        Command::Settle { .. } => "Settle",
+        Command::SettleTokens { .. } => "SettleTokens",
+        Command::RenewLocks { .. } => "RenewLocks",
+        Command::Schedule { .. } => "Schedule",
+        Command::CancelScheduled { .. } => "CancelScheduled",
+        Command::ReceiveDeferred { .. } => "ReceiveDeferred",
+        Command::Browse { .. } => "Browse",
+        Command::DeleteMessages { .. } => "DeleteMessages",
+        Command::CreateQueue { .. } => "CreateQueue",
+        Command::DeleteEntity { .. } => "DeleteEntity",
+        Command::DescribeEntity { .. } => "DescribeEntity",
+        Command::Manage { .. } => "Manage",
+        Command::ListQueues { .. } => "ListQueues",
+        Command::Advance { .. } => "Advance",
+    }
+}
+
+/// Kinds of commands.
+const KINDS: usize = 21;
+
+/// One command of each kind, in a queue with `n` messages of each sort; the last one ends the queue.
+fn one_of_each(world: &mut World, n: u64) -> Vec<Command> {
+    let (sender, receiver) = (world.sender("q"), world.receiver("q", PeekLock, 0));
+    world.credit(receiver, 2, false);
+    let tokens = world.take_tokens();
+    let (request, namespace, path) = (RequestId::default(), NamespaceId(0), Box::<str>::from("q"));
+    let (link, other) = (world.link(), world.link());
+    let (namespace_of, q) = (|| namespace, || path.clone());
+    vec![
+        Command::AttachSender { link, namespace: namespace_of(), path: q() },
+        Command::AttachReceiver { link: other, namespace, path: q(), mode: ReceiveMode::ReceiveAndDelete },
+        Command::Send { link: sender, delivery: 0, is_settled: false, messages: 0..1 },
+        Command::Part { link: sender, body: message(9).body },
+        Command::DropParts { link: sender },
+        Command::Credit { link: receiver, limit: 3, drain: false },
+        Command::Settle {
+            link: receiver,
+            delivery: 0,
+            token: tokens[0],
+            outcome: Outcome::Complete,
+            wants_answer: true,
+        },
+        Command::RenewLocks { request, namespace, path: q(), tokens: tokens[1..].into() },
+        Command::SettleTokens {
+            request,
+            namespace,
+            path: q(),
+            tokens: tokens[1..].into(),
+            outcome: Outcome::Abandon(None),
+        },
+        Command::Schedule { request, namespace, path: q(), messages: 1..2 },
+        Command::CancelScheduled { request, namespace, path: q(), numbers: [Number(3 * n / 2)].into() },
+        Command::ReceiveDeferred {
+            request,
+            namespace,
+            path: q(),
+            numbers: [Number(n / 2)].into(),
+            mode: PeekLock,
+        },
+        Command::Browse { request, namespace, path: q(), from: Number(n), most: 1 },
+        Command::DeleteMessages { request, namespace, path: q(), most: 1, before: Time::NEVER },
+        Command::DescribeEntity { request, namespace, path: q() },
+        Command::ListQueues { request, namespace, skip: 0, top: 9 },
+        Command::Manage { request, namespace, task: Box::new(Task::Describe { path: q() }) },
+        Command::CreateQueue { request, namespace, path: "new".into(), settings: Box::default() },
+        Command::Detach { link: receiver },
+        Command::DeleteEntity { request, namespace, path: q() },
+        // Only begins: what it passes is worked off in ticks, with nothing else in between.
+        Command::Advance { request, namespace, by: Span(1) },
+    ]
+}
+
+#[test]
+fn every_kind_of_command_costs_the_same_with_a_thousand_messages_and_with_a_million() {
+    let costs = |count: u32| -> Vec<(&'static str, usize)> {
+        let mut world = filled(count);
+        let later = Incoming { scheduled: world.now.after(Span::minutes(5_000)), ..message(1) };
+        let commands = one_of_each(&mut world, count.into());
+        let mut cost = |command: Command| {
+            take_touched();
+            world.command(command.clone(), &[message(1), later]);
+            (kind(&command), take_touched())
+        };
+        commands.into_iter().map(&mut cost).collect()
+    };
+    let (small, large) = (costs(1_000), costs(1_000_000));
+    let kinds: std::collections::BTreeSet<_> = small.iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(kinds.len(), KINDS, "each kind is measured: {kinds:?}");
+    for ((what, small), (_, large)) in small.into_iter().zip(large) {
+        assert!(large <= 2 * small + 1_024, "{what}: {small} with a thousand, {large} with a million");
+    }
+}
+
+/// A million messages to which something happens at the same instant.
+fn million(each: Incoming, is_locked: bool) -> World {
+    const COUNT: u32 = 1_000_000;
+    let mut world = World::unchecked(Tier::Unlimited);
+    world.create("q", QueueSettings::default());
+    let link = world.sender("q");
+    for _ in 0..COUNT / 4_000 {
+        world.send(link, 0, &vec![each; 4_000]);
+        world.commit();
+    }
+    if is_locked {
+        let receiver = world.link();
+        world.attach_receiver(receiver, "q", PeekLock);
+        for _ in 0..COUNT / 4_000 {
+            world.credit(receiver, 4_000, false);
+            world.take_effects();
+        }
+        world.detach(receiver);
+    }
+    world.take_effects();
+    world
+}
+
+#[test]
+fn a_million_messages_that_are_due_at_once_are_worked_off_in_slices_and_others_come_in_between() {
+    let start = World::new().now;
+    let mortal = Incoming { time_to_live: Span::seconds(60), ..message(1) };
+    let scheduled = Incoming { scheduled: start.after(Span::seconds(60)), ..message(1) };
+    for (each, is_locked) in [(mortal, false), (scheduled, false), (message(1), true)] {
+        let mut world = million(each, is_locked);
+        let link = world.sender("q");
+        world.pass(Span::seconds(60));
+        let (mut slices, mut sent) = (0, 0);
+        while world.is_due() {
+            take_touched();
+            world.tick();
+            let touched = take_touched();
+            assert!(touched <= 20 * TIMER_SLICE.max(DISPATCH_SLICE), "{touched} in one slice");
+            slices += 1;
+            if slices % 100 == 1 {
+                // A command between two slices does not pay for what is still due.
+                world.send(link, 0, &[message(1)]);
+                assert!(take_touched() < 100);
+                sent += 1;
+            }
+            world.commit();
+            world.take_effects();
+        }
+        assert!(slices >= 1_000_000 / TIMER_SLICE, "{slices} slices");
+        assert!(sent > 5);
     }
 }

@@ -6,6 +6,7 @@ use crate::Broker;
 use crate::decision::{Context, Decision};
 use crate::effect::Extra;
 use crate::ids::{EntityId, Sequence, Source};
+use crate::limits::TRANSFER_HOPS;
 use crate::queue::index::{Reason, Slot};
 use crate::record::Record;
 use crate::volatile::Touch;
@@ -41,6 +42,16 @@ pub(super) fn with_reason(slot: &Slot, extra: Option<&Arc<Extra>>) -> Option<Arc
         Reason::MaxDeliveryCount => (
             "MaxDeliveryCountExceeded",
             format!("Message could not be consumed after {} delivery attempts.", slot.count()),
+        ),
+        Reason::MaxTransferHops => (
+            "MaxTransferHopCountExceeded",
+            format!(
+                "The maximum number of allowed hops when forwarding between queues has been exceeded. This value is set to {TRANSFER_HOPS}."
+            ),
+        ),
+        Reason::NotForwarded => (
+            "ForwardingFailed",
+            "The entity that the message was to be forwarded to is full, disabled or gone.".to_owned(),
         ),
     };
     let mut extra = extra.map_or_else(Extra::default, |extra| (**extra).clone());

@@ -6,6 +6,7 @@ use crate::decision::{Context, Decision, Hindrance, Material, Needs};
 use crate::effect::Answer;
 use crate::ids::{NamespaceId, Number, Sequence, Source, SubQueue};
 use crate::limits::REQUEST_MESSAGES;
+use crate::link::FORWARDING;
 use crate::queue::index::{Reason, State};
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -46,6 +47,9 @@ impl Broker {
         decision: &mut Decision,
     ) -> Result<Answer, Hindrance> {
         let source = self.resolve_for_receive(namespace, path)?;
+        if self.forwards(source) {
+            return Err(Refusal::NotAllowed(FORWARDING).into());
+        }
         let (count, limit) = (numbers.len(), REQUEST_MESSAGES);
         if count > limit {
             return Err(Refusal::TooMany { what: "sequence numbers", count, limit }.into());

@@ -22,10 +22,10 @@ impl Broker {
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let source = self.resolve_for_receive(namespace, path)?;
-        let limit = self
-            .tier
+        let tier = self.tier_of(namespace);
+        let limit = tier
             .deleted_messages()
-            .ok_or(Refusal::NotInTier { property: "batch delete", tier: self.tier.name() })?;
+            .ok_or(Refusal::NotInTier { property: "batch delete", tier: tier.name() })?;
         if self.queue_of(source).settings.partitioning {
             return Err(Refusal::NotAllowed("Batch delete is not available for partitioned entities."));
         }

@@ -20,6 +20,9 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) -> usize {
+        if self.forwards(source) {
+            return self.forward_free(source, most, context, decision);
+        }
         let mut left = most;
         while let Some(link) = self.volatile.ready(source).waiting.front()
             && let Some(sequence) = self.next_free(source, &mut left, context, decision)

@@ -32,10 +32,21 @@ impl Broker {
         self.volatile.apply(Touch::Accessed { entity, time: context.now });
         let mut numbers = Vec::with_capacity(messages.len());
         for message in messages {
-            let sequence = self.store(entity, message, (None, 0), context, decision);
+            let sequence = if self.is_duplicate(entity, message, context) {
+                self.skip(entity, context, decision)
+            } else {
+                self.store(entity, message, (None, 0), context, decision)
+            };
             numbers.push(self.durable.queue(entity).expect("checked before").number(sequence));
         }
         Ok(Answer::Scheduled(numbers))
+    }
+
+    /// Uses up a number for a message that is dropped: whoever schedules is told one all the same (S-48).
+    fn skip(&mut self, entity: EntityId, context: Context, decision: &mut Decision) -> Sequence {
+        let sequence = self.durable.queue(entity).expect("checked before").next;
+        self.write(Record::Skipped { entity, sequence }, context, decision);
+        sequence
     }
 
     pub(super) fn store_scheduled(
@@ -131,7 +142,7 @@ impl Broker {
         let sequence = queue.next;
         let expires = self.expiry(entity, own, context.now);
         self.write(Record::Activated { entity, scheduled, sequence, expires }, context, decision);
-        self.arrive(entity, sequence, context);
+        self.arrive(entity, sequence, context, decision);
     }
 }
 

@@ -33,6 +33,10 @@ impl Broker {
             Ok(()) => {
                 for message in messages {
                     let parts = self.take_parts(link);
+                    // A duplicate is accepted and dropped (S-160); its parts, if it came in any, are garbage.
+                    if self.is_duplicate(entity, message, context) {
+                        continue;
+                    }
                     self.store(entity, message, parts, context, decision);
                 }
                 self.volatile.apply(Touch::Accessed { entity, time: context.now });
@@ -57,22 +61,30 @@ impl Broker {
         part_bytes: u64,
     ) -> Result<(), Refusal> {
         let queue = self.durable.queue(entity).expect("a link's entity exists as long as the link");
+        let tier = self.tier_of(queue.namespace);
         if !queue.settings.status.may_send() {
             return Err(Refusal::EntityDisabled(queue.path.clone()));
         }
         if self.volatile.is_full || part_bytes == PART_REFUSED {
             return Err(Refusal::NoSpace);
         }
-        let limit = self.tier.batch_messages();
+        let limit = tier.batch_messages();
         if messages.len() > limit {
             return Err(Refusal::BatchTooLarge { count: messages.len(), limit });
         }
         let stored = part_bytes + messages.iter().map(|message| u64::from(message.body.length)).sum::<u64>();
         let added = messages.iter().map(|message| u64::from(message.added_bytes)).sum::<u64>();
         let size = stored.saturating_sub(added);
-        let limit = self.tier.message_bytes(&queue.settings);
+        let limit = tier.message_bytes(&queue.settings);
         if size > limit {
             return Err(Refusal::MessageTooLarge { size, limit });
+        }
+        if queue.settings.requires_session {
+            // S-20. What has a session waits for the day on which sessions are served.
+            return Err(match messages.iter().all(|message| message.has_session) {
+                true => Refusal::NotSupported("an entity that requires sessions"),
+                false => Refusal::NotAllowed(SESSION_MISSING),
+            });
         }
         if messages.iter().any(|message| message.keys_differ) {
             // S-7
@@ -80,7 +92,7 @@ impl Broker {
                 "The session id and the partition key of a message must be equal.",
             ));
         }
-        let limit = self.tier.queue_bytes(&queue.settings);
+        let limit = tier.queue_bytes(&queue.settings);
         if queue.bytes >= limit {
             return Err(Refusal::QueueFull { name: queue.path.clone(), size: queue.bytes, limit });
         }
@@ -96,6 +108,7 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) -> Sequence {
+        self.note(entity, message, context, decision);
         let sequence = self.durable.queue(entity).expect("checked before").next;
         if message.scheduled > context.now {
             self.store_scheduled(entity, message, parts, context, decision);
@@ -125,11 +138,21 @@ impl Broker {
         };
         self.write(record, context, decision);
         decision.bodies.push(message.body);
-        self.arrive(entity, sequence, context);
+        self.arrive(entity, sequence, context, decision);
     }
 
-    /// A message is in the queue: it will be free once that is committed, and may be the next to expire.
-    pub(super) fn arrive(&mut self, entity: EntityId, sequence: Sequence, context: Context) {
+    /// A message is in the queue: it goes on to where the queue forwards, or will be free once it is committed, and may be
+    /// the next to expire.
+    pub(super) fn arrive(
+        &mut self,
+        entity: EntityId,
+        sequence: Sequence,
+        context: Context,
+        decision: &mut Decision,
+    ) {
+        if self.forward_arrival(entity, sequence, context, decision) {
+            return;
+        }
         self.volatile.apply(Touch::Arrived { entity, sequence, position: context.position });
         let earliest = self.durable.queue(entity).expect("it has a message").index.earliest();
         if !earliest.is_never() && earliest < self.volatile.armed(entity, Chore::Expire) {
@@ -140,7 +163,7 @@ impl Broker {
     /// When a message expires: its own time to live, with the queue's as default and ceiling (S-50, S-55, S-56).
     pub(super) fn expiry(&self, entity: EntityId, own: Span, now: Time) -> Time {
         let queue = self.durable.queue(entity).expect("the caller looked");
-        now.after(own.min(self.tier.time_to_live(&queue.settings)))
+        now.after(own.min(self.tier_of(queue.namespace).time_to_live(&queue.settings)))
     }
 
     fn take_parts(&mut self, link: LinkId) -> Parts {
@@ -167,7 +190,7 @@ impl Broker {
         let queue = self.queue_of(*source);
         if self.volatile.is_full || *part_bytes == PART_REFUSED {
             self.volatile.apply(Touch::PartRefused { link });
-        } else if *part_bytes <= self.tier.message_bytes(&queue.settings) + ADDED_BYTES {
+        } else if *part_bytes <= self.tier_of(queue.namespace).message_bytes(&queue.settings) + ADDED_BYTES {
             let id = self.durable.next_body;
             self.write(Record::PartStored { body: id }, context, decision);
             decision.bodies.push(body);
@@ -176,6 +199,9 @@ impl Broker {
         decision.effect(Effect::PartTaken { link, length: body.length });
     }
 }
+
+/// S-20.
+const SESSION_MISSING: &str = "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session support enabled can only receive messages that have the SessionId set to a valid value.";
 
 /// Bodies that come before the last one of a large message, and their bytes.
 pub(super) type Parts = (Option<Box<[BodyId]>>, u64);

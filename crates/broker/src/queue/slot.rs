@@ -28,6 +28,10 @@ pub enum Reason {
     Expired = 1,
     /// S-106.
     MaxDeliveryCount = 2,
+    /// S-109.
+    MaxTransferHops = 3,
+    /// The entity that it was to be forwarded to is full, disabled or gone (S-174).
+    NotForwarded = 4,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -97,6 +101,8 @@ impl Slot {
         match self.bits >> COUNT_BITS & ((1 << REASON_BITS) - 1) {
             1 => Reason::Expired,
             2 => Reason::MaxDeliveryCount,
+            3 => Reason::MaxTransferHops,
+            4 => Reason::NotForwarded,
             _ => Reason::Client,
         }
     }

@@ -505,6 +505,32 @@ fn a_journal_with_records_that_cannot_be_read_is_refused() {
     is(reopened(body), |error| matches!(error, Error::BodyCount { records: 0, journal: 1 }));
 }
 
+#[test]
+fn what_is_due_is_worked_off_a_slice_a_turn_and_a_command_waits_for_none_of_the_others() {
+    let mut desk = Desk::with_queue();
+    let outbox = desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    const COUNT: usize = 3 * broker::limits::TIMER_SLICE;
+    for part in 0..3 {
+        let mut batch = Batch::default();
+        (0..COUNT / 3).for_each(|_| batch.message(Span(1_000), |out| out.push(0)));
+        batch.send(link(1), part, false, 0);
+        desk.accept(Item::Batch(batch));
+        desk.turn();
+    }
+    told(&outbox);
+    let (later, mut left) = (Time(NOW.0 + 1_000), Vec::new());
+    for delivery in 10..13 {
+        desk.accept(Item::Batch(sending(link(1), delivery, 10)));
+        desk.partition.turn(later).unwrap();
+        assert_eq!(told(&outbox), [format!("accepted {delivery} to {delivery}")]);
+        let (_, queue) = desk.partition.broker.durable().queues().next().unwrap();
+        left.push(queue.counts.active);
+    }
+    let slice = broker::limits::TIMER_SLICE as u64;
+    assert_eq!(left, [2 * slice + 1, slice + 2, 3]);
+}
+
 fn advance(connection: u32, by: Span) -> Item {
     let request = RequestId { connection: ConnectionId(connection), request: 9 };
     let command = Command::Advance { request, namespace: NamespaceId(0), by };

@@ -145,7 +145,7 @@ impl Arriving {
                 let facts = Facts::read(part, &front)?;
                 let mut rest = Rest::after(&front);
                 rest.take(&part[front.scanned as usize..]).map_err(malformed)?;
-                let mut incoming = super::intake::incoming(&facts);
+                let mut incoming = super::intake::incoming(&facts, true);
                 let body =
                     batch.body(|out| append_stored(out, part, &front, super::intake::fresh_message_id));
                 incoming.added_bytes = body.length - part.len() as u32;

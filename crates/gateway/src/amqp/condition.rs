@@ -11,6 +11,8 @@ use message::facts::FactsError;
 const NOT_FOUND: &str = "amqp:not-found";
 const UNAUTHORIZED: &str = "amqp:unauthorized-access";
 const NOT_IMPLEMENTED: &str = "amqp:not-implemented";
+/// The one that asks a client to try again a little later (S-12).
+pub(super) const SERVER_BUSY: &str = "com.microsoft:server-busy";
 const ARGUMENT: &str = "com.microsoft:argument-error";
 const ARGUMENT_OUT_OF_RANGE: &str = "com.microsoft:argument-out-of-range";
 
@@ -84,7 +86,7 @@ impl Origin {
         let condition = match why {
             Unfit::Facts(error) => return self.bad_message(error, entity),
             Unfit::BatchTooLarge => amqp::condition::MESSAGE_SIZE_EXCEEDED,
-            Unfit::Busy => amqp::condition::RESOURCE_LIMIT_EXCEEDED,
+            Unfit::Busy => SERVER_BUSY,
         };
         self.error(condition, &why.to_string(), entity)
     }
@@ -133,6 +135,45 @@ mod tests {
         for (refusal, condition) in conditions {
             assert_eq!(origin().refusal(&refusal, "q").condition, condition);
         }
+    }
+
+    #[test]
+    fn only_what_may_succeed_later_is_told_with_a_condition_that_clients_retry() {
+        // S-12: the same send after a refusal of the broker is refused again, until somebody changes something.
+        let is_retried = |condition: &str| {
+            ["com.microsoft:server-busy", "com.microsoft:timeout", "amqp:internal-error"].contains(&condition)
+        };
+        let too_many = || Refusal::TooMany { what: "tokens", count: 2, limit: 1 };
+        let refusals = [
+            Refusal::EntityNotFound("q".into()),
+            Refusal::EntityExists("q".into()),
+            Refusal::InvalidName { name: "q".into(), why: "no" },
+            Refusal::InvalidSetting { property: "p", why: "no".into() },
+            Refusal::Unchangeable { property: "p", kind: "Queue" },
+            Refusal::NotInTier { property: "p", tier: "basic" },
+            Refusal::ForwardTargetNotFound("q".into()),
+            Refusal::TooManySubscriptions(1),
+            Refusal::TooManySqlFilters(1),
+            Refusal::TooManyCorrelationFilters(1),
+            Refusal::TooManyEntities(1),
+            Refusal::TooManyReceivers { name: "q".into(), limit: 1 },
+            too_many(),
+            Refusal::EntityDisabled("q".into()),
+            Refusal::NotAllowed("no"),
+            Refusal::MessageTooLarge { size: 2, limit: 1 },
+            Refusal::BatchTooLarge { count: 2, limit: 1 },
+            Refusal::PropertiesTooLarge { size: 2, limit: 1 },
+            Refusal::QueueFull { name: "q".into(), size: 2, limit: 1 },
+            Refusal::NoSpace,
+            Refusal::LockLost(broker::Sequence(1)),
+            Refusal::MessageNotFound(broker::Number(1)),
+            Refusal::NotSupported("it"),
+        ];
+        for refusal in refusals {
+            assert!(!is_retried(&origin().refusal(&refusal, "q").condition), "{refusal}");
+        }
+        assert!(is_retried(&origin().unfit(&Unfit::Busy, "q").condition));
+        assert!(!is_retried(&origin().unfit(&Unfit::BatchTooLarge, "q").condition));
     }
 
     #[test]

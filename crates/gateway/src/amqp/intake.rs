@@ -4,12 +4,13 @@ use super::arriving::{Arrived, Unfit, malformed};
 use super::connection::Task;
 use super::link::{Kind, Link, REQUEST_CREDIT, SENDER_CREDIT};
 use amqp::{LinkKey, State};
-use broker::{Command, Incoming, Intake, Span, Time};
+use broker::{Command, Incoming, Intake, MessageKey, Span, Time};
 use engine::Batch;
 use message::batch::BATCH_FORMAT;
-use message::facts::{Facts, FactsError};
+use message::facts::{Facts, FactsError, MessageId};
 use message::intake::append_stored;
 use message::sections::Sections;
+use sha2::{Digest, Sha256};
 
 /// Bodies handed over at once at the most: with what one delivery may add, far below the largest append.
 const SUBMIT_BYTES: usize = 1_024 * 1_024;
@@ -125,11 +126,12 @@ impl<S> Task<S> {
             Kind::Sender(_) => self.renew_sender_credit(key, SENDER_CREDIT),
             Kind::CbsReplies { .. } | Kind::ManagementReplies(_) | Kind::Receiver(_) => return,
         }
+        let wants_ids = self.wants_ids(key);
         let first = self.batch.messages.len();
         let bytes = self.batch.bodies.len();
         let added = match frame.format {
-            BATCH_FORMAT => self.add_batch(payload),
-            _ => add_message(&mut self.batch, payload),
+            BATCH_FORMAT => self.add_batch(payload, wants_ids),
+            _ => add_message(&mut self.batch, payload, wants_ids),
         };
         match added {
             Ok(()) => {
@@ -157,15 +159,22 @@ impl<S> Task<S> {
     }
 
     /// Every message of a batch, or none (S-16). The envelope itself is dropped.
-    fn add_batch(&mut self, envelope: &[u8]) -> Result<(), FactsError> {
+    fn add_batch(&mut self, envelope: &[u8], wants_ids: bool) -> Result<(), FactsError> {
         let mut count = 0;
         for message in message::batch::messages(envelope) {
             let message = message.map_err(malformed)?;
-            add_message(&mut self.batch, message)?;
+            add_message(&mut self.batch, message, wants_ids)?;
             count += 1;
         }
         // A batch of nothing is not a message: clients never send one.
         if count == 0 { Err(malformed(message::Malformed::MissingField)) } else { Ok(()) }
+    }
+
+    fn wants_ids(&self, key: LinkKey) -> bool {
+        match self.links.get(&key.0) {
+            Some(Link { kind: Kind::Sender(sender), .. }) => sender.wants_ids,
+            _ => true,
+        }
     }
 
     /// A delivery was larger than its link allows.
@@ -180,10 +189,10 @@ impl<S> Task<S> {
     }
 }
 
-pub(super) fn add_message(batch: &mut Batch, bytes: &[u8]) -> Result<(), FactsError> {
+pub(super) fn add_message(batch: &mut Batch, bytes: &[u8], wants_ids: bool) -> Result<(), FactsError> {
     let sections = Sections::scan(bytes).map_err(malformed)?;
     let facts = Facts::read(bytes, &sections)?;
-    batch.arrival(incoming(&facts), |out| append_stored(out, bytes, &sections, fresh_message_id));
+    batch.arrival(incoming(&facts, wants_ids), |out| append_stored(out, bytes, &sections, fresh_message_id));
     if let Some(message) = batch.messages.last_mut() {
         message.added_bytes = message.body.length - bytes.len() as u32;
     }
@@ -191,15 +200,42 @@ pub(super) fn add_message(batch: &mut Batch, bytes: &[u8]) -> Result<(), FactsEr
 }
 
 /// What the broker wants to know of a message.
-pub(super) fn incoming(facts: &Facts<'_>) -> Incoming {
+pub(super) fn incoming(facts: &Facts<'_>, wants_ids: bool) -> Incoming {
+    let (id, partition) = if wants_ids { (known_by(facts), partition_of(facts)) } else { Default::default() };
     let differ = facts.session_id.zip(facts.partition_key).is_some_and(|(session, key)| session != key);
     Incoming {
         time_to_live: facts.ttl.map_or(Span::MAX, Span),
         scheduled: facts.scheduled_enqueue_time.map_or(Incoming::AT_ONCE, Time),
         has_session: facts.session_id.is_some(),
         keys_differ: differ,
+        id,
+        partition,
         ..Incoming::new(Intake::default())
     }
+}
+
+/// A digest of the message-id, in which ids of different types differ. Its whole strength is needed: whoever finds
+/// another id of the same digest has a message dropped that is none of his business.
+fn known_by(facts: &Facts<'_>) -> MessageKey {
+    let digest = match facts.message_id {
+        None => return MessageKey::NONE,
+        Some(MessageId::String(text)) => digest(b's', text.as_bytes()),
+        Some(MessageId::Uuid(uuid)) => digest(b'u', &uuid),
+        Some(MessageId::Ulong(number)) => digest(b'n', &number.to_be_bytes()),
+        Some(MessageId::Binary(bytes)) => digest(b'b', bytes),
+    };
+    MessageKey(digest)
+}
+
+/// A digest of what chooses the partition of a message; zero if nothing does.
+fn partition_of(facts: &Facts<'_>) -> u64 {
+    facts.session_id.or(facts.partition_key).map_or(0, |key| digest(b'p', key.as_bytes())[0])
+}
+
+fn digest(kind: u8, bytes: &[u8]) -> [u64; 2] {
+    let digest = Sha256::new().chain_update([kind]).chain_update(bytes).finalize();
+    let half = |at: usize| digest[at..at + 8].iter().fold(0, |half, byte| half << 8 | u64::from(*byte));
+    [half(0), half(8)]
 }
 
 /// 32 hex digits for a message whose sender gave it no id (client notes 5.4).

@@ -61,6 +61,8 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) path: String,
+    /// Whether the broker looks for duplicates. Until it has said so, it may.
+    pub(super) wants_ids: bool,
     pub(super) arriving: Arriving,
 }
 
@@ -126,7 +128,7 @@ impl<S> Task<S> {
         let (command, kind) = match attach.role {
             Role::Sender => {
                 let arriving = Arriving::new(Arc::clone(&self.state.unfinished));
-                let kind = Kind::Sender(Box::new(Sender { path: path.into(), arriving }));
+                let kind = Kind::Sender(Box::new(Sender { path: path.into(), wants_ids: true, arriving }));
                 (Command::AttachSender { link, namespace, path: path.into() }, kind)
             }
             Role::Receiver => {
@@ -151,10 +153,11 @@ impl<S> Task<S> {
     }
 
     /// The broker has taken the link: the reply and the first credit go out in one write (client notes 4.2).
-    pub(super) fn attached(&mut self, key: LinkKey, max_message_bytes: u64) {
-        let Some(link) = self.links.get(&key.0) else { return };
-        match link.kind {
-            Kind::Sender(_) => {
+    pub(super) fn attached(&mut self, key: LinkKey, max_message_bytes: u64, wants_ids: bool) {
+        let Some(link) = self.links.get_mut(&key.0) else { return };
+        match &mut link.kind {
+            Kind::Sender(sender) => {
+                sender.wants_ids = wants_ids;
                 let size = Value::Ulong(max_message_bytes.min(BATCH_BYTES as u64));
                 let properties = Value::Map(vec![(Value::Symbol(BATCH_SIZE_PROPERTY.into()), size)]);
                 let max_message_size = Some(max_message_bytes);

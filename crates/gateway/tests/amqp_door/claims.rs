@@ -264,6 +264,7 @@ async fn whatever_is_wrong_with_a_token_is_401() {
     for put in puts {
         let (mut client, reply) = answer_to(&house, put).await;
         assert_eq!(reply.status, Value::Int(401), "{}", reply.text);
+        assert!(reply.text.contains(" TrackingId:"), "S-11: {}", reply.text);
         let refused = client.refused(receiver(5, QUEUE)).await;
         assert_eq!(refused.condition, "amqp:unauthorized-access");
     }

@@ -161,6 +161,21 @@ async fn a_silent_peer_is_given_up_after_two_periods_and_any_frame_counts_as_a_s
     assert_eq!(started.elapsed().as_secs(), 480);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_link_may_be_idle_for_as_long_as_its_connection_lives() {
+    // S-95: it may be detached after ten minutes; here it is not.
+    let house = House::new().await;
+    let mut client = house.admitted().await;
+    client.patience = HOUR;
+    client.sender(0, crate::house::QUEUE).await;
+    for _ in 0..20 {
+        tokio::time::advance(Duration::from_secs(60)).await;
+        client.raw(&EMPTY).await;
+        assert_eq!(client.said_before_echo().await, []);
+    }
+    assert_eq!(client.send(0, &crate::client::message(b"m")).await, amqp::State::Accepted);
+}
+
 #[tokio::test]
 async fn ends_and_closes_are_answered_once_and_the_connection_ends() {
     //

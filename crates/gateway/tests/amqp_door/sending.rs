@@ -283,3 +283,50 @@ async fn a_message_without_an_id_gets_one_and_others_keep_theirs() {
     }
     assert_ne!(found[0], found[4]);
 }
+
+#[tokio::test]
+async fn many_sends_are_open_at_once_and_each_has_its_own_outcome() {
+    // S-13: what the door refuses need not wait for what the broker is still storing.
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    let mut expected = std::collections::BTreeMap::new();
+    for number in 0..400_u32 {
+        let is_bad = number % 7 == 3;
+        let payload = if is_bad { b"not a message".to_vec() } else { message(&number.to_be_bytes()) };
+        expected.insert(client.transfer(Transfer::default(), &payload).await, is_bad);
+    }
+    while !expected.is_empty() {
+        let frame = client.next().await;
+        let Performative::Disposition(outcome) = frame.performative else { continue };
+        for id in outcome.first..=outcome.last.unwrap() {
+            let is_bad = expected.remove(&id).expect("one outcome for each");
+            assert_eq!(is_bad, matches!(outcome.state, Some(State::Rejected(Some(_)))), "{id}");
+        }
+    }
+    assert_eq!(stored(&house).await.len(), 400 - 57);
+}
+
+#[tokio::test]
+async fn a_link_of_a_lost_connection_is_not_resumed_and_its_sender_sends_again() {
+    // S-15: with duplicate detection the second one is dropped, without it there are two.
+    let house = House::new().await;
+    let detecting =
+        broker::QueueSettings { requires_duplicate_detection: true, ..broker::QueueSettings::default() };
+    house.queue("once", detecting).await;
+    let known = [part(section::PROPERTIES, Value::List(vec!["id".into()])), message(b"m")].concat();
+    for (path, most) in [(QUEUE, 2), ("once", 1)] {
+        let mut first = house.admitted().await;
+        first.sender(0, path).await;
+        let id = first.transfer(Transfer::default(), &known).await;
+        assert_eq!(first.outcome(id).await, State::Accepted);
+        drop(first);
+        let mut client = house.admitted().await;
+        let tag = Value::Binary(id.to_be_bytes().to_vec());
+        let unsettled = Value::Map(vec![(tag, Value::Null)]);
+        let attach = amqp::Attach { unsettled, ..crate::client::sender(0, path) };
+        assert_eq!(client.attached(attach).await.unsettled, Value::Null, "nothing is left to be resumed");
+        assert_eq!(client.send(0, &known).await, State::Accepted);
+        client.attached(taker(1, path)).await;
+        assert_eq!(client.drain(1, 0, 9).await.0.len(), most, "{path}");
+    }
+}

@@ -41,7 +41,8 @@ impl Local {
         self.edge.body.0 += u64::from(fixed.body_count);
         self.is_sealed = false;
         if self.reserve.is_held() {
-            self.spare.prepare();
+            let bytes = self.active().header.bytes;
+            self.spare.prepare(self.offset, bytes);
         }
         Ok(Ticket::local(Pending {
             file,

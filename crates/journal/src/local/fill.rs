@@ -6,10 +6,10 @@
 use super::segment::{Header, Segment};
 use super::{Filling, Options, names};
 use crate::disk::{Disk, DiskFile, write_parts};
-use crate::limits::{FILL_STEP_BYTES, SEGMENT_HEADER_BYTES};
+use crate::limits::{FILL_LEAD_PERCENT, FILL_STEP_BYTES, SEGMENT_HEADER_BYTES};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -20,6 +20,8 @@ pub(super) struct Spare {
     bytes: u32,
     state: State,
     must_end: Arc<AtomicBool>,
+    /// How much of the segment that is written is used, in percent: the spare must be ready before it is full.
+    used_percent: Arc<AtomicU64>,
     /// A segment whose cached pages the system may use for the next one.
     stale: Option<Arc<dyn DiskFile>>,
 }
@@ -40,7 +42,8 @@ impl Spare {
         let length = |disk: &dyn Disk| disk.open(names::SPARE).and_then(|file| file.length()).ok();
         let is_ready = exists && length(&*disk) == Some(u64::from(bytes));
         let state = if is_ready { State::Ready } else { State::None };
-        Spare { disk, filling: options.filling, bytes, state, must_end: Arc::default(), stale: None }
+        let (must_end, used_percent) = Default::default();
+        Spare { disk, filling: options.filling, bytes, state, must_end, used_percent, stale: None }
     }
 
     pub(super) fn held_bytes(&self) -> u64 {
@@ -51,8 +54,10 @@ impl Spare {
         matches!(self.state, State::Ready)
     }
 
-    /// Starts filling if there is no spare, or notices that one got ready. Called after each append, so cheap.
-    pub(super) fn prepare(&mut self) {
+    /// Starts filling if there is no spare, or notices that one got ready. Called after each append, so cheap. `used` of
+    /// `bytes` are taken in the segment that is written.
+    pub(super) fn prepare(&mut self, used: u64, bytes: u32) {
+        self.used_percent.store(used * 100 / u64::from(bytes), Ordering::Relaxed);
         match &self.state {
             State::None if self.filling == Filling::Background => self.start(),
             _ => self.notice(),
@@ -68,12 +73,13 @@ impl Spare {
 
     fn start(&mut self) {
         let (disk, bytes, must_end) = (self.disk.clone(), self.bytes, self.must_end.clone());
+        let used_percent = self.used_percent.clone();
         let stale = self.stale.take();
         let work = move || {
             if let Some(stale) = stale {
                 stale.forget_cached();
             }
-            fill_spare(&*disk, bytes, &must_end).unwrap_or_else(|_| {
+            fill_spare(&*disk, bytes, &must_end, &used_percent).unwrap_or_else(|_| {
                 // On a full disk others need what it has taken.
                 let _ = disk.remove(names::SPARE_UNFINISHED);
                 false
@@ -127,7 +133,7 @@ impl Spare {
         let file = self.disk.create(names::SEGMENT_UNFINISHED)?;
         file.allocate(u64::from(header.bytes))?;
         if is_filled {
-            fill(&*file, header.bytes, |_| true)?;
+            fill(&*file, header.bytes, |_, _| true)?;
         }
         write_header(&*file, header)?;
         Ok(file)
@@ -158,14 +164,23 @@ fn write_header(file: &dyn DiskFile, header: &Header) -> io::Result<()> {
 }
 
 /// Makes the spare; returns false when told to end before it was ready.
-fn fill_spare(disk: &dyn Disk, bytes: u32, must_end: &AtomicBool) -> io::Result<bool> {
+fn fill_spare(
+    disk: &dyn Disk,
+    bytes: u32,
+    must_end: &AtomicBool,
+    used_percent: &AtomicU64,
+) -> io::Result<bool> {
     let file = disk.create(names::SPARE_UNFINISHED)?;
     file.allocate(u64::from(bytes))?;
     let mut step_began = Instant::now();
-    let is_whole = fill(&*file, bytes, |file| {
-        // Half of the disk's time at most, so that batches find it free.
+    let is_whole = fill(&*file, bytes, |file, filled| {
         let is_synced = file.sync_data().is_ok();
-        std::thread::sleep(step_began.elapsed());
+        // Half of the disk's time at most, so that batches find it free; but a segment that is not filled costs each of
+        // them more than that, so there is no rest while the one that is written fills up faster.
+        let filled_percent = filled * 100 / u64::from(bytes);
+        if filled_percent > used_percent.load(Ordering::Relaxed) + FILL_LEAD_PERCENT {
+            std::thread::sleep(step_began.elapsed());
+        }
         step_began = Instant::now();
         is_synced && !must_end.load(Ordering::Acquire)
     })?;
@@ -176,14 +191,18 @@ fn fill_spare(disk: &dyn Disk, bytes: u32, must_end: &AtomicBool) -> io::Result<
 }
 
 /// Writes zeros behind the header, in steps; ends early, with false, when `goes_on` says so.
-fn fill(file: &dyn DiskFile, bytes: u32, mut goes_on: impl FnMut(&dyn DiskFile) -> bool) -> io::Result<bool> {
+fn fill(
+    file: &dyn DiskFile,
+    bytes: u32,
+    mut goes_on: impl FnMut(&dyn DiskFile, u64) -> bool,
+) -> io::Result<bool> {
     let zeros = vec![0; FILL_STEP_BYTES];
     let mut offset = SEGMENT_HEADER_BYTES as u64;
     while offset < u64::from(bytes) {
         let step = (u64::from(bytes) - offset).min(zeros.len() as u64);
         write_parts(file, offset, std::iter::once(&zeros[..step as usize]))?;
         offset += step;
-        if !goes_on(file) {
+        if !goes_on(file, offset) {
             return Ok(false);
         }
     }

@@ -48,5 +48,5 @@ fn more_connections_than_files_neither_stop_the_server_nor_lock_others_out() {
     let files = Server::start(&folder, "127.0.0.1:0", None).files();
     // Six files for connections, where the server counts on half of all.
     let mut server = crowd(&folder, files + 6);
-    assert!(server.logged("cannot accept connections").contains("WARN"));
+    assert!(server.logged("cannot accept connections").contains("level=warn"));
 }

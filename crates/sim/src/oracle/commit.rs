@@ -145,6 +145,9 @@ impl Oracle {
                 }
                 self.ledger.kept = locks.to_vec();
             }
+            Record::Noted { .. } | Record::Skipped { .. } | Record::Forwarded { .. } => {
+                self.fail(format!("{record:?} was recorded and nobody asked"));
+            }
             Record::Relocated { body, copy } => {
                 if self.ledger.bodies.get(&body.0) != self.ledger.bodies.get(&copy.0) {
                     self.fail(format!("I3: the copy of {body:?} is another body"));
@@ -491,6 +494,8 @@ impl Oracle {
                         _ => false,
                     }
             }
+            // The workload forwards nothing so far.
+            Reason::MaxTransferHops | Reason::NotForwarded => false,
         };
         if let Some(queue) = self.ledger.queues.get_mut(&entity) {
             queue.change(sequence, |present| {

@@ -3,6 +3,7 @@
 //! list of places, so what waits is small; how much may wait is bounded, and a client that asks on and on without taking
 //! answers loses the link.
 
+use super::super::condition::SERVER_BUSY;
 use super::super::connection::Task;
 use super::super::deliver::{OUTPUT_BYTES, stamp_of};
 use super::super::link::{Kind, Link};
@@ -355,7 +356,7 @@ impl<S> Task<S> {
             messages.large = self.state.large_replies.reserve(bytes);
             if messages.large.is_none() {
                 let text = "The server is putting too many large answers together; ask again later.";
-                let error = self.origin.error("com.microsoft:server-busy", text, "");
+                let error = self.origin.error(SERVER_BUSY, text, "");
                 return Some(messages.reply.failed(status::BUSY, &error));
             }
         }

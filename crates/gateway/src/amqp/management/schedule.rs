@@ -22,7 +22,7 @@ pub(super) fn command(asking: Asking<'_>) -> Result<(Verb, Command), Failure> {
         let Some(Value::Binary(message)) = entry.get("message") else {
             return Err(Failure::Argument("message"));
         };
-        add_message(asking.batch, message).map_err(Failure::Message)?;
+        add_message(asking.batch, message, true).map_err(Failure::Message)?;
     }
     let command = Command::Schedule {
         request: asking.request,
