@@ -207,6 +207,7 @@ mod tests {
         let mut world = World::new();
         let first = rules(world.manage(task(false, vec![rule("a", Key::chosen("one"))])));
         assert_eq!((first[0].primary.expose(), first[0].secondary.expose()), ("one", "made"));
+        assert_eq!((first[0].created, first[0].modified), (world.now, world.now));
         world.now.0 += 1_000;
         let other = AccessRule { secondary: Key::fresh("again"), ..rule("a", Key::fresh("other")) };
         let kept = rules(world.manage(task(true, vec![other])));
@@ -224,6 +225,7 @@ mod tests {
         let named = |name: &str| rule(name, Key::chosen("k"));
         let many = |count: usize| (0..count).map(|number| named(&format!("r{number}"))).collect::<Vec<_>>();
         assert_eq!(check(&many(ACCESS_RULES)), Ok(()));
+        assert_eq!(check(&[AccessRule { listen: false, send: true, ..named("a") }]), Ok(()));
         for bad in [
             many(ACCESS_RULES + 1),
             vec![named("")],

@@ -345,6 +345,16 @@ mod tests {
     }
 
     #[test]
+    fn an_odd_size_may_stay_and_not_come() {
+        let mut world = World::new();
+        let sized = |megabytes| QueueSettings { max_size_megabytes: megabytes, ..QueueSettings::default() };
+        world.create("q", sized(7));
+        assert!(world.manage(update("q", sized(7))).is_ok());
+        assert!(matches!(world.manage(update("q", sized(8))), Err(Refusal::InvalidSetting { .. })));
+        assert!(world.manage(update("q", sized(2_048))).is_ok());
+    }
+
+    #[test]
     fn a_forward_target_must_exist_and_be_another() {
         // S-171, S-179
         let mut world = World::with_queue("q");

@@ -590,6 +590,23 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_or_a_count_that_claims_too_much_is_refused_before_it_is_believed() {
+        let read = |length: usize| {
+            let mut head = vec![1];
+            head.extend_from_slice(&(length as u32).to_le_bytes());
+            let mut input = io::Read::chain(&head[..], io::repeat(0));
+            Reader { input: &mut input, frame: Vec::new() }.next().map(|fields| fields.rest.len())
+        };
+        assert!(matches!(read(SNAPSHOT_FRAME_BYTES), Ok(SNAPSHOT_FRAME_BYTES)));
+        assert!(matches!(read(SNAPSHOT_FRAME_BYTES + 1), Err(Error::Wrong(_))));
+        let mut world = World::with_queue("q");
+        let queue = Arc::make_mut(world.broker.durable.entities[0].as_mut().unwrap());
+        // Message 1 has nine parts, in four bytes.
+        let refused = read_extra(&mut Fields { kind: 0, rest: &[1, 9, 1, 2, 3, 4] }, queue);
+        assert!(matches!(refused, Err(Error::Wrong("a message has more parts than bytes"))));
+    }
+
+    #[test]
     fn what_is_written_is_read() {
         let world = world();
         let restored = Restored::read(&mut &written(&world)[..]).unwrap();

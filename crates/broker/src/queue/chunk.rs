@@ -176,17 +176,32 @@ mod tests {
         let mut chunk = Chunk::dense();
         (0..1_024).for_each(|at| chunk.put(at, slot(at)));
         (0..1_024).filter(|at| at % 20 != 0).for_each(|at| assert!(chunk.take(at).is_some()));
+        assert!(chunk.is_shrinkable());
         chunk.shrink();
         assert!(matches!(&chunk.slots, Slots::Sparse(slots) if slots.len() == 52));
         assert_eq!(bodies(&chunk), (0..1_024).step_by(20).collect::<Vec<_>>());
         assert_eq!(chunk.first_from(21, |_| true).unwrap().0, 40);
         assert!(chunk.take(21).is_none());
+        (0..1_024).step_by(20).for_each(|at| assert!(chunk.has_active() && chunk.take(at).is_some()));
+        assert!(!chunk.has_active());
+    }
+
+    #[test]
+    fn what_is_looked_at_is_counted() {
+        for mut chunk in [Chunk::dense(), Chunk::sparse()] {
+            (0..10).for_each(|at| chunk.put(at, slot(at)));
+            crate::work::take_touched();
+            assert!(chunk.first_from(2, |slot| slot.body.0 == 6).is_some());
+            assert_eq!(crate::work::take_touched(), 5);
+        }
     }
 
     #[test]
     fn messages_may_come_in_any_order_and_many_of_them_make_an_array() {
         let mut chunk = Chunk::sparse();
-        (0..600).rev().for_each(|at| chunk.put(at, slot(at)));
+        (500..600).rev().for_each(|at| chunk.put(at, slot(at)));
+        assert!(matches!(chunk.slots, Slots::Sparse(_)));
+        (0..500).rev().for_each(|at| chunk.put(at, slot(at)));
         assert!(matches!(chunk.slots, Slots::Dense(_)));
         assert_eq!(bodies(&chunk), (0..600).collect::<Vec<_>>());
     }

@@ -255,6 +255,18 @@ mod tests {
     }
 
     #[test]
+    fn a_request_names_so_many_tokens_and_none_of_them_twice() {
+        let mut tokens: Vec<_> = (0..REQUEST_MESSAGES as u128).map(LockToken).collect();
+        assert_eq!(check_tokens(&tokens), Ok(()));
+        tokens[7] = tokens[8];
+        assert_eq!(check_tokens(&tokens), Err(Refusal::LockLost(tokens[8].sequence())));
+        tokens.push(LockToken(u128::MAX));
+        assert!(
+            matches!(check_tokens(&tokens), Err(Refusal::TooMany { count, limit, .. }) if count == limit + 1)
+        );
+    }
+
+    #[test]
     fn a_completed_message_is_removed_and_its_lock_is_worth_nothing() {
         // S-88, S-92
         let (mut world, link, token) = locked();

@@ -301,6 +301,22 @@ mod tests {
     }
 
     #[test]
+    fn a_topic_has_room_for_so_many_sql_filters_and_then_for_others() {
+        // Semantics, section 21; the rule that every subscription begins with is one of them.
+        let mut world = with_subscription();
+        for number in 1..SQL_FILTERS_PER_TOPIC {
+            world.manage(put(false, rule(&format!("r{number}"), sql("1=1")))).unwrap();
+        }
+        let full = Err(Refusal::TooManySqlFilters(SQL_FILTERS_PER_TOPIC));
+        assert_eq!(world.manage(put(false, rule("one-more", sql("1=1")))), full);
+        let correlation =
+            Filter::Correlation(Correlation { message_id: Some("x".into()), ..Correlation::default() });
+        assert!(world.manage(put(false, rule("other", correlation))).is_ok());
+        assert!(world.manage(put(true, rule("r7", sql("2=2")))).is_ok());
+        assert_eq!(world.manage(put(true, rule("other", sql("1=1")))), full);
+    }
+
+    #[test]
     fn texts_and_conditions_have_limits() {
         // S-185, S-201, S-251
         let mut world = with_subscription();
