@@ -66,7 +66,7 @@ impl Oracle {
         let is_right = match refusal {
             Refusal::BatchTooLarge { .. } => rule == Some("BatchTooLarge"),
             Refusal::MessageTooLarge { .. } => rule == Some("MessageTooLarge"),
-            Refusal::NotAllowed(_) => rule == Some("NotAllowed"),
+            Refusal::NotAllowed(_) => rule == Some("NotAllowed") || self.wants_sessions(link),
             Refusal::EntityDisabled(_) => {
                 let path = self.links.get(&link).map(|link| link.queue.clone()).unwrap_or_default();
                 self.may_be_full(link) || self.went(&path)

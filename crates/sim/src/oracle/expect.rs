@@ -6,6 +6,7 @@
 
 use super::ledger::{Ledger, split};
 use super::{Fate, Link, LinkState, Lock, Message, Oracle, Role, asker};
+use crate::workload::SESSIONS;
 use broker::limits::BATCH_MESSAGES;
 use broker::{
     ConnectionId, Counts, EntityId, Incoming, LinkId, LockToken, Number, Outcome, QueueSettings, ReceiveMode,
@@ -430,6 +431,11 @@ impl Oracle {
         self.deliveries.get(&(link, delivery)).map_or(&[], |range| &self.messages[range.clone()])
     }
 
+    /// Whether the link's queue takes only messages of sessions, which nobody sends (S-20).
+    pub(super) fn wants_sessions(&self, link: LinkId) -> bool {
+        self.links.get(&link).is_some_and(|link| link.path == SESSIONS)
+    }
+
     /// Bytes of the largest message that is taken (S-17).
     fn largest_message(&self) -> u64 {
         match self.tier {
@@ -446,7 +452,7 @@ impl Oracle {
             Some("BatchTooLarge")
         } else if bytes > self.largest_message() {
             Some("MessageTooLarge")
-        } else if messages.iter().any(|message| message.keys_differ) {
+        } else if messages.iter().any(|message| message.keys_differ) || self.wants_sessions(link) {
             Some("NotAllowed")
         } else {
             None

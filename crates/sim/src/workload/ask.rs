@@ -1,7 +1,7 @@
 //! Questions about entities and messages: queues come, change, go and are looked at; locks are renewed, messages
 //! scheduled, cancelled, received by their numbers, browsed and deleted.
 
-use super::{Actor, NAMESPACE, PATHS, Workload};
+use super::{Actor, NAMESPACE, PATHS, SESSIONS, Workload};
 use crate::PARTITIONS;
 use crate::machine::Machine;
 use crate::oracle::{Oracle, Question};
@@ -82,7 +82,7 @@ impl Workload {
             }
             3 => {
                 settings.requires_session = true;
-                "sessions".to_owned()
+                SESSIONS.to_owned()
             }
             _ => self.path(who.nth),
         };

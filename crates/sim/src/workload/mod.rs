@@ -23,6 +23,9 @@ use journal::Place;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// The queue that requires sessions.
+pub const SESSIONS: &str = "sessions";
+
 const NAMESPACE: NamespaceId = NamespaceId(0);
 
 /// Clients at once. Enough that they compete, few enough that they meet.
@@ -187,7 +190,7 @@ impl Workload {
         let path = match self.random.below(20) {
             0 => "nowhere".to_owned(),
             1 => "disabled".to_owned(),
-            2 => "sessions".to_owned(),
+            2 => SESSIONS.to_owned(),
             3..6 => self.path(who.nth) + "/$DeadLetterQueue",
             _ => self.path(who.nth),
         };
