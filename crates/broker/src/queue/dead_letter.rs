@@ -170,6 +170,19 @@ mod tests {
     }
 
     #[test]
+    fn a_dead_letter_keeps_its_number_its_body_and_its_enqueued_time() {
+        // S-104
+        let mut world = twice(2);
+        let before = world.receive("q", PeekLock, 2);
+        world.pass(Span::seconds(20));
+        world.settle_tokens("q", &[before[1].token], Outcome::DeadLetter(None)).unwrap();
+        world.commit();
+        let after = world.receive(DEAD, PeekLock, 1);
+        let what = |delivery: &Delivery| (delivery.number, delivery.body, delivery.enqueued);
+        assert_eq!(what(&after[0]), what(&before[1]));
+    }
+
+    #[test]
     fn a_dead_letter_is_handed_out_only_when_its_move_is_durable() {
         // S-61
         let mut world = twice(1);

@@ -158,8 +158,9 @@ pub(super) fn delivery(queue: &Queue, source: Source, sequence: Sequence) -> Opt
 mod tests {
     use crate::command::Outcome;
     use crate::command::ReceiveMode::{PeekLock, ReceiveAndDelete};
-    use crate::effect::Effect;
+    use crate::effect::{Delivery, Effect};
     use crate::record::Record;
+    use crate::settings::QueueSettings;
     use crate::testing::{World, deliveries, message};
     use crate::time::Span;
 
@@ -195,6 +196,55 @@ mod tests {
         world.attach_receiver(two, "q", PeekLock);
         assert_eq!(deliveries(&world.credit(one, 1, false)), [(one, 1)]);
         assert_eq!(deliveries(&world.credit(two, 5, false)), [(two, 2)]);
+    }
+
+    #[test]
+    fn a_message_is_hidden_for_the_lock_duration_of_its_queue() {
+        // S-81
+        let mut world = World::new();
+        let lock_duration = Span::seconds(17);
+        world.create("q", QueueSettings { lock_duration, ..QueueSettings::default() });
+        world.send_committed("q", 1);
+        let taken = world.receive("q", PeekLock, 1);
+        assert_eq!(taken[0].locked_until, Some(world.now.after(lock_duration)));
+        world.pass(Span(16_999));
+        world.tick();
+        world.commit();
+        assert_eq!(world.receive("q", PeekLock, 1), []);
+        world.pass(Span(1));
+        world.tick();
+        world.commit();
+        assert_eq!(world.receive("q", PeekLock, 1).len(), 1);
+    }
+
+    #[test]
+    fn a_message_that_is_delivered_again_is_the_same_message() {
+        // S-96
+        let mut world = World::with_queue("q");
+        world.send_committed("q", 1);
+        let first = world.receive("q", PeekLock, 1);
+        world.pass(Span::minutes(1));
+        world.tick();
+        world.commit();
+        let second = world.receive("q", PeekLock, 1);
+        let what = |delivery: &Delivery| (delivery.number, delivery.body, delivery.enqueued, delivery.length);
+        assert_eq!(what(&second[0]), what(&first[0]));
+        assert_ne!(second[0].token, first[0].token);
+    }
+
+    #[test]
+    fn who_gave_credit_first_is_served_first_and_gets_no_more_than_that() {
+        // S-97, S-222
+        let mut world = World::with_queue("q");
+        let links: Vec<_> = (0..3).map(|_| world.link()).collect();
+        links.iter().for_each(|link| drop(world.attach_receiver(*link, "q", PeekLock)));
+        world.credit(links[2], 1, false);
+        world.credit(links[0], 2, false);
+        world.credit(links[1], 1, false);
+        let sender = world.sender("q");
+        world.send(sender, 0, &[message(1); 9]);
+        let given = deliveries(&world.commit());
+        assert_eq!(given, [(links[2], 1), (links[0], 2), (links[0], 3), (links[1], 4)]);
     }
 
     #[test]

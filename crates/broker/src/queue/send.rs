@@ -210,7 +210,7 @@ pub(super) type Parts = (Option<Box<[BodyId]>>, u64);
 mod tests {
     use super::*;
     use crate::limits::BATCH_MESSAGES;
-    use crate::settings::QueueSettings;
+    use crate::settings::{QueueSettings, Status};
     use crate::testing::{World, message};
     use crate::tier::Tier;
 
@@ -329,6 +329,37 @@ mod tests {
         assert_eq!(effects, [Effect::Accepted { link, delivery: 7 }]);
         assert!(!world.last_release_is_free);
         assert!(matches!(world.records.last(), Some(Record::Enqueued { sequence: Sequence(1), .. })));
+    }
+
+    #[test]
+    fn who_is_attached_is_refused_while_the_queue_is_disabled_and_its_messages_stay() {
+        // S-230
+        for status in [Status::Disabled, Status::SendDisabled] {
+            let mut world = World::with_queue("q");
+            let link = world.sender("q");
+            world.send(link, 0, &[message(1)]);
+            world.update("q", QueueSettings { status, ..QueueSettings::default() }).unwrap();
+            let refusal = Refusal::EntityDisabled("q".into());
+            assert_eq!(world.send(link, 1, &[message(1)]), [Effect::Rejected { link, delivery: 1, refusal }]);
+            world.update("q", QueueSettings::default()).unwrap();
+            assert_eq!(world.send(link, 2, &[message(1)]), [Effect::Accepted { link, delivery: 2 }]);
+            assert_eq!(world.queue("q").counts.active, 2);
+        }
+    }
+
+    #[test]
+    fn a_session_queue_refuses_what_has_no_session_in_the_known_words() {
+        // S-20
+        let mut world = World::new();
+        world.create("q", QueueSettings { requires_session: true, ..QueueSettings::default() });
+        let link = world.sender("q");
+        let has = |has_session| Incoming { has_session, ..message(1) };
+        let effects = world.send(link, 0, &[has(true), has(false)]);
+        let [Effect::Rejected { refusal: Refusal::NotAllowed(text), .. }] = &effects[..] else {
+            panic!("{effects:?}")
+        };
+        assert!(text.starts_with("The SessionId was not set on a message, and it cannot be sent"), "{text}");
+        assert_eq!(world.queue("q").counts.total(), 0);
     }
 
     #[test]
