@@ -133,6 +133,11 @@ impl DiskFile for Open {
         self.file.sync_data()
     }
 
+    #[cfg(target_os = "linux")]
+    fn write_through(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(rustix::io::pwritev2(&self.file, slices, offset, rustix::io::ReadWriteFlags::DSYNC)?)
+    }
+
     fn length(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }

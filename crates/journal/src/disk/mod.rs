@@ -44,6 +44,12 @@ pub trait DiskFile: Send + Sync + Debug {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Makes content and length durable.
     fn sync_data(&self) -> io::Result<()>;
+    /// Writes, and returns when what was taken is durable.
+    fn write_through(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let count = self.write_at(offset, slices)?;
+        self.sync_data()?;
+        Ok(count)
+    }
     fn length(&self) -> io::Result<u64>;
     /// Makes the file `bytes` long with room reserved, reading as zeros where nothing was written. Never shrinks.
     fn allocate(&self, bytes: u64) -> io::Result<()>;

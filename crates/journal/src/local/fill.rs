@@ -1,13 +1,17 @@
 //! Making segment files, and keeping one spare filled ahead.
 //!
 //! The thread that fills never holds up the writer: a spare that is not ready is not waited for. What a spare
-//! contains does not matter, for each life of a file has its own incarnation.
+//! contains does not matter, for each life of a file has its own incarnation. A disk that has no room for it is full and
+//! nothing more; one that cannot write it is broken, and the journal stops before it relies on that disk again.
 
+use super::reserve::{is_full, lacks_handles};
 use super::segment::{Header, Segment};
+use super::shared::Shared;
 use super::{Filling, Options, names};
 use crate::disk::{Disk, DiskFile, write_parts};
+use crate::error::Error;
 use crate::limits::{FILL_LEAD_PERCENT, FILL_STEP_BYTES, SEGMENT_HEADER_BYTES};
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -16,6 +20,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(super) struct Spare {
     disk: Arc<dyn Disk>,
+    shared: Arc<Shared>,
     filling: Filling,
     bytes: u32,
     state: State,
@@ -37,13 +42,14 @@ enum State {
 }
 
 impl Spare {
-    pub(super) fn new(disk: Arc<dyn Disk>, options: &Options, exists: bool) -> Spare {
+    pub(super) fn new(disk: Arc<dyn Disk>, shared: Arc<Shared>, options: &Options, exists: bool) -> Spare {
         let bytes = options.segment_bytes;
         let length = |disk: &dyn Disk| disk.open(names::SPARE).and_then(|file| file.length()).ok();
         let is_ready = exists && length(&*disk) == Some(u64::from(bytes));
         let state = if is_ready { State::Ready } else { State::None };
         let (must_end, used_percent) = Default::default();
-        Spare { disk, filling: options.filling, bytes, state, must_end, used_percent, stale: None }
+        let filling = options.filling;
+        Spare { disk, shared, filling, bytes, state, must_end, used_percent, stale: None }
     }
 
     pub(super) fn held_bytes(&self) -> u64 {
@@ -73,13 +79,16 @@ impl Spare {
 
     fn start(&mut self) {
         let (disk, bytes, must_end) = (self.disk.clone(), self.bytes, self.must_end.clone());
-        let used_percent = self.used_percent.clone();
+        let (used_percent, shared) = (self.used_percent.clone(), self.shared.clone());
         let stale = self.stale.take();
         let work = move || {
             if let Some(stale) = stale {
                 stale.forget_cached();
             }
-            fill_spare(&*disk, bytes, &must_end, &used_percent).unwrap_or_else(|_| {
+            fill_spare(&*disk, bytes, &must_end, &used_percent).unwrap_or_else(|error| {
+                if !is_full(&error) && !lacks_handles(&error) {
+                    shared.stop(Error::io("fill", &disk.path(names::SPARE_UNFINISHED), error));
+                }
                 // On a full disk others need what it has taken.
                 let _ = disk.remove(names::SPARE_UNFINISHED);
                 false
@@ -133,7 +142,10 @@ impl Spare {
         let file = self.disk.create(names::SEGMENT_UNFINISHED)?;
         file.allocate(u64::from(header.bytes))?;
         if is_filled {
-            fill(&*file, header.bytes, |_, _| true)?;
+            fill(header.bytes, |offset, zeros| {
+                write_parts(&*file, offset, std::iter::once(zeros))?;
+                Ok(Some(zeros.len() as u64))
+            })?;
         }
         write_header(&*file, header)?;
         Ok(file)
@@ -173,16 +185,16 @@ fn fill_spare(
     let file = disk.create(names::SPARE_UNFINISHED)?;
     file.allocate(u64::from(bytes))?;
     let mut step_began = Instant::now();
-    let is_whole = fill(&*file, bytes, |file, filled| {
-        let is_synced = file.sync_data().is_ok();
+    let is_whole = fill(bytes, |offset, zeros| {
+        let count = file.write_through(offset, &[IoSlice::new(zeros)])? as u64;
         // Half of the disk's time at most, so that batches find it free; but a segment that is not filled costs each of
         // them more than that, so there is no rest while the one that is written fills up faster.
-        let filled_percent = filled * 100 / u64::from(bytes);
+        let filled_percent = (offset + count) * 100 / u64::from(bytes);
         if filled_percent > used_percent.load(Ordering::Relaxed) + FILL_LEAD_PERCENT {
             std::thread::sleep(step_began.elapsed());
         }
         step_began = Instant::now();
-        is_synced && !must_end.load(Ordering::Acquire)
+        Ok((!must_end.load(Ordering::Acquire)).then_some(count))
     })?;
     if is_whole {
         disk.rename(names::SPARE_UNFINISHED, names::SPARE)?;
@@ -190,20 +202,16 @@ fn fill_spare(
     Ok(is_whole)
 }
 
-/// Writes zeros behind the header, in steps; ends early, with false, when `goes_on` says so.
-fn fill(
-    file: &dyn DiskFile,
-    bytes: u32,
-    mut goes_on: impl FnMut(&dyn DiskFile, u64) -> bool,
-) -> io::Result<bool> {
+/// Has zeros written behind the header, in steps; ends early, with false, when `write` says `None` and not how much it took.
+fn fill(bytes: u32, mut write: impl FnMut(u64, &[u8]) -> io::Result<Option<u64>>) -> io::Result<bool> {
     let zeros = vec![0; FILL_STEP_BYTES];
     let mut offset = SEGMENT_HEADER_BYTES as u64;
     while offset < u64::from(bytes) {
         let step = (u64::from(bytes) - offset).min(zeros.len() as u64);
-        write_parts(file, offset, std::iter::once(&zeros[..step as usize]))?;
-        offset += step;
-        if !goes_on(file, offset) {
-            return Ok(false);
+        match write(offset, &zeros[..step as usize])? {
+            Some(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Some(count) => offset += count,
+            None => return Ok(false),
         }
     }
     Ok(true)

@@ -78,6 +78,10 @@ impl Pending {
         let synced = if self.is_relaxed { Ok(()) } else { self.file.sync_data() };
         match synced {
             Ok(()) => {
+                // Another write to this disk may have failed meanwhile; then its word is worth nothing.
+                if let Err(stopped) = self.shared.check() {
+                    return Outcome::Failed(stopped);
+                }
                 self.shared.set_committed(self.position);
                 self.shared.in_flight.store(false, Ordering::Release);
                 Outcome::Committed
