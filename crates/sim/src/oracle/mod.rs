@@ -357,7 +357,8 @@ impl Oracle {
         let now = self.now;
         let mut late = None;
         for (entity, queue) in &self.ledger.queues {
-            let is_ghostly = self.ghosts.contains_key(entity);
+            // What cannot be read is locked for nobody, and nobody is told.
+            let is_ghostly = self.has_unread || self.ghosts.contains_key(entity);
             let is_locked = |sequence: &Sequence| {
                 let lock = self.locks.get(&(*entity, *sequence));
                 is_ghostly || lock.is_some_and(|lock| lock.returned.is_none() && now < lock.latest())
