@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const WRITERS: usize = 256;
+/// Writers share connections, as they do in a process that uses an SDK: each waits for its own `accepted`.
+const CONNECTIONS: usize = 4;
 const BODY_BYTES: usize = 1024;
 /// Many turns, each long enough for several segments, and the median of them: disks have moods that last for seconds.
 const ROUNDS: usize = 15;
@@ -33,7 +35,7 @@ fn main() {
     let (stored, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let is_running = Arc::new(AtomicBool::new(false));
     runtime.block_on(engine.handle().ask(create)).unwrap().unwrap();
-    for _ in 0..WRITERS {
+    for _ in 0..CONNECTIONS {
         let connection = engine.handle().connect();
         runtime.spawn(write(connection, stored.clone(), is_running.clone(), is_over.clone()));
     }
@@ -143,7 +145,7 @@ fn create(request: broker::RequestId) -> Command {
     Command::CreateQueue { request, namespace: NamespaceId(0), path: "q".into(), settings }
 }
 
-/// One writer: sends, waits for `accepted`, sends again.
+/// The writers of one connection: each sends, waits for its `accepted`, and sends again.
 async fn write(
     connection: Connection,
     stored: Arc<AtomicU64>,
@@ -153,8 +155,8 @@ async fn write(
     let link = connection.link(1);
     let attach = Command::AttachSender { link, namespace: NamespaceId(0), path: "q".into() };
     connection.submit(Batch { commands: vec![attach], ..Batch::default() });
-    let mut taken = Vec::new();
-    for delivery in 0.. {
+    let (mut taken, mut delivery, mut free) = (Vec::new(), 0, WRITERS / CONNECTIONS);
+    loop {
         while !is_running.load(Ordering::Relaxed) {
             if is_over.load(Ordering::Relaxed) {
                 return;
@@ -163,16 +165,22 @@ async fn write(
             std::thread::sleep(Duration::from_micros(50));
         }
         let mut batch = Batch::default();
-        batch.message(Span::MAX, |out| out.resize(out.len() + BODY_BYTES, 7));
-        batch.send(link, delivery, false, 0);
+        for _ in 0..std::mem::take(&mut free) {
+            batch.message(Span::MAX, |out| out.resize(out.len() + BODY_BYTES, 7));
+            batch.send(link, delivery, false, batch.messages.len() - 1);
+            delivery += 1;
+        }
         connection.submit(batch);
-        let mut is_accepted = false;
-        while !is_accepted {
+        while free == 0 {
             connection.outbox().arrived().await;
             connection.outbox().take(&mut taken);
-            is_accepted = taken.drain(..).any(|each| matches!(each, Outgoing::Accepted { .. }));
+            for each in taken.drain(..) {
+                if let Outgoing::Accepted { first, last, .. } = each {
+                    free += (last - first + 1) as usize;
+                }
+            }
         }
-        stored.fetch_add(1, Ordering::Relaxed);
+        stored.fetch_add(free as u64, Ordering::Relaxed);
     }
 }
 
