@@ -135,7 +135,16 @@ impl DiskFile for Open {
 
     #[cfg(target_os = "linux")]
     fn write_through(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        Ok(rustix::io::pwritev2(&self.file, slices, offset, rustix::io::ReadWriteFlags::DSYNC)?)
+        use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+        match pwritev2(&self.file, slices, offset, ReadWriteFlags::DSYNC) {
+            // An old system, or a file system without it.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                let count = self.write_at(offset, slices)?;
+                self.sync_data()?;
+                Ok(count)
+            }
+            other => Ok(other?),
+        }
     }
 
     fn length(&self) -> io::Result<u64> {

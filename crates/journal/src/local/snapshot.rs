@@ -151,7 +151,8 @@ impl Snapshots for SnapshotFiles {
             let file = self.disk.path(&names::snapshot(at));
             return Err(match is_full(&source) || lacks_handles(&source) {
                 true => Error::Full { file, source },
-                false => Error::Io { action: "write", file, source },
+                // Nobody is told anything more on the word of a disk that cannot be written.
+                false => self.shared.stop(Error::Io { action: "write", file, source }),
             });
         }
         self.positions().insert(at);
