@@ -144,13 +144,50 @@ fn a_file_that_was_cut_short_anywhere_is_refused_at_its_end() {
 #[test]
 fn a_missing_segment_is_refused_by_name() {
     let disk = healthy(true);
-    let names = segments(&disk);
-    for name in &names[..names.len() - 1] {
+    for name in &segments(&disk) {
         let image = disk.crash_image(1);
         image.remove(name).unwrap();
         let error = tail_of(&image).unwrap_err();
         assert!(names_the_place(&error, name), "{error}");
     }
+}
+
+#[test]
+fn a_missing_oldest_segment_is_refused_though_snapshots_contain_its_records() {
+    let disk = healthy(true);
+    let mut journal = reopen(&disk).unwrap();
+    journal.fence(2, Epoch(2)).unwrap();
+    put_snapshot(&mut journal, Position(LAST.0 - 1));
+    put_snapshot(&mut journal, LAST);
+    write_up_to(&mut journal, Position(30));
+    journal.trim(Position(2)).unwrap();
+    drop(journal);
+    let oldest = segments(&disk).remove(0);
+    disk.remove(&oldest).unwrap();
+    for _ in 0..2 {
+        let error = reopen(&disk).unwrap_err();
+        assert!(names_the_place(&error, &oldest), "{error}");
+    }
+}
+
+#[test]
+fn an_emptied_directory_is_refused_while_it_remembers_its_segments() {
+    let disk = healthy(true);
+    let names = segments(&disk);
+    names.iter().for_each(|name| disk.remove(name).unwrap());
+    let error = reopen(&disk).unwrap_err();
+    assert!(names_the_place(&error, &names[0]), "{error}");
+}
+
+#[test]
+fn a_journal_of_a_program_that_kept_no_list_of_segments_opens_and_gets_one() {
+    let disk = healthy(true);
+    disk.remove("extent").unwrap();
+    assert_eq!(tail_of(&disk).unwrap(), LAST);
+    assert!(disk.content("extent").is_none(), "opening changes nothing");
+    reopen(&disk).unwrap().fence(2, Epoch(2)).unwrap();
+    disk.remove(&segments(&disk).pop().unwrap()).unwrap();
+    assert!(reopen(&disk).is_err());
 }
 
 #[test]

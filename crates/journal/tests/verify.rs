@@ -88,6 +88,23 @@ fn a_directory_in_use_is_refused() {
 }
 
 #[test]
+fn a_segment_that_is_gone_from_either_end_is_told() {
+    let disk = healthy();
+    let names_of = |disk: &Memory| -> Vec<String> {
+        disk.list().unwrap().into_iter().filter(|name| name.ends_with(".segment")).collect()
+    };
+    let segments = names_of(&disk);
+    for name in [segments.first().unwrap(), segments.last().unwrap()] {
+        let image = disk.crash_image(1);
+        image.remove(name).unwrap();
+        let (_, noted) = verify(&image);
+        assert!(noted.damage.iter().any(|error| names(error).ends_with(name)), "{name}: {:?}", noted.damage);
+    }
+    segments.iter().for_each(|name| disk.remove(name).unwrap());
+    assert!(!verify(&disk).1.damage.is_empty(), "nothing is left");
+}
+
+#[test]
 fn damage_in_two_places_is_told_twice() {
     let disk = healthy();
     let segments: Vec<String> =

@@ -59,6 +59,7 @@ impl Local {
         if epoch <= self.edge.epoch || epoch.0 > ORDINAL_LIMIT {
             return Err(Error::Fenced { asked: epoch, seen: self.edge.epoch });
         }
+        self.note_extent()?;
         let draft = Draft { records: owner.to_le_bytes().to_vec(), ..Draft::default() };
         self.write_mark(Kind::Fence, epoch, &draft)?;
         self.edge.epoch = epoch;
@@ -177,7 +178,13 @@ impl Local {
         self.segments.push(Arc::new(Segment::fresh(path, handle, header)));
         self.offset = SEGMENT_HEADER_BYTES as u64;
         self.must_roll = false;
-        Ok(())
+        self.note_extent()
+    }
+
+    /// Notes which segments there are, so that none of them can be missing unnoticed.
+    fn note_extent(&mut self) -> Result<(), Error> {
+        let (oldest, newest) = (self.segments[0].header.ordinal, self.active().header.ordinal);
+        self.extent.note(oldest..=newest).map_err(|error| self.shared.stop(error))
     }
 
     /// A disk without room for another segment, or a process without handles, has lost nothing yet; any other failure is

@@ -6,6 +6,7 @@
 
 mod append;
 mod check;
+mod extent;
 mod fill;
 mod handles;
 mod names;
@@ -35,6 +36,7 @@ use crate::journal::{
 use crate::limits;
 use crate::place::Place;
 use crate::ticket::Ticket;
+use extent::ExtentFile;
 use fill::Spare;
 use handles::Handles;
 use reserve::Reserve;
@@ -91,6 +93,7 @@ pub struct Local {
     /// Oldest first; the last one is being written.
     segments: Vec<Arc<Segment>>,
     handles: Arc<Handles>,
+    extent: ExtentFile,
     /// Where the next frame goes in the last segment, and what is known there.
     offset: u64,
     edge: Edge,

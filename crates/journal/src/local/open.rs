@@ -2,6 +2,7 @@
 //!
 //! Only the last segment is read; heads of older ones are read when replay or a body asks for them.
 
+use super::extent::ExtentFile;
 use super::fill::Spare;
 use super::handles::Handles;
 use super::reserve::Reserve;
@@ -23,7 +24,12 @@ impl Local {
         let listed = disk.list().map_err(|error| Error::io("list", &disk.path(""), error))?;
         remove_unfinished(&*disk, &listed)?;
         let handles = Handles::new(disk.clone());
+        let extent = ExtentFile::open(disk.clone(), options.partition, &listed)?;
         let segments = open_segments(&*disk, &handles, &options, &listed)?;
+        let ordinals: Vec<u64> = segments.iter().map(|segment| segment.header.ordinal).collect();
+        if let Some(missing) = extent.missing(&ordinals) {
+            return Err(missing);
+        }
         let shared = Arc::new(Shared::new(Default::default()));
         let is_there = |wanted: &str| listed.iter().any(|name| name == wanted);
         let margin_bytes = u64::from(options.segment_bytes);
@@ -48,6 +54,7 @@ impl Local {
             reserve,
             segments,
             handles,
+            extent,
             disk,
             options,
             _lock: lock,
@@ -129,6 +136,7 @@ fn remove_unfinished(disk: &dyn Disk, listed: &[String]) -> Result<(), Error> {
         names::SEGMENT_UNFINISHED,
         names::SNAPSHOT_UNFINISHED,
         names::RESERVE_UNFINISHED,
+        names::EXTENT_UNFINISHED,
     ];
     for name in listed.iter().filter(|name| unfinished.contains(&name.as_str())) {
         disk.remove(name).map_err(|error| Error::io("remove", &disk.path(name), error))?;

@@ -29,6 +29,8 @@ impl Local {
         if !is_unread && oldest.hold().is_err() {
             return Ok(false);
         }
+        let left = oldest.header.ordinal + 1..=self.active().header.ordinal;
+        self.extent.note_before_trim(left).map_err(|error| self.shared.stop(error))?;
         let is_recycled = is_unread
             && self.spare.recycle(&name, oldest.header.bytes).map_err(|error| failed("recycle", error))?;
         if !is_recycled {
