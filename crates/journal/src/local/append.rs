@@ -81,12 +81,24 @@ impl Local {
     fn write_mark(&mut self, kind: Kind, epoch: Epoch, draft: &Draft) -> Result<(), Error> {
         let bytes = frame::frame_bytes(draft) as u64;
         self.make_room(bytes)?;
+        // A mark says that everything before it is durable, so that has to be so before the mark is.
+        self.sync_if_relaxed()?;
         let fixed = self.fixed(kind, self.edge.position, epoch, draft);
         frame::encode(&mut self.head, &fixed, draft);
         let file = self.write_frame(bytes, &[])?;
         self.is_sealed = true;
         let active = self.active();
         file.sync_data().map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
+    }
+
+    /// Makes durable what was committed without syncing.
+    pub(super) fn sync_if_relaxed(&self) -> Result<(), Error> {
+        if !self.is_relaxed() {
+            return Ok(());
+        }
+        let active = self.active();
+        let synced = active.file()?.sync_data();
+        synced.map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
     }
 
     fn fixed(&self, kind: Kind, position: Position, epoch: Epoch, draft: &Draft) -> Fixed {
@@ -125,11 +137,8 @@ impl Local {
         if self.offset + bytes <= u64::from(active.header.bytes) && !self.must_roll {
             return Ok(());
         }
-        if self.is_relaxed() {
-            // Then a power failure can tear only the last segment, as with syncing.
-            let synced = active.file()?.sync_data();
-            synced.map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))?;
-        }
+        // Then a power failure can tear only the last segment, as with syncing.
+        self.sync_if_relaxed()?;
         let needed = SEGMENT_HEADER_BYTES as u64 + bytes;
         let segment_bytes = u64::from(self.options.segment_bytes).max(needed);
         assert!(segment_bytes <= u64::from(MAX_SEGMENT_BYTES), "a batch fits the largest segment");

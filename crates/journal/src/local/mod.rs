@@ -23,6 +23,7 @@ mod trim;
 mod verify;
 
 pub use check::{Counts, Scrub};
+pub use recovery::Cut;
 pub(crate) use segment::{Entry, Segment};
 pub(crate) use shared::Pending;
 pub use verify::Inspector;
@@ -101,6 +102,8 @@ pub struct Local {
     fenced_at: Option<Position>,
     is_sealed: bool,
     must_roll: bool,
+    /// What opening has cut off.
+    cut: Option<Cut>,
     /// Reused for every head.
     head: Vec<u8>,
     shared: Arc<Shared>,
@@ -114,6 +117,11 @@ pub struct Local {
 impl Local {
     fn active(&self) -> &Arc<Segment> {
         self.segments.last().expect("a journal has at least one segment")
+    }
+
+    /// What was found at the tail when the journal was opened and is not part of it.
+    pub fn cut(&self) -> Option<&Cut> {
+        self.cut.as_ref()
     }
 
     fn is_relaxed(&self) -> bool {

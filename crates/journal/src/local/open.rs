@@ -47,6 +47,7 @@ impl Local {
             fenced_at: None,
             is_sealed: false,
             must_roll: false,
+            cut: None,
             head: Vec::new(),
             shared,
             snapshots,
@@ -85,6 +86,7 @@ impl Local {
         self.offset = tail.offset;
         self.edge = tail.edge;
         self.is_sealed = tail.is_sealed;
+        self.cut = tail.cut;
         self.must_roll = tail.must_roll || active.header.is_relaxed != self.is_relaxed();
         self.shared.set_committed(self.edge.position);
         self.check_tail_against_snapshots()
