@@ -185,9 +185,17 @@ impl Local {
         }
         let handle = self.handles.held(name, file);
         self.segments.push(Arc::new(Segment::fresh(path, handle, header)));
+        self.share_unsynced();
         self.offset = SEGMENT_HEADER_BYTES as u64;
         self.must_roll = false;
         self.note_extent()
+    }
+
+    /// Whoever relies on what is committed has to sync it first where that was not done.
+    pub(super) fn share_unsynced(&self) {
+        if self.is_relaxed() {
+            self.snapshots.set_unsynced(self.active().clone());
+        }
     }
 
     /// Notes which segments there are, so that none of them can be missing unnoticed.

@@ -89,6 +89,7 @@ impl Local {
         self.cut = tail.cut;
         self.must_roll = tail.must_roll || active.header.is_relaxed != self.is_relaxed();
         self.shared.set_committed(self.edge.position);
+        self.share_unsynced();
         self.check_tail_against_snapshots()
     }
 

@@ -312,3 +312,28 @@ impl Disk for Scarce {
         self.memory.path(name)
     }
 }
+
+#[test]
+fn after_a_snapshot_that_could_not_be_written_nothing_more_is_taken() {
+    use crate::disk::{Fault, Faulty};
+    let mut stopped = 0;
+    for call in 1.. {
+        let disk = Arc::new(Faulty::new(Arc::new(Memory::new()), Fault::Eio, u64::MAX));
+        let mut journal = Local::open(disk.clone(), options(1)).unwrap();
+        journal.fence(1, Epoch(1)).unwrap();
+        write(&mut journal, b"one");
+        let before = disk.calls();
+        disk.fail_in(call);
+        let written = journal.put_snapshot(Position(1), &mut |out| out.write_all(&[5; 4000]));
+        if disk.calls() - before < call {
+            assert!(written.is_ok() && call > 4, "{written:?} at call {call}");
+            break;
+        }
+        let failed = written.unwrap_err();
+        assert!(matches!(failed, Error::Io { .. }), "call {call}: {failed}");
+        let refused = journal.append(&Draft::default(), Position(2)).unwrap_err();
+        assert!(matches!(refused, Error::Stopped { .. }), "call {call}: {refused}");
+        stopped += 1;
+    }
+    assert!(stopped > 4);
+}

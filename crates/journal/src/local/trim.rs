@@ -10,7 +10,13 @@ impl Local {
         // Should the newest snapshot turn out damaged, the older one needs everything behind it.
         let Some(fallback) = self.snapshots.fallback() else { return Ok(()) };
         let before = before.min(fallback.next());
-        while self.segments.get(1).is_some_and(|next| next.header.first.position < before) {
+        let may_drop =
+            |journal: &Local| journal.segments.get(1).is_some_and(|next| next.header.first.position < before);
+        if may_drop(self) {
+            // What was alive there was copied forward; the copies must not be lost where the originals were given up.
+            self.sync_if_relaxed()?;
+        }
+        while may_drop(self) {
             if !self.drop_oldest()? {
                 break;
             }
