@@ -59,6 +59,7 @@ impl Local {
         if epoch <= self.edge.epoch || epoch.0 > ORDINAL_LIMIT {
             return Err(Error::Fenced { asked: epoch, seen: self.edge.epoch });
         }
+        self.move_in()?;
         self.note_extent()?;
         let draft = Draft { records: owner.to_le_bytes().to_vec(), ..Draft::default() };
         self.write_mark(Kind::Fence, epoch, &draft)?;

@@ -1,4 +1,5 @@
-//! Opening: take the lock, check every segment's header, find the tail, make it durable.
+//! Opening: take the lock, check every segment's header, find the tail, make it durable. Where there is a journal nothing
+//! is changed before it is fenced: whoever opens it may find that it cannot be used, and must leave it as it was.
 //!
 //! Only the last segment is read; heads of older ones are read when replay or a body asks for them.
 
@@ -22,7 +23,6 @@ impl Local {
         assert!(largest <= MAX_SEGMENT_BYTES, "segments of {largest} bytes are above the limit");
         let lock = take_lock(&*disk)?;
         let listed = disk.list().map_err(|error| Error::io("list", &disk.path(""), error))?;
-        remove_unfinished(&*disk, &listed)?;
         let handles = Handles::new(disk.clone());
         let extent = ExtentFile::open(disk.clone(), options.partition, &listed)?;
         let segments = open_segments(&*disk, &handles, &options, &listed)?;
@@ -35,8 +35,7 @@ impl Local {
         let margin_bytes = u64::from(options.segment_bytes);
         let reserve_bytes = u64::from(options.reserve_segments) * margin_bytes;
         let is_reserved = is_there(names::RESERVE);
-        let reserve = Reserve::open(disk.clone(), reserve_bytes, margin_bytes, is_reserved)?;
-        let reserve = Arc::new(reserve);
+        let reserve = Arc::new(Reserve::open(disk.clone(), reserve_bytes, margin_bytes, is_reserved)?);
         let snapshots =
             SnapshotFiles::open(disk.clone(), options.partition, shared.clone(), reserve.clone(), &listed);
         let snapshots = Arc::new(snapshots);
@@ -72,6 +71,13 @@ impl Local {
     /// A new journal: its first segment, small, so that a first start is quick.
     fn begin(&mut self) -> Result<(), Error> {
         self.add_segment(self.options.first_segment_bytes.max(SEGMENT_HEADER_BYTES as u32))
+    }
+
+    /// Puts the directory in order, now that this journal is going to be written.
+    pub(super) fn move_in(&mut self) -> Result<(), Error> {
+        let listed = self.disk.list().map_err(|error| Error::io("list", &self.disk.path(""), error))?;
+        remove_unfinished(&*self.disk, &listed)?;
+        self.reserve.move_in(listed.iter().any(|name| name == names::RESERVE))
     }
 
     fn recover(&mut self) -> Result<(), Error> {

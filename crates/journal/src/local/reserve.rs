@@ -21,7 +21,7 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// Finds the reserve of an earlier life or takes a new one. A full disk is no error: then there is none.
+    /// Finds the reserve of an earlier life.
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         bytes: u64,
@@ -29,16 +29,22 @@ impl Reserve {
         exists: bool,
     ) -> Result<Reserve, Error> {
         let reserve = Reserve { disk, bytes, margin_bytes, is_held: AtomicBool::new(bytes == 0) };
-        if bytes == 0 && exists {
-            reserve.remove(names::RESERVE).map_err(|error| reserve.failed("remove", error))?;
-        } else if exists {
+        if bytes > 0 && exists {
             // Of another size after a change of settings.
             let file = reserve.disk.open(names::RESERVE).map_err(|error| reserve.failed("open", error))?;
             let length = file.length().map_err(|error| reserve.failed("open", error))?;
             reserve.is_held.store(length == bytes, Ordering::Release);
         }
-        reserve.refill()?;
         Ok(reserve)
+    }
+
+    /// Takes a reserve if there is none, or gives up one that is not wanted any more. A full disk is no error: then there is
+    /// none.
+    pub(super) fn move_in(&self, exists: bool) -> Result<(), Error> {
+        if self.bytes == 0 && exists {
+            self.remove(names::RESERVE).map_err(|error| self.failed("remove", error))?;
+        }
+        self.refill().map(drop)
     }
 
     /// No reserve, and no need of one.
