@@ -151,6 +151,16 @@ impl Spare {
         Ok(file)
     }
 
+    /// Gives the room of a spare that is ready to those who need it more. Returns whether there was one.
+    pub(super) fn give_up(&mut self) -> bool {
+        self.notice();
+        let is_given = self.is_ready() && self.disk.remove(names::SPARE).is_ok();
+        if is_given {
+            self.state = State::None;
+        }
+        is_given
+    }
+
     /// Takes a file that is no longer needed as the spare. Returns whether it did.
     pub(super) fn recycle(&mut self, name: &str, bytes: u32) -> io::Result<bool> {
         self.notice();

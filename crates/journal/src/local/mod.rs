@@ -224,7 +224,13 @@ impl Journal for Local {
 
     fn refill_reserve(&mut self) -> Result<bool, Error> {
         self.shared.check()?;
-        self.reserve.refill()
+        // Messages can be taken without a spare, and not without the reserve.
+        Ok(self.reserve.refill()? || self.spare.give_up() && self.reserve.refill()?)
+    }
+
+    fn lacking_bytes(&self) -> u64 {
+        let lacking = self.reserve.lacking_bytes().unwrap_or_default();
+        lacking.saturating_sub(self.spare.held_bytes())
     }
 
     fn snapshots(&self) -> Arc<dyn Snapshots> {

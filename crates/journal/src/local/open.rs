@@ -13,7 +13,7 @@ use super::snapshot::SnapshotFiles;
 use super::{Local, Options, names, recovery};
 use crate::disk::{Disk, Guard, Lock};
 use crate::error::Error;
-use crate::limits::{MAX_SEGMENT_BYTES, SEGMENT_HEADER_BYTES};
+use crate::limits::{MAX_SEGMENT_BYTES, RESERVE_MARGIN_SHARE, SEGMENT_HEADER_BYTES};
 use std::sync::Arc;
 
 impl Local {
@@ -32,8 +32,8 @@ impl Local {
         }
         let shared = Arc::new(Shared::new(Default::default()));
         let is_there = |wanted: &str| listed.iter().any(|name| name == wanted);
-        let margin_bytes = u64::from(options.segment_bytes);
-        let reserve_bytes = u64::from(options.reserve_segments) * margin_bytes;
+        let margin_bytes = u64::from(options.segment_bytes / RESERVE_MARGIN_SHARE);
+        let reserve_bytes = u64::from(options.reserve_segments) * u64::from(options.segment_bytes);
         let is_reserved = is_there(names::RESERVE);
         let reserve = Arc::new(Reserve::open(disk.clone(), reserve_bytes, margin_bytes, is_reserved)?);
         let snapshots =

@@ -71,8 +71,7 @@ impl Reserve {
         if self.is_held() {
             return Ok(true);
         }
-        let free = self.disk.free_bytes().map_err(|error| self.failed("ask for the room for", error))?;
-        if free < self.bytes.saturating_add(self.margin_bytes) {
+        if self.lacking_bytes()? > 0 {
             return Ok(false);
         }
         match self.take() {
@@ -90,6 +89,13 @@ impl Reserve {
                 }
             }
         }
+    }
+
+    /// How much more must be free before it can be taken back.
+    pub(super) fn lacking_bytes(&self) -> Result<u64, Error> {
+        let free = self.disk.free_bytes().map_err(|error| self.failed("ask for the room for", error))?;
+        let needed = self.bytes.saturating_add(self.margin_bytes);
+        Ok(if self.is_held() { 0 } else { needed.saturating_sub(free) })
     }
 
     /// Not synced: a reserve that a power failure takes is taken again at the next start.

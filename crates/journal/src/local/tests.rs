@@ -175,6 +175,37 @@ fn the_reserve_carries_a_full_disk_through_a_roll_and_comes_back() {
 }
 
 #[test]
+fn a_small_disk_takes_its_reserve_back_at_the_price_of_the_spare() {
+    let disk = Memory::new();
+    let options = Options { reserve_segments: 2, first_segment_bytes: 16 * 1024, ..options(1) };
+    let mut journal = Local::open(Arc::new(disk.clone()), options).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    (0..12).for_each(|n| write(&mut journal, &[n; 3000]));
+    let used = journal.space().unwrap().used_bytes;
+    disk.set_room(Some(used));
+    while journal.has_reserve() {
+        write(&mut journal, &[1; 3000]);
+    }
+    let at = journal.tail();
+    for at in [at.0 - 1, at.0] {
+        journal.put_snapshot(Position(at), &mut |_| Ok(())).unwrap();
+    }
+    journal.trim(at).unwrap();
+    assert!(disk.content(names::SPARE).is_some(), "what was trimmed became the spare");
+    let used: usize =
+        disk.list().unwrap().iter().map(|name| disk.content(name).map_or(0, |bytes| bytes.len())).sum();
+    // The reserve and an eighth of a segment, with the spare and not without.
+    let needed = 2 * 16 * 1024 + 2 * 1024;
+    disk.set_room(Some(used as u64 + needed - 16 * 1024 - 1));
+    assert_eq!(journal.lacking_bytes(), 1);
+    assert!(!journal.refill_reserve().unwrap());
+    disk.set_room(Some(used as u64 + needed - 16 * 1024));
+    assert_eq!(journal.lacking_bytes(), 0);
+    assert!(journal.refill_reserve().unwrap() && disk.content(names::SPARE).is_none());
+    write(&mut journal, b"it goes on");
+}
+
+#[test]
 fn a_full_disk_without_a_reserve_left_loses_nothing_and_goes_on() {
     let disk = Memory::new();
     let mut journal = Local::open(Arc::new(disk.clone()), options(1)).unwrap();
