@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::frame::{self, FIXED_BYTES, Fixed, Kind};
 use crate::hash::mix;
 use crate::journal::{Batch, Epoch, Position};
-use crate::limits::{BATCH_BYTES, MAX_SEGMENT_BYTES, ORDINAL_LIMIT, SEGMENT_HEADER_BYTES};
+use crate::limits::{BATCH_BYTES, BULK_READ_BYTES, MAX_SEGMENT_BYTES, ORDINAL_LIMIT, SEGMENT_HEADER_BYTES};
 use crate::ticket::Ticket;
 use bytes::Bytes;
 use std::io;
@@ -60,12 +60,31 @@ impl Local {
             return Err(Error::Fenced { asked: epoch, seen: self.edge.epoch });
         }
         self.move_in()?;
+        self.rewrite_doubtful()?;
         self.note_extent()?;
         let draft = Draft { records: owner.to_le_bytes().to_vec(), ..Draft::default() };
         self.write_mark(Kind::Fence, epoch, &draft)?;
         self.edge.epoch = epoch;
         self.fenced_at = Some(self.edge.position);
         Ok(self.edge.position)
+    }
+
+    /// Writes again what the life before wrote last, and syncs it. If its sync failed, the system may hold those bytes in
+    /// memory and think that the disk has them: then no sync would ever write them, and they would be lost in the next
+    /// power failure, after somebody was told about them.
+    fn rewrite_doubtful(&mut self) -> Result<(), Error> {
+        let active = self.active();
+        let file = active.file()?;
+        let mut block = vec![0; BULK_READ_BYTES];
+        let mut at = self.doubtful_from;
+        let failed = |error| self.shared.stop(Error::io("write", &active.path, error));
+        while at < self.offset {
+            let count = block.len().min((self.offset - at) as usize);
+            active.read_exact(at, &mut block[..count])?;
+            write_parts(&*file, at, std::iter::once(&block[..count])).map_err(failed)?;
+            at += count as u64;
+        }
+        file.sync_data().map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
     }
 
     /// Seals what was written. Synced at once: were the seal and the next batch both in flight, a power failure

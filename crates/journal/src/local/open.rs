@@ -46,6 +46,7 @@ impl Local {
             fenced_at: None,
             is_sealed: false,
             must_roll: false,
+            doubtful_from: SEGMENT_HEADER_BYTES as u64,
             cut: None,
             head: Vec::new(),
             shared,
@@ -93,6 +94,7 @@ impl Local {
         self.edge = tail.edge;
         self.is_sealed = tail.is_sealed;
         self.cut = tail.cut;
+        self.doubtful_from = tail.doubtful_from;
         self.must_roll = tail.must_roll || active.header.is_relaxed != self.is_relaxed();
         self.shared.set_committed(self.edge.position);
         self.share_unsynced();
