@@ -4,7 +4,7 @@
 use crate::cache::Cache;
 use crate::clock::{Clock, OwnerClock};
 use crate::handle::Handle;
-use crate::inbox::{Checked, Inbox, Item};
+use crate::inbox::{Checked, Inbox, Item, Uncopied};
 use crate::limits::{LARGE_GAP_MS, SEAL_AFTER_MS};
 use crate::mailbox::{ASKING, Asks, Mailbox, Outgoing};
 use crate::partition::{Counters, Partition, Turn};
@@ -112,9 +112,9 @@ pub(crate) struct CopyJob {
 impl CopyJob {
     fn run(self) -> Item {
         let mut copies = Vec::with_capacity(self.bodies.len());
-        let (mut bytes, mut unread) = (0, Vec::new());
+        let (mut bytes, mut unread, mut failure) = (0, Vec::new(), None);
         for (body, stored, place) in self.bodies {
-            if bytes >= self.most_bytes {
+            if bytes >= self.most_bytes || failure.is_some() {
                 unread.push((body, stored));
                 continue;
             }
@@ -123,11 +123,15 @@ impl CopyJob {
                     bytes += copy.len();
                     copies.push((body, copy));
                 }
-                Err(error @ journal::Error::Corrupt { .. }) => return Item::Damaged(error.to_string()),
-                Err(error) => return Item::Failed(error.to_string()),
+                // Nothing was changed: the original stays, and nothing else need suffer.
+                Err(error) => {
+                    let is_passing = error.is_passing();
+                    failure = Some(Uncopied { stored, why: error.to_string(), is_passing });
+                    unread.push((body, stored));
+                }
             }
         }
-        Item::Copied { copies, unread }
+        Item::Copied { copies, unread, failure }
     }
 }
 

@@ -39,6 +39,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the same call may well succeed in a while: the process lacked handles, or the disk did not answer.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Error::Io { .. } | Error::Full { .. })
+    }
+
     pub(crate) fn io(action: &'static str, file: &str, source: io::Error) -> Error {
         Error::Io { action, file: file.to_owned(), source }
     }
