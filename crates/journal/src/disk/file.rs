@@ -120,6 +120,25 @@ struct Open {
     file: fs::File,
 }
 
+/// An old system, or a file system, may not know how to write through.
+#[cfg(target_os = "linux")]
+fn or_write_and_sync(
+    file: &dyn DiskFile,
+    tried: rustix::io::Result<usize>,
+    offset: u64,
+    slices: &[IoSlice<'_>],
+) -> io::Result<usize> {
+    use rustix::io::Errno;
+    match tried {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+            let count = file.write_at(offset, slices)?;
+            file.sync_data()?;
+            Ok(count)
+        }
+        other => Ok(other?),
+    }
+}
+
 impl DiskFile for Open {
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         Ok(rustix::io::pwritev(&self.file, slices, offset)?)
@@ -135,16 +154,9 @@ impl DiskFile for Open {
 
     #[cfg(target_os = "linux")]
     fn write_through(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        use rustix::io::{Errno, ReadWriteFlags, pwritev2};
-        match pwritev2(&self.file, slices, offset, ReadWriteFlags::DSYNC) {
-            // An old system, or a file system without it.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                let count = self.write_at(offset, slices)?;
-                self.sync_data()?;
-                Ok(count)
-            }
-            other => Ok(other?),
-        }
+        use rustix::io::{ReadWriteFlags, pwritev2};
+        let tried = pwritev2(&self.file, slices, offset, ReadWriteFlags::DSYNC);
+        or_write_and_sync(self, tried, offset, slices)
     }
 
     fn length(&self) -> io::Result<u64> {
@@ -165,5 +177,28 @@ impl DiskFile for Open {
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => self.file.set_len(bytes),
             other => Ok(other?),
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::disk::Memory;
+    use rustix::io::Errno;
+
+    #[test]
+    fn where_nothing_is_written_through_it_is_written_and_synced() {
+        let slices = [IoSlice::new(b"zeros")];
+        for missing in [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL] {
+            let disk = Memory::new();
+            let file = disk.create("a").unwrap();
+            disk.sync_dir().unwrap();
+            assert_eq!(or_write_and_sync(&*file, Err(missing), 3, &slices).unwrap(), 5);
+            assert_eq!(disk.crash_image(0).content("a").unwrap(), b"\0\0\0zeros", "{missing:?}");
+        }
+        let file = Memory::new().create("a").unwrap();
+        assert_eq!(or_write_and_sync(&*file, Ok(2), 0, &slices).unwrap(), 2);
+        assert!(or_write_and_sync(&*file, Err(Errno::IO), 0, &slices).is_err(), "a failure is one");
+        assert_eq!(file.length().unwrap(), 0, "nothing is written twice");
     }
 }
