@@ -33,7 +33,7 @@ impl Local {
         let fixed = self.fixed(Kind::Batch, at, self.edge.epoch, draft);
         let chain = frame::encode(&mut self.head, &fixed, draft);
         let bodies_at = self.offset + self.head.len() as u64;
-        let file = self.write_frame(bytes as u64, &draft.pieces)?;
+        let file = self.write_frame(bytes as u64, &draft.pieces).inspect_err(|_| self.shared.abandon())?;
         let (_, table) = frame::split(&fixed, &self.head).expect("the head was just made from the draft");
         self.active().extend_table(bodies_at, table);
         self.edge.position = at;
@@ -143,10 +143,20 @@ impl Local {
         let active = self.segments.last().expect("a journal has at least one segment");
         assert!(self.head.len() >= FIXED_BYTES && self.offset + bytes <= u64::from(active.header.bytes));
         frame::stamp(&mut self.head, active.header.incarnation, self.offset);
-        let parts = std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
         let file = active.file()?;
-        write_parts(&*file, self.offset, parts)
-            .map_err(|error| self.shared.stop(Error::io("write", &active.path, error)))?;
+        let write = || {
+            let parts = std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
+            write_parts(&*file, self.offset, parts)
+        };
+        let mut written = write();
+        if written.as_ref().is_err_and(is_full) && self.reserve.release() {
+            written = write();
+        }
+        // Where room cannot be reserved a full disk shows here. A part of a frame is none: the next one takes its place.
+        written.map_err(|error| match is_full(&error) {
+            true => Error::Full { file: active.path.clone(), cause: error },
+            false => self.shared.stop(Error::io("write", &active.path, error)),
+        })?;
         self.offset += bytes;
         Ok(file)
     }
@@ -228,7 +238,7 @@ impl Local {
     /// final.
     fn classify(&self, path: &str, error: io::Error) -> Error {
         match is_full(&error) || lacks_handles(&error) {
-            true => Error::Full { file: path.to_owned(), source: error },
+            true => Error::Full { file: path.to_owned(), cause: error },
             false => self.shared.stop(Error::io("make", path, error)),
         }
     }

@@ -206,6 +206,33 @@ fn a_small_disk_takes_its_reserve_back_at_the_price_of_the_spare() {
 }
 
 #[test]
+fn where_room_cannot_be_reserved_a_full_disk_refuses_the_frame_and_loses_nothing() {
+    use crate::disk::{Fault, Faulty};
+    let memory = Memory::new();
+    let disk = Arc::new(Faulty::new(Arc::new(memory.clone()), Fault::Enospc, u64::MAX));
+    let mut journal = Local::open(disk.clone(), options(1)).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    for n in 1..=6 {
+        let mut draft = Draft::default();
+        draft.push_body(&[n as u8; 1000]);
+        disk.fail_in(1);
+        let refused = journal.append(&draft, Position(n)).unwrap_err();
+        assert!(matches!(refused, Error::Full { .. }), "{refused}");
+        disk.fail_in(1);
+        let refused = journal.seal().err();
+        assert!(n == 1 || matches!(refused, Some(Error::Full { .. })), "{refused:?}");
+        disk.fail_in(u64::MAX / 2);
+        // What was begun is no batch, and the next one takes its place.
+        assert_eq!(Local::open(Arc::new(memory.crash_image(1)), options(1)).unwrap().tail().0, n - 1);
+        assert!(matches!(journal.append(&draft, Position(n)).unwrap().wait(), Outcome::Committed));
+    }
+    drop(journal);
+    let journal = Local::open(Arc::new(memory.crash_image(0)), options(1)).unwrap();
+    assert_eq!(journal.tail(), Position(6));
+    assert_eq!(journal.place(BodyId(6)).unwrap().read().unwrap(), [6; 1000]);
+}
+
+#[test]
 fn a_full_disk_without_a_reserve_left_loses_nothing_and_goes_on() {
     let disk = Memory::new();
     let mut journal = Local::open(Arc::new(disk.clone()), options(1)).unwrap();
