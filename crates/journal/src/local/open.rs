@@ -110,8 +110,9 @@ impl Local {
             None => newest.0 > 0,
         };
         if missing {
-            let name =
-                self.disk.path(&names::segment(self.segments.first().map_or(1, |s| s.header.ordinal - 1)));
+            let name = self.disk.path(&names::segment(
+                self.segments.first().map_or(1, |s| s.header.ordinal.saturating_sub(1)),
+            ));
             let what = format!("the file is missing, and no snapshot contains batch {}", newest.0 + 1);
             return Err(Error::corrupt(&name, 0, what));
         }
