@@ -63,10 +63,11 @@ struct Port {
 #[derive(Debug)]
 pub struct Partition {
     pub(crate) broker: Broker,
+    /// Before the journal, so that their work has ended when it closes.
+    pub(crate) workers: Workers,
     pub(crate) journal: Box<dyn Journal>,
     cache: Arc<Cache>,
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) workers: Workers,
     pub(crate) upkeep: Upkeep,
     pub(crate) condition: Arc<Condition>,
     counters: Arc<Counters>,
