@@ -137,7 +137,10 @@ pub(super) fn take_lock(disk: &dyn Disk) -> Result<Box<dyn Guard>, Error> {
     let holder = format!("process {}", std::process::id());
     match disk.lock(names::LOCK, &holder) {
         Ok(Lock::Held(guard)) => Ok(guard),
-        Ok(Lock::Busy(holder)) => Err(Error::Locked { path: disk.path(names::LOCK), holder }),
+        Ok(Lock::Busy(holder)) => {
+            let holder = if holder.is_empty() { "another process".to_owned() } else { holder };
+            Err(Error::Locked { path: disk.path(""), holder })
+        }
         Err(error) => Err(Error::io("lock", &disk.path(names::LOCK), error)),
     }
 }
