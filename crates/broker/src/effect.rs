@@ -102,6 +102,8 @@ pub enum Answer {
         namespace: NamespaceId,
         created: Time,
     },
+    /// The names of all namespaces that ever were.
+    Namespaces(Vec<Box<str>>),
     /// The time of the namespace.
     Time(Time),
     /// The time of the namespace was moved.

@@ -112,6 +112,8 @@ pub enum Task {
     NameNamespace {
         name: Box<str>,
     },
+    /// The names that were ever given to namespaces.
+    ListNamespaces,
     /// What time it is in the namespace.
     TellTime,
 }
@@ -200,6 +202,7 @@ impl Broker {
                 Ok(Answer::Time(context.now))
             }
             Task::NameNamespace { name } => self.name_namespace(name, context, decision),
+            Task::ListNamespaces => Ok(Answer::Namespaces(self.durable.namespace_names())),
             Task::TellTime => Ok(Answer::Time(context.now)),
         }
     }
@@ -388,6 +391,8 @@ mod tests {
         world.restart();
         assert_eq!(world.manage(name("Default")), named(0, start));
         assert_eq!(world.manage(name("bank")), named(2, moved));
+        let all = ["default", "shop", "bank"].map(Into::into).to_vec();
+        assert_eq!(world.manage(Task::ListNamespaces), Ok(Answer::Namespaces(all)));
         for bad in ["", "a.b", "a/b"] {
             assert!(matches!(world.manage(name(bad)), Err(Refusal::InvalidName { .. })), "{bad}");
         }

@@ -82,6 +82,14 @@ pub async fn apply(
     Ok((namespace, created))
 }
 
+/// The names that namespaces ever had, those that are no longer declared among them.
+pub async fn known_namespaces(engine: &Handle) -> anyhow::Result<Vec<Box<str>>> {
+    match ask(engine, NamespaceId(0), Task::ListNamespaces).await? {
+        Ok(Answer::Namespaces(names)) => Ok(names),
+        other => bail!("the broker answered {other:?} for the names of namespaces"),
+    }
+}
+
 /// A task, the one to take its place if its object exists, and what to call it.
 struct Step {
     what: String,

@@ -41,7 +41,11 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
     let engine = open_engine(&data.journal(), &settings, failed)?;
     let is_loopback_only = settings.is_loopback_only();
     let houses = Houses { engine: engine.handle().clone(), root: root.clone(), is_loopback_only };
-    let (default, others) = match houses.open(&settings.namespaces, Existing::Keep).await {
+    let opened = async {
+        let (default, others) = houses.open(&settings.namespaces, Existing::Keep).await?;
+        anyhow::Ok((default, others, definition::known_namespaces(&houses.engine).await?))
+    };
+    let (default, others, known) = match opened.await {
         Ok(namespaces) => namespaces,
         Err(error) => {
             engine.stop();
@@ -62,7 +66,7 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
         root: configured.unwrap_or(&root),
         takes_well_known_key: default.guard.knows_well_known_key(),
     };
-    let mut state = State::new(engine.handle().clone(), Namespaces::new(default, others));
+    let mut state = State::new(engine.handle().clone(), Namespaces::new(default, others, &known));
     state.has_test_clock = settings.has_test_clock;
     let state = Arc::new(state);
     if settings.has_test_clock {

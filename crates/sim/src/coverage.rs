@@ -169,6 +169,7 @@ impl Coverage {
             | Answer::Rules(_)
             | Answer::Access { .. }
             | Answer::Namespace { .. }
+            | Answer::Namespaces(_)
             | Answer::Time(_)
             | Answer::Advanced(_) => UNEXPECTED,
             Answer::Deleted => "Deleted",

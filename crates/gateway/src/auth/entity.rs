@@ -3,22 +3,25 @@
 use super::{Denied, Grant, Guard, Holder, Policy, Proof, Right, Rights, Scope, Secret, UnixSeconds};
 use broker::AccessRule;
 
-/// Verifies a shared access signature by the rules of `entity`.
-pub fn entity_signature(
-    text: &str,
-    entity: &str,
-    rules: &[AccessRule],
-    now: UnixSeconds,
-) -> Result<Grant, Denied> {
-    let grant = guard(rules).signature(text, false, now)?;
-    let own = Scope::of_path(entity);
-    let scope = match (own.covers(&grant.scope), grant.scope.covers(&own)) {
-        (true, _) => grant.scope,
-        (false, true) => own,
-        (false, false) => return Err(Denied::InvalidAudience),
-    };
-    let proof = Proof { holder: Holder::Entity(entity.into()), ..grant.proof };
-    Ok(Grant { scope, proof, ..grant })
+impl Guard {
+    /// Verifies a shared access signature by the rules of `entity`, which is one of the namespace's.
+    pub fn entity_signature(
+        &self,
+        text: &str,
+        entity: &str,
+        rules: &[AccessRule],
+        now: UnixSeconds,
+    ) -> Result<Grant, Denied> {
+        let grant = guard(rules).at(self.hosts().clone()).signature(text, false, now)?;
+        let own = Scope::of_path(entity);
+        let scope = match (own.covers(&grant.scope), grant.scope.covers(&own)) {
+            (true, _) => grant.scope,
+            (false, true) => own,
+            (false, false) => return Err(Denied::InvalidAudience),
+        };
+        let proof = Proof { holder: Holder::Entity(entity.into()), ..grant.proof };
+        Ok(Grant { scope, proof, ..grant })
+    }
 }
 
 /// The rights that a proof gives by these rules: none if its rule is gone or has other keys.
@@ -41,6 +44,7 @@ fn guard(rules: &[AccessRule]) -> Guard {
 
 #[cfg(test)]
 mod tests {
+    use super::super::guard::Hosts;
     use super::super::sas;
     use super::*;
     use broker::Time;
@@ -61,9 +65,14 @@ mod tests {
         }]
     }
 
+    /// The default namespace, beside one called `shop`.
+    fn house() -> Guard {
+        Guard::new(Vec::new(), false).at(Hosts::of_default(["shop".into()].into()))
+    }
+
     fn signed(resource: &str, key: &str) -> Result<Grant, Denied> {
         let text = sas::sign(resource, "reader", key, UnixSeconds::NEVER);
-        entity_signature(&text, "orders", &rules("first"), NOW)
+        house().entity_signature(&text, "orders", &rules("first"), NOW)
     }
 
     // H-102
@@ -79,6 +88,7 @@ mod tests {
         let narrow = signed("sb%3a%2f%2fhost%2forders%2f%24deadletterqueue", "first").unwrap();
         assert!(!narrow.allows("orders", Right::Listen, NOW));
         assert_eq!(signed("sb%3a%2f%2fhost%2finvoices", "first"), Err(Denied::InvalidAudience));
+        assert_eq!(signed("sb%3a%2f%2fshop%2forders", "first"), Err(Denied::InvalidAudience));
         assert_eq!(signed("sb%3a%2f%2fhost%2forders", "third"), Err(Denied::InvalidSignature));
     }
 

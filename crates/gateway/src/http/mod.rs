@@ -13,7 +13,7 @@ mod subscription;
 mod xml;
 
 use crate::ask::Ask;
-use crate::auth::{self, Demand, Denied, Failures, Grant, UnixSeconds, sas};
+use crate::auth::{Demand, Denied, Failures, Grant, UnixSeconds, sas};
 use crate::limits::*;
 use crate::listen::Peer;
 use crate::metrics::{self, Meters};
@@ -235,9 +235,11 @@ impl<A: Ask> Door<'_, A> {
             Err(Denied::InvalidSignature) => {}
             decided => return Ok(decided?),
         }
-        let (namespace, task) = (namespace.id, Box::new(Task::Access { path: path.into() }));
-        match self.ask.ask(|request| Command::Manage { request, namespace, task }).await?? {
-            Answer::Access { entity, rules } => Ok(auth::entity_signature(token, &entity, &rules, now)?),
+        let (id, task) = (namespace.id, Box::new(Task::Access { path: path.into() }));
+        match self.ask.ask(|request| Command::Manage { request, namespace: id, task }).await?? {
+            Answer::Access { entity, rules } => {
+                Ok(namespace.guard.entity_signature(token, &entity, &rules, now)?)
+            }
             _ => Err(Failure::Internal),
         }
     }

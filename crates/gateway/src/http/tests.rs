@@ -100,7 +100,11 @@ impl House {
         );
         let meters = Meters::default();
         let shop = Guard::new(vec![policy("manager", Rights::ALL)], false);
-        let namespaces = Namespaces::new(namespace(0, "default", guard), vec![namespace(1, "shop", shop)]);
+        let namespaces = Namespaces::new(
+            namespace(0, "default", guard),
+            vec![namespace(1, "shop", shop)],
+            &["old".into()],
+        );
         let door = Door {
             ask: &self.fake,
             namespaces: &namespaces,
@@ -311,6 +315,35 @@ async fn each_namespace_has_its_own_entities() {
     };
     assert!(house.exchange(ask("/q").as_bytes()).await.starts_with("HTTP/1.1 404 "));
     assert!(house.exchange(ask("/$namespaceinfo").as_bytes()).await.contains("<Name>shop</Name>"));
+}
+
+// H-102
+#[tokio::test]
+async fn a_token_for_one_namespace_is_worth_nothing_in_another() {
+    let house = House::default();
+    let ask = |host: &str, signed: &str| {
+        let signed = sas::sign(&format!("https%3a%2f%2f{signed}"), "manager", "key", UnixSeconds::NEVER);
+        format!(
+            "GET /$namespaceinfo HTTP/1.1\r\nHost: {host}\r\nAuthorization: {signed}\r\nConnection: close\r\n\r\n"
+        )
+    };
+    // Both namespaces have this policy with this key.
+    for (host, signed, is_taken) in [
+        ("shop.example", "shop.example", true),
+        ("mine.example", "other.example", true),
+        ("mine.example", "shop.example", false),
+        ("shop.example", "mine.example", false),
+        ("shop.example", "default", false),
+        ("old.example", "old.example", false),
+        ("old.example", "mine.example", false),
+        ("mine.example", "old.example", false),
+    ] {
+        let answer = house.exchange(ask(host, signed).as_bytes()).await;
+        match is_taken {
+            true => assert!(answer.starts_with("HTTP/1.1 200 "), "{signed} at {host}: {answer}"),
+            false => assert!(answer.contains("SubCode=40104. "), "{signed} at {host}: {answer}"),
+        }
+    }
 }
 
 /// A queue with one rule of its own.
