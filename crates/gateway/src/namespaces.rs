@@ -83,6 +83,13 @@ impl Namespaces {
         Arc::clone(found.unwrap_or(&list.default))
     }
 
+    /// The namespace of this name, if it is served.
+    pub fn named(&self, name: &str) -> Option<Arc<Namespace>> {
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        let mut served = std::iter::once(&list.default).chain(&list.others);
+        served.find(|namespace| namespace.name.eq_ignore_ascii_case(name)).cloned()
+    }
+
     pub fn of_id(&self, id: NamespaceId) -> Option<Arc<Namespace>> {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         std::iter::once(&list.default).chain(&list.others).find(|namespace| namespace.id == id).cloned()

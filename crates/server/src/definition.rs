@@ -52,40 +52,76 @@ pub enum Existing {
     Change,
 }
 
-/// Makes the namespace and what it shall have; gives its number and since when it is there.
-pub async fn apply(
-    engine: &Handle,
-    definition: &Definition,
-    existing: Existing,
-) -> anyhow::Result<(NamespaceId, Time)> {
+/// A namespace as far as it could be made.
+#[derive(Debug)]
+pub struct Applied {
+    /// Its number and since when it is there; none if it could not be named.
+    pub namespace: Option<(NamespaceId, Time)>,
+    /// What could not be taken, each thing by its name and with the reason.
+    pub untaken: Vec<String>,
+}
+
+/// Makes the namespace and what it shall have. What is refused keeps nothing else from being taken.
+pub async fn apply(engine: &Handle, definition: &Definition, existing: Existing) -> Applied {
     let name = definition.name.clone();
-    let (namespace, created) = match ask(engine, NamespaceId(0), Task::NameNamespace { name }).await? {
+    let (namespace, created) = match ask(engine, NamespaceId(0), Task::NameNamespace { name }).await {
         Ok(Answer::Namespace { namespace, created }) => (namespace, created),
-        Ok(other) => bail!("the broker answered {other:?} for a namespace"),
-        Err(refusal) => bail!("cannot create namespace `{}`: {refusal}", definition.name),
+        Ok(other) => return Applied::nothing(definition, &format!("the broker answered {other:?}")),
+        Err(why) => return Applied::nothing(definition, &why.to_string()),
     };
+    let mut untaken = Vec::new();
     let tier = definition.tier;
-    if let Err(refusal) = ask(engine, namespace, Task::SetTier { tier }).await? {
-        bail!("cannot set the tier of namespace `{}`: {refusal}", definition.name);
+    if let Err(why) = ask(engine, namespace, Task::SetTier { tier }).await {
+        untaken.push(format!("the tier of namespace `{}` cannot be set: {why}", definition.name));
     }
     let site = Site { engine, namespace, existing };
-    let mut is_new = true;
+    let mut subscription = Taken::Created;
     for step in steps(definition) {
-        // Rules that are missing from a subscription that was there before were removed on purpose.
-        if step.is_rule && !is_new && existing == Existing::Keep {
+        let is_rule = step.is_rule;
+        if is_rule && !subscription.takes_rules(existing) {
             continue;
         }
-        let is_rule = step.is_rule;
-        let was_created = site.take(step).await?;
-        is_new = if is_rule { is_new } else { was_created };
+        let taken = site.take(step).await.unwrap_or_else(|why| {
+            untaken.push(format!("{why:#}"));
+            Taken::Not
+        });
+        subscription = if is_rule { subscription } else { taken };
     }
-    Ok((namespace, created))
+    Applied { namespace: Some((namespace, created)), untaken }
+}
+
+impl Applied {
+    fn nothing(definition: &Definition, why: &str) -> Applied {
+        let what = format!("namespace `{}` cannot be created: {why}", definition.name);
+        Applied { namespace: None, untaken: vec![what] }
+    }
+}
+
+/// What became of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Created,
+    /// It was there.
+    Found,
+    Not,
+}
+
+impl Taken {
+    /// Whether the rules of this subscription are to be taken too.
+    fn takes_rules(self, existing: Existing) -> bool {
+        match self {
+            Taken::Created => true,
+            // Rules that are missing from a subscription that was there before were removed on purpose.
+            Taken::Found => existing == Existing::Change,
+            Taken::Not => false,
+        }
+    }
 }
 
 /// The names that namespaces ever had, those that are no longer declared among them.
 pub async fn known_namespaces(engine: &Handle) -> anyhow::Result<Vec<Box<str>>> {
     match ask(engine, NamespaceId(0), Task::ListNamespaces).await? {
-        Ok(Answer::Namespaces(names)) => Ok(names),
+        Answer::Namespaces(names) => Ok(names),
         other => bail!("the broker answered {other:?} for the names of namespaces"),
     }
 }
@@ -185,36 +221,47 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Says whether it was created.
-    async fn take(&self, mut step: Step) -> anyhow::Result<bool> {
-        match ask(self.engine, self.namespace, step.create).await? {
-            Ok(_) => return Ok(true),
-            Err(Refusal::EntityExists(_)) if self.existing == Existing::Keep => return Ok(false),
-            Err(Refusal::EntityExists(_)) => {}
-            Err(refusal) => bail!("cannot create {} of the configuration: {refusal}", step.what),
+    async fn take(&self, mut step: Step) -> anyhow::Result<Taken> {
+        let what = step.what;
+        match ask(self.engine, self.namespace, step.create).await {
+            Ok(_) => return Ok(Taken::Created),
+            Err(Untaken::Refused(Refusal::EntityExists(_))) if self.existing == Existing::Keep => {
+                return Ok(Taken::Found);
+            }
+            Err(Untaken::Refused(Refusal::EntityExists(_))) => {}
+            Err(why) => bail!("{what} of the configuration cannot be created: {why}"),
         }
         if let Task::UpdateQueue { path, access, .. } | Task::UpdateTopic { path, access, .. } =
             &mut step.update
         {
-            *access = self.access(path).await?;
+            *access = self.access(path).await;
         }
-        match ask(self.engine, self.namespace, step.update).await? {
-            Ok(_) => Ok(false),
-            Err(refusal) => bail!("cannot change {} to what the configuration says: {refusal}", step.what),
+        match ask(self.engine, self.namespace, step.update).await {
+            Ok(_) => Ok(Taken::Found),
+            Err(why) => bail!("{what} cannot be changed to what the configuration says: {why}"),
         }
     }
 
     /// The authorization rules that an entity has: a file says nothing of them, so they stay.
-    async fn access(&self, path: &str) -> anyhow::Result<Vec<AccessRule>> {
-        Ok(match ask(self.engine, self.namespace, Task::Describe { path: path.into() }).await? {
+    async fn access(&self, path: &str) -> Vec<AccessRule> {
+        match ask(self.engine, self.namespace, Task::Describe { path: path.into() }).await {
             Ok(Answer::Queue(queue)) => queue.access,
             Ok(Answer::Topic(topic)) => topic.access,
             _ => Vec::new(),
-        })
+        }
     }
 }
 
-async fn ask(engine: &Handle, namespace: NamespaceId, task: Task) -> anyhow::Result<Result<Answer, Refusal>> {
+#[derive(Debug, thiserror::Error)]
+enum Untaken {
+    #[error("{0}")]
+    Refused(Refusal),
+    #[error("{0}")]
+    Stopped(#[from] engine::Stopped),
+}
+
+async fn ask(engine: &Handle, namespace: NamespaceId, task: Task) -> Result<Answer, Untaken> {
     let task = Box::new(task);
-    Ok(engine.ask(|request| Command::Manage { request, namespace, task }).await?)
+    let answered = engine.ask(|request| Command::Manage { request, namespace, task }).await?;
+    answered.map_err(Untaken::Refused)
 }
