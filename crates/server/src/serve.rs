@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use broker::{NamespaceId, Time};
 use engine::{Engine, Handle};
 use gateway::auth::{Guard, Policy};
+use gateway::names::Names;
 use gateway::namespaces::{Namespace, Namespaces};
 use gateway::places::Places;
 use gateway::{State, listen, tls};
@@ -73,6 +74,7 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
     };
     let mut state = State::new(engine.handle().clone(), Namespaces::new(default, others, &known));
     state.has_test_clock = settings.has_test_clock;
+    state.names = Names::new(&settings.tls_names);
     let state = Arc::new(state);
     if settings.has_test_clock {
         tracing::warn!("whoever manages a namespace may move its time: the test clock is on");

@@ -108,6 +108,7 @@ impl House {
         let door = Door {
             ask: &self.fake,
             namespaces: &namespaces,
+            names: &Names::new(&["mine.example".to_owned()]),
             meters: &meters,
             failures: &self.fake.failures,
             node: "n1",
@@ -141,6 +142,22 @@ impl House {
             "{method} {address} HTTP/1.1\r\nHost: mine.example:5300\r\n{authorization}{extra_headers}\
              Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
         );
+        let answer = self.exchange(request.as_bytes()).await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        (status, body.to_owned())
+    }
+
+    /// A request that calls the server by this name.
+    pub(super) async fn ask_as(
+        &self,
+        host: &str,
+        method: &str,
+        address: &str,
+        headers: &str,
+    ) -> (u16, String) {
+        let request =
+            format!("{method} {address} HTTP/1.1\r\nHost: {host}\r\n{headers}Connection: close\r\n\r\n");
         let answer = self.exchange(request.as_bytes()).await;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
@@ -508,6 +525,11 @@ async fn metrics_are_for_this_machine() {
     let (status, body) = house.request(As::Nobody, "GET", "/metrics", "", "").await;
     assert_eq!(status, 200);
     assert!(body.contains("\notobus_journal_syncs_total 42\n"), "{body}");
+    // A page that has its name lead here, in a browser that says nothing else of it.
+    let (status, body) = house.ask_as("evil.example:5300", "GET", "/metrics", "").await;
+    assert_eq!(status, 401);
+    assert!(!body.contains("otobus_"), "{body}");
+    assert_eq!(house.ask_as("localhost:5300", "GET", "/metrics", "").await.0, 200);
     for page in ["Origin: http://evil.example\r\n", "Sec-Fetch-Site: same-origin\r\n"] {
         let (status, body) = house.request(As::Nobody, "GET", "/metrics", page, "").await;
         assert_eq!(status, 401, "{page}");
