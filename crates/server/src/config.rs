@@ -140,14 +140,18 @@ impl Config {
     /// Reads `otobus.toml`, or the emulator's file if its name ends in `.json`.
     pub fn read(path: &Path) -> Result<Config, Error> {
         if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
-            return Ok(Config { namespaces: vec![emulator::read(path)?], ..Config::default() });
+            let definition = Definition { file: Some(path.to_owned()), ..emulator::read(path)? };
+            return Ok(Config { namespaces: vec![definition], ..Config::default() });
         }
         let text = std::fs::read_to_string(path)
             .map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
-        Config::parse(&text).map_err(|Complaint { at, what }| {
-            let before = text.get(..at.start).unwrap_or(&text);
-            Error::Line { path: path.to_owned(), line: before.matches('\n').count() + 1, what }
-        })
+        let mut config = Config::parse(&text).map_err(|Complaint { at, what }| Error::Line {
+            path: path.to_owned(),
+            line: line(&text, at.start),
+            what,
+        })?;
+        config.namespaces.iter_mut().for_each(|namespace| namespace.file = Some(path.to_owned()));
+        Ok(config)
     }
 
     fn parse(text: &str) -> Result<Config, Complaint> {
@@ -180,6 +184,9 @@ impl Config {
             let own = definition(name, &table.policy, &table.queue, &table.topic)?;
             namespaces.push(Definition { tier: tier(table.tier.as_ref().or(file.tier.as_ref()))?, ..own });
         }
+        for place in namespaces.iter_mut().flat_map(Definition::places) {
+            place.map(|offset| line(text, offset));
+        }
         let tail_cache_bytes = file.memory.tail_cache_megabytes.as_ref().map(cache_bytes).transpose()?;
         Ok(Config {
             data: file.data,
@@ -211,6 +218,11 @@ impl Default for Config {
             namespaces: vec![Definition::named(DEFAULT_NAMESPACE)],
         }
     }
+}
+
+/// The line in which a byte stands.
+fn line(text: &str, offset: usize) -> usize {
+    text.get(..offset).unwrap_or(text).matches('\n').count() + 1
 }
 
 fn definition(
@@ -325,6 +337,7 @@ fn rights(value: &Spanned<toml::Value>) -> Result<Rights, Complaint> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::definition::Queue;
     use broker::{QueueSettings, Span};
 
     fn complained(text: &str) -> (usize, String) {
@@ -381,12 +394,13 @@ mod tests {
         assert_eq!(config.tail_cache_bytes, Some(8 * 1_024 * 1_024));
         assert_eq!(&*config.namespaces[0].policies[0].name, "sender");
         assert!(!config.namespaces[0].policies[0].rights.include(Right::Listen));
-        let (name, settings) = &config.namespaces[0].queues[0];
+        let Queue { path, settings, declared } = &config.namespaces[0].queues[0];
         assert_eq!(
-            (&**name, settings.lock_duration, settings.max_delivery_count),
+            (&**path, settings.lock_duration, settings.max_delivery_count),
             ("orders", Span::seconds(30), 3)
         );
-        assert_eq!(config.namespaces[0].queues[1].1, QueueSettings::default());
+        assert_eq!((declared.at, declared.forward_to), (17, None));
+        assert_eq!(config.namespaces[0].queues[1].settings, QueueSettings::default());
     }
 
     #[test]
@@ -479,6 +493,11 @@ mod tests {
                 "[[topic]]\nname = \"t\"\n[[topic.subscription]]\nname = \"s\"\n[[topic.subscription.rule]]\nname = \"r#\"",
                 6,
                 "`r#`",
+            ),
+            (
+                "[[topic]]\nname = \"t\"\n[[topic.subscription]]\nname = \"s\"\nrule = [{ name = \"r\" },\n{ name = \"R\" }]",
+                6,
+                "rule `R` is declared twice",
             ),
             ("[[namespace]]\nname = \"my_shop\"", 2, "my_shop"),
             ("\nlog_format = \"xml\"", 2, "xml"),

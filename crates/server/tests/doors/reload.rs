@@ -74,9 +74,8 @@ fn what_a_reload_cannot_take_is_named_and_keeps_nothing_else_from_being_taken() 
         [[topic.subscription.rule]]\nname = \"orphan\"\n[[topic.subscription]]\nname = \"some\"\n";
     folder.write("otobus.toml", &format!("{POLICY}key = \"second\"\n{after}"));
     let log = server.reload();
-    for refused in ["not taken: queue `fixed` cannot be changed", "not taken: subscription `news/all` cannot"]
-    {
-        assert!(log.contains(refused), "{log}");
+    for refused in ["line 6: queue `fixed` cannot be changed", "line 13: subscription `news/all` cannot be"] {
+        assert!(log.contains(&format!("not taken: otobus.toml {refused}")), "{log}");
     }
     assert!(log.contains("in part\" count=2") && !log.contains("orphan"), "{log}");
     assert_eq!(statuses(&mut line, "first", ["/fixed"]), [401]);
