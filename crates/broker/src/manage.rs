@@ -193,10 +193,7 @@ impl Broker {
             Task::ListRules { topic, subscription, skip, top } => {
                 self.list_rules(namespace, topic, subscription, *skip, *top)
             }
-            Task::Access { path } => {
-                let (entity, rules) = self.access_at(namespace, path);
-                Ok(Answer::Access { entity, rules })
-            }
+            Task::Access { path } => Ok(Answer::Access(self.access_at(namespace, path))),
             Task::SetTier { tier } => {
                 self.volatile.apply(Touch::TierSet { namespace, tier: *tier });
                 Ok(Answer::Time(context.now))

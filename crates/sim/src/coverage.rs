@@ -167,7 +167,7 @@ impl Coverage {
             | Answer::Subscriptions(_)
             | Answer::Rule(_)
             | Answer::Rules(_)
-            | Answer::Access { .. }
+            | Answer::Access(_)
             | Answer::Namespace { .. }
             | Answer::Namespaces(_)
             | Answer::Time(_)

@@ -2,10 +2,32 @@
 
 use super::{Denied, Grant, Guard, Holder, Policy, Proof, Right, Rights, Scope, Secret, UnixSeconds};
 use broker::AccessRule;
+use broker::access::Access;
 
 impl Guard {
-    /// Verifies a shared access signature by the rules of `entity`, which is one of the namespace's.
+    /// Verifies a shared access signature by the rules of entities of the namespace, the nearest first (H-102).
     pub fn entity_signature(
+        &self,
+        text: &str,
+        holders: &[Access],
+        now: UnixSeconds,
+    ) -> Result<Grant, Denied> {
+        // Where there are no rules, as much is computed as where there are some.
+        let mut denied = match holders {
+            [] => return self.signature_by(text, "", &[], now),
+            _ => Denied::InvalidSignature,
+        };
+        for Access { entity, rules } in holders {
+            match self.signature_by(text, entity, rules, now) {
+                Err(Denied::InvalidSignature) => {}
+                Err(why) => denied = why,
+                Ok(grant) => return Ok(grant),
+            }
+        }
+        Err(denied)
+    }
+
+    fn signature_by(
         &self,
         text: &str,
         entity: &str,
@@ -72,7 +94,8 @@ mod tests {
 
     fn signed(resource: &str, key: &str) -> Result<Grant, Denied> {
         let text = sas::sign(resource, "reader", key, UnixSeconds::NEVER);
-        house().entity_signature(&text, "orders", &rules("first"), NOW)
+        let holders = [Access { entity: "orders".into(), rules: rules("first") }];
+        house().entity_signature(&text, &holders, NOW)
     }
 
     // H-102
@@ -90,6 +113,27 @@ mod tests {
         assert_eq!(signed("sb%3a%2f%2fhost%2finvoices", "first"), Err(Denied::InvalidAudience));
         assert_eq!(signed("sb%3a%2f%2fshop%2forders", "first"), Err(Denied::InvalidAudience));
         assert_eq!(signed("sb%3a%2f%2fhost%2forders", "third"), Err(Denied::InvalidSignature));
+    }
+
+    // H-102
+    #[test]
+    fn rules_of_the_entities_around_count_too_and_each_where_it_stands() {
+        let holder = |entity: &str, key| Access { entity: entity.into(), rules: rules(key) };
+        let holders = [holder("a/b", "inner"), holder("a", "outer")];
+        let signed = |resource: &str, key| {
+            let text = sas::sign(resource, "reader", key, UnixSeconds::NEVER);
+            house().entity_signature(&text, &holders, NOW)
+        };
+        let inner = signed("sb%3a%2f%2fhost", "inner").unwrap();
+        assert!(inner.allows("a/b", Right::Listen, NOW) && !inner.allows("a", Right::Listen, NOW));
+        let outer = signed("sb%3a%2f%2fhost%2fa%2fb", "outer").unwrap();
+        assert!(outer.allows("a/b/c", Right::Listen, NOW));
+        assert_eq!(outer.proof.holder, Holder::Entity("a".into()));
+        assert!(signed("sb%3a%2f%2fhost", "outer").unwrap().allows("a", Right::Listen, NOW));
+        assert_eq!(signed("sb%3a%2f%2fhost", "third"), Err(Denied::InvalidSignature));
+        assert_eq!(signed("sb%3a%2f%2fhost%2fc", "outer"), Err(Denied::InvalidAudience));
+        let nobody = house().entity_signature("SharedAccessSignature x=y", &[], NOW);
+        assert_eq!(nobody, Err(Denied::MalformedToken));
     }
 
     #[test]

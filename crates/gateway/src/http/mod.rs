@@ -224,7 +224,8 @@ impl<A: Ask> Door<'_, A> {
         }
     }
 
-    /// Verifies the token of a header: by the namespace's policies, else by those of the entity at `path` (H-102).
+    /// Verifies the token of a header: by the namespace's policies, else by those of the entity at `path` and of
+    /// those around it (H-102).
     async fn verify(
         &self,
         header: &HeaderValue,
@@ -240,9 +241,7 @@ impl<A: Ask> Door<'_, A> {
         }
         let (id, task) = (namespace.id, Box::new(Task::Access { path: path.into() }));
         match self.ask.ask(|request| Command::Manage { request, namespace: id, task }).await?? {
-            Answer::Access { entity, rules } => {
-                Ok(namespace.guard.entity_signature(token, &entity, &rules, now)?)
-            }
+            Answer::Access(holders) => Ok(namespace.guard.entity_signature(token, &holders, now)?),
             _ => Err(Failure::Internal),
         }
     }

@@ -402,6 +402,26 @@ async fn a_rule_of_a_queue_opens_that_queue_alone() {
     assert_eq!(house.update("/q", &guarded("<KeyName>x</KeyName>")).await.0, 400);
 }
 
+// H-102
+#[tokio::test]
+async fn a_rule_of_the_entity_around_opens_what_lies_below() {
+    let house = House::default();
+    let rule = |key: &str| {
+        guarded(&format!("{OWNER}<PrimaryKey>{key}</PrimaryKey><SecondaryKey>{key}</SecondaryKey>"))
+    };
+    house.create("/a", &rule("outer")).await;
+    house.create("/a/b", &rule("inner")).await;
+    let with = |key: &str| {
+        let token = sas::sign("https%3a%2f%2fhost", "owner", key, UnixSeconds::NEVER);
+        format!("Authorization: {token}\r\n")
+    };
+    for (key, address, status) in
+        [("outer", "/a", 200), ("outer", "/a/b", 200), ("inner", "/a/b", 200), ("inner", "/a", 401)]
+    {
+        assert_eq!(house.raw("GET", address, &with(key)).await.0, status, "{key} at {address}");
+    }
+}
+
 // H-80, S-171, S-178
 #[tokio::test]
 async fn who_forwards_must_manage_the_target() {
