@@ -17,6 +17,7 @@ use crate::refusal::Refusal;
 use crate::time::{Span, Time};
 use crate::timers::{Chore, Due};
 use crate::topic::change::Change;
+use crate::topic::published::Origin;
 use crate::volatile::Touch;
 
 /// Something that happened because its time came.
@@ -253,6 +254,13 @@ impl Broker {
                 scheduled: number(*entity, *scheduled),
                 number: number(*entity, *sequence),
             }],
+            Record::Published(published) => match published.origin {
+                Origin::Scheduled(scheduled) => vec![What::MessageActivated {
+                    scheduled: number(published.topic, scheduled),
+                    number: number(published.topic, published.sequence),
+                }],
+                Origin::Sent { .. } | Origin::Forwarded { .. } => Vec::new(),
+            },
             Record::EntityDeleted { .. } => vec![What::EntityDeleted],
             Record::QueueCreated { .. }
             | Record::PartStored { .. }
@@ -448,6 +456,18 @@ mod tests {
         let start = time_in(&mut world, 0);
         let advanced = world.advance(0, HOUR, Span(1)).unwrap();
         assert_eq!(told(&advanced, start), [(60, "q/$deadletterqueue", lock_expired(1, Fate::Returned))]);
+    }
+
+    #[test]
+    fn what_is_due_at_one_instant_is_told_in_the_order_of_its_messages() {
+        let mut world = World::new();
+        world.create("q", QueueSettings { max_delivery_count: 1, ..QueueSettings::default() });
+        world.send_committed("q", 20);
+        world.receiver("q", PeekLock, 20);
+        let start = world.now;
+        let advanced = world.advance(0, HOUR, Span(1)).unwrap();
+        let ended = |number| (60, "q", lock_expired(number, Fate::DeadLettered));
+        assert_eq!(told(&advanced, start), (1..=20).map(ended).collect::<Vec<_>>());
     }
 
     #[test]

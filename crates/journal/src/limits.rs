@@ -47,6 +47,9 @@ pub const FILL_STEP_BYTES: usize = 1024 * 1024;
 /// it rests between steps: then it is ready when three quarters are used, whatever the rate.
 pub const FILL_LEAD_PERCENT: u64 = 25;
 
+/// While segments come back, a new one is filled only when the one that is written is used so far, in percent.
+pub const FILL_LATEST_PERCENT: u64 = 50;
+
 /// Snapshots kept: the newest, and one to fall back on if the newest turns out damaged.
 pub const SNAPSHOTS_KEPT: usize = 2;
 

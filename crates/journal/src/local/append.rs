@@ -17,6 +17,10 @@ use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
 
+/// What the last page of a write is filled up with. Were it written in part, a system that has not got the rest of it in
+/// memory, as with a recycled segment, would have to read it first.
+const PAGE: [u8; 4096] = [0; 4096];
+
 impl Local {
     pub(super) fn write_batch(&mut self, draft: &Draft, at: Position) -> Result<Ticket, Error> {
         assert!(self.fenced_at.is_some(), "the journal was not fenced");
@@ -143,10 +147,13 @@ impl Local {
         let active = self.segments.last().expect("a journal has at least one segment");
         assert!(self.head.len() >= FIXED_BYTES && self.offset + bytes <= u64::from(active.header.bytes));
         frame::stamp(&mut self.head, active.header.incarnation, self.offset);
+        let end = self.offset + (self.head.len() + pieces.iter().map(Bytes::len).sum::<usize>()) as u64;
+        let padded = end.next_multiple_of(PAGE.len() as u64).min(u64::from(active.header.bytes));
+        let padding = &PAGE[..(padded - end) as usize];
         let file = active.file()?;
         let write = || {
             let parts = std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
-            write_parts(&*file, self.offset, parts)
+            write_parts(&*file, self.offset, parts.chain(std::iter::once(padding)))
         };
         let mut written = write();
         if written.as_ref().is_err_and(is_full) && self.reserve.release() {

@@ -5,6 +5,8 @@ use crate::journal::Position;
 pub(super) const LOCK: &str = "lock";
 /// A segment that is filled and waits for its turn.
 pub(super) const SPARE: &str = "spare";
+/// A segment that is no longer needed and waits for its next life.
+pub(super) const SPARE_RECYCLED: &str = "spare.recycled";
 /// Which segments there are.
 pub(super) const EXTENT: &str = "extent";
 /// Room for a full disk.

@@ -39,7 +39,7 @@ impl Local {
         let snapshots =
             SnapshotFiles::open(disk.clone(), options.partition, shared.clone(), reserve.clone(), &listed);
         let snapshots = Arc::new(snapshots);
-        let spare = Spare::new(disk.clone(), shared.clone(), &options, is_there(names::SPARE));
+        let spare = Spare::new(disk.clone(), shared.clone(), &options, &listed);
         let mut journal = Local {
             offset: 0,
             edge: Edge::START,
