@@ -110,32 +110,39 @@ impl Address {
         let path = path.trim_matches('/').to_owned();
         let query = Query::read(query);
         let route = route(method, &path, &query, has_authorization)?;
-        Ok(Address { route, path, api_version: api_version(&query)? })
+        let api_version = match route {
+            // Whoever looks after the server speaks no version of the API.
+            Route::Health | Route::Metrics => LATEST_API_VERSION.to_owned(),
+            _ => api_version(&query)?,
+        };
+        Ok(Address { route, path, api_version })
     }
 }
 
 fn route(method: &Method, path: &str, query: &Query, has_authorization: bool) -> Result<Route, Failure> {
     let lower = path.to_ascii_lowercase();
     let segments: Vec<&str> = lower.split('/').collect();
+    let is_look = method == Method::GET || method == Method::HEAD;
     Ok(match segments[..] {
         [""] => Route::Nothing,
-        ["health"] if method == Method::GET && !has_authorization => Route::Health,
-        ["metrics"] if method == Method::GET && !has_authorization => Route::Metrics,
+        ["health"] if is_look && !has_authorization => Route::Health,
+        ["metrics"] if is_look && !has_authorization => Route::Metrics,
         ["$resources", "queues"] => Route::Queues(query.slice()?),
         ["$resources", "topics"] => Route::Topics(query.slice()?),
         ["$namespaceinfo"] => Route::NamespaceInfo,
         ["$servicebus", "websocket"] => Route::WebSocket,
         ["$otobus", "clock"] => Route::Clock,
         [first, ..] if first.starts_with('$') => Route::Nothing,
+        // Before messages: a subscription may have that name.
+        [_, ref rest @ ..] if rest.contains(&"subscriptions") => below_topic(method, path, query)?,
         [_, .., "messages"] if method == Method::POST => Route::Send,
         [_, .., "messages", _] | [_, .., "messages", _, _] if method != Method::GET => Route::Receive,
-        [_, ref rest @ ..] if rest.contains(&"subscriptions") => below_topic(path, query)?,
         _ => Route::Entity,
     })
 }
 
 /// Names keep the case in which they came.
-fn below_topic(path: &str, query: &Query) -> Result<Route, Failure> {
+fn below_topic(method: &Method, path: &str, query: &Query) -> Result<Route, Failure> {
     let segments: Vec<&str> = path.split('/').collect();
     let is = |segment: &str, fixed: &str| segment.eq_ignore_ascii_case(fixed);
     let Some(at) = segments.iter().skip(1).position(|segment| is(segment, "subscriptions")) else {
@@ -151,6 +158,15 @@ fn below_topic(path: &str, query: &Query) -> Result<Route, Failure> {
         [subscription, rules, name] if is(rules, "rules") => {
             Route::Rule { topic, subscription: subscription.to_owned(), name: name.to_owned() }
         }
+        // H-90: perhaps with the dead-letter queue in between.
+        [_, ref rest @ ..] if method != Method::GET => match rest {
+            [messages, _] | [messages, _, _] | [_, messages, _] | [_, messages, _, _]
+                if is(messages, "messages") =>
+            {
+                Route::Receive
+            }
+            _ => Route::Nothing,
+        },
         _ => Route::Nothing,
     })
 }
@@ -270,9 +286,35 @@ mod tests {
         assert_eq!(routed(Method::POST, "/q/messages"), Route::Send);
         assert_eq!(routed(Method::DELETE, "/q/messages/head"), Route::Receive);
         assert_eq!(routed(Method::DELETE, "/t/subscriptions/s/messages/1/lock"), Route::Receive);
+        assert_eq!(routed(Method::POST, "/t/subscriptions/s/$DeadLetterQueue/messages/head"), Route::Receive);
+        assert_eq!(routed(Method::POST, "/t/subscriptions/s/messages"), Route::Nothing);
         assert_eq!(routed(Method::GET, "/subscriptions"), Route::Entity);
         assert_eq!(routed(Method::GET, "/$other"), Route::Nothing);
         assert_eq!(routed(Method::GET, "/"), Route::Nothing);
+    }
+
+    // H-10
+    #[test]
+    fn a_subscription_may_be_called_as_a_part_of_an_address() {
+        for name in ["messages", "Rules", "subscriptions"] {
+            let (topic, subscription) = ("t".to_owned(), name.to_owned());
+            for method in [Method::GET, Method::PUT, Method::DELETE] {
+                assert_eq!(
+                    routed(method.clone(), &format!("/t/subscriptions/{name}")),
+                    Route::Subscription { topic: topic.clone(), name: name.to_owned() }
+                );
+                let rule = Route::Rule {
+                    topic: topic.clone(),
+                    subscription: subscription.clone(),
+                    name: "messages".to_owned(),
+                };
+                assert_eq!(routed(method, &format!("/t/subscriptions/{name}/rules/messages")), rule);
+            }
+            assert_eq!(
+                routed(Method::POST, &format!("/t/subscriptions/{name}/messages/head")),
+                Route::Receive
+            );
+        }
     }
 
     #[test]
@@ -296,6 +338,10 @@ mod tests {
         };
         assert_eq!(health(false), Route::Health);
         assert_eq!(health(true), Route::Entity);
+        for (method, address) in [(Method::HEAD, "/health"), (Method::GET, "/Health/?api-version=1")] {
+            let read = Address::read(&method, &address.parse().unwrap(), false);
+            assert_eq!(read.unwrap().route, Route::Health, "{method} {address}");
+        }
     }
 
     // H-2
