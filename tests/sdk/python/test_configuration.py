@@ -90,10 +90,18 @@ def test_topics_and_rules_of_the_file_are_there(unstarted_broker):
         near, loud = admin.get_rule("news", "local", "near"), admin.get_rule("news", "local", "loud")
         assert isinstance(near.filter, CorrelationRuleFilter) and near.filter.properties == {"miles": 5}
         assert isinstance(loud.filter, SqlRuleFilter)
+        # What the file declares is as the file says, from each start on; what it does not declare is left alone.
         admin.delete_rule("news", "local", "loud")
+        admin.create_rule("news", "local", "quiet", filter=SqlRuleFilter("volume < 3"))
+        changed = admin.get_queue("archive")
+        changed.max_delivery_count = 7
+        admin.update_queue(changed)
+        admin.create_queue("undeclared", max_delivery_count=7)
     unstarted_broker.restart()
     with administration(unstarted_broker) as admin:
-        assert [rule.name for rule in admin.list_rules("news", "local")] == ["near"]
+        assert {rule.name for rule in admin.list_rules("news", "local")} == {"near", "loud", "quiet"}
+        assert admin.get_queue("archive").max_delivery_count == 10
+        assert admin.get_queue("undeclared").max_delivery_count == 7
 
 
 def test_a_namespace_is_reached_by_the_first_label_of_its_host(unstarted_broker, monkeypatch):
