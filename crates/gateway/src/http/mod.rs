@@ -204,8 +204,13 @@ impl<A: Ask> Door<'_, A> {
         let grant = self.verify(authorization, namespace, &address.path, is_loopback).await?;
         grant.check(&address.path, right, UnixSeconds::now())?;
         peer.proved();
-        check_tags(head)?;
-        let is_clock = self.has_test_clock && address.route == Route::Clock;
+        match address.route.methods() {
+            [] => return Err(Failure::NoSuchAddress),
+            _ if address.route == Route::Clock && !self.has_test_clock => return Err(Failure::NoSuchAddress),
+            methods if !methods.contains(&head.method) => return Err(Failure::MethodNotAllowed),
+            _ => check_tags(head)?,
+        }
+        let is_clock = address.route == Route::Clock;
         let has_body = head.method == Method::PUT || is_clock && head.method == Method::POST;
         let body = if has_body { collected(body).await? } else { Bytes::new() };
         let (method, headers, path) = (&head.method, &head.headers, address.path.as_str());
@@ -221,11 +226,11 @@ impl<A: Ask> Door<'_, A> {
                 self.rules(&call, topic, subscription, *slice).await
             }
             Route::Rule { topic, subscription, name } => self.rule(&call, topic, subscription, name).await,
-            Route::Send | Route::Receive => Err(Failure::NotYet("Sending and receiving over HTTP")),
-            Route::Clock if self.has_test_clock => self.clock(&call).await,
-            Route::Clock | Route::Nothing | Route::Health | Route::Metrics | Route::WebSocket => {
-                Err(Failure::NoSuchAddress)
+            Route::Send | Route::Receive | Route::Settle => {
+                Err(Failure::NotYet("Sending and receiving over HTTP"))
             }
+            Route::Clock => self.clock(&call).await,
+            Route::Nothing | Route::Health | Route::Metrics | Route::WebSocket => Err(Failure::NoSuchAddress),
         }
     }
 

@@ -48,8 +48,10 @@ pub enum Route {
     },
     /// Sending by HTTP.
     Send,
-    /// Receiving and settling by HTTP.
+    /// Receiving by HTTP.
     Receive,
+    /// Settling by HTTP, and renewing a lock.
+    Settle,
     /// A queue or a topic.
     Entity,
     Nothing,
@@ -73,7 +75,7 @@ impl Route {
             Route::Metrics => Needs::Loopback,
             Route::Rules { .. } | Route::Rule { .. } if method == Method::GET => Needs::Right(Right::Listen),
             Route::Send => Needs::Right(Right::Send),
-            Route::Receive => Needs::Right(Right::Listen),
+            Route::Receive | Route::Settle => Needs::Right(Right::Listen),
             Route::Queues(_)
             | Route::Topics(_)
             | Route::NamespaceInfo
@@ -84,6 +86,27 @@ impl Route {
             | Route::Rule { .. }
             | Route::Entity
             | Route::Nothing => Needs::Right(Right::Manage),
+        }
+    }
+
+    /// The one list of what can be done at each route; everything else is not allowed there.
+    pub fn methods(&self) -> &'static [Method] {
+        match self {
+            Route::Health | Route::Metrics => &[Method::GET, Method::HEAD],
+            Route::Queues(_)
+            | Route::Topics(_)
+            | Route::NamespaceInfo
+            | Route::WebSocket
+            | Route::Subscriptions { .. }
+            | Route::Rules { .. } => &[Method::GET],
+            Route::Entity | Route::Subscription { .. } | Route::Rule { .. } => {
+                &[Method::GET, Method::PUT, Method::DELETE]
+            }
+            Route::Clock => &[Method::GET, Method::POST],
+            Route::Send => &[Method::POST],
+            Route::Receive => &[Method::POST, Method::DELETE],
+            Route::Settle => &[Method::PUT, Method::POST, Method::DELETE],
+            Route::Nothing => &[],
         }
     }
 }
@@ -136,7 +159,8 @@ fn route(method: &Method, path: &str, query: &Query, has_authorization: bool) ->
         // Before messages: a subscription may have that name.
         [_, ref rest @ ..] if rest.contains(&"subscriptions") => below_topic(method, path, query)?,
         [_, .., "messages"] if method == Method::POST => Route::Send,
-        [_, .., "messages", _] | [_, .., "messages", _, _] if method != Method::GET => Route::Receive,
+        [_, .., "messages", _] if method != Method::GET => Route::Receive,
+        [_, .., "messages", _, _] if method != Method::GET => Route::Settle,
         _ => Route::Entity,
     })
 }
@@ -160,11 +184,8 @@ fn below_topic(method: &Method, path: &str, query: &Query) -> Result<Route, Fail
         }
         // H-90: perhaps with the dead-letter queue in between.
         [_, ref rest @ ..] if method != Method::GET => match rest {
-            [messages, _] | [messages, _, _] | [_, messages, _] | [_, messages, _, _]
-                if is(messages, "messages") =>
-            {
-                Route::Receive
-            }
+            [messages, _] | [_, messages, _] if is(messages, "messages") => Route::Receive,
+            [messages, _, _] | [_, messages, _, _] if is(messages, "messages") => Route::Settle,
             _ => Route::Nothing,
         },
         _ => Route::Nothing,
@@ -285,7 +306,12 @@ mod tests {
         assert_eq!(routed(Method::GET, "/t/subscriptions/s/other/x"), Route::Nothing);
         assert_eq!(routed(Method::POST, "/q/messages"), Route::Send);
         assert_eq!(routed(Method::DELETE, "/q/messages/head"), Route::Receive);
-        assert_eq!(routed(Method::DELETE, "/t/subscriptions/s/messages/1/lock"), Route::Receive);
+        assert_eq!(routed(Method::PUT, "/q/$DeadLetterQueue/messages/1/lock"), Route::Settle);
+        assert_eq!(routed(Method::DELETE, "/t/subscriptions/s/messages/1/lock"), Route::Settle);
+        assert_eq!(
+            routed(Method::POST, "/t/subscriptions/s/$deadletterqueue/messages/1/lock"),
+            Route::Settle
+        );
         assert_eq!(routed(Method::POST, "/t/subscriptions/s/$DeadLetterQueue/messages/head"), Route::Receive);
         assert_eq!(routed(Method::POST, "/t/subscriptions/s/messages"), Route::Nothing);
         assert_eq!(routed(Method::GET, "/subscriptions"), Route::Entity);

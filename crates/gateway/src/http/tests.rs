@@ -1,7 +1,7 @@
 //! The door as a client sees it: requests over a connection in memory, a broker behind it.
 
 use super::*;
-use crate::auth::{Guard, Policy, Right, Rights, Secret};
+use crate::auth::{Guard, Policy, Right, Secret};
 use crate::namespaces::tests::namespace;
 use broker::{Broker, Context, Decision, Durable, Effect, Position, Refusal, RequestId};
 use engine::{Ailment, Stopped};
@@ -15,6 +15,24 @@ struct Fake {
     broker: Mutex<Broker>,
     is_sick: AtomicBool,
     failures: Failures,
+    namespaces: Namespaces,
+}
+
+fn policy(name: &str, rights: &[Right]) -> Policy {
+    let rights = rights.iter().copied().collect();
+    Policy { name: name.into(), primary: Secret::new("key"), secondary: None, rights }
+}
+
+/// The policies that stay, and those that may be taken away.
+fn guard(more: &[Policy]) -> Guard {
+    let manager = policy("manager", &[Right::Manage]);
+    let policies = [manager, policy("reader", &[Right::Listen]), policy("sender", &[Right::Send])];
+    Guard::new(policies.into_iter().chain(more.iter().cloned()).collect(), false)
+}
+
+/// One whose manager has the same key as that of the default namespace.
+fn shop() -> Namespace {
+    namespace(1, "shop", Guard::new(vec![policy("manager", &[Right::Manage])], false))
 }
 
 impl Default for Fake {
@@ -23,6 +41,11 @@ impl Default for Fake {
             broker: Mutex::new(Broker::new(Durable::new(), 1)),
             is_sick: AtomicBool::new(false),
             failures: Failures::default(),
+            namespaces: Namespaces::new(
+                namespace(0, "default", guard(&[policy("leaving", &[Right::Manage])])),
+                vec![shop()],
+                &["old".into()],
+            ),
         }
     }
 }
@@ -84,30 +107,17 @@ impl House {
         House { has_no_test_clock: true, ..House::default() }
     }
 
+    /// Takes the policy `leaving` away.
+    pub(super) fn remove_policy(&self) {
+        self.fake.namespaces.replace(namespace(0, "default", guard(&[])), vec![shop()]);
+    }
+
     /// Sends one request's bytes and returns everything that comes back.
     pub(super) async fn exchange(&self, request: &[u8]) -> String {
-        let policy = |name: &str, rights| Policy {
-            name: name.into(),
-            primary: Secret::new("key"),
-            secondary: None,
-            rights,
-        };
-        let reader = [Right::Listen].into_iter().collect();
-        let sender = [Right::Send].into_iter().collect();
-        let guard = Guard::new(
-            vec![policy("manager", Rights::ALL), policy("reader", reader), policy("sender", sender)],
-            false,
-        );
         let meters = Meters::default();
-        let shop = Guard::new(vec![policy("manager", Rights::ALL)], false);
-        let namespaces = Namespaces::new(
-            namespace(0, "default", guard),
-            vec![namespace(1, "shop", shop)],
-            &["old".into()],
-        );
         let door = Door {
             ask: &self.fake,
-            namespaces: &namespaces,
+            namespaces: &self.fake.namespaces,
             names: &Names::new(&["mine.example".to_owned()]),
             meters: &meters,
             failures: &self.fake.failures,
