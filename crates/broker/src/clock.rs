@@ -17,6 +17,7 @@ use crate::refusal::Refusal;
 use crate::time::{Span, Time};
 use crate::timers::{Chore, Due};
 use crate::topic::change::Change;
+use crate::topic::published::Origin;
 use crate::volatile::Touch;
 
 /// Something that happened because its time came.
@@ -253,6 +254,13 @@ impl Broker {
                 scheduled: number(*entity, *scheduled),
                 number: number(*entity, *sequence),
             }],
+            Record::Published(published) => match published.origin {
+                Origin::Scheduled(scheduled) => vec![What::MessageActivated {
+                    scheduled: number(published.topic, scheduled),
+                    number: number(published.topic, published.sequence),
+                }],
+                Origin::Sent { .. } | Origin::Forwarded { .. } => Vec::new(),
+            },
             Record::EntityDeleted { .. } => vec![What::EntityDeleted],
             Record::QueueCreated { .. }
             | Record::PartStored { .. }

@@ -35,6 +35,8 @@ pub struct Delivery {
     pub expires: Time,
     /// `None` where nothing is locked: in receive-and-delete and in browsing (S-133).
     pub locked_until: Option<Time>,
+    /// The number that it had where it was sent, if that was another entity (S-36).
+    pub first: Option<Number>,
     pub extra: Option<Arc<Extra>>,
 }
 

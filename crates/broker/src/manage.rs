@@ -16,7 +16,6 @@ use crate::tier::Tier;
 use crate::topic::change::Change;
 use crate::topic::rule::Rule;
 use crate::topic::settings::{SubscriptionSettings, TopicSettings};
-use crate::topic::subscription;
 use crate::volatile::Touch;
 
 #[derive(Debug, Clone)]
@@ -279,14 +278,6 @@ impl Broker {
             self.write(Record::Managed(Box::new(change)), context, decision);
         }
         Ok(Answer::Namespace { namespace, created: known.unwrap_or(context.now) })
-    }
-
-    /// Whether a path leads to a topic or a subscription, which exist and take no links yet.
-    pub(crate) fn is_topic_or_subscription(&self, namespace: NamespaceId, path: &str) -> bool {
-        let at_subscription = || {
-            subscription::split_path(path).map(|(topic, name)| self.find_subscription(namespace, topic, name))
-        };
-        self.find_topic(namespace, path).is_ok() || at_subscription().is_some_and(|found| found.is_ok())
     }
 }
 

@@ -9,6 +9,7 @@ use crate::queue::index::Reason;
 use crate::settings::{QueueSettings, Status};
 use crate::time::{Span, Time};
 use crate::topic::change::Change;
+use crate::topic::published::Published;
 use message::overlay::Overlay;
 
 /// The version of all records in this build; part of the journal's own header.
@@ -108,6 +109,8 @@ pub enum Record {
         expires: Time,
         overlay: Option<Box<Overlay>>,
     },
+    /// A message was sent, activated or forwarded at a topic, and subscriptions have copies of it.
+    Published(Box<Published>),
     /// Something was created, changed or named by an administrator.
     Managed(Box<Change>),
     /// A body was copied forward, so that the space around the original can be given back. Messages go on knowing it
@@ -153,6 +156,7 @@ mod kind {
     pub(super) const NOTED: u8 = 12;
     pub(super) const SKIPPED: u8 = 13;
     pub(super) const FORWARDED: u8 = 14;
+    pub(super) const PUBLISHED: u8 = 20;
     /// Far from the others, which count upwards with what brokers do.
     pub(super) const RELOCATED: u8 = 200;
 }
@@ -169,6 +173,7 @@ impl Record {
                 })
             }
             Record::Managed(change) => change.encode(out),
+            Record::Published(published) => framed(out, kind::PUBLISHED, |out| published.encode(out)),
             Record::EntityDeleted { entity } => {
                 framed(out, kind::ENTITY_DELETED, |out| put_u32(out, entity.0));
             }
@@ -333,6 +338,7 @@ impl Record {
                 expires: fields.time()?,
                 overlay: fields.overlay()?,
             },
+            kind::PUBLISHED => Record::Published(Box::new(Published::decode(&mut fields)?)),
             kind::RELOCATED => Record::Relocated { body: BodyId(fields.u64()?), copy: BodyId(fields.u64()?) },
             other => match Change::decode(other, &mut fields) {
                 Some(change) => Record::Managed(Box::new(change?)),
@@ -472,11 +478,12 @@ impl Fields<'_> {
             2 => Ok(Reason::MaxDeliveryCount),
             3 => Ok(Reason::MaxTransferHops),
             4 => Ok(Reason::NotForwarded),
+            5 => Ok(Reason::SessionMissing),
             _ => Err(Unreadable::BadField("reason")),
         }
     }
 
-    fn sub_queue(&mut self) -> Result<SubQueue, Unreadable> {
+    pub(crate) fn sub_queue(&mut self) -> Result<SubQueue, Unreadable> {
         match self.u8()? {
             0 => Ok(SubQueue::Main),
             1 => Ok(SubQueue::DeadLetter),
@@ -523,6 +530,14 @@ impl Fields<'_> {
             parts.push(BodyId(self.u64()?));
         }
         Ok(Some(parts.into()))
+    }
+
+    /// An overlay with its length in front of it; zero is none.
+    pub(crate) fn sized_overlay(&mut self) -> Result<Option<Box<Overlay>>, Unreadable> {
+        let length = self.u32()? as usize;
+        let (overlay, rest) = self.rest.split_at_checked(length).ok_or(Unreadable::Truncated)?;
+        self.rest = rest;
+        Fields { kind: self.kind, rest: overlay }.overlay()
     }
 
     pub(crate) fn overlay(&mut self) -> Result<Option<Box<Overlay>>, Unreadable> {
@@ -584,6 +599,20 @@ impl Fields<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topic::published::{Copied, Origin};
+
+    fn published(origin: Origin) -> Record {
+        let copy = |subscription, overlay| Copied {
+            subscription: EntityId(subscription),
+            sequence: Sequence(2),
+            expires: Time(9),
+            overlay,
+        };
+        let mut overlay = Overlay::default();
+        overlay.set_rule_name("r").unwrap();
+        let copies = [copy(3, None), copy(4, Some(Box::new(overlay)))].into();
+        Record::Published(Box::new(Published { topic: EntityId(2), sequence: Sequence(8), origin, copies }))
+    }
 
     fn samples() -> Vec<Record> {
         let settings = QueueSettings {
@@ -656,6 +685,14 @@ mod tests {
                 overlay: None,
             },
             Record::Removed { entity, first: sequence, count: 1_000 },
+            published(Origin::Scheduled(sequence)),
+            published(Origin::Forwarded { source: Source::dead_letter(entity), sequence }),
+            published(Origin::Sent { body: BodyId(5), length: 6, parts: None }),
+            published(Origin::Sent {
+                body: BodyId(5),
+                length: 6,
+                parts: Some([BodyId(1), BodyId(2)].into()),
+            }),
             Record::Returned { entity, sequence, overlay: None },
             Record::Returned { entity, sequence, overlay: Some(Box::new(Overlay::default())) },
             Record::Relocated { body: BodyId(3), copy: BodyId(1_000) },

@@ -8,13 +8,14 @@
 //! body is therefore written through `body` below, which tells whoever counts what is still needed on disk.
 
 use crate::Broker;
-use crate::durable::{Counts, Durable, Queue, fold, partition_of};
+use crate::durable::{Counts, Durable, Kind, Queue, fold};
 use crate::effect::{Extra, Forwarded};
 use crate::ids::{BodyId, EntityId, IdMap, MessageKey, NamespaceId, Number, Sequence};
 use crate::limits::{BODY_PART_BYTES, SNAPSHOT_FRAME_BYTES};
-use crate::queue::history::{History, Noted};
+use crate::queue::history::Noted;
 use crate::queue::index::{CHUNK, Index, SLOT_NUMBERS, Slot};
 use crate::record::{self, Fields, KeptLock, Record};
+use crate::settings::QueueSettings;
 use crate::time::{Span, Time};
 use crate::topic::change::Change;
 use std::collections::{BTreeMap, HashSet};
@@ -39,6 +40,8 @@ mod kind {
     pub(super) const HISTORY: u8 = 8;
     /// Of the extra before it.
     pub(super) const FORWARDED: u8 = 9;
+    /// The messages of a topic or a subscription that came before, as those of a queue; the next ones belong to it.
+    pub(super) const HELD: u8 = 20;
     pub(super) const LOCKS: u8 = 99;
     pub(super) const MOVED: u8 = 100;
     pub(super) const END: u8 = 255;
@@ -118,16 +121,21 @@ impl Snapshot {
             fields.number(self.time.0 as u64);
         })?;
         let mut messages = 0;
-        for (entity, queue) in self.entities.iter().enumerate() {
-            if let Some(queue) = queue {
-                messages += write_queue(&mut writer, EntityId(entity as u32), queue)?;
-            }
+        let entities = || {
+            let known = self.entities.iter().enumerate();
+            known.filter_map(|(entity, queue)| Some((EntityId(entity as u32), queue.as_ref()?)))
+        };
+        for (entity, queue) in entities().filter(|(_, queue)| queue.kind == Kind::Queue) {
+            messages += write_queue(&mut writer, entity, queue)?;
         }
         for (time, change) in &self.managed {
             writer.frame(kind::MANAGED, |fields| {
                 fields.number(time.0 as u64);
                 Record::Managed(Box::new(change.clone())).encode(fields.frame);
             })?;
+        }
+        for (entity, queue) in entities().filter(|(_, queue)| queue.kind != Kind::Queue) {
+            messages += write_queue(&mut writer, entity, queue)?;
         }
         for part in &self.pinned {
             writer.name(*part, BODY_PART_BYTES.into());
@@ -153,6 +161,7 @@ impl Snapshot {
 /// Writes a queue and returns how many messages it holds. No `..` here: a new field must be written, or say why not.
 fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::Result<u64> {
     let Queue {
+        kind,
         namespace,
         path,
         settings,
@@ -167,20 +176,32 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
         history,
         counts,
         bytes,
+        // It is the sum of what the subscriptions have.
+        below: _,
+        lead,
     } = queue;
     let Counts { active, deferred, scheduled, dead_letter } = *counts;
-    writer.frame(kind::QUEUE, |fields| {
-        fields.number(entity.0.into());
-        fields.number(namespace.0.into());
-        fields.text(path);
-        fields.number(created.0 as u64);
-        fields.number(updated.0 as u64);
-        fields.number(next.0);
-        [active, deferred, scheduled, dead_letter, *bytes]
-            .into_iter()
-            .for_each(|number| fields.number(number));
-    })?;
-    writer.frame(kind::SETTINGS, |fields| record::put_settings(fields.frame, settings))?;
+    let counts = [active, deferred, scheduled, dead_letter, *bytes];
+    if *kind == Kind::Queue {
+        writer.frame(kind::QUEUE, |fields| {
+            fields.number(entity.0.into());
+            fields.number(namespace.0.into());
+            fields.text(path);
+            fields.number(created.0 as u64);
+            fields.number(updated.0 as u64);
+            fields.number(next.0);
+            counts.into_iter().for_each(|number| fields.number(number));
+        })?;
+        writer.frame(kind::SETTINGS, |fields| record::put_settings(fields.frame, settings))?;
+    } else {
+        // Everything else follows from the topic or the subscription, which is written before.
+        writer.frame(kind::HELD, |fields| {
+            fields.number(entity.0.into());
+            fields.number(next.0);
+            counts.into_iter().for_each(|number| fields.number(number));
+            fields.number(*lead);
+        })?;
+    }
     let count = write_slots(writer, kind::SLOTS, index, extras)?
         + write_slots(writer, kind::DEAD_SLOTS, dead, extras)?;
     for (sequence, extra) in extras {
@@ -363,6 +384,11 @@ impl Restored {
                     queue = Some(read_queue(&mut fields)?);
                     (newest, newest_dead) = (Sequence(0), Sequence(0));
                 }
+                kind::HELD => {
+                    durable.put(queue.take(), entities)?;
+                    queue = Some(read_held(&mut fields, &durable)?);
+                    (newest, newest_dead) = (Sequence(0), Sequence(0));
+                }
                 kind::SETTINGS => queue.as_mut().ok_or(none_before)?.1.settings = fields.settings()?,
                 kind::SLOTS => {
                     let index = &mut queue.as_mut().ok_or(none_before)?.1.index;
@@ -422,6 +448,12 @@ impl Restored {
         }
         durable.put(queue.take(), entities)?;
         durable.entities.resize(entities as usize, None);
+        let held: Vec<_> = durable.queues().map(|(_, queue)| (queue.kind, queue.bytes)).collect();
+        for (kind, bytes) in held {
+            if let Kind::Subscription { topic } = kind {
+                durable.queue_mut(topic).below += bytes;
+            }
+        }
         durable.moved = Arc::new(moved);
         durable.kept_locks = kept_locks.into();
         Ok(Restored { durable, time })
@@ -431,6 +463,10 @@ impl Restored {
 impl Durable {
     fn put(&mut self, queue: Option<(EntityId, Queue)>, entities: u32) -> Result<(), Error> {
         let Some((entity, queue)) = queue else { return Ok(()) };
+        if queue.kind != Kind::Queue {
+            self.put_entity(entity, queue);
+            return Ok(());
+        }
         if entity.0 >= entities || (entity.0 as usize) < self.entities.len() {
             return Err(Error::Wrong("queues are not in order"));
         }
@@ -446,27 +482,34 @@ impl Durable {
 
 fn read_queue(fields: &mut Fields<'_>) -> Result<(EntityId, Queue), Error> {
     let entity = EntityId(fields.small()?);
-    let queue = Queue {
-        namespace: NamespaceId(fields.small()?),
-        path: fields.text()?,
-        settings: Default::default(),
-        created: Time(fields.number()? as i64),
-        updated: Time(fields.number()? as i64),
-        next: Sequence(fields.number()?),
-        partition: partition_of(entity),
-        index: Index::default(),
-        dead: Index::default(),
-        extras: IdMap::default(),
-        history: History::default(),
-        counts: Counts {
-            active: fields.number()?,
-            deferred: fields.number()?,
-            scheduled: fields.number()?,
-            dead_letter: fields.number()?,
-        },
-        bytes: fields.number()?,
-    };
+    let (namespace, path) = (NamespaceId(fields.small()?), fields.text()?);
+    let created = Time(fields.number()? as i64);
+    let mut queue = Queue::empty(Kind::Queue, entity, namespace, path, QueueSettings::default(), created);
+    queue.updated = Time(fields.number()? as i64);
+    read_counts(fields, &mut queue)?;
     Ok((entity, queue))
+}
+
+/// The messages of a topic or a subscription that was read before.
+fn read_held(fields: &mut Fields<'_>, durable: &Durable) -> Result<(EntityId, Queue), Error> {
+    let entity = EntityId(fields.small()?);
+    let held = durable.queue(entity).filter(|queue| queue.kind != Kind::Queue);
+    let mut queue = held.cloned().ok_or(Error::Wrong("messages belong to no topic or subscription"))?;
+    read_counts(fields, &mut queue)?;
+    queue.lead = fields.number()?;
+    Ok((entity, queue))
+}
+
+fn read_counts(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error> {
+    queue.next = Sequence(fields.number()?);
+    queue.counts = Counts {
+        active: fields.number()?,
+        deferred: fields.number()?,
+        scheduled: fields.number()?,
+        dead_letter: fields.number()?,
+    };
+    queue.bytes = fields.number()?;
+    Ok(())
 }
 
 fn read_slots(

@@ -14,8 +14,10 @@ use crate::queue::index::State;
 use crate::tier::Tier;
 use crate::time::Time;
 use crate::timers::{Agenda, Chore, Due, LockTimer, Timers};
+use crate::topic::routes::Routes;
 use crate::work::touched;
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 #[derive(Debug, Default)]
 pub struct Volatile {
@@ -35,6 +37,8 @@ pub struct Volatile {
     /// Of the namespaces that have one of their own.
     pub(crate) tiers: IdMap<NamespaceId, Tier>,
     nonces: Nonces,
+    /// Of the topics that were published to since their rules last changed.
+    pub(crate) routes: IdMap<EntityId, Arc<Routes>>,
 }
 
 #[derive(Debug)]
@@ -233,6 +237,11 @@ pub enum Touch {
     TierSet {
         namespace: NamespaceId,
         tier: Tier,
+    },
+    /// The rules of a topic were made ready, or have changed since.
+    Routed {
+        topic: EntityId,
+        routes: Option<Arc<Routes>>,
     },
     /// Whether an entity forwards, and where, may have changed.
     Redirected {
@@ -513,6 +522,10 @@ impl Volatile {
             Touch::TierSet { namespace, tier } => {
                 self.tiers.insert(namespace, tier);
             }
+            Touch::Routed { topic, routes } => match routes {
+                Some(routes) => drop(self.routes.insert(topic, routes)),
+                None => drop(self.routes.remove(&topic)),
+            },
             Touch::Rested { source, sequence } => {
                 let ready = self.ready_mut(source);
                 ready.returned.remove(&sequence);

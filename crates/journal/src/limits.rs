@@ -61,6 +61,10 @@ pub const ORDINAL_LIMIT: u64 = 1 << 62;
 /// copies, and for a snapshot; no more than two, so that a drained data directory stays small.
 pub const RESERVE_SEGMENTS: u32 = 2;
 
+/// What must be free beside the reserve before it is taken back, as a share of a segment: enough that it is not given up
+/// again for a snapshot, and so little that a drained disk of five segments takes messages again.
+pub const RESERVE_MARGIN_SHARE: u32 = 8;
+
 /// Segments whose files are open at a time, beside the one that is written: several readers in different places find theirs
 /// open, and a backlog of a hundred thousand segments takes no more of the process's handles than a small one.
 pub const SEGMENT_HANDLES: usize = 64;

@@ -21,10 +21,11 @@ pub enum Kind {
 }
 
 /// What the workload never asks for, and why. A variant that is reached all the same is counted as `unexpected`.
-const LEFT_OUT: [(Kind, &str, &str); 16] = [
+const LEFT_OUT: [(Kind, &str, &str); 17] = [
     (Kind::Record, "Noted", OF_DUPLICATES),
     (Kind::Record, "Skipped", OF_DUPLICATES),
     (Kind::Record, "Forwarded", OF_FORWARDING),
+    (Kind::Record, "Published", OF_TOPICS),
     (Kind::Answer, "Topic", OF_TOPICS),
     (Kind::Answer, "Topics", OF_TOPICS),
     (Kind::Answer, "Subscription", OF_TOPICS),
@@ -127,7 +128,10 @@ impl Coverage {
             Record::Deferred { .. } => "Deferred",
             Record::DeadLettered { .. } => "DeadLettered",
             Record::LocksKept { .. } => "LocksKept",
-            Record::Noted { .. } | Record::Skipped { .. } | Record::Forwarded { .. } => UNEXPECTED,
+            Record::Noted { .. }
+            | Record::Skipped { .. }
+            | Record::Forwarded { .. }
+            | Record::Published(_) => UNEXPECTED,
             Record::Relocated { .. } => "Relocated",
         };
         self.count(Kind::Record, name);

@@ -137,7 +137,7 @@ impl Broker {
         let target = self.forward_target(source).map(forward_path).unwrap_or_default();
         match self.durable.find(queue.namespace, target) {
             None => Way::Closed,
-            Some(entity) => match self.durable.queue(entity) {
+            Some(entity) => match self.durable.plain_queue(entity) {
                 None => Way::NotYet,
                 Some(target) if !target.settings.status.may_send() => Way::Closed,
                 Some(target)

@@ -5,6 +5,7 @@ use super::send::Parts;
 use crate::Broker;
 use crate::command::Incoming;
 use crate::decision::{Context, Decision};
+use crate::durable::Kind;
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId, Number, Sequence};
 use crate::limits::REQUEST_MESSAGES;
@@ -139,6 +140,9 @@ impl Broker {
     fn activate(&mut self, entity: EntityId, scheduled: Sequence, context: Context, decision: &mut Decision) {
         let queue = self.durable.queue(entity).expect("the caller looked");
         let own = queue.extras.get(&scheduled).and_then(|extra| extra.time_to_live).unwrap_or(Span::MAX);
+        if queue.kind == Kind::Topic {
+            return self.publish_scheduled(entity, scheduled, own, context, decision);
+        }
         let sequence = queue.next;
         let expires = self.expiry(entity, own, context.now);
         self.write(Record::Activated { entity, scheduled, sequence, expires }, context, decision);

@@ -5,6 +5,7 @@
 use crate::Broker;
 use crate::command::{Incoming, Intake};
 use crate::decision::{Context, Decision};
+use crate::durable::Kind;
 use crate::effect::Effect;
 use crate::ids::{BodyId, EntityId, LinkId, Sequence};
 use crate::limits::ADDED_BYTES;
@@ -93,8 +94,9 @@ impl Broker {
             ));
         }
         let limit = tier.queue_bytes(&queue.settings);
-        if queue.bytes >= limit {
-            return Err(Refusal::QueueFull { name: queue.path.clone(), size: queue.bytes, limit });
+        let size = queue.held_bytes();
+        if size >= limit {
+            return Err(Refusal::QueueFull { name: queue.path.clone(), size, limit });
         }
         Ok(())
     }
@@ -109,9 +111,12 @@ impl Broker {
         decision: &mut Decision,
     ) -> Sequence {
         self.note(entity, message, context, decision);
-        let sequence = self.durable.queue(entity).expect("checked before").next;
+        let queue = self.durable.queue(entity).expect("checked before");
+        let (sequence, is_topic) = (queue.next, queue.kind == Kind::Topic);
         if message.scheduled > context.now {
             self.store_scheduled(entity, message, parts, context, decision);
+        } else if is_topic {
+            self.publish_sent(entity, message, parts, context, decision);
         } else {
             self.enqueue(entity, message, parts, context, decision);
         }
@@ -143,7 +148,7 @@ impl Broker {
 
     /// A message is in the queue: it goes on to where the queue forwards, or will be free once it is committed, and may be
     /// the next to expire.
-    pub(super) fn arrive(
+    pub(crate) fn arrive(
         &mut self,
         entity: EntityId,
         sequence: Sequence,
@@ -161,7 +166,7 @@ impl Broker {
     }
 
     /// When a message expires: its own time to live, with the queue's as default and ceiling (S-50, S-55, S-56).
-    pub(super) fn expiry(&self, entity: EntityId, own: Span, now: Time) -> Time {
+    pub(crate) fn expiry(&self, entity: EntityId, own: Span, now: Time) -> Time {
         let queue = self.durable.queue(entity).expect("the caller looked");
         now.after(own.min(self.tier_of(queue.namespace).time_to_live(&queue.settings)))
     }
@@ -204,7 +209,7 @@ impl Broker {
 const SESSION_MISSING: &str = "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session support enabled can only receive messages that have the SessionId set to a valid value.";
 
 /// Bodies that come before the last one of a large message, and their bytes.
-pub(super) type Parts = (Option<Box<[BodyId]>>, u64);
+pub(crate) type Parts = (Option<Box<[BodyId]>>, u64);
 
 #[cfg(test)]
 mod tests {

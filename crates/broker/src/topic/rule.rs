@@ -12,6 +12,7 @@ use crate::limits::*;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::Time;
+use crate::volatile::Touch;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rule {
@@ -163,6 +164,8 @@ impl Broker {
         let rule = Rule { name: name.clone(), ..rule.clone() };
         let change = Change::RulePut { subscription: entity, rule: Box::new(rule) };
         self.write(Record::Managed(Box::new(change)), context, decision);
+        self.volatile.apply(Touch::Used { entity, time: context.now });
+        self.reroute(entity);
         self.describe_rule(namespace, topic, subscription, &name)
     }
 
@@ -203,6 +206,7 @@ impl Broker {
         }
         let change = Change::RuleRemoved { subscription: entity, name: name.into() };
         self.write(Record::Managed(Box::new(change)), context, decision);
+        self.reroute(entity);
         Ok(Answer::Deleted)
     }
 

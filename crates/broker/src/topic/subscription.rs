@@ -6,12 +6,13 @@ use super::settings::SubscriptionSettings;
 use super::{SUBSCRIPTIONS, Subscription};
 use crate::Broker;
 use crate::decision::{Context, Decision};
+use crate::durable::Counts;
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
 use crate::limits::{LIST_PAGE, NAME_CHARACTERS, SUBSCRIPTIONS_PER_TOPIC};
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::volatile::Touch;
 
 /// The rule of a subscription that is given none (S-181).
@@ -26,6 +27,8 @@ pub struct SubscriptionDescription {
     pub updated: Time,
     /// `None` when nothing was ever received.
     pub accessed: Option<Time>,
+    pub counts: Counts,
+    pub bytes: u64,
 }
 
 /// Splits `topic/Subscriptions/name`.
@@ -75,6 +78,15 @@ pub(super) fn check_rule_name(name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// What forwards is never idle (S-75).
+fn settle(settings: &SubscriptionSettings) -> SubscriptionSettings {
+    let mut settings = settings.clone();
+    if settings.forward_to.is_some() {
+        settings.auto_delete_on_idle = Span::MAX;
+    }
+    settings
+}
+
 impl Broker {
     #[expect(clippy::too_many_arguments, reason = "a subscription has this much to it")]
     pub(crate) fn create_subscription(
@@ -107,10 +119,13 @@ impl Broker {
             entity,
             topic: topic_id,
             name: name.into(),
-            settings: Box::new(settings.clone()),
+            settings: Box::new(settle(settings)),
         };
         self.write(Record::Managed(Box::new(change)), context, decision);
         self.volatile.apply(Touch::EntityCreated { entity, namespace, time: context.now });
+        self.volatile.apply(Touch::Used { entity: topic_id, time: context.now });
+        self.arm_idle(entity, context.now);
+        self.reroute(topic_id);
         let change = Change::RulePut { subscription: entity, rule: Box::new(rule.clone()) };
         self.write(Record::Managed(Box::new(change)), context, decision);
         self.describe_subscription(entity)
@@ -128,8 +143,9 @@ impl Broker {
         let (entity, before) = self.find_subscription(namespace, topic, name)?;
         settings.check_update(&before.settings)?;
         self.check_subscription(namespace, topic, name, settings)?;
-        let change = Change::SubscriptionUpdated { entity, settings: Box::new(settings.clone()) };
+        let change = Change::SubscriptionUpdated { entity, settings: Box::new(settle(settings)) };
         self.write(Record::Managed(Box::new(change)), context, decision);
+        self.redirect(entity, context, decision);
         self.describe_subscription(entity)
     }
 
@@ -155,8 +171,8 @@ impl Broker {
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let (entity, _) = self.find_subscription(namespace, topic, name)?;
-        self.write(Record::EntityDeleted { entity }, context, decision);
-        self.volatile.apply(Touch::EntityDeleted { entity });
+        let path = self.durable.queue(entity).map(|queue| queue.path.clone()).unwrap_or_default();
+        self.remove_entity(entity, &path, context, decision);
         Ok(Answer::Deleted)
     }
 
@@ -181,7 +197,7 @@ impl Broker {
 
     fn subscription_description(&self, entity: EntityId) -> Option<SubscriptionDescription> {
         let topics = &self.durable.topics;
-        let subscription = topics.subscription(entity)?;
+        let (subscription, queue) = (topics.subscription(entity)?, self.durable.queue(entity)?);
         Some(SubscriptionDescription {
             topic: topics.topic(subscription.topic)?.path.clone(),
             name: subscription.name.clone(),
@@ -189,6 +205,8 @@ impl Broker {
             created: subscription.created,
             updated: subscription.updated,
             accessed: self.volatile.presence(entity).accessed,
+            counts: queue.counts,
+            bytes: queue.bytes,
         })
     }
 

@@ -157,10 +157,7 @@ impl Spare {
         if let Some(name) = self.ready().filter(|_| header.bytes == self.bytes) {
             let file = self.disk.open(name)?;
             write_header(&*file, header)?;
-            match name {
-                names::SPARE_RECYCLED => self.has_recycled = false,
-                _ => self.state = State::None,
-            }
+            self.used_up(name);
             return Ok((file, name));
         }
         if matches!(self.state, State::Failed) {
@@ -188,6 +185,13 @@ impl Spare {
         }
     }
 
+    fn used_up(&mut self, name: &str) {
+        match name {
+            names::SPARE_RECYCLED => self.has_recycled = false,
+            _ => self.state = State::None,
+        }
+    }
+
     fn make_new(&self, header: &Header, is_filled: bool) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.disk.create(names::SEGMENT_UNFINISHED)?;
         file.allocate(u64::from(header.bytes))?;
@@ -199,6 +203,17 @@ impl Spare {
         }
         write_header(&*file, header)?;
         Ok(file)
+    }
+
+    /// Gives the room of spares that are ready to those who need it more. Returns whether there was one.
+    pub(super) fn give_up(&mut self) -> bool {
+        self.notice();
+        let mut is_given = false;
+        while let Some(name) = self.ready().filter(|name| self.disk.remove(name).is_ok()) {
+            self.used_up(name);
+            is_given = true;
+        }
+        is_given
     }
 
     /// Takes a file that is no longer needed as a spare. Returns whether it did.

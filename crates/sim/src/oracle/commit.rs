@@ -145,7 +145,10 @@ impl Oracle {
                 }
                 self.ledger.kept = locks.to_vec();
             }
-            Record::Noted { .. } | Record::Skipped { .. } | Record::Forwarded { .. } => {
+            Record::Noted { .. }
+            | Record::Skipped { .. }
+            | Record::Forwarded { .. }
+            | Record::Published(_) => {
                 self.fail(format!("{record:?} was recorded and nobody asked"));
             }
             Record::Relocated { body, copy } => {
@@ -494,8 +497,8 @@ impl Oracle {
                         _ => false,
                     }
             }
-            // The workload forwards nothing so far.
-            Reason::MaxTransferHops | Reason::NotForwarded => false,
+            // The workload forwards and publishes nothing so far.
+            Reason::MaxTransferHops | Reason::NotForwarded | Reason::SessionMissing => false,
         };
         if let Some(queue) = self.ledger.queues.get_mut(&entity) {
             queue.change(sequence, |present| {

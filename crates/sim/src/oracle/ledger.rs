@@ -41,8 +41,10 @@ impl Present {
                 "MaxDeliveryCountExceeded",
                 format!("Message could not be consumed after {} delivery attempts.", self.count),
             ),
-            // The workload forwards nothing so far.
-            Reason::MaxTransferHops | Reason::NotForwarded => return self.overlay.clone(),
+            // The workload forwards and publishes nothing so far.
+            Reason::MaxTransferHops | Reason::NotForwarded | Reason::SessionMissing => {
+                return self.overlay.clone();
+            }
         };
         let mut shown = Overlay::default();
         let is_set = shown.set_dead_letter(Some(reason), Some(&description)).is_ok();
