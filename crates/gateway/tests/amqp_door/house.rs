@@ -133,7 +133,7 @@ pub fn policies() -> Vec<Policy> {
 impl Drop for House {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.take() {
-            engine.stop();
+            engine.stop().unwrap();
         }
     }
 }
