@@ -477,6 +477,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_due_at_one_instant_is_told_in_the_order_of_its_messages() {
+        let mut world = World::new();
+        world.create("q", QueueSettings { max_delivery_count: 1, ..QueueSettings::default() });
+        world.send_committed("q", 20);
+        world.receiver("q", PeekLock, 20);
+        let start = world.now;
+        let advanced = world.advance(0, HOUR, Span(1)).unwrap();
+        let ended = |number| (60, "q", lock_expired(number, Fate::DeadLettered));
+        assert_eq!(told(&advanced, start), (1..=20).map(ended).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn what_happens_beyond_the_limit_is_counted_and_done() {
         let mut world = World::new();
         let settings = QueueSettings { default_time_to_live: Span::minutes(1), ..QueueSettings::default() };

@@ -302,6 +302,10 @@ impl Durable {
         self.namespaces.get(namespace.0 as usize)
     }
 
+    pub fn namespace_names(&self) -> Vec<Box<str>> {
+        self.namespaces.iter().map(|known| known.name.clone()).collect()
+    }
+
     pub fn next_namespace(&self) -> NamespaceId {
         NamespaceId(self.namespaces.len() as u32)
     }

@@ -472,11 +472,9 @@ impl Partition {
             assert_eq!(decided, Decided::Done, "a command asks once");
             return;
         }
-        let places: Vec<_> = needs
-            .0
-            .iter()
-            .filter_map(|body| Some((*body, self.journal.place(self.stored_as(*body))?)))
-            .collect();
+        let journal = &*self.journal;
+        let place = |body: &BodyId| Some((*body, place_in(journal, self.stored_as(*body))?));
+        let places: Vec<_> = needs.0.iter().filter_map(place).collect();
         self.reading += 1;
         self.workers.read(ReadJob { command: command.clone(), places, is_check }, &self.inbox);
     }
@@ -500,7 +498,7 @@ impl Partition {
             return self.backlog.push_back(Item::Checked(checked));
         }
         let place = |body| {
-            self.journal.place(self.stored_as(body)).expect("the body of a message that is there is there")
+            place_in(&*self.journal, self.stored_as(body)).expect("what may be handed out was written")
         };
         let places =
             |(sequence, bodies): (Sequence, Vec<BodyId>)| (sequence, bodies.into_iter().map(place).collect());
@@ -593,13 +591,12 @@ impl Partition {
         let (durable, moving, journal) = (self.broker.durable(), &self.moving, &self.journal);
         let place = |body| {
             let stored = moving.get(&body).copied().unwrap_or_else(|| durable.stored_as(body));
-            journal.place(journal::BodyId(stored.0))
+            place_in(&**journal, journal::BodyId(stored.0))
         };
         match release.effect {
             Effect::Accepted { delivery, .. } if delivery % 16 == 15 && is_planted(Bug::LostEffect) => {}
             Effect::Deliver { link, mode, delivery } => {
-                let mut parts =
-                    all_places(&delivery, place).expect("the body of a message that is there is there");
+                let mut parts = all_places(&delivery, place).expect("what may be handed out was written");
                 let place = parts.pop().expect("the body is the last of them");
                 self.counters.delivered_messages.fetch_add(1, Ordering::Relaxed);
                 list.push(Outgoing::Deliver(Sent { link, mode, delivery, place, parts }));
@@ -706,11 +703,18 @@ fn place_answers(journal: &dyn Journal, outgoing: &mut [Outgoing]) {
     for each in outgoing {
         if let Outgoing::Answered { answer: Ok(Answer::Messages(messages)), places, .. } = each {
             for (message, found) in messages.iter().zip(places).filter(|(_, found)| found.is_empty()) {
-                let place = |body: BodyId| journal.place(journal::BodyId(body.0));
+                let place = |body: BodyId| place_in(journal, journal::BodyId(body.0));
                 *found = all_places(message, place).expect("what is written has its place");
             }
         }
     }
+}
+
+/// Where a body lies; none, if it is not written yet. One that was written and is in no file any more has a place too, which
+/// cannot be read: the damage is told to whoever needs that body, and nobody else suffers.
+fn place_in(journal: &dyn Journal, stored: journal::BodyId) -> Option<Place> {
+    let missing = || (stored < journal.next_body()).then(|| Place::nowhere(stored));
+    journal.place(stored).or_else(missing)
 }
 
 /// Where a message lies: the parts before its body, and its body. None, if it is not written yet.

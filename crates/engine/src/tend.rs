@@ -152,7 +152,10 @@ impl Partition {
         }
         self.upkeep.set_short(!has_room);
         self.broker.set_room(has_room);
-        self.condition.set_full(!has_room);
+        match has_room {
+            true => self.condition.set_roomy(),
+            false => self.condition.set_full(self.journal.lacking_bytes()),
+        }
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Every way in which a journal can fail. Each message names the thing, the number and the way out.
 
-use crate::journal::{Epoch, Position};
+use crate::journal::{BodyId, Epoch, Position};
 use std::io;
 
 /// A fault of the journal or of the disk below it.
@@ -25,6 +25,9 @@ pub enum Error {
     Fenced { asked: Epoch, seen: Epoch },
     #[error("position {} is no longer in the journal, which begins at {}", asked.0, first.0)]
     Trimmed { asked: Position, first: Position },
+    /// A body that is still needed lies in no file.
+    #[error("body {} is missing: no segment has it. Restore the segments from a copy", .0.0)]
+    Missing(BodyId),
     #[error("there is no snapshot at position {}", .0.0)]
     NoSnapshot(Position),
     /// An earlier write or sync failed, and nobody knows what the disk kept.

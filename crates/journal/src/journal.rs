@@ -229,6 +229,11 @@ pub trait Journal: Send + std::fmt::Debug {
     /// Takes the reserve back if there is room for it and for more. Returns whether it is held.
     fn refill_reserve(&mut self) -> Result<bool, Error>;
 
+    /// How much more must be free before the reserve can be taken back; for whoever is to make room.
+    fn lacking_bytes(&self) -> u64 {
+        0
+    }
+
     fn snapshots(&self) -> Arc<dyn Snapshots>;
 
     fn put_snapshot(&mut self, at: Position, write: WriteSnapshot<'_>) -> Result<(), Error> {

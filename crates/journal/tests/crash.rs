@@ -8,7 +8,7 @@
 
 use otobus_journal::conformance::{sample, verify, verify_snapshot, write_snapshot, write_up_to};
 use otobus_journal::disk::{Disk, Fault, Faulty, Memory};
-use otobus_journal::{Epoch, Error, Filling, Journal, Local, Options, Outcome, Position};
+use otobus_journal::{Durability, Epoch, Error, Filling, Journal, Local, Options, Outcome, Position};
 use std::sync::Arc;
 
 /// What the outside was told during a run.
@@ -149,6 +149,45 @@ fn a_failure_of_any_single_call_is_noticed_and_loses_nothing_acknowledged() {
             }
         }
         assert!(failed_runs > 20 || fault == Fault::Short, "{fault:?}: {failed_runs}");
+    }
+}
+
+fn relaxed() -> Options {
+    let (segment_bytes, first_segment_bytes) = (64 * 1024, 64 * 1024);
+    Options { durability: Durability::Os, segment_bytes, first_segment_bytes, ..options() }
+}
+
+#[test]
+fn a_snapshot_never_outlives_its_batches_though_they_were_not_synced() {
+    let disk = Memory::new();
+    let mut journal = Local::open(Arc::new(disk.clone()), relaxed()).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    write_up_to(&mut journal, Position(10));
+    write_snapshot(&mut journal, Position(10)).unwrap();
+    write_up_to(&mut journal, Position(12));
+    for seed in [0].into_iter().chain(2..40) {
+        let journal = Local::open(Arc::new(disk.crash_image(seed)), relaxed()).unwrap();
+        assert!(journal.tail() >= Position(10), "image {seed}");
+        verify_snapshot(&journal, Position(10));
+    }
+}
+
+#[test]
+fn what_made_room_for_trimming_is_durable_before_anything_goes() {
+    let disk = Memory::new();
+    let small = Options { segment_bytes: 10 * 1024, first_segment_bytes: 8 * 1024, ..relaxed() };
+    let mut journal = Local::open(Arc::new(disk.clone()), small.clone()).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    write_up_to(&mut journal, Position(20));
+    write_snapshot(&mut journal, Position(19)).unwrap();
+    write_snapshot(&mut journal, Position(20)).unwrap();
+    // Whatever lived in the front was copied by the newest batch.
+    write_up_to(&mut journal, Position(21));
+    journal.trim(Position(20)).unwrap();
+    assert!(journal.first() > Position(1));
+    for seed in [0].into_iter().chain(2..40) {
+        let journal = Local::open(Arc::new(disk.crash_image(seed)), small.clone()).unwrap();
+        assert_eq!(journal.tail(), Position(21), "image {seed}");
     }
 }
 

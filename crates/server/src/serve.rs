@@ -7,8 +7,10 @@ use crate::definition::{self, Definition, Existing};
 use crate::flags::Flags;
 use crate::settings::Settings;
 use anyhow::{Context, bail};
+use broker::{NamespaceId, Time};
 use engine::{Engine, Handle};
 use gateway::auth::{Guard, Policy};
+use gateway::names::Names;
 use gateway::namespaces::{Namespace, Namespaces};
 use gateway::places::Places;
 use gateway::{State, listen, tls};
@@ -41,7 +43,15 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
     let engine = open_engine(&data.journal(), &settings, failed)?;
     let is_loopback_only = settings.is_loopback_only();
     let houses = Houses { engine: engine.handle().clone(), root: root.clone(), is_loopback_only };
-    let (default, others) = match houses.open(&settings.namespaces, Existing::Keep).await {
+    let opened = async {
+        let opened = houses.open(&settings.namespaces, Existing::Keep, |_| None).await;
+        if !opened.untaken.is_empty() {
+            bail!("{}", opened.untaken.join("; "));
+        }
+        let (default, others) = opened.split().context("there is no namespace")?;
+        anyhow::Ok((default, others, definition::known_namespaces(&houses.engine).await?))
+    };
+    let (default, others, known) = match opened.await {
         Ok(namespaces) => namespaces,
         Err(error) => {
             engine.stop();
@@ -62,8 +72,9 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
         root: configured.unwrap_or(&root),
         takes_well_known_key: default.guard.knows_well_known_key(),
     };
-    let mut state = State::new(engine.handle().clone(), Namespaces::new(default, others));
+    let mut state = State::new(engine.handle().clone(), Namespaces::new(default, others, &known));
     state.has_test_clock = settings.has_test_clock;
+    state.names = Names::new(&settings.tls_names);
     let state = Arc::new(state);
     if settings.has_test_clock {
         tracing::warn!("whoever manages a namespace may move its time: the test clock is on");
@@ -87,11 +98,15 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
         tokio::select! {
             () = stop.received() => break Ok(()),
             why = &mut failure => break Err(why.unwrap_or_else(|_| "its thread ended".to_owned())),
-            () = reload.received() => match houses.reload(&flags, &state, &certificates, &certificate).await {
-                Ok(()) => tracing::info!("the configuration was read again"),
+            () = reload.received() => {
+                let untaken = houses.reload(&flags, &state, &certificates, &certificate).await;
                 // What runs goes on with what it has.
-                Err(error) => tracing::error!("the configuration was not taken: {error:#}"),
-            },
+                untaken.iter().for_each(|what| tracing::error!("not taken: {what}"));
+                match untaken.len() {
+                    0 => tracing::info!("the configuration was read again"),
+                    count => tracing::error!(count, "the configuration was read again in part"),
+                }
+            }
         }
     };
     doors.iter().for_each(tokio::task::JoinHandle::abort);
@@ -167,38 +182,71 @@ struct Houses {
     is_loopback_only: bool,
 }
 
+/// Namespaces as far as they could be made, in the order of their definitions, and what could not.
+struct Opened {
+    namespaces: Vec<Namespace>,
+    untaken: Vec<String>,
+}
+
+impl Opened {
+    /// The one called `default`, which is the first, and the others.
+    fn split(self) -> Option<(Namespace, Vec<Namespace>)> {
+        let mut namespaces = self.namespaces.into_iter();
+        Some((namespaces.next()?, namespaces.collect()))
+    }
+}
+
 impl Houses {
+    /// `before` knows the number of a namespace that is served, and since when there is one: it goes on being served,
+    /// whatever becomes of its definition.
     async fn open(
         &self,
         definitions: &[Definition],
         existing: Existing,
-    ) -> anyhow::Result<(Namespace, Vec<Namespace>)> {
-        let mut namespaces = Vec::with_capacity(definitions.len());
+        before: impl Fn(&str) -> Option<(NamespaceId, Time)>,
+    ) -> Opened {
+        let mut opened = Opened { namespaces: Vec::with_capacity(definitions.len()), untaken: Vec::new() };
         for definition in definitions {
-            let (id, created) = definition::apply(&self.engine, definition, existing).await?;
-            let guard = Guard::new(policies(definition, &self.root), self.is_loopback_only);
-            namespaces.push(Namespace { id, name: definition.name.clone(), guard, created });
+            let applied = definition::apply(&self.engine, definition, existing).await;
+            opened.untaken.extend(applied.untaken);
+            if let Some((id, created)) = applied.namespace.or_else(|| before(&definition.name)) {
+                let guard = Guard::new(policies(definition, &self.root), self.is_loopback_only);
+                opened.namespaces.push(Namespace { id, name: definition.name.clone(), guard, created });
+            }
         }
-        let mut namespaces = namespaces.into_iter();
-        let default = namespaces.next().context("there is no namespace")?;
-        Ok((default, namespaces.collect()))
+        opened
     }
 
     /// Reads the configuration again: definitions are applied, policies and certificates take the place of the old ones.
-    /// Messages, connections and ports stay as they are.
+    /// Messages, connections and ports stay as they are. Each thing is taken or not for itself; says which were not.
     async fn reload(
         &self,
         flags: &Flags,
         state: &State,
         files: &tls::Files,
         certificate: &tls::Certificate,
-    ) -> anyhow::Result<()> {
-        let settings = Settings::gather(flags.clone())?;
-        certificate.reload(files)?;
-        warn_of_names(&settings, files)?;
-        let (default, others) = self.open(&settings.namespaces, Existing::Change).await?;
-        state.namespaces.replace(default, others);
-        Ok(())
+    ) -> Vec<String> {
+        let mut untaken = Vec::new();
+        if let Err(error) = certificate.reload(files) {
+            untaken.push(format!("the certificate: {error}"));
+        }
+        let settings = match Settings::gather(flags.clone()) {
+            Ok(settings) => settings,
+            Err(error) => {
+                untaken.push(error.to_string());
+                return untaken;
+            }
+        };
+        if let Err(error) = warn_of_names(&settings, files) {
+            untaken.push(format!("the names of the certificate: {error:#}"));
+        }
+        let before = |name: &str| state.namespaces.named(name).map(|known| (known.id, known.created));
+        let mut opened = self.open(&settings.namespaces, Existing::Change, before).await;
+        untaken.append(&mut opened.untaken);
+        if let Some((default, others)) = opened.split() {
+            state.namespaces.replace(default, others);
+        }
+        untaken
     }
 }
 

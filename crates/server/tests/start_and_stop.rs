@@ -202,6 +202,29 @@ fn a_bad_line_of_the_emulator_s_file_is_named_before_any_file_is_made() {
     assert!(!folder.0.join("otobus-data").exists());
 }
 
+// S-171, H-124
+#[test]
+fn a_target_that_is_not_there_is_named_with_its_line() {
+    let folder = Folder::new();
+    let queue = "[[queue]]\nname = \"q\"\n\nforward_dead_lettered_messages_to = \"nowhere\"\n";
+    let subscription =
+        "[[topic]]\nname = \"t\"\n[[topic.subscription]]\nname = \"s\"\nforward_to = \"nowhere\"\n";
+    for (file, line, name) in [(queue, 4, "queue `q`"), (subscription, 5, "subscription `t/s`")] {
+        folder.write("otobus.toml", file);
+        let text = refused(&folder.0, &["--listen-bus", "127.0.0.1:0"]);
+        let expected = format!("otobus: otobus.toml line {line}: {name} cannot be created: ");
+        assert!(text.starts_with(&expected) && text.contains("nowhere"), "{text}");
+    }
+    let file = r#"{ "UserConfig": { "Namespaces": [ { "Queues": [ { "Name": "q" } ], "Topics": [ {
+        "Name": "news", "Subscriptions": [ { "Name": "s", "Properties": {
+            "ForwardTo": "q",
+            "ForwardDeadLetteredMessagesTo": "nowhere" } } ] } ] } ] } }"#;
+    folder.write("Config.json", file);
+    let text = refused(&folder.0, &["--listen-bus", "127.0.0.1:0", "--config", "Config.json"]);
+    let expected = "otobus: Config.json line 4: subscription `news/s` cannot be created: ";
+    assert!(text.starts_with(expected) && text.contains("nowhere"), "{text}");
+}
+
 #[test]
 fn the_connection_string_points_to_the_key_that_counts() {
     let folder = Folder::new();

@@ -171,8 +171,9 @@ impl Coverage {
             | Answer::Subscriptions(_)
             | Answer::Rule(_)
             | Answer::Rules(_)
-            | Answer::Access { .. }
+            | Answer::Access(_)
             | Answer::Namespace { .. }
+            | Answer::Namespaces(_)
             | Answer::Time(_)
             | Answer::Advanced(_) => UNEXPECTED,
             Answer::Deleted => "Deleted",

@@ -13,10 +13,11 @@ mod subscription;
 mod xml;
 
 use crate::ask::Ask;
-use crate::auth::{self, Demand, Denied, Failures, Grant, UnixSeconds, sas};
+use crate::auth::{Demand, Denied, Failures, Grant, UnixSeconds, sas};
 use crate::limits::*;
 use crate::listen::Peer;
 use crate::metrics::{self, Meters};
+use crate::names::Names;
 use crate::namespaces::{Namespace, Namespaces};
 use crate::prefixed::Prefixed;
 use atom::{Page, Site};
@@ -48,6 +49,8 @@ const JSON: &str = "application/json; charset=utf-8";
 pub struct Door<'a, A> {
     pub ask: &'a A,
     pub namespaces: &'a Namespaces,
+    /// By which programs on this machine call the server.
+    pub names: &'a Names,
     pub meters: &'a Meters,
     pub failures: &'a Failures,
     /// Names this run of the server in tracking ids.
@@ -147,7 +150,7 @@ impl<A: Ask> Door<'_, A> {
     {
         let (head, body) = request.into_parts();
         let has_authorization = head.headers.contains_key(AUTHORIZATION);
-        let host = host(&head.headers, &head.uri);
+        let host = named_host(&head).unwrap_or("localhost").to_owned();
         let answered = match Address::read(&head.method, &head.uri, has_authorization) {
             Err(failure) => Err((failure, String::new())),
             Ok(address) => {
@@ -184,7 +187,7 @@ impl<A: Ask> Door<'_, A> {
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
-        let is_loopback = peer.is_loopback() && !is_from_page(&head.headers);
+        let is_loopback = peer.is_loopback() && !self.is_from_page(head);
         let right = match (address.route.needs(&head.method), &address.route) {
             (Needs::Right(right), _) => right,
             (Needs::Loopback, _) if !is_loopback => return Err(Denied::MissingToken.into()),
@@ -221,7 +224,8 @@ impl<A: Ask> Door<'_, A> {
         }
     }
 
-    /// Verifies the token of a header: by the namespace's policies, else by those of the entity at `path` (H-102).
+    /// Verifies the token of a header: by the namespace's policies, else by those of the entity at `path` and of
+    /// those around it (H-102).
     async fn verify(
         &self,
         header: &HeaderValue,
@@ -235,9 +239,9 @@ impl<A: Ask> Door<'_, A> {
             Err(Denied::InvalidSignature) => {}
             decided => return Ok(decided?),
         }
-        let (namespace, task) = (namespace.id, Box::new(Task::Access { path: path.into() }));
-        match self.ask.ask(|request| Command::Manage { request, namespace, task }).await?? {
-            Answer::Access { entity, rules } => Ok(auth::entity_signature(token, &entity, &rules, now)?),
+        let (id, task) = (namespace.id, Box::new(Task::Access { path: path.into() }));
+        match self.ask.ask(|request| Command::Manage { request, namespace: id, task }).await?? {
+            Answer::Access(holders) => Ok(namespace.guard.entity_signature(token, &holders, now)?),
             _ => Err(Failure::Internal),
         }
     }
@@ -256,6 +260,13 @@ impl<A: Ask> Door<'_, A> {
         let command = make.clone()(RequestId::default());
         Demand::of(&command).check([&call.grant], UnixSeconds::now())?;
         Ok(self.ask.ask(make).await??)
+    }
+
+    /// Whether a web page may have made the request: it gets nothing for being here. Browsers add these headers and let no
+    /// page remove them; an old one that does not is known by the name that it was made to take for ours.
+    fn is_from_page(&self, head: &Parts) -> bool {
+        let is_told = head.headers.contains_key(ORIGIN) || head.headers.contains_key("sec-fetch-site");
+        is_told || !named_host(head).is_some_and(|host| self.names.include(host))
     }
 
     fn namespace_info(&self, call: &Call<'_>) -> Result<Success, Failure> {
@@ -301,20 +312,14 @@ where
     }
 }
 
-/// Whether a web page has made the request, perhaps under a name that was made to lead to this machine: it gets nothing
-/// for being here. Browsers add these headers and let no page remove them.
-fn is_from_page(headers: &HeaderMap) -> bool {
-    headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site")
-}
-
 /// The host as the client named it, if that can stand in an address; it is repeated in answers.
-fn host(headers: &HeaderMap, uri: &hyper::Uri) -> String {
-    let named = uri.authority().map(|authority| authority.as_str());
-    let named = named.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok()));
+fn named_host(head: &Parts) -> Option<&str> {
+    let named = head.uri.authority().map(|authority| authority.as_str());
+    let named = named.or_else(|| head.headers.get(HOST).and_then(|host| host.to_str().ok()));
     let is_host = |text: &&str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte))
     };
-    named.filter(is_host).unwrap_or("localhost").to_owned()
+    named.filter(is_host)
 }
 
 fn now() -> Time {

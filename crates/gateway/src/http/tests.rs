@@ -100,10 +100,15 @@ impl House {
         );
         let meters = Meters::default();
         let shop = Guard::new(vec![policy("manager", Rights::ALL)], false);
-        let namespaces = Namespaces::new(namespace(0, "default", guard), vec![namespace(1, "shop", shop)]);
+        let namespaces = Namespaces::new(
+            namespace(0, "default", guard),
+            vec![namespace(1, "shop", shop)],
+            &["old".into()],
+        );
         let door = Door {
             ask: &self.fake,
             namespaces: &namespaces,
+            names: &Names::new(&["mine.example".to_owned()]),
             meters: &meters,
             failures: &self.fake.failures,
             node: "n1",
@@ -137,6 +142,22 @@ impl House {
             "{method} {address} HTTP/1.1\r\nHost: mine.example:5300\r\n{authorization}{extra_headers}\
              Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
         );
+        let answer = self.exchange(request.as_bytes()).await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        (status, body.to_owned())
+    }
+
+    /// A request that calls the server by this name.
+    pub(super) async fn ask_as(
+        &self,
+        host: &str,
+        method: &str,
+        address: &str,
+        headers: &str,
+    ) -> (u16, String) {
+        let request =
+            format!("{method} {address} HTTP/1.1\r\nHost: {host}\r\n{headers}Connection: close\r\n\r\n");
         let answer = self.exchange(request.as_bytes()).await;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
@@ -313,6 +334,35 @@ async fn each_namespace_has_its_own_entities() {
     assert!(house.exchange(ask("/$namespaceinfo").as_bytes()).await.contains("<Name>shop</Name>"));
 }
 
+// H-102
+#[tokio::test]
+async fn a_token_for_one_namespace_is_worth_nothing_in_another() {
+    let house = House::default();
+    let ask = |host: &str, signed: &str| {
+        let signed = sas::sign(&format!("https%3a%2f%2f{signed}"), "manager", "key", UnixSeconds::NEVER);
+        format!(
+            "GET /$namespaceinfo HTTP/1.1\r\nHost: {host}\r\nAuthorization: {signed}\r\nConnection: close\r\n\r\n"
+        )
+    };
+    // Both namespaces have this policy with this key.
+    for (host, signed, is_taken) in [
+        ("shop.example", "shop.example", true),
+        ("mine.example", "other.example", true),
+        ("mine.example", "shop.example", false),
+        ("shop.example", "mine.example", false),
+        ("shop.example", "default", false),
+        ("old.example", "old.example", false),
+        ("old.example", "mine.example", false),
+        ("mine.example", "old.example", false),
+    ] {
+        let answer = house.exchange(ask(host, signed).as_bytes()).await;
+        match is_taken {
+            true => assert!(answer.starts_with("HTTP/1.1 200 "), "{signed} at {host}: {answer}"),
+            false => assert!(answer.contains("SubCode=40104. "), "{signed} at {host}: {answer}"),
+        }
+    }
+}
+
 /// A queue with one rule of its own.
 fn guarded(rule: &str) -> String {
     let inner = format!(
@@ -350,6 +400,26 @@ async fn a_rule_of_a_queue_opens_that_queue_alone() {
     assert_eq!(house.update("/q", JAVASCRIPT_QUEUE).await.0, 200);
     assert_eq!(house.request(As::Nobody, "GET", "/q", &with("third"), "").await.0, 401);
     assert_eq!(house.update("/q", &guarded("<KeyName>x</KeyName>")).await.0, 400);
+}
+
+// H-102
+#[tokio::test]
+async fn a_rule_of_the_entity_around_opens_what_lies_below() {
+    let house = House::default();
+    let rule = |key: &str| {
+        guarded(&format!("{OWNER}<PrimaryKey>{key}</PrimaryKey><SecondaryKey>{key}</SecondaryKey>"))
+    };
+    house.create("/a", &rule("outer")).await;
+    house.create("/a/b", &rule("inner")).await;
+    let with = |key: &str| {
+        let token = sas::sign("https%3a%2f%2fhost", "owner", key, UnixSeconds::NEVER);
+        format!("Authorization: {token}\r\n")
+    };
+    for (key, address, status) in
+        [("outer", "/a", 200), ("outer", "/a/b", 200), ("inner", "/a/b", 200), ("inner", "/a", 401)]
+    {
+        assert_eq!(house.raw("GET", address, &with(key)).await.0, status, "{key} at {address}");
+    }
 }
 
 // H-80, S-171, S-178
@@ -475,6 +545,11 @@ async fn metrics_are_for_this_machine() {
     let (status, body) = house.request(As::Nobody, "GET", "/metrics", "", "").await;
     assert_eq!(status, 200);
     assert!(body.contains("\notobus_journal_syncs_total 42\n"), "{body}");
+    // A page that has its name lead here, in a browser that says nothing else of it.
+    let (status, body) = house.ask_as("evil.example:5300", "GET", "/metrics", "").await;
+    assert_eq!(status, 401);
+    assert!(!body.contains("otobus_"), "{body}");
+    assert_eq!(house.ask_as("localhost:5300", "GET", "/metrics", "").await.0, 200);
     for page in ["Origin: http://evil.example\r\n", "Sec-Fetch-Site: same-origin\r\n"] {
         let (status, body) = house.request(As::Nobody, "GET", "/metrics", page, "").await;
         assert_eq!(status, 401, "{page}");

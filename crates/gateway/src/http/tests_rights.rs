@@ -118,6 +118,7 @@ operations! { TASKS, has_task_operation, Task:
     ListRules => Some(("GET", "/t/subscriptions/s/rules")),
     Access => None,
     NameNamespace => None,
+    ListNamespaces => None,
     SetTier => None,
     TellTime => Some(("GET", "/$otobus/clock")),
 }

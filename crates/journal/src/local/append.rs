@@ -17,6 +17,10 @@ use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
 
+/// What the last page of a write is filled up with. Were it written in part, a system that has not got the rest of it in
+/// memory, as with a recycled segment, would have to read it first.
+const PAGE: [u8; 4096] = [0; 4096];
+
 impl Local {
     pub(super) fn write_batch(&mut self, draft: &Draft, at: Position) -> Result<Ticket, Error> {
         assert!(self.fenced_at.is_some(), "the journal was not fenced");
@@ -59,6 +63,8 @@ impl Local {
         if epoch <= self.edge.epoch || epoch.0 > ORDINAL_LIMIT {
             return Err(Error::Fenced { asked: epoch, seen: self.edge.epoch });
         }
+        self.move_in()?;
+        self.note_extent()?;
         let draft = Draft { records: owner.to_le_bytes().to_vec(), ..Draft::default() };
         self.write_mark(Kind::Fence, epoch, &draft)?;
         self.edge.epoch = epoch;
@@ -80,12 +86,24 @@ impl Local {
     fn write_mark(&mut self, kind: Kind, epoch: Epoch, draft: &Draft) -> Result<(), Error> {
         let bytes = frame::frame_bytes(draft) as u64;
         self.make_room(bytes)?;
+        // A mark says that everything before it is durable, so that has to be so before the mark is.
+        self.sync_if_relaxed()?;
         let fixed = self.fixed(kind, self.edge.position, epoch, draft);
         frame::encode(&mut self.head, &fixed, draft);
         let file = self.write_frame(bytes, &[])?;
         self.is_sealed = true;
         let active = self.active();
         file.sync_data().map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
+    }
+
+    /// Makes durable what was committed without syncing.
+    pub(super) fn sync_if_relaxed(&self) -> Result<(), Error> {
+        if !self.is_relaxed() {
+            return Ok(());
+        }
+        let active = self.active();
+        let synced = active.file()?.sync_data();
+        synced.map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
     }
 
     fn fixed(&self, kind: Kind, position: Position, epoch: Epoch, draft: &Draft) -> Fixed {
@@ -110,7 +128,11 @@ impl Local {
         let active = self.segments.last().expect("a journal has at least one segment");
         assert!(self.head.len() >= FIXED_BYTES && self.offset + bytes <= u64::from(active.header.bytes));
         frame::stamp(&mut self.head, active.header.incarnation, self.offset);
+        let end = self.offset + (self.head.len() + pieces.iter().map(Bytes::len).sum::<usize>()) as u64;
+        let padded = end.next_multiple_of(PAGE.len() as u64).min(u64::from(active.header.bytes));
+        let padding = &PAGE[..(padded - end) as usize];
         let parts = std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
+        let parts = parts.chain(std::iter::once(padding));
         let file = active.file()?;
         write_parts(&*file, self.offset, parts)
             .map_err(|error| self.shared.stop(Error::io("write", &active.path, error)))?;
@@ -124,11 +146,8 @@ impl Local {
         if self.offset + bytes <= u64::from(active.header.bytes) && !self.must_roll {
             return Ok(());
         }
-        if self.is_relaxed() {
-            // Then a power failure can tear only the last segment, as with syncing.
-            let synced = active.file()?.sync_data();
-            synced.map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))?;
-        }
+        // Then a power failure can tear only the last segment, as with syncing.
+        self.sync_if_relaxed()?;
         let needed = SEGMENT_HEADER_BYTES as u64 + bytes;
         let segment_bytes = u64::from(self.options.segment_bytes).max(needed);
         assert!(segment_bytes <= u64::from(MAX_SEGMENT_BYTES), "a batch fits the largest segment");
@@ -175,9 +194,23 @@ impl Local {
         }
         let handle = self.handles.held(name, file);
         self.segments.push(Arc::new(Segment::fresh(path, handle, header)));
+        self.share_unsynced();
         self.offset = SEGMENT_HEADER_BYTES as u64;
         self.must_roll = false;
-        Ok(())
+        self.note_extent()
+    }
+
+    /// Whoever relies on what is committed has to sync it first where that was not done.
+    pub(super) fn share_unsynced(&self) {
+        if self.is_relaxed() {
+            self.snapshots.set_unsynced(self.active().clone());
+        }
+    }
+
+    /// Notes which segments there are, so that none of them can be missing unnoticed.
+    fn note_extent(&mut self) -> Result<(), Error> {
+        let (oldest, newest) = (self.segments[0].header.ordinal, self.active().header.ordinal);
+        self.extent.note(oldest..=newest).map_err(|error| self.shared.stop(error))
     }
 
     /// A disk without room for another segment, or a process without handles, has lost nothing yet; any other failure is

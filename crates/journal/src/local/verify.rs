@@ -2,6 +2,7 @@
 //! changed, nothing is refused: whatever is wrong is told, and the rest is looked at all the same.
 
 use super::check::{Check, Counts};
+use super::extent::ExtentFile;
 use super::handles::Handles;
 use super::open::take_lock;
 use super::reserve::Reserve;
@@ -37,6 +38,11 @@ impl Local {
         let newest = verify_snapshots(&disk, partition, &listed, &mut counts, inspector)?;
         let mut ordinals: Vec<u64> = listed.iter().filter_map(|name| names::parse_segment(name)).collect();
         ordinals.sort_unstable();
+        match ExtentFile::open(disk.clone(), partition, &listed) {
+            Ok(extent) => extent.missing(&ordinals).into_iter().for_each(|error| inspector.damage(error)),
+            Err(error @ Error::Io { .. }) => return Err(error),
+            Err(error) => inspector.damage(error),
+        }
         let handles = Handles::new(disk.clone());
         let mut segments: Vec<Segment> = Vec::new();
         for ordinal in ordinals {

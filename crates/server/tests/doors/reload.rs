@@ -1,6 +1,7 @@
 //! What SIGHUP changes while connections go on.
 
-use crate::house::{Folder, Server, request, signed, tls};
+use crate::house::{Folder, Line, Server, WELL_KNOWN_KEY, request, request_at, signed, signed_for, tls};
+use broker::limits::NAMESPACES;
 use gateway::tls::Files;
 use std::net::TcpStream;
 use tokio_rustls::rustls::ALL_VERSIONS;
@@ -24,8 +25,11 @@ fn a_new_certificate_is_shown_to_the_next_and_disturbs_nobody() {
     assert_eq!(request(&mut before, "GET", "/health", "").0, 200, "who was there stays");
 
     folder.write("otobus-data/tls/server.key", "no key");
-    assert!(server.reload().contains("was not taken"));
-    assert!(tls(server.port(), &fresh.ca, ALL_VERSIONS).is_ok(), "a broken one changes nothing");
+    folder.write("otobus.toml", "[[queue]]\nname = \"orders\"\n");
+    let log = server.reload();
+    assert!(log.contains("not taken: the certificate: ") && log.contains("server.key"), "{log}");
+    let mut line = tls(server.port(), &fresh.ca, ALL_VERSIONS).expect("a broken one changes nothing");
+    assert_eq!(request(&mut line, "GET", "/orders", &signed(WELL_KNOWN_KEY)).0, 200, "the rest is taken");
 }
 
 const POLICY: &str =
@@ -46,6 +50,82 @@ fn a_changed_key_counts_from_the_reload_on_and_what_is_no_longer_named_stays() {
         assert_eq!(request(&mut line, "GET", queue, &signed("second")).0, 200, "{queue}");
     }
     folder.write("otobus.toml", "[[queue]]\nname = \"\"\n");
-    assert!(server.reload().contains("was not taken"));
+    let log = server.reload();
+    assert!(log.contains("not taken: otobus.toml line 2: ") && log.contains("in part"), "{log}");
     assert_eq!(request(&mut line, "GET", "/orders", &signed("second")).0, 200);
+}
+
+/// What may be read with this key at these addresses of the default namespace.
+fn statuses<const N: usize>(line: &mut dyn Line, key: &str, addresses: [&str; N]) -> [u16; N] {
+    addresses.map(|address| request(line, "GET", address, &signed(key)).0)
+}
+
+#[test]
+fn what_a_reload_cannot_take_is_named_and_keeps_nothing_else_from_being_taken() {
+    let folder = Folder::new();
+    let before =
+        "[[queue]]\nname = \"fixed\"\n[[topic]]\nname = \"news\"\n[[topic.subscription]]\nname = \"all\"\n";
+    folder.write("otobus.toml", &format!("{POLICY}key = \"first\"\n{before}"));
+    let mut server = Server::start(&folder, "127.0.0.1:0", None);
+    let mut line = TcpStream::connect(server.port()).unwrap();
+    // Sessions cannot be asked for afterwards.
+    let after = "[[queue]]\nname = \"fixed\"\nrequires_session = true\n[[queue]]\nname = \"late\"\n\
+        [[topic]]\nname = \"news\"\n[[topic.subscription]]\nname = \"all\"\nrequires_session = true\n\
+        [[topic.subscription.rule]]\nname = \"orphan\"\n[[topic.subscription]]\nname = \"some\"\n";
+    folder.write("otobus.toml", &format!("{POLICY}key = \"second\"\n{after}"));
+    let log = server.reload();
+    for refused in ["line 6: queue `fixed` cannot be changed", "line 13: subscription `news/all` cannot be"] {
+        assert!(log.contains(&format!("not taken: otobus.toml {refused}")), "{log}");
+    }
+    assert!(log.contains("in part\" count=2") && !log.contains("orphan"), "{log}");
+    assert_eq!(statuses(&mut line, "first", ["/fixed"]), [401]);
+    let addresses = ["/fixed", "/late", "/news/subscriptions/some", "/news/subscriptions/all/rules/orphan"];
+    assert_eq!(statuses(&mut line, "second", addresses), [200, 200, 200, 404]);
+}
+
+#[test]
+fn a_namespace_too_many_is_named_and_the_others_go_on() {
+    let folder = Folder::new();
+    let namespaces = |names: std::ops::Range<usize>| -> String {
+        names
+            .map(|name| format!("[[namespace]]\nname = \"n{name}\"\n[[namespace.queue]]\nname = \"q\"\n"))
+            .collect()
+    };
+    let key = format!("{POLICY}key = \"key\"\n");
+    folder.write("otobus.toml", &namespaces(0..1));
+    let mut server = Server::start(&folder, "127.0.0.1:0", None);
+    // The one called `default` is the first of those that may be.
+    folder.write("otobus.toml", &format!("{key}{}", namespaces(0..NAMESPACES)));
+    let log = server.reload();
+    let last = NAMESPACES - 1;
+    assert!(log.contains(&format!("not taken: namespace `n{last}` cannot be created")), "{log}");
+    assert!(log.contains("in part\" count=1"), "{log}");
+    let mut line = TcpStream::connect(server.port()).unwrap();
+    assert_eq!(statuses(&mut line, "key", ["/$Resources/queues"]), [200]);
+    let host = format!("n{}.localhost", last - 1);
+    let signed = signed_for(&host, WELL_KNOWN_KEY);
+    assert_eq!(request_at(&host, &mut line, "GET", "/q", &signed).0, 200, "the last one that may be");
+}
+
+// H-102
+#[test]
+fn the_host_of_a_namespace_that_is_gone_leads_nowhere_also_after_a_restart() {
+    let folder = Folder::new();
+    folder.write("otobus.toml", "[[queue]]\nname = \"q\"\n[[namespace]]\nname = \"shop\"\n");
+    let mut server = Server::start(&folder, "127.0.0.1:0", None);
+    let status = |server: &Server, host: &str, signed_host: &str| {
+        let mut line = TcpStream::connect(server.port()).unwrap();
+        let signed = signed_for(signed_host, WELL_KNOWN_KEY);
+        request_at(host, &mut line, "GET", "/$namespaceinfo", &signed).0
+    };
+    assert_eq!(status(&server, "shop.localhost", "shop.localhost"), 200);
+    assert_eq!(status(&server, "shop.localhost", "localhost"), 401);
+    folder.write("otobus.toml", "[[queue]]\nname = \"q\"\n");
+    server.reload();
+    assert_eq!(status(&server, "shop.localhost", "shop.localhost"), 401);
+    drop(server);
+    let server = Server::start(&folder, "127.0.0.1:0", None);
+    assert_eq!(status(&server, "shop.localhost", "shop.localhost"), 401);
+    assert_eq!(status(&server, "localhost", "shop.localhost"), 401);
+    assert_eq!(status(&server, "localhost", "localhost"), 200);
 }
