@@ -106,14 +106,14 @@ impl Correlation {
 impl Rule {
     pub fn check(&self) -> Result<(), Refusal> {
         check_rule_name(&self.name)?;
-        let check_text = |property, sql: &Sql, check: fn(&str) -> Result<(), sql::Mistake>| {
+        let check_text = |property, sql: &Sql, check: fn(&Sql) -> Result<(), sql::Mistake>| {
             let length = sql.expression.chars().count();
             if length > SQL_CHARACTERS || sql.expression.trim().is_empty() {
                 let why = format!("its {length} characters are not between 1 and {SQL_CHARACTERS}");
                 return Err(Refusal::InvalidSetting { property, why: why.into() });
             }
             // S-201
-            check(&sql.expression)
+            check(sql)
                 .map_err(|mistake| Refusal::InvalidSetting { property, why: mistake.to_string().into() })?;
             check_values(property, &sql.parameters)
         };

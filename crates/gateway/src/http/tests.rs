@@ -62,7 +62,7 @@ impl Ask for Fake {
         let context = Context { now: Time(1_577_836_800_000), position: Position(1) };
         let command = make(RequestId::default());
         let mut broker = self.broker.lock().unwrap();
-        let decided = broker.decide(&command, &[], &[], context, &mut decision);
+        let decided = broker.decide(&command, broker::Arrivals::default(), &[], context, &mut decision);
         assert_eq!(decided, broker::Decided::Done);
         while broker.is_moving() {
             broker.tick(context, &mut decision);
