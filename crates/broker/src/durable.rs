@@ -166,6 +166,12 @@ impl Queue {
         forwarded.map(|forwarded| forwarded.number).or_else(copied)
     }
 
+    /// The body that a message begins with.
+    pub(crate) fn first_body(&self, sequence: Sequence, slot: &Slot) -> BodyId {
+        let parts = self.extras.get(&sequence).map(|extra| &extra.parts[..]).unwrap_or_default();
+        parts.first().copied().unwrap_or(slot.body)
+    }
+
     /// The messages of a part of the queue, if it can have any.
     pub fn part(&self, sub: SubQueue) -> Option<&Index> {
         match sub {

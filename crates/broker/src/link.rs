@@ -21,7 +21,7 @@ impl Broker {
         path: &str,
         decision: &mut Decision,
     ) {
-        let role = Role::Sender { parts: Vec::new(), part_bytes: 0 };
+        let role = Role::Sender { parts: Vec::new(), part_bytes: 0, front: None };
         self.attach(link, namespace, path, role, decision);
     }
 

@@ -367,6 +367,20 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
+/// Seven bits in each byte, the low ones first.
+pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Small whether above or below zero.
+pub(crate) fn put_difference(out: &mut Vec<u8>, difference: i64) {
+    put_number(out, (difference << 1 ^ difference >> 63) as u64);
+}
+
 pub(crate) fn put_time(out: &mut Vec<u8>, time: Time) {
     put_u64(out, time.0 as u64);
 }
@@ -459,6 +473,23 @@ impl Fields<'_> {
         self.fixed().map(u64::from_le_bytes)
     }
 
+    pub(crate) fn number(&mut self) -> Result<u64, Unreadable> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(Unreadable::BadField("a number is too long"))
+    }
+
+    pub(crate) fn difference(&mut self) -> Result<i64, Unreadable> {
+        let number = self.number()?;
+        Ok((number >> 1) as i64 ^ -((number & 1) as i64))
+    }
+
     pub(crate) fn time(&mut self) -> Result<Time, Unreadable> {
         self.u64().map(|time| Time(time as i64))
     }
@@ -532,9 +563,8 @@ impl Fields<'_> {
         Ok(Some(parts.into()))
     }
 
-    /// An overlay with its length in front of it; zero is none.
-    pub(crate) fn sized_overlay(&mut self) -> Result<Option<Box<Overlay>>, Unreadable> {
-        let length = self.u32()? as usize;
+    /// An overlay of so many bytes; none is none.
+    pub(crate) fn sized_overlay(&mut self, length: usize) -> Result<Option<Box<Overlay>>, Unreadable> {
         let (overlay, rest) = self.rest.split_at_checked(length).ok_or(Unreadable::Truncated)?;
         self.rest = rest;
         Fields { kind: self.kind, rest: overlay }.overlay()
@@ -604,7 +634,6 @@ mod tests {
     fn published(origin: Origin) -> Record {
         let copy = |subscription, overlay| Copied {
             subscription: EntityId(subscription),
-            sequence: Sequence(2),
             expires: Time(9),
             overlay,
         };

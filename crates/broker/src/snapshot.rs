@@ -303,18 +303,12 @@ impl Writer<'_> {
 }
 
 impl Writing<'_> {
-    /// Seven bits in each byte, the low ones first.
-    fn number(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.frame.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.frame.push(number as u8);
+    fn number(&mut self, number: u64) {
+        record::put_number(self.frame, number);
     }
 
-    /// Small whether above or below zero.
     fn difference(&mut self, difference: i64) {
-        self.number((difference << 1 ^ difference >> 63) as u64);
+        record::put_difference(self.frame, difference);
     }
 
     fn text(&mut self, text: &str) {
@@ -332,23 +326,6 @@ impl Writing<'_> {
 }
 
 impl Fields<'_> {
-    fn number(&mut self) -> Result<u64, record::Unreadable> {
-        let mut number = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.u8()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(number);
-            }
-        }
-        Err(record::Unreadable::BadField("a number is too long"))
-    }
-
-    fn difference(&mut self) -> Result<i64, record::Unreadable> {
-        let number = self.number()?;
-        Ok((number >> 1) as i64 ^ -((number & 1) as i64))
-    }
-
     fn small(&mut self) -> Result<u32, record::Unreadable> {
         self.number()?.try_into().map_err(|_| record::Unreadable::BadField("a number is too large"))
     }

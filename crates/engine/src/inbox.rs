@@ -4,7 +4,7 @@ use crate::batch::Batch;
 use crate::limits::UNDURABLE_BYTES;
 use crate::mailbox::Mailbox;
 use crate::snapshots::Snapshotted;
-use broker::{BodyId, Command, ConnectionId, Sequence, Source};
+use broker::{BodyId, Command, ConnectionId, Fronts, Sequence, Source};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -76,6 +76,14 @@ pub struct Checked {
     pub(crate) damaged: Vec<Sequence>,
     /// What is wrong with those, with file and offset.
     pub(crate) damage: Vec<String>,
+    /// What they hold, where that was asked for; nothing of those that cannot be read.
+    pub(crate) content: Option<Fronts>,
+}
+
+impl Checked {
+    pub(crate) fn new(source: Source) -> Checked {
+        Checked { source, whole: Vec::new(), damaged: Vec::new(), damage: Vec::new(), content: None }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -72,12 +72,22 @@ pub(crate) struct CheckJob {
     pub(crate) source: Source,
     /// Each with the places of all its bodies.
     pub(crate) messages: Vec<(Sequence, Vec<Place>)>,
+    /// What they hold is wanted, not only whether they can be read.
+    pub(crate) wants_content: bool,
 }
 
 impl CheckJob {
     fn run(self) -> Item {
-        let mut checked =
-            Checked { source: self.source, whole: Vec::new(), damaged: Vec::new(), damage: Vec::new() };
+        let mut checked = Checked::new(self.source);
+        if self.wants_content {
+            let mut read = |(sequence, places): (Sequence, Vec<Place>)| {
+                let read = places[0].read().inspect_err(|error| checked.damage.push(error.to_string()));
+                (sequence, read.ok().map(Vec::into_boxed_slice))
+            };
+            let content = self.messages.into_iter().map(&mut read).collect();
+            checked.content = Some(content);
+            return Item::Checked(checked);
+        }
         // Small neighbours with one read; a message of many parts, or one in a run that has damage, alone.
         let is_small = self.messages.iter().all(|(_, places)| places.len() == 1);
         let run: Vec<Place> = match is_small {

@@ -3,7 +3,7 @@
 
 use crate::announce::Announcement;
 use crate::data::Data;
-use crate::definition::{self, Definition, Existing};
+use crate::definition::{self, Definition, Untaken};
 use crate::durability::Durability;
 use crate::flags::Flags;
 use crate::settings::Settings;
@@ -54,10 +54,14 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
     let is_loopback_only = settings.is_loopback_only();
     let houses = Houses { engine: engine.handle().clone(), root: root.clone(), is_loopback_only };
     let opened = async {
-        let opened = houses.open(&settings.namespaces, Existing::Keep, |_| None).await;
-        if !opened.untaken.is_empty() {
-            bail!("{}", opened.untaken.join("; "));
+        let mut opened = houses.open(&settings.namespaces, |_| None).await;
+        let (changes, missing): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut opened.untaken).into_iter().partition(|untaken| untaken.is_there);
+        // Without what is missing clients cannot work. What is only as it was keeps nobody from it.
+        if !missing.is_empty() {
+            bail!("{}", missing.into_iter().map(|untaken| untaken.what).collect::<Vec<_>>().join("; "));
         }
+        changes.iter().for_each(|untaken| tracing::error!("not taken: {}", untaken.what));
         let (default, others) = opened.split().context("there is no namespace")?;
         anyhow::Ok((default, others, definition::known_namespaces(&houses.engine).await?))
     };
@@ -109,7 +113,7 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
             () = stop.received() => break Ok(()),
             why = &mut failure => break Err(why.unwrap_or_else(|_| "its thread ended".to_owned())),
             () = reload.received() => {
-                let untaken = houses.reload(&flags, &state, &certificates, &certificate).await;
+                let untaken = houses.reload(&settings, &flags, &state, &certificates, &certificate).await;
                 // What runs goes on with what it has.
                 untaken.iter().for_each(|what| tracing::error!("not taken: {what}"));
                 match untaken.len() {
@@ -231,7 +235,7 @@ struct Houses {
 /// Namespaces as far as they could be made, in the order of their definitions, and what could not.
 struct Opened {
     namespaces: Vec<Namespace>,
-    untaken: Vec<String>,
+    untaken: Vec<Untaken>,
 }
 
 impl Opened {
@@ -248,12 +252,11 @@ impl Houses {
     async fn open(
         &self,
         definitions: &[Definition],
-        existing: Existing,
         before: impl Fn(&str) -> Option<(NamespaceId, Time)>,
     ) -> Opened {
         let mut opened = Opened { namespaces: Vec::with_capacity(definitions.len()), untaken: Vec::new() };
         for definition in definitions {
-            let applied = definition::apply(&self.engine, definition, existing).await;
+            let applied = definition::apply(&self.engine, definition).await;
             opened.untaken.extend(applied.untaken);
             if let Some((id, created)) = applied.namespace.or_else(|| before(&definition.name)) {
                 let guard = Guard::new(policies(definition, &self.root), self.is_loopback_only);
@@ -267,6 +270,7 @@ impl Houses {
     /// Messages, connections and ports stay as they are. Each thing is taken or not for itself; says which were not.
     async fn reload(
         &self,
+        started: &Settings,
         flags: &Flags,
         state: &State,
         files: &tls::Files,
@@ -283,12 +287,17 @@ impl Houses {
                 return untaken;
             }
         };
+        let later = started.changed_for_later(&settings);
+        if !later.is_empty() {
+            let later = later.join(", ");
+            tracing::warn!("changed, and counting from the next start only: {later}");
+        }
         if let Err(error) = warn_of_names(&settings, files) {
             untaken.push(format!("the names of the certificate: {error:#}"));
         }
         let before = |name: &str| state.namespaces.named(name).map(|known| (known.id, known.created));
-        let mut opened = self.open(&settings.namespaces, Existing::Change, before).await;
-        untaken.append(&mut opened.untaken);
+        let mut opened = self.open(&settings.namespaces, before).await;
+        untaken.extend(std::mem::take(&mut opened.untaken).into_iter().map(|untaken| untaken.what));
         if let Some((default, others)) = opened.split() {
             state.namespaces.replace(default, others);
         }
