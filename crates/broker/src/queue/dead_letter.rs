@@ -53,6 +53,10 @@ pub(super) fn with_reason(slot: &Slot, extra: Option<&Arc<Extra>>) -> Option<Arc
             "ForwardingFailed",
             "The entity that the message was to be forwarded to is full, disabled or gone.".to_owned(),
         ),
+        Reason::SessionMissing => (
+            "Session id is null.",
+            "Session enabled entity doesn't allow a message whose session identifier is null.".to_owned(),
+        ),
     };
     let mut extra = extra.map_or_else(Extra::default, |extra| (**extra).clone());
     let mut overlay = Overlay::default();

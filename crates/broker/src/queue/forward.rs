@@ -25,6 +25,8 @@ enum Way {
     Closed,
     /// It has come too far (S-173).
     TooFar,
+    /// The destination requires a session, and it has none.
+    NoSession,
     /// The destination is a topic, and nothing is published yet.
     NotYet,
 }
@@ -115,10 +117,11 @@ impl Broker {
                 Moved::Gone
             }
             (Way::NotYet, _) | (Way::Closed, SubQueue::DeadLetter) => Moved::Waits,
-            (Way::TooFar, SubQueue::DeadLetter) => Moved::Rests,
+            (Way::TooFar | Way::NoSession, SubQueue::DeadLetter) => Moved::Rests,
             (way, _) => {
                 let reason = match way {
                     Way::TooFar => Reason::MaxTransferHops,
+                    Way::NoSession => Reason::SessionMissing,
                     _ => Reason::NotForwarded,
                 };
                 self.dead_letter(source.entity, sequence, reason, false, None, context, decision);
@@ -144,6 +147,9 @@ impl Broker {
                     if target.bytes >= self.tier_of(target.namespace).queue_bytes(&target.settings) =>
                 {
                     Way::Closed
+                }
+                Some(target) if target.settings.requires_session && queue.session_of(sequence).is_none() => {
+                    Way::NoSession
                 }
                 Some(_) => Way::To(entity),
             },

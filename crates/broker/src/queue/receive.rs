@@ -23,6 +23,9 @@ impl Broker {
         if self.forwards(source) {
             return self.forward_free(source, most, context, decision);
         }
+        if self.has_sessions(source) {
+            return self.hand_out_sessions(source, most, context, decision);
+        }
         let mut left = most;
         while let Some(link) = self.volatile.ready(source).waiting.front()
             && let Some(sequence) = self.next_free(source, &mut left, context, decision)
@@ -96,6 +99,9 @@ impl Broker {
     fn next_in_order(&mut self, source: Source) -> Option<(Sequence, Option<Slot>)> {
         let index = self.durable.queue(source.entity)?.part(source.sub)?;
         let ready = self.volatile.ready(source);
+        if self.has_sessions(source) {
+            return self.next_outside_sessions(source);
+        }
         if let Some(returned) = ready.returned.first() {
             let slot = index.get(*returned).filter(|slot| slot.state() == State::Active);
             return Some((*returned, slot.copied()));
@@ -108,6 +114,21 @@ impl Broker {
         // What was looked through in vain is not looked through again.
         self.volatile.apply(Touch::Passed { source, to: passed });
         None
+    }
+
+    /// The next message of an entity with sessions for whoever takes them without: a destination, or nobody. What is locked
+    /// is passed over, one by one.
+    fn next_outside_sessions(&self, source: Source) -> Option<(Sequence, Option<Slot>)> {
+        let (index, ready) = (&self.queue_of(source).index, self.volatile.ready(source));
+        let mut from = Sequence(0);
+        loop {
+            let (sequence, slot) =
+                index.next_active_from(from).filter(|(next, _)| *next <= ready.committed)?;
+            if !ready.locks.contains_key(&sequence) {
+                return Some((sequence, Some(*slot)));
+            }
+            from = sequence.next();
+        }
     }
 
     /// Takes a message for a receiver and locks it, unless it is to be removed.
@@ -137,7 +158,7 @@ fn is_due(source: Source, slot: &Slot, now: Time) -> bool {
 }
 
 /// A message as it is shown, locked by nobody.
-pub(super) fn delivery(queue: &Queue, source: Source, sequence: Sequence) -> Option<Delivery> {
+pub(crate) fn delivery(queue: &Queue, source: Source, sequence: Sequence) -> Option<Delivery> {
     let slot = queue.part(source.sub)?.get(sequence)?;
     Some(Delivery {
         token: LockToken(0),

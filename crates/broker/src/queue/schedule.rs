@@ -3,7 +3,7 @@
 
 use super::send::Parts;
 use crate::Broker;
-use crate::command::Incoming;
+use crate::command::{Incoming, SessionIds};
 use crate::decision::{Context, Decision};
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId, Number, Sequence};
@@ -24,18 +24,19 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         messages: &[Incoming],
+        sessions: &SessionIds,
         context: Context,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let entity = self.resolve_for_send(namespace, path)?.entity;
-        self.check_send(entity, messages, 0)?;
+        self.check_send(entity, messages, sessions, 0)?;
         self.volatile.apply(Touch::Accessed { entity, time: context.now });
         let mut numbers = Vec::with_capacity(messages.len());
-        for message in messages {
+        for (at, message) in messages.iter().enumerate() {
             let sequence = if self.is_duplicate(entity, message, context) {
                 self.skip(entity, context, decision)
             } else {
-                self.store(entity, message, (None, 0), context, decision)
+                self.store(entity, message, sessions.get(at), (None, 0), context, decision)
             };
             numbers.push(self.durable.queue(entity).expect("checked before").number(sequence));
         }

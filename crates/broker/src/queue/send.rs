@@ -3,24 +3,28 @@
 //! A message whose time lies ahead is scheduled instead (S-40). "Accepted" leaves only when the records are durable (S-10), and a refused delivery leaves nothing behind (S-16).
 
 use crate::Broker;
-use crate::command::{Incoming, Intake};
+use crate::command::{Incoming, Intake, SessionIds};
 use crate::decision::{Context, Decision};
 use crate::effect::Effect;
-use crate::ids::{BodyId, EntityId, LinkId, Sequence};
+use crate::ids::{BodyId, EntityId, LinkId, Sequence, Source};
 use crate::limits::ADDED_BYTES;
 use crate::record::Record;
 use crate::refusal::Refusal;
+use crate::session::lobby::Change;
 use crate::time::{Span, Time};
 use crate::timers::Chore;
 use crate::volatile::{Link, PART_REFUSED, Role, Touch};
+use std::sync::Arc;
 
 impl Broker {
+    #[expect(clippy::too_many_arguments, reason = "one command's fields")]
     pub(crate) fn send(
         &mut self,
         link: LinkId,
         delivery: u32,
         is_settled: bool,
         messages: &[Incoming],
+        sessions: &SessionIds,
         context: Context,
         decision: &mut Decision,
     ) {
@@ -29,15 +33,15 @@ impl Broker {
             return;
         };
         let (entity, part_bytes) = (source.entity, *part_bytes);
-        match self.check_send(entity, messages, part_bytes) {
+        match self.check_send(entity, messages, sessions, part_bytes) {
             Ok(()) => {
-                for message in messages {
+                for (at, message) in messages.iter().enumerate() {
                     let parts = self.take_parts(link);
                     // A duplicate is accepted and dropped (S-160); its parts, if it came in any, are garbage.
                     if self.is_duplicate(entity, message, context) {
                         continue;
                     }
-                    self.store(entity, message, parts, context, decision);
+                    self.store(entity, message, sessions.get(at), parts, context, decision);
                 }
                 self.volatile.apply(Touch::Accessed { entity, time: context.now });
                 if !is_settled {
@@ -58,6 +62,7 @@ impl Broker {
         &self,
         entity: EntityId,
         messages: &[Incoming],
+        sessions: &SessionIds,
         part_bytes: u64,
     ) -> Result<(), Refusal> {
         let queue = self.durable.queue(entity).expect("a link's entity exists as long as the link");
@@ -79,12 +84,9 @@ impl Broker {
         if size > limit {
             return Err(Refusal::MessageTooLarge { size, limit });
         }
-        if queue.settings.requires_session {
-            // S-20. What has a session waits for the day on which sessions are served.
-            return Err(match messages.iter().all(|message| message.has_session) {
-                true => Refusal::NotSupported("an entity that requires sessions"),
-                false => Refusal::NotAllowed(SESSION_MISSING),
-            });
+        if queue.settings.requires_session && !sessions.has_all(messages.len()) {
+            // S-20
+            return Err(Refusal::NotAllowed(SESSION_MISSING));
         }
         if messages.iter().any(|message| message.keys_differ) {
             // S-7
@@ -104,6 +106,7 @@ impl Broker {
         &mut self,
         entity: EntityId,
         message: &Incoming,
+        session: Option<&Arc<str>>,
         parts: Parts,
         context: Context,
         decision: &mut Decision,
@@ -112,8 +115,9 @@ impl Broker {
         let sequence = self.durable.queue(entity).expect("checked before").next;
         if message.scheduled > context.now {
             self.store_scheduled(entity, message, parts, context, decision);
+            self.join(entity, sequence, session, context, decision);
         } else {
-            self.enqueue(entity, message, parts, context, decision);
+            self.enqueue(entity, message, session, parts, context, decision);
         }
         sequence
     }
@@ -122,6 +126,7 @@ impl Broker {
         &mut self,
         entity: EntityId,
         message: &Incoming,
+        session: Option<&Arc<str>>,
         (parts, part_bytes): Parts,
         context: Context,
         decision: &mut Decision,
@@ -138,6 +143,7 @@ impl Broker {
         };
         self.write(record, context, decision);
         decision.bodies.push(message.body);
+        self.join(entity, sequence, session, context, decision);
         self.arrive(entity, sequence, context, decision);
     }
 
@@ -153,7 +159,14 @@ impl Broker {
         if self.forward_arrival(entity, sequence, context, decision) {
             return;
         }
-        self.volatile.apply(Touch::Arrived { entity, sequence, position: context.position });
+        let position = context.position;
+        match self.session_of(Source::main(entity), sequence) {
+            Some(session) => {
+                let change = Change::Joined { session, sequence, position };
+                self.volatile.apply(Touch::Session { entity, change });
+            }
+            None => self.volatile.apply(Touch::Arrived { entity, sequence, position }),
+        }
         let earliest = self.durable.queue(entity).expect("it has a message").index.earliest();
         if !earliest.is_never() && earliest < self.volatile.armed(entity, Chore::Expire) {
             self.volatile.apply(Touch::Armed { entity, chore: Chore::Expire, at: earliest });
@@ -353,8 +366,7 @@ mod tests {
         let mut world = World::new();
         world.create("q", QueueSettings { requires_session: true, ..QueueSettings::default() });
         let link = world.sender("q");
-        let has = |has_session| Incoming { has_session, ..message(1) };
-        let effects = world.send(link, 0, &[has(true), has(false)]);
+        let effects = world.send_in(link, 0, &[message(1); 2], &["a"]);
         let [Effect::Rejected { refusal: Refusal::NotAllowed(text), .. }] = &effects[..] else {
             panic!("{effects:?}")
         };
@@ -385,7 +397,7 @@ mod tests {
         // S-7, S-16
         let mut world = World::with_queue("q");
         let link = world.sender("q");
-        let odd = Incoming { has_session: true, keys_differ: true, ..message(1) };
+        let odd = Incoming { keys_differ: true, ..message(1) };
         let effects = world.send(link, 0, &[message(1), odd]);
         assert!(matches!(effects[..], [Effect::Rejected { refusal: Refusal::NotAllowed(_), .. }]));
         assert_eq!(world.queue("q").counts.total(), 0);
@@ -396,8 +408,9 @@ mod tests {
         // S-21
         let mut world = World::with_queue("q");
         let link = world.sender("q");
-        let effects = world.send(link, 0, &[Incoming { has_session: true, ..message(1) }]);
+        let effects = world.send_in(link, 0, &[message(1)], &["a"]);
         assert!(matches!(effects[..], [Effect::Accepted { .. }]));
+        assert!(world.queue("q").sessions.is_none(), "and costs nothing");
     }
 
     #[test]

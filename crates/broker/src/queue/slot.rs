@@ -32,6 +32,8 @@ pub enum Reason {
     MaxTransferHops = 3,
     /// The entity that it was to be forwarded to is full, disabled or gone (S-174).
     NotForwarded = 4,
+    /// It reached a subscription that requires sessions without having one (S-108).
+    SessionMissing = 5,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -103,6 +105,7 @@ impl Slot {
             2 => Reason::MaxDeliveryCount,
             3 => Reason::MaxTransferHops,
             4 => Reason::NotForwarded,
+            5 => Reason::SessionMissing,
             _ => Reason::Client,
         }
     }

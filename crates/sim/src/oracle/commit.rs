@@ -145,7 +145,11 @@ impl Oracle {
                 }
                 self.ledger.kept = locks.to_vec();
             }
-            Record::Noted { .. } | Record::Skipped { .. } | Record::Forwarded { .. } => {
+            Record::Noted { .. }
+            | Record::Skipped { .. }
+            | Record::Forwarded { .. }
+            | Record::InSession { .. }
+            | Record::SessionStateSet { .. } => {
                 self.fail(format!("{record:?} was recorded and nobody asked"));
             }
             Record::Relocated { body, copy } => {
@@ -495,7 +499,7 @@ impl Oracle {
                     }
             }
             // The workload forwards nothing so far.
-            Reason::MaxTransferHops | Reason::NotForwarded => false,
+            Reason::MaxTransferHops | Reason::NotForwarded | Reason::SessionMissing => false,
         };
         if let Some(queue) = self.ledger.queues.get_mut(&entity) {
             queue.change(sequence, |present| {

@@ -42,7 +42,9 @@ impl Present {
                 format!("Message could not be consumed after {} delivery attempts.", self.count),
             ),
             // The workload forwards nothing so far.
-            Reason::MaxTransferHops | Reason::NotForwarded => return self.overlay.clone(),
+            Reason::MaxTransferHops | Reason::NotForwarded | Reason::SessionMissing => {
+                return self.overlay.clone();
+            }
         };
         let mut shown = Overlay::default();
         let is_set = shown.set_dead_letter(Some(reason), Some(&description)).is_ok();
