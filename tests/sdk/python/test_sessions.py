@@ -13,7 +13,6 @@ from azure.servicebus.exceptions import (
     OperationTimeoutError,
     ServiceBusError,
     SessionCannotBeLockedError,
-    SessionLockLostError,
 )
 from azure.servicebus.management import ServiceBusAdministrationClient
 from client import WAIT_SECONDS
@@ -230,11 +229,13 @@ def test_a_forwarded_message_keeps_its_session(sessions, admin):
         assert take(receiver, 1) == ["1"]
 
 
-# S-150
+# S-150, A-9.3.2
 def test_sessions_are_listed(sessions):
     with sessions.connect() as connection:
-        assert list(connection.list_queue_sessions(QUEUE)) == [] if hasattr(connection, "list_queue_sessions") else True
-    send(sessions, *[(f"s{n}", "x") for n in range(3)])
-    with sessions.connect() as connection:
-        if hasattr(connection, "list_queue_sessions"):
-            assert sorted(connection.list_queue_sessions(QUEUE)) == ["s0", "s1", "s2"]
+        assert list(connection.list_queue_sessions(QUEUE)) == []
+        send(sessions, *[(f"s{n}", "x") for n in range(3)])
+        assert sorted(connection.list_queue_sessions(QUEUE)) == ["s0", "s1", "s2"]
+        before = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(minutes=1)
+        with accept(connection, "stateful") as receiver:
+            receiver.session.set_state("x")
+        assert list(connection.list_queue_sessions(QUEUE, state_updated_after=before)) == ["stateful"]
