@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_delivery_takes_the_sessions_of_its_own_messages_along() {
         let mut batch = Batch::default();
-        let mut add = |batch: &mut Batch, session: Option<&str>| {
+        let add = |batch: &mut Batch, session: Option<&str>| {
             batch.message(Span::MAX, |_| {});
             session.into_iter().for_each(|session| batch.session(session));
         };

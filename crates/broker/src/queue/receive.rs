@@ -5,7 +5,7 @@ use crate::command::ReceiveMode;
 use crate::decision::{Context, Decision};
 use crate::durable::Queue;
 use crate::effect::{Delivery, Effect};
-use crate::ids::{LockToken, Sequence, Source};
+use crate::ids::{LockToken, Sequence, Source, SubQueue};
 use crate::queue::index::{Slot, State};
 use crate::record::Record;
 use crate::time::Time;
@@ -97,11 +97,12 @@ impl Broker {
     /// The next message that is committed and not locked. Those handed out before are older than the cursor, so they
     /// come first (S-85); they may have gone since, and then have no slot.
     fn next_in_order(&mut self, source: Source) -> Option<(Sequence, Option<Slot>)> {
-        let index = self.durable.queue(source.entity)?.part(source.sub)?;
-        let ready = self.volatile.ready(source);
-        if self.has_sessions(source) {
+        let queue = self.durable.queue(source.entity)?;
+        if queue.settings.requires_session && source.sub == SubQueue::Main {
             return self.next_outside_sessions(source);
         }
+        let index = queue.part(source.sub)?;
+        let ready = self.volatile.ready(source);
         if let Some(returned) = ready.returned.first() {
             let slot = index.get(*returned).filter(|slot| slot.state() == State::Active);
             return Some((*returned, slot.copied()));

@@ -29,6 +29,8 @@ pub struct Lobby {
     news: VecDeque<Arc<str>>,
     /// Sessions whose messages are to be read before they can be removed.
     pub(crate) doubting: Vec<Arc<str>>,
+    /// Messages that were locked by who has left. They may have expired meanwhile.
+    loose: VecDeque<Sequence>,
     /// The sessions that timers speak of.
     tickets: IdMap<u64, Arc<str>>,
 }
@@ -174,6 +176,10 @@ impl Lobby {
 
     pub(crate) fn take_news(&mut self) -> Option<Arc<str>> {
         self.news.pop_front()
+    }
+
+    pub(crate) fn take_loose(&mut self) -> Option<Sequence> {
+        self.loose.pop_front()
     }
 
     /// The session that a timer speaks of, if it still does.
@@ -363,6 +369,7 @@ impl Volatile {
             self.ready_mut(source).locks.remove(sequence);
         }
         let lobby = self.lobby_mut(entity);
+        lobby.loose.extend(taken);
         lobby.tickets.remove(&holder.ticket);
         lobby.close(session);
         self.stir(source);

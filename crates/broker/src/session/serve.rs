@@ -24,6 +24,7 @@ impl Broker {
         decision: &mut Decision,
     ) -> usize {
         let mut left = most;
+        self.expire_loose(source, &mut left, context, decision);
         while left > 0
             && let Some(session) = self.volatile.lobby_mut(source.entity).take_news()
         {
@@ -39,6 +40,20 @@ impl Broker {
             self.volatile.stir(source);
         }
         (most - left).max(1)
+    }
+
+    /// A lock protects a message that has expired (S-52): what it protected goes when its holder has left (S-53).
+    fn expire_loose(&mut self, source: Source, left: &mut usize, context: Context, decision: &mut Decision) {
+        while *left > 0
+            && let Some(sequence) = self.volatile.lobby_mut(source.entity).take_loose()
+        {
+            *left -= 1;
+            let slot = self.queue_of(source).index.get(sequence);
+            let is_expired = slot.is_some_and(|slot| slot.is_expired(context.now));
+            if is_expired && !self.volatile.ready(source).locks.contains_key(&sequence) {
+                self.expire(source.entity, sequence, false, None, context, decision);
+            }
+        }
     }
 
     /// Hands out messages of one session to its holder.
@@ -268,6 +283,22 @@ mod tests {
         assert_eq!(deliveries(&world.credit(link, 9, false)), []);
         assert_eq!(settle(&mut world, link, 1, Outcome::Complete), Some(Settled::Completed));
         assert_eq!(world.queue("q").counts.dead_letter, 2);
+    }
+
+    #[test]
+    fn a_message_that_expired_under_its_lock_goes_when_its_holder_leaves() {
+        // S-53, S-62
+        let mut world = World::new();
+        let (default_time_to_live, dead_letter_on_expiration) = (Span::seconds(10), true);
+        world.create("q", QueueSettings { default_time_to_live, dead_letter_on_expiration, ..sessions() });
+        world.send_sessions("q", &["a", "a"]);
+        let link = world.holder("q", "a", 2);
+        world.pass(Span::seconds(10));
+        world.tick();
+        assert_eq!(world.queue("q").counts.active, 2);
+        world.detach(link);
+        let counts = world.queue("q").counts;
+        assert_eq!((counts.active, counts.dead_letter), (0, 2));
     }
 
     #[test]

@@ -156,7 +156,7 @@ fn sending_too_much(link: LinkId) -> Batch {
         messages: 0..1,
         sessions: Default::default(),
     }];
-    Batch { commands, messages, bodies: Vec::new() }
+    Batch { commands, messages, ..Batch::default() }
 }
 
 fn taken(outbox: &Outbox) -> Vec<Outgoing> {

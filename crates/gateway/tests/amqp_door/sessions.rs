@@ -6,7 +6,7 @@ use crate::house::{House, QUEUE};
 use crate::managing::{self, ask, ask_for, condition, longs, messages, peek};
 use amqp::performative::{Detach, Performative};
 use amqp::{Attach, State};
-use broker::QueueSettings;
+use broker::{Command, NamespaceId, QueueSettings};
 use message::Value;
 use message::sections::section;
 use message::value::Array;
@@ -174,7 +174,8 @@ async fn a_held_session_is_refused_until_its_link_or_its_connection_ends() {
         loop {
             handle += 1;
             if other.attach(session_receiver(handle, SESSIONS, "empty".into())).await[0].accepts() {
-                break other.detach(handle).await;
+                other.detach(handle).await;
+                break;
             }
         }
     }
@@ -347,4 +348,51 @@ async fn a_message_without_a_session_or_with_another_partition_key_is_refused() 
         assert_eq!(error.condition, "amqp:not-allowed");
     }
     assert_eq!(client.send(0, &[key("a"), message_of("a", b"x")].concat()).await, State::Accepted);
+}
+
+#[tokio::test]
+async fn a_lock_that_runs_out_detaches_its_link_and_counts_and_a_renewed_one_does_not() {
+    // S-92, S-148, A-5.6.10, A-6.3.1, A-6.3.2, A-6.3.3, A-7.6.1
+    let house = house().await;
+    let mut client = house.admitted().await;
+    fill(&mut client, &["a", "b"]).await;
+    managing::attach(&mut client, NODE, 100).await;
+    client.attached(session_receiver(0, SESSIONS, "a".into())).await;
+    client.attached(session_receiver(1, SESSIONS, "b".into())).await;
+    client.credit(0, 0, 1).await;
+    let tag = client.delivery().await.tag;
+    let pass = |seconds| {
+        let by = broker::Span::seconds(seconds);
+        house.ask(move |request| Command::Advance { request, namespace: NamespaceId(0), by })
+    };
+    pass(40).await;
+    let renewed = ask(&mut client, "renew-session-lock", vec![("session-id", "b".into())]).await;
+    assert_eq!(renewed.status, Value::Int(200));
+    pass(40).await;
+    let frame = client.next().await;
+    let Performative::Detach(Detach { handle: 0, closed: true, error: Some(error) }) = frame.performative
+    else {
+        panic!("{frame:?}")
+    };
+    assert_eq!(error.condition, "com.microsoft:session-lock-lost");
+    let mut token: [u8; 16] = tag.try_into().unwrap();
+    token[..4].reverse();
+    token[4..6].reverse();
+    token[6..8].reverse();
+    let tokens = Value::Array(Array::of(&Value::Uuid([0; 16]), vec![Value::Uuid(token)]));
+    let late = vec![("disposition-status", "completed".into()), ("lock-tokens", tokens)];
+    let late = ask(&mut client, "update-disposition", late).await;
+    assert_eq!(
+        (late.status, late.condition),
+        (Value::Int(410), condition("com.microsoft:session-lock-lost"))
+    );
+    let lost = ask(&mut client, "renew-session-lock", vec![("session-id", "a".into())]).await;
+    assert_eq!(lost.status, Value::Int(410));
+    client.attached(session_receiver(2, SESSIONS, "a".into())).await;
+    client.credit(2, 0, 1).await;
+    let again = client.delivery().await;
+    assert_eq!(list(&again.message, |sections| sections.header)[4], Value::Uint(1));
+    client.credit(1, 0, 1).await;
+    let other = client.delivery().await;
+    assert_eq!((other.handle, client.settle(other.id, State::Accepted).await), (1, State::Accepted));
 }
