@@ -4,7 +4,7 @@
 use crate::Broker;
 use crate::decision::{Context, Decision};
 use crate::ids::{EntityId, NamespaceId};
-use crate::limits::{ACCESS_RULES, KEY_CHARACTERS, KEY_NAME_CHARACTERS};
+use crate::limits::{ACCESS_RULES, KEY_CHARACTERS, KEY_NAME_CHARACTERS, PATH_CHARACTERS};
 use crate::record::{Fields, Record, Unreadable, put_text, put_u64};
 use crate::refusal::Refusal;
 use crate::time::Time;
@@ -22,6 +22,13 @@ pub struct AccessRule {
     /// Set by the broker.
     pub created: Time,
     pub modified: Time,
+}
+
+/// The rules of an entity, of which there are some.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    pub entity: Box<str>,
+    pub rules: Vec<AccessRule>,
 }
 
 /// A key's text. A fresh one was made up for want of a given one, and gives way to the one that is stored.
@@ -149,18 +156,16 @@ impl Broker {
         }
     }
 
-    /// The rules of the entity that `path` is or lies below: those of the longest path that names one.
-    pub(crate) fn access_at(&self, namespace: NamespaceId, path: &str) -> (Box<str>, Vec<AccessRule>) {
-        let mut front = path;
-        loop {
-            if let Some(entity) = self.durable.find(namespace, front) {
-                return (front.into(), self.durable.access(entity).to_vec());
-            }
-            match front.rsplit_once('/') {
-                Some((shorter, _)) => front = shorter,
-                None => return ("".into(), Vec::new()),
-            }
-        }
+    /// The rules that count at `path` (H-102): of the entity that it names, then of each that it lies below.
+    pub(crate) fn access_at(&self, namespace: NamespaceId, path: &str) -> Vec<Access> {
+        std::iter::successors(Some(path), |front| front.rsplit_once('/').map(|(shorter, _)| shorter))
+            // A stranger may ask with a long path. No entity has one, so looking for it would be work for nothing.
+            .filter(|front| front.len() <= PATH_CHARACTERS * char::MAX.len_utf8())
+            .filter_map(|front| {
+                let rules = self.durable.access(self.durable.find(namespace, front)?);
+                (!rules.is_empty()).then(|| Access { entity: front.into(), rules: rules.to_vec() })
+            })
+            .collect()
     }
 }
 
@@ -243,12 +248,36 @@ mod tests {
     fn rules_are_found_from_below_and_go_with_their_entity() {
         let mut world = World::new();
         world.manage(task(false, vec![rule("a", Key::chosen("one"))])).unwrap();
-        let found = |world: &World, path: &str| world.broker.access_at(NamespaceId(0), path).1.len();
+        let found = |world: &World, path: &str| world.broker.access_at(NamespaceId(0), path).len();
         assert_eq!(found(&world, "Q/$DeadLetterQueue"), 1);
         assert_eq!(found(&world, "q2"), 0);
+        assert_eq!(found(&world, &format!("q{}", "/x".repeat(2_000))), 1);
         world.delete("q");
         assert_eq!(found(&world, "q"), 0);
         world.check_whole_replay();
+    }
+
+    #[test]
+    fn rules_of_all_entities_that_a_path_lies_below_count() {
+        // H-102
+        let mut world = World::new();
+        let settings = QueueSettings::default();
+        for (path, access) in [
+            ("a", vec![rule("outer", Key::chosen("one"))]),
+            ("a/b", Vec::new()),
+            ("a/b/c", vec![rule("inner", Key::chosen("two"))]),
+        ] {
+            let (path, settings) = (path.into(), settings.clone());
+            world.manage(Task::CreateQueue { path, settings, access }).unwrap();
+        }
+        let found = |path: &str| -> Vec<(String, String)> {
+            let found = world.broker.access_at(NamespaceId(0), path);
+            found.iter().map(|each| (each.entity.to_string(), each.rules[0].name.to_string())).collect()
+        };
+        let (outer, inner) = (("a".into(), "outer".into()), ("A/b/c".into(), "inner".into()));
+        assert_eq!(found("A/b/c/$DeadLetterQueue"), [inner, ("A".into(), "outer".into())]);
+        assert_eq!(found("a/b"), [outer]);
+        assert_eq!(found("ab"), []);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::refusal::Refusal;
 use crate::time::{Span, Time};
 use crate::timers::{Chore, Due};
 use crate::topic::change::Change;
+use crate::topic::published::Origin;
 use crate::volatile::Touch;
 
 /// Something that happened because its time came.
@@ -71,12 +72,26 @@ pub struct Moving {
     told: Option<(Time, Time)>,
     events: Vec<Happened>,
     more: u64,
+    /// Messages are being read that are due at the instant that is being visited.
+    is_waiting: bool,
 }
 
 impl Broker {
     /// Whether a move has begun and not ended: [`Broker::tick`] goes on with it, and nothing else may be decided.
     pub fn is_moving(&self) -> bool {
         self.volatile.moving.is_some()
+    }
+
+    /// Whether a move goes on only when messages were read.
+    pub fn is_waiting(&self) -> bool {
+        self.volatile.moving.as_ref().is_some_and(|moving| moving.is_waiting)
+    }
+
+    /// A move waits for messages that are being read, or waits no more.
+    pub(crate) fn wait_for_read(&mut self, is_waiting: bool) {
+        if let Some(moving) = &mut self.volatile.moving {
+            moving.is_waiting = is_waiting;
+        }
     }
 
     /// The time at an entity.
@@ -157,6 +172,7 @@ impl Broker {
             told: None,
             events: Vec::new(),
             more: 0,
+            is_waiting: false,
         }));
         Ok(())
     }
@@ -167,6 +183,9 @@ impl Broker {
         while left > 0 {
             let Some(moving) = self.volatile.moving.as_mut() else { return };
             moving.owner = context.now;
+            if moving.is_waiting {
+                return;
+            }
             let (namespace, until) = (moving.namespace, moving.until);
             let Some((at, due)) = self.volatile.take_first(namespace, until) else {
                 return self.arrive_at(until, context, decision);
@@ -258,6 +277,13 @@ impl Broker {
                 scheduled: number(*entity, *scheduled),
                 number: number(*entity, *sequence),
             }],
+            Record::Published(published) => match published.origin {
+                Origin::Scheduled(scheduled) => vec![What::MessageActivated {
+                    scheduled: number(published.topic, scheduled),
+                    number: number(published.topic, published.sequence),
+                }],
+                Origin::Sent { .. } | Origin::Forwarded { .. } => Vec::new(),
+            },
             Record::EntityDeleted { .. } => vec![What::EntityDeleted],
             Record::QueueCreated { .. }
             | Record::PartStored { .. }
@@ -455,6 +481,18 @@ mod tests {
         let start = time_in(&mut world, 0);
         let advanced = world.advance(0, HOUR, Span(1)).unwrap();
         assert_eq!(told(&advanced, start), [(60, "q/$deadletterqueue", lock_expired(1, Fate::Returned))]);
+    }
+
+    #[test]
+    fn what_is_due_at_one_instant_is_told_in_the_order_of_its_messages() {
+        let mut world = World::new();
+        world.create("q", QueueSettings { max_delivery_count: 1, ..QueueSettings::default() });
+        world.send_committed("q", 20);
+        world.receiver("q", PeekLock, 20);
+        let start = world.now;
+        let advanced = world.advance(0, HOUR, Span(1)).unwrap();
+        let ended = |number| (60, "q", lock_expired(number, Fate::DeadLettered));
+        assert_eq!(told(&advanced, start), (1..=20).map(ended).collect::<Vec<_>>());
     }
 
     #[test]

@@ -82,6 +82,34 @@ impl SessionIds {
     }
 }
 
+/// What a batch of commands brings along: messages, and the buffer in which their bodies lie. The broker looks into it
+/// only where the rules of a topic ask for properties.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Arrivals<'a> {
+    pub messages: &'a [Incoming],
+    pub bodies: &'a [u8],
+    /// Bytes in front of each body that are not part of it.
+    pub prefix_bytes: usize,
+}
+
+impl<'a> Arrivals<'a> {
+    /// Messages of whose bodies nothing is known.
+    pub fn of(messages: &'a [Incoming]) -> Arrivals<'a> {
+        Arrivals { messages, ..Arrivals::default() }
+    }
+
+    /// Those of one delivery.
+    pub(crate) fn range(self, range: &Range<u32>) -> Arrivals<'a> {
+        Arrivals { messages: &self.messages[range.start as usize..range.end as usize], ..self }
+    }
+
+    /// The bytes of a body; none, if the buffer does not have them.
+    pub(crate) fn body(self, body: Intake) -> &'a [u8] {
+        let start = body.offset as usize + self.prefix_bytes;
+        self.bodies.get(start..start + body.length as usize).unwrap_or_default()
+    }
+}
+
 /// How a receiver takes messages (S-80, S-81).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveMode {

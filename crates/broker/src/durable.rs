@@ -3,7 +3,7 @@
 
 use crate::access::AccessRule;
 use crate::effect::{Extra, Forwarded};
-use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Number, Sequence, SubQueue};
+use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Number, Sequence, Source, SubQueue};
 use crate::planted::{Bug, is_planted};
 use crate::queue::history::History;
 use crate::queue::index::{Index, Reason, Slot, State};
@@ -12,7 +12,7 @@ use crate::session::register::{Part, Session, SessionState, Sessions};
 use crate::settings::QueueSettings;
 use crate::time::{Span, Time};
 use crate::topic::change::Change;
-use crate::topic::{Subscription, Topic, Topics};
+use crate::topic::{SUBSCRIPTIONS, Subscription, Topic, Topics};
 use message::overlay::Overlay;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -46,10 +46,24 @@ pub struct Namespace {
     pub created: Option<Time>,
 }
 
+/// What holds messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Queue,
+    /// Holds only what is scheduled (S-180).
+    Topic,
+    Subscription {
+        topic: EntityId,
+    },
+}
+
+/// A queue, or the messages of a topic or of a subscription, which live by the same rules.
 #[derive(Debug, Clone)]
 pub struct Queue {
+    pub kind: Kind,
     pub namespace: NamespaceId,
     pub path: Box<str>,
+    /// Of a topic or a subscription: what its own settings mean for its messages.
     pub settings: QueueSettings,
     pub created: Time,
     pub updated: Time,
@@ -68,6 +82,11 @@ pub struct Queue {
     pub bytes: u64,
     /// The sessions of its messages, where anybody may ask for them.
     pub sessions: Option<Box<Sessions>>,
+    /// Of a topic: the bytes that its subscriptions hold (S-235).
+    pub below: u64,
+    /// Of a subscription: what most of its messages had for a number at the topic is so much more than the one that they
+    /// have here (S-36). What differs says so in its extra.
+    pub lead: u64,
 }
 
 /// How many messages an entity holds, by what has become of them (S-233).
@@ -108,6 +127,55 @@ impl Counts {
 }
 
 impl Queue {
+    pub(crate) fn empty(
+        kind: Kind,
+        entity: EntityId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        settings: QueueSettings,
+        time: Time,
+    ) -> Queue {
+        Queue {
+            kind,
+            namespace,
+            path,
+            settings,
+            created: time,
+            updated: time,
+            // The numbers of a subscription are those of the partition of its topic.
+            partition: partition_of(if let Kind::Subscription { topic } = kind { topic } else { entity }),
+            next: Sequence(1),
+            index: Index::default(),
+            dead: Index::default(),
+            extras: IdMap::default(),
+            history: History::default(),
+            counts: Counts::default(),
+            bytes: 0,
+            below: 0,
+            lead: 0,
+            sessions: None,
+        }
+    }
+
+    /// Everything that counts for its quota (S-235).
+    pub fn held_bytes(&self) -> u64 {
+        self.bytes + self.below
+    }
+
+    /// The number that a message had where it was sent, if that was another entity (S-36).
+    pub fn first_number(&self, sequence: Sequence) -> Option<Number> {
+        let forwarded = self.extras.get(&sequence).and_then(|extra| extra.forwarded);
+        let is_copy = matches!(self.kind, Kind::Subscription { .. });
+        let copied = || is_copy.then(|| self.number(Sequence(sequence.0.wrapping_add(self.lead))));
+        forwarded.map(|forwarded| forwarded.number).or_else(copied)
+    }
+
+    /// The body that a message begins with.
+    pub(crate) fn first_body(&self, sequence: Sequence, slot: &Slot) -> BodyId {
+        let parts = self.extras.get(&sequence).map(|extra| &extra.parts[..]).unwrap_or_default();
+        parts.first().copied().unwrap_or(slot.body)
+    }
+
     /// The messages of a part of the queue, if it can have any.
     pub fn part(&self, sub: SubQueue) -> Option<&Index> {
         match sub {
@@ -142,7 +210,7 @@ impl Queue {
         }
     }
 
-    fn push(&mut self, sequence: Sequence, slot: Slot) {
+    pub(crate) fn push(&mut self, sequence: Sequence, slot: Slot) {
         assert_eq!(sequence, self.next, "numbers have no gaps");
         self.next = sequence.next();
         self.index.push(sequence, slot);
@@ -151,7 +219,7 @@ impl Queue {
     }
 
     /// Takes a message out of wherever it is.
-    fn remove(&mut self, sequence: Sequence) -> Slot {
+    pub(crate) fn remove(&mut self, sequence: Sequence) -> Slot {
         let slot = match self.index.remove(sequence) {
             Some(slot) => {
                 *self.counts.of(slot.state()) -= 1;
@@ -204,7 +272,9 @@ impl Queue {
     /// Whether it remembers the sessions of its messages: it, or whatever it forwards to, may ask for them.
     pub fn keeps_sessions(&self) -> bool {
         let QueueSettings { requires_session, forward_to, forward_dead_letters_to, .. } = &self.settings;
-        *requires_session || forward_to.is_some() || forward_dead_letters_to.is_some()
+        // A topic holds what is scheduled, and its copies may need the session.
+        let is_asked = self.kind == Kind::Topic || *requires_session;
+        is_asked || forward_to.is_some() || forward_dead_letters_to.is_some()
     }
 
     /// The session of a message, if it is remembered.
@@ -228,7 +298,7 @@ impl Queue {
         self.bytes -= before.map_or(0, |state| u64::from(state.length));
     }
 
-    fn merge(&mut self, sequence: Sequence, overlay: Option<&Overlay>) {
+    pub(crate) fn merge(&mut self, sequence: Sequence, overlay: Option<&Overlay>) {
         if let Some(overlay) = overlay {
             let extra = Arc::make_mut(self.extras.entry(sequence).or_default());
             let merged = extra.overlay.get_or_insert_default().merge(overlay);
@@ -251,8 +321,14 @@ impl Durable {
         Durable { next_body: BodyId(1), namespaces: vec![default], ..Durable::default() }
     }
 
+    /// What holds the messages of an entity: of a queue, a topic or a subscription.
     pub fn queue(&self, entity: EntityId) -> Option<&Queue> {
         self.entities.get(entity.0 as usize)?.as_deref()
+    }
+
+    /// A queue that is not part of a topic.
+    pub(crate) fn plain_queue(&self, entity: EntityId) -> Option<&Queue> {
+        self.queue(entity).filter(|queue| queue.kind == Kind::Queue)
     }
 
     pub fn access(&self, entity: EntityId) -> &[AccessRule] {
@@ -266,6 +342,10 @@ impl Durable {
 
     pub fn namespace(&self, namespace: NamespaceId) -> Option<&Namespace> {
         self.namespaces.get(namespace.0 as usize)
+    }
+
+    pub fn namespace_names(&self) -> Vec<Box<str>> {
+        self.namespaces.iter().map(|known| known.name.clone()).collect()
     }
 
     pub fn next_namespace(&self) -> NamespaceId {
@@ -311,10 +391,7 @@ impl Durable {
     }
 
     pub fn namespace_of(&self, entity: EntityId) -> Option<NamespaceId> {
-        let topic = |entity| self.topics.topic(entity).map(|topic| topic.namespace);
-        let queue = self.queue(entity).map(|queue| queue.namespace);
-        let subscription = || self.topics.subscription(entity).map(|subscription| subscription.topic);
-        queue.or_else(|| topic(entity)).or_else(|| subscription().and_then(topic))
+        self.queue(entity).map(|queue| queue.namespace)
     }
 
     /// The namespaces whose time was moved, and by how many milliseconds it is ahead of the owner's.
@@ -339,6 +416,7 @@ impl Durable {
             | Record::SessionStateSet { entity, .. }
             | Record::Noted { entity, .. } => self.namespace_of(*entity),
             Record::Forwarded { source, .. } => self.namespace_of(source.entity),
+            Record::Published(published) => self.namespace_of(published.topic),
             Record::Managed(change) => match &**change {
                 Change::TopicCreated { namespace, .. } => Some(*namespace),
                 Change::SubscriptionCreated { topic: entity, .. }
@@ -376,11 +454,7 @@ impl Durable {
             }
             Record::EntityDeleted { entity } => {
                 self.access.remove(entity);
-                if let Some(queue) = self.entities[entity.0 as usize].take() {
-                    self.names.remove(&(queue.namespace, fold(&queue.path)));
-                } else if let Some(topic) = self.topics.remove(*entity) {
-                    self.names.remove(&(topic.namespace, fold(&topic.path)));
-                }
+                self.delete(*entity);
             }
             Record::Managed(change) => self.apply_change(change, time),
             Record::PartStored { body } => self.take_body(*body),
@@ -419,13 +493,16 @@ impl Durable {
             }
             Record::Removed { entity, first, count } => {
                 let queue = self.queue_mut(*entity);
+                let before = queue.bytes;
                 for number in first.0..first.0 + u64::from(*count) {
                     queue.remove(Sequence(number));
                     queue.extras.remove(&Sequence(number));
                 }
+                let (kind, gone) = (queue.kind, before - queue.bytes);
                 if is_planted(Bug::Numbering) && queue.counts.total() == 0 {
                     queue.next = *first;
                 }
+                self.take_from_topic(kind, gone);
             }
             Record::Returned { entity, sequence, overlay } => {
                 let queue = self.queue_mut(*entity);
@@ -456,13 +533,8 @@ impl Durable {
                 queue.next = sequence.next();
             }
             Record::Forwarded { source, sequence, target, number, expires, overlay } => {
-                let from = self.queue_mut(source.entity);
-                let session = from.session_of(*sequence).cloned();
-                let slot = from.remove(*sequence);
-                let mut extra = from.extras.remove(sequence).unwrap_or_default();
-                let first = Forwarded { number: from.number(*sequence), hops: 0 };
-                let forwarded = Arc::make_mut(&mut extra).forwarded.get_or_insert(first);
-                forwarded.hops += 1;
+                let session = self.queue_mut(source.entity).session_of(*sequence).cloned();
+                let (slot, extra) = self.take_out(*source, *sequence);
                 let queue = self.queue_mut(*target);
                 queue.push(*number, Slot::active(slot.body, slot.length, time, *expires));
                 queue.extras.insert(*number, extra);
@@ -479,8 +551,16 @@ impl Durable {
                     self.take_body(*body);
                 }
                 let state = state.map(|(body, length)| SessionState { body, length, changed: time });
-                self.queue_mut(*entity).set_session_state(session, state);
+                let queue = self.queue_mut(*entity);
+                let (before, kind) = (queue.bytes, queue.kind);
+                queue.set_session_state(session, state);
+                let after = queue.bytes;
+                if let Kind::Subscription { topic } = kind {
+                    let topic = self.queue_mut(topic);
+                    topic.below = topic.below + after - before;
+                }
             }
+            Record::Published(published) => self.publish(published, time),
             Record::LocksKept { locks } => self.kept_locks = locks.iter().copied().collect(),
         }
     }
@@ -496,34 +576,68 @@ impl Durable {
         assert_eq!(entity, self.next_entity(), "entity ids are handed out in order");
         let taken = self.names.insert((namespace, fold(path)), entity);
         assert!(taken.is_none(), "queue '{path}' was created twice");
-        self.entities.push(Some(Arc::new(Queue {
-            namespace,
-            path: path.into(),
-            settings: settings.clone(),
-            created: time,
-            updated: time,
-            partition: partition_of(entity),
-            next: Sequence(1),
-            index: Index::default(),
-            dead: Index::default(),
-            extras: IdMap::default(),
-            history: History::default(),
-            counts: Counts::default(),
-            bytes: 0,
-            sessions: None,
-        })));
+        let queue = Queue::empty(Kind::Queue, entity, namespace, path.into(), settings.clone(), time);
+        self.entities.push(Some(Arc::new(queue)));
+    }
+
+    /// An entity goes with everything below it.
+    fn delete(&mut self, entity: EntityId) {
+        let Some(queue) = self.entities[entity.0 as usize].take() else { return };
+        match queue.kind {
+            Kind::Queue => drop(self.names.remove(&(queue.namespace, fold(&queue.path)))),
+            Kind::Topic => {
+                self.names.remove(&(queue.namespace, fold(&queue.path)));
+                let topic = self.topics.remove(entity);
+                for subscription in topic.iter().flat_map(|topic| topic.subscriptions.values()) {
+                    self.entities[subscription.0 as usize] = None;
+                }
+            }
+            Kind::Subscription { .. } => {
+                self.topics.remove(entity);
+                self.take_from_topic(queue.kind, queue.bytes);
+            }
+        }
+    }
+
+    /// Bytes that a subscription held are gone from its topic too.
+    pub(crate) fn take_from_topic(&mut self, kind: Kind, bytes: u64) {
+        if let Kind::Subscription { topic } = kind {
+            self.queue_mut(topic).below -= bytes;
+        }
+    }
+
+    /// Takes out a message that goes on to another entity, with what it has besides its slot. It remembers where it came
+    /// from (S-36) and how far (S-173).
+    pub(crate) fn take_out(&mut self, source: Source, sequence: Sequence) -> (Slot, Arc<Extra>) {
+        let from = self.queue_mut(source.entity);
+        let number = from.first_number(sequence).unwrap_or_else(|| from.number(sequence));
+        let slot = from.remove(sequence);
+        let kind = from.kind;
+        let mut extra = from.extras.remove(&sequence).unwrap_or_default();
+        let forwarded = Arc::make_mut(&mut extra).forwarded.get_or_insert(Forwarded { number, hops: 0 });
+        forwarded.hops += 1;
+        self.take_from_topic(kind, slot.length.into());
+        (slot, extra)
     }
 
     fn apply_change(&mut self, change: &Change, time: Time) {
-        // Ids are handed out in order, whatever they are for; what is not a queue leaves its place among them empty.
+        // Ids are handed out in order, whatever they are for.
         if let Change::TopicCreated { entity, .. } | Change::SubscriptionCreated { entity, .. } = change {
             assert_eq!(*entity, self.next_entity(), "entity ids are handed out in order");
-            self.entities.push(None);
         }
         self.put_change(change, time);
     }
 
-    /// Takes a change whose entity has its place.
+    /// Gives an entity its place, which is behind all others or was left for it.
+    pub(crate) fn put_entity(&mut self, entity: EntityId, queue: Queue) {
+        let at = entity.0 as usize;
+        if self.entities.len() <= at {
+            self.entities.resize(at + 1, None);
+        }
+        self.entities[at] = Some(Arc::new(queue));
+    }
+
+    /// Takes a change, in any order of entities.
     fn put_change(&mut self, change: &Change, time: Time) {
         match change {
             Change::QueueUpdated { entity, settings } => {
@@ -541,7 +655,10 @@ impl Durable {
                     updated: time,
                     subscriptions: BTreeMap::new(),
                 };
+                let settings = settings.of_messages();
+                let queue = Queue::empty(Kind::Topic, *entity, *namespace, path.clone(), settings, time);
                 self.topics.add_topic(*entity, topic);
+                self.put_entity(*entity, queue);
             }
             Change::SubscriptionCreated { entity, topic, name, settings } => {
                 let subscription = Subscription {
@@ -552,7 +669,13 @@ impl Durable {
                     updated: time,
                     rules: BTreeMap::new(),
                 };
+                let above = self.queue(*topic).expect("a subscription has its topic");
+                let path = format!("{}/{SUBSCRIPTIONS}/{name}", above.path).into();
+                let kind = Kind::Subscription { topic: *topic };
+                let settings = settings.of_messages(&above.settings);
+                let queue = Queue::empty(kind, *entity, above.namespace, path, settings, time);
                 self.topics.add_subscription(*entity, subscription);
+                self.put_entity(*entity, queue);
             }
             Change::AccessChanged { entity, rules } => {
                 self.access.insert(*entity, rules.clone());
@@ -568,10 +691,17 @@ impl Durable {
             Change::ClockMoved { namespace, to } => {
                 self.leads.insert(*namespace, to.0.saturating_sub(time.0));
             }
-            Change::TopicUpdated { .. }
-            | Change::SubscriptionUpdated { .. }
-            | Change::RulePut { .. }
-            | Change::RuleRemoved { .. } => self.topics.apply(change, time),
+            Change::TopicUpdated { entity, settings } => {
+                let queue = self.queue_mut(*entity);
+                (queue.settings, queue.updated) = (settings.of_messages(), time);
+                self.topics.apply(change, time);
+            }
+            Change::SubscriptionUpdated { entity, settings } => {
+                let queue = self.queue_mut(*entity);
+                (queue.settings, queue.updated) = (settings.of_messages(&queue.settings), time);
+                self.topics.apply(change, time);
+            }
+            Change::RulePut { .. } | Change::RuleRemoved { .. } => self.topics.apply(change, time),
         }
     }
 
@@ -593,8 +723,12 @@ impl Durable {
 
     /// Takes back a change that [`Durable::managed`] gave. False when it contradicts what is there.
     pub(crate) fn restore(&mut self, change: &Change, time: Time) -> bool {
+        let is_new = |entity: &EntityId| self.queue(*entity).is_none();
         let fits = match change {
-            Change::TopicCreated { namespace, path, .. } => self.find(*namespace, path).is_none(),
+            Change::TopicCreated { entity, namespace, path, .. } => {
+                is_new(entity) && self.find(*namespace, path).is_none()
+            }
+            Change::SubscriptionCreated { entity, .. } => is_new(entity) && self.topics.fits(change),
             Change::NamespaceNamed { namespace, .. } => {
                 *namespace == NamespaceId(0) || *namespace == self.next_namespace()
             }
@@ -609,7 +743,7 @@ impl Durable {
         fits
     }
 
-    fn take_body(&mut self, body: BodyId) {
+    pub(crate) fn take_body(&mut self, body: BodyId) {
         assert_eq!(body, self.next_body, "body ids are handed out in order");
         self.next_body = BodyId(body.0 + 1);
     }
@@ -624,6 +758,7 @@ impl Durable {
         for (id, queue) in self.queues() {
             (id, &queue.path, &queue.settings, queue.created, queue.updated).hash(&mut hasher);
             (queue.partition, queue.next, queue.counts, queue.bytes).hash(&mut hasher);
+            (queue.kind, queue.below, queue.lead).hash(&mut hasher);
             queue.history.hash(&mut hasher);
             if let Some(sessions) = &queue.sessions {
                 sessions.hash(&mut hasher);

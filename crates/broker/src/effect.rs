@@ -1,6 +1,6 @@
 //! Everything that may leave the broker. An effect is released only when the records that justify it are durable.
 
-use crate::access::AccessRule;
+use crate::access::{Access, AccessRule};
 use crate::clock::Advanced;
 use crate::command::ReceiveMode;
 use crate::durable::Counts;
@@ -35,6 +35,8 @@ pub struct Delivery {
     pub expires: Time,
     /// `None` where nothing is locked: in receive-and-delete and in browsing (S-133).
     pub locked_until: Option<Time>,
+    /// The number that it had where it was sent, if that was another entity (S-36).
+    pub first: Option<Number>,
     pub extra: Option<Arc<Extra>>,
 }
 
@@ -93,15 +95,14 @@ pub enum Answer {
     Subscriptions(Vec<SubscriptionDescription>),
     Rule(Box<RuleDescription>),
     Rules(Vec<RuleDescription>),
-    /// The authorization rules of `entity`, which is the one asked for or the one that it lies below.
-    Access {
-        entity: Box<str>,
-        rules: Vec<AccessRule>,
-    },
+    /// The authorization rules that count at a path: of the nearest entity first.
+    Access(Vec<Access>),
     Namespace {
         namespace: NamespaceId,
         created: Time,
     },
+    /// The names of all namespaces that ever were.
+    Namespaces(Vec<Box<str>>),
     /// The time of the namespace.
     Time(Time),
     /// The time of the namespace was moved.

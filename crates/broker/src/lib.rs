@@ -36,7 +36,7 @@ pub mod volatile;
 mod work;
 
 pub use access::AccessRule;
-pub use command::{Command, Incoming, Intake, Outcome, ReceiveMode, SessionIds};
+pub use command::{Arrivals, Command, Incoming, Intake, Outcome, ReceiveMode, SessionIds};
 use decision::Hindrance;
 pub use decision::{Context, Decided, Decision, Material, Needs, Release};
 pub use durable::{Counts, Durable};
@@ -47,7 +47,7 @@ pub use ids::{
 };
 pub use manage::Task;
 pub use namespace::check_path;
-pub use queue::doubt::Doubt;
+pub use queue::doubt::{Doubt, Fronts};
 pub use queue::index::State;
 pub use record::{KeptLock, Record};
 pub use refusal::Refusal;
@@ -95,11 +95,11 @@ impl Broker {
         &self.durable
     }
 
-    /// Decides one command. `messages` are those of its batch; `material` is what an earlier answer asked for.
+    /// Decides one command. `arrivals` are those of its batch; `material` is what an earlier answer asked for.
     pub fn decide(
         &mut self,
         command: &Command,
-        messages: &[Incoming],
+        arrivals: Arrivals<'_>,
         material: Material<'_>,
         context: Context,
         decision: &mut Decision,
@@ -108,8 +108,8 @@ impl Broker {
         let context = self.context_of(command, owner);
         match command {
             Command::Send { link, delivery, is_settled, messages: range, sessions } => {
-                let messages = &messages[range.start as usize..range.end as usize];
-                self.send(*link, *delivery, *is_settled, messages, sessions, context, decision);
+                let arrivals = arrivals.range(range);
+                self.send(*link, *delivery, *is_settled, arrivals, sessions, context, decision);
             }
             Command::Settle { link, delivery, token, outcome, wants_answer } => {
                 return self.settle(
@@ -124,7 +124,7 @@ impl Broker {
                 );
             }
             Command::Credit { link, limit, drain } => self.credit(*link, *limit, *drain, context, decision),
-            Command::Part { link, body } => self.store_part(*link, *body, context, decision),
+            Command::Part { link, body } => self.store_part(*link, *body, arrivals, context, decision),
             Command::DropParts { link } => self.volatile.apply(Touch::PartsDropped { link: *link }),
             Command::AttachSender { link, namespace, path } => {
                 self.attach_sender(*link, *namespace, path, decision);
@@ -136,7 +136,7 @@ impl Broker {
                 self.accept_session(*link, *namespace, path, *mode, session.as_deref(), context, decision);
             }
             Command::Detach { link } => self.detach(*link, context),
-            question => return self.answer(question, messages, material, context, owner, decision),
+            question => return self.answer(question, arrivals, material, context, owner, decision),
         }
         self.dispatch(owner, decision);
         Decided::Done
@@ -146,7 +146,7 @@ impl Broker {
     fn answer(
         &mut self,
         command: &Command,
-        messages: &[Incoming],
+        arrivals: Arrivals<'_>,
         material: Material<'_>,
         context: Context,
         owner: Context,
@@ -165,8 +165,8 @@ impl Broker {
                 (request, self.renew_locks(*namespace, path, tokens, context))
             }
             Command::Schedule { request, namespace, path, messages: range, sessions } => {
-                let messages = &messages[range.start as usize..range.end as usize];
-                (request, self.schedule(*namespace, path, messages, sessions, context, decision))
+                let arrivals = arrivals.range(range);
+                (request, self.schedule(*namespace, path, arrivals, sessions, context, decision))
             }
             Command::CancelScheduled { request, namespace, path, numbers } => {
                 (request, self.cancel_scheduled(*namespace, path, numbers, context, decision))
@@ -246,6 +246,9 @@ impl Broker {
 
     /// When [`Broker::tick`] next has something to do. `None`: not before something else happens.
     pub fn next_due(&self) -> Option<Time> {
+        if self.is_waiting() {
+            return None;
+        }
         let is_at_once = self.is_moving() || !self.volatile.stirred.is_empty();
         if is_at_once { Some(Time(i64::MIN)) } else { self.volatile.next_due() }
     }

@@ -3,9 +3,9 @@
 use crate::Broker;
 use crate::command::ReceiveMode;
 use crate::decision::{Context, Decision};
-use crate::durable::Queue;
+use crate::durable::{Kind, Queue};
 use crate::effect::Effect;
-use crate::ids::{LinkId, NamespaceId, Source, SubQueue};
+use crate::ids::{EntityId, LinkId, NamespaceId, Source, SubQueue};
 use crate::refusal::Refusal;
 use crate::volatile::{Link, Role, Touch};
 
@@ -25,7 +25,7 @@ impl Broker {
         path: &str,
         decision: &mut Decision,
     ) {
-        let role = Role::Sender { parts: Vec::new(), part_bytes: 0 };
+        let role = Role::Sender { parts: Vec::new(), part_bytes: 0, front: None };
         self.attach(link, namespace, path, role, decision);
     }
 
@@ -78,10 +78,20 @@ impl Broker {
             return Err(Refusal::NotAllowed(FORWARDING));
         }
         let limit = tier.receivers();
-        if role.receives() && self.volatile.presence(source.entity).receivers >= limit {
+        if role.receives() && limit != usize::MAX && self.receivers_at(source.entity) >= limit {
             return Err(Refusal::TooManyReceivers { name: queue.path.clone(), limit });
         }
         Ok((source, tier.message_bytes(&queue.settings)))
+    }
+
+    /// Who receives from an entity; subscriptions of one topic are counted together (S-98).
+    fn receivers_at(&self, entity: EntityId) -> usize {
+        let receivers = |entity: EntityId| self.volatile.presence(entity).receivers;
+        let topics = &self.durable.topics;
+        match topics.subscription(entity).and_then(|subscription| topics.topic(subscription.topic)) {
+            Some(topic) => topic.subscriptions.values().copied().map(receivers).sum(),
+            None => receivers(entity),
+        }
     }
 
     /// Where to send to. Nothing is sent to a dead-letter queue (S-101).
@@ -90,6 +100,11 @@ impl Broker {
         let queue = self.queue_of(source);
         if source.sub != SubQueue::Main {
             return Err(Refusal::NotAllowed("Messages cannot be sent to a dead-letter queue."));
+        }
+        if let Kind::Subscription { .. } = queue.kind {
+            return Err(Refusal::NotAllowed(
+                "Messages are sent to a topic, not to one of its subscriptions.",
+            ));
         }
         if !queue.settings.status.may_send() {
             return Err(Refusal::EntityDisabled(queue.path.clone()));
@@ -100,6 +115,11 @@ impl Broker {
     pub(crate) fn resolve_for_receive(&self, namespace: NamespaceId, path: &str) -> Result<Source, Refusal> {
         let source = self.resolve(namespace, path)?;
         let queue = self.queue_of(source);
+        if queue.kind == Kind::Topic {
+            return Err(Refusal::NotAllowed(
+                "A topic gives no messages; receive from one of its subscriptions.",
+            ));
+        }
         if !queue.settings.status.may_receive() {
             return Err(Refusal::EntityDisabled(queue.path.clone()));
         }

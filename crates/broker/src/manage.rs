@@ -16,7 +16,6 @@ use crate::tier::Tier;
 use crate::topic::change::Change;
 use crate::topic::rule::Rule;
 use crate::topic::settings::{SubscriptionSettings, TopicSettings};
-use crate::topic::subscription;
 use crate::volatile::Touch;
 
 #[derive(Debug, Clone)]
@@ -112,6 +111,8 @@ pub enum Task {
     NameNamespace {
         name: Box<str>,
     },
+    /// The names that were ever given to namespaces.
+    ListNamespaces,
     /// What time it is in the namespace.
     TellTime,
 }
@@ -191,15 +192,13 @@ impl Broker {
             Task::ListRules { topic, subscription, skip, top } => {
                 self.list_rules(namespace, topic, subscription, *skip, *top)
             }
-            Task::Access { path } => {
-                let (entity, rules) = self.access_at(namespace, path);
-                Ok(Answer::Access { entity, rules })
-            }
+            Task::Access { path } => Ok(Answer::Access(self.access_at(namespace, path))),
             Task::SetTier { tier } => {
                 self.volatile.apply(Touch::TierSet { namespace, tier: *tier });
                 Ok(Answer::Time(context.now))
             }
             Task::NameNamespace { name } => self.name_namespace(name, context, decision),
+            Task::ListNamespaces => Ok(Answer::Namespaces(self.durable.namespace_names())),
             Task::TellTime => Ok(Answer::Time(context.now)),
         }
     }
@@ -279,14 +278,6 @@ impl Broker {
             self.write(Record::Managed(Box::new(change)), context, decision);
         }
         Ok(Answer::Namespace { namespace, created: known.unwrap_or(context.now) })
-    }
-
-    /// Whether a path leads to a topic or a subscription, which exist and take no links yet.
-    pub(crate) fn is_topic_or_subscription(&self, namespace: NamespaceId, path: &str) -> bool {
-        let at_subscription = || {
-            subscription::split_path(path).map(|(topic, name)| self.find_subscription(namespace, topic, name))
-        };
-        self.find_topic(namespace, path).is_ok() || at_subscription().is_some_and(|found| found.is_ok())
     }
 }
 
@@ -388,6 +379,8 @@ mod tests {
         world.restart();
         assert_eq!(world.manage(name("Default")), named(0, start));
         assert_eq!(world.manage(name("bank")), named(2, moved));
+        let all = ["default", "shop", "bank"].map(Into::into).to_vec();
+        assert_eq!(world.manage(Task::ListNamespaces), Ok(Answer::Namespaces(all)));
         for bad in ["", "a.b", "a/b"] {
             assert!(matches!(world.manage(name(bad)), Err(Refusal::InvalidName { .. })), "{bad}");
         }

@@ -55,8 +55,7 @@ impl Broker {
     pub(crate) fn check_new_path(&self, namespace: NamespaceId, path: &str) -> Result<(), Refusal> {
         check_path(path)?;
         if let Some(taken) = self.durable.find(namespace, path) {
-            let queue = self.durable.queue(taken).map(|queue| &queue.path);
-            let spelled = queue.or_else(|| self.durable.topics.topic(taken).map(|topic| &topic.path));
+            let spelled = self.durable.queue(taken).map(|queue| &queue.path);
             return Err(Refusal::EntityExists(spelled.map_or(path, |spelled| spelled).into()));
         }
         let limit = self.tier_of(namespace).entities();
@@ -94,9 +93,14 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) {
+        let topic = self.durable.topics.topic(entity);
+        let below: Vec<_> = topic.iter().flat_map(|topic| topic.subscriptions.values().copied()).collect();
+        self.reroute(entity);
         self.write(Record::EntityDeleted { entity }, context, decision);
-        self.drop_links(entity, |_| true, &Refusal::EntityNotFound(path.into()), decision);
-        self.volatile.apply(Touch::EntityDeleted { entity });
+        for entity in below.into_iter().chain([entity]) {
+            self.drop_links(entity, |_| true, &Refusal::EntityNotFound(path.into()), decision);
+            self.volatile.apply(Touch::EntityDeleted { entity });
+        }
     }
 
     /// Detaches links of an entity, in their order, and tells them why.
@@ -117,15 +121,15 @@ impl Broker {
         }
     }
 
-    /// What a path of a queue or of one of its parts leads to (S-100).
+    /// What a path of a queue, a topic, a subscription or one of its parts leads to (S-100).
     pub(crate) fn resolve(&self, namespace: NamespaceId, path: &str) -> Result<Source, Refusal> {
         let (name, sub) = split_sub_queue(path);
-        if self.is_topic_or_subscription(namespace, name) {
-            return Err(Refusal::NotSupported("sending to a topic or receiving from a subscription"));
-        }
-        let not_found = || Refusal::EntityNotFound(path.into());
-        let entity = self.durable.find(namespace, name).ok_or_else(not_found)?;
-        self.durable.queue(entity).ok_or_else(not_found)?;
+        let subscription = || {
+            let (topic, name) = split_path(name)?;
+            self.find_subscription(namespace, topic, name).ok().map(|(entity, _)| entity)
+        };
+        let entity = self.durable.find(namespace, name).or_else(subscription);
+        let entity = entity.ok_or_else(|| Refusal::EntityNotFound(path.into()))?;
         Ok(Source { entity, sub })
     }
 
@@ -142,7 +146,7 @@ impl Broker {
     }
 
     pub(crate) fn describe(&self, entity: EntityId) -> Result<Answer, Refusal> {
-        if let Some(queue) = self.durable.queue(entity) {
+        if let Some(queue) = self.durable.plain_queue(entity) {
             return Ok(Answer::Queue(Box::new(self.description(entity, queue))));
         }
         let topic = self.describe_topic(entity).expect("names lead to queues and topics that exist");
@@ -151,7 +155,7 @@ impl Broker {
 
     /// By name, so that pages do not shift (H-27).
     pub(crate) fn list_queues(&self, namespace: NamespaceId, skip: usize, top: usize) -> Answer {
-        let queues = self.entities_of(namespace).filter(|entity| self.durable.queue(*entity).is_some());
+        let queues = self.entities_of(namespace).filter(|entity| self.durable.plain_queue(*entity).is_some());
         let page = queues.skip(skip).take(top.min(LIST_PAGE));
         Answer::Queues(
             page.filter_map(|entity| Some(self.description(entity, self.durable.queue(entity)?))).collect(),
@@ -216,6 +220,9 @@ pub fn check_path(path: &str) -> Result<(), Refusal> {
     if path.split('/').any(str::is_empty) {
         return refuse("a segment between slashes is empty");
     }
+    if path.split('/').any(|segment| segment.chars().all(|c| c == '.')) {
+        return refuse("a segment has nothing but periods");
+    }
     let is_reserved = |segment: &str| {
         ["subscriptions", "rules", "messages"].iter().any(|r| segment.eq_ignore_ascii_case(r))
     };
@@ -243,7 +250,22 @@ mod tests {
             assert_eq!(check_path(good), Ok(()), "{good}");
         }
         let longer = "x".repeat(PATH_CHARACTERS + 1);
-        for bad in ["", "/q", "q/", "a//b", "a b", "q?", "q@x", "$cbs", "t/Subscriptions/s", "-q", &longer] {
+        for bad in [
+            "",
+            "/q",
+            "q/",
+            "a//b",
+            "a/../b",
+            "a/./b",
+            "a/.../b",
+            "a b",
+            "q?",
+            "q@x",
+            "$cbs",
+            "t/Subscriptions/s",
+            "-q",
+            &longer,
+        ] {
             assert!(check_path(bad).is_err(), "{bad}");
         }
     }

@@ -9,6 +9,7 @@ use crate::queue::index::Reason;
 use crate::settings::{QueueSettings, Status};
 use crate::time::{Span, Time};
 use crate::topic::change::Change;
+use crate::topic::published::Published;
 use message::overlay::Overlay;
 use std::sync::Arc;
 
@@ -121,6 +122,8 @@ pub enum Record {
         session: Arc<str>,
         state: Option<(BodyId, u32)>,
     },
+    /// A message was sent, activated or forwarded at a topic, and subscriptions have copies of it.
+    Published(Box<Published>),
     /// Something was created, changed or named by an administrator.
     Managed(Box<Change>),
     /// A body was copied forward, so that the space around the original can be given back. Messages go on knowing it
@@ -168,6 +171,7 @@ mod kind {
     pub(super) const FORWARDED: u8 = 14;
     pub(super) const IN_SESSION: u8 = 15;
     pub(super) const SESSION_STATE_SET: u8 = 16;
+    pub(super) const PUBLISHED: u8 = 20;
     /// Far from the others, which count upwards with what brokers do.
     pub(super) const RELOCATED: u8 = 200;
 }
@@ -184,6 +188,7 @@ impl Record {
                 })
             }
             Record::Managed(change) => change.encode(out),
+            Record::Published(published) => framed(out, kind::PUBLISHED, |out| published.encode(out)),
             Record::EntityDeleted { entity } => {
                 framed(out, kind::ENTITY_DELETED, |out| put_u32(out, entity.0));
             }
@@ -377,6 +382,7 @@ impl Record {
                     false => None,
                 },
             },
+            kind::PUBLISHED => Record::Published(Box::new(Published::decode(&mut fields)?)),
             kind::RELOCATED => Record::Relocated { body: BodyId(fields.u64()?), copy: BodyId(fields.u64()?) },
             other => match Change::decode(other, &mut fields) {
                 Some(change) => Record::Managed(Box::new(change?)),
@@ -403,6 +409,20 @@ pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
 
 pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Seven bits in each byte, the low ones first.
+pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Small whether above or below zero.
+pub(crate) fn put_difference(out: &mut Vec<u8>, difference: i64) {
+    put_number(out, (difference << 1 ^ difference >> 63) as u64);
 }
 
 pub(crate) fn put_time(out: &mut Vec<u8>, time: Time) {
@@ -497,6 +517,23 @@ impl Fields<'_> {
         self.fixed().map(u64::from_le_bytes)
     }
 
+    pub(crate) fn number(&mut self) -> Result<u64, Unreadable> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(Unreadable::BadField("a number is too long"))
+    }
+
+    pub(crate) fn difference(&mut self) -> Result<i64, Unreadable> {
+        let number = self.number()?;
+        Ok((number >> 1) as i64 ^ -((number & 1) as i64))
+    }
+
     pub(crate) fn time(&mut self) -> Result<Time, Unreadable> {
         self.u64().map(|time| Time(time as i64))
     }
@@ -521,7 +558,7 @@ impl Fields<'_> {
         }
     }
 
-    fn sub_queue(&mut self) -> Result<SubQueue, Unreadable> {
+    pub(crate) fn sub_queue(&mut self) -> Result<SubQueue, Unreadable> {
         match self.u8()? {
             0 => Ok(SubQueue::Main),
             1 => Ok(SubQueue::DeadLetter),
@@ -568,6 +605,13 @@ impl Fields<'_> {
             parts.push(BodyId(self.u64()?));
         }
         Ok(Some(parts.into()))
+    }
+
+    /// An overlay of so many bytes; none is none.
+    pub(crate) fn sized_overlay(&mut self, length: usize) -> Result<Option<Box<Overlay>>, Unreadable> {
+        let (overlay, rest) = self.rest.split_at_checked(length).ok_or(Unreadable::Truncated)?;
+        self.rest = rest;
+        Fields { kind: self.kind, rest: overlay }.overlay()
     }
 
     pub(crate) fn overlay(&mut self) -> Result<Option<Box<Overlay>>, Unreadable> {
@@ -629,6 +673,19 @@ impl Fields<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topic::published::{Copied, Origin};
+
+    fn published(origin: Origin) -> Record {
+        let copy = |subscription, overlay| Copied {
+            subscription: EntityId(subscription),
+            expires: Time(9),
+            overlay,
+        };
+        let mut overlay = Overlay::default();
+        overlay.set_rule_name("r").unwrap();
+        let copies = [copy(3, None), copy(4, Some(Box::new(overlay)))].into();
+        Record::Published(Box::new(Published { topic: EntityId(2), sequence: Sequence(8), origin, copies }))
+    }
 
     fn samples() -> Vec<Record> {
         let settings = QueueSettings {
@@ -704,6 +761,14 @@ mod tests {
             Record::SessionStateSet { entity, session: "a session".into(), state: Some((BodyId(5), 6)) },
             Record::SessionStateSet { entity, session: "a session".into(), state: None },
             Record::Removed { entity, first: sequence, count: 1_000 },
+            published(Origin::Scheduled(sequence)),
+            published(Origin::Forwarded { source: Source::dead_letter(entity), sequence }),
+            published(Origin::Sent { body: BodyId(5), length: 6, parts: None }),
+            published(Origin::Sent {
+                body: BodyId(5),
+                length: 6,
+                parts: Some([BodyId(1), BodyId(2)].into()),
+            }),
             Record::Returned { entity, sequence, overlay: None },
             Record::Returned { entity, sequence, overlay: Some(Box::new(Overlay::default())) },
             Record::Relocated { body: BodyId(3), copy: BodyId(1_000) },

@@ -8,14 +8,15 @@
 //! body is therefore written through `body` below, which tells whoever counts what is still needed on disk.
 
 use crate::Broker;
-use crate::durable::{Counts, Durable, Queue, fold, partition_of};
+use crate::durable::{Counts, Durable, Kind, Queue, fold};
 use crate::effect::{Extra, Forwarded};
 use crate::ids::{BodyId, EntityId, IdMap, MessageKey, NamespaceId, Number, Sequence};
 use crate::limits::{BODY_PART_BYTES, SNAPSHOT_FRAME_BYTES};
-use crate::queue::history::{History, Noted};
+use crate::queue::history::Noted;
 use crate::queue::index::{CHUNK, Index, SLOT_NUMBERS, Slot};
 use crate::record::{self, Fields, KeptLock, Record};
 use crate::session::register::{SessionState, Sessions};
+use crate::settings::QueueSettings;
 use crate::time::{Span, Time};
 use crate::topic::change::Change;
 use std::collections::{BTreeMap, HashSet};
@@ -44,6 +45,8 @@ mod kind {
     pub(super) const MEMBERS: u8 = 10;
     /// The state of a session.
     pub(super) const SESSION_STATE: u8 = 11;
+    /// The messages of a topic or a subscription that came before, as those of a queue; the next ones belong to it.
+    pub(super) const HELD: u8 = 20;
     pub(super) const LOCKS: u8 = 99;
     pub(super) const MOVED: u8 = 100;
     pub(super) const END: u8 = 255;
@@ -123,16 +126,21 @@ impl Snapshot {
             fields.number(self.time.0 as u64);
         })?;
         let mut messages = 0;
-        for (entity, queue) in self.entities.iter().enumerate() {
-            if let Some(queue) = queue {
-                messages += write_queue(&mut writer, EntityId(entity as u32), queue)?;
-            }
+        let entities = || {
+            let known = self.entities.iter().enumerate();
+            known.filter_map(|(entity, queue)| Some((EntityId(entity as u32), queue.as_ref()?)))
+        };
+        for (entity, queue) in entities().filter(|(_, queue)| queue.kind == Kind::Queue) {
+            messages += write_queue(&mut writer, entity, queue)?;
         }
         for (time, change) in &self.managed {
             writer.frame(kind::MANAGED, |fields| {
                 fields.number(time.0 as u64);
                 Record::Managed(Box::new(change.clone())).encode(fields.frame);
             })?;
+        }
+        for (entity, queue) in entities().filter(|(_, queue)| queue.kind != Kind::Queue) {
+            messages += write_queue(&mut writer, entity, queue)?;
         }
         for part in &self.pinned {
             writer.name(*part, BODY_PART_BYTES.into());
@@ -158,6 +166,7 @@ impl Snapshot {
 /// Writes a queue and returns how many messages it holds. No `..` here: a new field must be written, or say why not.
 fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::Result<u64> {
     let Queue {
+        kind,
         namespace,
         path,
         settings,
@@ -173,20 +182,32 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
         counts,
         bytes,
         sessions,
+        // It is the sum of what the subscriptions have.
+        below: _,
+        lead,
     } = queue;
     let Counts { active, deferred, scheduled, dead_letter } = *counts;
-    writer.frame(kind::QUEUE, |fields| {
-        fields.number(entity.0.into());
-        fields.number(namespace.0.into());
-        fields.text(path);
-        fields.number(created.0 as u64);
-        fields.number(updated.0 as u64);
-        fields.number(next.0);
-        [active, deferred, scheduled, dead_letter, *bytes]
-            .into_iter()
-            .for_each(|number| fields.number(number));
-    })?;
-    writer.frame(kind::SETTINGS, |fields| record::put_settings(fields.frame, settings))?;
+    let counts = [active, deferred, scheduled, dead_letter, *bytes];
+    if *kind == Kind::Queue {
+        writer.frame(kind::QUEUE, |fields| {
+            fields.number(entity.0.into());
+            fields.number(namespace.0.into());
+            fields.text(path);
+            fields.number(created.0 as u64);
+            fields.number(updated.0 as u64);
+            fields.number(next.0);
+            counts.into_iter().for_each(|number| fields.number(number));
+        })?;
+        writer.frame(kind::SETTINGS, |fields| record::put_settings(fields.frame, settings))?;
+    } else {
+        // Everything else follows from the topic or the subscription, which is written before.
+        writer.frame(kind::HELD, |fields| {
+            fields.number(entity.0.into());
+            fields.number(next.0);
+            counts.into_iter().for_each(|number| fields.number(number));
+            fields.number(*lead);
+        })?;
+    }
     let count = write_slots(writer, kind::SLOTS, index, extras)?
         + write_slots(writer, kind::DEAD_SLOTS, dead, extras)?;
     for (sequence, extra) in extras {
@@ -340,18 +361,12 @@ impl Writer<'_> {
 }
 
 impl Writing<'_> {
-    /// Seven bits in each byte, the low ones first.
-    fn number(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.frame.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.frame.push(number as u8);
+    fn number(&mut self, number: u64) {
+        record::put_number(self.frame, number);
     }
 
-    /// Small whether above or below zero.
     fn difference(&mut self, difference: i64) {
-        self.number((difference << 1 ^ difference >> 63) as u64);
+        record::put_difference(self.frame, difference);
     }
 
     fn text(&mut self, text: &str) {
@@ -369,23 +384,6 @@ impl Writing<'_> {
 }
 
 impl Fields<'_> {
-    fn number(&mut self) -> Result<u64, record::Unreadable> {
-        let mut number = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.u8()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(number);
-            }
-        }
-        Err(record::Unreadable::BadField("a number is too long"))
-    }
-
-    fn difference(&mut self) -> Result<i64, record::Unreadable> {
-        let number = self.number()?;
-        Ok((number >> 1) as i64 ^ -((number & 1) as i64))
-    }
-
     fn small(&mut self) -> Result<u32, record::Unreadable> {
         self.number()?.try_into().map_err(|_| record::Unreadable::BadField("a number is too large"))
     }
@@ -419,6 +417,11 @@ impl Restored {
                 kind::QUEUE => {
                     durable.put(queue.take(), entities)?;
                     queue = Some(read_queue(&mut fields)?);
+                    (newest, newest_dead) = (Sequence(0), Sequence(0));
+                }
+                kind::HELD => {
+                    durable.put(queue.take(), entities)?;
+                    queue = Some(read_held(&mut fields, &durable)?);
                     (newest, newest_dead) = (Sequence(0), Sequence(0));
                 }
                 kind::SETTINGS => queue.as_mut().ok_or(none_before)?.1.settings = fields.settings()?,
@@ -489,6 +492,12 @@ impl Restored {
         }
         durable.put(queue.take(), entities)?;
         durable.entities.resize(entities as usize, None);
+        let held: Vec<_> = durable.queues().map(|(_, queue)| (queue.kind, queue.bytes)).collect();
+        for (kind, bytes) in held {
+            if let Kind::Subscription { topic } = kind {
+                durable.queue_mut(topic).below += bytes;
+            }
+        }
         durable.moved = Arc::new(moved);
         durable.kept_locks = kept_locks.into();
         Ok(Restored { durable, time })
@@ -498,6 +507,10 @@ impl Restored {
 impl Durable {
     fn put(&mut self, queue: Option<(EntityId, Queue)>, entities: u32) -> Result<(), Error> {
         let Some((entity, queue)) = queue else { return Ok(()) };
+        if queue.kind != Kind::Queue {
+            self.put_entity(entity, queue);
+            return Ok(());
+        }
         if entity.0 >= entities || (entity.0 as usize) < self.entities.len() {
             return Err(Error::Wrong("queues are not in order"));
         }
@@ -513,28 +526,34 @@ impl Durable {
 
 fn read_queue(fields: &mut Fields<'_>) -> Result<(EntityId, Queue), Error> {
     let entity = EntityId(fields.small()?);
-    let queue = Queue {
-        namespace: NamespaceId(fields.small()?),
-        path: fields.text()?,
-        settings: Default::default(),
-        created: Time(fields.number()? as i64),
-        updated: Time(fields.number()? as i64),
-        next: Sequence(fields.number()?),
-        partition: partition_of(entity),
-        index: Index::default(),
-        dead: Index::default(),
-        extras: IdMap::default(),
-        history: History::default(),
-        counts: Counts {
-            active: fields.number()?,
-            deferred: fields.number()?,
-            scheduled: fields.number()?,
-            dead_letter: fields.number()?,
-        },
-        bytes: fields.number()?,
-        sessions: None,
-    };
+    let (namespace, path) = (NamespaceId(fields.small()?), fields.text()?);
+    let created = Time(fields.number()? as i64);
+    let mut queue = Queue::empty(Kind::Queue, entity, namespace, path, QueueSettings::default(), created);
+    queue.updated = Time(fields.number()? as i64);
+    read_counts(fields, &mut queue)?;
     Ok((entity, queue))
+}
+
+/// The messages of a topic or a subscription that was read before.
+fn read_held(fields: &mut Fields<'_>, durable: &Durable) -> Result<(EntityId, Queue), Error> {
+    let entity = EntityId(fields.small()?);
+    let held = durable.queue(entity).filter(|queue| queue.kind != Kind::Queue);
+    let mut queue = held.cloned().ok_or(Error::Wrong("messages belong to no topic or subscription"))?;
+    read_counts(fields, &mut queue)?;
+    queue.lead = fields.number()?;
+    Ok((entity, queue))
+}
+
+fn read_counts(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error> {
+    queue.next = Sequence(fields.number()?);
+    queue.counts = Counts {
+        active: fields.number()?,
+        deferred: fields.number()?,
+        scheduled: fields.number()?,
+        dead_letter: fields.number()?,
+    };
+    queue.bytes = fields.number()?;
+    Ok(())
 }
 
 fn read_slots(

@@ -4,11 +4,11 @@
 //! Timers speak the time of their namespace. Nearly always that is the owner's; a namespace whose time was moved has
 //! timers of its own, which are asked with its own time.
 
-use crate::ids::{EntityId, IdMap, NamespaceId, Source};
+use crate::ids::{EntityId, IdMap, LockToken, NamespaceId, Sequence, Source};
 use crate::limits::IDLE_TIMERS;
 use crate::time::Time;
 use crate::work::touched;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// What an entity has to do at a time.
@@ -24,11 +24,31 @@ pub enum Chore {
     Forward,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LockTimer {
     pub(crate) at: Time,
     pub(crate) source: Source,
     pub(crate) token: u128,
+}
+
+impl LockTimer {
+    /// Locks of one instant end in the order of their messages, so that what comes of it is in that order too. A token
+    /// begins with a number that nobody can guess: by itself it would shuffle them.
+    fn order(&self) -> (Time, Source, Sequence, u128) {
+        (self.at, self.source, LockToken(self.token).sequence(), self.token)
+    }
+}
+
+impl Ord for LockTimer {
+    fn cmp(&self, other: &LockTimer) -> Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+impl PartialOrd for LockTimer {
+    fn partial_cmp(&self, other: &LockTimer) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -205,6 +225,20 @@ mod tests {
         assert_eq!(timers.take_due(Time(2)), Some(Due::Lock(lock)));
         assert_eq!(timers.take_due(Time(2)), Some(Due::Chore(EntityId(1), Chore::Idle)));
         assert_eq!(timers.take_due(Time(2)), None);
+    }
+
+    #[test]
+    fn locks_of_one_instant_end_in_the_order_of_their_messages() {
+        let mut timers = Timers::default();
+        for (nonce, sequence) in [(9, 1), (5, 3), (7, 2), (1, 4)] {
+            let token = LockToken::new(nonce, Sequence(sequence)).0;
+            timers.add_lock(LockTimer { at: Time(2), source: Source::default(), token });
+        }
+        let ended = std::iter::from_fn(|| match timers.take_due(Time(2)) {
+            Some(Due::Lock(timer)) => Some(LockToken(timer.token).sequence().0),
+            _ => None,
+        });
+        assert_eq!(ended.collect::<Vec<_>>(), [1, 2, 3, 4]);
     }
 
     #[test]

@@ -22,15 +22,23 @@ impl Broker {
     ) -> Result<EntityId, Refusal> {
         let not_found = || Refusal::EntityNotFound(path.into());
         let entity = self.durable.find(namespace, path).ok_or_else(not_found)?;
-        let queue = self.durable.queue(entity).ok_or_else(not_found)?;
+        let queue = self.durable.plain_queue(entity).ok_or_else(not_found)?;
         asked.check()?;
         asked.check_update(&queue.settings)?;
         self.check_queue_forwards(namespace, path, asked)?;
         let settings = Box::new(self.tier_of(namespace).settle(asked, Some(&queue.settings))?);
-        let (may_receive, path) = (settings.status.may_receive(), queue.path.clone());
-        let forwards = settings.forward_to.is_some() || settings.forward_dead_letters_to.is_some();
         let change = Change::QueueUpdated { entity, settings };
         self.write(Record::Managed(Box::new(change)), context, decision);
+        self.redirect(entity, context, decision);
+        Ok(entity)
+    }
+
+    /// What follows when the settings of a queue or a subscription were changed.
+    pub(crate) fn redirect(&mut self, entity: EntityId, context: Context, decision: &mut Decision) {
+        let queue = self.durable.queue(entity).expect("it was updated");
+        let (may_receive, path) = (queue.settings.status.may_receive(), queue.path.clone());
+        let main = queue.settings.forward_to.is_some();
+        let dead = queue.settings.forward_dead_letters_to.is_some();
         self.volatile.apply(Touch::Used { entity, time: context.now });
         self.volatile.apply(Touch::Redirected { entity });
         self.arm_idle(entity, context.now);
@@ -38,16 +46,14 @@ impl Broker {
         if !may_receive {
             let is_receiver = |link: &Link| link.role.receives();
             self.drop_links(entity, is_receiver, &Refusal::EntityDisabled(path), decision);
-        } else if forwards {
+        } else if main || dead {
             // S-172
             let is_beside = |link: &Link| {
-                let (main, dead) = (asked.forward_to.is_some(), asked.forward_dead_letters_to.is_some());
                 let forwards = if link.source.sub == SubQueue::Main { main } else { dead };
                 forwards && link.role.receives()
             };
             self.drop_links(entity, is_beside, &Refusal::NotAllowed(FORWARDING), decision);
         }
-        Ok(entity)
     }
 }
 

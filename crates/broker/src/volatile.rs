@@ -10,14 +10,16 @@ use crate::ids::{
 use crate::line::Line;
 use crate::nonce::Nonces;
 use crate::planted::{Bug, is_planted};
+use crate::queue::doubt::Fronts;
 use crate::queue::index::State;
 use crate::session::lobby::{self, Lobby};
 use crate::session::register::Session;
 use crate::tier::Tier;
 use crate::time::Time;
 use crate::timers::{Agenda, Chore, Due, LockTimer, Timers};
+use crate::topic::routes::Routes;
 use crate::work::touched;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 #[derive(Debug, Default)]
@@ -39,6 +41,8 @@ pub struct Volatile {
     /// Of the namespaces that have one of their own.
     pub(crate) tiers: IdMap<NamespaceId, Tier>,
     nonces: Nonces,
+    /// Of the topics that were published to since their rules last changed.
+    pub(crate) routes: IdMap<EntityId, Arc<Routes>>,
 }
 
 #[derive(Debug)]
@@ -50,7 +54,12 @@ pub struct Link {
 #[derive(Debug)]
 pub enum Role {
     /// Parts of a large message that is still arriving.
-    Sender { parts: Vec<BodyId>, part_bytes: u64 },
+    Sender {
+        parts: Vec<BodyId>,
+        part_bytes: u64,
+        /// Of such a message to a topic: what lies in front of its body.
+        front: Option<Box<[u8]>>,
+    },
     Receiver {
         mode: ReceiveMode,
         /// Messages handed out on this link since it was attached.
@@ -110,8 +119,10 @@ pub struct Ready {
     resting: BTreeSet<Sequence>,
     /// Messages that are known to be readable, and may be removed before they leave.
     pub vouched: BTreeSet<Sequence>,
-    /// Some are being read to find out.
+    /// Some are being read to find out, or for what the rules of a topic ask for.
     pub is_checking: bool,
+    /// What was read of messages that are about to be published; nothing of those that cannot be read.
+    fronts: BTreeMap<Sequence, Option<Box<[u8]>>>,
     /// Who gets what there is and is then told that this was all.
     pub draining: Vec<LinkId>,
     is_stirred: bool,
@@ -204,6 +215,11 @@ pub enum Touch {
         source: Source,
         whole: BTreeSet<Sequence>,
     },
+    /// They were read for the rules of a topic; those that could not be have nothing.
+    Read {
+        source: Source,
+        fronts: Fronts,
+    },
     /// A free message is locked for nobody. `before` are those that were to come before it in order, and still do.
     Withheld {
         source: Source,
@@ -223,6 +239,7 @@ pub enum Touch {
         link: LinkId,
         body: BodyId,
         length: u64,
+        front: Option<Box<[u8]>>,
     },
     PartsDropped {
         link: LinkId,
@@ -254,6 +271,11 @@ pub enum Touch {
     TierSet {
         namespace: NamespaceId,
         tier: Tier,
+    },
+    /// The rules of a topic were made ready, or have changed since.
+    Routed {
+        topic: EntityId,
+        routes: Option<Arc<Routes>>,
     },
     /// Whether an entity forwards, and where, may have changed.
     Redirected {
@@ -411,6 +433,11 @@ impl Volatile {
         })
     }
 
+    /// What was read of a message, if it was; taken, for it is needed once.
+    pub(crate) fn take_front(&mut self, source: Source, sequence: Sequence) -> Option<Option<Box<[u8]>>> {
+        self.ready_mut(source).fronts.remove(&sequence)
+    }
+
     pub fn link(&self, link: LinkId) -> Option<&Link> {
         self.links.get(&link)
     }
@@ -514,6 +541,11 @@ impl Volatile {
                 ready.is_checking = false;
                 ready.vouched = whole;
             }
+            Touch::Read { source, fronts } => {
+                let ready = self.ready_mut(source);
+                ready.is_checking = false;
+                ready.fronts = fronts.into_iter().collect();
+            }
             Touch::Withheld { source, lock, before } => {
                 let (ready, sequence) = (self.ready_mut(source), lock.token.sequence());
                 if !ready.returned.remove(&sequence) {
@@ -526,22 +558,27 @@ impl Volatile {
             Touch::DrainEnded { source, link } => {
                 self.ready_mut(source).draining.retain(|each| *each != link)
             }
-            Touch::PartStored { link, body, length } => {
-                if let Some(Link { role: Role::Sender { parts, part_bytes }, .. }) = self.links.get_mut(&link)
+            Touch::PartStored { link, body, length, front } => {
+                if let Some(Link { role: Role::Sender { parts, part_bytes, front: kept }, .. }) =
+                    self.links.get_mut(&link)
                 {
                     parts.push(body);
                     *part_bytes += length;
+                    *kept = front.or(kept.take());
                 }
             }
             Touch::PartsDropped { link } => {
-                if let Some(Link { role: Role::Sender { parts, part_bytes }, .. }) = self.links.get_mut(&link)
+                if let Some(Link { role: Role::Sender { parts, part_bytes, front }, .. }) =
+                    self.links.get_mut(&link)
                 {
                     parts.clear();
                     *part_bytes = 0;
+                    *front = None;
                 }
             }
             Touch::PartRefused { link } => {
-                if let Some(Link { role: Role::Sender { parts, part_bytes }, .. }) = self.links.get_mut(&link)
+                if let Some(Link { role: Role::Sender { parts, part_bytes, .. }, .. }) =
+                    self.links.get_mut(&link)
                 {
                     parts.clear();
                     *part_bytes = PART_REFUSED;
@@ -562,6 +599,10 @@ impl Volatile {
             Touch::TierSet { namespace, tier } => {
                 self.tiers.insert(namespace, tier);
             }
+            Touch::Routed { topic, routes } => match routes {
+                Some(routes) => drop(self.routes.insert(topic, routes)),
+                None => drop(self.routes.remove(&topic)),
+            },
             Touch::Rested { source, sequence } => {
                 let ready = self.ready_mut(source);
                 ready.returned.remove(&sequence);
@@ -571,6 +612,7 @@ impl Volatile {
                 for source in [Source::main(entity), Source::dead_letter(entity)] {
                     let ready = self.ready_mut(source);
                     ready.returned.append(&mut ready.resting);
+                    ready.fronts.clear();
                     self.stir(source);
                 }
             }

@@ -202,11 +202,17 @@ impl Rig {
 
     fn command(&mut self, command: &Command, messages: &[Incoming]) {
         let context = self.context();
-        match self.broker.decide(command, messages, &[], context, &mut self.decision) {
+        match self.broker.decide(command, Arrivals::of(messages), &[], context, &mut self.decision) {
             Decided::Done => {}
             Decided::Needs(Needs(bodies)) | Decided::Check(Needs(bodies)) => {
                 let material: Vec<(BodyId, &[u8])> = bodies.into_iter().map(|body| (body, &[][..])).collect();
-                let decided = self.broker.decide(command, messages, &material, context, &mut self.decision);
+                let decided = self.broker.decide(
+                    command,
+                    Arrivals::of(messages),
+                    &material,
+                    context,
+                    &mut self.decision,
+                );
                 assert_eq!(decided, Decided::Done, "a command asks once");
             }
         }

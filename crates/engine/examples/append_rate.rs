@@ -2,11 +2,17 @@
 //! against a bare loop that writes and syncs as many bytes each time on a preallocated file. The three alternate, for disks
 //! have moods.
 //!
-//! `cargo run --release -p otobus-engine --example append_rate -- DIRECTORY`, or `cargo xtask storage`.
+//! All of them write to files whose blocks were written before. The bare loop goes round in one; the journals use segments
+//! again that were given back, as they do when messages leave as fast as they come: so a consumer takes what the engine
+//! has stored, which is paid for by the engine. With `growing` nobody takes anything: then each segment is a new one, and
+//! filling it ahead doubles what is written.
+//!
+//! `cargo run --release -p otobus-engine --example append_rate -- DIRECTORY [growing]`, or `cargo xtask storage append`.
 
 #![allow(clippy::unwrap_used)] // A measurement that cannot run has nothing to say.
 
-use broker::{Command, NamespaceId, QueueSettings, Span};
+use broker::{Command, NamespaceId, QueueSettings, ReceiveMode, Span};
+use bytes::Bytes;
 use journal::Journal;
 use journal::disk::File;
 use otobus_engine::{Batch, Connection, Engine, Options, Outgoing};
@@ -25,10 +31,14 @@ const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_secs(1);
 /// Longest wait for a journal to have its next segment ready, so that this is not charged to whoever comes next.
 const SETTLING: Duration = Duration::from_secs(3);
-const FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// As much as a journal in use goes round in.
+const FILE_BYTES: u64 = 160 * 1024 * 1024;
+/// What a consumer takes ahead, as an SDK's processor does.
+const CREDIT: u64 = 2048;
 
 fn main() {
     let folder = std::env::args().nth(1).expect("a directory to work in");
+    let is_growing = std::env::args().nth(2).is_some_and(|word| word == "growing");
     let folder = Path::new(&folder);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let engine = open(&folder.join("journal"));
@@ -39,8 +49,11 @@ fn main() {
         let connection = engine.handle().connect();
         runtime.spawn(write(connection, stored.clone(), is_running.clone(), is_over.clone()));
     }
+    if !is_growing {
+        runtime.spawn(consume(engine.handle().connect()));
+    }
     let bare = bare_file(&folder.join("bare"));
-    let mut alone = Alone::open(&folder.join("alone"));
+    let mut alone = Alone::open(&folder.join("alone"), is_growing);
     let syncs = || engine.handle().counters().appends.load(Ordering::Relaxed);
     let (mut ours, mut journals) = (Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
@@ -49,26 +62,21 @@ fn main() {
         std::thread::sleep(ROUND);
         is_running.store(false, Ordering::Relaxed);
         let messages = stored.load(Ordering::Relaxed) - messages;
-        let (appends, seconds) = (syncs() - appends, began.elapsed().as_secs_f64());
+        let through = Rate { messages, syncs: syncs() - appends, seconds: began.elapsed().as_secs_f64() };
         settle(&folder.join("journal"));
-        let bytes = (messages / appends.max(1)).max(1) * BODY_BYTES as u64;
-        let (bare_syncs, bare_seconds) = bare_loop(&bare, bytes);
-        let (alone_syncs, alone_seconds) = alone.run(bytes as usize / BODY_BYTES);
+        let beside = bare_loop(&bare, (messages / through.syncs.max(1)).max(1));
+        let alone = alone.run();
         settle(&folder.join("alone"));
-        let rate_of = |syncs: u64, seconds: f64| (syncs * bytes / BODY_BYTES as u64) as f64 / seconds;
-        let (rate, alone_rate) = (messages as f64 / seconds, rate_of(alone_syncs, alone_seconds));
-        let bare_rate = rate_of(bare_syncs, bare_seconds);
+        let below = bare_loop(&bare, WRITERS as u64);
         println!(
-            "round {round}: engine {rate:.0} msg/s in {appends} syncs ({:.0} a sync), {:.0} %; journal alone {alone_rate:.0} \
-             msg/s in {alone_syncs} syncs, {:.0} %; bare loop {bare_rate:.0} msg/s in {bare_syncs} syncs of {bytes} bytes{}",
-            messages as f64 / appends.max(1) as f64,
-            100.0 * rate / bare_rate,
-            100.0 * alone_rate / bare_rate,
+            "round {round}: engine {through}, bare loop {beside}: {:.0} %; journal alone {alone}, bare loop {below}: {:.0} %{}",
+            through.percent_of(&beside),
+            alone.percent_of(&below),
             if round == 0 { " (warm-up)" } else { "" }
         );
         if round > 0 {
-            ours.push(100.0 * rate / bare_rate);
-            journals.push(100.0 * alone_rate / bare_rate);
+            ours.push(through.percent_of(&beside));
+            journals.push(alone.percent_of(&below));
         }
     }
     is_over.store(true, Ordering::Relaxed);
@@ -79,6 +87,30 @@ fn main() {
     );
     // Writers that still wait are not waited for.
     std::process::exit(0);
+}
+
+/// What one turn has stored.
+struct Rate {
+    messages: u64,
+    syncs: u64,
+    seconds: f64,
+}
+
+impl Rate {
+    fn per_second(&self) -> f64 {
+        self.messages as f64 / self.seconds
+    }
+
+    fn percent_of(&self, other: &Rate) -> f64 {
+        100.0 * self.per_second() / other.per_second()
+    }
+}
+
+impl std::fmt::Display for Rate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let a_sync = self.messages as f64 / self.syncs.max(1) as f64;
+        write!(f, "{:.0} msg/s in {} syncs ({a_sync:.0} a sync)", self.per_second(), self.syncs)
+    }
 }
 
 fn median(percents: &mut [f64]) -> f64 {
@@ -115,28 +147,49 @@ fn open(path: &Path) -> Engine {
 struct Alone {
     journal: journal::Local,
     draft: journal::Draft,
+    is_growing: bool,
 }
 
 impl Alone {
-    fn open(path: &Path) -> Alone {
+    fn open(path: &Path, is_growing: bool) -> Alone {
         let disk = Arc::new(File::open(path).unwrap());
         let mut journal = journal::Local::open(disk, journal::Options::new(4)).unwrap();
         journal.fence(1, journal::Epoch(1)).unwrap();
-        Alone { journal, draft: journal::Draft::default() }
+        Alone { journal, draft: journal::Draft::default(), is_growing }
     }
 
-    fn run(&mut self, messages: usize) -> (u64, f64) {
-        let body = [7; BODY_BYTES];
+    /// Gives back what lies behind the last segment but one.
+    fn trim(&mut self) {
+        let stretches = self.journal.stretches();
+        if let [.., before_last, _] = &stretches[..]
+            && stretches.len() > 3
+        {
+            let tail = self.journal.tail();
+            self.journal.snapshots().put(tail, &mut |out| out.write_all(b"all are gone")).unwrap();
+            self.journal.trim(before_last.first).unwrap();
+        }
+    }
+
+    /// All 256 writers wait for each append. Laying a body out and summing it is theirs to do, as connections do it.
+    fn run(&mut self) -> Rate {
+        let mut bodies = journal::Draft::default();
+        (0..WRITERS).for_each(|_| bodies.push_body(&[7; BODY_BYTES]));
+        let pieces = bodies.pieces.chunks(WRITERS / CONNECTIONS).map(|of_one| Bytes::from(of_one.concat()));
+        bodies.pieces = pieces.collect();
         let (began, mut syncs) = (Instant::now(), 0);
         while began.elapsed() < ROUND {
             self.draft.clear();
-            (0..messages).for_each(|_| self.draft.push_body(&body));
+            self.draft.body_lengths.extend_from_slice(&bodies.body_lengths);
+            self.draft.pieces.extend_from_slice(&bodies.pieces);
             let at = self.journal.tail().next();
             let ticket = self.journal.append(&self.draft, at).unwrap();
             assert!(matches!(ticket.wait(), journal::Outcome::Committed));
             syncs += 1;
+            if !self.is_growing {
+                self.trim();
+            }
         }
-        (syncs, began.elapsed().as_secs_f64())
+        Rate { messages: syncs * WRITERS as u64, syncs, seconds: began.elapsed().as_secs_f64() }
     }
 }
 
@@ -184,6 +237,24 @@ async fn write(
     }
 }
 
+/// Takes what comes, and looks at nothing of it.
+async fn consume(connection: Connection) {
+    let (link, mode) = (connection.link(1), ReceiveMode::ReceiveAndDelete);
+    let attach = Command::AttachReceiver { link, namespace: NamespaceId(0), path: "q".into(), mode };
+    connection.submit(Batch { commands: vec![attach], ..Batch::default() });
+    let (mut taken, mut seen, mut limit) = (Vec::new(), 0, 0);
+    loop {
+        if limit < seen + CREDIT / 2 {
+            limit = seen + CREDIT;
+            let credit = Command::Credit { link, limit, drain: false };
+            connection.submit(Batch { commands: vec![credit], ..Batch::default() });
+        }
+        connection.outbox().arrived().await;
+        connection.outbox().take(&mut taken);
+        seen += taken.drain(..).filter(|each| matches!(each, Outgoing::Deliver(_))).count() as u64;
+    }
+}
+
 fn bare_file(path: &Path) -> std::fs::File {
     let file =
         std::fs::File::options().read(true).write(true).create(true).truncate(true).open(path).unwrap();
@@ -193,11 +264,12 @@ fn bare_file(path: &Path) -> std::fs::File {
     file
 }
 
-/// Writes and syncs `bytes` again and again; the number of syncs and the seconds they took.
-fn bare_loop(file: &std::fs::File, bytes: u64) -> (u64, f64) {
+/// Writes and syncs so many messages again and again.
+fn bare_loop(file: &std::fs::File, messages: u64) -> Rate {
+    let bytes = messages * BODY_BYTES as u64;
     let block = vec![7; bytes as usize];
     let (began, mut syncs, mut at) = (Instant::now(), 0, 0);
-    while began.elapsed() < ROUND {
+    while began.elapsed() < ROUND / 2 {
         if at + bytes > FILE_BYTES {
             at = 0;
         }
@@ -206,5 +278,5 @@ fn bare_loop(file: &std::fs::File, bytes: u64) -> (u64, f64) {
         at += bytes;
         syncs += 1;
     }
-    (syncs, began.elapsed().as_secs_f64())
+    Rate { messages: syncs * messages, syncs, seconds: began.elapsed().as_secs_f64() }
 }

@@ -104,14 +104,20 @@ impl Condition {
         self.ahead_ms.store(milliseconds, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_full(&self, is_full: bool) {
-        if self.is_full.swap(is_full, Ordering::Relaxed) != is_full {
-            match is_full {
-                true => {
-                    tracing::error!("the disk is full: sends are refused, receiving and completing go on")
-                }
-                false => tracing::warn!("the disk has room again: sending goes on"),
-            }
+    /// `lacking_bytes` more must be free before messages are taken again.
+    pub(crate) fn set_full(&self, lacking_bytes: u64) {
+        if !self.is_full.swap(true, Ordering::Relaxed) {
+            let megabytes = lacking_bytes.div_ceil(1024 * 1024);
+            tracing::error!(
+                "the disk is full: sends are refused, receiving and completing go on; sending resumes when \
+                 {megabytes} MiB more are free or received messages have made as much room"
+            );
+        }
+    }
+
+    pub(crate) fn set_roomy(&self) {
+        if self.is_full.swap(false, Ordering::Relaxed) {
+            tracing::warn!("the disk has room again: sending goes on");
         }
     }
 
@@ -132,10 +138,10 @@ mod tests {
         let condition = Condition::default();
         let now = Instant::now();
         assert_eq!(condition.ailments(now), []);
-        condition.set_full(true);
+        condition.set_full(1);
         condition.report_damage("segment 7 at 4096");
         assert_eq!(condition.ailments(now), [Ailment::Full, Ailment::Damaged]);
-        condition.set_full(false);
+        condition.set_roomy();
         condition.close();
         assert_eq!(condition.ailments(now), [Ailment::Closed, Ailment::Damaged]);
         assert!(!Ailment::Damaged.to_string().contains("4096"));

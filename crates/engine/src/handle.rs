@@ -89,7 +89,7 @@ impl Handle {
     /// Starts to read bodies of `bytes` in all. With `is_ahead` there is no room for them yet, and `None` means that too
     /// much was read ahead already.
     pub fn read(&self, places: Vec<Place>, bytes: usize, is_ahead: bool) -> Option<Reading> {
-        Reading::start(&self.shared.ahead, places, bytes, is_ahead)
+        Reading::start(&self.shared.ahead, &self.shared.condition, places, bytes, is_ahead)
     }
 
     pub fn is_closed(&self) -> bool {

@@ -3,6 +3,7 @@
 //! What is read before there is room to send it counts against one budget for all connections; what is needed now is
 //! always read, for its size is bounded by the connection that has made room for it.
 
+use crate::condition::Condition;
 use crate::limits::READ_AHEAD_BYTES;
 use bytes::Bytes;
 use journal::{Place, read_run};
@@ -56,9 +57,11 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Starts to read `places`, which hold `bytes`. When it is not needed yet (`is_ahead`), only within the budget.
+    /// Starts to read `places`, which hold `bytes`. When it is not needed yet (`is_ahead`), only within the budget. What
+    /// cannot be read is reported to `condition`.
     pub(crate) fn start(
         ahead: &Arc<Ahead>,
+        condition: &Arc<Condition>,
         places: Vec<Place>,
         bytes: usize,
         is_ahead: bool,
@@ -67,7 +70,11 @@ impl Reading {
             true => Some(ahead.reserve(bytes)?),
             false => None,
         };
-        let job = tokio::task::spawn_blocking(move || Bodies { bodies: read(&places), _reserved: reserved });
+        let condition = Arc::clone(condition);
+        let job = tokio::task::spawn_blocking(move || Bodies {
+            bodies: read(&places, &condition),
+            _reserved: reserved,
+        });
         Some(Reading { job: Some(job), done: None })
     }
 
@@ -94,19 +101,19 @@ impl Reading {
 }
 
 /// Reads all of them together, or, when something is wrong with the run, each alone: damage stays local.
-fn read(places: &[Place]) -> Vec<Option<Bytes>> {
+fn read(places: &[Place], condition: &Condition) -> Vec<Option<Bytes>> {
     let mut found = Vec::with_capacity(places.len());
     match read_run(places, &mut found) {
         Ok(()) => found.into_iter().map(Some).collect(),
-        Err(_) => places.iter().map(read_alone).collect(),
+        Err(_) => places.iter().map(|place| read_alone(place, condition)).collect(),
     }
 }
 
-fn read_alone(place: &Place) -> Option<Bytes> {
+fn read_alone(place: &Place, condition: &Condition) -> Option<Bytes> {
     match place.read() {
         Ok(body) => Some(body.into()),
         Err(error) => {
-            tracing::error!(%error, body = place.body().0, "a stored body cannot be read");
+            condition.report_damage(&format!("body {} cannot be read: {error}", place.body().0));
             None
         }
     }

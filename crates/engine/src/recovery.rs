@@ -1,7 +1,8 @@
 //! From the journal back to the state that wrote it: the newest snapshot that is whole, and every batch behind it.
 //!
 //! A damaged snapshot is set aside loudly and the older one takes its place: the journal still holds everything behind
-//! that one. Damage in the journal itself is refused.
+//! that one. Damage in the journal itself is refused. Nothing is changed before all of it was read: a start that is
+//! refused leaves everything as it was.
 
 use broker::snapshot::{self, Restored};
 use broker::{Durable, Record, Time, record::Unreadable};
@@ -34,41 +35,62 @@ pub struct Recovered {
 
 /// Reads the state and takes the journal over: from now on this process is its one writer.
 pub fn recover(journal: &mut dyn Journal, owner: u64) -> Result<Recovered, Error> {
-    let epoch = Epoch(journal.epoch().0 + 1);
-    journal.fence(owner, epoch)?;
-    let (restored, snapshots) = restore(journal)?;
+    let (restored, snapshots, damaged) = restore(journal)?;
     let from = snapshots.first().map_or(Position(1), |newest| newest.position.next());
     let (mut durable, mut last_time) = match restored {
         Some(Restored { durable, time }) => (durable, Some(time)),
         None => (Durable::new(), None),
     };
+    replay_from(journal, from, &mut durable, &mut last_time)?;
+    let read_to = journal.tail();
+    let tail = journal.fence(owner, Epoch(journal.epoch().0 + 1))?;
+    if tail > read_to {
+        // Another owner wrote until it was fenced off.
+        replay_from(journal, read_to.next(), &mut durable, &mut last_time)?;
+    }
+    for position in damaged {
+        journal.snapshots().set_aside(position)?;
+    }
+    Ok(Recovered { durable, last_time, snapshots })
+}
+
+/// Applies every batch from `from` on.
+fn replay_from(
+    journal: &dyn Journal,
+    from: Position,
+    durable: &mut Durable,
+    last_time: &mut Option<Time>,
+) -> Result<(), Error> {
     let mut unreadable = None;
     let replayed = journal.read(from, &mut |batch| {
-        last_time = Some(Time(batch.time));
-        replay(&mut durable, batch).map_err(|error| {
+        *last_time = Some(Time(batch.time));
+        replay(durable, batch).map_err(|error| {
             unreadable = Some(error);
             journal::Error::Reader("a batch cannot be replayed".into())
         })
     });
     replayed.map_err(|error| unreadable.take().unwrap_or(Error::Journal(error)))?;
     let (records, held) = (durable.next_body().0, journal.next_body().0);
-    if records != held {
-        return Err(Error::BodyCount { records: records - 1, journal: held - 1 });
+    match records == held {
+        true => Ok(()),
+        false => Err(Error::BodyCount { records: records - 1, journal: held - 1 }),
     }
-    Ok(Recovered { durable, last_time, snapshots })
 }
 
-/// The newest snapshot that can be read, and the list of what is left.
-fn restore(journal: &mut dyn Journal) -> Result<(Option<Restored>, Vec<SnapshotInfo>), Error> {
+/// What was restored, the snapshots that are left, and where the damaged ones are.
+type Restoration = (Option<Restored>, Vec<SnapshotInfo>, Vec<Position>);
+
+/// The newest snapshot that can be read, and what became of the others.
+fn restore(journal: &dyn Journal) -> Result<Restoration, Error> {
     let mut snapshots = journal.latest_snapshots()?;
-    let mut damage = None;
+    let (mut damage, mut damaged) = (None, Vec::new());
     while let Some(newest) = snapshots.first() {
         let position = newest.position;
         match read(journal, position)? {
-            Ok(restored) => return Ok((Some(restored), snapshots)),
+            Ok(restored) => return Ok((Some(restored), snapshots, damaged)),
             Err(error) => {
                 tracing::error!("{error}; the older snapshot and the journal behind it are used instead");
-                journal.snapshots().set_aside(position)?;
+                damaged.push(position);
                 damage = Some(error);
                 snapshots.remove(0);
             }
@@ -78,7 +100,7 @@ fn restore(journal: &mut dyn Journal) -> Result<(Option<Restored>, Vec<SnapshotI
         Some(why) if journal.first() > Position(1) => {
             Err(Error::NoSnapshot { first: journal.first().0, why })
         }
-        _ => Ok((None, snapshots)),
+        _ => Ok((None, snapshots, damaged)),
     }
 }
 

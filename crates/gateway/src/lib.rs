@@ -11,6 +11,7 @@ pub mod iso;
 pub mod limits;
 pub mod listen;
 pub mod metrics;
+pub mod names;
 pub mod namespaces;
 pub mod places;
 pub mod prefixed;

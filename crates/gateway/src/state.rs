@@ -3,6 +3,7 @@
 use crate::auth::{Failures, UnixSeconds};
 use crate::listen::{Doors, Peer};
 use crate::metrics::Meters;
+use crate::names::Names;
 use crate::namespaces::Namespaces;
 use crate::{amqp, http, websocket};
 use bytes::BytesMut;
@@ -14,6 +15,8 @@ use tokio::sync::watch;
 pub struct State {
     pub engine: engine::Handle,
     pub namespaces: Namespaces,
+    /// By which programs on this machine call the server.
+    pub names: Names,
     /// Names this run of the server in tracking ids.
     pub node: String,
     /// What all connections hold of unfinished messages.
@@ -38,6 +41,7 @@ impl State {
         State {
             engine,
             namespaces,
+            names: Names::default(),
             node,
             unfinished,
             large_replies,
@@ -97,7 +101,7 @@ impl Doors for State {
         match websocket::is_asked_for(&mut stream, &mut first).await {
             Err(_) => return,
             Ok(false) => {}
-            Ok(true) => match websocket::accept(stream, first).await {
+            Ok(true) => match websocket::accept(stream, first, &self.names).await {
                 Ok(Some((stream, is_page))) => {
                     peer.is_page = is_page;
                     return self.amqp(stream, BytesMut::new(), peer).await;
@@ -111,6 +115,7 @@ impl Doors for State {
         let door = http::Door {
             ask: &self.engine,
             namespaces: &self.namespaces,
+            names: &self.names,
             meters: &self.meters,
             failures: &self.failures,
             node: &self.node,

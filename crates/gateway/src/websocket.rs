@@ -4,6 +4,7 @@
 //! what is held is a header, one small control frame and one frame on its way out.
 
 use crate::limits::{FIRST_BYTES_TIMEOUT, HTTP_HEAD_BYTES, WEBSOCKET_FRAME_BYTES};
+use crate::names::Names;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Buf, BytesMut};
@@ -63,7 +64,11 @@ type Refused = &'static str;
 
 /// Answers the upgrade. `None` when it was refused; the peer has been told. Also says whether a web page has asked, which
 /// its user may know nothing of.
-pub async fn accept<S>(mut stream: S, mut first: BytesMut) -> io::Result<Option<(WebSocket<S>, bool)>>
+pub async fn accept<S>(
+    mut stream: S,
+    mut first: BytesMut,
+    names: &Names,
+) -> io::Result<Option<(WebSocket<S>, bool)>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -72,7 +77,7 @@ where
         Err(_) => return Ok(None),
     };
     let upgrade = match end {
-        Some(end) => read_upgrade(&first.split_to(end)),
+        Some(end) => read_upgrade(&first.split_to(end), names),
         None => Err("431 Request Header Fields Too Large"),
     };
     match upgrade {
@@ -112,7 +117,7 @@ async fn end_of_head<S: AsyncRead + Unpin>(stream: &mut S, head: &mut BytesMut) 
     }
 }
 
-fn read_upgrade(head: &[u8]) -> Result<Upgrade, Refused> {
+fn read_upgrade(head: &[u8], names: &Names) -> Result<Upgrade, Refused> {
     const BAD: Refused = "400 Bad Request";
     let head = std::str::from_utf8(head).map_err(|_| BAD)?;
     let mut lines = head.split("\r\n");
@@ -131,6 +136,10 @@ fn read_upgrade(head: &[u8]) -> Result<Upgrade, Refused> {
         named.flat_map(|(_, value)| value.split(',')).map(str::trim)
     };
     let has = |name: &'static str, wanted: &str| values(name).any(|value| value.eq_ignore_ascii_case(wanted));
+    // RFC 9112, 3.2
+    if values("host").count() != 1 {
+        return Err(BAD);
+    }
     if !has("upgrade", "websocket") || !has("connection", "upgrade") {
         return Err("426 Upgrade Required");
     }
@@ -145,7 +154,8 @@ fn read_upgrade(head: &[u8]) -> Result<Upgrade, Refused> {
     if protocol.is_none() && values("sec-websocket-protocol").next().is_some() {
         return Err(BAD);
     }
-    let is_from_page = values("origin").next().is_some();
+    // As at the HTTP door: browsers say whose page it is, and a page has no name but its own.
+    let is_from_page = values("origin").next().is_some() || !values("host").all(|host| names.include(host));
     Ok(Upgrade { accept: accept_key(key), protocol, is_from_page })
 }
 
@@ -379,7 +389,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WebSocket<S> {
 mod tests {
     use super::*;
 
-    const HEAD: &str = "GET /$servicebus/websocket/ HTTP/1.1\r\nHost: h\r\nUpgrade: WebSocket\r\n\
+    const HEAD: &str = "GET /$servicebus/websocket/ HTTP/1.1\r\nHost: localhost\r\nUpgrade: WebSocket\r\n\
         Connection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\n\
         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: AMQPWSB10\r\n\r\n";
 
@@ -429,12 +439,15 @@ mod tests {
     // The example of RFC 6455, 1.3.
     #[test]
     fn an_upgrade_is_answered_with_the_digest_of_its_key() {
-        let upgrade = read_upgrade(HEAD.as_bytes()).unwrap();
+        let read = |head: &str| read_upgrade(head.as_bytes(), &Names::default());
+        let upgrade = read(HEAD).unwrap();
         assert_eq!(upgrade.accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
         assert_eq!((upgrade.protocol, upgrade.is_from_page), (Some("AMQPWSB10"), false));
-        let amqp = HEAD.replace("AMQPWSB10", "mqtt, amqp").replace("Host: h", "Host: h\r\nOrigin: http://x");
-        let upgrade = read_upgrade(amqp.as_bytes()).unwrap();
+        let amqp = HEAD.replace("AMQPWSB10", "mqtt, amqp").replace("Host: ", "Origin: http://x\r\nHost: ");
+        let upgrade = read(&amqp).unwrap();
         assert_eq!((upgrade.protocol, upgrade.is_from_page), (Some("amqp"), true));
+        let rebound = HEAD.replace("localhost", "evil.example");
+        assert!(read(&rebound).unwrap().is_from_page, "a page may have its name lead here");
     }
 
     #[test]
@@ -446,9 +459,12 @@ mod tests {
             ("dGhlIHNhbXBsZSBub25jZQ==", "short", "400"),
             ("AMQPWSB10", "mqtt", "400"),
             ("websocket/ ", "websockets ", "404"),
-            ("Host: h", "Host", "400"),
+            ("Host: localhost", "Host", "400"),
+            ("Host: localhost", "Hoster: localhost", "400"),
+            ("Host: localhost", "Host: localhost\r\nHost: localhost", "400"),
         ] {
-            let refused = read_upgrade(HEAD.replace(wrong, right).as_bytes()).unwrap_err();
+            let head = HEAD.replace(wrong, right);
+            let refused = read_upgrade(head.as_bytes(), &Names::default()).unwrap_err();
             assert!(refused.starts_with(status), "{right}: {refused}");
         }
     }

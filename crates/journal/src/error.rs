@@ -1,6 +1,6 @@
 //! Every way in which a journal can fail. Each message names the thing, the number and the way out.
 
-use crate::journal::{Epoch, Position};
+use crate::journal::{BodyId, Epoch, Position};
 use std::io;
 
 /// A fault of the journal or of the disk below it.
@@ -8,11 +8,12 @@ use std::io;
 pub enum Error {
     #[error("`{path}` is in use by {holder}; stop it, or choose another data directory")]
     Locked { path: String, holder: String },
-    #[error("cannot {action} `{file}`: {source}")]
-    Io { action: &'static str, file: String, source: io::Error },
+    /// The cause is part of the text and therefore no `source`: whoever prints a chain of errors would print it twice.
+    #[error("cannot {action} `{file}`: {cause}")]
+    Io { action: &'static str, file: String, cause: io::Error },
     /// Nothing was written; the same append may be repeated when there is room.
-    #[error("no room for `{file}` ({source}); free disk space, or files that are open, and it goes on")]
-    Full { file: String, source: io::Error },
+    #[error("no room for `{file}` ({cause}); free disk space, or files that are open, and it goes on")]
+    Full { file: String, cause: io::Error },
     #[error("`{file}` is damaged at byte {offset}: {what}. It is left untouched; restore it from a copy")]
     Corrupt { file: String, offset: u64, what: String },
     #[error("`{file}` has format {found}, this program knows up to {known}; use a newer program")]
@@ -25,6 +26,9 @@ pub enum Error {
     Fenced { asked: Epoch, seen: Epoch },
     #[error("position {} is no longer in the journal, which begins at {}", asked.0, first.0)]
     Trimmed { asked: Position, first: Position },
+    /// A body that is still needed lies in no file.
+    #[error("body {} is missing: no segment has it. Restore the segments from a copy", .0.0)]
+    Missing(BodyId),
     #[error("there is no snapshot at position {}", .0.0)]
     NoSnapshot(Position),
     /// An earlier write or sync failed, and nobody knows what the disk kept.
@@ -36,11 +40,35 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(action: &'static str, file: &str, source: io::Error) -> Error {
-        Error::Io { action, file: file.to_owned(), source }
+    /// Whether the same call may well succeed in a while: the process lacked handles, or the disk did not answer.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Error::Io { .. } | Error::Full { .. })
+    }
+
+    pub(crate) fn io(action: &'static str, file: &str, cause: io::Error) -> Error {
+        Error::Io { action, file: file.to_owned(), cause }
     }
 
     pub(crate) fn corrupt(file: &str, offset: u64, what: impl Into<String>) -> Error {
         Error::Corrupt { file: file.to_owned(), offset, what: what.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn a_chain_of_errors_says_each_thing_once() {
+        let cause = || io::Error::other("the disk is tired");
+        for error in [
+            Error::io("read", "a file", cause()),
+            Error::Full { file: "a file".into(), cause: cause() },
+            Error::Reader(Box::new(cause())),
+        ] {
+            assert!(error.to_string().contains("tired"));
+            assert!(error.source().is_none(), "{error}");
+        }
     }
 }

@@ -30,7 +30,7 @@ pub use journal::{
     Batch, BodyId, BodyLengths, Description, Durability, Epoch, Journal, Position, ReadSnapshot, Resolution,
     SnapshotInfo, Snapshots, Space, Stretch, WriteSnapshot,
 };
-pub use local::{Counts, Filling, Inspector, Local, Options, Scrub};
+pub use local::{Counts, Cut, Filling, Inspector, Local, Options, Scrub};
 pub use memory::{InMemory, Log};
 pub use place::{Bodies, Place, read_run};
 pub use ticket::{Outcome, Ticket};

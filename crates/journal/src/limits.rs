@@ -47,6 +47,9 @@ pub const FILL_STEP_BYTES: usize = 1024 * 1024;
 /// it rests between steps: then it is ready when three quarters are used, whatever the rate.
 pub const FILL_LEAD_PERCENT: u64 = 25;
 
+/// While segments come back, a new one is filled only when the one that is written is used so far, in percent.
+pub const FILL_LATEST_PERCENT: u64 = 50;
+
 /// Snapshots kept: the newest, and one to fall back on if the newest turns out damaged.
 pub const SNAPSHOTS_KEPT: usize = 2;
 
@@ -57,6 +60,10 @@ pub const ORDINAL_LIMIT: u64 = 1 << 62;
 /// Room that is kept allocated and unused, in segments. A full disk then has place for a segment of settlements and
 /// copies, and for a snapshot; no more than two, so that a drained data directory stays small.
 pub const RESERVE_SEGMENTS: u32 = 2;
+
+/// What must be free beside the reserve before it is taken back, as a share of a segment: enough that it is not given up
+/// again for a snapshot, and so little that a drained disk of five segments takes messages again.
+pub const RESERVE_MARGIN_SHARE: u32 = 8;
 
 /// Segments whose files are open at a time, beside the one that is written: several readers in different places find theirs
 /// open, and a backlog of a hundred thousand segments takes no more of the process's handles than a small one.

@@ -26,12 +26,19 @@ pub trait Bodies: Send + Sync + fmt::Debug {
 enum Home {
     Segment(Arc<Segment>),
     Other(Arc<dyn Bodies>),
+    /// It should be somewhere, and is not.
+    Nowhere,
 }
 
 impl Place {
     /// For journals that have no segments.
     pub fn new(bodies: Arc<dyn Bodies>, body: BodyId) -> Place {
         Place { home: Home::Other(bodies), body }
+    }
+
+    /// The place of a body that the journal must have and does not: reading it says so.
+    pub fn nowhere(body: BodyId) -> Place {
+        Place { home: Home::Nowhere, body }
     }
 
     pub(crate) fn in_segment(segment: Arc<Segment>, body: BodyId) -> Place {
@@ -47,6 +54,7 @@ impl Place {
         let segment = match &self.home {
             Home::Segment(segment) => segment,
             Home::Other(bodies) => return bodies.read(self.body),
+            Home::Nowhere => return Err(Error::Missing(self.body)),
         };
         let entry = segment.entry(self.body)?;
         let mut bytes = vec![0; entry.length as usize];
@@ -64,7 +72,7 @@ impl Place {
     fn segment(&self) -> Option<&Arc<Segment>> {
         match &self.home {
             Home::Segment(segment) => Some(segment),
-            Home::Other(_) => None,
+            Home::Other(_) | Home::Nowhere => None,
         }
     }
 }

@@ -149,6 +149,10 @@ impl Journal for Unsure {
         self.inner.refill_reserve()
     }
 
+    fn lacking_bytes(&self) -> u64 {
+        self.inner.lacking_bytes()
+    }
+
     fn snapshots(&self) -> Arc<dyn Snapshots> {
         self.inner.snapshots()
     }

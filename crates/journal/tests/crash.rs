@@ -8,7 +8,7 @@
 
 use otobus_journal::conformance::{sample, verify, verify_snapshot, write_snapshot, write_up_to};
 use otobus_journal::disk::{Disk, Fault, Faulty, Memory};
-use otobus_journal::{Epoch, Error, Filling, Journal, Local, Options, Outcome, Position};
+use otobus_journal::{Durability, Epoch, Error, Filling, Journal, Local, Options, Outcome, Position};
 use std::sync::Arc;
 
 /// What the outside was told during a run.
@@ -152,6 +152,45 @@ fn a_failure_of_any_single_call_is_noticed_and_loses_nothing_acknowledged() {
     }
 }
 
+fn relaxed() -> Options {
+    let (segment_bytes, first_segment_bytes) = (64 * 1024, 64 * 1024);
+    Options { durability: Durability::Os, segment_bytes, first_segment_bytes, ..options() }
+}
+
+#[test]
+fn a_snapshot_never_outlives_its_batches_though_they_were_not_synced() {
+    let disk = Memory::new();
+    let mut journal = Local::open(Arc::new(disk.clone()), relaxed()).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    write_up_to(&mut journal, Position(10));
+    write_snapshot(&mut journal, Position(10)).unwrap();
+    write_up_to(&mut journal, Position(12));
+    for seed in [0].into_iter().chain(2..40) {
+        let journal = Local::open(Arc::new(disk.crash_image(seed)), relaxed()).unwrap();
+        assert!(journal.tail() >= Position(10), "image {seed}");
+        verify_snapshot(&journal, Position(10));
+    }
+}
+
+#[test]
+fn what_made_room_for_trimming_is_durable_before_anything_goes() {
+    let disk = Memory::new();
+    let small = Options { segment_bytes: 10 * 1024, first_segment_bytes: 8 * 1024, ..relaxed() };
+    let mut journal = Local::open(Arc::new(disk.clone()), small.clone()).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    write_up_to(&mut journal, Position(20));
+    write_snapshot(&mut journal, Position(19)).unwrap();
+    write_snapshot(&mut journal, Position(20)).unwrap();
+    // Whatever lived in the front was copied by the newest batch.
+    write_up_to(&mut journal, Position(21));
+    journal.trim(Position(20)).unwrap();
+    assert!(journal.first() > Position(1));
+    for seed in [0].into_iter().chain(2..40) {
+        let journal = Local::open(Arc::new(disk.crash_image(seed)), small.clone()).unwrap();
+        assert_eq!(journal.tail(), Position(21), "image {seed}");
+    }
+}
+
 #[test]
 fn what_an_opened_journal_shows_is_durable() {
     let disk = Memory::new();
@@ -162,6 +201,49 @@ fn what_an_opened_journal_shows_is_durable() {
     assert_eq!(journal.tail(), Position(1), "written by a process that was killed before it synced");
     let image = disk.crash_image(0);
     assert_eq!(Local::open(Arc::new(image), options()).unwrap().tail(), Position(1));
+}
+
+#[test]
+fn what_is_shown_after_a_failed_sync_is_on_the_disk() {
+    for durability in [Durability::LocalSync, Durability::Os] {
+        let options = Options { durability, ..relaxed() };
+        let memory = Memory::new();
+        let disk = Arc::new(Faulty::new(Arc::new(memory.clone()), Fault::Eio, u64::MAX));
+        let mut journal = Local::open(disk.clone(), options.clone()).unwrap();
+        journal.fence(1, Epoch(1)).unwrap();
+        write_up_to(&mut journal, Position(7));
+        if durability == Durability::LocalSync {
+            disk.fail_in(2);
+            let ticket = journal.append(&sample(Position(8)), Position(8)).unwrap();
+            assert!(matches!(ticket.wait(), Outcome::Failed(_)));
+        } else {
+            write_up_to(&mut journal, Position(8));
+            disk.fail_in(1);
+            assert!(journal.seal().is_err());
+        }
+        drop(journal);
+        memory.forget_unsynced();
+        // The next lives do not get far either: their syncs fail in turn.
+        let mut failed = 0;
+        for nth in 1..20 {
+            let mut journal = Local::open(disk.clone(), options.clone()).unwrap();
+            assert_eq!(journal.tail(), Position(8));
+            disk.fail_in(nth);
+            let epoch = journal.epoch().next();
+            failed += u32::from(journal.fence(1, epoch).is_err());
+            disk.fail_in(u64::MAX / 2);
+            drop(journal);
+            memory.forget_unsynced();
+        }
+        assert!(failed > 5, "{failed}");
+        let mut journal = Local::open(disk, options.clone()).unwrap();
+        let epoch = journal.epoch().next();
+        journal.fence(1, epoch).unwrap();
+        assert_eq!(journal.tail(), Position(8));
+        let journal = Local::open(Arc::new(memory.crash_image(0)), options).unwrap();
+        assert_eq!(journal.tail(), Position(8), "{durability:?}: what was shown is lost");
+        verify(&journal, Position(1)).unwrap();
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use otobus_journal::conformance::{put_snapshot, sample, verify, write_up_to};
-use otobus_journal::disk::{Disk, Memory};
+use otobus_journal::disk::{Disk, Fault, Faulty, Memory};
 use otobus_journal::{
     BodyId, Draft, Durability, Epoch, Error, Filling, Journal, Local, Options, Outcome, Position,
 };
@@ -55,6 +55,19 @@ fn names_the_place(error: &Error, name: &str) -> bool {
     }
 }
 
+/// Where frames begin in a healthy segment: at each multiple of eight where its incarnation stands.
+fn frame_starts(content: &[u8]) -> Vec<u64> {
+    let is_frame = |at: &usize| content[*at..].starts_with(&content[24..32]);
+    (4096..content.len() - 8).step_by(8).filter(is_frame).map(|at| at as u64).collect()
+}
+
+/// Whether an error names a segment, and a place in the damaged frame that is not behind the damaged byte.
+fn names_the_byte(error: &Error, name: &str, starts: &[u64], at: u64) -> bool {
+    let Error::Corrupt { file, offset, .. } = error else { return false };
+    let frame = starts.iter().copied().rfind(|start| *start <= at).unwrap_or(0);
+    file.ends_with(name) && (frame..=at).contains(offset)
+}
+
 /// The bytes that frames occupy in the last segment, found by comparing with the segment's unwritten space.
 fn used_bytes(disk: &Memory, name: &str) -> usize {
     let content = disk.content(name).unwrap();
@@ -70,12 +83,15 @@ fn a_flipped_byte_anywhere_is_refused_or_harmless_or_cuts_the_unsealed_last_batc
         assert!(names.len() >= 2);
         for name in &names {
             let used = used_bytes(&disk, name);
+            let starts = frame_starts(&disk.content(name).unwrap());
+            assert!(!starts.is_empty());
             for at in (0..used).step_by(3) {
                 let image = disk.crash_image(1);
                 image.damage(name, |bytes| bytes[at] ^= 1 << (at % 8));
                 match tail_of(&image) {
                     Err(error) => {
-                        assert!(names_the_place(&error, name), "byte {at} of {name}: {error}");
+                        let is_named = names_the_byte(&error, name, &starts, at as u64);
+                        assert!(is_named, "byte {at} of {name}: {error}");
                         refused += 1;
                     }
                     Ok(LAST) => {}
@@ -144,13 +160,50 @@ fn a_file_that_was_cut_short_anywhere_is_refused_at_its_end() {
 #[test]
 fn a_missing_segment_is_refused_by_name() {
     let disk = healthy(true);
-    let names = segments(&disk);
-    for name in &names[..names.len() - 1] {
+    for name in &segments(&disk) {
         let image = disk.crash_image(1);
         image.remove(name).unwrap();
         let error = tail_of(&image).unwrap_err();
         assert!(names_the_place(&error, name), "{error}");
     }
+}
+
+#[test]
+fn a_missing_oldest_segment_is_refused_though_snapshots_contain_its_records() {
+    let disk = healthy(true);
+    let mut journal = reopen(&disk).unwrap();
+    journal.fence(2, Epoch(2)).unwrap();
+    put_snapshot(&mut journal, Position(LAST.0 - 1));
+    put_snapshot(&mut journal, LAST);
+    write_up_to(&mut journal, Position(30));
+    journal.trim(Position(2)).unwrap();
+    drop(journal);
+    let oldest = segments(&disk).remove(0);
+    disk.remove(&oldest).unwrap();
+    for _ in 0..2 {
+        let error = reopen(&disk).unwrap_err();
+        assert!(names_the_place(&error, &oldest), "{error}");
+    }
+}
+
+#[test]
+fn an_emptied_directory_is_refused_while_it_remembers_its_segments() {
+    let disk = healthy(true);
+    let names = segments(&disk);
+    names.iter().for_each(|name| disk.remove(name).unwrap());
+    let error = reopen(&disk).unwrap_err();
+    assert!(names_the_place(&error, &names[0]), "{error}");
+}
+
+#[test]
+fn a_journal_of_a_program_that_kept_no_list_of_segments_opens_and_gets_one() {
+    let disk = healthy(true);
+    disk.remove("extent").unwrap();
+    assert_eq!(tail_of(&disk).unwrap(), LAST);
+    assert!(disk.content("extent").is_none(), "opening changes nothing");
+    reopen(&disk).unwrap().fence(2, Epoch(2)).unwrap();
+    disk.remove(&segments(&disk).pop().unwrap()).unwrap();
+    assert!(reopen(&disk).is_err());
 }
 
 #[test]
@@ -276,14 +329,87 @@ fn a_body_of_a_former_life_does_not_pass_for_the_one_that_was_lost() {
     assert!(names_the_place(&error, name), "{error}");
 }
 
+fn relaxed() -> Options {
+    let (segment_bytes, first_segment_bytes) = (1 << 16, 1 << 16);
+    Options { durability: Durability::Os, segment_bytes, first_segment_bytes, ..options() }
+}
+
+#[test]
+fn what_was_sealed_is_never_cut_though_it_was_not_synced_at_once() {
+    let disk = Memory::new();
+    let mut journal = Local::open(Arc::new(disk.clone()), relaxed()).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    write_up_to(&mut journal, Position(20));
+    let name = segments(&disk).pop().unwrap();
+    let sealed = used_bytes(&disk, &name);
+    journal.seal().unwrap();
+    write_up_to(&mut journal, Position(30));
+    drop(journal);
+    let used = used_bytes(&disk, &name);
+    let (mut refused, mut cut) = (0, 0);
+    for at in (4096..used).step_by(11) {
+        let image = disk.crash_image(1);
+        image.damage(&name, |bytes| bytes[at] ^= 1 << (at % 8));
+        match Local::open(Arc::new(image), relaxed()) {
+            Err(error) => {
+                let Error::Corrupt { file, offset, .. } = &error else { panic!("{error}") };
+                assert!(file.ends_with(&name) && *offset <= at as u64, "byte {at}: {error}");
+                assert!(at < sealed, "byte {at}: {error}");
+                refused += 1;
+            }
+            Ok(journal) if journal.tail() == Position(30) => assert!(journal.cut().is_none(), "byte {at}"),
+            Ok(journal) => {
+                // The seal itself, or behind it.
+                assert!(at >= sealed && journal.tail() >= Position(20), "byte {at} cut {:?}", journal.cut());
+                // What is cut is told: where it begins, and that it goes on to the last frame.
+                let told = journal.cut().unwrap_or_else(|| panic!("byte {at} was cut silently"));
+                let end = (told.offset + told.bytes) as usize;
+                assert!(told.file.ends_with(&name) && told.offset <= at as u64, "byte {at}: {told}");
+                assert!((used..used + 8).contains(&end) || at > used - 2_000, "byte {at}: {told}");
+                cut += 1;
+            }
+        }
+    }
+    assert!(refused > 1_000 && cut > 300, "refused {refused}, cut {cut}");
+}
+
+#[test]
+fn a_power_cut_while_a_seal_is_written_is_no_damage_without_syncing() {
+    // The seal is on the disk only when everything before it is.
+    for length in (0..512).step_by(32) {
+        let disk = Memory::new();
+        let watched = Arc::new(Faulty::new(Arc::new(disk.clone()), Fault::PowerCut, u64::MAX));
+        let mut journal = Local::open(watched.clone(), relaxed()).unwrap();
+        journal.fence(1, Epoch(1)).unwrap();
+        let mut draft = sample(Position(1));
+        draft.records.resize(length, 1);
+        assert!(matches!(journal.append(&draft, Position(1)).unwrap().wait(), Outcome::Committed));
+        write_up_to(&mut journal, Position(6));
+        // The first sync succeeds, the one of the seal does not.
+        watched.fail_in(3);
+        assert!(journal.seal().is_err());
+        for seed in 2..12 {
+            Local::open(Arc::new(disk.crash_image(seed)), relaxed()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_torn_last_batch_is_told() {
+    let disk = healthy(false);
+    let name = segments(&disk).pop().unwrap();
+    let used = used_bytes(&disk, &name);
+    disk.damage(&name, |bytes| bytes[used - 1] ^= 1);
+    let journal = reopen(&disk).unwrap();
+    assert_eq!(journal.tail().0, LAST.0 - 1);
+    let told = journal.cut().unwrap();
+    let end = (told.offset + told.bytes) as usize;
+    assert!(told.file.ends_with(&name) && (used..used + 8).contains(&end), "{told}");
+}
+
 #[test]
 fn a_journal_without_syncing_is_cut_at_its_first_hole() {
-    let relaxed = Options {
-        durability: Durability::Os,
-        segment_bytes: 1 << 20,
-        first_segment_bytes: 1 << 20,
-        ..options()
-    };
+    let relaxed = relaxed();
     for seed in 2..60 {
         let disk = Memory::new();
         let mut journal = Local::open(Arc::new(disk.clone()), relaxed.clone()).unwrap();

@@ -7,8 +7,9 @@ use crate::log::LogFormat;
 use crate::queue_table::QueueTable;
 use crate::topic_table::TopicTable;
 use broker::Tier;
-use gateway::auth::{Policy, Right, Secret};
+use gateway::auth::{Policy, Right, Rights, Secret};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -55,7 +56,7 @@ struct File {
     listen: Listen,
     tls: Tls,
     memory: Memory,
-    policy: Vec<PolicyTable>,
+    policy: Vec<Spanned<PolicyTable>>,
     queue: Vec<QueueTable>,
     topic: Vec<TopicTable>,
     namespace: Vec<NamespaceTable>,
@@ -69,7 +70,7 @@ struct NamespaceTable {
     /// Without it, that of the default namespace.
     tier: Option<Spanned<String>>,
     #[serde(default)]
-    policy: Vec<PolicyTable>,
+    policy: Vec<Spanned<PolicyTable>>,
     #[serde(default)]
     queue: Vec<QueueTable>,
     #[serde(default)]
@@ -98,19 +99,30 @@ struct Memory {
     tail_cache_megabytes: Option<Spanned<usize>>,
 }
 
+/// `[[policy]]` as it stands there. Whatever is in it may be a key in the wrong place, so it is read by hand and nothing
+/// of it is repeated, neither in a complaint nor for debugging.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PolicyTable {
-    name: Spanned<String>,
-    key: Spanned<String>,
-    secondary_key: Option<Spanned<String>>,
-    rights: Vec<Spanned<String>>,
-}
+#[serde(transparent)]
+struct PolicyTable(BTreeMap<Spanned<String>, Spanned<toml::Value>>);
 
 impl std::fmt::Debug for PolicyTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PolicyTable").field("name", &self.name).finish_non_exhaustive()
+        f.write_str("PolicyTable(…)")
     }
+}
+
+/// What a file's reader complains of, without the values that it repeats: they may be keys, and the line says where.
+pub fn without_values(error: &toml::de::Error) -> String {
+    let message = error.message().replace('\n', " ");
+    for kind in ["invalid type: ", "invalid value: "] {
+        if let Some((found, expected)) =
+            message.strip_prefix(kind).and_then(|rest| rest.rsplit_once(", expected "))
+        {
+            let found = found.split(['"', '`']).next().unwrap_or_default().trim_end();
+            return format!("{kind}{found}, expected {expected}");
+        }
+    }
+    message
 }
 
 /// A complaint about a stretch of the file.
@@ -128,21 +140,23 @@ impl Config {
     /// Reads `otobus.toml`, or the emulator's file if its name ends in `.json`.
     pub fn read(path: &Path) -> Result<Config, Error> {
         if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
-            return Ok(Config { namespaces: vec![emulator::read(path)?], ..Config::default() });
+            let definition = Definition { file: Some(path.to_owned()), ..emulator::read(path)? };
+            return Ok(Config { namespaces: vec![definition], ..Config::default() });
         }
         let text = std::fs::read_to_string(path)
             .map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
-        Config::parse(&text).map_err(|Complaint { at, what }| {
-            let before = text.get(..at.start).unwrap_or(&text);
-            Error::Line { path: path.to_owned(), line: before.matches('\n').count() + 1, what }
-        })
+        let mut config = Config::parse(&text).map_err(|Complaint { at, what }| Error::Line {
+            path: path.to_owned(),
+            line: line(&text, at.start),
+            what,
+        })?;
+        config.namespaces.iter_mut().for_each(|namespace| namespace.file = Some(path.to_owned()));
+        Ok(config)
     }
 
     fn parse(text: &str) -> Result<Config, Complaint> {
-        let file: File = toml::from_str(text).map_err(|error| {
-            // Only the message: the default text repeats the line, which may hold a key.
-            Complaint { at: error.span().unwrap_or(0..0), what: error.message().replace('\n', " ") }
-        })?;
+        let file: File = toml::from_str(text)
+            .map_err(|error| Complaint { at: error.span().unwrap_or(0..0), what: without_values(&error) })?;
         for (name, value) in [("items", &file.listen.items), ("console", &file.listen.console)] {
             if let Some(value) = value {
                 let what = format!("listen.{name} is not available in this version; remove it");
@@ -169,6 +183,9 @@ impl Config {
                 .map_err(|refusal| complaint(&table.name, refusal.to_string()))?;
             let own = definition(name, &table.policy, &table.queue, &table.topic)?;
             namespaces.push(Definition { tier: tier(table.tier.as_ref().or(file.tier.as_ref()))?, ..own });
+        }
+        for place in namespaces.iter_mut().flat_map(Definition::places) {
+            place.map(|offset| line(text, offset));
         }
         let tail_cache_bytes = file.memory.tail_cache_megabytes.as_ref().map(cache_bytes).transpose()?;
         Ok(Config {
@@ -203,9 +220,14 @@ impl Default for Config {
     }
 }
 
+/// The line in which a byte stands.
+fn line(text: &str, offset: usize) -> usize {
+    text.get(..offset).unwrap_or(text).matches('\n').count() + 1
+}
+
 fn definition(
     name: &str,
-    policy_tables: &[PolicyTable],
+    policy_tables: &[Spanned<PolicyTable>],
     queue_tables: &[QueueTable],
     topic_tables: &[TopicTable],
 ) -> Result<Definition, Complaint> {
@@ -213,7 +235,7 @@ fn definition(
     for table in policy_tables {
         let policy = policy(table)?;
         if definition.policies.iter().any(|other| other.name == policy.name) {
-            return Err(complaint(&table.name, format!("policy `{}` is declared twice", policy.name)));
+            return Err(complaint(table, "a policy of this name is declared already"));
         }
         definition.policies.push(policy);
     }
@@ -273,33 +295,49 @@ fn addresses(texts: &[Spanned<String>]) -> Result<Vec<SocketAddr>, Complaint> {
     Ok(addresses)
 }
 
-fn policy(table: &PolicyTable) -> Result<Policy, Complaint> {
-    let secret = |key: &Spanned<String>| {
-        if key.get_ref().is_empty() {
-            return Err(complaint(key, "a key must not be empty"));
+fn policy(table: &Spanned<PolicyTable>) -> Result<Policy, Complaint> {
+    let PolicyTable(fields) = table.get_ref();
+    for name in fields.keys() {
+        if !["name", "key", "secondary_key", "rights"].contains(&name.get_ref().as_str()) {
+            return Err(complaint(name, "a policy has `name`, `key`, `secondary_key` and `rights` alone"));
         }
-        Ok(Secret::new(key.get_ref().clone()))
-    };
-    let right = |text: &Spanned<String>| match text.get_ref().to_ascii_lowercase().as_str() {
-        "listen" => Ok(Right::Listen),
-        "send" => Ok(Right::Send),
-        "manage" => Ok(Right::Manage),
-        _ => Err(complaint(text, format!("`{}` is not a right; use Listen, Send or Manage", text.get_ref()))),
-    };
-    if table.name.get_ref().is_empty() {
-        return Err(complaint(&table.name, "a policy needs a name"));
     }
+    let field = |wanted: &str| {
+        fields
+            .iter()
+            .find_map(|(name, value)| (name.get_ref() == wanted).then_some((wanted.to_owned(), value)))
+    };
+    let needed =
+        |wanted: &str| field(wanted).ok_or_else(|| complaint(table, format!("a policy needs `{wanted}`")));
+    let text = |(name, value): (String, &Spanned<toml::Value>)| match value.get_ref() {
+        toml::Value::String(text) if !text.is_empty() => Ok(text.clone()),
+        toml::Value::String(_) => Err(complaint(value, format!("the {name} of a policy must not be empty"))),
+        _ => Err(complaint(value, format!("the {name} of a policy must be a text in quotes"))),
+    };
     Ok(Policy {
-        name: table.name.get_ref().as_str().into(),
-        primary: secret(&table.key)?,
-        secondary: table.secondary_key.as_ref().map(secret).transpose()?,
-        rights: table.rights.iter().map(right).collect::<Result<_, _>>()?,
+        name: text(needed("name")?)?.into(),
+        primary: Secret::new(text(needed("key")?)?),
+        secondary: field("secondary_key").map(text).transpose()?.map(Secret::new),
+        rights: rights(needed("rights")?.1)?,
     })
+}
+
+fn rights(value: &Spanned<toml::Value>) -> Result<Rights, Complaint> {
+    let right = |value: &toml::Value| match value.as_str()?.to_ascii_lowercase().as_str() {
+        "listen" => Some(Right::Listen),
+        "send" => Some(Right::Send),
+        "manage" => Some(Right::Manage),
+        _ => None,
+    };
+    let list = value.get_ref().as_array();
+    let rights = list.and_then(|list| list.iter().map(right).collect::<Option<Rights>>());
+    rights.ok_or_else(|| complaint(value, "the rights of a policy are a list of Listen, Send and Manage"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::definition::Queue;
     use broker::{QueueSettings, Span};
 
     fn complained(text: &str) -> (usize, String) {
@@ -356,12 +394,13 @@ mod tests {
         assert_eq!(config.tail_cache_bytes, Some(8 * 1_024 * 1_024));
         assert_eq!(&*config.namespaces[0].policies[0].name, "sender");
         assert!(!config.namespaces[0].policies[0].rights.include(Right::Listen));
-        let (name, settings) = &config.namespaces[0].queues[0];
+        let Queue { path, settings, declared } = &config.namespaces[0].queues[0];
         assert_eq!(
-            (&**name, settings.lock_duration, settings.max_delivery_count),
+            (&**path, settings.lock_duration, settings.max_delivery_count),
             ("orders", Span::seconds(30), 3)
         );
-        assert_eq!(config.namespaces[0].queues[1].1, QueueSettings::default());
+        assert_eq!((declared.at, declared.forward_to), (17, None));
+        assert_eq!(config.namespaces[0].queues[1].settings, QueueSettings::default());
     }
 
     #[test]
@@ -423,14 +462,26 @@ mod tests {
             ("[[queue]]\nlock_duration = \"PT1M\"", 1, "name"),
             ("[[queue]]\nname = \"q\"\nlock_duration = \"1 minute\"", 3, "1 minute"),
             ("[[queue]]\nname = \"q\"\n\nlock_duration = \"PT1H\"", 2, "LockDuration"),
-            ("[[queue]]\nname = \"q\"\nmax_delivery_count = \"3\"", 3, "string \"3\""),
+            ("[[queue]]\nname = \"q\"\nmax_delivery_count = \"3\"", 3, "invalid type: string, expected u32"),
             ("[[queue]]\nname = \"q\"\nstatus = \"Asleep\"", 3, "Asleep"),
             ("[[queue]]\nname = \"q\"\n[[queue]]\nname = \"Q\"", 4, "twice"),
             ("[listen]\nbus = [\n\"127.0.0.1:1\",\n\"localhost:5672\"]", 4, "localhost:5672"),
             ("[listen]\nbus = [\"127.0.0.1:1\", \"127.0.0.1:1\"]", 2, "twice"),
             ("[listen]\nitems = [\"127.0.0.1:8081\"]", 2, "listen.items is not available in this version"),
             ("[listen]\n\nconsole = []", 3, "listen.console"),
-            ("[[policy]]\nname = \"p\"\nkey = \"k\"\nrights = [\"Read\"]", 4, "Read"),
+            ("[[policy]]\nname = \"p\"\nkey = \"k\"\nrights = [\"Read\"]", 4, "Listen, Send and Manage"),
+            ("[[policy]]\nname = \"p\"\nkey = \"k\"\nrights = \"Send\"", 4, "are a list of"),
+            (
+                "[[policy]]\nname = \"p\"\nkey = 7\nrights = []",
+                3,
+                "the key of a policy must be a text in quotes",
+            ),
+            ("[[policy]]\nname = \"p\"\nkeyy = \"k\"\nrights = []", 3, "a policy has `name`, `key`"),
+            (
+                "[[policy]]\nname = \"p\"\nkey = \"k\"\nrights = []\n[[policy]]\nname = \"p\"\nkey = \"l\"\nrights = []",
+                5,
+                "declared already",
+            ),
             ("[[policy]]\nname = \"p\"\nkey = \"\"\nrights = []", 3, "key"),
             ("[[policy]]\nname = \"p\"\nrights = []", 1, "key"),
             ("[[queue]]\nname = \"q\"\n[[topic]]\nname = \"Q\"", 4, "twice"),
@@ -442,6 +493,11 @@ mod tests {
                 "[[topic]]\nname = \"t\"\n[[topic.subscription]]\nname = \"s\"\n[[topic.subscription.rule]]\nname = \"r#\"",
                 6,
                 "`r#`",
+            ),
+            (
+                "[[topic]]\nname = \"t\"\n[[topic.subscription]]\nname = \"s\"\nrule = [{ name = \"r\" },\n{ name = \"R\" }]",
+                6,
+                "rule `R` is declared twice",
             ),
             ("[[namespace]]\nname = \"my_shop\"", 2, "my_shop"),
             ("\nlog_format = \"xml\"", 2, "xml"),
@@ -468,13 +524,60 @@ mod tests {
 
     #[test]
     fn no_complaint_repeats_a_key() {
+        // Numbers that look like a key, since a text without quotes is read as one if it can be.
+        let written = [
+            "\"hush-77\" x",
+            "hush-77",
+            "'hush-77",
+            "\"hush-77",
+            "\"\"\"hush-77",
+            "hush-77\"",
+            "77-hush",
+            "77",
+            "77.77",
+            "0x77hush",
+            "1977-07-07",
+            "+77hush",
+            "hush/77+77==",
+            "{ hush = 77 }",
+            "[\"hush-77\"]",
+            "[77]",
+            "\"\\hush-77\"",
+            "true77",
+            "77e77",
+            "77777777777777777777777",
+            "hush.77",
+            "\"hush\u{0}77\"",
+            "",
+        ];
+        for value in written {
+            for field in ["name", "key", "secondary_key", "rights", "kee"] {
+                let others = ["name = \"p\"", "key = \"k\"", "rights = [\"Send\"]"];
+                let others = others.into_iter().filter(|line| !line.starts_with(&format!("{field} ")));
+                let rest = others.collect::<Vec<_>>().join("\n");
+                for table in ["policy", "namespace.policy"] {
+                    let text =
+                        format!("[[namespace]]\nname = \"n\"\n[[{table}]]\n{rest}\n{field} = {value}\n");
+                    let (line, what) = complained(&text);
+                    assert!(!what.contains("hush") && !what.contains("77"), "{text}: {what}");
+                    assert!(line > 1, "{text}: {line} {what}");
+                }
+            }
+        }
         for text in [
-            "[[policy]]\nname = \"p\"\nkey = \"hush-hush\"\nrights = [\"Read\"]",
-            "[[policy]]\nname = \"p\"\nkey = \"hush-hush\" x\n",
-            "[[policy]]\nname = \"p\"\nkeyy = \"hush-hush\"\n",
+            "policy = \"hush\"",
+            "policy = [\"hush\"]",
+            "policy = [77]",
+            "[[policy]]\nname = \"p\"\nkey = \"k\"\nrights = [\"hush\"]",
+            "[[policy]]\nname = \"p\"\nkey = \"k\"\nhush = \"\"",
+            "[[policy]]\nname = \"p\"\nkey.hush = \"k\"",
+            "[[policy]]\nname = \"p\"\nkey = \"hush\"\nkey = \"hush\"",
+            "[[policy]]\nhush",
         ] {
             let (_, what) = complained(text);
-            assert!(!what.contains("hush"), "{what}");
+            assert!(!what.contains("hush") && !what.contains("77"), "{text}: {what}");
         }
+        let debugged = format!("{:?}", toml::from_str::<File>("[[policy]]\nkey = \"hush\"").unwrap());
+        assert!(!debugged.contains("hush"), "{debugged}");
     }
 }

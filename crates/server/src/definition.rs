@@ -1,14 +1,16 @@
 //! What shall exist: namespaces with their policies, queues, topics, subscriptions and rules, as files declare them.
 //!
-//! At a start, what is missing is created and what is there is left alone: it may have been changed on purpose. On a
-//! reload, what is there is also changed to what the file says. Nothing is ever deleted, and messages are not touched.
+//! One rule, at a start and at a reload: what a file declares is as the file says, what is missing is created and what
+//! differs is changed. What it does not declare is left alone, nothing is ever deleted, and messages are not touched.
 
 use anyhow::bail;
+use broker::manage::forward_path;
 use broker::topic::rule::Rule;
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
-use broker::{AccessRule, Answer, Command, NamespaceId, QueueSettings, Refusal, Task, Tier, Time};
+use broker::{Answer, Command, NamespaceId, QueueSettings, Refusal, Task, Tier, Time};
 use engine::Handle;
 use gateway::auth::Policy;
+use std::path::{Path, PathBuf};
 
 /// The namespace that every server has.
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -19,8 +21,17 @@ pub struct Definition {
     /// The quotas that it is held to.
     pub tier: Tier,
     pub policies: Vec<Policy>,
-    pub queues: Vec<(Box<str>, QueueSettings)>,
+    pub queues: Vec<Queue>,
     pub topics: Vec<Topic>,
+    /// The file that says so, if one does.
+    pub file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queue {
+    pub path: Box<str>,
+    pub settings: QueueSettings,
+    pub declared: Declared,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +39,7 @@ pub struct Topic {
     pub path: Box<str>,
     pub settings: TopicSettings,
     pub subscriptions: Vec<Subscription>,
+    pub declared: Declared,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,50 +48,116 @@ pub struct Subscription {
     pub settings: SubscriptionSettings,
     /// None of them: the rule that takes everything.
     pub rules: Vec<Rule>,
+    pub declared: Declared,
+}
+
+/// The lines of a file that declare something, for what only the broker can complain of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Declared {
+    pub at: usize,
+    pub forward_to: Option<usize>,
+    pub forward_dead_letters_to: Option<usize>,
+}
+
+impl Declared {
+    /// The line that a refusal is about. `targets` are where the thing forwards its messages and its dead letters to.
+    fn line(&self, refusal: &Refusal, targets: [Option<&str>; 2]) -> usize {
+        let is_target = |target: Option<&str>, path: &str| target.map(forward_path) == Some(path);
+        let line = match refusal {
+            Refusal::InvalidSetting { property: "ForwardTo", .. } => self.forward_to,
+            Refusal::InvalidSetting { property: "ForwardDeadLetteredMessagesTo", .. } => {
+                self.forward_dead_letters_to
+            }
+            Refusal::ForwardTargetNotFound(path) if is_target(targets[0], path) => self.forward_to,
+            Refusal::ForwardTargetNotFound(_) => self.forward_dead_letters_to,
+            _ => None,
+        };
+        line.unwrap_or(self.at)
+    }
+
+    /// The same, each line told by another number before.
+    pub fn map(&mut self, line: impl Fn(usize) -> usize) {
+        self.at = line(self.at);
+        self.forward_to = self.forward_to.map(&line);
+        self.forward_dead_letters_to = self.forward_dead_letters_to.map(line);
+    }
 }
 
 impl Definition {
     pub fn named(name: &str) -> Definition {
         let tier = Tier::default();
-        Definition { name: name.into(), tier, policies: Vec::new(), queues: Vec::new(), topics: Vec::new() }
+        let (policies, queues, topics) = (Vec::new(), Vec::new(), Vec::new());
+        Definition { name: name.into(), tier, policies, queues, topics, file: None }
+    }
+
+    /// Where each thing in it is declared.
+    pub fn places(&mut self) -> impl Iterator<Item = &mut Declared> {
+        let queues = self.queues.iter_mut().map(|queue| &mut queue.declared);
+        let topics = self.topics.iter_mut().flat_map(|topic| {
+            let subscriptions = topic.subscriptions.iter_mut().map(|each| &mut each.declared);
+            std::iter::once(&mut topic.declared).chain(subscriptions)
+        });
+        queues.chain(topics)
     }
 }
 
-/// What to do with what is there already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Existing {
-    Keep,
-    Change,
+/// A namespace as far as it could be made.
+#[derive(Debug)]
+pub struct Applied {
+    /// Its number and since when it is there; none if it could not be named.
+    pub namespace: Option<(NamespaceId, Time)>,
+    pub untaken: Vec<Untaken>,
 }
 
-/// Makes the namespace and what it shall have; gives its number and since when it is there.
-pub async fn apply(
-    engine: &Handle,
-    definition: &Definition,
-    existing: Existing,
-) -> anyhow::Result<(NamespaceId, Time)> {
+/// What could not be taken, by its name and with the reason.
+#[derive(Debug)]
+pub struct Untaken {
+    pub what: String,
+    /// It is there, only not as the file says.
+    pub is_there: bool,
+}
+
+/// Makes the namespace and what it shall have. What is refused keeps nothing else from being taken.
+pub async fn apply(engine: &Handle, definition: &Definition) -> Applied {
     let name = definition.name.clone();
-    let (namespace, created) = match ask(engine, NamespaceId(0), Task::NameNamespace { name }).await? {
+    let (namespace, created) = match ask(engine, NamespaceId(0), Task::NameNamespace { name }).await {
         Ok(Answer::Namespace { namespace, created }) => (namespace, created),
-        Ok(other) => bail!("the broker answered {other:?} for a namespace"),
-        Err(refusal) => bail!("cannot create namespace `{}`: {refusal}", definition.name),
+        Ok(other) => return Applied::nothing(definition, &format!("the broker answered {other:?}")),
+        Err(why) => return Applied::nothing(definition, &why.to_string()),
     };
+    let mut untaken = Vec::new();
     let tier = definition.tier;
-    if let Err(refusal) = ask(engine, namespace, Task::SetTier { tier }).await? {
-        bail!("cannot set the tier of namespace `{}`: {refusal}", definition.name);
+    if let Err(why) = ask(engine, namespace, Task::SetTier { tier }).await {
+        let what = format!("the tier of namespace `{}` cannot be set: {why}", definition.name);
+        untaken.push(Untaken { what, is_there: false });
     }
-    let site = Site { engine, namespace, existing };
-    let mut is_new = true;
+    let site = Site { engine, namespace, file: definition.file.as_deref() };
+    let mut has_subscription = true;
     for step in steps(definition) {
-        // Rules that are missing from a subscription that was there before were removed on purpose.
-        if step.is_rule && !is_new && existing == Existing::Keep {
+        let is_rule = step.is_rule;
+        if is_rule && !has_subscription {
             continue;
         }
-        let is_rule = step.is_rule;
-        let was_created = site.take(step).await?;
-        is_new = if is_rule { is_new } else { was_created };
+        let taken = site.take(step).await;
+        has_subscription = if is_rule { has_subscription } else { taken.is_ok() };
+        untaken.extend(taken.err());
     }
-    Ok((namespace, created))
+    Applied { namespace: Some((namespace, created)), untaken }
+}
+
+impl Applied {
+    fn nothing(definition: &Definition, why: &str) -> Applied {
+        let what = format!("namespace `{}` cannot be created: {why}", definition.name);
+        Applied { namespace: None, untaken: vec![Untaken { what, is_there: false }] }
+    }
+}
+
+/// The names that namespaces ever had, those that are no longer declared among them.
+pub async fn known_namespaces(engine: &Handle) -> anyhow::Result<Vec<Box<str>>> {
+    match ask(engine, NamespaceId(0), Task::ListNamespaces).await? {
+        Answer::Namespaces(names) => Ok(names),
+        other => bail!("the broker answered {other:?} for the names of namespaces"),
+    }
 }
 
 /// A task, the one to take its place if its object exists, and what to call it.
@@ -89,23 +167,38 @@ struct Step {
     update: Task,
     /// A rule belongs to the subscription of the step before it.
     is_rule: bool,
+    declared: Declared,
+}
+
+impl Step {
+    /// Where it forwards messages and dead letters to.
+    fn targets(&self) -> [Option<&str>; 2] {
+        match &self.create {
+            Task::CreateQueue { settings, .. } => {
+                [settings.forward_to.as_deref(), settings.forward_dead_letters_to.as_deref()]
+            }
+            Task::CreateSubscription { settings, .. } => {
+                [settings.forward_to.as_deref(), settings.forward_dead_letters_to.as_deref()]
+            }
+            _ => [None, None],
+        }
+    }
 }
 
 /// What forwards comes after what it may forward to: everything is made without forwarding first.
 fn steps(definition: &Definition) -> Vec<Step> {
     let mut steps = Vec::new();
-    let queue = |path: &str, settings: &QueueSettings| Step {
+    let queue = |Queue { path, settings, declared }: &Queue| Step {
         what: format!("queue `{path}`"),
-        create: Task::CreateQueue { path: path.into(), settings: settings.clone(), access: Vec::new() },
-        update: Task::UpdateQueue { path: path.into(), settings: settings.clone(), access: Vec::new() },
+        create: Task::CreateQueue { path: path.clone(), settings: settings.clone(), access: Vec::new() },
+        update: Task::UpdateQueue { path: path.clone(), settings: settings.clone(), access: Vec::new() },
         is_rule: false,
+        declared: declared.clone(),
     };
-    let forwards = |settings: &QueueSettings| {
-        settings.forward_to.is_some() || settings.forward_dead_letters_to.is_some()
+    let forwards = |queue: &Queue| {
+        queue.settings.forward_to.is_some() || queue.settings.forward_dead_letters_to.is_some()
     };
-    for (path, settings) in definition.queues.iter().filter(|(_, settings)| !forwards(settings)) {
-        steps.push(queue(path, settings));
-    }
+    steps.extend(definition.queues.iter().filter(|queue| !forwards(queue)).map(queue));
     for topic in &definition.topics {
         let (path, settings) = (&topic.path, &topic.settings);
         steps.push(Step {
@@ -113,23 +206,23 @@ fn steps(definition: &Definition) -> Vec<Step> {
             create: Task::CreateTopic { path: path.clone(), settings: settings.clone(), access: Vec::new() },
             update: Task::UpdateTopic { path: path.clone(), settings: settings.clone(), access: Vec::new() },
             is_rule: false,
+            declared: topic.declared.clone(),
         });
     }
     // A queue that forwards to another that forwards: as often as it takes, the one that is forwarded to first.
-    let mut waiting: Vec<_> = definition.queues.iter().filter(|(_, settings)| forwards(settings)).collect();
+    let mut waiting: Vec<_> = definition.queues.iter().filter(|queue| forwards(queue)).collect();
     while !waiting.is_empty() {
-        let names: Vec<String> = waiting.iter().map(|(path, _)| path.to_lowercase()).collect();
-        let is_free = |settings: &QueueSettings| {
-            [&settings.forward_to, &settings.forward_dead_letters_to]
+        let names: Vec<String> = waiting.iter().map(|queue| queue.path.to_lowercase()).collect();
+        let is_free = |queue: &&Queue| {
+            [&queue.settings.forward_to, &queue.settings.forward_dead_letters_to]
                 .into_iter()
                 .flatten()
-                .all(|target| !names.contains(&broker::manage::forward_path(target).to_lowercase()))
+                .all(|target| !names.contains(&forward_path(target).to_lowercase()))
         };
-        let (ready, rest): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|(_, settings)| is_free(settings));
+        let (ready, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_free);
         // A circle: in the order of the file, and the broker says what is missing.
         let (ready, rest) = if ready.is_empty() { (rest, Vec::new()) } else { (ready, rest) };
-        steps.extend(ready.iter().map(|(path, settings)| queue(path, settings)));
+        steps.extend(ready.into_iter().map(queue));
         waiting = rest;
     }
     for topic in &definition.topics {
@@ -153,7 +246,8 @@ fn subscription_steps(topic: &str, subscription: &Subscription) -> Vec<Step> {
     };
     let update =
         Task::UpdateSubscription { topic: topic.into(), name: name.clone(), settings: settings.clone() };
-    let mut steps = vec![Step { what, create, update, is_rule: false }];
+    let declared = subscription.declared.clone();
+    let mut steps = vec![Step { what, create, update, is_rule: false, declared: declared.clone() }];
     for rule in rule.iter().chain(rules) {
         let (topic, subscription, rule) = (Box::<str>::from(topic), name.clone(), rule.clone());
         steps.push(Step {
@@ -165,6 +259,7 @@ fn subscription_steps(topic: &str, subscription: &Subscription) -> Vec<Step> {
             },
             update: Task::UpdateRule { topic, subscription, rule },
             is_rule: true,
+            declared: declared.clone(),
         });
     }
     steps
@@ -173,40 +268,91 @@ fn subscription_steps(topic: &str, subscription: &Subscription) -> Vec<Step> {
 struct Site<'a> {
     engine: &'a Handle,
     namespace: NamespaceId,
-    existing: Existing,
+    file: Option<&'a Path>,
 }
 
 impl Site<'_> {
-    /// Says whether it was created.
-    async fn take(&self, mut step: Step) -> anyhow::Result<bool> {
-        match ask(self.engine, self.namespace, step.create).await? {
-            Ok(_) => return Ok(true),
-            Err(Refusal::EntityExists(_)) if self.existing == Existing::Keep => return Ok(false),
-            Err(Refusal::EntityExists(_)) => {}
-            Err(refusal) => bail!("cannot create {} of the configuration: {refusal}", step.what),
+    async fn take(&self, mut step: Step) -> Result<(), Untaken> {
+        let targets = step.targets().map(|target| target.map(Box::<str>::from));
+        let (declared, what) = (step.declared, step.what);
+        // As a line of a file that cannot be read is named.
+        let place = |why: &Failed| match (self.file, why) {
+            (Some(file), Failed::Refused(refusal)) => {
+                let line = declared.line(refusal, targets.each_ref().map(|target| target.as_deref()));
+                format!("{} line {line}: ", file.display())
+            }
+            _ => String::new(),
+        };
+        match self.ask(step.create).await {
+            Ok(_) => return Ok(()),
+            Err(Failed::Refused(Refusal::EntityExists(_))) => {}
+            Err(why) => {
+                let what = format!("{}{what} cannot be created: {why}", place(&why));
+                return Err(Untaken { what, is_there: false });
+            }
         }
-        if let Task::UpdateQueue { path, access, .. } | Task::UpdateTopic { path, access, .. } =
-            &mut step.update
-        {
-            *access = self.access(path).await?;
+        if self.is_as_said(&mut step.update).await {
+            return Ok(());
         }
-        match ask(self.engine, self.namespace, step.update).await? {
-            Ok(_) => Ok(false),
-            Err(refusal) => bail!("cannot change {} to what the configuration says: {refusal}", step.what),
+        let changed = self.ask(step.update).await;
+        changed.map(drop).map_err(|why| Untaken {
+            what: format!("{}{what} cannot be changed to this: {why}", place(&why)),
+            is_there: true,
+        })
+    }
+
+    /// Whether a change would change nothing; then none is written. Authorization rules, of which a file says nothing, are
+    /// put into the change as they are, so that they stay.
+    async fn is_as_said(&self, update: &mut Task) -> bool {
+        let task = match &*update {
+            Task::UpdateQueue { path, .. } | Task::UpdateTopic { path, .. } => {
+                Task::Describe { path: path.clone() }
+            }
+            Task::UpdateSubscription { topic, name, .. } => {
+                Task::DescribeSubscription { topic: topic.clone(), name: name.clone() }
+            }
+            Task::UpdateRule { topic, subscription, rule } => Task::DescribeRule {
+                topic: topic.clone(),
+                subscription: subscription.clone(),
+                name: rule.name.clone(),
+            },
+            _ => return false,
+        };
+        match (self.ask(task).await, update) {
+            (Ok(Answer::Queue(queue)), Task::UpdateQueue { settings, access, .. }) => {
+                *access = queue.access;
+                queue.settings == *settings
+            }
+            (Ok(Answer::Topic(topic)), Task::UpdateTopic { settings, access, .. }) => {
+                *access = topic.access;
+                topic.settings == *settings
+            }
+            (Ok(Answer::Subscription(found)), Task::UpdateSubscription { settings, .. }) => {
+                found.settings == *settings
+            }
+            // The name keeps the spelling of its creation (S-189).
+            (Ok(Answer::Rule(found)), Task::UpdateRule { rule, .. }) => {
+                (&found.rule.filter, &found.rule.action) == (&rule.filter, &rule.action)
+            }
+            _ => false,
         }
     }
 
-    /// The authorization rules that an entity has: a file says nothing of them, so they stay.
-    async fn access(&self, path: &str) -> anyhow::Result<Vec<AccessRule>> {
-        Ok(match ask(self.engine, self.namespace, Task::Describe { path: path.into() }).await? {
-            Ok(Answer::Queue(queue)) => queue.access,
-            Ok(Answer::Topic(topic)) => topic.access,
-            _ => Vec::new(),
-        })
+    async fn ask(&self, task: Task) -> Result<Answer, Failed> {
+        ask(self.engine, self.namespace, task).await
     }
 }
 
-async fn ask(engine: &Handle, namespace: NamespaceId, task: Task) -> anyhow::Result<Result<Answer, Refusal>> {
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error("{0}")]
+    Refused(Refusal),
+    #[error("{0}")]
+    Stopped(#[from] engine::Stopped),
+}
+
+async fn ask(engine: &Handle, namespace: NamespaceId, task: Task) -> Result<Answer, Failed> {
     let task = Box::new(task);
-    Ok(engine.ask(|request| Command::Manage { request, namespace, task }).await?)
+    let answered = engine.ask(|request| Command::Manage { request, namespace, task }).await?;
+    answered.map_err(Failed::Refused)
 }

@@ -1,6 +1,7 @@
 //! `[[queue]]` in the configuration file. The keys are the properties' names as the SDKs and `az servicebus` spell them.
 
 use crate::config::{Complaint, complaint};
+use crate::definition::{Declared, Queue};
 use broker::{QueueSettings, Refusal, Span, Status};
 use gateway::iso;
 use serde::Deserialize;
@@ -20,18 +21,18 @@ pub struct QueueTable {
     max_delivery_count: Option<u32>,
     enable_batched_operations: Option<bool>,
     status: Option<Spanned<String>>,
-    forward_to: Option<String>,
+    forward_to: Option<Spanned<String>>,
     user_metadata: Option<String>,
     auto_delete_on_idle: Option<Spanned<String>>,
     enable_partitioning: Option<bool>,
-    forward_dead_lettered_messages_to: Option<String>,
+    forward_dead_lettered_messages_to: Option<Spanned<String>>,
     enable_express: Option<bool>,
     max_message_size_in_kilobytes: Option<u64>,
 }
 
 impl QueueTable {
-    /// The queue's name and its settings, checked.
-    pub fn read(&self) -> Result<(Box<str>, QueueSettings), Complaint> {
+    /// The queue, checked as far as that needs no broker.
+    pub fn read(&self) -> Result<Queue, Complaint> {
         let usual = QueueSettings::default();
         let settings = QueueSettings {
             lock_duration: span(&self.lock_duration, usual.lock_duration)?,
@@ -50,8 +51,8 @@ impl QueueTable {
             auto_delete_on_idle: span(&self.auto_delete_on_idle, usual.auto_delete_on_idle)?,
             partitioning: self.enable_partitioning.unwrap_or(usual.partitioning),
             express: self.enable_express.unwrap_or(usual.express),
-            forward_to: self.forward_to.as_deref().map(Into::into),
-            forward_dead_letters_to: self.forward_dead_lettered_messages_to.as_deref().map(Into::into),
+            forward_to: text(&self.forward_to),
+            forward_dead_letters_to: text(&self.forward_dead_lettered_messages_to),
             status: self.status.as_ref().map_or(Ok(usual.status), status)?,
             user_metadata: self.user_metadata.as_deref().map(Into::into),
             max_message_kilobytes: self.max_message_size_in_kilobytes,
@@ -60,8 +61,20 @@ impl QueueTable {
         let refused = |refusal: Refusal| complaint(&self.name, format!("queue `{name}`: {refusal}"));
         broker::check_path(name).map_err(refused)?;
         settings.check().map_err(refused)?;
-        Ok((name.as_str().into(), settings))
+        let forwards = [&self.forward_to, &self.forward_dead_lettered_messages_to];
+        Ok(Queue { path: name.as_str().into(), settings, declared: declared(&self.name, forwards) })
     }
+}
+
+/// Where a table stands; in bytes, to be counted in lines by whoever has the text.
+pub fn declared(name: &Spanned<String>, forwards: [&Option<Spanned<String>>; 2]) -> Declared {
+    let [forward_to, forward_dead_letters_to] =
+        forwards.map(|target| target.as_ref().map(|target| target.span().start));
+    Declared { at: name.span().start, forward_to, forward_dead_letters_to }
+}
+
+pub fn text(text: &Option<Spanned<String>>) -> Option<Box<str>> {
+    text.as_ref().map(|text| text.get_ref().as_str().into())
 }
 
 pub fn span(text: &Option<Spanned<String>>, usual: Span) -> Result<Span, Complaint> {

@@ -2,7 +2,7 @@
 
 use crate::config::{Complaint, complaint};
 use crate::definition::{Subscription, Topic};
-use crate::queue_table::{span, status};
+use crate::queue_table::{declared, span, status, text};
 use broker::Refusal;
 use broker::topic::rule::{Correlation, Filter, Kind, Rule, Sql, Typed};
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
@@ -42,9 +42,9 @@ struct SubscriptionTable {
     max_delivery_count: Option<u32>,
     enable_batched_operations: Option<bool>,
     status: Option<Spanned<String>>,
-    forward_to: Option<String>,
+    forward_to: Option<Spanned<String>>,
     user_metadata: Option<String>,
-    forward_dead_lettered_messages_to: Option<String>,
+    forward_dead_lettered_messages_to: Option<Spanned<String>>,
     auto_delete_on_idle: Option<Spanned<String>>,
     #[serde(default)]
     rule: Vec<RuleTable>,
@@ -101,13 +101,15 @@ impl TopicTable {
         let mut subscriptions: Vec<Subscription> = Vec::new();
         for table in &self.subscription {
             let subscription = table.read()?;
-            if subscriptions.iter().any(|other| other.name.eq_ignore_ascii_case(&subscription.name)) {
+            if subscriptions.iter().any(|other| other.name.to_lowercase() == subscription.name.to_lowercase())
+            {
                 let what = format!("subscription `{}` is declared twice", subscription.name);
                 return Err(complaint(&table.name, what));
             }
             subscriptions.push(subscription);
         }
-        Ok(Topic { path: name.as_str().into(), settings, subscriptions })
+        let declared = declared(&self.name, [&None, &None]);
+        Ok(Topic { path: name.as_str().into(), settings, subscriptions, declared })
     }
 }
 
@@ -125,17 +127,26 @@ impl SubscriptionTable {
             max_delivery_count: self.max_delivery_count.unwrap_or(usual.max_delivery_count),
             batched_operations: self.enable_batched_operations.unwrap_or(usual.batched_operations),
             status: self.status.as_ref().map_or(Ok(usual.status), status)?,
-            forward_to: self.forward_to.as_deref().map(Into::into),
+            forward_to: text(&self.forward_to),
             user_metadata: self.user_metadata.as_deref().map(Into::into),
-            forward_dead_letters_to: self.forward_dead_lettered_messages_to.as_deref().map(Into::into),
+            forward_dead_letters_to: text(&self.forward_dead_lettered_messages_to),
             auto_delete_on_idle: span(&self.auto_delete_on_idle, usual.auto_delete_on_idle)?,
         };
         let name = self.name.get_ref();
         let refused = |refusal: Refusal| complaint(&self.name, format!("subscription `{name}`: {refusal}"));
         check_name(name).map_err(refused)?;
         settings.check().map_err(refused)?;
-        let rules = self.rule.iter().map(RuleTable::read).collect::<Result<_, _>>()?;
-        Ok(Subscription { name: name.as_str().into(), settings, rules })
+        let mut rules: Vec<Rule> = Vec::new();
+        for table in &self.rule {
+            let rule = table.read()?;
+            if rules.iter().any(|other| other.name.to_lowercase() == rule.name.to_lowercase()) {
+                return Err(complaint(&table.name, format!("rule `{}` is declared twice", rule.name)));
+            }
+            rules.push(rule);
+        }
+        let forwards = [&self.forward_to, &self.forward_dead_lettered_messages_to];
+        let declared = declared(&self.name, forwards);
+        Ok(Subscription { name: name.as_str().into(), settings, rules, declared })
     }
 }
 

@@ -132,6 +132,25 @@ fn it_starts_again_on_its_own_data_with_the_same_certificate_and_key() {
 }
 
 #[test]
+fn a_data_directory_whose_journal_was_emptied_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    assert_eq!(Running::start(&folder.0, &["--listen-bus", "127.0.0.1:0"]).terminate(), Some(0));
+    let journal = folder.0.join("otobus-data/bus/0");
+    for file in std::fs::read_dir(&journal).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    for _ in 0..2 {
+        let text = refused(&folder.0, &["--listen-bus", "127.0.0.1:0"]);
+        assert!(text.contains("bus/0 is missing") && text.contains("keys.toml"), "{text}");
+        assert_eq!(std::fs::read_dir(&journal).unwrap().count(), 0);
+    }
+    std::fs::remove_dir_all(&journal).unwrap();
+    refused(&folder.0, &["--listen-bus", "127.0.0.1:0"]);
+    std::fs::rename(folder.0.join("otobus-data/keys.toml"), folder.0.join("keys.toml")).unwrap();
+    assert_eq!(Running::start(&folder.0, &["--listen-bus", "127.0.0.1:0"]).terminate(), Some(0));
+}
+
+#[test]
 fn a_port_in_use_is_named_and_no_data_is_touched() {
     let folder = Folder::new();
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -200,6 +219,29 @@ fn a_bad_line_of_the_emulator_s_file_is_named_before_any_file_is_made() {
     let text = refused(&folder.0, &["--listen-bus", "127.0.0.1:0", "--config", "Config.json"]);
     assert!(text.contains("Config.json line 4: ") && text.contains("declared twice"), "{text}");
     assert!(!folder.0.join("otobus-data").exists());
+}
+
+// S-171, H-124
+#[test]
+fn a_target_that_is_not_there_is_named_with_its_line() {
+    let folder = Folder::new();
+    let queue = "[[queue]]\nname = \"q\"\n\nforward_dead_lettered_messages_to = \"nowhere\"\n";
+    let subscription =
+        "[[topic]]\nname = \"t\"\n[[topic.subscription]]\nname = \"s\"\nforward_to = \"nowhere\"\n";
+    for (file, line, name) in [(queue, 4, "queue `q`"), (subscription, 5, "subscription `t/s`")] {
+        folder.write("otobus.toml", file);
+        let text = refused(&folder.0, &["--listen-bus", "127.0.0.1:0"]);
+        let expected = format!("otobus: otobus.toml line {line}: {name} cannot be created: ");
+        assert!(text.starts_with(&expected) && text.contains("nowhere"), "{text}");
+    }
+    let file = r#"{ "UserConfig": { "Namespaces": [ { "Queues": [ { "Name": "q" } ], "Topics": [ {
+        "Name": "news", "Subscriptions": [ { "Name": "s", "Properties": {
+            "ForwardTo": "q",
+            "ForwardDeadLetteredMessagesTo": "nowhere" } } ] } ] } ] } }"#;
+    folder.write("Config.json", file);
+    let text = refused(&folder.0, &["--listen-bus", "127.0.0.1:0", "--config", "Config.json"]);
+    let expected = "otobus: Config.json line 4: subscription `news/s` cannot be created: ";
+    assert!(text.starts_with(expected) && text.contains("nowhere"), "{text}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub enum Kind {
 }
 
 /// What the workload never asks for, and why. A variant that is reached all the same is counted as `unexpected`.
-const LEFT_OUT: [(Kind, &str, &str); 24] = [
+const LEFT_OUT: [(Kind, &str, &str); 25] = [
     (Kind::Record, "Noted", OF_DUPLICATES),
     (Kind::Record, "Skipped", OF_DUPLICATES),
     (Kind::Record, "Forwarded", OF_FORWARDING),
@@ -33,6 +33,7 @@ const LEFT_OUT: [(Kind, &str, &str); 24] = [
     (Kind::Answer, "Sessions", OF_SESSIONS),
     (Kind::Refusal, "SessionLockLost", OF_SESSIONS),
     (Kind::Refusal, "SessionCannotBeLocked", OF_SESSIONS),
+    (Kind::Record, "Published", OF_TOPICS),
     (Kind::Answer, "Topic", OF_TOPICS),
     (Kind::Answer, "Topics", OF_TOPICS),
     (Kind::Answer, "Subscription", OF_TOPICS),
@@ -140,7 +141,8 @@ impl Coverage {
             | Record::Skipped { .. }
             | Record::Forwarded { .. }
             | Record::InSession { .. }
-            | Record::SessionStateSet { .. } => UNEXPECTED,
+            | Record::SessionStateSet { .. }
+            | Record::Published(_) => UNEXPECTED,
             Record::Relocated { .. } => "Relocated",
         };
         self.count(Kind::Record, name);
@@ -180,8 +182,9 @@ impl Coverage {
             | Answer::Subscriptions(_)
             | Answer::Rule(_)
             | Answer::Rules(_)
-            | Answer::Access { .. }
+            | Answer::Access(_)
             | Answer::Namespace { .. }
+            | Answer::Namespaces(_)
             | Answer::Time(_)
             | Answer::SessionRenewed(_)
             | Answer::SessionState(_)

@@ -49,13 +49,13 @@ pub(super) fn with_reason(slot: &Slot, extra: Option<&Arc<Extra>>) -> Option<Arc
                 "The maximum number of allowed hops when forwarding between queues has been exceeded. This value is set to {TRANSFER_HOPS}."
             ),
         ),
-        Reason::NotForwarded => (
-            "ForwardingFailed",
-            "The entity that the message was to be forwarded to is full, disabled or gone.".to_owned(),
-        ),
         Reason::SessionMissing => (
             "Session id is null.",
             "Session enabled entity doesn't allow a message whose session identifier is null.".to_owned(),
+        ),
+        Reason::NotForwarded => (
+            "ForwardingFailed",
+            "The entity that the message was to be forwarded to is full, disabled or gone.".to_owned(),
         ),
     };
     let mut extra = extra.map_or_else(Extra::default, |extra| (**extra).clone());

@@ -19,7 +19,7 @@ mod purge;
 mod receive;
 mod renew;
 mod schedule;
-mod send;
+pub(crate) mod send;
 mod settle;
 mod slot;
 

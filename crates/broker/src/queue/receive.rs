@@ -172,6 +172,7 @@ pub(crate) fn delivery(queue: &Queue, source: Source, sequence: Sequence) -> Opt
         enqueued: slot.enqueued,
         expires: slot.expires,
         locked_until: None,
+        first: queue.first_number(sequence),
         extra: super::dead_letter::with_reason(slot, queue.extras.get(&sequence)),
     })
 }

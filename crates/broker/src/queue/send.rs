@@ -3,8 +3,9 @@
 //! A message whose time lies ahead is scheduled instead (S-40). "Accepted" leaves only when the records are durable (S-10), and a refused delivery leaves nothing behind (S-16).
 
 use crate::Broker;
-use crate::command::{Incoming, Intake, SessionIds};
+use crate::command::{Arrivals, Incoming, Intake, SessionIds};
 use crate::decision::{Context, Decision};
+use crate::durable::Kind;
 use crate::effect::Effect;
 use crate::ids::{BodyId, EntityId, LinkId, Sequence, Source};
 use crate::limits::ADDED_BYTES;
@@ -13,6 +14,7 @@ use crate::refusal::Refusal;
 use crate::session::lobby::Change;
 use crate::time::{Span, Time};
 use crate::timers::Chore;
+use crate::topic::subject::Front;
 use crate::volatile::{Link, PART_REFUSED, Role, Touch};
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ impl Broker {
         link: LinkId,
         delivery: u32,
         is_settled: bool,
-        messages: &[Incoming],
+        arrivals: Arrivals<'_>,
         sessions: &SessionIds,
         context: Context,
         decision: &mut Decision,
@@ -33,15 +35,19 @@ impl Broker {
             return;
         };
         let (entity, part_bytes) = (source.entity, *part_bytes);
-        match self.check_send(entity, messages, sessions, part_bytes) {
+        let is_topic = self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic);
+        let checked = self.check_send(entity, arrivals.messages, sessions, part_bytes);
+        let checked =
+            if is_topic { checked.and_then(|()| self.check_fan_out(entity, arrivals)) } else { checked };
+        match checked {
             Ok(()) => {
-                for (at, message) in messages.iter().enumerate() {
+                for (at, message) in arrivals.messages.iter().enumerate() {
                     let parts = self.take_parts(link);
                     // A duplicate is accepted and dropped (S-160); its parts, if it came in any, are garbage.
                     if self.is_duplicate(entity, message, context) {
                         continue;
                     }
-                    self.store(entity, message, sessions.get(at), parts, context, decision);
+                    self.store(entity, message, sessions.get(at), parts, arrivals, context, decision);
                 }
                 self.volatile.apply(Touch::Accessed { entity, time: context.now });
                 if !is_settled {
@@ -95,8 +101,9 @@ impl Broker {
             ));
         }
         let limit = tier.queue_bytes(&queue.settings);
-        if queue.bytes >= limit {
-            return Err(Refusal::QueueFull { name: queue.path.clone(), size: queue.bytes, limit });
+        let size = queue.held_bytes();
+        if size >= limit {
+            return Err(Refusal::QueueFull { name: queue.path.clone(), size, limit });
         }
         Ok(())
     }
@@ -108,14 +115,18 @@ impl Broker {
         message: &Incoming,
         session: Option<&Arc<str>>,
         parts: Parts,
+        arrivals: Arrivals<'_>,
         context: Context,
         decision: &mut Decision,
     ) -> Sequence {
         self.note(entity, message, context, decision);
-        let sequence = self.durable.queue(entity).expect("checked before").next;
+        let queue = self.durable.queue(entity).expect("checked before");
+        let (sequence, is_topic) = (queue.next, queue.kind == Kind::Topic);
         if message.scheduled > context.now {
             self.store_scheduled(entity, message, parts, context, decision);
             self.join(entity, sequence, session, context, decision);
+        } else if is_topic {
+            self.publish_sent(entity, message, session, parts, arrivals, context, decision);
         } else {
             self.enqueue(entity, message, session, parts, context, decision);
         }
@@ -127,7 +138,7 @@ impl Broker {
         entity: EntityId,
         message: &Incoming,
         session: Option<&Arc<str>>,
-        (parts, part_bytes): Parts,
+        Parts { bodies: parts, bytes: part_bytes, .. }: Parts,
         context: Context,
         decision: &mut Decision,
     ) {
@@ -149,7 +160,7 @@ impl Broker {
 
     /// A message is in the queue: it goes on to where the queue forwards, or will be free once it is committed, and may be
     /// the next to expire.
-    pub(super) fn arrive(
+    pub(crate) fn arrive(
         &mut self,
         entity: EntityId,
         sequence: Sequence,
@@ -174,17 +185,21 @@ impl Broker {
     }
 
     /// When a message expires: its own time to live, with the queue's as default and ceiling (S-50, S-55, S-56).
-    pub(super) fn expiry(&self, entity: EntityId, own: Span, now: Time) -> Time {
+    pub(crate) fn expiry(&self, entity: EntityId, own: Span, now: Time) -> Time {
         let queue = self.durable.queue(entity).expect("the caller looked");
         now.after(own.min(self.tier_of(queue.namespace).time_to_live(&queue.settings)))
     }
 
     fn take_parts(&mut self, link: LinkId) -> Parts {
         match self.volatile.links.get_mut(&link) {
-            Some(Link { role: Role::Sender { parts, part_bytes }, .. }) if !parts.is_empty() => {
-                (Some(std::mem::take(parts).into()), std::mem::take(part_bytes))
+            Some(Link { role: Role::Sender { parts, part_bytes, front }, .. }) if !parts.is_empty() => {
+                Parts {
+                    bodies: Some(std::mem::take(parts).into()),
+                    bytes: std::mem::take(part_bytes),
+                    front: front.take(),
+                }
             }
-            _ => (None, 0),
+            _ => Parts::default(),
         }
     }
 
@@ -194,6 +209,7 @@ impl Broker {
         &mut self,
         link: LinkId,
         body: Intake,
+        arrivals: Arrivals<'_>,
         context: Context,
         decision: &mut Decision,
     ) {
@@ -205,9 +221,14 @@ impl Broker {
             self.volatile.apply(Touch::PartRefused { link });
         } else if *part_bytes <= self.tier_of(queue.namespace).message_bytes(&queue.settings) + ADDED_BYTES {
             let id = self.durable.next_body;
+            // The rules of a topic look at what lies in front of the body, which is in the first part (S-18).
+            let is_front = queue.kind == Kind::Topic && *part_bytes == 0;
+            let front =
+                is_front.then(|| arrivals.body(body)).and_then(|part| part.get(..Front::bytes(part)?));
+            let front = front.map(Box::from);
             self.write(Record::PartStored { body: id }, context, decision);
             decision.bodies.push(body);
-            self.volatile.apply(Touch::PartStored { link, body: id, length: body.length.into() });
+            self.volatile.apply(Touch::PartStored { link, body: id, length: body.length.into(), front });
         }
         decision.effect(Effect::PartTaken { link, length: body.length });
     }
@@ -216,8 +237,14 @@ impl Broker {
 /// S-20.
 const SESSION_MISSING: &str = "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session support enabled can only receive messages that have the SessionId set to a valid value.";
 
-/// Bodies that come before the last one of a large message, and their bytes.
-pub(super) type Parts = (Option<Box<[BodyId]>>, u64);
+/// Bodies that come before the last one of a large message.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) bodies: Option<Box<[BodyId]>>,
+    pub(crate) bytes: u64,
+    /// What lies in front of its body, if it goes to a topic.
+    pub(crate) front: Option<Box<[u8]>>,
+}
 
 #[cfg(test)]
 mod tests {

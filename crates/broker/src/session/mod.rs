@@ -18,6 +18,7 @@ use crate::decision::{Context, Decision};
 use crate::ids::{ConnectionId, EntityId, Sequence, Source, SubQueue};
 use crate::record::Record;
 use crate::refusal::Refusal;
+use crate::topic::published::Origin;
 use crate::volatile::Touch;
 use lobby::{Change, Holder};
 use register::Session;
@@ -69,6 +70,10 @@ impl Broker {
                 (*entity, *sequence)
             }
             Record::Forwarded { source, sequence, .. } => (source.entity, *sequence),
+            Record::Published(published) => match published.origin {
+                Origin::Forwarded { source, sequence } => (source.entity, sequence),
+                Origin::Sent { .. } | Origin::Scheduled(_) => return None,
+            },
             _ => return None,
         };
         // Whoever has no lobby has no sessions.

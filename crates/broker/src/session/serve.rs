@@ -188,7 +188,7 @@ impl Broker {
             messages.push((sequence, parts.iter().copied().chain([slot.body]).collect()));
             bytes += u64::from(slot.length);
         }
-        decision.doubts.push(Doubt { source, messages });
+        decision.doubts.push(Doubt { source, messages, wants_content: false });
         self.volatile.apply(Touch::Doubted { source });
     }
 }
@@ -199,11 +199,15 @@ mod tests {
     use crate::command::ReceiveMode::{PeekLock, ReceiveAndDelete};
     use crate::effect::{Answer, Effect, Settled};
     use crate::ids::{LinkId, Number, Sequence};
+    use crate::manage::Task;
     use crate::record::Record;
     use crate::refusal::Refusal;
     use crate::settings::QueueSettings;
     use crate::testing::{World, deliveries, message};
     use crate::time::Span;
+    use crate::topic::rule::{Filter, Rule, Sql};
+    use crate::topic::settings::{SubscriptionSettings, TopicSettings};
+    use crate::topic::subject::tests::encoded;
     use crate::{Command, Incoming, MessageKey, SessionIds};
 
     fn sessions() -> QueueSettings {
@@ -423,7 +427,9 @@ mod tests {
         world.create("middle", forward("q"));
         world.create("first", forward("middle"));
         world.send_sessions("first", &["a", "b", "a"]);
-        world.send_committed("first", 1);
+        let sender = world.sender("first");
+        world.send_bytes(sender, &[&encoded(&[], &[])], message(0));
+        (0..2).for_each(|_| drop(world.commit()));
         assert_eq!(world.queue("q").counts.active, 3);
         assert_eq!(world.queue("middle").counts.dead_letter, 1, "what has no session is not taken");
         let link = world.holder("q", "a", 9);
@@ -431,6 +437,83 @@ mod tests {
         let dead = world.receive("middle/$DeadLetterQueue", PeekLock, 1);
         let overlay = dead[0].extra.as_ref().unwrap().overlay.as_ref().unwrap();
         assert!(overlay.application("DeadLetterReason").is_some());
+    }
+
+    #[test]
+    fn a_message_that_came_before_its_queue_forwarded_takes_its_session_along() {
+        // S-170, S-177
+        let mut world = with_sessions(&[]);
+        world.create("first", QueueSettings::default());
+        let sender = world.sender("first");
+        let of = |session| encoded(&[("SessionId", session)], &[]);
+        world.send_bytes(sender, &[&of("a"), &of("b"), &encoded(&[], &[])], message(0));
+        world.commit();
+        assert!(world.queue("first").sessions.is_none());
+        let forward_to = Some("q".into());
+        world.update("first", QueueSettings { forward_to, ..QueueSettings::default() }).unwrap();
+        while world.is_due() {
+            world.tick();
+        }
+        world.commit();
+        let session = |world: &World, number| world.queue("q").session_of(Sequence(number)).cloned();
+        assert_eq!(session(&world, 1).as_deref(), Some("a"));
+        assert_eq!(session(&world, 2).as_deref(), Some("b"));
+        assert_eq!(world.queue("first").counts.dead_letter, 1);
+    }
+
+    #[test]
+    fn a_subscription_with_sessions_gives_them_out_like_a_queue() {
+        // S-108, S-142, S-145, S-149, S-186, S-235
+        let mut world = World::new();
+        let (path, access) = ("t".into(), Vec::new());
+        world.manage(Task::CreateTopic { path, settings: TopicSettings::default(), access }).unwrap();
+        let settings = SubscriptionSettings { requires_session: true, ..SubscriptionSettings::default() };
+        let rule = |action: Option<&str>| Rule {
+            name: "r".into(),
+            filter: Filter::True,
+            action: action.map(|text| Sql { expression: text.into(), parameters: Vec::new() }),
+        };
+        for (name, action) in [("s", None), ("set", Some("SET sys.SessionId = 'x'"))] {
+            let (topic, name, settings) = ("t".into(), name.into(), settings.clone());
+            let rule = Some(rule(action));
+            world.manage(Task::CreateSubscription { topic, name, settings, rule }).unwrap();
+        }
+        let sender = world.sender("t");
+        let of = |session| encoded(&[("SessionId", session)], &[]);
+        let later = Incoming { scheduled: world.now.after(Span::seconds(30)), ..message(0) };
+        world.send_bytes(sender, &[&of("a"), &of("b"), &of("a")], message(0));
+        world.send_bytes(sender, &[&of("a")], later);
+        world.commit();
+        world.pass(Span::seconds(30));
+        while world.is_due() {
+            world.tick();
+        }
+        world.commit();
+        let link = world.link();
+        world.accept(link, "t/subscriptions/s", Some("a"));
+        assert_eq!(deliveries(&world.credit(link, 9, false)), [(link, 1), (link, 3), (link, 4)]);
+        let state = Some(message(7).body);
+        let (path, session) = ("t/Subscriptions/s".into(), "a".into());
+        world
+            .ask_held(|request, namespace| Command::SetSessionState {
+                request,
+                namespace,
+                path,
+                session,
+                state,
+            })
+            .unwrap();
+        let other = world.link();
+        world.accept(other, "t/subscriptions/set", None);
+        assert_eq!(
+            deliveries(&world.credit(other, 9, false)).len(),
+            4,
+            "all are in the session of the action"
+        );
+        world.restart();
+        let link = world.link();
+        world.accept(link, "t/subscriptions/s", None);
+        assert_eq!(deliveries(&world.credit(link, 9, false)).len(), 3);
     }
 
     #[test]

@@ -124,6 +124,7 @@ fn shown(state: SessionState) -> Delivery {
         token: LockToken(0),
         sequence: Sequence(0),
         number: Number(0),
+        first: None,
         state: State::Active,
         body: state.body,
         length: state.length,

@@ -2,18 +2,30 @@
 //!
 //! What must hold: a topic's path is unique among queues and topics (S-250), a subscription's name within its topic, a
 //! rule's within its subscription, all without regard to case; deleting a topic takes everything below it along
-//! (H-16). Publishing lives elsewhere.
+//! (H-16). The messages of a topic and of a subscription live like those of a queue; publishing is in `fan_out.rs`.
 
+mod action;
 pub mod change;
+mod eval;
+mod expression;
+mod fan_out;
+mod filter;
+mod like;
+pub mod published;
+pub(crate) mod read;
+pub mod routes;
 pub mod rule;
+mod scalar;
 pub mod settings;
 pub mod sql;
+pub(crate) mod subject;
 pub mod subscription;
+mod tokens;
 
 use crate::Broker;
 use crate::access::AccessRule;
 use crate::decision::{Context, Decision};
-use crate::durable::fold;
+use crate::durable::{Counts, fold};
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
 use crate::limits::LIST_PAGE;
@@ -201,6 +213,9 @@ pub struct TopicDescription {
     pub subscriptions: u32,
     pub sql_filters: u32,
     pub correlation_filters: u32,
+    /// Only scheduled messages are the topic's own (S-234).
+    pub counts: Counts,
+    /// With those of its subscriptions (S-235).
     pub bytes: u64,
 }
 
@@ -224,6 +239,7 @@ impl Broker {
         };
         self.write(Record::Managed(Box::new(change)), context, decision);
         self.volatile.apply(Touch::EntityCreated { entity, namespace, time: context.now });
+        self.arm_idle(entity, context.now);
         Ok(entity)
     }
 
@@ -241,6 +257,8 @@ impl Broker {
         settings.check_update(&topic.settings)?;
         let change = Change::TopicUpdated { entity, settings: Box::new(settings.clone()) };
         self.write(Record::Managed(Box::new(change)), context, decision);
+        self.volatile.apply(Touch::Used { entity, time: context.now });
+        self.arm_idle(entity, context.now);
         Ok(entity)
     }
 
@@ -253,7 +271,7 @@ impl Broker {
 
     pub(crate) fn describe_topic(&self, entity: EntityId) -> Option<TopicDescription> {
         let topics = &self.durable.topics;
-        let topic = topics.topic(entity)?;
+        let (topic, queue) = (topics.topic(entity)?, self.durable.queue(entity)?);
         let (sql_filters, correlation_filters) = topics.filters(topic);
         Some(TopicDescription {
             path: topic.path.clone(),
@@ -265,7 +283,8 @@ impl Broker {
             subscriptions: topic.subscriptions.len() as u32,
             sql_filters,
             correlation_filters,
-            bytes: 0,
+            counts: queue.counts,
+            bytes: queue.held_bytes(),
         })
     }
 
@@ -352,23 +371,6 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-    }
-
-    #[test]
-    fn links_to_topics_and_subscriptions_are_refused_plainly() {
-        use crate::effect::Effect;
-        let mut world = World::new();
-        world.manage(create("t", TopicSettings::default())).unwrap();
-        world.manage(subscription::tests::create("t", "s")).unwrap();
-        let (sender, receiver) = (world.link(), world.link());
-        let refused = |effects: &[Effect]| {
-            matches!(effects, [Effect::Detached { refusal: Refusal::NotSupported(_), .. }])
-        };
-        assert!(refused(&world.attach_sender(sender, "t")));
-        let mode = crate::ReceiveMode::PeekLock;
-        assert!(refused(&world.attach_receiver(receiver, "t/Subscriptions/s", mode)));
-        let missing = world.attach_receiver(receiver, "t/Subscriptions/x", mode);
-        assert!(matches!(&missing[..], [Effect::Detached { refusal: Refusal::EntityNotFound(_), .. }]));
     }
 
     #[test]

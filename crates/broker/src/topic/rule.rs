@@ -2,7 +2,7 @@
 
 use super::change::Change;
 use super::sql;
-use super::subscription::check_name;
+use super::subscription::check_rule_name;
 use crate::Broker;
 use crate::decision::{Context, Decision};
 use crate::durable::fold;
@@ -12,6 +12,7 @@ use crate::limits::*;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::Time;
+use crate::volatile::Touch;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rule {
@@ -104,15 +105,15 @@ impl Correlation {
 
 impl Rule {
     pub fn check(&self) -> Result<(), Refusal> {
-        check_name(&self.name)?;
-        let check_text = |property, sql: &Sql, check: fn(&str) -> Result<(), sql::Mistake>| {
+        check_rule_name(&self.name)?;
+        let check_text = |property, sql: &Sql, check: fn(&Sql) -> Result<(), sql::Mistake>| {
             let length = sql.expression.chars().count();
             if length > SQL_CHARACTERS || sql.expression.trim().is_empty() {
                 let why = format!("its {length} characters are not between 1 and {SQL_CHARACTERS}");
                 return Err(Refusal::InvalidSetting { property, why: why.into() });
             }
             // S-201
-            check(&sql.expression)
+            check(sql)
                 .map_err(|mistake| Refusal::InvalidSetting { property, why: mistake.to_string().into() })?;
             check_values(property, &sql.parameters)
         };
@@ -163,6 +164,8 @@ impl Broker {
         let rule = Rule { name: name.clone(), ..rule.clone() };
         let change = Change::RulePut { subscription: entity, rule: Box::new(rule) };
         self.write(Record::Managed(Box::new(change)), context, decision);
+        self.volatile.apply(Touch::Used { entity, time: context.now });
+        self.reroute(entity);
         self.describe_rule(namespace, topic, subscription, &name)
     }
 
@@ -203,6 +206,7 @@ impl Broker {
         }
         let change = Change::RuleRemoved { subscription: entity, name: name.into() };
         self.write(Record::Managed(Box::new(change)), context, decision);
+        self.reroute(entity);
         Ok(Answer::Deleted)
     }
 
@@ -270,6 +274,18 @@ mod tests {
         let mut world = world();
         world.manage(create("t", "s")).unwrap();
         world
+    }
+
+    #[test]
+    fn names_are_checked() {
+        // S-251
+        for good in ["$Default", "$default", "My.Type+Inner`1[A]", "a b", "r"] {
+            assert_eq!(rule(good, Filter::True).check(), Ok(()), "{good}");
+        }
+        for bad in ["", "..", "$management", "$Default2", "a/b", "a\u{1}", "\u{202e}a"] {
+            let refused = rule(bad, Filter::True).check();
+            assert!(matches!(refused, Err(Refusal::InvalidName { .. })), "{bad}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::limits::*;
 use crate::refusal::Refusal;
-use crate::settings::{self, Status};
+use crate::settings::{self, QueueSettings, Status};
 use crate::time::Span;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -48,6 +48,22 @@ impl Default for TopicSettings {
 impl TopicSettings {
     pub fn keeps_order(&self) -> bool {
         self.support_ordering.unwrap_or(!self.partitioning)
+    }
+
+    /// What these settings mean for the messages that the topic holds or passes on.
+    pub(crate) fn of_messages(&self) -> QueueSettings {
+        QueueSettings {
+            max_size_megabytes: self.max_size_megabytes,
+            requires_duplicate_detection: self.requires_duplicate_detection,
+            duplicate_window: self.duplicate_window,
+            default_time_to_live: self.default_time_to_live,
+            auto_delete_on_idle: self.auto_delete_on_idle,
+            partitioning: self.partitioning,
+            express: self.express,
+            status: self.status,
+            max_message_kilobytes: self.max_message_kilobytes,
+            ..QueueSettings::default()
+        }
     }
 
     /// Refuses a value outside its documented range.
@@ -113,6 +129,23 @@ impl Default for SubscriptionSettings {
 }
 
 impl SubscriptionSettings {
+    /// What these settings mean for the messages of the subscription; `beside` are those of its topic, or its own before.
+    pub(crate) fn of_messages(&self, beside: &QueueSettings) -> QueueSettings {
+        QueueSettings {
+            lock_duration: self.lock_duration,
+            requires_session: self.requires_session,
+            default_time_to_live: self.default_time_to_live,
+            dead_letter_on_expiration: self.dead_letter_on_expiration,
+            max_delivery_count: self.max_delivery_count,
+            auto_delete_on_idle: self.auto_delete_on_idle,
+            partitioning: beside.partitioning,
+            forward_to: self.forward_to.clone(),
+            forward_dead_letters_to: self.forward_dead_letters_to.clone(),
+            status: self.status,
+            ..QueueSettings::default()
+        }
+    }
+
     /// Refuses a value outside its documented range.
     pub fn check(&self) -> Result<(), Refusal> {
         settings::check_lock_duration(self.lock_duration)?;

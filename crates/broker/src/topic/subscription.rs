@@ -6,12 +6,13 @@ use super::settings::SubscriptionSettings;
 use super::{SUBSCRIPTIONS, Subscription};
 use crate::Broker;
 use crate::decision::{Context, Decision};
+use crate::durable::Counts;
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
 use crate::limits::{LIST_PAGE, NAME_CHARACTERS, SUBSCRIPTIONS_PER_TOPIC};
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::volatile::Touch;
 
 /// The rule of a subscription that is given none (S-181).
@@ -26,6 +27,8 @@ pub struct SubscriptionDescription {
     pub updated: Time,
     /// `None` when nothing was ever received.
     pub accessed: Option<Time>,
+    pub counts: Counts,
+    pub bytes: u64,
 }
 
 /// Splits `topic/Subscriptions/name`.
@@ -35,8 +38,18 @@ pub fn split_path(path: &str) -> Option<(&str, &str)> {
     segment.eq_ignore_ascii_case(SUBSCRIPTIONS).then_some((topic, name))
 }
 
-/// Whether a subscription or a rule can have this name (S-251).
+/// Whether a subscription can have this name (S-251, S-252).
 pub fn check_name(name: &str) -> Result<(), Refusal> {
+    if name.starts_with('$') {
+        return Err(Refusal::InvalidName { name: name.into(), why: RESERVED });
+    }
+    check_rule_name(name)
+}
+
+const RESERVED: &str = "names that begin with $ are reserved";
+
+/// Whether a rule can have this name (S-251). Clients name rules after types, so there is more to it than letters.
+pub(super) fn check_rule_name(name: &str) -> Result<(), Refusal> {
     let refuse = |why| Err(Refusal::InvalidName { name: name.into(), why });
     if name.is_empty() {
         return refuse("it is empty");
@@ -44,11 +57,34 @@ pub fn check_name(name: &str) -> Result<(), Refusal> {
     if name.chars().count() > NAME_CHARACTERS {
         return refuse("it is longer than 50 characters");
     }
-    let is_wrong = |c: char| c.is_control() || matches!(c, '/' | '\\' | '@' | '?' | '#' | '*');
+    let is_wrong = |c: char| matches!(c, '/' | '\\' | '@' | '?' | '#' | '*');
     if name.contains(is_wrong) {
         return refuse("it contains a character that is not allowed: / \\ @ ? # *");
     }
+    // What nobody sees could make two names look like one.
+    let is_unseen = |c: char| {
+        let is_mark = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+        c.is_control() || is_mark || (c.is_whitespace() && c != ' ')
+    };
+    if name.contains(is_unseen) || name.starts_with(' ') || name.ends_with(' ') {
+        return refuse("it contains a control character, or a space at its start or end");
+    }
+    if name.chars().all(|c| c == '.') {
+        return refuse("it has nothing but periods");
+    }
+    if name.starts_with('$') && !name.eq_ignore_ascii_case(DEFAULT_RULE) {
+        return refuse(RESERVED);
+    }
     Ok(())
+}
+
+/// What forwards is never idle (S-75).
+fn settle(settings: &SubscriptionSettings) -> SubscriptionSettings {
+    let mut settings = settings.clone();
+    if settings.forward_to.is_some() {
+        settings.auto_delete_on_idle = Span::MAX;
+    }
+    settings
 }
 
 impl Broker {
@@ -83,10 +119,13 @@ impl Broker {
             entity,
             topic: topic_id,
             name: name.into(),
-            settings: Box::new(settings.clone()),
+            settings: Box::new(settle(settings)),
         };
         self.write(Record::Managed(Box::new(change)), context, decision);
         self.volatile.apply(Touch::EntityCreated { entity, namespace, time: context.now });
+        self.volatile.apply(Touch::Used { entity: topic_id, time: context.now });
+        self.arm_idle(entity, context.now);
+        self.reroute(topic_id);
         let change = Change::RulePut { subscription: entity, rule: Box::new(rule.clone()) };
         self.write(Record::Managed(Box::new(change)), context, decision);
         self.describe_subscription(entity)
@@ -104,8 +143,9 @@ impl Broker {
         let (entity, before) = self.find_subscription(namespace, topic, name)?;
         settings.check_update(&before.settings)?;
         self.check_subscription(namespace, topic, name, settings)?;
-        let change = Change::SubscriptionUpdated { entity, settings: Box::new(settings.clone()) };
+        let change = Change::SubscriptionUpdated { entity, settings: Box::new(settle(settings)) };
         self.write(Record::Managed(Box::new(change)), context, decision);
+        self.redirect(entity, context, decision);
         self.describe_subscription(entity)
     }
 
@@ -131,8 +171,8 @@ impl Broker {
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let (entity, _) = self.find_subscription(namespace, topic, name)?;
-        self.write(Record::EntityDeleted { entity }, context, decision);
-        self.volatile.apply(Touch::EntityDeleted { entity });
+        let path = self.durable.queue(entity).map(|queue| queue.path.clone()).unwrap_or_default();
+        self.remove_entity(entity, &path, context, decision);
         Ok(Answer::Deleted)
     }
 
@@ -157,7 +197,7 @@ impl Broker {
 
     fn subscription_description(&self, entity: EntityId) -> Option<SubscriptionDescription> {
         let topics = &self.durable.topics;
-        let subscription = topics.subscription(entity)?;
+        let (subscription, queue) = (topics.subscription(entity)?, self.durable.queue(entity)?);
         Some(SubscriptionDescription {
             topic: topics.topic(subscription.topic)?.path.clone(),
             name: subscription.name.clone(),
@@ -165,6 +205,8 @@ impl Broker {
             created: subscription.created,
             updated: subscription.updated,
             accessed: self.volatile.presence(entity).accessed,
+            counts: queue.counts,
+            bytes: queue.bytes,
         })
     }
 
@@ -214,7 +256,12 @@ pub(super) mod tests {
             assert!(world.manage(create("t", good)).is_ok(), "{good}");
         }
         let longer = "x".repeat(NAME_CHARACTERS + 1);
-        for bad in ["", "a/b", "a\\b", "a?", "a#", "a@b", "a*", "a\n", &longer] {
+        let unseen =
+            ["a\n", "\u{0}", "a\u{7f}", "a\u{85}b", "a\u{2028}b", "a\u{202e}b", "a\u{200b}", " a", "a "];
+        let reserved = [".", "..", "...", "$management", "$DeadLetterQueue", "$Default", "$"];
+        for bad in
+            ["", "a/b", "a\\b", "a?", "a#", "a@b", "a*", &longer].into_iter().chain(unseen).chain(reserved)
+        {
             let refused = world.manage(create("t", bad));
             assert!(matches!(refused, Err(Refusal::InvalidName { .. })), "{bad}");
         }

@@ -68,6 +68,42 @@ fn a_damaged_message_is_tried_again_when_time_has_passed() {
     assert_eq!(told.lock().taken.last(), Some(&7));
 }
 
+/// Takes away the segment in which the first messages lie, and every trace of it.
+fn lose_oldest_segment(memory: &Memory) {
+    let mut names = memory.list().unwrap();
+    names.retain(|name| name.ends_with(".segment"));
+    assert!(names.len() > 1, "something is left");
+    memory.remove(&names[0]).unwrap();
+    memory.remove("extent").unwrap();
+}
+
+#[test]
+fn messages_whose_segment_is_gone_are_damage_and_the_others_are_served() {
+    // P4
+    let (memory, told) = (Memory::new(), Shared::default());
+    let mut house = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
+    (1..=200).for_each(|number| house.send(number).unwrap());
+    house.stop().unwrap();
+    drop(house);
+    lose_oldest_segment(&memory);
+    for takes in [true, false] {
+        let mut house = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
+        if takes {
+            house.take(500).unwrap();
+            let taken = told.lock().taken.clone();
+            assert!(taken.contains(&200) && !taken.contains(&1), "{taken:?}");
+        } else {
+            house.skips_unreadable = true;
+            house.receive(500).unwrap();
+            assert!(!house.held().contains(&1));
+        }
+        if takes {
+            let damage = house.damage().unwrap();
+            assert!(damage.contains("body 1 is missing"), "{damage}");
+        }
+    }
+}
+
 fn change() -> Overlay {
     let mut overlay = Overlay::default();
     overlay.set("seen", &message::value::Value::Int(1)).unwrap();

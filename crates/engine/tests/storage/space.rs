@@ -3,8 +3,8 @@
 use crate::house::{House, SEGMENT_BYTES, Shared, options};
 use crate::judge::judge;
 use broker::{Refusal, Time};
-use journal::Options;
 use journal::disk::{Disk, Memory};
+use journal::{Draft, Journal, Local, Options, Outcome};
 use std::sync::Arc;
 
 const NOW: Time = Time(1_000_000);
@@ -131,9 +131,14 @@ fn a_full_disk_refuses_sends_and_nothing_else_and_goes_on_by_itself() {
 
 #[test]
 fn receiving_everything_makes_room_on_a_disk_that_stays_full() {
+    // Of the smallest, two segments are the reserve and two more are what a drained journal keeps.
+    [5, 6, 7, 8, 30].into_iter().for_each(fill_and_drain);
+}
+
+fn fill_and_drain(room_segments: u64) {
     let (memory, told) = (Memory::new(), Shared::default());
+    memory.set_room(Some(room_segments * u64::from(SEGMENT_BYTES)));
     let mut house = open(&memory, &told);
-    memory.set_room(Some(30 * u64::from(SEGMENT_BYTES)));
     let mut number = 0;
     while !house.is_full() {
         number += 1;
@@ -143,7 +148,7 @@ fn receiving_everything_makes_room_on_a_disk_that_stays_full() {
     house.rest(200).unwrap();
     house.now.0 += 2_000;
     house.run().unwrap();
-    assert!(!house.is_full(), "{} segments are left", segments(&memory));
+    assert!(!house.is_full(), "{} segments of {room_segments} are left", segments(&memory));
     house.send(number + 1).unwrap();
     assert!(told.lock().accepted.contains(&(number + 1)));
 }
@@ -237,8 +242,45 @@ fn without_a_snapshot_that_is_whole_a_trimmed_journal_is_refused() {
     for name in memory.list().unwrap().iter().filter(|name| name.ends_with(".snapshot")) {
         memory.damage(name, |bytes| bytes[60] ^= 1);
     }
-    let refused = House::open(Arc::new(memory.clone()), told, NOW).unwrap_err();
-    assert!(refused.contains("every snapshot is damaged") && refused.contains(".snapshot"), "{refused}");
-    let kept = memory.list().unwrap().iter().filter(|name| name.ends_with(".snapshot.damaged")).count();
-    assert_eq!(kept, 2, "nothing is deleted");
+    let before = contents(&memory);
+    for _ in 0..2 {
+        let refused = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap_err();
+        assert!(refused.contains("every snapshot is damaged") && refused.contains(".snapshot"), "{refused}");
+        assert_eq!(contents(&memory), before, "nothing is changed");
+    }
+    // Mended, it is whole.
+    for name in memory.list().unwrap().iter().filter(|name| name.ends_with(".snapshot")) {
+        memory.damage(name, |bytes| bytes[60] ^= 1);
+    }
+    judge(&memory, &told.lock(), "mended");
+}
+
+fn contents(memory: &Memory) -> Vec<(String, Option<Vec<u8>>)> {
+    memory.list().unwrap().into_iter().map(|name| (name.clone(), memory.content(&name))).collect()
+}
+
+#[test]
+fn a_start_that_is_refused_changes_nothing() {
+    let (memory, told) = (Memory::new(), Shared::default());
+    let mut house = open(&memory, &told);
+    (1..=200).for_each(|number| house.send(number).unwrap());
+    drop(house);
+    // The newest snapshot is damaged, so the journal behind the older one is read, and the last batch of it is of a kind
+    // that this program does not know.
+    let newest = memory.list().unwrap().into_iter().rfind(|name| name.ends_with(".snapshot")).unwrap();
+    memory.damage(&newest, |bytes| bytes[100] ^= 1);
+    let mut journal = Local::open(Arc::new(memory.clone()), options()).unwrap();
+    journal.fence(1, journal.epoch().next()).unwrap();
+    let future = Draft { record_count: 1, records: vec![250, 0, 0, 0, 0], ..Draft::default() };
+    let at = journal.tail().next();
+    assert!(matches!(journal.append(&future, at).unwrap().wait(), Outcome::Committed));
+    drop(journal);
+    memory.remove("reserve").unwrap();
+    memory.create("snapshot.tmp").unwrap();
+    let before = contents(&memory);
+    for _ in 0..2 {
+        let refused = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap_err();
+        assert!(refused.contains(&format!("batch {}", at.0)), "{refused}");
+        assert_eq!(contents(&memory), before);
+    }
 }

@@ -4,7 +4,7 @@ use super::address;
 use super::connection::Task;
 use super::link::{Kind, Link, REPLIES_WAITING};
 use super::management;
-use crate::auth::{self, Denied, Grant, Scope, sas};
+use crate::auth::{Denied, Grant, Scope, sas};
 use amqp::{LinkKey, SessionKey};
 use broker::{Answer, Command, Refusal, RequestId};
 use journal::Place;
@@ -142,8 +142,8 @@ impl<S> Task<S> {
             }
             Some(Question::Signature { reply, token, path }) => {
                 let signed = match &answer {
-                    Ok(Answer::Access { entity, rules }) => {
-                        auth::entity_signature(&token, entity, rules, self.state.now())
+                    Ok(Answer::Access(holders)) => {
+                        self.house.guard.entity_signature(&token, holders, self.state.now())
                     }
                     _ => Err(Denied::InvalidSignature),
                 };
@@ -156,8 +156,8 @@ impl<S> Task<S> {
                 }
             }
             Some(Question::Review { entity }) => {
-                if let Ok(Answer::Access { entity: found, rules }) = &answer {
-                    self.reviewed(&entity, found, rules);
+                if let Ok(Answer::Access(holders)) = &answer {
+                    self.reviewed(&entity, holders);
                 }
             }
             None => {}

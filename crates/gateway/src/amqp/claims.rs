@@ -7,7 +7,8 @@ use super::link::Kind;
 use crate::auth::{self, Demand, Grant, Holder, Right};
 use crate::limits::CLAIM_REVIEW;
 use amqp::LinkKey;
-use broker::{AccessRule, Command};
+use broker::Command;
+use broker::access::Access;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -81,8 +82,9 @@ impl<S> Task<S> {
     }
 
     /// The broker has said which rules an entity has now.
-    pub(super) fn reviewed(&mut self, entity: &str, found: &str, rules: &[AccessRule]) {
-        let rules = if found.eq_ignore_ascii_case(entity) { rules } else { &[] };
+    pub(super) fn reviewed(&mut self, entity: &str, holders: &[Access]) {
+        let own = holders.iter().find(|holder| holder.entity.eq_ignore_ascii_case(entity));
+        let rules = own.map_or(&[][..], |own| &own.rules);
         self.grants.retain_mut(|grant| match &grant.proof.holder {
             Holder::Entity(holder) if **holder == *entity => {
                 let rights = auth::entity_rights(&grant.proof, rules);

@@ -327,11 +327,7 @@ pub(super) fn stamp_of(delivery: &Delivery) -> Stamp<'_> {
         sequence: delivery.number.0 as i64,
         enqueued: delivery.enqueued.0,
         locked_until: delivery.locked_until.map(|Time(until)| until),
-        enqueued_sequence: delivery
-            .extra
-            .as_ref()
-            .and_then(|extra| extra.forwarded)
-            .map(|forwarded| forwarded.number.0 as i64),
+        enqueued_sequence: delivery.first.map(|number| number.0 as i64),
         ..Stamp::default()
     }
 }

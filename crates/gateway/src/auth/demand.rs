@@ -92,7 +92,10 @@ impl<'a> Demand<'a> {
             }
             Task::TellTime => on(Right::Manage, CLOCK),
             // The rules of an entity are asked for to judge a claim.
-            Task::Access { .. } | Task::SetTier { .. } | Task::NameNamespace { .. } => Demand::Server,
+            Task::Access { .. }
+            | Task::SetTier { .. }
+            | Task::NameNamespace { .. }
+            | Task::ListNamespaces => Demand::Server,
         }
     }
 

@@ -2,23 +2,48 @@
 
 use super::{Denied, Grant, Guard, Holder, Policy, Proof, Right, Rights, Scope, Secret, UnixSeconds};
 use broker::AccessRule;
+use broker::access::Access;
 
-/// Verifies a shared access signature by the rules of `entity`.
-pub fn entity_signature(
-    text: &str,
-    entity: &str,
-    rules: &[AccessRule],
-    now: UnixSeconds,
-) -> Result<Grant, Denied> {
-    let grant = guard(rules).signature(text, false, now)?;
-    let own = Scope::of_path(entity);
-    let scope = match (own.covers(&grant.scope), grant.scope.covers(&own)) {
-        (true, _) => grant.scope,
-        (false, true) => own,
-        (false, false) => return Err(Denied::InvalidAudience),
-    };
-    let proof = Proof { holder: Holder::Entity(entity.into()), ..grant.proof };
-    Ok(Grant { scope, proof, ..grant })
+impl Guard {
+    /// Verifies a shared access signature by the rules of entities of the namespace, the nearest first (H-102).
+    pub fn entity_signature(
+        &self,
+        text: &str,
+        holders: &[Access],
+        now: UnixSeconds,
+    ) -> Result<Grant, Denied> {
+        // Where there are no rules, as much is computed as where there are some.
+        let mut denied = match holders {
+            [] => return self.signature_by(text, "", &[], now),
+            _ => Denied::InvalidSignature,
+        };
+        for Access { entity, rules } in holders {
+            match self.signature_by(text, entity, rules, now) {
+                Err(Denied::InvalidSignature) => {}
+                Err(why) => denied = why,
+                Ok(grant) => return Ok(grant),
+            }
+        }
+        Err(denied)
+    }
+
+    fn signature_by(
+        &self,
+        text: &str,
+        entity: &str,
+        rules: &[AccessRule],
+        now: UnixSeconds,
+    ) -> Result<Grant, Denied> {
+        let grant = guard(rules).at(self.hosts().clone()).signature(text, false, now)?;
+        let own = Scope::of_path(entity);
+        let scope = match (own.covers(&grant.scope), grant.scope.covers(&own)) {
+            (true, _) => grant.scope,
+            (false, true) => own,
+            (false, false) => return Err(Denied::InvalidAudience),
+        };
+        let proof = Proof { holder: Holder::Entity(entity.into()), ..grant.proof };
+        Ok(Grant { scope, proof, ..grant })
+    }
 }
 
 /// The rights that a proof gives by these rules: none if its rule is gone or has other keys.
@@ -41,6 +66,7 @@ fn guard(rules: &[AccessRule]) -> Guard {
 
 #[cfg(test)]
 mod tests {
+    use super::super::guard::Hosts;
     use super::super::sas;
     use super::*;
     use broker::Time;
@@ -61,9 +87,15 @@ mod tests {
         }]
     }
 
+    /// The default namespace, beside one called `shop`.
+    fn house() -> Guard {
+        Guard::new(Vec::new(), false).at(Hosts::of_default(["shop".into()].into()))
+    }
+
     fn signed(resource: &str, key: &str) -> Result<Grant, Denied> {
         let text = sas::sign(resource, "reader", key, UnixSeconds::NEVER);
-        entity_signature(&text, "orders", &rules("first"), NOW)
+        let holders = [Access { entity: "orders".into(), rules: rules("first") }];
+        house().entity_signature(&text, &holders, NOW)
     }
 
     // H-102
@@ -79,7 +111,29 @@ mod tests {
         let narrow = signed("sb%3a%2f%2fhost%2forders%2f%24deadletterqueue", "first").unwrap();
         assert!(!narrow.allows("orders", Right::Listen, NOW));
         assert_eq!(signed("sb%3a%2f%2fhost%2finvoices", "first"), Err(Denied::InvalidAudience));
+        assert_eq!(signed("sb%3a%2f%2fshop%2forders", "first"), Err(Denied::InvalidAudience));
         assert_eq!(signed("sb%3a%2f%2fhost%2forders", "third"), Err(Denied::InvalidSignature));
+    }
+
+    // H-102
+    #[test]
+    fn rules_of_the_entities_around_count_too_and_each_where_it_stands() {
+        let holder = |entity: &str, key| Access { entity: entity.into(), rules: rules(key) };
+        let holders = [holder("a/b", "inner"), holder("a", "outer")];
+        let signed = |resource: &str, key| {
+            let text = sas::sign(resource, "reader", key, UnixSeconds::NEVER);
+            house().entity_signature(&text, &holders, NOW)
+        };
+        let inner = signed("sb%3a%2f%2fhost", "inner").unwrap();
+        assert!(inner.allows("a/b", Right::Listen, NOW) && !inner.allows("a", Right::Listen, NOW));
+        let outer = signed("sb%3a%2f%2fhost%2fa%2fb", "outer").unwrap();
+        assert!(outer.allows("a/b/c", Right::Listen, NOW));
+        assert_eq!(outer.proof.holder, Holder::Entity("a".into()));
+        assert!(signed("sb%3a%2f%2fhost", "outer").unwrap().allows("a", Right::Listen, NOW));
+        assert_eq!(signed("sb%3a%2f%2fhost", "third"), Err(Denied::InvalidSignature));
+        assert_eq!(signed("sb%3a%2f%2fhost%2fc", "outer"), Err(Denied::InvalidAudience));
+        let nobody = house().entity_signature("SharedAccessSignature x=y", &[], NOW);
+        assert_eq!(nobody, Err(Denied::MalformedToken));
     }
 
     #[test]

@@ -31,11 +31,11 @@ impl Scope {
         Scope { segments }
     }
 
-    /// Reads an audience or the decoded resource of a token: an address of any scheme, with any host (H-102).
+    /// Reads the decoded resource of a token, an address of any scheme (H-102): its host and what it covers there.
     ///
     /// Without a scheme, `orders` could be a host or a path. We take such a text for a host only when it cannot well be
     /// anything else: read as a host it would cover the whole namespace, which its signer may not have meant.
-    pub fn of_address(address: &str) -> Result<Scope, Denied> {
+    pub fn of_address(address: &str) -> Result<(&str, Scope), Denied> {
         let (after_scheme, has_scheme) = match address.split_once("://") {
             Some((scheme, rest)) if is_bus_scheme(scheme) => (rest, true),
             Some(_) => return Err(Denied::InvalidAudience),
@@ -48,12 +48,17 @@ impl Scope {
         }
         // The path of an address is itself percent-encoded by some clients.
         let path = percent_decode_str(path).decode_utf8().map_err(|_| Denied::InvalidAudience)?;
-        Ok(Scope::of_path(&path))
+        Ok((host, Scope::of_path(&path)))
     }
 
     pub fn covers(&self, other: &Scope) -> bool {
         other.segments.starts_with(&self.segments)
     }
+}
+
+/// The part of a host's name by which it chooses a namespace.
+pub(crate) fn first_label(host: &str) -> &str {
+    host.split(['.', ':']).next().unwrap_or_default()
 }
 
 fn is_bus_scheme(scheme: &str) -> bool {
@@ -123,7 +128,7 @@ mod tests {
     use super::*;
 
     fn covers(address: &str, path: &str) -> bool {
-        Scope::of_address(address).unwrap().covers(&Scope::of_path(path))
+        Scope::of_address(address).unwrap().1.covers(&Scope::of_path(path))
     }
 
     // H-102
@@ -141,9 +146,11 @@ mod tests {
 
     // H-102, AMQP 2.3
     #[test]
-    fn scheme_host_port_query_and_escapes_do_not_matter() {
+    fn scheme_port_query_and_escapes_do_not_matter() {
         for scheme in ["http", "https", "sb", "amqp", "amqps", "SB"] {
-            assert!(covers(&format!("{scheme}://Any.Host:5300/q/one?api-version=2021-05"), "Q/One"));
+            let address = format!("{scheme}://Any.Host:5300/q/one?api-version=2021-05");
+            assert!(covers(&address, "Q/One"));
+            assert_eq!(Scope::of_address(&address).unwrap().0, "Any.Host:5300");
         }
         assert!(covers("amqps://host/q%2Fone", "q/one"));
         assert!(covers("localhost:5300", "q"));

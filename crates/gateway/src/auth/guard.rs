@@ -2,9 +2,11 @@
 //!
 //! Every attempt computes as much as any other: a name that no policy has is checked against keys that nobody knows.
 
+use super::grant::first_label;
 use super::sas::Token;
 use super::{Denied, Grant, Holder, Policy, Proof, Rights, Scope, Secret, UnixSeconds};
 use sha2::{Digest, Sha256};
+use std::sync::Arc;
 use subtle::{Choice, ConstantTimeEq};
 
 /// The key that users of the official emulator paste (H-121). Everybody knows it.
@@ -20,6 +22,38 @@ pub struct Guard {
     decoy: Policy,
     /// The policy behind the well-known key, if the server listens where only this machine can reach it.
     well_known: Option<Policy>,
+    hosts: Hosts,
+}
+
+/// The host names that lead to a namespace. A token counts where its host leads: namespaces may share a key, and what was
+/// signed for one of them must be worth nothing in the others.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Hosts {
+    /// The name of the namespace; none for the one that everything else leads to.
+    own: Option<Box<str>>,
+    /// The names of all namespaces but that one, also of those that are no longer served.
+    names: Arc<[Box<str>]>,
+    is_closed: bool,
+}
+
+impl Hosts {
+    pub(crate) fn of_default(names: Arc<[Box<str>]>) -> Hosts {
+        Hosts { own: None, names, is_closed: false }
+    }
+
+    pub(crate) fn of_named(own: &str, names: Arc<[Box<str>]>) -> Hosts {
+        Hosts { own: Some(own.into()), names, is_closed: false }
+    }
+
+    fn lead_here(&self, host: &str) -> bool {
+        let label = first_label(host);
+        let named = self.names.iter().find(|name| name.eq_ignore_ascii_case(label));
+        match (&self.own, named) {
+            (None, None) => true,
+            (Some(own), Some(named)) => own.eq_ignore_ascii_case(named),
+            _ => false,
+        }
+    }
 }
 
 impl Guard {
@@ -38,7 +72,22 @@ impl Guard {
             secondary: None,
             rights: Rights::ALL,
         });
-        Guard { policies, decoy, well_known }
+        Guard { policies, decoy, well_known, hosts: Hosts::default() }
+    }
+
+    /// Lets nobody in: of a namespace that is no longer served.
+    pub(crate) fn closed() -> Guard {
+        let hosts = Hosts { is_closed: true, ..Hosts::default() };
+        Guard { hosts, ..Guard::new(Vec::new(), false) }
+    }
+
+    /// The same, for tokens whose host leads to it.
+    pub(crate) fn at(self, hosts: Hosts) -> Guard {
+        Guard { hosts, ..self }
+    }
+
+    pub(super) fn hosts(&self) -> &Hosts {
+        &self.hosts
     }
 
     /// Whether the well-known key opens the door to peers on this machine.
@@ -49,6 +98,9 @@ impl Guard {
     /// Verifies a shared access signature as put on `$cbs` or sent in a header (without `Bearer`).
     pub fn signature(&self, text: &str, peer_is_loopback: bool, now: UnixSeconds) -> Result<Grant, Denied> {
         let token = Token::parse(text)?;
+        if self.hosts.is_closed {
+            return Err(Denied::InvalidAudience);
+        }
         let named = |policy: &Policy| {
             *policy.name == *token.key_name || *policy.name == *token.key_name_twice_decoded
         };
@@ -56,7 +108,11 @@ impl Guard {
             .rights_by(named, peer_is_loopback, |key| token.is_signed_with(key))
             .or_else(|| self.rights_by(named, peer_is_loopback, |key| token.is_signed_with_reencoded(key)))
             .ok_or(Denied::InvalidSignature)?;
-        let scope = Scope::of_address(&token.resource()?)?;
+        let resource = token.resource()?;
+        let (host, scope) = Scope::of_address(&resource)?;
+        if !self.hosts.lead_here(host) {
+            return Err(Denied::InvalidAudience);
+        }
         let grant = Grant { scope, rights, expires: token.expires, proof };
         if grant.is_expired(now) { Err(Denied::ExpiredToken) } else { Ok(grant) }
     }
@@ -199,6 +255,35 @@ mod tests {
     fn a_token_without_an_address_is_for_nothing() {
         let text = sas::sign("orders", "reader", "first", LATER);
         assert_eq!(guard(false).signature(&text, false, NOW), Err(Denied::InvalidAudience));
+    }
+
+    // H-102
+    #[test]
+    fn a_token_counts_where_its_host_leads_and_nowhere_else() {
+        let names: Arc<[Box<str>]> = ["shop", "bank"].map(Into::into).into();
+        let shop = || Hosts::of_named("shop", names.clone());
+        let default = || Hosts::of_default(names.clone());
+        for (hosts, host, is_taken) in [
+            (shop(), "shop", true),
+            (shop(), "Shop.servicebus.windows.net", true),
+            (shop(), "shop.localhost%3a5671", true),
+            (shop(), "bank.localhost", false),
+            (shop(), "localhost", false),
+            (shop(), "default", false),
+            (default(), "localhost", true),
+            (default(), "any.other.host", true),
+            (default(), "shop", false),
+            (default(), "BANK.example", false),
+            (Guard::closed().hosts, "shop", false),
+        ] {
+            let text = sas::sign(&format!("sb%3a%2f%2f{host}%2fq"), "reader", "first", LATER);
+            let signed = guard(false).at(hosts.clone()).signature(&text, false, NOW).map(drop);
+            let expected = if is_taken { Ok(()) } else { Err(Denied::InvalidAudience) };
+            assert_eq!(signed, expected, "{host} at {hosts:?}");
+        }
+        // Who has no key is not told which namespaces there are.
+        let text = sas::sign("sb%3a%2f%2fbank%2fq", "reader", "third", LATER);
+        assert_eq!(guard(false).at(shop()).signature(&text, false, NOW), Err(Denied::InvalidSignature));
     }
 
     // A7

@@ -15,9 +15,11 @@ pub mod sas;
 
 pub use demand::Demand;
 pub use denied::Denied;
-pub use entity::{entity_rights, entity_signature};
+pub use entity::entity_rights;
 pub use failures::Failures;
+pub(crate) use grant::first_label;
 pub use grant::{Grant, Holder, Proof, Scope};
+pub(crate) use guard::Hosts;
 pub use guard::{Guard, ROOT_POLICY};
 pub use policy::{Policy, Right, Rights, Secret};
 

@@ -13,10 +13,11 @@ mod subscription;
 mod xml;
 
 use crate::ask::Ask;
-use crate::auth::{self, Demand, Denied, Failures, Grant, UnixSeconds, sas};
+use crate::auth::{Demand, Denied, Failures, Grant, UnixSeconds, sas};
 use crate::limits::*;
 use crate::listen::Peer;
 use crate::metrics::{self, Meters};
+use crate::names::Names;
 use crate::namespaces::{Namespace, Namespaces};
 use crate::prefixed::Prefixed;
 use atom::{Page, Site};
@@ -28,7 +29,7 @@ use hyper::body::Body;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use route::{Address, Needs, Route, Slice};
 use serde_json::json;
@@ -48,6 +49,8 @@ const JSON: &str = "application/json; charset=utf-8";
 pub struct Door<'a, A> {
     pub ask: &'a A,
     pub namespaces: &'a Namespaces,
+    /// By which programs on this machine call the server.
+    pub names: &'a Names,
     pub meters: &'a Meters,
     pub failures: &'a Failures,
     /// Names this run of the server in tracking ids.
@@ -107,7 +110,8 @@ impl Success {
         slice: Slice,
         site: &Site,
     ) -> Success {
-        let has_more = described.len() > slice.top;
+        // Whoever asks for nothing gets nothing, and no way to ask for nothing again.
+        let has_more = slice.top > 0 && described.len() > slice.top;
         described.truncate(slice.top);
         let page = Page { skip: slice.skip, top: slice.top, has_more, now: now() };
         let body = atom::feed(title, path, &described, page, site);
@@ -134,7 +138,8 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Whether what is there shall be changed; without it, something new shall be made (H-12).
+    /// Whether what is there shall be changed; without it, something new shall be made (H-12). There are no tags to match,
+    /// only the star is let this far.
     fn is_update(&self) -> bool {
         self.headers.contains_key(IF_MATCH)
     }
@@ -147,8 +152,10 @@ impl<A: Ask> Door<'_, A> {
     {
         let (head, body) = request.into_parts();
         let has_authorization = head.headers.contains_key(AUTHORIZATION);
-        let host = host(&head.headers, &head.uri);
-        let answered = match Address::read(&head.method, &head.uri, has_authorization) {
+        let host = named_host(&head).unwrap_or("localhost").to_owned();
+        let address =
+            check_host(&head).and_then(|()| Address::read(&head.method, &head.uri, has_authorization));
+        let answered = match address {
             Err(failure) => Err((failure, String::new())),
             Ok(address) => {
                 let namespace = self.namespaces.of_host(&host, peer.server_name.as_deref());
@@ -184,7 +191,7 @@ impl<A: Ask> Door<'_, A> {
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
-        let is_loopback = peer.is_loopback() && !is_from_page(&head.headers);
+        let is_loopback = peer.is_loopback() && !self.is_from_page(head);
         let right = match (address.route.needs(&head.method), &address.route) {
             (Needs::Right(right), _) => right,
             (Needs::Loopback, _) if !is_loopback => return Err(Denied::MissingToken.into()),
@@ -197,7 +204,13 @@ impl<A: Ask> Door<'_, A> {
         let grant = self.verify(authorization, namespace, &address.path, is_loopback).await?;
         grant.check(&address.path, right, UnixSeconds::now())?;
         peer.proved();
-        let is_clock = self.has_test_clock && address.route == Route::Clock;
+        match address.route.methods() {
+            [] => return Err(Failure::NoSuchAddress),
+            _ if address.route == Route::Clock && !self.has_test_clock => return Err(Failure::NoSuchAddress),
+            methods if !methods.contains(&head.method) => return Err(Failure::MethodNotAllowed),
+            _ => check_tags(head)?,
+        }
+        let is_clock = address.route == Route::Clock;
         let has_body = head.method == Method::PUT || is_clock && head.method == Method::POST;
         let body = if has_body { collected(body).await? } else { Bytes::new() };
         let (method, headers, path) = (&head.method, &head.headers, address.path.as_str());
@@ -213,15 +226,16 @@ impl<A: Ask> Door<'_, A> {
                 self.rules(&call, topic, subscription, *slice).await
             }
             Route::Rule { topic, subscription, name } => self.rule(&call, topic, subscription, name).await,
-            Route::Send | Route::Receive => Err(Failure::NotYet("Sending and receiving over HTTP")),
-            Route::Clock if self.has_test_clock => self.clock(&call).await,
-            Route::Clock | Route::Nothing | Route::Health | Route::Metrics | Route::WebSocket => {
-                Err(Failure::NoSuchAddress)
+            Route::Send | Route::Receive | Route::Settle => {
+                Err(Failure::NotYet("Sending and receiving over HTTP"))
             }
+            Route::Clock => self.clock(&call).await,
+            Route::Nothing | Route::Health | Route::Metrics | Route::WebSocket => Err(Failure::NoSuchAddress),
         }
     }
 
-    /// Verifies the token of a header: by the namespace's policies, else by those of the entity at `path` (H-102).
+    /// Verifies the token of a header: by the namespace's policies, else by those of the entity at `path` and of
+    /// those around it (H-102).
     async fn verify(
         &self,
         header: &HeaderValue,
@@ -235,9 +249,9 @@ impl<A: Ask> Door<'_, A> {
             Err(Denied::InvalidSignature) => {}
             decided => return Ok(decided?),
         }
-        let (namespace, task) = (namespace.id, Box::new(Task::Access { path: path.into() }));
-        match self.ask.ask(|request| Command::Manage { request, namespace, task }).await?? {
-            Answer::Access { entity, rules } => Ok(auth::entity_signature(token, &entity, &rules, now)?),
+        let (id, task) = (namespace.id, Box::new(Task::Access { path: path.into() }));
+        match self.ask.ask(|request| Command::Manage { request, namespace: id, task }).await?? {
+            Answer::Access(holders) => Ok(namespace.guard.entity_signature(token, &holders, now)?),
             _ => Err(Failure::Internal),
         }
     }
@@ -256,6 +270,13 @@ impl<A: Ask> Door<'_, A> {
         let command = make.clone()(RequestId::default());
         Demand::of(&command).check([&call.grant], UnixSeconds::now())?;
         Ok(self.ask.ask(make).await??)
+    }
+
+    /// Whether a web page may have made the request: it gets nothing for being here. Browsers add these headers and let no
+    /// page remove them; an old one that does not is known by the name that it was made to take for ours.
+    fn is_from_page(&self, head: &Parts) -> bool {
+        let is_told = head.headers.contains_key(ORIGIN) || head.headers.contains_key("sec-fetch-site");
+        is_told || !named_host(head).is_some_and(|host| self.names.include(host))
     }
 
     fn namespace_info(&self, call: &Call<'_>) -> Result<Success, Failure> {
@@ -293,6 +314,10 @@ async fn collected<B>(body: B) -> Result<Bytes, Failure>
 where
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
 {
+    // Whoever says that it will be too long need not be waited for.
+    if body.size_hint().lower() > HTTP_BODY_BYTES as u64 {
+        return Err(Failure::BodyTooLarge(HTTP_BODY_BYTES));
+    }
     match timeout(HTTP_BODY_TIMEOUT, Limited::new(body, HTTP_BODY_BYTES).collect()).await {
         Err(_) => Err(Failure::BodyTooSlow),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::BodyTooLarge(HTTP_BODY_BYTES)),
@@ -301,20 +326,33 @@ where
     }
 }
 
-/// Whether a web page has made the request, perhaps under a name that was made to lead to this machine: it gets nothing
-/// for being here. Browsers add these headers and let no page remove them.
-fn is_from_page(headers: &HeaderMap) -> bool {
-    headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site")
+/// RFC 9112, 3.2: a request names its host once. Of two, one would be checked and the other perhaps believed.
+fn check_host(head: &Parts) -> Result<(), Failure> {
+    match head.headers.get_all(HOST).iter().count() {
+        1 => Ok(()),
+        0 if head.version < Version::HTTP_11 => Ok(()),
+        _ => Err(Failure::Bad("The request must name its host once.".to_owned())),
+    }
+}
+
+/// What is there matches the star and nothing else: no entity has a tag.
+fn check_tags(head: &Parts) -> Result<(), Failure> {
+    let mut tags = head.headers.get_all(IF_MATCH).iter();
+    if tags.all(|tag| tag.to_str().is_ok_and(|tag| tag.trim().trim_matches('"') == "*")) {
+        Ok(())
+    } else {
+        Err(Failure::PreconditionFailed)
+    }
 }
 
 /// The host as the client named it, if that can stand in an address; it is repeated in answers.
-fn host(headers: &HeaderMap, uri: &hyper::Uri) -> String {
-    let named = uri.authority().map(|authority| authority.as_str());
-    let named = named.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok()));
+fn named_host(head: &Parts) -> Option<&str> {
+    let named = head.uri.authority().map(|authority| authority.as_str());
+    let named = named.or_else(|| head.headers.get(HOST).and_then(|host| host.to_str().ok()));
     let is_host = |text: &&str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte))
     };
-    named.filter(is_host).unwrap_or("localhost").to_owned()
+    named.filter(is_host)
 }
 
 fn now() -> Time {

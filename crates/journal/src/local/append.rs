@@ -11,11 +11,15 @@ use crate::error::Error;
 use crate::frame::{self, FIXED_BYTES, Fixed, Kind};
 use crate::hash::mix;
 use crate::journal::{Batch, Epoch, Position};
-use crate::limits::{BATCH_BYTES, MAX_SEGMENT_BYTES, ORDINAL_LIMIT, SEGMENT_HEADER_BYTES};
+use crate::limits::{BATCH_BYTES, BULK_READ_BYTES, MAX_SEGMENT_BYTES, ORDINAL_LIMIT, SEGMENT_HEADER_BYTES};
 use crate::ticket::Ticket;
 use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
+
+/// What the last page of a write is filled up with. Were it written in part, a system that has not got the rest of it in
+/// memory, as with a recycled segment, would have to read it first.
+const PAGE: [u8; 4096] = [0; 4096];
 
 impl Local {
     pub(super) fn write_batch(&mut self, draft: &Draft, at: Position) -> Result<Ticket, Error> {
@@ -33,7 +37,7 @@ impl Local {
         let fixed = self.fixed(Kind::Batch, at, self.edge.epoch, draft);
         let chain = frame::encode(&mut self.head, &fixed, draft);
         let bodies_at = self.offset + self.head.len() as u64;
-        let file = self.write_frame(bytes as u64, &draft.pieces)?;
+        let file = self.write_frame(bytes as u64, &draft.pieces).inspect_err(|_| self.shared.abandon())?;
         let (_, table) = frame::split(&fixed, &self.head).expect("the head was just made from the draft");
         self.active().extend_table(bodies_at, table);
         self.edge.position = at;
@@ -59,11 +63,32 @@ impl Local {
         if epoch <= self.edge.epoch || epoch.0 > ORDINAL_LIMIT {
             return Err(Error::Fenced { asked: epoch, seen: self.edge.epoch });
         }
+        self.move_in()?;
+        self.rewrite_doubtful()?;
+        self.note_extent()?;
         let draft = Draft { records: owner.to_le_bytes().to_vec(), ..Draft::default() };
         self.write_mark(Kind::Fence, epoch, &draft)?;
         self.edge.epoch = epoch;
         self.fenced_at = Some(self.edge.position);
         Ok(self.edge.position)
+    }
+
+    /// Writes again what the life before wrote last, and syncs it. If its sync failed, the system may hold those bytes in
+    /// memory and think that the disk has them: then no sync would ever write them, and they would be lost in the next
+    /// power failure, after somebody was told about them.
+    fn rewrite_doubtful(&mut self) -> Result<(), Error> {
+        let active = self.active();
+        let file = active.file()?;
+        let mut block = vec![0; BULK_READ_BYTES];
+        let mut at = self.doubtful_from;
+        let failed = |error| self.shared.stop(Error::io("write", &active.path, error));
+        while at < self.offset {
+            let count = block.len().min((self.offset - at) as usize);
+            active.read_exact(at, &mut block[..count])?;
+            write_parts(&*file, at, std::iter::once(&block[..count])).map_err(failed)?;
+            at += count as u64;
+        }
+        file.sync_data().map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
     }
 
     /// Seals what was written. Synced at once: were the seal and the next batch both in flight, a power failure
@@ -80,12 +105,24 @@ impl Local {
     fn write_mark(&mut self, kind: Kind, epoch: Epoch, draft: &Draft) -> Result<(), Error> {
         let bytes = frame::frame_bytes(draft) as u64;
         self.make_room(bytes)?;
+        // A mark says that everything before it is durable, so that has to be so before the mark is.
+        self.sync_if_relaxed()?;
         let fixed = self.fixed(kind, self.edge.position, epoch, draft);
         frame::encode(&mut self.head, &fixed, draft);
         let file = self.write_frame(bytes, &[])?;
         self.is_sealed = true;
         let active = self.active();
         file.sync_data().map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
+    }
+
+    /// Makes durable what was committed without syncing.
+    pub(super) fn sync_if_relaxed(&self) -> Result<(), Error> {
+        if !self.is_relaxed() {
+            return Ok(());
+        }
+        let active = self.active();
+        let synced = active.file()?.sync_data();
+        synced.map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
     }
 
     fn fixed(&self, kind: Kind, position: Position, epoch: Epoch, draft: &Draft) -> Fixed {
@@ -110,10 +147,23 @@ impl Local {
         let active = self.segments.last().expect("a journal has at least one segment");
         assert!(self.head.len() >= FIXED_BYTES && self.offset + bytes <= u64::from(active.header.bytes));
         frame::stamp(&mut self.head, active.header.incarnation, self.offset);
-        let parts = std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
+        let end = self.offset + (self.head.len() + pieces.iter().map(Bytes::len).sum::<usize>()) as u64;
+        let padded = end.next_multiple_of(PAGE.len() as u64).min(u64::from(active.header.bytes));
+        let padding = &PAGE[..(padded - end) as usize];
         let file = active.file()?;
-        write_parts(&*file, self.offset, parts)
-            .map_err(|error| self.shared.stop(Error::io("write", &active.path, error)))?;
+        let write = || {
+            let parts = std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
+            write_parts(&*file, self.offset, parts.chain(std::iter::once(padding)))
+        };
+        let mut written = write();
+        if written.as_ref().is_err_and(is_full) && self.reserve.release() {
+            written = write();
+        }
+        // Where room cannot be reserved a full disk shows here. A part of a frame is none: the next one takes its place.
+        written.map_err(|error| match is_full(&error) {
+            true => Error::Full { file: active.path.clone(), cause: error },
+            false => self.shared.stop(Error::io("write", &active.path, error)),
+        })?;
         self.offset += bytes;
         Ok(file)
     }
@@ -124,11 +174,8 @@ impl Local {
         if self.offset + bytes <= u64::from(active.header.bytes) && !self.must_roll {
             return Ok(());
         }
-        if self.is_relaxed() {
-            // Then a power failure can tear only the last segment, as with syncing.
-            let synced = active.file()?.sync_data();
-            synced.map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))?;
-        }
+        // Then a power failure can tear only the last segment, as with syncing.
+        self.sync_if_relaxed()?;
         let needed = SEGMENT_HEADER_BYTES as u64 + bytes;
         let segment_bytes = u64::from(self.options.segment_bytes).max(needed);
         assert!(segment_bytes <= u64::from(MAX_SEGMENT_BYTES), "a batch fits the largest segment");
@@ -175,16 +222,30 @@ impl Local {
         }
         let handle = self.handles.held(name, file);
         self.segments.push(Arc::new(Segment::fresh(path, handle, header)));
+        self.share_unsynced();
         self.offset = SEGMENT_HEADER_BYTES as u64;
         self.must_roll = false;
-        Ok(())
+        self.note_extent()
+    }
+
+    /// Whoever relies on what is committed has to sync it first where that was not done.
+    pub(super) fn share_unsynced(&self) {
+        if self.is_relaxed() {
+            self.snapshots.set_unsynced(self.active().clone());
+        }
+    }
+
+    /// Notes which segments there are, so that none of them can be missing unnoticed.
+    fn note_extent(&mut self) -> Result<(), Error> {
+        let (oldest, newest) = (self.segments[0].header.ordinal, self.active().header.ordinal);
+        self.extent.note(oldest..=newest).map_err(|error| self.shared.stop(error))
     }
 
     /// A disk without room for another segment, or a process without handles, has lost nothing yet; any other failure is
     /// final.
     fn classify(&self, path: &str, error: io::Error) -> Error {
         match is_full(&error) || lacks_handles(&error) {
-            true => Error::Full { file: path.to_owned(), source: error },
+            true => Error::Full { file: path.to_owned(), cause: error },
             false => self.shared.stop(Error::io("make", path, error)),
         }
     }

@@ -61,8 +61,14 @@ impl Check<'_> {
                 Err(error) => return Err(error),
             };
             let successor = scan.find_successor()?;
-            if problem.is_none() && end.is_none() && (successor.is_none() || segment.header.is_relaxed) {
-                break;
+            if problem.is_none() && end.is_none() {
+                let is_torn = match successor {
+                    Some(at) => segment.header.is_relaxed && !is_sealed_behind(&scan, at)?,
+                    None => true,
+                };
+                if is_torn {
+                    break;
+                }
             }
             torn.take().into_iter().for_each(|error| (self.damage)(error));
             let missing = || Error::corrupt(&segment.path, at, "no intact frame, though the journal goes on");
@@ -105,8 +111,21 @@ impl Check<'_> {
     }
 }
 
-/// A segment that nobody writes any more, to be read again now and then: disks forget silently. Holding it keeps the file
-/// from being used for another segment.
+/// Whether a seal or a fence is among the intact frames from `at` on: then everything before it was durable.
+fn is_sealed_behind(scan: &Scan<'_>, at: u64) -> Result<bool, Error> {
+    let mut next = Some(at);
+    while let Some(at) = next {
+        let (kind, end) = scan.frame_at(at)?;
+        if kind != Kind::Batch {
+            return Ok(true);
+        }
+        next = scan.find_frame_from(end)?;
+    }
+    Ok(false)
+}
+
+/// A segment, to be read again now and then: disks forget silently. Holding it keeps the file from being used for another
+/// segment.
 #[derive(Debug)]
 pub struct Scrub {
     pub(super) segment: Arc<Segment>,

@@ -1,5 +1,8 @@
 //! Making segment files, and keeping one spare filled ahead.
 //!
+//! While messages leave as fast as they come, segments are given back as fast as they are used, if not as evenly. So up to
+//! two are kept, and a new one is filled late: then hardly any is filled, and each byte is written once.
+//!
 //! The thread that fills never holds up the writer: a spare that is not ready is not waited for. What a spare
 //! contains does not matter, for each life of a file has its own incarnation. A disk that has no room for it is full and
 //! nothing more; one that cannot write it is broken, and the journal stops before it relies on that disk again.
@@ -10,12 +13,15 @@ use super::shared::Shared;
 use super::{Filling, Options, names};
 use crate::disk::{Disk, DiskFile, write_parts};
 use crate::error::Error;
-use crate::limits::{FILL_LEAD_PERCENT, FILL_STEP_BYTES, SEGMENT_HEADER_BYTES};
+use crate::limits::{FILL_LATEST_PERCENT, FILL_LEAD_PERCENT, FILL_STEP_BYTES, SEGMENT_HEADER_BYTES};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
+
+/// The filled one and the one that was given back.
+const KEPT_SEGMENTS: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct Spare {
@@ -24,6 +30,9 @@ pub(super) struct Spare {
     filling: Filling,
     bytes: u32,
     state: State,
+    has_recycled: bool,
+    /// Segments made since one was given back. While they come back, the next may well be there before a new one is filled.
+    made_since_recycled: u32,
     must_end: Arc<AtomicBool>,
     /// How much of the segment that is written is used, in percent: the spare must be ready before it is full.
     used_percent: Arc<AtomicU64>,
@@ -42,30 +51,58 @@ enum State {
 }
 
 impl Spare {
-    pub(super) fn new(disk: Arc<dyn Disk>, shared: Arc<Shared>, options: &Options, exists: bool) -> Spare {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        shared: Arc<Shared>,
+        options: &Options,
+        listed: &[String],
+    ) -> Spare {
         let bytes = options.segment_bytes;
-        let length = |disk: &dyn Disk| disk.open(names::SPARE).and_then(|file| file.length()).ok();
-        let is_ready = exists && length(&*disk) == Some(u64::from(bytes));
-        let state = if is_ready { State::Ready } else { State::None };
+        let is_ready = |name: &str| {
+            let is_there = listed.iter().any(|listed| listed == name);
+            is_there && disk.open(name).and_then(|file| file.length()).ok() == Some(u64::from(bytes))
+        };
+        let state = if is_ready(names::SPARE) { State::Ready } else { State::None };
+        let has_recycled = is_ready(names::SPARE_RECYCLED);
         let (must_end, used_percent) = Default::default();
         let filling = options.filling;
-        Spare { disk, shared, filling, bytes, state, must_end, used_percent, stale: None }
+        Spare {
+            disk,
+            shared,
+            filling,
+            bytes,
+            state,
+            has_recycled,
+            made_since_recycled: KEPT_SEGMENTS + 1,
+            must_end,
+            used_percent,
+            stale: None,
+        }
     }
 
     pub(super) fn held_bytes(&self) -> u64 {
-        if self.is_ready() { u64::from(self.bytes) } else { 0 }
+        let held = u64::from(self.is_ready()) + u64::from(self.has_recycled);
+        held * u64::from(self.bytes)
     }
 
     fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready)
     }
 
+    #[cfg(test)]
+    pub(super) fn is_filling(&self) -> bool {
+        !matches!(self.state, State::None)
+    }
+
     /// Starts filling if there is no spare, or notices that one got ready. Called after each append, so cheap. `used` of
     /// `bytes` are taken in the segment that is written.
     pub(super) fn prepare(&mut self, used: u64, bytes: u32) {
-        self.used_percent.store(used * 100 / u64::from(bytes), Ordering::Relaxed);
+        let percent = used * 100 / u64::from(bytes);
+        self.used_percent.store(percent, Ordering::Relaxed);
+        let is_late = self.made_since_recycled > KEPT_SEGMENTS || percent >= FILL_LATEST_PERCENT;
+        let is_needed = self.filling == Filling::Background && !self.has_recycled && is_late;
         match &self.state {
-            State::None if self.filling == Filling::Background => self.start(),
+            State::None if is_needed => self.start(),
             _ => self.notice(),
         }
     }
@@ -116,11 +153,12 @@ impl Spare {
     /// A file with this header, durable, under a name that the caller replaces.
     pub(super) fn make(&mut self, header: &Header) -> io::Result<(Arc<dyn DiskFile>, &'static str)> {
         self.notice();
-        if self.is_ready() && header.bytes == self.bytes {
-            let file = self.disk.open(names::SPARE)?;
+        self.made_since_recycled = self.made_since_recycled.saturating_add(1);
+        if let Some(name) = self.ready().filter(|_| header.bytes == self.bytes) {
+            let file = self.disk.open(name)?;
             write_header(&*file, header)?;
-            self.state = State::None;
-            return Ok((file, names::SPARE));
+            self.used_up(name);
+            return Ok((file, name));
         }
         if matches!(self.state, State::Failed) {
             self.state = State::None;
@@ -138,6 +176,22 @@ impl Spare {
         Ok((made?, names::SEGMENT_UNFINISHED))
     }
 
+    /// The name of the file that is used next.
+    fn ready(&self) -> Option<&'static str> {
+        match (self.has_recycled, &self.state) {
+            (true, _) => Some(names::SPARE_RECYCLED),
+            (false, State::Ready) => Some(names::SPARE),
+            _ => None,
+        }
+    }
+
+    fn used_up(&mut self, name: &str) {
+        match name {
+            names::SPARE_RECYCLED => self.has_recycled = false,
+            _ => self.state = State::None,
+        }
+    }
+
     fn make_new(&self, header: &Header, is_filled: bool) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.disk.create(names::SEGMENT_UNFINISHED)?;
         file.allocate(u64::from(header.bytes))?;
@@ -151,15 +205,33 @@ impl Spare {
         Ok(file)
     }
 
-    /// Takes a file that is no longer needed as the spare. Returns whether it did.
+    /// Gives the room of spares that are ready to those who need it more. Returns whether there was one.
+    pub(super) fn give_up(&mut self) -> bool {
+        self.notice();
+        let mut is_given = false;
+        while let Some(name) = self.ready().filter(|name| self.disk.remove(name).is_ok()) {
+            self.used_up(name);
+            is_given = true;
+        }
+        is_given
+    }
+
+    /// Takes a file that is no longer needed as a spare. Returns whether it did.
     pub(super) fn recycle(&mut self, name: &str, bytes: u32) -> io::Result<bool> {
         self.notice();
-        let is_wanted = bytes == self.bytes && matches!(self.state, State::None | State::Failed);
-        if is_wanted {
+        let has_none = matches!(self.state, State::None | State::Failed);
+        if bytes != self.bytes || self.has_recycled && !has_none {
+            return Ok(false);
+        }
+        self.made_since_recycled = 0;
+        if self.has_recycled {
             self.disk.rename(name, names::SPARE)?;
             self.state = State::Ready;
+        } else {
+            self.disk.rename(name, names::SPARE_RECYCLED)?;
+            self.has_recycled = true;
         }
-        Ok(is_wanted)
+        Ok(true)
     }
 }
 

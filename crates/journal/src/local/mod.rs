@@ -6,6 +6,7 @@
 
 mod append;
 mod check;
+mod extent;
 mod fill;
 mod handles;
 mod names;
@@ -22,6 +23,7 @@ mod trim;
 mod verify;
 
 pub use check::{Counts, Scrub};
+pub use recovery::Cut;
 pub(crate) use segment::{Entry, Segment};
 pub(crate) use shared::Pending;
 pub use verify::Inspector;
@@ -35,6 +37,7 @@ use crate::journal::{
 use crate::limits;
 use crate::place::Place;
 use crate::ticket::Ticket;
+use extent::ExtentFile;
 use fill::Spare;
 use handles::Handles;
 use reserve::Reserve;
@@ -91,6 +94,7 @@ pub struct Local {
     /// Oldest first; the last one is being written.
     segments: Vec<Arc<Segment>>,
     handles: Arc<Handles>,
+    extent: ExtentFile,
     /// Where the next frame goes in the last segment, and what is known there.
     offset: u64,
     edge: Edge,
@@ -98,6 +102,10 @@ pub struct Local {
     fenced_at: Option<Position>,
     is_sealed: bool,
     must_roll: bool,
+    /// What lies between here and the tail may be in memory only: see [`Local::rewrite_doubtful`].
+    doubtful_from: u64,
+    /// What opening has cut off.
+    cut: Option<Cut>,
     /// Reused for every head.
     head: Vec<u8>,
     shared: Arc<Shared>,
@@ -111,6 +119,11 @@ pub struct Local {
 impl Local {
     fn active(&self) -> &Arc<Segment> {
         self.segments.last().expect("a journal has at least one segment")
+    }
+
+    /// What was found at the tail when the journal was opened and is not part of it.
+    pub fn cut(&self) -> Option<&Cut> {
+        self.cut.as_ref()
     }
 
     fn is_relaxed(&self) -> bool {
@@ -204,7 +217,9 @@ impl Journal for Local {
     fn scrub(&self, after: Position) -> Option<Scrub> {
         let behind = self.segments.partition_point(|segment| segment.header.first.position.next() <= after);
         let segment = self.segments.get(behind)?;
-        Some(Scrub { segment: segment.clone(), end: *segment.end.get()? })
+        // The last one is read up to what is written now.
+        let end = segment.end.get().copied().unwrap_or(self.edge);
+        Some(Scrub { segment: segment.clone(), end })
     }
 
     fn has_reserve(&self) -> bool {
@@ -213,7 +228,13 @@ impl Journal for Local {
 
     fn refill_reserve(&mut self) -> Result<bool, Error> {
         self.shared.check()?;
-        self.reserve.refill()
+        // Messages can be taken without a spare, and not without the reserve.
+        Ok(self.reserve.refill()? || self.spare.give_up() && self.reserve.refill()?)
+    }
+
+    fn lacking_bytes(&self) -> u64 {
+        let lacking = self.reserve.lacking_bytes().unwrap_or_default();
+        lacking.saturating_sub(self.spare.held_bytes())
     }
 
     fn snapshots(&self) -> Arc<dyn Snapshots> {

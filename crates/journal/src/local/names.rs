@@ -5,6 +5,10 @@ use crate::journal::Position;
 pub(super) const LOCK: &str = "lock";
 /// A segment that is filled and waits for its turn.
 pub(super) const SPARE: &str = "spare";
+/// A segment that is no longer needed and waits for its next life.
+pub(super) const SPARE_RECYCLED: &str = "spare.recycled";
+/// Which segments there are.
+pub(super) const EXTENT: &str = "extent";
 /// Room for a full disk.
 pub(super) const RESERVE: &str = "reserve";
 /// Unfinished files, removed at the next open.
@@ -12,6 +16,7 @@ pub(super) const SPARE_UNFINISHED: &str = "spare.tmp";
 pub(super) const SEGMENT_UNFINISHED: &str = "segment.tmp";
 pub(super) const SNAPSHOT_UNFINISHED: &str = "snapshot.tmp";
 pub(super) const RESERVE_UNFINISHED: &str = "reserve.tmp";
+pub(super) const EXTENT_UNFINISHED: &str = "extent.tmp";
 
 pub(super) fn segment(ordinal: u64) -> String {
     format!("{ordinal:016}.segment")

@@ -1,7 +1,9 @@
-//! Opening: take the lock, check every segment's header, find the tail, make it durable.
+//! Opening: take the lock, check every segment's header, find the tail, make it durable. Where there is a journal nothing
+//! is changed before it is fenced: whoever opens it may find that it cannot be used, and must leave it as it was.
 //!
 //! Only the last segment is read; heads of older ones are read when replay or a body asks for them.
 
+use super::extent::ExtentFile;
 use super::fill::Spare;
 use super::handles::Handles;
 use super::reserve::Reserve;
@@ -11,7 +13,7 @@ use super::snapshot::SnapshotFiles;
 use super::{Local, Options, names, recovery};
 use crate::disk::{Disk, Guard, Lock};
 use crate::error::Error;
-use crate::limits::{MAX_SEGMENT_BYTES, SEGMENT_HEADER_BYTES};
+use crate::limits::{MAX_SEGMENT_BYTES, RESERVE_MARGIN_SHARE, SEGMENT_HEADER_BYTES};
 use std::sync::Arc;
 
 impl Local {
@@ -21,26 +23,31 @@ impl Local {
         assert!(largest <= MAX_SEGMENT_BYTES, "segments of {largest} bytes are above the limit");
         let lock = take_lock(&*disk)?;
         let listed = disk.list().map_err(|error| Error::io("list", &disk.path(""), error))?;
-        remove_unfinished(&*disk, &listed)?;
         let handles = Handles::new(disk.clone());
+        let extent = ExtentFile::open(disk.clone(), options.partition, &listed)?;
         let segments = open_segments(&*disk, &handles, &options, &listed)?;
+        let ordinals: Vec<u64> = segments.iter().map(|segment| segment.header.ordinal).collect();
+        if let Some(missing) = extent.missing(&ordinals) {
+            return Err(missing);
+        }
         let shared = Arc::new(Shared::new(Default::default()));
         let is_there = |wanted: &str| listed.iter().any(|name| name == wanted);
-        let margin_bytes = u64::from(options.segment_bytes);
-        let reserve_bytes = u64::from(options.reserve_segments) * margin_bytes;
+        let margin_bytes = u64::from(options.segment_bytes / RESERVE_MARGIN_SHARE);
+        let reserve_bytes = u64::from(options.reserve_segments) * u64::from(options.segment_bytes);
         let is_reserved = is_there(names::RESERVE);
-        let reserve = Reserve::open(disk.clone(), reserve_bytes, margin_bytes, is_reserved)?;
-        let reserve = Arc::new(reserve);
+        let reserve = Arc::new(Reserve::open(disk.clone(), reserve_bytes, margin_bytes, is_reserved)?);
         let snapshots =
             SnapshotFiles::open(disk.clone(), options.partition, shared.clone(), reserve.clone(), &listed);
         let snapshots = Arc::new(snapshots);
-        let spare = Spare::new(disk.clone(), shared.clone(), &options, is_there(names::SPARE));
+        let spare = Spare::new(disk.clone(), shared.clone(), &options, &listed);
         let mut journal = Local {
             offset: 0,
             edge: Edge::START,
             fenced_at: None,
             is_sealed: false,
             must_roll: false,
+            doubtful_from: SEGMENT_HEADER_BYTES as u64,
+            cut: None,
             head: Vec::new(),
             shared,
             snapshots,
@@ -48,6 +55,7 @@ impl Local {
             reserve,
             segments,
             handles,
+            extent,
             disk,
             options,
             _lock: lock,
@@ -66,6 +74,13 @@ impl Local {
         self.add_segment(self.options.first_segment_bytes.max(SEGMENT_HEADER_BYTES as u32))
     }
 
+    /// Puts the directory in order, now that this journal is going to be written.
+    pub(super) fn move_in(&mut self) -> Result<(), Error> {
+        let listed = self.disk.list().map_err(|error| Error::io("list", &self.disk.path(""), error))?;
+        remove_unfinished(&*self.disk, &listed)?;
+        self.reserve.move_in(listed.iter().any(|name| name == names::RESERVE))
+    }
+
     fn recover(&mut self) -> Result<(), Error> {
         let active = self.active().clone();
         active.hold()?;
@@ -78,8 +93,11 @@ impl Local {
         self.offset = tail.offset;
         self.edge = tail.edge;
         self.is_sealed = tail.is_sealed;
+        self.cut = tail.cut;
+        self.doubtful_from = tail.doubtful_from;
         self.must_roll = tail.must_roll || active.header.is_relaxed != self.is_relaxed();
         self.shared.set_committed(self.edge.position);
+        self.share_unsynced();
         self.check_tail_against_snapshots()
     }
 
@@ -92,8 +110,9 @@ impl Local {
             None => newest.0 > 0,
         };
         if missing {
-            let name =
-                self.disk.path(&names::segment(self.segments.first().map_or(1, |s| s.header.ordinal - 1)));
+            let name = self.disk.path(&names::segment(
+                self.segments.first().map_or(1, |s| s.header.ordinal.saturating_sub(1)),
+            ));
             let what = format!("the file is missing, and no snapshot contains batch {}", newest.0 + 1);
             return Err(Error::corrupt(&name, 0, what));
         }
@@ -118,7 +137,10 @@ pub(super) fn take_lock(disk: &dyn Disk) -> Result<Box<dyn Guard>, Error> {
     let holder = format!("process {}", std::process::id());
     match disk.lock(names::LOCK, &holder) {
         Ok(Lock::Held(guard)) => Ok(guard),
-        Ok(Lock::Busy(holder)) => Err(Error::Locked { path: disk.path(names::LOCK), holder }),
+        Ok(Lock::Busy(holder)) => {
+            let holder = if holder.is_empty() { "another process".to_owned() } else { holder };
+            Err(Error::Locked { path: disk.path(""), holder })
+        }
         Err(error) => Err(Error::io("lock", &disk.path(names::LOCK), error)),
     }
 }
@@ -129,6 +151,7 @@ fn remove_unfinished(disk: &dyn Disk, listed: &[String]) -> Result<(), Error> {
         names::SEGMENT_UNFINISHED,
         names::SNAPSHOT_UNFINISHED,
         names::RESERVE_UNFINISHED,
+        names::EXTENT_UNFINISHED,
     ];
     for name in listed.iter().filter(|name| unfinished.contains(&name.as_str())) {
         disk.remove(name).map_err(|error| Error::io("remove", &disk.path(name), error))?;

@@ -1,15 +1,17 @@
-//! Finding the tail of the last segment: the one place where a frame may be cut off.
+//! Finding the tail of the last segment: the one place where frames may be cut off.
 //!
 //! One append is in flight at most, so a power failure can tear only the last frame. An unreadable frame is
 //! therefore a torn tail only when nothing intact follows it; damage before a seal, a fence or any other intact
-//! frame is corruption and refused. A segment written without syncing can have holes anywhere, and is cut at the
-//! first one.
+//! frame is corruption and refused. A segment written without syncing can have holes, but only behind its last seal or
+//! fence, which are synced in any case: it is cut at the first hole behind them. Whatever is cut is told.
 
 use super::scan::Scan;
 use super::segment::{Edge, Entry, Segment};
 use crate::draft::{BODY_PREFIX_BYTES, split_prefix};
 use crate::error::Error;
 use crate::frame::Kind;
+use crate::limits::SEGMENT_HEADER_BYTES;
+use std::fmt;
 
 /// Where writing goes on.
 #[derive(Debug)]
@@ -21,6 +23,25 @@ pub(crate) struct Tail {
     pub(crate) is_sealed: bool,
     /// Intact frames may lie behind the tail, so nothing may be written into this segment any more.
     pub(crate) must_roll: bool,
+    pub(crate) cut: Option<Cut>,
+    /// From here on nobody knows whether the last sync of the life before succeeded.
+    pub(crate) doubtful_from: u64,
+}
+
+/// What was written and is not part of the journal: nobody was told that it was durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    pub file: String,
+    pub offset: u64,
+    /// Up to the end of the last frame that can be made out.
+    pub bytes: u64,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cut { file, offset, bytes } = self;
+        write!(f, "`{file}` was cut at byte {offset}: {bytes} bytes there were not written to their end")
+    }
 }
 
 /// A batch that recovery may have to cut off again.
@@ -33,9 +54,12 @@ struct Candidate {
 }
 
 pub(crate) fn find_tail(segment: &Segment) -> Result<Tail, Error> {
+    let is_relaxed = segment.header.is_relaxed;
     let mut scan = Scan::new(segment);
     let mut entries = Vec::new();
     let mut batches: Vec<Candidate> = Vec::new();
+    // Behind the last seal or fence.
+    let mut sealed_to = 0;
     let mut is_sealed = false;
     loop {
         let (offset, before, first_entry) = (scan.offset, scan.edge, entries.len());
@@ -44,37 +68,60 @@ pub(crate) fn find_tail(segment: &Segment) -> Result<Tail, Error> {
         if !is_sealed {
             frame.list_bodies(&mut entries);
             // Only a segment written without syncing needs more than its last batch verified.
-            if !segment.header.is_relaxed {
+            if !is_relaxed {
                 batches.clear();
             }
             batches.push(Candidate { offset, before, first_entry, end_entry: entries.len() });
+        } else {
+            sealed_to = scan.offset;
         }
     }
-    let successor = scan.find_successor()?;
-    let mut tail = Tail { offset: scan.offset, edge: scan.edge, entries, is_sealed, must_roll: false };
-    if let Some(successor) = successor {
-        if !segment.header.is_relaxed {
+    // What was made out behind the tail ends here.
+    let mut written_to = scan.offset + scan.begun_bytes()?;
+    let mut behind = scan.find_successor()?;
+    let must_roll = behind.is_some();
+    while let Some(successor) = behind {
+        let (kind, end) = scan.frame_at(successor)?;
+        if !is_relaxed || kind != Kind::Batch {
             let what = format!("no intact frame, though one follows at byte {successor}");
-            return Err(Error::corrupt(&segment.path, tail.offset, what));
+            return Err(Error::corrupt(&segment.path, scan.offset, what));
         }
-        tail.must_roll = true;
+        written_to = end;
+        behind = scan.find_frame_from(end)?;
     }
+    // The last batch and what was written behind it; without syncing, everything.
+    let doubtful_from = match batches.last() {
+        Some(last) if !is_relaxed => last.offset,
+        _ => SEGMENT_HEADER_BYTES as u64,
+    };
+    let mut tail = Tail {
+        offset: scan.offset,
+        edge: scan.edge,
+        entries,
+        is_sealed,
+        must_roll,
+        cut: None,
+        doubtful_from,
+    };
     for batch in batches {
         let Some(damaged_at) = first_damage(segment, &tail.entries[batch.first_entry..batch.end_entry])?
         else {
             continue;
         };
-        if tail.is_sealed && !segment.header.is_relaxed {
-            let what = "a body of the last batch does not match its checksum, though a seal follows";
+        if batch.offset < sealed_to {
+            let what = "a stored body does not match its checksum, though a seal follows";
             return Err(Error::corrupt(&segment.path, damaged_at, what));
         }
         tail.offset = batch.offset;
         tail.edge = batch.before;
         tail.entries.truncate(batch.first_entry);
         tail.is_sealed = false;
-        tail.must_roll = segment.header.is_relaxed;
+        tail.must_roll = is_relaxed;
         break;
     }
+    tail.doubtful_from = tail.doubtful_from.min(tail.offset);
+    let bytes = written_to - tail.offset;
+    tail.cut = (bytes > 0).then(|| Cut { file: segment.path.clone(), offset: tail.offset, bytes });
     Ok(tail)
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// Finds the reserve of an earlier life or takes a new one. A full disk is no error: then there is none.
+    /// Finds the reserve of an earlier life.
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         bytes: u64,
@@ -29,16 +29,22 @@ impl Reserve {
         exists: bool,
     ) -> Result<Reserve, Error> {
         let reserve = Reserve { disk, bytes, margin_bytes, is_held: AtomicBool::new(bytes == 0) };
-        if bytes == 0 && exists {
-            reserve.remove(names::RESERVE).map_err(|error| reserve.failed("remove", error))?;
-        } else if exists {
+        if bytes > 0 && exists {
             // Of another size after a change of settings.
             let file = reserve.disk.open(names::RESERVE).map_err(|error| reserve.failed("open", error))?;
             let length = file.length().map_err(|error| reserve.failed("open", error))?;
             reserve.is_held.store(length == bytes, Ordering::Release);
         }
-        reserve.refill()?;
         Ok(reserve)
+    }
+
+    /// Takes a reserve if there is none, or gives up one that is not wanted any more. A full disk is no error: then there is
+    /// none.
+    pub(super) fn move_in(&self, exists: bool) -> Result<(), Error> {
+        if self.bytes == 0 && exists {
+            self.remove(names::RESERVE).map_err(|error| self.failed("remove", error))?;
+        }
+        self.refill().map(drop)
     }
 
     /// No reserve, and no need of one.
@@ -65,8 +71,7 @@ impl Reserve {
         if self.is_held() {
             return Ok(true);
         }
-        let free = self.disk.free_bytes().map_err(|error| self.failed("ask for the room for", error))?;
-        if free < self.bytes.saturating_add(self.margin_bytes) {
+        if self.lacking_bytes()? > 0 {
             return Ok(false);
         }
         match self.take() {
@@ -84,6 +89,13 @@ impl Reserve {
                 }
             }
         }
+    }
+
+    /// How much more must be free before it can be taken back.
+    pub(super) fn lacking_bytes(&self) -> Result<u64, Error> {
+        let free = self.disk.free_bytes().map_err(|error| self.failed("ask for the room for", error))?;
+        let needed = self.bytes.saturating_add(self.margin_bytes);
+        Ok(if self.is_held() { 0 } else { needed.saturating_sub(free) })
     }
 
     /// Not synced: a reserve that a power failure takes is taken again at the next start.

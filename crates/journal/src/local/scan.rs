@@ -161,12 +161,50 @@ impl<'s> Scan<'s> {
         &self.buffer[start..start + count]
     }
 
+    /// How much of a frame that is not intact was begun at the current offset, as far as it can be made out: its mark is
+    /// there, or it continues what is before it.
+    pub(crate) fn begun_bytes(&mut self) -> Result<u64, Error> {
+        let (at, incarnation) = (self.offset, self.segment.header.incarnation);
+        let room = u64::from(self.segment.header.bytes).saturating_sub(at);
+        if room < FIXED_BYTES as u64 {
+            return Ok(0);
+        }
+        self.load(at, FIXED_BYTES)?;
+        let mut bytes = [0; FIXED_BYTES];
+        bytes.copy_from_slice(self.buffered(at, FIXED_BYTES));
+        let is_marked = bytes[..8] == incarnation.to_le_bytes();
+        bytes[..8].copy_from_slice(&incarnation.to_le_bytes());
+        let claimed = Fixed::decode(&bytes, incarnation);
+        let continues = |fixed: &Fixed| {
+            fixed.chain_before == self.edge.chain && fixed.position == self.edge.position.next()
+        };
+        if !is_marked && !claimed.as_ref().is_some_and(continues) {
+            return Ok(0);
+        }
+        let whole = claimed.and_then(|fixed| fixed.frame_bytes()).filter(|claimed| *claimed <= room);
+        Ok(whole.unwrap_or(FIXED_BYTES as u64))
+    }
+
+    /// The kind of an intact frame, and where it ends.
+    pub(crate) fn frame_at(&self, offset: u64) -> Result<(Kind, u64), Error> {
+        let mut there = Scan::new(self.segment);
+        there.offset = offset;
+        let gone = || Error::corrupt(&self.segment.path, offset, "the frame is gone");
+        let fixed = there.intact_head()?.ok_or_else(gone)?;
+        Ok((fixed.kind, offset + fixed.frame_bytes().expect("an intact head fits its segment")))
+    }
+
     /// Looks for an intact frame behind the current offset, wherever it may begin.
     pub(crate) fn find_successor(&self) -> Result<Option<u64>, Error> {
+        self.find_frame_from(self.offset + 1)
+    }
+
+    /// Looks for an intact frame from `offset` on.
+    pub(crate) fn find_frame_from(&self, offset: u64) -> Result<Option<u64>, Error> {
         let segment = self.segment;
         let mark = segment.header.incarnation.to_le_bytes();
         let end = u64::from(segment.header.bytes);
-        let mut at = (self.offset + 1).next_multiple_of(FRAME_ALIGNMENT);
+        let mut at = offset.next_multiple_of(FRAME_ALIGNMENT);
         let mut block = vec![0; BULK_READ_BYTES];
         while at < end {
             let count = read_full(&*segment.file()?, at, &mut block)

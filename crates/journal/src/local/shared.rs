@@ -7,7 +7,7 @@ use crate::ticket::Outcome;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Shared {
     in_flight: AtomicBool,
     committed: AtomicU64,

@@ -5,6 +5,7 @@
 
 use super::names;
 use super::reserve::{Reserve, is_full, lacks_handles};
+use super::segment::Segment;
 use super::shared::Shared;
 use crate::disk::{Disk, DiskFile, read_full, write_parts};
 use crate::error::Error;
@@ -27,6 +28,8 @@ pub(super) struct SnapshotFiles {
     positions: Mutex<BTreeSet<Position>>,
     /// One is written at a time: they share the unfinished name.
     writing: Mutex<()>,
+    /// The segment that is written, where what is committed is not synced at once.
+    unsynced: Mutex<Option<Arc<Segment>>>,
 }
 
 impl SnapshotFiles {
@@ -38,8 +41,21 @@ impl SnapshotFiles {
         listed: &[String],
     ) -> SnapshotFiles {
         let positions = listed.iter().filter_map(|name| names::parse_snapshot(name)).collect();
-        let (positions, writing) = (Mutex::new(positions), Mutex::new(()));
-        SnapshotFiles { disk, partition, shared, reserve, positions, writing }
+        let (positions, writing, unsynced) = (Mutex::new(positions), Mutex::new(()), Mutex::new(None));
+        SnapshotFiles { disk, partition, shared, reserve, positions, writing, unsynced }
+    }
+
+    pub(super) fn set_unsynced(&self, segment: Arc<Segment>) {
+        *self.unsynced.lock().unwrap_or_else(PoisonError::into_inner) = Some(segment);
+    }
+
+    /// A snapshot must not outlive the batches that it contains: a journal that ends before it is refused. Segments before
+    /// the last one were synced when that was added.
+    fn sync_batches(&self) -> Result<(), Error> {
+        let unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(segment) = unsynced else { return Ok(()) };
+        let synced = segment.file()?.sync_data();
+        synced.map_err(|error| self.shared.stop(Error::io("sync", &segment.path, error)))
     }
 
     fn positions(&self) -> MutexGuard<'_, BTreeSet<Position>> {
@@ -143,16 +159,17 @@ impl Snapshots for SnapshotFiles {
         assert!(at <= self.shared.committed(), "a snapshot contains only what is committed");
         self.shared.check()?;
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.sync_batches()?;
         let mut written = self.write_or_clean_up(at, write);
         if written.as_ref().is_err_and(is_full) && self.reserve.release() {
             written = self.write_or_clean_up(at, write);
         }
-        if let Err(source) = written {
+        if let Err(cause) = written {
             let file = self.disk.path(&names::snapshot(at));
-            return Err(match is_full(&source) || lacks_handles(&source) {
-                true => Error::Full { file, source },
+            return Err(match is_full(&cause) || lacks_handles(&cause) {
+                true => Error::Full { file, cause },
                 // Nobody is told anything more on the word of a disk that cannot be written.
-                false => self.shared.stop(Error::Io { action: "write", file, source }),
+                false => self.shared.stop(Error::Io { action: "write", file, cause }),
             });
         }
         self.positions().insert(at);

@@ -1,5 +1,6 @@
 //! What only the journal on segment files can be asked: files, damage, recycling.
 
+use super::segment::Header;
 use super::*;
 use crate::disk::Memory;
 use crate::ticket::Outcome;
@@ -71,6 +72,61 @@ fn the_thread_that_fills_ahead_gives_the_next_segment() {
     assert_eq!(journal.place(BodyId(50)).unwrap().read().unwrap(), [3; 900]);
 }
 
+/// Writes and gives back, as when messages leave as fast as they come, until so many segments were used.
+fn go_round(journal: &mut Local, segments: u64) {
+    while journal.active().header.ordinal < segments {
+        write(journal, &[3; 900]);
+        if journal.segments.len() > 2 {
+            let tail = journal.tail();
+            journal.snapshots().put(tail, &mut |out| out.write_all(b"all are gone")).unwrap();
+            journal.trim(tail).unwrap();
+        }
+    }
+}
+
+#[test]
+fn segments_that_come_back_are_used_again_and_none_is_made() {
+    let disk = Memory::new();
+    let mut journal = open(&disk).unwrap();
+    go_round(&mut journal, 10);
+    // Room for a snapshot, but for no segment.
+    disk.set_room(Some(journal.space().unwrap().used_bytes + 4096));
+    go_round(&mut journal, 30);
+    drop(journal);
+    // After a restart as well.
+    go_round(&mut open(&disk).unwrap(), 40);
+}
+
+#[test]
+fn while_segments_come_back_none_is_filled_before_half_of_the_last_is_used() {
+    let disk = Memory::new();
+    let options = Options { filling: Filling::Background, ..options(1) };
+    let mut spare = Spare::new(Arc::new(disk.clone()), Arc::default(), &options, &[]);
+    disk.create("old").unwrap();
+    assert!(spare.recycle("old", options.segment_bytes).unwrap());
+    let header = |ordinal| Header { ordinal, ..open(&disk).unwrap().active().header };
+    let (_, from) = spare.make(&Header { bytes: options.segment_bytes, ..header(2) }).unwrap();
+    assert_eq!(from, names::SPARE_RECYCLED);
+    spare.prepare(49, 100);
+    assert!(!spare.is_filling());
+    spare.prepare(50, 100);
+    assert!(spare.is_filling());
+}
+
+#[test]
+fn a_write_leaves_no_page_half_old() {
+    let disk = Memory::new();
+    let mut journal = open(&disk).unwrap();
+    go_round(&mut journal, 10);
+    let name = names::segment(journal.active().header.ordinal);
+    disk.damage(&name, |content| content[journal.offset as usize..].fill(0xee));
+    write(&mut journal, &[4; 900]);
+    let (content, end) = (disk.content(&name).unwrap(), journal.offset as usize);
+    let page_end = end.next_multiple_of(4096).min(content.len());
+    assert!(end < page_end, "the test needs a frame that ends within a page");
+    assert!(content[end..page_end].iter().all(|byte| *byte == 0));
+}
+
 #[test]
 #[should_panic(expected = "an append is in flight")]
 fn a_second_append_in_flight_is_a_bug() {
@@ -128,10 +184,7 @@ fn a_second_process_is_told_whom_to_stop() {
     let disk = Memory::new();
     let _first = open(&disk).unwrap();
     let refused = open(&disk).unwrap_err().to_string();
-    assert!(
-        refused.contains("lock") && refused.contains(&format!("process {}", std::process::id())),
-        "{refused}"
-    );
+    assert!(refused.contains(&format!("in use by process {}", std::process::id())), "{refused}");
 }
 
 #[test]
@@ -175,6 +228,66 @@ fn the_reserve_carries_a_full_disk_through_a_roll_and_comes_back() {
 }
 
 #[test]
+fn a_small_disk_takes_its_reserve_back_at_the_price_of_the_spare() {
+    let disk = Memory::new();
+    let options = Options { reserve_segments: 2, first_segment_bytes: 16 * 1024, ..options(1) };
+    let mut journal = Local::open(Arc::new(disk.clone()), options).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    (0..12).for_each(|n| write(&mut journal, &[n; 3000]));
+    let used = journal.space().unwrap().used_bytes;
+    disk.set_room(Some(used));
+    while journal.has_reserve() {
+        write(&mut journal, &[1; 3000]);
+    }
+    let at = journal.tail();
+    for at in [at.0 - 1, at.0] {
+        journal.put_snapshot(Position(at), &mut |_| Ok(())).unwrap();
+    }
+    journal.trim(at).unwrap();
+    let spares = || [names::SPARE, names::SPARE_RECYCLED].map(|name| disk.content(name).is_some());
+    assert_eq!(spares(), [true, true], "what was trimmed became spares");
+    let used: usize =
+        disk.list().unwrap().iter().map(|name| disk.content(name).map_or(0, |bytes| bytes.len())).sum();
+    // The reserve and an eighth of a segment, with the spares and not without.
+    let needed = 2 * 16 * 1024 + 2 * 1024 - 2 * 16 * 1024;
+    disk.set_room(Some(used as u64 + needed - 1));
+    assert_eq!(journal.lacking_bytes(), 1);
+    assert!(!journal.refill_reserve().unwrap());
+    disk.set_room(Some(used as u64 + needed));
+    assert_eq!(journal.lacking_bytes(), 0);
+    assert!(journal.refill_reserve().unwrap());
+    assert_eq!(spares(), [false, false]);
+    write(&mut journal, b"it goes on");
+}
+
+#[test]
+fn where_room_cannot_be_reserved_a_full_disk_refuses_the_frame_and_loses_nothing() {
+    use crate::disk::{Fault, Faulty};
+    let memory = Memory::new();
+    let disk = Arc::new(Faulty::new(Arc::new(memory.clone()), Fault::Enospc, u64::MAX));
+    let mut journal = Local::open(disk.clone(), options(1)).unwrap();
+    journal.fence(1, Epoch(1)).unwrap();
+    for n in 1..=6 {
+        let mut draft = Draft::default();
+        draft.push_body(&[n as u8; 1000]);
+        disk.fail_in(1);
+        let refused = journal.append(&draft, Position(n)).unwrap_err();
+        assert!(matches!(refused, Error::Full { .. }), "{refused}");
+        disk.fail_in(1);
+        let refused = journal.seal().err();
+        assert!(n == 1 || matches!(refused, Some(Error::Full { .. })), "{refused:?}");
+        disk.fail_in(u64::MAX / 2);
+        // What was begun is no batch, and the next one takes its place.
+        assert_eq!(Local::open(Arc::new(memory.crash_image(1)), options(1)).unwrap().tail().0, n - 1);
+        assert!(matches!(journal.append(&draft, Position(n)).unwrap().wait(), Outcome::Committed));
+    }
+    drop(journal);
+    let journal = Local::open(Arc::new(memory.crash_image(0)), options(1)).unwrap();
+    assert_eq!(journal.tail(), Position(6));
+    assert_eq!(journal.place(BodyId(6)).unwrap().read().unwrap(), [6; 1000]);
+}
+
+#[test]
 fn a_full_disk_without_a_reserve_left_loses_nothing_and_goes_on() {
     let disk = Memory::new();
     let mut journal = Local::open(Arc::new(disk.clone()), options(1)).unwrap();
@@ -207,8 +320,8 @@ fn many_segments_need_few_handles() {
     let disk = || Arc::new(crate::disk::File::open(folder.path()).unwrap());
     // A segment for each batch.
     let small = || Options { segment_bytes: 4096, first_segment_bytes: 4096, ..options(1) };
-    // The segments, the one that is written, one whose pages are let go, the directory and its lock.
-    let most = crate::limits::SEGMENT_HANDLES + 4;
+    // The segments, the one that is written, one whose pages are let go, their list, the directory and the lock on it.
+    let most = crate::limits::SEGMENT_HANDLES + 5;
     let count = 300;
     let mut journal = Local::open(disk(), small()).unwrap();
     journal.fence(1, Epoch(1)).unwrap();
@@ -311,4 +424,29 @@ impl Disk for Scarce {
     fn path(&self, name: &str) -> String {
         self.memory.path(name)
     }
+}
+
+#[test]
+fn after_a_snapshot_that_could_not_be_written_nothing_more_is_taken() {
+    use crate::disk::{Fault, Faulty};
+    let mut stopped = 0;
+    for call in 1.. {
+        let disk = Arc::new(Faulty::new(Arc::new(Memory::new()), Fault::Eio, u64::MAX));
+        let mut journal = Local::open(disk.clone(), options(1)).unwrap();
+        journal.fence(1, Epoch(1)).unwrap();
+        write(&mut journal, b"one");
+        let before = disk.calls();
+        disk.fail_in(call);
+        let written = journal.put_snapshot(Position(1), &mut |out| out.write_all(&[5; 4000]));
+        if disk.calls() - before < call {
+            assert!(written.is_ok() && call > 4, "{written:?} at call {call}");
+            break;
+        }
+        let failed = written.unwrap_err();
+        assert!(matches!(failed, Error::Io { .. }), "call {call}: {failed}");
+        let refused = journal.append(&Draft::default(), Position(2)).unwrap_err();
+        assert!(matches!(refused, Error::Stopped { .. }), "call {call}: {refused}");
+        stopped += 1;
+    }
+    assert!(stopped > 4);
 }

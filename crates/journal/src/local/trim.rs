@@ -10,7 +10,13 @@ impl Local {
         // Should the newest snapshot turn out damaged, the older one needs everything behind it.
         let Some(fallback) = self.snapshots.fallback() else { return Ok(()) };
         let before = before.min(fallback.next());
-        while self.segments.get(1).is_some_and(|next| next.header.first.position < before) {
+        let may_drop =
+            |journal: &Local| journal.segments.get(1).is_some_and(|next| next.header.first.position < before);
+        if may_drop(self) {
+            // What was alive there was copied forward; the copies must not be lost where the originals were given up.
+            self.sync_if_relaxed()?;
+        }
+        while may_drop(self) {
             if !self.drop_oldest()? {
                 break;
             }
@@ -29,6 +35,8 @@ impl Local {
         if !is_unread && oldest.hold().is_err() {
             return Ok(false);
         }
+        let left = oldest.header.ordinal + 1..=self.active().header.ordinal;
+        self.extent.note_before_trim(left).map_err(|error| self.shared.stop(error))?;
         let is_recycled = is_unread
             && self.spare.recycle(&name, oldest.header.bytes).map_err(|error| failed("recycle", error))?;
         if !is_recycled {

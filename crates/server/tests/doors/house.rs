@@ -96,11 +96,15 @@ impl Server {
         u32::try_from(files.count()).unwrap()
     }
 
-    /// Has the configuration read again, and waits until it was taken or refused.
+    /// Has the configuration read again and waits until it was. Gives what was logged meanwhile.
     pub fn reload(&mut self) -> String {
         let sent = Command::new("kill").args(["-HUP", &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
-        self.logged("the configuration was ")
+        let mut log = String::new();
+        while !log.contains("the configuration was read again") {
+            assert!(self.log.read_line(&mut log).unwrap() > 0, "it ended");
+        }
+        log
     }
 
     /// The next line of the log that has this in it.
@@ -153,7 +157,12 @@ pub fn tls(
 
 /// The status of a request, and its body. The connection may be used again.
 pub fn request(line: &mut dyn Line, method: &str, path: &str, headers: &str) -> (u16, String) {
-    write!(line, "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").unwrap();
+    request_at("localhost", line, method, path, headers)
+}
+
+/// The same, of the namespace that this host leads to.
+pub fn request_at(host: &str, line: &mut dyn Line, method: &str, path: &str, headers: &str) -> (u16, String) {
+    write!(line, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n").unwrap();
     line.flush().unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -171,6 +180,11 @@ pub fn request(line: &mut dyn Line, method: &str, path: &str, headers: &str) -> 
 
 /// A header that signs for the whole namespace.
 pub fn signed(key: &str) -> String {
-    let token = sas::sign("https%3a%2f%2flocalhost", ROOT_POLICY, key, UnixSeconds::NEVER);
+    signed_for("localhost", key)
+}
+
+/// The same, for the namespace that this host leads to.
+pub fn signed_for(host: &str, key: &str) -> String {
+    let token = sas::sign(&format!("https%3a%2f%2f{host}"), ROOT_POLICY, key, UnixSeconds::NEVER);
     format!("Authorization: {token}\r\n")
 }

@@ -1,6 +1,6 @@
 //! Strangers, and those who come with the key that everybody knows.
 
-use crate::house::{Folder, Server, WELL_KNOWN_KEY, request, signed};
+use crate::house::{Folder, Server, WELL_KNOWN_KEY, request, request_at, signed};
 use std::net::TcpStream;
 
 // H-121
@@ -8,13 +8,18 @@ use std::net::TcpStream;
 fn the_well_known_key_opens_only_a_server_that_listens_on_loopback_alone() {
     for (listen, status) in [("127.0.0.1:0", 200), ("127.0.0.1:0,[::1]:0", 200), ("0.0.0.0:0", 401)] {
         let folder = Folder::new();
-        folder.write("otobus.toml", "[[queue]]\nname = \"orders\"\n");
+        folder.write("otobus.toml", "[tls]\nnames = [\"bus.example\"]\n[[queue]]\nname = \"orders\"\n");
         let server = Server::start(&folder, listen, None);
         let mut line = TcpStream::connect(server.port()).unwrap();
         assert_eq!(request(&mut line, "GET", "/orders", &signed(WELL_KNOWN_KEY)).0, status, "{listen}");
         // A web page that has its name lead here is not from here.
         let page = format!("{}Origin: http://evil.example\r\n", signed(WELL_KNOWN_KEY));
         assert_eq!(request(&mut line, "GET", "/orders", &page).0, 401, "{listen}");
+        // Nor is one whose browser does not say so: it has no name but its own.
+        for (host, status) in [("evil.example", 401), ("bus.example", status), ("127.0.0.1", status)] {
+            let asked = request_at(host, &mut line, "GET", "/orders", &signed(WELL_KNOWN_KEY)).0;
+            assert_eq!(asked, status, "{host} at {listen}");
+        }
     }
 }
 

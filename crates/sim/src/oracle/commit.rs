@@ -149,7 +149,8 @@ impl Oracle {
             | Record::Skipped { .. }
             | Record::Forwarded { .. }
             | Record::InSession { .. }
-            | Record::SessionStateSet { .. } => {
+            | Record::SessionStateSet { .. }
+            | Record::Published(_) => {
                 self.fail(format!("{record:?} was recorded and nobody asked"));
             }
             Record::Relocated { body, copy } => {
@@ -498,7 +499,7 @@ impl Oracle {
                         _ => false,
                     }
             }
-            // The workload forwards nothing so far.
+            // The workload forwards and publishes nothing so far.
             Reason::MaxTransferHops | Reason::NotForwarded | Reason::SessionMissing => false,
         };
         if let Some(queue) = self.ledger.queues.get_mut(&entity) {

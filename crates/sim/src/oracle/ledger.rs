@@ -41,7 +41,7 @@ impl Present {
                 "MaxDeliveryCountExceeded",
                 format!("Message could not be consumed after {} delivery attempts.", self.count),
             ),
-            // The workload forwards nothing so far.
+            // The workload forwards and publishes nothing so far.
             Reason::MaxTransferHops | Reason::NotForwarded | Reason::SessionMissing => {
                 return self.overlay.clone();
             }

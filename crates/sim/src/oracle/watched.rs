@@ -156,6 +156,10 @@ impl Journal for Watched {
         self.inner.refill_reserve()
     }
 
+    fn lacking_bytes(&self) -> u64 {
+        self.inner.lacking_bytes()
+    }
+
     fn snapshots(&self) -> Arc<dyn Snapshots> {
         self.shared.lock().coverage.fault("snapshot taken");
         self.inner.snapshots()

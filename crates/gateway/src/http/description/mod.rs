@@ -84,6 +84,13 @@ struct Counts {
     transfer_dead_lettered: u64,
 }
 
+impl From<broker::Counts> for Counts {
+    fn from(counts: broker::Counts) -> Counts {
+        let broker::Counts { active, scheduled, dead_letter, deferred: _ } = counts;
+        Counts { active, scheduled, dead_lettered: dead_letter, ..Counts::default() }
+    }
+}
+
 impl Counts {
     fn sum(self) -> u64 {
         self.active + self.dead_lettered + self.scheduled + self.transfer + self.transfer_dead_lettered

@@ -49,8 +49,7 @@ fn read_property(settings: &mut QueueSettings, property: &Element, value: &str) 
 /// Writes a `QueueDescription` in the service's order (http, section 1.4).
 pub fn write(queue: &QueueDescription, api_version: &str, writer: &mut Writer) {
     let settings = &queue.settings;
-    let broker::Counts { active, scheduled, dead_letter, deferred: _ } = queue.counts;
-    let counts = Counts { active, scheduled, dead_lettered: dead_letter, ..Counts::default() };
+    let counts = Counts::from(queue.counts);
     writer
         .start("QueueDescription", &[("xmlns", SERVICE_BUS), ("xmlns:i", SCHEMA_INSTANCE)])
         .leaf("LockDuration", &iso::duration_text(settings.lock_duration))

@@ -38,7 +38,7 @@ pub fn read(description: &Element) -> Result<(SubscriptionSettings, Option<Rule>
 /// Writes a `SubscriptionDescription` in the service's order.
 pub fn write(subscription: &SubscriptionDescription, writer: &mut Writer) {
     let settings = &subscription.settings;
-    let counts = Counts::default();
+    let counts = Counts::from(subscription.counts);
     writer
         .start("SubscriptionDescription", &[("xmlns", SERVICE_BUS), ("xmlns:i", SCHEMA_INSTANCE)])
         .leaf("LockDuration", &iso::duration_text(settings.lock_duration))
@@ -82,6 +82,8 @@ mod tests {
             created: Time(0),
             updated: Time(0),
             accessed: None,
+            counts: broker::Counts { active: 4, dead_letter: 1, deferred: 2, scheduled: 0 },
+            bytes: 5,
         };
         let mut writer = Writer::default();
         write(&subscription, &mut writer);

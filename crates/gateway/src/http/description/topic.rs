@@ -58,7 +58,7 @@ pub fn write(topic: &TopicDescription, api_version: &str, writer: &mut Writer) {
         .leaf("UpdatedAt", &iso::date(topic.updated))
         .leaf("AccessedAt", &topic.accessed.map_or(iso::NO_DATE.to_owned(), iso::date))
         .leaf("SupportOrdering", truth_text(settings.keeps_order()));
-    Counts::default().write(writer);
+    Counts::from(topic.counts).write(writer);
     writer.leaf("SubscriptionCount", &topic.subscriptions.to_string());
     // H-2: clients of earlier versions would send what they do not know back to us.
     if api_version >= "2024-05" {
@@ -96,6 +96,7 @@ mod tests {
             subscriptions: 2,
             sql_filters: 3,
             correlation_filters: 4,
+            counts: broker::Counts { scheduled: 6, ..broker::Counts::default() },
             bytes: 5,
         }
     }

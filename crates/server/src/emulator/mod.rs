@@ -1,15 +1,19 @@
 //! The official emulator's `Config.json` (H-124), `//` comments included, its limits lifted (H-125). Its one namespace is
 //! ours called `default`, so that every host name reaches it.
 
+mod file;
+
 use crate::config::Error;
-use crate::definition::{DEFAULT_NAMESPACE, Definition, Subscription, Topic};
+use crate::definition::{DEFAULT_NAMESPACE, Declared, Definition, Queue, Subscription, Topic};
 use crate::json_lines::Lines;
 use broker::topic::rule::{Correlation, Filter, Kind, Rule, Sql, Typed};
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
 use broker::topic::subscription::check_name;
 use broker::{QueueSettings, Refusal, Span};
-use gateway::iso;
-use serde::{Deserialize, Deserializer, de};
+use file::{
+    CorrelationTable, File, FilterType, Lasting, QueueProperties, QueueTable, RuleTable, SqlTable,
+    SubscriptionProperties, SubscriptionTable, TopicProperties, TopicTable,
+};
 use std::path::Path;
 
 pub fn read(path: &Path) -> Result<Definition, Error> {
@@ -39,37 +43,67 @@ fn refused(at: &str, who: &str, refusal: &Refusal) -> Mistake {
 }
 
 fn parse(text: &str) -> Result<Definition, (usize, String)> {
-    let text = without_comments(text);
+    // Some editors begin a file with a mark of its encoding.
+    let text = without_comments(text.strip_prefix('\u{feff}').unwrap_or(text));
     let file: File = serde_json::from_str(&text).map_err(|error| {
         let what = error.to_string();
         let what = what.split(" at line ").next().unwrap_or_default().to_owned();
         (error.line(), what)
     })?;
-    read_whole(&file).map_err(|Mistake { at, what }| (Lines::of(&text).at(&at), what))
+    let lines = Lines::of(&text);
+    read_whole(&file, &lines).map_err(|Mistake { at, what }| (lines.at(&at), what))
 }
 
-fn read_whole(file: &File) -> Result<Definition, Mistake> {
+fn read_whole(file: &File, lines: &Lines) -> Result<Definition, Mistake> {
     const NAMESPACES: &str = "/UserConfig/Namespaces";
     let [namespace] = &file.user_config.namespaces[..] else {
         return Err(mistake(NAMESPACES, "there must be exactly one namespace"));
     };
     let mut definition = Definition::named(DEFAULT_NAMESPACE);
-    let mut taken: Vec<String> = Vec::new();
-    for (nth, queue) in namespace.queues.iter().enumerate() {
+    let mut taken = Taken::default();
+    for (nth, queue) in namespace.queues.iter().flatten().enumerate() {
         let at = format!("{NAMESPACES}/0/Queues/{nth}");
-        queue.take_name("queue", &at, &mut taken)?;
+        taken.take("queue", &queue.name, &at)?;
         let settings = queue.settings();
         let refused = |refusal| refused(&at, &format!("queue `{}`", queue.name), &refusal);
         broker::check_path(&queue.name).map_err(refused)?;
         settings.check().map_err(refused)?;
-        definition.queues.push((queue.name.as_str().into(), settings));
+        definition.queues.push(Queue {
+            path: queue.name.as_str().into(),
+            settings,
+            declared: declared(&at, lines),
+        });
     }
-    for (nth, topic) in namespace.topics.iter().enumerate() {
+    for (nth, topic) in namespace.topics.iter().flatten().enumerate() {
         let at = format!("{NAMESPACES}/0/Topics/{nth}");
-        topic.take_name("topic", &at, &mut taken)?;
-        definition.topics.push(topic.read(&at)?);
+        taken.take("topic", &topic.name, &at)?;
+        definition.topics.push(topic.read(&at, lines)?);
     }
     Ok(definition)
+}
+
+fn declared(at: &str, lines: &Lines) -> Declared {
+    let property = |name: &str| Some(lines.at(&format!("{at}/Properties/{name}")));
+    Declared {
+        at: lines.at(&format!("{at}/Name")),
+        forward_to: property("ForwardTo"),
+        forward_dead_letters_to: property("ForwardDeadLetteredMessagesTo"),
+    }
+}
+
+/// Names are taken once, whatever their case.
+#[derive(Default)]
+struct Taken(Vec<String>);
+
+impl Taken {
+    fn take(&mut self, kind: &str, name: &str, at: &str) -> Result<(), Mistake> {
+        let folded = name.to_lowercase();
+        if self.0.contains(&folded) {
+            return Err(mistake(format!("{at}/Name"), format!("{kind} `{name}` is declared twice")));
+        }
+        self.0.push(folded);
+        Ok(())
+    }
 }
 
 /// Blanks what stands behind `//` outside of a text, so that lines and columns stay what they are.
@@ -91,191 +125,88 @@ fn without_comments(text: &str) -> String {
     out
 }
 
-#[derive(Debug, Deserialize)]
-struct File {
-    #[serde(rename = "UserConfig")]
-    user_config: UserConfig,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct UserConfig {
-    namespaces: Vec<NamespaceTable>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct NamespaceTable {
-    #[serde(default)]
-    queues: Vec<Entity>,
-    #[serde(default)]
-    topics: Vec<Entity>,
-}
-
-/// A queue, a topic or a subscription: they share most of their properties.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Entity {
-    name: String,
-    #[serde(default)]
-    properties: Properties,
-    #[serde(default)]
-    subscriptions: Vec<Entity>,
-    #[serde(default)]
-    rules: Vec<RuleTable>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(rename_all = "PascalCase", default)]
-struct Properties {
-    dead_lettering_on_message_expiration: bool,
-    default_message_time_to_live: Option<Lasting>,
-    duplicate_detection_history_time_window: Option<Lasting>,
-    forward_dead_lettered_messages_to: String,
-    forward_to: String,
-    lock_duration: Option<Lasting>,
-    max_delivery_count: Option<u32>,
-    requires_duplicate_detection: bool,
-    requires_session: bool,
-}
-
-/// A duration in ISO 8601.
-#[derive(Debug, Clone, Copy)]
-struct Lasting(Span);
-
-impl<'de> Deserialize<'de> for Lasting {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Lasting, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let what = || format!("`{text}` is not an ISO 8601 duration, such as PT1M");
-        iso::duration(&text).map(Lasting).ok_or_else(|| de::Error::custom(what()))
-    }
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct RuleTable {
-    name: String,
-    properties: RuleProperties,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct RuleProperties {
-    filter_type: FilterType,
-    correlation_filter: Option<CorrelationTable>,
-    sql_filter: Option<SqlTable>,
-    action: Option<SqlTable>,
-}
-
-#[derive(Debug, Deserialize)]
-enum FilterType {
-    Correlation,
-    Sql,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct SqlTable {
-    sql_expression: String,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(rename_all = "PascalCase", default)]
-struct CorrelationTable {
-    content_type: Option<String>,
-    correlation_id: Option<String>,
-    label: Option<String>,
-    message_id: Option<String>,
-    reply_to: Option<String>,
-    reply_to_session_id: Option<String>,
-    session_id: Option<String>,
-    to: Option<String>,
-    properties: serde_json::Map<String, serde_json::Value>,
-}
-
 /// What the emulator does unless told otherwise.
 const TIME_TO_LIVE: Span = Span::minutes(60);
 const DUPLICATE_WINDOW: Span = Span::seconds(20);
 const MAX_DELIVERY_COUNT: u32 = 3;
 
 /// An empty text is none.
-fn given(text: &str) -> Option<Box<str>> {
-    (!text.is_empty()).then(|| text.into())
+fn given(text: &Option<String>) -> Option<Box<str>> {
+    text.as_deref().filter(|text| !text.is_empty()).map(Into::into)
 }
 
 fn span(value: Option<Lasting>, usual: Span) -> Span {
     value.map_or(usual, |Lasting(span)| span)
 }
 
-impl Entity {
+impl QueueTable {
     fn settings(&self) -> QueueSettings {
-        let (given_properties, usual) = (&self.properties, QueueSettings::default());
+        let unsaid = QueueProperties::default();
+        let (said, usual) = (self.properties.as_ref().unwrap_or(&unsaid), QueueSettings::default());
         QueueSettings {
-            lock_duration: span(given_properties.lock_duration, usual.lock_duration),
-            requires_duplicate_detection: given_properties.requires_duplicate_detection,
-            duplicate_window: span(
-                given_properties.duplicate_detection_history_time_window,
-                DUPLICATE_WINDOW,
-            ),
-            requires_session: given_properties.requires_session,
-            default_time_to_live: span(given_properties.default_message_time_to_live, TIME_TO_LIVE),
-            dead_letter_on_expiration: given_properties.dead_lettering_on_message_expiration,
-            max_delivery_count: given_properties.max_delivery_count.unwrap_or(MAX_DELIVERY_COUNT),
-            forward_to: given(&given_properties.forward_to),
-            forward_dead_letters_to: given(&given_properties.forward_dead_lettered_messages_to),
+            lock_duration: span(said.lock_duration, usual.lock_duration),
+            requires_duplicate_detection: said.requires_duplicate_detection.unwrap_or(false),
+            duplicate_window: span(said.duplicate_detection_history_time_window, DUPLICATE_WINDOW),
+            requires_session: said.requires_session.unwrap_or(false),
+            default_time_to_live: span(said.default_message_time_to_live, TIME_TO_LIVE),
+            dead_letter_on_expiration: said.dead_lettering_on_message_expiration.unwrap_or(false),
+            max_delivery_count: said.max_delivery_count.unwrap_or(MAX_DELIVERY_COUNT),
+            forward_to: given(&said.forward_to),
+            forward_dead_letters_to: given(&said.forward_dead_lettered_messages_to),
             ..usual
         }
     }
+}
 
-    /// Names are taken once, whatever their case.
-    fn take_name(&self, kind: &str, at: &str, taken: &mut Vec<String>) -> Result<(), Mistake> {
-        let name = self.name.to_lowercase();
-        if taken.contains(&name) {
-            return Err(mistake(format!("{at}/Name"), format!("{kind} `{}` is declared twice", self.name)));
-        }
-        taken.push(name);
-        Ok(())
-    }
-
-    fn read(&self, at: &str) -> Result<Topic, Mistake> {
-        let properties = &self.properties;
+impl TopicTable {
+    fn read(&self, at: &str, lines: &Lines) -> Result<Topic, Mistake> {
+        let unsaid = TopicProperties::default();
+        let said = self.properties.as_ref().unwrap_or(&unsaid);
         let settings = TopicSettings {
-            default_time_to_live: span(properties.default_message_time_to_live, TIME_TO_LIVE),
-            requires_duplicate_detection: properties.requires_duplicate_detection,
-            duplicate_window: span(properties.duplicate_detection_history_time_window, DUPLICATE_WINDOW),
+            default_time_to_live: span(said.default_message_time_to_live, TIME_TO_LIVE),
+            requires_duplicate_detection: said.requires_duplicate_detection.unwrap_or(false),
+            duplicate_window: span(said.duplicate_detection_history_time_window, DUPLICATE_WINDOW),
             ..TopicSettings::default()
         };
         let refused = |refusal| refused(at, &format!("topic `{}`", self.name), &refusal);
         broker::check_path(&self.name).map_err(refused)?;
         settings.check().map_err(refused)?;
-        let (mut subscriptions, mut taken) = (Vec::new(), Vec::new());
-        for (nth, subscription) in self.subscriptions.iter().enumerate() {
+        let (mut subscriptions, mut taken) = (Vec::new(), Taken::default());
+        for (nth, subscription) in self.subscriptions.iter().flatten().enumerate() {
             let at = format!("{at}/Subscriptions/{nth}");
-            subscription.take_name("subscription", &at, &mut taken)?;
-            subscriptions.push(subscription.subscription(&at)?);
+            taken.take("subscription", &subscription.name, &at)?;
+            subscriptions.push(subscription.read(&at, lines)?);
         }
-        Ok(Topic { path: self.name.as_str().into(), settings, subscriptions })
+        let path = self.name.as_str().into();
+        Ok(Topic { path, settings, subscriptions, declared: declared(at, lines) })
     }
+}
 
-    fn subscription(&self, at: &str) -> Result<Subscription, Mistake> {
-        let (properties, usual) = (&self.properties, SubscriptionSettings::default());
+impl SubscriptionTable {
+    fn read(&self, at: &str, lines: &Lines) -> Result<Subscription, Mistake> {
+        let unsaid = SubscriptionProperties::default();
+        let (said, usual) = (self.properties.as_ref().unwrap_or(&unsaid), SubscriptionSettings::default());
         let settings = SubscriptionSettings {
-            lock_duration: span(properties.lock_duration, usual.lock_duration),
-            requires_session: properties.requires_session,
-            default_time_to_live: span(properties.default_message_time_to_live, TIME_TO_LIVE),
-            dead_letter_on_expiration: properties.dead_lettering_on_message_expiration,
-            max_delivery_count: properties.max_delivery_count.unwrap_or(MAX_DELIVERY_COUNT),
-            forward_to: given(&properties.forward_to),
-            forward_dead_letters_to: given(&properties.forward_dead_lettered_messages_to),
+            lock_duration: span(said.lock_duration, usual.lock_duration),
+            requires_session: said.requires_session.unwrap_or(false),
+            default_time_to_live: span(said.default_message_time_to_live, TIME_TO_LIVE),
+            dead_letter_on_expiration: said.dead_lettering_on_message_expiration.unwrap_or(false),
+            max_delivery_count: said.max_delivery_count.unwrap_or(MAX_DELIVERY_COUNT),
+            forward_to: given(&said.forward_to),
+            forward_dead_letters_to: given(&said.forward_dead_lettered_messages_to),
             ..usual
         };
         let refused = |refusal| refused(at, &format!("subscription `{}`", self.name), &refusal);
         check_name(&self.name).map_err(refused)?;
         settings.check().map_err(refused)?;
-        let rules = self.rules.iter().enumerate();
-        let rules =
-            rules.map(|(nth, rule)| rule.read(&format!("{at}/Rules/{nth}"))).collect::<Result<_, _>>()?;
-        Ok(Subscription { name: self.name.as_str().into(), settings, rules })
+        let (mut rules, mut taken) = (Vec::new(), Taken::default());
+        for (nth, rule) in self.rules.iter().flatten().enumerate() {
+            let at = format!("{at}/Rules/{nth}");
+            taken.take("rule", &rule.name, &at)?;
+            rules.push(rule.read(&at)?);
+        }
+        let name = self.name.as_str().into();
+        Ok(Subscription { name, settings, rules, declared: declared(at, lines) })
     }
 }
 
@@ -330,7 +261,7 @@ impl CorrelationTable {
             session_id: text(&self.session_id),
             reply_to_session_id: text(&self.reply_to_session_id),
             content_type: text(&self.content_type),
-            properties: self.properties.iter().map(value).collect::<Result<_, _>>()?,
+            properties: self.properties.iter().flatten().map(value).collect::<Result<_, _>>()?,
         })
     }
 }
@@ -390,8 +321,9 @@ mod tests {
     #[test]
     fn a_file_in_the_shape_of_the_sample_is_read_whole() {
         let definition = parse(SAMPLE).expect("accepted");
-        let (name, settings) = &definition.queues[0];
-        assert_eq!((&**name, settings.max_delivery_count, &settings.forward_to), ("queue.1", 3, &None));
+        let Queue { path, settings, declared } = &definition.queues[0];
+        assert_eq!((&**path, settings.max_delivery_count, &settings.forward_to), ("queue.1", 3, &None));
+        assert_eq!((declared.at, declared.forward_to), (9, Some(15)));
         let subscription = &definition.topics[0].subscriptions[0];
         assert_eq!(subscription.settings.forward_to.as_deref(), Some("queue.1"));
         let Filter::Correlation(filter) = &subscription.rules[0].filter else { panic!("correlation") };
@@ -402,13 +334,47 @@ mod tests {
         assert!(subscription.rules[1].action.is_some());
     }
 
+    // H-124
+    #[test]
+    fn a_file_laid_out_as_the_emulator_s_own_is_read_whole() {
+        let file = include_str!("../../../../tests/sdk/python/emulator.config.json");
+        let definition = parse(file).expect("accepted");
+        assert_eq!((definition.queues.len(), definition.topics.len()), (1, 1));
+        let subscriptions = definition.topics[0].subscriptions.iter();
+        let rules: Vec<_> = subscriptions.map(|each| (&*each.name, each.rules.len())).collect();
+        assert_eq!(
+            rules,
+            [("subscription.1", 1), ("subscription.2", 1), ("subscription.3", 0), ("subscription.4", 1)]
+        );
+    }
+
+    // H-124
+    #[test]
+    fn what_is_null_is_not_there_and_a_mark_of_the_encoding_is_passed_over() {
+        let all = serde_json::json!({ "$schema": "x", "UserConfig": { "Logging": null, "Namespaces": [ {
+            "Name": null,
+            "Queues": [ { "Name": "q", "Properties": {
+                "DeadLetteringOnMessageExpiration": null, "DefaultMessageTimeToLive": null,
+                "DuplicateDetectionHistoryTimeWindow": null, "ForwardDeadLetteredMessagesTo": null, "ForwardTo": null,
+                "LockDuration": null, "MaxDeliveryCount": null, "RequiresDuplicateDetection": null, "RequiresSession": null } } ],
+            "Topics": [ { "Name": "t", "Properties": null, "Subscriptions": [ {
+                "Name": "s", "Properties": null, "Rules": null } ] } ] } ] } });
+        let definition = parse(&format!("\u{feff}{all}")).expect("accepted");
+        let bare = r#"{"UserConfig":{"Namespaces":[{"Queues":[{"Name":"q"}],"Topics":[{"Name":"t","Subscriptions":[{"Name":"s"}]}]}]}}"#;
+        let bare = parse(bare).expect("accepted");
+        assert_eq!(definition.queues[0].settings, bare.queues[0].settings);
+        assert_eq!(definition.topics[0].subscriptions[0].settings, bare.topics[0].subscriptions[0].settings);
+        assert!(definition.topics[0].subscriptions[0].rules.is_empty());
+        assert!(parse(r#"{"UserConfig":{"Namespaces":[{"Name":"n","Queues":null,"Topics":null}]}}"#).is_ok());
+    }
+
     // H-125
     #[test]
     fn the_emulator_s_limits_are_lifted() {
         let long = SAMPLE.replacen("PT1H", "P14D", 1).replacen(": 3", ": 500", 1);
         let definition = parse(&long).expect("accepted");
-        assert_eq!(definition.queues[0].1.default_time_to_live, Span::minutes(14 * 24 * 60));
-        assert_eq!(definition.queues[0].1.max_delivery_count, 500);
+        assert_eq!(definition.queues[0].settings.default_time_to_live, Span::minutes(14 * 24 * 60));
+        assert_eq!(definition.queues[0].settings.max_delivery_count, 500);
     }
 
     #[test]
@@ -429,6 +395,22 @@ mod tests {
             ("\"Queues\": [", "\"Queues\": {},\n\"Other\": [", 7, "invalid type"),
             ("\"Name\": \"queue.1\",", "", 21, "missing field `Name`"),
             ("\"Logging\"", "// \"Logging\"", 44, ""),
+            // H-124: what the emulator does not have is a typing error.
+            ("\"UserConfig\"", "\"Userconfig\"", 3, "unknown field `Userconfig`"),
+            ("\"Queues\"", "\"Queue\"", 7, "unknown field `Queue`"),
+            ("\"MaxDeliveryCount\"", "\"MaxDeliverycount\"", 17, "unknown field `MaxDeliverycount`"),
+            ("{ \"DefaultMessageTimeToLive\"", "{ \"LockDuration\"", 26, "unknown field `LockDuration`"),
+            ("\"Subscriptions\"", "\"Rules\"", 27, "unknown field `Rules`"),
+            (
+                "{ \"LockDuration\"",
+                "{ \"RequiresDuplicateDetection\"",
+                30,
+                "unknown field `RequiresDuplicateDetection`",
+            ),
+            ("\"ContentType\"", "\"Contenttype\"", 33, "unknown field `Contenttype`"),
+            ("\"Action\"", "\"Actions\"", 35, "unknown field `Actions`"),
+            ("\"Type\"", "\"Kind\"", 43, "unknown field `Kind`"),
+            ("\"by-text\"", "\"By-Type\"", 34, "rule `By-Type` is declared twice"),
         ] {
             let (found, what) = parse(&SAMPLE.replacen(wrong, right, 1)).expect_err("refused");
             assert_eq!(found, line, "{right}: {what}");

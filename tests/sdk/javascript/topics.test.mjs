@@ -1,0 +1,55 @@
+// Topics through the official SDK: copies, their lives, schedules, filters, actions.
+
+import { ServiceBusAdministrationClient } from "@azure/service-bus";
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { connected, receive } from "./client.mjs";
+import { Otobus } from "./otobus.mjs";
+
+async function administration(broker) {
+  const options = { tlsOptions: { ca: await broker.ca() }, retryOptions: { maxRetries: 0 } };
+  return new ServiceBusAdministrationClient(broker.connectionString(), options);
+}
+
+async function news(broker, ...names) {
+  const admin = await administration(broker);
+  await admin.createTopic("news");
+  for (const name of names) await admin.createSubscription("news", name);
+  return admin;
+}
+
+// S-36, S-81, S-90, S-100, S-180
+test("every subscription has a copy with a life of its own", async (t) => {
+  const broker = await Otobus.forTest(t);
+  const admin = await news(broker, "ada", "bo");
+  await connected(broker, async (client) => {
+    const sender = client.createSender("news");
+    await sender.sendMessages([{ body: "one", messageId: "1" }, { body: "two" }]);
+    const ada = client.createReceiver("news", "ada");
+    const [one, two] = await receive(ada, 2);
+    assert.deepEqual([one.body, one.messageId, one.enqueuedSequenceNumber], ["one", "1", 1]);
+    await ada.completeMessage(one);
+    await ada.deadLetterMessage(two, { deadLetterReason: "why" });
+    const dead = client.createReceiver("news", "ada", { subQueueType: "deadLetter" });
+    const [letter] = await receive(dead, 1);
+    assert.deepEqual([letter.body, letter.deadLetterReason], ["two", "why"]);
+    const seen = await client.createReceiver("news", "bo").peekMessages(10);
+    assert.deepEqual(seen.map((message) => [message.body, message.deliveryCount]), [["one", 0], ["two", 0]]);
+    const counts = await admin.getSubscriptionRuntimeProperties("news", "ada");
+    assert.deepEqual([counts.activeMessageCount, counts.deadLetterMessageCount], [0, 1]);
+  });
+});
+
+// S-42, S-43, S-234
+test("a scheduled message waits at the topic", async (t) => {
+  const broker = await Otobus.forTest(t);
+  const admin = await news(broker, "ada");
+  await connected(broker, async (client) => {
+    const sender = client.createSender("news");
+    const due = new Date(Date.now() + 3_600_000);
+    const [first] = await sender.scheduleMessages([{ body: "a" }, { body: "b" }], due);
+    await sender.cancelScheduledMessages(first);
+    assert.deepEqual(await client.createReceiver("news", "ada").peekMessages(10), []);
+    assert.equal((await admin.getTopicRuntimeProperties("news")).scheduledMessageCount, 1);
+  });
+});
