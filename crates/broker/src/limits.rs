@@ -83,6 +83,12 @@ pub const ACCESS_RULES: usize = 12;
 pub const KEY_NAME_CHARACTERS: usize = 256;
 pub const KEY_CHARACTERS: usize = 256;
 
+/// Longest session id, in characters (S-6).
+pub const SESSION_ID_CHARACTERS: usize = 128;
+
+/// Sessions in one answer to a listing: more than the clients ask for at a time.
+pub const SESSIONS_PAGE: usize = 1_000;
+
 /// Namespaces of one server. Each costs a name.
 pub const NAMESPACES: usize = 1_000;
 

@@ -8,7 +8,7 @@
 use super::published::{Copied, Origin, Published};
 use super::routes::{Routes, Selected, Selection};
 use super::scalar::Wrong;
-use super::subject::{About, Front};
+use super::subject::{About, Front, session_text};
 use crate::Broker;
 use crate::command::{Arrivals, Incoming};
 use crate::decision::{Context, Decision};
@@ -21,6 +21,7 @@ use crate::refusal::Refusal;
 use crate::time::{Span, Time};
 use message::overlay::{Change, Overlay};
 use message::system::SystemProperty;
+use std::sync::Arc;
 
 /// A message that is about to be published.
 struct Arriving<'a> {
@@ -28,7 +29,7 @@ struct Arriving<'a> {
     front: Option<Front<'a>>,
     /// What has changed since it was stored.
     overlay: Option<&'a Overlay>,
-    has_session: bool,
+    session: Option<Arc<str>>,
     length: u32,
     /// When it expires by its own account and by the topic's.
     expires: Time,
@@ -37,15 +38,18 @@ struct Arriving<'a> {
 /// A copy, and why it goes to the dead-letter queue if it does.
 struct Planned {
     copied: Copied,
+    session: Option<Arc<str>>,
     dead: Option<(Reason, Option<Box<Overlay>>)>,
 }
 
 impl Broker {
     /// Publishes a message that was just sent.
+    #[expect(clippy::too_many_arguments, reason = "what was sent, and where to")]
     pub(crate) fn publish_sent(
         &mut self,
         topic: EntityId,
         message: &Incoming,
+        session: Option<&Arc<str>>,
         parts: Parts,
         arrivals: Arrivals<'_>,
         context: Context,
@@ -58,7 +62,7 @@ impl Broker {
             topic,
             front: routes.needs_front().then(|| Front::of(stored)).flatten(),
             overlay: None,
-            has_session: message.has_session,
+            session: session.cloned(),
             length,
             expires: self.expiry(topic, message.time_to_live, context.now),
         };
@@ -91,7 +95,7 @@ impl Broker {
             topic,
             front,
             overlay: None,
-            has_session: front.is_none_or(|front| front.has_session(None)),
+            session: queue.session_of(scheduled).cloned(),
             length,
             expires: self.expiry(topic, own, context.now),
         };
@@ -116,13 +120,14 @@ impl Broker {
         let queue = self.queue_of(source);
         let slot = queue.part(source.sub).and_then(|part| part.get(sequence)).expect("it is free");
         let (front, length) = (stored.and_then(Front::of), slot.length);
+        let kept = queue.session_of(sequence).cloned();
         let own = queue.extras.get(&sequence).and_then(|extra| extra.overlay.clone());
         let changed = overlay.map(|overlay| *overlay).or(own);
         let arriving = Arriving {
             topic,
             front,
             overlay: changed.as_ref(),
-            has_session: front.is_none_or(|front| front.has_session(changed.as_ref())),
+            session: kept.or_else(|| front.and_then(|front| front.session(changed.as_ref()))),
             length,
             expires: self.expiry(topic, Span::MAX, context.now).min(expires),
         };
@@ -193,7 +198,7 @@ impl Broker {
     fn copy(&self, selected: Selected, arriving: &Arriving<'_>, context: Context) -> Option<Planned> {
         let subscription = selected.subscription;
         let settings = &self.durable.topics.subscription(subscription)?.settings;
-        let (mut expires, mut has_session) = (arriving.expires, arriving.has_session);
+        let (mut expires, mut session) = (arriving.expires, arriving.session.clone());
         let (mut overlay, mut dead) = (None, None);
         match selected.what {
             Selection::Plain => {}
@@ -202,8 +207,8 @@ impl Broker {
                     expires = self.expiry(arriving.topic, own, context.now);
                 }
                 match acted.overlay.system(SystemProperty::SessionId) {
-                    Some(Change::Set(_)) => has_session = true,
-                    Some(Change::Removed) => has_session = false,
+                    Some(Change::Set(value)) => session = session_text(value),
+                    Some(Change::Removed) => session = None,
                     None => {}
                 }
                 overlay = Some(Box::new(acted.overlay));
@@ -213,12 +218,12 @@ impl Broker {
                 dead = Some((Reason::Client, Some(Box::new(failure(is_action, &why)))));
             }
         }
-        if settings.requires_session && !has_session && dead.is_none() {
+        if settings.requires_session && session.is_none() && dead.is_none() {
             dead = Some((Reason::SessionMissing, None));
         }
         // S-58
         let expires = self.expiry(subscription, Span::MAX, context.now).min(expires);
-        Some(Planned { copied: Copied { subscription, expires, overlay }, dead })
+        Some(Planned { copied: Copied { subscription, expires, overlay }, session, dead })
     }
 
     fn hand_on(
@@ -232,7 +237,7 @@ impl Broker {
         let (mut copies, mut arrived) =
             (Vec::with_capacity(planned.len()), Vec::with_capacity(planned.len()));
         let mut before: Option<(EntityId, Sequence)> = None;
-        for Planned { copied, dead } in planned {
+        for Planned { copied, session, dead } in planned {
             let subscription = copied.subscription;
             let sequence = match before {
                 Some((other, sequence)) if other == subscription => sequence.next(),
@@ -241,12 +246,13 @@ impl Broker {
             before = Some((subscription, sequence));
             decision.weight += copied.bytes();
             copies.push(copied);
-            arrived.push((subscription, sequence, dead));
+            arrived.push((subscription, sequence, session, dead));
         }
         let sequence = self.next_number(topic);
         let published = Published { topic, sequence, origin, copies: copies.into() };
         self.write(Record::Published(Box::new(published)), context, decision);
-        for (subscription, sequence, dead) in arrived {
+        for (subscription, sequence, session, dead) in arrived {
+            self.join(subscription, sequence, session.as_ref(), context, decision);
             match dead {
                 None => self.arrive(subscription, sequence, context, decision),
                 Some((reason, overlay)) => {
