@@ -39,9 +39,8 @@ pub enum Item {
     Copied {
         copies: Vec<(BodyId, Vec<u8>)>,
         unread: Vec<(BodyId, BodyId)>,
+        failure: Option<Uncopied>,
     },
-    /// Something stored is damaged. What needs it stays where it is.
-    Damaged(String),
     /// Somebody reads what is stored again and wants the next piece of it.
     Scrub {
         after: journal::Position,
@@ -57,6 +56,16 @@ pub enum Item {
     Failed(String),
     /// Finish what was begun, seal the journal, end.
     Stop,
+}
+
+/// A body that could not be read when it was to be copied.
+#[derive(Debug)]
+pub struct Uncopied {
+    /// Under which it lies.
+    pub(crate) stored: BodyId,
+    pub(crate) why: String,
+    /// It may be read some other time, and is among those that were not read.
+    pub(crate) is_passing: bool,
 }
 
 /// What was found of messages that a receiver is to have for good.

@@ -61,6 +61,9 @@ pub const CLEAN_SLICE_BYTES: usize = 256 * 1024;
 pub const CLEAN_SLICE_BODIES: usize = 256;
 pub const UPKEEP_PAUSE_MS: i64 = 10;
 
+/// How long copying rests when a body could not be read and may be readable later.
+pub const UPKEEP_RETRY_MS: i64 = 10_000;
+
 /// A difference of owner time to the wall clock above this is worth telling somebody.
 pub const LARGE_GAP_MS: i64 = 60_000;
 

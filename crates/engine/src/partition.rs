@@ -63,10 +63,11 @@ struct Port {
 #[derive(Debug)]
 pub struct Partition {
     pub(crate) broker: Broker,
+    /// Before the journal, so that their work has ended when it closes.
+    pub(crate) workers: Workers,
     pub(crate) journal: Box<dyn Journal>,
     cache: Arc<Cache>,
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) workers: Workers,
     pub(crate) upkeep: Upkeep,
     pub(crate) condition: Arc<Condition>,
     counters: Arc<Counters>,
@@ -194,10 +195,6 @@ impl Partition {
                 Item::Scrub { after, reply } => {
                     // Whoever asked may have been told to stop.
                     let _ = reply.send(self.journal.scrub(after));
-                }
-                Item::Damaged(what) => {
-                    self.condition.report_damage(&what);
-                    self.upkeep.block_cleaning();
                 }
                 other => self.backlog.push_back(other),
             }
@@ -385,14 +382,13 @@ impl Partition {
                 self.take_decision(&Bytes::new());
             }
             Item::Checked(checked) => self.checked(checked, now),
-            Item::Copied { copies, unread } => self.copied(copies, unread, now),
+            Item::Copied { copies, unread, failure } => self.copied(copies, unread, failure, now),
             Item::Committed
             | Item::Failed(_)
             | Item::Stop
             | Item::Snapshotted(_)
             | Item::SnapshotPutOff(_)
-            | Item::Scrub { .. }
-            | Item::Damaged(_) => unreachable!("taken by accept"),
+            | Item::Scrub { .. } => unreachable!("taken by accept"),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::limits::{
 use crate::snapshots::Snapshotted;
 use broker::{BodyId, Snapshot, Time};
 use journal::{Position, SnapshotInfo, Stretch};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The numbers of upkeep; smaller ones make a simulated minute eventful.
 #[derive(Debug, Clone, Copy)]
@@ -55,8 +55,8 @@ pub(crate) struct Upkeep {
     /// Trimming may free something.
     pub(crate) may_trim: bool,
     cleaning: Option<Cleaning>,
-    /// Damage was found where something was to be copied: nothing is cleaned in this run.
-    is_blocked: bool,
+    /// Bodies that are damaged and cannot be copied, by where they lie: the stretch of the first is the last that is cleaned.
+    kept: BTreeMap<BodyId, Stretch>,
     /// Bytes of bodies alive at the newest snapshot, and stored since. `None` before the first snapshot of this run: what
     /// has died since the last one of the run before is not known.
     alive_bytes: Option<u64>,
@@ -101,7 +101,7 @@ impl Upkeep {
             dead_before: Position(0),
             may_trim: false,
             cleaning: None,
-            is_blocked: false,
+            kept: BTreeMap::new(),
             alive_bytes: None,
             shared_bytes: 0,
             stored_bytes: 0,
@@ -159,14 +159,35 @@ impl Upkeep {
         // The newer list is the better one: some of those that were to be copied may have died. What is being read
         // right now is copied in any case.
         let is_reading = self.cleaning.as_ref().is_some_and(|cleaning| cleaning.is_reading);
-        if !is_reading && !self.is_blocked {
-            let stretch = done.plan.clean_before.filter(|stretch| stretch.first > self.dead_before);
+        if !is_reading {
+            let (stretch, to_copy) = self.without_kept(done.plan.clean_before, done.to_copy);
+            let stretch = stretch.filter(|stretch| stretch.first > self.dead_before);
             self.cleaning = stretch.map(|stretch| Cleaning {
                 before: stretch.first,
-                left: done.to_copy.into(),
+                left: to_copy.into(),
                 is_reading: false,
                 copied_at: Position(0),
             });
+        }
+    }
+
+    /// What can be cleaned of what should be: no more than lies before the first stretch with a body that cannot be copied.
+    fn without_kept(
+        &mut self,
+        stretch: Option<Stretch>,
+        mut to_copy: Vec<(BodyId, BodyId)>,
+    ) -> (Option<Stretch>, Vec<(BodyId, BodyId)>) {
+        let Some(stretch) = stretch else { return (None, to_copy) };
+        let is_before = |stored: &BodyId| stored.0 < stretch.first_body.0;
+        let is_alive = |stored: &BodyId| to_copy.binary_search_by_key(stored, |(_, stored)| *stored).is_ok();
+        // One that would have to be copied if it were alive, and is not asked for, is dead.
+        self.kept.retain(|stored, _| !is_before(stored) || is_alive(stored));
+        match self.kept.first_key_value() {
+            Some((stored, kept)) if is_before(stored) => {
+                to_copy.retain(|(_, stored)| stored.0 < kept.first_body.0);
+                (Some(*kept), to_copy)
+            }
+            _ => (Some(stretch), to_copy),
         }
     }
 
@@ -201,9 +222,13 @@ impl Upkeep {
         }
     }
 
-    pub(crate) fn block_cleaning(&mut self) {
-        self.cleaning = None;
-        self.is_blocked = true;
+    /// A body that lies in `stretch` is damaged and cannot be copied: cleaning ends before it.
+    pub(crate) fn keep(&mut self, stored: BodyId, stretch: Stretch) {
+        self.kept.insert(stored, stretch);
+        if let Some(cleaning) = &mut self.cleaning {
+            cleaning.left.clear();
+            cleaning.before = cleaning.before.min(stretch.first);
+        }
     }
 
     /// When there is something to do again.
@@ -305,14 +330,25 @@ mod tests {
     }
 
     #[test]
-    fn damage_where_something_was_to_be_copied_keeps_everything_there() {
+    fn damage_where_something_was_to_be_copied_keeps_its_stretch_and_nothing_before_it() {
         let mut upkeep = upkeep();
         assert_eq!(upkeep.next_slice().len(), 3);
-        upkeep.block_cleaning();
-        upkeep.conclude_cleaning(Position(100));
-        upkeep.snapshotted(snapshotted(60, 1, &[3]));
+        // Body 12 lies in the second stretch and cannot be read.
+        upkeep.copied(Position(40), vec![(BodyId(12), BodyId(12))]);
+        upkeep.keep(BodyId(12), stretch(1));
+        upkeep.conclude_cleaning(Position(40));
+        assert_eq!(upkeep.trim_before(), Position(11), "the first stretch goes");
+        // While it is alive nothing is copied in vain, and nothing there is given up.
+        upkeep.snapshotted(snapshotted(60, 1, &[12, 15]));
         assert!(upkeep.next_slice().is_empty());
-        assert_eq!(upkeep.trim_before(), Position(1));
+        upkeep.conclude_cleaning(Position(100));
+        assert_eq!(upkeep.trim_before(), Position(11));
+        // It has died: the others there are copied.
+        upkeep.snapshotted(snapshotted(70, 1, &[15]));
+        assert_eq!(upkeep.next_slice(), [(BodyId(15), BodyId(15))]);
+        upkeep.copied(Position(71), Vec::new());
+        upkeep.conclude_cleaning(Position(71));
+        assert_eq!(upkeep.trim_before(), Position(21));
     }
 
     #[test]

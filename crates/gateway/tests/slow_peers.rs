@@ -77,7 +77,7 @@ impl House {
 impl Drop for House {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.take() {
-            engine.stop();
+            engine.stop().unwrap();
         }
         let _ = std::fs::remove_dir_all(&self.folder);
     }

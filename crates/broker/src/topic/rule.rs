@@ -2,7 +2,7 @@
 
 use super::change::Change;
 use super::sql;
-use super::subscription::check_name;
+use super::subscription::check_rule_name;
 use crate::Broker;
 use crate::decision::{Context, Decision};
 use crate::durable::fold;
@@ -105,7 +105,7 @@ impl Correlation {
 
 impl Rule {
     pub fn check(&self) -> Result<(), Refusal> {
-        check_name(&self.name)?;
+        check_rule_name(&self.name)?;
         let check_text = |property, sql: &Sql, check: fn(&Sql) -> Result<(), sql::Mistake>| {
             let length = sql.expression.chars().count();
             if length > SQL_CHARACTERS || sql.expression.trim().is_empty() {
@@ -274,6 +274,18 @@ mod tests {
         let mut world = world();
         world.manage(create("t", "s")).unwrap();
         world
+    }
+
+    #[test]
+    fn names_are_checked() {
+        // S-251
+        for good in ["$Default", "$default", "My.Type+Inner`1[A]", "a b", "r"] {
+            assert_eq!(rule(good, Filter::True).check(), Ok(()), "{good}");
+        }
+        for bad in ["", "..", "$management", "$Default2", "a/b", "a\u{1}", "\u{202e}a"] {
+            let refused = rule(bad, Filter::True).check();
+            assert!(matches!(refused, Err(Refusal::InvalidName { .. })), "{bad}");
+        }
     }
 
     #[test]

@@ -333,7 +333,7 @@ fn a_message_whose_copy_is_not_written_yet_is_found_where_it_was() {
     // Both are copied twice while the disk is busy; the copies are in the draft.
     for _ in 0..2 {
         let copies = (1..=2).map(|body| (BodyId(body), vec![body as u8 - 1; 10])).collect();
-        desk.accept(Item::Copied { copies, unread: Vec::new() });
+        desk.accept(Item::Copied { copies, unread: Vec::new(), failure: None });
         desk.turn();
     }
     let receiver = LinkId { connection: ConnectionId(1), link: 2 };

@@ -12,6 +12,7 @@ mod judge;
 mod power_cut;
 mod space;
 mod topics;
+mod unreadable;
 mod watching;
 
 /// Whether the long versions run.

@@ -31,6 +31,10 @@ pub enum Failure {
     NoSuchAddress,
     #[error("This address speaks AMQP over WebSocket alone.")]
     UpgradeRequired,
+    #[error(
+        "What is there does not match the tag; it has none. Send If-Match: * to change it whatever it is."
+    )]
+    PreconditionFailed,
     #[error("The method is not allowed here.")]
     MethodNotAllowed,
     /// The service can do this and we cannot, yet.
@@ -53,6 +57,7 @@ impl Failure {
             Failure::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
             Failure::NoSuchAddress => StatusCode::NOT_FOUND,
             Failure::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
+            Failure::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Failure::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Failure::NotYet(_) => StatusCode::NOT_IMPLEMENTED,
             Failure::Internal => StatusCode::INTERNAL_SERVER_ERROR,

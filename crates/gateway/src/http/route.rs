@@ -48,8 +48,10 @@ pub enum Route {
     },
     /// Sending by HTTP.
     Send,
-    /// Receiving and settling by HTTP.
+    /// Receiving by HTTP.
     Receive,
+    /// Settling by HTTP, and renewing a lock.
+    Settle,
     /// A queue or a topic.
     Entity,
     Nothing,
@@ -73,7 +75,7 @@ impl Route {
             Route::Metrics => Needs::Loopback,
             Route::Rules { .. } | Route::Rule { .. } if method == Method::GET => Needs::Right(Right::Listen),
             Route::Send => Needs::Right(Right::Send),
-            Route::Receive => Needs::Right(Right::Listen),
+            Route::Receive | Route::Settle => Needs::Right(Right::Listen),
             Route::Queues(_)
             | Route::Topics(_)
             | Route::NamespaceInfo
@@ -84,6 +86,27 @@ impl Route {
             | Route::Rule { .. }
             | Route::Entity
             | Route::Nothing => Needs::Right(Right::Manage),
+        }
+    }
+
+    /// The one list of what can be done at each route; everything else is not allowed there.
+    pub fn methods(&self) -> &'static [Method] {
+        match self {
+            Route::Health | Route::Metrics => &[Method::GET, Method::HEAD],
+            Route::Queues(_)
+            | Route::Topics(_)
+            | Route::NamespaceInfo
+            | Route::WebSocket
+            | Route::Subscriptions { .. }
+            | Route::Rules { .. } => &[Method::GET],
+            Route::Entity | Route::Subscription { .. } | Route::Rule { .. } => {
+                &[Method::GET, Method::PUT, Method::DELETE]
+            }
+            Route::Clock => &[Method::GET, Method::POST],
+            Route::Send => &[Method::POST],
+            Route::Receive => &[Method::POST, Method::DELETE],
+            Route::Settle => &[Method::PUT, Method::POST, Method::DELETE],
+            Route::Nothing => &[],
         }
     }
 }
@@ -110,32 +133,40 @@ impl Address {
         let path = path.trim_matches('/').to_owned();
         let query = Query::read(query);
         let route = route(method, &path, &query, has_authorization)?;
-        Ok(Address { route, path, api_version: api_version(&query)? })
+        let api_version = match route {
+            // Whoever looks after the server speaks no version of the API.
+            Route::Health | Route::Metrics => LATEST_API_VERSION.to_owned(),
+            _ => api_version(&query)?,
+        };
+        Ok(Address { route, path, api_version })
     }
 }
 
 fn route(method: &Method, path: &str, query: &Query, has_authorization: bool) -> Result<Route, Failure> {
     let lower = path.to_ascii_lowercase();
     let segments: Vec<&str> = lower.split('/').collect();
+    let is_look = method == Method::GET || method == Method::HEAD;
     Ok(match segments[..] {
         [""] => Route::Nothing,
-        ["health"] if method == Method::GET && !has_authorization => Route::Health,
-        ["metrics"] if method == Method::GET && !has_authorization => Route::Metrics,
+        ["health"] if is_look && !has_authorization => Route::Health,
+        ["metrics"] if is_look && !has_authorization => Route::Metrics,
         ["$resources", "queues"] => Route::Queues(query.slice()?),
         ["$resources", "topics"] => Route::Topics(query.slice()?),
         ["$namespaceinfo"] => Route::NamespaceInfo,
         ["$servicebus", "websocket"] => Route::WebSocket,
         ["$otobus", "clock"] => Route::Clock,
         [first, ..] if first.starts_with('$') => Route::Nothing,
+        // Before messages: a subscription may have that name.
+        [_, ref rest @ ..] if rest.contains(&"subscriptions") => below_topic(method, path, query)?,
         [_, .., "messages"] if method == Method::POST => Route::Send,
-        [_, .., "messages", _] | [_, .., "messages", _, _] if method != Method::GET => Route::Receive,
-        [_, ref rest @ ..] if rest.contains(&"subscriptions") => below_topic(path, query)?,
+        [_, .., "messages", _] if method != Method::GET => Route::Receive,
+        [_, .., "messages", _, _] if method != Method::GET => Route::Settle,
         _ => Route::Entity,
     })
 }
 
 /// Names keep the case in which they came.
-fn below_topic(path: &str, query: &Query) -> Result<Route, Failure> {
+fn below_topic(method: &Method, path: &str, query: &Query) -> Result<Route, Failure> {
     let segments: Vec<&str> = path.split('/').collect();
     let is = |segment: &str, fixed: &str| segment.eq_ignore_ascii_case(fixed);
     let Some(at) = segments.iter().skip(1).position(|segment| is(segment, "subscriptions")) else {
@@ -151,6 +182,12 @@ fn below_topic(path: &str, query: &Query) -> Result<Route, Failure> {
         [subscription, rules, name] if is(rules, "rules") => {
             Route::Rule { topic, subscription: subscription.to_owned(), name: name.to_owned() }
         }
+        // H-90: perhaps with the dead-letter queue in between.
+        [_, ref rest @ ..] if method != Method::GET => match rest {
+            [messages, _] | [_, messages, _] if is(messages, "messages") => Route::Receive,
+            [messages, _, _] | [_, messages, _, _] if is(messages, "messages") => Route::Settle,
+            _ => Route::Nothing,
+        },
         _ => Route::Nothing,
     })
 }
@@ -269,10 +306,41 @@ mod tests {
         assert_eq!(routed(Method::GET, "/t/subscriptions/s/other/x"), Route::Nothing);
         assert_eq!(routed(Method::POST, "/q/messages"), Route::Send);
         assert_eq!(routed(Method::DELETE, "/q/messages/head"), Route::Receive);
-        assert_eq!(routed(Method::DELETE, "/t/subscriptions/s/messages/1/lock"), Route::Receive);
+        assert_eq!(routed(Method::PUT, "/q/$DeadLetterQueue/messages/1/lock"), Route::Settle);
+        assert_eq!(routed(Method::DELETE, "/t/subscriptions/s/messages/1/lock"), Route::Settle);
+        assert_eq!(
+            routed(Method::POST, "/t/subscriptions/s/$deadletterqueue/messages/1/lock"),
+            Route::Settle
+        );
+        assert_eq!(routed(Method::POST, "/t/subscriptions/s/$DeadLetterQueue/messages/head"), Route::Receive);
+        assert_eq!(routed(Method::POST, "/t/subscriptions/s/messages"), Route::Nothing);
         assert_eq!(routed(Method::GET, "/subscriptions"), Route::Entity);
         assert_eq!(routed(Method::GET, "/$other"), Route::Nothing);
         assert_eq!(routed(Method::GET, "/"), Route::Nothing);
+    }
+
+    // H-10
+    #[test]
+    fn a_subscription_may_be_called_as_a_part_of_an_address() {
+        for name in ["messages", "Rules", "subscriptions"] {
+            let (topic, subscription) = ("t".to_owned(), name.to_owned());
+            for method in [Method::GET, Method::PUT, Method::DELETE] {
+                assert_eq!(
+                    routed(method.clone(), &format!("/t/subscriptions/{name}")),
+                    Route::Subscription { topic: topic.clone(), name: name.to_owned() }
+                );
+                let rule = Route::Rule {
+                    topic: topic.clone(),
+                    subscription: subscription.clone(),
+                    name: "messages".to_owned(),
+                };
+                assert_eq!(routed(method, &format!("/t/subscriptions/{name}/rules/messages")), rule);
+            }
+            assert_eq!(
+                routed(Method::POST, &format!("/t/subscriptions/{name}/messages/head")),
+                Route::Receive
+            );
+        }
     }
 
     #[test]
@@ -296,6 +364,10 @@ mod tests {
         };
         assert_eq!(health(false), Route::Health);
         assert_eq!(health(true), Route::Entity);
+        for (method, address) in [(Method::HEAD, "/health"), (Method::GET, "/Health/?api-version=1")] {
+            let read = Address::read(&method, &address.parse().unwrap(), false);
+            assert_eq!(read.unwrap().route, Route::Health, "{method} {address}");
+        }
     }
 
     // H-2

@@ -76,6 +76,8 @@ enum Claim {
     Nothing,
     Expired,
     WrongScope,
+    /// For another namespace that has the same policy with the same key.
+    WrongNamespace,
     WrongKey,
     /// A policy that is taken away after it was proved.
     RemovedPolicy,
@@ -83,13 +85,14 @@ enum Claim {
     RotatedKey,
 }
 
-const CLAIMS: [Claim; 9] = [
+const CLAIMS: [Claim; 10] = [
     Claim::Manage,
     Claim::Send,
     Claim::Listen,
     Claim::Nothing,
     Claim::Expired,
     Claim::WrongScope,
+    Claim::WrongNamespace,
     Claim::WrongKey,
     Claim::RemovedPolicy,
     Claim::RotatedKey,
@@ -104,6 +107,7 @@ impl Claim {
             Claim::Nothing
             | Claim::Expired
             | Claim::WrongScope
+            | Claim::WrongNamespace
             | Claim::WrongKey
             | Claim::RemovedPolicy
             | Claim::RotatedKey => false,
@@ -115,7 +119,12 @@ impl Claim {
             Claim::Send => SENDER,
             Claim::Listen => READER,
             Claim::RemovedPolicy | Claim::RotatedKey => "late",
-            Claim::Manage | Claim::Nothing | Claim::Expired | Claim::WrongScope | Claim::WrongKey => ROOT,
+            Claim::Manage
+            | Claim::Nothing
+            | Claim::Expired
+            | Claim::WrongScope
+            | Claim::WrongNamespace
+            | Claim::WrongKey => ROOT,
         }
     }
 
@@ -127,6 +136,7 @@ impl Claim {
             Claim::Expired => token(all, self.policy(), expired),
             // A longer name that begins in the same way covers nothing (H-102).
             Claim::WrongScope => token("sb%3a%2f%2fbus.example%2forder", self.policy(), soon()),
+            Claim::WrongNamespace => token("sb%3a%2f%2fshop.example", self.policy(), soon()),
             Claim::WrongKey => sas::sign(all, self.policy(), "another key", UnixSeconds(soon())),
             _ => token(all, self.policy(), soon()),
         })
@@ -171,7 +181,7 @@ async fn shown(house: &House, login: Login, claim: Claim) -> Option<Client> {
     let mut client = match (login, claim) {
         (Login::Cbs, _) | (_, Claim::Nothing) => house.stranger().await,
         // A name and a key have neither time nor scope.
-        (Login::Plain, Claim::Expired | Claim::WrongScope) => return None,
+        (Login::Plain, Claim::Expired | Claim::WrongScope | Claim::WrongNamespace) => return None,
         (Login::Plain, Claim::WrongKey) => {
             let mut client = house.silent();
             let (_, code) = client.sasl("PLAIN", Some(format!("\0{ROOT}\0{KEY}!").as_bytes())).await;
@@ -189,7 +199,8 @@ async fn shown(house: &House, login: Login, claim: Claim) -> Option<Client> {
     if let (Login::Cbs, Some(token)) = (login, claim.token()) {
         PYTHON.attach(&mut client, 10).await;
         put(&format!("sb://bus.example/{QUEUE}")).with(token).send(&mut client, &PYTHON, true).await;
-        let refused = [Claim::Expired, Claim::WrongScope, Claim::WrongKey].contains(&claim);
+        let refused =
+            [Claim::Expired, Claim::WrongScope, Claim::WrongNamespace, Claim::WrongKey].contains(&claim);
         let status = reply(&client.next().await).status;
         assert_eq!(status, message::Value::Int(if refused { 401 } else { 202 }), "{claim:?}");
     }
