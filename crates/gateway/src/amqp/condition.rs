@@ -129,7 +129,10 @@ mod tests {
             (Refusal::EntityDisabled("q".into()), "com.microsoft:entity-disabled"),
             (Refusal::NotAllowed("no"), "amqp:not-allowed"),
             (Refusal::MessageTooLarge { size: 2, limit: 1 }, "amqp:link:message-size-exceeded"),
-            (Refusal::QueueFull { name: "q".into(), size: 2, limit: 1 }, "amqp:resource-limit-exceeded"),
+            (
+                Refusal::QueueFull { kind: "Queue", name: "q".into(), size: 2, limit: 1 },
+                "amqp:resource-limit-exceeded",
+            ),
             (Refusal::LockLost(broker::Sequence(1)), "com.microsoft:message-lock-lost"),
         ];
         for (refusal, condition) in conditions {
@@ -163,7 +166,7 @@ mod tests {
             Refusal::MessageTooLarge { size: 2, limit: 1 },
             Refusal::BatchTooLarge { count: 2, limit: 1 },
             Refusal::PropertiesTooLarge { size: 2, limit: 1 },
-            Refusal::QueueFull { name: "q".into(), size: 2, limit: 1 },
+            Refusal::QueueFull { kind: "Queue", name: "q".into(), size: 2, limit: 1 },
             Refusal::NoSpace,
             Refusal::LockLost(broker::Sequence(1)),
             Refusal::MessageNotFound(broker::Number(1)),
