@@ -57,6 +57,16 @@ pub enum Kind {
     },
 }
 
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Queue => "Queue",
+            Kind::Topic => "Topic",
+            Kind::Subscription { .. } => "Subscription",
+        }
+    }
+}
+
 /// A queue, or the messages of a topic or of a subscription, which live by the same rules.
 #[derive(Debug, Clone)]
 pub struct Queue {
