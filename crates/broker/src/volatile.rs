@@ -350,7 +350,9 @@ impl Volatile {
             let due = schedule.first().map_or(Time::NEVER, |(due, _)| *due);
             let presence = &mut volatile.entities[entity.0 as usize];
             presence.schedule = schedule;
-            presence.seen = queue.history.iter().map(|noted| (noted.id, noted.time)).collect();
+            if !is_planted(Bug::DuplicateAfterStart) {
+                presence.seen = queue.history.iter().map(|noted| (noted.id, noted.time)).collect();
+            }
             if queue.settings.forward_to.is_some() || queue.settings.forward_dead_letters_to.is_some() {
                 volatile.apply(Touch::Redirected { entity });
             }
