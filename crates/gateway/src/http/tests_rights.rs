@@ -26,17 +26,27 @@ const ROWS: &[(&str, &str, Option<Right>)] = &[
     ("PUT", "/t/subscriptions/s/rules/r", Some(Right::Manage)),
     ("DELETE", "/t/subscriptions/s/rules/r", Some(Right::Manage)),
     ("POST", "/q/messages", Some(Right::Send)),
-    ("POST", "/q/messages/head", Some(Right::Listen)),
-    ("DELETE", "/q/messages/head", Some(Right::Listen)),
-    ("PUT", "/q/messages/1/lock", Some(Right::Listen)),
-    ("DELETE", "/q/messages/1/lock", Some(Right::Listen)),
-    ("POST", "/q/messages/1/lock", Some(Right::Listen)),
+    ("POST", "/t/subscriptions/s/messages", Some(Right::Send)),
+    ("POST", "/q/messages/head?timeout=0", Some(Right::Listen)),
+    ("DELETE", "/q/messages/head?timeout=0", Some(Right::Listen)),
+    ("PUT", "/q/messages/head", Some(Right::Listen)),
+    ("POST", "/q/$DeadLetterQueue/messages/head?timeout=0", Some(Right::Listen)),
+    ("DELETE", "/t/subscriptions/s/messages/head?timeout=0", Some(Right::Listen)),
+    ("PUT", LOCKED, Some(Right::Listen)),
+    ("DELETE", LOCKED, Some(Right::Listen)),
+    ("POST", LOCKED, Some(Right::Listen)),
+    ("PATCH", LOCKED, Some(Right::Listen)),
+    ("DELETE", "/q/messages/id/lock", Some(Right::Listen)),
+    ("DELETE", "/t/subscriptions/s/messages/1/lock", Some(Right::Listen)),
     ("GET", "/$otobus/clock", Some(Right::Manage)),
     ("POST", "/$otobus/clock", Some(Right::Manage)),
     ("GET", "/$nothing", Some(Right::Manage)),
 ];
 
-const ROUTES: usize = 15;
+/// A message that is locked, by its number and a token of that number.
+const LOCKED: &str = "/q/messages/1/00000000-0000-0000-0000-000000000001";
+
+const ROUTES: usize = 16;
 
 /// A number for each route, none left out.
 fn number(route: &Route) -> usize {
@@ -51,8 +61,9 @@ fn number(route: &Route) -> usize {
         Route::Subscription { .. } => 7,
         Route::Rules { .. } => 8,
         Route::Rule { .. } => 9,
-        Route::Send => 10,
-        Route::Receive => 13,
+        Route::Send { .. } => 10,
+        Route::Receive { .. } => 13,
+        Route::Locked { .. } => 15,
         Route::Entity => 11,
         Route::Nothing => 12,
         Route::Clock => 14,
@@ -72,21 +83,23 @@ macro_rules! operations {
 }
 
 operations! { COMMANDS, has_operation, Command:
-    // Links are the affair of AMQP, and so is what its management node will ask.
-    AttachSender => None,
-    AttachReceiver => None,
+    AttachSender => Some(("POST", "/q/messages")),
+    AttachReceiver => Some(("POST", "/q/messages/head?timeout=0")),
+    // By links that were attached.
     Detach => None,
     Send => None,
     Part => None,
     DropParts => None,
     Credit => None,
     Settle => None,
-    SettleTokens => None,
-    RenewLocks => None,
+    SettleTokens => Some(("DELETE", LOCKED)),
+    RenewLocks => Some(("POST", LOCKED)),
+    // To find the id of a message that is to be settled.
+    Browse => Some(("DELETE", "/q/messages/id/lock")),
+    // These are the affair of AMQP's management node.
     Schedule => None,
     CancelScheduled => None,
     ReceiveDeferred => None,
-    Browse => None,
     DeleteMessages => None,
     // The server itself makes queues so, from its configuration.
     CreateQueue => None,
@@ -227,6 +240,34 @@ fn a_command_takes_the_right_that_its_route_takes() {
             ("GET", "/t/subscriptions/s/rules"),
         ),
     ];
+    let (path, none): (Box<str>, Box<[_]>) = ("q".into(), [].into());
+    let link = broker::LinkId::default();
+    let (mode, outcome) = (broker::ReceiveMode::PeekLock, broker::Outcome::Complete);
+    let number = broker::Number(1);
+    // An address of messages lies below their entity: whoever has signed no more than the address may use it (H-101).
+    let messages = [
+        (Command::AttachSender { link, namespace, path: path.clone() }, ("POST", "/q/messages")),
+        (
+            Command::AttachReceiver { link, namespace, path: path.clone(), mode },
+            ("POST", "/q/messages/head?timeout=0"),
+        ),
+        (
+            Command::SettleTokens { request, namespace, path: path.clone(), tokens: none.clone(), outcome },
+            ("DELETE", LOCKED),
+        ),
+        (Command::RenewLocks { request, namespace, path: path.clone(), tokens: none }, ("POST", LOCKED)),
+        (
+            Command::Browse { request, namespace, path: path.clone(), from: number, most: 1 },
+            ("DELETE", "/q/messages/id/lock"),
+        ),
+    ];
+    for (command, (method, address)) in &messages {
+        let method: Method = method.parse().unwrap();
+        let address = Address::read(&method, &address.parse().unwrap(), true).unwrap();
+        let Needs::Right(right) = address.route.needs(&method) else { panic!("{address:?}") };
+        assert_eq!(Demand::of(command), Demand::Right(right, "q".into()), "{command:?}");
+        assert!(address.path.starts_with("q/messages"), "{}", address.path);
+    }
     for (command, (method, address)) in &asked {
         let method: Method = method.parse().unwrap();
         let address = Address::read(&method, &address.parse().unwrap(), true).unwrap();

@@ -16,6 +16,7 @@ mod schedule;
 mod status;
 mod update;
 
+pub(crate) use arguments::{token_of_uuid, uuid_of_token};
 pub use replies::LargeReplies;
 pub(super) use replies::{Desk, Replies};
 
