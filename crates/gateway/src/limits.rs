@@ -69,6 +69,11 @@ pub const HTTP_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 pub const MESSAGE_PATIENCE: Duration = Duration::from_secs(30);
 pub const MESSAGE_BYTES_PER_SECOND: u64 = 64 * 1_024;
 
+/// Of a message that is refused, what is read and forgotten before the answer, and for how long: many clients hear nothing
+/// until they have sent everything.
+pub const REFUSED_MESSAGE_BYTES: usize = 4 * 1_024 * 1_024;
+pub const REFUSED_MESSAGE_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Longest message sent over HTTP that does not tell its length in front: it is held until it is whole, for its length
 /// stands before its bytes (H-98).
 pub const UNMEASURED_BYTES: usize = BATCH_BYTES;

@@ -1,7 +1,9 @@
 //! The body of a request as it comes in: piece by piece, within a patience that every byte prolongs.
 
 use super::super::failure::Failure;
-use crate::limits::{MESSAGE_BYTES_PER_SECOND, MESSAGE_PATIENCE};
+use crate::limits::{
+    MESSAGE_BYTES_PER_SECOND, MESSAGE_PATIENCE, REFUSED_MESSAGE_BYTES, REFUSED_MESSAGE_PATIENCE,
+};
 use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
 use hyper::body::Body;
@@ -45,5 +47,19 @@ where
             self.patience = left.saturating_add(earned).min(MESSAGE_PATIENCE);
             return Ok(Some(bytes));
         }
+    }
+
+    /// Reads on for a while and keeps nothing.
+    pub(super) async fn forget(&mut self) {
+        let forgetting = async {
+            let mut forgotten = 0;
+            while forgotten < REFUSED_MESSAGE_BYTES
+                && let Ok(Some(piece)) = self.next().await
+            {
+                forgotten += piece.len();
+            }
+        };
+        // Whether it came to its end or not, the answer goes out.
+        let _ = timeout(REFUSED_MESSAGE_PATIENCE, forgetting).await;
     }
 }

@@ -17,7 +17,7 @@ use crate::limits::{BATCH_BYTES, UNMEASURED_BYTES, UNSTORED_BYTES};
 use broker::{Command, NamespaceId, Refusal};
 use engine::{Batch, Outgoing};
 use hyper::body::Body;
-use hyper::header::{CONTENT_TYPE, HeaderMap};
+use hyper::header::{CONTENT_TYPE, EXPECT, HeaderMap};
 use hyper::{Response, StatusCode};
 use message::batch::BATCH_FORMAT;
 use message::sections::Sections;
@@ -41,20 +41,37 @@ impl<A: Ask> Door<'_, A> {
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
-        let body = pin!(body);
-        let mut pieces = Pieces::new(body);
+        let mut pieces = Pieces::new(pin!(body));
+        let sent = self.send_pieces(errand, entity, &mut pieces).await;
+        let is_slow = matches!(sent, Err(Failure::BodyTooSlow | Failure::BodyBroken));
+        // Who waits for a word before it sends its body has that word now.
+        let waits = errand.head.headers.contains_key(EXPECT);
+        if sent.is_err() && !is_slow && !waits {
+            pieces.forget().await;
+        }
+        sent.map(|()| empty(StatusCode::CREATED))
+    }
+
+    async fn send_pieces<B>(
+        &self,
+        errand: &Errand<'_>,
+        entity: &str,
+        pieces: &mut Pieces<'_, B>,
+    ) -> Result<(), Failure>
+    where
+        B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+    {
         let headers = &errand.head.headers;
         let content_type = content_type(headers)?;
         let sender = Sender::attach(Line::open(self.ask.engine())?, errand.namespace.id, entity).await?;
         if content_type.as_deref().is_some_and(is_batch) {
-            sender.send_batch(self.unfinished, &mut pieces).await?;
+            sender.send_batch(self.unfinished, pieces).await
         } else {
             let mut outline = outline(headers)?;
             outline.content_type = content_type;
             outline.properties = UserProperties::of_headers(headers, errand.spelling)?;
-            sender.send_one(&outline, self.unfinished, &mut pieces).await?;
+            sender.send_one(&outline, self.unfinished, pieces).await
         }
-        Ok(empty(StatusCode::CREATED))
     }
 }
 

@@ -499,6 +499,20 @@ async fn a_message_above_the_limit_is_refused_before_it_is_read() {
     assert_eq!(house.take().await.body.len(), 1_048_576 - 200);
 }
 
+// S-17: a client that reads nothing until it has sent everything.
+#[tokio::test]
+async fn whoever_is_refused_hears_why() {
+    let house = House::new().await;
+    let (mut far, _) = house.connect();
+    let body = vec![7; REFUSED_MESSAGE_BYTES];
+    let headers = format!("Content-Length: {}\r\n", body.len());
+    far.write_all(House::head("POST", "/q/messages", &headers).as_bytes()).await.unwrap();
+    far.write_all(&body).await.unwrap();
+    let mut answer = Vec::new();
+    far.read_to_end(&mut answer).await.unwrap();
+    assert_eq!(Answer::read(&answer).status, 403);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_sender_that_stalls_is_refused_and_one_that_is_slow_is_not() {
     let house = House::new().await;
