@@ -41,7 +41,8 @@ impl<A: Ask> Door<'_, A> {
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
-        let mut pieces = Pieces::new(pin!(body));
+        let body = pin!(body);
+        let mut pieces = Pieces::new(body);
         let sent = self.send_pieces(errand, entity, &mut pieces).await;
         let is_slow = matches!(sent, Err(Failure::BodyTooSlow | Failure::BodyBroken));
         // Who waits for a word before it sends its body has that word now.
