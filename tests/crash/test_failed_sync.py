@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import time
 
 import pytest
 from azure.servicebus import ServiceBusClient
@@ -44,6 +46,49 @@ def test_no_accepted_is_written_after_a_failed_sync_and_the_process_ends(unstart
 
     broker.start()
     assert set(accepted) <= received(broker)
+
+
+def test_a_sync_that_fails_while_the_server_stops_is_no_clean_end(unstarted_broker):
+    assert STRACE, "this test breaks the broker's disk with strace: install the package `strace`"
+    broker = unstarted_broker.start()
+    Sender(broker.port, "orders", POLICY, EMULATOR_KEY).send(message("held", b"x"))
+    with ServiceBusClient.from_connection_string(broker.connection_string()) as client:
+        with client.get_queue_receiver("orders") as receiver:
+            # The lock is written when the server stops.
+            assert receiver.receive_messages(max_wait_time=5)
+    process, broker.process = broker.process, None
+    breaking = [STRACE, "-f", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO", "-p", str(process.pid)]
+    with subprocess.Popen(breaking, stderr=subprocess.PIPE, text=True) as strace:
+        assert "attached" in strace.stderr.readline()
+        process.terminate()
+        status = process.wait(timeout=START_DEADLINE_SECONDS)
+    assert status == 1
+    assert "Input/output error" in broker.log.read_text()
+    broker.start()
+    with ServiceBusClient.from_connection_string(broker.connection_string()) as client:
+        with client.get_queue_receiver("orders") as receiver:
+            assert [message.message_id for message in receiver.peek_messages(5)] == ["held"]
+
+
+def test_who_stops_a_server_that_starts_is_not_kept_waiting(unstarted_broker, tmp_path):
+    assert STRACE, "this test slows the broker's disk down with strace: install the package `strace`"
+    broker = unstarted_broker.start()
+    broker.stop()
+    log, ready = tmp_path / "strace.log", broker.folder / "ready.json"
+    ready.unlink()
+    # Half a second for each read: finding the tail takes a dozen of them.
+    slow = [STRACE, "-D", "-f", "-yy", "-e", "trace=pread64", "-e", "inject=pread64:delay_enter=500000", "-o", str(log), "--"]
+    flags = ["--config", str(broker.config), "--data", str(broker.data), "--listen-bus", "127.0.0.1:0", "--ready-file", str(ready)]
+    with open(broker.log, "ab") as output:
+        process = subprocess.Popen([*slow, os.environ["OTOBUS_BIN"], *flags], stdout=output, stderr=output)
+    deadline = time.monotonic() + START_DEADLINE_SECONDS
+    while not (log.exists() and ".segment" in log.read_text()):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.01)
+    process.terminate()
+    assert process.wait(timeout=START_DEADLINE_SECONDS) == 0
+    assert not ready.exists(), "it went on to serve"
+    broker.start()
 
 
 def send_until_it_ends(broker):

@@ -72,12 +72,26 @@ pub struct Moving {
     told: Option<(Time, Time)>,
     events: Vec<Happened>,
     more: u64,
+    /// Messages are being read that are due at the instant that is being visited.
+    is_waiting: bool,
 }
 
 impl Broker {
     /// Whether a move has begun and not ended: [`Broker::tick`] goes on with it, and nothing else may be decided.
     pub fn is_moving(&self) -> bool {
         self.volatile.moving.is_some()
+    }
+
+    /// Whether a move goes on only when messages were read.
+    pub fn is_waiting(&self) -> bool {
+        self.volatile.moving.as_ref().is_some_and(|moving| moving.is_waiting)
+    }
+
+    /// A move waits for messages that are being read, or waits no more.
+    pub(crate) fn wait_for_read(&mut self, is_waiting: bool) {
+        if let Some(moving) = &mut self.volatile.moving {
+            moving.is_waiting = is_waiting;
+        }
     }
 
     /// The time at an entity.
@@ -98,6 +112,11 @@ impl Broker {
         let namespace = match command {
             Command::AttachSender { namespace, .. }
             | Command::AttachReceiver { namespace, .. }
+            | Command::AcceptSession { namespace, .. }
+            | Command::RenewSession { namespace, .. }
+            | Command::GetSessionState { namespace, .. }
+            | Command::SetSessionState { namespace, .. }
+            | Command::ListSessions { namespace, .. }
             | Command::SettleTokens { namespace, .. }
             | Command::RenewLocks { namespace, .. }
             | Command::Schedule { namespace, .. }
@@ -153,6 +172,7 @@ impl Broker {
             told: None,
             events: Vec::new(),
             more: 0,
+            is_waiting: false,
         }));
         Ok(())
     }
@@ -163,6 +183,9 @@ impl Broker {
         while left > 0 {
             let Some(moving) = self.volatile.moving.as_mut() else { return };
             moving.owner = context.now;
+            if moving.is_waiting {
+                return;
+            }
             let (namespace, until) = (moving.namespace, moving.until);
             let Some((at, due)) = self.volatile.take_first(namespace, until) else {
                 return self.arrive_at(until, context, decision);
@@ -266,6 +289,8 @@ impl Broker {
             | Record::PartStored { .. }
             | Record::Noted { .. }
             | Record::Skipped { .. }
+            | Record::InSession { .. }
+            | Record::SessionStateSet { .. }
             | Record::Forwarded { .. }
             | Record::Enqueued { .. }
             | Record::Scheduled { .. }
@@ -285,7 +310,7 @@ impl Broker {
         decision: &mut Decision,
     ) -> usize {
         match due {
-            Due::Lock(timer) => self.expire_lock(timer, context, decision),
+            Due::Lock(timer) => self.expire_lock(timer, most, context, decision),
             Due::Chore(entity, Chore::Expire) => self.expire_due(entity, most, context, decision),
             Due::Chore(entity, Chore::Activate) => self.activate_due(entity, most, context, decision),
             Due::Chore(entity, Chore::Idle) => self.end_idle(entity, context, decision),

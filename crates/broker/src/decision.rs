@@ -33,6 +33,8 @@ pub struct Decision {
     pub effects: Vec<Release>,
     /// Messages to be read before they can be removed; whoever runs the broker takes them.
     pub doubts: Vec<Doubt>,
+    /// About how many bytes the copies of published messages take in the records.
+    pub weight: usize,
     /// Records before this one stay as they are: they were looked at.
     seam: usize,
 }
@@ -43,6 +45,7 @@ impl Decision {
         self.bodies.clear();
         self.effects.clear();
         self.doubts.clear();
+        self.weight = 0;
         self.seam = 0;
     }
 

@@ -220,6 +220,9 @@ pub fn check_path(path: &str) -> Result<(), Refusal> {
     if path.split('/').any(str::is_empty) {
         return refuse("a segment between slashes is empty");
     }
+    if path.split('/').any(|segment| segment.chars().all(|c| c == '.')) {
+        return refuse("a segment has nothing but periods");
+    }
     let is_reserved = |segment: &str| {
         ["subscriptions", "rules", "messages"].iter().any(|r| segment.eq_ignore_ascii_case(r))
     };
@@ -247,7 +250,22 @@ mod tests {
             assert_eq!(check_path(good), Ok(()), "{good}");
         }
         let longer = "x".repeat(PATH_CHARACTERS + 1);
-        for bad in ["", "/q", "q/", "a//b", "a b", "q?", "q@x", "$cbs", "t/Subscriptions/s", "-q", &longer] {
+        for bad in [
+            "",
+            "/q",
+            "q/",
+            "a//b",
+            "a/../b",
+            "a/./b",
+            "a/.../b",
+            "a b",
+            "q?",
+            "q@x",
+            "$cbs",
+            "t/Subscriptions/s",
+            "-q",
+            &longer,
+        ] {
             assert!(check_path(bad).is_err(), "{bad}");
         }
     }

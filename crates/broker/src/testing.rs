@@ -13,6 +13,8 @@ pub(crate) struct World {
     pub(crate) last_release_is_free: bool,
     /// Messages that the disk does not give back.
     pub(crate) unreadable: std::collections::BTreeSet<Sequence>,
+    /// What was stored, where a test has said what it is.
+    bodies: std::collections::BTreeMap<BodyId, Vec<u8>>,
     position: Position,
     effects: Vec<Effect>,
     links: u32,
@@ -51,6 +53,7 @@ impl World {
             is_checked: true,
             last_release_is_free: false,
             unreadable: Default::default(),
+            bodies: Default::default(),
             position: Position(1),
             effects: Vec::new(),
             links: 0,
@@ -68,6 +71,15 @@ impl World {
         let context = Context { now: self.now, position: self.position };
         act(&mut self.broker, context, &mut decision);
         while let Some(doubt) = decision.doubts.pop() {
+            if doubt.wants_content {
+                let read = |(sequence, bodies): &(Sequence, Vec<BodyId>)| {
+                    let is_whole = !self.unreadable.contains(sequence);
+                    (*sequence, is_whole.then(|| self.bodies[&bodies[0]].clone().into()))
+                };
+                let fronts = doubt.messages.iter().map(read).collect();
+                self.broker.read(doubt.source, fronts, context, &mut decision);
+                continue;
+            }
             let sequences = doubt.messages.iter().map(|(sequence, _)| *sequence);
             let (damaged, whole): (Vec<_>, Vec<_>) =
                 sequences.partition(|each| self.unreadable.contains(each));
@@ -165,7 +177,8 @@ impl World {
     pub(crate) fn schedule(&mut self, path: &str, messages: &[Incoming]) -> Result<Answer, Refusal> {
         let (request, namespace) = (RequestId::default(), NamespaceId(0));
         let range = 0..messages.len() as u32;
-        let command = Command::Schedule { request, namespace, path: path.into(), messages: range };
+        let (path, sessions) = (path.into(), SessionIds::default());
+        let command = Command::Schedule { request, namespace, path, messages: range, sessions };
         self.ask(command, messages)
     }
 
@@ -183,18 +196,20 @@ impl World {
     ) -> Result<Answer, Refusal> {
         let (request, namespace) = (RequestId::default(), NamespaceId(0));
         let numbers = numbers.iter().copied().map(Number).collect();
-        self.ask(Command::ReceiveDeferred { request, namespace, path: path.into(), numbers, mode }, &[])
+        let (path, session) = (path.into(), None);
+        self.ask(Command::ReceiveDeferred { request, namespace, path, numbers, mode, session }, &[])
     }
 
     pub(crate) fn browse(&mut self, path: &str, from: u64, most: u32) -> Result<Answer, Refusal> {
         let (request, namespace) = (RequestId::default(), NamespaceId(0));
         let (path, from) = (path.into(), Number(from));
-        self.ask(Command::Browse { request, namespace, path, from, most }, &[])
+        self.ask(Command::Browse { request, namespace, path, from, most, session: None }, &[])
     }
 
     pub(crate) fn purge(&mut self, path: &str, most: u32, before: Time) -> Result<Answer, Refusal> {
         let (request, namespace) = (RequestId::default(), NamespaceId(0));
-        self.ask(Command::DeleteMessages { request, namespace, path: path.into(), most, before }, &[])
+        let (path, session) = (path.into(), None);
+        self.ask(Command::DeleteMessages { request, namespace, path, most, before, session }, &[])
     }
 
     /// Receives what there is, up to `most`, and leaves.
@@ -246,18 +261,55 @@ impl World {
     }
 
     pub(crate) fn command(&mut self, command: Command, messages: &[Incoming]) -> Vec<Effect> {
+        self.command_with(command, Arrivals::of(messages))
+    }
+
+    pub(crate) fn command_with(&mut self, command: Command, arrivals: Arrivals<'_>) -> Vec<Effect> {
         let is_damaged = !self.unreadable.is_empty();
         self.run(|broker, context, decision| {
-            match broker.decide(&command, messages, &[], context, decision) {
+            match broker.decide(&command, arrivals, &[], context, decision) {
                 Decided::Check(_) if is_damaged => broker.refuse_unreadable(&command, decision),
                 Decided::Check(needs) => {
                     let material: Vec<_> = needs.0.iter().map(|body| (*body, &[][..])).collect();
-                    let decided = broker.decide(&command, messages, &material, context, decision);
+                    let decided = broker.decide(&command, arrivals, &material, context, decision);
                     assert_eq!(decided, Decided::Done);
                 }
                 decided => assert_eq!(decided, Decided::Done),
             }
         })
+    }
+
+    /// Sends messages whose bytes matter. `facts` says what else is known of them.
+    pub(crate) fn send_bytes(&mut self, link: LinkId, bodies: &[&[u8]], facts: Incoming) -> Vec<Effect> {
+        self.put_bytes(bodies, facts, |messages, sessions| Command::Send {
+            link,
+            delivery: 0,
+            is_settled: false,
+            messages,
+            sessions,
+        })
+    }
+
+    /// Does with messages what `command` says.
+    pub(crate) fn put_bytes(
+        &mut self,
+        bodies: &[&[u8]],
+        facts: Incoming,
+        command: impl FnOnce(std::ops::Range<u32>, SessionIds) -> Command,
+    ) -> Vec<Effect> {
+        let (mut buffer, mut messages) = (Vec::new(), Vec::new());
+        let first = self.broker.durable.next_body.0;
+        for (nth, body) in bodies.iter().enumerate() {
+            let intake = Intake { offset: buffer.len() as u32, length: body.len() as u32 };
+            buffer.extend_from_slice(body);
+            messages.push(Incoming { body: intake, ..facts });
+            self.bodies.insert(BodyId(first + nth as u64), body.to_vec());
+        }
+        let arrivals = Arrivals { messages: &messages, bodies: &buffer, prefix_bytes: 0 };
+        let session = |body: &&[u8]| topic::subject::Front::of(body)?.session(None);
+        let ids = bodies.iter().map(session).enumerate();
+        let sessions = SessionIds::new(bodies.len(), ids.filter_map(|(at, id)| Some((at, id?))));
+        self.command_with(command(0..messages.len() as u32, sessions), arrivals)
     }
 
     pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
@@ -363,12 +415,72 @@ impl World {
 
     pub(crate) fn send(&mut self, link: LinkId, delivery: u32, messages: &[Incoming]) -> Vec<Effect> {
         let range = 0..messages.len() as u32;
-        self.command(Command::Send { link, delivery, is_settled: false, messages: range }, messages)
+        let sessions = SessionIds::default();
+        self.command(Command::Send { link, delivery, is_settled: false, messages: range, sessions }, messages)
     }
 
     pub(crate) fn send_settled(&mut self, link: LinkId, delivery: u32, messages: &[Incoming]) -> Vec<Effect> {
         let range = 0..messages.len() as u32;
-        self.command(Command::Send { link, delivery, is_settled: true, messages: range }, messages)
+        let sessions = SessionIds::default();
+        self.command(Command::Send { link, delivery, is_settled: true, messages: range, sessions }, messages)
+    }
+
+    /// Sends messages of which the first ones have these session ids.
+    pub(crate) fn send_in(
+        &mut self,
+        link: LinkId,
+        delivery: u32,
+        messages: &[Incoming],
+        sessions: &[&str],
+    ) -> Vec<Effect> {
+        let ids = sessions.iter().enumerate().map(|(at, session)| (at, (*session).into()));
+        let sessions = SessionIds::new(messages.len(), ids);
+        let range = 0..messages.len() as u32;
+        self.command(Command::Send { link, delivery, is_settled: false, messages: range, sessions }, messages)
+    }
+
+    /// Sends a small message to each of these sessions, in this order, and commits them.
+    pub(crate) fn send_sessions(&mut self, path: &str, sessions: &[&str]) {
+        let link = self.sender(path);
+        for session in sessions {
+            self.send_in(link, 0, &[message(10)], &[session]);
+        }
+        self.detach(link);
+        self.take_effects();
+        self.commit();
+    }
+
+    /// Accepts a session, or whichever is free.
+    pub(crate) fn accept(&mut self, link: LinkId, path: &str, session: Option<&str>) -> Vec<Effect> {
+        self.accept_for(link, path, ReceiveMode::PeekLock, session)
+    }
+
+    pub(crate) fn accept_for(
+        &mut self,
+        link: LinkId,
+        path: &str,
+        mode: ReceiveMode,
+        session: Option<&str>,
+    ) -> Vec<Effect> {
+        let (namespace, path, session) = (NamespaceId(0), path.into(), session.map(Into::into));
+        self.command(Command::AcceptSession { link, namespace, path, mode, session }, &[])
+    }
+
+    /// A link that holds a session and gives credit.
+    pub(crate) fn holder(&mut self, path: &str, session: &str, credit: u32) -> LinkId {
+        let link = self.link();
+        self.accept(link, path, Some(session));
+        self.credit(link, credit, false);
+        link
+    }
+
+    /// Asks with the connection of [`World::link`], whose sessions these are.
+    pub(crate) fn ask_held(
+        &mut self,
+        question: impl FnOnce(RequestId, NamespaceId) -> Command,
+    ) -> Result<Answer, Refusal> {
+        let request = RequestId { connection: ConnectionId(1), request: 0 };
+        self.ask(question(request, NamespaceId(0)), &[])
     }
 
     /// Sends `count` small messages and commits them.
@@ -423,7 +535,7 @@ impl World {
         let command = Command::Settle { link, delivery: 0, token, outcome, wants_answer: true };
         let mut decided = Decided::Done;
         self.run(|broker, context, decision| {
-            decided = broker.decide(&command, &[], material, context, decision);
+            decided = broker.decide(&command, Arrivals::default(), material, context, decision);
         });
         decided
     }

@@ -4,7 +4,7 @@ use crate::batch::Batch;
 use crate::limits::UNDURABLE_BYTES;
 use crate::mailbox::Mailbox;
 use crate::snapshots::Snapshotted;
-use broker::{BodyId, Command, ConnectionId, Sequence, Source};
+use broker::{BodyId, Command, ConnectionId, Fronts, Sequence, Source};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -39,9 +39,8 @@ pub enum Item {
     Copied {
         copies: Vec<(BodyId, Vec<u8>)>,
         unread: Vec<(BodyId, BodyId)>,
+        failure: Option<Uncopied>,
     },
-    /// Something stored is damaged. What needs it stays where it is.
-    Damaged(String),
     /// Somebody reads what is stored again and wants the next piece of it.
     Scrub {
         after: journal::Position,
@@ -59,6 +58,16 @@ pub enum Item {
     Stop,
 }
 
+/// A body that could not be read when it was to be copied.
+#[derive(Debug)]
+pub struct Uncopied {
+    /// Under which it lies.
+    pub(crate) stored: BodyId,
+    pub(crate) why: String,
+    /// It may be read some other time, and is among those that were not read.
+    pub(crate) is_passing: bool,
+}
+
 /// What was found of messages that a receiver is to have for good.
 #[derive(Debug)]
 pub struct Checked {
@@ -67,6 +76,14 @@ pub struct Checked {
     pub(crate) damaged: Vec<Sequence>,
     /// What is wrong with those, with file and offset.
     pub(crate) damage: Vec<String>,
+    /// What they hold, where that was asked for; nothing of those that cannot be read.
+    pub(crate) content: Option<Fronts>,
+}
+
+impl Checked {
+    pub(crate) fn new(source: Source) -> Checked {
+        Checked { source, whole: Vec::new(), damaged: Vec::new(), damage: Vec::new(), content: None }
+    }
 }
 
 #[derive(Debug, Default)]

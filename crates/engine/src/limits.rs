@@ -10,6 +10,10 @@ pub const UNDURABLE_BYTES: usize = 64 * 1024 * 1024;
 /// takes a few milliseconds.
 pub const APPEND_BYTES: usize = 4 * 1024 * 1024;
 
+/// Bytes of the records of published messages that are decided before anybody looks whether the append is full: it may
+/// exceed [`APPEND_BYTES`] by this and by one delivery, and must stay below what the journal takes.
+pub const FAN_OUT_TURN_BYTES: usize = 1024 * 1024;
+
 /// Batch buffers kept after their commit, so that a message that is received soon is not read back from disk. A setting;
 /// this is what it is by default.
 pub const TAIL_CACHE_BYTES: usize = 32 * 1024 * 1024;
@@ -56,6 +60,9 @@ pub const SPARSE_PERCENT: u64 = 25;
 pub const CLEAN_SLICE_BYTES: usize = 256 * 1024;
 pub const CLEAN_SLICE_BODIES: usize = 256;
 pub const UPKEEP_PAUSE_MS: i64 = 10;
+
+/// How long copying rests when a body could not be read and may be readable later.
+pub const UPKEEP_RETRY_MS: i64 = 10_000;
 
 /// A difference of owner time to the wall clock above this is worth telling somebody.
 pub const LARGE_GAP_MS: i64 = 60_000;

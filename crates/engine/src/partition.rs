@@ -9,15 +9,15 @@ use crate::batch::Batch;
 use crate::cache::Cache;
 use crate::condition::Condition;
 use crate::inbox::{Checked, Inbox, Item};
-use crate::limits::{APPEND_BYTES, FULL_RETRY_MS, TAIL_CACHE_BYTES};
+use crate::limits::{APPEND_BYTES, FAN_OUT_TURN_BYTES, FULL_RETRY_MS, TAIL_CACHE_BYTES};
 use crate::mailbox::{self, Mailbox, Outgoing, Sent};
 use crate::runner::{CheckJob, HandSync, ReadJob, SyncJob, Workers};
 use crate::upkeep::{Pace, Upkeep};
 use broker::ids::IdMap;
 use broker::planted::{Bug, is_planted};
 use broker::{
-    Answer, BodyId, Broker, Command, ConnectionId, Context, Decided, Decision, Delivery, Doubt, Effect,
-    LinkId, Needs, Position, Release, Sequence, Time,
+    Answer, Arrivals, BodyId, Broker, Command, ConnectionId, Context, Decided, Decision, Delivery, Doubt,
+    Effect, LinkId, Needs, Position, Release, Sequence, Time,
 };
 use bytes::Bytes;
 use journal::{BODY_PREFIX_BYTES, Draft, Journal, Place, SnapshotInfo};
@@ -63,10 +63,11 @@ struct Port {
 #[derive(Debug)]
 pub struct Partition {
     pub(crate) broker: Broker,
+    /// Before the journal, so that their work has ended when it closes.
+    pub(crate) workers: Workers,
     pub(crate) journal: Box<dyn Journal>,
     cache: Arc<Cache>,
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) workers: Workers,
     pub(crate) upkeep: Upkeep,
     pub(crate) condition: Arc<Condition>,
     counters: Arc<Counters>,
@@ -195,10 +196,6 @@ impl Partition {
                     // Whoever asked may have been told to stop.
                     let _ = reply.send(self.journal.scrub(after));
                 }
-                Item::Damaged(what) => {
-                    self.condition.report_damage(&what);
-                    self.upkeep.block_cleaning();
-                }
                 other => self.backlog.push_back(other),
             }
         }
@@ -210,8 +207,7 @@ impl Partition {
     pub fn turn(&mut self, now: Time) -> Result<Turn, String> {
         // While the time of a namespace is moved, everything else waits: nothing may be decided in between.
         while !self.is_draft_full()
-            && !self.broker.is_moving()
-            && let Some(item) = self.backlog.pop_front()
+            && let Some(item) = self.next_item()
         {
             self.handle(item, now);
         }
@@ -231,6 +227,15 @@ impl Partition {
         }
         self.tend(now)?;
         self.next_turn(now)
+    }
+
+    /// The next thing to decide. A move waits for nothing but what it has asked for itself.
+    fn next_item(&mut self) -> Option<Item> {
+        if !self.broker.is_moving() {
+            return self.backlog.pop_front();
+        }
+        let at = self.backlog.iter().position(|item| matches!(item, Item::Checked(_)))?;
+        self.backlog.remove(at)
     }
 
     /// The newest batch that is known to be durable.
@@ -285,6 +290,10 @@ impl Partition {
 
     fn next_turn_of_broker(&self) -> Turn {
         match self.broker.next_due() {
+            _ if self.broker.is_waiting() => {
+                let is_read = self.backlog.iter().any(|item| matches!(item, Item::Checked(_)));
+                if is_read { Turn::Now } else { Turn::OnArrival }
+            }
             // A move goes on when what it has decided is on its way to the disk.
             _ if self.broker.is_moving() && self.draft.record_count > 0 => Turn::OnArrival,
             Some(Time(i64::MIN)) => Turn::Now,
@@ -353,7 +362,7 @@ impl Partition {
             Item::Disconnect { connection } => {
                 let Some(port) = self.ports.remove(&connection) else { return };
                 for link in port.links {
-                    let decided = self.decide(&Command::Detach { link }, &[], &[], now);
+                    let decided = self.decide(&Command::Detach { link }, Arrivals::default(), &[], now);
                     assert_eq!(decided, Decided::Done, "a link goes without looking at bodies");
                     self.take_decision(&Bytes::new());
                 }
@@ -361,7 +370,7 @@ impl Partition {
             Item::Again { command, material } => {
                 self.reading -= 1;
                 let material: Vec<_> = material.iter().map(|(body, bytes)| (*body, &bytes[..])).collect();
-                let decided = self.decide(&command, &[], &material, now);
+                let decided = self.decide(&command, Arrivals::default(), &material, now);
                 self.fetch_if_needed(&command, decided, now);
                 self.take_decision(&Bytes::new());
             }
@@ -373,14 +382,13 @@ impl Partition {
                 self.take_decision(&Bytes::new());
             }
             Item::Checked(checked) => self.checked(checked, now),
-            Item::Copied { copies, unread } => self.copied(copies, unread, now),
+            Item::Copied { copies, unread, failure } => self.copied(copies, unread, failure, now),
             Item::Committed
             | Item::Failed(_)
             | Item::Stop
             | Item::Snapshotted(_)
             | Item::SnapshotPutOff(_)
-            | Item::Scrub { .. }
-            | Item::Damaged(_) => unreachable!("taken by accept"),
+            | Item::Scrub { .. } => unreachable!("taken by accept"),
         }
     }
 
@@ -392,9 +400,21 @@ impl Partition {
         } else {
             Bytes::from(batch.bodies)
         };
-        for command in &batch.commands {
+        for (nth, command) in batch.commands.iter().enumerate() {
+            // What becomes many copies may be more than one append holds: the rest waits for the next.
+            if self.decision.weight > FAN_OUT_TURN_BYTES {
+                self.take_decision(&bodies);
+                if self.is_draft_full() {
+                    let (commands, bodies) = (batch.commands[nth..].to_vec(), bodies.to_vec());
+                    let rest = Batch { commands, messages: batch.messages, bodies, ..Batch::default() };
+                    self.draft_held_bytes -= rest.held_bytes();
+                    return self.backlog.push_front(Item::Batch(rest));
+                }
+            }
             self.note_link(command);
-            let decided = self.decide(command, &batch.messages, &[], now);
+            let arrivals =
+                Arrivals { messages: &batch.messages, bodies: &bodies, prefix_bytes: BODY_PREFIX_BYTES };
+            let decided = self.decide(command, arrivals, &[], now);
             self.fetch_if_needed(command, decided, now);
         }
         self.take_decision(&bodies);
@@ -403,18 +423,20 @@ impl Partition {
     fn decide(
         &mut self,
         command: &Command,
-        messages: &[broker::Incoming],
+        arrivals: Arrivals<'_>,
         material: broker::Material<'_>,
         now: Time,
     ) -> Decided {
         let context = self.context(now);
-        self.broker.decide(command, messages, material, context, &mut self.decision)
+        self.broker.decide(command, arrivals, material, context, &mut self.decision)
     }
 
     /// Links are remembered by their connection, so that losing it loses them all.
     fn note_link(&mut self, command: &Command) {
         match command {
-            Command::AttachSender { link, .. } | Command::AttachReceiver { link, .. } => {
+            Command::AttachSender { link, .. }
+            | Command::AttachReceiver { link, .. }
+            | Command::AcceptSession { link, .. } => {
                 if let Some(port) = self.ports.get_mut(&link.connection) {
                     port.links.push(*link);
                 }
@@ -444,7 +466,7 @@ impl Partition {
             let cached: Vec<_> = cached.into_iter().flatten().collect();
             let material: Vec<_> =
                 needs.0.iter().copied().zip(cached.iter().map(|bytes| &bytes[..])).collect();
-            let decided = self.decide(command, &[], &material, now);
+            let decided = self.decide(command, Arrivals::default(), &material, now);
             assert_eq!(decided, Decided::Done, "a command asks once");
             return;
         }
@@ -463,8 +485,14 @@ impl Partition {
         let source = doubt.source;
         self.reading += 1;
         if cached.iter().all(Option::is_some) {
-            let whole = doubt.messages.into_iter().map(|(sequence, _)| sequence).collect();
-            let checked = Checked { source, whole, damaged: Vec::new(), damage: Vec::new() };
+            let sequences = doubt.messages.iter().map(|(sequence, _)| *sequence);
+            let mut checked = Checked::new(source);
+            if doubt.wants_content {
+                let content = cached.into_iter().flatten().map(|bytes| Some(bytes[..].into()));
+                checked.content = Some(sequences.zip(content).collect());
+            } else {
+                checked.whole = sequences.collect();
+            }
             return self.backlog.push_back(Item::Checked(checked));
         }
         let place = |body| {
@@ -473,15 +501,19 @@ impl Partition {
         let places =
             |(sequence, bodies): (Sequence, Vec<BodyId>)| (sequence, bodies.into_iter().map(place).collect());
         let messages = doubt.messages.into_iter().map(places).collect();
-        self.workers.check(CheckJob { source, messages }, &self.inbox);
+        let wants_content = doubt.wants_content;
+        self.workers.check(CheckJob { source, messages, wants_content }, &self.inbox);
     }
 
     fn checked(&mut self, checked: Checked, now: Time) {
         self.reading -= 1;
         checked.damage.iter().for_each(|damage| self.condition.report_damage(damage));
         let context = self.context(now);
-        let Checked { source, whole, damaged, .. } = checked;
-        self.broker.checked(source, &whole, &damaged, context, &mut self.decision);
+        let Checked { source, whole, damaged, content, .. } = checked;
+        match content {
+            Some(content) => self.broker.read(source, content, context, &mut self.decision),
+            None => self.broker.checked(source, &whole, &damaged, context, &mut self.decision),
+        }
         self.take_decision(&Bytes::new());
     }
 
@@ -568,14 +600,9 @@ impl Partition {
                 list.push(Outgoing::Deliver(Sent { link, mode, delivery, place, parts }));
             }
             Effect::Answered { request, answer } => {
-                let places = match &answer {
-                    // Those that are as new as the draft get their places when it is written.
-                    Ok(Answer::Messages(messages)) => messages
-                        .iter()
-                        .map(|message| all_places(message, place).unwrap_or_default())
-                        .collect(),
-                    _ => Vec::new(),
-                };
+                // Those that are as new as the draft get their places when it is written.
+                let placed = |message| all_places(message, place).unwrap_or_default();
+                let places = bodies_of(&answer).iter().map(placed).collect();
                 list.push(Outgoing::Answered { request, answer, places });
             }
             effect => mailbox::push(list, effect),
@@ -667,12 +694,22 @@ impl Partition {
 /// Says of answers that are about to leave where those of their messages lie that were not written before.
 fn place_answers(journal: &dyn Journal, outgoing: &mut [Outgoing]) {
     for each in outgoing {
-        if let Outgoing::Answered { answer: Ok(Answer::Messages(messages)), places, .. } = each {
+        if let Outgoing::Answered { answer, places, .. } = each {
+            let messages = bodies_of(answer);
             for (message, found) in messages.iter().zip(places).filter(|(_, found)| found.is_empty()) {
                 let place = |body: BodyId| place_in(journal, journal::BodyId(body.0));
                 *found = all_places(message, place).expect("what is written has its place");
             }
         }
+    }
+}
+
+/// What an answer has bodies of.
+fn bodies_of(answer: &Result<Answer, broker::Refusal>) -> &[Delivery] {
+    match answer {
+        Ok(Answer::Messages(messages)) => messages,
+        Ok(Answer::SessionState(Some(state))) => std::slice::from_ref(state),
+        _ => &[],
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::cache::Cache;
 use crate::clock::{Clock, OwnerClock};
 use crate::handle::Handle;
-use crate::inbox::{Checked, Inbox, Item};
+use crate::inbox::{Checked, Inbox, Item, Uncopied};
 use crate::limits::{LARGE_GAP_MS, SEAL_AFTER_MS};
 use crate::mailbox::{ASKING, Asks, Mailbox, Outgoing};
 use crate::partition::{Counters, Partition, Turn};
@@ -72,12 +72,22 @@ pub(crate) struct CheckJob {
     pub(crate) source: Source,
     /// Each with the places of all its bodies.
     pub(crate) messages: Vec<(Sequence, Vec<Place>)>,
+    /// What they hold is wanted, not only whether they can be read.
+    pub(crate) wants_content: bool,
 }
 
 impl CheckJob {
     fn run(self) -> Item {
-        let mut checked =
-            Checked { source: self.source, whole: Vec::new(), damaged: Vec::new(), damage: Vec::new() };
+        let mut checked = Checked::new(self.source);
+        if self.wants_content {
+            let mut read = |(sequence, places): (Sequence, Vec<Place>)| {
+                let read = places[0].read().inspect_err(|error| checked.damage.push(error.to_string()));
+                (sequence, read.ok().map(Vec::into_boxed_slice))
+            };
+            let content = self.messages.into_iter().map(&mut read).collect();
+            checked.content = Some(content);
+            return Item::Checked(checked);
+        }
         // Small neighbours with one read; a message of many parts, or one in a run that has damage, alone.
         let is_small = self.messages.iter().all(|(_, places)| places.len() == 1);
         let run: Vec<Place> = match is_small {
@@ -112,9 +122,9 @@ pub(crate) struct CopyJob {
 impl CopyJob {
     fn run(self) -> Item {
         let mut copies = Vec::with_capacity(self.bodies.len());
-        let (mut bytes, mut unread) = (0, Vec::new());
+        let (mut bytes, mut unread, mut failure) = (0, Vec::new(), None);
         for (body, stored, place) in self.bodies {
-            if bytes >= self.most_bytes {
+            if bytes >= self.most_bytes || failure.is_some() {
                 unread.push((body, stored));
                 continue;
             }
@@ -123,11 +133,15 @@ impl CopyJob {
                     bytes += copy.len();
                     copies.push((body, copy));
                 }
-                Err(error @ journal::Error::Corrupt { .. }) => return Item::Damaged(error.to_string()),
-                Err(error) => return Item::Failed(error.to_string()),
+                // Nothing was changed: the original stays, and nothing else need suffer.
+                Err(error) => {
+                    let is_passing = error.is_passing();
+                    failure = Some(Uncopied { stored, why: error.to_string(), is_passing });
+                    unread.push((body, stored));
+                }
             }
         }
-        Item::Copied { copies, unread }
+        Item::Copied { copies, unread, failure }
     }
 }
 
@@ -153,8 +167,40 @@ impl Reading {
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     pub(crate) sync: Option<SyncThread>,
-    pub(crate) read: Option<mpsc::Sender<Reading>>,
-    pub(crate) snapshot: Option<mpsc::Sender<SnapshotJob>>,
+    pub(crate) read: Option<Worker<Reading>>,
+    pub(crate) snapshot: Option<Worker<SnapshotJob>>,
+}
+
+/// A thread that does one job after another. It has ended when this is dropped: none of its work goes on in a directory that
+/// somebody else may own by then.
+#[derive(Debug)]
+pub(crate) struct Worker<T> {
+    jobs: Option<mpsc::Sender<T>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<T: Send + 'static> Worker<T> {
+    fn spawn(name: &str, work: impl Fn(T) + Send + 'static) -> std::io::Result<Worker<T>> {
+        let (sender, jobs) = mpsc::channel::<T>();
+        let thread =
+            std::thread::Builder::new().name(name.into()).spawn(move || jobs.iter().for_each(work))?;
+        Ok(Worker { jobs: Some(sender), thread: Some(thread) })
+    }
+
+    fn start(&self, job: T) {
+        let jobs = self.jobs.as_ref().expect("open until it is dropped");
+        assert!(jobs.send(job).is_ok(), "a worker lives as long as the partition");
+    }
+}
+
+impl<T> Drop for Worker<T> {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported where it happened.
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Workers {
@@ -172,14 +218,14 @@ impl Workers {
 
     fn start(&self, reading: Reading, inbox: &Inbox) {
         match &self.read {
-            Some(reader) => reader.send(reading).expect("the reader lives as long as the partition"),
+            Some(reader) => reader.start(reading),
             None => inbox.put(reading.run()),
         }
     }
 
     pub(crate) fn snapshot(&self, job: SnapshotJob, inbox: &Inbox) {
         match &self.snapshot {
-            Some(writer) => writer.send(job).expect("the writer lives as long as the partition"),
+            Some(writer) => writer.start(job),
             None => inbox.put(job.run()),
         }
     }
@@ -280,7 +326,7 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct Engine {
     handle: Handle,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Result<(), String>>,
 }
 
 impl Engine {
@@ -307,8 +353,12 @@ impl Engine {
             true => Some(SyncThread::spawn(Arc::clone(&inbox)).map_err(OpenError::Thread)?),
             false => None,
         };
-        let read = Some(spawn_reader(Arc::clone(&inbox)).map_err(OpenError::Thread)?);
-        let snapshot = Some(spawn_snapshots(Arc::clone(&inbox)).map_err(OpenError::Thread)?);
+        let own = Arc::clone(&inbox);
+        let read = Worker::spawn("otobus-read", move |job: Reading| own.put(job.run()));
+        let own = Arc::clone(&inbox);
+        let snapshot = Worker::spawn("otobus-snapshot", move |job: SnapshotJob| own.put(job.run()));
+        let read = Some(read.map_err(OpenError::Thread)?);
+        let snapshot = Some(snapshot.map_err(OpenError::Thread)?);
         let workers = Workers { sync, read, snapshot };
         for (namespace, lead) in recovered.durable.leads() {
             tracing::warn!(
@@ -317,6 +367,7 @@ impl Engine {
                 "the test clock has moved this namespace"
             );
         }
+        let snapshots = journal.snapshots();
         let broker = Broker::new(recovered.durable, options.nonce);
         let partition =
             Partition::new(broker, journal, cache.clone(), inbox.clone(), workers, counters.clone()).tended(
@@ -326,7 +377,7 @@ impl Engine {
             );
         let condition = partition.condition().clone();
         condition.set_ahead(clock.gap());
-        let scrub = scrub::spawn(&inbox, condition.clone()).map_err(OpenError::Thread)?;
+        let scrub = scrub::spawn(&inbox, snapshots, condition.clone()).map_err(OpenError::Thread)?;
         inbox.put(Item::Connect { connection: ASKING, mailbox: asks.clone() });
         let own = Arc::clone(&inbox);
         let handle = Handle::new(inbox, asks, cache, counters, condition);
@@ -337,9 +388,10 @@ impl Engine {
                 let ended = run(partition, &own, clock);
                 drop(scrub);
                 closing.close();
-                if let Err(why) = ended {
-                    on_failure(why);
+                if let Err(why) = &ended {
+                    on_failure(why.clone());
                 }
+                ended
             })
             .map_err(OpenError::Thread)?;
         Ok(Engine { handle, thread })
@@ -349,34 +401,15 @@ impl Engine {
         &self.handle
     }
 
-    /// Finishes what was begun and closes the journal.
-    pub fn stop(self) {
+    /// Finishes what was begun and closes the journal. Says why, if it could not be finished; `on_failure` was told too.
+    pub fn stop(self) -> Result<(), String> {
         self.handle.stop();
-        if self.thread.join().is_err() {
+        match self.thread.join() {
+            Ok(ended) => ended,
             // A bug on the partition's thread. It has been reported where it happened, and nothing may be served.
-            std::process::abort();
+            Err(_) => std::process::abort(),
         }
     }
-}
-
-fn spawn_snapshots(inbox: Arc<Inbox>) -> std::io::Result<mpsc::Sender<SnapshotJob>> {
-    let (sender, jobs) = mpsc::channel::<SnapshotJob>();
-    std::thread::Builder::new().name("otobus-snapshot".into()).spawn(move || {
-        for job in jobs {
-            inbox.put(job.run());
-        }
-    })?;
-    Ok(sender)
-}
-
-fn spawn_reader(inbox: Arc<Inbox>) -> std::io::Result<mpsc::Sender<Reading>> {
-    let (sender, jobs) = mpsc::channel::<Reading>();
-    std::thread::Builder::new().name("otobus-read".into()).spawn(move || {
-        for job in jobs {
-            inbox.put(job.run());
-        }
-    })?;
-    Ok(sender)
 }
 
 fn run(mut partition: Partition, inbox: &Inbox, mut clock: OwnerClock) -> Result<(), String> {

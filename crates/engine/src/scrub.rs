@@ -4,7 +4,7 @@
 use crate::condition::Condition;
 use crate::inbox::{Inbox, Item};
 use crate::limits::{SCRUB_BYTES_PER_SECOND, SCRUB_EVERY, SCRUB_PAUSE};
-use journal::{Position, Scrub};
+use journal::{Position, Scrub, Snapshots};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,18 +22,23 @@ const CALM: Rhythm =
     Rhythm { every: SCRUB_EVERY, pause: SCRUB_PAUSE, bytes_per_second: SCRUB_BYTES_PER_SECOND };
 
 /// Starts the thread that scrubs. It ends when the partition is gone or the returned end of the channel is dropped.
-pub(crate) fn spawn(inbox: &Arc<Inbox>, condition: Arc<Condition>) -> std::io::Result<mpsc::Sender<()>> {
+pub(crate) fn spawn(
+    inbox: &Arc<Inbox>,
+    snapshots: Arc<dyn Snapshots>,
+    condition: Arc<Condition>,
+) -> std::io::Result<mpsc::Sender<()>> {
     let (stop, stopped) = mpsc::channel();
     let inbox = Arc::downgrade(inbox);
     std::thread::Builder::new()
         .name("otobus-scrub".into())
-        .spawn(move || while scrub_all(&inbox, &condition, &stopped, CALM).is_some() {})?;
+        .spawn(move || while scrub_all(&inbox, &*snapshots, &condition, &stopped, CALM).is_some() {})?;
     Ok(stop)
 }
 
 /// One pass over everything; `None` when told to stop.
 fn scrub_all(
     inbox: &Weak<Inbox>,
+    snapshots: &dyn Snapshots,
     condition: &Condition,
     stopped: &Receiver<()>,
     rhythm: Rhythm,
@@ -48,9 +53,38 @@ fn scrub_all(
                 after = scrub.first();
                 scrub_one(&scrub, condition, stopped, rhythm.bytes_per_second)?;
             }
-            None => return rest(stopped, rhythm.every),
+            None => {
+                scrub_snapshots(snapshots, condition, stopped, rhythm)?;
+                return rest(stopped, rhythm.every);
+            }
         }
     }
+}
+
+/// Those that are there: damage to the one to fall back on shows on the day on which it is needed, and not before.
+fn scrub_snapshots(
+    snapshots: &dyn Snapshots,
+    condition: &Condition,
+    stopped: &Receiver<()>,
+    rhythm: Rhythm,
+) -> Option<()> {
+    // What cannot be listed is going to be told by whoever puts the next one.
+    for info in snapshots.latest().unwrap_or_default() {
+        let owed = Duration::from_millis(info.bytes.saturating_mul(1_000) / rhythm.bytes_per_second);
+        rest(stopped, rhythm.pause + owed)?;
+        let read = snapshots.read(info.position, &mut |_| Ok(()));
+        // A newer one may have taken its place meanwhile.
+        let is_there = || {
+            let left = snapshots.latest().unwrap_or_default();
+            left.iter().any(|left| left.position == info.position)
+        };
+        if let Err(error) = read
+            && is_there()
+        {
+            condition.report_damage(&error.to_string());
+        }
+    }
+    Some(())
 }
 
 fn scrub_one(
@@ -127,16 +161,16 @@ mod tests {
         memory.list().unwrap().into_iter().map(|name| (name.clone(), memory.content(&name))).collect()
     }
 
-    /// One pass over everything that is not written any more; how many segments were looked at.
+    /// One pass over everything; how many segments were looked at.
     fn scrub(memory: &Memory, journal: &Local) -> (Condition, usize) {
         let (inbox, condition) = (Arc::<Inbox>::default(), Condition::default());
         let before = contents(memory);
         let ((_stop, stopped), (over, is_over)) = (mpsc::channel(), mpsc::channel());
         let asked = std::thread::scope(|scope| {
             let weak = Arc::downgrade(&inbox);
-            let (condition, inbox) = (&condition, &inbox);
+            let (condition, inbox, snapshots) = (&condition, &inbox, journal.snapshots());
             scope.spawn(move || {
-                assert!(scrub_all(&weak, condition, &stopped, HASTY).is_some());
+                assert!(scrub_all(&weak, &*snapshots, condition, &stopped, HASTY).is_some());
                 drop(over);
             });
             serve(inbox, journal, &is_over)
@@ -146,12 +180,15 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_in_a_segment_that_nobody_writes_is_found_and_nothing_is_skipped() {
+    fn a_flipped_bit_in_any_segment_or_snapshot_is_found_and_nothing_is_skipped() {
         let memory = Memory::new();
-        let journal = journal(&memory);
-        let closed = journal.stretches().len() - 1;
+        let mut journal = journal(&memory);
+        for at in [20, 30] {
+            journal.put_snapshot(Position(at), &mut |out| out.write_all(&[3; 300])).unwrap();
+        }
+        let all = journal.stretches().len();
         let (healthy, scrubbed) = scrub(&memory, &journal);
-        assert_eq!((healthy.damage(), healthy.damages(), scrubbed), (None, 0, closed));
+        assert_eq!((healthy.damage(), healthy.damages(), scrubbed), (None, 0, all));
         // In the middle of a body of the second segment, and in the third one.
         let names: Vec<_> =
             memory.list().unwrap().into_iter().filter(|name| name.ends_with(".segment")).collect();
@@ -159,12 +196,24 @@ mod tests {
             memory.damage(name, |bytes| bytes[9_000] ^= 4);
         }
         let (condition, scrubbed) = scrub(&memory, &journal);
-        assert_eq!(scrubbed, closed, "the others are looked at all the same");
+        assert_eq!(scrubbed, all, "the others are looked at all the same");
         assert_eq!(condition.damages(), 2);
         let damage = condition.damage().unwrap();
         assert!(damage.contains(&names[1]) && damage.contains("at byte "), "{damage}");
         let offset: u64 =
             damage.split("at byte ").nth(1).and_then(|rest| rest.split(':').next()?.parse().ok()).unwrap();
         assert!((offset..offset + 2_100).contains(&9_000), "{damage}");
+        for name in &names[1..3] {
+            memory.damage(name, |bytes| bytes[9_000] ^= 4);
+        }
+        // The segment that is written, and the snapshot to fall back on.
+        let snapshot = "00000000000000000020.snapshot";
+        for (name, at) in [(names.last().unwrap().as_str(), 5_000), (snapshot, 100)] {
+            memory.damage(name, |bytes| bytes[at] ^= 4);
+            let (condition, _) = scrub(&memory, &journal);
+            assert_eq!(condition.damages(), 1, "{name}");
+            assert!(condition.damage().is_some_and(|damage| damage.contains(name)), "{name}");
+            memory.damage(name, |bytes| bytes[at] ^= 4);
+        }
     }
 }

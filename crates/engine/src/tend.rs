@@ -1,7 +1,8 @@
 //! The partition keeps its journal short and notices a full disk: snapshots are handed to another thread, what is dead
 //! is given back, what is alive among the dead is copied forward, a step at a time between batches.
 
-use crate::limits::FULL_RETRY_MS;
+use crate::inbox::Uncopied;
+use crate::limits::{FULL_RETRY_MS, UPKEEP_RETRY_MS};
 use crate::partition::Partition;
 use crate::runner::CopyJob;
 use crate::snapshots::SnapshotJob;
@@ -59,6 +60,7 @@ impl Partition {
         &mut self,
         copies: Vec<(BodyId, Vec<u8>)>,
         unread: Vec<(BodyId, BodyId)>,
+        failure: Option<Uncopied>,
         now: Time,
     ) {
         let mut stored = Vec::new();
@@ -79,6 +81,24 @@ impl Partition {
         let at = if bodies.is_empty() { self.committed() } else { Position(context.position.0) };
         self.upkeep.copied(at, unread);
         self.take_decision(&Bytes::from(stored));
+        if let Some(failure) = failure {
+            self.leave_in_place(&failure, now);
+        }
+    }
+
+    /// A body cannot be copied. It stays, with the stretch in which it lies and what comes behind; what lies before is given
+    /// up as ever.
+    fn leave_in_place(&mut self, failure: &Uncopied, now: Time) {
+        self.condition.report_damage(&failure.why);
+        if failure.is_passing {
+            self.upkeep.next_step = Time(now.0 + UPKEEP_RETRY_MS);
+            return;
+        }
+        let stretches = self.journal.stretches();
+        let behind = stretches.partition_point(|stretch| stretch.first_body.0 <= failure.stored.0);
+        if let Some(stretch) = behind.checked_sub(1).map(|nth| stretches[nth]) {
+            self.upkeep.keep(failure.stored, stretch);
+        }
     }
 
     /// In a quiet moment, a snapshot that gives back space. It needs a batch of its own, be it empty: two snapshots at
@@ -87,8 +107,8 @@ impl Partition {
         if !std::mem::take(&mut self.is_quiet) || !self.is_at_rest() {
             return Ok(());
         }
-        let alive = self.broker.durable().queues().map(|(_, queue)| queue.bytes).sum();
-        if self.upkeep.is_worth_it(alive, &self.journal.stretches()) {
+        let held = self.broker.durable().queues().map(|(_, queue)| queue.bytes).sum();
+        if self.upkeep.is_worth_it(held, &self.journal.stretches()) {
             self.upkeep.want();
             self.context(now);
             self.append(now)?;

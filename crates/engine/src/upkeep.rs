@@ -11,7 +11,7 @@ use crate::limits::{
 use crate::snapshots::Snapshotted;
 use broker::{BodyId, Snapshot, Time};
 use journal::{Position, SnapshotInfo, Stretch};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The numbers of upkeep; smaller ones make a simulated minute eventful.
 #[derive(Debug, Clone, Copy)]
@@ -55,11 +55,13 @@ pub(crate) struct Upkeep {
     /// Trimming may free something.
     pub(crate) may_trim: bool,
     cleaning: Option<Cleaning>,
-    /// Damage was found where something was to be copied: nothing is cleaned in this run.
-    is_blocked: bool,
+    /// Bodies that are damaged and cannot be copied, by where they lie: the stretch of the first is the last that is cleaned.
+    kept: BTreeMap<BodyId, Stretch>,
     /// Bytes of bodies alive at the newest snapshot, and stored since. `None` before the first snapshot of this run: what
     /// has died since the last one of the run before is not known.
     alive_bytes: Option<u64>,
+    /// What messages shared at the newest snapshot: of what they hold together, so much is there only once.
+    shared_bytes: u64,
     stored_bytes: u64,
     pub(crate) next_step: Time,
 }
@@ -99,8 +101,9 @@ impl Upkeep {
             dead_before: Position(0),
             may_trim: false,
             cleaning: None,
-            is_blocked: false,
+            kept: BTreeMap::new(),
             alive_bytes: None,
+            shared_bytes: 0,
             stored_bytes: 0,
             next_step: Time(i64::MIN),
         }
@@ -151,18 +154,40 @@ impl Upkeep {
         self.dead_before = self.dead_before.max(done.plan.dead_before);
         self.may_trim = true;
         self.alive_bytes = Some(done.plan.alive_bytes);
+        self.shared_bytes = done.plan.shared_bytes;
         self.stored_bytes = 0;
         // The newer list is the better one: some of those that were to be copied may have died. What is being read
         // right now is copied in any case.
         let is_reading = self.cleaning.as_ref().is_some_and(|cleaning| cleaning.is_reading);
-        if !is_reading && !self.is_blocked {
-            let stretch = done.plan.clean_before.filter(|stretch| stretch.first > self.dead_before);
+        if !is_reading {
+            let (stretch, to_copy) = self.without_kept(done.plan.clean_before, done.to_copy);
+            let stretch = stretch.filter(|stretch| stretch.first > self.dead_before);
             self.cleaning = stretch.map(|stretch| Cleaning {
                 before: stretch.first,
-                left: done.to_copy.into(),
+                left: to_copy.into(),
                 is_reading: false,
                 copied_at: Position(0),
             });
+        }
+    }
+
+    /// What can be cleaned of what should be: no more than lies before the first stretch with a body that cannot be copied.
+    fn without_kept(
+        &mut self,
+        stretch: Option<Stretch>,
+        mut to_copy: Vec<(BodyId, BodyId)>,
+    ) -> (Option<Stretch>, Vec<(BodyId, BodyId)>) {
+        let Some(stretch) = stretch else { return (None, to_copy) };
+        let is_before = |stored: &BodyId| stored.0 < stretch.first_body.0;
+        let is_alive = |stored: &BodyId| to_copy.binary_search_by_key(stored, |(_, stored)| *stored).is_ok();
+        // One that would have to be copied if it were alive, and is not asked for, is dead.
+        self.kept.retain(|stored, _| !is_before(stored) || is_alive(stored));
+        match self.kept.first_key_value() {
+            Some((stored, kept)) if is_before(stored) => {
+                to_copy.retain(|(_, stored)| stored.0 < kept.first_body.0);
+                (Some(*kept), to_copy)
+            }
+            _ => (Some(stretch), to_copy),
         }
     }
 
@@ -197,9 +222,13 @@ impl Upkeep {
         }
     }
 
-    pub(crate) fn block_cleaning(&mut self) {
-        self.cleaning = None;
-        self.is_blocked = true;
+    /// A body that lies in `stretch` is damaged and cannot be copied: cleaning ends before it.
+    pub(crate) fn keep(&mut self, stored: BodyId, stretch: Stretch) {
+        self.kept.insert(stored, stretch);
+        if let Some(cleaning) = &mut self.cleaning {
+            cleaning.left.clear();
+            cleaning.before = cleaning.before.min(stretch.first);
+        }
     }
 
     /// When there is something to do again.
@@ -209,10 +238,11 @@ impl Upkeep {
         (self.may_trim || has_slice).then_some(self.next_step)
     }
 
-    /// Whether a snapshot in a quiet moment would give back space that is worth it, `alive_bytes` being alive now:
+    /// Whether a snapshot in a quiet moment would give back space that is worth it, messages holding `held_bytes` now:
     /// because the journal is larger than the living explain and some have died since the last one, or because much
     /// waits only for the older snapshot to be newer.
-    pub(crate) fn is_worth_it(&self, alive_bytes: u64, stretches: &[Stretch]) -> bool {
+    pub(crate) fn is_worth_it(&self, held_bytes: u64, stretches: &[Stretch]) -> bool {
+        let alive_bytes = held_bytes.saturating_sub(self.shared_bytes);
         if self.is_writing || self.taken.is_some() || self.cleaning.is_some() {
             return false;
         }
@@ -255,7 +285,8 @@ mod tests {
 
     fn snapshotted(at: u64, dead_before: u64, to_copy: &[u64]) -> Snapshotted {
         let clean_before = (!to_copy.is_empty()).then_some(stretch(2));
-        let plan = Plan { dead_before: Position(dead_before), clean_before, alive_bytes: 100 };
+        let plan =
+            Plan { dead_before: Position(dead_before), clean_before, alive_bytes: 100, shared_bytes: 0 };
         let to_copy = to_copy.iter().map(|body| (BodyId(*body), BodyId(*body))).collect();
         Snapshotted { at: Position(at), bytes: 10, plan, to_copy, forgotten: Vec::new() }
     }
@@ -299,14 +330,25 @@ mod tests {
     }
 
     #[test]
-    fn damage_where_something_was_to_be_copied_keeps_everything_there() {
+    fn damage_where_something_was_to_be_copied_keeps_its_stretch_and_nothing_before_it() {
         let mut upkeep = upkeep();
         assert_eq!(upkeep.next_slice().len(), 3);
-        upkeep.block_cleaning();
-        upkeep.conclude_cleaning(Position(100));
-        upkeep.snapshotted(snapshotted(60, 1, &[3]));
+        // Body 12 lies in the second stretch and cannot be read.
+        upkeep.copied(Position(40), vec![(BodyId(12), BodyId(12))]);
+        upkeep.keep(BodyId(12), stretch(1));
+        upkeep.conclude_cleaning(Position(40));
+        assert_eq!(upkeep.trim_before(), Position(11), "the first stretch goes");
+        // While it is alive nothing is copied in vain, and nothing there is given up.
+        upkeep.snapshotted(snapshotted(60, 1, &[12, 15]));
         assert!(upkeep.next_slice().is_empty());
-        assert_eq!(upkeep.trim_before(), Position(1));
+        upkeep.conclude_cleaning(Position(100));
+        assert_eq!(upkeep.trim_before(), Position(11));
+        // It has died: the others there are copied.
+        upkeep.snapshotted(snapshotted(70, 1, &[15]));
+        assert_eq!(upkeep.next_slice(), [(BodyId(15), BodyId(15))]);
+        upkeep.copied(Position(71), Vec::new());
+        upkeep.conclude_cleaning(Position(71));
+        assert_eq!(upkeep.trim_before(), Position(21));
     }
 
     #[test]

@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use broker::{Answer, Command, NamespaceId, QueueSettings, Span};
-use journal::disk::File;
+use journal::disk::{Disk, DiskFile, File, Lock, Memory};
 use journal::{Filling, Local};
 use otobus_engine::{Batch, Connection, Engine, Options, Outgoing};
+use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 
 const CONNECTIONS: u32 = 4;
 const SENDS: u32 = 250;
@@ -19,11 +21,14 @@ fn directory() -> PathBuf {
 }
 
 fn open(path: &Path, has_sync_thread: bool) -> Engine {
-    let disk = Arc::new(File::open(path).unwrap());
+    open_on(Arc::new(File::open(path).unwrap()), has_sync_thread)
+}
+
+fn open_on(disk: Arc<dyn Disk>, has_sync_thread: bool) -> Engine {
     let options = journal::Options { filling: Filling::Inline, ..journal::Options::new(3) };
     let journal = Box::new(Local::open(disk, options).unwrap());
     let options = Options { owner: 1, nonce: 9, has_sync_thread, tail_cache_bytes: 1 << 20 };
-    Engine::open(journal, options, |why| panic!("{why}")).unwrap()
+    Engine::open(journal, options, |_| {}).unwrap()
 }
 
 fn create(request: broker::RequestId) -> Command {
@@ -74,13 +79,13 @@ async fn run(path: &Path, has_sync_thread: bool) {
     for sender in senders {
         sender.await.unwrap();
     }
-    engine.stop();
+    engine.stop().unwrap();
     let engine = open(path, has_sync_thread);
     let answer = engine.handle().ask(describe).await.unwrap().unwrap();
     let Answer::Queue(queue) = answer else { panic!("{answer:?}") };
     assert_eq!(queue.counts.active, u64::from(CONNECTIONS * SENDS));
     assert_eq!(queue.bytes, 4 * queue.counts.active);
-    engine.stop();
+    engine.stop().unwrap();
     std::fs::remove_dir_all(path).unwrap();
 }
 
@@ -90,4 +95,160 @@ async fn what_four_connections_sent_is_there_when_the_journal_is_opened_again() 
     let path = directory();
     run(&path.join("inline"), false).await;
     run(&path.join("threaded"), true).await;
+}
+
+/// A disk in memory on which syncing can be made to fail, and the writing of a snapshot to wait.
+#[derive(Debug, Default)]
+struct Reluctant {
+    memory: Memory,
+    gate: Arc<Gate>,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    fails: AtomicBool,
+    /// The next snapshot waits until the other end says something or is gone.
+    snapshot: Mutex<Option<mpsc::Receiver<()>>>,
+    /// Snapshots that were begun.
+    begun: AtomicBool,
+}
+
+#[derive(Debug)]
+struct ReluctantFile {
+    inner: Arc<dyn DiskFile>,
+    gate: Arc<Gate>,
+}
+
+impl Reluctant {
+    fn wrap(&self, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(ReluctantFile { inner, gate: self.gate.clone() })
+    }
+}
+
+impl Disk for Reluctant {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        if name == "snapshot.tmp" {
+            self.gate.begun.store(true, Ordering::SeqCst);
+            if let Some(gate) = self.gate.snapshot.lock().unwrap().take() {
+                let _ = gate.recv();
+            }
+        }
+        Ok(self.wrap(self.memory.create(name)?))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.wrap(self.memory.open(name)?))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.memory.list()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.memory.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.memory.remove(name)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.memory.sync_dir()
+    }
+
+    fn lock(&self, name: &str, holder: &str) -> io::Result<Lock> {
+        self.memory.lock(name, holder)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.memory.free_bytes()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.memory.path(name)
+    }
+}
+
+impl DiskFile for ReluctantFile {
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.inner.write_at(offset, slices)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.inner.read_at(offset, buffer)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        match self.gate.fails.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("the disk is broken")),
+            false => self.inner.sync_data(),
+        }
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.inner.length()
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.inner.allocate(bytes)
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_stop_that_cannot_be_finished_says_so() {
+    // P4
+    let disk = Arc::new(Reluctant::default());
+    let engine = open_on(disk.clone(), true);
+    engine.handle().ask(create).await.unwrap().unwrap();
+    disk.gate.fails.store(true, Ordering::SeqCst);
+    // Accepted by nobody, and to be written before the end.
+    let connection = engine.handle().connect();
+    let link = connection.link(1);
+    let mut batch = Batch::default();
+    batch.commands.push(Command::AttachSender { link, namespace: NamespaceId(0), path: "q".into() });
+    batch.message(Span::MAX, |out| out.push(1));
+    batch.send(link, 0, false, 0);
+    connection.submit(batch);
+    let why = engine.stop().unwrap_err();
+    assert!(why.contains("the disk is broken"), "{why}");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_stop_waits_for_the_snapshot_that_is_being_written() {
+    let disk = Arc::new(Reluctant::default());
+    let gate = disk.gate.clone();
+    let memory = disk.memory.clone();
+    let engine = open_on(disk, true);
+    engine.handle().ask(create).await.unwrap().unwrap();
+    let (held, waits) = mpsc::channel();
+    *gate.snapshot.lock().unwrap() = Some(waits);
+    let connection = engine.handle().connect();
+    let link = connection.link(1);
+    let attach = Command::AttachSender { link, namespace: NamespaceId(0), path: "q".into() };
+    connection.submit(Batch { commands: vec![attach], ..Batch::default() });
+    let body = vec![7; 512 * 1024];
+    let mut delivery = 0;
+    while !gate.begun.load(Ordering::SeqCst) {
+        let mut batch = Batch::default();
+        batch.message(Span::MAX, |out| out.extend_from_slice(&body));
+        batch.send(link, delivery, false, 0);
+        delivery += 1;
+        connection.room().await;
+        connection.submit(batch);
+        connection.outbox().arrived().await;
+        connection.outbox().take(&mut Vec::new());
+    }
+    std::thread::scope(|scope| {
+        let stopping = scope.spawn(move || engine.stop());
+        // However long it takes, it does not end before the snapshot does.
+        for _ in 0..1_000 {
+            std::thread::yield_now();
+        }
+        assert!(!stopping.is_finished());
+        drop(held);
+        stopping.join().unwrap().unwrap();
+    });
+    let names = memory.list().unwrap();
+    assert!(names.iter().any(|name| name.ends_with(".snapshot")), "{names:?}");
+    assert!(!names.iter().any(|name| name == "snapshot.tmp"), "{names:?}");
 }

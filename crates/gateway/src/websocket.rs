@@ -136,6 +136,10 @@ fn read_upgrade(head: &[u8], names: &Names) -> Result<Upgrade, Refused> {
         named.flat_map(|(_, value)| value.split(',')).map(str::trim)
     };
     let has = |name: &'static str, wanted: &str| values(name).any(|value| value.eq_ignore_ascii_case(wanted));
+    // RFC 9112, 3.2
+    if values("host").count() != 1 {
+        return Err(BAD);
+    }
     if !has("upgrade", "websocket") || !has("connection", "upgrade") {
         return Err("426 Upgrade Required");
     }
@@ -456,6 +460,8 @@ mod tests {
             ("AMQPWSB10", "mqtt", "400"),
             ("websocket/ ", "websockets ", "404"),
             ("Host: localhost", "Host", "400"),
+            ("Host: localhost", "Hoster: localhost", "400"),
+            ("Host: localhost", "Host: localhost\r\nHost: localhost", "400"),
         ] {
             let head = HEAD.replace(wrong, right);
             let refused = read_upgrade(head.as_bytes(), &Names::default()).unwrap_err();

@@ -8,11 +8,12 @@ use std::io;
 pub enum Error {
     #[error("`{path}` is in use by {holder}; stop it, or choose another data directory")]
     Locked { path: String, holder: String },
-    #[error("cannot {action} `{file}`: {source}")]
-    Io { action: &'static str, file: String, source: io::Error },
+    /// The cause is part of the text and therefore no `source`: whoever prints a chain of errors would print it twice.
+    #[error("cannot {action} `{file}`: {cause}")]
+    Io { action: &'static str, file: String, cause: io::Error },
     /// Nothing was written; the same append may be repeated when there is room.
-    #[error("no room for `{file}` ({source}); free disk space, or files that are open, and it goes on")]
-    Full { file: String, source: io::Error },
+    #[error("no room for `{file}` ({cause}); free disk space, or files that are open, and it goes on")]
+    Full { file: String, cause: io::Error },
     #[error("`{file}` is damaged at byte {offset}: {what}. It is left untouched; restore it from a copy")]
     Corrupt { file: String, offset: u64, what: String },
     #[error("`{file}` has format {found}, this program knows up to {known}; use a newer program")]
@@ -39,11 +40,35 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(action: &'static str, file: &str, source: io::Error) -> Error {
-        Error::Io { action, file: file.to_owned(), source }
+    /// Whether the same call may well succeed in a while: the process lacked handles, or the disk did not answer.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Error::Io { .. } | Error::Full { .. })
+    }
+
+    pub(crate) fn io(action: &'static str, file: &str, cause: io::Error) -> Error {
+        Error::Io { action, file: file.to_owned(), cause }
     }
 
     pub(crate) fn corrupt(file: &str, offset: u64, what: impl Into<String>) -> Error {
         Error::Corrupt { file: file.to_owned(), offset, what: what.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn a_chain_of_errors_says_each_thing_once() {
+        let cause = || io::Error::other("the disk is tired");
+        for error in [
+            Error::io("read", "a file", cause()),
+            Error::Full { file: "a file".into(), cause: cause() },
+            Error::Reader(Box::new(cause())),
+        ] {
+            assert!(error.to_string().contains("tired"));
+            assert!(error.source().is_none(), "{error}");
+        }
     }
 }

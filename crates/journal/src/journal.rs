@@ -218,8 +218,8 @@ pub trait Journal: Send + std::fmt::Debug {
     /// What the journal consists of, oldest first; the last one is being written.
     fn stretches(&self) -> Vec<Stretch>;
 
-    /// The oldest stretch that begins behind `after` and is not written any more, to be read again; `None` when there is
-    /// none here, or when that is somebody else's affair.
+    /// The oldest stretch that begins behind `after`, to be read again; of the last one, what is written so far. `None` when
+    /// there is none here, or when that is somebody else's affair.
     fn scrub(&self, after: Position) -> Option<Scrub>;
 
     /// Whether the room is held that keeps settling, cleaning and snapshots possible on a full disk. Without it nothing

@@ -204,6 +204,49 @@ fn what_an_opened_journal_shows_is_durable() {
 }
 
 #[test]
+fn what_is_shown_after_a_failed_sync_is_on_the_disk() {
+    for durability in [Durability::LocalSync, Durability::Os] {
+        let options = Options { durability, ..relaxed() };
+        let memory = Memory::new();
+        let disk = Arc::new(Faulty::new(Arc::new(memory.clone()), Fault::Eio, u64::MAX));
+        let mut journal = Local::open(disk.clone(), options.clone()).unwrap();
+        journal.fence(1, Epoch(1)).unwrap();
+        write_up_to(&mut journal, Position(7));
+        if durability == Durability::LocalSync {
+            disk.fail_in(2);
+            let ticket = journal.append(&sample(Position(8)), Position(8)).unwrap();
+            assert!(matches!(ticket.wait(), Outcome::Failed(_)));
+        } else {
+            write_up_to(&mut journal, Position(8));
+            disk.fail_in(1);
+            assert!(journal.seal().is_err());
+        }
+        drop(journal);
+        memory.forget_unsynced();
+        // The next lives do not get far either: their syncs fail in turn.
+        let mut failed = 0;
+        for nth in 1..20 {
+            let mut journal = Local::open(disk.clone(), options.clone()).unwrap();
+            assert_eq!(journal.tail(), Position(8));
+            disk.fail_in(nth);
+            let epoch = journal.epoch().next();
+            failed += u32::from(journal.fence(1, epoch).is_err());
+            disk.fail_in(u64::MAX / 2);
+            drop(journal);
+            memory.forget_unsynced();
+        }
+        assert!(failed > 5, "{failed}");
+        let mut journal = Local::open(disk, options.clone()).unwrap();
+        let epoch = journal.epoch().next();
+        journal.fence(1, epoch).unwrap();
+        assert_eq!(journal.tail(), Position(8));
+        let journal = Local::open(Arc::new(memory.crash_image(0)), options).unwrap();
+        assert_eq!(journal.tail(), Position(8), "{durability:?}: what was shown is lost");
+        verify(&journal, Position(1)).unwrap();
+    }
+}
+
+#[test]
 fn a_seal_and_the_batch_behind_it_are_never_in_flight_together() {
     // Records of many lengths, so that the seal ends up on either side of a sector's edge.
     for length in (0..512).step_by(16) {

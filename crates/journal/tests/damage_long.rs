@@ -170,6 +170,19 @@ fn a_segment_cut_at_any_byte_is_refused_at_that_byte() {
     println!("{cuts} cuts of a segment of {SEGMENT_BYTES} bytes, each refused at its byte");
 }
 
+/// Where frames begin in a healthy segment: at each multiple of eight where its incarnation stands.
+fn frame_starts(content: &[u8]) -> Vec<u64> {
+    let is_frame = |at: &usize| content[*at..].starts_with(&content[24..32]);
+    (4096..content.len() - 8).step_by(8).filter(is_frame).map(|at| at as u64).collect()
+}
+
+/// Whether an error names a segment, and a place in the damaged frame that is not behind the damaged byte.
+fn names_the_byte(error: &Error, name: &str, starts: &[u64], at: u64) -> bool {
+    let Error::Corrupt { file, offset, .. } = error else { return false };
+    let frame = starts.iter().copied().rfind(|start| *start <= at).unwrap_or(0);
+    file.ends_with(name) && (frame..=at).contains(offset)
+}
+
 /// What came of flips.
 #[derive(Debug, Default)]
 struct Tally {
@@ -180,6 +193,7 @@ struct Tally {
 
 fn flip(seed: u64, count: u64, is_sealed: bool) -> Tally {
     let (memory, last) = healthy(is_sealed);
+    let starts = frame_starts(&memory.content(NAME).unwrap());
     let disk = Damaged::new(memory);
     let mut tally = Tally::default();
     let mut state = seed;
@@ -188,9 +202,7 @@ fn flip(seed: u64, count: u64, is_sealed: bool) -> Tally {
         let bit = (state >> 20) % (u64::from(SEGMENT_BYTES) * 8);
         disk.damage.bit.store(bit, Ordering::Relaxed);
         match tail_of(&disk) {
-            Err(Error::Corrupt { file, .. } | Error::NewerFormat { file, .. }) if file.ends_with(NAME) => {
-                tally.refused += 1;
-            }
+            Err(error) if names_the_byte(&error, NAME, &starts, bit / 8) => tally.refused += 1,
             Err(other) => panic!("bit {bit}: {other}"),
             // `verify` compares every byte of every record and body with what was written.
             Ok(tail) if tail == last => tally.harmless += 1,

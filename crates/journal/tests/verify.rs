@@ -127,6 +127,39 @@ fn damage_before_a_seal_is_told_also_of_what_was_not_synced_at_once() {
     assert!(noted.damage.iter().any(|error| names(error).ends_with(name)), "{:?}", noted.damage);
 }
 
+/// Gives a segment another ordinal, in its name and its header.
+fn renumber(disk: &Memory, name: &str, ordinal: u64) {
+    let other = format!("{ordinal:016}.segment");
+    disk.rename(name, &other).unwrap();
+    disk.damage(&other, |bytes| {
+        bytes[16..24].copy_from_slice(&ordinal.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..4092]);
+        bytes[4092..4096].copy_from_slice(&crc.to_le_bytes());
+    });
+}
+
+#[test]
+fn a_gap_of_any_size_is_told_at_once() {
+    let disk = healthy();
+    let last = disk.list().unwrap().into_iter().rfind(|name| name.ends_with(".segment")).unwrap();
+    renumber(&disk, &last, 1 << 50);
+    let (_, noted) = verify(&disk);
+    let gaps: Vec<String> = noted.damage.iter().map(ToString::to_string).collect();
+    assert!(gaps.iter().any(|gap| gap.contains("files from this one on are missing")), "{gaps:?}");
+    assert!(gaps.len() < 10, "{gaps:?}");
+}
+
+#[test]
+fn a_segment_that_claims_to_be_the_zeroth_is_damage() {
+    let disk = healthy();
+    let first = disk.list().unwrap().into_iter().find(|name| name.ends_with(".segment")).unwrap();
+    renumber(&disk, &first, 0);
+    disk.remove("extent").unwrap();
+    let (_, noted) = verify(&disk);
+    assert!(noted.damage.iter().any(|error| names(error).contains("0000000000000000")), "{:?}", noted.damage);
+    assert!(matches!(Local::open(Arc::new(disk), options()), Err(Error::Corrupt { .. })));
+}
+
 #[test]
 fn damage_in_two_places_is_told_twice() {
     let disk = healthy();

@@ -5,10 +5,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gateway::auth::{Policy, ROOT_POLICY, Rights, Secret};
 use serde::Deserialize;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
+use std::fs::{File, TryLockError};
+use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+/// Says who holds the directory.
+const LOCK: &str = "lock";
 
 /// The directory, held by this process until it is dropped.
 #[derive(Debug)]
@@ -35,31 +38,73 @@ impl Data {
         let way_out = "make it writable or choose another with --data";
         make_private(path)
             .with_context(|| format!("cannot create the data directory {}; {way_out}", path.display()))?;
+        let data = Data::lock(path, File::try_lock)?;
+        std::fs::write(data.path.join(LOCK), format!("process {}", std::process::id())).with_context(
+            || format!("cannot write to the data directory {}; {way_out}", data.path.display()),
+        )?;
+        Ok(data)
+    }
+
+    /// Takes a directory that is there, to look at it. Nothing is written, and the rights to read are enough.
+    pub fn look(path: &Path) -> anyhow::Result<Data> {
+        if !path.is_dir() {
+            bail!("there is no data directory {}; name one with --data", path.display());
+        }
+        let data = Data::lock(path, File::try_lock_shared)?;
+        if !data.keys().exists() && !data.has_journal() {
+            let shown = data.path.display();
+            bail!("{shown} is no data directory: it has neither keys.toml nor bus/0; name one with --data");
+        }
+        Ok(data)
+    }
+
+    /// The lock is on the directory itself: a file could be removed and made again, and two would hold it.
+    fn lock(path: &Path, lock: impl FnOnce(&File) -> Result<(), TryLockError>) -> anyhow::Result<Data> {
         let path = path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?;
-        let lock = path.join("lock");
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&lock).with_context(
-                || format!("cannot write to the data directory {}; {way_out}", path.display()),
-            )?;
-        match file.try_lock() {
-            Ok(()) => {}
+        let directory = File::open(&path)
+            .with_context(|| format!("cannot open the data directory {}", path.display()))?;
+        match lock(&directory) {
+            Ok(()) => Ok(Data { path, _lock: directory }),
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
-                // Only for the message; another process wrote it.
-                let _ = file.take(64).read_to_string(&mut holder);
+                // Only for the message; another process wrote it, and one that only looks writes none.
+                if let Ok(file) = File::open(path.join(LOCK)) {
+                    let _ = file.take(64).read_to_string(&mut holder);
+                }
+                let holder = if holder.is_empty() { "another process" } else { &holder };
                 let shown = path.display();
                 bail!(
                     "the data directory {shown} is in use by {holder}; stop it or choose another with --data"
-                );
+                )
             }
             Err(TryLockError::Error(error)) => {
-                return Err(error).with_context(|| format!("cannot lock {}", lock.display()));
+                Err(error).with_context(|| format!("cannot lock {}", path.display()))
             }
         }
-        file.set_len(0)
-            .and_then(|()| write!(file, "process {}", std::process::id()))
-            .with_context(|| format!("cannot write to the data directory {}; {way_out}", path.display()))?;
-        Ok(Data { path, _lock: file })
+    }
+
+    /// The keys are made when the journal was begun: where they are and it is not, it was lost.
+    pub fn check_journal(&self) -> anyhow::Result<()> {
+        if self.keys().exists() && !self.has_journal() {
+            bail!(
+                "the journal {} is missing, though {} was made with it; restore it from a copy, or move that file \
+                 away to begin with an empty journal",
+                self.journal().display(),
+                self.keys().display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether anything of a journal is there.
+    fn has_journal(&self) -> bool {
+        let is_ours = |name: &std::ffi::OsStr| {
+            let name = name.to_string_lossy();
+            name == "extent" || name.ends_with(".segment") || name.ends_with(".snapshot")
+        };
+        std::fs::read_dir(self.journal()).is_ok_and(|mut entries| {
+            entries.any(|entry| entry.is_ok_and(|entry| is_ours(&entry.file_name())))
+        })
     }
 
     /// Where the journal of the bus lies.
@@ -169,6 +214,30 @@ mod tests {
         assert!(refused.contains("--data"));
         drop(first);
         Data::open(&folder.0).unwrap();
+    }
+
+    #[test]
+    fn removing_the_file_of_the_lock_makes_no_second_holder() {
+        let folder = Folder::new();
+        let _first = Data::open(&folder.0).unwrap();
+        std::fs::remove_file(folder.0.join(LOCK)).unwrap();
+        assert!(Data::open(&folder.0).unwrap_err().to_string().contains("in use by another process"));
+    }
+
+    #[test]
+    fn a_journal_that_is_gone_is_missed_and_one_that_never_was_is_not() {
+        let folder = Folder::new();
+        let data = Data::open(&folder.0).unwrap();
+        data.check_journal().unwrap();
+        data.root_policy().unwrap();
+        for _ in 0..2 {
+            let refused = data.check_journal().unwrap_err().to_string();
+            assert!(refused.contains("bus/0") && refused.contains("keys.toml"), "{refused}");
+            std::fs::create_dir_all(data.journal()).unwrap();
+            std::fs::write(data.journal().join(LOCK), "").unwrap();
+        }
+        std::fs::write(data.journal().join("0000000000000001.segment"), "").unwrap();
+        data.check_journal().unwrap();
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! What shall exist: namespaces with their policies, queues, topics, subscriptions and rules, as files declare them.
 //!
-//! At a start, what is missing is created and what is there is left alone: it may have been changed on purpose. On a
-//! reload, what is there is also changed to what the file says. Nothing is ever deleted, and messages are not touched.
+//! One rule, at a start and at a reload: what a file declares is as the file says, what is missing is created and what
+//! differs is changed. What it does not declare is left alone, nothing is ever deleted, and messages are not touched.
 
 use anyhow::bail;
 use broker::manage::forward_path;
 use broker::topic::rule::Rule;
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
-use broker::{AccessRule, Answer, Command, NamespaceId, QueueSettings, Refusal, Task, Tier, Time};
+use broker::{Answer, Command, NamespaceId, QueueSettings, Refusal, Task, Tier, Time};
 use engine::Handle;
 use gateway::auth::Policy;
 use std::path::{Path, PathBuf};
@@ -101,24 +101,24 @@ impl Definition {
     }
 }
 
-/// What to do with what is there already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Existing {
-    Keep,
-    Change,
-}
-
 /// A namespace as far as it could be made.
 #[derive(Debug)]
 pub struct Applied {
     /// Its number and since when it is there; none if it could not be named.
     pub namespace: Option<(NamespaceId, Time)>,
-    /// What could not be taken, each thing by its name and with the reason.
-    pub untaken: Vec<String>,
+    pub untaken: Vec<Untaken>,
+}
+
+/// What could not be taken, by its name and with the reason.
+#[derive(Debug)]
+pub struct Untaken {
+    pub what: String,
+    /// It is there, only not as the file says.
+    pub is_there: bool,
 }
 
 /// Makes the namespace and what it shall have. What is refused keeps nothing else from being taken.
-pub async fn apply(engine: &Handle, definition: &Definition, existing: Existing) -> Applied {
+pub async fn apply(engine: &Handle, definition: &Definition) -> Applied {
     let name = definition.name.clone();
     let (namespace, created) = match ask(engine, NamespaceId(0), Task::NameNamespace { name }).await {
         Ok(Answer::Namespace { namespace, created }) => (namespace, created),
@@ -128,20 +128,19 @@ pub async fn apply(engine: &Handle, definition: &Definition, existing: Existing)
     let mut untaken = Vec::new();
     let tier = definition.tier;
     if let Err(why) = ask(engine, namespace, Task::SetTier { tier }).await {
-        untaken.push(format!("the tier of namespace `{}` cannot be set: {why}", definition.name));
+        let what = format!("the tier of namespace `{}` cannot be set: {why}", definition.name);
+        untaken.push(Untaken { what, is_there: false });
     }
-    let site = Site { engine, namespace, existing, file: definition.file.as_deref() };
-    let mut subscription = Taken::Created;
+    let site = Site { engine, namespace, file: definition.file.as_deref() };
+    let mut has_subscription = true;
     for step in steps(definition) {
         let is_rule = step.is_rule;
-        if is_rule && !subscription.takes_rules(existing) {
+        if is_rule && !has_subscription {
             continue;
         }
-        let taken = site.take(step).await.unwrap_or_else(|why| {
-            untaken.push(format!("{why:#}"));
-            Taken::Not
-        });
-        subscription = if is_rule { subscription } else { taken };
+        let taken = site.take(step).await;
+        has_subscription = if is_rule { has_subscription } else { taken.is_ok() };
+        untaken.extend(taken.err());
     }
     Applied { namespace: Some((namespace, created)), untaken }
 }
@@ -149,28 +148,7 @@ pub async fn apply(engine: &Handle, definition: &Definition, existing: Existing)
 impl Applied {
     fn nothing(definition: &Definition, why: &str) -> Applied {
         let what = format!("namespace `{}` cannot be created: {why}", definition.name);
-        Applied { namespace: None, untaken: vec![what] }
-    }
-}
-
-/// What became of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Taken {
-    Created,
-    /// It was there.
-    Found,
-    Not,
-}
-
-impl Taken {
-    /// Whether the rules of this subscription are to be taken too.
-    fn takes_rules(self, existing: Existing) -> bool {
-        match self {
-            Taken::Created => true,
-            // Rules that are missing from a subscription that was there before were removed on purpose.
-            Taken::Found => existing == Existing::Change,
-            Taken::Not => false,
-        }
+        Applied { namespace: None, untaken: vec![Untaken { what, is_there: false }] }
     }
 }
 
@@ -290,61 +268,91 @@ fn subscription_steps(topic: &str, subscription: &Subscription) -> Vec<Step> {
 struct Site<'a> {
     engine: &'a Handle,
     namespace: NamespaceId,
-    existing: Existing,
     file: Option<&'a Path>,
 }
 
 impl Site<'_> {
-    async fn take(&self, mut step: Step) -> anyhow::Result<Taken> {
-        // As a line of a file that cannot be read is named.
+    async fn take(&self, mut step: Step) -> Result<(), Untaken> {
         let targets = step.targets().map(|target| target.map(Box::<str>::from));
         let (declared, what) = (step.declared, step.what);
-        let place = |why: &Untaken| match (self.file, why) {
-            (Some(file), Untaken::Refused(refusal)) => {
+        // As a line of a file that cannot be read is named.
+        let place = |why: &Failed| match (self.file, why) {
+            (Some(file), Failed::Refused(refusal)) => {
                 let line = declared.line(refusal, targets.each_ref().map(|target| target.as_deref()));
                 format!("{} line {line}: ", file.display())
             }
             _ => String::new(),
         };
-        match ask(self.engine, self.namespace, step.create).await {
-            Ok(_) => return Ok(Taken::Created),
-            Err(Untaken::Refused(Refusal::EntityExists(_))) if self.existing == Existing::Keep => {
-                return Ok(Taken::Found);
+        match self.ask(step.create).await {
+            Ok(_) => return Ok(()),
+            Err(Failed::Refused(Refusal::EntityExists(_))) => {}
+            Err(why) => {
+                let what = format!("{}{what} cannot be created: {why}", place(&why));
+                return Err(Untaken { what, is_there: false });
             }
-            Err(Untaken::Refused(Refusal::EntityExists(_))) => {}
-            Err(why) => bail!("{}{what} cannot be created: {why}", place(&why)),
         }
-        if let Task::UpdateQueue { path, access, .. } | Task::UpdateTopic { path, access, .. } =
-            &mut step.update
-        {
-            *access = self.access(path).await;
+        if self.is_as_said(&mut step.update).await {
+            return Ok(());
         }
-        match ask(self.engine, self.namespace, step.update).await {
-            Ok(_) => Ok(Taken::Found),
-            Err(why) => bail!("{}{what} cannot be changed to this: {why}", place(&why)),
+        let changed = self.ask(step.update).await;
+        changed.map(drop).map_err(|why| Untaken {
+            what: format!("{}{what} cannot be changed to this: {why}", place(&why)),
+            is_there: true,
+        })
+    }
+
+    /// Whether a change would change nothing; then none is written. Authorization rules, of which a file says nothing, are
+    /// put into the change as they are, so that they stay.
+    async fn is_as_said(&self, update: &mut Task) -> bool {
+        let task = match &*update {
+            Task::UpdateQueue { path, .. } | Task::UpdateTopic { path, .. } => {
+                Task::Describe { path: path.clone() }
+            }
+            Task::UpdateSubscription { topic, name, .. } => {
+                Task::DescribeSubscription { topic: topic.clone(), name: name.clone() }
+            }
+            Task::UpdateRule { topic, subscription, rule } => Task::DescribeRule {
+                topic: topic.clone(),
+                subscription: subscription.clone(),
+                name: rule.name.clone(),
+            },
+            _ => return false,
+        };
+        match (self.ask(task).await, update) {
+            (Ok(Answer::Queue(queue)), Task::UpdateQueue { settings, access, .. }) => {
+                *access = queue.access;
+                queue.settings == *settings
+            }
+            (Ok(Answer::Topic(topic)), Task::UpdateTopic { settings, access, .. }) => {
+                *access = topic.access;
+                topic.settings == *settings
+            }
+            (Ok(Answer::Subscription(found)), Task::UpdateSubscription { settings, .. }) => {
+                found.settings == *settings
+            }
+            // The name keeps the spelling of its creation (S-189).
+            (Ok(Answer::Rule(found)), Task::UpdateRule { rule, .. }) => {
+                (&found.rule.filter, &found.rule.action) == (&rule.filter, &rule.action)
+            }
+            _ => false,
         }
     }
 
-    /// The authorization rules that an entity has: a file says nothing of them, so they stay.
-    async fn access(&self, path: &str) -> Vec<AccessRule> {
-        match ask(self.engine, self.namespace, Task::Describe { path: path.into() }).await {
-            Ok(Answer::Queue(queue)) => queue.access,
-            Ok(Answer::Topic(topic)) => topic.access,
-            _ => Vec::new(),
-        }
+    async fn ask(&self, task: Task) -> Result<Answer, Failed> {
+        ask(self.engine, self.namespace, task).await
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Untaken {
+enum Failed {
     #[error("{0}")]
     Refused(Refusal),
     #[error("{0}")]
     Stopped(#[from] engine::Stopped),
 }
 
-async fn ask(engine: &Handle, namespace: NamespaceId, task: Task) -> Result<Answer, Untaken> {
+async fn ask(engine: &Handle, namespace: NamespaceId, task: Task) -> Result<Answer, Failed> {
     let task = Box::new(task);
     let answered = engine.ask(|request| Command::Manage { request, namespace, task }).await?;
-    answered.map_err(Untaken::Refused)
+    answered.map_err(Failed::Refused)
 }

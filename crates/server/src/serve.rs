@@ -3,7 +3,8 @@
 
 use crate::announce::Announcement;
 use crate::data::Data;
-use crate::definition::{self, Definition, Existing};
+use crate::definition::{self, Definition, Untaken};
+use crate::durability::Durability;
 use crate::flags::Flags;
 use crate::settings::Settings;
 use anyhow::{Context, bail};
@@ -31,6 +32,13 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
     let mut reload = ReloadSignal::listen()?;
     let listeners = bind(&settings.listen_bus).await?;
     let data = Data::open(&settings.data)?;
+    data.check_journal()?;
+    let opened = tokio::task::spawn_blocking({
+        let (path, durability) = (data.journal(), settings.durability);
+        move || open_journal(&path, durability)
+    });
+    let Some(journal) = unless_stopped(&mut stop, opened).await? else { return Ok(()) };
+    // Behind the journal: keys without a journal mean that it was lost.
     let root = data.root_policy()?;
     let certificates = match &settings.certificate {
         Some((certificate, key)) => tls::Files::given(certificate, key),
@@ -40,21 +48,27 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
     let certificate = tls::Certificate::load(&certificates)?;
     let acceptor = TlsAcceptor::from(tls::server_config(&certificate)?);
     let (failed, failure) = oneshot::channel();
-    let engine = open_engine(&data.journal(), &settings, failed)?;
+    let tail_cache_bytes = settings.tail_cache_bytes;
+    let opened = tokio::task::spawn_blocking(move || open_engine(journal, tail_cache_bytes, failed));
+    let Some(engine) = unless_stopped(&mut stop, opened).await? else { return Ok(()) };
     let is_loopback_only = settings.is_loopback_only();
     let houses = Houses { engine: engine.handle().clone(), root: root.clone(), is_loopback_only };
     let opened = async {
-        let opened = houses.open(&settings.namespaces, Existing::Keep, |_| None).await;
-        if !opened.untaken.is_empty() {
-            bail!("{}", opened.untaken.join("; "));
+        let mut opened = houses.open(&settings.namespaces, |_| None).await;
+        let (changes, missing): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut opened.untaken).into_iter().partition(|untaken| untaken.is_there);
+        // Without what is missing clients cannot work. What is only as it was keeps nobody from it.
+        if !missing.is_empty() {
+            bail!("{}", missing.into_iter().map(|untaken| untaken.what).collect::<Vec<_>>().join("; "));
         }
+        changes.iter().for_each(|untaken| tracing::error!("not taken: {}", untaken.what));
         let (default, others) = opened.split().context("there is no namespace")?;
         anyhow::Ok((default, others, definition::known_namespaces(&houses.engine).await?))
     };
     let (default, others, known) = match opened.await {
         Ok(namespaces) => namespaces,
         Err(error) => {
-            engine.stop();
+            end(engine);
             return Err(error);
         }
     };
@@ -88,7 +102,7 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
     if let Some(path) = &settings.ready_file
         && let Err(error) = announcement.write(path)
     {
-        engine.stop();
+        end(engine);
         return Err(error).with_context(|| format!("cannot write {}", path.display()));
     }
     announcement.print();
@@ -99,7 +113,7 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
             () = stop.received() => break Ok(()),
             why = &mut failure => break Err(why.unwrap_or_else(|_| "its thread ended".to_owned())),
             () = reload.received() => {
-                let untaken = houses.reload(&flags, &state, &certificates, &certificate).await;
+                let untaken = houses.reload(&settings, &flags, &state, &certificates, &certificate).await;
                 // What runs goes on with what it has.
                 untaken.iter().for_each(|what| tracing::error!("not taken: {what}"));
                 match untaken.len() {
@@ -111,9 +125,7 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
     };
     doors.iter().for_each(tokio::task::JoinHandle::abort);
     if let Err(why) = ended {
-        bail!(
-            "the journal has stopped and nothing more is accepted: {why}; what was accepted is safe, start again"
-        );
+        return Err(journal_stopped(&why));
     }
     state.stop();
     let polite = async {
@@ -123,8 +135,36 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
         tokio::task::spawn_blocking(|| engine.stop()).await
     };
     tokio::select! {
-        stopped = polite => stopped.context("the engine did not stop cleanly"),
+        stopped = polite => stopped.context("the engine did not stop cleanly")?.map_err(|why| journal_stopped(&why)),
         () = stop.received() => bail!("stopped at once by a second signal"),
+    }
+}
+
+fn journal_stopped(why: &str) -> anyhow::Error {
+    anyhow::anyhow!(
+        "the journal has stopped and nothing more is accepted: {why}; what was accepted is safe, start again"
+    )
+}
+
+/// Ends the engine on the way out of a start that failed for another reason.
+fn end(engine: Engine) {
+    if let Err(why) = engine.stop() {
+        tracing::error!("{:#}", journal_stopped(&why));
+    }
+}
+
+/// Waits for a step of the start that may take long. Whoever wants the server to stop meanwhile is not kept waiting: `None`.
+/// The step goes on until the process ends, which is no worse for the journal than to be killed.
+async fn unless_stopped<T>(
+    stop: &mut StopSignal,
+    step: tokio::task::JoinHandle<anyhow::Result<T>>,
+) -> anyhow::Result<Option<T>> {
+    tokio::select! {
+        done = step => done.context("the start was interrupted")?.map(Some),
+        () = stop.received() => {
+            tracing::warn!("told to stop before it was ready");
+            Ok(None)
+        }
     }
 }
 
@@ -154,19 +194,29 @@ async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
     Ok(listeners)
 }
 
-/// Opens the journal and starts the partition on it. `failed` hears when it cannot go on.
-fn open_engine(path: &Path, settings: &Settings, failed: oneshot::Sender<String>) -> anyhow::Result<Engine> {
+/// Opens the journal, or begins one.
+fn open_journal(path: &Path, durability: Durability) -> anyhow::Result<journal::Local> {
     let disk = journal::disk::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let options = journal::Options {
-        durability: settings.durability.into(),
-        ..journal::Options::new(getrandom::u64()?)
-    };
+    let options =
+        journal::Options { durability: durability.into(), ..journal::Options::new(getrandom::u64()?) };
     let journal = journal::Local::open(Arc::new(disk), options)?;
+    if let Some(cut) = journal.cut() {
+        tracing::warn!("{cut}");
+    }
+    Ok(journal)
+}
+
+/// Starts the partition on its journal. `failed` hears when it cannot go on.
+fn open_engine(
+    journal: journal::Local,
+    tail_cache_bytes: usize,
+    failed: oneshot::Sender<String>,
+) -> anyhow::Result<Engine> {
     let options = engine::Options {
         owner: u64::from(std::process::id()),
         nonce: u128::from(getrandom::u64()?) << 64 | u128::from(getrandom::u64()?),
         has_sync_thread: true,
-        tail_cache_bytes: settings.tail_cache_bytes,
+        tail_cache_bytes,
     };
     let on_failure = |why| {
         // The server may be gone already; then nobody needs to hear it.
@@ -185,7 +235,7 @@ struct Houses {
 /// Namespaces as far as they could be made, in the order of their definitions, and what could not.
 struct Opened {
     namespaces: Vec<Namespace>,
-    untaken: Vec<String>,
+    untaken: Vec<Untaken>,
 }
 
 impl Opened {
@@ -202,12 +252,11 @@ impl Houses {
     async fn open(
         &self,
         definitions: &[Definition],
-        existing: Existing,
         before: impl Fn(&str) -> Option<(NamespaceId, Time)>,
     ) -> Opened {
         let mut opened = Opened { namespaces: Vec::with_capacity(definitions.len()), untaken: Vec::new() };
         for definition in definitions {
-            let applied = definition::apply(&self.engine, definition, existing).await;
+            let applied = definition::apply(&self.engine, definition).await;
             opened.untaken.extend(applied.untaken);
             if let Some((id, created)) = applied.namespace.or_else(|| before(&definition.name)) {
                 let guard = Guard::new(policies(definition, &self.root), self.is_loopback_only);
@@ -221,6 +270,7 @@ impl Houses {
     /// Messages, connections and ports stay as they are. Each thing is taken or not for itself; says which were not.
     async fn reload(
         &self,
+        started: &Settings,
         flags: &Flags,
         state: &State,
         files: &tls::Files,
@@ -237,12 +287,17 @@ impl Houses {
                 return untaken;
             }
         };
+        let later = started.changed_for_later(&settings);
+        if !later.is_empty() {
+            let later = later.join(", ");
+            tracing::warn!("changed, and counting from the next start only: {later}");
+        }
         if let Err(error) = warn_of_names(&settings, files) {
             untaken.push(format!("the names of the certificate: {error:#}"));
         }
         let before = |name: &str| state.namespaces.named(name).map(|known| (known.id, known.created));
-        let mut opened = self.open(&settings.namespaces, Existing::Change, before).await;
-        untaken.append(&mut opened.untaken);
+        let mut opened = self.open(&settings.namespaces, before).await;
+        untaken.extend(std::mem::take(&mut opened.untaken).into_iter().map(|untaken| untaken.what));
         if let Some((default, others)) = opened.split() {
             state.namespaces.replace(default, others);
         }

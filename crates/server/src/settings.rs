@@ -64,6 +64,23 @@ impl Settings {
         }
     }
 
+    /// What a reload finds changed and cannot change: it takes effect at the next start.
+    pub fn changed_for_later(&self, now: &Settings) -> Vec<&'static str> {
+        [
+            ("data", self.data != now.data),
+            ("log", self.log != now.log),
+            ("log_format", self.log_format != now.log_format),
+            ("durability", self.durability != now.durability),
+            ("test_clock", self.has_test_clock != now.has_test_clock),
+            ("[listen]", self.listen_bus != now.listen_bus),
+            ("[tls]", (&self.tls_names, &self.certificate) != (&now.tls_names, &now.certificate)),
+            ("[memory]", self.tail_cache_bytes != now.tail_cache_bytes),
+        ]
+        .into_iter()
+        .filter_map(|(name, is_changed)| is_changed.then_some(name))
+        .collect()
+    }
+
     /// Whether nobody but this machine can reach the server.
     pub fn is_loopback_only(&self) -> bool {
         self.listen_bus.iter().all(|address| address.ip().to_canonical().is_loopback())
@@ -106,6 +123,23 @@ mod tests {
         assert_eq!(tiers(Flags::default()), [Tier::Unlimited]);
         assert_eq!(tiers(Flags { tier: Some(Tier::Basic), ..Flags::default() }), [Tier::Basic]);
         assert!(!from_flag.has_test_clock);
+    }
+
+    #[test]
+    fn what_a_reload_cannot_change_is_named() {
+        let usual = || Settings::merge(Flags::default(), Config::default());
+        assert_eq!(usual().changed_for_later(&usual()), [""; 0]);
+        let namespaces = vec![Definition::named("other")];
+        assert_eq!(usual().changed_for_later(&Settings { namespaces, ..usual() }), [""; 0]);
+        let other = Settings {
+            log: LevelFilter::TRACE,
+            log_format: LogFormat::Json,
+            tls_names: vec!["bus.example".to_owned()],
+            tail_cache_bytes: 0,
+            ..Settings::merge(Flags::default(), config())
+        };
+        let all = ["data", "log", "log_format", "durability", "test_clock", "[listen]", "[tls]", "[memory]"];
+        assert_eq!(usual().changed_for_later(&other), all);
     }
 
     #[test]

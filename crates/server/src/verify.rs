@@ -1,4 +1,4 @@
-//! `otobus verify`: reads everything in a data directory and says what is damaged. It refuses nothing and changes nothing;
+//! `otobus verify`: reads everything in a data directory and says what is damaged. It writes nothing, not even a lock;
 //! whatever is damaged stays as it is, for a person to restore.
 
 use crate::data::Data;
@@ -17,6 +17,8 @@ const SHOWN: usize = 1_000;
 #[derive(Default)]
 struct Findings {
     damaged: usize,
+    /// Files that are not damaged and that this program cannot judge.
+    newer: usize,
 }
 
 impl Inspector for Findings {
@@ -40,25 +42,46 @@ impl Inspector for Findings {
     }
 
     fn damage(&mut self, error: Error) {
-        self.damaged += 1;
-        if self.damaged <= SHOWN {
-            println!("damaged: {error}");
+        let (kind, count) = match error {
+            Error::NewerFormat { .. } => ("newer", &mut self.newer),
+            _ => ("damaged", &mut self.damaged),
+        };
+        *count += 1;
+        if *count <= SHOWN {
+            println!("{kind}: {error}");
+        }
+    }
+}
+
+impl Findings {
+    /// What was too much to be told one by one.
+    fn untold(&self) -> Vec<String> {
+        let kinds = [("damaged places", self.damaged), ("newer files", self.newer)];
+        let untold = kinds.into_iter().filter(|(_, count)| *count > SHOWN);
+        untold.map(|(kind, count)| format!("and {} more {kind}", count - SHOWN)).collect()
+    }
+
+    fn conclude(&self) -> anyhow::Result<()> {
+        self.untold().iter().for_each(|line| println!("{line}"));
+        match (self.damaged, self.newer) {
+            (0, 0) => {
+                println!("everything is as it was written");
+                Ok(())
+            }
+            (0, newer) => bail!("{newer} files were written by a newer program; verify them with that one"),
+            (damaged, _) => {
+                bail!("{damaged} damaged places; nothing was changed, restore the files from a copy")
+            }
         }
     }
 }
 
 /// Fails when anything is damaged.
 pub fn verify(path: &Path) -> anyhow::Result<()> {
-    if !path.is_dir() {
-        bail!("there is no data directory {}; name one with --data", path.display());
-    }
-    let data = Data::open(path)?;
+    let data = Data::look(path)?;
+    data.check_journal()?;
     let journal = data.journal();
-    if !journal.is_dir() {
-        println!("{}: nothing was ever stored", data.path.display());
-        return Ok(());
-    }
-    let disk = File::open(&journal).with_context(|| format!("cannot open {}", journal.display()))?;
+    let disk = File::look(&journal).with_context(|| format!("cannot open {}", journal.display()))?;
     let mut findings = Findings::default();
     let counts = Local::verify(Arc::new(disk), 0, &mut findings)?;
     println!(
@@ -70,11 +93,31 @@ pub fn verify(path: &Path) -> anyhow::Result<()> {
         counts.body_bytes,
         counts.snapshots
     );
-    match findings.damaged {
-        0 => {
-            println!("everything is as it was written");
-            Ok(())
-        }
-        damaged => bail!("{damaged} damaged places; nothing was changed, restore the files from a copy"),
+    findings.conclude()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_file_is_not_called_damaged() {
+        let newer = || Error::NewerFormat { file: "a".into(), found: 2, known: 1 };
+        let damaged = || Error::Corrupt { file: "b".into(), offset: 7, what: "torn".into() };
+        let conclude = |errors: Vec<Error>| {
+            let mut findings = Findings::default();
+            errors.into_iter().for_each(|error| findings.damage(error));
+            findings.conclude().err().map_or_else(String::new, |error| error.to_string())
+        };
+        assert_eq!(conclude(vec![]), "");
+        assert!(conclude(vec![newer(), newer()]).starts_with("2 files were written by a newer program"));
+        assert!(conclude(vec![damaged(), newer()]).starts_with("1 damaged places"));
+    }
+
+    #[test]
+    fn what_is_not_told_one_by_one_is_counted() {
+        let untold = |damaged| Findings { damaged, newer: 0 }.untold();
+        assert_eq!(untold(SHOWN), Vec::<String>::new());
+        assert_eq!(untold(SHOWN + 3), ["and 3 more damaged places"]);
     }
 }

@@ -132,6 +132,25 @@ fn it_starts_again_on_its_own_data_with_the_same_certificate_and_key() {
 }
 
 #[test]
+fn a_data_directory_whose_journal_was_emptied_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    assert_eq!(Running::start(&folder.0, &["--listen-bus", "127.0.0.1:0"]).terminate(), Some(0));
+    let journal = folder.0.join("otobus-data/bus/0");
+    for file in std::fs::read_dir(&journal).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    for _ in 0..2 {
+        let text = refused(&folder.0, &["--listen-bus", "127.0.0.1:0"]);
+        assert!(text.contains("bus/0 is missing") && text.contains("keys.toml"), "{text}");
+        assert_eq!(std::fs::read_dir(&journal).unwrap().count(), 0);
+    }
+    std::fs::remove_dir_all(&journal).unwrap();
+    refused(&folder.0, &["--listen-bus", "127.0.0.1:0"]);
+    std::fs::rename(folder.0.join("otobus-data/keys.toml"), folder.0.join("keys.toml")).unwrap();
+    assert_eq!(Running::start(&folder.0, &["--listen-bus", "127.0.0.1:0"]).terminate(), Some(0));
+}
+
+#[test]
 fn a_port_in_use_is_named_and_no_data_is_touched() {
     let folder = Folder::new();
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();

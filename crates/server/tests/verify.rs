@@ -83,6 +83,79 @@ fn what_is_damaged_is_named_with_file_and_offset_and_left_alone() {
     assert_eq!(std::fs::read(&segment).unwrap(), bytes);
 }
 
+/// Every file below a folder, with its content.
+fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => found.extend(contents(&entry.path())),
+            false => found.push((entry.path(), std::fs::read(entry.path()).unwrap())),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn nothing_is_written_whatever_is_found() {
+    let folder = Folder::new("verify-writes-nothing");
+    let segment = folder.store();
+    std::fs::remove_file(segment.with_file_name("lock")).unwrap();
+    let before = contents(&folder.0);
+    assert!(folder.verify().0.status.success());
+    assert_eq!(contents(&folder.0), before);
+    std::fs::remove_file(&segment).unwrap();
+    let before = contents(&folder.0);
+    let (output, said) = folder.verify();
+    assert!(!output.status.success() && said.contains("the file is missing"), "{said}");
+    assert_eq!(contents(&folder.0), before);
+}
+
+#[test]
+fn what_is_no_data_directory_is_refused_and_left_alone() {
+    let folder = Folder::new("verify-foreign");
+    std::fs::create_dir_all(&folder.0).unwrap();
+    for name in [None, Some("a letter"), Some("0000000000000001.segment")] {
+        if let Some(name) = name {
+            std::fs::write(folder.0.join(name), "not ours").unwrap();
+        }
+        let before = contents(&folder.0);
+        let (output, said) = folder.verify();
+        assert!(!output.status.success() && said.contains("is no data directory"), "{said}");
+        assert_eq!(contents(&folder.0), before);
+    }
+}
+
+#[test]
+fn keys_without_a_journal_are_not_approved() {
+    let folder = Folder::new("verify-emptied");
+    std::fs::create_dir_all(folder.0.join("bus").join("0")).unwrap();
+    std::fs::write(folder.0.join("keys.toml"), "").unwrap();
+    let (output, said) = folder.verify();
+    assert!(!output.status.success() && said.contains("bus/0") && said.contains("missing"), "{said}");
+}
+
+#[test]
+fn a_directory_in_use_is_refused() {
+    let folder = Folder::new("verify-in-use");
+    let segment = folder.store();
+    let disk = File::open(segment.parent().unwrap()).unwrap();
+    let _lock = disk.lock("lock", "process 7").unwrap();
+    let (output, said) = folder.verify();
+    assert!(!output.status.success() && said.contains("in use by process 7"), "{said}");
+}
+
+#[test]
+fn an_error_of_the_disk_is_said_once() {
+    let folder = Folder::new("verify-once");
+    let segment = folder.store();
+    std::fs::remove_file(&segment).unwrap();
+    std::fs::create_dir(&segment).unwrap();
+    let (output, said) = folder.verify();
+    assert!(!output.status.success());
+    assert_eq!(said.matches("Is a directory").count(), 1, "{said}");
+}
+
 #[test]
 fn a_directory_that_is_not_there_is_not_made() {
     let folder = Folder::new("verify-missing");

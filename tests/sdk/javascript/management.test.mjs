@@ -16,8 +16,47 @@ const STORED = {
   maxSizeInMegabytes: 2048,
 };
 const RECEIVED = { lockDuration: "PT13S", maxDeliveryCount: 14, deadLetteringOnMessageExpiration: true };
-const QUEUE = { ...STORED, ...RECEIVED, requiresSession: true, enableExpress: true, maxMessageSizeInKilobytes: 2048 };
-const TOPIC = { ...STORED, requiresDuplicateDetection: true, supportOrdering: false, maxMessageSizeInKilobytes: 2048 };
+// Some exclude each other, so there are two of each; what is on in one is off in the other.
+const QUEUE = {
+  ...STORED,
+  ...RECEIVED,
+  requiresSession: true,
+  requiresDuplicateDetection: false,
+  enablePartitioning: false,
+  enableExpress: true,
+  maxMessageSizeInKilobytes: 2048,
+  status: "SendDisabled",
+  availabilityStatus: "Available",
+};
+const DETECTING_QUEUE = {
+  ...QUEUE,
+  requiresSession: false,
+  requiresDuplicateDetection: true,
+  enablePartitioning: true,
+  enableExpress: false,
+  enableBatchedOperations: true,
+  deadLetteringOnMessageExpiration: false,
+  status: "ReceiveDisabled",
+};
+const TOPIC = {
+  ...STORED,
+  requiresDuplicateDetection: true,
+  supportOrdering: false,
+  enablePartitioning: false,
+  enableExpress: false,
+  maxMessageSizeInKilobytes: 2048,
+  status: "Active",
+  availabilityStatus: "Available",
+};
+const EXPRESS_TOPIC = {
+  ...TOPIC,
+  requiresDuplicateDetection: false,
+  supportOrdering: true,
+  enablePartitioning: true,
+  enableExpress: true,
+  enableBatchedOperations: true,
+  status: "SendDisabled",
+};
 const SUBSCRIPTION = {
   ...RECEIVED,
   defaultMessageTimeToLive: "PT11M",
@@ -54,7 +93,12 @@ test("every property of a queue comes back", async (t) => {
   const accessRights = ["Listen"];
   const rule = { claimType: "SharedAccessKey", claimValue: "None", accessRights, keyName: "reader", primaryKey: KEY, secondaryKey: KEY };
   const options = { ...QUEUE, forwardTo: "target", forwardDeadLetteredMessagesTo: "target", authorizationRules: [rule] };
-  assert.deepEqual(shown(await admin.createQueue("plain", QUEUE), QUEUE), QUEUE);
+  for (const [name, table] of Object.entries({ plain: QUEUE, detecting: DETECTING_QUEUE })) {
+    const created = await admin.createQueue(name, table);
+    assert.deepEqual(shown(created, table), table);
+    await admin.updateQueue(created);
+    assert.deepEqual(shown(await admin.getQueue(name), table), table);
+  }
   const created = await admin.createQueue("Q/One", options);
   const listed = (await all(admin.listQueues())).find((queue) => queue.name === "Q/One");
   // S-75: a queue that forwards is never idle, and says so.
@@ -111,6 +155,11 @@ test("runtime properties of everything", async (t) => {
 test("every property of a topic comes back", async (t) => {
   const broker = await Otobus.forTest(t);
   const admin = await administration(broker);
+  const express = await admin.createTopic("express", EXPRESS_TOPIC);
+  assert.deepEqual(shown(express, EXPRESS_TOPIC), EXPRESS_TOPIC);
+  await admin.updateTopic(express);
+  assert.deepEqual(shown(await admin.getTopic("express"), EXPRESS_TOPIC), EXPRESS_TOPIC);
+  await admin.deleteTopic("express");
   const created = await admin.createTopic("t", TOPIC);
   for (const topic of [created, await admin.getTopic("t"), ...(await all(admin.listTopics()))]) {
     assert.equal(topic.name, "t");
@@ -128,11 +177,16 @@ test("every property of a subscription comes back", async (t) => {
   const broker = await Otobus.forTest(t);
   const admin = await administration(broker);
   await admin.createTopic("t");
+  const plain = await admin.createSubscription("t", "plain", SUBSCRIPTION);
+  assert.deepEqual(shown(plain, SUBSCRIPTION), SUBSCRIPTION);
+  await admin.deleteSubscription("t", "plain");
   const defaultRuleOptions = { name: "mine", filter: { sqlExpression: "a = 1" } };
   const created = await admin.createSubscription("t", "s", { ...SUBSCRIPTION, forwardTo: "orders", defaultRuleOptions });
+  // S-75: what forwards is never idle, and says so.
+  const expected = { ...SUBSCRIPTION, autoDeleteOnIdle: (await admin.getQueue("orders")).autoDeleteOnIdle };
   for (const each of [created, await admin.getSubscription("t", "s"), ...(await all(admin.listSubscriptions("t")))]) {
     assert.deepEqual([each.topicName, each.subscriptionName], ["t", "s"]);
-    assert.deepEqual(shown(each, SUBSCRIPTION), SUBSCRIPTION);
+    assert.deepEqual(shown(each, SUBSCRIPTION), expected);
     assert.match(each.forwardTo, /orders$/);
   }
   assert.deepEqual((await all(admin.listRules("t", "s"))).map((rule) => rule.name), ["mine"]);

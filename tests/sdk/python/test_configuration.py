@@ -1,9 +1,10 @@
 """What files declare: topics, namespaces, the emulator's own file, and a reload that leaves messages alone."""
 
-import json
+import pathlib
 import signal
 import socket
 import time
+from datetime import timedelta
 
 import pytest
 from azure.core.exceptions import HttpResponseError
@@ -15,6 +16,7 @@ from azure.servicebus.management import (
     CorrelationRuleFilter,
     ServiceBusAdministrationClient,
     SqlRuleFilter,
+    TrueRuleFilter,
 )
 from client import WAIT_SECONDS, Client
 from otobus import EMULATOR_KEY, POLICY
@@ -41,38 +43,7 @@ name = "shop"
 name = "sales"
 """
 
-SAMPLE = {
-    "UserConfig": {
-        "Namespaces": [
-            {
-                "Name": "sbemulatorns",
-                "Queues": [{"Name": "orders", "Properties": {"MaxDeliveryCount": 3, "ForwardTo": ""}}],
-                "Topics": [
-                    {
-                        "Name": "topic.1",
-                        "Properties": {"DefaultMessageTimeToLive": "PT1H"},
-                        "Subscriptions": [
-                            {
-                                "Name": "subscription.3",
-                                "Properties": {"LockDuration": "PT1M"},
-                                "Rules": [
-                                    {
-                                        "Name": "sql-1",
-                                        "Properties": {
-                                            "FilterType": "Sql",
-                                            "SqlFilter": {"SqlExpression": "sys.MessageId = '123456'"},
-                                        },
-                                    }
-                                ],
-                            }
-                        ],
-                    }
-                ],
-            }
-        ],
-        "Logging": {"Type": "File"},
-    }
-}
+SAMPLE = pathlib.Path(__file__).with_name("emulator.config.json")
 
 
 def administration(broker, connection_string=None):
@@ -90,10 +61,18 @@ def test_topics_and_rules_of_the_file_are_there(unstarted_broker):
         near, loud = admin.get_rule("news", "local", "near"), admin.get_rule("news", "local", "loud")
         assert isinstance(near.filter, CorrelationRuleFilter) and near.filter.properties == {"miles": 5}
         assert isinstance(loud.filter, SqlRuleFilter)
+        # What the file declares is as the file says, from each start on; what it does not declare is left alone.
         admin.delete_rule("news", "local", "loud")
+        admin.create_rule("news", "local", "quiet", filter=SqlRuleFilter("volume < 3"))
+        changed = admin.get_queue("archive")
+        changed.max_delivery_count = 7
+        admin.update_queue(changed)
+        admin.create_queue("undeclared", max_delivery_count=7)
     unstarted_broker.restart()
     with administration(unstarted_broker) as admin:
-        assert [rule.name for rule in admin.list_rules("news", "local")] == ["near"]
+        assert {rule.name for rule in admin.list_rules("news", "local")} == {"near", "loud", "quiet"}
+        assert admin.get_queue("archive").max_delivery_count == 10
+        assert admin.get_queue("undeclared").max_delivery_count == 7
 
 
 def test_a_namespace_is_reached_by_the_first_label_of_its_host(unstarted_broker, monkeypatch):
@@ -114,14 +93,37 @@ def test_a_namespace_is_reached_by_the_first_label_of_its_host(unstarted_broker,
         assert [queue.name for queue in admin.list_queues()] == ["archive", "orders"]
 
 
+# H-124
 def test_the_emulator_s_file_is_taken_as_it_is(unstarted_broker):
-    text = json.dumps(SAMPLE, indent=2).replace('"Queues"', '// what there is\n"Queues"')
-    (unstarted_broker.folder / "Config.json").write_text(text)
     unstarted_broker.config = unstarted_broker.folder / "Config.json"
+    unstarted_broker.config.write_bytes(SAMPLE.read_bytes())
     unstarted_broker.start()
+    hour, minute, window = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=20)
     with administration(unstarted_broker) as admin:
-        assert admin.get_queue("orders").max_delivery_count == 3
-        assert admin.get_rule("topic.1", "subscription.3", "sql-1").filter.sql_expression == "sys.MessageId = '123456'"
+        assert [queue.name for queue in admin.list_queues()] == ["queue.1"]
+        assert [topic.name for topic in admin.list_topics()] == ["topic.1"]
+        queue, topic = admin.get_queue("queue.1"), admin.get_topic("topic.1")
+        for entity in (queue, topic):
+            assert entity.default_message_time_to_live == hour
+            assert entity.duplicate_detection_history_time_window == window
+            assert entity.requires_duplicate_detection is False
+        subscriptions = list(admin.list_subscriptions("topic.1"))
+        assert [each.name for each in subscriptions] == [f"subscription.{number}" for number in (1, 2, 3, 4)]
+        for entity in (queue, *subscriptions):
+            assert (entity.lock_duration, entity.max_delivery_count) == (minute, 3)
+            assert (entity.forward_to, entity.forward_dead_lettered_messages_to) == (None, None)
+            assert (entity.requires_session, entity.dead_lettering_on_message_expiration) == (False, False)
+        rules = {each.name: list(admin.list_rules("topic.1", each.name)) for each in subscriptions}
+        (system,), (own,), (default,), (sql,) = rules.values()
+        assert system.name == "by-system-properties" and vars(system.filter) == {
+            "content_type": "text/plain", "correlation_id": "correlation", "label": "label", "message_id": "message",
+            "reply_to": "answers", "reply_to_session_id": "answers-session", "session_id": "session",
+            "to": "http://target//path", "properties": system.filter.properties,
+        }
+        assert own.filter.properties == {"colour": "red"}
+        assert default.name == "$Default" and isinstance(default.filter, TrueRuleFilter)
+        assert sql.filter.sql_expression == "sys.MessageId = '42' AND colour = 'red'"
+        assert sql.action.sql_expression == "SET sys.To = 'elsewhere'"
 
 
 def test_a_reload_changes_definitions_and_leaves_messages_and_connections(broker, client):

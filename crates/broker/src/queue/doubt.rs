@@ -13,7 +13,11 @@ use crate::ids::{BodyId, LockToken, Sequence, Source};
 use crate::limits::{CHECK_BYTES, CHECK_MESSAGES};
 use crate::queue::index::State;
 use crate::refusal::Refusal;
+use crate::session::lobby::Change;
 use crate::volatile::{Lock, Touch};
+
+/// What was read of messages; nothing of those that cannot be read.
+pub type Fronts = Vec<(Sequence, Option<Box<[u8]>>)>;
 
 /// Messages of one queue that are to be read before they may be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,19 +25,33 @@ pub struct Doubt {
     pub source: Source,
     /// Each with all of its bodies.
     pub messages: Vec<(Sequence, Vec<BodyId>)>,
+    /// They are to be published: each has one body, the one that it begins with, and what it holds is wanted
+    /// ([`Broker::read`]).
+    pub wants_content: bool,
 }
 
 impl Broker {
     /// Asks for the messages that come next at a queue, unless some are being read already.
     pub(crate) fn doubt(&mut self, source: Source, decision: &mut Decision) {
+        let wanted = self.volatile.ready(source).waiting.total();
+        self.doubt_next(source, usize::try_from(wanted).unwrap_or(usize::MAX), false, decision);
+    }
+
+    /// Asks for the next messages, `most` at the most.
+    pub(crate) fn doubt_next(
+        &mut self,
+        source: Source,
+        most: usize,
+        wants_content: bool,
+        decision: &mut Decision,
+    ) {
         let ready = self.volatile.ready(source);
         if ready.is_checking {
             return;
         }
         let queue = self.queue_of(source);
         let Some(index) = queue.part(source.sub) else { return };
-        let wanted = ready.waiting.total();
-        let most = CHECK_MESSAGES.min(usize::try_from(wanted).unwrap_or(usize::MAX));
+        let most = CHECK_MESSAGES.min(most);
         let is_free = |sequence: &Sequence| !ready.locks.contains_key(sequence);
         let mut from = ready.cursor;
         let in_order = std::iter::from_fn(|| {
@@ -47,13 +65,16 @@ impl Broker {
                 continue;
             };
             let parts = queue.extras.get(&sequence).map(|extra| &extra.parts[..]).unwrap_or_default();
-            messages.push((sequence, parts.iter().copied().chain([slot.body]).collect()));
+            messages.push(match wants_content {
+                true => (sequence, vec![queue.first_body(sequence, slot)]),
+                false => (sequence, parts.iter().copied().chain([slot.body]).collect()),
+            });
             bytes += u64::from(slot.length);
             if messages.len() >= most || bytes >= CHECK_BYTES {
                 break;
             }
         }
-        decision.doubts.push(Doubt { source, messages });
+        decision.doubts.push(Doubt { source, messages, wants_content });
         self.volatile.apply(Touch::Doubted { source });
     }
 
@@ -70,6 +91,10 @@ impl Broker {
             return;
         }
         self.volatile.apply(Touch::Checked { source, whole: whole.iter().copied().collect() });
+        if self.has_sessions(source) {
+            let (entity, change) = (source.entity, Change::Checked);
+            self.volatile.apply(Touch::Session { entity, change });
+        }
         for sequence in damaged {
             self.withhold(source, *sequence, context);
         }
@@ -84,15 +109,18 @@ impl Broker {
     }
 
     /// Locks a message for nobody.
-    fn withhold(&mut self, source: Source, sequence: Sequence, context: Context) {
+    pub(crate) fn withhold(&mut self, source: Source, sequence: Sequence, context: Context) {
         let queue = self.queue_of(source);
         let slot = queue.part(source.sub).and_then(|part| part.get(sequence));
         let is_free = slot.is_some_and(|slot| slot.state() == State::Active)
             && !self.volatile.ready(source).locks.contains_key(&sequence);
         if is_free {
             let until = context.now.after(queue.settings.lock_duration);
-            let before = self.in_order_before(source, sequence);
             let token = LockToken::new(self.volatile.fresh_nonce(), sequence);
+            if self.has_sessions(source) {
+                return self.volatile.apply(Touch::Locked { source, lock: Lock { token, until } });
+            }
+            let before = self.in_order_before(source, sequence);
             self.volatile.apply(Touch::Withheld { source, lock: Lock { token, until }, before });
         }
     }

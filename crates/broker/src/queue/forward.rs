@@ -8,25 +8,30 @@
 use super::dead_letter::with_reason;
 use crate::Broker;
 use crate::decision::{Context, Decision};
+use crate::durable::Kind;
 use crate::effect::Extra;
 use crate::ids::{EntityId, Sequence, Source, SubQueue};
-use crate::limits::{DEAD_LETTER_HOPS, FORWARD_RETRY, TRANSFER_HOPS};
+use crate::limits::{DEAD_LETTER_HOPS, FAN_OUT_BYTES, FORWARD_RETRY, TRANSFER_HOPS};
 use crate::manage::forward_path;
 use crate::queue::index::Reason;
 use crate::record::Record;
 use crate::timers::Chore;
+use crate::topic::read::Known;
+use crate::topic::subject::Front;
 use crate::volatile::Touch;
 use message::overlay::Overlay;
 
 /// What may become of a message that is to be forwarded.
 enum Way {
     To(EntityId),
+    /// A topic, whose rules decide.
+    Topic(EntityId),
     /// The destination cannot take it (S-174).
     Closed,
     /// It has come too far (S-173).
     TooFar,
-    /// The destination is a topic, and nothing is published yet.
-    NotYet,
+    /// The destination requires a session, and nobody knows of one.
+    NoSession(EntityId),
 }
 
 /// What became of it.
@@ -36,6 +41,12 @@ enum Moved {
     Gone,
     /// It stays where it is, for good: only in a dead-letter queue.
     Rests,
+    /// It became copies of a topic, so many.
+    Copied(usize),
+    /// It cannot be read, and stays, locked for nobody.
+    Withheld,
+    /// It stays until it was read: the rules of a topic ask for it.
+    Unread,
     /// It stays until its destination is open again.
     Waits,
 }
@@ -64,7 +75,10 @@ impl Broker {
         decision: &mut Decision,
     ) -> bool {
         let source = Source::main(entity);
-        self.forwards(source) && self.forward(source, sequence, context, decision) == Moved::Gone
+        // What goes to a topic may become many, which may be forwarded in turn: it waits for a slice of its own.
+        self.forwards(source)
+            && !matches!(self.way(source, sequence), Way::Topic(_))
+            && self.forward(source, sequence, context, decision) == Moved::Gone
     }
 
     /// Forwards what is free, `most` messages at the most, and says how many it were (at least one).
@@ -75,10 +89,20 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) -> usize {
-        let mut left = most;
-        while let Some(sequence) = self.next_free(source, &mut left, context, decision) {
+        let (mut left, mut is_long) = (most, false);
+        while !is_long && let Some(sequence) = self.next_free(source, &mut left, context, decision) {
             match self.forward(source, sequence, context, decision) {
                 Moved::Gone => self.volatile.apply(Touch::Taken { source, sequence }),
+                Moved::Copied(copies) => {
+                    self.volatile.apply(Touch::Taken { source, sequence });
+                    left = left.saturating_sub(copies).max(1);
+                    is_long = decision.weight >= FAN_OUT_BYTES / 4;
+                }
+                Moved::Unread => {
+                    self.doubt_next(source, left, true, decision);
+                    return (most - left).max(1);
+                }
+                Moved::Withheld => {}
                 Moved::Rests => self.volatile.apply(Touch::Rested { source, sequence }),
                 Moved::Waits => {
                     let (entity, at) = (source.entity, context.now.after(FORWARD_RETRY));
@@ -88,7 +112,7 @@ impl Broker {
             }
             left -= 1;
         }
-        if left == 0 {
+        if left == 0 || is_long {
             self.volatile.stir(source);
         }
         (most - left).max(1)
@@ -114,7 +138,11 @@ impl Broker {
                 self.transfer(source, sequence, target, context, decision);
                 Moved::Gone
             }
-            (Way::NotYet, _) | (Way::Closed, SubQueue::DeadLetter) => Moved::Waits,
+            (Way::Topic(topic), _) => self.forward_to_topic(topic, source, sequence, context, decision),
+            (Way::Closed, SubQueue::DeadLetter) => Moved::Waits,
+            (Way::NoSession(target), _) => {
+                self.forward_to_session(target, source, sequence, context, decision)
+            }
             (Way::TooFar, SubQueue::DeadLetter) => Moved::Rests,
             (way, _) => {
                 let reason = match way {
@@ -137,13 +165,18 @@ impl Broker {
         let target = self.forward_target(source).map(forward_path).unwrap_or_default();
         match self.durable.find(queue.namespace, target) {
             None => Way::Closed,
-            Some(entity) => match self.durable.plain_queue(entity) {
-                None => Way::NotYet,
+            Some(entity) => match self.durable.queue(entity) {
+                None => Way::Closed,
                 Some(target) if !target.settings.status.may_send() => Way::Closed,
                 Some(target)
-                    if target.bytes >= self.tier_of(target.namespace).queue_bytes(&target.settings) =>
+                    if target.held_bytes()
+                        >= self.tier_of(target.namespace).queue_bytes(&target.settings) =>
                 {
                     Way::Closed
+                }
+                Some(target) if target.kind == Kind::Topic => Way::Topic(entity),
+                Some(target) if target.settings.requires_session && queue.session_of(sequence).is_none() => {
+                    Way::NoSession(entity)
                 }
                 Some(_) => Way::To(entity),
             },
@@ -158,20 +191,90 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) {
-        let queue = self.queue_of(source);
-        let slot = *queue.part(source.sub).and_then(|part| part.get(sequence)).expect("it is free");
-        // What expires in the source expires in the destination, which may be stricter; dead letters begin anew (S-64).
-        let own = if source.sub == SubQueue::Main { slot.expires } else { crate::Time::NEVER };
-        let overlay = match source.sub {
-            SubQueue::Main => None,
-            _ => dead_letter_overlay(&queue.path, with_reason(&slot, queue.extras.get(&sequence)).as_deref()),
-        };
+        let (own, overlay) = self.taken_along(source, sequence);
         let expires = self.expiry(target, crate::Span::MAX, context.now).min(own);
         let number = self.durable.queue(target).expect("it was found").next;
         let record = Record::Forwarded { source, sequence, target, number, expires, overlay };
         self.write(record, context, decision);
         self.volatile.apply(Touch::Accessed { entity: target, time: context.now });
         self.arrive(target, number, context, decision);
+    }
+}
+
+impl Broker {
+    /// When a message that is forwarded expires at the latest, and what changes with it. What expires in the source expires
+    /// in the destination, which may be stricter; dead letters begin anew (S-64).
+    fn taken_along(&self, source: Source, sequence: Sequence) -> (crate::Time, Option<Box<Overlay>>) {
+        let queue = self.queue_of(source);
+        let slot = queue.part(source.sub).and_then(|part| part.get(sequence)).expect("it is free");
+        match source.sub {
+            SubQueue::Main => (slot.expires, None),
+            _ => {
+                let extra = with_reason(slot, queue.extras.get(&sequence));
+                (crate::Time::NEVER, dead_letter_overlay(&queue.path, extra.as_deref()))
+            }
+        }
+    }
+
+    /// Forwards a message whose session is not remembered: it came before its queue forwarded, or it has none. Its
+    /// properties say which.
+    fn forward_to_session(
+        &mut self,
+        target: EntityId,
+        source: Source,
+        sequence: Sequence,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Moved {
+        let entity = source.entity;
+        let front = match self.volatile.take_front(source, sequence) {
+            None => return Moved::Unread,
+            Some(Some(front)) => front,
+            Some(None) => {
+                self.withhold(source, sequence, context);
+                return Moved::Withheld;
+            }
+        };
+        let extra = self.queue_of(source).extras.get(&sequence);
+        let overlay = extra.and_then(|extra| extra.overlay.as_ref());
+        match Front::of(&front).and_then(|front| front.session(overlay)) {
+            Some(session) => {
+                self.write(Record::InSession { entity, sequence, session }, context, decision);
+                self.transfer(source, sequence, target, context, decision);
+                Moved::Gone
+            }
+            None if source.sub == SubQueue::DeadLetter => Moved::Rests,
+            None => {
+                let reason = Reason::SessionMissing;
+                self.dead_letter(entity, sequence, reason, false, None, context, decision);
+                Moved::Gone
+            }
+        }
+    }
+
+    fn forward_to_topic(
+        &mut self,
+        topic: EntityId,
+        source: Source,
+        sequence: Sequence,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Moved {
+        let front = match self.front_of(topic, source, sequence) {
+            Known::NotNeeded => None,
+            Known::Read(front) => Some(front),
+            Known::Unread => return Moved::Unread,
+            // It comes up again when that lock ends, like any delivery that failed.
+            Known::Damaged => {
+                self.withhold(source, sequence, context);
+                return Moved::Withheld;
+            }
+        };
+        let along = self.taken_along(source, sequence);
+        let at = (source, sequence);
+        let copies = self.publish_forwarded(topic, at, along, front.as_deref(), context, decision);
+        self.volatile.apply(Touch::Accessed { entity: topic, time: context.now });
+        Moved::Copied(copies)
     }
 }
 

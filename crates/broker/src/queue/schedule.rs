@@ -3,11 +3,11 @@
 
 use super::send::Parts;
 use crate::Broker;
-use crate::command::Incoming;
+use crate::command::{Arrivals, Incoming, SessionIds};
 use crate::decision::{Context, Decision};
 use crate::durable::Kind;
 use crate::effect::Answer;
-use crate::ids::{EntityId, NamespaceId, Number, Sequence};
+use crate::ids::{EntityId, NamespaceId, Number, Sequence, Source};
 use crate::limits::REQUEST_MESSAGES;
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::State;
@@ -15,6 +15,7 @@ use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::{Span, Time};
 use crate::timers::Chore;
+use crate::topic::read::Known;
 use crate::volatile::Touch;
 use std::collections::BTreeSet;
 
@@ -24,19 +25,22 @@ impl Broker {
         &mut self,
         namespace: NamespaceId,
         path: &str,
-        messages: &[Incoming],
+        arrivals: Arrivals<'_>,
+        sessions: &SessionIds,
         context: Context,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let entity = self.resolve_for_send(namespace, path)?.entity;
-        self.check_send(entity, messages, 0)?;
+        let messages = arrivals.messages;
+        self.check_send(entity, messages, sessions, 0)?;
         self.volatile.apply(Touch::Accessed { entity, time: context.now });
         let mut numbers = Vec::with_capacity(messages.len());
-        for message in messages {
+        for (at, message) in messages.iter().enumerate() {
             let sequence = if self.is_duplicate(entity, message, context) {
                 self.skip(entity, context, decision)
             } else {
-                self.store(entity, message, (None, 0), context, decision)
+                let session = sessions.get(at);
+                self.store(entity, message, session, Parts::default(), arrivals, context, decision)
             };
             numbers.push(self.durable.queue(entity).expect("checked before").number(sequence));
         }
@@ -54,7 +58,7 @@ impl Broker {
         &mut self,
         entity: EntityId,
         message: &Incoming,
-        (parts, part_bytes): Parts,
+        Parts { bodies: parts, bytes: part_bytes, .. }: Parts,
         context: Context,
         decision: &mut Decision,
     ) {
@@ -71,10 +75,14 @@ impl Broker {
         self.write(record, context, decision);
         decision.bodies.push(message.body);
         self.volatile.apply(Touch::Scheduled { entity, due, sequence });
+        if self.is_topic(entity) {
+            // It may have to be read before it is published, and can be only when it is on disk.
+            self.volatile.apply(Touch::Arrived { entity, sequence, position: context.position });
+        }
         self.arm_schedule(entity);
     }
 
-    fn arm_schedule(&mut self, entity: EntityId) {
+    pub(crate) fn arm_schedule(&mut self, entity: EntityId) {
         let schedule = &self.volatile.presence(entity).schedule;
         let at = schedule.first().map_or(Time::NEVER, |(due, _)| *due);
         self.volatile.apply(Touch::Armed { entity, chore: Chore::Activate, at });
@@ -128,21 +136,46 @@ impl Broker {
             && (due <= context.now
                 || is_planted(Bug::Activation) && due <= context.now.after(Span::seconds(1)))
         {
+            if self.is_topic(entity) {
+                match self.front_of(entity, Source::main(entity), scheduled) {
+                    // The schedule goes on when they were read.
+                    Known::Unread => {
+                        self.ask_for_due(entity, context, decision);
+                        return count.max(1);
+                    }
+                    Known::Damaged => {
+                        self.volatile.apply(Touch::Unscheduled { entity, due, sequence: scheduled });
+                        self.postpone(entity, scheduled, context);
+                        count += 1;
+                    }
+                    Known::NotNeeded => {
+                        self.volatile.apply(Touch::Unscheduled { entity, due, sequence: scheduled });
+                        count += 1 + self.publish_scheduled(entity, scheduled, None, context, decision);
+                    }
+                    Known::Read(front) => {
+                        self.volatile.apply(Touch::Unscheduled { entity, due, sequence: scheduled });
+                        count +=
+                            1 + self.publish_scheduled(entity, scheduled, Some(&front), context, decision);
+                    }
+                }
+                continue;
+            }
             self.volatile.apply(Touch::Unscheduled { entity, due, sequence: scheduled });
             self.activate(entity, scheduled, context, decision);
             count += 1;
         }
         self.arm_schedule(entity);
         self.volatile.apply(Touch::Used { entity, time: context.now });
-        count.max(1)
+        count.clamp(1, most)
+    }
+
+    fn is_topic(&self, entity: EntityId) -> bool {
+        self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic)
     }
 
     fn activate(&mut self, entity: EntityId, scheduled: Sequence, context: Context, decision: &mut Decision) {
         let queue = self.durable.queue(entity).expect("the caller looked");
         let own = queue.extras.get(&scheduled).and_then(|extra| extra.time_to_live).unwrap_or(Span::MAX);
-        if queue.kind == Kind::Topic {
-            return self.publish_scheduled(entity, scheduled, own, context, decision);
-        }
         let sequence = queue.next;
         let expires = self.expiry(entity, own, context.now);
         self.write(Record::Activated { entity, scheduled, sequence, expires }, context, decision);

@@ -3,25 +3,30 @@
 //! A message whose time lies ahead is scheduled instead (S-40). "Accepted" leaves only when the records are durable (S-10), and a refused delivery leaves nothing behind (S-16).
 
 use crate::Broker;
-use crate::command::{Incoming, Intake};
+use crate::command::{Arrivals, Incoming, Intake, SessionIds};
 use crate::decision::{Context, Decision};
 use crate::durable::Kind;
 use crate::effect::Effect;
-use crate::ids::{BodyId, EntityId, LinkId, Sequence};
+use crate::ids::{BodyId, EntityId, LinkId, Sequence, Source};
 use crate::limits::ADDED_BYTES;
 use crate::record::Record;
 use crate::refusal::Refusal;
+use crate::session::lobby::Change;
 use crate::time::{Span, Time};
 use crate::timers::Chore;
+use crate::topic::subject::Front;
 use crate::volatile::{Link, PART_REFUSED, Role, Touch};
+use std::sync::Arc;
 
 impl Broker {
+    #[expect(clippy::too_many_arguments, reason = "one command's fields")]
     pub(crate) fn send(
         &mut self,
         link: LinkId,
         delivery: u32,
         is_settled: bool,
-        messages: &[Incoming],
+        arrivals: Arrivals<'_>,
+        sessions: &SessionIds,
         context: Context,
         decision: &mut Decision,
     ) {
@@ -30,15 +35,19 @@ impl Broker {
             return;
         };
         let (entity, part_bytes) = (source.entity, *part_bytes);
-        match self.check_send(entity, messages, part_bytes) {
+        let is_topic = self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic);
+        let checked = self.check_send(entity, arrivals.messages, sessions, part_bytes);
+        let checked =
+            if is_topic { checked.and_then(|()| self.check_fan_out(entity, arrivals)) } else { checked };
+        match checked {
             Ok(()) => {
-                for message in messages {
+                for (at, message) in arrivals.messages.iter().enumerate() {
                     let parts = self.take_parts(link);
                     // A duplicate is accepted and dropped (S-160); its parts, if it came in any, are garbage.
                     if self.is_duplicate(entity, message, context) {
                         continue;
                     }
-                    self.store(entity, message, parts, context, decision);
+                    self.store(entity, message, sessions.get(at), parts, arrivals, context, decision);
                 }
                 self.volatile.apply(Touch::Accessed { entity, time: context.now });
                 if !is_settled {
@@ -59,6 +68,7 @@ impl Broker {
         &self,
         entity: EntityId,
         messages: &[Incoming],
+        sessions: &SessionIds,
         part_bytes: u64,
     ) -> Result<(), Refusal> {
         let queue = self.durable.queue(entity).expect("a link's entity exists as long as the link");
@@ -80,12 +90,9 @@ impl Broker {
         if size > limit {
             return Err(Refusal::MessageTooLarge { size, limit });
         }
-        if queue.settings.requires_session {
-            // S-20. What has a session waits for the day on which sessions are served.
-            return Err(match messages.iter().all(|message| message.has_session) {
-                true => Refusal::NotSupported("an entity that requires sessions"),
-                false => Refusal::NotAllowed(SESSION_MISSING),
-            });
+        if queue.settings.requires_session && !sessions.has_all(messages.len()) {
+            // S-20
+            return Err(Refusal::NotAllowed(SESSION_MISSING));
         }
         if messages.iter().any(|message| message.keys_differ) {
             // S-7
@@ -106,7 +113,9 @@ impl Broker {
         &mut self,
         entity: EntityId,
         message: &Incoming,
+        session: Option<&Arc<str>>,
         parts: Parts,
+        arrivals: Arrivals<'_>,
         context: Context,
         decision: &mut Decision,
     ) -> Sequence {
@@ -115,10 +124,11 @@ impl Broker {
         let (sequence, is_topic) = (queue.next, queue.kind == Kind::Topic);
         if message.scheduled > context.now {
             self.store_scheduled(entity, message, parts, context, decision);
+            self.join(entity, sequence, session, context, decision);
         } else if is_topic {
-            self.publish_sent(entity, message, parts, context, decision);
+            self.publish_sent(entity, message, session, parts, arrivals, context, decision);
         } else {
-            self.enqueue(entity, message, parts, context, decision);
+            self.enqueue(entity, message, session, parts, context, decision);
         }
         sequence
     }
@@ -127,7 +137,8 @@ impl Broker {
         &mut self,
         entity: EntityId,
         message: &Incoming,
-        (parts, part_bytes): Parts,
+        session: Option<&Arc<str>>,
+        Parts { bodies: parts, bytes: part_bytes, .. }: Parts,
         context: Context,
         decision: &mut Decision,
     ) {
@@ -143,6 +154,7 @@ impl Broker {
         };
         self.write(record, context, decision);
         decision.bodies.push(message.body);
+        self.join(entity, sequence, session, context, decision);
         self.arrive(entity, sequence, context, decision);
     }
 
@@ -158,7 +170,14 @@ impl Broker {
         if self.forward_arrival(entity, sequence, context, decision) {
             return;
         }
-        self.volatile.apply(Touch::Arrived { entity, sequence, position: context.position });
+        let position = context.position;
+        match self.session_of(Source::main(entity), sequence) {
+            Some(session) => {
+                let change = Change::Joined { session, sequence, position };
+                self.volatile.apply(Touch::Session { entity, change });
+            }
+            None => self.volatile.apply(Touch::Arrived { entity, sequence, position }),
+        }
         let earliest = self.durable.queue(entity).expect("it has a message").index.earliest();
         if !earliest.is_never() && earliest < self.volatile.armed(entity, Chore::Expire) {
             self.volatile.apply(Touch::Armed { entity, chore: Chore::Expire, at: earliest });
@@ -173,10 +192,14 @@ impl Broker {
 
     fn take_parts(&mut self, link: LinkId) -> Parts {
         match self.volatile.links.get_mut(&link) {
-            Some(Link { role: Role::Sender { parts, part_bytes }, .. }) if !parts.is_empty() => {
-                (Some(std::mem::take(parts).into()), std::mem::take(part_bytes))
+            Some(Link { role: Role::Sender { parts, part_bytes, front }, .. }) if !parts.is_empty() => {
+                Parts {
+                    bodies: Some(std::mem::take(parts).into()),
+                    bytes: std::mem::take(part_bytes),
+                    front: front.take(),
+                }
             }
-            _ => (None, 0),
+            _ => Parts::default(),
         }
     }
 
@@ -186,6 +209,7 @@ impl Broker {
         &mut self,
         link: LinkId,
         body: Intake,
+        arrivals: Arrivals<'_>,
         context: Context,
         decision: &mut Decision,
     ) {
@@ -197,9 +221,14 @@ impl Broker {
             self.volatile.apply(Touch::PartRefused { link });
         } else if *part_bytes <= self.tier_of(queue.namespace).message_bytes(&queue.settings) + ADDED_BYTES {
             let id = self.durable.next_body;
+            // The rules of a topic look at what lies in front of the body, which is in the first part (S-18).
+            let is_front = queue.kind == Kind::Topic && *part_bytes == 0;
+            let front =
+                is_front.then(|| arrivals.body(body)).and_then(|part| part.get(..Front::bytes(part)?));
+            let front = front.map(Box::from);
             self.write(Record::PartStored { body: id }, context, decision);
             decision.bodies.push(body);
-            self.volatile.apply(Touch::PartStored { link, body: id, length: body.length.into() });
+            self.volatile.apply(Touch::PartStored { link, body: id, length: body.length.into(), front });
         }
         decision.effect(Effect::PartTaken { link, length: body.length });
     }
@@ -208,8 +237,14 @@ impl Broker {
 /// S-20.
 const SESSION_MISSING: &str = "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session support enabled can only receive messages that have the SessionId set to a valid value.";
 
-/// Bodies that come before the last one of a large message, and their bytes.
-pub(crate) type Parts = (Option<Box<[BodyId]>>, u64);
+/// Bodies that come before the last one of a large message.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) bodies: Option<Box<[BodyId]>>,
+    pub(crate) bytes: u64,
+    /// What lies in front of its body, if it goes to a topic.
+    pub(crate) front: Option<Box<[u8]>>,
+}
 
 #[cfg(test)]
 mod tests {
@@ -358,8 +393,7 @@ mod tests {
         let mut world = World::new();
         world.create("q", QueueSettings { requires_session: true, ..QueueSettings::default() });
         let link = world.sender("q");
-        let has = |has_session| Incoming { has_session, ..message(1) };
-        let effects = world.send(link, 0, &[has(true), has(false)]);
+        let effects = world.send_in(link, 0, &[message(1); 2], &["a"]);
         let [Effect::Rejected { refusal: Refusal::NotAllowed(text), .. }] = &effects[..] else {
             panic!("{effects:?}")
         };
@@ -390,7 +424,7 @@ mod tests {
         // S-7, S-16
         let mut world = World::with_queue("q");
         let link = world.sender("q");
-        let odd = Incoming { has_session: true, keys_differ: true, ..message(1) };
+        let odd = Incoming { keys_differ: true, ..message(1) };
         let effects = world.send(link, 0, &[message(1), odd]);
         assert!(matches!(effects[..], [Effect::Rejected { refusal: Refusal::NotAllowed(_), .. }]));
         assert_eq!(world.queue("q").counts.total(), 0);
@@ -401,8 +435,9 @@ mod tests {
         // S-21
         let mut world = World::with_queue("q");
         let link = world.sender("q");
-        let effects = world.send(link, 0, &[Incoming { has_session: true, ..message(1) }]);
+        let effects = world.send_in(link, 0, &[message(1)], &["a"]);
         assert!(matches!(effects[..], [Effect::Accepted { .. }]));
+        assert!(world.queue("q").sessions.is_none(), "and costs nothing");
     }
 
     #[test]

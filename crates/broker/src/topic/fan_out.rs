@@ -2,402 +2,289 @@
 //! and a life of its own, all of them with the same body.
 //!
 //! The topic itself keeps nothing but what is scheduled. A message that nobody selects is accepted and gone; it has used a
-//! number all the same.
+//! number all the same. Rules look at what lies in front of a message's body: of one that was just sent it is at hand, of
+//! one that is scheduled or forwarded it is read first (`read.rs`).
 
 use super::published::{Copied, Origin, Published};
+use super::routes::{Routes, Selected, Selection};
+use super::scalar::Wrong;
+use super::subject::{About, Front, session_text};
 use crate::Broker;
-use crate::command::Incoming;
+use crate::command::{Arrivals, Incoming};
 use crate::decision::{Context, Decision};
-use crate::ids::{EntityId, Sequence};
+use crate::ids::{EntityId, Number, Sequence, Source};
+use crate::limits::FAN_OUT_BYTES;
+use crate::queue::index::Reason;
 use crate::queue::send::Parts;
 use crate::record::Record;
+use crate::refusal::Refusal;
 use crate::time::{Span, Time};
+use message::overlay::{Change, Overlay};
+use message::system::SystemProperty;
+use std::sync::Arc;
+
+/// A message that is about to be published.
+struct Arriving<'a> {
+    topic: EntityId,
+    front: Option<Front<'a>>,
+    /// What has changed since it was stored.
+    overlay: Option<&'a Overlay>,
+    session: Option<Arc<str>>,
+    length: u32,
+    /// When it expires by its own account and by the topic's.
+    expires: Time,
+}
+
+/// A copy, and why it goes to the dead-letter queue if it does.
+struct Planned {
+    copied: Copied,
+    session: Option<Arc<str>>,
+    dead: Option<(Reason, Option<Box<Overlay>>)>,
+    bytes: usize,
+}
 
 impl Broker {
     /// Publishes a message that was just sent.
+    #[expect(clippy::too_many_arguments, reason = "what was sent, and where to")]
     pub(crate) fn publish_sent(
         &mut self,
         topic: EntityId,
         message: &Incoming,
-        (parts, part_bytes): Parts,
+        session: Option<&Arc<str>>,
+        parts: Parts,
+        arrivals: Arrivals<'_>,
         context: Context,
         decision: &mut Decision,
     ) {
-        let expires = self.expiry(topic, message.time_to_live, context.now);
-        let copies = self.copies(topic, expires, context);
+        let routes = self.routes(topic);
+        let length = message.body.length + parts.bytes as u32;
+        let stored = parts.front.as_deref().unwrap_or_else(|| arrivals.body(message.body));
+        let arriving = Arriving {
+            topic,
+            front: routes.needs_front().then(|| Front::of(stored)).flatten(),
+            overlay: None,
+            session: session.cloned(),
+            length,
+            expires: self.expiry(topic, message.time_to_live, context.now),
+        };
+        let copies = self.copies(&routes, &arriving, context);
         if copies.is_empty() {
             let sequence = self.next_number(topic);
             return self.write(Record::Skipped { entity: topic, sequence }, context, decision);
         }
-        let length = message.body.length + part_bytes as u32;
-        let origin = Origin::Sent { body: self.durable.next_body, length, parts };
+        let origin = Origin::Sent { body: self.durable.next_body, length, parts: parts.bodies };
         decision.bodies.push(message.body);
         self.hand_on(topic, origin, copies, context, decision);
     }
 
-    /// Publishes a message whose time has come (S-49).
+    /// Publishes a message whose time has come (S-49), and says how many copies it became. `stored` is what was read of it,
+    /// if that was necessary.
     pub(crate) fn publish_scheduled(
         &mut self,
         topic: EntityId,
         scheduled: Sequence,
-        own: Span,
+        stored: Option<&[u8]>,
         context: Context,
         decision: &mut Decision,
-    ) {
-        let expires = self.expiry(topic, own, context.now);
-        let copies = self.copies(topic, expires, context);
+    ) -> usize {
+        let queue = self.durable.queue(topic).expect("the caller looked");
+        let length = queue.index.get(scheduled).expect("it is scheduled").length;
+        let extra = queue.extras.get(&scheduled);
+        let own = extra.and_then(|extra| extra.time_to_live).unwrap_or(Span::MAX);
+        let front = stored.and_then(Front::of);
+        let arriving = Arriving {
+            topic,
+            front,
+            overlay: None,
+            session: queue.session_of(scheduled).cloned(),
+            length,
+            expires: self.expiry(topic, own, context.now),
+        };
+        let routes = self.routes(topic);
+        let copies = self.copies(&routes, &arriving, context);
+        let count = copies.len();
         self.hand_on(topic, Origin::Scheduled(scheduled), copies, context, decision);
+        count
+    }
+
+    /// Publishes a message that another entity forwards, and says how many copies it became. With it comes when it expires
+    /// at the latest, and what changes with it.
+    pub(crate) fn publish_forwarded(
+        &mut self,
+        topic: EntityId,
+        (source, sequence): (Source, Sequence),
+        (expires, overlay): (Time, Option<Box<Overlay>>),
+        stored: Option<&[u8]>,
+        context: Context,
+        decision: &mut Decision,
+    ) -> usize {
+        let queue = self.queue_of(source);
+        let slot = queue.part(source.sub).and_then(|part| part.get(sequence)).expect("it is free");
+        let (front, length) = (stored.and_then(Front::of), slot.length);
+        let kept = queue.session_of(sequence).cloned();
+        let own = queue.extras.get(&sequence).and_then(|extra| extra.overlay.clone());
+        let changed = overlay.map(|overlay| *overlay).or(own);
+        let arriving = Arriving {
+            topic,
+            front,
+            overlay: changed.as_ref(),
+            session: kept.or_else(|| front.and_then(|front| front.session(changed.as_ref()))),
+            length,
+            expires: self.expiry(topic, Span::MAX, context.now).min(expires),
+        };
+        let routes = self.routes(topic);
+        let mut copies = self.copies(&routes, &arriving, context);
+        // What a dead letter takes along, every copy has; an action has seen it already.
+        if source.sub != crate::SubQueue::Main {
+            for planned in &mut copies {
+                planned.copied.overlay.get_or_insert_with(|| Box::new(changed.clone().unwrap_or_default()));
+            }
+        }
+        let count = copies.len();
+        self.hand_on(topic, Origin::Forwarded { source, sequence }, copies, context, decision);
+        count
+    }
+
+    /// Whether a message must be read before it can be published at a topic.
+    pub(crate) fn wants_front(&mut self, topic: EntityId) -> bool {
+        let routes = self.routes(topic);
+        routes.needs_front() || routes.has_sessions()
+    }
+
+    /// A delivery becomes one append, so the copies of its messages have a limit together.
+    pub(crate) fn check_fan_out(&mut self, topic: EntityId, arrivals: Arrivals<'_>) -> Result<(), Refusal> {
+        let routes = self.routes(topic);
+        let messages = arrivals.messages.len();
+        // One message fits in any case.
+        if messages <= 1 || messages * routes.most_bytes() <= FAN_OUT_BYTES {
+            return Ok(());
+        }
+        let (mut bytes, mut found) = (0, Vec::new());
+        for (nth, message) in arrivals.messages.iter().enumerate() {
+            let front = Front::of(arrivals.body(message.body));
+            let about = About { length: message.body.length, ..About::default() };
+            found.clear();
+            routes.select(front.as_ref(), None, about, &mut found);
+            bytes += found.iter().map(|selected| selected.bytes).sum::<usize>();
+            if bytes > FAN_OUT_BYTES {
+                return Err(Refusal::BatchTooLarge { count: messages, limit: nth });
+            }
+        }
+        Ok(())
     }
 
     fn next_number(&self, topic: EntityId) -> Sequence {
         self.durable.queue(topic).expect("the caller looked").next
     }
 
-    /// What the subscriptions get of a message that lives until `expires` at the most (S-58).
-    fn copies(&mut self, topic: EntityId, expires: Time, context: Context) -> Vec<Copied> {
-        let routes = self.routes(topic);
-        let mut found = Vec::new();
-        routes.select(&mut found);
-        let copy = |subscription: EntityId| Copied {
-            subscription,
-            sequence: self.next_number(subscription),
-            expires: self.expiry(subscription, Span::MAX, context.now).min(expires),
-            overlay: None,
+    /// What the subscriptions get of a message.
+    fn copies(&mut self, routes: &Routes, arriving: &Arriving<'_>, context: Context) -> Vec<Planned> {
+        let topic = self.durable.queue(arriving.topic).expect("the caller looked");
+        let mut about = About {
+            now: context.now,
+            expires: arriving.expires,
+            number: topic.number(topic.next),
+            length: arriving.length,
+            seed: [0, 0],
         };
-        found.into_iter().map(copy).collect()
+        if routes.needs_front() {
+            about.seed = [self.volatile.fresh_nonce(), self.volatile.fresh_nonce()];
+        }
+        let mut found = Vec::new();
+        routes.select(arriving.front.as_ref(), arriving.overlay, about, &mut found);
+        found.into_iter().filter_map(|selected| self.copy(selected, arriving, context)).collect()
+    }
+
+    /// `None` if a rule failed and nobody wants to know (S-200).
+    fn copy(&self, selected: Selected, arriving: &Arriving<'_>, context: Context) -> Option<Planned> {
+        let subscription = selected.subscription;
+        let settings = &self.durable.topics.subscription(subscription)?.settings;
+        let (mut expires, mut session) = (arriving.expires, arriving.session.clone());
+        let (mut overlay, mut dead) = (None, None);
+        match selected.what {
+            Selection::Plain => {}
+            Selection::Acted(acted) => {
+                if let Some(own) = acted.time_to_live {
+                    expires = self.expiry(arriving.topic, own, context.now);
+                }
+                match acted.overlay.system(SystemProperty::SessionId) {
+                    Some(Change::Set(value)) => session = session_text(value),
+                    Some(Change::Removed) => session = None,
+                    None => {}
+                }
+                overlay = Some(Box::new(acted.overlay));
+            }
+            Selection::Failed { .. } if !settings.dead_letter_on_filter_exceptions => return None,
+            Selection::Failed { is_action, why } => {
+                dead = Some((Reason::Client, Some(Box::new(failure(is_action, &why)))));
+            }
+        }
+        if settings.requires_session && session.is_none() && dead.is_none() {
+            dead = Some((Reason::SessionMissing, None));
+        }
+        // S-58
+        let expires = self.expiry(subscription, Span::MAX, context.now).min(expires);
+        let copied = Copied { subscription, expires, overlay };
+        Some(Planned { copied, session, dead, bytes: selected.bytes })
     }
 
     fn hand_on(
         &mut self,
         topic: EntityId,
         origin: Origin,
-        copies: Vec<Copied>,
+        planned: Vec<Planned>,
         context: Context,
         decision: &mut Decision,
     ) {
-        let arrived: Vec<_> = copies.iter().map(|copy| (copy.subscription, copy.sequence)).collect();
+        let (mut copies, mut arrived) =
+            (Vec::with_capacity(planned.len()), Vec::with_capacity(planned.len()));
+        let mut before: Option<(EntityId, Sequence)> = None;
+        for Planned { copied, session, dead, bytes } in planned {
+            let subscription = copied.subscription;
+            let sequence = match before {
+                Some((other, sequence)) if other == subscription => sequence.next(),
+                _ => self.next_number(subscription),
+            };
+            before = Some((subscription, sequence));
+            decision.weight += bytes;
+            copies.push(copied);
+            arrived.push((subscription, sequence, session, dead));
+        }
         let sequence = self.next_number(topic);
         let published = Published { topic, sequence, origin, copies: copies.into() };
         self.write(Record::Published(Box::new(published)), context, decision);
-        for (subscription, sequence) in arrived {
-            self.arrive(subscription, sequence, context, decision);
+        for (subscription, sequence, session, dead) in arrived {
+            self.join(subscription, sequence, session.as_ref(), context, decision);
+            match dead {
+                None => self.arrive(subscription, sequence, context, decision),
+                Some((reason, overlay)) => {
+                    self.dead_letter(subscription, sequence, reason, false, overlay, context, decision);
+                }
+            }
         }
+    }
+}
+
+/// The words for a rule that failed (S-107, S-110).
+fn failure(is_action: bool, why: &Wrong) -> Overlay {
+    let (reason, description) = match (why, is_action) {
+        (Wrong::TooLarge, _) => {
+            ("HeaderSizeExceeded", "The size quota for this stream has been exceeded.".to_owned())
+        }
+        (why, true) => ("RuleActionException", format!("The action of a rule failed: {why}.")),
+        (why, false) => ("FilterException", format!("The filter of a rule failed: {why}.")),
+    };
+    let mut overlay = Overlay::default();
+    let words = overlay.set_dead_letter(Some(reason), Some(&description));
+    words.expect("the words of a failure are far below the limit");
+    overlay
+}
+
+impl Default for About {
+    fn default() -> About {
+        About { now: Time(0), expires: Time::NEVER, number: Number(0), length: 0, seed: [0, 0] }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::rule::{Filter, Rule};
-    use super::super::settings::{SubscriptionSettings, TopicSettings};
-    use super::*;
-    use crate::command::Outcome;
-    use crate::command::ReceiveMode::{PeekLock, ReceiveAndDelete};
-    use crate::effect::{Answer, Delivery, Effect};
-    use crate::ids::{BodyId, LinkId, MessageKey, NamespaceId, Number, Source};
-    use crate::manage::Task;
-    use crate::queue::index::State;
-    use crate::refusal::Refusal;
-    use crate::settings::{QueueSettings, Status};
-    use crate::snapshot::stored_bodies;
-    use crate::testing::{World, message};
-
-    const A: &str = "t/Subscriptions/a";
-    const B: &str = "t/subscriptions/b";
-
-    fn topic(world: &mut World, settings: TopicSettings) {
-        world.manage(Task::CreateTopic { path: "t".into(), settings, access: Vec::new() }).unwrap();
-    }
-
-    fn subscribe(world: &mut World, name: &str, settings: SubscriptionSettings, filter: Option<Filter>) {
-        let rule = filter.map(|filter| Rule { name: "r".into(), filter, action: None });
-        let (topic, name) = ("t".into(), name.into());
-        world.manage(Task::CreateSubscription { topic, name, settings, rule }).unwrap();
-    }
-
-    /// A topic `t` with subscriptions `a` and `b`, which get everything.
-    fn pair() -> World {
-        let mut world = World::new();
-        topic(&mut world, TopicSettings::default());
-        subscribe(&mut world, "a", SubscriptionSettings::default(), None);
-        subscribe(&mut world, "b", SubscriptionSettings::default(), None);
-        world
-    }
-
-    fn numbers(deliveries: &[Delivery]) -> Vec<u64> {
-        deliveries.iter().map(|each| each.number.0).collect()
-    }
-
-    fn counts(world: &mut World, name: &str) -> (u64, u64) {
-        let task = Task::DescribeSubscription { topic: "t".into(), name: name.into() };
-        match world.manage(task) {
-            Ok(Answer::Subscription(found)) => (found.counts.active, found.counts.dead_letter),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn described(world: &mut World) -> super::super::TopicDescription {
-        match world.describe("t") {
-            Ok(Answer::Topic(topic)) => *topic,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_message_is_copied_to_every_subscription_with_a_number_of_its_own() {
-        // S-36, S-180, S-181, S-184
-        let mut world = World::new();
-        topic(&mut world, TopicSettings::default());
-        subscribe(&mut world, "a", SubscriptionSettings::default(), None);
-        world.send_committed("t", 2);
-        subscribe(&mut world, "b", SubscriptionSettings::default(), Some(Filter::True));
-        subscribe(&mut world, "none", SubscriptionSettings::default(), Some(Filter::False));
-        world.send_committed("t", 1);
-        let (first, second) = (world.receive(A, PeekLock, 9), world.receive(B, PeekLock, 9));
-        assert_eq!((numbers(&first), numbers(&second)), (vec![1, 2, 3], vec![1]));
-        assert_eq!(first[2].body, second[0].body, "the copies share what is stored");
-        let at_the_topic = |all: &[Delivery]| all.iter().map(|each| each.first).collect::<Vec<_>>();
-        assert_eq!(at_the_topic(&first), [1, 2, 3].map(|number| Some(Number(number))));
-        assert_eq!(at_the_topic(&second), [Some(Number(3))]);
-        assert_eq!(world.receive("t/Subscriptions/none", PeekLock, 9), []);
-    }
-
-    #[test]
-    fn a_message_that_nobody_wants_is_accepted_and_stored_nowhere() {
-        // S-180, S-181: a subscription without rules gets nothing.
-        let mut world = World::new();
-        topic(&mut world, TopicSettings::default());
-        subscribe(&mut world, "a", SubscriptionSettings::default(), None);
-        let (topic, subscription, name) = ("t".into(), "a".into(), "$Default".into());
-        world.manage(Task::DeleteRule { topic, subscription, name }).unwrap();
-        let link = world.sender("t");
-        assert_eq!(world.send(link, 4, &[message(10)]), [Effect::Accepted { link, delivery: 4 }]);
-        assert_eq!(world.broker.durable.next_body, BodyId(1));
-        assert_eq!((world.queue("t").next, described(&mut world).bytes), (Sequence(2), 0));
-    }
-
-    #[test]
-    fn the_body_is_alive_until_the_last_copy_is_gone() {
-        let mut world = pair();
-        world.send_committed("t", 1);
-        let alive = |world: &World| stored_bodies(&world.broker.snapshot(world.now)).len();
-        assert_eq!((alive(&world), described(&mut world).bytes), (1, 20));
-        assert_eq!(world.receive(A, ReceiveAndDelete, 1).len(), 1);
-        assert_eq!((alive(&world), described(&mut world).bytes), (1, 10));
-        world.relocate(&[(BodyId(1), crate::Intake { offset: 0, length: 10 })]);
-        let left = world.receive(B, ReceiveAndDelete, 1);
-        assert_eq!(world.broker.durable.stored_as(left[0].body), BodyId(2));
-        assert_eq!((alive(&world), described(&mut world).bytes), (0, 0));
-    }
-
-    #[test]
-    fn each_copy_has_a_life_of_its_own() {
-        // S-81, S-87, S-88, S-90, S-100, S-120, S-130
-        let mut world = pair();
-        world.send_committed("t", 4);
-        let (link, taken) = receiver(&mut world, A, 4);
-        world.settle(link, 0, taken[0].token, Outcome::Complete);
-        world.settle(link, 0, taken[1].token, Outcome::Abandon(None));
-        world.settle(link, 0, taken[2].token, Outcome::DeadLetter(None));
-        world.settle(link, 0, taken[3].token, Outcome::Defer(None));
-        world.commit();
-        assert_eq!((counts(&mut world, "a"), counts(&mut world, "b")), ((1, 1), (4, 0)));
-        let dead = world.receive("t/Subscriptions/a/$DeadLetterQueue", PeekLock, 9);
-        assert_eq!((numbers(&dead), dead[0].first), (vec![3], Some(Number(3))));
-        let Ok(Answer::Messages(seen)) = world.browse(A, 0, 9) else { panic!() };
-        let states: Vec<_> = seen.iter().map(|each| (each.number.0, each.state, each.count)).collect();
-        assert_eq!(states, [(2, State::Active, 1), (4, State::Deferred, 1)]);
-        assert!(world.receive_deferred(A, &[4], PeekLock).is_ok());
-        assert!(world.receive(B, PeekLock, 9).iter().all(|each| each.count == 0));
-    }
-
-    fn receiver(world: &mut World, path: &str, credit: u32) -> (LinkId, Vec<Delivery>) {
-        let link = world.link();
-        world.attach_receiver(link, path, PeekLock);
-        let delivery = |effect| match effect {
-            Effect::Deliver { delivery, .. } => Some(delivery),
-            _ => None,
-        };
-        let taken = world.credit(link, credit, false).into_iter().filter_map(delivery).collect();
-        (link, taken)
-    }
-
-    #[test]
-    fn a_crash_finds_every_copy_again() {
-        // P2: and a snapshot does; the world checks both at its end.
-        let mut world = pair();
-        world.send_committed("t", 3);
-        world.receive(A, ReceiveAndDelete, 2);
-        world.restart();
-        assert_eq!((counts(&mut world, "a"), counts(&mut world, "b")), ((1, 0), (3, 0)));
-        let (first, second) = (world.receive(A, PeekLock, 9), world.receive(B, PeekLock, 9));
-        assert_eq!((numbers(&first), numbers(&second)), (vec![3], vec![1, 2, 3]));
-        assert_eq!(first[0].first, Some(Number(3)));
-    }
-
-    #[test]
-    fn the_number_at_the_topic_is_told_whatever_was_between() {
-        // S-36: the true one, also where the subscription is not evenly behind.
-        let mut world = pair();
-        let later = Incoming { scheduled: world.now.after(Span::minutes(1)), ..message(1) };
-        world.send_committed("t", 1);
-        world.schedule("t", &[later]).unwrap();
-        world.send_committed("t", 1);
-        world.pass(Span::minutes(1));
-        world.tick();
-        world.commit();
-        let received = world.receive(A, PeekLock, 9);
-        let told: Vec<_> = received.iter().map(|each| (each.number.0, each.first.unwrap().0)).collect();
-        assert_eq!(told, [(1, 1), (2, 3), (3, 4)]);
-    }
-
-    #[test]
-    fn a_scheduled_message_waits_at_the_topic() {
-        // S-41, S-42, S-43, S-44, S-234
-        let mut world = pair();
-        let later = Incoming { scheduled: world.now.after(Span::minutes(1)), ..message(10) };
-        assert_eq!(world.schedule("t", &[later, later]), Ok(Answer::Scheduled(vec![Number(1), Number(2)])));
-        assert_eq!(world.cancel("t", &[1]), Ok(Answer::Cancelled));
-        assert_eq!(world.cancel("t", &[1]), Err(Refusal::MessageNotFound(Number(1))));
-        let topic = described(&mut world);
-        assert_eq!((topic.counts.scheduled, topic.counts.active, topic.subscriptions), (1, 0, 2));
-        assert_eq!(world.browse(A, 0, 9), Ok(Answer::Messages(Vec::new())));
-        subscribe(&mut world, "late", SubscriptionSettings::default(), None);
-        world.pass(Span::minutes(1));
-        world.tick();
-        world.commit();
-        assert_eq!(described(&mut world).counts.scheduled, 0);
-        for path in [A, B, "t/Subscriptions/late"] {
-            let received = world.receive(path, PeekLock, 9);
-            assert_eq!((received[0].number, received[0].first), (Number(1), Some(Number(3))), "{path}");
-            assert_eq!(received[0].enqueued, world.now);
-        }
-    }
-
-    #[test]
-    fn the_smallest_time_to_live_of_message_topic_and_subscription_counts() {
-        // S-58
-        let mut world = World::new();
-        let default_time_to_live = Span::minutes(10);
-        topic(&mut world, TopicSettings { default_time_to_live, ..TopicSettings::default() });
-        for (name, minutes) in [("a", 5), ("b", 20)] {
-            let default_time_to_live = Span::minutes(minutes);
-            let settings = SubscriptionSettings { default_time_to_live, ..SubscriptionSettings::default() };
-            subscribe(&mut world, name, settings, None);
-        }
-        let link = world.sender("t");
-        world.send(link, 0, &[message(1), Incoming { time_to_live: Span::minutes(1), ..message(1) }]);
-        world.commit();
-        let lives = |world: &mut World, path: &str| {
-            let received = world.receive(path, PeekLock, 9);
-            received.iter().map(|each| (each.expires.0 - each.enqueued.0) / 60_000).collect::<Vec<_>>()
-        };
-        assert_eq!((lives(&mut world, A), lives(&mut world, B)), (vec![5, 1], vec![10, 1]));
-    }
-
-    #[test]
-    fn a_disabled_subscription_collects_and_a_disabled_topic_takes_nothing() {
-        // S-230, S-231
-        let mut world = pair();
-        let disabled = SubscriptionSettings { status: Status::Disabled, ..SubscriptionSettings::default() };
-        let update = |settings| Task::UpdateSubscription { topic: "t".into(), name: "a".into(), settings };
-        world.manage(update(disabled)).unwrap();
-        world.send_committed("t", 1);
-        let link = world.link();
-        let refused = Effect::Detached { link, refusal: Refusal::EntityDisabled("t/Subscriptions/a".into()) };
-        assert_eq!(world.attach_receiver(link, A, PeekLock), [refused]);
-        world.manage(update(SubscriptionSettings::default())).unwrap();
-        assert_eq!(numbers(&world.receive(A, PeekLock, 9)), [1]);
-        let sender = world.sender("t");
-        let settings = TopicSettings { status: Status::SendDisabled, ..TopicSettings::default() };
-        world.manage(Task::UpdateTopic { path: "t".into(), settings, access: Vec::new() }).unwrap();
-        let effects = world.send(sender, 0, &[message(1)]);
-        let refusal = Refusal::EntityDisabled("t".into());
-        assert_eq!(effects, [Effect::Rejected { link: sender, delivery: 0, refusal }]);
-    }
-
-    #[test]
-    fn duplicates_are_looked_for_at_the_topic() {
-        // S-163
-        let mut world = World::new();
-        topic(&mut world, TopicSettings { requires_duplicate_detection: true, ..TopicSettings::default() });
-        subscribe(&mut world, "a", SubscriptionSettings::default(), None);
-        let link = world.sender("t");
-        let named = Incoming { id: MessageKey([1, 7]), ..message(1) };
-        (0..2).for_each(|delivery| drop(world.send(link, delivery, &[named])));
-        assert_eq!(counts(&mut world, "a"), (1, 0));
-    }
-
-    #[test]
-    fn a_full_topic_is_full_of_what_its_subscriptions_hold() {
-        // S-19, S-235
-        let mut world = World::with_tier(crate::Tier::Premium);
-        topic(&mut world, TopicSettings::default());
-        subscribe(&mut world, "a", SubscriptionSettings::default(), None);
-        subscribe(&mut world, "b", SubscriptionSettings::default(), None);
-        let link = world.sender("t");
-        let large = Incoming { ..message(1_048_576) };
-        for delivery in 0..512 {
-            assert!(matches!(world.send(link, delivery, &[large])[..], [Effect::Accepted { .. }]));
-        }
-        let effects = world.send(link, 512, &[message(1)]);
-        assert!(matches!(effects[..], [Effect::Rejected { refusal: Refusal::QueueFull { .. }, .. }]));
-        world.commit();
-        world.receive(A, ReceiveAndDelete, 1);
-        assert!(matches!(world.send(link, 513, &[message(1)])[..], [Effect::Accepted { .. }]));
-    }
-
-    #[test]
-    fn nobody_sends_to_a_subscription_or_receives_from_a_topic() {
-        // A-3.4
-        let mut world = pair();
-        let link = world.link();
-        for effects in [world.attach_sender(link, A), world.attach_receiver(link, "t", PeekLock)] {
-            assert!(matches!(effects[..], [Effect::Detached { refusal: Refusal::NotAllowed(_), .. }]));
-        }
-        assert!(matches!(world.browse("t", 0, 9), Err(Refusal::NotAllowed(_))));
-    }
-
-    #[test]
-    fn what_is_deleted_takes_messages_and_links_along() {
-        // H-16
-        let mut world = pair();
-        world.send_committed("t", 2);
-        let (receiver, _) = receiver(&mut world, A, 1);
-        world.take_effects();
-        world.manage(Task::DeleteSubscription { topic: "t".into(), name: "a".into() }).unwrap();
-        let gone =
-            |link, path: &str| Effect::Detached { link, refusal: Refusal::EntityNotFound(path.into()) };
-        assert_eq!(world.take_effects()[0], gone(receiver, "t/Subscriptions/a"));
-        assert_eq!(described(&mut world).bytes, 20);
-        let sender = world.sender("t");
-        let other = world.receiver(B, PeekLock, 1);
-        assert_eq!(world.delete("t")[..2], [gone(other, "t"), gone(sender, "t")]);
-        assert_eq!(world.broker.durable.queues().count(), 0);
-        world.now = Time(i64::MAX - 1);
-        assert_eq!(world.tick(), []);
-    }
-
-    #[test]
-    fn numbers_of_a_partitioned_topic_have_its_partition() {
-        // S-32, S-36
-        let mut world = World::with_queue("q");
-        topic(&mut world, TopicSettings { partitioning: true, ..TopicSettings::default() });
-        subscribe(&mut world, "a", SubscriptionSettings::default(), None);
-        world.send_committed("t", 1);
-        let received = world.receive(A, PeekLock, 1);
-        assert_eq!((received[0].number, received[0].first), (Number(1 << 48 | 1), Some(Number(1 << 48 | 1))));
-    }
-
-    #[test]
-    fn names_and_listings_are_those_of_before() {
-        // S-250: what holds the messages of a topic is no queue that anybody sees.
-        let mut world = pair();
-        match world.broker.list_queues(NamespaceId(0), 0, 9) {
-            Answer::Queues(queues) => assert_eq!(queues, []),
-            other => panic!("{other:?}"),
-        }
-        assert!(world.update("t", QueueSettings::default()).is_err());
-        let source = Source::main(crate::EntityId(1));
-        assert_eq!(world.broker.resolve(NamespaceId(0), "T/subscriptions/A"), Ok(source));
-    }
-}
+pub(super) mod tests;

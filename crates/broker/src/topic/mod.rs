@@ -4,14 +4,23 @@
 //! rule's within its subscription, all without regard to case; deleting a topic takes everything below it along
 //! (H-16). The messages of a topic and of a subscription live like those of a queue; publishing is in `fan_out.rs`.
 
+mod action;
 pub mod change;
+mod eval;
+mod expression;
 mod fan_out;
+mod filter;
+mod like;
 pub mod published;
+pub(crate) mod read;
 pub mod routes;
 pub mod rule;
+mod scalar;
 pub mod settings;
 pub mod sql;
+pub(crate) mod subject;
 pub mod subscription;
+mod tokens;
 
 use crate::Broker;
 use crate::access::AccessRule;

@@ -8,7 +8,7 @@ use crate::durable::Durable;
 use crate::effect::{Extra, Forwarded};
 use crate::ids::{BodyId, EntityId, Sequence, Source};
 use crate::queue::index::Slot;
-use crate::record::{Fields, Unreadable, put_time, put_u32, put_u64};
+use crate::record::{Fields, Unreadable, put_difference, put_number, put_u32, put_u64};
 use crate::time::Time;
 use message::overlay::Overlay;
 use std::sync::Arc;
@@ -33,11 +33,10 @@ pub enum Origin {
     Forwarded { source: Source, sequence: Sequence },
 }
 
-/// What one subscription has of it.
+/// What one subscription has of it, under the next number of that subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copied {
     pub subscription: EntityId,
-    pub sequence: Sequence,
     pub expires: Time,
     /// What the action of a rule has changed (S-182).
     pub overlay: Option<Box<Overlay>>,
@@ -71,12 +70,14 @@ impl Published {
             }
         }
         put_u32(out, self.copies.len() as u32);
+        // Most copies follow each other closely and live equally long, so that each takes three bytes.
+        let mut before = (0, Time(0));
         for copy in &self.copies {
-            put_u32(out, copy.subscription.0);
-            put_u64(out, copy.sequence.0);
-            put_time(out, copy.expires);
-            put_u32(out, copy.overlay.as_ref().map_or(0, |overlay| overlay.encoded_bytes() as u32));
+            put_difference(out, i64::from(copy.subscription.0) - before.0);
+            put_difference(out, copy.expires.0.wrapping_sub(before.1.0));
+            put_number(out, copy.overlay.as_ref().map_or(0, |overlay| overlay.encoded_bytes() as u64));
             copy.overlay.iter().for_each(|overlay| overlay.encode(out));
+            before = (copy.subscription.0.into(), copy.expires);
         }
     }
 
@@ -98,13 +99,16 @@ impl Published {
             _ => return Err(Unreadable::BadField("where a published message comes from")),
         };
         let count = fields.u32()?;
+        let mut before = (0i64, Time(0));
         let copy = |_| {
-            Ok(Copied {
-                subscription: EntityId(fields.u32()?),
-                sequence: Sequence(fields.u64()?),
-                expires: fields.time()?,
-                overlay: fields.sized_overlay()?,
-            })
+            let subscription = before.0.wrapping_add(fields.difference()?);
+            let subscription =
+                u32::try_from(subscription).map_err(|_| Unreadable::BadField("a subscription"))?;
+            let expires = Time(before.1.0.wrapping_add(fields.difference()?));
+            before = (subscription.into(), expires);
+            let length = usize::try_from(fields.number()?).map_err(|_| Unreadable::Truncated)?;
+            let overlay = fields.sized_overlay(length)?;
+            Ok(Copied { subscription: EntityId(subscription), expires, overlay })
         };
         let copies = (0..count).map(copy).collect::<Result<_, _>>()?;
         Ok(Published { topic, sequence, origin, copies })
@@ -143,17 +147,18 @@ impl Durable {
         let numbered = Arc::new(Extra { forwarded: base.forwarded.or(Some(first)), ..(*base).clone() });
         for copy in copies {
             let queue = self.queue_mut(copy.subscription);
-            let lead = sequence.0.wrapping_sub(copy.sequence.0);
+            let number = queue.next;
+            let lead = sequence.0.wrapping_sub(number.0);
             if queue.counts.total() == 0 {
                 queue.lead = lead;
             }
             let is_behind = is_first && lead == queue.lead;
-            queue.push(copy.sequence, Slot::active(body, length, time, copy.expires));
+            queue.push(number, Slot::active(body, length, time, copy.expires));
             if !(is_behind && is_plain) {
                 let extra = if is_behind { &base } else { &numbered };
-                queue.extras.insert(copy.sequence, Arc::clone(extra));
+                queue.extras.insert(number, Arc::clone(extra));
             }
-            queue.merge(copy.sequence, copy.overlay.as_deref());
+            queue.merge(number, copy.overlay.as_deref());
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::change::Change;
 use super::sql;
-use super::subscription::check_name;
+use super::subscription::check_rule_name;
 use crate::Broker;
 use crate::decision::{Context, Decision};
 use crate::durable::fold;
@@ -105,15 +105,15 @@ impl Correlation {
 
 impl Rule {
     pub fn check(&self) -> Result<(), Refusal> {
-        check_name(&self.name)?;
-        let check_text = |property, sql: &Sql, check: fn(&str) -> Result<(), sql::Mistake>| {
+        check_rule_name(&self.name)?;
+        let check_text = |property, sql: &Sql, check: fn(&Sql) -> Result<(), sql::Mistake>| {
             let length = sql.expression.chars().count();
             if length > SQL_CHARACTERS || sql.expression.trim().is_empty() {
                 let why = format!("its {length} characters are not between 1 and {SQL_CHARACTERS}");
                 return Err(Refusal::InvalidSetting { property, why: why.into() });
             }
             // S-201
-            check(&sql.expression)
+            check(sql)
                 .map_err(|mistake| Refusal::InvalidSetting { property, why: mistake.to_string().into() })?;
             check_values(property, &sql.parameters)
         };
@@ -274,6 +274,18 @@ mod tests {
         let mut world = world();
         world.manage(create("t", "s")).unwrap();
         world
+    }
+
+    #[test]
+    fn names_are_checked() {
+        // S-251
+        for good in ["$Default", "$default", "My.Type+Inner`1[A]", "a b", "r"] {
+            assert_eq!(rule(good, Filter::True).check(), Ok(()), "{good}");
+        }
+        for bad in ["", "..", "$management", "$Default2", "a/b", "a\u{1}", "\u{202e}a"] {
+            let refused = rule(bad, Filter::True).check();
+            assert!(matches!(refused, Err(Refusal::InvalidName { .. })), "{bad}");
+        }
     }
 
     #[test]

@@ -1,9 +1,13 @@
-//! The language of SQL filters and actions: whether a text is one, and where it stops being one (S-201, S-205).
+//! The grammar of SQL filters and actions: what a text means, or where it stops meaning anything (S-201, S-205).
 //!
 //! A filter is an expression; whatever yields a value may stand where a truth is asked for, as what it yields is known
 //! only when a message is there. Precedence, low to high: OR; AND; NOT; comparison, LIKE, IN, IS; + -; * / %; signs
 //! (S-199). Texts come from clients, so nesting is bounded.
 
+use super::expression::{Arithmetic, Comparison, Expression, Like, Property, Statement, System};
+use super::rule::{Sql, Typed};
+use super::scalar::Scalar;
+use super::tokens::{Token, tokens};
 use crate::limits::{SQL_DEPTH, SQL_STATEMENTS};
 use std::fmt;
 
@@ -22,164 +26,84 @@ impl fmt::Display for Mistake {
 }
 
 /// Whether a text is a filter.
-pub fn check_filter(text: &str) -> Result<(), Mistake> {
-    let mut parser = Parser::new(text)?;
-    parser.expression()?;
-    parser.end()
+pub fn check_filter(sql: &Sql) -> Result<(), Mistake> {
+    filter(sql).map(drop)
 }
 
-/// Whether a text is an action: statements, one after the other, semicolons between them or not.
-pub fn check_action(text: &str) -> Result<(), Mistake> {
-    let mut parser = Parser::new(text)?;
-    for count in 0.. {
+/// Whether a text is an action.
+pub fn check_action(sql: &Sql) -> Result<(), Mistake> {
+    action(sql).map(drop)
+}
+
+pub(super) fn filter(sql: &Sql) -> Result<Expression, Mistake> {
+    let mut parser = Parser::new(sql)?;
+    let expression = parser.expression()?;
+    match parser.here() {
+        None => Ok(expression),
+        Some(_) => parser.wrong("the expression is over and more follows"),
+    }
+}
+
+/// Statements, one after the other, semicolons between them or not.
+pub(super) fn action(sql: &Sql) -> Result<Vec<Statement>, Mistake> {
+    let mut parser = Parser::new(sql)?;
+    let mut statements = Vec::new();
+    loop {
         while parser.take_symbol(";") {}
-        if parser.here().is_none() && count > 0 {
-            break;
+        if parser.here().is_none() && !statements.is_empty() {
+            return Ok(statements);
         }
-        if count == SQL_STATEMENTS {
+        if statements.len() == SQL_STATEMENTS {
             return parser.wrong(&format!("there are more than {SQL_STATEMENTS} statements"));
         }
-        parser.statement()?;
+        statements.push(parser.statement()?);
     }
-    Ok(())
 }
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Token {
-    /// A name or a keyword, as it was written.
-    Word(String),
-    /// A name in brackets or double quotes, which is never a keyword (S-191).
-    Delimited,
-    Text,
-    Number,
-    /// `@name`.
-    Parameter,
-    Symbol(&'static str),
-}
-
-/// Longer ones first.
-const SYMBOLS: [&str; 18] =
-    ["<>", "!=", ">=", "<=", "=", ">", "<", "+", "-", "*", "/", "%", "(", ")", ",", ".", ";", "@"];
 
 /// Words that are not names unless they are delimited.
 const KEYWORDS: [&str; 12] =
     ["AND", "OR", "NOT", "IS", "NULL", "IN", "LIKE", "ESCAPE", "EXISTS", "TRUE", "FALSE", "SET"];
 
-/// Splits a text into tokens with the number of their first character.
-fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Mistake> {
-    let characters: Vec<char> = text.chars().collect();
-    let mut tokens = Vec::new();
-    let mut at = 0;
-    while let Some(&first) = characters.get(at) {
-        let begin = at;
-        let rest = &characters[at..];
-        let run = |is_part: fn(char) -> bool| rest.iter().take_while(|c| is_part(**c)).count();
-        let is_digit = |c: Option<&char>| c.is_some_and(char::is_ascii_digit);
-        let token = match first {
-            _ if first.is_whitespace() => {
-                at += 1;
-                continue;
-            }
-            '\'' | '"' | '[' => {
-                let end = if first == '[' { ']' } else { first };
-                at += enclosed(rest, end).ok_or_else(|| Mistake {
-                    at: begin + 1,
-                    what: format!("what begins with {first} does not end with {end}"),
-                })?;
-                if first == '\'' { Token::Text } else { Token::Delimited }
-            }
-            _ if is_digit(Some(&first)) || first == '.' && is_digit(rest.get(1)) => {
-                at += number(rest);
-                if characters.get(at).is_some_and(|c| is_word(*c)) {
-                    let what = "a number ends in letters".to_owned();
-                    return Err(Mistake { at: begin + 1, what });
-                }
-                Token::Number
-            }
-            '@' if rest.get(1).is_some_and(|c| is_word(*c)) => {
-                at += 1 + rest[1..].iter().take_while(|c| is_word(**c)).count();
-                Token::Parameter
-            }
-            _ if is_word(first) => {
-                at += run(is_word);
-                Token::Word(characters[begin..at].iter().collect())
-            }
-            _ => {
-                let symbol = SYMBOLS
-                    .into_iter()
-                    .find(|symbol| symbol.chars().enumerate().all(|(nth, c)| rest.get(nth) == Some(&c)));
-                let what = || format!("the character '{first}' has no meaning here");
-                let symbol = symbol.ok_or_else(|| Mistake { at: begin + 1, what: what() })?;
-                at += symbol.len();
-                Token::Symbol(symbol)
-            }
-        };
-        tokens.push((begin + 1, token));
-    }
-    Ok(tokens)
-}
+const COMPARISONS: [(&str, Comparison); 7] = [
+    ("=", Comparison::Equal),
+    ("<>", Comparison::Different),
+    ("!=", Comparison::Different),
+    (">=", Comparison::AtLeast),
+    (">", Comparison::Greater),
+    ("<=", Comparison::AtMost),
+    ("<", Comparison::Less),
+];
 
-fn is_word(character: char) -> bool {
-    character.is_alphanumeric() || character == '_'
-}
+const SUMS: [(&str, Arithmetic); 2] = [("+", Arithmetic::Plus), ("-", Arithmetic::Minus)];
 
-/// Characters of what begins here, up to the `end` that is not doubled.
-fn enclosed(characters: &[char], end: char) -> Option<usize> {
-    let mut at = 1;
-    loop {
-        match (characters.get(at)?, characters.get(at + 1)) {
-            (here, Some(next)) if *here == end && *next == end => at += 2,
-            (here, _) if *here == end => return Some(at + 1),
-            _ => at += 1,
-        }
-    }
-}
+const PRODUCTS: [(&str, Arithmetic); 3] =
+    [("*", Arithmetic::Times), ("/", Arithmetic::Divided), ("%", Arithmetic::Modulo)];
 
-/// Characters of a number: digits, perhaps a fraction, perhaps an exponent (S-192).
-fn number(characters: &[char]) -> usize {
-    let digits = |from: usize| characters[from..].iter().take_while(|c| c.is_ascii_digit()).count();
-    let mut at = digits(0);
-    if characters.get(at) == Some(&'.') {
-        at += 1;
-        at += digits(at);
-    }
-    if matches!(characters.get(at), Some('e' | 'E')) {
-        let sign = usize::from(matches!(characters.get(at + 1), Some('+' | '-')));
-        let exponent = characters.get(at + 1 + sign).map_or(0, |_| digits(at + 1 + sign));
-        at += if exponent > 0 { 1 + sign + exponent } else { 0 };
-    }
-    at
-}
-
-struct Parser {
+struct Parser<'a> {
     tokens: Vec<(usize, Token)>,
     next: usize,
     /// Characters of the whole text.
     length: usize,
     depth: usize,
+    parameters: &'a [(Box<str>, Typed)],
 }
 
-type Checked = Result<(), Mistake>;
+type Parsed<T = Expression> = Result<T, Mistake>;
 
-impl Parser {
-    fn new(text: &str) -> Result<Parser, Mistake> {
-        Ok(Parser { tokens: tokens(text)?, next: 0, length: text.chars().count(), depth: 0 })
+impl<'a> Parser<'a> {
+    fn new(sql: &'a Sql) -> Result<Parser<'a>, Mistake> {
+        let text = &sql.expression;
+        let (tokens, length) = (tokens(text)?, text.chars().count());
+        Ok(Parser { tokens, next: 0, length, depth: 0, parameters: &sql.parameters })
     }
 
     fn here(&self) -> Option<&Token> {
         self.tokens.get(self.next).map(|(_, token)| token)
     }
 
-    fn wrong(&self, what: &str) -> Checked {
+    fn wrong<T>(&self, what: &str) -> Parsed<T> {
         let at = self.tokens.get(self.next).map_or(self.length + 1, |(at, _)| *at);
         Err(Mistake { at, what: what.to_owned() })
-    }
-
-    fn end(&self) -> Checked {
-        match self.here() {
-            None => Ok(()),
-            Some(_) => self.wrong("the expression is over and more follows"),
-        }
     }
 
     fn take_symbol(&mut self, symbol: &str) -> bool {
@@ -188,8 +112,8 @@ impl Parser {
         is_here
     }
 
-    fn take_one_of(&mut self, symbols: &[&str]) -> bool {
-        symbols.iter().any(|symbol| self.take_symbol(symbol))
+    fn take_one_of<T: Copy>(&mut self, symbols: &[(&str, T)]) -> Option<T> {
+        symbols.iter().find(|(symbol, _)| self.take_symbol(symbol)).map(|(_, meaning)| *meaning)
     }
 
     fn is_keyword(&self, keyword: &str) -> bool {
@@ -202,161 +126,236 @@ impl Parser {
         is_here
     }
 
-    fn expect(&mut self, symbol: &str) -> Checked {
+    fn expect(&mut self, symbol: &str) -> Parsed<()> {
         if self.take_symbol(symbol) { Ok(()) } else { self.wrong(&format!("a {symbol} is missing")) }
     }
 
-    fn statement(&mut self) -> Checked {
+    fn statement(&mut self) -> Parsed<Statement> {
         if self.take_keyword("SET") {
-            self.property()?;
+            let property = self.property()?;
             self.expect("=")?;
-            self.expression()
+            Ok(Statement::Set(property, self.expression()?))
         } else if self.take_keyword("REMOVE") {
-            self.property()
+            Ok(Statement::Remove(self.property()?))
         } else {
             self.wrong("a statement begins with SET or REMOVE")
         }
     }
 
-    fn expression(&mut self) -> Checked {
+    fn expression(&mut self) -> Parsed {
         self.depth += 1;
         if self.depth > SQL_DEPTH {
             return self.wrong(&format!("it is nested deeper than {SQL_DEPTH}"));
         }
-        self.conjunction()?;
-        while self.take_keyword("OR") {
-            self.conjunction()?;
-        }
+        let chain = self.chain("OR", Parser::conjunction)?;
         self.depth -= 1;
-        Ok(())
+        Ok(one_or(chain, Expression::Or))
     }
 
-    fn conjunction(&mut self) -> Checked {
-        self.negation()?;
-        while self.take_keyword("AND") {
-            self.negation()?;
+    fn conjunction(&mut self) -> Parsed {
+        Ok(one_or(self.chain("AND", Parser::negation)?, Expression::And))
+    }
+
+    fn chain(&mut self, keyword: &str, part: fn(&mut Parser<'a>) -> Parsed) -> Parsed<Vec<Expression>> {
+        let mut chain = vec![part(self)?];
+        while self.take_keyword(keyword) {
+            chain.push(part(self)?);
         }
-        Ok(())
+        Ok(chain)
     }
 
-    fn negation(&mut self) -> Checked {
-        while self.take_keyword("NOT") {}
-        self.comparison()
+    fn negation(&mut self) -> Parsed {
+        let mut is_not = false;
+        while self.take_keyword("NOT") {
+            is_not = !is_not;
+        }
+        Ok(negated(is_not, self.comparison()?))
     }
 
-    fn comparison(&mut self) -> Checked {
-        self.sum()?;
-        if self.take_one_of(&["=", "<>", "!=", ">=", ">", "<=", "<"]) {
-            return self.sum();
+    fn comparison(&mut self) -> Parsed {
+        let left = self.sum()?;
+        if let Some(comparison) = self.take_one_of(&COMPARISONS) {
+            return Ok(Expression::Comparison(comparison, Box::new([left, self.sum()?])));
         }
         if self.take_keyword("IS") {
-            self.take_keyword("NOT");
-            return if self.take_keyword("NULL") { Ok(()) } else { self.wrong("IS asks for NULL") };
+            let is_not = self.take_keyword("NOT");
+            return match self.take_keyword("NULL") {
+                true => Ok(negated(is_not, Expression::IsNull(Box::new(left)))),
+                false => self.wrong("IS asks for NULL"),
+            };
         }
         let is_not = self.take_keyword("NOT");
         if self.take_keyword("LIKE") {
-            self.sum()?;
-            return if self.take_keyword("ESCAPE") { self.sum() } else { Ok(()) };
+            let pattern = self.sum()?;
+            let escape = if self.take_keyword("ESCAPE") { Some(self.sum()?) } else { None };
+            return Ok(negated(is_not, Expression::Like(Box::new(Like { value: left, pattern, escape }))));
         }
         if self.take_keyword("IN") {
             self.expect("(")?;
-            self.expression()?;
+            let mut list = vec![self.expression()?];
             while self.take_symbol(",") {
-                self.expression()?;
+                list.push(self.expression()?);
             }
-            return self.expect(")");
+            self.expect(")")?;
+            return Ok(negated(is_not, Expression::In(Box::new(left), list)));
         }
-        if is_not { self.wrong("behind a value, NOT asks for LIKE or IN") } else { Ok(()) }
+        if is_not { self.wrong("behind a value, NOT asks for LIKE or IN") } else { Ok(left) }
     }
 
-    fn sum(&mut self) -> Checked {
-        self.product()?;
-        while self.take_one_of(&["+", "-"]) {
-            self.product()?;
+    fn sum(&mut self) -> Parsed {
+        self.arithmetic(&SUMS, Parser::product)
+    }
+
+    fn product(&mut self) -> Parsed {
+        self.arithmetic(&PRODUCTS, Parser::signed)
+    }
+
+    fn arithmetic(
+        &mut self,
+        operators: &[(&str, Arithmetic)],
+        part: fn(&mut Parser<'a>) -> Parsed,
+    ) -> Parsed {
+        let mut left = part(self)?;
+        while let Some(operator) = self.take_one_of(operators) {
+            left = Expression::Arithmetic(operator, Box::new([left, part(self)?]));
         }
-        Ok(())
+        Ok(left)
     }
 
-    fn product(&mut self) -> Checked {
-        self.signed()?;
-        while self.take_one_of(&["*", "/", "%"]) {
-            self.signed()?;
+    fn signed(&mut self) -> Parsed {
+        let mut is_negative = false;
+        while let Some(sign) = self.take_one_of(&SUMS) {
+            is_negative ^= sign == Arithmetic::Minus;
         }
-        Ok(())
+        let value = self.value()?;
+        Ok(match value {
+            Expression::Constant(Scalar::Integer(number)) if is_negative => {
+                Expression::Constant(Scalar::Integer(-number))
+            }
+            value if is_negative => Expression::Negative(Box::new(value)),
+            value => value,
+        })
     }
 
-    fn signed(&mut self) -> Checked {
-        while self.take_one_of(&["+", "-"]) {}
-        self.value()
-    }
-
-    fn value(&mut self) -> Checked {
+    fn value(&mut self) -> Parsed {
         if self.take_symbol("(") {
-            self.expression()?;
-            return self.expect(")");
+            let inner = self.expression()?;
+            self.expect(")")?;
+            return Ok(inner);
         }
-        if let Some(Token::Number | Token::Text | Token::Parameter) = self.here() {
+        if let Some(constant) = self.constant() {
             self.next += 1;
-            return Ok(());
-        }
-        if ["TRUE", "FALSE", "NULL"].iter().any(|constant| self.take_keyword(constant)) {
-            return Ok(());
+            return Ok(constant);
         }
         if self.take_keyword("EXISTS") {
             self.expect("(")?;
-            self.property()?;
-            return self.expect(")");
+            let property = self.property()?;
+            self.expect(")")?;
+            return Ok(Expression::Exists(property));
         }
         match (self.here(), self.tokens.get(self.next + 1)) {
             (Some(Token::Word(name)), Some((_, Token::Symbol("(")))) => {
                 let name = name.to_ascii_lowercase();
                 self.function(&name)
             }
-            _ => self.property(),
+            _ => self.property().map(Expression::Property),
         }
     }
 
-    fn function(&mut self, name: &str) -> Checked {
+    /// What stands here, if it is a value of its own.
+    fn constant(&self) -> Option<Expression> {
+        let constant = match self.here()? {
+            Token::Integer(number) => Scalar::Integer(*number),
+            Token::Real(number) => Scalar::Real(*number),
+            Token::Text(text) => Scalar::text(text.clone()),
+            Token::Parameter(name) => {
+                let value = self.parameters.iter().find(|(known, _)| is_parameter(known, name));
+                return Some(match value {
+                    Some((_, value)) => Expression::Constant(Scalar::typed(value)),
+                    None => Expression::Unset(name.as_str().into()),
+                });
+            }
+            Token::Word(_) if self.is_keyword("TRUE") => Scalar::Truth(true),
+            Token::Word(_) if self.is_keyword("FALSE") => Scalar::Truth(false),
+            Token::Word(_) if self.is_keyword("NULL") => Scalar::Unknown,
+            Token::Word(_) | Token::Delimited(_) | Token::Symbol(_) => return None,
+        };
+        Some(Expression::Constant(constant))
+    }
+
+    fn function(&mut self, name: &str) -> Parsed {
         if !matches!(name, "newid" | "property" | "p") {
             return self.wrong("there is no function of this name; there are newid, property and p");
         }
         self.next += 1;
         self.expect("(")?;
-        if name != "newid" {
-            self.expression()?;
-        }
-        self.expect(")")
+        let function = match name {
+            "newid" => Expression::NewId,
+            _ => Expression::PropertyNamed(Box::new(self.expression()?)),
+        };
+        self.expect(")")?;
+        Ok(function)
     }
 
     /// A name, perhaps behind its scope (S-190, S-202).
-    fn property(&mut self) -> Checked {
-        let is_scope = self.is_keyword("sys") || self.is_keyword("user");
-        self.name()?;
-        if matches!(self.here(), Some(Token::Symbol("."))) {
-            if !is_scope {
-                return self.wrong("only sys and user stand before a dot; put a name with dots into [ ]");
-            }
-            self.next += 1;
-            return self.name();
+    fn property(&mut self) -> Parsed<Property> {
+        let (is_system, is_user) = (self.is_keyword("sys"), self.is_keyword("user"));
+        let name = self.name()?;
+        if !matches!(self.here(), Some(Token::Symbol("."))) {
+            return Ok(Property::User(name));
         }
-        Ok(())
-    }
-
-    fn name(&mut self) -> Checked {
-        match self.here() {
-            Some(Token::Delimited) => {}
-            Some(Token::Word(word)) if !KEYWORDS.iter().any(|known| word.eq_ignore_ascii_case(known)) => {}
-            Some(_) => return self.wrong("a value or the name of a property is missing"),
-            None => return self.wrong("it ends where a value or the name of a property is missing"),
+        if !is_system && !is_user {
+            return self.wrong("only sys and user stand before a dot; put a name with dots into [ ]");
         }
         self.next += 1;
-        Ok(())
+        let name = self.name()?;
+        Ok(if is_system { Property::System(System::named(&name)) } else { Property::User(name) })
     }
+
+    fn name(&mut self) -> Parsed<Box<str>> {
+        let name: Box<str> = match self.here() {
+            Some(Token::Delimited(name)) => name.as_str().into(),
+            Some(Token::Word(word)) if !KEYWORDS.iter().any(|known| word.eq_ignore_ascii_case(known)) => {
+                word.as_str().into()
+            }
+            Some(_) => return self.wrong("a value or the name of a property is missing"),
+            None => return self.wrong("it ends where a value or the name of a property is missing"),
+        };
+        self.next += 1;
+        Ok(name)
+    }
+}
+
+/// Clients name a parameter with its sign or without (S-193).
+fn is_parameter(known: &str, name: &str) -> bool {
+    known.strip_prefix('@').unwrap_or(known).eq_ignore_ascii_case(name)
+}
+
+fn one_or(mut chain: Vec<Expression>, many: fn(Vec<Expression>) -> Expression) -> Expression {
+    match chain.pop() {
+        Some(only) if chain.is_empty() => only,
+        last => {
+            chain.extend(last);
+            many(chain)
+        }
+    }
+}
+
+fn negated(is_not: bool, expression: Expression) -> Expression {
+    if is_not { Expression::Not(Box::new(expression)) } else { expression }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check_filter(text: &str) -> Result<(), Mistake> {
+        super::check_filter(&Sql { expression: text.into(), parameters: Vec::new() })
+    }
+
+    fn check_action(text: &str) -> Result<(), Mistake> {
+        super::check_action(&Sql { expression: text.into(), parameters: Vec::new() })
+    }
 
     // S-190 to S-194, S-199, S-202, S-203
     #[test]

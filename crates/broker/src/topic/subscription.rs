@@ -38,8 +38,18 @@ pub fn split_path(path: &str) -> Option<(&str, &str)> {
     segment.eq_ignore_ascii_case(SUBSCRIPTIONS).then_some((topic, name))
 }
 
-/// Whether a subscription or a rule can have this name (S-251).
+/// Whether a subscription can have this name (S-251, S-252).
 pub fn check_name(name: &str) -> Result<(), Refusal> {
+    if name.starts_with('$') {
+        return Err(Refusal::InvalidName { name: name.into(), why: RESERVED });
+    }
+    check_rule_name(name)
+}
+
+const RESERVED: &str = "names that begin with $ are reserved";
+
+/// Whether a rule can have this name (S-251). Clients name rules after types, so there is more to it than letters.
+pub(super) fn check_rule_name(name: &str) -> Result<(), Refusal> {
     let refuse = |why| Err(Refusal::InvalidName { name: name.into(), why });
     if name.is_empty() {
         return refuse("it is empty");
@@ -47,9 +57,23 @@ pub fn check_name(name: &str) -> Result<(), Refusal> {
     if name.chars().count() > NAME_CHARACTERS {
         return refuse("it is longer than 50 characters");
     }
-    let is_wrong = |c: char| c.is_control() || matches!(c, '/' | '\\' | '@' | '?' | '#' | '*');
+    let is_wrong = |c: char| matches!(c, '/' | '\\' | '@' | '?' | '#' | '*');
     if name.contains(is_wrong) {
         return refuse("it contains a character that is not allowed: / \\ @ ? # *");
+    }
+    // What nobody sees could make two names look like one.
+    let is_unseen = |c: char| {
+        let is_mark = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+        c.is_control() || is_mark || (c.is_whitespace() && c != ' ')
+    };
+    if name.contains(is_unseen) || name.starts_with(' ') || name.ends_with(' ') {
+        return refuse("it contains a control character, or a space at its start or end");
+    }
+    if name.chars().all(|c| c == '.') {
+        return refuse("it has nothing but periods");
+    }
+    if name.starts_with('$') && !name.eq_ignore_ascii_case(DEFAULT_RULE) {
+        return refuse(RESERVED);
     }
     Ok(())
 }
@@ -122,6 +146,7 @@ impl Broker {
         let change = Change::SubscriptionUpdated { entity, settings: Box::new(settle(settings)) };
         self.write(Record::Managed(Box::new(change)), context, decision);
         self.redirect(entity, context, decision);
+        self.reroute(entity);
         self.describe_subscription(entity)
     }
 
@@ -148,6 +173,8 @@ impl Broker {
     ) -> Result<Answer, Refusal> {
         let (entity, _) = self.find_subscription(namespace, topic, name)?;
         let path = self.durable.queue(entity).map(|queue| queue.path.clone()).unwrap_or_default();
+        let topic = self.find_topic(namespace, topic)?;
+        self.volatile.apply(Touch::Used { entity: topic, time: context.now });
         self.remove_entity(entity, &path, context, decision);
         Ok(Answer::Deleted)
     }
@@ -232,7 +259,12 @@ pub(super) mod tests {
             assert!(world.manage(create("t", good)).is_ok(), "{good}");
         }
         let longer = "x".repeat(NAME_CHARACTERS + 1);
-        for bad in ["", "a/b", "a\\b", "a?", "a#", "a@b", "a*", "a\n", &longer] {
+        let unseen =
+            ["a\n", "\u{0}", "a\u{7f}", "a\u{85}b", "a\u{2028}b", "a\u{202e}b", "a\u{200b}", " a", "a "];
+        let reserved = [".", "..", "...", "$management", "$DeadLetterQueue", "$Default", "$"];
+        for bad in
+            ["", "a/b", "a\\b", "a?", "a#", "a@b", "a*", &longer].into_iter().chain(unseen).chain(reserved)
+        {
             let refused = world.manage(create("t", bad));
             assert!(matches!(refused, Err(Refusal::InvalidName { .. })), "{bad}");
         }

@@ -149,8 +149,14 @@ fn sending(link: LinkId, delivery: u32, bytes: usize) -> Batch {
 fn sending_too_much(link: LinkId) -> Batch {
     let body = broker::Intake { offset: 0, length: 2_000_000 };
     let messages = vec![broker::Incoming::new(body)];
-    let commands = vec![Command::Send { link, delivery: 9, is_settled: false, messages: 0..1 }];
-    Batch { commands, messages, bodies: Vec::new() }
+    let commands = vec![Command::Send {
+        link,
+        delivery: 9,
+        is_settled: false,
+        messages: 0..1,
+        sessions: Default::default(),
+    }];
+    Batch { commands, messages, ..Batch::default() }
 }
 
 fn taken(outbox: &Outbox) -> Vec<Outgoing> {
@@ -333,7 +339,7 @@ fn a_message_whose_copy_is_not_written_yet_is_found_where_it_was() {
     // Both are copied twice while the disk is busy; the copies are in the draft.
     for _ in 0..2 {
         let copies = (1..=2).map(|body| (BodyId(body), vec![body as u8 - 1; 10])).collect();
-        desk.accept(Item::Copied { copies, unread: Vec::new() });
+        desk.accept(Item::Copied { copies, unread: Vec::new(), failure: None });
         desk.turn();
     }
     let receiver = LinkId { connection: ConnectionId(1), link: 2 };

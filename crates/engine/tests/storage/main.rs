@@ -11,6 +11,8 @@ mod house;
 mod judge;
 mod power_cut;
 mod space;
+mod topics;
+mod unreadable;
 mod watching;
 
 /// Whether the long versions run.

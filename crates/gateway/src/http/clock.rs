@@ -29,13 +29,24 @@ impl<A: Ask> Door<'_, A> {
     }
 }
 
+/// Takes a property once and no more; a [`Value`] keeps the last of several.
+#[derive(serde::Deserialize)]
+struct Once {
+    #[serde(rename = "advance")]
+    _advance: Option<serde::de::IgnoredAny>,
+}
+
 /// How far to move, from a body such as `{"advance":"PT1H"}`.
 fn asked(body: &[u8]) -> Result<Span, Failure> {
     let bad = |what: &str| Failure::Bad(format!("{what}; send {{\"advance\":\"PT1H\"}} to move by an hour."));
-    let body: Value = serde_json::from_slice(body).map_err(|_| bad("The body is not JSON"))?;
-    let fields = body.as_object().ok_or_else(|| bad("The body is not an object"))?;
+    let read: Value = serde_json::from_slice(body).map_err(|_| bad("The body is not JSON"))?;
+    let fields = read.as_object().ok_or_else(|| bad("The body is not an object"))?;
     if let Some(unknown) = fields.keys().find(|name| *name != "advance") {
         return Err(bad(&format!("The body has an unknown property '{unknown}'")));
+    }
+    // Of two values one would be lost without a word.
+    if serde_json::from_slice::<Once>(body).is_err() {
+        return Err(bad("The body has 'advance' twice"));
     }
     let text = fields.get("advance").ok_or_else(|| bad("The body has no 'advance'"))?;
     let text = text.as_str().ok_or_else(|| bad("The value of 'advance' is not a text"))?;
@@ -130,6 +141,7 @@ mod tests {
             ("{}", "no 'advance'"),
             (r#"{"advance":3600}"#, "not a text"),
             (r#"{"advance":"PT1H","to":"now"}"#, "unknown property 'to'"),
+            (r#"{"advance":"PT1H","advance":"PT2H"}"#, "has 'advance' twice"),
             (r#"{"advance":"1h"}"#, "not an ISO 8601 duration"),
             (r#"{"advance":"-PT1H"}"#, "does not go back"),
             (r#"{"advance":"PT-1H"}"#, "not an ISO 8601 duration"),

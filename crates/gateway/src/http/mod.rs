@@ -34,7 +34,7 @@ use hyper::body::Body;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use message::Errand;
 use message::body::Payload;
@@ -135,7 +135,8 @@ impl Success {
         slice: Slice,
         site: &Site,
     ) -> Success {
-        let has_more = described.len() > slice.top;
+        // Whoever asks for nothing gets nothing, and no way to ask for nothing again.
+        let has_more = slice.top > 0 && described.len() > slice.top;
         described.truncate(slice.top);
         let page = Page { skip: slice.skip, top: slice.top, has_more, now: now() };
         let body = atom::feed(title, path, &described, page, site);
@@ -162,7 +163,8 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Whether what is there shall be changed; without it, something new shall be made (H-12).
+    /// Whether what is there shall be changed; without it, something new shall be made (H-12). There are no tags to match,
+    /// only the star is let this far.
     fn is_update(&self) -> bool {
         self.headers.contains_key(IF_MATCH)
     }
@@ -176,7 +178,9 @@ impl<A: Ask> Door<'_, A> {
         let (head, body) = request.into_parts();
         let has_authorization = head.headers.contains_key(AUTHORIZATION);
         let host = named_host(&head).unwrap_or("localhost").to_owned();
-        let answered = match Address::read(&head.method, &head.uri, has_authorization) {
+        let address =
+            check_host(&head).and_then(|()| Address::read(&head.method, &head.uri, has_authorization));
+        let answered = match address {
             Err(failure) => Err((failure, String::new())),
             Ok(address) => {
                 let namespace = self.namespaces.of_host(&host, peer.server_name.as_deref());
@@ -227,12 +231,18 @@ impl<A: Ask> Door<'_, A> {
         let grant = self.verify(authorization, namespace, &address.path, is_loopback).await?;
         grant.check(&address.path, right, UnixSeconds::now())?;
         peer.proved();
+        match address.route.methods() {
+            [] => return Err(Failure::NoSuchAddress),
+            _ if address.route == Route::Clock && !self.has_test_clock => return Err(Failure::NoSuchAddress),
+            methods if !methods.contains(&head.method) => return Err(Failure::MethodNotAllowed),
+            _ => check_tags(head)?,
+        }
         if let Route::Send { .. } | Route::Receive { .. } | Route::Locked { .. } = address.route {
             let Manner { spelling, stopping } = &manner;
             let errand = Errand { head, spelling, site, namespace, stopping: stopping.clone() };
             return self.message(&address.route, &errand, body).await;
         }
-        let is_clock = self.has_test_clock && address.route == Route::Clock;
+        let is_clock = address.route == Route::Clock;
         let has_body = head.method == Method::PUT || is_clock && head.method == Method::POST;
         let body = if has_body { collected(body).await? } else { Bytes::new() };
         let (method, headers, path) = (&head.method, &head.headers, address.path.as_str());
@@ -248,11 +258,9 @@ impl<A: Ask> Door<'_, A> {
                 self.rules(&call, topic, subscription, *slice).await
             }
             Route::Rule { topic, subscription, name } => self.rule(&call, topic, subscription, name).await,
-            Route::Clock if self.has_test_clock => self.clock(&call).await,
+            Route::Clock => self.clock(&call).await,
             Route::Send { .. } | Route::Receive { .. } | Route::Locked { .. } => Err(Failure::Internal),
-            Route::Clock | Route::Nothing | Route::Health | Route::Metrics | Route::WebSocket => {
-                Err(Failure::NoSuchAddress)
-            }
+            Route::Nothing | Route::Health | Route::Metrics | Route::WebSocket => Err(Failure::NoSuchAddress),
         };
         success.map(response)
     }
@@ -337,11 +345,34 @@ async fn collected<B>(body: B) -> Result<Bytes, Failure>
 where
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
 {
+    // Whoever says that it will be too long need not be waited for.
+    if body.size_hint().lower() > HTTP_BODY_BYTES as u64 {
+        return Err(Failure::BodyTooLarge(HTTP_BODY_BYTES));
+    }
     match timeout(HTTP_BODY_TIMEOUT, Limited::new(body, HTTP_BODY_BYTES).collect()).await {
         Err(_) => Err(Failure::BodyTooSlow),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::BodyTooLarge(HTTP_BODY_BYTES)),
         Ok(Err(_)) => Err(Failure::BodyBroken),
         Ok(Ok(body)) => Ok(body.to_bytes()),
+    }
+}
+
+/// RFC 9112, 3.2: a request names its host once. Of two, one would be checked and the other perhaps believed.
+fn check_host(head: &Parts) -> Result<(), Failure> {
+    match head.headers.get_all(HOST).iter().count() {
+        1 => Ok(()),
+        0 if head.version < Version::HTTP_11 => Ok(()),
+        _ => Err(Failure::Bad("The request must name its host once.".to_owned())),
+    }
+}
+
+/// What is there matches the star and nothing else: no entity has a tag.
+fn check_tags(head: &Parts) -> Result<(), Failure> {
+    let mut tags = head.headers.get_all(IF_MATCH).iter();
+    if tags.all(|tag| tag.to_str().is_ok_and(|tag| tag.trim().trim_matches('"') == "*")) {
+        Ok(())
+    } else {
+        Err(Failure::PreconditionFailed)
     }
 }
 

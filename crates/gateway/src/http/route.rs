@@ -102,6 +102,27 @@ impl Route {
             | Route::Nothing => Needs::Right(Right::Manage),
         }
     }
+
+    /// The one list of what can be done at each route; everything else is not allowed there.
+    pub fn methods(&self) -> &'static [Method] {
+        match self {
+            Route::Health | Route::Metrics => &[Method::GET, Method::HEAD],
+            Route::Queues(_)
+            | Route::Topics(_)
+            | Route::NamespaceInfo
+            | Route::WebSocket
+            | Route::Subscriptions { .. }
+            | Route::Rules { .. } => &[Method::GET],
+            Route::Entity | Route::Subscription { .. } | Route::Rule { .. } => {
+                &[Method::GET, Method::PUT, Method::DELETE]
+            }
+            Route::Clock => &[Method::GET, Method::POST],
+            Route::Send { .. } => &[Method::POST],
+            Route::Receive { .. } => &[Method::POST, Method::DELETE],
+            Route::Locked { .. } => &[Method::PUT, Method::POST, Method::DELETE],
+            Route::Nothing => &[],
+        }
+    }
 }
 
 /// An address, read.
@@ -125,29 +146,40 @@ impl Address {
             .map_err(|_| Failure::Bad("The address is not UTF-8.".to_owned()))?;
         let path = path.trim_matches('/').to_owned();
         let query = Query::read(query);
-        let route = match messages(method, uri.path(), &query)? {
-            Some(route) => route,
-            None => route(method, &path, &query, has_authorization)?,
+        let route = route(method, uri.path(), &path, &query, has_authorization)?;
+        let api_version = match route {
+            // Whoever looks after the server speaks no version of the API.
+            Route::Health | Route::Metrics => LATEST_API_VERSION.to_owned(),
+            _ => api_version(&query)?,
         };
-        Ok(Address { route, path, api_version: api_version(&query)? })
+        Ok(Address { route, path, api_version })
     }
 }
 
-fn route(method: &Method, path: &str, query: &Query, has_authorization: bool) -> Result<Route, Failure> {
+/// `raw` is the path as it came.
+fn route(
+    method: &Method,
+    raw: &str,
+    path: &str,
+    query: &Query,
+    has_authorization: bool,
+) -> Result<Route, Failure> {
     let lower = path.to_ascii_lowercase();
     let segments: Vec<&str> = lower.split('/').collect();
+    let is_look = method == Method::GET || method == Method::HEAD;
     Ok(match segments[..] {
         [""] => Route::Nothing,
-        ["health"] if method == Method::GET && !has_authorization => Route::Health,
-        ["metrics"] if method == Method::GET && !has_authorization => Route::Metrics,
+        ["health"] if is_look && !has_authorization => Route::Health,
+        ["metrics"] if is_look && !has_authorization => Route::Metrics,
         ["$resources", "queues"] => Route::Queues(query.slice()?),
         ["$resources", "topics"] => Route::Topics(query.slice()?),
         ["$namespaceinfo"] => Route::NamespaceInfo,
         ["$servicebus", "websocket"] => Route::WebSocket,
         ["$otobus", "clock"] => Route::Clock,
         [first, ..] if first.starts_with('$') => Route::Nothing,
-        [_, ref rest @ ..] if rest.contains(&"subscriptions") => below_topic(path, query)?,
-        _ => Route::Entity,
+        // Before messages: a subscription may have that name.
+        [_, ref rest @ ..] if rest.contains(&"subscriptions") => below_topic(method, raw, path, query)?,
+        _ => messages(method, raw, query)?.unwrap_or(Route::Entity),
     })
 }
 
@@ -158,7 +190,6 @@ fn messages(method: &Method, path: &str, query: &Query) -> Result<Option<Route>,
     let is = |segment: &str, fixed: &str| decoded(segment).eq_ignore_ascii_case(fixed);
     let entity = |segments: &[&str]| decoded(&segments.join("/"));
     Ok(Some(match segments[..] {
-        [first, ..] if decoded(first).starts_with('$') => return Ok(None),
         [_, .., last] if is(last, "messages") && method == Method::POST => {
             Route::Send { entity: entity(&segments[..segments.len() - 1]) }
         }
@@ -176,7 +207,7 @@ fn messages(method: &Method, path: &str, query: &Query) -> Result<Option<Route>,
 }
 
 /// Names keep the case in which they came.
-fn below_topic(path: &str, query: &Query) -> Result<Route, Failure> {
+fn below_topic(method: &Method, raw: &str, path: &str, query: &Query) -> Result<Route, Failure> {
     let segments: Vec<&str> = path.split('/').collect();
     let is = |segment: &str, fixed: &str| segment.eq_ignore_ascii_case(fixed);
     let Some(at) = segments.iter().skip(1).position(|segment| is(segment, "subscriptions")) else {
@@ -192,7 +223,11 @@ fn below_topic(path: &str, query: &Query) -> Result<Route, Failure> {
         [subscription, rules, name] if is(rules, "rules") => {
             Route::Rule { topic, subscription: subscription.to_owned(), name: name.to_owned() }
         }
-        _ => Route::Nothing,
+        // Nothing is sent to a subscription.
+        _ => match messages(method, raw, query)? {
+            None | Some(Route::Send { .. }) => Route::Nothing,
+            Some(messages) => messages,
+        },
     })
 }
 
@@ -352,6 +387,37 @@ mod tests {
         assert_eq!(routed(Method::POST, "/$q/messages"), Route::Nothing);
     }
 
+    // H-10
+    #[test]
+    fn a_subscription_may_be_called_as_a_part_of_an_address() {
+        for name in ["messages", "Rules", "subscriptions"] {
+            let (topic, subscription) = ("t".to_owned(), name.to_owned());
+            for method in [Method::GET, Method::PUT, Method::DELETE] {
+                assert_eq!(
+                    routed(method.clone(), &format!("/t/subscriptions/{name}")),
+                    Route::Subscription { topic: topic.clone(), name: name.to_owned() }
+                );
+                let rule = Route::Rule {
+                    topic: topic.clone(),
+                    subscription: subscription.clone(),
+                    name: "messages".to_owned(),
+                };
+                assert_eq!(routed(method, &format!("/t/subscriptions/{name}/rules/messages")), rule);
+            }
+            for path in
+                [format!("t/subscriptions/{name}"), format!("t/subscriptions/{name}/$DeadLetterQueue")]
+            {
+                let head = Route::Receive { entity: path.clone(), wait: RECEIVE_WAIT };
+                assert_eq!(routed(Method::POST, &format!("/{path}/messages/head")), head);
+                assert!(matches!(
+                    routed(Method::PUT, &format!("/{path}/messages/1/lock")),
+                    Route::Locked { entity, .. } if entity == path
+                ));
+            }
+            assert_eq!(routed(Method::POST, &format!("/t/subscriptions/{name}/messages")), Route::Nothing);
+        }
+    }
+
     #[test]
     fn an_address_at_its_limit_is_read_and_one_past_it_is_not() {
         let path = |length: usize| format!("/{}", "a".repeat(length - 1));
@@ -373,6 +439,10 @@ mod tests {
         };
         assert_eq!(health(false), Route::Health);
         assert_eq!(health(true), Route::Entity);
+        for (method, address) in [(Method::HEAD, "/health"), (Method::GET, "/Health/?api-version=1")] {
+            let read = Address::read(&method, &address.parse().unwrap(), false);
+            assert_eq!(read.unwrap().route, Route::Health, "{method} {address}");
+        }
     }
 
     // H-2

@@ -1,7 +1,7 @@
 //! The door as a client sees it: requests over a connection in memory, a broker behind it.
 
 use super::*;
-use crate::auth::{Guard, Policy, Right, Rights, Secret};
+use crate::auth::{Guard, Policy, Right, Secret};
 use crate::namespaces::tests::namespace;
 use broker::{Broker, Context, Decision, Durable, Effect, Position, Refusal, RequestId};
 use engine::{Ailment, Engine, Stopped};
@@ -17,6 +17,24 @@ struct Fake {
     engine: OnceLock<Engine>,
     is_sick: AtomicBool,
     failures: Failures,
+    namespaces: Namespaces,
+}
+
+fn policy(name: &str, rights: &[Right]) -> Policy {
+    let rights = rights.iter().copied().collect();
+    Policy { name: name.into(), primary: Secret::new("key"), secondary: None, rights }
+}
+
+/// The policies that stay, and those that may be taken away.
+fn guard(more: &[Policy]) -> Guard {
+    let manager = policy("manager", &[Right::Manage]);
+    let policies = [manager, policy("reader", &[Right::Listen]), policy("sender", &[Right::Send])];
+    Guard::new(policies.into_iter().chain(more.iter().cloned()).collect(), false)
+}
+
+/// One whose manager has the same key as that of the default namespace.
+fn shop() -> Namespace {
+    namespace(1, "shop", Guard::new(vec![policy("manager", &[Right::Manage])], false))
 }
 
 impl Default for Fake {
@@ -26,6 +44,11 @@ impl Default for Fake {
             engine: OnceLock::new(),
             is_sick: AtomicBool::new(false),
             failures: Failures::default(),
+            namespaces: Namespaces::new(
+                namespace(0, "default", guard(&[policy("leaving", &[Right::Manage])])),
+                vec![shop()],
+                &["old".into()],
+            ),
         }
     }
 }
@@ -42,7 +65,7 @@ impl Ask for Fake {
         let context = Context { now: Time(1_577_836_800_000), position: Position(1) };
         let command = make(RequestId::default());
         let mut broker = self.broker.lock().unwrap();
-        let decided = broker.decide(&command, &[], &[], context, &mut decision);
+        let decided = broker.decide(&command, broker::Arrivals::default(), &[], context, &mut decision);
         assert_eq!(decided, broker::Decided::Done);
         while broker.is_moving() {
             broker.tick(context, &mut decision);
@@ -81,7 +104,8 @@ pub(super) fn engine_in_memory() -> Engine {
 impl Drop for Fake {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.take() {
-            engine.stop();
+            let stopped = engine.stop();
+            assert!(stopped.is_ok() || std::thread::panicking(), "{stopped:?}");
         }
     }
 }
@@ -107,30 +131,17 @@ impl House {
         House { has_no_test_clock: true, ..House::default() }
     }
 
+    /// Takes the policy `leaving` away.
+    pub(super) fn remove_policy(&self) {
+        self.fake.namespaces.replace(namespace(0, "default", guard(&[])), vec![shop()]);
+    }
+
     /// Sends one request's bytes and returns everything that comes back.
     pub(super) async fn exchange(&self, request: &[u8]) -> String {
-        let policy = |name: &str, rights| Policy {
-            name: name.into(),
-            primary: Secret::new("key"),
-            secondary: None,
-            rights,
-        };
-        let reader = [Right::Listen].into_iter().collect();
-        let sender = [Right::Send].into_iter().collect();
-        let guard = Guard::new(
-            vec![policy("manager", Rights::ALL), policy("reader", reader), policy("sender", sender)],
-            false,
-        );
         let meters = Meters::default();
-        let shop = Guard::new(vec![policy("manager", Rights::ALL)], false);
-        let namespaces = Namespaces::new(
-            namespace(0, "default", guard),
-            vec![namespace(1, "shop", shop)],
-            &["old".into()],
-        );
         let door = Door {
             ask: &self.fake,
-            namespaces: &namespaces,
+            namespaces: &self.fake.namespaces,
             names: &Names::new(&["mine.example".to_owned()]),
             meters: &meters,
             failures: &self.fake.failures,
@@ -319,6 +330,12 @@ async fn a_topic_with_subscriptions_and_rules_is_managed_whole() {
     assert_eq!(house.request(As::Manager, "DELETE", rule, "", "").await.0, 404);
     assert_eq!(house.request(As::Manager, "DELETE", "/news/local", "", "").await, (200, String::new()));
     assert_eq!(house.get("/news/local/subscriptions/mine").await.0, 404);
+    // Whatever a subscription is called, its rules are found.
+    house.create("/t", TOPIC).await;
+    assert_eq!(house.create("/t/subscriptions/messages", SUBSCRIPTION).await.0, 201);
+    assert_eq!(house.create("/t/subscriptions/messages/rules/r", RULE).await.0, 201);
+    let rule = "/t/subscriptions/messages/rules/r";
+    assert_eq!(house.request(As::Manager, "DELETE", rule, "", "").await.0, 200);
     assert_eq!(house.create("/news/local/subscriptions/mine", SUBSCRIPTION).await.0, 404);
 }
 
@@ -484,6 +501,9 @@ async fn a_list_comes_in_pages_with_a_link_to_the_next() {
     assert!(!body.contains("rel=\"next\""));
     let (status, body) = house.get("/$Resources/queues?$skip=100").await;
     assert_eq!((status, titles(&body).len()), (200, 0));
+    let (status, body) = house.get("/$Resources/queues?$top=0").await;
+    assert_eq!((status, titles(&body).len()), (200, 0));
+    assert!(!body.contains("rel=\"next\""), "whoever follows it would follow it for ever");
     assert!(body.starts_with("<feed "));
 }
 
@@ -541,7 +561,10 @@ async fn health_needs_no_token_and_tells_the_truth() {
     let house = House::default();
     let (status, body) = house.request(As::Nobody, "GET", "/health", "", "").await;
     assert_eq!((status, &*body), (200, r#"{"message":"Service is healthy.","status":"healthy"}"#));
+    assert_eq!(house.request(As::Nobody, "GET", "/health?api-version=1", "", "").await.0, 200);
+    assert_eq!(house.request(As::Nobody, "HEAD", "/health", "", "").await, (200, String::new()));
     house.fake.is_sick.store(true, Ordering::Relaxed);
+    assert_eq!(house.request(As::Nobody, "HEAD", "/health", "", "").await, (503, String::new()));
     let (status, body) = house.request(As::Nobody, "GET", "/health", "", "").await;
     assert_eq!(status, 503);
     let body: serde_json::Value = serde_json::from_str(&body).unwrap();
@@ -581,6 +604,51 @@ async fn a_body_at_its_limit_is_read_and_one_past_it_is_not() {
     let padded = |length: usize| format!("{JAVASCRIPT_QUEUE}{}", " ".repeat(length - JAVASCRIPT_QUEUE.len()));
     assert_eq!(house.create("/q", &padded(HTTP_BODY_BYTES)).await.0, 201);
     assert_eq!(house.create("/r", &padded(HTTP_BODY_BYTES + 1)).await.0, 413);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_announced_too_long_is_not_waited_for() {
+    let house = House::default();
+    let token = sas::sign("https%3a%2f%2fhost", "manager", "key", UnixSeconds::NEVER);
+    for (length, status) in [(HTTP_BODY_BYTES + 1, "413"), (HTTP_BODY_BYTES, "408")] {
+        let request = format!(
+            "PUT /q HTTP/1.1\r\nHost: h\r\nAuthorization: {token}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        );
+        let answer = house.exchange(request.as_bytes()).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{length}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_names_its_host_once() {
+    let house = House::default();
+    for (head, status) in [
+        ("GET /health HTTP/1.1\r\n", 400),
+        ("GET /health HTTP/1.1\r\nHost: a\r\nHost: a\r\n", 400),
+        ("GET /health HTTP/1.0\r\nHost: a\r\nHost: b\r\n", 400),
+        ("GET /health HTTP/1.0\r\n", 200),
+        ("GET /health HTTP/1.1\r\nHost: a\r\n", 200),
+    ] {
+        let answer = house.exchange(format!("{head}Connection: close\r\n\r\n").as_bytes()).await;
+        assert_eq!(answer.split(' ').nth(1), Some(&*status.to_string()), "{head}: {answer}");
+    }
+}
+
+// H-12
+#[tokio::test]
+async fn only_the_star_matches_what_is_there() {
+    let house = House::default();
+    house.create("/q", JAVASCRIPT_QUEUE).await;
+    let changed = JAVASCRIPT_QUEUE.replace("PT30S", "PT45S");
+    for (tag, status) in
+        [("\"1\"", 412), ("W/\"x\"", 412), ("*, \"1\"", 412), ("", 412), ("\"*\"", 200), ("*", 200)]
+    {
+        let headers = format!("If-Match: {tag}\r\n");
+        let (got, body) = house.request(As::Manager, "PUT", "/q", &headers, &changed).await;
+        assert_eq!(got, status, "{tag}: {body}");
+    }
+    assert_eq!(house.request(As::Manager, "DELETE", "/q", "If-Match: \"1\"\r\n", "").await.0, 412);
+    assert_eq!(house.request(As::Manager, "DELETE", "/q", "If-Match: *\r\n", "").await.0, 200);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Who may do what at the HTTP door: every operation against every kind of claim. The matches below have no rest, so an
 //! operation that is added does not build, or does not pass, until it has its row.
 
-use super::tests::House;
+use super::tests::{As, House};
 use super::*;
 use crate::auth::Right;
 use crate::limits::CLOCK_SKEW_SECONDS;
@@ -9,7 +9,9 @@ use crate::limits::CLOCK_SKEW_SECONDS;
 /// Every operation: method, address, and the least right that it takes; `None` where nobody is asked.
 const ROWS: &[(&str, &str, Option<Right>)] = &[
     ("GET", "/health", None),
+    ("HEAD", "/health", None),
     ("GET", "/metrics", None),
+    ("HEAD", "/metrics", None),
     ("GET", "/$servicebus/websocket?x", None),
     ("GET", "/$Resources/queues", Some(Right::Manage)),
     ("GET", "/$Resources/topics", Some(Right::Manage)),
@@ -26,16 +28,13 @@ const ROWS: &[(&str, &str, Option<Right>)] = &[
     ("PUT", "/t/subscriptions/s/rules/r", Some(Right::Manage)),
     ("DELETE", "/t/subscriptions/s/rules/r", Some(Right::Manage)),
     ("POST", "/q/messages", Some(Right::Send)),
-    ("POST", "/t/subscriptions/s/messages", Some(Right::Send)),
     ("POST", "/q/messages/head?timeout=0", Some(Right::Listen)),
     ("DELETE", "/q/messages/head?timeout=0", Some(Right::Listen)),
-    ("PUT", "/q/messages/head", Some(Right::Listen)),
     ("POST", "/q/$DeadLetterQueue/messages/head?timeout=0", Some(Right::Listen)),
     ("DELETE", "/t/subscriptions/s/messages/head?timeout=0", Some(Right::Listen)),
     ("PUT", LOCKED, Some(Right::Listen)),
     ("DELETE", LOCKED, Some(Right::Listen)),
     ("POST", LOCKED, Some(Right::Listen)),
-    ("PATCH", LOCKED, Some(Right::Listen)),
     ("DELETE", "/q/messages/id/lock", Some(Right::Listen)),
     ("DELETE", "/t/subscriptions/s/messages/1/lock", Some(Right::Listen)),
     ("GET", "/$otobus/clock", Some(Right::Manage)),
@@ -85,6 +84,12 @@ macro_rules! operations {
 operations! { COMMANDS, has_operation, Command:
     AttachSender => Some(("POST", "/q/messages")),
     AttachReceiver => Some(("POST", "/q/messages/head?timeout=0")),
+    // There are no sessions over HTTP (H-91).
+    AcceptSession => None,
+    RenewSession => None,
+    GetSessionState => None,
+    SetSessionState => None,
+    ListSessions => None,
     // By links that were attached.
     Detach => None,
     Send => None,
@@ -136,6 +141,9 @@ operations! { TASKS, has_task_operation, Task:
     TellTime => Some(("GET", "/$otobus/clock")),
 }
 
+/// A policy that has been there.
+const REMOVED: &str = "removed policy";
+
 /// What a request shows, and the rights that this gives.
 fn claims() -> Vec<(&'static str, String, &'static [Right])> {
     let (all, never) = ("https%3a%2f%2fhost", UnixSeconds::NEVER);
@@ -150,8 +158,11 @@ fn claims() -> Vec<(&'static str, String, &'static [Right])> {
         ("none", String::new(), &[]),
         ("expired", signed(all, "manager", "key", expired), &[]),
         ("wrong scope", signed("https%3a%2f%2fhost%2fother", "manager", "key", never), &[]),
+        // The same policy with the same key is there too.
+        ("another namespace", signed("https%3a%2f%2fshop.example", "manager", "key", never), &[]),
+        ("a namespace that is gone", signed("https%3a%2f%2fold.example", "manager", "key", never), &[]),
         ("wrong key", signed(all, "manager", "yek", never), &[]),
-        ("removed policy", signed(all, "gone", "key", never), &[]),
+        (REMOVED, signed(all, "leaving", "key", never), &[]),
         ("no token", "Authorization: Basic a2V5\r\n".into(), &[]),
     ]
 }
@@ -162,7 +173,13 @@ async fn every_operation_takes_its_right_and_no_less() {
     for (method, address, needed) in ROWS {
         for (claim, header, rights) in claims() {
             // A new house for each, so that nothing depends on what was done before.
-            let (status, body) = House::default().raw(method, address, &header).await;
+            let house = House::default();
+            if claim == REMOVED {
+                let (before, body) = house.raw("GET", "/$namespaceinfo", &header).await;
+                assert_eq!(before, 200, "it opens while it is there: {body}");
+                house.remove_policy();
+            }
+            let (status, body) = house.raw(method, address, &header).await;
             let is_refused = status == 401;
             let may = match needed {
                 Some(needed) => rights.contains(needed),
@@ -178,6 +195,7 @@ async fn every_operation_takes_its_right_and_no_less() {
 #[test]
 fn every_route_has_its_row() {
     let mut rows = [0; ROUTES];
+    let mut operations: Vec<(usize, Method)> = Vec::new();
     for (method, address, needed) in ROWS {
         let method: Method = method.parse().unwrap();
         let route = Address::read(&method, &address.parse().unwrap(), false).unwrap().route;
@@ -187,8 +205,38 @@ fn every_route_has_its_row() {
             Needs::Nothing | Needs::Loopback => None,
         };
         assert_eq!(needs, *needed, "{method} {address}");
+        let is_nothing = route == Route::Nothing;
+        assert!(is_nothing || route.methods().contains(&method), "{method} is not allowed at {address}");
+        operations.push((number(&route), method));
     }
     assert!(rows.iter().all(|count| *count > 0), "{rows:?}");
+    // Whatever can be done at a route has a row, and the door takes no method that the route does not list.
+    for (method, address, _) in ROWS {
+        let route = Address::read(&method.parse().unwrap(), &address.parse().unwrap(), false).unwrap().route;
+        for method in route.methods() {
+            assert!(operations.contains(&(number(&route), method.clone())), "{method} {address} has no row");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_method_without_a_row_is_not_allowed_to_anybody() {
+    let methods = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
+    for (_, address, _) in ROWS {
+        for method in methods {
+            if ROWS.iter().any(|row| (row.0, row.1) == (method, *address)) {
+                continue;
+            }
+            let parsed: Method = method.parse().unwrap();
+            let route = Address::read(&parsed, &address.parse().unwrap(), true).unwrap().route;
+            // Another method may lead to another route, which has a row of its own.
+            if route.methods().contains(&parsed) {
+                continue;
+            }
+            let (status, _) = House::default().request(As::Manager, method, address, "", "").await;
+            assert!([404, 405, 426].contains(&status), "{method} {address}: {status}");
+        }
+    }
 }
 
 #[test]
@@ -203,75 +251,81 @@ fn every_command_and_task_comes_in_by_an_operation_with_a_row_or_not_at_all() {
     }
 }
 
+/// A command or task of each kind that comes in at this door.
+fn examples() -> Vec<Command> {
+    let (request, namespace) = (RequestId::default(), broker::NamespaceId(0));
+    let path = || Box::<str>::from("q");
+    let (topic, subscription) = (|| Box::<str>::from("t"), || Box::<str>::from("s"));
+    let queue = broker::QueueSettings::default;
+    let topic_settings = broker::topic::settings::TopicSettings::default;
+    let settings = broker::topic::settings::SubscriptionSettings::default;
+    let name = || Box::<str>::from("r");
+    let rule = || broker::topic::rule::Rule {
+        name: name(),
+        filter: broker::topic::rule::Filter::True,
+        action: None,
+    };
+    let (skip, top, access) = (0, 0, Vec::new);
+    let tasks = [
+        Task::CreateQueue { path: path(), settings: queue(), access: access() },
+        Task::UpdateQueue { path: path(), settings: queue(), access: access() },
+        Task::CreateTopic { path: path(), settings: topic_settings(), access: access() },
+        Task::UpdateTopic { path: path(), settings: topic_settings(), access: access() },
+        Task::Describe { path: path() },
+        Task::ListTopics { skip, top },
+        Task::CreateSubscription { topic: topic(), name: subscription(), settings: settings(), rule: None },
+        Task::UpdateSubscription { topic: topic(), name: subscription(), settings: settings() },
+        Task::DescribeSubscription { topic: topic(), name: subscription() },
+        Task::DeleteSubscription { topic: topic(), name: subscription() },
+        Task::ListSubscriptions { topic: topic(), skip, top },
+        Task::CreateRule { topic: topic(), subscription: subscription(), rule: rule() },
+        Task::UpdateRule { topic: topic(), subscription: subscription(), rule: rule() },
+        Task::DescribeRule { topic: topic(), subscription: subscription(), name: name() },
+        Task::DeleteRule { topic: topic(), subscription: subscription(), name: name() },
+        Task::ListRules { topic: topic(), subscription: subscription(), skip, top },
+        Task::TellTime,
+    ];
+    let (link, mode) = (broker::LinkId::default(), broker::ReceiveMode::PeekLock);
+    let (tokens, outcome) = (Box::default, broker::Outcome::Complete);
+    let from = broker::Number(1);
+    let commands = [
+        Command::AttachSender { link, namespace, path: path() },
+        Command::AttachReceiver { link, namespace, path: path(), mode },
+        Command::SettleTokens { request, namespace, path: path(), tokens: tokens(), outcome },
+        Command::RenewLocks { request, namespace, path: path(), tokens: tokens() },
+        Command::Browse { request, namespace, path: path(), from, most: 1, session: None },
+        Command::DeleteEntity { request, namespace, path: path() },
+        Command::ListQueues { request, namespace, skip, top },
+        Command::Advance { request, namespace, by: broker::Span::minutes(1) },
+    ];
+    let managed = |task| Command::Manage { request, namespace, task: Box::new(task) };
+    commands.into_iter().chain(tasks.into_iter().map(managed)).collect()
+}
+
+/// What a command or its task is called.
+fn kind(command: &Command) -> (String, bool) {
+    let (text, is_task) = match command {
+        Command::Manage { task, .. } => (format!("{task:?}"), true),
+        other => (format!("{other:?}"), false),
+    };
+    (text.split([' ', '{']).next().unwrap_or_default().to_owned(), is_task)
+}
+
 // What a route takes and what the command takes that comes of it are decided in two places; neither may ask for less.
 #[test]
 fn a_command_takes_the_right_that_its_route_takes() {
-    let request = RequestId::default();
-    let namespace = broker::NamespaceId(0);
-    let (path, topic, name): (Box<str>, Box<str>, Box<str>) = ("q".into(), "t".into(), "s".into());
-    let manage = |task| Command::Manage { request, namespace, task: Box::new(task) };
-    let asked = [
-        (Command::DeleteEntity { request, namespace, path: path.clone() }, ("DELETE", "/q")),
-        (Command::ListQueues { request, namespace, skip: 0, top: 0 }, ("GET", "/$Resources/queues")),
-        (manage(Task::Describe { path: path.clone() }), ("GET", "/q")),
-        (manage(Task::ListTopics { skip: 0, top: 0 }), ("GET", "/$Resources/topics")),
-        (
-            manage(Task::DescribeSubscription { topic: topic.clone(), name: name.clone() }),
-            ("GET", "/t/subscriptions/s"),
-        ),
-        (
-            manage(Task::DeleteSubscription { topic: topic.clone(), name: name.clone() }),
-            ("DELETE", "/t/subscriptions/s"),
-        ),
-        (
-            manage(Task::ListSubscriptions { topic: topic.clone(), skip: 0, top: 0 }),
-            ("GET", "/t/subscriptions"),
-        ),
-        (
-            manage(Task::DescribeRule { topic: topic.clone(), subscription: name.clone(), name: "r".into() }),
-            ("GET", "/t/subscriptions/s/rules/r"),
-        ),
-        (
-            manage(Task::DeleteRule { topic: topic.clone(), subscription: name.clone(), name: "r".into() }),
-            ("DELETE", "/t/subscriptions/s/rules/r"),
-        ),
-        (
-            manage(Task::ListRules { topic: topic.clone(), subscription: name.clone(), skip: 0, top: 0 }),
-            ("GET", "/t/subscriptions/s/rules"),
-        ),
-    ];
-    let (path, none): (Box<str>, Box<[_]>) = ("q".into(), [].into());
-    let link = broker::LinkId::default();
-    let (mode, outcome) = (broker::ReceiveMode::PeekLock, broker::Outcome::Complete);
-    let number = broker::Number(1);
-    // An address of messages lies below their entity: whoever has signed no more than the address may use it (H-101).
-    let messages = [
-        (Command::AttachSender { link, namespace, path: path.clone() }, ("POST", "/q/messages")),
-        (
-            Command::AttachReceiver { link, namespace, path: path.clone(), mode },
-            ("POST", "/q/messages/head?timeout=0"),
-        ),
-        (
-            Command::SettleTokens { request, namespace, path: path.clone(), tokens: none.clone(), outcome },
-            ("DELETE", LOCKED),
-        ),
-        (Command::RenewLocks { request, namespace, path: path.clone(), tokens: none }, ("POST", LOCKED)),
-        (
-            Command::Browse { request, namespace, path: path.clone(), from: number, most: 1 },
-            ("DELETE", "/q/messages/id/lock"),
-        ),
-    ];
-    for (command, (method, address)) in &messages {
-        let method: Method = method.parse().unwrap();
-        let address = Address::read(&method, &address.parse().unwrap(), true).unwrap();
-        let Needs::Right(right) = address.route.needs(&method) else { panic!("{address:?}") };
-        assert_eq!(Demand::of(command), Demand::Right(right, "q".into()), "{command:?}");
-        assert!(address.path.starts_with("q/messages"), "{}", address.path);
-    }
-    for (command, (method, address)) in &asked {
-        let method: Method = method.parse().unwrap();
-        let address = Address::read(&method, &address.parse().unwrap(), true).unwrap();
-        let Needs::Right(right) = address.route.needs(&method) else { panic!("{address:?}") };
-        assert_eq!(Demand::of(command), Demand::Right(right, address.path.into()), "{command:?}");
+    let examples = examples();
+    for (list, is_task) in [(COMMANDS, false), (TASKS, true)] {
+        for (name, operation) in list {
+            let Some((method, address)) = operation else { continue };
+            let example = examples.iter().find(|each| kind(each) == ((*name).to_owned(), is_task));
+            let command = example.unwrap_or_else(|| panic!("{name} has no example"));
+            let method: Method = method.parse().unwrap();
+            let address = Address::read(&method, &address.parse().unwrap(), true).unwrap();
+            let Needs::Right(right) = address.route.needs(&method) else { panic!("{address:?}") };
+            // Messages have addresses below their entity, and who signed no more than such an address may use it (H-101).
+            let path = address.path.split("/messages").next().unwrap_or_default();
+            assert_eq!(Demand::of(command), Demand::Right(right, path.into()), "{command:?}");
+        }
     }
 }

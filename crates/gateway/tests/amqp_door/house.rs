@@ -67,7 +67,10 @@ impl House {
     pub fn set_guard(&self, guard: Guard) {
         let default = self.state.namespaces.of_host("", None);
         let (id, name, created) = (default.id, default.name.clone(), default.created);
-        self.state.namespaces.replace(Namespace { id, name, guard, created }, Vec::new());
+        // Another namespace, whose policies have the same keys.
+        let guard_of_shop = Guard::new(policies(), false);
+        let shop = Namespace { id: NamespaceId(1), name: "shop".into(), guard: guard_of_shop, created };
+        self.state.namespaces.replace(Namespace { id, name, guard, created }, vec![shop]);
     }
 
     pub async fn queue(&self, path: &str, settings: QueueSettings) {
@@ -130,7 +133,8 @@ pub fn policies() -> Vec<Policy> {
 impl Drop for House {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.take() {
-            engine.stop();
+            let stopped = engine.stop();
+            assert!(stopped.is_ok() || std::thread::panicking(), "{stopped:?}");
         }
     }
 }

@@ -187,5 +187,5 @@ async fn a_hundred_hostile_requests_cost_little_and_leave_nothing_behind() {
     }
     assert!(count >= 100);
     tokio::time::resume();
-    engine.stop();
+    engine.stop().unwrap();
 }

@@ -2,7 +2,7 @@
 
 use super::{Disk, DiskFile, Guard, Lock};
 use std::fs::{self, OpenOptions, TryLockError};
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
+    /// Nothing is made, changed or removed.
+    is_read_only: bool,
     /// Kept open for syncing names.
     directory: fs::File,
 }
@@ -19,7 +21,24 @@ impl File {
     /// Opens the directory, making it and its parents if needed.
     pub fn open(path: &Path) -> io::Result<File> {
         make_directory(path)?;
-        Ok(File { path: path.to_owned(), directory: fs::File::open(path)? })
+        File::new(path, false)
+    }
+
+    /// Opens a directory that is there, to look at it: every call that would change anything is refused, and the rights to
+    /// read are enough. Several may look at once, while nobody writes.
+    pub fn look(path: &Path) -> io::Result<File> {
+        File::new(path, true)
+    }
+
+    fn new(path: &Path, is_read_only: bool) -> io::Result<File> {
+        Ok(File { path: path.to_owned(), is_read_only, directory: fs::File::open(path)? })
+    }
+
+    fn must_be_writable(&self) -> io::Result<()> {
+        match self.is_read_only {
+            true => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -42,6 +61,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
 
 impl Disk for File {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.must_be_writable()?;
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -52,7 +72,7 @@ impl Disk for File {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).open(self.path.join(name))?;
+        let file = OpenOptions::new().read(true).write(!self.is_read_only).open(self.path.join(name))?;
         Ok(Arc::new(Open { file }))
     }
 
@@ -67,10 +87,12 @@ impl Disk for File {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.must_be_writable()?;
         fs::rename(self.path.join(from), self.path.join(to))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.must_be_writable()?;
         fs::remove_file(self.path.join(name))
     }
 
@@ -78,19 +100,26 @@ impl Disk for File {
         self.directory.sync_all()
     }
 
+    /// The lock is on the directory itself: a file could be removed and made again, and two would hold it.
     fn lock(&self, name: &str, holder: &str) -> io::Result<Lock> {
-        let path = self.path.join(name);
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
+        let directory = fs::File::open(&self.path)?;
+        let locked = match self.is_read_only {
+            true => directory.try_lock_shared(),
+            false => directory.try_lock(),
+        };
+        match locked {
             Ok(()) => {
-                file.set_len(0)?;
-                file.write_all(holder.as_bytes())?;
-                Ok(Lock::Held(Box::new(HeldLock { _file: file })))
+                if !self.is_read_only {
+                    fs::write(self.path.join(name), holder)?;
+                }
+                Ok(Lock::Held(Box::new(HeldLock { _directory: directory })))
             }
             Err(TryLockError::WouldBlock) => {
                 let mut noted = String::new();
-                // Somebody else's text: only for the message, and only so much of it.
-                file.take(200).read_to_string(&mut noted)?;
+                // Somebody else's text: only for the message, and only so much of it. Whoever only looks leaves none.
+                if let Ok(file) = fs::File::open(self.path.join(name)) {
+                    file.take(200).read_to_string(&mut noted)?;
+                }
                 Ok(Lock::Busy(noted))
             }
             Err(TryLockError::Error(error)) => Err(error),
@@ -107,10 +136,10 @@ impl Disk for File {
     }
 }
 
-/// The lock is the open file; closing it, or the end of the process, gives it back.
+/// The lock is the open directory; closing it, or the end of the process, gives it back.
 #[derive(Debug)]
 struct HeldLock {
-    _file: fs::File,
+    _directory: fs::File,
 }
 
 impl Guard for HeldLock {}
@@ -118,6 +147,25 @@ impl Guard for HeldLock {}
 #[derive(Debug)]
 struct Open {
     file: fs::File,
+}
+
+/// An old system, or a file system, may not know how to write through.
+#[cfg(target_os = "linux")]
+fn or_write_and_sync(
+    file: &dyn DiskFile,
+    tried: rustix::io::Result<usize>,
+    offset: u64,
+    slices: &[IoSlice<'_>],
+) -> io::Result<usize> {
+    use rustix::io::Errno;
+    match tried {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+            let count = file.write_at(offset, slices)?;
+            file.sync_data()?;
+            Ok(count)
+        }
+        other => Ok(other?),
+    }
 }
 
 impl DiskFile for Open {
@@ -135,16 +183,9 @@ impl DiskFile for Open {
 
     #[cfg(target_os = "linux")]
     fn write_through(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        use rustix::io::{Errno, ReadWriteFlags, pwritev2};
-        match pwritev2(&self.file, slices, offset, ReadWriteFlags::DSYNC) {
-            // An old system, or a file system without it.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                let count = self.write_at(offset, slices)?;
-                self.sync_data()?;
-                Ok(count)
-            }
-            other => Ok(other?),
-        }
+        use rustix::io::{ReadWriteFlags, pwritev2};
+        let tried = pwritev2(&self.file, slices, offset, ReadWriteFlags::DSYNC);
+        or_write_and_sync(self, tried, offset, slices)
     }
 
     fn length(&self) -> io::Result<u64> {
@@ -165,5 +206,60 @@ impl DiskFile for Open {
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => self.file.set_len(bytes),
             other => Ok(other?),
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::disk::Memory;
+    use crate::fuzzing::Scratch;
+    use rustix::io::Errno;
+
+    #[test]
+    fn removing_the_file_of_the_lock_makes_no_second_holder() {
+        let folder = Scratch::new("lock");
+        let first = File::open(folder.path()).unwrap();
+        let Lock::Held(_guard) = first.lock("lock", "process 1").unwrap() else { panic!("it is free") };
+        first.remove("lock").unwrap();
+        for other in [File::open(folder.path()).unwrap(), File::look(folder.path()).unwrap()] {
+            assert!(matches!(other.lock("lock", "process 2").unwrap(), Lock::Busy(_)));
+        }
+    }
+
+    #[test]
+    fn whoever_only_looks_changes_nothing_and_keeps_writers_away() {
+        let folder = Scratch::new("look");
+        let disk = File::open(folder.path()).unwrap();
+        disk.create("a").unwrap().write_at(0, &[IoSlice::new(b"kept")]).unwrap();
+        let look = File::look(folder.path()).unwrap();
+        let file = look.open("a").unwrap();
+        assert!(file.write_at(0, &[IoSlice::new(b"lost")]).is_err());
+        assert!(look.create("b").is_err() && look.rename("a", "b").is_err() && look.remove("a").is_err());
+        let another = File::look(folder.path()).unwrap();
+        let Lock::Held(guard) = look.lock("lock", "one").unwrap() else { panic!("it is free") };
+        let Lock::Held(other) = another.lock("lock", "two").unwrap() else { panic!("two may look") };
+        assert!(matches!(disk.lock("lock", "a writer").unwrap(), Lock::Busy(_)));
+        drop((guard, other));
+        assert_eq!(disk.list().unwrap(), ["a"], "no lock is left");
+        assert_eq!(fs::read(folder.path().join("a")).unwrap(), b"kept");
+        assert!(File::look(&folder.path().join("missing")).is_err());
+        assert!(!folder.path().join("missing").exists());
+    }
+
+    #[test]
+    fn where_nothing_is_written_through_it_is_written_and_synced() {
+        let slices = [IoSlice::new(b"zeros")];
+        for missing in [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL] {
+            let disk = Memory::new();
+            let file = disk.create("a").unwrap();
+            disk.sync_dir().unwrap();
+            assert_eq!(or_write_and_sync(&*file, Err(missing), 3, &slices).unwrap(), 5);
+            assert_eq!(disk.crash_image(0).content("a").unwrap(), b"\0\0\0zeros", "{missing:?}");
+        }
+        let file = Memory::new().create("a").unwrap();
+        assert_eq!(or_write_and_sync(&*file, Ok(2), 0, &slices).unwrap(), 2);
+        assert!(or_write_and_sync(&*file, Err(Errno::IO), 0, &slices).is_err(), "a failure is one");
+        assert_eq!(file.length().unwrap(), 0, "nothing is written twice");
     }
 }

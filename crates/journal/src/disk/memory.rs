@@ -105,6 +105,14 @@ impl Memory {
         versions.dirty.clear();
     }
 
+    /// What a failed sync does to the memory of many systems: what was written reads back and counts as clean, though the
+    /// disk has none of it, and the next sync succeeds without writing it.
+    pub fn forget_unsynced(&self) {
+        for content in locked(&self.state).names.values() {
+            locked(&content.bytes).dirty.clear();
+        }
+    }
+
     /// The bytes of a file.
     pub fn content(&self, name: &str) -> Option<Vec<u8>> {
         let content = locked(&self.state).names.get(name)?.clone();

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::frame::{self, FIXED_BYTES, Fixed, Kind};
 use crate::hash::mix;
 use crate::journal::{Batch, Epoch, Position};
-use crate::limits::{BATCH_BYTES, MAX_SEGMENT_BYTES, ORDINAL_LIMIT, SEGMENT_HEADER_BYTES};
+use crate::limits::{BATCH_BYTES, BULK_READ_BYTES, MAX_SEGMENT_BYTES, ORDINAL_LIMIT, SEGMENT_HEADER_BYTES};
 use crate::ticket::Ticket;
 use bytes::Bytes;
 use std::io;
@@ -37,7 +37,7 @@ impl Local {
         let fixed = self.fixed(Kind::Batch, at, self.edge.epoch, draft);
         let chain = frame::encode(&mut self.head, &fixed, draft);
         let bodies_at = self.offset + self.head.len() as u64;
-        let file = self.write_frame(bytes as u64, &draft.pieces)?;
+        let file = self.write_frame(bytes as u64, &draft.pieces).inspect_err(|_| self.shared.abandon())?;
         let (_, table) = frame::split(&fixed, &self.head).expect("the head was just made from the draft");
         self.active().extend_table(bodies_at, table);
         self.edge.position = at;
@@ -64,12 +64,31 @@ impl Local {
             return Err(Error::Fenced { asked: epoch, seen: self.edge.epoch });
         }
         self.move_in()?;
+        self.rewrite_doubtful()?;
         self.note_extent()?;
         let draft = Draft { records: owner.to_le_bytes().to_vec(), ..Draft::default() };
         self.write_mark(Kind::Fence, epoch, &draft)?;
         self.edge.epoch = epoch;
         self.fenced_at = Some(self.edge.position);
         Ok(self.edge.position)
+    }
+
+    /// Writes again what the life before wrote last, and syncs it. If its sync failed, the system may hold those bytes in
+    /// memory and think that the disk has them: then no sync would ever write them, and they would be lost in the next
+    /// power failure, after somebody was told about them.
+    fn rewrite_doubtful(&mut self) -> Result<(), Error> {
+        let active = self.active();
+        let file = active.file()?;
+        let mut block = vec![0; BULK_READ_BYTES];
+        let mut at = self.doubtful_from;
+        let failed = |error| self.shared.stop(Error::io("write", &active.path, error));
+        while at < self.offset {
+            let count = block.len().min((self.offset - at) as usize);
+            active.read_exact(at, &mut block[..count])?;
+            write_parts(&*file, at, std::iter::once(&block[..count])).map_err(failed)?;
+            at += count as u64;
+        }
+        file.sync_data().map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
     }
 
     /// Seals what was written. Synced at once: were the seal and the next batch both in flight, a power failure
@@ -131,11 +150,20 @@ impl Local {
         let end = self.offset + (self.head.len() + pieces.iter().map(Bytes::len).sum::<usize>()) as u64;
         let padded = end.next_multiple_of(PAGE.len() as u64).min(u64::from(active.header.bytes));
         let padding = &PAGE[..(padded - end) as usize];
-        let parts = std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
-        let parts = parts.chain(std::iter::once(padding));
         let file = active.file()?;
-        write_parts(&*file, self.offset, parts)
-            .map_err(|error| self.shared.stop(Error::io("write", &active.path, error)))?;
+        let write = || {
+            let parts = std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
+            write_parts(&*file, self.offset, parts.chain(std::iter::once(padding)))
+        };
+        let mut written = write();
+        if written.as_ref().is_err_and(is_full) && self.reserve.release() {
+            written = write();
+        }
+        // Where room cannot be reserved a full disk shows here. A part of a frame is none: the next one takes its place.
+        written.map_err(|error| match is_full(&error) {
+            true => Error::Full { file: active.path.clone(), cause: error },
+            false => self.shared.stop(Error::io("write", &active.path, error)),
+        })?;
         self.offset += bytes;
         Ok(file)
     }
@@ -217,7 +245,7 @@ impl Local {
     /// final.
     fn classify(&self, path: &str, error: io::Error) -> Error {
         match is_full(&error) || lacks_handles(&error) {
-            true => Error::Full { file: path.to_owned(), source: error },
+            true => Error::Full { file: path.to_owned(), cause: error },
             false => self.shared.stop(Error::io("make", path, error)),
         }
     }

@@ -124,8 +124,8 @@ fn is_sealed_behind(scan: &Scan<'_>, at: u64) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// A segment that nobody writes any more, to be read again now and then: disks forget silently. Holding it keeps the file
-/// from being used for another segment.
+/// A segment, to be read again now and then: disks forget silently. Holding it keeps the file from being used for another
+/// segment.
 #[derive(Debug)]
 pub struct Scrub {
     pub(super) segment: Arc<Segment>,

@@ -102,6 +102,8 @@ pub struct Local {
     fenced_at: Option<Position>,
     is_sealed: bool,
     must_roll: bool,
+    /// What lies between here and the tail may be in memory only: see [`Local::rewrite_doubtful`].
+    doubtful_from: u64,
     /// What opening has cut off.
     cut: Option<Cut>,
     /// Reused for every head.
@@ -215,7 +217,9 @@ impl Journal for Local {
     fn scrub(&self, after: Position) -> Option<Scrub> {
         let behind = self.segments.partition_point(|segment| segment.header.first.position.next() <= after);
         let segment = self.segments.get(behind)?;
-        Some(Scrub { segment: segment.clone(), end: *segment.end.get()? })
+        // The last one is read up to what is written now.
+        let end = segment.end.get().copied().unwrap_or(self.edge);
+        Some(Scrub { segment: segment.clone(), end })
     }
 
     fn has_reserve(&self) -> bool {

@@ -46,6 +46,7 @@ impl Local {
             fenced_at: None,
             is_sealed: false,
             must_roll: false,
+            doubtful_from: SEGMENT_HEADER_BYTES as u64,
             cut: None,
             head: Vec::new(),
             shared,
@@ -93,6 +94,7 @@ impl Local {
         self.edge = tail.edge;
         self.is_sealed = tail.is_sealed;
         self.cut = tail.cut;
+        self.doubtful_from = tail.doubtful_from;
         self.must_roll = tail.must_roll || active.header.is_relaxed != self.is_relaxed();
         self.shared.set_committed(self.edge.position);
         self.share_unsynced();
@@ -108,8 +110,9 @@ impl Local {
             None => newest.0 > 0,
         };
         if missing {
-            let name =
-                self.disk.path(&names::segment(self.segments.first().map_or(1, |s| s.header.ordinal - 1)));
+            let name = self.disk.path(&names::segment(
+                self.segments.first().map_or(1, |s| s.header.ordinal.saturating_sub(1)),
+            ));
             let what = format!("the file is missing, and no snapshot contains batch {}", newest.0 + 1);
             return Err(Error::corrupt(&name, 0, what));
         }
@@ -134,7 +137,10 @@ pub(super) fn take_lock(disk: &dyn Disk) -> Result<Box<dyn Guard>, Error> {
     let holder = format!("process {}", std::process::id());
     match disk.lock(names::LOCK, &holder) {
         Ok(Lock::Held(guard)) => Ok(guard),
-        Ok(Lock::Busy(holder)) => Err(Error::Locked { path: disk.path(names::LOCK), holder }),
+        Ok(Lock::Busy(holder)) => {
+            let holder = if holder.is_empty() { "another process".to_owned() } else { holder };
+            Err(Error::Locked { path: disk.path(""), holder })
+        }
         Err(error) => Err(Error::io("lock", &disk.path(names::LOCK), error)),
     }
 }

@@ -10,6 +10,7 @@ use super::segment::{Edge, Entry, Segment};
 use crate::draft::{BODY_PREFIX_BYTES, split_prefix};
 use crate::error::Error;
 use crate::frame::Kind;
+use crate::limits::SEGMENT_HEADER_BYTES;
 use std::fmt;
 
 /// Where writing goes on.
@@ -23,6 +24,8 @@ pub(crate) struct Tail {
     /// Intact frames may lie behind the tail, so nothing may be written into this segment any more.
     pub(crate) must_roll: bool,
     pub(crate) cut: Option<Cut>,
+    /// From here on nobody knows whether the last sync of the life before succeeded.
+    pub(crate) doubtful_from: u64,
 }
 
 /// What was written and is not part of the journal: nobody was told that it was durable.
@@ -86,7 +89,20 @@ pub(crate) fn find_tail(segment: &Segment) -> Result<Tail, Error> {
         written_to = end;
         behind = scan.find_frame_from(end)?;
     }
-    let mut tail = Tail { offset: scan.offset, edge: scan.edge, entries, is_sealed, must_roll, cut: None };
+    // The last batch and what was written behind it; without syncing, everything.
+    let doubtful_from = match batches.last() {
+        Some(last) if !is_relaxed => last.offset,
+        _ => SEGMENT_HEADER_BYTES as u64,
+    };
+    let mut tail = Tail {
+        offset: scan.offset,
+        edge: scan.edge,
+        entries,
+        is_sealed,
+        must_roll,
+        cut: None,
+        doubtful_from,
+    };
     for batch in batches {
         let Some(damaged_at) = first_damage(segment, &tail.entries[batch.first_entry..batch.end_entry])?
         else {
@@ -103,6 +119,7 @@ pub(crate) fn find_tail(segment: &Segment) -> Result<Tail, Error> {
         tail.must_roll = is_relaxed;
         break;
     }
+    tail.doubtful_from = tail.doubtful_from.min(tail.offset);
     let bytes = written_to - tail.offset;
     tail.cut = (bytes > 0).then(|| Cut { file: segment.path.clone(), offset: tail.offset, bytes });
     Ok(tail)

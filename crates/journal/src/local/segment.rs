@@ -84,7 +84,8 @@ impl Header {
             return Err(Error::corrupt(path, 8, "the segment header has a version or flags that never were"));
         }
         let ordinals = [long(16), long(40), long(48), long(56)];
-        if ordinals.iter().any(|ordinal| *ordinal > ORDINAL_LIMIT) || word(32) < SEGMENT_HEADER_BYTES as u32 {
+        let is_possible = long(16) > 0 && ordinals.iter().all(|ordinal| *ordinal <= ORDINAL_LIMIT);
+        if !is_possible || word(32) < SEGMENT_HEADER_BYTES as u32 {
             return Err(Error::corrupt(path, 16, "the segment header has numbers that never were"));
         }
         Ok(Header {

@@ -164,12 +164,12 @@ impl Snapshots for SnapshotFiles {
         if written.as_ref().is_err_and(is_full) && self.reserve.release() {
             written = self.write_or_clean_up(at, write);
         }
-        if let Err(source) = written {
+        if let Err(cause) = written {
             let file = self.disk.path(&names::snapshot(at));
-            return Err(match is_full(&source) || lacks_handles(&source) {
-                true => Error::Full { file, source },
+            return Err(match is_full(&cause) || lacks_handles(&cause) {
+                true => Error::Full { file, cause },
                 // Nobody is told anything more on the word of a disk that cannot be written.
-                false => self.shared.stop(Error::Io { action: "write", file, source }),
+                false => self.shared.stop(Error::Io { action: "write", file, cause }),
             });
         }
         self.positions().insert(at);

@@ -45,7 +45,7 @@ impl Local {
         }
         let handles = Handles::new(disk.clone());
         let mut segments: Vec<Segment> = Vec::new();
-        for ordinal in ordinals {
+        for &ordinal in &ordinals {
             let name = names::segment(ordinal);
             let path = disk.path(&name);
             match Segment::open(path.clone(), handles.closed(name)) {
@@ -66,18 +66,8 @@ impl Local {
         let mut tail = None;
         for (n, segment) in segments.iter().enumerate() {
             let next = segments.get(n + 1);
-            if let Some(next) = next.filter(|next| next.header.ordinal > segment.header.ordinal + 1) {
-                for missing in segment.header.ordinal + 1..next.header.ordinal {
-                    let path = disk.path(&names::segment(missing));
-                    // A file that is there and damaged was told already.
-                    if !listed.contains(&names::segment(missing)) {
-                        inspector.damage(Error::corrupt(
-                            &path,
-                            0,
-                            "the file is missing between two segments",
-                        ));
-                    }
-                }
+            if let Some(next) = next {
+                tell_missing(&*disk, &ordinals, segment.header.ordinal, next.header.ordinal, inspector);
             }
             let end = next
                 .filter(|next| next.header.ordinal == segment.header.ordinal + 1)
@@ -91,6 +81,23 @@ impl Local {
             inspector.damage(Error::corrupt(&segment.path, 0, what));
         }
         Ok(counts)
+    }
+}
+
+/// Tells of files that are missing between two segments, a run of them at a time: a file of a strange name may be any number
+/// away. One that is there and damaged, as `ordinals` says, was told already.
+fn tell_missing(disk: &dyn Disk, ordinals: &[u64], before: u64, behind: u64, inspector: &mut dyn Inspector) {
+    let there = ordinals.iter().copied().filter(|ordinal| (before + 1..=behind).contains(ordinal));
+    let mut next = before + 1;
+    for ordinal in there {
+        if next < ordinal {
+            let what = match ordinal - next {
+                1 => "the file is missing between two segments".to_owned(),
+                more => format!("{more} files from this one on are missing between two segments"),
+            };
+            inspector.damage(Error::corrupt(&disk.path(&names::segment(next)), 0, what));
+        }
+        next = ordinal + 1;
     }
 }
 

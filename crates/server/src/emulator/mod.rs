@@ -336,6 +336,20 @@ mod tests {
 
     // H-124
     #[test]
+    fn a_file_laid_out_as_the_emulator_s_own_is_read_whole() {
+        let file = include_str!("../../../../tests/sdk/python/emulator.config.json");
+        let definition = parse(file).expect("accepted");
+        assert_eq!((definition.queues.len(), definition.topics.len()), (1, 1));
+        let subscriptions = definition.topics[0].subscriptions.iter();
+        let rules: Vec<_> = subscriptions.map(|each| (&*each.name, each.rules.len())).collect();
+        assert_eq!(
+            rules,
+            [("subscription.1", 1), ("subscription.2", 1), ("subscription.3", 0), ("subscription.4", 1)]
+        );
+    }
+
+    // H-124
+    #[test]
     fn what_is_null_is_not_there_and_a_mark_of_the_encoding_is_passed_over() {
         let all = serde_json::json!({ "$schema": "x", "UserConfig": { "Logging": null, "Namespaces": [ {
             "Name": null,

@@ -84,6 +84,67 @@ fn what_a_reload_cannot_take_is_named_and_keeps_nothing_else_from_being_taken() 
 }
 
 #[test]
+fn what_counts_from_the_next_start_only_is_told_in_one_line() {
+    let folder = Folder::new();
+    let mut server = Server::start(&folder, "127.0.0.1:0", None);
+    folder.write("otobus.toml", "test_clock = true\n[tls]\nnames = [\"localhost\"]\n");
+    let log = server.reload();
+    assert!(log.contains("counting from the next start only: test_clock, [tls]\""), "{log}");
+    // The flag wins over the file, so nothing of this would change.
+    folder.write("otobus.toml", "[listen]\nbus = [\"127.0.0.1:1\"]\n[[queue]]\nname = \"q\"\n");
+    let log = server.reload();
+    assert!(!log.contains("next start"), "{log}");
+}
+
+/// The queue or subscription at this address as the server describes it.
+fn described(server: &Server, address: &str) -> String {
+    let mut line = TcpStream::connect(server.port()).unwrap();
+    let (status, body) = request(&mut line, "GET", address, &signed(WELL_KNOWN_KEY));
+    assert_eq!(status, 200, "{body}");
+    body
+}
+
+#[test]
+fn a_file_counts_at_a_start_as_at_a_reload() {
+    let folder = Folder::new();
+    let file = |count: u32, more: &str| {
+        format!(
+            "[[queue]]\nname = \"q\"\nmax_delivery_count = {count}\n{more}[[topic]]\nname = \"t\"\n\
+            [[topic.subscription]]\nname = \"s\"\nmax_delivery_count = {count}\n\
+            [[topic.subscription.rule]]\nname = \"r\"\nsql = \"a = {count}\"\n"
+        )
+    };
+    let addresses = ["/q", "/t/subscriptions/s", "/t/subscriptions/s/rules/r"];
+    let counts = |server: &Server, count: u32| {
+        addresses.iter().all(|address| {
+            let text = described(server, address);
+            text.contains(&format!("<MaxDeliveryCount>{count}<")) || text.contains(&format!("a = {count}<"))
+        })
+    };
+    folder.write("otobus.toml", &file(3, ""));
+    let server = Server::start(&folder, "127.0.0.1:0", None);
+    assert!(counts(&server, 3));
+    let before = addresses.map(|address| described(&server, address));
+    drop(server);
+    let server = Server::start(&folder, "127.0.0.1:0", None);
+    assert_eq!(addresses.map(|address| described(&server, address)), before, "nothing was to be changed");
+    drop(server);
+    folder.write("otobus.toml", &file(4, ""));
+    let mut server = Server::start(&folder, "127.0.0.1:0", None);
+    assert!(counts(&server, 4));
+    folder.write("otobus.toml", &file(5, ""));
+    server.reload();
+    assert!(counts(&server, 5));
+    drop(server);
+    // What cannot be changed is told, and the server serves.
+    folder.write("otobus.toml", &file(6, "requires_session = true\n"));
+    let mut server = Server::start(&folder, "127.0.0.1:0", None);
+    assert!(server.logged("not taken: ").contains("otobus.toml line 2: queue `q` cannot be changed"));
+    assert!(described(&server, "/q").contains("<MaxDeliveryCount>5<"));
+    assert!(described(&server, "/t/subscriptions/s").contains("<MaxDeliveryCount>6<"));
+}
+
+#[test]
 fn a_namespace_too_many_is_named_and_the_others_go_on() {
     let folder = Folder::new();
     let namespaces = |names: std::ops::Range<usize>| -> String {

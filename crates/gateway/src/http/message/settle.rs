@@ -29,10 +29,12 @@ impl<A: Ask> Door<'_, A> {
         message: &str,
         token: &str,
     ) -> Result<Response<Payload>, Failure> {
-        let method = &errand.head.method;
-        if ![Method::PUT, Method::DELETE, Method::POST].contains(method) {
-            return Err(Failure::MethodNotAllowed);
-        }
+        let outcome = match errand.head.method {
+            Method::DELETE => Some(Outcome::Complete),
+            Method::PUT => Some(Outcome::Abandon(None)),
+            Method::POST => None,
+            _ => return Err(Failure::MethodNotAllowed),
+        };
         // What is no token has locked nothing.
         let token = uuid::Uuid::parse_str(token).map_err(|_| Refusal::LockLost(Sequence(0)))?;
         let token = token_of_uuid(token.as_bytes());
@@ -43,11 +45,6 @@ impl<A: Ask> Door<'_, A> {
             return Err(Refusal::LockLost(token.sequence()).into());
         }
         let (path, tokens): (Box<str>, Box<[LockToken]>) = (entity.into(), [token].into());
-        let outcome = match *method {
-            Method::DELETE => Some(Outcome::Complete),
-            Method::PUT => Some(Outcome::Abandon(None)),
-            _ => None,
-        };
         let question = |request| match outcome {
             Some(outcome) => Command::SettleTokens { request, namespace, path, tokens, outcome },
             None => Command::RenewLocks { request, namespace, path, tokens },
@@ -99,7 +96,7 @@ async fn look_at(
     from: Number,
 ) -> Result<Option<Sent>, Failure> {
     let request = line.connection.request(0);
-    line.ask(vec![Command::Browse { request, namespace, path: entity.into(), from, most: 1 }]);
+    line.ask(vec![Command::Browse { request, namespace, path: entity.into(), from, most: 1, session: None }]);
     let Outgoing::Answered { answer, places, .. } = line.next().await else { return Err(Failure::Internal) };
     let Answer::Messages(messages) = answer.map_err(refused)? else { return Err(Failure::Internal) };
     let Some((delivery, mut parts)) = messages.into_iter().zip(places).next() else { return Ok(None) };

@@ -172,7 +172,8 @@ impl House {
 impl Drop for House {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.take() {
-            engine.stop();
+            let stopped = engine.stop();
+            assert!(stopped.is_ok() || std::thread::panicking(), "{stopped:?}");
         }
     }
 }
@@ -405,6 +406,23 @@ async fn what_is_not_there_is_gone_and_what_may_not_be_is_refused() {
     let answer = house.request("POST", "/q/messages", &long, b"").await;
     assert!(answer.status == 400 && answer.text().contains("at most 128"), "{answer:?}");
     assert_eq!(house.take().await.status, 204);
+}
+
+// H-91, S-20
+#[tokio::test]
+async fn into_a_session_one_sends_and_from_it_one_does_not_receive() {
+    let house = House::new().await;
+    house.queue("s", QueueSettings { requires_session: true, ..QueueSettings::default() }).await;
+    let session = "BrokerProperties: {\"SessionId\":\"one\"}\r\n";
+    assert_eq!(house.request("POST", "/s/messages", session, b"x").await.status, 201);
+    assert_eq!(house.request("POST", "/s/messages", "", b"x").await.status, 403);
+    let batch = "Content-Type: application/vnd.microsoft.servicebus.json\r\n";
+    let body = br#"[{"BrokerProperties":{"SessionId":"one"}},{"BrokerProperties":{"SessionId":"two"}}]"#;
+    assert_eq!(house.request("POST", "/s/messages", batch, body).await.status, 201);
+    for method in ["POST", "DELETE"] {
+        let answer = house.request(method, "/s/messages/head?timeout=0", "", b"").await;
+        assert_eq!(answer.status, 403, "{answer:?}");
+    }
 }
 
 // H-90, H-95

@@ -1,0 +1,324 @@
+//! Messages that are read before they are published: scheduled ones whose time has come (S-49), and forwarded ones. Rules
+//! look at properties, and those are on disk.
+//!
+//! The broker asks for them as it asks for messages in doubt, a slice at a time, and goes on when they were read
+//! ([`Broker::read`]). What must always hold: nothing is published by rules that were not held against the message, and
+//! what cannot be read stays where it is.
+
+use crate::Broker;
+use crate::decision::{Context, Decision};
+use crate::ids::{EntityId, Sequence, Source};
+use crate::limits::{CHECK_BYTES, CHECK_MESSAGES, FORWARD_RETRY};
+use crate::queue::doubt::{Doubt, Fronts};
+use crate::time::{Span, Time};
+use crate::timers::Chore;
+use crate::volatile::Touch;
+
+/// What is known of the front of a message.
+pub(crate) enum Known {
+    /// No rule asks for it.
+    NotNeeded,
+    Read(Box<[u8]>),
+    Damaged,
+    /// It has to be read first.
+    Unread,
+}
+
+impl Broker {
+    /// What a message of `source` has in front of its body, before it is published at `topic`.
+    pub(crate) fn front_of(&mut self, topic: EntityId, source: Source, sequence: Sequence) -> Known {
+        if !self.wants_front(topic) {
+            return Known::NotNeeded;
+        }
+        match self.volatile.take_front(source, sequence) {
+            Some(Some(front)) => Known::Read(front),
+            Some(None) => Known::Damaged,
+            None => Known::Unread,
+        }
+    }
+
+    /// Asks for the messages that are due at a topic, unless some are being read already. Those that are not on disk yet
+    /// are asked for a moment later.
+    pub(crate) fn ask_for_due(&mut self, topic: EntityId, context: Context, decision: &mut Decision) {
+        let source = Source::main(topic);
+        let queue = self.queue_of(source);
+        let ready = self.volatile.ready(source);
+        let mut again = Time::NEVER;
+        let (mut messages, mut bytes) = (Vec::new(), 0);
+        for (due, sequence) in &self.volatile.presence(topic).schedule {
+            let slot = queue.index.get(*sequence).expect("what is scheduled is there");
+            let is_enough = messages.len() >= CHECK_MESSAGES || bytes >= CHECK_BYTES;
+            if *due > context.now || is_enough || ready.is_checking {
+                break;
+            }
+            if *sequence > ready.committed {
+                again = context.now.after(Span(1));
+                break;
+            }
+            messages.push((*sequence, vec![queue.first_body(*sequence, slot)]));
+            bytes += u64::from(slot.length);
+        }
+        if !messages.is_empty() {
+            again = Time::NEVER;
+            decision.doubts.push(Doubt { source, messages, wants_content: true });
+            self.volatile.apply(Touch::Doubted { source });
+            self.wait_for_read(true);
+        }
+        self.volatile.apply(Touch::Armed { entity: topic, chore: Chore::Activate, at: again });
+    }
+
+    /// The messages of a [`Doubt`] that wants content were read; those that could not be have none.
+    pub fn read(&mut self, source: Source, fronts: Fronts, context: Context, decision: &mut Decision) {
+        self.wait_for_read(false);
+        let Some(queue) = self.durable.queue(source.entity) else { return };
+        let is_topic = queue.kind == crate::durable::Kind::Topic;
+        self.volatile.apply(Touch::Read { source, fronts });
+        if is_topic {
+            self.arm_schedule(source.entity);
+        } else {
+            self.volatile.stir(source);
+        }
+        self.dispatch(context, decision);
+    }
+
+    /// What is scheduled and cannot be read is tried again later; after a start at once.
+    pub(crate) fn postpone(&mut self, topic: EntityId, sequence: Sequence, context: Context) {
+        let due = context.now.after(FORWARD_RETRY);
+        self.volatile.apply(Touch::Scheduled { entity: topic, due, sequence });
+        self.volatile.apply(Touch::Armed { entity: topic, chore: Chore::Activate, at: due });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fan_out::tests::{A, counts, described, numbers, pair, topic};
+    use super::super::routes::tests::{sql, world_of};
+    use super::super::rule::Rule;
+    use super::super::settings::{SubscriptionSettings, TopicSettings};
+    use super::super::subject::tests::encoded;
+    use crate::command::ReceiveMode::PeekLock;
+    use crate::command::{Command, Incoming, Outcome};
+    use crate::effect::{Answer, Effect};
+    use crate::ids::{NamespaceId, Number, RequestId, Sequence};
+    use crate::limits::FORWARD_RETRY;
+    use crate::manage::Task;
+    use crate::settings::QueueSettings;
+    use crate::testing::{World, message};
+    use crate::time::Span;
+
+    fn only_red() -> World {
+        let rule = Rule { name: "r".into(), filter: sql("color = 'red'"), action: None };
+        world_of(vec![("red", vec![rule]), ("all", vec![])])
+    }
+
+    fn colored(color: &str) -> Vec<u8> {
+        encoded(&[], &[("color", color.into())])
+    }
+
+    fn schedule(world: &mut World, bodies: &[&[u8]], later: Span) {
+        let facts = Incoming { scheduled: world.now.after(later), ..message(0) };
+        let (request, namespace, path) = (RequestId::default(), NamespaceId(0), "t".into());
+        world.put_bytes(bodies, facts, |messages, sessions| Command::Schedule {
+            request,
+            namespace,
+            path,
+            messages,
+            sessions,
+        });
+    }
+
+    #[test]
+    fn rules_are_held_against_a_scheduled_message_when_its_time_comes() {
+        // S-49
+        let mut world = only_red();
+        schedule(&mut world, &[&colored("red"), &colored("blue")], Span::minutes(1));
+        world.commit();
+        let late = Rule { name: "r".into(), filter: sql("color = 'blue'"), action: None };
+        let (topic, name, settings) = ("t".into(), "late".into(), SubscriptionSettings::default());
+        world.manage(Task::CreateSubscription { topic, name, settings, rule: Some(late) }).unwrap();
+        world.pass(Span::minutes(1));
+        world.tick();
+        world.tick();
+        world.commit();
+        assert_eq!((counts(&mut world, "red"), counts(&mut world, "all")), ((1, 0), (2, 0)));
+        assert_eq!(counts(&mut world, "late"), (1, 0));
+        assert_eq!(described(&mut world).counts.scheduled, 0);
+    }
+
+    #[test]
+    fn a_scheduled_message_that_cannot_be_read_waits_and_holds_nobody_up() {
+        let mut world = only_red();
+        schedule(&mut world, &[&colored("red"), &colored("red")], Span::minutes(1));
+        world.commit();
+        world.unreadable.insert(Sequence(1));
+        world.pass(Span::minutes(1));
+        (0..3).for_each(|_| drop(world.tick()));
+        assert_eq!((counts(&mut world, "red"), described(&mut world).counts.scheduled), ((1, 0), 1));
+        world.unreadable.clear();
+        world.pass(FORWARD_RETRY);
+        (0..3).for_each(|_| drop(world.tick()));
+        assert_eq!((counts(&mut world, "red"), described(&mut world).counts.scheduled), ((2, 0), 0));
+    }
+
+    #[test]
+    fn what_is_due_before_it_is_on_disk_waits_for_the_disk() {
+        let mut world = only_red();
+        schedule(&mut world, &[&colored("red")], Span(5));
+        world.pass(Span(5));
+        world.tick();
+        assert_eq!(counts(&mut world, "red"), (0, 0));
+        world.commit();
+        world.pass(Span(1));
+        (0..2).for_each(|_| drop(world.tick()));
+        assert_eq!(counts(&mut world, "red"), (1, 0));
+    }
+
+    #[test]
+    fn a_moved_clock_publishes_each_message_at_its_own_time() {
+        // S-49, with the test clock
+        let mut world = only_red();
+        let start = world.now;
+        schedule(&mut world, &[&colored("red")], Span::minutes(1));
+        schedule(&mut world, &[&colored("red")], Span::minutes(2));
+        world.commit();
+        let advanced = world.advance(0, Span::minutes(10), Span(1)).unwrap();
+        assert_eq!(advanced.events.len(), 2);
+        let times: Vec<_> =
+            world.receive("t/Subscriptions/red", PeekLock, 9).iter().map(|each| each.enqueued).collect();
+        assert_eq!(times, [start.after(Span::minutes(1)), start.after(Span::minutes(2))]);
+    }
+
+    fn forwarding_to(world: &mut World, path: &str, target: &str) {
+        let settings = QueueSettings { forward_to: Some(target.into()), ..QueueSettings::default() };
+        world.create(path, settings);
+    }
+
+    #[test]
+    fn a_queue_forwards_to_a_topic_whose_rules_decide() {
+        // S-36, S-170, S-177
+        let mut world = only_red();
+        forwarding_to(&mut world, "in", "t");
+        let link = world.sender("in");
+        let bodies = [colored("red"), colored("blue")];
+        world.send_bytes(link, &[&bodies[0], &bodies[1]], message(0));
+        (0..3).for_each(|_| drop(world.commit()));
+        assert_eq!((counts(&mut world, "red"), counts(&mut world, "all")), ((1, 0), (2, 0)));
+        let all = world.receive("t/Subscriptions/all", PeekLock, 9);
+        let told: Vec<_> = all.iter().map(|each| (each.number.0, each.first.unwrap().0)).collect();
+        assert_eq!(told, [(1, 1), (2, 2)]);
+        assert_eq!(all[0].extra.as_ref().unwrap().forwarded.unwrap().hops, 1);
+        assert_eq!(world.queue("in").counts.total(), 0);
+    }
+
+    #[test]
+    fn a_subscription_forwards_to_a_queue_and_the_first_number_is_that_of_the_topic() {
+        // S-36, S-170, S-172, S-177
+        let mut world = World::with_queue("out");
+        topic(&mut world, TopicSettings::default());
+        world.send_committed("t", 2);
+        let settings =
+            SubscriptionSettings { forward_to: Some("out".into()), ..SubscriptionSettings::default() };
+        let (topic, name, rule) = ("t".into(), "a".into(), None);
+        world.manage(Task::CreateSubscription { topic, name, settings, rule }).unwrap();
+        let link = world.sender("t");
+        world.send(link, 0, &[message(1)]);
+        assert_eq!(world.queue("out").counts.active, 1, "with the same decision");
+        world.commit();
+        let received = world.receive("out", PeekLock, 9);
+        assert_eq!((received[0].number, received[0].first), (Number(1), Some(Number(3))));
+        assert_eq!(described(&mut world).bytes, 0);
+        let link = world.link();
+        let refused = world.attach_receiver(link, A, PeekLock);
+        assert!(matches!(refused[..], [Effect::Detached { .. }]));
+    }
+
+    #[test]
+    fn what_goes_in_circles_ends_after_four_hops() {
+        // S-109, S-173: each hop doubles what goes on.
+        let mut world = pair();
+        for name in ["a", "b"] {
+            let settings =
+                SubscriptionSettings { forward_to: Some("back".into()), ..SubscriptionSettings::default() };
+            if name == "a" {
+                forwarding_to(&mut world, "back", "t");
+            }
+            let (topic, name) = ("t".into(), name.into());
+            world.manage(Task::UpdateSubscription { topic, name, settings }).unwrap();
+        }
+        let link = world.sender("t");
+        world.send(link, 0, &[message(1)]);
+        (0..9).for_each(|_| drop(world.commit()));
+        let dead = (counts(&mut world, "a"), counts(&mut world, "b"));
+        assert_eq!(dead, ((0, 4), (0, 4)));
+        assert_eq!(world.queue("back").counts.total(), 0);
+    }
+
+    #[test]
+    fn dead_letters_of_a_subscription_go_to_a_topic_with_their_reason() {
+        // S-112
+        let mut world = pair();
+        topic_named(&mut world, "graves");
+        let to = Some("graves".into());
+        let settings =
+            SubscriptionSettings { forward_dead_letters_to: to, ..SubscriptionSettings::default() };
+        let (topic, name) = ("t".into(), "a".into());
+        world.manage(Task::UpdateSubscription { topic, name, settings }).unwrap();
+        world.send_committed("t", 1);
+        let taken = world.receive(A, PeekLock, 1);
+        world.settle_tokens(A, &[taken[0].token], Outcome::DeadLetter(None)).unwrap();
+        (0..3).for_each(|_| drop(world.commit()));
+        let buried = world.receive("graves/Subscriptions/s", PeekLock, 9);
+        assert_eq!(buried.len(), 1);
+        let overlay = buried[0].extra.as_ref().unwrap().overlay.as_ref().unwrap();
+        let source = overlay.system(message::SystemProperty::DeadLetterSource);
+        assert!(matches!(source, Some(message::Change::Set(_))));
+    }
+
+    fn topic_named(world: &mut World, path: &str) {
+        let settings = TopicSettings::default();
+        world.manage(Task::CreateTopic { path: path.into(), settings, access: Vec::new() }).unwrap();
+        let (topic, name, settings) = (path.into(), "s".into(), SubscriptionSettings::default());
+        world.manage(Task::CreateSubscription { topic, name, settings, rule: None }).unwrap();
+    }
+
+    #[test]
+    fn a_topic_that_is_full_or_gone_sends_the_message_to_the_dead_letters_of_its_source() {
+        // S-174
+        let mut world = pair();
+        forwarding_to(&mut world, "in", "t");
+        world.delete("t");
+        world.send_committed("in", 1);
+        assert_eq!(world.queue("in").counts.dead_letter, 1);
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_read_is_withheld_and_the_others_go_on() {
+        let mut world = only_red();
+        forwarding_to(&mut world, "in", "t");
+        world.unreadable.insert(Sequence(1));
+        let link = world.sender("in");
+        let red = colored("red");
+        world.send_bytes(link, &[&red, &red], message(0));
+        (0..3).for_each(|_| drop(world.commit()));
+        assert_eq!((counts(&mut world, "red"), world.queue("in").counts.active), ((1, 0), 1));
+        world.unreadable.clear();
+        world.pass(Span::minutes(1));
+        world.tick();
+        (0..3).for_each(|_| drop(world.commit()));
+        assert_eq!((counts(&mut world, "red"), world.queue("in").counts.active), ((2, 0), 0));
+    }
+
+    #[test]
+    fn what_is_in_a_queue_when_it_begins_to_forward_goes_too() {
+        // S-170
+        let mut world = pair();
+        world.create("in", QueueSettings::default());
+        world.send_committed("in", 3);
+        world
+            .update("in", QueueSettings { forward_to: Some("t".into()), ..QueueSettings::default() })
+            .unwrap();
+        (0..3).for_each(|_| drop(world.commit()));
+        assert_eq!(numbers(&world.receive(A, PeekLock, 9)), [1, 2, 3]);
+        assert!(matches!(world.describe("in"), Ok(Answer::Queue(queue)) if queue.counts.total() == 0));
+    }
+}

@@ -1,0 +1,309 @@
+//! Rules as those see them who send and receive: what is selected, what it becomes, what fails, and what it costs.
+
+use super::super::fan_out::tests::{counts, numbers, subscribe, topic};
+use super::super::rule::{Correlation, Filter, Kind, Rule, Sql, Typed};
+use super::super::settings::{SubscriptionSettings, TopicSettings};
+use super::super::subject::tests::encoded;
+use crate::command::ReceiveMode::PeekLock;
+use crate::effect::{Answer, Delivery, Effect};
+use crate::manage::Task;
+use crate::refusal::Refusal;
+use crate::testing::{World, message};
+use crate::time::Span;
+use crate::work::take_touched;
+use crate::{Incoming, Intake};
+use message::Value;
+use message::overlay::Change;
+
+pub(in super::super) fn sql(expression: &str) -> Filter {
+    Filter::Sql(Sql { expression: expression.into(), parameters: Vec::new() })
+}
+
+fn color(color: &str) -> Filter {
+    let value = Typed { kind: Kind::String, text: color.into() };
+    let properties = vec![("color".into(), value)];
+    Filter::Correlation(Correlation { properties, ..Correlation::default() })
+}
+
+fn rule(name: &str, filter: Filter, action: Option<&str>) -> Rule {
+    let action = action.map(|text| Sql { expression: text.into(), parameters: Vec::new() });
+    Rule { name: name.into(), filter, action }
+}
+
+/// A topic `t` with subscriptions, each with the rules that are named.
+pub(in super::super) fn world_of(subscriptions: Vec<(&str, Vec<Rule>)>) -> World {
+    let mut world = World::new();
+    topic(&mut world, TopicSettings::default());
+    for (name, rules) in subscriptions {
+        add(&mut world, name, SubscriptionSettings::default(), rules);
+    }
+    world
+}
+
+fn add(world: &mut World, name: &str, settings: SubscriptionSettings, rules: Vec<Rule>) {
+    let mut rules = rules.into_iter();
+    let first = rules.next();
+    let (topic, name) = (Box::<str>::from("t"), Box::<str>::from(name));
+    let create = Task::CreateSubscription { topic: topic.clone(), name: name.clone(), settings, rule: first };
+    world.manage(create).unwrap();
+    for rule in rules {
+        let (topic, subscription) = (topic.clone(), name.clone());
+        world.manage(Task::CreateRule { topic, subscription, rule }).unwrap();
+    }
+}
+
+fn red_and_blue() -> [Vec<u8>; 2] {
+    ["red", "blue"]
+        .map(|color| encoded(&[("Label", color)], &[("color", color.into()), ("n", Value::Int(7))]))
+}
+
+pub(in super::super) fn publish(world: &mut World, bodies: &[&[u8]]) {
+    let link = world.sender("t");
+    let effects = world.send_bytes(link, bodies, Incoming::new(Intake::default()));
+    assert!(matches!(effects[..], [Effect::Accepted { .. }]), "{effects:?}");
+    world.commit();
+}
+
+fn received(world: &mut World, name: &str) -> Vec<Delivery> {
+    world.receive(&format!("t/Subscriptions/{name}"), PeekLock, 99)
+}
+
+fn property(delivery: &Delivery, name: &str) -> Option<Value> {
+    match delivery.extra.as_ref()?.overlay.as_ref()?.application(name)? {
+        Change::Set(value) => Some(Value::decode(value).unwrap()),
+        Change::Removed => Some(Value::Null),
+    }
+}
+
+#[test]
+fn a_subscription_gets_what_its_rules_select() {
+    // S-180, S-185, S-187, S-197
+    let mut world = world_of(vec![
+        ("red", vec![rule("r", color("red"), None)]),
+        ("blue", vec![rule("r", sql("sys.Label = 'blue' AND n > 5"), None)]),
+        ("both", vec![rule("r", color("red"), None), rule("s", sql("color LIKE 'b%'"), None)]),
+        ("all", vec![]),
+        ("none", vec![rule("r", sql("color = 'green'"), None)]),
+    ]);
+    let [red, blue] = red_and_blue();
+    publish(&mut world, &[&red, &blue]);
+    let found = |world: &mut World, name: &str| {
+        received(world, name).iter().map(|each| each.first.unwrap().0).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&mut world, "red"), [1]);
+    assert_eq!(found(&mut world, "blue"), [2]);
+    assert_eq!(found(&mut world, "both"), [1, 2]);
+    assert_eq!(found(&mut world, "all"), [1, 2]);
+    assert_eq!(found(&mut world, "none"), [0; 0]);
+}
+
+#[test]
+fn each_action_makes_a_copy_of_its_own_and_all_other_rules_one_together() {
+    // S-182: five rules select, two of them have actions.
+    let mut world = world_of(vec![(
+        "a",
+        vec![
+            rule("1", Filter::True, None),
+            rule("2", color("red"), Some("SET color = 'pink'")),
+            rule("3", sql("n = 7"), None),
+            rule("4", sql("1=1"), Some("REMOVE n; SET sys.Label = 'x'")),
+            rule("5", color("red"), None),
+            rule("6", color("blue"), Some("SET n = 1")),
+        ],
+    )]);
+    publish(&mut world, &[&red_and_blue()[0]]);
+    let copies = received(&mut world, "a");
+    assert_eq!(numbers(&copies), [1, 2, 3]);
+    let names: Vec<_> = copies.iter().map(|each| property(each, "RuleName")).collect();
+    assert_eq!(names, [None, Some("2".into()), Some("4".into())]);
+    assert_eq!(property(&copies[1], "color"), Some("pink".into()));
+    assert_eq!(property(&copies[2], "n"), Some(Value::Null));
+    assert!(copies.iter().all(|each| each.first.unwrap().0 == 1 && each.body == copies[0].body));
+    world.restart();
+    assert_eq!(received(&mut world, "a"), {
+        let mut again = copies;
+        for (at, each) in again.iter_mut().enumerate() {
+            (each.token, each.locked_until) = world_lock(&world, at as u64 + 1);
+        }
+        again
+    });
+}
+
+fn world_lock(world: &World, sequence: u64) -> (crate::LockToken, Option<crate::Time>) {
+    let source = crate::Source::main(crate::EntityId(1));
+    let lock = world.broker.volatile.ready(source).locks[&crate::Sequence(sequence)];
+    (lock.token, Some(lock.until))
+}
+
+#[test]
+fn a_rule_that_changes_counts_from_the_next_message_on() {
+    // S-183
+    let mut world = world_of(vec![("a", vec![rule("r", color("red"), None)])]);
+    let [red, blue] = red_and_blue();
+    publish(&mut world, &[&red, &blue]);
+    let (topic, subscription) = ("t".into(), "a".into());
+    world.manage(Task::UpdateRule { topic, subscription, rule: rule("r", color("blue"), None) }).unwrap();
+    publish(&mut world, &[&red, &blue]);
+    let first: Vec<_> = received(&mut world, "a").iter().map(|each| each.first.unwrap().0).collect();
+    assert_eq!(first, [1, 4]);
+}
+
+#[test]
+fn a_filter_that_fails_dead_letters_its_copy_with_the_reason_or_drops_it() {
+    // S-110, S-200
+    let mut world = world_of(vec![("well", vec![]), ("bad", vec![rule("r", sql("n / 0 = 1"), None)])]);
+    let quiet =
+        SubscriptionSettings { dead_letter_on_filter_exceptions: false, ..SubscriptionSettings::default() };
+    add(&mut world, "quiet", quiet, vec![rule("r", sql("n / 0 = 1"), None), rule("s", Filter::True, None)]);
+    let action = rule("s", Filter::True, Some("SET sys.SequenceNumber = 1"));
+    add(&mut world, "act", SubscriptionSettings::default(), vec![rule("r", Filter::True, None), action]);
+    publish(&mut world, &[&red_and_blue()[0]]);
+    assert_eq!(counts(&mut world, "well"), (1, 0));
+    assert_eq!(counts(&mut world, "quiet"), (0, 0));
+    for (name, reason, text) in [
+        ("bad", "FilterException", "The filter of a rule failed: division by zero."),
+        (
+            "act",
+            "RuleActionException",
+            "The action of a rule failed: the system property 'SequenceNumber' cannot be set.",
+        ),
+    ] {
+        assert_eq!(counts(&mut world, name), (0, 1), "{name}");
+        let dead = world.receive(&format!("t/Subscriptions/{name}/$DeadLetterQueue"), PeekLock, 9);
+        assert_eq!(property(&dead[0], "DeadLetterReason"), Some(reason.into()));
+        assert_eq!(property(&dead[0], "DeadLetterErrorDescription"), Some(text.into()));
+    }
+}
+
+#[test]
+fn properties_that_an_action_makes_too_large_dead_letter_the_copy() {
+    // S-107
+    let grow = "SET a = 'xxxxxxxxxxxxxxxx' SET a=a+a+a+a+a+a+a+a SET a=a+a+a+a+a+a+a+a SET a=a+a+a+a+a+a+a+a \
+                SET b=a+a+a SET c=a+a+a SET d=a+a+a";
+    let mut world = world_of(vec![("a", vec![rule("r", Filter::True, Some(grow))])]);
+    publish(&mut world, &[&red_and_blue()[0]]);
+    let dead = world.receive("t/Subscriptions/a/$DeadLetterQueue", PeekLock, 9);
+    assert_eq!(property(&dead[0], "DeadLetterReason"), Some("HeaderSizeExceeded".into()));
+}
+
+#[test]
+fn what_has_no_session_is_dead_lettered_where_sessions_are_required() {
+    // S-20, S-108
+    let mut world = World::new();
+    topic(&mut world, TopicSettings::default());
+    let settings = SubscriptionSettings { requires_session: true, ..SubscriptionSettings::default() };
+    subscribe(&mut world, "a", settings.clone(), None);
+    subscribe(&mut world, "b", SubscriptionSettings::default(), None);
+    add(&mut world, "set", settings, vec![rule("r", Filter::True, Some("SET sys.SessionId = 's'"))]);
+    let without = encoded(&[], &[]);
+    publish(&mut world, &[&without]);
+    let link = world.sender("t");
+    let with = encoded(&[("SessionId", "s")], &[]);
+    world.send_bytes(link, &[&with], message(0));
+    world.commit();
+    assert_eq!((counts(&mut world, "a"), counts(&mut world, "b")), ((1, 1), (2, 0)));
+    assert_eq!(counts(&mut world, "set"), (2, 0));
+    let dead = world.receive("t/Subscriptions/a/$deadletterqueue", PeekLock, 9);
+    assert_eq!((dead.len(), dead[0].first.unwrap().0), (1, 1));
+    let overlay = dead[0].extra.as_ref().unwrap().overlay.as_ref().unwrap();
+    let word = |name| match overlay.application(name) {
+        Some(Change::Set(value)) => Value::decode(value).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(word("DeadLetterReason"), "Session id is null.".into());
+    assert_eq!(
+        word("DeadLetterErrorDescription"),
+        "Session enabled entity doesn't allow a message whose session identifier is null.".into()
+    );
+}
+
+#[test]
+fn an_action_may_shorten_a_life_and_schedules_nothing() {
+    // S-49, S-58, S-186
+    let parameters = vec![
+        ("@ttl".into(), Typed { kind: Kind::Duration, text: "PT1M".into() }),
+        ("@when".into(), Typed { kind: Kind::DateTime, text: "2100-01-01T00:00:00Z".into() }),
+    ];
+    let expression = "SET sys.TimeToLive = @ttl; SET sys.ScheduledEnqueueTimeUtc = @when".into();
+    let action = Some(Sql { expression, parameters });
+    let mut world = world_of(vec![("a", vec![Rule { name: "r".into(), filter: Filter::True, action }])]);
+    publish(&mut world, &[&red_and_blue()[0]]);
+    let copy = &received(&mut world, "a")[0];
+    assert_eq!(copy.expires, copy.enqueued.after(Span::minutes(1)));
+}
+
+#[test]
+fn a_large_message_is_held_against_the_rules_by_its_first_part() {
+    // S-187
+    let mut world = world_of(vec![
+        ("red", vec![rule("r", color("red"), None)]),
+        ("blue", vec![rule("r", color("blue"), None)]),
+    ]);
+    let link = world.sender("t");
+    let front = &red_and_blue()[0];
+    let body = Intake { offset: 0, length: front.len() as u32 };
+    let arrivals = crate::Arrivals { messages: &[], bodies: front, prefix_bytes: 0 };
+    world.command_with(crate::Command::Part { link, body }, arrivals);
+    world.part(link, 500);
+    world.send(link, 0, &[message(100)]);
+    world.commit();
+    let copies = received(&mut world, "red");
+    assert_eq!((copies.len(), received(&mut world, "blue").len()), (1, 0));
+    assert_eq!(copies[0].extra.as_ref().unwrap().parts.len(), 2);
+    assert_eq!(copies[0].length as usize, front.len() + 600);
+}
+
+#[test]
+fn a_thousand_subscriptions_cost_what_the_few_cost_that_are_selected() {
+    // Rules that ask for a value are found by it, whichever kind they are of.
+    let cost = |count: usize| {
+        let mut world = World::unchecked(crate::Tier::Unlimited);
+        topic(&mut world, TopicSettings::default());
+        for nth in 0..count {
+            let filter = match nth % 2 {
+                0 => color(&format!("c{nth}")),
+                _ => sql(&format!("Color = 'c{nth}' AND n = 7")),
+            };
+            let (name, settings) = (format!("s{nth}"), SubscriptionSettings::default());
+            add(&mut world, &name, settings, vec![rule("r", filter, None)]);
+        }
+        let bytes = encoded(&[], &[("color", "c1".into()), ("n", Value::Int(7))]);
+        publish(&mut world, &[&bytes]);
+        take_touched();
+        publish(&mut world, &[&bytes]);
+        assert_eq!(counts(&mut world, "s1"), (2, 0));
+        take_touched()
+    };
+    assert_eq!(cost(1_000), cost(10));
+}
+
+#[test]
+fn a_delivery_that_becomes_more_than_an_append_holds_is_refused_whole() {
+    // S-16
+    let mut world = World::unchecked(crate::Tier::Unlimited);
+    topic(&mut world, TopicSettings::default());
+    let count = 200;
+    for nth in 0..count {
+        subscribe(&mut world, &format!("s{nth}"), SubscriptionSettings::default(), None);
+    }
+    let link = world.sender("t");
+    let bytes = encoded(&[], &[]);
+    let bodies = vec![&bytes[..]; crate::limits::FAN_OUT_BYTES / (count * crate::limits::COPY_BYTES) + 1];
+    let effects = world.send_bytes(link, &bodies, Incoming::new(Intake::default()));
+    assert!(matches!(effects[..], [Effect::Rejected { refusal: Refusal::BatchTooLarge { .. }, .. }]));
+    assert_eq!(counts(&mut world, "s0"), (0, 0));
+    let effects = world.send_bytes(link, &bodies[1..], Incoming::new(Intake::default()));
+    assert!(matches!(effects[..], [Effect::Accepted { .. }]));
+}
+
+#[test]
+fn a_bad_rule_is_refused_and_leaves_the_old_one() {
+    // S-201
+    let mut world = world_of(vec![("a", vec![rule("r", color("red"), None)])]);
+    let (topic, subscription) = (Box::from("t"), Box::from("a"));
+    let refused = world.manage(Task::UpdateRule { topic, subscription, rule: rule("r", sql("a ="), None) });
+    assert!(matches!(refused, Err(Refusal::InvalidSetting { .. })));
+    publish(&mut world, &[&red_and_blue()[0]]);
+    assert_eq!(counts(&mut world, "a"), (1, 0));
+    assert!(matches!(world.describe("t"), Ok(Answer::Topic(_))));
+}

@@ -1,0 +1,239 @@
+//! A message as filters and actions see it: its properties, never its body (S-187).
+
+use super::expression::System;
+use super::scalar::{Scalar, Wrong, id_text};
+use crate::ids::Number;
+use crate::time::Time;
+use message::overlay::Overlay;
+use message::sections::Sections;
+use message::system::SystemProperty;
+use message::{Encoded, Value, View};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// What lies in front of a message's body.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Front<'a> {
+    stored: &'a [u8],
+    sections: Sections,
+}
+
+/// What the broker knows of a message that is being published.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct About {
+    pub(crate) now: Time,
+    pub(crate) expires: Time,
+    pub(crate) number: Number,
+    pub(crate) length: u32,
+    /// What ids are made of that an action asks for; fresh for each message.
+    pub(crate) seed: [u64; 2],
+}
+
+#[derive(Debug)]
+pub(super) struct Subject<'a> {
+    view: View<'a>,
+    properties: Vec<(&'a str, Encoded<'a>)>,
+    about: About,
+    ids: Cell<u64>,
+}
+
+const TICKS_PER_MS: i64 = 10_000;
+
+/// A session id, from the value that a property has.
+pub(super) fn session_text(value: &[u8]) -> Option<Arc<str>> {
+    Value::decode(value).ok()?.as_str().map(Arc::from)
+}
+
+impl<'a> Front<'a> {
+    /// The front of a whole message, or of its first part.
+    pub(crate) fn of(stored: &'a [u8]) -> Option<Front<'a>> {
+        // A message without a body has a front that only its end tells.
+        let sections = Sections::scan_front(stored).or_else(|_| Sections::scan(stored)).ok()?;
+        Some(Front { stored, sections })
+    }
+
+    /// Bytes of everything in front of the body.
+    pub(crate) fn bytes(stored: &[u8]) -> Option<usize> {
+        Sections::scan_front(stored).ok().map(|sections| sections.scanned as usize)
+    }
+
+    /// S-20: also one whose id is empty.
+    pub(crate) fn session(&self, overlay: Option<&Overlay>) -> Option<Arc<str>> {
+        let view = View { stored: self.stored, sections: &self.sections, overlay };
+        session_text(view.system(SystemProperty::SessionId).ok()??.bytes())
+    }
+
+    /// Bytes of all properties, which have a limit together (S-18).
+    pub(super) fn property_bytes(&self) -> usize {
+        let Sections { header, message_annotations, properties, application_properties, .. } = self.sections;
+        let spans = [header, message_annotations, properties, application_properties];
+        spans.iter().map(|span| span.range().len()).sum()
+    }
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn new(
+        front: &'a Front<'a>,
+        overlay: Option<&'a Overlay>,
+        about: About,
+    ) -> Result<Subject<'a>, Wrong> {
+        let view = View { stored: front.stored, sections: &front.sections, overlay };
+        let properties = view.applications().and_then(Iterator::collect).map_err(|_| Wrong::Unreadable)?;
+        Ok(Subject { view, properties, about, ids: Cell::new(0) })
+    }
+
+    /// A user property, whatever the case of its name (S-190), with the name that it has.
+    pub(super) fn entry(&self, name: &str) -> Option<(&'a str, Encoded<'a>)> {
+        let exact = self.properties.iter().find(|(known, _)| *known == name);
+        let found = exact.or_else(|| self.properties.iter().find(|(known, _)| is_name(known, name)));
+        found.copied()
+    }
+
+    /// `None` if there is none; unknown if it is there and null.
+    pub(super) fn user(&self, name: &str) -> Result<Option<Scalar<'a>>, Wrong> {
+        self.entry(name).map(|(_, value)| scalar(value)).transpose()
+    }
+
+    /// Names every user property, with a way to its value. What cannot be read is unknown.
+    pub(super) fn each_user(&self, mut visit: impl FnMut(&'a str, &dyn Fn() -> Scalar<'a>)) {
+        for (name, value) in &self.properties {
+            visit(name, &|| scalar(*value).unwrap_or(Scalar::Unknown));
+        }
+    }
+
+    pub(super) fn system(&self, system: &System) -> Result<Scalar<'a>, Wrong> {
+        let instant = |time: Time| if time.is_never() { Scalar::Unknown } else { Scalar::Instant(time.0) };
+        Ok(match system {
+            System::Carried(property) => return self.carried(*property),
+            System::TimeToLive if self.about.expires.is_never() => Scalar::Unknown,
+            System::TimeToLive => {
+                Scalar::Ticks((self.about.expires.0 - self.about.now.0).saturating_mul(TICKS_PER_MS))
+            }
+            System::EnqueuedTime => instant(self.about.now),
+            System::ExpiresAt => instant(self.about.expires),
+            System::SequenceNumber => Scalar::Integer(self.about.number.0 as i64),
+            System::Size => Scalar::Integer(self.about.length.into()),
+            System::DeliveryCount => Scalar::Integer(0),
+            System::Absent(_) => Scalar::Unknown,
+            System::Unknown(name) => return Err(Wrong::NoSystemProperty(name.clone())),
+        })
+    }
+
+    /// A system property that the sender has set. Ids are texts, whatever they are on the wire.
+    pub(super) fn carried(&self, property: SystemProperty) -> Result<Scalar<'a>, Wrong> {
+        let Some(found) = self.view.system(property).map_err(|_| Wrong::Unreadable)? else {
+            return Ok(Scalar::Unknown);
+        };
+        if let Some(text) = found.as_str() {
+            return Ok(Scalar::Text(text.into()));
+        }
+        Ok(match found.value().map_err(|_| Wrong::Unreadable)? {
+            Value::Uuid(id) => Scalar::text(id_text(&id)),
+            Value::Ulong(number) => Scalar::text(number.to_string()),
+            value => Scalar::of(value),
+        })
+    }
+
+    /// An id that nobody has, of the form that random ones have.
+    pub(super) fn fresh_id(&self) -> [u8; 16] {
+        let nth = self.ids.replace(self.ids.get() + 1);
+        let [high, low] = self.about.seed;
+        let mix = |seed: u64| (seed ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_be_bytes();
+        let mut id = [mix(high), mix(low)].concat();
+        id[6] = id[6] & 0x0f | 0x40;
+        id[8] = id[8] & 0x3f | 0x80;
+        id.try_into().expect("twice eight bytes")
+    }
+}
+
+fn is_name(known: &str, name: &str) -> bool {
+    known.eq_ignore_ascii_case(name) || !name.is_ascii() && known.to_lowercase() == name.to_lowercase()
+}
+
+fn scalar(value: Encoded<'_>) -> Result<Scalar<'_>, Wrong> {
+    match value.as_str() {
+        Some(text) => Ok(Scalar::Text(text.into())),
+        None => Ok(Scalar::of(value.value().map_err(|_| Wrong::Unreadable)?)),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use message::codec::write_descriptor;
+
+    /// A message with some properties and a body.
+    pub(crate) fn encoded(system: &[(&str, &str)], user: &[(&str, Value)]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let names = [
+            "MessageId",
+            "",
+            "To",
+            "Label",
+            "ReplyTo",
+            "CorrelationId",
+            "ContentType",
+            "",
+            "",
+            "",
+            "SessionId",
+            "",
+            "ReplyToSessionId",
+        ];
+        let field = |name: &&str| match system.iter().find(|(known, _)| known == name) {
+            Some((_, text)) if *name == "ContentType" => Value::Symbol((*text).into()),
+            Some((_, text)) => Value::from(*text),
+            None => Value::Null,
+        };
+        write_descriptor(&mut out, 0x73);
+        Value::List(names.iter().map(field).collect()).encode(&mut out);
+        write_descriptor(&mut out, 0x74);
+        let entries = user.iter().map(|(name, value)| (Value::from(*name), value.clone()));
+        Value::Map(entries.collect()).encode(&mut out);
+        write_descriptor(&mut out, 0x75);
+        Value::Binary(b"body".to_vec()).encode(&mut out);
+        out
+    }
+
+    pub(crate) fn about() -> About {
+        About { now: Time(1_000), expires: Time::NEVER, number: Number(7), length: 100, seed: [3, 4] }
+    }
+
+    #[test]
+    fn a_message_of_any_shape_has_a_front() {
+        let whole = encoded(&[("To", "x")], &[("a", Value::Int(1))]);
+        let cut = &whole[..whole.len() - 3];
+        let bodiless = &whole[..Front::bytes(&whole).unwrap()];
+        for bytes in [&whole[..], cut, bodiless] {
+            let front = Front::of(bytes).unwrap();
+            let subject = Subject::new(&front, None, about()).unwrap();
+            assert_eq!(subject.user("A"), Ok(Some(Scalar::Integer(1))));
+            assert_eq!(subject.carried(SystemProperty::To), Ok(Scalar::text("x".into())));
+        }
+        assert!(Front::of(b"no message").is_none());
+    }
+
+    #[test]
+    fn of_two_names_that_differ_in_case_the_exact_one_is_meant() {
+        // S-190
+        let bytes = encoded(&[], &[("A", Value::Int(1)), ("a", Value::Int(2)), ("Ü", Value::Int(3))]);
+        let front = Front::of(&bytes).unwrap();
+        let subject = Subject::new(&front, None, about()).unwrap();
+        assert_eq!(subject.user("a"), Ok(Some(Scalar::Integer(2))));
+        assert_eq!(subject.user("ü"), Ok(Some(Scalar::Integer(3))));
+        assert_eq!(subject.user("b"), Ok(None));
+    }
+
+    #[test]
+    fn ids_on_the_wire_are_texts_to_filters() {
+        let mut out = Vec::new();
+        write_descriptor(&mut out, 0x73);
+        Value::List(vec![Value::Uuid([0xab; 16])]).encode(&mut out);
+        let front = Front::of(&out).unwrap();
+        let subject = Subject::new(&front, None, about()).unwrap();
+        let text = "abababab-abab-abab-abab-abababababab";
+        assert_eq!(subject.carried(SystemProperty::MessageId), Ok(Scalar::text(text.into())));
+        assert_ne!(subject.fresh_id(), subject.fresh_id());
+        assert_eq!(subject.fresh_id()[6] >> 4, 4);
+    }
+}

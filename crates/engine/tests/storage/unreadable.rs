@@ -1,0 +1,169 @@
+//! Segments that the disk does not give to those who copy: nothing stops, nothing is lost, and copying goes on later.
+
+use crate::house::{House, Shared, body};
+use crate::judge::judge;
+use broker::Time;
+use journal::disk::{Disk, DiskFile, Lock, Memory};
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+const NOW: Time = Time(1_000_000);
+const EIO: i32 = 5;
+const EMFILE: i32 = 24;
+
+/// A disk in memory whose segments cannot be read while an error is set.
+#[derive(Debug, Clone, Default)]
+struct Unreadable {
+    memory: Memory,
+    code: Arc<AtomicI32>,
+}
+
+impl Unreadable {
+    fn set(&self, code: i32) {
+        self.code.store(code, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct File {
+    inner: Arc<dyn DiskFile>,
+    code: Arc<AtomicI32>,
+}
+
+impl Disk for Unreadable {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(File { inner: self.memory.create(name)?, code: self.code.clone() }))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(File { inner: self.memory.open(name)?, code: self.code.clone() }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.memory.list()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.memory.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.memory.remove(name)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.memory.sync_dir()
+    }
+
+    fn lock(&self, name: &str, holder: &str) -> io::Result<Lock> {
+        self.memory.lock(name, holder)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.memory.free_bytes()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.memory.path(name)
+    }
+}
+
+impl DiskFile for File {
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.inner.write_at(offset, slices)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.code.load(Ordering::Relaxed) {
+            0 => self.inner.read_at(offset, buffer),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.inner.sync_data()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.inner.length()
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.inner.allocate(bytes)
+    }
+}
+
+fn segments(memory: &Memory) -> Vec<String> {
+    let mut names = memory.list().unwrap();
+    names.retain(|name| name.ends_with(".segment"));
+    names
+}
+
+/// Sends 600 and completes all but one in twenty.
+fn sparse(disk: &Unreadable, told: &Shared) -> House {
+    let mut house = House::open(Arc::new(disk.clone()), told.clone(), NOW).unwrap();
+    (1..=600).for_each(|number| house.send(number).unwrap());
+    house.receive(10_000).unwrap();
+    for number in house.held().into_iter().filter(|number| number % 20 != 0) {
+        house.now.0 += 1;
+        house.complete(number).unwrap();
+    }
+    house
+}
+
+#[test]
+fn a_read_that_fails_while_copying_is_told_and_copying_goes_on_later() {
+    for code in [EIO, EMFILE] {
+        let (disk, told) = (Unreadable::default(), Shared::default());
+        let mut house = sparse(&disk, &told);
+        let before = segments(&disk.memory).len();
+        disk.set(code);
+        house.rest(100).unwrap();
+        assert!(segments(&disk.memory).len() * 2 > before, "nothing that is alive is given up");
+        assert!(house.damage().is_some(), "somebody is told");
+        disk.set(0);
+        house.send(601).unwrap();
+        assert!(told.lock().accepted.contains(&601));
+        house.now.0 += 20_000;
+        house.rest(200).unwrap();
+        let after = segments(&disk.memory).len();
+        assert!(after * 3 < before, "{before} segments became {after}");
+        judge(&disk.memory.crash_image(0), &told.lock(), "copied later");
+    }
+}
+
+#[test]
+fn a_damaged_body_keeps_its_segment_and_those_behind_it_and_no_others() {
+    let (disk, told) = (Unreadable::default(), Shared::default());
+    let mut house = sparse(&disk, &told);
+    let before = segments(&disk.memory);
+    let (name, at) = before
+        .iter()
+        .find_map(|name| {
+            let content = disk.memory.content(name).unwrap();
+            let wanted = body(400);
+            let at = content.windows(wanted.len()).position(|bytes| bytes == wanted)?;
+            Some((name.clone(), at + 50))
+        })
+        .unwrap();
+    disk.memory.damage(&name, |bytes| bytes[at] ^= 1);
+    house.rest(300).unwrap();
+    assert_eq!(segments(&disk.memory)[0], name, "everything before it is given back");
+    assert!(house.damage().is_some_and(|damage| damage.contains(&name)), "{:?}", house.damage());
+    // It is still there for whoever restores it.
+    disk.memory.damage(&name, |bytes| bytes[at] ^= 1);
+    judge(&disk.memory.crash_image(0), &told.lock(), "restored");
+    // Once it is dead it keeps nothing.
+    house.complete(400).unwrap();
+    (701..=900).for_each(|number| house.send(number).unwrap());
+    house.receive(10_000).unwrap();
+    house
+        .held()
+        .into_iter()
+        .filter(|number| *number > 700)
+        .for_each(|number| house.complete(number).unwrap());
+    house.rest(300).unwrap();
+    assert_ne!(segments(&disk.memory)[0], name);
+    judge(&disk.memory.crash_image(0), &told.lock(), "given back");
+}
