@@ -21,7 +21,15 @@ pub enum Kind {
 }
 
 /// What the workload never asks for, and why. A variant that is reached all the same is counted as `unexpected`.
-const LEFT_OUT: [(Kind, &str, &str); 14] = [
+const LEFT_OUT: [(Kind, &str, &str); 22] = [
+    (Kind::Record, "InSession", OF_SESSIONS),
+    (Kind::Record, "SessionStateSet", OF_SESSIONS),
+    (Kind::Answer, "SessionRenewed", OF_SESSIONS),
+    (Kind::Answer, "SessionState", OF_SESSIONS),
+    (Kind::Answer, "SessionStateSet", OF_SESSIONS),
+    (Kind::Answer, "Sessions", OF_SESSIONS),
+    (Kind::Refusal, "SessionLockLost", OF_SESSIONS),
+    (Kind::Refusal, "SessionCannotBeLocked", OF_SESSIONS),
     (Kind::Record, "Published", OF_TOPICS),
     (Kind::Answer, "Topic", OF_TOPICS),
     (Kind::Answer, "Topics", OF_TOPICS),
@@ -37,6 +45,7 @@ const LEFT_OUT: [(Kind, &str, &str); 14] = [
     (Kind::Refusal, "TooManySqlFilters", OF_TOPICS),
     (Kind::Refusal, "TooManyCorrelationFilters", OF_TOPICS),
 ];
+const OF_SESSIONS: &str = "sessions are not simulated yet";
 const OF_TOPICS: &str = "topics are not simulated yet";
 const OF_ACCESS: &str = "access rules and namespaces touch no message";
 const OF_TEST_CLOCK: &str = "here the clock is moved by the plan, for everybody";
@@ -130,7 +139,7 @@ impl Coverage {
             Record::Noted { .. } => "Noted",
             Record::Skipped { .. } => "Skipped",
             Record::Forwarded { .. } => "Forwarded",
-            Record::Published(_) => UNEXPECTED,
+            Record::InSession { .. } | Record::SessionStateSet { .. } | Record::Published(_) => UNEXPECTED,
             Record::Relocated { .. } => "Relocated",
         };
         self.count(Kind::Record, name);
@@ -174,6 +183,10 @@ impl Coverage {
             | Answer::Namespace { .. }
             | Answer::Namespaces(_)
             | Answer::Time(_)
+            | Answer::SessionRenewed(_)
+            | Answer::SessionState(_)
+            | Answer::SessionStateSet
+            | Answer::Sessions(_)
             | Answer::Advanced(_) => UNEXPECTED,
             Answer::Deleted => "Deleted",
             Answer::Settled => "Settled",
@@ -209,6 +222,7 @@ impl Coverage {
             Refusal::QueueFull { .. } => "QueueFull",
             Refusal::NoSpace => "NoSpace",
             Refusal::LockLost(_) => "LockLost",
+            Refusal::SessionLockLost | Refusal::SessionCannotBeLocked(_) => UNEXPECTED,
             Refusal::MessageNotFound(_) => "MessageNotFound",
             Refusal::Unreadable => "Unreadable",
             Refusal::NotSupported(_) => "NotSupported",

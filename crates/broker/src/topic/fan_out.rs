@@ -8,12 +8,12 @@
 use super::published::{Copied, Origin, Published};
 use super::routes::{Routes, Selected, Selection};
 use super::scalar::Wrong;
-use super::subject::{About, Front};
+use super::subject::{About, Front, session_text};
 use crate::Broker;
 use crate::command::{Arrivals, Incoming};
 use crate::decision::{Context, Decision};
 use crate::ids::{EntityId, Number, Sequence, Source};
-use crate::limits::{COPY_BYTES, FAN_OUT_BYTES, PROPERTIES_BYTES};
+use crate::limits::FAN_OUT_BYTES;
 use crate::queue::index::Reason;
 use crate::queue::send::Parts;
 use crate::record::Record;
@@ -21,6 +21,7 @@ use crate::refusal::Refusal;
 use crate::time::{Span, Time};
 use message::overlay::{Change, Overlay};
 use message::system::SystemProperty;
+use std::sync::Arc;
 
 /// A message that is about to be published.
 struct Arriving<'a> {
@@ -28,7 +29,7 @@ struct Arriving<'a> {
     front: Option<Front<'a>>,
     /// What has changed since it was stored.
     overlay: Option<&'a Overlay>,
-    has_session: bool,
+    session: Option<Arc<str>>,
     length: u32,
     /// When it expires by its own account and by the topic's.
     expires: Time,
@@ -37,15 +38,19 @@ struct Arriving<'a> {
 /// A copy, and why it goes to the dead-letter queue if it does.
 struct Planned {
     copied: Copied,
+    session: Option<Arc<str>>,
     dead: Option<(Reason, Option<Box<Overlay>>)>,
+    bytes: usize,
 }
 
 impl Broker {
     /// Publishes a message that was just sent.
+    #[expect(clippy::too_many_arguments, reason = "what was sent, and where to")]
     pub(crate) fn publish_sent(
         &mut self,
         topic: EntityId,
         message: &Incoming,
+        session: Option<&Arc<str>>,
         parts: Parts,
         arrivals: Arrivals<'_>,
         context: Context,
@@ -58,7 +63,7 @@ impl Broker {
             topic,
             front: routes.needs_front().then(|| Front::of(stored)).flatten(),
             overlay: None,
-            has_session: message.has_session,
+            session: session.cloned(),
             length,
             expires: self.expiry(topic, message.time_to_live, context.now),
         };
@@ -91,7 +96,7 @@ impl Broker {
             topic,
             front,
             overlay: None,
-            has_session: front.is_none_or(|front| front.has_session(None)),
+            session: queue.session_of(scheduled).cloned(),
             length,
             expires: self.expiry(topic, own, context.now),
         };
@@ -116,13 +121,14 @@ impl Broker {
         let queue = self.queue_of(source);
         let slot = queue.part(source.sub).and_then(|part| part.get(sequence)).expect("it is free");
         let (front, length) = (stored.and_then(Front::of), slot.length);
+        let kept = queue.session_of(sequence).cloned();
         let own = queue.extras.get(&sequence).and_then(|extra| extra.overlay.clone());
         let changed = overlay.map(|overlay| *overlay).or(own);
         let arriving = Arriving {
             topic,
             front,
             overlay: changed.as_ref(),
-            has_session: front.is_none_or(|front| front.has_session(changed.as_ref())),
+            session: kept.or_else(|| front.and_then(|front| front.session(changed.as_ref()))),
             length,
             expires: self.expiry(topic, Span::MAX, context.now).min(expires),
         };
@@ -148,9 +154,9 @@ impl Broker {
     /// A delivery becomes one append, so the copies of its messages have a limit together.
     pub(crate) fn check_fan_out(&mut self, topic: EntityId, arrivals: Arrivals<'_>) -> Result<(), Refusal> {
         let routes = self.routes(topic);
-        let (rules, actions) = routes.sizes();
         let messages = arrivals.messages.len();
-        if messages * (rules * COPY_BYTES + actions * PROPERTIES_BYTES) <= FAN_OUT_BYTES {
+        // One message fits in any case.
+        if messages <= 1 || messages * routes.most_bytes() <= FAN_OUT_BYTES {
             return Ok(());
         }
         let (mut bytes, mut found) = (0, Vec::new());
@@ -159,7 +165,7 @@ impl Broker {
             let about = About { length: message.body.length, ..About::default() };
             found.clear();
             routes.select(front.as_ref(), None, about, &mut found);
-            bytes += found.iter().map(Selected::bytes).sum::<usize>();
+            bytes += found.iter().map(|selected| selected.bytes).sum::<usize>();
             if bytes > FAN_OUT_BYTES {
                 return Err(Refusal::BatchTooLarge { count: messages, limit: nth });
             }
@@ -193,7 +199,7 @@ impl Broker {
     fn copy(&self, selected: Selected, arriving: &Arriving<'_>, context: Context) -> Option<Planned> {
         let subscription = selected.subscription;
         let settings = &self.durable.topics.subscription(subscription)?.settings;
-        let (mut expires, mut has_session) = (arriving.expires, arriving.has_session);
+        let (mut expires, mut session) = (arriving.expires, arriving.session.clone());
         let (mut overlay, mut dead) = (None, None);
         match selected.what {
             Selection::Plain => {}
@@ -202,8 +208,8 @@ impl Broker {
                     expires = self.expiry(arriving.topic, own, context.now);
                 }
                 match acted.overlay.system(SystemProperty::SessionId) {
-                    Some(Change::Set(_)) => has_session = true,
-                    Some(Change::Removed) => has_session = false,
+                    Some(Change::Set(value)) => session = session_text(value),
+                    Some(Change::Removed) => session = None,
                     None => {}
                 }
                 overlay = Some(Box::new(acted.overlay));
@@ -213,12 +219,13 @@ impl Broker {
                 dead = Some((Reason::Client, Some(Box::new(failure(is_action, &why)))));
             }
         }
-        if settings.requires_session && !has_session && dead.is_none() {
+        if settings.requires_session && session.is_none() && dead.is_none() {
             dead = Some((Reason::SessionMissing, None));
         }
         // S-58
         let expires = self.expiry(subscription, Span::MAX, context.now).min(expires);
-        Some(Planned { copied: Copied { subscription, expires, overlay }, dead })
+        let copied = Copied { subscription, expires, overlay };
+        Some(Planned { copied, session, dead, bytes: selected.bytes })
     }
 
     fn hand_on(
@@ -232,21 +239,22 @@ impl Broker {
         let (mut copies, mut arrived) =
             (Vec::with_capacity(planned.len()), Vec::with_capacity(planned.len()));
         let mut before: Option<(EntityId, Sequence)> = None;
-        for Planned { copied, dead } in planned {
+        for Planned { copied, session, dead, bytes } in planned {
             let subscription = copied.subscription;
             let sequence = match before {
                 Some((other, sequence)) if other == subscription => sequence.next(),
                 _ => self.next_number(subscription),
             };
             before = Some((subscription, sequence));
-            decision.weight += copied.bytes();
+            decision.weight += bytes;
             copies.push(copied);
-            arrived.push((subscription, sequence, dead));
+            arrived.push((subscription, sequence, session, dead));
         }
         let sequence = self.next_number(topic);
         let published = Published { topic, sequence, origin, copies: copies.into() };
         self.write(Record::Published(Box::new(published)), context, decision);
-        for (subscription, sequence, dead) in arrived {
+        for (subscription, sequence, session, dead) in arrived {
+            self.join(subscription, sequence, session.as_ref(), context, decision);
             match dead {
                 None => self.arrive(subscription, sequence, context, decision),
                 Some((reason, overlay)) => {
@@ -270,19 +278,6 @@ fn failure(is_action: bool, why: &Wrong) -> Overlay {
     let words = overlay.set_dead_letter(Some(reason), Some(&description));
     words.expect("the words of a failure are far below the limit");
     overlay
-}
-
-impl Selected {
-    fn bytes(&self) -> usize {
-        COPY_BYTES + if let Selection::Acted(acted) = &self.what { acted.overlay.encoded_bytes() } else { 0 }
-    }
-}
-
-impl Copied {
-    /// About what it takes in its record.
-    fn bytes(&self) -> usize {
-        COPY_BYTES + self.overlay.as_ref().map_or(0, |overlay| overlay.encoded_bytes())
-    }
 }
 
 impl Default for About {

@@ -9,6 +9,7 @@ use message::sections::Sections;
 use message::system::SystemProperty;
 use message::{Encoded, Value, View};
 use std::cell::Cell;
+use std::sync::Arc;
 
 /// What lies in front of a message's body.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +39,11 @@ pub(super) struct Subject<'a> {
 
 const TICKS_PER_MS: i64 = 10_000;
 
+/// A session id, from the value that a property has.
+pub(super) fn session_text(value: &[u8]) -> Option<Arc<str>> {
+    Value::decode(value).ok()?.as_str().map(Arc::from)
+}
+
 impl<'a> Front<'a> {
     /// The front of a whole message, or of its first part.
     pub(crate) fn of(stored: &'a [u8]) -> Option<Front<'a>> {
@@ -52,9 +58,9 @@ impl<'a> Front<'a> {
     }
 
     /// S-20: also one whose id is empty.
-    pub(crate) fn has_session(&self, overlay: Option<&Overlay>) -> bool {
+    pub(crate) fn session(&self, overlay: Option<&Overlay>) -> Option<Arc<str>> {
         let view = View { stored: self.stored, sections: &self.sections, overlay };
-        view.system(SystemProperty::SessionId).is_ok_and(|session| session.is_some())
+        session_text(view.system(SystemProperty::SessionId).ok()??.bytes())
     }
 
     /// Bytes of all properties, which have a limit together (S-18).

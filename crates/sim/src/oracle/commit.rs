@@ -161,7 +161,7 @@ impl Oracle {
                 let (source, sequence, target, number) = (*source, *sequence, *target, *number);
                 self.forwarded(&Move { source, sequence, target, number, expires, overlay }, time);
             }
-            Record::Published(_) => {
+            Record::InSession { .. } | Record::SessionStateSet { .. } | Record::Published(_) => {
                 self.fail(format!("{record:?} was recorded and nobody asked"));
             }
             Record::Relocated { body, copy } => {
