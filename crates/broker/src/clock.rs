@@ -112,6 +112,11 @@ impl Broker {
         let namespace = match command {
             Command::AttachSender { namespace, .. }
             | Command::AttachReceiver { namespace, .. }
+            | Command::AcceptSession { namespace, .. }
+            | Command::RenewSession { namespace, .. }
+            | Command::GetSessionState { namespace, .. }
+            | Command::SetSessionState { namespace, .. }
+            | Command::ListSessions { namespace, .. }
             | Command::SettleTokens { namespace, .. }
             | Command::RenewLocks { namespace, .. }
             | Command::Schedule { namespace, .. }
@@ -284,6 +289,8 @@ impl Broker {
             | Record::PartStored { .. }
             | Record::Noted { .. }
             | Record::Skipped { .. }
+            | Record::InSession { .. }
+            | Record::SessionStateSet { .. }
             | Record::Forwarded { .. }
             | Record::Enqueued { .. }
             | Record::Scheduled { .. }
@@ -303,7 +310,7 @@ impl Broker {
         decision: &mut Decision,
     ) -> usize {
         match due {
-            Due::Lock(timer) => self.expire_lock(timer, context, decision),
+            Due::Lock(timer) => self.expire_lock(timer, most, context, decision),
             Due::Chore(entity, Chore::Expire) => self.expire_due(entity, most, context, decision),
             Due::Chore(entity, Chore::Activate) => self.activate_due(entity, most, context, decision),
             Due::Chore(entity, Chore::Idle) => self.end_idle(entity, context, decision),

@@ -10,6 +10,7 @@ use crate::settings::QueueSettings;
 use crate::time::{Span, Time};
 use message::overlay::Overlay;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Where a body lies in the buffer of the batch that brought it, as it will be written to disk (its prefix included).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,8 +31,6 @@ pub struct Incoming {
     pub time_to_live: Span,
     /// When to enqueue it; [`Incoming::AT_ONCE`] unless the sender says otherwise (S-40).
     pub scheduled: Time,
-    /// It has a session id (S-20).
-    pub has_session: bool,
     /// It has a session id and a partition key, and they are not the same (S-7).
     pub keys_differ: bool,
     /// A digest of its message-id, where somebody may ask for it (S-160).
@@ -51,11 +50,35 @@ impl Incoming {
             added_bytes: 0,
             time_to_live: Span::MAX,
             scheduled: Incoming::AT_ONCE,
-            has_session: false,
             keys_differ: false,
             id: MessageKey::NONE,
             partition: 0,
         }
+    }
+}
+
+/// The session ids of the messages of one delivery, in their order (S-20). Nothing on the heap where none has one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionIds(Option<Box<[Option<Arc<str>>]>>);
+
+impl SessionIds {
+    /// Of `count` messages; each given id has the index of its message.
+    pub fn new(count: usize, ids: impl IntoIterator<Item = (usize, Arc<str>)>) -> SessionIds {
+        let mut all = Vec::new();
+        for (at, id) in ids {
+            all.resize(count, None);
+            all[at] = Some(id);
+        }
+        SessionIds((!all.is_empty()).then(|| all.into()))
+    }
+
+    pub fn get(&self, at: usize) -> Option<&Arc<str>> {
+        self.0.as_ref()?.get(at)?.as_ref()
+    }
+
+    /// Whether each of `count` messages has one.
+    pub fn has_all(&self, count: usize) -> bool {
+        (0..count).all(|at| self.get(at).is_some())
     }
 }
 
@@ -125,6 +148,15 @@ pub enum Command {
         path: Box<str>,
         mode: ReceiveMode,
     },
+    /// Attaches a link that receives from a session of `path`: from this one, or from whichever is free, and then it waits
+    /// until one is (S-143, S-144).
+    AcceptSession {
+        link: LinkId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        mode: ReceiveMode,
+        session: Option<Box<str>>,
+    },
     /// The link is gone. Its message locks stay until they expire (S-94).
     Detach {
         link: LinkId,
@@ -135,6 +167,7 @@ pub enum Command {
         delivery: u32,
         is_settled: bool,
         messages: Range<u32>,
+        sessions: SessionIds,
     },
     /// A part of a large body, in order, before the `Send` that ends it.
     Part {
@@ -182,6 +215,7 @@ pub enum Command {
         namespace: NamespaceId,
         path: Box<str>,
         messages: Range<u32>,
+        sessions: SessionIds,
     },
     /// Deletes scheduled messages, all of these or none (S-42).
     CancelScheduled {
@@ -197,6 +231,8 @@ pub enum Command {
         path: Box<str>,
         numbers: Box<[Number]>,
         mode: ReceiveMode,
+        /// The session that they are in; whoever asks must hold it (S-125).
+        session: Option<Box<str>>,
     },
     /// Looks at messages without touching them, from a number on (S-130).
     Browse {
@@ -205,6 +241,8 @@ pub enum Command {
         path: Box<str>,
         from: Number,
         most: u32,
+        /// Only messages of this session (S-134).
+        session: Option<Box<str>>,
     },
     /// Deletes up to `most` messages that were enqueued before a time, without receiving them (S-240).
     DeleteMessages {
@@ -213,6 +251,39 @@ pub enum Command {
         path: Box<str>,
         most: u32,
         before: Time,
+        /// Only messages of this session.
+        session: Option<Box<str>>,
+    },
+    /// Another lock duration for a session, for its holder (S-142).
+    RenewSession {
+        request: RequestId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        session: Box<str>,
+    },
+    /// The state of a session, for its holder (S-149).
+    GetSessionState {
+        request: RequestId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        session: Box<str>,
+    },
+    /// Sets the state of a session, or clears it.
+    SetSessionState {
+        request: RequestId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        session: Box<str>,
+        state: Option<Intake>,
+    },
+    /// Lists sessions that have messages or a state, or whose state has changed `since` (S-150).
+    ListSessions {
+        request: RequestId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        since: Option<Time>,
+        skip: usize,
+        top: usize,
     },
     CreateQueue {
         request: RequestId,

@@ -8,6 +8,7 @@ use crate::planted::{Bug, is_planted};
 use crate::queue::history::History;
 use crate::queue::index::{Index, Reason, Slot, State};
 use crate::record::{KeptLock, Record};
+use crate::session::register::{Part, Session, SessionState, Sessions};
 use crate::settings::QueueSettings;
 use crate::time::{Span, Time};
 use crate::topic::change::Change;
@@ -89,6 +90,8 @@ pub struct Queue {
     pub history: History,
     pub counts: Counts,
     pub bytes: u64,
+    /// The sessions of its messages, where anybody may ask for them.
+    pub sessions: Option<Box<Sessions>>,
     /// Of a topic: the bytes that its subscriptions hold (S-235).
     pub below: u64,
     /// Of a subscription: what most of its messages had for a number at the topic is so much more than the one that they
@@ -160,6 +163,7 @@ impl Queue {
             bytes: 0,
             below: 0,
             lead: 0,
+            sessions: None,
         }
     }
 
@@ -237,6 +241,9 @@ impl Queue {
             }
         };
         self.bytes -= u64::from(slot.length);
+        if let Some(sessions) = &mut self.sessions {
+            sessions.leave(sequence);
+        }
         slot
     }
 
@@ -254,6 +261,9 @@ impl Queue {
                 *self.counts.of(slot.state()) -= 1;
                 self.counts.deferred += 1;
                 self.index.set_state(sequence, State::Deferred);
+                if let Some(sessions) = &mut self.sessions {
+                    sessions.set_aside(sequence);
+                }
             }
             None => self.dead.set_state(sequence, State::Deferred),
         }
@@ -264,6 +274,38 @@ impl Queue {
         *self.counts.of(slot.state()) -= 1;
         self.counts.dead_letter += 1;
         self.dead.insert(sequence, slot.dead(reason));
+        if let Some(sessions) = &mut self.sessions {
+            sessions.bury(sequence);
+        }
+    }
+
+    /// Whether it remembers the sessions of its messages: it, or whatever it forwards to, may ask for them.
+    pub fn keeps_sessions(&self) -> bool {
+        let QueueSettings { requires_session, forward_to, forward_dead_letters_to, .. } = &self.settings;
+        // A topic holds what is scheduled, and its copies may need the session.
+        let is_asked = self.kind == Kind::Topic || *requires_session;
+        is_asked || forward_to.is_some() || forward_dead_letters_to.is_some()
+    }
+
+    /// The session of a message, if it is remembered.
+    pub fn session_of(&self, sequence: Sequence) -> Option<&Arc<str>> {
+        self.sessions.as_ref()?.of(sequence)
+    }
+
+    /// A message that is there belongs to a session.
+    pub(crate) fn join(&mut self, sequence: Sequence, session: &Arc<str>) {
+        let part = match self.index.get(sequence).map(Slot::state) {
+            Some(State::Active) => Part::Active,
+            Some(_) => Part::Aside,
+            None => Part::Dead,
+        };
+        self.sessions.get_or_insert_default().join(sequence, session, part);
+    }
+
+    fn set_session_state(&mut self, session: &Arc<str>, state: Option<SessionState>) {
+        self.bytes += state.map_or(0, |state| u64::from(state.length));
+        let before = self.sessions.get_or_insert_default().set_state(session, state);
+        self.bytes -= before.map_or(0, |state| u64::from(state.length));
     }
 
     pub(crate) fn merge(&mut self, sequence: Sequence, overlay: Option<&Overlay>) {
@@ -381,6 +423,7 @@ impl Durable {
             Record::Enqueued { entity, .. }
             | Record::Scheduled { entity, .. }
             | Record::Activated { entity, .. }
+            | Record::SessionStateSet { entity, .. }
             | Record::Noted { entity, .. } => self.namespace_of(*entity),
             Record::Forwarded { source, .. } => self.namespace_of(source.entity),
             Record::Published(published) => self.namespace_of(published.topic),
@@ -400,6 +443,7 @@ impl Durable {
             Record::EntityDeleted { .. }
             | Record::PartStored { .. }
             | Record::Skipped { .. }
+            | Record::InSession { .. }
             | Record::Removed { .. }
             | Record::Returned { .. }
             | Record::Deferred { .. }
@@ -444,8 +488,12 @@ impl Durable {
             }
             Record::Activated { entity, scheduled, sequence, expires } => {
                 let queue = self.queue_mut(*entity);
+                let session = queue.session_of(*scheduled).cloned();
                 let slot = queue.remove(*scheduled);
                 queue.push(*sequence, Slot::active(slot.body, slot.length, time, *expires));
+                if let Some(session) = session {
+                    queue.join(*sequence, &session);
+                }
                 if let Some(mut extra) = queue.extras.remove(scheduled) {
                     Arc::make_mut(&mut extra).time_to_live = None;
                     if *extra != Extra::default() {
@@ -495,11 +543,32 @@ impl Durable {
                 queue.next = sequence.next();
             }
             Record::Forwarded { source, sequence, target, number, expires, overlay } => {
+                let session = self.queue_mut(source.entity).session_of(*sequence).cloned();
                 let (slot, extra) = self.take_out(*source, *sequence);
                 let queue = self.queue_mut(*target);
                 queue.push(*number, Slot::active(slot.body, slot.length, time, *expires));
                 queue.extras.insert(*number, extra);
                 queue.merge(*number, overlay.as_deref());
+                if let Some(session) = session.filter(|_| queue.keeps_sessions()) {
+                    queue.join(*number, &session);
+                }
+            }
+            Record::InSession { entity, sequence, session } => {
+                self.queue_mut(*entity).join(*sequence, session);
+            }
+            Record::SessionStateSet { entity, session, state } => {
+                if let Some((body, _)) = state {
+                    self.take_body(*body);
+                }
+                let state = state.map(|(body, length)| SessionState { body, length, changed: time });
+                let queue = self.queue_mut(*entity);
+                let (before, kind) = (queue.bytes, queue.kind);
+                queue.set_session_state(session, state);
+                let after = queue.bytes;
+                if let Kind::Subscription { topic } = kind {
+                    let topic = self.queue_mut(topic);
+                    topic.below = topic.below + after - before;
+                }
             }
             Record::Published(published) => self.publish(published, time),
             Record::LocksKept { locks } => self.kept_locks = locks.iter().copied().collect(),
@@ -701,6 +770,12 @@ impl Durable {
             (queue.partition, queue.next, queue.counts, queue.bytes).hash(&mut hasher);
             (queue.kind, queue.below, queue.lead).hash(&mut hasher);
             queue.history.hash(&mut hasher);
+            if let Some(sessions) = &queue.sessions {
+                sessions.hash(&mut hasher);
+                let state =
+                    |(_, session): (_, &Session)| session.state.map(|state| self.stored_as(state.body));
+                sessions.iter().filter_map(state).for_each(|stored| stored.hash(&mut hasher));
+            }
             for part in [&queue.index, &queue.dead] {
                 for (sequence, slot) in part.iter() {
                     let extra = queue.extras.get(&sequence);

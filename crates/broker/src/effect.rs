@@ -119,6 +119,20 @@ pub enum Answer {
     Messages(Vec<Delivery>),
     /// How many messages were deleted without being received (S-240).
     MessagesDeleted(u32),
+    /// Until when a session is now locked.
+    SessionRenewed(Time),
+    /// The state of a session: a body of that length. Whoever runs the broker adds it.
+    SessionState(Option<Box<Delivery>>),
+    SessionStateSet,
+    /// Ids of sessions (S-150).
+    Sessions(Vec<Arc<str>>),
+}
+
+/// A session and until when it is locked (S-142).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcceptedSession {
+    pub id: Arc<str>,
+    pub until: Time,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,6 +142,8 @@ pub enum Effect {
         max_message_bytes: u64,
         /// Whoever sends must say by which ids messages are known (S-160).
         wants_ids: bool,
+        /// The session that a receiver holds now.
+        session: Option<Box<AcceptedSession>>,
     },
     /// The attach is refused, or the link's entity is gone.
     Detached {

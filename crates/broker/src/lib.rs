@@ -22,6 +22,7 @@ pub mod queue;
 pub mod record;
 pub mod refusal;
 mod relocate;
+pub mod session;
 pub mod settings;
 pub mod snapshot;
 #[cfg(test)]
@@ -35,11 +36,11 @@ pub mod volatile;
 mod work;
 
 pub use access::AccessRule;
-pub use command::{Arrivals, Command, Incoming, Intake, Outcome, ReceiveMode};
+pub use command::{Arrivals, Command, Incoming, Intake, Outcome, ReceiveMode, SessionIds};
 use decision::Hindrance;
 pub use decision::{Context, Decided, Decision, Material, Needs, Release};
 pub use durable::{Counts, Durable};
-pub use effect::{Answer, Delivery, Effect, Extra, Forwarded, QueueDescription, Settled};
+pub use effect::{AcceptedSession, Answer, Delivery, Effect, Extra, Forwarded, QueueDescription, Settled};
 pub use ids::{
     BodyId, ConnectionId, EntityId, LinkId, LockToken, MessageKey, NamespaceId, Number, Position, RequestId,
     Sequence, Source, SubQueue,
@@ -57,6 +58,7 @@ pub use time::{Span, Time};
 pub use volatile::{Touch, Volatile};
 
 use limits::{DISPATCH_SLICE, TIMER_SLICE};
+use session::lobby::Change;
 use timers::Due;
 
 /// One partition's worth of entities and everything that happens in them.
@@ -105,8 +107,9 @@ impl Broker {
         let owner = context;
         let context = self.context_of(command, owner);
         match command {
-            Command::Send { link, delivery, is_settled, messages: range } => {
-                self.send(*link, *delivery, *is_settled, arrivals.range(range), context, decision);
+            Command::Send { link, delivery, is_settled, messages: range, sessions } => {
+                let arrivals = arrivals.range(range);
+                self.send(*link, *delivery, *is_settled, arrivals, sessions, context, decision);
             }
             Command::Settle { link, delivery, token, outcome, wants_answer } => {
                 return self.settle(
@@ -128,6 +131,9 @@ impl Broker {
             }
             Command::AttachReceiver { link, namespace, path, mode } => {
                 self.attach_receiver(*link, *namespace, path, *mode, decision);
+            }
+            Command::AcceptSession { link, namespace, path, mode, session } => {
+                self.accept_session(*link, *namespace, path, *mode, session.as_deref(), context, decision);
             }
             Command::Detach { link } => self.detach(*link, context),
             question => return self.answer(question, arrivals, material, context, owner, decision),
@@ -158,25 +164,43 @@ impl Broker {
             Command::RenewLocks { request, namespace, path, tokens } => {
                 (request, self.renew_locks(*namespace, path, tokens, context))
             }
-            Command::Schedule { request, namespace, path, messages: range } => {
-                (request, self.schedule(*namespace, path, arrivals.range(range), context, decision))
+            Command::Schedule { request, namespace, path, messages: range, sessions } => {
+                let arrivals = arrivals.range(range);
+                (request, self.schedule(*namespace, path, arrivals, sessions, context, decision))
             }
             Command::CancelScheduled { request, namespace, path, numbers } => {
                 (request, self.cancel_scheduled(*namespace, path, numbers, context, decision))
             }
-            Command::ReceiveDeferred { request, namespace, path, numbers, mode } => {
-                match self.receive_deferred(*namespace, path, numbers, *mode, material, context, decision) {
+            Command::ReceiveDeferred { request, namespace, path, numbers, mode, session } => {
+                let held = session.as_deref().map(|session| (session, request.connection));
+                match self
+                    .receive_deferred(*namespace, path, numbers, *mode, held, material, context, decision)
+                {
                     Ok(answer) => (request, Ok(answer)),
                     Err(Hindrance::Refused(refusal)) => (request, Err(refusal)),
                     Err(Hindrance::Needs(needs)) => return Decided::Needs(needs),
                     Err(Hindrance::Check(needs)) => return Decided::Check(needs),
                 }
             }
-            Command::Browse { request, namespace, path, from, most } => {
-                (request, self.browse(*namespace, path, *from, *most, context))
+            Command::Browse { request, namespace, path, from, most, session } => {
+                (request, self.browse(*namespace, path, *from, *most, session.as_deref(), context))
             }
-            Command::DeleteMessages { request, namespace, path, most, before } => {
-                (request, self.delete_messages(*namespace, path, *most, *before, context, decision))
+            Command::DeleteMessages { request, namespace, path, most, before, session } => {
+                let held = session.as_deref().map(|session| (session, request.connection));
+                (request, self.delete_messages(*namespace, path, *most, *before, held, context, decision))
+            }
+            Command::RenewSession { request, namespace, path, session } => {
+                (request, self.renew_session(*namespace, path, session, request.connection, context))
+            }
+            Command::GetSessionState { request, namespace, path, session } => {
+                (request, self.session_state(*namespace, path, session, request.connection, context))
+            }
+            Command::SetSessionState { request, namespace, path, session, state } => {
+                let held = (&**session, request.connection);
+                (request, self.set_session_state(*namespace, path, held, *state, context, decision))
+            }
+            Command::ListSessions { request, namespace, path, since, skip, top } => {
+                (request, self.list_sessions(*namespace, path, *since, *skip, *top, context))
             }
             Command::CreateQueue { request, namespace, path, settings } => {
                 (request, self.create_queue(*namespace, path, settings, context, decision))
@@ -206,6 +230,7 @@ impl Broker {
             | Command::DropParts { .. }
             | Command::AttachSender { .. }
             | Command::AttachReceiver { .. }
+            | Command::AcceptSession { .. }
             | Command::Detach { .. } => unreachable!("a link asks no questions"),
         };
         decision.effect(Effect::Answered { request: *request, answer });
@@ -262,7 +287,11 @@ impl Broker {
         if self.is_moving() {
             self.tell_time(context, decision);
         }
+        let left = self.sessions_left(&record);
         self.durable.apply_local(&record, context.now);
         decision.record(record);
+        if let Some((entity, session)) = left {
+            self.volatile.apply(Touch::Session { entity, change: Change::News { session } });
+        }
     }
 }

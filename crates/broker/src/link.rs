@@ -13,6 +13,10 @@ use crate::volatile::{Link, Role, Touch};
 pub(crate) const FORWARDING: &str =
     "Messages cannot be received from an entity that forwards them; receive from its destination.";
 
+/// S-140.
+const PLAIN_ON_SESSIONS: &str =
+    "It is not possible for an entity that requires sessions to create a non-sessionful message receiver.";
+
 impl Broker {
     pub(crate) fn attach_sender(
         &mut self,
@@ -33,7 +37,7 @@ impl Broker {
         mode: ReceiveMode,
         decision: &mut Decision,
     ) {
-        let role = Role::Receiver { mode, delivered: 0 };
+        let role = Role::Receiver { mode, delivered: 0, session: None };
         self.attach(link, namespace, path, role, decision);
     }
 
@@ -49,13 +53,13 @@ impl Broker {
             Ok((source, max_message_bytes)) => {
                 self.volatile.apply(Touch::Attached { link, source, role });
                 let wants_ids = self.queue_of(source).settings.requires_duplicate_detection;
-                decision.effect(Effect::Attached { link, max_message_bytes, wants_ids });
+                decision.effect(Effect::Attached { link, max_message_bytes, wants_ids, session: None });
             }
             Err(refusal) => decision.effect(Effect::Detached { link, refusal }),
         }
     }
 
-    fn check_attach(
+    pub(crate) fn check_attach(
         &self,
         namespace: NamespaceId,
         path: &str,
@@ -63,16 +67,18 @@ impl Broker {
     ) -> Result<(Source, u64), Refusal> {
         let source = match role {
             Role::Sender { .. } => self.resolve_for_send(namespace, path)?,
-            Role::Receiver { .. } => self.resolve_for_receive(namespace, path)?,
+            Role::Receiver { .. } | Role::Waiting { .. } => self.resolve_for_receive(namespace, path)?,
         };
         let queue = self.queue_of(source);
         let tier = self.tier_of(queue.namespace);
-        if matches!(role, Role::Receiver { .. }) && self.forwards(source) {
+        if matches!(role, Role::Receiver { .. }) && self.has_sessions(source) {
+            return Err(Refusal::NotAllowed(PLAIN_ON_SESSIONS));
+        }
+        if role.receives() && self.forwards(source) {
             return Err(Refusal::NotAllowed(FORWARDING));
         }
         let limit = tier.receivers();
-        let is_receiver = matches!(role, Role::Receiver { .. });
-        if is_receiver && limit != usize::MAX && self.receivers_at(source.entity) >= limit {
+        if role.receives() && limit != usize::MAX && self.receivers_at(source.entity) >= limit {
             return Err(Refusal::TooManyReceivers { name: queue.path.clone(), limit });
         }
         Ok((source, tier.message_bytes(&queue.settings)))
@@ -116,10 +122,6 @@ impl Broker {
         }
         if !queue.settings.status.may_receive() {
             return Err(Refusal::EntityDisabled(queue.path.clone()));
-        }
-        // Its dead-letter queue is like any other (S-103).
-        if queue.settings.requires_session && source.sub == SubQueue::Main {
-            return Err(Refusal::NotSupported("an entity that requires sessions"));
         }
         Ok(source)
     }
@@ -257,7 +259,8 @@ mod tests {
             let mut world = World::with_tier(tier);
             world.create("q", QueueSettings::default());
             let link = world.link();
-            let attached = Effect::Attached { link, max_message_bytes: limit, wants_ids: false };
+            let attached =
+                Effect::Attached { link, max_message_bytes: limit, wants_ids: false, session: None };
             assert_eq!(world.attach_sender(link, "q"), [attached]);
         }
     }

@@ -11,6 +11,7 @@ use crate::time::{Span, Time};
 use crate::topic::change::Change;
 use crate::topic::published::Published;
 use message::overlay::Overlay;
+use std::sync::Arc;
 
 /// The version of all records in this build; part of the journal's own header.
 pub const FORMAT: u16 = 1;
@@ -109,6 +110,18 @@ pub enum Record {
         expires: Time,
         overlay: Option<Box<Overlay>>,
     },
+    /// A message that has just come belongs to a session (S-142).
+    InSession {
+        entity: EntityId,
+        sequence: Sequence,
+        session: Arc<str>,
+    },
+    /// The state of a session was set, to a body of that length, or cleared (S-149).
+    SessionStateSet {
+        entity: EntityId,
+        session: Arc<str>,
+        state: Option<(BodyId, u32)>,
+    },
     /// A message was sent, activated or forwarded at a topic, and subscriptions have copies of it.
     Published(Box<Published>),
     /// Something was created, changed or named by an administrator.
@@ -156,6 +169,8 @@ mod kind {
     pub(super) const NOTED: u8 = 12;
     pub(super) const SKIPPED: u8 = 13;
     pub(super) const FORWARDED: u8 = 14;
+    pub(super) const IN_SESSION: u8 = 15;
+    pub(super) const SESSION_STATE_SET: u8 = 16;
     pub(super) const PUBLISHED: u8 = 20;
     /// Far from the others, which count upwards with what brokers do.
     pub(super) const RELOCATED: u8 = 200;
@@ -253,6 +268,22 @@ impl Record {
                     put_overlay(out, overlay.as_deref());
                 });
             }
+            Record::InSession { entity, sequence, session } => framed(out, kind::IN_SESSION, |out| {
+                put_u32(out, entity.0);
+                put_u64(out, sequence.0);
+                put_text(out, session);
+            }),
+            Record::SessionStateSet { entity, session, state } => {
+                framed(out, kind::SESSION_STATE_SET, |out| {
+                    put_u32(out, entity.0);
+                    put_text(out, session);
+                    out.push(u8::from(state.is_some()));
+                    if let Some((body, length)) = state {
+                        put_u64(out, body.0);
+                        put_u32(out, *length);
+                    }
+                });
+            }
             Record::Relocated { body, copy } => framed(out, kind::RELOCATED, |out| {
                 put_u64(out, body.0);
                 put_u64(out, copy.0);
@@ -337,6 +368,19 @@ impl Record {
                 number: Sequence(fields.u64()?),
                 expires: fields.time()?,
                 overlay: fields.overlay()?,
+            },
+            kind::IN_SESSION => Record::InSession {
+                entity: EntityId(fields.u32()?),
+                sequence: Sequence(fields.u64()?),
+                session: fields.text()?.into(),
+            },
+            kind::SESSION_STATE_SET => Record::SessionStateSet {
+                entity: EntityId(fields.u32()?),
+                session: fields.text()?.into(),
+                state: match fields.truth()? {
+                    true => Some((BodyId(fields.u64()?), fields.u32()?)),
+                    false => None,
+                },
             },
             kind::PUBLISHED => Record::Published(Box::new(Published::decode(&mut fields)?)),
             kind::RELOCATED => Record::Relocated { body: BodyId(fields.u64()?), copy: BodyId(fields.u64()?) },
@@ -713,6 +757,9 @@ mod tests {
                 expires: Time(4),
                 overlay: None,
             },
+            Record::InSession { entity, sequence, session: "".into() },
+            Record::SessionStateSet { entity, session: "a session".into(), state: Some((BodyId(5), 6)) },
+            Record::SessionStateSet { entity, session: "a session".into(), state: None },
             Record::Removed { entity, first: sequence, count: 1_000 },
             published(Origin::Scheduled(sequence)),
             published(Origin::Forwarded { source: Source::dead_letter(entity), sequence }),

@@ -69,6 +69,12 @@ pub enum Refusal {
         "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue."
     )]
     LockLost(Sequence),
+    /// S-92, S-146.
+    #[error("The session lock has expired on the MessageSession. Accept a new MessageSession.")]
+    SessionLockLost,
+    /// S-143.
+    #[error("The requested session '{0}' cannot be accepted. It may be locked by another receiver.")]
+    SessionCannotBeLocked(Box<str>),
     /// No message of this number can be cancelled (S-42) or received by its number (S-122).
     #[error("The message with sequence number {} could not be found.", .0.0)]
     MessageNotFound(Number),

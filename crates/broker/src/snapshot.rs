@@ -15,6 +15,7 @@ use crate::limits::{BODY_PART_BYTES, SNAPSHOT_FRAME_BYTES};
 use crate::queue::history::Noted;
 use crate::queue::index::{CHUNK, Index, SLOT_NUMBERS, Slot};
 use crate::record::{self, Fields, KeptLock, Record};
+use crate::session::register::{SessionState, Sessions};
 use crate::settings::QueueSettings;
 use crate::time::{Span, Time};
 use crate::topic::change::Change;
@@ -40,6 +41,10 @@ mod kind {
     pub(super) const HISTORY: u8 = 8;
     /// Of the extra before it.
     pub(super) const FORWARDED: u8 = 9;
+    /// Messages of the queue and the sessions that they are in.
+    pub(super) const MEMBERS: u8 = 10;
+    /// The state of a session.
+    pub(super) const SESSION_STATE: u8 = 11;
     /// The messages of a topic or a subscription that came before, as those of a queue; the next ones belong to it.
     pub(super) const HELD: u8 = 20;
     pub(super) const LOCKS: u8 = 99;
@@ -176,6 +181,7 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
         history,
         counts,
         bytes,
+        sessions,
         // It is the sum of what the subscriptions have.
         below: _,
         lead,
@@ -227,6 +233,9 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
             })?;
         }
     }
+    if let Some(sessions) = sessions {
+        write_sessions(writer, sessions)?;
+    }
     for chunk in history.chunks() {
         writer.frame(kind::HISTORY, |fields| {
             for Noted { id, time } in chunk {
@@ -236,6 +245,55 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
         })?;
     }
     Ok(count)
+}
+
+/// In each frame a session is written out where it first comes up, and named by its place in the frame from then on.
+fn write_sessions(writer: &mut Writer<'_>, sessions: &Sessions) -> io::Result<()> {
+    let mut members = sessions.members().peekable();
+    while members.peek().is_some() {
+        writer.frame(kind::MEMBERS, |fields| {
+            let (mut before, mut known) = (0, BTreeMap::new());
+            for (sequence, session) in members.by_ref().take(CHUNK as usize) {
+                fields.number(sequence.0 - before);
+                before = sequence.0;
+                let next = known.len() as u64;
+                let place = *known.entry(session).or_insert(next);
+                fields.number(place);
+                if place == next {
+                    fields.text(session);
+                }
+            }
+        })?;
+    }
+    for (session, state) in sessions.iter().filter_map(|(id, session)| Some((id, session.state?))) {
+        writer.frame(kind::SESSION_STATE, |fields| {
+            fields.text(session);
+            fields.body(state.body, state.length.into());
+            fields.number(state.length.into());
+            fields.number(state.changed.0 as u64);
+        })?;
+    }
+    Ok(())
+}
+
+fn read_members(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error> {
+    let (mut sequence, mut known) = (0u64, Vec::<Arc<str>>::new());
+    while !fields.rest.is_empty() {
+        let step = fields.number()?;
+        sequence = sequence.checked_add(step).ok_or(Error::Wrong("numbers do not rise"))?;
+        let place = fields.number()? as usize;
+        if place == known.len() {
+            known.push(fields.text()?.into());
+        }
+        let session = known.get(place).ok_or(Error::Wrong("a session is not known"))?;
+        let message = Sequence(sequence);
+        let is_there = queue.index.get(message).or(queue.dead.get(message)).is_some();
+        if !is_there || queue.session_of(message).is_some() {
+            return Err(Error::Wrong("a session has a message that is not there"));
+        }
+        queue.join(message, session);
+    }
+    Ok(())
 }
 
 /// Writes the messages of one part of a queue and returns how many there are.
@@ -393,6 +451,15 @@ impl Restored {
                         u8::try_from(fields.number()?).map_err(|_| Error::Wrong("a way is too long"))?;
                     let extra = extras.get_mut(&sequence).ok_or(Error::Wrong("nothing was forwarded"))?;
                     Arc::make_mut(extra).forwarded = Some(Forwarded { number, hops });
+                }
+                kind::MEMBERS => read_members(&mut fields, &mut queue.as_mut().ok_or(none_before)?.1)?,
+                kind::SESSION_STATE => {
+                    let sessions = &mut queue.as_mut().ok_or(none_before)?.1.sessions;
+                    let session = fields.text()?.into();
+                    let (body, length) = (BodyId(fields.number()?), fields.small()?);
+                    let changed = Time(fields.number()? as i64);
+                    let state = Some(SessionState { body, length, changed });
+                    sessions.get_or_insert_default().set_state(&session, state);
                 }
                 kind::LOCKS => kept_locks.extend(fields.locks()?),
                 kind::EXTRA => read_extra(&mut fields, &mut queue.as_mut().ok_or(none_before)?.1)?,

@@ -177,7 +177,8 @@ impl World {
     pub(crate) fn schedule(&mut self, path: &str, messages: &[Incoming]) -> Result<Answer, Refusal> {
         let (request, namespace) = (RequestId::default(), NamespaceId(0));
         let range = 0..messages.len() as u32;
-        let command = Command::Schedule { request, namespace, path: path.into(), messages: range };
+        let (path, sessions) = (path.into(), SessionIds::default());
+        let command = Command::Schedule { request, namespace, path, messages: range, sessions };
         self.ask(command, messages)
     }
 
@@ -195,18 +196,20 @@ impl World {
     ) -> Result<Answer, Refusal> {
         let (request, namespace) = (RequestId::default(), NamespaceId(0));
         let numbers = numbers.iter().copied().map(Number).collect();
-        self.ask(Command::ReceiveDeferred { request, namespace, path: path.into(), numbers, mode }, &[])
+        let (path, session) = (path.into(), None);
+        self.ask(Command::ReceiveDeferred { request, namespace, path, numbers, mode, session }, &[])
     }
 
     pub(crate) fn browse(&mut self, path: &str, from: u64, most: u32) -> Result<Answer, Refusal> {
         let (request, namespace) = (RequestId::default(), NamespaceId(0));
         let (path, from) = (path.into(), Number(from));
-        self.ask(Command::Browse { request, namespace, path, from, most }, &[])
+        self.ask(Command::Browse { request, namespace, path, from, most, session: None }, &[])
     }
 
     pub(crate) fn purge(&mut self, path: &str, most: u32, before: Time) -> Result<Answer, Refusal> {
         let (request, namespace) = (RequestId::default(), NamespaceId(0));
-        self.ask(Command::DeleteMessages { request, namespace, path: path.into(), most, before }, &[])
+        let (path, session) = (path.into(), None);
+        self.ask(Command::DeleteMessages { request, namespace, path, most, before, session }, &[])
     }
 
     /// Receives what there is, up to `most`, and leaves.
@@ -278,11 +281,12 @@ impl World {
 
     /// Sends messages whose bytes matter. `facts` says what else is known of them.
     pub(crate) fn send_bytes(&mut self, link: LinkId, bodies: &[&[u8]], facts: Incoming) -> Vec<Effect> {
-        self.put_bytes(bodies, facts, |messages| Command::Send {
+        self.put_bytes(bodies, facts, |messages, sessions| Command::Send {
             link,
             delivery: 0,
             is_settled: false,
             messages,
+            sessions,
         })
     }
 
@@ -291,7 +295,7 @@ impl World {
         &mut self,
         bodies: &[&[u8]],
         facts: Incoming,
-        command: impl FnOnce(std::ops::Range<u32>) -> Command,
+        command: impl FnOnce(std::ops::Range<u32>, SessionIds) -> Command,
     ) -> Vec<Effect> {
         let (mut buffer, mut messages) = (Vec::new(), Vec::new());
         let first = self.broker.durable.next_body.0;
@@ -302,7 +306,10 @@ impl World {
             self.bodies.insert(BodyId(first + nth as u64), body.to_vec());
         }
         let arrivals = Arrivals { messages: &messages, bodies: &buffer, prefix_bytes: 0 };
-        self.command_with(command(0..messages.len() as u32), arrivals)
+        let session = |body: &&[u8]| topic::subject::Front::of(body)?.session(None);
+        let ids = bodies.iter().map(session).enumerate();
+        let sessions = SessionIds::new(bodies.len(), ids.filter_map(|(at, id)| Some((at, id?))));
+        self.command_with(command(0..messages.len() as u32, sessions), arrivals)
     }
 
     pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
@@ -408,12 +415,72 @@ impl World {
 
     pub(crate) fn send(&mut self, link: LinkId, delivery: u32, messages: &[Incoming]) -> Vec<Effect> {
         let range = 0..messages.len() as u32;
-        self.command(Command::Send { link, delivery, is_settled: false, messages: range }, messages)
+        let sessions = SessionIds::default();
+        self.command(Command::Send { link, delivery, is_settled: false, messages: range, sessions }, messages)
     }
 
     pub(crate) fn send_settled(&mut self, link: LinkId, delivery: u32, messages: &[Incoming]) -> Vec<Effect> {
         let range = 0..messages.len() as u32;
-        self.command(Command::Send { link, delivery, is_settled: true, messages: range }, messages)
+        let sessions = SessionIds::default();
+        self.command(Command::Send { link, delivery, is_settled: true, messages: range, sessions }, messages)
+    }
+
+    /// Sends messages of which the first ones have these session ids.
+    pub(crate) fn send_in(
+        &mut self,
+        link: LinkId,
+        delivery: u32,
+        messages: &[Incoming],
+        sessions: &[&str],
+    ) -> Vec<Effect> {
+        let ids = sessions.iter().enumerate().map(|(at, session)| (at, (*session).into()));
+        let sessions = SessionIds::new(messages.len(), ids);
+        let range = 0..messages.len() as u32;
+        self.command(Command::Send { link, delivery, is_settled: false, messages: range, sessions }, messages)
+    }
+
+    /// Sends a small message to each of these sessions, in this order, and commits them.
+    pub(crate) fn send_sessions(&mut self, path: &str, sessions: &[&str]) {
+        let link = self.sender(path);
+        for session in sessions {
+            self.send_in(link, 0, &[message(10)], &[session]);
+        }
+        self.detach(link);
+        self.take_effects();
+        self.commit();
+    }
+
+    /// Accepts a session, or whichever is free.
+    pub(crate) fn accept(&mut self, link: LinkId, path: &str, session: Option<&str>) -> Vec<Effect> {
+        self.accept_for(link, path, ReceiveMode::PeekLock, session)
+    }
+
+    pub(crate) fn accept_for(
+        &mut self,
+        link: LinkId,
+        path: &str,
+        mode: ReceiveMode,
+        session: Option<&str>,
+    ) -> Vec<Effect> {
+        let (namespace, path, session) = (NamespaceId(0), path.into(), session.map(Into::into));
+        self.command(Command::AcceptSession { link, namespace, path, mode, session }, &[])
+    }
+
+    /// A link that holds a session and gives credit.
+    pub(crate) fn holder(&mut self, path: &str, session: &str, credit: u32) -> LinkId {
+        let link = self.link();
+        self.accept(link, path, Some(session));
+        self.credit(link, credit, false);
+        link
+    }
+
+    /// Asks with the connection of [`World::link`], whose sessions these are.
+    pub(crate) fn ask_held(
+        &mut self,
+        question: impl FnOnce(RequestId, NamespaceId) -> Command,
+    ) -> Result<Answer, Refusal> {
+        let request = RequestId { connection: ConnectionId(1), request: 0 };
+        self.ask(question(request, NamespaceId(0)), &[])
     }
 
     /// Sends `count` small messages and commits them.

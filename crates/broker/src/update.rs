@@ -9,7 +9,7 @@ use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
 use crate::topic::change::Change;
-use crate::volatile::{Link, Role, Touch};
+use crate::volatile::{Link, Touch};
 
 impl Broker {
     pub(crate) fn update_queue(
@@ -44,13 +44,13 @@ impl Broker {
         self.arm_idle(entity, context.now);
         // Who waits for messages would wait for ever; who sends is told at the next send (S-230).
         if !may_receive {
-            let is_receiver = |link: &Link| matches!(link.role, Role::Receiver { .. });
+            let is_receiver = |link: &Link| link.role.receives();
             self.drop_links(entity, is_receiver, &Refusal::EntityDisabled(path), decision);
         } else if main || dead {
             // S-172
             let is_beside = |link: &Link| {
                 let forwards = if link.source.sub == SubQueue::Main { main } else { dead };
-                forwards && matches!(link.role, Role::Receiver { .. })
+                forwards && link.role.receives()
             };
             self.drop_links(entity, is_beside, &Refusal::NotAllowed(FORWARDING), decision);
         }

@@ -12,6 +12,8 @@ use crate::nonce::Nonces;
 use crate::planted::{Bug, is_planted};
 use crate::queue::doubt::Fronts;
 use crate::queue::index::State;
+use crate::session::lobby::{self, Lobby};
+use crate::session::register::Session;
 use crate::tier::Tier;
 use crate::time::Time;
 use crate::timers::{Agenda, Chore, Due, LockTimer, Timers};
@@ -32,7 +34,8 @@ pub struct Volatile {
     pub(crate) timers: Agenda,
     /// The time of a namespace is being moved; nothing is handed out meanwhile.
     pub(crate) moving: Option<Box<Moving>>,
-    held_locks: usize,
+    /// Of messages and of sessions.
+    pub(crate) held_locks: usize,
     /// There is no room to store messages.
     pub(crate) is_full: bool,
     /// Of the namespaces that have one of their own.
@@ -61,7 +64,18 @@ pub enum Role {
         mode: ReceiveMode,
         /// Messages handed out on this link since it was attached.
         delivered: u64,
+        /// The session that it holds, where it must hold one.
+        session: Option<Arc<str>>,
     },
+    /// Will be a receiver once a session is free.
+    Waiting { mode: ReceiveMode },
+}
+
+impl Role {
+    /// Whether it receives, now or when there is a session for it.
+    pub fn receives(&self) -> bool {
+        matches!(self, Role::Receiver { .. } | Role::Waiting { .. })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +98,8 @@ pub struct Presence {
     pub used: Option<Time>,
     /// Message ids of the history and when they were taken (S-160).
     pub seen: IdMap<MessageKey, Time>,
+    /// Of an entity that requires sessions, once there was one.
+    pub(crate) lobby: Option<Box<Lobby>>,
 }
 
 /// The hand-out side of a queue.
@@ -120,10 +136,14 @@ struct Awaiting {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Freed {
+pub(crate) enum Freed {
     /// New messages up to here.
     Arrived(Sequence),
     Returned(Sequence),
+    /// A new message of a session.
+    Joined(Arc<str>, Sequence),
+    /// One of a session, back from its receiver.
+    Rejoined(Arc<str>, Sequence),
 }
 
 /// A change of memory only.
@@ -294,6 +314,11 @@ pub enum Touch {
         entity: EntityId,
         time: Time,
     },
+    /// Something happened to a session, or to who waits for one.
+    Session {
+        entity: EntityId,
+        change: lobby::Change,
+    },
     /// The time of a namespace is `lead` milliseconds ahead of the owner's.
     TimeMoved {
         namespace: NamespaceId,
@@ -315,7 +340,7 @@ impl Volatile {
     pub(crate) fn pinned_bodies(&self) -> Vec<BodyId> {
         let parts = self.links.values().filter_map(|link| match &link.role {
             Role::Sender { parts, .. } => Some(parts),
-            Role::Receiver { .. } => None,
+            Role::Receiver { .. } | Role::Waiting { .. } => None,
         });
         parts.flatten().copied().collect()
     }
@@ -351,6 +376,13 @@ impl Volatile {
             let presence = &mut volatile.entities[entity.0 as usize];
             presence.schedule = schedule;
             presence.seen = queue.history.iter().map(|noted| (noted.id, noted.time)).collect();
+            if queue.settings.requires_session
+                && let Some(sessions) = &queue.sessions
+            {
+                let first = |session: &Session| session.active.next_from(Sequence(0));
+                let open = sessions.iter().filter_map(|(id, session)| Some((id.clone(), first(session)?)));
+                presence.lobby = Some(Box::new(Lobby::opened(open)));
+            }
             if queue.settings.forward_to.is_some() || queue.settings.forward_dead_letters_to.is_some() {
                 volatile.apply(Touch::Redirected { entity });
             }
@@ -371,11 +403,15 @@ impl Volatile {
         &self.entities[entity.0 as usize]
     }
 
+    pub(crate) fn presence_mut(&mut self, entity: EntityId) -> &mut Presence {
+        &mut self.entities[entity.0 as usize]
+    }
+
     pub fn ready(&self, source: Source) -> &Ready {
         &self.entities[source.entity.0 as usize].parts[source.sub as usize]
     }
 
-    fn ready_mut(&mut self, source: Source) -> &mut Ready {
+    pub(crate) fn ready_mut(&mut self, source: Source) -> &mut Ready {
         &mut self.entities[source.entity.0 as usize].parts[source.sub as usize]
     }
 
@@ -408,21 +444,32 @@ impl Volatile {
 
     /// Whether somebody at an entity waits for messages.
     pub(crate) fn is_awaited(&self, entity: EntityId) -> bool {
-        self.presence(entity).parts.iter().any(|ready| !ready.waiting.is_empty())
+        let presence = self.presence(entity);
+        let is_session_awaited = presence.lobby.as_ref().is_some_and(|lobby| lobby.is_awaited());
+        is_session_awaited || presence.parts.iter().any(|ready| !ready.waiting.is_empty())
     }
 
     pub fn apply(&mut self, touch: Touch) {
         match touch {
             Touch::Attached { link, source, role } => {
-                let is_receiver = matches!(role, Role::Receiver { .. });
-                self.entities[source.entity.0 as usize].receivers += usize::from(is_receiver);
+                self.entities[source.entity.0 as usize].receivers += usize::from(role.receives());
+                if matches!(role, Role::Waiting { .. }) {
+                    self.lobby_mut(source.entity).waiting.set(link, 1);
+                    self.stir(source);
+                }
                 let before = self.links.insert(link, Link { source, role });
                 assert!(before.is_none(), "link {link:?} was attached twice");
             }
             Touch::Detached { link } => {
                 if let Some(Link { source, role }) = self.links.remove(&link) {
-                    let is_receiver = matches!(role, Role::Receiver { .. });
-                    self.entities[source.entity.0 as usize].receivers -= usize::from(is_receiver);
+                    self.entities[source.entity.0 as usize].receivers -= usize::from(role.receives());
+                    match role {
+                        Role::Receiver { session: Some(session), .. } => {
+                            self.vacate(source.entity, &session, link);
+                        }
+                        Role::Waiting { .. } => self.lobby_mut(source.entity).waiting.remove(link),
+                        Role::Receiver { session: None, .. } | Role::Sender { .. } => {}
+                    }
                     let ready = self.ready_mut(source);
                     ready.waiting.remove(link);
                     ready.draining.retain(|draining| *draining != link);
@@ -444,8 +491,9 @@ impl Volatile {
                 }
             }
             Touch::Returned { source, sequence, position } => {
-                self.awaiting.push_back(Awaiting { position, source, what: Freed::Returned(sequence) });
+                self.await_commit(source, position, Freed::Returned(sequence));
             }
+            Touch::Session { entity, change } => self.apply_session(entity, change),
             Touch::Taken { source, sequence } => {
                 touched(1);
                 let ready = self.ready_mut(source);
@@ -575,6 +623,7 @@ impl Volatile {
             Touch::EntityDeleted { entity } => {
                 let presence = std::mem::take(&mut self.entities[entity.0 as usize]);
                 self.held_locks -= presence.parts.iter().map(|ready| ready.locks.len()).sum::<usize>();
+                self.held_locks -= presence.lobby.as_ref().map_or(0, |lobby| lobby.held());
                 self.timers.of_mut(presence.namespace).disarm(entity);
             }
             Touch::Committed { position } => self.commit(position),
@@ -603,7 +652,12 @@ impl Volatile {
     }
 
     fn set_credit(&mut self, link: LinkId, credit: u32) {
-        let Some(source) = self.links.get(&link).map(|link| link.source) else { return };
+        let Some(Link { source, role }) = self.links.get(&link) else { return };
+        let source = *source;
+        if let Role::Receiver { session: Some(session), .. } = role {
+            let session = Arc::clone(session);
+            return self.credit_session(source.entity, &session, link, credit);
+        }
         if self.ready_mut(source).waiting.set(link, credit) {
             self.stir(source);
         }
@@ -611,8 +665,16 @@ impl Volatile {
 
     /// The credit that a link has left with the broker.
     pub fn credit(&self, link: LinkId) -> u32 {
-        let Some(source) = self.links.get(&link).map(|link| link.source) else { return 0 };
-        self.ready(source).waiting.credit(link)
+        let Some(Link { source, role }) = self.links.get(&link) else { return 0 };
+        match role {
+            Role::Receiver { session: Some(session), .. } => {
+                let holder = self.lobby(source.entity).and_then(|lobby| lobby.holder(session));
+                holder.map_or(0, |holder| holder.credit)
+            }
+            // Whoever waits for a session keeps its entity as whoever waits for messages does.
+            Role::Waiting { .. } => 1,
+            _ => self.ready(*source).waiting.credit(link),
+        }
     }
 
     pub(crate) fn stir(&mut self, source: Source) {
@@ -638,6 +700,13 @@ impl Volatile {
                 Freed::Returned(sequence) => {
                     ready.returned.insert(sequence);
                 }
+                Freed::Joined(session, sequence) => {
+                    ready.committed = ready.committed.max(sequence);
+                    self.rejoin(awaiting.source.entity, session, sequence, true);
+                }
+                Freed::Rejoined(session, sequence) => {
+                    self.rejoin(awaiting.source.entity, session, sequence, false);
+                }
             }
             self.stir(awaiting.source);
         }
@@ -649,11 +718,19 @@ impl Volatile {
         self.stir(source);
     }
 
+    pub(crate) fn await_commit(&mut self, source: Source, position: Position, what: Freed) {
+        self.awaiting.push_back(Awaiting { position, source, what });
+    }
+
     fn time_lock(&mut self, source: Source, lock: Lock) {
+        self.time(LockTimer { at: lock.until, source, token: lock.token.0 });
+    }
+
+    pub(crate) fn time(&mut self, timer: LockTimer) {
         touched(1);
         let held_locks = self.held_locks;
-        let timers = self.timers.of_mut(self.entities[source.entity.0 as usize].namespace);
-        timers.add_lock(LockTimer { at: lock.until, source, token: lock.token.0 });
+        let timers = self.timers.of_mut(self.entities[timer.source.entity.0 as usize].namespace);
+        timers.add_lock(timer);
         if timers.has_too_many(held_locks) {
             let entities = &self.entities;
             timers.keep_locks(|timer| is_held(entities, timer));
@@ -728,7 +805,11 @@ fn handed_out(queue: &Queue, locks: &IdMap<Sequence, Lock>) -> (Sequence, BTreeS
 }
 
 fn is_held(entities: &[Presence], timer: &LockTimer) -> bool {
-    let ready = &entities[timer.source.entity.0 as usize].parts[timer.source.sub as usize];
+    let presence = &entities[timer.source.entity.0 as usize];
+    if let Some(ticket) = lobby::ticket_of(timer) {
+        return presence.lobby.as_ref().is_some_and(|lobby| lobby.timed(ticket, timer.at).is_some());
+    }
+    let ready = &presence.parts[timer.source.sub as usize];
     let token = LockToken(timer.token);
     let lock = ready.locks.get(&token.sequence());
     lock.is_some_and(|lock| lock.token == token && lock.until == timer.at)
@@ -751,7 +832,7 @@ mod tests {
         let (entity, namespace) = (EntityId(0), NamespaceId(0));
         volatile.apply(Touch::EntityCreated { entity, namespace, time: Time(0) });
         for number in 0..count {
-            let role = Role::Receiver { mode: ReceiveMode::PeekLock, delivered: 0 };
+            let role = Role::Receiver { mode: ReceiveMode::PeekLock, delivered: 0, session: None };
             volatile.apply(Touch::Attached { link: link(number), source: SOURCE, role });
         }
         volatile

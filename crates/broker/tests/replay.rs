@@ -8,6 +8,9 @@ use otobus_broker::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
+/// The queue that requires sessions.
+const SESSIONS: u8 = 2;
+
 /// What may happen. Links, queues and tokens are named by small numbers, so that they meet.
 #[derive(Debug, Clone)]
 enum Step {
@@ -25,6 +28,10 @@ enum Step {
     Purge { queue: u8, is_dead: bool, most: u32 },
     SettleToken { queue: u8, is_dead: bool, token: u8, outcome: u8 },
     Renew { queue: u8, token: u8 },
+    Accept { link: u8, queue: u8, session: Option<u8>, locks: bool },
+    RenewSession { queue: u8, session: u8 },
+    SetState { queue: u8, session: u8, length: Option<u32> },
+    GetState { queue: u8, session: u8 },
     Part(u8, u32),
     DropParts(u8),
     Credit { link: u8, more: u8, drain: bool },
@@ -59,7 +66,14 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (queue.clone(), is_dead, any::<u8>(), 0..7_u8).prop_map(
             |(queue, is_dead, token, outcome)| Step::SettleToken { queue, is_dead, token, outcome }
         ),
-        1 => (queue, any::<u8>()).prop_map(|(queue, token)| Step::Renew { queue, token }),
+        1 => (queue.clone(), any::<u8>()).prop_map(|(queue, token)| Step::Renew { queue, token }),
+        4 => (link.clone(), prop::option::weighted(0.5, 0..3_u8), prop::bool::weighted(0.8)).prop_map(
+            |(link, session, locks)| Step::Accept { link, queue: SESSIONS, session, locks }
+        ),
+        1 => (queue.clone(), 0..3_u8).prop_map(|(queue, session)| Step::RenewSession { queue, session }),
+        1 => (0..3_u8, prop::option::of(0..300_000_u32))
+            .prop_map(|(session, length)| Step::SetState { queue: SESSIONS, session, length }),
+        1 => (queue, 0..3_u8).prop_map(|(queue, session)| Step::GetState { queue, session }),
         1 => link.clone().prop_map(Step::Detach),
         8 => (link.clone(), prop::collection::vec(0..400_000_u32, 1..5), any::<bool>(), life, later).prop_map(
             |(link, lengths, is_settled, life, later)| Step::Send { link, lengths, is_settled, life, later }
@@ -95,15 +109,20 @@ struct Rig {
     next: BTreeMap<EntityId, u64>,
     /// The position at which each body was recorded.
     recorded: BTreeMap<BodyId, Position>,
+    /// Who holds which session of the queue that requires them.
+    holders: BTreeMap<Box<str>, LinkId>,
+    /// What a receiver was to receive from, and whether that is a dead-letter queue.
+    sources: BTreeMap<LinkId, (u8, bool)>,
     /// Every record as it was written, and its time.
     journal: Vec<(Vec<u8>, Time)>,
 }
 
-fn settings(lock: u64, flags: u8) -> QueueSettings {
+fn settings(queue: u8, lock: u64, flags: u8) -> QueueSettings {
     let usual = QueueSettings::default();
     QueueSettings {
         lock_duration: Span::seconds(lock),
         max_size_megabytes: 1,
+        requires_session: queue == SESSIONS,
         dead_letter_on_expiration: flags & 1 != 0,
         max_delivery_count: if flags & 2 != 0 { 2 } else { 10 },
         default_time_to_live: if flags & 4 != 0 { Span::seconds(20) } else { Span::MAX },
@@ -127,6 +146,20 @@ fn outcome_of(outcome: u8) -> Outcome {
     }
 }
 
+fn session_of(number: &u8) -> Box<str> {
+    format!("session-{number}").into()
+}
+
+/// Messages of one delivery are in three sessions in turn.
+fn sessions(count: usize) -> SessionIds {
+    SessionIds::new(count, (0..count).map(|at| (at, session_of(&(at as u8 % 3)).into())))
+}
+
+/// Asked by the connection that has the links.
+fn held() -> RequestId {
+    RequestId { connection: ConnectionId(1), request: 0 }
+}
+
 impl Rig {
     fn new() -> Rig {
         Rig {
@@ -143,6 +176,8 @@ impl Rig {
             next_body: 1,
             next: BTreeMap::new(),
             recorded: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            sources: BTreeMap::new(),
             journal: Vec::new(),
         }
     }
@@ -155,6 +190,7 @@ impl Rig {
         self.made_links += 1;
         let link = LinkId { connection: ConnectionId(1), link: self.made_links };
         if let Some(before) = self.links.insert(number, link) {
+            self.holders.retain(|_, holder| *holder != before);
             self.command(&Command::Detach { link: before }, &[]);
         }
         link
@@ -206,6 +242,7 @@ impl Rig {
             if let Effect::Answered { answer: Ok(Answer::Messages(messages)), .. } = &release.effect {
                 self.tokens.extend(messages.iter().map(|message| message.token));
             }
+            self.check_holders(&release.effect);
             if let Effect::Deliver { link, delivery, mode } = &release.effect {
                 assert!(
                     self.recorded[&delivery.body] <= self.committed,
@@ -218,10 +255,28 @@ impl Rig {
         }
     }
 
+    /// A session has one holder at a time, and its messages go to nobody else.
+    fn check_holders(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Attached { link, session: Some(session), .. } => {
+                let before = self.holders.insert((&*session.id).into(), *link);
+                assert_eq!(before, None, "session {} has a holder", session.id);
+            }
+            Effect::Detached { link, .. } => self.holders.retain(|_, holder| holder != link),
+            Effect::Deliver { link, .. } => {
+                let holds = self.holders.values().any(|holder| holder == link);
+                let source = self.sources.get(link).copied();
+                assert_eq!(holds, source == Some((SESSIONS, false)), "{source:?}");
+            }
+            _ => {}
+        }
+    }
+
     /// Body ids and sequence numbers are handed out one after another.
     fn check_numbers(&mut self, record: &Record) {
         match record {
             Record::PartStored { body } => self.take_body(*body),
+            Record::SessionStateSet { state: Some((body, _)), .. } => self.take_body(*body),
             Record::Enqueued { entity, sequence, body, .. }
             | Record::Scheduled { entity, sequence, body, .. } => {
                 self.take_body(*body);
@@ -254,11 +309,11 @@ impl Rig {
         let mode = |locks: &bool| if *locks { ReceiveMode::PeekLock } else { ReceiveMode::ReceiveAndDelete };
         match step {
             Step::Create(queue, lock, flags) => {
-                let (path, settings) = (path(queue), Box::new(settings(*lock, *flags)));
+                let (path, settings) = (path(queue), Box::new(settings(*queue, *lock, *flags)));
                 self.command(&Command::CreateQueue { request, namespace, path, settings }, &[]);
             }
             Step::Update(queue, lock, flags) => {
-                let settings = settings(*lock, *flags);
+                let settings = settings(*queue, *lock, *flags);
                 let task = Box::new(Task::UpdateQueue { path: path(queue), settings, access: Vec::new() });
                 self.command(&Command::Manage { request, namespace, task }, &[]);
             }
@@ -266,7 +321,11 @@ impl Rig {
                 let scheduled = self.now.after(Span(u64::from(*later)));
                 let message = Incoming { scheduled, ..Incoming::new(Intake { offset: 0, length: 9 }) };
                 let path = path(queue);
-                self.command(&Command::Schedule { request, namespace, path, messages: 0..1 }, &[message]);
+                let sessions = sessions(1);
+                self.command(
+                    &Command::Schedule { request, namespace, path, messages: 0..1, sessions },
+                    &[message],
+                );
             }
             Step::Cancel { queue, number } => {
                 let (path, numbers) = (path(queue), [Number(*number)].into());
@@ -275,15 +334,24 @@ impl Rig {
             Step::ReceiveDeferred { queue, is_dead, number, locks } => {
                 let (path, numbers) = (part(queue, is_dead), [Number(*number)].into());
                 let mode = mode(locks);
-                self.command(&Command::ReceiveDeferred { request, namespace, path, numbers, mode }, &[]);
+                let session = (*queue == SESSIONS).then(|| session_of(&(*number as u8 % 3)));
+                self.command(
+                    &Command::ReceiveDeferred { request, namespace, path, numbers, mode, session },
+                    &[],
+                );
             }
             Step::Browse { queue, is_dead, from } => {
                 let (path, from) = (part(queue, is_dead), Number(*from));
-                self.command(&Command::Browse { request, namespace, path, from, most: 9 }, &[]);
+                let session = (from.0 % 2 == 0).then(|| session_of(&0));
+                self.command(&Command::Browse { request, namespace, path, from, most: 9, session }, &[]);
             }
             Step::Purge { queue, is_dead, most } => {
                 let (path, most, before) = (part(queue, is_dead), *most, Time::NEVER);
-                self.command(&Command::DeleteMessages { request, namespace, path, most, before }, &[]);
+                let session = (most % 2 == 0).then(|| session_of(&0));
+                self.command(
+                    &Command::DeleteMessages { request, namespace, path, most, before, session },
+                    &[],
+                );
             }
             Step::SettleToken { queue, is_dead, token, outcome } => {
                 let Some(token) = self.token(*token) else { return };
@@ -295,6 +363,34 @@ impl Rig {
                 let (path, tokens) = (path(queue), [token].into());
                 self.command(&Command::RenewLocks { request, namespace, path, tokens }, &[]);
             }
+            Step::Accept { link, queue, session, locks } => {
+                let (path, mode) = (path(queue), mode(locks));
+                let (link, session) = (self.new_link(*link), session.as_ref().map(session_of));
+                self.sources.insert(link, (*queue, false));
+                self.command(&Command::AcceptSession { link, namespace, path, mode, session }, &[]);
+            }
+            Step::RenewSession { queue, session } => {
+                let (request, path, session) = (held(), path(queue), session_of(session));
+                self.command(&Command::RenewSession { request, namespace, path, session }, &[]);
+            }
+            Step::SetState { queue, session, length } => {
+                let (request, path, session) = (held(), path(queue), session_of(session));
+                let state = length.map(|length| Intake { offset: 0, length });
+                self.command(&Command::SetSessionState { request, namespace, path, session, state }, &[]);
+            }
+            Step::GetState { queue, session } => {
+                let (request, path, session) = (held(), path(queue), session_of(session));
+                self.command(&Command::GetSessionState { request, namespace, path, session }, &[]);
+                let list = Command::ListSessions {
+                    request,
+                    namespace,
+                    path: "queue-2".into(),
+                    since: None,
+                    skip: 0,
+                    top: 9,
+                };
+                self.command(&list, &[]);
+            }
             Step::Restart { is_planned } => self.restart(*is_planned),
             Step::Delete(queue) => {
                 self.command(&Command::DeleteEntity { request, namespace, path: path(queue) }, &[]);
@@ -305,10 +401,15 @@ impl Rig {
             }
             Step::AttachReceiver { link, queue, is_dead, locks } => {
                 let (path, mode) = (part(queue, is_dead), mode(locks));
-                let link = self.new_link(*link);
+                let (queue, is_dead, link) = (*queue, *is_dead, self.new_link(*link));
+                self.sources.insert(link, (queue, is_dead));
                 self.command(&Command::AttachReceiver { link, namespace, path, mode }, &[]);
             }
-            Step::Detach(number) => self.command(&Command::Detach { link: self.link(*number) }, &[]),
+            Step::Detach(number) => {
+                let link = self.link(*number);
+                self.holders.retain(|_, holder| *holder != link);
+                self.command(&Command::Detach { link }, &[]);
+            }
             Step::Send { link, lengths, is_settled, life, later } => {
                 self.send(*link, lengths, *is_settled, *life, *later);
             }
@@ -341,8 +442,8 @@ impl Rig {
             ..usual
         };
         let messages: Vec<Incoming> = lengths.iter().map(message).collect();
-        let (link, range) = (self.link(link), 0..messages.len() as u32);
-        self.command(&Command::Send { link, delivery: 0, is_settled, messages: range }, &messages);
+        let (link, range, sessions) = (self.link(link), 0..messages.len() as u32, sessions(messages.len()));
+        self.command(&Command::Send { link, delivery: 0, is_settled, messages: range, sessions }, &messages);
     }
 
     fn token(&self, token: u8) -> Option<LockToken> {
@@ -378,6 +479,7 @@ impl Rig {
         self.replayed = copy;
         assert_eq!(self.broker.locks(self.now).len(), held);
         self.links.clear();
+        self.holders.clear();
         self.journal.push((bytes, self.now));
     }
 
@@ -449,7 +551,16 @@ proptest! {
             let counts = Counts { active, deferred, scheduled: of(State::Scheduled), dead_letter };
             prop_assert_eq!(queue.counts, counts);
             let all = main.iter().copied().chain(queue.dead.iter());
-            prop_assert_eq!(queue.bytes, all.map(|(_, slot)| u64::from(slot.length)).sum::<u64>());
+            let states = queue.sessions.iter().flat_map(|sessions| sessions.iter());
+            let states: u64 = states.filter_map(|(_, session)| Some(u64::from(session.state?.length))).sum();
+            prop_assert_eq!(queue.bytes, states + all.map(|(_, slot)| u64::from(slot.length)).sum::<u64>());
+            for (sequence, slot) in queue.index.iter().filter(|_| queue.settings.requires_session) {
+                let session = queue.session_of(sequence).expect("every message has its session");
+                let session = queue.sessions.as_ref().unwrap().get(session).unwrap();
+                let is_active = session.active.next_from(sequence) == Some(sequence);
+                let is_aside = session.aside.next_from(sequence) == Some(sequence);
+                prop_assert_eq!((is_active, is_aside), (slot.state() == State::Active, slot.state() != State::Active));
+            }
             let in_both = main.iter().find(|(sequence, _)| queue.dead.get(*sequence).is_some());
             prop_assert_eq!(in_both, None);
             let is_known = |sequence| queue.index.get(sequence).or(queue.dead.get(sequence)).is_some();

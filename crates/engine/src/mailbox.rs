@@ -1,7 +1,7 @@
 //! Where effects go: a connection's outbox, or whoever asked a question. Filled on whichever thread finished the sync;
 //! emptied by the connection, which is woken once per commit however much it gets.
 
-use broker::{Answer, Delivery, Effect, LinkId, ReceiveMode, Refusal, RequestId, Settled};
+use broker::{AcceptedSession, Answer, Delivery, Effect, LinkId, ReceiveMode, Refusal, RequestId, Settled};
 use journal::Place;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -55,6 +55,7 @@ pub enum Outgoing {
         link: LinkId,
         max_message_bytes: u64,
         wants_ids: bool,
+        session: Option<Box<AcceptedSession>>,
     },
     Detached {
         link: LinkId,
@@ -95,8 +96,8 @@ pub(crate) fn push(out: &mut Vec<Outgoing>, effect: Effect) {
         Effect::NotSettled { link, delivery, refusal } => Outgoing::NotSettled { link, delivery, refusal },
         Effect::PartTaken { link, length } => Outgoing::PartTaken { link, length },
         Effect::Drained { link } => Outgoing::Drained { link },
-        Effect::Attached { link, max_message_bytes, wants_ids } => {
-            Outgoing::Attached { link, max_message_bytes, wants_ids }
+        Effect::Attached { link, max_message_bytes, wants_ids, session } => {
+            Outgoing::Attached { link, max_message_bytes, wants_ids, session }
         }
         Effect::Detached { link, refusal } => Outgoing::Detached { link, refusal },
         Effect::Answered { .. } | Effect::Deliver { .. } => unreachable!("a message needs its place"),

@@ -406,7 +406,7 @@ impl Partition {
                 self.take_decision(&bodies);
                 if self.is_draft_full() {
                     let (commands, bodies) = (batch.commands[nth..].to_vec(), bodies.to_vec());
-                    let rest = Batch { commands, messages: batch.messages, bodies };
+                    let rest = Batch { commands, messages: batch.messages, bodies, ..Batch::default() };
                     self.draft_held_bytes -= rest.held_bytes();
                     return self.backlog.push_front(Item::Batch(rest));
                 }
@@ -434,7 +434,9 @@ impl Partition {
     /// Links are remembered by their connection, so that losing it loses them all.
     fn note_link(&mut self, command: &Command) {
         match command {
-            Command::AttachSender { link, .. } | Command::AttachReceiver { link, .. } => {
+            Command::AttachSender { link, .. }
+            | Command::AttachReceiver { link, .. }
+            | Command::AcceptSession { link, .. } => {
                 if let Some(port) = self.ports.get_mut(&link.connection) {
                     port.links.push(*link);
                 }
@@ -598,14 +600,9 @@ impl Partition {
                 list.push(Outgoing::Deliver(Sent { link, mode, delivery, place, parts }));
             }
             Effect::Answered { request, answer } => {
-                let places = match &answer {
-                    // Those that are as new as the draft get their places when it is written.
-                    Ok(Answer::Messages(messages)) => messages
-                        .iter()
-                        .map(|message| all_places(message, place).unwrap_or_default())
-                        .collect(),
-                    _ => Vec::new(),
-                };
+                // Those that are as new as the draft get their places when it is written.
+                let placed = |message| all_places(message, place).unwrap_or_default();
+                let places = bodies_of(&answer).iter().map(placed).collect();
                 list.push(Outgoing::Answered { request, answer, places });
             }
             effect => mailbox::push(list, effect),
@@ -697,12 +694,22 @@ impl Partition {
 /// Says of answers that are about to leave where those of their messages lie that were not written before.
 fn place_answers(journal: &dyn Journal, outgoing: &mut [Outgoing]) {
     for each in outgoing {
-        if let Outgoing::Answered { answer: Ok(Answer::Messages(messages)), places, .. } = each {
+        if let Outgoing::Answered { answer, places, .. } = each {
+            let messages = bodies_of(answer);
             for (message, found) in messages.iter().zip(places).filter(|(_, found)| found.is_empty()) {
                 let place = |body: BodyId| place_in(journal, journal::BodyId(body.0));
                 *found = all_places(message, place).expect("what is written has its place");
             }
         }
+    }
+}
+
+/// What an answer has bodies of.
+fn bodies_of(answer: &Result<Answer, broker::Refusal>) -> &[Delivery] {
+    match answer {
+        Ok(Answer::Messages(messages)) => messages,
+        Ok(Answer::SessionState(Some(state))) => std::slice::from_ref(state),
+        _ => &[],
     }
 }
 

@@ -83,6 +83,10 @@ pub const CERTIFICATE_YEARS: i32 = 10;
 /// From a connection's start to its first accepted claim. Azure allows the same (client notes 1.5).
 pub const CLAIM_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// How long a receiver waits for any session to be free, unless it says itself, and at the longest (client notes 6.2).
+pub const SESSION_WAIT: Duration = Duration::from_secs(60);
+pub const SESSION_WAIT_MOST: Duration = Duration::from_secs(3_600);
+
 /// How often the claims of a connection are looked at again: that soon does a link end whose policy is gone.
 pub const CLAIM_REVIEW: Duration = Duration::from_secs(2);
 

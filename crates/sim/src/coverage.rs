@@ -21,10 +21,18 @@ pub enum Kind {
 }
 
 /// What the workload never asks for, and why. A variant that is reached all the same is counted as `unexpected`.
-const LEFT_OUT: [(Kind, &str, &str); 17] = [
+const LEFT_OUT: [(Kind, &str, &str); 25] = [
     (Kind::Record, "Noted", OF_DUPLICATES),
     (Kind::Record, "Skipped", OF_DUPLICATES),
     (Kind::Record, "Forwarded", OF_FORWARDING),
+    (Kind::Record, "InSession", OF_SESSIONS),
+    (Kind::Record, "SessionStateSet", OF_SESSIONS),
+    (Kind::Answer, "SessionRenewed", OF_SESSIONS),
+    (Kind::Answer, "SessionState", OF_SESSIONS),
+    (Kind::Answer, "SessionStateSet", OF_SESSIONS),
+    (Kind::Answer, "Sessions", OF_SESSIONS),
+    (Kind::Refusal, "SessionLockLost", OF_SESSIONS),
+    (Kind::Refusal, "SessionCannotBeLocked", OF_SESSIONS),
     (Kind::Record, "Published", OF_TOPICS),
     (Kind::Answer, "Topic", OF_TOPICS),
     (Kind::Answer, "Topics", OF_TOPICS),
@@ -40,6 +48,7 @@ const LEFT_OUT: [(Kind, &str, &str); 17] = [
     (Kind::Refusal, "TooManySqlFilters", OF_TOPICS),
     (Kind::Refusal, "TooManyCorrelationFilters", OF_TOPICS),
 ];
+const OF_SESSIONS: &str = "sessions are not simulated yet";
 const OF_TOPICS: &str = "topics are not simulated yet";
 const OF_DUPLICATES: &str = "duplicate detection is not simulated yet";
 const OF_FORWARDING: &str = "forwarding is not simulated yet";
@@ -131,6 +140,8 @@ impl Coverage {
             Record::Noted { .. }
             | Record::Skipped { .. }
             | Record::Forwarded { .. }
+            | Record::InSession { .. }
+            | Record::SessionStateSet { .. }
             | Record::Published(_) => UNEXPECTED,
             Record::Relocated { .. } => "Relocated",
         };
@@ -175,6 +186,10 @@ impl Coverage {
             | Answer::Namespace { .. }
             | Answer::Namespaces(_)
             | Answer::Time(_)
+            | Answer::SessionRenewed(_)
+            | Answer::SessionState(_)
+            | Answer::SessionStateSet
+            | Answer::Sessions(_)
             | Answer::Advanced(_) => UNEXPECTED,
             Answer::Deleted => "Deleted",
             Answer::Settled => "Settled",
@@ -210,6 +225,7 @@ impl Coverage {
             Refusal::QueueFull { .. } => "QueueFull",
             Refusal::NoSpace => "NoSpace",
             Refusal::LockLost(_) => "LockLost",
+            Refusal::SessionLockLost | Refusal::SessionCannotBeLocked(_) => UNEXPECTED,
             Refusal::MessageNotFound(_) => "MessageNotFound",
             Refusal::Unreadable => "Unreadable",
             Refusal::NotSupported(_) => "NotSupported",

@@ -123,7 +123,14 @@ fn ask_for_deferred(oracle: &mut Oracle) -> Batch {
         let mode = ReceiveMode::PeekLock;
         oracle.ask(request, Question::Deferred(path.clone(), vec![number], mode));
         let (path, numbers, namespace) = (path.into(), vec![number].into(), NAMESPACE);
-        batch.commands.push(Command::ReceiveDeferred { request, namespace, path, numbers, mode });
+        batch.commands.push(Command::ReceiveDeferred {
+            request,
+            namespace,
+            path,
+            numbers,
+            mode,
+            session: None,
+        });
     }
     batch
 }

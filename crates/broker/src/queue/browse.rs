@@ -8,6 +8,7 @@ use crate::durable::Queue;
 use crate::effect::Answer;
 use crate::ids::{NamespaceId, Number, Sequence};
 use crate::limits::{BROWSE_BYTES, BROWSE_MESSAGES};
+use crate::queue::index::{Index, Slot};
 use crate::refusal::Refusal;
 use crate::volatile::Touch;
 
@@ -19,6 +20,7 @@ impl Broker {
         path: &str,
         from: Number,
         most: u32,
+        session: Option<&str>,
         context: Context,
     ) -> Result<Answer, Refusal> {
         let source = self.resolve_for_receive(namespace, path)?;
@@ -30,7 +32,7 @@ impl Broker {
             && let Some(mut next) = first_of(queue, from)
         {
             while seen.len() < most
-                && let Some((sequence, slot)) = part.next_from(next)
+                && let Some((sequence, slot)) = next_of(queue, part, session, next)
             {
                 bytes += u64::from(slot.length);
                 if bytes > BROWSE_BYTES && !seen.is_empty() {
@@ -44,6 +46,20 @@ impl Broker {
         self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
         Ok(Answer::Messages(seen))
     }
+}
+
+/// The next message, of all or of one session (S-134).
+fn next_of<'q>(
+    queue: &'q Queue,
+    part: &'q Index,
+    session: Option<&str>,
+    from: Sequence,
+) -> Option<(Sequence, &'q Slot)> {
+    let Some(session) = session else { return part.next_from(from) };
+    let session = queue.sessions.as_ref()?.get(session)?;
+    let (active, aside) = (session.active.next_from(from), session.aside.next_from(from));
+    let next = active.into_iter().chain(aside).min()?;
+    Some((next, part.get(next)?))
 }
 
 /// Where to begin. Clients count from zero or one, which in a partitioned queue is before everything.

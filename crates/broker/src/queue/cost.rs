@@ -11,7 +11,7 @@ use crate::settings::QueueSettings;
 use crate::testing::{World, message};
 use crate::time::{Span, Time};
 use crate::work::take_touched;
-use crate::{Answer, Incoming};
+use crate::{Answer, Incoming, SessionIds};
 
 const DEAD: &str = "q/$DeadLetterQueue";
 
@@ -145,6 +145,11 @@ fn kind(command: &Command) -> &'static str {
     match command {
         Command::AttachSender { .. } => "AttachSender",
         Command::AttachReceiver { .. } => "AttachReceiver",
+        Command::AcceptSession { .. } => "AcceptSession",
+        Command::RenewSession { .. } => "RenewSession",
+        Command::GetSessionState { .. } => "GetSessionState",
+        Command::SetSessionState { .. } => "SetSessionState",
+        Command::ListSessions { .. } => "ListSessions",
         Command::Detach { .. } => "Detach",
         Command::Send { .. } => "Send",
         Command::Part { .. } => "Part",
@@ -168,7 +173,7 @@ fn kind(command: &Command) -> &'static str {
 }
 
 /// Kinds of commands.
-const KINDS: usize = 21;
+const KINDS: usize = 26;
 
 /// One command of each kind, in a queue with `n` messages of each sort; the last one ends the queue.
 fn one_of_each(world: &mut World, n: u64) -> Vec<Command> {
@@ -176,12 +181,18 @@ fn one_of_each(world: &mut World, n: u64) -> Vec<Command> {
     world.credit(receiver, 2, false);
     let tokens = world.take_tokens();
     let (request, namespace, path) = (RequestId::default(), NamespaceId(0), Box::<str>::from("q"));
-    let (link, other) = (world.link(), world.link());
+    let (link, other, third) = (world.link(), world.link(), world.link());
     let (namespace_of, q) = (|| namespace, || path.clone());
     vec![
         Command::AttachSender { link, namespace: namespace_of(), path: q() },
         Command::AttachReceiver { link: other, namespace, path: q(), mode: ReceiveMode::ReceiveAndDelete },
-        Command::Send { link: sender, delivery: 0, is_settled: false, messages: 0..1 },
+        Command::Send {
+            link: sender,
+            delivery: 0,
+            is_settled: false,
+            messages: 0..1,
+            sessions: SessionIds::default(),
+        },
         Command::Part { link: sender, body: message(9).body },
         Command::DropParts { link: sender },
         Command::Credit { link: receiver, limit: 3, drain: false },
@@ -200,7 +211,7 @@ fn one_of_each(world: &mut World, n: u64) -> Vec<Command> {
             tokens: tokens[1..].into(),
             outcome: Outcome::Abandon(None),
         },
-        Command::Schedule { request, namespace, path: q(), messages: 1..2 },
+        Command::Schedule { request, namespace, path: q(), messages: 1..2, sessions: SessionIds::default() },
         Command::CancelScheduled { request, namespace, path: q(), numbers: [Number(3 * n / 2)].into() },
         Command::ReceiveDeferred {
             request,
@@ -208,9 +219,23 @@ fn one_of_each(world: &mut World, n: u64) -> Vec<Command> {
             path: q(),
             numbers: [Number(n / 2)].into(),
             mode: PeekLock,
+            session: None,
         },
-        Command::Browse { request, namespace, path: q(), from: Number(n), most: 1 },
-        Command::DeleteMessages { request, namespace, path: q(), most: 1, before: Time::NEVER },
+        Command::Browse { request, namespace, path: q(), from: Number(n), most: 1, session: None },
+        Command::DeleteMessages {
+            request,
+            namespace,
+            path: q(),
+            most: 1,
+            before: Time::NEVER,
+            session: None,
+        },
+        // Refused here; what they cost with sessions is measured beside those.
+        Command::AcceptSession { link: third, namespace, path: q(), mode: PeekLock, session: None },
+        Command::RenewSession { request, namespace, path: q(), session: "s".into() },
+        Command::GetSessionState { request, namespace, path: q(), session: "s".into() },
+        Command::SetSessionState { request, namespace, path: q(), session: "s".into(), state: None },
+        Command::ListSessions { request, namespace, path: q(), since: None, skip: 0, top: 9 },
         Command::DescribeEntity { request, namespace, path: q() },
         Command::ListQueues { request, namespace, skip: 0, top: 9 },
         Command::Manage { request, namespace, task: Box::new(Task::Describe { path: q() }) },

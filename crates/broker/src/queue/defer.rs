@@ -3,16 +3,22 @@
 use crate::Broker;
 use crate::command::ReceiveMode;
 use crate::decision::{Context, Decision, Hindrance, Material, Needs};
-use crate::effect::Answer;
+use crate::effect::{Answer, Delivery};
 use crate::ids::{NamespaceId, Number, Sequence, Source, SubQueue};
 use crate::limits::REQUEST_MESSAGES;
 use crate::link::FORWARDING;
 use crate::queue::index::{Reason, State};
 use crate::record::Record;
 use crate::refusal::Refusal;
+use crate::session::Held;
+use crate::time::Time;
 use crate::volatile::Touch;
 use message::overlay::Overlay;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+const SESSION_MISSING: &str =
+    "A deferred message of a session is received by the holder of the session, which the request must name.";
 
 impl Broker {
     /// Sets a message aside. That counts as a delivery (S-86), and the last one that a message has ends in the
@@ -42,6 +48,7 @@ impl Broker {
         path: &str,
         numbers: &[Number],
         mode: ReceiveMode,
+        held: Option<Held<'_>>,
         material: Material<'_>,
         context: Context,
         decision: &mut Decision,
@@ -54,11 +61,21 @@ impl Broker {
         if count > limit {
             return Err(Refusal::TooMany { what: "sequence numbers", count, limit }.into());
         }
+        // S-125
+        let session: Option<(Arc<str>, Time)> = match (self.has_sessions(source), held) {
+            (true, Some(held)) => Some((held.0.into(), self.check_held(source, held, context)?.until)),
+            (true, None) => return Err(Refusal::NotAllowed(SESSION_MISSING).into()),
+            (false, _) => None,
+        };
         self.volatile.apply(Touch::Accessed { entity: source.entity, time: context.now });
         let (mut found, mut met) = (Vec::with_capacity(count), BTreeSet::new());
         let mut missing = None;
         for number in numbers {
-            match self.find_deferred(source, *number) {
+            let found_number = self.find_deferred(source, *number).filter(|sequence| {
+                let own = self.session_of(source, *sequence);
+                own.as_deref() == session.as_ref().map(|(session, _)| &**session)
+            });
+            match found_number {
                 Some(sequence) if self.is_past(source, sequence, context) => {
                     self.expire(source.entity, sequence, false, None, context, decision);
                     missing = missing.or(Some(*number));
@@ -75,7 +92,13 @@ impl Broker {
         }
         let mut deliveries = Vec::with_capacity(count);
         for sequence in found {
-            deliveries.push(self.take(source, sequence, mode, context));
+            match &session {
+                Some((session, until)) if mode == ReceiveMode::PeekLock => {
+                    let delivery = self.take_in_session(source, session, sequence, false);
+                    deliveries.push(Delivery { locked_until: Some(*until), ..delivery });
+                }
+                _ => deliveries.push(self.take(source, sequence, mode, context)),
+            }
             if mode == ReceiveMode::ReceiveAndDelete {
                 let removed = Record::Removed { entity: source.entity, first: sequence, count: 1 };
                 self.write(removed, context, decision);

@@ -13,6 +13,7 @@ use crate::ids::{BodyId, LockToken, Sequence, Source};
 use crate::limits::{CHECK_BYTES, CHECK_MESSAGES};
 use crate::queue::index::State;
 use crate::refusal::Refusal;
+use crate::session::lobby::Change;
 use crate::volatile::{Lock, Touch};
 
 /// What was read of messages; nothing of those that cannot be read.
@@ -90,6 +91,10 @@ impl Broker {
             return;
         }
         self.volatile.apply(Touch::Checked { source, whole: whole.iter().copied().collect() });
+        if self.has_sessions(source) {
+            let (entity, change) = (source.entity, Change::Checked);
+            self.volatile.apply(Touch::Session { entity, change });
+        }
         for sequence in damaged {
             self.withhold(source, *sequence, context);
         }
@@ -111,8 +116,11 @@ impl Broker {
             && !self.volatile.ready(source).locks.contains_key(&sequence);
         if is_free {
             let until = context.now.after(queue.settings.lock_duration);
-            let before = self.in_order_before(source, sequence);
             let token = LockToken::new(self.volatile.fresh_nonce(), sequence);
+            if self.has_sessions(source) {
+                return self.volatile.apply(Touch::Locked { source, lock: Lock { token, until } });
+            }
+            let before = self.in_order_before(source, sequence);
             self.volatile.apply(Touch::Withheld { source, lock: Lock { token, until }, before });
         }
     }

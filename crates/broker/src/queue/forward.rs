@@ -17,6 +17,7 @@ use crate::queue::index::Reason;
 use crate::record::Record;
 use crate::timers::Chore;
 use crate::topic::read::Known;
+use crate::topic::subject::Front;
 use crate::volatile::Touch;
 use message::overlay::Overlay;
 
@@ -29,6 +30,8 @@ enum Way {
     Closed,
     /// It has come too far (S-173).
     TooFar,
+    /// The destination requires a session, and nobody knows of one.
+    NoSession(EntityId),
 }
 
 /// What became of it.
@@ -137,6 +140,9 @@ impl Broker {
             }
             (Way::Topic(topic), _) => self.forward_to_topic(topic, source, sequence, context, decision),
             (Way::Closed, SubQueue::DeadLetter) => Moved::Waits,
+            (Way::NoSession(target), _) => {
+                self.forward_to_session(target, source, sequence, context, decision)
+            }
             (Way::TooFar, SubQueue::DeadLetter) => Moved::Rests,
             (way, _) => {
                 let reason = match way {
@@ -169,6 +175,9 @@ impl Broker {
                     Way::Closed
                 }
                 Some(target) if target.kind == Kind::Topic => Way::Topic(entity),
+                Some(target) if target.settings.requires_session && queue.session_of(sequence).is_none() => {
+                    Way::NoSession(entity)
+                }
                 Some(_) => Way::To(entity),
             },
         }
@@ -203,6 +212,42 @@ impl Broker {
             _ => {
                 let extra = with_reason(slot, queue.extras.get(&sequence));
                 (crate::Time::NEVER, dead_letter_overlay(&queue.path, extra.as_deref()))
+            }
+        }
+    }
+
+    /// Forwards a message whose session is not remembered: it came before its queue forwarded, or it has none. Its
+    /// properties say which.
+    fn forward_to_session(
+        &mut self,
+        target: EntityId,
+        source: Source,
+        sequence: Sequence,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Moved {
+        let entity = source.entity;
+        let front = match self.volatile.take_front(source, sequence) {
+            None => return Moved::Unread,
+            Some(Some(front)) => front,
+            Some(None) => {
+                self.withhold(source, sequence, context);
+                return Moved::Withheld;
+            }
+        };
+        let extra = self.queue_of(source).extras.get(&sequence);
+        let overlay = extra.and_then(|extra| extra.overlay.as_ref());
+        match Front::of(&front).and_then(|front| front.session(overlay)) {
+            Some(session) => {
+                self.write(Record::InSession { entity, sequence, session }, context, decision);
+                self.transfer(source, sequence, target, context, decision);
+                Moved::Gone
+            }
+            None if source.sub == SubQueue::DeadLetter => Moved::Rests,
+            None => {
+                let reason = Reason::SessionMissing;
+                self.dead_letter(entity, sequence, reason, false, None, context, decision);
+                Moved::Gone
             }
         }
     }

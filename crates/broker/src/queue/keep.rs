@@ -22,7 +22,10 @@ impl Broker {
         let held = self
             .volatile
             .locks()
-            .filter(|(source, lock)| self.volatile.local(source.entity, now) < lock.until);
+            // A message of a session is locked with it, and the session's lock ends with its link.
+            .filter(|(source, lock)| {
+                !lock.until.is_never() && self.volatile.local(source.entity, now) < lock.until
+            });
         let mut locks: Vec<_> =
             held.map(|(source, lock)| KeptLock { source, token: lock.token, until: lock.until }).collect();
         locks.sort_unstable_by_key(|lock: &KeptLock| -> (Source, u128) { (lock.source, lock.token.0) });

@@ -4,6 +4,7 @@ use crate::Broker;
 use crate::decision::{Context, Decision};
 use crate::ids::LockToken;
 use crate::planted::{Bug, is_planted};
+use crate::session::lobby::ticket_of;
 use crate::timers::LockTimer;
 use crate::volatile::Touch;
 
@@ -11,9 +12,13 @@ impl Broker {
     pub(crate) fn expire_lock(
         &mut self,
         timer: LockTimer,
+        most: usize,
         context: Context,
         decision: &mut Decision,
     ) -> usize {
+        if let Some(ticket) = ticket_of(&timer) {
+            return self.expire_session(timer, ticket, most, context, decision);
+        }
         let (source, sequence) = (timer.source, LockToken(timer.token).sequence());
         self.volatile.apply(Touch::Unlocked { source, sequence });
         if is_planted(Bug::Count) {

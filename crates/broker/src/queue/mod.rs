@@ -22,3 +22,5 @@ mod schedule;
 pub(crate) mod send;
 mod settle;
 mod slot;
+
+pub(crate) use receive::delivery as delivery_of;

@@ -4,20 +4,23 @@
 use crate::Broker;
 use crate::decision::{Context, Decision};
 use crate::effect::Answer;
-use crate::ids::NamespaceId;
+use crate::ids::{NamespaceId, Sequence, Source};
 use crate::planted::{Bug, is_planted};
 use crate::record::Record;
 use crate::refusal::Refusal;
+use crate::session::Held;
 use crate::time::Time;
 use crate::volatile::Touch;
 
 impl Broker {
+    #[expect(clippy::too_many_arguments, reason = "one command's fields")]
     pub(crate) fn delete_messages(
         &mut self,
         namespace: NamespaceId,
         path: &str,
         most: u32,
         before: Time,
+        held: Option<Held<'_>>,
         context: Context,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
@@ -34,7 +37,7 @@ impl Broker {
         let most = most.min(limit);
         let mut left = most as usize;
         let mut count = 0;
-        while let Some(sequence) = self.next_free(source, &mut left, context, decision) {
+        while let Some(sequence) = self.next_deleted(source, held, &mut left, context, decision) {
             // In the order of numbers times only rise: behind this one there is nothing older.
             if self.locked_slot(source, sequence).enqueued >= before && !is_planted(Bug::Purge) {
                 break;
@@ -45,6 +48,22 @@ impl Broker {
             count += 1;
         }
         Ok(Answer::MessagesDeleted(count))
+    }
+
+    /// The next message that a receiver could get; in a session, its holder, or anybody while there is none.
+    fn next_deleted(
+        &mut self,
+        source: Source,
+        held: Option<Held<'_>>,
+        left: &mut usize,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Option<Sequence> {
+        let Some((session, _)) = held else { return self.next_free(source, left, context, decision) };
+        let is_others = self.is_session_held(source, session, context)
+            && self.check_held(source, held?, context).is_err();
+        let may = self.has_sessions(source) && !is_others && *left > 0;
+        if may { self.next_in_session(source, session, Sequence(0), context, decision) } else { None }
     }
 }
 

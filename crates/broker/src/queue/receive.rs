@@ -5,7 +5,7 @@ use crate::command::ReceiveMode;
 use crate::decision::{Context, Decision};
 use crate::durable::Queue;
 use crate::effect::{Delivery, Effect};
-use crate::ids::{LockToken, Sequence, Source};
+use crate::ids::{LockToken, Sequence, Source, SubQueue};
 use crate::queue::index::{Slot, State};
 use crate::record::Record;
 use crate::time::Time;
@@ -22,6 +22,9 @@ impl Broker {
     ) -> usize {
         if self.forwards(source) {
             return self.forward_free(source, most, context, decision);
+        }
+        if self.has_sessions(source) {
+            return self.hand_out_sessions(source, most, context, decision);
         }
         let mut left = most;
         while let Some(link) = self.volatile.ready(source).waiting.front()
@@ -94,7 +97,11 @@ impl Broker {
     /// The next message that is committed and not locked. Those handed out before are older than the cursor, so they
     /// come first (S-85); they may have gone since, and then have no slot.
     fn next_in_order(&mut self, source: Source) -> Option<(Sequence, Option<Slot>)> {
-        let index = self.durable.queue(source.entity)?.part(source.sub)?;
+        let queue = self.durable.queue(source.entity)?;
+        if queue.settings.requires_session && source.sub == SubQueue::Main {
+            return self.next_outside_sessions(source);
+        }
+        let index = queue.part(source.sub)?;
         let ready = self.volatile.ready(source);
         if let Some(returned) = ready.returned.first() {
             let slot = index.get(*returned).filter(|slot| slot.state() == State::Active);
@@ -108,6 +115,21 @@ impl Broker {
         // What was looked through in vain is not looked through again.
         self.volatile.apply(Touch::Passed { source, to: passed });
         None
+    }
+
+    /// The next message of an entity with sessions for whoever takes them without: a destination, or nobody. What is locked
+    /// is passed over, one by one.
+    fn next_outside_sessions(&self, source: Source) -> Option<(Sequence, Option<Slot>)> {
+        let (index, ready) = (&self.queue_of(source).index, self.volatile.ready(source));
+        let mut from = Sequence(0);
+        loop {
+            let (sequence, slot) =
+                index.next_active_from(from).filter(|(next, _)| *next <= ready.committed)?;
+            if !ready.locks.contains_key(&sequence) {
+                return Some((sequence, Some(*slot)));
+            }
+            from = sequence.next();
+        }
     }
 
     /// Takes a message for a receiver and locks it, unless it is to be removed.
@@ -137,7 +159,7 @@ fn is_due(source: Source, slot: &Slot, now: Time) -> bool {
 }
 
 /// A message as it is shown, locked by nobody.
-pub(super) fn delivery(queue: &Queue, source: Source, sequence: Sequence) -> Option<Delivery> {
+pub(crate) fn delivery(queue: &Queue, source: Source, sequence: Sequence) -> Option<Delivery> {
     let slot = queue.part(source.sub)?.get(sequence)?;
     Some(Delivery {
         token: LockToken(0),

@@ -10,6 +10,9 @@ use crate::planted::{Bug, is_planted};
 use crate::refusal::Refusal;
 use crate::volatile::{Lock, Touch};
 
+const IN_SESSION: &str =
+    "A message of a session is locked with its session; renew the lock of the session instead.";
+
 impl Broker {
     /// All locks, or none.
     pub(crate) fn renew_locks(
@@ -21,6 +24,9 @@ impl Broker {
     ) -> Result<Answer, Refusal> {
         let source = self.resolve(namespace, path)?;
         check_tokens(tokens)?;
+        if self.has_sessions(source) {
+            return Err(Refusal::NotAllowed(IN_SESSION));
+        }
         if let Some(lost) =
             tokens.iter().find(|token| self.volatile.lock(source, **token, context.now).is_none())
         {

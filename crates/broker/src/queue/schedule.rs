@@ -3,7 +3,7 @@
 
 use super::send::Parts;
 use crate::Broker;
-use crate::command::{Arrivals, Incoming};
+use crate::command::{Arrivals, Incoming, SessionIds};
 use crate::decision::{Context, Decision};
 use crate::durable::Kind;
 use crate::effect::Answer;
@@ -26,19 +26,21 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         arrivals: Arrivals<'_>,
+        sessions: &SessionIds,
         context: Context,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let entity = self.resolve_for_send(namespace, path)?.entity;
         let messages = arrivals.messages;
-        self.check_send(entity, messages, 0)?;
+        self.check_send(entity, messages, sessions, 0)?;
         self.volatile.apply(Touch::Accessed { entity, time: context.now });
         let mut numbers = Vec::with_capacity(messages.len());
-        for message in messages {
+        for (at, message) in messages.iter().enumerate() {
             let sequence = if self.is_duplicate(entity, message, context) {
                 self.skip(entity, context, decision)
             } else {
-                self.store(entity, message, Parts::default(), arrivals, context, decision)
+                let session = sessions.get(at);
+                self.store(entity, message, session, Parts::default(), arrivals, context, decision)
             };
             numbers.push(self.durable.queue(entity).expect("checked before").number(sequence));
         }

@@ -3,26 +3,30 @@
 //! A message whose time lies ahead is scheduled instead (S-40). "Accepted" leaves only when the records are durable (S-10), and a refused delivery leaves nothing behind (S-16).
 
 use crate::Broker;
-use crate::command::{Arrivals, Incoming, Intake};
+use crate::command::{Arrivals, Incoming, Intake, SessionIds};
 use crate::decision::{Context, Decision};
 use crate::durable::Kind;
 use crate::effect::Effect;
-use crate::ids::{BodyId, EntityId, LinkId, Sequence};
+use crate::ids::{BodyId, EntityId, LinkId, Sequence, Source};
 use crate::limits::ADDED_BYTES;
 use crate::record::Record;
 use crate::refusal::Refusal;
+use crate::session::lobby::Change;
 use crate::time::{Span, Time};
 use crate::timers::Chore;
 use crate::topic::subject::Front;
 use crate::volatile::{Link, PART_REFUSED, Role, Touch};
+use std::sync::Arc;
 
 impl Broker {
+    #[expect(clippy::too_many_arguments, reason = "one command's fields")]
     pub(crate) fn send(
         &mut self,
         link: LinkId,
         delivery: u32,
         is_settled: bool,
         arrivals: Arrivals<'_>,
+        sessions: &SessionIds,
         context: Context,
         decision: &mut Decision,
     ) {
@@ -32,18 +36,21 @@ impl Broker {
         };
         let (entity, part_bytes) = (source.entity, *part_bytes);
         let is_topic = self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic);
-        let checked = self.check_send(entity, arrivals.messages, part_bytes);
-        let checked =
-            if is_topic { checked.and_then(|()| self.check_fan_out(entity, arrivals)) } else { checked };
+        let checked = self.check_send(entity, arrivals.messages, sessions, part_bytes);
+        let checked = if is_topic {
+            checked.and_then(|()| self.check_fan_out(entity, sessions, arrivals))
+        } else {
+            checked
+        };
         match checked {
             Ok(()) => {
-                for message in arrivals.messages {
+                for (at, message) in arrivals.messages.iter().enumerate() {
                     let parts = self.take_parts(link);
                     // A duplicate is accepted and dropped (S-160); its parts, if it came in any, are garbage.
                     if self.is_duplicate(entity, message, context) {
                         continue;
                     }
-                    self.store(entity, message, parts, arrivals, context, decision);
+                    self.store(entity, message, sessions.get(at), parts, arrivals, context, decision);
                 }
                 self.volatile.apply(Touch::Accessed { entity, time: context.now });
                 if !is_settled {
@@ -64,6 +71,7 @@ impl Broker {
         &self,
         entity: EntityId,
         messages: &[Incoming],
+        sessions: &SessionIds,
         part_bytes: u64,
     ) -> Result<(), Refusal> {
         let queue = self.durable.queue(entity).expect("a link's entity exists as long as the link");
@@ -85,12 +93,9 @@ impl Broker {
         if size > limit {
             return Err(Refusal::MessageTooLarge { size, limit });
         }
-        if queue.settings.requires_session {
-            // S-20. What has a session waits for the day on which sessions are served.
-            return Err(match messages.iter().all(|message| message.has_session) {
-                true => Refusal::NotSupported("an entity that requires sessions"),
-                false => Refusal::NotAllowed(SESSION_MISSING),
-            });
+        if queue.settings.requires_session && !sessions.has_all(messages.len()) {
+            // S-20
+            return Err(Refusal::NotAllowed(SESSION_MISSING));
         }
         if messages.iter().any(|message| message.keys_differ) {
             // S-7
@@ -112,10 +117,12 @@ impl Broker {
     }
 
     /// Gives a message its number, now or for later (S-46), and says which.
+    #[expect(clippy::too_many_arguments, reason = "what was sent, and where to")]
     pub(super) fn store(
         &mut self,
         entity: EntityId,
         message: &Incoming,
+        session: Option<&Arc<str>>,
         parts: Parts,
         arrivals: Arrivals<'_>,
         context: Context,
@@ -126,10 +133,11 @@ impl Broker {
         let (sequence, is_topic) = (queue.next, queue.kind == Kind::Topic);
         if message.scheduled > context.now {
             self.store_scheduled(entity, message, parts, context, decision);
+            self.join(entity, sequence, session, context, decision);
         } else if is_topic {
-            self.publish_sent(entity, message, parts, arrivals, context, decision);
+            self.publish_sent(entity, message, session, parts, arrivals, context, decision);
         } else {
-            self.enqueue(entity, message, parts, context, decision);
+            self.enqueue(entity, message, session, parts, context, decision);
         }
         sequence
     }
@@ -138,6 +146,7 @@ impl Broker {
         &mut self,
         entity: EntityId,
         message: &Incoming,
+        session: Option<&Arc<str>>,
         Parts { bodies: parts, bytes: part_bytes, .. }: Parts,
         context: Context,
         decision: &mut Decision,
@@ -154,6 +163,7 @@ impl Broker {
         };
         self.write(record, context, decision);
         decision.bodies.push(message.body);
+        self.join(entity, sequence, session, context, decision);
         self.arrive(entity, sequence, context, decision);
     }
 
@@ -169,7 +179,14 @@ impl Broker {
         if self.forward_arrival(entity, sequence, context, decision) {
             return;
         }
-        self.volatile.apply(Touch::Arrived { entity, sequence, position: context.position });
+        let position = context.position;
+        match self.session_of(Source::main(entity), sequence) {
+            Some(session) => {
+                let change = Change::Joined { session, sequence, position };
+                self.volatile.apply(Touch::Session { entity, change });
+            }
+            None => self.volatile.apply(Touch::Arrived { entity, sequence, position }),
+        }
         let earliest = self.durable.queue(entity).expect("it has a message").index.earliest();
         if !earliest.is_never() && earliest < self.volatile.armed(entity, Chore::Expire) {
             self.volatile.apply(Touch::Armed { entity, chore: Chore::Expire, at: earliest });
@@ -386,8 +403,7 @@ mod tests {
         let mut world = World::new();
         world.create("q", QueueSettings { requires_session: true, ..QueueSettings::default() });
         let link = world.sender("q");
-        let has = |has_session| Incoming { has_session, ..message(1) };
-        let effects = world.send(link, 0, &[has(true), has(false)]);
+        let effects = world.send_in(link, 0, &[message(1); 2], &["a"]);
         let [Effect::Rejected { refusal: Refusal::NotAllowed(text), .. }] = &effects[..] else {
             panic!("{effects:?}")
         };
@@ -418,7 +434,7 @@ mod tests {
         // S-7, S-16
         let mut world = World::with_queue("q");
         let link = world.sender("q");
-        let odd = Incoming { has_session: true, keys_differ: true, ..message(1) };
+        let odd = Incoming { keys_differ: true, ..message(1) };
         let effects = world.send(link, 0, &[message(1), odd]);
         assert!(matches!(effects[..], [Effect::Rejected { refusal: Refusal::NotAllowed(_), .. }]));
         assert_eq!(world.queue("q").counts.total(), 0);
@@ -429,8 +445,9 @@ mod tests {
         // S-21
         let mut world = World::with_queue("q");
         let link = world.sender("q");
-        let effects = world.send(link, 0, &[Incoming { has_session: true, ..message(1) }]);
+        let effects = world.send_in(link, 0, &[message(1)], &["a"]);
         assert!(matches!(effects[..], [Effect::Accepted { .. }]));
+        assert!(world.queue("q").sessions.is_none(), "and costs nothing");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Reason, State};
 use crate::record::Record;
 use crate::refusal::Refusal;
+use crate::session::lobby::Change;
 use crate::time::Time;
 use crate::volatile::Touch;
 use message::overlay::Overlay;
@@ -93,9 +94,7 @@ impl Broker {
         context: Context,
     ) -> Result<(), Hindrance> {
         let sequence = token.sequence();
-        if self.volatile.lock(source, token, context.now).is_none() {
-            return Err(Refusal::LockLost(sequence).into());
-        }
+        self.check_lock(source, token, context)?;
         match outcome {
             Outcome::DeadLetter(_) if source.sub != SubQueue::Main => {
                 // S-102
@@ -111,6 +110,23 @@ impl Broker {
             | Outcome::Defer(Some(overlay))
             | Outcome::DeadLetter(Some(overlay)) => self.check_overlay(source, sequence, overlay, material),
         }
+    }
+
+    /// A token is worth something as long as its message is locked, and in a session as long as the session is (S-146).
+    pub(super) fn check_lock(
+        &self,
+        source: Source,
+        token: LockToken,
+        context: Context,
+    ) -> Result<(), Refusal> {
+        let sequence = token.sequence();
+        let is_locked = self.volatile.lock(source, token, context.now).is_some();
+        if !self.has_sessions(source) {
+            return if is_locked { Ok(()) } else { Err(Refusal::LockLost(sequence)) };
+        }
+        let session = self.session_of(source, sequence);
+        let is_held = session.is_some_and(|session| self.is_session_held(source, &session, context));
+        if is_locked && is_held { Ok(()) } else { Err(Refusal::SessionLockLost) }
     }
 
     /// Changed properties must fit the limit together with those that are stored (S-18), so those must be read.
@@ -147,7 +163,7 @@ impl Broker {
         decision: &mut Decision,
     ) -> Settled {
         let entity = source.entity;
-        self.volatile.apply(Touch::Unlocked { source, sequence });
+        self.untake(source, sequence);
         match outcome {
             Outcome::Complete => {
                 self.write(Record::Removed { entity, first: sequence, count: 1 }, context, decision);
@@ -178,7 +194,13 @@ impl Broker {
         if source.sub == SubQueue::Main && slot.is_expired(context.now) {
             self.expire(source.entity, sequence, false, None, context, decision);
         } else if slot.state() == State::Active {
-            self.volatile.free_now(source, sequence);
+            match self.session_of(source, sequence) {
+                Some(session) => {
+                    let change = Change::Freed { session, sequence };
+                    self.volatile.apply(Touch::Session { entity: source.entity, change });
+                }
+                None => self.volatile.free_now(source, sequence),
+            }
         }
     }
 
@@ -209,11 +231,18 @@ impl Broker {
         }
         self.write(Record::Returned { entity, sequence, overlay }, context, decision);
         if slot.state() == State::Active {
-            self.volatile.apply(Touch::Returned { source, sequence, position: context.position });
+            let position = context.position;
+            match self.session_of(source, sequence) {
+                Some(session) => {
+                    let change = Change::Returned { session, sequence, position };
+                    self.volatile.apply(Touch::Session { entity, change });
+                }
+                None => self.volatile.apply(Touch::Returned { source, sequence, position }),
+            }
         }
     }
 
-    pub(super) fn locked_slot(&self, source: Source, sequence: Sequence) -> crate::queue::index::Slot {
+    pub(crate) fn locked_slot(&self, source: Source, sequence: Sequence) -> crate::queue::index::Slot {
         let part = self.queue_of(source).part(source.sub);
         *part.and_then(|part| part.get(sequence)).expect("what was locked is there")
     }

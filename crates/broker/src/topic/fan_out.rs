@@ -8,9 +8,9 @@
 use super::published::{Copied, Origin, Published};
 use super::routes::{Routes, Selected, Selection};
 use super::scalar::Wrong;
-use super::subject::{About, Front};
+use super::subject::{About, Front, session_text};
 use crate::Broker;
-use crate::command::{Arrivals, Incoming};
+use crate::command::{Arrivals, Incoming, SessionIds};
 use crate::decision::{Context, Decision};
 use crate::ids::{EntityId, Number, Sequence, Source};
 use crate::limits::FAN_OUT_BYTES;
@@ -21,6 +21,7 @@ use crate::refusal::Refusal;
 use crate::time::{Span, Time};
 use message::overlay::{Change, Overlay};
 use message::system::SystemProperty;
+use std::sync::Arc;
 
 /// A message that is about to be published.
 struct Arriving<'a> {
@@ -28,7 +29,7 @@ struct Arriving<'a> {
     front: Option<Front<'a>>,
     /// What has changed since it was stored.
     overlay: Option<&'a Overlay>,
-    has_session: bool,
+    session: Option<Arc<str>>,
     length: u32,
     /// When it expires by its own account and by the topic's.
     expires: Time,
@@ -37,16 +38,19 @@ struct Arriving<'a> {
 /// A copy, and why it goes to the dead-letter queue if it does.
 struct Planned {
     copied: Copied,
+    session: Option<Arc<str>>,
     dead: Option<(Reason, Option<Box<Overlay>>)>,
     bytes: usize,
 }
 
 impl Broker {
     /// Publishes a message that was just sent.
+    #[expect(clippy::too_many_arguments, reason = "what was sent, and where to")]
     pub(crate) fn publish_sent(
         &mut self,
         topic: EntityId,
         message: &Incoming,
+        session: Option<&Arc<str>>,
         parts: Parts,
         arrivals: Arrivals<'_>,
         context: Context,
@@ -59,7 +63,7 @@ impl Broker {
             topic,
             front: routes.needs_front().then(|| Front::of(stored)).flatten(),
             overlay: None,
-            has_session: message.has_session,
+            session: session.cloned(),
             length,
             expires: self.expiry(topic, message.time_to_live, context.now),
         };
@@ -92,7 +96,7 @@ impl Broker {
             topic,
             front,
             overlay: None,
-            has_session: front.is_none_or(|front| front.has_session(None)),
+            session: queue.session_of(scheduled).cloned(),
             length,
             expires: self.expiry(topic, own, context.now),
         };
@@ -117,13 +121,14 @@ impl Broker {
         let queue = self.queue_of(source);
         let slot = queue.part(source.sub).and_then(|part| part.get(sequence)).expect("it is free");
         let (front, length) = (stored.and_then(Front::of), slot.length);
+        let kept = queue.session_of(sequence).cloned();
         let own = queue.extras.get(&sequence).and_then(|extra| extra.overlay.clone());
         let changed = overlay.map(|overlay| *overlay).or(own);
         let arriving = Arriving {
             topic,
             front,
             overlay: changed.as_ref(),
-            has_session: front.is_none_or(|front| front.has_session(changed.as_ref())),
+            session: kept.or_else(|| front.and_then(|front| front.session(changed.as_ref()))),
             length,
             expires: self.expiry(topic, Span::MAX, context.now).min(expires),
         };
@@ -147,7 +152,12 @@ impl Broker {
     }
 
     /// A delivery becomes one append, so the copies of its messages have a limit together.
-    pub(crate) fn check_fan_out(&mut self, topic: EntityId, arrivals: Arrivals<'_>) -> Result<(), Refusal> {
+    pub(crate) fn check_fan_out(
+        &mut self,
+        topic: EntityId,
+        sessions: &SessionIds,
+        arrivals: Arrivals<'_>,
+    ) -> Result<(), Refusal> {
         let routes = self.routes(topic);
         let messages = arrivals.messages.len();
         // One message fits in any case.
@@ -157,7 +167,8 @@ impl Broker {
         let (mut bytes, mut found) = (0, Vec::new());
         for (nth, message) in arrivals.messages.iter().enumerate() {
             let front = Front::of(arrivals.body(message.body));
-            let about = About { length: message.body.length, ..About::default() };
+            let session_bytes = sessions.get(nth).map_or(0, |session| session.len());
+            let about = About { length: message.body.length, session_bytes, ..About::default() };
             found.clear();
             routes.select(front.as_ref(), None, about, &mut found);
             bytes += found.iter().map(|selected| selected.bytes).sum::<usize>();
@@ -180,6 +191,7 @@ impl Broker {
             expires: arriving.expires,
             number: topic.number(topic.next),
             length: arriving.length,
+            session_bytes: arriving.session.as_ref().map_or(0, |session| session.len()),
             seed: [0, 0],
         };
         if routes.needs_front() {
@@ -194,7 +206,7 @@ impl Broker {
     fn copy(&self, selected: Selected, arriving: &Arriving<'_>, context: Context) -> Option<Planned> {
         let subscription = selected.subscription;
         let settings = &self.durable.topics.subscription(subscription)?.settings;
-        let (mut expires, mut has_session) = (arriving.expires, arriving.has_session);
+        let (mut expires, mut session) = (arriving.expires, arriving.session.clone());
         let (mut overlay, mut dead) = (None, None);
         match selected.what {
             Selection::Plain => {}
@@ -203,8 +215,8 @@ impl Broker {
                     expires = self.expiry(arriving.topic, own, context.now);
                 }
                 match acted.overlay.system(SystemProperty::SessionId) {
-                    Some(Change::Set(_)) => has_session = true,
-                    Some(Change::Removed) => has_session = false,
+                    Some(Change::Set(value)) => session = session_text(value),
+                    Some(Change::Removed) => session = None,
                     None => {}
                 }
                 overlay = Some(Box::new(acted.overlay));
@@ -214,12 +226,13 @@ impl Broker {
                 dead = Some((Reason::Client, Some(Box::new(failure(is_action, &why)))));
             }
         }
-        if settings.requires_session && !has_session && dead.is_none() {
+        if settings.requires_session && session.is_none() && dead.is_none() {
             dead = Some((Reason::SessionMissing, None));
         }
         // S-58
         let expires = self.expiry(subscription, Span::MAX, context.now).min(expires);
-        Some(Planned { copied: Copied { subscription, expires, overlay }, dead, bytes: selected.bytes })
+        let copied = Copied { subscription, expires, overlay };
+        Some(Planned { copied, session, dead, bytes: selected.bytes })
     }
 
     fn hand_on(
@@ -233,7 +246,7 @@ impl Broker {
         let (mut copies, mut arrived) =
             (Vec::with_capacity(planned.len()), Vec::with_capacity(planned.len()));
         let mut before: Option<(EntityId, Sequence)> = None;
-        for Planned { copied, dead, bytes } in planned {
+        for Planned { copied, session, dead, bytes } in planned {
             let subscription = copied.subscription;
             let sequence = match before {
                 Some((other, sequence)) if other == subscription => sequence.next(),
@@ -242,12 +255,13 @@ impl Broker {
             before = Some((subscription, sequence));
             decision.weight += bytes;
             copies.push(copied);
-            arrived.push((subscription, sequence, dead));
+            arrived.push((subscription, sequence, session, dead));
         }
         let sequence = self.next_number(topic);
         let published = Published { topic, sequence, origin, copies: copies.into() };
         self.write(Record::Published(Box::new(published)), context, decision);
-        for (subscription, sequence, dead) in arrived {
+        for (subscription, sequence, session, dead) in arrived {
+            self.join(subscription, sequence, session.as_ref(), context, decision);
             match dead {
                 None => self.arrive(subscription, sequence, context, decision),
                 Some((reason, overlay)) => {
@@ -275,7 +289,14 @@ fn failure(is_action: bool, why: &Wrong) -> Overlay {
 
 impl Default for About {
     fn default() -> About {
-        About { now: Time(0), expires: Time::NEVER, number: Number(0), length: 0, seed: [0, 0] }
+        About {
+            now: Time(0),
+            expires: Time::NEVER,
+            number: Number(0),
+            length: 0,
+            session_bytes: 0,
+            seed: [0, 0],
+        }
     }
 }
 

@@ -118,7 +118,13 @@ mod tests {
     fn schedule(world: &mut World, bodies: &[&[u8]], later: Span) {
         let facts = Incoming { scheduled: world.now.after(later), ..message(0) };
         let (request, namespace, path) = (RequestId::default(), NamespaceId(0), "t".into());
-        world.put_bytes(bodies, facts, |messages| Command::Schedule { request, namespace, path, messages });
+        world.put_bytes(bodies, facts, |messages, sessions| Command::Schedule {
+            request,
+            namespace,
+            path,
+            messages,
+            sessions,
+        });
     }
 
     #[test]

@@ -9,6 +9,7 @@ use message::sections::Sections;
 use message::system::SystemProperty;
 use message::{Encoded, Value, View};
 use std::cell::Cell;
+use std::sync::Arc;
 
 /// What lies in front of a message's body.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +25,8 @@ pub(crate) struct About {
     pub(crate) expires: Time,
     pub(crate) number: Number,
     pub(crate) length: u32,
+    /// Of its session id, which some copies have in a record of their own.
+    pub(crate) session_bytes: usize,
     /// What ids are made of that an action asks for; fresh for each message.
     pub(crate) seed: [u64; 2],
 }
@@ -37,6 +40,11 @@ pub(super) struct Subject<'a> {
 }
 
 const TICKS_PER_MS: i64 = 10_000;
+
+/// A session id, from the value that a property has.
+pub(super) fn session_text(value: &[u8]) -> Option<Arc<str>> {
+    Value::decode(value).ok()?.as_str().map(Arc::from)
+}
 
 impl<'a> Front<'a> {
     /// The front of a whole message, or of its first part.
@@ -52,9 +60,9 @@ impl<'a> Front<'a> {
     }
 
     /// S-20: also one whose id is empty.
-    pub(crate) fn has_session(&self, overlay: Option<&Overlay>) -> bool {
+    pub(crate) fn session(&self, overlay: Option<&Overlay>) -> Option<Arc<str>> {
         let view = View { stored: self.stored, sections: &self.sections, overlay };
-        view.system(SystemProperty::SessionId).is_ok_and(|session| session.is_some())
+        session_text(view.system(SystemProperty::SessionId).ok()??.bytes())
     }
 
     /// Bytes of all properties, which have a limit together (S-18).
@@ -190,7 +198,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn about() -> About {
-        About { now: Time(1_000), expires: Time::NEVER, number: Number(7), length: 100, seed: [3, 4] }
+        About { now: Time(1_000), number: Number(7), length: 100, seed: [3, 4], ..About::default() }
     }
 
     #[test]

@@ -149,8 +149,14 @@ fn sending(link: LinkId, delivery: u32, bytes: usize) -> Batch {
 fn sending_too_much(link: LinkId) -> Batch {
     let body = broker::Intake { offset: 0, length: 2_000_000 };
     let messages = vec![broker::Incoming::new(body)];
-    let commands = vec![Command::Send { link, delivery: 9, is_settled: false, messages: 0..1 }];
-    Batch { commands, messages, bodies: Vec::new() }
+    let commands = vec![Command::Send {
+        link,
+        delivery: 9,
+        is_settled: false,
+        messages: 0..1,
+        sessions: Default::default(),
+    }];
+    Batch { commands, messages, ..Batch::default() }
 }
 
 fn taken(outbox: &Outbox) -> Vec<Outgoing> {

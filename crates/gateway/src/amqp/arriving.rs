@@ -64,6 +64,7 @@ enum Beginning {
 struct PassedOn {
     rest: Rest,
     incoming: Incoming,
+    session: Option<Box<str>>,
 }
 
 /// What a delivery turned out to be when its last frame came.
@@ -149,7 +150,8 @@ impl Arriving {
                 let body =
                     batch.body(|out| append_stored(out, part, &front, super::intake::fresh_message_id));
                 incoming.added_bytes = body.length - part.len() as u32;
-                let passed = PassedOn { rest, incoming };
+                let session = facts.session_id.map(Box::from);
+                let passed = PassedOn { rest, incoming, session };
                 self.beginning = Beginning::PassedOn(Box::new(passed));
                 body
             }
@@ -168,11 +170,12 @@ impl Arriving {
             Beginning::Held => Arrived::Whole(bytes),
             Beginning::Refused(why) => Arrived::Unfit(why),
             Beginning::PassedOn(passed) => {
-                let PassedOn { mut rest, incoming } = *passed;
+                let PassedOn { mut rest, incoming, session } = *passed;
                 let sound = rest.take(&bytes).map_err(malformed).and_then(|()| rest.end());
                 match sound {
                     Ok(()) => {
                         batch.arrival(incoming, |out| out.extend_from_slice(&bytes));
+                        session.iter().for_each(|session| batch.session(session));
                         Arrived::InParts
                     }
                     Err(why) => Arrived::Unfit(why.into()),

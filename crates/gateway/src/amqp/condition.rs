@@ -13,7 +13,9 @@ const UNAUTHORIZED: &str = "amqp:unauthorized-access";
 const NOT_IMPLEMENTED: &str = "amqp:not-implemented";
 /// The one that asks a client to try again a little later (S-12).
 pub(super) const SERVER_BUSY: &str = "com.microsoft:server-busy";
-const ARGUMENT: &str = "com.microsoft:argument-error";
+/// Nothing came within the time for it; clients ask again.
+pub(super) const TIMED_OUT: &str = "com.microsoft:timeout";
+pub(super) const ARGUMENT: &str = "com.microsoft:argument-error";
 const ARGUMENT_OUT_OF_RANGE: &str = "com.microsoft:argument-out-of-range";
 
 fn amqp_condition(refusal: &Refusal) -> &'static str {
@@ -36,6 +38,8 @@ fn amqp_condition(refusal: &Refusal) -> &'static str {
         | Refusal::TooManySqlFilters(_)
         | Refusal::TooManyCorrelationFilters(_) => "amqp:resource-limit-exceeded",
         Refusal::LockLost(_) => "com.microsoft:message-lock-lost",
+        Refusal::SessionLockLost => "com.microsoft:session-lock-lost",
+        Refusal::SessionCannotBeLocked(_) => "com.microsoft:session-cannot-be-locked",
         Refusal::MessageNotFound(_) => "com.microsoft:message-not-found",
         Refusal::Unreadable => "amqp:internal-error",
         Refusal::NotSupported(_) => NOT_IMPLEMENTED,
@@ -134,6 +138,8 @@ mod tests {
                 "amqp:resource-limit-exceeded",
             ),
             (Refusal::LockLost(broker::Sequence(1)), "com.microsoft:message-lock-lost"),
+            (Refusal::SessionLockLost, "com.microsoft:session-lock-lost"),
+            (Refusal::SessionCannotBeLocked("s".into()), "com.microsoft:session-cannot-be-locked"),
         ];
         for (refusal, condition) in conditions {
             assert_eq!(origin().refusal(&refusal, "q").condition, condition);
@@ -169,6 +175,8 @@ mod tests {
             Refusal::QueueFull { kind: "Queue", name: "q".into(), size: 2, limit: 1 },
             Refusal::NoSpace,
             Refusal::LockLost(broker::Sequence(1)),
+            Refusal::SessionLockLost,
+            Refusal::SessionCannotBeLocked("s".into()),
             Refusal::MessageNotFound(broker::Number(1)),
             Refusal::NotSupported("it"),
         ];

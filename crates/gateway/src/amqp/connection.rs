@@ -15,12 +15,12 @@ use crate::limits::{
 };
 use crate::listen::Peer;
 use crate::namespaces::Namespace;
-use amqp::{Config, Connection, Event, SaslCode};
+use amqp::{Config, Connection, Event, LinkKey, SaslCode};
 use broker::NamespaceId;
 use broker::ids::IdMap;
 use bytes::BytesMut;
 use engine::{Batch, Outgoing};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -60,6 +60,8 @@ pub(super) struct Task<S> {
     pub(super) pending: VecDeque<Outgoing>,
     pub(super) service: Service,
     pub(super) desk: Desk,
+    /// Receivers that wait for a session, and until when.
+    pub(super) session_waits: BTreeSet<(Instant, LinkKey)>,
     /// Links that the client receives on.
     pub(super) receivers: u64,
     /// Parts of large messages that were handed over and are not stored yet.
@@ -112,6 +114,7 @@ impl<S> Task<S> {
             pending: VecDeque::new(),
             service: Service::default(),
             desk: Desk::default(),
+            session_waits: BTreeSet::new(),
             receivers: 0,
             unstored_bytes: 0,
             written: 0,
@@ -278,6 +281,7 @@ impl<S> Task<S> {
             .chain(idle)
             .chain(cut)
             .chain(self.review_at)
+            .chain(self.session_waits.first().map(|(until, _)| *until))
             .min()
             .unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600))
     }
@@ -291,6 +295,7 @@ impl<S> Task<S> {
         if self.review_at.is_some_and(|at| at <= Instant::now()) {
             self.review();
         }
+        self.end_waits(Instant::now());
     }
 
     /// Whether the peer must wait before it may say more: until the parts of its large message are stored, until its

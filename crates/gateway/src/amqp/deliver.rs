@@ -7,6 +7,7 @@
 
 use super::connection::Task;
 use super::link::{Kind, Link};
+use super::session::Wanted;
 use super::settle::tag_of;
 use amqp::LinkKey;
 use broker::{Delivery, ReceiveMode, State, Time};
@@ -31,6 +32,8 @@ const WAITING_KEPT: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
     pub(super) path: String,
+    /// The session that it asks for, or has.
+    pub(super) session: Option<Wanted>,
     /// Messages dealt with on this link.
     pub(super) sent: u64,
     /// Up to where the broker may deliver.

@@ -144,8 +144,7 @@ impl<S> Task<S> {
                 }
             }
             Err(why) => {
-                self.batch.messages.truncate(first);
-                self.batch.bodies.truncate(bytes);
+                self.batch.truncate(first, bytes);
                 self.reject(key, frame, &why.into());
             }
         }
@@ -195,6 +194,7 @@ pub(super) fn add_message(batch: &mut Batch, bytes: &[u8], wants_ids: bool) -> R
     let sections = Sections::scan(bytes).map_err(malformed)?;
     let facts = Facts::read(bytes, &sections)?;
     batch.arrival(incoming(&facts, wants_ids), |out| append_stored(out, bytes, &sections, fresh_message_id));
+    facts.session_id.iter().for_each(|session| batch.session(session));
     if let Some(message) = batch.messages.last_mut() {
         message.added_bytes = message.body.length - bytes.len() as u32;
     }
@@ -208,7 +208,6 @@ pub(super) fn incoming(facts: &Facts<'_>, wants_ids: bool) -> Incoming {
     Incoming {
         time_to_live: facts.ttl.map_or(Span::MAX, Span),
         scheduled: facts.scheduled_enqueue_time.map_or(Incoming::AT_ONCE, Time),
-        has_session: facts.session_id.is_some(),
         keys_differ: differ,
         id,
         partition,

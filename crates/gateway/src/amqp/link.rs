@@ -5,11 +5,12 @@ use super::arriving::Arriving;
 use super::connection::Task;
 use super::deliver::Receiver;
 use super::management::{Replies, Requests};
+use super::session::{Unwanted, Wanted};
 use super::settle::mode_of;
 use crate::auth::{Demand, Denied};
 use crate::limits::BATCH_BYTES;
 use amqp::{AnyTarget, Attach, AttachReply, LinkKey, Role, SessionKey};
-use broker::{Command, Refusal};
+use broker::{AcceptedSession, Command, Refusal};
 use message::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -132,19 +133,35 @@ impl<S> Task<S> {
                 (Command::AttachSender { link, namespace, path: path.into() }, kind)
             }
             Role::Receiver => {
-                let kind = Kind::Receiver(Box::new(Receiver { path: path.into(), ..Receiver::default() }));
-                (Command::AttachReceiver { link, namespace, path: path.into(), mode }, kind)
+                let session = Wanted::of(attach).map_err(|why| self.unwanted(why, path))?;
+                let command = match &session {
+                    None => Command::AttachReceiver { link, namespace, path: path.into(), mode },
+                    Some(Wanted { id, .. }) => {
+                        let (path, session) = (path.into(), id.clone());
+                        Command::AcceptSession { link, namespace, path, mode, session }
+                    }
+                };
+                let receiver = Receiver { path: path.into(), session, ..Receiver::default() };
+                (command, Kind::Receiver(Box::new(receiver)))
             }
         };
         self.check_demand(&Demand::of(&command)).map_err(|denied| self.origin.denied(denied, path))?;
-        let filter = attach.source.as_ref().map(|source| &source.filter);
-        if attach.role == Role::Receiver
-            && filter.is_some_and(|filter| filter.get("com.microsoft:session-filter").is_some())
-        {
-            return Err(self.origin.refusal(&Refusal::NotAllowed(SESSION_ON_PLAIN), path));
+        if matches!(command, Command::AcceptSession { session: None, .. }) {
+            self.await_session(key, attach);
         }
         self.batch.commands.push(command);
         Ok(kind)
+    }
+
+    fn unwanted(&self, why: Unwanted, path: &str) -> amqp::Error {
+        match why {
+            Unwanted::NotImplemented => self.origin.not_implemented("A session that is not exclusive", path),
+            Unwanted::WrongType => self.origin.error(
+                super::condition::ARGUMENT,
+                "The session filter must be a text or null.",
+                path,
+            ),
+        }
     }
 
     /// Whether a claim of this connection allows what is demanded.
@@ -153,7 +170,13 @@ impl<S> Task<S> {
     }
 
     /// The broker has taken the link: the reply and the first credit go out in one write (client notes 4.2).
-    pub(super) fn attached(&mut self, key: LinkKey, max_message_bytes: u64, wants_ids: bool) {
+    pub(super) fn attached(
+        &mut self,
+        key: LinkKey,
+        max_message_bytes: u64,
+        wants_ids: bool,
+        session: Option<Box<AcceptedSession>>,
+    ) {
         let Some(link) = self.links.get_mut(&key.0) else { return };
         match &mut link.kind {
             Kind::Sender(sender) => {
@@ -165,7 +188,7 @@ impl<S> Task<S> {
                     .accept(key, AttachReply { max_message_size, properties, ..AttachReply::default() });
                 self.machine.grant(key, SENDER_CREDIT);
             }
-            Kind::Receiver(_) => self.machine.accept(key, AttachReply::default()),
+            Kind::Receiver(_) => self.receiver_attached(key, session),
             Kind::CbsRequests { .. }
             | Kind::CbsReplies { .. }
             | Kind::ManagementRequests(_)
@@ -198,6 +221,7 @@ impl<S> Task<S> {
             // A message of it may have kept others of its session waiting.
             Kind::Receiver(_) => {
                 self.receivers -= 1;
+                self.stop_waiting(key);
                 self.service.unblock();
             }
             Kind::CbsRequests { .. }
@@ -245,6 +269,3 @@ impl<S> Task<S> {
         (CONNECTION_DELIVERIES_AHEAD / self.receivers.max(1)).clamp(1, DELIVERIES_AHEAD)
     }
 }
-
-/// S-140.
-const SESSION_ON_PLAIN: &str = "A sessionful message receiver cannot be created on an entity that does not require sessions. Ensure RequiresSession is set to true when creating a Queue or Subscription to enable sessionful behavior.";

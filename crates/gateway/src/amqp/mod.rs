@@ -17,6 +17,7 @@ mod large;
 mod link;
 mod management;
 mod release;
+mod session;
 mod settle;
 mod tracking;
 

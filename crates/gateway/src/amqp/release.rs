@@ -52,8 +52,8 @@ impl<S> Task<S> {
                 self.not_settled(LinkKey(link.link), delivery, &refusal);
             }
             Outgoing::Drained { link } => self.drained(LinkKey(link.link)),
-            Outgoing::Attached { link, max_message_bytes, wants_ids } => {
-                self.attached(LinkKey(link.link), max_message_bytes, wants_ids);
+            Outgoing::Attached { link, max_message_bytes, wants_ids, session } => {
+                self.attached(LinkKey(link.link), max_message_bytes, wants_ids, session);
             }
             Outgoing::Detached { link, refusal } => self.detached(LinkKey(link.link), &refusal),
             Outgoing::Answered { request, answer, places } => {

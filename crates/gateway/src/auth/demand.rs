@@ -32,6 +32,11 @@ impl<'a> Demand<'a> {
             | Command::Schedule { path, .. }
             | Command::CancelScheduled { path, .. } => on(Right::Send, path),
             Command::AttachReceiver { path, .. }
+            | Command::AcceptSession { path, .. }
+            | Command::RenewSession { path, .. }
+            | Command::GetSessionState { path, .. }
+            | Command::SetSessionState { path, .. }
+            | Command::ListSessions { path, .. }
             | Command::SettleTokens { path, .. }
             | Command::RenewLocks { path, .. }
             | Command::ReceiveDeferred { path, .. }

@@ -105,7 +105,7 @@ impl Failure {
 fn status_of_refusal(refusal: &Refusal) -> (StatusCode, u32) {
     match refusal {
         Refusal::EntityNotFound(_) => (StatusCode::NOT_FOUND, 40400),
-        Refusal::EntityExists(_) => (StatusCode::CONFLICT, 40900),
+        Refusal::EntityExists(_) | Refusal::SessionCannotBeLocked(_) => (StatusCode::CONFLICT, 40900),
         // S-171: the request is wrong, and its sub-code says what is missing.
         Refusal::ForwardTargetNotFound(_) => (StatusCode::BAD_REQUEST, 40400),
         Refusal::TooManySqlFilters(_) => (StatusCode::FORBIDDEN, 40501),
@@ -124,7 +124,9 @@ fn status_of_refusal(refusal: &Refusal) -> (StatusCode, u32) {
         | Refusal::MessageTooLarge { .. } => (StatusCode::FORBIDDEN, 40300),
         Refusal::NoSpace => (StatusCode::INSUFFICIENT_STORAGE, 50700),
         Refusal::EntityDisabled(_) | Refusal::NotAllowed(_) => (StatusCode::FORBIDDEN, 40301),
-        Refusal::LockLost(_) | Refusal::MessageNotFound(_) => (StatusCode::NOT_FOUND, 40400),
+        Refusal::LockLost(_) | Refusal::SessionLockLost | Refusal::MessageNotFound(_) => {
+            (StatusCode::NOT_FOUND, 40400)
+        }
         Refusal::Unreadable => (StatusCode::INTERNAL_SERVER_ERROR, 50000),
         Refusal::NotSupported(_) => (StatusCode::NOT_IMPLEMENTED, 50100),
     }

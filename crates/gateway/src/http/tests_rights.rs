@@ -78,6 +78,11 @@ operations! { COMMANDS, has_operation, Command:
     // Links are the affair of AMQP, and so is what its management node will ask.
     AttachSender => None,
     AttachReceiver => None,
+    AcceptSession => None,
+    RenewSession => None,
+    GetSessionState => None,
+    SetSessionState => None,
+    ListSessions => None,
     Detach => None,
     Send => None,
     Part => None,

@@ -49,6 +49,13 @@ pub struct Delivery {
     pub message: Vec<u8>,
 }
 
+impl Frame {
+    /// Whether it is an attach that accepts.
+    pub fn accepts(&self) -> bool {
+        matches!(&self.performative, Performative::Attach(attach) if attach.target.is_some())
+    }
+}
+
 impl Client {
     pub fn new(to_server: DuplexStream, from_server: UnboundedReceiver<Vec<u8>>) -> Client {
         let (frames, expected) = (VecDeque::new(), HashMap::new());
@@ -393,6 +400,15 @@ pub fn receiver(handle: u32, path: &str) -> Attach {
         rcv_settle_mode: Some(ReceiverSettleMode::Second),
         ..Attach::new(&format!("from-{path}-{handle}"), handle, Role::Receiver)
     }
+}
+
+/// A receiver that asks for a session.
+pub fn session_receiver(handle: u32, path: &str, session: Value) -> Attach {
+    let mut attach = receiver(handle, path);
+    if let Some(source) = &mut attach.source {
+        source.filter = Value::Map(vec![(symbol("com.microsoft:session-filter"), session)]);
+    }
+    attach
 }
 
 /// A receiver that takes messages for good.

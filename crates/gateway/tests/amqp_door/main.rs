@@ -13,4 +13,5 @@ mod managing;
 mod receiving;
 mod rights;
 mod sending;
+mod sessions;
 mod settling;

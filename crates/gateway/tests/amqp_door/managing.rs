@@ -17,9 +17,9 @@ const REPLIES: u32 = 21;
 pub struct Reply {
     correlation: Value,
     pub status: Value,
-    condition: Option<Value>,
+    pub condition: Option<Value>,
     text: Value,
-    body: Value,
+    pub body: Value,
 }
 
 /// Attaches both links of the node, the one for replies with some credit.
@@ -32,11 +32,17 @@ pub async fn attach(client: &mut Client, node: &str, credit: u32) {
 }
 
 fn request(id: Value, operation: &str, arguments: Vec<(&str, Value)>) -> Vec<u8> {
+    request_for(None, id, operation, arguments)
+}
+
+fn request_for(link: Option<&str>, id: Value, operation: &str, arguments: Vec<(&str, Value)>) -> Vec<u8> {
     let properties = vec![id, Value::Null, Value::Null, Value::Null, "my-replies".into()];
     let arguments = arguments.into_iter().map(|(name, value)| (name.into(), value)).collect();
     let operation = ("operation".into(), format!("com.microsoft:{operation}").as_str().into());
     let mut out = part(section::PROPERTIES, Value::List(properties));
-    out.extend(part(section::APPLICATION_PROPERTIES, Value::Map(vec![operation])));
+    let link = link.map(|name| ("associated-link-name".into(), name.into()));
+    let told = [operation].into_iter().chain(link).collect();
+    out.extend(part(section::APPLICATION_PROPERTIES, Value::Map(told)));
     out.extend(part(section::VALUE, Value::Map(arguments)));
     out
 }
@@ -44,6 +50,18 @@ fn request(id: Value, operation: &str, arguments: Vec<(&str, Value)>) -> Vec<u8>
 pub async fn ask(client: &mut Client, operation: &str, arguments: Vec<(&str, Value)>) -> Reply {
     let settled = Transfer { handle: REQUESTS, settled: Some(true), ..Transfer::default() };
     client.transfer(settled, &request("id".into(), operation, arguments)).await;
+    reply(client).await
+}
+
+/// Asks as whoever receives on a link of that name.
+pub async fn ask_for(
+    client: &mut Client,
+    link: &str,
+    operation: &str,
+    arguments: Vec<(&str, Value)>,
+) -> Reply {
+    let settled = Transfer { handle: REQUESTS, settled: Some(true), ..Transfer::default() };
+    client.transfer(settled, &request_for(Some(link), "id".into(), operation, arguments)).await;
     reply(client).await
 }
 
@@ -69,12 +87,12 @@ pub fn longs(numbers: &[i64]) -> Value {
     Value::Array(Array::of(&Value::Long(0), elements))
 }
 
-fn condition(text: &str) -> Option<Value> {
+pub fn condition(text: &str) -> Option<Value> {
     Some(Value::Symbol(text.into()))
 }
 
 /// The encoded messages of a reply.
-fn messages(reply: &Reply) -> Vec<Vec<u8>> {
+pub fn messages(reply: &Reply) -> Vec<Vec<u8>> {
     let Some(Value::List(entries)) = reply.body.get("messages") else { panic!("{reply:?}") };
     entries
         .iter()
@@ -155,7 +173,7 @@ async fn what_is_unknown_or_wrong_is_answered_at_once() {
     let range = ask(&mut client, "peek-message", peek(1, 0)).await;
     assert_eq!(range.condition, condition("com.microsoft:argument-out-of-range"));
     let session = [peek(1, 1), vec![("session-id", "s".into())]].concat();
-    assert_eq!(ask(&mut client, "peek-message", session).await.status, Value::Int(501));
+    assert_eq!(ask(&mut client, "peek-message", session).await.status, Value::Int(204));
     let number = ask(&mut client, "cancel-scheduled-message", vec![("sequence-numbers", longs(&[1]))]).await;
     assert_eq!(number.status, Value::Int(404));
     assert_eq!(number.condition, condition("com.microsoft:message-not-found"));

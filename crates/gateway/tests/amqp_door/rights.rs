@@ -3,7 +3,7 @@
 //! The list of commands is matched without a rest, so a command that is added does not build here until it has its row.
 
 use crate::claims::{PYTHON, ended, put, reply, soon, token};
-use crate::client::{Client, message as text, part, receiver, sender};
+use crate::client::{Client, message as text, part, receiver, sender, session_receiver};
 use crate::house::{House, KEY, QUEUE, READER, ROOT, SENDER, policies, policy};
 use crate::managing::{self, NODE, REQUESTS};
 use amqp::performative::Transfer;
@@ -15,6 +15,10 @@ use message::value::Array;
 use otobus_gateway::auth::{Guard, ROOT_POLICY, Right, Rights, UnixSeconds, sas};
 use otobus_gateway::limits::{CLAIM_REVIEW, CLOCK_SKEW_SECONDS};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A queue that requires sessions, below the one for which claims are put.
+const SESSIONS: &str = "orders/sessions";
+const SESSIONS_NODE: &str = "orders/sessions/$management";
 
 /// How a command comes in at this door.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +49,11 @@ macro_rules! rows {
 rows! {
     AttachSender => AttachSender,
     AttachReceiver => AttachReceiver,
+    AcceptSession => AttachReceiver,
+    RenewSession => AskingReceiver,
+    GetSessionState => AskingReceiver,
+    SetSessionState => AskingReceiver,
+    ListSessions => AskingReceiver,
     Detach => Receiving,
     Send => Sending,
     Part => Sending,
@@ -171,6 +180,8 @@ enum Login {
 async fn house() -> House {
     let house = House::new().await;
     house.queue("order", broker::QueueSettings::default()).await;
+    let requires_session = true;
+    house.queue(SESSIONS, broker::QueueSettings { requires_session, ..Default::default() }).await;
     let late = policy("late", KEY, Rights::ALL);
     house.set_policies(policies().into_iter().chain([late]).collect());
     house
@@ -222,6 +233,10 @@ fn request(command: &str) -> (&'static str, Vec<(&'static str, Value)>) {
     let tokens = Value::Array(Array::of(&Value::Uuid([0; 16]), vec![Value::Uuid([7; 16])]));
     let count = ("message-count", Value::Int(1));
     match command {
+        "RenewSession" => ("renew-session-lock", vec![("session-id", "s".into())]),
+        "GetSessionState" => ("get-session-state", vec![("session-id", "s".into())]),
+        "SetSessionState" => ("set-session-state", vec![("session-id", "s".into())]),
+        "ListSessions" => ("get-message-sessions", vec![("skip", Value::Int(0)), ("top", Value::Int(9))]),
         "Browse" => ("peek-message", managing::peek(1, 1)),
         "RenewLocks" => ("renew-lock", vec![("lock-tokens", tokens)]),
         "SettleTokens" => {
@@ -260,7 +275,11 @@ async fn is_done(house: &House, client: &mut Client, (command, way): (&str, Way)
         Way::AttachSender | Way::AttachReceiver => {
             claim.end(house).await;
             let is_sender = way == Way::AttachSender;
-            let attach = if is_sender { sender(5, QUEUE) } else { receiver(5, QUEUE) };
+            let attach = match (is_sender, command) {
+                (true, _) => sender(5, QUEUE),
+                (false, "AcceptSession") => session_receiver(5, SESSIONS, "s".into()),
+                (false, _) => receiver(5, QUEUE),
+            };
             if claim.gives(if is_sender { Right::Send } else { Right::Listen }) {
                 client.attached(attach).await;
                 return true;
@@ -311,12 +330,13 @@ async fn is_done(house: &House, client: &mut Client, (command, way): (&str, Way)
         Way::AskingSender | Way::AskingReceiver => {
             // Any right opens the node; each request is looked at by itself.
             let is_late = matches!(claim, Claim::RemovedPolicy | Claim::RotatedKey);
+            let node = if command.contains("Session") { SESSIONS_NODE } else { NODE };
             if !is_late && !claim.gives(Right::Send) && !claim.gives(Right::Listen) {
-                let error = client.refused(sender(REQUESTS, NODE)).await;
+                let error = client.refused(sender(REQUESTS, node)).await;
                 assert_eq!(refusal(error), "amqp:unauthorized-access");
                 return false;
             }
-            managing::attach(client, NODE, 1).await;
+            managing::attach(client, node, 1).await;
             claim.end(house).await;
             let (operation, arguments) = request(command);
             match managing::ask(client, operation, arguments).await.status {

@@ -148,6 +148,8 @@ impl Oracle {
             Record::Noted { .. }
             | Record::Skipped { .. }
             | Record::Forwarded { .. }
+            | Record::InSession { .. }
+            | Record::SessionStateSet { .. }
             | Record::Published(_) => {
                 self.fail(format!("{record:?} was recorded and nobody asked"));
             }

@@ -404,6 +404,8 @@ impl Oracle {
             link.queue == path
                 && link.state == LinkState::Attached
                 && link.was_waiting
+                // A drain in this turn has left it none.
+                && !link.grants.is_empty()
                 && link.grants.iter().all(|(limit, is_drain)| !is_drain && *limit > link.delivered)
         })
     }

@@ -242,7 +242,8 @@ impl Workload {
         let request = self.request(who, &path);
         oracle.ask(request, Question::Deferred(path.clone(), numbers.clone(), mode));
         let (path, numbers) = (path.into(), numbers.into());
-        batch.commands.push(Command::ReceiveDeferred { request, namespace: NAMESPACE, path, numbers, mode });
+        let (namespace, session) = (NAMESPACE, None);
+        batch.commands.push(Command::ReceiveDeferred { request, namespace, path, numbers, mode, session });
     }
 
     fn purge(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
@@ -254,7 +255,8 @@ impl Workload {
         let request = self.request(who, &path);
         oracle.ask(request, Question::Purge(path.to_lowercase(), most, before));
         let path = path.into();
-        batch.commands.push(Command::DeleteMessages { request, namespace: NAMESPACE, path, most, before });
+        let (namespace, session) = (NAMESPACE, None);
+        batch.commands.push(Command::DeleteMessages { request, namespace, path, most, before, session });
     }
 
     fn browse(
@@ -272,7 +274,8 @@ impl Workload {
         let request = self.request(who, &path);
         oracle.ask(request, Question::Browse(path.to_lowercase(), from, most, exact));
         let path = path.into();
-        batch.commands.push(Command::Browse { request, namespace: NAMESPACE, path, from, most });
+        let (namespace, session) = (NAMESPACE, None);
+        batch.commands.push(Command::Browse { request, namespace, path, from, most, session });
     }
 
     /// What must be seen from the first message on.

@@ -83,7 +83,8 @@ impl Workload {
         }
         let messages = first..batch.messages.len() as u32;
         oracle.send_by_question(request, &path, told);
-        batch.commands.push(Command::Schedule { request, namespace: NAMESPACE, path: path.into(), messages });
+        let (namespace, path, sessions) = (NAMESPACE, path.into(), Default::default());
+        batch.commands.push(Command::Schedule { request, namespace, path, messages, sessions });
     }
 
     fn send_whole(&mut self, who: Actor, nth: usize, count: usize, batch: &mut Batch, oracle: &mut Oracle) {

@@ -199,7 +199,7 @@ fn what_has_no_session_is_dead_lettered_where_sessions_are_required() {
     publish(&mut world, &[&without]);
     let link = world.sender("t");
     let with = encoded(&[("SessionId", "s")], &[]);
-    world.send_bytes(link, &[&with], Incoming { has_session: true, ..message(0) });
+    world.send_bytes(link, &[&with], message(0));
     world.commit();
     assert_eq!((counts(&mut world, "a"), counts(&mut world, "b")), ((1, 1), (2, 0)));
     assert_eq!(counts(&mut world, "set"), (2, 0));

@@ -102,14 +102,6 @@ impl<'a> Arguments<'a> {
         };
         self.elements(name)?.iter().map(token).collect()
     }
-
-    /// Sessions are not served yet, and a request for one must not be answered with the messages of all.
-    pub(super) fn no_session(self) -> Result<(), Failure> {
-        match self.get("session-id") {
-            Some(_) => Err(Failure::Refused(Refusal::NotSupported("a session"))),
-            None => Ok(()),
-        }
-    }
 }
 
 /// A token as requests and replies write it: the same GUID as the delivery tag, in the byte order of the AMQP type

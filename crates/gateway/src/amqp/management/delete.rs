@@ -8,7 +8,6 @@ use message::codec::write_int;
 
 pub(super) fn command(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
     let arguments = asking.arguments;
-    arguments.no_session()?;
     let before = match arguments.get("enqueued-time-utc") {
         Some(Value::Timestamp(before)) => Time(*before),
         _ => return Err(Failure::Argument("enqueued-time-utc")),
@@ -19,6 +18,7 @@ pub(super) fn command(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
         path: asking.path.into(),
         most: arguments.count("message-count")?,
         before,
+        session: asking.session.clone(),
     };
     Ok((Verb::Delete, command))
 }

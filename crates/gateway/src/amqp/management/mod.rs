@@ -13,6 +13,7 @@ mod renew;
 mod replies;
 mod reply;
 mod schedule;
+mod session;
 mod status;
 mod update;
 
@@ -54,13 +55,21 @@ pub(super) struct Asked {
 /// What was asked, as far as the reply depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verb {
-    Peek { omits_body: bool },
+    Peek {
+        omits_body: bool,
+    },
     Schedule,
     Cancel,
     Renew,
     Receive,
     Update,
     Delete,
+    /// Something about a session whose reply says it all.
+    Session,
+    GetState,
+    ListSessions {
+        skip: usize,
+    },
 }
 
 /// What a verb needs to become a command.
@@ -68,6 +77,8 @@ struct Asking<'a> {
     request: RequestId,
     namespace: NamespaceId,
     path: &'a str,
+    /// The session that is named, or whose holder asks.
+    session: Option<Box<str>>,
     arguments: Arguments<'a>,
     batch: &'a mut Batch,
 }
@@ -119,15 +130,17 @@ impl<S> Task<S> {
         let operation = request.application.get("operation").and_then(Value::as_str).unwrap_or("");
         let arguments = Arguments(&request.body);
         let (messages, bytes) = (self.batch.messages.len(), self.batch.bodies.len());
-        match self.operation(operation, &path, arguments) {
+        let asks = request.application.get("associated-link-name").and_then(Value::as_str);
+        let session = arguments.text("session-id").map(Box::from);
+        let session = session.or_else(|| asks.and_then(|name| self.session_of_link(name, &path)));
+        match self.operation(operation, &path, session, arguments) {
             Ok((verb, command)) => {
                 let asked = Asked { link, reply, path, verb };
                 self.question(Question::Management(Box::new(asked)));
                 self.batch.commands.push(command);
             }
             Err(failure) => {
-                self.batch.messages.truncate(messages);
-                self.batch.bodies.truncate(bytes);
+                self.batch.truncate(messages, bytes);
                 let error = failure.error(&self.origin, &path);
                 self.reply_with(link, Waiting::Encoded(reply.failed(failure.status(), &error)));
             }
@@ -138,10 +151,12 @@ impl<S> Task<S> {
         &mut self,
         operation: &str,
         path: &str,
+        session: Option<Box<str>>,
         arguments: Arguments<'_>,
     ) -> Result<(Verb, Command), Failure> {
         let request = self.engine.request(self.next_question);
-        let asking = Asking { request, namespace: self.namespace, path, arguments, batch: &mut self.batch };
+        let (namespace, batch) = (self.namespace, &mut self.batch);
+        let asking = Asking { request, namespace, path, session, arguments, batch };
         let (verb, command) = match operation.strip_prefix("com.microsoft:") {
             Some("peek-message") => peek::command(&asking),
             Some("schedule-message") => schedule::command(asking),
@@ -150,6 +165,10 @@ impl<S> Task<S> {
             Some("receive-by-sequence-number") => receive::command(&asking),
             Some("update-disposition") => update::command(&asking),
             Some("batch-delete-messages") => delete::command(&asking),
+            Some("renew-session-lock") => session::renew(&asking),
+            Some("get-session-state") => session::get_state(&asking),
+            Some("set-session-state") => session::set_state(asking),
+            Some("get-message-sessions") => session::list(&asking),
             _ => Err(Failure::Unknown(operation.into())),
         }?;
         self.check_demand(&Demand::of(&command)).map_err(Failure::Denied)?;
@@ -167,6 +186,13 @@ impl<S> Task<S> {
             }
             Ok(Answer::Scheduled(numbers)) => Waiting::Encoded(schedule::reply(&reply, &numbers)),
             Ok(Answer::Renewed(until)) => Waiting::Encoded(renew::reply(&reply, &until)),
+            Ok(Answer::SessionState(None)) => Waiting::Encoded(session::no_state(&reply)),
+            Ok(Answer::SessionState(Some(state))) => {
+                let found = vec![*state].into_iter().zip(places).collect();
+                Waiting::Messages(Box::new(replies::Messages::new(reply, verb, found)))
+            }
+            Ok(Answer::SessionRenewed(until)) => Waiting::Encoded(session::renewed(&reply, until)),
+            Ok(Answer::Sessions(sessions)) => Waiting::Encoded(session::listed(&reply, verb, &sessions)),
             Ok(Answer::MessagesDeleted(0)) => Waiting::Encoded(reply.empty()),
             Ok(Answer::MessagesDeleted(count)) => Waiting::Encoded(delete::reply(&reply, count)),
             Ok(_) => Waiting::Encoded(reply.done()),

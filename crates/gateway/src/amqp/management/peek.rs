@@ -6,7 +6,6 @@ use message::Value;
 
 pub(super) fn command(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
     let arguments = asking.arguments;
-    arguments.no_session()?;
     let from = arguments.integer("from-sequence-number")?;
     let omits_body = arguments.get("omit-message-body") == Some(&Value::Boolean(true));
     let command = Command::Browse {
@@ -16,6 +15,7 @@ pub(super) fn command(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
         // Some clients begin below the first number.
         from: Number(from.max(0) as u64),
         most: arguments.count("message-count")?,
+        session: asking.session.clone(),
     };
     Ok((Verb::Peek { omits_body }, command))
 }

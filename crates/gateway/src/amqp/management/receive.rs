@@ -5,7 +5,6 @@ use broker::{Command, ReceiveMode};
 
 pub(super) fn command(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
     let arguments = asking.arguments;
-    arguments.no_session()?;
     // `receiver-settle-mode`: first takes the message for good, second locks it (client notes 7.8).
     let mode = match arguments.integer("receiver-settle-mode")? {
         0 => ReceiveMode::ReceiveAndDelete,
@@ -18,6 +17,7 @@ pub(super) fn command(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
         path: asking.path.into(),
         numbers: arguments.numbers("sequence-numbers")?,
         mode,
+        session: asking.session.clone(),
     };
     Ok((Verb::Receive, command))
 }

@@ -16,7 +16,7 @@ use broker::{BodyId, Delivery, State};
 use bytes::Bytes;
 use engine::Reading;
 use journal::Place;
-use message::codec::{begin_list, begin_map, code, end_compound, write_string, write_uuid};
+use message::codec::{begin_list, begin_map, code, end_compound, write_binary, write_string, write_uuid};
 use message::delivery::{Stamp, encode};
 use message::sections::Sections;
 use std::collections::VecDeque;
@@ -195,6 +195,9 @@ impl Messages {
 
     /// The reply. A message whose body cannot be read is left out: damage stays local.
     fn encoded(&self, bodies: &[Option<Bytes>]) -> Vec<u8> {
+        if self.verb == Verb::GetState {
+            return self.encoded_state(bodies.first().and_then(Option::as_deref));
+        }
         let mut out = Vec::with_capacity(self.bytes() + 1_024 * (1 + self.found.len()));
         self.reply.encode(&mut out, (status::OK, "OK"), None, 1, |out| {
             write_string(out, "messages");
@@ -211,6 +214,18 @@ impl Messages {
             end_compound(out, open, count);
         });
         out
+    }
+
+    /// The state of a session, byte for byte as it was set.
+    fn encoded_state(&self, state: Option<&[u8]>) -> Vec<u8> {
+        match state {
+            Some(state) => self.reply.with("session-state", |out| write_binary(out, state)),
+            None => {
+                let text = "The state of the session cannot be read; the log of the server says why.";
+                let error = amqp::Error::new(amqp::condition::INTERNAL_ERROR, text);
+                self.reply.failed(status::INTERNAL_ERROR, &error)
+            }
+        }
     }
 
     fn write_message(&self, out: &mut Vec<u8>, delivery: &Delivery, parts: &[&[u8]]) -> bool {

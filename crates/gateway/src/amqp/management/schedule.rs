@@ -16,7 +16,7 @@ pub(super) fn command(asking: Asking<'_>) -> Result<(Verb, Command), Failure> {
     if entries.len() > BATCH_MESSAGES {
         return Err(Failure::Range("messages"));
     }
-    let first = asking.batch.messages.len() as u32;
+    let first = asking.batch.messages.len();
     for entry in entries {
         // What else an entry has, an id or a session, its message has too.
         let Some(Value::Binary(message)) = entry.get("message") else {
@@ -28,7 +28,8 @@ pub(super) fn command(asking: Asking<'_>) -> Result<(Verb, Command), Failure> {
         request: asking.request,
         namespace: asking.namespace,
         path: asking.path.into(),
-        messages: first..asking.batch.messages.len() as u32,
+        messages: first as u32..asking.batch.messages.len() as u32,
+        sessions: asking.batch.take_sessions(first),
     };
     Ok((Verb::Schedule, command))
 }

@@ -11,15 +11,15 @@ const FORBIDDEN: i32 = 403;
 const NOT_FOUND: i32 = 404;
 const CONFLICT: i32 = 409;
 const GONE: i32 = 410;
-const INTERNAL_ERROR: i32 = 500;
+pub(super) const INTERNAL_ERROR: i32 = 500;
 pub(super) const NOT_IMPLEMENTED: i32 = 501;
 pub(super) const BUSY: i32 = 503;
 
 pub(super) fn of_refusal(refusal: &Refusal) -> i32 {
     match refusal {
         Refusal::EntityNotFound(_) | Refusal::MessageNotFound(_) => NOT_FOUND,
-        Refusal::EntityExists(_) => CONFLICT,
-        Refusal::LockLost(_) => GONE,
+        Refusal::EntityExists(_) | Refusal::SessionCannotBeLocked(_) => CONFLICT,
+        Refusal::LockLost(_) | Refusal::SessionLockLost => GONE,
         Refusal::InvalidName { .. }
         | Refusal::InvalidSetting { .. }
         | Refusal::Unchangeable { .. }
@@ -55,6 +55,7 @@ mod tests {
             (Refusal::MessageNotFound(Number(1)), 404),
             (Refusal::EntityNotFound("q".into()), 404),
             (Refusal::LockLost(Sequence(1)), 410),
+            (Refusal::SessionLockLost, 410),
             (Refusal::EntityDisabled("q".into()), 400),
             (Refusal::NotAllowed("no"), 400),
             (Refusal::QueueFull { kind: "Queue", name: "q".into(), size: 2, limit: 1 }, 403),

@@ -1,0 +1,420 @@
+//! Who holds which session, who waits for one, and what of a held session was handed out: the volatile half.
+//!
+//! Only a session that is held, or whose messages are still on their way back, has a room; what is free in all others
+//! follows from the durable half. Sessions that could be handed out are in the order of their oldest messages, so the next
+//! one is found without looking at any other.
+//!
+//! What must always hold: a session has one holder at most, and while messages of it are on their way back nothing of it is
+//! handed out, or the order within it would be lost (S-145).
+
+use crate::ids::{EntityId, IdMap, LinkId, LockToken, Position, Sequence, Source};
+use crate::line::Line;
+use crate::time::Time;
+use crate::timers::LockTimer;
+use crate::volatile::{Freed, Lock, Role, Volatile};
+use crate::work::touched;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// The sessions of one entity that requires them.
+#[derive(Debug, Default)]
+pub struct Lobby {
+    rooms: BTreeMap<Arc<str>, Room>,
+    /// Sessions without a room that have free messages, by the first of those, and the other way round.
+    open: BTreeMap<Sequence, Arc<str>>,
+    keys: BTreeMap<Arc<str>, Sequence>,
+    /// Who waits for whatever session is free, in the order in which they came.
+    pub(crate) waiting: Line,
+    /// Sessions of which something has changed.
+    news: VecDeque<Arc<str>>,
+    /// Sessions whose messages are to be read before they can be removed.
+    pub(crate) doubting: Vec<Arc<str>>,
+    /// Messages that were locked by who has left. They may have expired meanwhile.
+    loose: VecDeque<Sequence>,
+    /// The sessions that timers speak of.
+    tickets: IdMap<u64, Arc<str>>,
+}
+
+#[derive(Debug, Default)]
+pub struct Room {
+    pub holder: Option<Holder>,
+    /// Everything below was handed out to the holder.
+    pub cursor: Sequence,
+    /// Handed out before, and free again.
+    pub returned: BTreeSet<Sequence>,
+    /// Locked by the holder.
+    taken: BTreeSet<Sequence>,
+    /// Locked by a holder whose time ran out; they are given back in slices.
+    lost: BTreeSet<Sequence>,
+    /// Of whom those are.
+    loser: u64,
+    /// Given back, which is not committed yet.
+    returning: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder {
+    pub link: LinkId,
+    pub until: Time,
+    pub credit: u32,
+    /// By which its timer knows it.
+    pub ticket: u64,
+}
+
+/// A change of memory at an entity with sessions.
+#[derive(Debug)]
+pub enum Change {
+    /// A message will be free once `position` is committed.
+    Joined {
+        session: Arc<str>,
+        sequence: Sequence,
+        position: Position,
+    },
+    /// A session has a holder.
+    Accepted {
+        session: Arc<str>,
+        link: LinkId,
+        until: Time,
+        ticket: u64,
+    },
+    Renewed {
+        session: Arc<str>,
+        until: Time,
+    },
+    /// The time of the holder ran out. What it had locked is to be given back.
+    Lost {
+        session: Arc<str>,
+    },
+    /// A message is locked for as long as its session is.
+    Taken {
+        session: Arc<str>,
+        token: LockToken,
+        is_in_order: bool,
+    },
+    /// One unit of the holder's credit is used.
+    Served {
+        session: Arc<str>,
+    },
+    /// A message is not locked any more.
+    Untaken {
+        session: Arc<str>,
+        sequence: Sequence,
+    },
+    /// A message will be free again once `position` is committed.
+    Returned {
+        session: Arc<str>,
+        sequence: Sequence,
+        position: Position,
+    },
+    /// A message is free again, for nothing has happened.
+    Freed {
+        session: Arc<str>,
+        sequence: Sequence,
+    },
+    /// Something may have changed for a session.
+    News {
+        session: Arc<str>,
+    },
+    /// What is free first of a session that nobody holds.
+    Keyed {
+        session: Arc<str>,
+        first: Option<Sequence>,
+    },
+    /// Messages of it are to be read.
+    Doubting {
+        session: Arc<str>,
+    },
+    /// They were read.
+    Checked,
+}
+
+impl Room {
+    /// Whether messages of it may be handed out.
+    pub fn is_whole(&self) -> bool {
+        self.lost.is_empty() && self.returning == 0
+    }
+
+    fn is_done_with(&self) -> bool {
+        self.holder.is_none() && self.is_whole()
+    }
+
+    /// What is to be given back first.
+    pub fn first_lost(&self) -> Option<Sequence> {
+        self.lost.first().copied()
+    }
+}
+
+impl Lobby {
+    /// What a start finds: every session is free whose first message is given.
+    pub(crate) fn opened(sessions: impl Iterator<Item = (Arc<str>, Sequence)>) -> Lobby {
+        let mut lobby = Lobby::default();
+        for (session, first) in sessions {
+            lobby.open.insert(first, Arc::clone(&session));
+            lobby.keys.insert(session, first);
+        }
+        lobby
+    }
+
+    pub fn room(&self, session: &str) -> Option<&Room> {
+        touched(1);
+        self.rooms.get(session)
+    }
+
+    pub fn holder(&self, session: &str) -> Option<Holder> {
+        self.room(session)?.holder
+    }
+
+    /// The session with the oldest free message of those that nobody holds.
+    pub fn first_open(&self) -> Option<&Arc<str>> {
+        touched(1);
+        self.open.first_key_value().map(|(_, session)| session)
+    }
+
+    pub(crate) fn key(&self, session: &str) -> Option<Sequence> {
+        self.keys.get(session).copied()
+    }
+
+    pub(crate) fn take_news(&mut self) -> Option<Arc<str>> {
+        self.news.pop_front()
+    }
+
+    pub(crate) fn take_loose(&mut self) -> Option<Sequence> {
+        self.loose.pop_front()
+    }
+
+    /// The session that a timer speaks of, if it still does.
+    pub(crate) fn timed(&self, ticket: u64, at: Time) -> Option<&Arc<str>> {
+        let session = self.tickets.get(&ticket)?;
+        let room = self.rooms.get(session)?;
+        let is_held = room.holder.is_some_and(|holder| holder.ticket == ticket && holder.until == at);
+        (is_held || room.loser == ticket && !room.lost.is_empty()).then_some(session)
+    }
+
+    /// Whether somebody waits for a session, or for messages of one.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let awaits = |room: &Room| room.holder.is_some_and(|holder| holder.credit > 0);
+        !self.waiting.is_empty() || self.rooms.values().any(awaits)
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.rooms.values().filter(|room| room.holder.is_some()).count()
+    }
+
+    fn key_as(&mut self, session: &Arc<str>, first: Option<Sequence>) {
+        let before = self.keys.get(session).copied();
+        if before == first {
+            return;
+        }
+        touched(1);
+        if let Some(before) = before {
+            self.open.remove(&before);
+            self.keys.remove(session);
+        }
+        if let Some(first) = first {
+            self.open.insert(first, Arc::clone(session));
+            self.keys.insert(Arc::clone(session), first);
+        }
+    }
+
+    /// Gives up a room that nobody needs.
+    fn close(&mut self, session: &Arc<str>) {
+        if self.rooms.get(session).is_some_and(Room::is_done_with) {
+            self.rooms.remove(session);
+        }
+        self.news.push_back(Arc::clone(session));
+    }
+}
+
+/// The token by which a timer names the holder of a session: no message has the number zero.
+fn timer_token(ticket: u64) -> u128 {
+    LockToken::new(ticket, Sequence(0)).0
+}
+
+/// The ticket in such a token.
+pub(crate) fn ticket_of(timer: &LockTimer) -> Option<u64> {
+    let token = LockToken(timer.token);
+    (token.sequence() == Sequence(0)).then_some((token.0 >> 64) as u64)
+}
+
+impl Volatile {
+    pub(crate) fn lobby(&self, entity: EntityId) -> Option<&Lobby> {
+        self.presence(entity).lobby.as_deref()
+    }
+
+    pub(crate) fn lobby_mut(&mut self, entity: EntityId) -> &mut Lobby {
+        self.presence_mut(entity).lobby.get_or_insert_default()
+    }
+
+    pub(crate) fn apply_session(&mut self, entity: EntityId, change: Change) {
+        let source = Source::main(entity);
+        touched(1);
+        match change {
+            Change::Joined { session, sequence, position } => {
+                // There is a lobby from the first message on, or the commit would find none.
+                self.lobby_mut(entity);
+                self.await_commit(source, position, Freed::Joined(session, sequence));
+            }
+            Change::Returned { session, sequence, position } => {
+                let lobby = self.lobby_mut(entity);
+                lobby.rooms.entry(Arc::clone(&session)).or_default().returning += 1;
+                lobby.key_as(&session, None);
+                self.await_commit(source, position, Freed::Rejoined(session, sequence));
+            }
+            Change::Accepted { session, link, until, ticket } => {
+                self.enter(entity, &session, Holder { link, until, credit: 0, ticket });
+            }
+            Change::Renewed { session, until } => {
+                let room = self.lobby_mut(entity).rooms.get_mut(&session);
+                let holder = room.and_then(|room| room.holder.as_mut());
+                let holder = holder.expect("only a session that is held is renewed");
+                holder.until = until;
+                let ticket = holder.ticket;
+                self.time(LockTimer { at: until, source, token: timer_token(ticket) });
+            }
+            Change::Lost { session } => {
+                let lobby = self.lobby_mut(entity);
+                let room = lobby.rooms.get_mut(&session).expect("only a session that is held is lost");
+                if let Some(holder) = room.holder.take() {
+                    room.lost.append(&mut room.taken);
+                    room.loser = holder.ticket;
+                    self.held_locks -= 1;
+                }
+                self.lobby_mut(entity).close(&session);
+                self.stir(source);
+            }
+            Change::Taken { session, token, is_in_order } => {
+                let sequence = token.sequence();
+                let before =
+                    self.ready_mut(source).locks.insert(sequence, Lock { token, until: Time::NEVER });
+                assert!(before.is_none(), "message {} was locked twice", sequence.0);
+                self.held_locks += 1;
+                self.ready_mut(source).vouched.remove(&sequence);
+                let room = self.lobby_mut(entity).rooms.get_mut(&session);
+                let room = room.expect("only what is held is handed out");
+                room.taken.insert(sequence);
+                if is_in_order {
+                    // What comes before it was not free any more.
+                    room.returned = room.returned.split_off(&sequence.next());
+                    room.cursor = room.cursor.max(sequence.next());
+                }
+            }
+            Change::Served { session } => {
+                let room = self.lobby_mut(entity).rooms.get_mut(&session);
+                let holder = room.and_then(|room| room.holder.as_mut()).expect("it was served");
+                holder.credit -= 1;
+                let link = holder.link;
+                if let Some(Role::Receiver { delivered, .. }) =
+                    self.links.get_mut(&link).map(|link| &mut link.role)
+                {
+                    *delivered += 1;
+                }
+            }
+            Change::Untaken { session, sequence } => {
+                let lobby = self.lobby_mut(entity);
+                if let Some(room) = lobby.rooms.get_mut(&session) {
+                    let _ = room.taken.remove(&sequence) || room.lost.remove(&sequence);
+                    if room.is_done_with() {
+                        lobby.close(&session);
+                    }
+                }
+            }
+            Change::Freed { session, sequence } => {
+                let lobby = self.lobby_mut(entity);
+                lobby.give_back(&session, sequence);
+                lobby.news.push_back(session);
+                self.stir(source);
+            }
+            Change::News { session } => {
+                self.lobby_mut(entity).news.push_back(session);
+                self.stir(source);
+            }
+            Change::Keyed { session, first } => self.lobby_mut(entity).key_as(&session, first),
+            Change::Doubting { session } => self.lobby_mut(entity).doubting.push(session),
+            Change::Checked => {
+                let lobby = self.lobby_mut(entity);
+                let Lobby { doubting, news, .. } = lobby;
+                news.extend(doubting.drain(..));
+            }
+        }
+    }
+
+    fn enter(&mut self, entity: EntityId, session: &Arc<str>, holder: Holder) {
+        let lobby = self.lobby_mut(entity);
+        lobby.waiting.remove(holder.link);
+        lobby.key_as(session, None);
+        lobby.tickets.insert(holder.ticket, Arc::clone(session));
+        let room = lobby.rooms.entry(Arc::clone(session)).or_default();
+        assert!(room.holder.is_none(), "a session has one holder");
+        room.holder = Some(holder);
+        (room.cursor, room.returned) = (Sequence(0), BTreeSet::new());
+        if let Some(link) = self.links.get_mut(&holder.link)
+            && let Role::Waiting { mode } = link.role
+        {
+            link.role = Role::Receiver { mode, delivered: 0, session: Some(Arc::clone(session)) };
+        }
+        self.held_locks += 1;
+        let (source, token) = (Source::main(entity), timer_token(holder.ticket));
+        self.time(LockTimer { at: holder.until, source, token });
+    }
+
+    /// A link that holds a session is gone: so is its lock, at once, and what it had locked is as if it had never been
+    /// delivered (S-147, S-148).
+    pub(crate) fn vacate(&mut self, entity: EntityId, session: &Arc<str>, link: LinkId) {
+        let Some(room) = self.lobby_mut(entity).rooms.get_mut(session) else { return };
+        let Some(holder) = room.holder.take_if(|holder| holder.link == link) else { return };
+        let taken = std::mem::take(&mut room.taken);
+        self.held_locks -= 1 + taken.len();
+        let source = Source::main(entity);
+        for sequence in &taken {
+            self.ready_mut(source).locks.remove(sequence);
+        }
+        let lobby = self.lobby_mut(entity);
+        lobby.loose.extend(taken);
+        lobby.tickets.remove(&holder.ticket);
+        lobby.close(session);
+        self.stir(source);
+    }
+
+    /// What a commit has brought for a session.
+    pub(crate) fn rejoin(&mut self, entity: EntityId, session: Arc<str>, sequence: Sequence, is_new: bool) {
+        let Some(lobby) = self.presence_mut(entity).lobby.as_deref_mut() else { return };
+        if !is_new {
+            if let Some(room) = lobby.rooms.get_mut(&session) {
+                room.returning -= 1;
+            }
+            lobby.give_back(&session, sequence);
+        }
+        lobby.close(&session);
+    }
+
+    pub(crate) fn credit_session(&mut self, entity: EntityId, session: &Arc<str>, link: LinkId, credit: u32) {
+        let lobby = self.lobby_mut(entity);
+        if let Some(holder) = lobby.rooms.get_mut(session).and_then(|room| room.holder.as_mut())
+            && holder.link == link
+        {
+            let is_more = credit > holder.credit;
+            holder.credit = credit;
+            if is_more {
+                lobby.news.push_back(Arc::clone(session));
+                self.stir(Source::main(entity));
+            }
+        }
+    }
+
+    /// Forgets a ticket of which nothing is left to be given back.
+    pub(crate) fn forget_ticket(&mut self, entity: EntityId, ticket: u64) {
+        self.lobby_mut(entity).tickets.remove(&ticket);
+    }
+}
+
+impl Lobby {
+    /// A message is before the place up to which its holder has come, and free.
+    fn give_back(&mut self, session: &Arc<str>, sequence: Sequence) {
+        if let Some(room) = self.rooms.get_mut(session)
+            && room.holder.is_some()
+            && sequence < room.cursor
+        {
+            room.returned.insert(sequence);
+        }
+    }
+}
