@@ -133,6 +133,8 @@ impl Oracle {
                 let ending = Ending { entity: *entity, sequence: *sequence, overlay, time };
                 self.dead_letter(&ending, *reason, *is_failure);
             }
+            Record::InSession { entity, sequence, session } => self.join(*entity, *sequence, session),
+            Record::SessionStateSet { entity, session, state } => self.set_state(*entity, session, *state),
             Record::LocksKept { locks } => {
                 for kept in locks {
                     let lock = self.locks.get(&(kept.source.entity, kept.token.sequence()));
@@ -148,8 +150,6 @@ impl Oracle {
             Record::Noted { .. }
             | Record::Skipped { .. }
             | Record::Forwarded { .. }
-            | Record::InSession { .. }
-            | Record::SessionStateSet { .. }
             | Record::Published(_) => {
                 self.fail(format!("{record:?} was recorded and nobody asked"));
             }
@@ -272,6 +272,7 @@ impl Oracle {
                 is_dead: false,
                 reason: Reason::Client,
                 overlay: Overlay::default(),
+                session: None,
             },
         );
         for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {

@@ -82,6 +82,17 @@ impl Oracle {
                     ));
                 }
             }
+            (Question::RenewSession(path, session), Ok(Answer::SessionRenewed(until))) => {
+                self.session_renewed(request, path, session, *until);
+            }
+            (Question::RenewSession(path, session), Err(refusal)) => {
+                self.session_not_renewed(request, path, session, refusal);
+            }
+            (Question::GetState(path, session), Ok(Answer::SessionState(state))) => {
+                self.state_told(path, session, state.as_deref());
+            }
+            (Question::SetState(..), Ok(Answer::SessionStateSet)) => {}
+            (Question::Sessions(path), Ok(Answer::Sessions(sessions))) => self.sessions_told(path, sessions),
             (_, Err(_)) => {}
             _ => self.fail(format!("{question:?} got the answer to another question")),
         }

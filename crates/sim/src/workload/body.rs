@@ -51,6 +51,7 @@ impl Body {
             time_to_live: self.facts.time_to_live,
             scheduled: self.facts.scheduled,
             keys_differ: self.facts.keys_differ,
+            session: None,
         }
     }
 }
