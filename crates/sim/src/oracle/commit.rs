@@ -170,6 +170,12 @@ impl Oracle {
         queue.durations.push(settings.lock_duration);
         (queue.used, queue.is_touched) = (time, true);
         let path = queue.path.to_lowercase();
+        if !settings.status.may_receive() {
+            // Whoever holds a session loses its link.
+            let held = self.holdings.iter().filter(|((of, _), _)| *of == entity);
+            let links: Vec<_> = held.map(|(_, holding)| holding.link).collect();
+            links.into_iter().for_each(|link| self.vacate(link, self.turn));
+        }
         let is_it = |question: &Question| match question {
             Question::Update(of, asked) => *of == path && is_granted(asked, settings),
             _ => false,

@@ -161,7 +161,9 @@ impl Oracle {
         if let Some(what) = self.wrong_session(entity, delivery, sent, holds.as_ref(), is_dead) {
             return self.fail(what);
         }
+        self.delivering = Some(sent.link);
         self.given(entity, delivery, sent.mode, is_dead, State::Active);
+        self.delivering = None;
     }
 
     /// The queue of a message that is shown to somebody.
@@ -286,7 +288,11 @@ impl Oracle {
         let Some(until) = delivery.locked_until else { return };
         let session = self.session_lock(entity, sequence);
         let holding = session.as_ref().and_then(|id| self.holdings.get(&(entity, id.clone())));
-        let vacated = holding.and_then(|holding| holding.left);
+        // Somebody else may have the session by the time at which its last holder hears of a message.
+        let vacated = holding.and_then(|holding| match self.delivering {
+            Some(link) if link != holding.link => Some(self.turn),
+            _ => holding.left,
+        });
         let lock = Lock {
             token: delivery.token,
             until,

@@ -435,6 +435,7 @@ impl Oracle {
             link.queue == path
                 && link.state == LinkState::Attached
                 && link.was_waiting
+                && !link.grants.is_empty()
                 && link.grants.iter().all(|(limit, is_drain)| !is_drain && *limit > link.delivered)
         })
     }

@@ -200,6 +200,8 @@ pub struct Oracle {
     asked: Vec<Question>,
     locks: BTreeMap<(EntityId, Sequence), Lock>,
     holdings: BTreeMap<(EntityId, Arc<str>), Holding>,
+    /// The link on which a message is being delivered.
+    delivering: Option<LinkId>,
     /// Queues from which a client that vanished may have been given messages that never reached it, and until when
     /// those may be locked.
     ghosts: BTreeMap<EntityId, Ghost>,
@@ -239,6 +241,7 @@ impl Default for Oracle {
             asked: Vec::new(),
             locks: BTreeMap::new(),
             holdings: BTreeMap::new(),
+            delivering: None,
             ghosts: BTreeMap::new(),
             tokens: BTreeSet::new(),
             settled_sends: Vec::new(),
