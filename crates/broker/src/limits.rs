@@ -72,9 +72,13 @@ pub const FILTER_VALUES: usize = 128;
 /// Longest text that a filter or an action makes out of others: as long as a property may be (S-18).
 pub const FILTER_TEXT_BYTES: usize = 32 * 1_024;
 
-/// About what a copy takes in the record of a published message, without what an action has changed; and what all copies
+/// What a copy takes at the most in the record of a published message, without what an action has changed; and what all copies
 /// of one delivery may take, which is one append of the journal: a quarter of its largest.
-pub const COPY_BYTES: usize = 8;
+pub const COPY_BYTES: usize = 16;
+/// What the record takes by which a copy is forwarded at once or dead-lettered without a session, or, with its words, after
+/// a rule that failed.
+pub const MOVE_BYTES: usize = 64;
+pub const FAILURE_BYTES: usize = 512;
 pub const FAN_OUT_BYTES: usize = 4 * 1_024 * 1_024;
 
 /// Authorization rules of one entity (semantics, section 21), the length of their names (HX-1.8.2) and of their keys, which

@@ -12,6 +12,8 @@ use journal::{Position, Stretch};
 pub(crate) struct Survey {
     stretches: Vec<Stretch>,
     alive_bytes: Vec<u64>,
+    /// Bytes of bodies that were named before: what messages share.
+    shared_bytes: u64,
     /// One bit for each body since the first stretch: a body that many messages share counts once.
     seen: Vec<u64>,
     /// Where the body before was found; the next one usually lies there too.
@@ -26,12 +28,14 @@ pub(crate) struct Plan {
     /// Copying what is alive in front of this stretch makes it possible to give up everything there.
     pub(crate) clean_before: Option<Stretch>,
     pub(crate) alive_bytes: u64,
+    /// How much more it would be if every message had a body of its own.
+    pub(crate) shared_bytes: u64,
 }
 
 impl Survey {
     pub(crate) fn new(stretches: Vec<Stretch>) -> Survey {
         let alive_bytes = vec![0; stretches.len()];
-        Survey { stretches, alive_bytes, seen: Vec::new(), recent: 0 }
+        Survey { stretches, alive_bytes, shared_bytes: 0, seen: Vec::new(), recent: 0 }
     }
 
     pub(crate) fn count(&mut self, named: Named) {
@@ -48,6 +52,8 @@ impl Survey {
             self.seen[word] |= bit;
             let stretch = self.stretch_of(named.stored.0);
             self.alive_bytes[stretch] += named.bytes;
+        } else {
+            self.shared_bytes += named.bytes;
         }
     }
 
@@ -84,6 +90,7 @@ impl Survey {
             dead_before: self.stretches[first_alive].first,
             clean_before,
             alive_bytes: self.alive_bytes.iter().sum(),
+            shared_bytes: self.shared_bytes,
         }
     }
 
@@ -145,6 +152,7 @@ mod tests {
 
     #[test]
     fn a_shared_body_counts_once() {
-        assert_eq!(survey(&[(1, 100), (1, 100), (2, 50)]).plan(Position(40), 25).alive_bytes, 150);
+        let plan = survey(&[(1, 100), (1, 100), (2, 50)]).plan(Position(40), 25);
+        assert_eq!((plan.alive_bytes, plan.shared_bytes), (150, 100));
     }
 }

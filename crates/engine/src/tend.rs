@@ -107,8 +107,8 @@ impl Partition {
         if !std::mem::take(&mut self.is_quiet) || !self.is_at_rest() {
             return Ok(());
         }
-        let alive = self.broker.durable().queues().map(|(_, queue)| queue.bytes).sum();
-        if self.upkeep.is_worth_it(alive, &self.journal.stretches()) {
+        let held = self.broker.durable().queues().map(|(_, queue)| queue.bytes).sum();
+        if self.upkeep.is_worth_it(held, &self.journal.stretches()) {
             self.upkeep.want();
             self.context(now);
             self.append(now)?;

@@ -60,6 +60,8 @@ pub(crate) struct Upkeep {
     /// Bytes of bodies alive at the newest snapshot, and stored since. `None` before the first snapshot of this run: what
     /// has died since the last one of the run before is not known.
     alive_bytes: Option<u64>,
+    /// What messages shared at the newest snapshot: of what they hold together, so much is there only once.
+    shared_bytes: u64,
     stored_bytes: u64,
     pub(crate) next_step: Time,
 }
@@ -101,6 +103,7 @@ impl Upkeep {
             cleaning: None,
             kept: BTreeMap::new(),
             alive_bytes: None,
+            shared_bytes: 0,
             stored_bytes: 0,
             next_step: Time(i64::MIN),
         }
@@ -151,6 +154,7 @@ impl Upkeep {
         self.dead_before = self.dead_before.max(done.plan.dead_before);
         self.may_trim = true;
         self.alive_bytes = Some(done.plan.alive_bytes);
+        self.shared_bytes = done.plan.shared_bytes;
         self.stored_bytes = 0;
         // The newer list is the better one: some of those that were to be copied may have died. What is being read
         // right now is copied in any case.
@@ -234,10 +238,11 @@ impl Upkeep {
         (self.may_trim || has_slice).then_some(self.next_step)
     }
 
-    /// Whether a snapshot in a quiet moment would give back space that is worth it, `alive_bytes` being alive now:
+    /// Whether a snapshot in a quiet moment would give back space that is worth it, messages holding `held_bytes` now:
     /// because the journal is larger than the living explain and some have died since the last one, or because much
     /// waits only for the older snapshot to be newer.
-    pub(crate) fn is_worth_it(&self, alive_bytes: u64, stretches: &[Stretch]) -> bool {
+    pub(crate) fn is_worth_it(&self, held_bytes: u64, stretches: &[Stretch]) -> bool {
+        let alive_bytes = held_bytes.saturating_sub(self.shared_bytes);
         if self.is_writing || self.taken.is_some() || self.cleaning.is_some() {
             return false;
         }
@@ -280,7 +285,8 @@ mod tests {
 
     fn snapshotted(at: u64, dead_before: u64, to_copy: &[u64]) -> Snapshotted {
         let clean_before = (!to_copy.is_empty()).then_some(stretch(2));
-        let plan = Plan { dead_before: Position(dead_before), clean_before, alive_bytes: 100 };
+        let plan =
+            Plan { dead_before: Position(dead_before), clean_before, alive_bytes: 100, shared_bytes: 0 };
         let to_copy = to_copy.iter().map(|body| (BodyId(*body), BodyId(*body))).collect();
         Snapshotted { at: Position(at), bytes: 10, plan, to_copy, forgotten: Vec::new() }
     }

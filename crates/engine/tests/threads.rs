@@ -9,7 +9,7 @@ use otobus_engine::{Batch, Connection, Engine, Options, Outgoing};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 const CONNECTIONS: u32 = 4;
 const SENDS: u32 = 250;
@@ -107,8 +107,8 @@ struct Reluctant {
 #[derive(Debug, Default)]
 struct Gate {
     fails: AtomicBool,
-    /// The snapshot that is being written waits while this is held.
-    snapshots: Mutex<()>,
+    /// The next snapshot waits until the other end says something or is gone.
+    snapshot: Mutex<Option<mpsc::Receiver<()>>>,
     /// Snapshots that were begun.
     begun: AtomicBool,
 }
@@ -129,7 +129,9 @@ impl Disk for Reluctant {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         if name == "snapshot.tmp" {
             self.gate.begun.store(true, Ordering::SeqCst);
-            drop(self.gate.snapshots.lock().unwrap());
+            if let Some(gate) = self.gate.snapshot.lock().unwrap().take() {
+                let _ = gate.recv();
+            }
         }
         Ok(self.wrap(self.memory.create(name)?))
     }
@@ -218,7 +220,8 @@ async fn a_stop_waits_for_the_snapshot_that_is_being_written() {
     let memory = disk.memory.clone();
     let engine = open_on(disk, true);
     engine.handle().ask(create).await.unwrap().unwrap();
-    let held = gate.snapshots.lock().unwrap();
+    let (held, waits) = mpsc::channel();
+    *gate.snapshot.lock().unwrap() = Some(waits);
     let connection = engine.handle().connect();
     let link = connection.link(1);
     let attach = Command::AttachSender { link, namespace: NamespaceId(0), path: "q".into() };

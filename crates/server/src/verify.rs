@@ -54,13 +54,15 @@ impl Inspector for Findings {
 }
 
 impl Findings {
-    /// The verdict, with what was too much to be told one by one.
+    /// What was too much to be told one by one.
+    fn untold(&self) -> Vec<String> {
+        let kinds = [("damaged places", self.damaged), ("newer files", self.newer)];
+        let untold = kinds.into_iter().filter(|(_, count)| *count > SHOWN);
+        untold.map(|(kind, count)| format!("and {} more {kind}", count - SHOWN)).collect()
+    }
+
     fn conclude(&self) -> anyhow::Result<()> {
-        for (kind, count) in [("damaged places", self.damaged), ("newer files", self.newer)] {
-            if let Some(more) = count.checked_sub(SHOWN).filter(|more| *more > 0) {
-                println!("and {more} more {kind}");
-            }
-        }
+        self.untold().iter().for_each(|line| println!("{line}"));
         match (self.damaged, self.newer) {
             (0, 0) => {
                 println!("everything is as it was written");
@@ -110,5 +112,12 @@ mod tests {
         assert_eq!(conclude(vec![]), "");
         assert!(conclude(vec![newer(), newer()]).starts_with("2 files were written by a newer program"));
         assert!(conclude(vec![damaged(), newer()]).starts_with("1 damaged places"));
+    }
+
+    #[test]
+    fn what_is_not_told_one_by_one_is_counted() {
+        let untold = |damaged| Findings { damaged, newer: 0 }.untold();
+        assert_eq!(untold(SHOWN), Vec::<String>::new());
+        assert_eq!(untold(SHOWN + 3), ["and 3 more damaged places"]);
     }
 }

@@ -177,11 +177,16 @@ test("every property of a subscription comes back", async (t) => {
   const broker = await Otobus.forTest(t);
   const admin = await administration(broker);
   await admin.createTopic("t");
+  const plain = await admin.createSubscription("t", "plain", SUBSCRIPTION);
+  assert.deepEqual(shown(plain, SUBSCRIPTION), SUBSCRIPTION);
+  await admin.deleteSubscription("t", "plain");
   const defaultRuleOptions = { name: "mine", filter: { sqlExpression: "a = 1" } };
   const created = await admin.createSubscription("t", "s", { ...SUBSCRIPTION, forwardTo: "orders", defaultRuleOptions });
+  // S-75: what forwards is never idle, and says so.
+  const expected = { ...SUBSCRIPTION, autoDeleteOnIdle: (await admin.getQueue("orders")).autoDeleteOnIdle };
   for (const each of [created, await admin.getSubscription("t", "s"), ...(await all(admin.listSubscriptions("t")))]) {
     assert.deepEqual([each.topicName, each.subscriptionName], ["t", "s"]);
-    assert.deepEqual(shown(each, SUBSCRIPTION), SUBSCRIPTION);
+    assert.deepEqual(shown(each, SUBSCRIPTION), expected);
     assert.match(each.forwardTo, /orders$/);
   }
   assert.deepEqual((await all(admin.listRules("t", "s"))).map((rule) => rule.name), ["mine"]);

@@ -53,3 +53,29 @@ test("a scheduled message waits at the topic", async (t) => {
     assert.equal((await admin.getTopicRuntimeProperties("news")).scheduledMessageCount, 1);
   });
 });
+
+// S-182, S-185, S-193, S-203, S-205
+test("filters select and actions change copies of their own", async (t) => {
+  const broker = await Otobus.forTest(t);
+  const admin = await news(broker, "red", "typed", "act");
+  for (const name of ["red", "typed", "act"]) await admin.deleteRule("news", name, "$Default");
+  const parameters = { "@color": "red", "@least": 5 };
+  await admin.createRule("news", "red", "r", { sqlExpression: "color = @color AND n > @least", sqlParameters: parameters });
+  await admin.createRule("news", "typed", "r", { subject: "s", applicationProperties: { n: 7, truth: true } });
+  const action = { sqlExpression: "SET n = n * 2; SET sys.Label = 'new'; REMOVE color" };
+  await admin.createRule("news", "act", "double", { sqlExpression: "EXISTS(color)" }, action);
+  await connected(broker, async (client) => {
+    await client.createSender("news").sendMessages([
+      { body: "1", subject: "s", applicationProperties: { color: "red", n: 7, truth: true } },
+      { body: "2", subject: "s", applicationProperties: { color: "blue", n: 7.5 } },
+      { body: "3", applicationProperties: { n: 7, truth: true } },
+    ]);
+    const seen = async (name) => (await client.createReceiver("news", name).peekMessages(10)).map((m) => m.body);
+    assert.deepEqual(await seen("red"), ["1"]);
+    assert.deepEqual(await seen("typed"), ["1"]);
+    const [first, second] = await receive(client.createReceiver("news", "act"), 2);
+    assert.equal(first.subject, "new");
+    assert.deepEqual(first.applicationProperties, { n: 14, truth: true, RuleName: "double" });
+    assert.equal(second.applicationProperties.n, 15);
+  });
+});

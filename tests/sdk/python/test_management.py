@@ -253,8 +253,10 @@ def test_every_property_of_a_subscription_comes_back(admin):
     admin.delete_subscription("t", "lenient")
     forwards = dict.fromkeys(FORWARDS, "target")
     created = admin.create_subscription("t", "s", **forwards, **SUBSCRIPTION)
+    # S-75: what forwards is never idle, and says so.
+    expected = SUBSCRIPTION | {"auto_delete_on_idle": admin.get_queue("target").auto_delete_on_idle}
     for subscription in (created, admin.get_subscription("t", "s"), *admin.list_subscriptions("t")):
-        assert shown(subscription, SUBSCRIPTION) == SUBSCRIPTION
+        assert shown(subscription, SUBSCRIPTION) == expected
         assert subscription.forward_to.endswith("target")
         assert subscription.forward_dead_lettered_messages_to.endswith("target")
     created.max_delivery_count = 20

@@ -4,7 +4,14 @@ import datetime
 
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
-from azure.servicebus.management import ServiceBusAdministrationClient
+from azure.servicebus.management import (
+    CorrelationRuleFilter,
+    FalseRuleFilter,
+    ServiceBusAdministrationClient,
+    SqlRuleAction,
+    SqlRuleFilter,
+    TrueRuleFilter,
+)
 from client import WAIT_SECONDS
 
 DEAD_LETTERS = ServiceBusSubQueue.DEAD_LETTER
@@ -115,3 +122,94 @@ def test_a_batch_and_a_large_message_are_copied_whole(broker, client, admin):
     received = receive(client, "ada", 21)
     assert [str(m) for m in received[:20]] == [str(n) for n in range(20)]
     assert str(received[20]) == "x" * 2_000_000
+
+
+def with_rules(admin, name, *rules, **options):
+    """A subscription of the topic `news` that has these rules, each a name, a filter and perhaps an action."""
+    admin.create_subscription("news", name, **options)
+    admin.delete_rule("news", name, "$Default")
+    for rule in rules:
+        rule_name, rule_filter, *action = rule
+        admin.create_rule("news", name, rule_name, filter=rule_filter, action=SqlRuleAction(action[0]) if action else None)
+
+
+def found(client, name):
+    return [str(m) for m in peeked(client, name)]
+
+
+# S-185, S-187, S-190, S-193, S-194, S-196, S-198, S-202
+def test_filters_select_by_what_clients_send(client, admin):
+    admin.create_topic("news")
+    with_rules(admin, "label", ("r", CorrelationRuleFilter(label="sport")))
+    with_rules(admin, "typed", ("r", CorrelationRuleFilter(properties={"n": 7, "Is.Event": True})))
+    with_rules(admin, "sql", ("r", SqlRuleFilter("color IN ('red', @other) AND n > 5", parameters={"@other": "blue"})))
+    with_rules(admin, "like", ("r", SqlRuleFilter("sys.MessageId LIKE 'm-_' OR missing = 1")))
+    with_rules(admin, "when", ("r", SqlRuleFilter("at > @then", parameters={"@then": datetime.datetime(2020, 1, 1)})))
+    with_rules(admin, "none", ("r", FalseRuleFilter()))
+    at = datetime.datetime(2030, 1, 1, tzinfo=datetime.timezone.utc)
+    publish(
+        client,
+        ServiceBusMessage("1", subject="sport", message_id="m-1", application_properties={"color": "red", "n": 7}),
+        ServiceBusMessage("2", application_properties={"n": 7, "is.event": True, "at": at}),
+        ServiceBusMessage("3", message_id="m-33", application_properties={"color": "blue", "n": 5.5}),
+        ServiceBusMessage("4", application_properties={"color": "red", "n": "7"}),
+    )
+    assert found(client, "label") == ["1"]
+    assert found(client, "typed") == ["2"]
+    assert found(client, "sql") == ["1", "3"]
+    assert found(client, "like") == ["1"]
+    assert found(client, "when") == ["2"]
+    assert found(client, "none") == []
+
+
+# S-182, S-186, S-203, S-205
+def test_actions_change_copies_of_their_own(client, admin):
+    admin.create_topic("news")
+    with_rules(
+        admin,
+        "ada",
+        ("plain", TrueRuleFilter()),
+        ("also plain", SqlRuleFilter("n = 1")),
+        ("paint", SqlRuleFilter("n = 1"), "SET color = 'red'; SET n = n + 1; SET sys.Label = 'painted'; REMOVE gone"),
+    )
+    properties = {"n": 1, "gone": "x", "kept": "y"}
+    publish(client, ServiceBusMessage("one", subject="bare", application_properties=properties))
+    plain, painted = receive(client, "ada", 2)
+    text = lambda value: value.decode() if isinstance(value, bytes) else value
+    shown = lambda m: {text(k): text(v) for k, v in m.application_properties.items()}
+    assert (plain.subject, shown(plain)) == ("bare", properties)
+    assert painted.subject == "painted"
+    assert shown(painted) == {"n": 2, "kept": "y", "color": "red", "RuleName": "paint"}
+    assert (str(plain), str(painted), plain.enqueued_sequence_number) == ("one", "one", painted.enqueued_sequence_number)
+
+
+# S-20, S-108, S-110, S-200
+def test_a_copy_that_cannot_be_made_is_dead_lettered_with_the_reason(client, admin):
+    admin.create_topic("news")
+    with_rules(admin, "bad", ("r", SqlRuleFilter("n / 0 = 1")))
+    with_rules(admin, "quiet", ("r", SqlRuleFilter("n / 0 = 1")), dead_lettering_on_filter_evaluation_exceptions=False)
+    admin.create_subscription("news", "sessions", requires_session=True)
+    admin.create_subscription("news", "well")
+    publish(client, ServiceBusMessage("one", application_properties={"n": 1}))
+    (bad,) = peeked(client, "bad", DEAD_LETTERS)
+    assert (bad.dead_letter_reason, "division by zero" in bad.dead_letter_error_description) == ("FilterException", True)
+    assert found(client, "quiet") == peeked(client, "quiet", DEAD_LETTERS) == []
+    (homeless,) = peeked(client, "sessions", DEAD_LETTERS)
+    assert homeless.dead_letter_reason == "Session id is null."
+    assert found(client, "well") == ["one"]
+
+
+# S-36, S-170, S-177
+def test_topics_forward_and_are_forwarded_to(broker, client, admin):
+    admin.create_topic("news")
+    admin.create_queue("entry", forward_to="news")
+    admin.create_subscription("news", "out", forward_to="orders")
+    with_rules(admin, "red", ("r", SqlRuleFilter("color = 'red'")))
+    for color in ("red", "blue"):
+        client.send(ServiceBusMessage(color, application_properties={"color": color}), queue="entry")
+    with client.connect() as connection, connection.get_queue_receiver("orders") as receiver:
+        received = []
+        while len(received) < 2:
+            received += receiver.receive_messages(2, max_wait_time=WAIT_SECONDS)
+        assert [(str(m), m.enqueued_sequence_number) for m in received] == [("red", 1), ("blue", 2)]
+    assert found(client, "red") == ["red"]

@@ -1,5 +1,5 @@
 //! Entities that delete themselves when nobody uses them (S-70). Used means: sent to, received from, settled, updated,
-//! browsed (S-71). A receiver that waits and a message that is scheduled keep an entity; stored messages do not (S-74).
+//! browsed (S-71); a topic also through its subscriptions (S-72), which are not used by what they are sent (S-73). A receiver that waits and a message that is scheduled keep an entity; stored messages do not (S-74).
 //!
 //! There is one timer for each such entity. It is not moved with each use: when it goes off, it is set again for the
 //! time that the latest use allows.
@@ -15,9 +15,14 @@ impl Broker {
     pub(crate) fn end_idle(&mut self, entity: EntityId, context: Context, decision: &mut Decision) -> usize {
         let queue = self.durable.queue(entity).expect("timers go with their entity");
         let is_scheduled = queue.counts.scheduled > 0 && !is_planted(Bug::IdleDeletion);
-        let is_kept = is_scheduled || self.volatile.is_awaited(entity);
+        let topic = self.durable.topics.topic(entity);
+        let below = || topic.iter().flat_map(|topic| topic.subscriptions.values().copied());
+        let is_awaited =
+            self.volatile.is_awaited(entity) || below().any(|entity| self.volatile.is_awaited(entity));
+        let is_kept = is_scheduled || is_awaited;
         // After a start nobody knows since when it is idle: it begins again.
-        let used = self.volatile.presence(entity).used;
+        let used_below = below().filter_map(|entity| self.volatile.presence(entity).used).max();
+        let used = self.volatile.presence(entity).used.max(used_below);
         let since = if is_kept { context.now } else { used.unwrap_or(context.now) };
         if since.after(queue.settings.auto_delete_on_idle) <= context.now {
             let path = queue.path.clone();

@@ -62,13 +62,7 @@ impl Broker {
         }
     }
 
-    fn lose_held(
-        &mut self,
-        source: Source,
-        session: &Arc<str>,
-        context: Context,
-        decision: &mut Decision,
-    ) {
+    fn lose_held(&mut self, source: Source, session: &Arc<str>, context: Context, decision: &mut Decision) {
         let holder = self.volatile.lobby(source.entity).and_then(|lobby| lobby.holder(session));
         if let Some(holder) = holder {
             // Whoever waited for messages kept the entity from being idle until now (S-74).

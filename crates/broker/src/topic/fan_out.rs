@@ -13,7 +13,7 @@ use crate::Broker;
 use crate::command::{Arrivals, Incoming};
 use crate::decision::{Context, Decision};
 use crate::ids::{EntityId, Number, Sequence, Source};
-use crate::limits::{COPY_BYTES, FAN_OUT_BYTES, PROPERTIES_BYTES};
+use crate::limits::FAN_OUT_BYTES;
 use crate::queue::index::Reason;
 use crate::queue::send::Parts;
 use crate::record::Record;
@@ -40,6 +40,7 @@ struct Planned {
     copied: Copied,
     session: Option<Arc<str>>,
     dead: Option<(Reason, Option<Box<Overlay>>)>,
+    bytes: usize,
 }
 
 impl Broker {
@@ -153,9 +154,9 @@ impl Broker {
     /// A delivery becomes one append, so the copies of its messages have a limit together.
     pub(crate) fn check_fan_out(&mut self, topic: EntityId, arrivals: Arrivals<'_>) -> Result<(), Refusal> {
         let routes = self.routes(topic);
-        let (rules, actions) = routes.sizes();
         let messages = arrivals.messages.len();
-        if messages * (rules * COPY_BYTES + actions * PROPERTIES_BYTES) <= FAN_OUT_BYTES {
+        // One message fits in any case.
+        if messages <= 1 || messages * routes.most_bytes() <= FAN_OUT_BYTES {
             return Ok(());
         }
         let (mut bytes, mut found) = (0, Vec::new());
@@ -164,7 +165,7 @@ impl Broker {
             let about = About { length: message.body.length, ..About::default() };
             found.clear();
             routes.select(front.as_ref(), None, about, &mut found);
-            bytes += found.iter().map(Selected::bytes).sum::<usize>();
+            bytes += found.iter().map(|selected| selected.bytes).sum::<usize>();
             if bytes > FAN_OUT_BYTES {
                 return Err(Refusal::BatchTooLarge { count: messages, limit: nth });
             }
@@ -223,7 +224,8 @@ impl Broker {
         }
         // S-58
         let expires = self.expiry(subscription, Span::MAX, context.now).min(expires);
-        Some(Planned { copied: Copied { subscription, expires, overlay }, session, dead })
+        let copied = Copied { subscription, expires, overlay };
+        Some(Planned { copied, session, dead, bytes: selected.bytes })
     }
 
     fn hand_on(
@@ -237,14 +239,14 @@ impl Broker {
         let (mut copies, mut arrived) =
             (Vec::with_capacity(planned.len()), Vec::with_capacity(planned.len()));
         let mut before: Option<(EntityId, Sequence)> = None;
-        for Planned { copied, session, dead } in planned {
+        for Planned { copied, session, dead, bytes } in planned {
             let subscription = copied.subscription;
             let sequence = match before {
                 Some((other, sequence)) if other == subscription => sequence.next(),
                 _ => self.next_number(subscription),
             };
             before = Some((subscription, sequence));
-            decision.weight += copied.bytes();
+            decision.weight += bytes;
             copies.push(copied);
             arrived.push((subscription, sequence, session, dead));
         }
@@ -276,19 +278,6 @@ fn failure(is_action: bool, why: &Wrong) -> Overlay {
     let words = overlay.set_dead_letter(Some(reason), Some(&description));
     words.expect("the words of a failure are far below the limit");
     overlay
-}
-
-impl Selected {
-    fn bytes(&self) -> usize {
-        COPY_BYTES + if let Selection::Acted(acted) = &self.what { acted.overlay.encoded_bytes() } else { 0 }
-    }
-}
-
-impl Copied {
-    /// About what it takes in its record.
-    fn bytes(&self) -> usize {
-        COPY_BYTES + self.overlay.as_ref().map_or(0, |overlay| overlay.encoded_bytes())
-    }
 }
 
 impl Default for About {

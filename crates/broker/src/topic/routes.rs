@@ -13,6 +13,7 @@ use super::sql;
 use super::subject::{About, Front, Subject};
 use crate::Broker;
 use crate::ids::EntityId;
+use crate::limits::{COPY_BYTES, FAILURE_BYTES, FAN_OUT_BYTES, MOVE_BYTES, PROPERTIES_BYTES};
 use crate::volatile::Touch;
 use crate::work::touched;
 use message::overlay::Overlay;
@@ -30,23 +31,35 @@ pub struct Routes {
     by_system: Vec<(SystemProperty, BTreeMap<Key, Vec<u32>>)>,
     /// Rules that every message must be held against.
     others: Vec<u32>,
-    /// How many rules have one.
+    /// How many rules have an action.
     actions: usize,
+    /// What the records of one message take at the most, without what actions change.
+    most_bytes: usize,
     has_sessions: bool,
 }
 
 #[derive(Debug)]
 struct Route {
     subscription: EntityId,
+    /// Its copies move on at once: they are forwarded, or may be dead-lettered without a session.
+    moves: bool,
     name: Box<str>,
     filter: Ready,
     action: Option<Vec<Statement>>,
+}
+
+impl Route {
+    fn bytes(&self) -> usize {
+        COPY_BYTES + if self.moves { MOVE_BYTES } else { 0 }
+    }
 }
 
 /// What a subscription gets.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Selected {
     pub(super) subscription: EntityId,
+    /// What its records take, about.
+    pub(super) bytes: usize,
     pub(super) what: Selection,
 }
 
@@ -66,13 +79,16 @@ impl Routes {
         let topic = topics.topic(topic);
         for entity in topic.iter().flat_map(|topic| topic.subscriptions.values()) {
             let Some(subscription) = topics.subscription(*entity) else { continue };
-            routes.has_sessions |= subscription.settings.requires_session;
+            let settings = &subscription.settings;
+            routes.has_sessions |= settings.requires_session;
+            let moves = settings.requires_session || settings.forward_to.is_some();
             for stored in subscription.rules.values() {
                 let rule = &stored.rule;
                 // It was checked when it was made; one that cannot be read all the same does nothing.
                 let action = rule.action.as_ref().map(|action| sql::action(action).unwrap_or_default());
                 routes.add(Route {
                     subscription: *entity,
+                    moves,
                     name: rule.name.clone(),
                     filter: Ready::of(&rule.filter),
                     action,
@@ -85,6 +101,8 @@ impl Routes {
     fn add(&mut self, route: Route) {
         let nth = self.rules.len() as u32;
         self.actions += usize::from(route.action.is_some());
+        let is_fallible = matches!(route.filter, Ready::Sql(_)) || route.action.is_some();
+        self.most_bytes += route.bytes() + if is_fallible { FAILURE_BYTES } else { 0 };
         match (&route.filter, route.filter.first()) {
             (Ready::Never, _) => {}
             (Ready::Always, _) => self.always.push(nth),
@@ -118,9 +136,9 @@ impl Routes {
         self.has_sessions
     }
 
-    /// How many rules there are, and how many of them have actions.
-    pub(super) fn sizes(&self) -> (usize, usize) {
-        (self.rules.len(), self.actions)
+    /// What the records of one message take at the most.
+    pub(super) fn most_bytes(&self) -> usize {
+        self.most_bytes + self.actions * PROPERTIES_BYTES
     }
 
     /// What the subscriptions get of a message, in their order. Without a front only those that take everything do.
@@ -136,6 +154,8 @@ impl Routes {
             Some(Ok(subject)) => Some(subject),
             _ => None,
         };
+        // What actions make of one message must fit into one append, whatever it costs the last of them.
+        let mut acted_bytes = 0;
         for nth in self.candidates(subject) {
             touched(1);
             let route = &self.rules[nth as usize];
@@ -155,7 +175,13 @@ impl Routes {
                 (Ok(true), Some(action), Some(front)) => {
                     let seed = [about.seed[0] ^ u64::from(nth) << 40, about.seed[1]];
                     match action::act(action, &route.name, front, overlay, About { seed, ..about }) {
-                        Ok(acted) => Selection::Acted(Box::new(acted)),
+                        Ok(acted) => {
+                            acted_bytes += acted.overlay.encoded_bytes();
+                            match acted_bytes > FAN_OUT_BYTES {
+                                true => Selection::Failed { is_action: true, why: Wrong::TooLarge },
+                                false => Selection::Acted(Box::new(acted)),
+                            }
+                        }
                         Err(why) => Selection::Failed { is_action: true, why },
                     }
                 }
@@ -171,7 +197,13 @@ impl Routes {
                 }
                 _ => {}
             }
-            found.push(Selected { subscription, what });
+            let bytes = route.bytes()
+                + match &what {
+                    Selection::Plain => 0,
+                    Selection::Acted(acted) => acted.overlay.encoded_bytes(),
+                    Selection::Failed { .. } => FAILURE_BYTES,
+                };
+            found.push(Selected { subscription, bytes, what });
         }
     }
 

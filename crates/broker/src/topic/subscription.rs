@@ -146,6 +146,7 @@ impl Broker {
         let change = Change::SubscriptionUpdated { entity, settings: Box::new(settle(settings)) };
         self.write(Record::Managed(Box::new(change)), context, decision);
         self.redirect(entity, context, decision);
+        self.reroute(entity);
         self.describe_subscription(entity)
     }
 
@@ -172,6 +173,8 @@ impl Broker {
     ) -> Result<Answer, Refusal> {
         let (entity, _) = self.find_subscription(namespace, topic, name)?;
         let path = self.durable.queue(entity).map(|queue| queue.path.clone()).unwrap_or_default();
+        let topic = self.find_topic(namespace, topic)?;
+        self.volatile.apply(Touch::Used { entity: topic, time: context.now });
         self.remove_entity(entity, &path, context, decision);
         Ok(Answer::Deleted)
     }

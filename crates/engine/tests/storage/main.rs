@@ -11,6 +11,7 @@ mod house;
 mod judge;
 mod power_cut;
 mod space;
+mod topics;
 mod unreadable;
 mod watching;
 

@@ -54,14 +54,27 @@ pub struct NewMessage {
     /// Its keys contradict each other (S-7).
     pub keys_differ: bool,
     pub session: Option<Arc<str>>,
+    /// By which its sender knows it; zero without one (S-160).
+    pub id: u64,
+    /// Its partition key; zero without one (S-162).
+    pub partition: u64,
 }
 
 impl NewMessage {
     /// A message of which nothing but its length matters.
     pub fn blank(length: u32) -> NewMessage {
         let (time_to_live, scheduled) = (Span::MAX, Incoming::AT_ONCE);
-        let (pieces, hash, keys_differ, session) = (Vec::new(), 0, false, None);
-        NewMessage { pieces, hash, length, time_to_live, scheduled, keys_differ, session }
+        NewMessage {
+            pieces: Vec::new(),
+            hash: 0,
+            length,
+            time_to_live,
+            scheduled,
+            keys_differ: false,
+            id: 0,
+            partition: 0,
+            session: None,
+        }
     }
 }
 
@@ -411,7 +424,9 @@ impl Oracle {
     pub(super) fn end_settled_sends(&mut self) {
         for (link, delivery) in std::mem::take(&mut self.settled_sends) {
             let is_attached = self.links.get(&link).is_some_and(|link| link.state == LinkState::Attached);
-            let is_lost = self.of_delivery(link, delivery).iter().any(|message| message.place.is_none());
+            let mut numbers = self.deliveries.get(&(link, delivery)).cloned().unwrap_or_default();
+            let is_lost =
+                numbers.any(|number| self.messages[number].place.is_none() && !self.may_be_dropped(number));
             if is_lost && is_attached && self.must_refuse(link, delivery).is_none() && !self.may_be_full(link)
             {
                 self.fail(format!("settled send {delivery} of {link:?} was not stored"));
@@ -435,6 +450,7 @@ impl Oracle {
             link.queue == path
                 && link.state == LinkState::Attached
                 && link.was_waiting
+                // A drain in this turn has left it none.
                 && !link.grants.is_empty()
                 && link.grants.iter().all(|(limit, is_drain)| !is_drain && *limit > link.delivered)
         })

@@ -84,7 +84,8 @@ impl Oracle {
         let Some(entity) = self.ledger.find(&path) else { return };
         let key = (entity, session.id.clone());
         // One that has left meanwhile may hear of it after the next one did.
-        if left.is_some() && self.holdings.contains_key(&key) {
+        let has_next = self.holdings.get(&key).is_some_and(|other| other.left.is_none());
+        if left.is_some() && has_next {
             return;
         }
         let is_free = self

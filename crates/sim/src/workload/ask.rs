@@ -109,7 +109,7 @@ impl Workload {
             },
             partitioning: self.random.once_in(6),
             requires_session: path.eq_ignore_ascii_case(SESSIONS),
-            ..usual
+            ..self.unusual(path, usual)
         }
     }
 
@@ -145,13 +145,11 @@ impl Workload {
             && !self.random.once_in(6)
         {
             settings.partitioning = queue.settings.partitioning;
+            settings.requires_duplicate_detection = queue.settings.requires_duplicate_detection;
             settings.max_size_megabytes = queue.settings.max_size_megabytes;
         }
         if self.random.once_in(8) {
             settings.status = *self.random.pick(&[Status::SendDisabled, Status::ReceiveDisabled]);
-        }
-        if self.random.once_in(40) {
-            settings.forward_to = Some("nowhere".into());
         }
         // The Basic tier has its own time to live, which it then also tells.
         if self.tier == Tier::Basic {

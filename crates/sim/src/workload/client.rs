@@ -38,6 +38,7 @@ pub(super) struct ClientLink {
 #[derive(Debug)]
 pub(super) struct Unfinished {
     pub(super) number: usize,
+    pub(super) id: u64,
     pub(super) facts: Incoming,
     pub(super) session: Option<Arc<str>>,
     pub(super) sent: Vec<Vec<u8>>,

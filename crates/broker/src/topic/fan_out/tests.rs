@@ -258,7 +258,11 @@ fn a_full_topic_is_full_of_what_its_subscriptions_hold() {
         assert!(matches!(world.send(link, delivery, &[large])[..], [Effect::Accepted { .. }]));
     }
     let effects = world.send(link, 512, &[message(1)]);
-    assert!(matches!(effects[..], [Effect::Rejected { refusal: Refusal::QueueFull { .. }, .. }]));
+    let [Effect::Rejected { refusal, .. }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(
+        refusal.to_string(),
+        "The maximum entity size has been reached or exceeded for Topic: 't'. Size of entity in bytes:1073741824, Max entity size in bytes:1073741824."
+    );
     world.commit();
     world.receive(A, ReceiveAndDelete, 1);
     assert!(matches!(world.send(link, 513, &[message(1)])[..], [Effect::Accepted { .. }]));
@@ -316,4 +320,76 @@ fn names_and_listings_are_those_of_before() {
     assert!(world.update("t", QueueSettings::default()).is_err());
     let source = Source::main(crate::EntityId(1));
     assert_eq!(world.broker.resolve(NamespaceId(0), "T/subscriptions/A"), Ok(source));
+}
+
+const IDLE: Span = Span::minutes(5);
+
+/// What exists, after everything that is due.
+fn exists(world: &mut World) -> (bool, bool) {
+    (0..3).for_each(|_| drop(world.tick()));
+    let found = |path: &str| world.broker.resolve(NamespaceId(0), path).is_ok();
+    (found("t"), found(A))
+}
+
+/// An idle topic, or an idle subscription, used by `use_it` in its last moment.
+fn lives_on_after(is_topic: bool, use_it: impl FnOnce(&mut World)) -> bool {
+    let mut world = World::new();
+    let idle = |is_it: bool| if is_it { IDLE } else { Span::MAX };
+    topic(&mut world, TopicSettings { auto_delete_on_idle: idle(is_topic), ..TopicSettings::default() });
+    let settings =
+        SubscriptionSettings { auto_delete_on_idle: idle(!is_topic), ..SubscriptionSettings::default() };
+    subscribe(&mut world, "a", settings, None);
+    world.send_committed("t", 1);
+    world.pass(Span(IDLE.0 - 1));
+    use_it(&mut world);
+    world.pass(Span(IDLE.0 - 1));
+    let (topic, subscription) = exists(&mut world);
+    let is_there = if is_topic { topic } else { subscription };
+    world.pass(Span(1));
+    let (topic, subscription) = exists(&mut world);
+    assert!(!(if is_topic { topic } else { subscription }), "it was idle since");
+    is_there
+}
+
+#[test]
+fn a_topic_is_idle_without_sends_updates_and_work_at_its_subscriptions() {
+    // S-72
+    let settings = || TopicSettings { auto_delete_on_idle: IDLE, ..TopicSettings::default() };
+    let update = |world: &mut World| {
+        let (path, access) = ("t".into(), Vec::new());
+        world.manage(Task::UpdateTopic { path, settings: settings(), access }).unwrap();
+    };
+    assert!(lives_on_after(true, |world| world.send_committed("t", 1)));
+    assert!(lives_on_after(true, update));
+    assert!(lives_on_after(true, |world| drop(world.browse(A, 0, 1))));
+    assert!(lives_on_after(true, |world| drop(world.receive(A, PeekLock, 1))));
+    assert!(!lives_on_after(true, |world| drop(world.describe("t"))));
+    let mut world = pair();
+    update(&mut world);
+    let scheduled = world.now.after(Span(3 * IDLE.0));
+    world.schedule("t", &[Incoming { scheduled, ..message(1) }]).unwrap();
+    world.pass(Span(2 * IDLE.0));
+    assert_eq!(exists(&mut world), (true, true), "something is scheduled");
+    world.pass(Span(2 * IDLE.0));
+    assert_eq!(exists(&mut world), (true, true), "it was sent on just now");
+    world.pass(IDLE);
+    assert_eq!(exists(&mut world), (false, false));
+}
+
+#[test]
+fn a_subscription_is_idle_whatever_it_is_sent_until_somebody_works_with_it() {
+    // S-73
+    let rule = || Rule { name: "more".into(), filter: Filter::True, action: None };
+    assert!(!lives_on_after(false, |world| world.send_committed("t", 1)));
+    assert!(lives_on_after(false, |world| drop(world.browse(A, 0, 1))));
+    assert!(lives_on_after(false, |world| drop(world.receive(A, PeekLock, 1))));
+    assert!(lives_on_after(false, |world| {
+        let (topic, subscription) = ("t".into(), "a".into());
+        world.manage(Task::CreateRule { topic, subscription, rule: rule() }).unwrap();
+    }));
+    assert!(lives_on_after(false, |world| {
+        let settings = SubscriptionSettings { auto_delete_on_idle: IDLE, ..SubscriptionSettings::default() };
+        let (topic, name) = ("t".into(), "a".into());
+        world.manage(Task::UpdateSubscription { topic, name, settings }).unwrap();
+    }));
 }
