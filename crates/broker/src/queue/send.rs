@@ -114,6 +114,7 @@ impl Broker {
     }
 
     /// Gives a message its number, now or for later (S-46), and says which.
+    #[expect(clippy::too_many_arguments, reason = "what was sent, and where to")]
     pub(super) fn store(
         &mut self,
         entity: EntityId,
