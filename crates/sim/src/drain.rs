@@ -6,6 +6,7 @@ use crate::machine::{Alive, Machine};
 use crate::oracle::forward::forwards;
 use crate::oracle::ledger::{Present, Queue};
 use crate::oracle::{Door, Oracle, Question, Role};
+use crate::workload::Workload;
 use crate::{PARTITIONS, Run};
 use broker::{
     Command, ConnectionId, LinkId, NamespaceId, Outcome, QueueSettings, ReceiveMode, RequestId, State, Task,
@@ -15,6 +16,9 @@ use std::sync::Arc;
 
 const DRAINING: ConnectionId = ConnectionId(u32::MAX);
 const NAMESPACE: NamespaceId = NamespaceId(0);
+
+/// Links that accept sessions are numbered from here, beyond those of queues.
+const SESSION_LINKS: u32 = 1 << 20;
 
 /// Longer than any message is scheduled ahead.
 const SCHEDULE_MS: i64 = 2_000_000;
@@ -39,6 +43,7 @@ impl Run<'_> {
         // Owner time may run at half the pace of the world's.
         for elapsed in [0, SCHEDULE_MS, SCHEDULE_MS] {
             self.machines[nth].clock.pass(elapsed);
+            self.machines[nth].put(Item::Batch(accept_everywhere(&mut shared.lock())));
             if elapsed > 0 {
                 self.machines[nth].put(Item::Batch(ask_for_deferred(&mut shared.lock())));
             }
@@ -140,6 +145,8 @@ fn attach_where(machine: &Machine, is_wanted: impl Fn(&Queue, bool) -> bool) -> 
     for queue in oracle.ledger.queues.values().filter(|queue| queue.may_receive()) {
         let parts = [(false, queue.path.clone()), (true, format!("{}/$DeadLetterQueue", queue.path))];
         let parts = parts.into_iter().filter(|(is_dead, _)| is_wanted(queue, *is_dead));
+        // Sessions are accepted one by one.
+        let parts = parts.filter(|(is_dead, _)| *is_dead || !queue.settings.requires_session);
         paths.extend(parts.map(|(_, path)| path));
     }
     for path in paths {
@@ -154,6 +161,26 @@ fn attach_where(machine: &Machine, is_wanted: impl Fn(&Queue, bool) -> bool) -> 
     batch
 }
 
+/// Accepts every session of every queue that has any; their locks have ended since the last time.
+fn accept_everywhere(oracle: &mut Oracle) -> Batch {
+    let mut batch = Batch::default();
+    let open = oracle.ledger.queues.values().filter(|queue| queue.may_receive());
+    let open = open.filter(|queue| queue.settings.requires_session);
+    let paths: Vec<String> = open.map(|queue| queue.path.clone()).collect();
+    for path in paths {
+        for session in Workload::session_ids() {
+            let link = LinkId { connection: DRAINING, link: SESSION_LINKS + oracle.next_drained() };
+            let (mode, namespace) = (ReceiveMode::PeekLock, NAMESPACE);
+            oracle.attach_for(link, &path, Role::Receiver(mode), Some(Some(session.clone())));
+            oracle.credit(link, u64::MAX, false);
+            let (path, session) = (path.clone().into(), Some((&*session).into()));
+            batch.commands.push(Command::AcceptSession { link, namespace, path, mode, session });
+            batch.commands.push(Command::Credit { link, limit: u64::MAX, drain: false });
+        }
+    }
+    batch
+}
+
 /// Asks for each message that is set aside, alone, so that one that has expired hinders no other.
 fn ask_for_deferred(oracle: &mut Oracle) -> Batch {
     let mut wanted = Vec::new();
@@ -164,11 +191,12 @@ fn ask_for_deferred(oracle: &mut Oracle) -> Batch {
         for (sequence, present) in queue.present.iter().filter(|(_, present)| is_asked_for(present)) {
             let suffix = if present.is_dead { "/$deadletterqueue" } else { "" };
             let path = format!("{}{suffix}", queue.path.to_lowercase());
-            wanted.push((path, queue.number(*entity, *sequence)));
+            let session = present.session.clone().filter(|_| !present.is_dead);
+            wanted.push((path, queue.number(*entity, *sequence), session));
         }
     }
     let mut batch = Batch::default();
-    for (path, number) in wanted {
+    for (path, number, session) in wanted {
         let request = next_request(oracle);
         let mode = ReceiveMode::PeekLock;
         oracle.ask(request, Question::Deferred(path.clone(), vec![number], mode));
@@ -179,7 +207,7 @@ fn ask_for_deferred(oracle: &mut Oracle) -> Batch {
             path,
             numbers,
             mode,
-            session: None,
+            session: session.map(|session| (&*session).into()),
         });
     }
     batch

@@ -40,7 +40,7 @@ impl Broker {
             return decision.effect(Effect::Detached { link, refusal });
         }
         let session: Arc<str> = session.into();
-        self.lose_late(source, &session, decision);
+        self.lose_late(source, &session, context, decision);
         let role = Role::Receiver { mode, delivered: 0, session: Some(Arc::clone(&session)) };
         self.volatile.apply(Touch::Attached { link, source, role });
         let attached = self.give(source, session, link, context);

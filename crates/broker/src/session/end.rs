@@ -26,7 +26,7 @@ impl Broker {
         let Some(session) = lobby.and_then(|lobby| lobby.timed(ticket, timer.at)).cloned() else { return 1 };
         let holder = self.volatile.lobby(source.entity).and_then(|lobby| lobby.holder(&session));
         if holder.is_some_and(|holder| holder.ticket == ticket) {
-            self.lose_held(source, &session, decision);
+            self.lose_held(source, &session, context, decision);
         }
         let mut count = 0;
         loop {
@@ -49,16 +49,26 @@ impl Broker {
     }
 
     /// The time of a session's holder ran out, though no timer has said so yet.
-    pub(super) fn lose_late(&mut self, source: Source, session: &Arc<str>, decision: &mut Decision) {
+    pub(super) fn lose_late(
+        &mut self,
+        source: Source,
+        session: &Arc<str>,
+        context: Context,
+        decision: &mut Decision,
+    ) {
         let holder = self.volatile.lobby(source.entity).and_then(|lobby| lobby.holder(session));
         if holder.is_some() {
-            self.lose_held(source, session, decision);
+            self.lose_held(source, session, context, decision);
         }
     }
 
-    fn lose_held(&mut self, source: Source, session: &Arc<str>, decision: &mut Decision) {
+    fn lose_held(&mut self, source: Source, session: &Arc<str>, context: Context, decision: &mut Decision) {
         let holder = self.volatile.lobby(source.entity).and_then(|lobby| lobby.holder(session));
         if let Some(holder) = holder {
+            // Whoever waited for messages kept the entity from being idle until now (S-74).
+            if holder.credit > 0 {
+                self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
+            }
             self.touch_session(source.entity, Change::Lost { session: Arc::clone(session) });
             self.volatile.apply(Touch::Detached { link: holder.link });
             let refusal = Refusal::SessionLockLost;

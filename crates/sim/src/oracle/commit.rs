@@ -141,6 +141,8 @@ impl Oracle {
                 let ending = Ending { entity: *entity, sequence: *sequence, overlay, time };
                 self.dead_letter(&ending, *reason, *is_failure);
             }
+            Record::InSession { entity, sequence, session } => self.join(*entity, *sequence, session),
+            Record::SessionStateSet { entity, session, state } => self.set_state(*entity, session, *state),
             Record::LocksKept { locks } => {
                 for kept in locks {
                     let lock = self.locks.get(&(kept.source.entity, kept.token.sequence()));
@@ -161,7 +163,7 @@ impl Oracle {
                 let (source, sequence, target, number) = (*source, *sequence, *target, *number);
                 self.forwarded(&Move { source, sequence, target, number, expires, overlay }, time);
             }
-            Record::InSession { .. } | Record::SessionStateSet { .. } | Record::Published(_) => {
+            Record::Published(_) => {
                 self.fail(format!("{record:?} was recorded and nobody asked"));
             }
             Record::Relocated { body, copy } => {
@@ -182,6 +184,12 @@ impl Oracle {
         queue.durations.push(settings.lock_duration);
         (queue.used, queue.is_touched) = (time, true);
         let path = queue.path.to_lowercase();
+        if !settings.status.may_receive() {
+            // Whoever holds a session loses its link.
+            let held = self.holdings.iter().filter(|((of, _), _)| *of == entity);
+            let links: Vec<_> = held.map(|(_, holding)| holding.link).collect();
+            links.into_iter().for_each(|link| self.vacate(link, self.turn));
+        }
         let is_it = |question: &Question| match question {
             Question::Update(of, asked) => *of == path && is_granted(asked, settings),
             _ => false,
@@ -289,6 +297,7 @@ impl Oracle {
                 is_dead: false,
                 reason: Reason::Client,
                 overlay: Overlay::default(),
+                session: None,
                 travelled: Travelled::default(),
             },
         );

@@ -30,8 +30,12 @@ impl Oracle {
             }
             Outgoing::Deliver(sent) => self.delivered(sent),
             Outgoing::Drained { link } => self.drained(*link),
-            Outgoing::Attached { link, .. } => {
-                self.answered(connection, |due| *due == Due::Attach(*link));
+            Outgoing::Attached { link, session, .. } => {
+                let may_wait = self.links.get(link).is_some_and(|link| link.wants == Some(None));
+                if !may_wait {
+                    self.answered(connection, |due| *due == Due::Attach(*link));
+                }
+                self.accepted_session(*link, session.as_deref());
                 match self.links.get_mut(link) {
                     Some(link) if link.state == LinkState::Attaching => link.state = LinkState::Attached,
                     // The client changed its mind meanwhile.
@@ -72,7 +76,7 @@ impl Oracle {
         let is_right = match refusal {
             Refusal::BatchTooLarge { .. } => rule == Some("BatchTooLarge"),
             Refusal::MessageTooLarge { .. } => rule == Some("MessageTooLarge"),
-            Refusal::NotAllowed(_) => rule == Some("NotAllowed") || self.wants_sessions(link),
+            Refusal::NotAllowed(_) => rule == Some("NotAllowed"),
             Refusal::EntityDisabled(_) => {
                 let path = self.links.get(&link).map(|link| link.queue.clone()).unwrap_or_default();
                 self.may_be_full(link) || self.went(&path)
@@ -130,12 +134,13 @@ impl Oracle {
         if *refusal == Refusal::Unreadable && !self.may_not_read {
             self.fail(format!("{:?} is called unreadable on a disk that works", token.sequence()));
         }
-        let Refusal::LockLost(_) = refusal else { return };
+        let (Refusal::LockLost(_) | Refusal::SessionLockLost) = refusal else { return };
         // A lock that was never used and has not ended is not lost.
         let now = self.now;
         let lock = self.lock_of(link, token);
-        let is_held =
-            lock.is_some_and(|lock| now < lock.until && lock.returned.is_none() && lock.asked.len() < 2);
+        let is_held = lock.is_some_and(|lock| {
+            !lock.is_hazy && now < lock.until && lock.returned.is_none() && lock.asked.len() < 2
+        });
         if is_held {
             self.fail(format!("the lock on {:?} is called lost and is not", token.sequence()));
         }
@@ -160,9 +165,14 @@ impl Oracle {
         if let Some(what) = wrong_link(link, sent, self.turn) {
             return self.fail(format!("{:?}: {what}", delivery.sequence));
         }
-        let (path, is_dead) = (link.queue.clone(), link.is_dead);
+        let (path, is_dead, holds) = (link.queue.clone(), link.is_dead, link.holds.clone());
         let Some(entity) = self.whose(delivery, &path) else { return };
+        if let Some(what) = self.wrong_session(entity, delivery, sent, holds.as_ref(), is_dead) {
+            return self.fail(what);
+        }
+        self.delivering = Some(sent.link);
         self.given(entity, delivery, sent.mode, is_dead, State::Active);
+        self.delivering = None;
     }
 
     /// The queue of a message that is shown to somebody.
@@ -211,6 +221,7 @@ impl Oracle {
     ) {
         let sequence = delivery.sequence;
         let turn = self.turn;
+        let session = self.ledger_session(entity, sequence);
         let queue = match self.ledger.queues.get_mut(&entity) {
             Some(queue) => queue,
             None => match self.ledger.deleted.get_mut(&entity) {
@@ -232,7 +243,14 @@ impl Oracle {
             Some(queue) => queue,
             None => &mut self.ledger.deleted.get_mut(&entity).expect("it was there a moment ago").1,
         };
-        if state == State::Active {
+        if state == State::Active
+            && !is_dead
+            && let Some(session) = &session
+            && queue.settings.requires_session
+        {
+            let newest = queue.newest_by_session.entry(session.clone()).or_default();
+            *newest = sequence.max(*newest);
+        } else if state == State::Active {
             let newest = &mut queue.newest_in_turn[usize::from(is_dead)];
             *newest = sequence.max(*newest);
         }
@@ -259,6 +277,8 @@ impl Oracle {
         let began = self.began;
         let decided = match delivery.locked_until {
             _ if mode == ReceiveMode::ReceiveAndDelete => Some(began),
+            // It is locked with its session, whose time began before.
+            Some(_) if !is_dead && queue.settings.requires_session => Some(began),
             Some(until) => queue
                 .durations
                 .iter()
@@ -297,14 +317,23 @@ impl Oracle {
             return self.fail(format!("the token of {sequence:?} was used before"));
         }
         let Some(until) = delivery.locked_until else { return };
+        let session = self.session_lock(entity, sequence);
+        let holding = session.as_ref().and_then(|id| self.holdings.get(&(entity, id.clone())));
+        // Somebody else may have the session by the time at which its last holder hears of a message.
+        let vacated = holding.and_then(|holding| match self.delivering {
+            Some(link) if link != holding.link => Some(self.turn),
+            _ => holding.left,
+        });
         let lock = Lock {
             token: delivery.token,
             until,
             // Time stands still in a batch that waits for the disk, and with it the locks that are given out.
-            is_hazy: self.is_blurred && until <= self.now,
+            is_hazy: vacated.is_some() || self.is_blurred && until <= self.now,
             renewals: 0,
             asked: Vec::new(),
             returned: None,
+            session,
+            vacated,
         };
         let Some(before) = self.locks.insert((entity, sequence), lock) else { return };
         let is_released = before.asked.contains(&Outcome::Release);
@@ -331,6 +360,8 @@ impl Oracle {
         let before = link.state;
         let path = link.queue.clone();
         link.state = LinkState::Gone(self.turn);
+        // Whatever it had is not certain to be locked any more.
+        self.vacate(id, self.turn);
         if before == LinkState::Attached {
             // Its queue is gone, or may not be received from any more.
             let went = |(turn, queue): &(u64, super::ledger::Queue)| {
@@ -339,7 +370,8 @@ impl Oracle {
             // S-172, S-230
             let is_closed = matches!(refusal, Refusal::EntityDisabled(_) | Refusal::NotAllowed(_));
             let is_disabled = is_closed && self.is_updating(&path);
-            if !is_disabled && !self.ledger.deleted.values().any(went) {
+            let is_over = matches!(refusal, Refusal::SessionLockLost) && self.is_holding_over(id);
+            if !is_over && !is_disabled && !self.ledger.deleted.values().any(went) {
                 self.fail(format!("{id:?} was detached though its queue is there: {refusal}"));
             }
         } else if let Some(expected) = self.expected.get(&id.connection)

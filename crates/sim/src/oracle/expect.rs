@@ -14,6 +14,7 @@ use broker::{
 };
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Due {
@@ -52,6 +53,7 @@ pub struct NewMessage {
     pub scheduled: Time,
     /// Its keys contradict each other (S-7).
     pub keys_differ: bool,
+    pub session: Option<Arc<str>>,
     /// By which its sender knows it; zero without one (S-160).
     pub id: u64,
     /// Its partition key; zero without one (S-162).
@@ -71,6 +73,7 @@ impl NewMessage {
             keys_differ: false,
             id: 0,
             partition: 0,
+            session: None,
         }
     }
 }
@@ -93,6 +96,11 @@ pub enum Question {
     /// From a number on, so many; and what must be seen, if the asker knows it.
     Browse(String, Number, u32, Option<Vec<Sequence>>),
     Purge(String, u32, Time),
+    RenewSession(String, Arc<str>),
+    GetState(String, Arc<str>),
+    /// With the hash of the state and its length, unless it is to be cleared.
+    SetState(String, Arc<str>, Option<(u64, u32)>),
+    Sessions(String),
 }
 
 impl Question {
@@ -109,6 +117,10 @@ impl Question {
             | Question::Cancel(path, _)
             | Question::Deferred(path, ..)
             | Question::Browse(path, ..)
+            | Question::RenewSession(path, _)
+            | Question::GetState(path, _)
+            | Question::SetState(path, ..)
+            | Question::Sessions(path)
             | Question::Purge(path, ..) => Some(path),
             Question::List => None,
         }
@@ -157,6 +169,8 @@ impl Oracle {
             }
         }
         haunted.into_iter().for_each(|entity| self.haunt(entity));
+        let held: Vec<LinkId> = self.links.range(links_of(connection)).map(|(id, _)| *id).collect();
+        held.into_iter().for_each(|link| self.vacate(link, turn));
     }
 
     /// Nobody is there to be answered: whoever sent does not know what became of it.
@@ -185,6 +199,11 @@ impl Oracle {
     }
 
     pub fn attach(&mut self, id: LinkId, path: &str, role: Role) {
+        self.attach_for(id, path, role, None);
+    }
+
+    /// Attaches a link that wants a session, if it does: that one, or whichever is free.
+    pub fn attach_for(&mut self, id: LinkId, path: &str, role: Role, wants: Option<Option<Arc<str>>>) {
         let state = LinkState::Attaching;
         let (queue, is_dead) = split(path);
         let path = path.to_lowercase();
@@ -197,13 +216,20 @@ impl Oracle {
             was_waiting: false,
             delivered: 0,
             grants: VecDeque::new(),
+            wants,
+            holds: None,
         };
+        // Whoever takes any session may wait for ever.
+        let may_wait = link.wants == Some(None);
         self.links.insert(id, link);
-        self.expect(id.connection, Due::Attach(id), false);
+        if !may_wait {
+            self.expect(id.connection, Due::Attach(id), false);
+        }
     }
 
     pub fn detach(&mut self, link: LinkId) {
         let turn = self.coming();
+        self.vacate(link, turn);
         if let Some(link) = self.links.get_mut(&link) {
             link.state = LinkState::Gone(turn);
         }
@@ -329,6 +355,11 @@ impl Oracle {
                     }
                 }
             }
+            Question::RenewSession(_, session) => {
+                if let Some(entity) = entity {
+                    self.renewing(entity, session);
+                }
+            }
             _ => {}
         }
         self.asked.push(question.clone());
@@ -448,9 +479,10 @@ impl Oracle {
         self.deliveries.get(&(link, delivery)).map_or(&[], |range| &self.messages[range.clone()])
     }
 
-    /// Whether the link's queue takes only messages of sessions, which nobody sends (S-20).
-    pub(super) fn wants_sessions(&self, link: LinkId) -> bool {
+    /// Whether the link's queue takes only messages of sessions, and one has none (S-20).
+    fn lacks_session(&self, link: LinkId, messages: &[Message]) -> bool {
         self.links.get(&link).is_some_and(|link| link.path == SESSIONS)
+            && messages.iter().any(|message| message.session.is_none())
     }
 
     /// Bytes of the largest message that is taken (S-17).
@@ -469,7 +501,7 @@ impl Oracle {
             Some("BatchTooLarge")
         } else if bytes > self.largest_message() {
             Some("MessageTooLarge")
-        } else if messages.iter().any(|message| message.keys_differ) || self.wants_sessions(link) {
+        } else if messages.iter().any(|message| message.keys_differ) || self.lacks_session(link, messages) {
             Some("NotAllowed")
         } else {
             None
@@ -485,7 +517,7 @@ impl Oracle {
     }
 }
 
-fn links_of(connection: ConnectionId) -> RangeInclusive<LinkId> {
+pub(super) fn links_of(connection: ConnectionId) -> RangeInclusive<LinkId> {
     LinkId { connection, link: 0 }..=LinkId { connection, link: u32::MAX }
 }
 

@@ -9,6 +9,7 @@ use broker::{
 };
 use message::Overlay;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// How the path of a dead-letter queue ends, folded.
 const DEAD_LETTERS: &str = "/$deadletterqueue";
@@ -31,6 +32,8 @@ pub struct Present {
     pub is_dead: bool,
     pub reason: Reason,
     pub overlay: Overlay,
+    /// The session that it is in.
+    pub session: Option<Arc<str>>,
     pub travelled: Travelled,
 }
 
@@ -83,6 +86,12 @@ pub struct Queue {
     pub schedule: BTreeSet<(Time, Sequence)>,
     /// The newest message that was handed out in this turn, from the queue and from its dead-letter queue.
     pub newest_in_turn: [Sequence; 2],
+    /// The same for each session.
+    pub newest_by_session: BTreeMap<Arc<str>, Sequence>,
+    /// States of sessions: the body that each has, and its length.
+    pub states: BTreeMap<Arc<str>, (BodyId, u32)>,
+    /// Sessions whose state was set in this turn.
+    pub states_in_turn: BTreeSet<Arc<str>>,
     /// Lock durations that hold in this turn, updates that were asked for included.
     pub durations: Vec<Span>,
     /// Messages that left for good in this turn.
@@ -113,6 +122,9 @@ impl Queue {
             expiries: BTreeSet::new(),
             schedule: BTreeSet::new(),
             newest_in_turn: [Sequence(0); 2],
+            newest_by_session: BTreeMap::new(),
+            states: BTreeMap::new(),
+            states_in_turn: BTreeSet::new(),
             durations: vec![settings.lock_duration],
             removed_in_turn: 0,
             used: time,
@@ -171,7 +183,7 @@ impl Queue {
 
     /// Whether anybody can receive from it.
     pub fn may_receive(&self) -> bool {
-        self.settings.status.may_receive() && !self.settings.requires_session
+        self.settings.status.may_receive()
     }
 
     /// The number by which clients know a message: with the partition in its top 16 bits, if there is one (S-32).
@@ -184,6 +196,8 @@ impl Queue {
 
     fn end_turn(&mut self, now: Time) {
         self.newest_in_turn = [Sequence(0); 2];
+        self.newest_by_session.clear();
+        self.states_in_turn.clear();
         self.removed_in_turn = 0;
         if self.durations.len() > 1 {
             self.durations = vec![self.settings.lock_duration];

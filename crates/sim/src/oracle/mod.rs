@@ -11,6 +11,7 @@ mod expect;
 pub mod forward;
 pub mod ledger;
 mod reply;
+mod session;
 pub mod watched;
 
 use crate::coverage::Coverage;
@@ -67,6 +68,7 @@ pub struct Message {
     pub time_to_live: Span,
     pub scheduled: Time,
     pub keys_differ: bool,
+    pub session: Option<Arc<str>>,
     /// The id by which its sender knows it, zero without one, and its partition key.
     pub id: u64,
     pub partition: u64,
@@ -84,7 +86,8 @@ pub struct Message {
 
 impl Message {
     fn new(link: LinkId, delivery: u32, path: String, told: NewMessage) -> Message {
-        let NewMessage { pieces, hash, length, time_to_live, scheduled, keys_differ, id, partition } = told;
+        let NewMessage { pieces, hash, length, time_to_live, scheduled, keys_differ, .. } = told;
+        let NewMessage { id, partition, session, .. } = told;
         Message {
             path,
             link,
@@ -95,6 +98,7 @@ impl Message {
             time_to_live,
             scheduled,
             keys_differ,
+            session,
             id,
             partition,
             fate: Fate::Unknown,
@@ -135,6 +139,10 @@ struct Link {
     delivered: u64,
     /// Credit that was given: the limit, and whether it was a drain.
     grants: VecDeque<(u64, bool)>,
+    /// The session that it wants: that one, or whichever is free. None, if it wants none.
+    wants: Option<Option<Arc<str>>>,
+    /// The session that it was given.
+    holds: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -149,6 +157,21 @@ struct Lock {
     asked: Vec<Outcome>,
     /// The turn in which its delivery failed, by a committed record.
     returned: Option<u64>,
+    /// The session with which it was locked.
+    session: Option<Arc<str>>,
+    /// The turn in which the holder of that session left.
+    vacated: Option<u64>,
+}
+
+/// Who has a session, and until when.
+#[derive(Debug)]
+struct Holding {
+    link: LinkId,
+    until: Time,
+    /// How often its holder has asked for more time and not heard.
+    renewals: u32,
+    /// The turn in which it left.
+    left: Option<u64>,
 }
 
 /// Locks that nobody was told about.
@@ -190,6 +213,9 @@ pub struct Oracle {
     /// What was asked in this turn, answered or not.
     asked: Vec<Question>,
     locks: BTreeMap<(EntityId, Sequence), Lock>,
+    holdings: BTreeMap<(EntityId, Arc<str>), Holding>,
+    /// The link on which a message is being delivered.
+    delivering: Option<LinkId>,
     /// Queues from which a client that vanished may have been given messages that never reached it, and until when
     /// those may be locked.
     ghosts: BTreeMap<EntityId, Ghost>,
@@ -234,6 +260,8 @@ impl Default for Oracle {
             questions: BTreeMap::new(),
             asked: Vec::new(),
             locks: BTreeMap::new(),
+            holdings: BTreeMap::new(),
+            delivering: None,
             ghosts: BTreeMap::new(),
             tokens: BTreeSet::new(),
             settled_sends: Vec::new(),
@@ -363,15 +391,22 @@ impl Oracle {
             if self.ghosts.contains_key(entity) {
                 continue;
             }
+            if let Some(what) = self.passed_over_in_session(*entity, queue) {
+                return self.fail(what);
+            }
             for (newest, is_dead) in queue.newest_in_turn.into_iter().zip([false, true]) {
                 let is_passed_over = |(sequence, present): &(&Sequence, &Present)| {
                     present.state == State::Active
                         && present.is_dead == is_dead
                         && match self.locks.get(&(*entity, **sequence)) {
-                            Some(lock) => lock.returned.is_some_and(|turn| turn < self.turn),
+                            Some(lock) => lock.is_free_before(self.turn),
                             None => present.stored < self.turn,
                         }
                 };
+                // Sessions are looked at one by one.
+                if queue.settings.requires_session && !is_dead {
+                    continue;
+                }
                 if let Some((older, _)) = queue.present.range(..newest).find(is_passed_over) {
                     let what = format!("{older:?} of {} was free and passed over by {newest:?}", queue.path);
                     return self.fail(what);
@@ -430,7 +465,9 @@ impl Oracle {
     pub fn check_kept(&mut self) {
         let now = self.now;
         let is_lost = |(_, lock): &(&(EntityId, Sequence), &Lock)| {
-            !lock.is_hazy
+            // The lock of a session ends with its link.
+            lock.session.is_none()
+                && !lock.is_hazy
                 && now < lock.until
                 && (lock.renewals, lock.returned) == (0, None)
                 && lock.asked.is_empty()
@@ -512,6 +549,7 @@ impl Oracle {
             ghost.until = kept.until.max(ghost.until);
         }
         self.links.clear();
+        self.holdings.clear();
         self.waiting.clear();
         // After a start everything counts as just used.
         self.ledger.queues.values_mut().for_each(|queue| queue.is_touched = true);

@@ -93,6 +93,17 @@ impl Oracle {
                     ));
                 }
             }
+            (Question::RenewSession(path, session), Ok(Answer::SessionRenewed(until))) => {
+                self.session_renewed(request, path, session, *until);
+            }
+            (Question::RenewSession(path, session), Err(refusal)) => {
+                self.session_not_renewed(request, path, session, refusal);
+            }
+            (Question::GetState(path, session), Ok(Answer::SessionState(state))) => {
+                self.state_told(path, session, state.as_deref());
+            }
+            (Question::SetState(..), Ok(Answer::SessionStateSet)) => {}
+            (Question::Sessions(path), Ok(Answer::Sessions(sessions))) => self.sessions_told(path, sessions),
             (_, Err(Refusal::Unreadable)) if !self.may_not_read => {
                 self.fail(format!("{question:?} is called unreadable on a disk that works"));
             }

@@ -51,14 +51,16 @@ impl Workload {
             }
             30..45 => self.renew(who, batch, oracle),
             45..53 => self.settle_tokens(who, batch, oracle),
-            53..63 => self.schedule(who, batch, oracle),
+            53..60 => self.schedule(who, batch, oracle),
+            60..63 => self.ask_session(who, batch, oracle),
             63..70 => self.cancel(who, batch, oracle),
             70..85 => self.receive_deferred(who, batch, oracle),
             85..92 => {
                 let path = self.part_path(who.nth);
                 self.browse(who, path, None, batch, oracle);
             }
-            _ => self.purge(who, batch, oracle),
+            92..97 => self.purge(who, batch, oracle),
+            _ => self.ask_session(who, batch, oracle),
         }
     }
 
@@ -79,10 +81,6 @@ impl Workload {
             2 => {
                 settings.status = *self.random.pick(&[Status::SendDisabled, Status::ReceiveDisabled]);
                 "disabled".to_owned()
-            }
-            3 => {
-                settings.requires_session = true;
-                SESSIONS.to_owned()
             }
             _ => self.path(who.nth),
         };
@@ -110,6 +108,7 @@ impl Workload {
                 _ => usual.auto_delete_on_idle,
             },
             partitioning: self.random.once_in(6),
+            requires_session: path.eq_ignore_ascii_case(SESSIONS),
             ..self.unusual(path, usual)
         }
     }
@@ -239,8 +238,11 @@ impl Workload {
         };
         let request = self.request(who, &path);
         oracle.ask(request, Question::Deferred(path.clone(), numbers.clone(), mode));
+        // Only the holder of a session is given what was set aside in it (S-125).
+        let is_session = self.random.once_in(20) != path.contains(SESSIONS) && !path.contains('$');
+        let session = is_session.then(|| (&*self.held_session(who)).into());
+        let namespace = NAMESPACE;
         let (path, numbers) = (path.into(), numbers.into());
-        let (namespace, session) = (NAMESPACE, None);
         batch.commands.push(Command::ReceiveDeferred { request, namespace, path, numbers, mode, session });
     }
 

@@ -69,6 +69,7 @@ impl Body {
             time_to_live: self.facts.time_to_live,
             scheduled: self.facts.scheduled,
             keys_differ: self.facts.keys_differ,
+            session: None,
             id: self.id,
             partition: self.facts.partition,
         }

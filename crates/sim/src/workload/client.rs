@@ -3,6 +3,7 @@
 use crate::oracle::Role;
 use broker::{ConnectionId, Incoming, LinkId, LockToken, Number};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub(super) struct Client {
@@ -27,6 +28,9 @@ pub(super) struct ClientLink {
     pub(super) role: Role,
     pub(super) next_delivery: u32,
     pub(super) delivered: u64,
+    /// It wants a session and has not been given one.
+    pub(super) is_waiting: bool,
+    pub(super) session: Option<Arc<str>>,
     pub(super) unfinished: Option<Unfinished>,
 }
 
@@ -36,6 +40,7 @@ pub(super) struct Unfinished {
     pub(super) number: usize,
     pub(super) id: u64,
     pub(super) facts: Incoming,
+    pub(super) session: Option<Arc<str>>,
     pub(super) sent: Vec<Vec<u8>>,
     /// The pieces to come, the next one last.
     pub(super) rest: Vec<Vec<u8>>,
@@ -65,8 +70,17 @@ impl Client {
     pub(super) fn link(&mut self, path: &str, role: Role, nth: usize) -> LinkId {
         self.made_links += 1;
         let id = LinkId { connection: self.id, link: self.made_links };
-        let (path, unfinished) = (path.to_owned(), None);
-        self.links.push(ClientLink { id, nth, path, role, next_delivery: 0, delivered: 0, unfinished });
+        self.links.push(ClientLink {
+            id,
+            nth,
+            path: path.to_owned(),
+            role,
+            next_delivery: 0,
+            delivered: 0,
+            is_waiting: false,
+            session: None,
+            unfinished: None,
+        });
         id
     }
 }

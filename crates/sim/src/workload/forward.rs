@@ -1,7 +1,7 @@
 //! Queues that do not keep what they are sent: they forward it, or drop what they know already. Chains and rings come
 //! about by themselves.
 
-use super::{PATHS, Workload};
+use super::{PATHS, SESSIONS, Workload};
 use broker::{QueueSettings, Span, Tier};
 
 /// Queues that mostly forward, and that mostly look for duplicates.
@@ -19,9 +19,12 @@ impl Workload {
             true => !self.random.once_in(4),
             false => self.random.once_in(25),
         };
+        // What has no session cannot go to one, and what has one leaves it: that is for other tests.
+        let forwards = forwards && !path.eq_ignore_ascii_case(SESSIONS);
         let detects = if is_one_of(ONCE) { !self.random.once_in(5) } else { self.random.once_in(20) };
         let forward_to = forwards.then(|| self.target(path));
-        let forward_dead_letters_to = self.random.once_in(10).then(|| self.target(path));
+        let letters = self.random.once_in(10) && !path.eq_ignore_ascii_case(SESSIONS);
+        let forward_dead_letters_to = letters.then(|| self.target(path));
         QueueSettings {
             requires_duplicate_detection: detects,
             duplicate_window: match self.random.below(8) {
@@ -39,7 +42,9 @@ impl Workload {
     /// Where a queue forwards to: mostly a queue of its partition, as a path or as an address (S-179).
     fn target(&mut self, path: &str) -> Box<str> {
         let paths = PATHS.iter().find(|paths| paths.iter().any(|each| each.eq_ignore_ascii_case(path)));
-        let paths = paths.unwrap_or(&PATHS[0]);
+        let paths: Vec<&str> =
+            paths.unwrap_or(&PATHS[0]).iter().copied().filter(|path| *path != SESSIONS).collect();
+        let paths = &paths[..];
         match self.random.below(20) {
             0 => "nowhere".into(),
             1 => "disabled".into(),

@@ -10,6 +10,7 @@ mod duplicate;
 mod forward;
 mod receive;
 mod send;
+mod session;
 
 pub use body::{Body, digest, message_number};
 
@@ -36,8 +37,10 @@ const LINKS: usize = 8;
 
 /// Queues that may exist in each partition. `tiny` is small and fills up, `relay` and `bounce` mostly forward, and
 /// `once` and `single` mostly look for duplicates.
-const PATHS: [&[&str]; PARTITIONS] =
-    [&["orders", "Invoices/eu", "tiny", "once", "relay"], &["remote", "far/away", "single", "bounce"]];
+const PATHS: [&[&str]; PARTITIONS] = [
+    &["orders", "Invoices/eu", "tiny", "once", "relay", SESSIONS, SESSIONS],
+    &["remote", "far/away", "single", "bounce"],
+];
 
 #[derive(Debug)]
 pub struct Workload {
@@ -197,8 +200,7 @@ impl Workload {
         let path = match self.random.below(20) {
             0 => "nowhere".to_owned(),
             1 => "disabled".to_owned(),
-            2 => SESSIONS.to_owned(),
-            3..6 => self.path(who.nth) + "/$DeadLetterQueue",
+            2..5 => self.path(who.nth) + "/$DeadLetterQueue",
             _ => self.path(who.nth),
         };
         let role = match self.random.below(8) {
@@ -206,6 +208,12 @@ impl Workload {
             3..7 => Role::Receiver(ReceiveMode::PeekLock),
             _ => Role::Receiver(ReceiveMode::ReceiveAndDelete),
         };
+        let is_session = path.eq_ignore_ascii_case(SESSIONS);
+        if let Role::Receiver(mode) = role
+            && (is_session != self.random.once_in(20))
+        {
+            return self.accept(who, &path, mode, batch, oracle);
+        }
         let link = self.clients[who.at].link(&path, role, who.nth);
         oracle.attach(link, &path, role);
         let namespace = broker::NamespaceId(0);
@@ -256,6 +264,13 @@ impl Workload {
                         client.unanswered.retain(|(other, _)| *other != link);
                     }
                 }
+                Outgoing::Attached { link, session: Some(session), .. } => {
+                    let links = self.client(link).map(|client| &mut client.links);
+                    if let Some(link) = links.and_then(|links| links.iter_mut().find(|each| each.id == link))
+                    {
+                        (link.is_waiting, link.session) = (false, Some(session.id.clone()));
+                    }
+                }
                 Outgoing::Accepted { link, first, last } => {
                     (first..=last).for_each(|delivery| self.answered(link, delivery, oracle));
                 }
@@ -293,6 +308,16 @@ impl Workload {
         match answer {
             Answer::Scheduled(numbers) => {
                 self.scheduled[nth].extend(numbers.into_iter().map(|number| (path.clone(), number)));
+            }
+            Answer::SessionState(Some(state)) => {
+                let mut whole = Vec::new();
+                match places.iter().flatten().try_for_each(|place| place.read_into(&mut whole)) {
+                    Ok(()) => oracle.read_state(&state, hash_bytes(&whole), whole.len()),
+                    Err(error) if !may_fail() => {
+                        oracle.fail(format!("I1: a stored state cannot be read: {error}"));
+                    }
+                    Err(_) => {}
+                }
             }
             Answer::Messages(messages) => {
                 for (delivery, places) in messages.iter().zip(places) {

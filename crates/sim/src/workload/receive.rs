@@ -20,6 +20,9 @@ impl Workload {
         }
         let Some(nth) = self.pick_link(who, |role| matches!(role, Role::Receiver(_))) else { return };
         let link = &self.clients[who.at].links[nth];
+        if link.is_waiting {
+            return;
+        }
         let (id, delivered) = (link.id, link.delivered);
         let most = *self.random.pick(&[0, 1, 5, 20, 100]);
         let limit = delivered + self.random.between(0, most);

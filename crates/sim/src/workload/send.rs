@@ -82,12 +82,15 @@ impl Workload {
                 facts.scheduled = oracle.now.after(Span(self.random.between(1, most)));
             }
             let body = Body::new(number, id, payload, 1, facts, &mut self.random);
-            told.push(body.told());
+            let session = self.session_for(&path);
+            told.push(NewMessage { session: session.clone(), ..body.told() });
             batch.arrival(facts, |out| out.extend_from_slice(&body.pieces[0]));
+            session.iter().for_each(|session| batch.session(session));
         }
         let messages = first..batch.messages.len() as u32;
         oracle.send_by_question(request, &path, told);
-        let (namespace, path, sessions) = (NAMESPACE, path.into(), Default::default());
+        let sessions = batch.take_sessions(first as usize);
+        let (namespace, path) = (NAMESPACE, path.into());
         batch.commands.push(Command::Schedule { request, namespace, path, messages, sessions });
     }
 
@@ -101,8 +104,10 @@ impl Workload {
             let id = self.id(&path, number);
             let facts = self.facts(oracle.now, id);
             let body = Body::new(number, id, payload, 1, facts, &mut self.random);
-            told.push(body.told());
+            let session = self.session_for(&path);
+            told.push(NewMessage { session: session.clone(), ..body.told() });
             batch.arrival(facts, |out| out.extend_from_slice(&body.pieces[0]));
+            session.iter().for_each(|session| batch.session(session));
         }
         let is_settled = self.random.once_in(8);
         let (link, delivery) = self.next_delivery(who, nth, is_settled);
@@ -143,8 +148,10 @@ impl Workload {
         let facts = self.facts(oracle.now, id);
         let mut body = Body::new(number, id, payload, pieces, facts, &mut self.random);
         body.pieces.reverse();
+        let path = self.clients[who.at].links[nth].path.clone();
+        let session = self.session_for(&path);
         self.clients[who.at].links[nth].unfinished =
-            Some(Unfinished { number, id, facts, sent: Vec::new(), rest: body.pieces });
+            Some(Unfinished { number, id, facts, session, sent: Vec::new(), rest: body.pieces });
         self.go_on(who, nth, batch, oracle);
     }
 
@@ -176,8 +183,10 @@ impl Workload {
         let body = Body { pieces: all.sent, facts: all.facts, id: all.id };
         let last = body.pieces.last().cloned().unwrap_or_default();
         batch.arrival(all.facts, |out| out.extend_from_slice(&last));
+        all.session.iter().for_each(|session| batch.session(session));
         let (link, delivery) = self.next_delivery(who, nth, false);
         batch.send(link, delivery, false, first);
-        oracle.send_reserved(link, delivery, all.number, body.told());
+        let told = NewMessage { session: all.session, ..body.told() };
+        oracle.send_reserved(link, delivery, all.number, told);
     }
 }
