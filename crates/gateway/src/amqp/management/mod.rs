@@ -18,6 +18,7 @@ mod session;
 mod status;
 mod update;
 
+pub(crate) use arguments::{token_of_uuid, uuid_of_token};
 pub use replies::LargeReplies;
 pub(super) use replies::{Desk, Replies};
 
