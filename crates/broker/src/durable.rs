@@ -57,6 +57,16 @@ pub enum Kind {
     },
 }
 
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Queue => "Queue",
+            Kind::Topic => "Topic",
+            Kind::Subscription { .. } => "Subscription",
+        }
+    }
+}
+
 /// A queue, or the messages of a topic or of a subscription, which live by the same rules.
 #[derive(Debug, Clone)]
 pub struct Queue {
@@ -611,7 +621,8 @@ impl Durable {
     pub(crate) fn take_out(&mut self, source: Source, sequence: Sequence) -> (Slot, Arc<Extra>) {
         let from = self.queue_mut(source.entity);
         let number = from.first_number(sequence).unwrap_or_else(|| from.number(sequence));
-        let slot = from.remove(sequence);
+        let left = from.index.get(sequence).copied().filter(|_| is_planted(Bug::ForwardedTwice));
+        let slot = left.unwrap_or_else(|| from.remove(sequence));
         let kind = from.kind;
         let mut extra = from.extras.remove(&sequence).unwrap_or_default();
         let forwarded = Arc::make_mut(&mut extra).forwarded.get_or_insert(Forwarded { number, hops: 0 });

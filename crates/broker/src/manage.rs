@@ -139,7 +139,6 @@ impl Broker {
             Task::CreateQueue { path, settings, access } => {
                 access::check(access)?;
                 check_offered_size(settings.max_size_megabytes)?;
-                self.check_queue_forwards(namespace, path, settings)?;
                 self.create_queue(namespace, path, settings, context, decision)?;
                 self.with_access(namespace, path, access, context, decision)
             }

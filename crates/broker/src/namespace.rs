@@ -24,6 +24,7 @@ impl Broker {
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         self.check_new_path(namespace, path)?;
+        self.check_queue_forwards(namespace, path, settings)?;
         let settings = Box::new(self.tier_of(namespace).settle(settings, None)?);
         self.check_room(namespace, &settings)?;
         let entity = self.durable.next_entity();

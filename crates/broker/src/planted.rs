@@ -25,10 +25,20 @@ pub enum Bug {
     IdleDeletion,
     /// The answer to every sixteenth send of a link is lost.
     LostEffect,
+    /// A start forgets which ids were taken, so that a duplicate is stored.
+    DuplicateAfterStart,
+    /// A partitioned queue compares the ids of messages and not their partition keys.
+    PartitionKey,
+    /// A message that is forwarded also stays where it was.
+    ForwardedTwice,
+    /// A message is forwarded once more than it may be.
+    Hops,
+    /// What arrives at a queue that forwards overtakes what is there.
+    Overtaking,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 10] = [
+    pub const ALL: [Bug; 15] = [
         Bug::Lock,
         Bug::Renewal,
         Bug::ExpiryUnderLock,
@@ -39,6 +49,11 @@ impl Bug {
         Bug::Purge,
         Bug::IdleDeletion,
         Bug::LostEffect,
+        Bug::DuplicateAfterStart,
+        Bug::PartitionKey,
+        Bug::ForwardedTwice,
+        Bug::Hops,
+        Bug::Overtaking,
     ];
 }
 

@@ -58,9 +58,9 @@ pub enum Refusal {
     PropertiesTooLarge { size: usize, limit: usize },
     /// S-19.
     #[error(
-        "The maximum entity size has been reached or exceeded for Queue: '{name}'. Size of entity in bytes:{size}, Max entity size in bytes:{limit}."
+        "The maximum entity size has been reached or exceeded for {kind}: '{name}'. Size of entity in bytes:{size}, Max entity size in bytes:{limit}."
     )]
-    QueueFull { name: Box<str>, size: u64, limit: u64 },
+    QueueFull { kind: &'static str, name: Box<str>, size: u64, limit: u64 },
     /// The disk is full. Receiving and completing go on, and make room.
     #[error("the disk of the server is full; receive messages or free space, and sending goes on by itself")]
     NoSpace,

@@ -375,13 +375,15 @@ impl Volatile {
             let due = schedule.first().map_or(Time::NEVER, |(due, _)| *due);
             let presence = &mut volatile.entities[entity.0 as usize];
             presence.schedule = schedule;
-            presence.seen = queue.history.iter().map(|noted| (noted.id, noted.time)).collect();
             if queue.settings.requires_session
                 && let Some(sessions) = &queue.sessions
             {
                 let first = |session: &Session| session.active.next_from(Sequence(0));
                 let open = sessions.iter().filter_map(|(id, session)| Some((id.clone(), first(session)?)));
                 presence.lobby = Some(Box::new(Lobby::opened(open)));
+            }
+            if !is_planted(Bug::DuplicateAfterStart) {
+                presence.seen = queue.history.iter().map(|noted| (noted.id, noted.time)).collect();
             }
             if queue.settings.forward_to.is_some() || queue.settings.forward_dead_letters_to.is_some() {
                 volatile.apply(Touch::Redirected { entity });

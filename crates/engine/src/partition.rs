@@ -329,6 +329,11 @@ impl Partition {
         self.is_stuck
     }
 
+    /// Effects that have not left: for the end of the turn, or for the disk.
+    pub fn held_effects(&self) -> usize {
+        self.ports.values().map(|port| port.free.len() + port.gated.len()).sum()
+    }
+
     pub fn is_sealed(&self) -> bool {
         self.is_sealed
     }

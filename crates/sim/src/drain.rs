@@ -3,9 +3,13 @@
 
 use crate::faults::DiskPlan;
 use crate::machine::{Alive, Machine};
+use crate::oracle::forward::forwards;
+use crate::oracle::ledger::{Present, Queue};
 use crate::oracle::{Door, Oracle, Question, Role};
 use crate::{PARTITIONS, Run};
-use broker::{Command, ConnectionId, LinkId, NamespaceId, Outcome, ReceiveMode, RequestId, State};
+use broker::{
+    Command, ConnectionId, LinkId, NamespaceId, Outcome, QueueSettings, ReceiveMode, RequestId, State, Task,
+};
 use engine::{Batch, Item, Outgoing};
 use std::sync::Arc;
 
@@ -30,7 +34,8 @@ impl Run<'_> {
         let mailbox = Arc::new(Door { connection: DRAINING, shared: shared.clone() });
         shared.lock().connected(DRAINING);
         machine.put(Item::Connect { connection: DRAINING, mailbox });
-        machine.put(Item::Batch(attach_everywhere(machine)));
+        let batch = attach_where(machine, |queue, is_dead| !forwards(&queue.settings, is_dead));
+        machine.put(Item::Batch(batch));
         // Owner time may run at half the pace of the world's.
         for elapsed in [0, SCHEDULE_MS, SCHEDULE_MS] {
             self.machines[nth].clock.pass(elapsed);
@@ -39,7 +44,24 @@ impl Run<'_> {
             }
             self.drain_now(nth);
         }
+        self.drain_sources(nth);
         self.machines[nth].shared.lock().end();
+    }
+
+    /// Receives what has no way out of a queue that forwards: what it sets aside, and what its destination cannot take.
+    fn drain_sources(&mut self, nth: usize) {
+        let machine = &mut self.machines[nth];
+        let (batch, sources) = stop_forwarding(&mut machine.shared.lock());
+        if batch.is_empty() {
+            return;
+        }
+        machine.put(Item::Batch(batch));
+        let is_source = |queue: &Queue, is_dead| sources.contains(&(queue.path.clone(), is_dead));
+        machine.put(Item::Batch(attach_where(machine, is_source)));
+        self.drain_now(nth);
+        let shared = self.machines[nth].shared.clone();
+        self.machines[nth].put(Item::Batch(ask_for_deferred(&mut shared.lock())));
+        self.drain_now(nth);
     }
 
     /// Receives and completes until nothing more comes.
@@ -89,14 +111,39 @@ fn next_request(oracle: &mut Oracle) -> RequestId {
     RequestId { connection: DRAINING, request: oracle.next_drained() }
 }
 
-fn attach_everywhere(machine: &Machine) -> Batch {
+/// Nobody forwards any more. Says which queues did, and whether their messages or their dead letters.
+fn stop_forwarding(oracle: &mut Oracle) -> (Batch, Vec<(String, bool)>) {
+    let (mut batch, mut sources) = (Batch::default(), Vec::new());
+    let queues = oracle.ledger.queues.values();
+    let queues: Vec<_> = queues.map(|queue| (queue.path.clone(), queue.settings.clone())).collect();
+    for (path, settings) in queues {
+        let forwarding = [false, true].into_iter().filter(|is_dead| forwards(&settings, *is_dead));
+        let before = sources.len();
+        sources.extend(forwarding.map(|is_dead| (path.clone(), is_dead)));
+        if sources.len() == before {
+            continue;
+        }
+        let settings = QueueSettings { forward_to: None, forward_dead_letters_to: None, ..settings };
+        let request = next_request(oracle);
+        oracle.ask(request, Question::Update(path.to_lowercase(), Box::new(settings.clone())));
+        let task = Box::new(Task::UpdateQueue { path: path.into(), settings, access: Vec::new() });
+        batch.commands.push(Command::Manage { request, namespace: NAMESPACE, task });
+    }
+    (batch, sources)
+}
+
+/// Attaches receivers to all parts of queues that are wanted.
+fn attach_where(machine: &Machine, is_wanted: impl Fn(&Queue, bool) -> bool) -> Batch {
     let mut batch = Batch::default();
     let mut oracle = machine.shared.lock();
-    let open = oracle.ledger.queues.values().filter(|queue| queue.may_receive());
-    let paths: Vec<String> =
-        open.flat_map(|queue| [queue.path.clone(), format!("{}/$DeadLetterQueue", queue.path)]).collect();
-    for (path, number) in paths.into_iter().zip(1..) {
-        let link = LinkId { connection: DRAINING, link: number };
+    let mut paths = Vec::new();
+    for queue in oracle.ledger.queues.values().filter(|queue| queue.may_receive()) {
+        let parts = [(false, queue.path.clone()), (true, format!("{}/$DeadLetterQueue", queue.path))];
+        let parts = parts.into_iter().filter(|(is_dead, _)| is_wanted(queue, *is_dead));
+        paths.extend(parts.map(|(_, path)| path));
+    }
+    for path in paths {
+        let link = LinkId { connection: DRAINING, link: oracle.next_drained() };
         let mode = ReceiveMode::PeekLock;
         oracle.attach(link, &path, Role::Receiver(mode));
         oracle.credit(link, u64::MAX, false);
@@ -111,7 +158,10 @@ fn attach_everywhere(machine: &Machine) -> Batch {
 fn ask_for_deferred(oracle: &mut Oracle) -> Batch {
     let mut wanted = Vec::new();
     for (entity, queue) in oracle.ledger.queues.iter().filter(|(_, queue)| queue.may_receive()) {
-        for (sequence, present) in queue.present.iter().filter(|(_, p)| p.state == State::Deferred) {
+        let is_asked_for = |present: &Present| {
+            present.state == State::Deferred && !forwards(&queue.settings, present.is_dead)
+        };
+        for (sequence, present) in queue.present.iter().filter(|(_, present)| is_asked_for(present)) {
             let suffix = if present.is_dead { "/$deadletterqueue" } else { "" };
             let path = format!("{}{suffix}", queue.path.to_lowercase());
             wanted.push((path, queue.number(*entity, *sequence)));

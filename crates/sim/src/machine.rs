@@ -80,10 +80,15 @@ impl Machine {
     pub fn start(&mut self, plan: DiskPlan) {
         let mut plan = plan;
         loop {
-            self.plan = plan;
-            self.shared.lock().may_lack_room = plan.fault == Fault::Enospc;
-            self.disk = faulty(&self.memory, plan);
+            let is_late = plan.fault == Fault::Rot;
+            self.plan = DiskPlan { at: if is_late { u64::MAX } else { plan.at }, ..plan };
+            self.shared.lock().begin_life(plan.fault == Fault::Enospc, plan.may_not_read());
+            self.disk = faulty(&self.memory, self.plan);
             match self.open() {
+                Ok(()) if is_late => {
+                    self.plan.at = self.disk.calls() + plan.at;
+                    return self.disk.fail_in(plan.at);
+                }
                 Ok(()) => return,
                 Err(error) if !self.has_struck() || plan.fault == Fault::Short => {
                     return self.shared.lock().fail(format!("a healthy disk cannot be opened: {error}"));
@@ -215,6 +220,10 @@ impl Machine {
         let held = self.inbox.undurable_bytes();
         if held != 0 {
             oracle.fail(format!("I13: {held} bytes count as undurable at rest"));
+        }
+        let effects = partition.held_effects();
+        if effects != 0 {
+            oracle.fail(format!("I13: {effects} effects are held back at rest"));
         }
     }
 

@@ -42,6 +42,11 @@ impl Random {
         &from[self.below(from.len() as u64) as usize]
     }
 
+    pub fn pick_mut<'a, T>(&mut self, from: &'a mut [T]) -> &'a mut T {
+        let at = self.below(from.len() as u64) as usize;
+        &mut from[at]
+    }
+
     /// An independent source, so that what one part draws does not change what another part draws.
     pub fn fork(&mut self) -> Random {
         Random(self.number())

@@ -6,6 +6,7 @@ use crate::Broker;
 use crate::command::Incoming;
 use crate::decision::{Context, Decision};
 use crate::ids::{EntityId, MessageKey};
+use crate::planted::{Bug, is_planted};
 use crate::record::Record;
 use crate::volatile::Touch;
 use crate::work::touched;
@@ -17,7 +18,8 @@ impl Broker {
         if !settings.requires_duplicate_detection || message.id == MessageKey::NONE {
             return None;
         }
-        Some(if settings.partitioning { message.id.within(message.partition) } else { message.id })
+        let has_partitions = settings.partitioning && !is_planted(Bug::PartitionKey);
+        Some(if has_partitions { message.id.within(message.partition) } else { message.id })
     }
 
     pub(super) fn is_duplicate(&self, entity: EntityId, message: &Incoming, context: Context) -> bool {

@@ -13,6 +13,7 @@ use crate::effect::Extra;
 use crate::ids::{EntityId, Sequence, Source, SubQueue};
 use crate::limits::{DEAD_LETTER_HOPS, FAN_OUT_BYTES, FORWARD_RETRY, TRANSFER_HOPS};
 use crate::manage::forward_path;
+use crate::planted::{Bug, is_planted};
 use crate::queue::index::Reason;
 use crate::record::Record;
 use crate::timers::Chore;
@@ -66,7 +67,8 @@ impl Broker {
         self.forward_target(source).is_some()
     }
 
-    /// Forwards a message that has just arrived. False: it stays, and is to be treated like any other.
+    /// Forwards a message that has just arrived. False: it stays, and is to be treated like any other, which it also is
+    /// when others are there: some of them may be free soon, and none is to be overtaken (S-175).
     pub(super) fn forward_arrival(
         &mut self,
         entity: EntityId,
@@ -77,6 +79,7 @@ impl Broker {
         let source = Source::main(entity);
         // What goes to a topic may become many, which may be forwarded in turn: it waits for a slice of its own.
         self.forwards(source)
+            && (self.queue_of(source).counts.active == 1 || is_planted(Bug::Overtaking))
             && !matches!(self.way(source, sequence), Way::Topic(_))
             && self.forward(source, sequence, context, decision) == Moved::Gone
     }
@@ -159,6 +162,7 @@ impl Broker {
         let queue = self.queue_of(source);
         let hops = queue.extras.get(&sequence).and_then(|extra| extra.forwarded).map_or(0, |from| from.hops);
         let most = if source.sub == SubQueue::Main { TRANSFER_HOPS } else { DEAD_LETTER_HOPS };
+        let most = most + u8::from(is_planted(Bug::Hops));
         if hops >= most {
             return Way::TooFar;
         }
@@ -503,6 +507,20 @@ mod tests {
         world.settle_tokens("a", &[token], Outcome::Abandon(None)).unwrap();
         world.commit();
         assert_eq!((counts(&world, "a"), counts(&world, "b")), ((0, 0), (6_000, 0)));
+    }
+
+    #[test]
+    fn what_arrives_does_not_overtake_what_was_sent_before_the_queue_forwarded() {
+        // S-175
+        let mut world = World::with_queue("b");
+        world.create("a", QueueSettings::default());
+        let link = world.sender("a");
+        world.send(link, 0, &[message(1), message(2)]);
+        world.update("a", to("b")).unwrap();
+        world.send(link, 1, &[message(3)]);
+        world.commit();
+        let arrived: Vec<_> = world.queue("b").index.iter().map(|(_, slot)| slot.length).collect();
+        assert_eq!(arrived, [1, 2, 3]);
     }
 
     #[test]

@@ -103,7 +103,12 @@ impl Broker {
         let limit = tier.queue_bytes(&queue.settings);
         let size = queue.held_bytes();
         if size >= limit {
-            return Err(Refusal::QueueFull { name: queue.path.clone(), size, limit });
+            return Err(Refusal::QueueFull {
+                kind: queue.kind.name(),
+                name: queue.path.clone(),
+                size,
+                limit,
+            });
         }
         Ok(())
     }
@@ -299,7 +304,8 @@ mod tests {
         world.create("q", QueueSettings { max_size_megabytes: 1, ..QueueSettings::default() });
         let link = world.sender("q");
         world.send(link, 0, &[message(1_048_576)]);
-        let refusal = Refusal::QueueFull { name: "q".into(), size: 1_048_576, limit: 1_048_576 };
+        let refusal =
+            Refusal::QueueFull { kind: "Queue", name: "q".into(), size: 1_048_576, limit: 1_048_576 };
         assert_eq!(world.send(link, 1, &[message(1)]), [Effect::Rejected { link, delivery: 1, refusal }]);
     }
 

@@ -73,8 +73,9 @@ impl Broker {
                 return Err(Refusal::NoSpace);
             }
             let limit = tier.queue_bytes(&queue.settings);
-            if queue.bytes >= limit {
-                return Err(Refusal::QueueFull { name: queue.path.clone(), size: queue.bytes, limit });
+            if queue.held_bytes() >= limit {
+                let (name, size) = (queue.path.clone(), queue.held_bytes());
+                return Err(Refusal::QueueFull { kind: queue.kind.name(), name, size, limit });
             }
         }
         self.volatile.apply(Touch::Used { entity, time: context.now });

@@ -333,6 +333,37 @@ mod tests {
     }
 
     #[test]
+    fn a_topic_has_room_for_so_many_correlation_filters_and_so_many_subscriptions() {
+        // Semantics, section 21
+        let correlation =
+            || Filter::Correlation(Correlation { message_id: Some("x".into()), ..Correlation::default() });
+        let mut world = world();
+        world.is_checked = false;
+        let named = |name: String, filter| {
+            let (rule, settings) = (Some(rule("r", filter)), Default::default());
+            Task::CreateSubscription { topic: "t".into(), name: name.into(), settings, rule }
+        };
+        for number in 0..SUBSCRIPTIONS_PER_TOPIC {
+            world.manage(named(format!("s{number}"), correlation())).unwrap();
+        }
+        let full = Err(Refusal::TooManySubscriptions(SUBSCRIPTIONS_PER_TOPIC));
+        assert_eq!(world.manage(named("one-more".into(), correlation())), full);
+        let (subscription, _) = world.broker.find_subscription(NamespaceId(0), "t", "s0").unwrap();
+        for number in SUBSCRIPTIONS_PER_TOPIC..CORRELATION_FILTERS_PER_TOPIC {
+            let rule = Box::new(rule(&format!("r{number}"), correlation()));
+            let change = Change::RulePut { subscription, rule };
+            world.broker.durable.apply(&Record::Managed(Box::new(change)), Time(0));
+        }
+        let put = |filter| {
+            let (topic, subscription) = ("t".into(), "s1".into());
+            Task::CreateRule { topic, subscription, rule: rule("one-more", filter) }
+        };
+        let full = Err(Refusal::TooManyCorrelationFilters(CORRELATION_FILTERS_PER_TOPIC));
+        assert_eq!(world.manage(put(correlation())), full);
+        assert!(world.manage(put(sql("1=1"))).is_ok());
+    }
+
+    #[test]
     fn texts_and_conditions_have_limits() {
         // S-185, S-201, S-251
         let mut world = with_subscription();

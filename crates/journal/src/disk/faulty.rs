@@ -19,9 +19,14 @@ pub enum Fault {
     Short,
     /// A write takes half of its bytes, then reports an error.
     Torn,
+    /// A read finds other bytes than were written, and the next two find the right ones. Everything else succeeds.
+    Rot,
     /// This call and all after it fail: the machine is off.
     PowerCut,
 }
+
+/// One read of so many is rotten.
+const ROTTEN: u64 = 3;
 
 /// Another disk with one fault in it.
 #[derive(Debug)]
@@ -44,6 +49,7 @@ struct Plan {
 enum Call {
     Write,
     Grow,
+    Read,
     Other,
 }
 
@@ -75,7 +81,7 @@ impl Faulty {
 }
 
 impl Plan {
-    /// Counts the call. `Ok(true)` means that a write shall take only half.
+    /// Counts the call. `Ok(true)` means that a write shall take only half, and a read find other bytes.
     fn pass(&self, call: Call) -> io::Result<bool> {
         let n = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         let at = self.at.load(Ordering::SeqCst);
@@ -83,7 +89,8 @@ impl Plan {
         let is_due = n >= at && !is_over;
         match self.fault {
             _ if !is_due => Ok(false),
-            Fault::Enospc if call == Call::Other => Ok(false),
+            Fault::Enospc if matches!(call, Call::Read | Call::Other) => Ok(false),
+            Fault::Rot => Ok(call == Call::Read && (n - at).is_multiple_of(ROTTEN)),
             Fault::Enospc => Err(io::ErrorKind::StorageFull.into()),
             Fault::Short => Ok(call == Call::Write),
             Fault::Torn if call == Call::Write => Ok(true),
@@ -166,8 +173,12 @@ impl DiskFile for FaultyFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.plan.pass(Call::Other)?;
-        self.inner.read_at(offset, buffer)
+        let is_rotten = self.plan.pass(Call::Read)?;
+        let length = self.inner.read_at(offset, buffer)?;
+        if is_rotten && let Some(byte) = buffer[..length].get_mut(length / 2) {
+            *byte ^= 0x10;
+        }
+        Ok(length)
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -184,5 +195,27 @@ impl DiskFile for FaultyFile {
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         self.plan.pass(Call::Grow)?;
         self.inner.allocate(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Memory;
+    use super::*;
+
+    #[test]
+    fn one_read_of_three_is_rotten_and_every_write_is_whole() {
+        let memory = Memory::new();
+        let disk = Faulty::lasting(Arc::new(memory.clone()), Fault::Rot, 1, 100);
+        let file = disk.create("a").unwrap();
+        file.write_at(0, &[IoSlice::new(b"abc")]).unwrap();
+        let mut read = [0; 3];
+        let seen: Vec<bool> = (0..6)
+            .map(|_| {
+                assert_eq!(file.read_at(0, &mut read).unwrap(), 3);
+                read == *b"abc"
+            })
+            .collect();
+        assert_eq!(seen.iter().filter(|is_right| **is_right).count(), 4, "{seen:?}");
     }
 }

@@ -11,13 +11,14 @@ use crate::random::Random;
 use journal::disk::Fault;
 
 /// Every fault by name, for the table of what was reached.
-pub const FAULTS: [&str; 24] = [
+pub const FAULTS: [&str; 25] = [
     "kill",
     "clean stop",
     "disk Eio",
     "disk Enospc",
     "disk Torn",
     "disk Short",
+    "disk Rot",
     "power cut",
     "fault while opening",
     "last append lost",
@@ -52,20 +53,35 @@ impl DiskPlan {
     pub const HEALTHY: DiskPlan = DiskPlan { fault: Fault::Eio, at: u64::MAX, lasting: 1 };
 
     pub fn draw(random: &mut Random) -> DiskPlan {
-        let fault = match random.below(20) {
+        let fault = match random.below(21) {
             0..7 => return DiskPlan::HEALTHY,
             7..13 => Fault::PowerCut,
             13..15 => Fault::Eio,
             15..17 => Fault::Torn,
             17..19 => Fault::Enospc,
-            _ => Fault::Short,
+            19 => Fault::Short,
+            _ => Fault::Rot,
         };
         // Opening takes some ten calls, an append two: most lives go on for a while before.
         let most = *random.pick(&[12, 60, 400, 1_200]);
-        let at = random.between(1, most);
-        // A full disk stays full for a while, and then has room again.
-        let lasting = if fault == Fault::Enospc { random.between(1, 60) } else { 1 };
+        let at = match fault {
+            // Soon after a start nothing is in memory, and what is stored must be read. Counted from when it is open:
+            // whoever finds other bytes at the end of a journal must take them for what was never written.
+            Fault::Rot => random.between(1, 60),
+            _ => random.between(1, most),
+        };
+        let lasting = match fault {
+            // A full disk stays full for a while, and then has room again.
+            Fault::Enospc => random.between(1, 60),
+            Fault::Rot => random.between(50, 1_500),
+            _ => 1,
+        };
         DiskPlan { fault, at, lasting }
+    }
+
+    /// Whether what was stored may be unreadable.
+    pub fn may_not_read(self) -> bool {
+        self.at != DiskPlan::HEALTHY.at && !matches!(self.fault, Fault::Enospc | Fault::Short)
     }
 
     pub fn name(self) -> &'static str {
@@ -73,6 +89,7 @@ impl DiskPlan {
             Fault::Eio => "disk Eio",
             Fault::Enospc => "disk Enospc",
             Fault::Short => "disk Short",
+            Fault::Rot => "disk Rot",
             Fault::Torn => "disk Torn",
             Fault::PowerCut => "power cut",
         }

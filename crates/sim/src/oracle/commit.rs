@@ -1,5 +1,6 @@
 //! What becomes durable. Every record must be justified by what a client asked or by the clock, exactly once.
 
+use super::forward::{Move, Travelled, Way};
 use super::ledger::{Present, Queue};
 use super::reply::is_granted;
 use super::watched::Appended;
@@ -64,36 +65,41 @@ impl Oracle {
                 self.ledger.numbers.insert(BodyId(id), number);
             }
         }
-        let mut stored: BTreeMap<_, usize> = BTreeMap::new();
+        let mut stored: BTreeMap<_, (usize, EntityId)> = BTreeMap::new();
         for record in &appended.records {
             self.coverage.record(record);
             self.tell(|| format!("batch {position}: {record:?}"));
             self.ledger.replayed.apply(record, time);
             self.ledger.kept.clear();
-            if let Some(number) = self.justify(record, time) {
+            if self.noted.is_some() && !matches!(record, Record::Enqueued { .. } | Record::Scheduled { .. }) {
+                self.fail("I9: an id was noted without its message");
+            }
+            if let Some((number, entity)) = self.justify(record, time) {
                 let message = &self.messages[number];
-                *stored.entry((message.link, message.delivery)).or_default() += 1;
+                stored.entry((message.link, message.delivery)).or_insert((0, entity)).0 += 1;
             }
         }
+        if self.noted.take().is_some() {
+            self.fail("I9: an id was noted without its message");
+        }
         self.ledger.position = position;
-        for ((link, delivery), count) in stored {
-            let siblings = self.of_delivery(link, delivery).len();
-            if count != siblings {
-                self.fail(format!("{count} of {siblings} messages of one delivery were stored"));
-            }
+        for ((link, delivery), (count, entity)) in stored {
+            self.check_siblings(link, delivery, count, entity, time);
         }
         self.trace.add(&[position, appended.hash]);
     }
 
-    /// Takes a record into the model. Returns the message that it stored.
-    fn justify(&mut self, record: &Record, time: Time) -> Option<usize> {
+    /// Takes a record into the model. Returns the message that it stored, and where.
+    fn justify(&mut self, record: &Record, time: Time) -> Option<(usize, EntityId)> {
         match record {
             Record::QueueCreated { entity, path, settings, .. } => {
                 if !self.creations.contains(&path.to_lowercase()) {
                     self.fail(format!("queue {path} was created and nobody asked"));
                 }
+                self.check_targets(path, settings);
+                self.waiting.clear();
                 self.ledger.names.insert(path.to_lowercase(), *entity);
-                self.ledger.queues.insert(*entity, Queue::new(path, settings, time));
+                self.ledger.queues.insert(*entity, Queue::new(path, settings, self.turn, time));
             }
             Record::Managed(change) => match &**change {
                 Change::QueueUpdated { entity, settings } => self.update(*entity, settings, time),
@@ -105,13 +111,15 @@ impl Oracle {
                 let parts = parts.as_deref().unwrap_or_default();
                 let stored =
                     Stored { entity: *entity, sequence: *sequence, body: *body, parts, length: *length };
-                return self.enqueue(&stored, None, *expires, time);
+                return self.enqueue(&stored, None, *expires, time).map(|number| (number, *entity));
             }
             Record::Scheduled { entity, sequence, body, length, due, time_to_live, parts } => {
                 let parts = parts.as_deref().unwrap_or_default();
                 let stored =
                     Stored { entity: *entity, sequence: *sequence, body: *body, parts, length: *length };
-                return self.enqueue(&stored, Some(*time_to_live), *due, time);
+                return self
+                    .enqueue(&stored, Some(*time_to_live), *due, time)
+                    .map(|number| (number, *entity));
             }
             Record::Activated { entity, scheduled, sequence, expires } => {
                 self.activate(*entity, *scheduled, *sequence, *expires, time);
@@ -139,18 +147,21 @@ impl Oracle {
                     let is_known = lock.is_some_and(|lock| {
                         lock.token == kept.token && (lock.until == kept.until || lock.renewals > 0)
                     });
-                    if !is_known && !self.is_ghostly(kept.source.entity) {
+                    // What could not be read a moment ago is locked for nobody.
+                    if !is_known && !self.is_ghostly(kept.source.entity) && !self.may_not_read {
                         self.fail(format!("the lock {:?} was kept and nobody has it", kept.token));
                     }
                 }
                 self.ledger.kept = locks.to_vec();
             }
-            Record::Noted { .. }
-            | Record::Skipped { .. }
-            | Record::Forwarded { .. }
-            | Record::InSession { .. }
-            | Record::SessionStateSet { .. }
-            | Record::Published(_) => {
+            Record::Noted { entity, id } => self.note(*entity, *id),
+            Record::Skipped { entity, sequence } => self.skip(*entity, *sequence, time),
+            Record::Forwarded { source, sequence, target, number, expires, overlay } => {
+                let (overlay, expires) = (overlay.as_deref(), *expires);
+                let (source, sequence, target, number) = (*source, *sequence, *target, *number);
+                self.forwarded(&Move { source, sequence, target, number, expires, overlay }, time);
+            }
+            Record::InSession { .. } | Record::SessionStateSet { .. } | Record::Published(_) => {
                 self.fail(format!("{record:?} was recorded and nobody asked"));
             }
             Record::Relocated { body, copy } => {
@@ -166,6 +177,7 @@ impl Oracle {
         let Some(queue) = self.ledger.queues.get_mut(&entity) else {
             return self.fail("a queue was updated that does not exist");
         };
+        queue.history.update(queue.settings.duplicate_window, settings.duplicate_window, time);
         queue.settings = settings.clone();
         queue.durations.push(settings.lock_duration);
         (queue.used, queue.is_touched) = (time, true);
@@ -177,6 +189,8 @@ impl Oracle {
         if !self.asked.iter().any(is_it) {
             self.fail(format!("queue {path} was updated and nobody asked"));
         }
+        self.check_targets(&path, settings);
+        self.waiting.clear();
     }
 
     fn delete(&mut self, entity: EntityId, time: Time) {
@@ -185,6 +199,7 @@ impl Oracle {
         };
         let path = queue.path.to_lowercase();
         self.ledger.names.remove(&path);
+        self.waiting.clear();
         let is_asked = self
             .asked
             .iter()
@@ -238,6 +253,7 @@ impl Oracle {
             && pieces.next().is_none()
             && message.length == length;
         let was_stored = message.place.replace((entity, sequence)).is_some();
+        message.first = message.place;
         let Some(queue) = self.ledger.queues.get_mut(&entity) else {
             self.fail("a message was stored in a queue that does not exist");
             return None;
@@ -266,15 +282,20 @@ impl Oracle {
                 length,
                 count: 0,
                 stored: self.turn,
+                position: self.ledger.position + 1,
                 enqueued: time,
                 expires,
                 state,
                 is_dead: false,
                 reason: Reason::Client,
                 overlay: Overlay::default(),
+                travelled: Travelled::default(),
             },
         );
         for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {
+            self.fail(format!("message {number} as {sequence:?}: {what}"));
+        }
+        if let Some(what) = self.take_noted(entity, number, time) {
             self.fail(format!("message {number} as {sequence:?}: {what}"));
         }
         Some(number)
@@ -289,7 +310,7 @@ impl Oracle {
         expires: Time,
         time: Time,
     ) {
-        let turn = self.turn;
+        let (turn, position) = (self.turn, self.ledger.position + 1);
         let queue = self.ledger.queues.get_mut(&entity);
         let Some((queue, present)) = queue.and_then(|queue| {
             let present = queue.remove(scheduled)?;
@@ -311,7 +332,7 @@ impl Oracle {
         (queue.used, queue.is_touched) = (time, true);
         queue.insert(
             sequence,
-            Present { stored: turn, enqueued: time, expires, state: State::Active, ..present },
+            Present { stored: turn, position, enqueued: time, expires, state: State::Active, ..present },
         );
         for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {
             self.fail(format!("{scheduled:?} activated as {sequence:?}: {what}"));
@@ -368,7 +389,7 @@ impl Oracle {
     }
 
     /// Whether locks may exist that nobody was told about.
-    fn is_ghostly(&self, entity: EntityId) -> bool {
+    pub(super) fn is_ghostly(&self, entity: EntityId) -> bool {
         self.is_blurred || self.has_unread || self.ghosts.contains_key(&entity)
     }
 
@@ -484,6 +505,10 @@ impl Oracle {
                 |q: &Question| matches!(q, Question::Deferred(..)) && q.names(entity, false, number, ledger);
             self.asked.iter().any(is_it)
         });
+        let way = self.ledger.queues.get(&entity).and_then(|queue| {
+            let hops = queue.present.get(&sequence)?.travelled.hops;
+            Some(self.way(queue, false, hops))
+        });
         let Some((settings, present)) = self.there(ending) else { return };
         let was_dead = present.is_dead;
         present.count += u32::from(is_failure);
@@ -499,8 +524,12 @@ impl Oracle {
                         _ => false,
                     }
             }
-            // The workload forwards and publishes nothing so far.
-            Reason::MaxTransferHops | Reason::NotForwarded | Reason::SessionMissing => false,
+            Reason::MaxTransferHops | Reason::NotForwarded => {
+                let expected = if reason == Reason::NotForwarded { Way::Closed } else { Way::TooFar };
+                way == Some(expected) && is_free && !is_failure && present.state == State::Active
+            }
+            // The workload publishes nothing so far.
+            Reason::SessionMissing => false,
         };
         if let Some(queue) = self.ledger.queues.get_mut(&entity) {
             queue.change(sequence, |present| {
@@ -519,7 +548,7 @@ impl Oracle {
 }
 
 /// How long a message may live (S-56, S-57).
-fn longest_life(tier: Tier, settings: &QueueSettings) -> Span {
+pub(super) fn longest_life(tier: Tier, settings: &QueueSettings) -> Span {
     let basic = Span::minutes(14 * 24 * 60);
     if tier == Tier::Basic { settings.default_time_to_live.min(basic) } else { settings.default_time_to_live }
 }

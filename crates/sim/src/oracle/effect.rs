@@ -1,6 +1,7 @@
 //! What leaves. An effect may say only what is committed, and only to whom it is due.
 
 use super::expect::Due;
+use super::forward::forwards;
 use super::ledger::Present;
 use super::{Fate, Link, LinkState, Lock, Oracle, Role};
 use broker::{
@@ -51,9 +52,14 @@ impl Oracle {
             self.fail(format!("delivery {delivery} was accepted against {rule}"));
         }
         let Some(range) = self.deliveries.get(&(link, delivery)).cloned() else { return };
-        let messages = &mut self.messages[range];
-        let is_stored = messages.iter().all(|message| message.place.is_some());
-        messages.iter_mut().for_each(|message| message.fate = Fate::Accepted);
+        let mut is_stored = true;
+        for number in range {
+            self.messages[number].fate = Fate::Accepted;
+            if self.messages[number].place.is_none() {
+                self.messages[number].is_dropped = self.may_be_dropped(number);
+                is_stored &= self.messages[number].is_dropped;
+            }
+        }
         if !is_stored {
             self.fail(format!("delivery {delivery} of {link:?} was accepted before it was durable"));
         }
@@ -121,6 +127,9 @@ impl Oracle {
     fn not_settled(&mut self, link: LinkId, delivery: u32, refusal: &Refusal) {
         self.trace.add(&[4, u64::from(link.link), u64::from(delivery)]);
         let Some(token) = self.settlement(link, delivery) else { return };
+        if *refusal == Refusal::Unreadable && !self.may_not_read {
+            self.fail(format!("{:?} is called unreadable on a disk that works", token.sequence()));
+        }
         let Refusal::LockLost(_) = refusal else { return };
         // A lock that was never used and has not ended is not lost.
         let now = self.now;
@@ -166,6 +175,16 @@ impl Oracle {
         let message = &mut self.messages[number];
         message.delivered += 1;
         let is_confirmed = message.is_confirmed;
+        let is_elsewhere = message.path != path;
+        if self.is_blurred
+            && is_elsewhere
+            && let Some(entity) = self.ledger.find(path)
+            && self.ledger.moved.get(&(entity, delivery.sequence)) == Some(&number)
+        {
+            // It waited behind an append for so long that it was forwarded meanwhile.
+            self.coverage.fault("delivery outlived by its wait");
+            return None;
+        }
         let Some((entity, sequence)) = message.place else {
             self.fail(format!("{:?} was shown before it was durable", delivery.sequence));
             return None;
@@ -201,6 +220,18 @@ impl Oracle {
         };
         queue.used = queue.used.max(self.began);
         queue.is_touched = true;
+        let part = usize::from(is_dead);
+        if state == State::Active && queue.did_forward[part] && forwards(&queue.settings, is_dead) {
+            let path = queue.path.to_lowercase();
+            if !self.is_updating(&path) && !self.went(&path) {
+                return self
+                    .fail(format!("{sequence:?} of {path} was received and is to be forwarded (S-172)"));
+            }
+        }
+        let queue = match self.ledger.queues.get_mut(&entity) {
+            Some(queue) => queue,
+            None => &mut self.ledger.deleted.get_mut(&entity).expect("it was there a moment ago").1,
+        };
         if state == State::Active {
             let newest = &mut queue.newest_in_turn[usize::from(is_dead)];
             *newest = sequence.max(*newest);
@@ -305,7 +336,9 @@ impl Oracle {
             let went = |(turn, queue): &(u64, super::ledger::Queue)| {
                 *turn == self.turn && queue.path.eq_ignore_ascii_case(&path)
             };
-            let is_disabled = matches!(refusal, Refusal::EntityDisabled(_)) && self.is_updating(&path);
+            // S-172, S-230
+            let is_closed = matches!(refusal, Refusal::EntityDisabled(_) | Refusal::NotAllowed(_));
+            let is_disabled = is_closed && self.is_updating(&path);
             if !is_disabled && !self.ledger.deleted.values().any(went) {
                 self.fail(format!("{id:?} was detached though its queue is there: {refusal}"));
             }
@@ -358,6 +391,8 @@ pub(super) fn wrong_delivery(present: &Present, delivery: &Delivery) -> Option<&
         Some("I7: its count is not the number of failed deliveries")
     } else if delivery.enqueued != present.enqueued {
         Some("its enqueued time is not that of its batch")
+    } else if delivery.first != present.travelled.first {
+        Some("S-36: it shows another first number")
     } else if delivery.length != present.length {
         Some("I3: its length is not what was stored")
     } else if delivery.expires != present.expires {

@@ -52,13 +52,26 @@ pub struct NewMessage {
     pub scheduled: Time,
     /// Its keys contradict each other (S-7).
     pub keys_differ: bool,
+    /// By which its sender knows it; zero without one (S-160).
+    pub id: u64,
+    /// Its partition key; zero without one (S-162).
+    pub partition: u64,
 }
 
 impl NewMessage {
     /// A message of which nothing but its length matters.
     pub fn blank(length: u32) -> NewMessage {
         let (time_to_live, scheduled) = (Span::MAX, Incoming::AT_ONCE);
-        NewMessage { pieces: Vec::new(), hash: 0, length, time_to_live, scheduled, keys_differ: false }
+        NewMessage {
+            pieces: Vec::new(),
+            hash: 0,
+            length,
+            time_to_live,
+            scheduled,
+            keys_differ: false,
+            id: 0,
+            partition: 0,
+        }
     }
 }
 
@@ -380,7 +393,9 @@ impl Oracle {
     pub(super) fn end_settled_sends(&mut self) {
         for (link, delivery) in std::mem::take(&mut self.settled_sends) {
             let is_attached = self.links.get(&link).is_some_and(|link| link.state == LinkState::Attached);
-            let is_lost = self.of_delivery(link, delivery).iter().any(|message| message.place.is_none());
+            let mut numbers = self.deliveries.get(&(link, delivery)).cloned().unwrap_or_default();
+            let is_lost =
+                numbers.any(|number| self.messages[number].place.is_none() && !self.may_be_dropped(number));
             if is_lost && is_attached && self.must_refuse(link, delivery).is_none() && !self.may_be_full(link)
             {
                 self.fail(format!("settled send {delivery} of {link:?} was not stored"));

@@ -1,6 +1,8 @@
 //! What is committed, as the oracle keeps it: a plain model of each queue beside a replayed [`Durable`], so that the
 //! broker's own state can be held against both.
 
+use super::duplicate::History;
+use super::forward::{Travelled, forwards};
 use broker::queue::index::Reason;
 use broker::{
     BodyId, Counts, Durable, EntityId, KeptLock, Number, QueueSettings, Sequence, Span, State, Time,
@@ -20,6 +22,8 @@ pub struct Present {
     pub count: u32,
     /// The turn in which it came to where it is.
     pub stored: u64,
+    /// The append with which it came.
+    pub position: u64,
     pub enqueued: Time,
     /// When it expires; when it is due while it is scheduled.
     pub expires: Time,
@@ -27,6 +31,7 @@ pub struct Present {
     pub is_dead: bool,
     pub reason: Reason,
     pub overlay: Overlay,
+    pub travelled: Travelled,
 }
 
 impl Present {
@@ -41,10 +46,17 @@ impl Present {
                 "MaxDeliveryCountExceeded",
                 format!("Message could not be consumed after {} delivery attempts.", self.count),
             ),
-            // The workload forwards and publishes nothing so far.
-            Reason::MaxTransferHops | Reason::NotForwarded | Reason::SessionMissing => {
-                return self.overlay.clone();
-            }
+            Reason::MaxTransferHops => (
+                "MaxTransferHopCountExceeded",
+                "The maximum number of allowed hops when forwarding between queues has been exceeded. This value is set to 4."
+                    .to_owned(),
+            ),
+            Reason::NotForwarded => (
+                "ForwardingFailed",
+                "The entity that the message was to be forwarded to is full, disabled or gone.".to_owned(),
+            ),
+            // The workload publishes nothing so far.
+            Reason::SessionMissing => return self.overlay.clone(),
         };
         let mut shown = Overlay::default();
         let is_set = shown.set_dead_letter(Some(reason), Some(&description)).is_ok();
@@ -80,10 +92,16 @@ pub struct Queue {
     /// It was perhaps used then, and not later.
     pub touched: Time,
     pub is_touched: bool,
+    /// The turn in which it was made.
+    pub made: u64,
+    /// Whether it forwarded its messages, and its dead letters, when this turn began.
+    pub did_forward: [bool; 2],
+    /// The ids that it has taken.
+    pub history: History,
 }
 
 impl Queue {
-    pub fn new(path: &str, settings: &QueueSettings, time: Time) -> Queue {
+    pub fn new(path: &str, settings: &QueueSettings, turn: u64, time: Time) -> Queue {
         Queue {
             path: path.to_owned(),
             settings: settings.clone(),
@@ -100,6 +118,9 @@ impl Queue {
             used: time,
             touched: time,
             is_touched: true,
+            made: turn,
+            did_forward: [false; 2],
+            history: History::new(settings),
         }
     }
 
@@ -167,6 +188,8 @@ impl Queue {
         if self.durations.len() > 1 {
             self.durations = vec![self.settings.lock_duration];
         }
+        self.did_forward = [false, true].map(|is_dead| forwards(&self.settings, is_dead));
+        self.history.end_turn(self.settings.duplicate_window);
         if std::mem::take(&mut self.is_touched) {
             self.touched = now;
         }
@@ -188,6 +211,8 @@ pub struct Ledger {
     pub numbers: BTreeMap<BodyId, usize>,
     /// Messages that were removed.
     pub removed: BTreeMap<(EntityId, Sequence), Present>,
+    /// Messages that were forwarded, by where they were.
+    pub moved: BTreeMap<(EntityId, Sequence), usize>,
     /// Locks that a planned stop has left, while that is the last record.
     pub kept: Vec<KeptLock>,
 }
@@ -203,6 +228,7 @@ impl Default for Ledger {
             bodies: BTreeMap::new(),
             numbers: BTreeMap::new(),
             removed: BTreeMap::new(),
+            moved: BTreeMap::new(),
             kept: Vec::new(),
         }
     }

@@ -5,8 +5,10 @@
 //! everything after it may be nonsense.
 
 mod commit;
+mod duplicate;
 mod effect;
 mod expect;
+pub mod forward;
 pub mod ledger;
 mod reply;
 pub mod watched;
@@ -14,8 +16,8 @@ pub mod watched;
 use crate::coverage::Coverage;
 use crate::hash::Trace;
 use broker::{
-    ConnectionId, EntityId, LinkId, LockToken, Outcome, ReceiveMode, Record, RequestId, Sequence, Span,
-    State, Tier, Time,
+    ConnectionId, EntityId, LinkId, LockToken, MessageKey, Outcome, ReceiveMode, Record, RequestId, Sequence,
+    Span, State, Tier, Time,
 };
 use engine::{Mailbox, Outgoing};
 use ledger::{Ledger, Present};
@@ -65,8 +67,15 @@ pub struct Message {
     pub time_to_live: Span,
     pub scheduled: Time,
     pub keys_differ: bool,
+    /// The id by which its sender knows it, zero without one, and its partition key.
+    pub id: u64,
+    pub partition: u64,
     pub fate: Fate,
     pub place: Option<(EntityId, Sequence)>,
+    /// Where it was stored first.
+    pub first: Option<(EntityId, Sequence)>,
+    /// It was accepted and dropped, being a duplicate.
+    pub is_dropped: bool,
     pub delivered: u32,
     pub gone: Option<Gone>,
     /// A receiver was told that it is completed.
@@ -75,7 +84,7 @@ pub struct Message {
 
 impl Message {
     fn new(link: LinkId, delivery: u32, path: String, told: NewMessage) -> Message {
-        let NewMessage { pieces, hash, length, time_to_live, scheduled, keys_differ } = told;
+        let NewMessage { pieces, hash, length, time_to_live, scheduled, keys_differ, id, partition } = told;
         Message {
             path,
             link,
@@ -86,8 +95,12 @@ impl Message {
             time_to_live,
             scheduled,
             keys_differ,
+            id,
+            partition,
             fate: Fate::Unknown,
             place: None,
+            first: None,
+            is_dropped: false,
             delivered: 0,
             gone: None,
             is_confirmed: false,
@@ -184,6 +197,10 @@ pub struct Oracle {
     settled_sends: Vec<(LinkId, u32)>,
     /// Written, not known to be durable.
     pending: Option<Appended>,
+    /// An id that was noted; the next record must be its message.
+    noted: Option<(EntityId, MessageKey)>,
+    /// Queues with dead letters that have an open destination, and since when.
+    waiting: BTreeMap<EntityId, Time>,
     creations: BTreeSet<String>,
     tier: Tier,
     drained: u32,
@@ -191,6 +208,8 @@ pub struct Oracle {
     is_dead: bool,
     /// The disk may be full in this life, so that sends may be refused.
     pub may_lack_room: bool,
+    /// The disk may fail in this life, so that bodies may be unreadable.
+    may_not_read: bool,
 }
 
 impl Default for Oracle {
@@ -219,11 +238,14 @@ impl Default for Oracle {
             tokens: BTreeSet::new(),
             settled_sends: Vec::new(),
             pending: None,
+            noted: None,
+            waiting: BTreeMap::new(),
             creations: BTreeSet::new(),
             tier: Tier::default(),
             drained: 0,
             is_dead: false,
             may_lack_room: false,
+            may_not_read: false,
         }
     }
 }
@@ -237,6 +259,11 @@ impl Oracle {
 
     pub fn begin(&mut self, nth: usize, tier: Tier, is_telling: bool) {
         (self.nth, self.tier, self.is_telling) = (nth, tier, is_telling);
+    }
+
+    /// The process begins again, on a disk that may do this.
+    pub fn begin_life(&mut self, may_lack_room: bool, may_not_read: bool) {
+        (self.may_lack_room, self.may_not_read) = (may_lack_room, may_not_read);
     }
 
     pub fn tell(&self, what: impl FnOnce() -> String) {
@@ -270,6 +297,7 @@ impl Oracle {
     /// says.
     pub fn end_turn(&mut self, live: &broker::Durable) {
         self.check_due();
+        self.check_forwarded();
         if self.turn.is_multiple_of(COMPARED_TURNS) {
             self.check_locks();
         }
@@ -458,7 +486,8 @@ impl Oracle {
         } else if self.pending.take().is_some() {
             self.coverage.fault("last append lost");
         }
-        if durable.fingerprint() != self.ledger.replayed.fingerprint() {
+        let fingerprint = durable.fingerprint();
+        if fingerprint != self.ledger.replayed.fingerprint() {
             self.fail(format!("I12: what was replayed up to {tail} is not what was committed"));
         }
         if let Err(what) = self.ledger.compare(durable) {
@@ -483,12 +512,13 @@ impl Oracle {
             ghost.until = kept.until.max(ghost.until);
         }
         self.links.clear();
+        self.waiting.clear();
         // After a start everything counts as just used.
         self.ledger.queues.values_mut().for_each(|queue| queue.is_touched = true);
         self.ledger.end_turn(self.now);
         self.ledger.queues.values_mut().for_each(|queue| queue.is_touched = true);
         self.is_dead = false;
-        self.trace.add(&[tail, durable.fingerprint()]);
+        self.trace.add(&[tail, fingerprint]);
     }
 
     /// A number for the next delivery or question of the last drain.
@@ -515,7 +545,7 @@ impl Oracle {
         }
         for number in 0..self.messages.len() {
             let message = &self.messages[number];
-            if message.fate == Fate::Accepted && message.place.is_none() {
+            if message.fate == Fate::Accepted && message.place.is_none() && !message.is_dropped {
                 self.fail(format!("I1: message {number} was accepted and is nowhere"));
             } else if message.gone == Some(Gone::Completed) && message.delivered == 0 {
                 self.fail(format!("I1: message {number} was completed and never delivered"));

@@ -6,7 +6,7 @@ use super::ledger::split;
 use super::{Fate, Oracle, asker};
 use broker::{
     Answer, Delivery, LinkId, LockToken, Number, Outcome, QueueSettings, ReceiveMode, Refusal, RequestId,
-    Sequence, Settled, State, Time,
+    Sequence, Settled, Span, State, Time,
 };
 
 impl Oracle {
@@ -30,6 +30,14 @@ impl Oracle {
             (Question::Update(path, settings), Ok(Answer::Queue(queue))) => {
                 if !is_granted(settings, &queue.settings) {
                     self.fail(format!("{path} was updated and has other settings"));
+                }
+            }
+            (
+                Question::Create(path) | Question::Update(path, _),
+                Err(Refusal::ForwardTargetNotFound(target)),
+            ) => {
+                if !self.may_lack_target(target) {
+                    self.fail(format!("{path} cannot forward to {target}, which is there"));
                 }
             }
             (Question::Delete(path), Ok(Answer::Deleted)) => {
@@ -62,6 +70,9 @@ impl Oracle {
             (Question::Cancel(path, numbers), Ok(Answer::Cancelled)) => {
                 let is_there = entity.is_some_and(|entity| {
                     let queue = &self.ledger.queues[&entity];
+                    if numbers.iter().any(|number| queue.history.is_skipped(*number)) {
+                        return true;
+                    }
                     queue.present.keys().any(|sequence| numbers.contains(&queue.number(entity, *sequence)))
                 });
                 if is_there && !self.went(path) {
@@ -81,6 +92,9 @@ impl Oracle {
                         "{count} messages of {path} were deleted of {most}, {removed:?} are gone"
                     ));
                 }
+            }
+            (_, Err(Refusal::Unreadable)) if !self.may_not_read => {
+                self.fail(format!("{question:?} is called unreadable on a disk that works"));
             }
             (_, Err(_)) => {}
             _ => self.fail(format!("{question:?} got the answer to another question")),
@@ -155,15 +169,13 @@ impl Oracle {
             return self.fail("another number of messages was scheduled");
         }
         for (number, message) in numbers.iter().zip(range) {
-            let Some((entity, sequence)) = self.messages[message].place else {
-                return self.fail(format!("message {message} was scheduled before it was durable"));
-            };
             self.messages[message].fate = Fate::Accepted;
+            let Some((entity, sequence)) = self.messages[message].first else {
+                self.told_skipped(path, message, *number);
+                continue;
+            };
             let Some(queue) = self.ledger.queues.get(&entity) else { continue };
-            let is_known = queue.number(entity, sequence) == *number
-                // It was activated meanwhile, and has another.
-                || queue.present.get(&sequence).is_some_and(|present| present.state != State::Scheduled);
-            if !is_known && !self.went(path) {
+            if queue.number(entity, sequence) != *number {
                 return self.fail(format!("message {message} was scheduled as {number:?}, not {sequence:?}"));
             }
         }
@@ -222,7 +234,9 @@ impl Oracle {
 /// Whether a queue has the settings that were asked for. Its size is that of all its partitions (S-220).
 pub(super) fn is_granted(asked: &QueueSettings, settings: &QueueSettings) -> bool {
     let max_size_megabytes = settings.max_size_megabytes;
-    *settings == QueueSettings { max_size_megabytes, ..asked.clone() }
+    // What forwards is never idle (S-75).
+    let auto_delete_on_idle = if asked.forward_to.is_some() { Span::MAX } else { asked.auto_delete_on_idle };
+    *settings == QueueSettings { max_size_megabytes, auto_delete_on_idle, ..asked.clone() }
 }
 
 fn settled(outcome: &Outcome) -> Settled {

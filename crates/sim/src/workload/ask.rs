@@ -110,7 +110,7 @@ impl Workload {
                 _ => usual.auto_delete_on_idle,
             },
             partitioning: self.random.once_in(6),
-            ..usual
+            ..self.unusual(path, usual)
         }
     }
 
@@ -146,13 +146,11 @@ impl Workload {
             && !self.random.once_in(6)
         {
             settings.partitioning = queue.settings.partitioning;
+            settings.requires_duplicate_detection = queue.settings.requires_duplicate_detection;
             settings.max_size_megabytes = queue.settings.max_size_megabytes;
         }
         if self.random.once_in(8) {
             settings.status = *self.random.pick(&[Status::SendDisabled, Status::ReceiveDisabled]);
-        }
-        if self.random.once_in(40) {
-            settings.forward_to = Some("nowhere".into());
         }
         // The Basic tier has its own time to live, which it then also tells.
         if self.tier == Tier::Basic {

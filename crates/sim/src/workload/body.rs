@@ -1,14 +1,16 @@
-//! Messages as clients encode them: an AMQP message whose message-id is its number in this run, so that whoever finds
-//! its bytes knows which one it is.
+//! Messages as clients encode them: an AMQP message whose correlation-id is its number in this run, so that whoever finds
+//! its bytes knows which one it is. Its message-id is what its sender knows it by, which may be that of another.
 
 use crate::hash::hash_bytes;
 use crate::oracle::NewMessage;
 use crate::random::Random;
-use broker::Incoming;
+use broker::{Incoming, MessageKey};
 
-/// A properties section with one field: the message-id, as an unsigned long of eight bytes.
-const FRONT: [u8; 7] = [0x00, 0x53, 0x73, 0xc0, 0x0a, 0x01, 0x80];
-const FRONT_BYTES: usize = FRONT.len() + 8;
+/// A properties section with six fields, of which the message-id and the correlation-id are unsigned longs of eight bytes
+/// and those between them null.
+const FRONT: [u8; 7] = [0x00, 0x53, 0x73, 0xc0, 0x17, 0x06, 0x80];
+const BETWEEN: [u8; 5] = [0x40, 0x40, 0x40, 0x40, 0x80];
+const FRONT_BYTES: usize = FRONT.len() + 8 + BETWEEN.len() + 8;
 /// A data section with a 32-bit length.
 const DATA: [u8; 4] = [0x00, 0x53, 0x75, 0xb0];
 
@@ -18,12 +20,28 @@ pub struct Body {
     pub pieces: Vec<Vec<u8>>,
     /// What its sender says of it besides.
     pub facts: Incoming,
+    /// Its message-id, or zero.
+    pub id: u64,
+}
+
+/// What a door tells the broker of a message-id: a digest, or nothing without one.
+pub fn digest(id: u64) -> MessageKey {
+    if id == 0 { MessageKey::NONE } else { MessageKey([Random::new(id).number(), Random::new(!id).number()]) }
 }
 
 impl Body {
-    /// Message `number` with `payload` bytes of data, in `pieces` pieces.
-    pub fn new(number: usize, payload: usize, pieces: usize, facts: Incoming, random: &mut Random) -> Body {
+    /// Message `number` with `payload` bytes of data, in `pieces` pieces. `facts` name it by the digest of `id`.
+    pub fn new(
+        number: usize,
+        id: u64,
+        payload: usize,
+        pieces: usize,
+        facts: Incoming,
+        random: &mut Random,
+    ) -> Body {
         let mut whole = FRONT.to_vec();
+        whole.extend_from_slice(&id.to_be_bytes());
+        whole.extend_from_slice(&BETWEEN);
         whole.extend_from_slice(&(number as u64).to_be_bytes());
         whole.extend_from_slice(&DATA);
         whole.extend_from_slice(&(payload as u32).to_be_bytes());
@@ -32,7 +50,7 @@ impl Body {
         whole.truncate(FRONT_BYTES + DATA.len() + 4 + payload);
         // The front stays in the first piece: the properties of a message are never cut.
         let piece = whole.len().div_ceil(pieces).max(FRONT_BYTES);
-        Body { pieces: whole.chunks(piece).map(<[u8]>::to_vec).collect(), facts }
+        Body { pieces: whole.chunks(piece).map(<[u8]>::to_vec).collect(), facts, id }
     }
 
     pub fn told(&self) -> NewMessage {
@@ -51,13 +69,15 @@ impl Body {
             time_to_live: self.facts.time_to_live,
             scheduled: self.facts.scheduled,
             keys_differ: self.facts.keys_differ,
+            id: self.id,
+            partition: self.facts.partition,
         }
     }
 }
 
 /// The number of the message that begins with these bytes, if one does.
 pub fn message_number(bytes: &[u8]) -> Option<usize> {
-    let number = bytes.strip_prefix(&FRONT)?.first_chunk()?;
+    let number = bytes.strip_prefix(&FRONT)?.get(8..)?.strip_prefix(&BETWEEN)?.first_chunk()?;
     Some(u64::from_be_bytes(*number) as usize)
 }
 
@@ -67,7 +87,8 @@ mod tests {
 
     #[test]
     fn a_message_is_a_message_and_knows_its_number() {
-        let body = Body::new(7, 1_000, 3, Incoming::new(broker::Intake::default()), &mut Random::new(1));
+        let facts = Incoming::new(broker::Intake::default());
+        let body = Body::new(7, 5, 1_000, 3, facts, &mut Random::new(1));
         assert_eq!(body.pieces.len(), 3);
         assert_eq!(message_number(&body.pieces[0]), Some(7));
         assert_eq!(message_number(&body.pieces[1]), None);

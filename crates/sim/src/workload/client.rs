@@ -34,6 +34,7 @@ pub(super) struct ClientLink {
 #[derive(Debug)]
 pub(super) struct Unfinished {
     pub(super) number: usize,
+    pub(super) id: u64,
     pub(super) facts: Incoming,
     pub(super) sent: Vec<Vec<u8>>,
     /// The pieces to come, the next one last.

@@ -6,10 +6,12 @@
 mod ask;
 mod body;
 mod client;
+mod duplicate;
+mod forward;
 mod receive;
 mod send;
 
-pub use body::{Body, message_number};
+pub use body::{Body, digest, message_number};
 
 use crate::PARTITIONS;
 use crate::hash::hash_bytes;
@@ -20,7 +22,7 @@ use broker::{Answer, Command, ConnectionId, LinkId, NamespaceId, Number, Receive
 use client::{Client, Held};
 use engine::{Batch, Item, Outgoing, Sent};
 use journal::Place;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// The queue that requires sessions.
@@ -32,8 +34,10 @@ const NAMESPACE: NamespaceId = NamespaceId(0);
 const CLIENTS: usize = 4;
 const LINKS: usize = 8;
 
-/// Queues that may exist in each partition. `tiny` is small and fills up.
-const PATHS: [&[&str]; PARTITIONS] = [&["orders", "Invoices/eu", "tiny"], &["remote", "far/away"]];
+/// Queues that may exist in each partition. `tiny` is small and fills up, `relay` and `bounce` mostly forward, and
+/// `once` and `single` mostly look for duplicates.
+const PATHS: [&[&str]; PARTITIONS] =
+    [&["orders", "Invoices/eu", "tiny", "once", "relay"], &["remote", "far/away", "single", "bounce"]];
 
 #[derive(Debug)]
 pub struct Workload {
@@ -44,6 +48,8 @@ pub struct Workload {
     /// Numbers of messages that were set aside or scheduled, with the path of their queue.
     deferred: [Vec<(String, Number)>; PARTITIONS],
     scheduled: [Vec<(String, Number)>; PARTITIONS],
+    /// Ids that messages to a queue had, some of them long ago.
+    ids: BTreeMap<String, Vec<u64>>,
     /// What was said and has not reached the server yet.
     said: [VecDeque<Item>; PARTITIONS],
     connections: u32,
@@ -81,6 +87,7 @@ impl Workload {
             held: Default::default(),
             deferred: Default::default(),
             scheduled: Default::default(),
+            ids: BTreeMap::new(),
             said: Default::default(),
             connections: 0,
             is_heavy,

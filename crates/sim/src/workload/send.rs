@@ -1,7 +1,7 @@
 //! Senders: single messages, batches, large ones in parts, and some that must be refused.
 
 use super::client::Unfinished;
-use super::{Actor, Body, NAMESPACE, Workload};
+use super::{Actor, Body, NAMESPACE, Workload, digest};
 use crate::oracle::{NewMessage, Oracle, Role};
 use broker::limits::{BATCH_MESSAGES, MESSAGE_KILOBYTES_DEFAULT};
 use broker::{Command, Incoming, Intake, LinkId, Span, Time};
@@ -47,7 +47,7 @@ impl Workload {
     }
 
     /// What a sender says of a message: how long it lives, and when it begins to.
-    fn facts(&mut self, now: Time) -> Incoming {
+    fn facts(&mut self, now: Time, id: u64) -> Incoming {
         let time_to_live = match self.random.below(8) {
             0 => Span(self.random.between(1, 3_000)),
             1 => Span::seconds(self.random.between(1, 100)),
@@ -60,7 +60,9 @@ impl Workload {
             _ => Incoming::AT_ONCE,
         };
         let keys_differ = self.random.once_in(200);
-        Incoming { time_to_live, scheduled, keys_differ, ..Incoming::new(Intake::default()) }
+        let partition = self.partition();
+        let usual = Incoming::new(Intake::default());
+        Incoming { time_to_live, scheduled, keys_differ, id: digest(id), partition, ..usual }
     }
 
     /// Messages for later, all in one question.
@@ -71,13 +73,15 @@ impl Workload {
         let mut told = Vec::new();
         for n in 0..self.random.between(1, 4) as usize {
             let payload = self.random.below(200) as usize;
-            let mut facts = self.facts(oracle.now);
+            let number = oracle.next_message() + n;
+            let id = self.id(&path, number);
+            let mut facts = self.facts(oracle.now, id);
             if !self.random.once_in(6) {
                 // Some wait for longer than a queue may be idle.
                 let most = *self.random.pick(&[10_000, 90_000, 90_000, 1_500_000]);
                 facts.scheduled = oracle.now.after(Span(self.random.between(1, most)));
             }
-            let body = Body::new(oracle.next_message() + n, payload, 1, facts, &mut self.random);
+            let body = Body::new(number, id, payload, 1, facts, &mut self.random);
             told.push(body.told());
             batch.arrival(facts, |out| out.extend_from_slice(&body.pieces[0]));
         }
@@ -93,8 +97,10 @@ impl Workload {
         let mut told = Vec::new();
         for n in 0..count {
             let payload = if count > 1 { self.random.below(300) as usize } else { self.payload(&path) };
-            let facts = self.facts(oracle.now);
-            let body = Body::new(oracle.next_message() + n, payload, 1, facts, &mut self.random);
+            let number = oracle.next_message() + n;
+            let id = self.id(&path, number);
+            let facts = self.facts(oracle.now, id);
+            let body = Body::new(number, id, payload, 1, facts, &mut self.random);
             told.push(body.told());
             batch.arrival(facts, |out| out.extend_from_slice(&body.pieces[0]));
         }
@@ -132,11 +138,13 @@ impl Workload {
         let payload = self.random.between(100, 2_000) as usize;
         // It may take several turns; others take their numbers meanwhile.
         let number = oracle.reserve();
-        let facts = self.facts(oracle.now);
-        let mut body = Body::new(number, payload, pieces, facts, &mut self.random);
+        let path = self.clients[who.at].links[nth].path.clone();
+        let id = self.id(&path, number);
+        let facts = self.facts(oracle.now, id);
+        let mut body = Body::new(number, id, payload, pieces, facts, &mut self.random);
         body.pieces.reverse();
         self.clients[who.at].links[nth].unfinished =
-            Some(Unfinished { number, facts, sent: Vec::new(), rest: body.pieces });
+            Some(Unfinished { number, id, facts, sent: Vec::new(), rest: body.pieces });
         self.go_on(who, nth, batch, oracle);
     }
 
@@ -165,7 +173,7 @@ impl Workload {
 
     fn finish(&mut self, who: Actor, nth: usize, all: Unfinished, batch: &mut Batch, oracle: &mut Oracle) {
         let first = batch.messages.len();
-        let body = Body { pieces: all.sent, facts: all.facts };
+        let body = Body { pieces: all.sent, facts: all.facts, id: all.id };
         let last = body.pieces.last().cloned().unwrap_or_default();
         batch.arrival(all.facts, |out| out.extend_from_slice(&last));
         let (link, delivery) = self.next_delivery(who, nth, false);

@@ -258,7 +258,11 @@ fn a_full_topic_is_full_of_what_its_subscriptions_hold() {
         assert!(matches!(world.send(link, delivery, &[large])[..], [Effect::Accepted { .. }]));
     }
     let effects = world.send(link, 512, &[message(1)]);
-    assert!(matches!(effects[..], [Effect::Rejected { refusal: Refusal::QueueFull { .. }, .. }]));
+    let [Effect::Rejected { refusal, .. }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(
+        refusal.to_string(),
+        "The maximum entity size has been reached or exceeded for Topic: 't'. Size of entity in bytes:1073741824, Max entity size in bytes:1073741824."
+    );
     world.commit();
     world.receive(A, ReceiveAndDelete, 1);
     assert!(matches!(world.send(link, 513, &[message(1)])[..], [Effect::Accepted { .. }]));

@@ -58,7 +58,7 @@ mod tests {
             (Refusal::SessionLockLost, 410),
             (Refusal::EntityDisabled("q".into()), 400),
             (Refusal::NotAllowed("no"), 400),
-            (Refusal::QueueFull { name: "q".into(), size: 2, limit: 1 }, 403),
+            (Refusal::QueueFull { kind: "Queue", name: "q".into(), size: 2, limit: 1 }, 403),
             (Refusal::MessageTooLarge { size: 2, limit: 1 }, 403),
         ];
         for (refusal, status) in statuses {

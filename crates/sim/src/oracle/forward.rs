@@ -1,0 +1,268 @@
+//! Forwarding (S-170 to S-177, S-112): what reaches a queue that forwards ends in its destination, exactly once, under a
+//! number of that queue, or in the dead-letter queue for a reason that holds. Nothing is overtaken, nothing stays.
+
+use super::commit::longest_life;
+use super::ledger::{Present, Queue};
+use super::{Lock, Oracle};
+use broker::limits::FORWARD_RETRY;
+use broker::queue::index::Reason;
+use broker::{EntityId, Number, QueueSettings, Sequence, Source, State, SubQueue, Time};
+use message::Overlay;
+
+/// How often a message is forwarded (S-173), and how often as a dead letter, which must end too.
+const HOPS: u8 = 4;
+const DEAD_LETTER_HOPS: u8 = 16;
+
+/// Bytes of a queue that was made small.
+const SMALL_BYTES: u64 = 1 << 20;
+
+/// The way of a message that was forwarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Travelled {
+    pub hops: u8,
+    /// The number that it had where it was sent (S-36).
+    pub first: Option<Number>,
+}
+
+/// What a record says of a message that moves to another queue.
+pub(super) struct Move<'a> {
+    pub(super) source: Source,
+    pub(super) sequence: Sequence,
+    pub(super) target: EntityId,
+    pub(super) number: Sequence,
+    pub(super) expires: Time,
+    pub(super) overlay: Option<&'a Overlay>,
+}
+
+/// Where a message of a queue goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// It stays.
+    Nowhere,
+    To(EntityId),
+    /// The destination is full, disabled or gone (S-174).
+    Closed,
+    TooFar,
+}
+
+/// The folded path in a forward target, which may be an address (S-179).
+fn target_path(target: &str) -> String {
+    let path = match target.find("://") {
+        Some(at) => target[at + 3..].split_once('/').map_or("", |(_, path)| path),
+        None => target,
+    };
+    path.to_lowercase()
+}
+
+/// Where the messages of a queue, or its dead letters, are forwarded to.
+fn target_of(settings: &QueueSettings, is_dead: bool) -> Option<String> {
+    let target = if is_dead { &settings.forward_dead_letters_to } else { &settings.forward_to };
+    target.as_deref().map(target_path)
+}
+
+/// Whether a part of a queue forwards, so that nobody receives from it (S-172).
+pub fn forwards(settings: &QueueSettings, is_dead: bool) -> bool {
+    if is_dead { settings.forward_dead_letters_to.is_some() } else { settings.forward_to.is_some() }
+}
+
+impl Oracle {
+    pub(super) fn way(&self, queue: &Queue, is_dead: bool, hops: u8) -> Way {
+        let Some(path) = target_of(&queue.settings, is_dead) else { return Way::Nowhere };
+        if hops >= if is_dead { DEAD_LETTER_HOPS } else { HOPS } {
+            return Way::TooFar;
+        }
+        let found =
+            self.ledger.names.get(&path).and_then(|entity| Some((*entity, self.ledger.queues.get(entity)?)));
+        match found {
+            Some((entity, target)) if target.settings.status.may_send() && !is_full(target) => {
+                Way::To(entity)
+            }
+            _ => Way::Closed,
+        }
+    }
+
+    /// Only what exists and is another entity is forwarded to (S-171).
+    pub(super) fn check_targets(&mut self, path: &str, settings: &QueueSettings) {
+        for target in [false, true].into_iter().filter_map(|is_dead| target_of(settings, is_dead)) {
+            if !self.ledger.names.contains_key(&target) {
+                self.fail(format!("{path} forwards to {target}, which does not exist"));
+            } else if target == path.to_lowercase() {
+                self.fail(format!("{path} forwards to itself"));
+            }
+        }
+    }
+
+    /// Whether somebody may rightly have been told that a target does not exist.
+    pub(super) fn may_lack_target(&self, target: &str) -> bool {
+        let target = target_path(target);
+        let found = self.ledger.names.get(&target).and_then(|entity| self.ledger.queues.get(entity));
+        found.is_none_or(|queue| queue.made == self.turn) || self.went(&target)
+    }
+
+    /// A message moves to another queue: once, in its turn, and under a new number.
+    pub(super) fn forwarded(&mut self, moved: &Move<'_>, time: Time) {
+        let Move { source, sequence, target, number, expires, overlay } = *moved;
+        let is_dead = source.sub == SubQueue::DeadLetter;
+        let Some(queue) = self.ledger.queues.get(&source.entity) else {
+            return self.fail("a message was forwarded out of a queue that does not exist");
+        };
+        let Some(present) = queue.present.get(&sequence) else {
+            return self.fail(format!("{sequence:?} was forwarded and is not there"));
+        };
+        let way = self.way(queue, is_dead, present.travelled.hops);
+        let overtaken = self.overtaken(source.entity, queue, sequence, is_dead);
+        let lock = self.locks.remove(&(source.entity, sequence));
+        let Some((from, present)) = self.ledger.queues.get_mut(&source.entity).and_then(|queue| {
+            let present = queue.remove(sequence)?;
+            Some((queue, present))
+        }) else {
+            return;
+        };
+        let first = present.travelled.first.unwrap_or(from.number(source.entity, sequence));
+        let taken_along = is_dead.then(|| dead_letter_overlay(&from.path, &present));
+        let own = if is_dead { Time::NEVER } else { present.expires };
+        let (tier, turn, position) = (self.tier, self.turn, self.ledger.position + 1);
+        let Some(queue) = self.ledger.queues.get_mut(&target) else {
+            return self.fail(format!("{sequence:?} was forwarded to a queue that does not exist"));
+        };
+        let wrong = [
+            (way == Way::To(target), "it was forwarded to where it does not go"),
+            (present.is_dead == is_dead, "it was forwarded from another part of its queue"),
+            (present.state == State::Active, "it was forwarded though it waits"),
+            (lock.is_none_or(|lock| lock.may_be_free(time)), "I5: it was forwarded though it is locked"),
+            (is_dead || time < present.expires, "I8: it was forwarded though it has expired"),
+            (queue.next == number, "I4: its number leaves a gap or is taken"),
+            (queue.last_enqueued <= time, "its enqueued time runs backwards"),
+            (
+                expires == own.min(time.after(longest_life(tier, &queue.settings))),
+                "I8: it lives for another time",
+            ),
+            (overlay == taken_along.as_ref(), "I3: it takes along what nobody set"),
+        ];
+        queue.next = number.next();
+        queue.last_enqueued = time;
+        (queue.used, queue.is_touched) = (time, true);
+        let message = &mut self.messages[present.message];
+        message.place = Some((target, number));
+        message.path = queue.path.to_lowercase();
+        self.ledger.moved.insert((source.entity, sequence), present.message);
+        let hops = present.travelled.hops + 1;
+        queue.insert(
+            number,
+            Present {
+                count: 0,
+                stored: turn,
+                position,
+                enqueued: time,
+                expires,
+                is_dead: false,
+                reason: Reason::Client,
+                overlay: taken_along.unwrap_or(present.overlay),
+                travelled: Travelled { hops, first: Some(first) },
+                ..present
+            },
+        );
+        for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {
+            self.fail(format!("{sequence:?} of {source:?} forwarded as {number:?}: {what}"));
+        }
+        if let Some(older) = overtaken {
+            self.fail(format!("{older:?} of {source:?} was overtaken by {sequence:?} on its way (S-175)"));
+        }
+    }
+
+    /// An older message that was free and should have gone before.
+    fn overtaken(
+        &self,
+        entity: EntityId,
+        queue: &Queue,
+        sequence: Sequence,
+        is_dead: bool,
+    ) -> Option<Sequence> {
+        // While a queue forwards nobody is given its messages, so what has no lock is free.
+        let is_clear = queue.did_forward[usize::from(is_dead)] && !self.is_ghostly(entity);
+        let is_free = |(sequence, present): &(&Sequence, &Present)| {
+            let is_here = present.state == State::Active && present.is_dead == is_dead;
+            // What came with the same append is locked by nobody.
+            let is_new = !is_dead && present.position == self.ledger.position + 1;
+            let was_free = match self.locks.get(&(entity, **sequence)) {
+                Some(lock) => lock.returned.is_some_and(|turn| turn < self.turn),
+                None => present.stored < self.turn,
+            };
+            is_here
+                && (is_new || is_clear && was_free)
+                && !(is_dead && present.travelled.hops >= DEAD_LETTER_HOPS)
+        };
+        queue.present.range(..sequence).find(is_free).map(|(older, _)| *older)
+    }
+
+    /// The partition rests: nothing is left in a queue that forwards except what is locked or waits for its time, and
+    /// dead letters whose destination was closed a moment ago.
+    pub(super) fn check_forwarded(&mut self) {
+        let mut stuck = None;
+        let mut waiting = Vec::new();
+        for (entity, queue) in &self.ledger.queues {
+            for is_dead in [false, true] {
+                if !forwards(&queue.settings, is_dead) || self.is_ghostly(*entity) {
+                    continue;
+                }
+                let is_free = |lock: Option<&Lock>| lock.is_none_or(|lock| lock.returned.is_some());
+                let mut left = queue.present.iter().filter(|(sequence, present)| {
+                    present.state == State::Active
+                        && present.is_dead == is_dead
+                        && is_free(self.locks.get(&(*entity, **sequence)))
+                });
+                if is_dead {
+                    let goes = |(_, present): (_, &Present)| {
+                        match self.way(queue, true, present.travelled.hops) {
+                            // A small one may have been full when it was last tried.
+                            Way::To(target) => self.ledger.queues[&target].settings.max_size_megabytes > 1,
+                            _ => false,
+                        }
+                    };
+                    if left.any(goes) {
+                        waiting.push(*entity);
+                    }
+                } else if let Some((sequence, _)) = left.next() {
+                    stuck = Some(format!("I1: {sequence:?} of {} stays and is to be forwarded", queue.path));
+                }
+            }
+        }
+        let now = self.now;
+        self.waiting.retain(|entity, _| waiting.contains(entity));
+        for entity in waiting {
+            let since = *self.waiting.entry(entity).or_insert(now);
+            if since.after(FORWARD_RETRY) < now {
+                let path = self.ledger.queues.get(&entity).map(|queue| &queue.path);
+                stuck = Some(format!(
+                    "I1: dead letters of {path:?} wait since {since:?} for an open destination"
+                ));
+            }
+        }
+        if let Some(stuck) = stuck {
+            self.fail(stuck);
+        }
+    }
+}
+
+fn is_full(queue: &Queue) -> bool {
+    queue.settings.max_size_megabytes == 1 && queue.bytes >= SMALL_BYTES
+}
+
+/// What a dead letter takes along: why it is one, and where it became one (S-112).
+fn dead_letter_overlay(path: &str, present: &Present) -> Overlay {
+    let mut overlay = present.shown();
+    // Where the clients' own changes leave no room for the path, they win.
+    let _ = overlay.set_dead_letter_source(path);
+    overlay
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_a_path_or_an_address() {
+        assert_eq!(target_path("Orders"), "orders");
+        assert_eq!(target_path("sb://host:5671/Invoices/EU"), "invoices/eu");
+    }
+}
