@@ -75,10 +75,11 @@ pub const FILTER_TEXT_BYTES: usize = 32 * 1_024;
 /// What a copy takes at the most in the record of a published message, without what an action has changed; and what all copies
 /// of one delivery may take, which is one append of the journal: a quarter of its largest.
 pub const COPY_BYTES: usize = 16;
-/// What the record takes by which a copy is forwarded at once or dead-lettered without a session, or, with its words, after
-/// a rule that failed.
-pub const MOVE_BYTES: usize = 64;
+/// What the records take by which a copy is in a session (the id not counted), is forwarded at once or dead-lettered without a
+/// session, or, with its words, after a rule that failed; and the longest session id (S-6).
+pub const MOVE_BYTES: usize = 96;
 pub const FAILURE_BYTES: usize = 512;
+pub const SESSION_BYTES: usize = 4 * 128;
 pub const FAN_OUT_BYTES: usize = 4 * 1_024 * 1_024;
 
 /// Authorization rules of one entity (semantics, section 21), the length of their names (HX-1.8.2) and of their keys, which

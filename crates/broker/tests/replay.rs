@@ -4,12 +4,21 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use message::{Overlay, Value};
+use otobus_broker::durable::Kind;
+use otobus_broker::topic::published::Origin;
+use otobus_broker::topic::rule::{Filter, Rule, Sql};
+use otobus_broker::topic::settings::{SubscriptionSettings, TopicSettings};
 use otobus_broker::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 /// The queue that requires sessions.
 const SESSIONS: u8 = 2;
+
+/// The topic, the subscription that selects, and the one that takes everything.
+const TOPIC: u8 = 3;
+const SELECTING: u8 = 4;
+const ALL: u8 = 5;
 
 /// What may happen. Links, queues and tokens are named by small numbers, so that they meet.
 #[derive(Debug, Clone)]
@@ -43,7 +52,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let (link, queue, is_dead) = (0..6_u8, 0..3_u8, prop::bool::weighted(0.3));
+    let (link, queue, is_dead) = (0..6_u8, 0..6_u8, prop::bool::weighted(0.3));
     let (life, later) = (0..60_000_u32, 0..60_000_u32);
     prop_oneof![
         2 => (queue.clone(), 5..20_u64, any::<u8>())
@@ -128,6 +137,58 @@ fn settings(queue: u8, lock: u64, flags: u8) -> QueueSettings {
         default_time_to_live: if flags & 4 != 0 { Span::seconds(20) } else { Span::MAX },
         auto_delete_on_idle: if flags & 0x38 == 0x38 { Span::minutes(5) } else { Span::MAX },
         ..usual
+    }
+}
+
+/// Where messages are sent and received: queues, then a topic and its subscriptions.
+fn path_of(queue: u8) -> String {
+    match queue {
+        TOPIC => "topic".to_owned(),
+        SELECTING | ALL => format!("topic/Subscriptions/{queue}"),
+        queue => format!("queue-{queue}"),
+    }
+}
+
+/// What creates an entity, or changes one that is there.
+fn making(queue: u8, lock: u64, flags: u8, is_new: bool) -> Task {
+    let QueueSettings {
+        lock_duration,
+        dead_letter_on_expiration,
+        max_delivery_count,
+        default_time_to_live,
+        auto_delete_on_idle,
+        ..
+    } = settings(queue, lock, flags);
+    let (path, access) = (path_of(queue).into(), Vec::new());
+    if queue == TOPIC {
+        let settings =
+            TopicSettings { default_time_to_live, auto_delete_on_idle, ..TopicSettings::default() };
+        return match is_new {
+            true => Task::CreateTopic { path, settings, access },
+            false => Task::UpdateTopic { path, settings, access },
+        };
+    }
+    if queue < TOPIC {
+        return Task::UpdateQueue { path, settings: settings(queue, lock, flags), access };
+    }
+    let settings = SubscriptionSettings {
+        lock_duration,
+        dead_letter_on_expiration,
+        max_delivery_count,
+        default_time_to_live,
+        auto_delete_on_idle,
+        dead_letter_on_filter_exceptions: flags & 8 != 0,
+        ..SubscriptionSettings::default()
+    };
+    let (topic, name) = ("topic".into(), queue.to_string().into());
+    // What is sent has no bytes here, so that its filter fails; what is read has no properties.
+    let sql = Sql { expression: "missing IS NULL".into(), parameters: Vec::new() };
+    let action = (flags & 16 != 0).then(|| Sql { expression: "SET a = 1".into(), parameters: Vec::new() });
+    let filter = if queue == ALL { Filter::True } else { Filter::Sql(sql) };
+    let rule = Some(Rule { name: "rule".into(), filter, action });
+    match is_new {
+        true => Task::CreateSubscription { topic, name, settings, rule },
+        false => Task::UpdateSubscription { topic, name, settings },
     }
 }
 
@@ -222,6 +283,15 @@ impl Rig {
     /// Looks at what was decided.
     fn take(&mut self) {
         while let Some(doubt) = self.decision.doubts.pop() {
+            if doubt.wants_content {
+                let read = |(sequence, _): &(Sequence, Vec<BodyId>)| {
+                    (*sequence, (sequence.0 % 3 != 0).then(Box::default))
+                };
+                let fronts = doubt.messages.iter().map(read).collect();
+                let context = self.context();
+                self.broker.read(doubt.source, fronts, context, &mut self.decision);
+                continue;
+            }
             // Every third message cannot be read for now.
             let sequences = doubt.messages.iter().map(|(sequence, _)| *sequence);
             let (damaged, whole): (Vec<_>, Vec<_>) = sequences.partition(|sequence| sequence.0 % 3 == 0);
@@ -282,7 +352,18 @@ impl Rig {
                 self.take_body(*body);
                 self.take_number(*entity, *sequence);
             }
-            Record::Activated { entity, sequence, .. } => self.take_number(*entity, *sequence),
+            Record::Activated { entity, sequence, .. } | Record::Skipped { entity, sequence } => {
+                self.take_number(*entity, *sequence);
+            }
+            Record::Published(published) => {
+                if let Origin::Sent { body, .. } = published.origin {
+                    self.take_body(body);
+                }
+                self.take_number(published.topic, published.sequence);
+                for copy in &published.copies {
+                    *self.next.entry(copy.subscription).or_insert(1) += 1;
+                }
+            }
             _ => {}
         }
     }
@@ -301,20 +382,23 @@ impl Rig {
 
     fn step(&mut self, step: &Step) {
         let (request, namespace) = (RequestId::default(), NamespaceId(0));
-        let path = |queue: &u8| format!("queue-{queue}").into_boxed_str();
+        let path = |queue: &u8| path_of(*queue).into_boxed_str();
         let part = |queue: &u8, is_dead: &bool| {
             let suffix = if *is_dead { "/$DeadLetterQueue" } else { "" };
-            format!("queue-{queue}{suffix}").into_boxed_str()
+            format!("{}{suffix}", path_of(*queue)).into_boxed_str()
         };
         let mode = |locks: &bool| if *locks { ReceiveMode::PeekLock } else { ReceiveMode::ReceiveAndDelete };
         match step {
+            Step::Create(queue, lock, flags) if *queue >= TOPIC => {
+                let task = Box::new(making(*queue, *lock, *flags, true));
+                self.command(&Command::Manage { request, namespace, task }, &[]);
+            }
             Step::Create(queue, lock, flags) => {
                 let (path, settings) = (path(queue), Box::new(settings(*queue, *lock, *flags)));
                 self.command(&Command::CreateQueue { request, namespace, path, settings }, &[]);
             }
             Step::Update(queue, lock, flags) => {
-                let settings = settings(*queue, *lock, *flags);
-                let task = Box::new(Task::UpdateQueue { path: path(queue), settings, access: Vec::new() });
+                let task = Box::new(making(*queue, *lock, *flags, false));
                 self.command(&Command::Manage { request, namespace, task }, &[]);
             }
             Step::Schedule { queue, later } => {
@@ -392,6 +476,11 @@ impl Rig {
                 self.command(&list, &[]);
             }
             Step::Restart { is_planned } => self.restart(*is_planned),
+            Step::Delete(queue) if *queue > TOPIC => {
+                let (topic, name) = ("topic".into(), queue.to_string().into());
+                let task = Box::new(Task::DeleteSubscription { topic, name });
+                self.command(&Command::Manage { request, namespace, task }, &[]);
+            }
             Step::Delete(queue) => {
                 self.command(&Command::DeleteEntity { request, namespace, path: path(queue) }, &[]);
             }
@@ -543,7 +632,10 @@ proptest! {
             prop_assert_eq!(rig.replayed.fingerprint(), rig.broker.durable().fingerprint(), "after {:?}", step);
         }
         prop_assert_eq!(rig.broker.durable().next_body().0, rig.next_body);
-        for (_, queue) in rig.replayed.queues() {
+        for (entity, queue) in rig.replayed.queues() {
+            let below = rig.replayed.queues().filter(|(_, other)| other.kind == Kind::Subscription { topic: entity });
+            prop_assert_eq!(queue.below, below.map(|(_, other)| other.bytes).sum::<u64>());
+            prop_assert!(queue.kind != Kind::Topic || queue.counts.total() == queue.counts.scheduled);
             let main: Vec<_> = queue.index.iter().collect();
             let of = |state| main.iter().filter(|(_, slot)| slot.state() == state).count() as u64;
             let dead_letter = queue.dead.iter().count() as u64;

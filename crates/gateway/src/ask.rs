@@ -13,6 +13,9 @@ pub trait Ask: Send + Sync {
         make: impl FnOnce(RequestId) -> Command + Send,
     ) -> impl Future<Output = Result<Result<Answer, Refusal>, Stopped>> + Send;
 
+    /// Where messages are sent and received.
+    fn engine(&self) -> &Handle;
+
     /// What keeps what is sent now from being stored; nothing, in good health.
     fn ailments(&self) -> Vec<Ailment>;
 
@@ -29,6 +32,10 @@ impl Ask for Handle {
         make: impl FnOnce(RequestId) -> Command + Send,
     ) -> Result<Result<Answer, Refusal>, Stopped> {
         Handle::ask(self, make).await
+    }
+
+    fn engine(&self) -> &Handle {
+        self
     }
 
     fn ailments(&self) -> Vec<Ailment> {

@@ -64,6 +64,25 @@ pub const HTTP_BODY_BYTES: usize = 1_024 * 1_024;
 /// From the end of the headers to the end of the body.
 pub const HTTP_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a message that is sent over HTTP may keep us waiting for its bytes, and how many of them buy another second:
+/// whoever sends faster may send as long as the message is. What we make the sender wait is not counted.
+pub const MESSAGE_PATIENCE: Duration = Duration::from_secs(30);
+pub const MESSAGE_BYTES_PER_SECOND: u64 = 64 * 1_024;
+
+/// Of a message that is refused, what is read and forgotten before the answer, and for how long: many clients hear nothing
+/// until they have sent everything.
+pub const REFUSED_MESSAGE_BYTES: usize = 4 * 1_024 * 1_024;
+pub const REFUSED_MESSAGE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Longest message sent over HTTP that does not tell its length in front: it is held until it is whole, for its length
+/// stands before its bytes (H-98).
+pub const UNMEASURED_BYTES: usize = BATCH_BYTES;
+
+/// How long a receive over HTTP waits for a message unless it says otherwise (HX-2.3), and at the most: longer than
+/// proxies keep a silent connection.
+pub const RECEIVE_WAIT: Duration = Duration::from_secs(60);
+pub const RECEIVE_WAIT_MOST: Duration = Duration::from_secs(300);
+
 /// Nesting of elements in a request's XML. The deepest honest one, a rule's typed values, has 8.
 pub const XML_DEPTH: usize = 32;
 

@@ -118,6 +118,7 @@ impl Doors for State {
             names: &self.names,
             meters: &self.meters,
             failures: &self.failures,
+            unfinished: &self.unfinished,
             node: &self.node,
             has_test_clock: self.has_test_clock,
         };

@@ -43,16 +43,23 @@ impl Rest {
     }
 
     /// Takes the next bytes behind the front.
-    pub fn take(&mut self, mut piece: &[u8]) -> Result<(), Malformed> {
+    pub fn take(&mut self, piece: &[u8]) -> Result<(), Malformed> {
+        self.contents(piece, |_| {})
+    }
+
+    /// Takes the next bytes behind the front, and gives what the body is made of: the bytes of data, and values and
+    /// sequences as they are encoded, without the descriptors of their sections.
+    pub fn contents(&mut self, mut piece: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), Malformed> {
         while !piece.is_empty() {
             if self.left == 0 {
-                let Some(used) = self.take_head(piece)? else { return Ok(()) };
+                let Some(used) = self.take_head(piece, &mut each)? else { return Ok(()) };
                 piece = &piece[used..];
             }
             let (passed, after) =
                 piece.split_at(piece.len().min(usize::try_from(self.left).unwrap_or(usize::MAX)));
-            if let Some(footer) = &mut self.footer {
-                footer.extend_from_slice(passed);
+            match &mut self.footer {
+                Some(footer) => footer.extend_from_slice(passed),
+                None => each(passed),
             }
             self.left -= passed.len() as u64;
             piece = after;
@@ -62,7 +69,7 @@ impl Rest {
 
     /// Says how many bytes of the piece belong to the head; `None` when the head is longer than the piece, which is
     /// then kept.
-    fn take_head(&mut self, piece: &[u8]) -> Result<Option<usize>, Malformed> {
+    fn take_head(&mut self, piece: &[u8], each: &mut impl FnMut(&[u8])) -> Result<Option<usize>, Malformed> {
         let before = self.head.len();
         self.head.extend_from_slice(&piece[..piece.len().min(HEAD_BYTES - before)]);
         let found = match Head::read(&self.head) {
@@ -84,9 +91,16 @@ impl Rest {
                 return Err(Malformed::TooLarge(usize::try_from(found.left).unwrap_or(usize::MAX)));
             }
             self.footer = Some(self.head[found.value_at..found.bytes].to_vec());
+        } else if found.code != section::DATA {
+            each(&self.head[found.value_at..found.bytes]);
         }
         self.head.clear();
         Ok(Some(found.bytes - before))
+    }
+
+    /// Bytes of the current section of the body that are still to come; none of a footer's.
+    pub fn left(&self) -> u64 {
+        if self.footer.is_none() { self.left } else { 0 }
     }
 
     /// The message has ended.
@@ -234,6 +248,34 @@ mod tests {
         }
         assert_eq!(verdicts, [11, 9]);
         assert!(judged > 10_000, "{judged}");
+    }
+
+    #[test]
+    fn the_contents_of_a_body_are_the_same_wherever_it_is_cut() {
+        let list = Value::List(vec![Value::Int(70_000); 3]);
+        let encoded = |value: &Value| {
+            let mut out = Vec::new();
+            value.encode(&mut out);
+            out
+        };
+        let footer = described(0x78, &Value::Map(vec![(Value::Symbol("f".into()), Value::Int(1))]));
+        let cases = [
+            ([data(b"one"), data(b""), data(&[2; 300])].concat(), [b"one", &[2; 300][..]].concat()),
+            (described(0x77, &"text".into()), encoded(&"text".into())),
+            (described(0x77, &Value::Null), encoded(&Value::Null)),
+            ([described(0x76, &list), described(0x76, &list)].concat(), encoded(&list).repeat(2)),
+        ];
+        for (body, contents) in cases {
+            let message = [&body[..], &footer].concat();
+            for step in 1..message.len() {
+                let (mut rest, mut given) = (Rest::after(&Sections::default()), Vec::new());
+                for piece in message.chunks(step) {
+                    rest.contents(piece, |bytes| given.extend_from_slice(bytes)).unwrap();
+                }
+                assert_eq!(given, contents, "{step}");
+                rest.end().unwrap();
+            }
+        }
     }
 
     #[test]

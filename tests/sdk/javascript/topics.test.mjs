@@ -79,3 +79,29 @@ test("filters select and actions change copies of their own", async (t) => {
     assert.equal(second.applicationProperties.n, 15);
   });
 });
+
+// S-184, S-188, A-7.7: the rule manager speaks to the subscription itself.
+test("rules are added, listed and removed over AMQP", async (t) => {
+  const broker = await Otobus.forTest(t);
+  await news(broker, "ada");
+  await connected(broker, async (client) => {
+    const manager = client.createRuleManager("news", "ada");
+    await manager.deleteRule("$Default");
+    await assert.rejects(manager.deleteRule("$Default"), /could not be found|not.found/i);
+    await manager.createRule("all", { sqlExpression: "1=1" }, { sqlExpression: "SET sys.Label='new'" });
+    const filter = { subject: "s", applicationProperties: { "Is.Event": true, n: 7 } };
+    await manager.createRule("typed", filter);
+    await manager.createRule("sql", { sqlExpression: "n > 5" });
+    await assert.rejects(manager.createRule("sql", { sqlExpression: "n > 6" }), { code: "MessagingEntityAlreadyExists" });
+    await assert.rejects(manager.createRule("bad", { sqlExpression: "n >" }));
+    const rules = {};
+    for await (const rule of manager.listRules()) rules[rule.name] = rule;
+    assert.deepEqual(Object.keys(rules).sort(), ["all", "sql", "typed"]);
+    assert.equal(rules.all.action.sqlExpression, "SET sys.Label='new'");
+    assert.equal(rules.sql.filter.sqlExpression, "n > 5");
+    assert.deepEqual(rules.typed.filter.applicationProperties, filter.applicationProperties);
+    await client.createSender("news").sendMessages({ body: "x", subject: "s", applicationProperties: { n: 7 } });
+    const seen = await client.createReceiver("news", "ada").peekMessages(10);
+    assert.deepEqual(seen.map((message) => message.subject).sort(), ["new", "s"]);
+  });
+});

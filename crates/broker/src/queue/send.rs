@@ -37,8 +37,11 @@ impl Broker {
         let (entity, part_bytes) = (source.entity, *part_bytes);
         let is_topic = self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic);
         let checked = self.check_send(entity, arrivals.messages, sessions, part_bytes);
-        let checked =
-            if is_topic { checked.and_then(|()| self.check_fan_out(entity, arrivals)) } else { checked };
+        let checked = if is_topic {
+            checked.and_then(|()| self.check_fan_out(entity, sessions, arrivals))
+        } else {
+            checked
+        };
         match checked {
             Ok(()) => {
                 for (at, message) in arrivals.messages.iter().enumerate() {

@@ -10,7 +10,7 @@ use super::routes::{Routes, Selected, Selection};
 use super::scalar::Wrong;
 use super::subject::{About, Front, session_text};
 use crate::Broker;
-use crate::command::{Arrivals, Incoming};
+use crate::command::{Arrivals, Incoming, SessionIds};
 use crate::decision::{Context, Decision};
 use crate::ids::{EntityId, Number, Sequence, Source};
 use crate::limits::FAN_OUT_BYTES;
@@ -152,7 +152,12 @@ impl Broker {
     }
 
     /// A delivery becomes one append, so the copies of its messages have a limit together.
-    pub(crate) fn check_fan_out(&mut self, topic: EntityId, arrivals: Arrivals<'_>) -> Result<(), Refusal> {
+    pub(crate) fn check_fan_out(
+        &mut self,
+        topic: EntityId,
+        sessions: &SessionIds,
+        arrivals: Arrivals<'_>,
+    ) -> Result<(), Refusal> {
         let routes = self.routes(topic);
         let messages = arrivals.messages.len();
         // One message fits in any case.
@@ -162,7 +167,8 @@ impl Broker {
         let (mut bytes, mut found) = (0, Vec::new());
         for (nth, message) in arrivals.messages.iter().enumerate() {
             let front = Front::of(arrivals.body(message.body));
-            let about = About { length: message.body.length, ..About::default() };
+            let session_bytes = sessions.get(nth).map_or(0, |session| session.len());
+            let about = About { length: message.body.length, session_bytes, ..About::default() };
             found.clear();
             routes.select(front.as_ref(), None, about, &mut found);
             bytes += found.iter().map(|selected| selected.bytes).sum::<usize>();
@@ -185,6 +191,7 @@ impl Broker {
             expires: arriving.expires,
             number: topic.number(topic.next),
             length: arriving.length,
+            session_bytes: arriving.session.as_ref().map_or(0, |session| session.len()),
             seed: [0, 0],
         };
         if routes.needs_front() {
@@ -282,7 +289,14 @@ fn failure(is_action: bool, why: &Wrong) -> Overlay {
 
 impl Default for About {
     fn default() -> About {
-        About { now: Time(0), expires: Time::NEVER, number: Number(0), length: 0, seed: [0, 0] }
+        About {
+            now: Time(0),
+            expires: Time::NEVER,
+            number: Number(0),
+            length: 0,
+            session_bytes: 0,
+            seed: [0, 0],
+        }
     }
 }
 

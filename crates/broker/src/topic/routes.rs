@@ -13,7 +13,7 @@ use super::sql;
 use super::subject::{About, Front, Subject};
 use crate::Broker;
 use crate::ids::EntityId;
-use crate::limits::{COPY_BYTES, FAILURE_BYTES, FAN_OUT_BYTES, MOVE_BYTES, PROPERTIES_BYTES};
+use crate::limits::{COPY_BYTES, FAILURE_BYTES, FAN_OUT_BYTES, MOVE_BYTES, PROPERTIES_BYTES, SESSION_BYTES};
 use crate::volatile::Touch;
 use crate::work::touched;
 use message::overlay::Overlay;
@@ -41,7 +41,7 @@ pub struct Routes {
 #[derive(Debug)]
 struct Route {
     subscription: EntityId,
-    /// Its copies move on at once: they are forwarded, or may be dead-lettered without a session.
+    /// Its copies have more records than one: they are in sessions, or forwarded at once, or dead-lettered.
     moves: bool,
     name: Box<str>,
     filter: Ready,
@@ -49,8 +49,9 @@ struct Route {
 }
 
 impl Route {
-    fn bytes(&self) -> usize {
-        COPY_BYTES + if self.moves { MOVE_BYTES } else { 0 }
+    /// What the records of a copy take at the most, if its session id has so many bytes.
+    fn bytes(&self, session_bytes: usize) -> usize {
+        COPY_BYTES + if self.moves { MOVE_BYTES + session_bytes } else { 0 }
     }
 }
 
@@ -102,7 +103,7 @@ impl Routes {
         let nth = self.rules.len() as u32;
         self.actions += usize::from(route.action.is_some());
         let is_fallible = matches!(route.filter, Ready::Sql(_)) || route.action.is_some();
-        self.most_bytes += route.bytes() + if is_fallible { FAILURE_BYTES } else { 0 };
+        self.most_bytes += route.bytes(SESSION_BYTES) + if is_fallible { FAILURE_BYTES } else { 0 };
         match (&route.filter, route.filter.first()) {
             (Ready::Never, _) => {}
             (Ready::Always, _) => self.always.push(nth),
@@ -197,7 +198,7 @@ impl Routes {
                 }
                 _ => {}
             }
-            let bytes = route.bytes()
+            let bytes = route.bytes(about.session_bytes)
                 + match &what {
                     Selection::Plain => 0,
                     Selection::Acted(acted) => acted.overlay.encoded_bytes(),

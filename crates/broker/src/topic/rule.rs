@@ -1,6 +1,7 @@
 //! Rules of a subscription as data: a filter, perhaps an action, and a name. Texts are kept as they came (S-189).
 
 use super::change::Change;
+use super::scalar::Scalar;
 use super::sql;
 use super::subscription::check_rule_name;
 use crate::Broker;
@@ -13,6 +14,7 @@ use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::Time;
 use crate::volatile::Touch;
+use message::Value;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rule {
@@ -56,6 +58,18 @@ pub struct Correlation {
 pub struct Typed {
     pub kind: Kind,
     pub text: Box<str>,
+}
+
+impl Typed {
+    /// The value in its AMQP type.
+    pub fn to_value(&self) -> Value {
+        match (self.kind, Scalar::typed(self)) {
+            (Kind::Int, Scalar::Integer(number)) => {
+                i32::try_from(number).map_or(Value::Long(number), Value::Int)
+            }
+            (_, scalar) => scalar.to_value(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

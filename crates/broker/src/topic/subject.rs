@@ -25,6 +25,8 @@ pub(crate) struct About {
     pub(crate) expires: Time,
     pub(crate) number: Number,
     pub(crate) length: u32,
+    /// Of its session id, which some copies have in a record of their own.
+    pub(crate) session_bytes: usize,
     /// What ids are made of that an action asks for; fresh for each message.
     pub(crate) seed: [u64; 2],
 }
@@ -196,7 +198,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn about() -> About {
-        About { now: Time(1_000), expires: Time::NEVER, number: Number(7), length: 100, seed: [3, 4] }
+        About { now: Time(1_000), number: Number(7), length: 100, seed: [3, 4], ..About::default() }
     }
 
     #[test]

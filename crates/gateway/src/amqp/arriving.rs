@@ -27,7 +27,7 @@ impl Unfinished {
 
 /// Why a delivery is refused by the door.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unfit {
+pub(crate) enum Unfit {
     #[error(transparent)]
     Facts(#[from] FactsError),
     #[error("The batch has more than {BATCH_BYTES} bytes; send it as several.")]
@@ -37,7 +37,7 @@ pub(super) enum Unfit {
 }
 
 #[derive(Debug)]
-pub(super) struct Arriving {
+pub(crate) struct Arriving {
     /// What came and was not passed on.
     bytes: Vec<u8>,
     beginning: Beginning,
@@ -68,7 +68,7 @@ struct PassedOn {
 }
 
 /// What a delivery turned out to be when its last frame came.
-pub(super) enum Arrived {
+pub(crate) enum Arrived {
     /// All of it.
     Whole(Vec<u8>),
     /// The last part of a message that is added to the batch; the others were passed on.
@@ -77,7 +77,7 @@ pub(super) enum Arrived {
 }
 
 impl Arriving {
-    pub(super) fn new(unfinished: Arc<Unfinished>) -> Arriving {
+    pub(crate) fn new(unfinished: Arc<Unfinished>) -> Arriving {
         Arriving {
             bytes: Vec::new(),
             beginning: Beginning::Held,
@@ -89,7 +89,7 @@ impl Arriving {
     }
 
     /// Adds a frame. `pass_on` is called with each part that is laid out in the batch.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         payload: &[u8],
         format: u32,
@@ -162,7 +162,7 @@ impl Arriving {
     }
 
     /// The last frame was added.
-    pub(super) fn end(&mut self, batch: &mut Batch) -> Arrived {
+    pub(crate) fn end(&mut self, batch: &mut Batch) -> Arrived {
         let bytes = std::mem::take(&mut self.bytes);
         self.arrived_bytes = 0;
         self.count();
@@ -201,11 +201,11 @@ impl Arriving {
     }
 
     /// A part is in the journal.
-    pub(super) fn part_taken(&mut self, bytes: usize) {
+    pub(crate) fn part_taken(&mut self, bytes: usize) {
         self.unstored_bytes -= bytes;
     }
 
-    pub(super) fn unstored_bytes(&self) -> usize {
+    pub(crate) fn unstored_bytes(&self) -> usize {
         self.unstored_bytes
     }
 

@@ -190,7 +190,7 @@ impl<S> Task<S> {
     }
 }
 
-pub(super) fn add_message(batch: &mut Batch, bytes: &[u8], wants_ids: bool) -> Result<(), FactsError> {
+pub(crate) fn add_message(batch: &mut Batch, bytes: &[u8], wants_ids: bool) -> Result<(), FactsError> {
     let sections = Sections::scan(bytes).map_err(malformed)?;
     let facts = Facts::read(bytes, &sections)?;
     batch.arrival(incoming(&facts, wants_ids), |out| append_stored(out, bytes, &sections, fresh_message_id));

@@ -22,7 +22,10 @@ mod settle;
 mod tracking;
 
 pub use arriving::Unfinished;
+pub(crate) use arriving::{Arrived, Arriving, Unfit};
+pub(crate) use intake::add_message;
 pub use management::LargeReplies;
+pub(crate) use management::{token_of_uuid, uuid_of_token};
 
 use crate::State;
 use crate::listen::Peer;

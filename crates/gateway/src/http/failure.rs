@@ -27,6 +27,15 @@ pub enum Failure {
     BodyTooSlow,
     #[error("The body did not arrive whole.")]
     BodyBroken,
+    /// A message that is too long to be held until its length is known.
+    #[error("A message above {0} bytes needs a Content-Length.")]
+    LengthRequired(usize),
+    /// What the server does not take now it may take later.
+    #[error("{0}")]
+    Busy(String),
+    /// Where messages are sent and received a missing entity is gone (the tables of the runtime API).
+    #[error("The messaging entity '{0}' could not be found.")]
+    Gone(Box<str>),
     #[error("There is nothing at this address.")]
     NoSuchAddress,
     #[error("This address speaks AMQP over WebSocket alone.")]
@@ -37,9 +46,6 @@ pub enum Failure {
     PreconditionFailed,
     #[error("The method is not allowed here.")]
     MethodNotAllowed,
-    /// The service can do this and we cannot, yet.
-    #[error("{0} is not available in this version of Otobus.")]
-    NotYet(&'static str),
     /// The answer does not fit the question: a bug, which is ours and not the client's.
     #[error("The server made a mistake.")]
     Internal,
@@ -55,11 +61,13 @@ impl Failure {
             Failure::AddressTooLong => StatusCode::URI_TOO_LONG,
             Failure::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Failure::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
+            Failure::LengthRequired(_) => StatusCode::LENGTH_REQUIRED,
+            Failure::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Failure::Gone(_) => StatusCode::GONE,
             Failure::NoSuchAddress => StatusCode::NOT_FOUND,
             Failure::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
             Failure::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Failure::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Failure::NotYet(_) => StatusCode::NOT_IMPLEMENTED,
             Failure::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -79,7 +87,7 @@ impl Failure {
         match self {
             Failure::Denied(denied) => denied.sub_code(),
             Failure::Refused(refusal) => status_of_refusal(refusal).1,
-            Failure::Stopped(_) => 50004,
+            Failure::Stopped(_) | Failure::Busy(_) => 50004,
             // Where the service knows no finer one, a sub-code is its status with two zeros.
             _ => u32::from(self.status().as_u16()) * 100,
         }

@@ -1,4 +1,5 @@
-//! The HTTP door: health, metrics, and the management API as the SDKs' administration clients use it (H-1 to H-80).
+//! The HTTP door: health, metrics, the management API as the SDKs' administration clients use it (H-1 to H-80), and messages
+//! (H-90 to H-99, in [`message`]).
 //!
 //! A request is authorized by its head before its body is read. Whatever the service can do and this door cannot is
 //! answered 501 with words, never with something that looks like success.
@@ -8,10 +9,13 @@ mod clock;
 mod description;
 mod entity;
 mod failure;
+mod heads;
+mod message;
 mod route;
 mod subscription;
 mod xml;
 
+use crate::amqp::Unfinished;
 use crate::ask::Ask;
 use crate::auth::{Demand, Denied, Failures, Grant, UnixSeconds, sas};
 use crate::limits::*;
@@ -24,18 +28,23 @@ use atom::{Page, Site};
 use broker::{Answer, Command, RequestId, Task, Time};
 use bytes::{Bytes, BytesMut};
 use failure::Failure;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use heads::{Heads, Spelling, Watched};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use message::Errand;
+use message::body::Payload;
 use route::{Address, Needs, Route, Slice};
 use serde_json::json;
 use std::convert::Infallible;
 use std::pin::pin;
+use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 const ENTRY: &str = "application/atom+xml;type=entry;charset=utf-8";
@@ -53,6 +62,8 @@ pub struct Door<'a, A> {
     pub names: &'a Names,
     pub meters: &'a Meters,
     pub failures: &'a Failures,
+    /// What all connections hold of unfinished messages.
+    pub unfinished: &'a Arc<Unfinished>,
     /// Names this run of the server in tracking ids.
     pub node: &'a str,
     /// Whether whoever manages a namespace may move its time.
@@ -70,24 +81,38 @@ pub async fn serve<S, A>(
     S: AsyncRead + AsyncWrite + Unpin,
     A: Ask,
 {
-    let service = service_fn(|request| async { Ok::<_, Infallible>(door.answer(request, &peer).await) });
+    let (heads, (stop, is_stopping)) = (Heads::default(), watch::channel(false));
+    let service = service_fn(|request| async {
+        let manner = Manner { spelling: heads.take(), stopping: is_stopping.clone() };
+        let response = door.answer(request, &peer, manner).await;
+        heads.expect();
+        Ok::<_, Infallible>(response)
+    });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HTTP_HEAD_TIMEOUT)
         .max_buf_size(HTTP_HEAD_BYTES)
         .max_headers(HTTP_HEADERS)
-        .serve_connection(TokioIo::new(Prefixed::new(first, stream)), service);
+        .serve_connection(TokioIo::new(Watched::new(Prefixed::new(first, stream), heads.clone())), service);
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stopping => {
             connection.as_mut().graceful_shutdown();
+            stop.send_replace(true);
             connection.await
         }
     };
     if let Err(error) = ended {
         tracing::debug!(address = %peer.address, %error, "HTTP connection failed");
     }
+}
+
+/// What the connection knows of a request beside its head.
+struct Manner {
+    spelling: Spelling,
+    /// Becomes true when the server stops.
+    stopping: watch::Receiver<bool>,
 }
 
 /// A success, before it becomes a response.
@@ -146,7 +171,7 @@ impl Call<'_> {
 }
 
 impl<A: Ask> Door<'_, A> {
-    async fn answer<B>(&self, request: Request<B>, peer: &Peer) -> Response<Full<Bytes>>
+    async fn answer<B>(&self, request: Request<B>, peer: &Peer, manner: Manner) -> Response<Payload>
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
@@ -165,12 +190,12 @@ impl<A: Ask> Door<'_, A> {
                     api_version: address.api_version.clone(),
                     namespace: namespace.name.to_string(),
                 };
-                let answered = self.answer_at(&head, &address, body, &site, &namespace, peer).await;
+                let answered = self.answer_at(&head, &address, body, &site, &namespace, peer, manner).await;
                 answered.map_err(|failure| (failure, address.path))
             }
         };
         match answered {
-            Ok(success) => response(success),
+            Ok(response) => response,
             Err((Failure::Denied(why @ Denied::InvalidSignature), path)) => {
                 sleep(self.failures.failed(peer.address.ip(), Instant::now())).await;
                 failed(&why.into(), self.node, &host, &path)
@@ -179,6 +204,7 @@ impl<A: Ask> Door<'_, A> {
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "a request and what is known around it")]
     async fn answer_at<B>(
         &self,
         head: &Parts,
@@ -187,7 +213,8 @@ impl<A: Ask> Door<'_, A> {
         site: &Site,
         namespace: &Namespace,
         peer: &Peer,
-    ) -> Result<Success, Failure>
+        manner: Manner,
+    ) -> Result<Response<Payload>, Failure>
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
@@ -195,10 +222,10 @@ impl<A: Ask> Door<'_, A> {
         let right = match (address.route.needs(&head.method), &address.route) {
             (Needs::Right(right), _) => right,
             (Needs::Loopback, _) if !is_loopback => return Err(Denied::MissingToken.into()),
-            (_, Route::Metrics) => return Ok(self.metrics()),
+            (_, Route::Metrics) => return Ok(response(self.metrics())),
             // Whoever asks for it in this way does not want to upgrade.
             (_, Route::WebSocket) => return Err(Failure::UpgradeRequired),
-            _ => return Ok(self.health()),
+            _ => return Ok(response(self.health())),
         };
         let authorization = head.headers.get(AUTHORIZATION).ok_or(Denied::MissingToken)?;
         let grant = self.verify(authorization, namespace, &address.path, is_loopback).await?;
@@ -210,12 +237,17 @@ impl<A: Ask> Door<'_, A> {
             methods if !methods.contains(&head.method) => return Err(Failure::MethodNotAllowed),
             _ => check_tags(head)?,
         }
+        if let Route::Send { .. } | Route::Receive { .. } | Route::Locked { .. } = address.route {
+            let Manner { spelling, stopping } = &manner;
+            let errand = Errand { head, spelling, site, namespace, stopping: stopping.clone() };
+            return self.message(&address.route, &errand, body).await;
+        }
         let is_clock = address.route == Route::Clock;
         let has_body = head.method == Method::PUT || is_clock && head.method == Method::POST;
         let body = if has_body { collected(body).await? } else { Bytes::new() };
         let (method, headers, path) = (&head.method, &head.headers, address.path.as_str());
         let call = Call { method, headers, path, site, namespace, grant, is_loopback, body };
-        match &address.route {
+        let success = match &address.route {
             Route::Queues(slice) => self.queues(&call, *slice).await,
             Route::Topics(slice) => self.topics(&call, *slice).await,
             Route::Entity => self.entity(&call).await,
@@ -226,12 +258,11 @@ impl<A: Ask> Door<'_, A> {
                 self.rules(&call, topic, subscription, *slice).await
             }
             Route::Rule { topic, subscription, name } => self.rule(&call, topic, subscription, name).await,
-            Route::Send | Route::Receive | Route::Settle => {
-                Err(Failure::NotYet("Sending and receiving over HTTP"))
-            }
             Route::Clock => self.clock(&call).await,
+            Route::Send { .. } | Route::Receive { .. } | Route::Locked { .. } => Err(Failure::Internal),
             Route::Nothing | Route::Health | Route::Metrics | Route::WebSocket => Err(Failure::NoSuchAddress),
-        }
+        };
+        success.map(response)
     }
 
     /// Verifies the token of a header: by the namespace's policies, else by those of the entity at `path` and of
@@ -360,14 +391,14 @@ fn now() -> Time {
     Time(i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX))
 }
 
-fn response(success: Success) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(success.body)));
+fn response(success: Success) -> Response<Payload> {
+    let mut response = Response::new(Payload::from(success.body));
     *response.status_mut() = success.status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(success.content_type));
     response
 }
 
-fn failed(failure: &Failure, node: &str, host: &str, path: &str) -> Response<Full<Bytes>> {
+fn failed(failure: &Failure, node: &str, host: &str, path: &str) -> Response<Payload> {
     let tracking = format!("{}_{node}", uuid::Uuid::new_v4());
     tracing::info!(tracking, status = failure.status().as_u16(), path, why = failure.logged(), "refused");
     let body = failure.body(&tracking, host, path, &crate::iso::date_in_seconds(now()));

@@ -3,9 +3,13 @@
 
 use super::failure::Failure;
 use crate::auth::Right;
-use crate::limits::{FEED_ENTRIES, HTTP_PATH_BYTES, HTTP_QUERY_BYTES, HTTP_QUERY_PAIRS};
+use crate::limits::{
+    FEED_ENTRIES, HTTP_PATH_BYTES, HTTP_QUERY_BYTES, HTTP_QUERY_PAIRS, RECEIVE_WAIT, RECEIVE_WAIT_MOST,
+};
 use hyper::{Method, Uri};
 use percent_encoding::percent_decode_str;
+use std::str::FromStr;
+use std::time::Duration;
 
 /// The newest version of the API we know; what a request without one gets (H-2).
 const LATEST_API_VERSION: &str = "2024-05";
@@ -46,12 +50,21 @@ pub enum Route {
         subscription: String,
         name: String,
     },
-    /// Sending by HTTP.
-    Send,
-    /// Receiving by HTTP.
-    Receive,
-    /// Settling by HTTP, and renewing a lock.
-    Settle,
+    /// Sending to an entity, one message or a batch.
+    Send {
+        entity: String,
+    },
+    /// The next message of an entity, for which the client waits so many seconds.
+    Receive {
+        entity: String,
+        wait: Duration,
+    },
+    /// A message that the client has locked, by its id or number and its lock token.
+    Locked {
+        entity: String,
+        message: String,
+        token: String,
+    },
     /// A queue or a topic.
     Entity,
     Nothing,
@@ -74,8 +87,9 @@ impl Route {
             Route::Health | Route::WebSocket => Needs::Nothing,
             Route::Metrics => Needs::Loopback,
             Route::Rules { .. } | Route::Rule { .. } if method == Method::GET => Needs::Right(Right::Listen),
-            Route::Send => Needs::Right(Right::Send),
-            Route::Receive | Route::Settle => Needs::Right(Right::Listen),
+            // H-99
+            Route::Send { .. } => Needs::Right(Right::Send),
+            Route::Receive { .. } | Route::Locked { .. } => Needs::Right(Right::Listen),
             Route::Queues(_)
             | Route::Topics(_)
             | Route::NamespaceInfo
@@ -103,9 +117,9 @@ impl Route {
                 &[Method::GET, Method::PUT, Method::DELETE]
             }
             Route::Clock => &[Method::GET, Method::POST],
-            Route::Send => &[Method::POST],
-            Route::Receive => &[Method::POST, Method::DELETE],
-            Route::Settle => &[Method::PUT, Method::POST, Method::DELETE],
+            Route::Send { .. } => &[Method::POST],
+            Route::Receive { .. } => &[Method::POST, Method::DELETE],
+            Route::Locked { .. } => &[Method::PUT, Method::POST, Method::DELETE],
             Route::Nothing => &[],
         }
     }
@@ -132,7 +146,7 @@ impl Address {
             .map_err(|_| Failure::Bad("The address is not UTF-8.".to_owned()))?;
         let path = path.trim_matches('/').to_owned();
         let query = Query::read(query);
-        let route = route(method, &path, &query, has_authorization)?;
+        let route = route(method, uri.path(), &path, &query, has_authorization)?;
         let api_version = match route {
             // Whoever looks after the server speaks no version of the API.
             Route::Health | Route::Metrics => LATEST_API_VERSION.to_owned(),
@@ -142,7 +156,14 @@ impl Address {
     }
 }
 
-fn route(method: &Method, path: &str, query: &Query, has_authorization: bool) -> Result<Route, Failure> {
+/// `raw` is the path as it came.
+fn route(
+    method: &Method,
+    raw: &str,
+    path: &str,
+    query: &Query,
+    has_authorization: bool,
+) -> Result<Route, Failure> {
     let lower = path.to_ascii_lowercase();
     let segments: Vec<&str> = lower.split('/').collect();
     let is_look = method == Method::GET || method == Method::HEAD;
@@ -157,16 +178,36 @@ fn route(method: &Method, path: &str, query: &Query, has_authorization: bool) ->
         ["$otobus", "clock"] => Route::Clock,
         [first, ..] if first.starts_with('$') => Route::Nothing,
         // Before messages: a subscription may have that name.
-        [_, ref rest @ ..] if rest.contains(&"subscriptions") => below_topic(method, path, query)?,
-        [_, .., "messages"] if method == Method::POST => Route::Send,
-        [_, .., "messages", _] if method != Method::GET => Route::Receive,
-        [_, .., "messages", _, _] if method != Method::GET => Route::Settle,
-        _ => Route::Entity,
+        [_, ref rest @ ..] if rest.contains(&"subscriptions") => below_topic(method, raw, path, query)?,
+        _ => messages(method, raw, query)?.unwrap_or(Route::Entity),
     })
 }
 
+/// Addresses of messages. Their segments are told apart before they are decoded: a message id may have a slash.
+fn messages(method: &Method, path: &str, query: &Query) -> Result<Option<Route>, Failure> {
+    let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let decoded = |segment: &str| percent_decode_str(segment).decode_utf8_lossy().into_owned();
+    let is = |segment: &str, fixed: &str| decoded(segment).eq_ignore_ascii_case(fixed);
+    let entity = |segments: &[&str]| decoded(&segments.join("/"));
+    Ok(Some(match segments[..] {
+        [_, .., last] if is(last, "messages") && method == Method::POST => {
+            Route::Send { entity: entity(&segments[..segments.len() - 1]) }
+        }
+        _ if method == Method::GET => return Ok(None),
+        [_, .., messages, head] if is(messages, "messages") && is(head, "head") => {
+            Route::Receive { entity: entity(&segments[..segments.len() - 2]), wait: query.wait()? }
+        }
+        [_, .., messages, message, token] if is(messages, "messages") => Route::Locked {
+            entity: entity(&segments[..segments.len() - 3]),
+            message: decoded(message),
+            token: decoded(token),
+        },
+        _ => return Ok(None),
+    }))
+}
+
 /// Names keep the case in which they came.
-fn below_topic(method: &Method, path: &str, query: &Query) -> Result<Route, Failure> {
+fn below_topic(method: &Method, raw: &str, path: &str, query: &Query) -> Result<Route, Failure> {
     let segments: Vec<&str> = path.split('/').collect();
     let is = |segment: &str, fixed: &str| segment.eq_ignore_ascii_case(fixed);
     let Some(at) = segments.iter().skip(1).position(|segment| is(segment, "subscriptions")) else {
@@ -182,13 +223,11 @@ fn below_topic(method: &Method, path: &str, query: &Query) -> Result<Route, Fail
         [subscription, rules, name] if is(rules, "rules") => {
             Route::Rule { topic, subscription: subscription.to_owned(), name: name.to_owned() }
         }
-        // H-90: perhaps with the dead-letter queue in between.
-        [_, ref rest @ ..] if method != Method::GET => match rest {
-            [messages, _] | [_, messages, _] if is(messages, "messages") => Route::Receive,
-            [messages, _, _] | [_, messages, _, _] if is(messages, "messages") => Route::Settle,
-            _ => Route::Nothing,
+        // Nothing is sent to a subscription.
+        _ => match messages(method, raw, query)? {
+            None | Some(Route::Send { .. }) => Route::Nothing,
+            Some(messages) => messages,
         },
-        _ => Route::Nothing,
     })
 }
 
@@ -231,7 +270,13 @@ impl Query {
         Ok(Slice { skip, top })
     }
 
-    fn number(&self, name: &str) -> Result<Option<usize>, Failure> {
+    /// How long a client waits for a message: longer than it may wait means as long as it may.
+    fn wait(&self) -> Result<Duration, Failure> {
+        let wait = self.number("timeout")?.map_or(RECEIVE_WAIT, |seconds: u64| Duration::from_secs(seconds));
+        Ok(wait.min(RECEIVE_WAIT_MOST))
+    }
+
+    fn number<N: FromStr>(&self, name: &str) -> Result<Option<N>, Failure> {
         let Some(text) = self.value(name) else { return Ok(None) };
         text.parse().map(Some).map_err(|_| Failure::Bad(format!("The value of {name} is not a number.")))
     }
@@ -304,19 +349,42 @@ mod tests {
             Route::Rule { topic: topic(), subscription, name }
         );
         assert_eq!(routed(Method::GET, "/t/subscriptions/s/other/x"), Route::Nothing);
-        assert_eq!(routed(Method::POST, "/q/messages"), Route::Send);
-        assert_eq!(routed(Method::DELETE, "/q/messages/head"), Route::Receive);
-        assert_eq!(routed(Method::PUT, "/q/$DeadLetterQueue/messages/1/lock"), Route::Settle);
-        assert_eq!(routed(Method::DELETE, "/t/subscriptions/s/messages/1/lock"), Route::Settle);
-        assert_eq!(
-            routed(Method::POST, "/t/subscriptions/s/$deadletterqueue/messages/1/lock"),
-            Route::Settle
-        );
-        assert_eq!(routed(Method::POST, "/t/subscriptions/s/$DeadLetterQueue/messages/head"), Route::Receive);
-        assert_eq!(routed(Method::POST, "/t/subscriptions/s/messages"), Route::Nothing);
         assert_eq!(routed(Method::GET, "/subscriptions"), Route::Entity);
         assert_eq!(routed(Method::GET, "/$other"), Route::Nothing);
         assert_eq!(routed(Method::GET, "/"), Route::Nothing);
+    }
+
+    // H-90, HX-2.3
+    #[test]
+    fn messages_have_addresses_below_their_entity() {
+        let entity = |entity: &str| entity.to_owned();
+        assert_eq!(routed(Method::POST, "/Q%2fOne/Messages/"), Route::Send { entity: entity("Q/One") });
+        let head = |entity: &str, seconds| Route::Receive {
+            entity: entity.to_owned(),
+            wait: Duration::from_secs(seconds),
+        };
+        assert_eq!(routed(Method::POST, "/q/messages/head"), head("q", 60));
+        assert_eq!(routed(Method::DELETE, "/q/messages/HEAD?timeout=7"), head("q", 7));
+        assert_eq!(routed(Method::DELETE, "/q/messages/head?timeout=999999"), head("q", 300));
+        assert_eq!(
+            routed(Method::POST, "/t/Subscriptions/S/$DeadLetterQueue/messages/head?timeout=0"),
+            head("t/Subscriptions/S/$DeadLetterQueue", 0)
+        );
+        for bad in ["-1", "1.5", "x", ""] {
+            assert!(read(Method::POST, &format!("/q/messages/head?timeout={bad}")).is_err(), "{bad}");
+        }
+        let locked = |message: &str| Route::Locked {
+            entity: entity("q"),
+            message: message.to_owned(),
+            token: "lock".to_owned(),
+        };
+        assert_eq!(routed(Method::DELETE, "/q/messages/1/lock"), locked("1"));
+        assert_eq!(routed(Method::PUT, "/q/messages/a%2Fb%20c/lock"), locked("a/b c"));
+        assert_eq!(routed(Method::POST, "/q/messages/messages/lock"), locked("messages"));
+        assert_eq!(routed(Method::POST, "/messages"), Route::Entity);
+        assert_eq!(routed(Method::PUT, "/q/messages"), Route::Entity);
+        assert_eq!(routed(Method::GET, "/q/messages/head"), Route::Entity);
+        assert_eq!(routed(Method::POST, "/$q/messages"), Route::Nothing);
     }
 
     // H-10
@@ -336,10 +404,17 @@ mod tests {
                 };
                 assert_eq!(routed(method, &format!("/t/subscriptions/{name}/rules/messages")), rule);
             }
-            assert_eq!(
-                routed(Method::POST, &format!("/t/subscriptions/{name}/messages/head")),
-                Route::Receive
-            );
+            for path in
+                [format!("t/subscriptions/{name}"), format!("t/subscriptions/{name}/$DeadLetterQueue")]
+            {
+                let head = Route::Receive { entity: path.clone(), wait: RECEIVE_WAIT };
+                assert_eq!(routed(Method::POST, &format!("/{path}/messages/head")), head);
+                assert!(matches!(
+                    routed(Method::PUT, &format!("/{path}/messages/1/lock")),
+                    Route::Locked { entity, .. } if entity == path
+                ));
+            }
+            assert_eq!(routed(Method::POST, &format!("/t/subscriptions/{name}/messages")), Route::Nothing);
         }
     }
 

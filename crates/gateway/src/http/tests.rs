@@ -4,15 +4,17 @@ use super::*;
 use crate::auth::{Guard, Policy, Right, Secret};
 use crate::namespaces::tests::namespace;
 use broker::{Broker, Context, Decision, Durable, Effect, Position, Refusal, RequestId};
-use engine::{Ailment, Stopped};
-use std::sync::Mutex;
+use engine::{Ailment, Engine, Stopped};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A broker with the engine's part played by hand: every decision is durable at once.
 #[derive(Debug)]
 struct Fake {
     broker: Mutex<Broker>,
+    /// Made when somebody wants to send or receive. It has no entities: messages have tests of their own.
+    engine: OnceLock<Engine>,
     is_sick: AtomicBool,
     failures: Failures,
     namespaces: Namespaces,
@@ -39,6 +41,7 @@ impl Default for Fake {
     fn default() -> Fake {
         Fake {
             broker: Mutex::new(Broker::new(Durable::new(), 1)),
+            engine: OnceLock::new(),
             is_sick: AtomicBool::new(false),
             failures: Failures::default(),
             namespaces: Namespaces::new(
@@ -73,6 +76,10 @@ impl Ask for Fake {
         }
     }
 
+    fn engine(&self) -> &engine::Handle {
+        self.engine.get_or_init(engine_in_memory).handle()
+    }
+
     fn ailments(&self) -> Vec<Ailment> {
         self.is_sick.load(Ordering::Relaxed).then_some(Ailment::SyncPending(7)).into_iter().collect()
     }
@@ -83,6 +90,23 @@ impl Ask for Fake {
 
     fn work(&self) -> metrics::Work {
         metrics::Work { syncs: 42, ..metrics::Work::default() }
+    }
+}
+
+pub(super) fn engine_in_memory() -> Engine {
+    let sizes =
+        journal::Options { segment_bytes: 4 << 20, first_segment_bytes: 1 << 20, ..journal::Options::new(7) };
+    let journal = journal::Local::open(Arc::new(journal::disk::Memory::new()), sizes).unwrap();
+    let options = engine::Options { owner: 1, nonce: 2, has_sync_thread: false, tail_cache_bytes: 1 << 20 };
+    Engine::open(Box::new(journal), options, |why| panic!("{why}")).unwrap()
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.take() {
+            let stopped = engine.stop();
+            assert!(stopped.is_ok() || std::thread::panicking(), "{stopped:?}");
+        }
     }
 }
 
@@ -121,6 +145,7 @@ impl House {
             names: &Names::new(&["mine.example".to_owned()]),
             meters: &meters,
             failures: &self.fake.failures,
+            unfinished: &Arc::default(),
             node: "n1",
             has_test_clock: !self.has_no_test_clock,
         };
@@ -239,16 +264,6 @@ async fn failures_have_the_status_and_sub_code_of_the_service() {
     assert_eq!(house.get("/%ff").await.0, 400);
     assert_eq!(house.get("/$nothing").await.0, 404);
     assert_eq!(house.request(As::Manager, "PATCH", "/q", "", "").await.0, 405);
-}
-
-#[tokio::test]
-async fn what_is_not_built_yet_says_so() {
-    let house = House::default();
-    for (method, address, body) in [("POST", "/q/messages", "hello"), ("DELETE", "/q/messages/head", "")] {
-        let (status, body) = house.request(As::Manager, method, address, "", body).await;
-        assert_eq!(status, 501, "{method} {address}");
-        assert!(body.contains("not available in this version"), "{body}");
-    }
 }
 
 // HX-1.2.2, H-12, S-260

@@ -28,15 +28,22 @@ const ROWS: &[(&str, &str, Option<Right>)] = &[
     ("PUT", "/t/subscriptions/s/rules/r", Some(Right::Manage)),
     ("DELETE", "/t/subscriptions/s/rules/r", Some(Right::Manage)),
     ("POST", "/q/messages", Some(Right::Send)),
-    ("POST", "/q/messages/head", Some(Right::Listen)),
-    ("DELETE", "/q/messages/head", Some(Right::Listen)),
-    ("PUT", "/q/messages/1/lock", Some(Right::Listen)),
-    ("DELETE", "/q/messages/1/lock", Some(Right::Listen)),
-    ("POST", "/q/messages/1/lock", Some(Right::Listen)),
+    ("POST", "/q/messages/head?timeout=0", Some(Right::Listen)),
+    ("DELETE", "/q/messages/head?timeout=0", Some(Right::Listen)),
+    ("POST", "/q/$DeadLetterQueue/messages/head?timeout=0", Some(Right::Listen)),
+    ("DELETE", "/t/subscriptions/s/messages/head?timeout=0", Some(Right::Listen)),
+    ("PUT", LOCKED, Some(Right::Listen)),
+    ("DELETE", LOCKED, Some(Right::Listen)),
+    ("POST", LOCKED, Some(Right::Listen)),
+    ("DELETE", "/q/messages/id/lock", Some(Right::Listen)),
+    ("DELETE", "/t/subscriptions/s/messages/1/lock", Some(Right::Listen)),
     ("GET", "/$otobus/clock", Some(Right::Manage)),
     ("POST", "/$otobus/clock", Some(Right::Manage)),
     ("GET", "/$nothing", Some(Right::Manage)),
 ];
+
+/// A message that is locked, by its number and a token of that number.
+const LOCKED: &str = "/q/messages/1/00000000-0000-0000-0000-000000000001";
 
 const ROUTES: usize = 16;
 
@@ -53,12 +60,12 @@ fn number(route: &Route) -> usize {
         Route::Subscription { .. } => 7,
         Route::Rules { .. } => 8,
         Route::Rule { .. } => 9,
-        Route::Send => 10,
-        Route::Receive => 13,
+        Route::Send { .. } => 10,
+        Route::Receive { .. } => 13,
+        Route::Locked { .. } => 15,
         Route::Entity => 11,
         Route::Nothing => 12,
         Route::Clock => 14,
-        Route::Settle => 15,
     }
 }
 
@@ -75,26 +82,29 @@ macro_rules! operations {
 }
 
 operations! { COMMANDS, has_operation, Command:
-    // Links are the affair of AMQP, and so is what its management node will ask.
-    AttachSender => None,
-    AttachReceiver => None,
+    AttachSender => Some(("POST", "/q/messages")),
+    AttachReceiver => Some(("POST", "/q/messages/head?timeout=0")),
+    // There are no sessions over HTTP (H-91).
     AcceptSession => None,
     RenewSession => None,
     GetSessionState => None,
     SetSessionState => None,
     ListSessions => None,
+    // By links that were attached.
     Detach => None,
     Send => None,
     Part => None,
     DropParts => None,
     Credit => None,
     Settle => None,
-    SettleTokens => None,
-    RenewLocks => None,
+    SettleTokens => Some(("DELETE", LOCKED)),
+    RenewLocks => Some(("POST", LOCKED)),
+    // To find the id of a message that is to be settled.
+    Browse => Some(("DELETE", "/q/messages/id/lock")),
+    // These are the affair of AMQP's management node.
     Schedule => None,
     CancelScheduled => None,
     ReceiveDeferred => None,
-    Browse => None,
     DeleteMessages => None,
     // The server itself makes queues so, from its configuration.
     CreateQueue => None,
@@ -275,7 +285,15 @@ fn examples() -> Vec<Command> {
         Task::ListRules { topic: topic(), subscription: subscription(), skip, top },
         Task::TellTime,
     ];
+    let (link, mode) = (broker::LinkId::default(), broker::ReceiveMode::PeekLock);
+    let (tokens, outcome) = (Box::default, broker::Outcome::Complete);
+    let from = broker::Number(1);
     let commands = [
+        Command::AttachSender { link, namespace, path: path() },
+        Command::AttachReceiver { link, namespace, path: path(), mode },
+        Command::SettleTokens { request, namespace, path: path(), tokens: tokens(), outcome },
+        Command::RenewLocks { request, namespace, path: path(), tokens: tokens() },
+        Command::Browse { request, namespace, path: path(), from, most: 1, session: None },
         Command::DeleteEntity { request, namespace, path: path() },
         Command::ListQueues { request, namespace, skip, top },
         Command::Advance { request, namespace, by: broker::Span::minutes(1) },
@@ -305,7 +323,9 @@ fn a_command_takes_the_right_that_its_route_takes() {
             let method: Method = method.parse().unwrap();
             let address = Address::read(&method, &address.parse().unwrap(), true).unwrap();
             let Needs::Right(right) = address.route.needs(&method) else { panic!("{address:?}") };
-            assert_eq!(Demand::of(command), Demand::Right(right, address.path.into()), "{command:?}");
+            // Messages have addresses below their entity, and who signed no more than such an address may use it (H-101).
+            let path = address.path.split("/messages").next().unwrap_or_default();
+            assert_eq!(Demand::of(command), Demand::Right(right, path.into()), "{command:?}");
         }
     }
 }

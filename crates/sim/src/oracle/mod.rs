@@ -524,7 +524,8 @@ impl Oracle {
         } else if self.pending.take().is_some() {
             self.coverage.fault("last append lost");
         }
-        if durable.fingerprint() != self.ledger.replayed.fingerprint() {
+        let fingerprint = durable.fingerprint();
+        if fingerprint != self.ledger.replayed.fingerprint() {
             self.fail(format!("I12: what was replayed up to {tail} is not what was committed"));
         }
         if let Err(what) = self.ledger.compare(durable) {
@@ -556,7 +557,7 @@ impl Oracle {
         self.ledger.end_turn(self.now);
         self.ledger.queues.values_mut().for_each(|queue| queue.is_touched = true);
         self.is_dead = false;
-        self.trace.add(&[tail, durable.fingerprint()]);
+        self.trace.add(&[tail, fingerprint]);
     }
 
     /// A number for the next delivery or question of the last drain.

@@ -106,11 +106,11 @@ impl<'a> Arguments<'a> {
 
 /// A token as requests and replies write it: the same GUID as the delivery tag, in the byte order of the AMQP type
 /// (client notes 5.2).
-pub(super) fn uuid_of_token(token: LockToken) -> [u8; 16] {
+pub(crate) fn uuid_of_token(token: LockToken) -> [u8; 16] {
     reordered(token.0.to_be_bytes())
 }
 
-fn token_of_uuid(uuid: &[u8; 16]) -> LockToken {
+pub(crate) fn token_of_uuid(uuid: &[u8; 16]) -> LockToken {
     LockToken(u128::from_be_bytes(reordered(*uuid)))
 }
 

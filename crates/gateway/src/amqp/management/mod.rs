@@ -12,11 +12,13 @@ mod receive;
 mod renew;
 mod replies;
 mod reply;
+mod rules;
 mod schedule;
 mod session;
 mod status;
 mod update;
 
+pub(crate) use arguments::{token_of_uuid, uuid_of_token};
 pub use replies::LargeReplies;
 pub(super) use replies::{Desk, Replies};
 
@@ -64,6 +66,7 @@ enum Verb {
     Receive,
     Update,
     Delete,
+    Rules,
     /// Something about a session whose reply says it all.
     Session,
     GetState,
@@ -165,6 +168,9 @@ impl<S> Task<S> {
             Some("receive-by-sequence-number") => receive::command(&asking),
             Some("update-disposition") => update::command(&asking),
             Some("batch-delete-messages") => delete::command(&asking),
+            Some("add-rule") => rules::add(&asking),
+            Some("remove-rule") => rules::remove(&asking),
+            Some("enumerate-rules") => rules::list(&asking),
             Some("renew-session-lock") => session::renew(&asking),
             Some("get-session-state") => session::get_state(&asking),
             Some("set-session-state") => session::set_state(asking),
@@ -193,6 +199,7 @@ impl<S> Task<S> {
             }
             Ok(Answer::SessionRenewed(until)) => Waiting::Encoded(session::renewed(&reply, until)),
             Ok(Answer::Sessions(sessions)) => Waiting::Encoded(session::listed(&reply, verb, &sessions)),
+            Ok(Answer::Rules(rules)) => Waiting::Encoded(rules::listed(&reply, &rules)),
             Ok(Answer::MessagesDeleted(0)) => Waiting::Encoded(reply.empty()),
             Ok(Answer::MessagesDeleted(count)) => Waiting::Encoded(delete::reply(&reply, count)),
             Ok(_) => Waiting::Encoded(reply.done()),

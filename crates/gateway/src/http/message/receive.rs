@@ -1,0 +1,159 @@
+//! Receiving: the next message of an entity, locked or for good (HX-2.3, HX-2.4).
+//!
+//! A receiver of AMQP that wants one message and waits for it: a link with a credit of one. When the time is over what is
+//! left of the credit is taken back by a drain, which either brings a message or says that there is none, so that none is
+//! lost in between. A client that goes away while it waits takes its link along.
+
+use super::super::failure::Failure;
+use super::super::{Door, ENTRY};
+use super::body::{Parts, Payload};
+use super::dates::http_date;
+use super::{Errand, Line, broker_properties, empty, refused, user_properties};
+use crate::amqp::uuid_of_token;
+use crate::ask::Ask;
+use broker::{Command, LockToken, NamespaceId, ReceiveMode, Refusal};
+use bytes::Bytes;
+use engine::{Handle, Outgoing, Sent};
+use hyper::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use hyper::{Method, Response, StatusCode};
+use message::pieces::Rest;
+use message::sections::Sections;
+use message::{Malformed, SystemProperty, View};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use std::pin::pin;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+const BROKER_PROPERTIES: HeaderName = HeaderName::from_static("brokerproperties");
+
+/// What cannot stand for itself in the path of an address.
+const NOT_IN_PATH: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>').add(b'?').add(b'`');
+
+impl<A: Ask> Door<'_, A> {
+    pub(super) async fn receive(
+        &self,
+        errand: &Errand<'_>,
+        entity: &str,
+        wait: Duration,
+    ) -> Result<Response<Payload>, Failure> {
+        let (mode, status) = match errand.head.method {
+            Method::POST => (ReceiveMode::PeekLock, StatusCode::CREATED),
+            Method::DELETE => (ReceiveMode::ReceiveAndDelete, StatusCode::OK),
+            _ => return Err(Failure::MethodNotAllowed),
+        };
+        let engine = self.ask.engine();
+        let line = Line::open(engine)?;
+        let namespace = errand.namespace.id;
+        let taken = take(line, namespace, entity, mode, wait, errand.stopping.clone()).await?;
+        let Some(sent) = taken else { return Ok(empty(StatusCode::NO_CONTENT)) };
+        let first = first_part(engine, &sent).await.ok_or(Refusal::Unreadable)?;
+        let mut response = shown(engine, &sent, &first).map_err(|error| {
+            // It was whole when it was taken in, and its checksum is right: this is a bug, and a loud one.
+            tracing::error!(%error, sequence = sent.delivery.sequence.0, "a stored message cannot be shown");
+            Failure::Internal
+        })?;
+        *response.status_mut() = status;
+        if mode == ReceiveMode::PeekLock {
+            let site = errand.site;
+            let path = utf8_percent_encode(entity, NOT_IN_PATH);
+            let (number, token) = (sent.delivery.number.0, token_text(sent.delivery.token));
+            let location = format!("{}://{}/{path}/messages/{number}/{token}", site.scheme, site.host);
+            put(response.headers_mut(), LOCATION, &location);
+        }
+        Ok(response)
+    }
+}
+
+/// A lock token as the SDKs show it.
+pub(super) fn token_text(token: LockToken) -> String {
+    uuid::Uuid::from_bytes(uuid_of_token(token)).to_string()
+}
+
+/// Takes the next message, if one comes in time.
+async fn take(
+    mut line: Line,
+    namespace: NamespaceId,
+    entity: &str,
+    mode: ReceiveMode,
+    wait: Duration,
+    mut stopping: watch::Receiver<bool>,
+) -> Result<Option<Sent>, Failure> {
+    let link = line.link();
+    let mut is_draining = wait.is_zero();
+    line.ask(vec![
+        Command::AttachReceiver { link, namespace, path: entity.into(), mode },
+        Command::Credit { link, limit: 1, drain: is_draining },
+    ]);
+    let mut over = pin!(async {
+        tokio::select! {
+            () = sleep(wait) => {}
+            _ = stopping.wait_for(|is_stopping| *is_stopping) => {}
+        }
+    });
+    loop {
+        tokio::select! {
+            biased;
+            outgoing = line.next() => match outgoing {
+                Outgoing::Deliver(sent) => return Ok(Some(sent)),
+                Outgoing::Drained { .. } => return Ok(None),
+                Outgoing::Detached { refusal, .. } => return Err(refused(refusal)),
+                Outgoing::Attached { .. } => {}
+                _ => return Err(Failure::Internal),
+            },
+            () = over.as_mut(), if !is_draining => {
+                is_draining = true;
+                line.ask(vec![Command::Credit { link, limit: 1, drain: true }]);
+            }
+        }
+    }
+}
+
+/// The first part of a message, or all of it; `None` if it cannot be read.
+pub(super) async fn first_part(engine: &Handle, sent: &Sent) -> Option<Bytes> {
+    let mut found = Vec::new();
+    engine.cache().get(std::iter::once(sent.delivery.body).filter(|_| sent.parts.is_empty()), &mut found);
+    if let Some(Some(body)) = found.pop() {
+        return Some(body);
+    }
+    let place = sent.parts.first().unwrap_or(&sent.place).clone();
+    let mut reading = engine.read(vec![place], broker::limits::BODY_PART_BYTES as usize, false)?;
+    reading.done().await;
+    reading.take()?.bodies.into_iter().next().flatten()
+}
+
+/// The message as HTTP has it.
+fn shown(engine: &Handle, sent: &Sent, first: &Bytes) -> Result<Response<Payload>, Malformed> {
+    let (delivery, is_whole) = (&sent.delivery, sent.parts.is_empty());
+    let sections = if is_whole { Sections::scan(first)? } else { Sections::scan_front(first)? };
+    let overlay = delivery.extra.as_ref().and_then(|extra| extra.overlay.as_ref());
+    let view = View { stored: first, sections: &sections, overlay };
+    let payload = if is_whole {
+        let mut contents = Vec::new();
+        let body = sections.body.bytes(first);
+        Rest::after(&Sections::default()).contents(body, |bytes| contents.extend_from_slice(bytes))?;
+        contents.into()
+    } else {
+        let places = sent.parts[1..].iter().chain([&sent.place]).cloned().collect();
+        let unread = u64::from(delivery.length).saturating_sub(first.len() as u64);
+        let behind = &first[sections.scanned as usize..];
+        Payload::Parts(Box::new(Parts::new(engine.clone(), Rest::after(&sections), behind, places, unread)?))
+    };
+    let mut response = Response::new(payload);
+    let headers = response.headers_mut();
+    let content_type = view.system(SystemProperty::ContentType)?.and_then(|value| value.as_str());
+    // H-94
+    put(headers, CONTENT_TYPE, content_type.unwrap_or(ENTRY));
+    put(headers, DATE, &http_date(delivery.enqueued));
+    put(headers, BROKER_PROPERTIES, &broker_properties::shown(&view, delivery, &token_text(delivery.token))?);
+    user_properties::show(&view, headers)?;
+    Ok(response)
+}
+
+/// Sets a header to a text; a text that no header can have is left out.
+fn put(headers: &mut HeaderMap, name: HeaderName, text: &str) {
+    if let Ok(value) = HeaderValue::from_str(text) {
+        headers.insert(name, value);
+    }
+}
