@@ -1,5 +1,5 @@
 //! The HTTP door: health, metrics, the management API as the SDKs' administration clients use it (H-1 to H-80), and messages
-//! (H-90 to H-99, in [`message`]).
+//! (H-90 to H-99, in `message`).
 //!
 //! A request is authorized by its head before its body is read. Whatever the service can do and this door cannot is
 //! answered 501 with words, never with something that looks like success.
