@@ -239,3 +239,19 @@ def test_sessions_are_listed(sessions):
         with accept(connection, "stateful") as receiver:
             receiver.session.set_state("x")
         assert list(connection.list_queue_sessions(QUEUE, state_updated_after=before)) == ["stateful"]
+
+
+# S-142, S-145: a subscription has sessions as a queue does.
+def test_a_subscription_gives_its_sessions_out(broker, sessions, admin):
+    admin.create_topic("news")
+    admin.create_subscription("news", "ordered", requires_session=True)
+    with sessions.connect() as connection:
+        with connection.get_topic_sender("news") as sender:
+            sender.send_messages([ServiceBusMessage(str(n), session_id=f"s{n % 2}") for n in range(6)])
+        broker.restart()
+    with sessions.connect() as connection:
+        for session in range(2):
+            accepted = connection.get_subscription_receiver("news", "ordered", session_id=f"s{session}")
+            with accepted as receiver:
+                assert take(receiver, 3) == [str(n) for n in range(session, 6, 2)]
+        assert list(connection.list_subscription_sessions("news", "ordered")) == []

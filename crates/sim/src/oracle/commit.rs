@@ -186,7 +186,9 @@ impl Oracle {
         let path = queue.path.to_lowercase();
         if !settings.status.may_receive() {
             // Whoever holds a session loses its link.
-            let held = self.holdings.iter().filter(|((of, _), _)| *of == entity);
+            // Who got one in this turn may have got it afterwards.
+            let turn = self.turn;
+            let held = self.holdings.iter().filter(|((of, _), held)| *of == entity && held.since < turn);
             let links: Vec<_> = held.map(|(_, holding)| holding.link).collect();
             links.into_iter().for_each(|link| self.vacate(link, self.turn));
         }

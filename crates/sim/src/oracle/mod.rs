@@ -170,7 +170,8 @@ struct Holding {
     until: Time,
     /// How often its holder has asked for more time and not heard.
     renewals: u32,
-    /// The turn in which it left.
+    /// The turn in which it got it, and the one in which it left.
+    since: u64,
     left: Option<u64>,
 }
 

@@ -96,7 +96,8 @@ impl Oracle {
         let is_timed = durations
             .iter()
             .any(|span| (self.began.after(*span)..=self.now.after(*span)).contains(&session.until));
-        self.holdings.insert(key, Holding { link: id, until: session.until, renewals: 0, left });
+        self.holdings
+            .insert(key, Holding { link: id, until: session.until, renewals: 0, since: self.turn, left });
         if !is_free && !self.is_updating(&path) && !self.went(&path) {
             self.fail(format!("I5: session {} has two holders", session.id));
         } else if !is_timed && !self.is_blurred && !self.went(&path) {
