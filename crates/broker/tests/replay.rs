@@ -20,6 +20,9 @@ const TOPIC: u8 = 3;
 const SELECTING: u8 = 4;
 const ALL: u8 = 5;
 
+/// A queue that is there from the beginning and takes no messages.
+const CLOSED: u8 = 6;
+
 /// What may happen. Links, queues and tokens are named by small numbers, so that they meet.
 #[derive(Debug, Clone)]
 enum Step {
@@ -63,7 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(queue, lock, flags)| Step::Update(queue, lock, flags)),
         1 => queue.clone().prop_map(Step::Delete),
         3 => (link.clone(), queue.clone()).prop_map(|(link, queue)| Step::AttachSender(link, queue)),
-        3 => (link.clone(), queue.clone(), queue.clone())
+        5 => (link.clone(), queue.clone(), prop_oneof![Just(CLOSED), queue.clone()])
             .prop_map(|(link, queue, destination)| Step::AttachVia { link, queue, destination }),
         2 => (link.clone(), queue.clone()).prop_map(|(link, queue)| Step::AttachLost(link, queue)),
         3 => (link.clone(), queue.clone(), is_dead, any::<bool>())
@@ -247,6 +250,12 @@ impl Rig {
             sources: BTreeMap::new(),
             journal: Vec::new(),
         }
+    }
+
+    fn close(&mut self) {
+        let settings = Box::new(QueueSettings { status: Status::SendDisabled, ..QueueSettings::default() });
+        let (request, namespace, path) = (RequestId::default(), NamespaceId(0), path_of(CLOSED).into());
+        self.command(&Command::CreateQueue { request, namespace, path, settings }, &[]);
     }
 
     fn context(&self) -> Context {
@@ -644,6 +653,7 @@ proptest! {
     #[test]
     fn replaying_the_records_gives_the_state_that_made_them(steps in prop::collection::vec(step(), 1..120)) {
         let mut rig = Rig::new();
+        rig.close();
         for step in &steps {
             rig.step(step);
             prop_assert_eq!(rig.replayed.fingerprint(), rig.broker.durable().fingerprint(), "after {:?}", step);

@@ -39,7 +39,7 @@ const LEFT_OUT: [(Kind, &str, &str); 15] = [
     (Kind::Refusal, "TooManyCorrelationFilters", OF_TOPICS),
 ];
 const OF_TOPICS: &str = "topics are not simulated yet";
-const OF_TRANSFERS: &str = "sends by way of an entity are simulated with transactions";
+const OF_TRANSFERS: &str = "sends by way of an entity are not simulated yet";
 const OF_ACCESS: &str = "access rules and namespaces touch no message";
 const OF_TEST_CLOCK: &str = "here the clock is moved by the plan, for everybody";
 const UNEXPECTED: &str = "unexpected";
