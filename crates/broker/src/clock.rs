@@ -111,6 +111,7 @@ impl Broker {
         };
         let namespace = match command {
             Command::AttachSender { namespace, .. }
+            | Command::AttachVia { namespace, .. }
             | Command::AttachReceiver { namespace, .. }
             | Command::AcceptSession { namespace, .. }
             | Command::RenewSession { namespace, .. }
@@ -293,6 +294,7 @@ impl Broker {
             | Record::SessionStateSet { .. }
             | Record::Forwarded { .. }
             | Record::Enqueued { .. }
+            | Record::TransferDeadLettered { .. }
             | Record::Scheduled { .. }
             | Record::Deferred { .. }
             | Record::LocksKept { .. }

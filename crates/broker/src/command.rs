@@ -141,6 +141,13 @@ pub enum Command {
         namespace: NamespaceId,
         path: Box<str>,
     },
+    /// Attaches a link that sends to `destination` by way of `path` (S-114).
+    AttachVia {
+        link: LinkId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        destination: Box<str>,
+    },
     /// Attaches a link that receives from `path`. It gets nothing before it gives credit.
     AttachReceiver {
         link: LinkId,

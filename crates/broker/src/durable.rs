@@ -83,8 +83,10 @@ pub struct Queue {
     pub next: Sequence,
     /// What is received, deferred or scheduled.
     pub index: Index,
-    /// The dead-letter queue. Numbers are those of `index`, and a message is in one of the two.
+    /// The dead-letter queue. Numbers are those of `index`, and a message is in one part of the queue alone.
     pub dead: Index,
+    /// The transfer dead-letter queue, while there is anything in it: few queues ever have one (S-114).
+    pub stranded: Option<Box<Index>>,
     pub extras: IdMap<Sequence, Arc<Extra>>,
     /// What it looks for duplicates in (S-160).
     pub history: History,
@@ -107,6 +109,7 @@ pub struct Counts {
     pub deferred: u64,
     pub scheduled: u64,
     pub dead_letter: u64,
+    pub transfer_dead_letter: u64,
 }
 
 /// Numbers of a partitioned entity count in 48 bits (S-32, S-33).
@@ -123,7 +126,7 @@ pub(crate) fn partition_of(entity: EntityId) -> u16 {
 
 impl Counts {
     pub fn total(&self) -> u64 {
-        self.active + self.deferred + self.scheduled + self.dead_letter
+        self.active + self.deferred + self.scheduled + self.dead_letter + self.transfer_dead_letter
     }
 
     fn of(&mut self, state: State) -> &mut u64 {
@@ -157,6 +160,7 @@ impl Queue {
             next: Sequence(1),
             index: Index::default(),
             dead: Index::default(),
+            stranded: None,
             extras: IdMap::default(),
             history: History::default(),
             counts: Counts::default(),
@@ -186,12 +190,12 @@ impl Queue {
         parts.first().copied().unwrap_or(slot.body)
     }
 
-    /// The messages of a part of the queue, if it can have any.
+    /// The messages of a part of the queue, if it has any.
     pub fn part(&self, sub: SubQueue) -> Option<&Index> {
         match sub {
             SubQueue::Main => Some(&self.index),
             SubQueue::DeadLetter => Some(&self.dead),
-            SubQueue::TransferDeadLetter => None,
+            SubQueue::TransferDeadLetter => self.stranded.as_deref(),
         }
     }
 
@@ -236,8 +240,8 @@ impl Queue {
                 slot
             }
             None => {
-                self.counts.dead_letter -= 1;
-                self.dead.remove(sequence).expect("only a message that is there is recorded as removed")
+                let slot = self.unbury(sequence);
+                slot.expect("only a message that is there is recorded as removed")
             }
         };
         self.bytes -= u64::from(slot.length);
@@ -247,11 +251,44 @@ impl Queue {
         slot
     }
 
-    /// A delivery has failed. In the dead-letter queue the count stands still (S-115).
+    /// Takes a message out of whichever dead-letter queue has it.
+    fn unbury(&mut self, sequence: Sequence) -> Option<Slot> {
+        if let Some(slot) = self.dead.remove(sequence) {
+            self.counts.dead_letter -= 1;
+            return Some(slot);
+        }
+        let slot = self.stranded.as_mut()?.remove(sequence)?;
+        self.counts.transfer_dead_letter -= 1;
+        if self.counts.transfer_dead_letter == 0 {
+            self.stranded = None;
+        }
+        Some(slot)
+    }
+
+    /// Whichever dead-letter queue has a message.
+    fn grave_of(&mut self, sequence: Sequence) -> &mut Index {
+        match &mut self.stranded {
+            Some(stranded) if stranded.get(sequence).is_some() => stranded,
+            _ => &mut self.dead,
+        }
+    }
+
+    /// A message, wherever in the queue it is.
+    pub fn get(&self, sequence: Sequence) -> Option<&Slot> {
+        let stranded = || self.stranded.as_ref()?.get(sequence);
+        self.index.get(sequence).or_else(|| self.dead.get(sequence)).or_else(stranded)
+    }
+
+    /// All messages: those that are received, then dead letters, then those of the transfer dead-letter queue.
+    pub fn parts(&self) -> impl Iterator<Item = &Index> {
+        [&self.index, &self.dead].into_iter().chain(self.stranded.as_deref())
+    }
+
+    /// A delivery has failed. In a dead-letter queue the count stands still (S-115).
     fn raise_count(&mut self, sequence: Sequence) {
         match self.index.get_mut(sequence) {
             Some(slot) => slot.raise_count(),
-            None => assert!(self.dead.get(sequence).is_some(), "only a message that is there returns"),
+            None => assert!(self.get(sequence).is_some(), "only a message that is there returns"),
         }
     }
 
@@ -265,7 +302,7 @@ impl Queue {
                     sessions.set_aside(sequence);
                 }
             }
-            None => self.dead.set_state(sequence, State::Deferred),
+            None => self.grave_of(sequence).set_state(sequence, State::Deferred),
         }
     }
 
@@ -277,6 +314,15 @@ impl Queue {
         if let Some(sessions) = &mut self.sessions {
             sessions.bury(sequence);
         }
+    }
+
+    /// A message begins in the transfer dead-letter queue.
+    fn strand(&mut self, sequence: Sequence, slot: Slot) {
+        assert_eq!(sequence, self.next, "numbers have no gaps");
+        self.next = sequence.next();
+        self.stranded.get_or_insert_default().push(sequence, slot);
+        self.counts.transfer_dead_letter += 1;
+        self.bytes += u64::from(slot.length);
     }
 
     /// Whether it remembers the sessions of its messages: it, or whatever it forwards to, may ask for them.
@@ -422,6 +468,7 @@ impl Durable {
             Record::QueueCreated { namespace, .. } => Some(*namespace),
             Record::Enqueued { entity, .. }
             | Record::Scheduled { entity, .. }
+            | Record::TransferDeadLettered { entity, .. }
             | Record::Activated { entity, .. }
             | Record::SessionStateSet { entity, .. }
             | Record::Noted { entity, .. } => self.namespace_of(*entity),
@@ -532,6 +579,13 @@ impl Durable {
                 }
                 queue.dead_letter(*sequence, *reason);
                 queue.merge(*sequence, overlay.as_deref());
+            }
+            Record::TransferDeadLettered { entity, sequence, body, length, reason, parts } => {
+                self.take_body(*body);
+                let queue = self.queue_mut(*entity);
+                // It lives until somebody receives it.
+                queue.strand(*sequence, Slot::active(*body, *length, time, Time::NEVER).dead(*reason));
+                queue.add_extra(*sequence, parts.as_deref(), Span::MAX);
             }
             Record::Noted { entity, id } => {
                 let queue = self.queue_mut(*entity);
@@ -779,7 +833,7 @@ impl Durable {
                     |(_, session): (_, &Session)| session.state.map(|state| self.stored_as(state.body));
                 sessions.iter().filter_map(state).for_each(|stored| stored.hash(&mut hasher));
             }
-            for part in [&queue.index, &queue.dead] {
+            for part in queue.parts() {
                 for (sequence, slot) in part.iter() {
                     let extra = queue.extras.get(&sequence);
                     (sequence, slot, extra, self.stored_as(slot.body)).hash(&mut hasher);

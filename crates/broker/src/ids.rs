@@ -30,7 +30,7 @@ pub enum SubQueue {
     Main = 0,
     /// `<entity>/$DeadLetterQueue` (S-100).
     DeadLetter = 1,
-    /// `<entity>/$Transfer/$DeadLetterQueue` (S-114). Nothing enters it yet.
+    /// `<entity>/$Transfer/$DeadLetterQueue` (S-114).
     TransferDeadLetter = 2,
 }
 
@@ -91,6 +91,10 @@ impl Source {
 
     pub fn dead_letter(entity: EntityId) -> Source {
         Source { entity, sub: SubQueue::DeadLetter }
+    }
+
+    pub fn transfer_dead_letter(entity: EntityId) -> Source {
+        Source { entity, sub: SubQueue::TransferDeadLetter }
     }
 }
 

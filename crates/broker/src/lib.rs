@@ -129,6 +129,9 @@ impl Broker {
             Command::AttachSender { link, namespace, path } => {
                 self.attach_sender(*link, *namespace, path, decision);
             }
+            Command::AttachVia { link, namespace, path, destination } => {
+                self.attach_via(*link, *namespace, path, destination, decision);
+            }
             Command::AttachReceiver { link, namespace, path, mode } => {
                 self.attach_receiver(*link, *namespace, path, *mode, decision);
             }
@@ -229,6 +232,7 @@ impl Broker {
             | Command::Part { .. }
             | Command::DropParts { .. }
             | Command::AttachSender { .. }
+            | Command::AttachVia { .. }
             | Command::AttachReceiver { .. }
             | Command::AcceptSession { .. }
             | Command::Detach { .. } => unreachable!("a link asks no questions"),

@@ -25,8 +25,7 @@ impl Broker {
         path: &str,
         decision: &mut Decision,
     ) {
-        let role = Role::Sender { parts: Vec::new(), part_bytes: 0, front: None };
-        self.attach(link, namespace, path, role, decision);
+        self.attach(link, namespace, path, Role::sender(None), decision);
     }
 
     pub(crate) fn attach_receiver(
@@ -94,20 +93,26 @@ impl Broker {
         }
     }
 
-    /// Where to send to. Nothing is sent to a dead-letter queue (S-101).
+    /// Where to send to, if it takes messages now.
     pub(crate) fn resolve_for_send(&self, namespace: NamespaceId, path: &str) -> Result<Source, Refusal> {
-        let source = self.resolve(namespace, path)?;
+        let source = self.resolve_target(namespace, path)?;
         let queue = self.queue_of(source);
+        if !queue.settings.status.may_send() {
+            return Err(Refusal::EntityDisabled(queue.path.clone()));
+        }
+        Ok(source)
+    }
+
+    /// Where to send to. Nothing is sent to a dead-letter queue (S-101).
+    pub(crate) fn resolve_target(&self, namespace: NamespaceId, path: &str) -> Result<Source, Refusal> {
+        let source = self.resolve(namespace, path)?;
         if source.sub != SubQueue::Main {
             return Err(Refusal::NotAllowed("Messages cannot be sent to a dead-letter queue."));
         }
-        if let Kind::Subscription { .. } = queue.kind {
+        if let Kind::Subscription { .. } = self.queue_of(source).kind {
             return Err(Refusal::NotAllowed(
                 "Messages are sent to a topic, not to one of its subscriptions.",
             ));
-        }
-        if !queue.settings.status.may_send() {
-            return Err(Refusal::EntityDisabled(queue.path.clone()));
         }
         Ok(source)
     }
@@ -115,7 +120,7 @@ impl Broker {
     pub(crate) fn resolve_for_receive(&self, namespace: NamespaceId, path: &str) -> Result<Source, Refusal> {
         let source = self.resolve(namespace, path)?;
         let queue = self.queue_of(source);
-        if queue.kind == Kind::Topic {
+        if queue.kind == Kind::Topic && source.sub != SubQueue::TransferDeadLetter {
             return Err(Refusal::NotAllowed(
                 "A topic gives no messages; receive from one of its subscriptions.",
             ));

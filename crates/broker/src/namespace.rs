@@ -330,7 +330,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         // One of the three active ones is locked.
-        let counts = Counts { active: 3, deferred: 1, scheduled: 1, dead_letter: 1 };
+        let counts = Counts { active: 3, deferred: 1, scheduled: 1, dead_letter: 1, transfer_dead_letter: 0 };
         assert_eq!(described(&mut world), (counts, 57));
         assert_eq!(counts.total(), 6);
         world.settle(link, 0, tokens[2], Outcome::Complete);

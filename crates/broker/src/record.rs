@@ -86,6 +86,17 @@ pub enum Record {
         is_failure: bool,
         overlay: Option<Box<Overlay>>,
     },
+    /// A message that was sent by way of an entity took a number there, for its destination does not take it: it lies in
+    /// the transfer dead-letter queue (S-114). `parts` come before `body`.
+    TransferDeadLettered {
+        entity: EntityId,
+        sequence: Sequence,
+        body: BodyId,
+        /// Of the whole message.
+        length: u32,
+        reason: Reason,
+        parts: Option<Box<[BodyId]>>,
+    },
     /// The locks held when the server was stopped on purpose. Valid only while it is the last record of the journal.
     LocksKept {
         locks: Box<[KeptLock]>,
@@ -171,6 +182,7 @@ mod kind {
     pub(super) const FORWARDED: u8 = 14;
     pub(super) const IN_SESSION: u8 = 15;
     pub(super) const SESSION_STATE_SET: u8 = 16;
+    pub(super) const TRANSFER_DEAD_LETTERED: u8 = 17;
     pub(super) const PUBLISHED: u8 = 20;
     /// Far from the others, which count upwards with what brokers do.
     pub(super) const RELOCATED: u8 = 200;
@@ -244,6 +256,16 @@ impl Record {
                     out.push(*reason as u8);
                     out.push(u8::from(*is_failure));
                     put_overlay(out, overlay.as_deref());
+                });
+            }
+            Record::TransferDeadLettered { entity, sequence, body, length, reason, parts } => {
+                framed(out, kind::TRANSFER_DEAD_LETTERED, |out| {
+                    put_u32(out, entity.0);
+                    put_u64(out, sequence.0);
+                    put_u64(out, body.0);
+                    put_u32(out, *length);
+                    out.push(*reason as u8);
+                    put_parts(out, parts.as_deref());
                 });
             }
             Record::LocksKept { locks } => framed(out, kind::LOCKS_KEPT, |out| {
@@ -352,6 +374,14 @@ impl Record {
                 reason: fields.reason()?,
                 is_failure: fields.truth()?,
                 overlay: fields.overlay()?,
+            },
+            kind::TRANSFER_DEAD_LETTERED => Record::TransferDeadLettered {
+                entity: EntityId(fields.u32()?),
+                sequence: Sequence(fields.u64()?),
+                body: BodyId(fields.u64()?),
+                length: fields.u32()?,
+                reason: fields.reason()?,
+                parts: fields.parts()?,
             },
             kind::LOCKS_KEPT => Record::LocksKept { locks: fields.locks()? },
             kind::NOTED => Record::Noted {
@@ -554,6 +584,7 @@ impl Fields<'_> {
             3 => Ok(Reason::MaxTransferHops),
             4 => Ok(Reason::NotForwarded),
             5 => Ok(Reason::SessionMissing),
+            6 => Ok(Reason::DestinationDisabled),
             _ => Err(Unreadable::BadField("reason")),
         }
     }
@@ -746,6 +777,14 @@ mod tests {
                     until: Time(9),
                 }]
                 .into(),
+            },
+            Record::TransferDeadLettered {
+                entity,
+                sequence,
+                body: BodyId(5),
+                length: 6,
+                reason: Reason::DestinationDisabled,
+                parts: Some([BodyId(1), BodyId(2)].into()),
             },
             Record::Noted { entity, id: MessageKey([1, u64::MAX]) },
             Record::Skipped { entity, sequence },

@@ -45,6 +45,8 @@ mod kind {
     pub(super) const MEMBERS: u8 = 10;
     /// The state of a session.
     pub(super) const SESSION_STATE: u8 = 11;
+    /// Of its transfer dead-letter queue.
+    pub(super) const STRANDED_SLOTS: u8 = 12;
     /// The messages of a topic or a subscription that came before, as those of a queue; the next ones belong to it.
     pub(super) const HELD: u8 = 20;
     pub(super) const LOCKS: u8 = 99;
@@ -177,6 +179,7 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
         next,
         index,
         dead,
+        stranded,
         extras,
         history,
         counts,
@@ -186,7 +189,8 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
         below: _,
         lead,
     } = queue;
-    let Counts { active, deferred, scheduled, dead_letter } = *counts;
+    // Of the transfer dead-letter queue the slots are counted as they are read.
+    let Counts { active, deferred, scheduled, dead_letter, transfer_dead_letter: _ } = *counts;
     let counts = [active, deferred, scheduled, dead_letter, *bytes];
     if *kind == Kind::Queue {
         writer.frame(kind::QUEUE, |fields| {
@@ -208,11 +212,14 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
             fields.number(*lead);
         })?;
     }
-    let count = write_slots(writer, kind::SLOTS, index, extras)?
+    let mut count = write_slots(writer, kind::SLOTS, index, extras)?
         + write_slots(writer, kind::DEAD_SLOTS, dead, extras)?;
+    if let Some(stranded) = stranded {
+        count += write_slots(writer, kind::STRANDED_SLOTS, stranded, extras)?;
+    }
     for (sequence, extra) in extras {
         let Extra { parts, overlay, time_to_live, forwarded } = &**extra;
-        let length = index.get(*sequence).or(dead.get(*sequence)).map_or(0, |slot| slot.length);
+        let length = queue.get(*sequence).map_or(0, |slot| slot.length);
         writer.frame(kind::EXTRA, |fields| {
             fields.number(sequence.0);
             fields.number(parts.len() as u64);
@@ -287,8 +294,7 @@ fn read_members(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error>
         }
         let session = known.get(place).ok_or(Error::Wrong("a session is not known"))?;
         let message = Sequence(sequence);
-        let is_there = queue.index.get(message).or(queue.dead.get(message)).is_some();
-        if !is_there || queue.session_of(message).is_some() {
+        if queue.get(message).is_none() || queue.session_of(message).is_some() {
             return Err(Error::Wrong("a session has a message that is not there"));
         }
         queue.join(message, session);
@@ -409,7 +415,7 @@ impl Restored {
         let mut moved = IdMap::default();
         let mut queue: Option<(EntityId, Queue)> = None;
         let mut kept_locks = Vec::new();
-        let (mut messages, mut newest, mut newest_dead) = (0, Sequence(0), Sequence(0));
+        let (mut messages, mut newest) = (0, [Sequence(0); 3]);
         loop {
             let mut fields = reader.next()?;
             let none_before = Error::Wrong("a frame belongs to no queue");
@@ -417,24 +423,33 @@ impl Restored {
                 kind::QUEUE => {
                     durable.put(queue.take(), entities)?;
                     queue = Some(read_queue(&mut fields)?);
-                    (newest, newest_dead) = (Sequence(0), Sequence(0));
+                    newest = [Sequence(0); 3];
                 }
                 kind::HELD => {
                     durable.put(queue.take(), entities)?;
                     queue = Some(read_held(&mut fields, &durable)?);
-                    (newest, newest_dead) = (Sequence(0), Sequence(0));
+                    newest = [Sequence(0); 3];
                 }
                 kind::SETTINGS => queue.as_mut().ok_or(none_before)?.1.settings = fields.settings()?,
                 kind::SLOTS => {
                     let index = &mut queue.as_mut().ok_or(none_before)?.1.index;
                     messages +=
-                        read_slots(&mut fields, &mut newest, |sequence, slot| index.push(sequence, slot))?;
+                        read_slots(&mut fields, &mut newest[0], |sequence, slot| index.push(sequence, slot))?;
                 }
                 kind::DEAD_SLOTS => {
                     let dead = &mut queue.as_mut().ok_or(none_before)?.1.dead;
-                    messages += read_slots(&mut fields, &mut newest_dead, |sequence, slot| {
+                    messages += read_slots(&mut fields, &mut newest[1], |sequence, slot| {
                         dead.insert(sequence, slot)
                     })?;
+                }
+                kind::STRANDED_SLOTS => {
+                    let queue = &mut queue.as_mut().ok_or(none_before)?.1;
+                    let stranded = queue.stranded.get_or_insert_default();
+                    let count = read_slots(&mut fields, &mut newest[2], |sequence, slot| {
+                        stranded.push(sequence, slot)
+                    })?;
+                    queue.counts.transfer_dead_letter += count;
+                    messages += count;
                 }
                 kind::HISTORY => {
                     let history = &mut queue.as_mut().ok_or(none_before)?.1.history;
@@ -551,6 +566,7 @@ fn read_counts(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error> 
         deferred: fields.number()?,
         scheduled: fields.number()?,
         dead_letter: fields.number()?,
+        transfer_dead_letter: 0,
     };
     queue.bytes = fields.number()?;
     Ok(())

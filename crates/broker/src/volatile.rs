@@ -11,7 +11,7 @@ use crate::line::Line;
 use crate::nonce::Nonces;
 use crate::planted::{Bug, is_planted};
 use crate::queue::doubt::Fronts;
-use crate::queue::index::State;
+use crate::queue::index::{Index, State};
 use crate::session::lobby::{self, Lobby};
 use crate::session::register::Session;
 use crate::tier::Tier;
@@ -59,6 +59,8 @@ pub enum Role {
         part_bytes: u64,
         /// Of such a message to a topic: what lies in front of its body.
         front: Option<Box<[u8]>>,
+        /// Where its messages go, if that is not the entity that it is attached to (S-114).
+        destination: Option<Arc<str>>,
     },
     Receiver {
         mode: ReceiveMode,
@@ -72,6 +74,10 @@ pub enum Role {
 }
 
 impl Role {
+    pub(crate) fn sender(destination: Option<Arc<str>>) -> Role {
+        Role::Sender { parts: Vec::new(), part_bytes: 0, front: None, destination }
+    }
+
     /// Whether it receives, now or when there is a session for it.
     pub fn receives(&self) -> bool {
         matches!(self, Role::Receiver { .. } | Role::Waiting { .. })
@@ -361,12 +367,13 @@ impl Volatile {
             volatile.apply(Touch::Locked { source: kept.source, lock });
         }
         for (entity, queue) in durable.queues() {
-            let [main, dead, _] = &mut volatile.entities[entity.0 as usize].parts;
+            let [main, dead, stranded] = &mut volatile.entities[entity.0 as usize].parts;
             main.committed = Sequence(queue.next.0 - 1);
             (main.cursor, main.returned) = handed_out(queue, &main.locks);
-            let is_free = |sequence: &Sequence| !dead.locks.contains_key(sequence);
-            let active = queue.dead.iter().filter(|(_, slot)| slot.state() == State::Active);
-            dead.returned = active.map(|(sequence, _)| sequence).filter(is_free).collect();
+            dead.returned = free_letters(&queue.dead, &dead.locks);
+            if let Some(letters) = &queue.stranded {
+                stranded.returned = free_letters(letters, &stranded.locks);
+            }
             let mut schedule = BTreeSet::new();
             if queue.counts.scheduled > 0 {
                 let waiting = queue.index.iter().filter(|(_, slot)| slot.state() == State::Scheduled);
@@ -561,7 +568,7 @@ impl Volatile {
                 self.ready_mut(source).draining.retain(|each| *each != link)
             }
             Touch::PartStored { link, body, length, front } => {
-                if let Some(Link { role: Role::Sender { parts, part_bytes, front: kept }, .. }) =
+                if let Some(Link { role: Role::Sender { parts, part_bytes, front: kept, .. }, .. }) =
                     self.links.get_mut(&link)
                 {
                     parts.push(body);
@@ -570,7 +577,7 @@ impl Volatile {
                 }
             }
             Touch::PartsDropped { link } => {
-                if let Some(Link { role: Role::Sender { parts, part_bytes, front }, .. }) =
+                if let Some(Link { role: Role::Sender { parts, part_bytes, front, .. }, .. }) =
                     self.links.get_mut(&link)
                 {
                     parts.clear();
@@ -804,6 +811,12 @@ fn handed_out(queue: &Queue, locks: &IdMap<Sequence, Lock>) -> (Sequence, BTreeS
         from = sequence.next();
     }
     (cursor, returned)
+}
+
+/// What is free in a dead-letter queue after a start.
+fn free_letters(letters: &Index, locks: &IdMap<Sequence, Lock>) -> BTreeSet<Sequence> {
+    let active = letters.iter().filter(|(_, slot)| slot.state() == State::Active);
+    active.map(|(sequence, _)| sequence).filter(|sequence| !locks.contains_key(sequence)).collect()
 }
 
 fn is_held(entities: &[Presence], timer: &LockTimer) -> bool {

@@ -20,6 +20,9 @@ const TOPIC: u8 = 3;
 const SELECTING: u8 = 4;
 const ALL: u8 = 5;
 
+/// A queue that is there from the beginning and takes no messages.
+const CLOSED: u8 = 6;
+
 /// What may happen. Links, queues and tokens are named by small numbers, so that they meet.
 #[derive(Debug, Clone)]
 enum Step {
@@ -27,6 +30,8 @@ enum Step {
     Update(u8, u64, u8),
     Delete(u8),
     AttachSender(u8, u8),
+    AttachVia { link: u8, queue: u8, destination: u8 },
+    AttachLost(u8, u8),
     AttachReceiver { link: u8, queue: u8, is_dead: bool, locks: bool },
     Detach(u8),
     Send { link: u8, lengths: Vec<u32>, is_settled: bool, life: u32, later: u32 },
@@ -61,6 +66,9 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(queue, lock, flags)| Step::Update(queue, lock, flags)),
         1 => queue.clone().prop_map(Step::Delete),
         3 => (link.clone(), queue.clone()).prop_map(|(link, queue)| Step::AttachSender(link, queue)),
+        5 => (link.clone(), queue.clone(), prop_oneof![Just(CLOSED), queue.clone()])
+            .prop_map(|(link, queue, destination)| Step::AttachVia { link, queue, destination }),
+        2 => (link.clone(), queue.clone()).prop_map(|(link, queue)| Step::AttachLost(link, queue)),
         3 => (link.clone(), queue.clone(), is_dead, any::<bool>())
             .prop_map(|(link, queue, is_dead, locks)| Step::AttachReceiver { link, queue, is_dead, locks }),
         2 => (queue.clone(), 0..30_000_u32).prop_map(|(queue, later)| Step::Schedule { queue, later }),
@@ -136,6 +144,7 @@ fn settings(queue: u8, lock: u64, flags: u8) -> QueueSettings {
         max_delivery_count: if flags & 2 != 0 { 2 } else { 10 },
         default_time_to_live: if flags & 4 != 0 { Span::seconds(20) } else { Span::MAX },
         auto_delete_on_idle: if flags & 0x38 == 0x38 { Span::minutes(5) } else { Span::MAX },
+        status: if flags & 0xc0 == 0xc0 { Status::SendDisabled } else { Status::Active },
         ..usual
     }
 }
@@ -243,6 +252,12 @@ impl Rig {
         }
     }
 
+    fn close(&mut self) {
+        let settings = Box::new(QueueSettings { status: Status::SendDisabled, ..QueueSettings::default() });
+        let (request, namespace, path) = (RequestId::default(), NamespaceId(0), path_of(CLOSED).into());
+        self.command(&Command::CreateQueue { request, namespace, path, settings }, &[]);
+    }
+
     fn context(&self) -> Context {
         Context { now: self.now, position: self.position }
     }
@@ -348,6 +363,7 @@ impl Rig {
             Record::PartStored { body } => self.take_body(*body),
             Record::SessionStateSet { state: Some((body, _)), .. } => self.take_body(*body),
             Record::Enqueued { entity, sequence, body, .. }
+            | Record::TransferDeadLettered { entity, sequence, body, .. }
             | Record::Scheduled { entity, sequence, body, .. } => {
                 self.take_body(*body);
                 self.take_number(*entity, *sequence);
@@ -488,6 +504,16 @@ impl Rig {
                 let link = self.new_link(*number);
                 self.command(&Command::AttachSender { link, namespace, path: path(queue) }, &[]);
             }
+            Step::AttachVia { link, queue, destination } => {
+                let (link, path, destination) = (self.new_link(*link), path(queue), path(destination));
+                self.command(&Command::AttachVia { link, namespace, path, destination }, &[]);
+            }
+            Step::AttachLost(link, queue) => {
+                let path = format!("{}/$Transfer/$DeadLetterQueue", path_of(*queue)).into();
+                let (queue, link, mode) = (*queue, self.new_link(*link), ReceiveMode::PeekLock);
+                self.sources.insert(link, (queue, true));
+                self.command(&Command::AttachReceiver { link, namespace, path, mode }, &[]);
+            }
             Step::AttachReceiver { link, queue, is_dead, locks } => {
                 let (path, mode) = (part(queue, is_dead), mode(locks));
                 let (queue, is_dead, link) = (*queue, *is_dead, self.new_link(*link));
@@ -627,6 +653,7 @@ proptest! {
     #[test]
     fn replaying_the_records_gives_the_state_that_made_them(steps in prop::collection::vec(step(), 1..120)) {
         let mut rig = Rig::new();
+        rig.close();
         for step in &steps {
             rig.step(step);
             prop_assert_eq!(rig.replayed.fingerprint(), rig.broker.durable().fingerprint(), "after {:?}", step);
@@ -635,14 +662,17 @@ proptest! {
         for (entity, queue) in rig.replayed.queues() {
             let below = rig.replayed.queues().filter(|(_, other)| other.kind == Kind::Subscription { topic: entity });
             prop_assert_eq!(queue.below, below.map(|(_, other)| other.bytes).sum::<u64>());
-            prop_assert!(queue.kind != Kind::Topic || queue.counts.total() == queue.counts.scheduled);
+            let held = queue.counts.scheduled + queue.counts.transfer_dead_letter;
+            prop_assert!(queue.kind != Kind::Topic || queue.counts.total() == held);
             let main: Vec<_> = queue.index.iter().collect();
             let of = |state| main.iter().filter(|(_, slot)| slot.state() == state).count() as u64;
             let dead_letter = queue.dead.iter().count() as u64;
+            let stranded = queue.stranded.as_ref().map_or(0, |stranded| stranded.iter().count() as u64);
             let (active, deferred) = (of(State::Active), of(State::Deferred));
-            let counts = Counts { active, deferred, scheduled: of(State::Scheduled), dead_letter };
+            let scheduled = of(State::Scheduled);
+            let counts = Counts { active, deferred, scheduled, dead_letter, transfer_dead_letter: stranded };
             prop_assert_eq!(queue.counts, counts);
-            let all = main.iter().copied().chain(queue.dead.iter());
+            let all = queue.parts().flat_map(|part| part.iter());
             let states = queue.sessions.iter().flat_map(|sessions| sessions.iter());
             let states: u64 = states.filter_map(|(_, session)| Some(u64::from(session.state?.length))).sum();
             prop_assert_eq!(queue.bytes, states + all.map(|(_, slot)| u64::from(slot.length)).sum::<u64>());
@@ -653,9 +683,10 @@ proptest! {
                 let is_aside = session.aside.next_from(sequence) == Some(sequence);
                 prop_assert_eq!((is_active, is_aside), (slot.state() == State::Active, slot.state() != State::Active));
             }
-            let in_both = main.iter().find(|(sequence, _)| queue.dead.get(*sequence).is_some());
-            prop_assert_eq!(in_both, None);
-            let is_known = |sequence| queue.index.get(sequence).or(queue.dead.get(sequence)).is_some();
+            let mut numbers: Vec<_> = queue.parts().flat_map(|part| part.iter()).map(|(number, _)| number).collect();
+            numbers.sort_unstable();
+            prop_assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "a message is in two places");
+            let is_known = |sequence| queue.get(sequence).is_some();
             prop_assert!(queue.extras.keys().all(|sequence| is_known(*sequence)), "an extra without message");
         }
     }

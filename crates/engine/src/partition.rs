@@ -440,6 +440,7 @@ impl Partition {
     fn note_link(&mut self, command: &Command) {
         match command {
             Command::AttachSender { link, .. }
+            | Command::AttachVia { link, .. }
             | Command::AttachReceiver { link, .. }
             | Command::AcceptSession { link, .. } => {
                 if let Some(port) = self.ports.get_mut(&link.connection) {

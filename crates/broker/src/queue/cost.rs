@@ -144,6 +144,7 @@ fn a_command_costs_the_same_with_a_thousand_messages_and_with_a_million() {
 fn kind(command: &Command) -> &'static str {
     match command {
         Command::AttachSender { .. } => "AttachSender",
+        Command::AttachVia { .. } => "AttachVia",
         Command::AttachReceiver { .. } => "AttachReceiver",
         Command::AcceptSession { .. } => "AcceptSession",
         Command::RenewSession { .. } => "RenewSession",
@@ -173,7 +174,7 @@ fn kind(command: &Command) -> &'static str {
 }
 
 /// Kinds of commands.
-const KINDS: usize = 26;
+const KINDS: usize = 27;
 
 /// One command of each kind, in a queue with `n` messages of each sort; the last one ends the queue.
 fn one_of_each(world: &mut World, n: u64) -> Vec<Command> {
@@ -181,10 +182,11 @@ fn one_of_each(world: &mut World, n: u64) -> Vec<Command> {
     world.credit(receiver, 2, false);
     let tokens = world.take_tokens();
     let (request, namespace, path) = (RequestId::default(), NamespaceId(0), Box::<str>::from("q"));
-    let (link, other, third) = (world.link(), world.link(), world.link());
+    let (link, other, third, fourth) = (world.link(), world.link(), world.link(), world.link());
     let (namespace_of, q) = (|| namespace, || path.clone());
     vec![
         Command::AttachSender { link, namespace: namespace_of(), path: q() },
+        Command::AttachVia { link: fourth, namespace, path: q(), destination: q() },
         Command::AttachReceiver { link: other, namespace, path: q(), mode: ReceiveMode::ReceiveAndDelete },
         Command::Send {
             link: sender,

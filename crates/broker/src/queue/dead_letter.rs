@@ -53,6 +53,10 @@ pub(super) fn with_reason(slot: &Slot, extra: Option<&Arc<Extra>>) -> Option<Arc
             "Session id is null.",
             "Session enabled entity doesn't allow a message whose session identifier is null.".to_owned(),
         ),
+        Reason::DestinationDisabled => (
+            "DestinationDisabled",
+            "The entity that the message was sent to by way of this one takes no messages.".to_owned(),
+        ),
         Reason::NotForwarded => (
             "ForwardingFailed",
             "The entity that the message was to be forwarded to is full, disabled or gone.".to_owned(),

@@ -22,5 +22,6 @@ mod schedule;
 pub(crate) mod send;
 mod settle;
 mod slot;
+mod via;
 
 pub(crate) use receive::delivery as delivery_of;

@@ -31,32 +31,22 @@ impl Broker {
         decision: &mut Decision,
     ) {
         // A link that is gone, or was refused, has nobody left to answer.
-        let Some(Link { source, role: Role::Sender { part_bytes, .. } }) = self.volatile.link(link) else {
+        let Some(Link { source, role: Role::Sender { part_bytes, destination, .. } }) =
+            self.volatile.link(link)
+        else {
             return;
         };
         let (entity, part_bytes) = (source.entity, *part_bytes);
-        let is_topic = self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic);
-        let checked = self.check_send(entity, arrivals.messages, sessions, part_bytes);
-        let checked = if is_topic {
-            checked.and_then(|()| self.check_fan_out(entity, sessions, arrivals))
-        } else {
-            checked
-        };
-        match checked {
-            Ok(()) => {
-                for (at, message) in arrivals.messages.iter().enumerate() {
-                    let parts = self.take_parts(link);
-                    // A duplicate is accepted and dropped (S-160); its parts, if it came in any, are garbage.
-                    if self.is_duplicate(entity, message, context) {
-                        continue;
-                    }
-                    self.store(entity, message, sessions.get(at), parts, arrivals, context, decision);
-                }
-                self.volatile.apply(Touch::Accessed { entity, time: context.now });
-                if !is_settled {
-                    decision.effect(Effect::Accepted { link, delivery });
-                }
+        let sent = match destination.clone() {
+            None => self.send_to(entity, link, part_bytes, arrivals, sessions, context, decision),
+            Some(destination) => {
+                let way = (entity, &*destination);
+                self.send_via(way, link, part_bytes, arrivals, sessions, context, decision)
             }
+        };
+        match sent {
+            Ok(()) if is_settled => {}
+            Ok(()) => decision.effect(Effect::Accepted { link, delivery }),
             Err(refusal) => {
                 self.volatile.apply(Touch::PartsDropped { link });
                 // S-14: nobody is told how a pre-settled send came out.
@@ -67,11 +57,62 @@ impl Broker {
         }
     }
 
+    /// Stores what came on a link, all of it or nothing (S-16).
+    #[expect(clippy::too_many_arguments, reason = "what was sent, and where to")]
+    pub(super) fn send_to(
+        &mut self,
+        entity: EntityId,
+        link: LinkId,
+        part_bytes: u64,
+        arrivals: Arrivals<'_>,
+        sessions: &SessionIds,
+        context: Context,
+        decision: &mut Decision,
+    ) -> Result<(), Refusal> {
+        let is_topic = self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic);
+        self.check_send(entity, arrivals.messages, sessions, part_bytes)?;
+        if is_topic {
+            self.check_fan_out(entity, sessions, arrivals)?;
+        }
+        for (at, message) in arrivals.messages.iter().enumerate() {
+            let parts = self.take_parts(link);
+            // A duplicate is accepted and dropped (S-160); its parts, if it came in any, are garbage.
+            if self.is_duplicate(entity, message, context) {
+                continue;
+            }
+            self.store(entity, message, sessions.get(at), parts, arrivals, context, decision);
+        }
+        self.volatile.apply(Touch::Accessed { entity, time: context.now });
+        Ok(())
+    }
+
     pub(super) fn check_send(
         &self,
         entity: EntityId,
         messages: &[Incoming],
         sessions: &SessionIds,
+        part_bytes: u64,
+    ) -> Result<(), Refusal> {
+        self.check_size(entity, messages, part_bytes)?;
+        let queue = self.durable.queue(entity).expect("it was looked at");
+        if queue.settings.requires_session && !sessions.has_all(messages.len()) {
+            // S-20
+            return Err(Refusal::NotAllowed(SESSION_MISSING));
+        }
+        if messages.iter().any(|message| message.keys_differ) {
+            // S-7
+            return Err(Refusal::NotAllowed(
+                "The session id and the partition key of a message must be equal.",
+            ));
+        }
+        self.check_quota(entity)
+    }
+
+    /// Whether an entity takes messages now, so many and of that size.
+    pub(super) fn check_size(
+        &self,
+        entity: EntityId,
+        messages: &[Incoming],
         part_bytes: u64,
     ) -> Result<(), Refusal> {
         let queue = self.durable.queue(entity).expect("a link's entity exists as long as the link");
@@ -93,17 +134,13 @@ impl Broker {
         if size > limit {
             return Err(Refusal::MessageTooLarge { size, limit });
         }
-        if queue.settings.requires_session && !sessions.has_all(messages.len()) {
-            // S-20
-            return Err(Refusal::NotAllowed(SESSION_MISSING));
-        }
-        if messages.iter().any(|message| message.keys_differ) {
-            // S-7
-            return Err(Refusal::NotAllowed(
-                "The session id and the partition key of a message must be equal.",
-            ));
-        }
-        let limit = tier.queue_bytes(&queue.settings);
+        Ok(())
+    }
+
+    /// Whether an entity has room within its own limit (S-19).
+    pub(super) fn check_quota(&self, entity: EntityId) -> Result<(), Refusal> {
+        let queue = self.durable.queue(entity).expect("it was looked at");
+        let limit = self.tier_of(queue.namespace).queue_bytes(&queue.settings);
         let size = queue.held_bytes();
         if size >= limit {
             return Err(Refusal::QueueFull {
@@ -199,9 +236,9 @@ impl Broker {
         now.after(own.min(self.tier_of(queue.namespace).time_to_live(&queue.settings)))
     }
 
-    fn take_parts(&mut self, link: LinkId) -> Parts {
+    pub(super) fn take_parts(&mut self, link: LinkId) -> Parts {
         match self.volatile.links.get_mut(&link) {
-            Some(Link { role: Role::Sender { parts, part_bytes, front }, .. }) if !parts.is_empty() => {
+            Some(Link { role: Role::Sender { parts, part_bytes, front, .. }, .. }) if !parts.is_empty() => {
                 Parts {
                     bodies: Some(std::mem::take(parts).into()),
                     bytes: std::mem::take(part_bytes),
@@ -222,7 +259,9 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) {
-        let Some(Link { source, role: Role::Sender { part_bytes, .. } }) = self.volatile.link(link) else {
+        let Some(Link { source, role: Role::Sender { part_bytes, destination, .. } }) =
+            self.volatile.link(link)
+        else {
             return;
         };
         let queue = self.queue_of(*source);
@@ -231,7 +270,9 @@ impl Broker {
         } else if *part_bytes <= self.tier_of(queue.namespace).message_bytes(&queue.settings) + ADDED_BYTES {
             let id = self.durable.next_body;
             // The rules of a topic look at what lies in front of the body, which is in the first part (S-18).
-            let is_front = queue.kind == Kind::Topic && *part_bytes == 0;
+            // Of a destination that may still be another entity when the message is whole, nothing is known yet.
+            let may_publish = queue.kind == Kind::Topic || destination.is_some();
+            let is_front = may_publish && *part_bytes == 0;
             let front =
                 is_front.then(|| arrivals.body(body)).and_then(|part| part.get(..Front::bytes(part)?));
             let front = front.map(Box::from);

@@ -34,6 +34,8 @@ pub enum Reason {
     NotForwarded = 4,
     /// It reached a subscription that requires sessions without having one (S-108).
     SessionMissing = 5,
+    /// It was sent by way of this entity to one that takes no messages (S-114).
+    DestinationDisabled = 6,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -106,6 +108,7 @@ impl Slot {
             3 => Reason::MaxTransferHops,
             4 => Reason::NotForwarded,
             5 => Reason::SessionMissing,
+            6 => Reason::DestinationDisabled,
             _ => Reason::Client,
         }
     }

@@ -1,6 +1,7 @@
 //! The claims of a connection after they were accepted: they run out, their policies change or go, and open links end
 //! with them (research: A2, A4, A7).
 
+use super::address;
 use super::cbs::Question;
 use super::connection::Task;
 use super::link::Kind;
@@ -16,7 +17,12 @@ impl Kind {
     /// What a link takes for as long as it lives.
     fn demand(&self) -> Demand<'_> {
         match self {
-            Kind::Sender(sender) => Demand::Right(Right::Send, sender.path.as_str().into()),
+            Kind::Sender(sender) => match &sender.destination {
+                None => Demand::Right(Right::Send, sender.path.as_str().into()),
+                Some(destination) => {
+                    Demand::SendVia([sender.path.as_str().into(), address::path(destination).into()])
+                }
+            },
             Kind::Receiver(receiver) => Demand::Right(Right::Listen, receiver.path.as_str().into()),
             // Each request to a management node is looked at by itself.
             Kind::CbsRequests { .. }

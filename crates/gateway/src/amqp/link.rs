@@ -34,6 +34,9 @@ pub(super) const REPLIES_WAITING: usize = 100;
 /// The largest batch that a sender may put into one delivery, besides the limit of its entity (client notes 4.2).
 const BATCH_SIZE_PROPERTY: &str = "com.microsoft:max-message-batch-size";
 
+/// Where the messages of a link go on to (client notes 4.4).
+const DESTINATION_PROPERTY: &str = "com.microsoft:transfer-destination-address";
+
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) session: SessionKey,
@@ -62,6 +65,8 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) path: String,
+    /// The address that its messages go on to, if they do, as the client wrote it.
+    pub(super) destination: Option<Box<str>>,
     /// Whether the broker looks for duplicates. Until it has said so, it may.
     pub(super) wants_ids: bool,
     pub(super) arriving: Arriving,
@@ -129,8 +134,17 @@ impl<S> Task<S> {
         let (command, kind) = match attach.role {
             Role::Sender => {
                 let arriving = Arriving::new(Arc::clone(&self.state.unfinished));
-                let kind = Kind::Sender(Box::new(Sender { path: path.into(), wants_ids: true, arriving }));
-                (Command::AttachSender { link, namespace, path: path.into() }, kind)
+                let destination = self.destination_of(attach, path)?;
+                let path = Box::<str>::from(path);
+                let command = match &destination {
+                    None => Command::AttachSender { link, namespace, path: path.clone() },
+                    Some(address) => {
+                        let destination = address::path(address).into();
+                        Command::AttachVia { link, namespace, path: path.clone(), destination }
+                    }
+                };
+                let sender = Sender { path: path.into(), destination, wants_ids: true, arriving };
+                (command, Kind::Sender(Box::new(sender)))
             }
             Role::Receiver => {
                 let session = Wanted::of(attach).map_err(|why| self.unwanted(why, path))?;
@@ -151,6 +165,18 @@ impl<S> Task<S> {
         }
         self.batch.commands.push(command);
         Ok(kind)
+    }
+
+    /// Where the messages of a sender go on to, if it says so.
+    fn destination_of(&self, attach: &Attach, path: &str) -> Result<Option<Box<str>>, amqp::Error> {
+        match attach.properties.get(DESTINATION_PROPERTY) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(address)) => Ok(Some(Box::from(&**address))),
+            Some(_) => {
+                let text = "The address of a transfer's destination must be a text.";
+                Err(self.origin.error(super::condition::ARGUMENT, text, path))
+            }
+        }
     }
 
     fn unwanted(&self, why: Unwanted, path: &str) -> amqp::Error {
@@ -182,7 +208,12 @@ impl<S> Task<S> {
             Kind::Sender(sender) => {
                 sender.wants_ids = wants_ids;
                 let size = Value::Ulong(max_message_bytes.min(BATCH_BYTES as u64));
-                let properties = Value::Map(vec![(Value::Symbol(BATCH_SIZE_PROPERTY.into()), size)]);
+                let mut properties = vec![(Value::Symbol(BATCH_SIZE_PROPERTY.into()), size)];
+                if let Some(destination) = &sender.destination {
+                    let address = Value::String(destination.as_ref().into());
+                    properties.push((Value::Symbol(DESTINATION_PROPERTY.into()), address));
+                }
+                let properties = Value::Map(properties);
                 let max_message_size = Some(max_message_bytes);
                 self.machine
                     .accept(key, AttachReply { max_message_size, properties, ..AttachReply::default() });

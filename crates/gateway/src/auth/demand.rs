@@ -12,6 +12,8 @@ use std::borrow::Cow;
 pub enum Demand<'a> {
     /// This right on this path.
     Right(Right, Cow<'a, str>),
+    /// To send to both of these paths (S-114).
+    SendVia([Cow<'a, str>; 2]),
     /// A link that is attached: its right was asked for then, and the link ends when the right does.
     Link,
     /// Nothing, because no peer can ask for it: the server does, to find out what a peer may do.
@@ -31,6 +33,9 @@ impl<'a> Demand<'a> {
             Command::AttachSender { path, .. }
             | Command::Schedule { path, .. }
             | Command::CancelScheduled { path, .. } => on(Right::Send, path),
+            Command::AttachVia { path, destination, .. } => {
+                Demand::SendVia([(&**path).into(), (&**destination).into()])
+            }
             Command::AttachReceiver { path, .. }
             | Command::AcceptSession { path, .. }
             | Command::RenewSession { path, .. }
@@ -99,21 +104,36 @@ impl<'a> Demand<'a> {
         }
     }
 
-    /// Whether one of these claims allows what is demanded. The claim that says most about a refusal wins.
+    /// Whether these claims allow what is demanded: one of them on each path.
     pub fn check<'g>(
         &self,
-        grants: impl IntoIterator<Item = &'g Grant>,
+        grants: impl IntoIterator<Item = &'g Grant> + Clone,
         now: UnixSeconds,
     ) -> Result<(), Denied> {
-        let Demand::Right(right, path) = self else { return Ok(()) };
-        let mut denied = Denied::MissingToken;
-        for grant in grants {
-            match grant.check(path, *right, now) {
-                Ok(()) => return Ok(()),
-                Err(Denied::InvalidAudience) if denied != Denied::MissingToken => {}
-                Err(why) => denied = why,
+        match self {
+            Demand::Right(right, path) => check(path, *right, grants, now),
+            Demand::SendVia(paths) => {
+                paths.iter().try_for_each(|path| check(path, Right::Send, grants.clone(), now))
             }
+            Demand::Link | Demand::Server => Ok(()),
         }
-        Err(denied)
     }
+}
+
+/// Whether one of these claims gives a right on a path. The claim that says most about a refusal wins.
+fn check<'g>(
+    path: &str,
+    right: Right,
+    grants: impl IntoIterator<Item = &'g Grant>,
+    now: UnixSeconds,
+) -> Result<(), Denied> {
+    let mut denied = Denied::MissingToken;
+    for grant in grants {
+        match grant.check(path, right, now) {
+            Ok(()) => return Ok(()),
+            Err(Denied::InvalidAudience) if denied != Denied::MissingToken => {}
+            Err(why) => denied = why,
+        }
+    }
+    Err(denied)
 }

@@ -83,6 +83,8 @@ macro_rules! operations {
 
 operations! { COMMANDS, has_operation, Command:
     AttachSender => Some(("POST", "/q/messages")),
+    // A link to one entity for another is the affair of AMQP.
+    AttachVia => None,
     AttachReceiver => Some(("POST", "/q/messages/head?timeout=0")),
     // There are no sessions over HTTP (H-91).
     AcceptSession => None,

@@ -388,6 +388,12 @@ pub fn sender(handle: u32, path: &str) -> Attach {
     }
 }
 
+/// As Java attaches a sender whose messages go on to another entity.
+pub fn via(handle: u32, path: &str, destination: &str) -> Attach {
+    let property = (symbol("com.microsoft:transfer-destination-address"), destination.into());
+    Attach { properties: Value::Map(vec![property]), ..sender(handle, path) }
+}
+
 /// As most clients attach a receiver that locks.
 pub fn receiver(handle: u32, path: &str) -> Attach {
     Attach {

@@ -15,3 +15,4 @@ mod rights;
 mod sending;
 mod sessions;
 mod settling;
+mod via;

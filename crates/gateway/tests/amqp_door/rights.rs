@@ -3,7 +3,7 @@
 //! The list of commands is matched without a rest, so a command that is added does not build here until it has its row.
 
 use crate::claims::{PYTHON, ended, put, reply, soon, token};
-use crate::client::{Client, message as text, part, receiver, sender, session_receiver};
+use crate::client::{Client, message as text, part, receiver, sender, session_receiver, via};
 use crate::house::{House, KEY, QUEUE, READER, ROOT, SENDER, policies, policy};
 use crate::managing::{self, NODE, REQUESTS};
 use amqp::performative::Transfer;
@@ -25,6 +25,8 @@ const SESSIONS_NODE: &str = "orders/sessions/$management";
 enum Way {
     /// By attaching a link that sends or that receives.
     AttachSender,
+    /// By attaching a link that sends to one entity by way of another.
+    AttachVia,
     AttachReceiver,
     /// On such a link.
     Sending,
@@ -48,6 +50,7 @@ macro_rules! rows {
 
 rows! {
     AttachSender => AttachSender,
+    AttachVia => AttachVia,
     AttachReceiver => AttachReceiver,
     AcceptSession => AttachReceiver,
     RenewSession => AskingReceiver,
@@ -272,10 +275,11 @@ fn request(command: &str) -> (&'static str, Vec<(&'static str, Value)>) {
 async fn is_done(house: &House, client: &mut Client, (command, way): (&str, Way), claim: Claim) -> bool {
     let refusal = |error: amqp::Error| error.condition.to_string();
     match way {
-        Way::AttachSender | Way::AttachReceiver => {
+        Way::AttachSender | Way::AttachVia | Way::AttachReceiver => {
             claim.end(house).await;
-            let is_sender = way == Way::AttachSender;
+            let is_sender = way != Way::AttachReceiver;
             let attach = match (is_sender, command) {
+                (true, "AttachVia") => via(5, QUEUE, SESSIONS),
                 (true, _) => sender(5, QUEUE),
                 (false, "AcceptSession") => session_receiver(5, SESSIONS, "s".into()),
                 (false, _) => receiver(5, QUEUE),
@@ -352,7 +356,7 @@ async fn is_done(house: &House, client: &mut Client, (command, way): (&str, Way)
 
 fn allows(claim: Claim, way: Way) -> bool {
     match way {
-        Way::AttachSender | Way::Sending | Way::AskingSender => claim.gives(Right::Send),
+        Way::AttachSender | Way::AttachVia | Way::Sending | Way::AskingSender => claim.gives(Right::Send),
         Way::AttachReceiver | Way::Receiving | Way::AskingReceiver => claim.gives(Right::Listen),
         Way::Elsewhere => false,
     }

@@ -163,7 +163,7 @@ impl Oracle {
                 let (source, sequence, target, number) = (*source, *sequence, *target, *number);
                 self.forwarded(&Move { source, sequence, target, number, expires, overlay }, time);
             }
-            Record::Published(_) => {
+            Record::Published(_) | Record::TransferDeadLettered { .. } => {
                 self.fail(format!("{record:?} was recorded and nobody asked"));
             }
             Record::Relocated { body, copy } => {
@@ -539,8 +539,8 @@ impl Oracle {
                 let expected = if reason == Reason::NotForwarded { Way::Closed } else { Way::TooFar };
                 way == Some(expected) && is_free && !is_failure && present.state == State::Active
             }
-            // The workload publishes nothing so far.
-            Reason::SessionMissing => false,
+            // The workload publishes nothing so far, and sends nothing by way of a queue.
+            Reason::SessionMissing | Reason::DestinationDisabled => false,
         };
         if let Some(queue) = self.ledger.queues.get_mut(&entity) {
             queue.change(sequence, |present| {

@@ -58,8 +58,8 @@ impl Present {
                 "ForwardingFailed",
                 "The entity that the message was to be forwarded to is full, disabled or gone.".to_owned(),
             ),
-            // The workload publishes nothing so far.
-            Reason::SessionMissing => return self.overlay.clone(),
+            // The workload publishes nothing so far, and sends nothing by way of a queue.
+            Reason::SessionMissing | Reason::DestinationDisabled => return self.overlay.clone(),
         };
         let mut shown = Overlay::default();
         let is_set = shown.set_dead_letter(Some(reason), Some(&description)).is_ok();

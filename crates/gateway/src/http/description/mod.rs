@@ -86,8 +86,9 @@ struct Counts {
 
 impl From<broker::Counts> for Counts {
     fn from(counts: broker::Counts) -> Counts {
-        let broker::Counts { active, scheduled, dead_letter, deferred: _ } = counts;
-        Counts { active, scheduled, dead_lettered: dead_letter, ..Counts::default() }
+        let broker::Counts { active, scheduled, dead_letter, transfer_dead_letter, deferred: _ } = counts;
+        let transfer_dead_lettered = transfer_dead_letter;
+        Counts { active, scheduled, dead_lettered: dead_letter, transfer_dead_lettered, ..Counts::default() }
     }
 }
 

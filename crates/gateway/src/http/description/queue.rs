@@ -131,7 +131,13 @@ mod tests {
             created,
             updated,
             accessed: None,
-            counts: broker::Counts { active: 4, dead_letter: 1, scheduled: 2, deferred: 0 },
+            counts: broker::Counts {
+                active: 4,
+                dead_letter: 1,
+                scheduled: 2,
+                deferred: 0,
+                transfer_dead_letter: 3,
+            },
             bytes: 1_234,
         }
     }
@@ -211,7 +217,7 @@ mod tests {
             <DeadLetteringOnMessageExpiration>false</DeadLetteringOnMessageExpiration>\
             <DuplicateDetectionHistoryTimeWindow>PT10M</DuplicateDetectionHistoryTimeWindow>\
             <MaxDeliveryCount>10</MaxDeliveryCount><EnableBatchedOperations>true</EnableBatchedOperations>\
-            <SizeInBytes>1234</SizeInBytes><MessageCount>7</MessageCount>\
+            <SizeInBytes>1234</SizeInBytes><MessageCount>10</MessageCount>\
             <IsAnonymousAccessible>false</IsAnonymousAccessible><AuthorizationRules/><Status>Active</Status>\
             <CreatedAt>2024-02-29T12:34:56.7890000Z</CreatedAt><UpdatedAt>2024-02-29T12:34:57.0000000Z</UpdatedAt>\
             <AccessedAt>0001-01-01T00:00:00Z</AccessedAt><SupportOrdering>true</SupportOrdering>\
@@ -220,7 +226,7 @@ mod tests {
             <d2p1:DeadLetterMessageCount>1</d2p1:DeadLetterMessageCount>\
             <d2p1:ScheduledMessageCount>2</d2p1:ScheduledMessageCount>\
             <d2p1:TransferMessageCount>0</d2p1:TransferMessageCount>\
-            <d2p1:TransferDeadLetterMessageCount>0</d2p1:TransferDeadLetterMessageCount></CountDetails>\
+            <d2p1:TransferDeadLetterMessageCount>3</d2p1:TransferDeadLetterMessageCount></CountDetails>\
             <AutoDeleteOnIdle>P10675199DT2H48M5.4775807S</AutoDeleteOnIdle>\
             <EnablePartitioning>false</EnablePartitioning>\
             <EntityAvailabilityStatus>Available</EntityAvailabilityStatus><EnableExpress>false</EnableExpress>\

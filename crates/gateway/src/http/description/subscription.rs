@@ -82,7 +82,13 @@ mod tests {
             created: Time(0),
             updated: Time(0),
             accessed: None,
-            counts: broker::Counts { active: 4, dead_letter: 1, deferred: 2, scheduled: 0 },
+            counts: broker::Counts {
+                active: 4,
+                dead_letter: 1,
+                deferred: 2,
+                scheduled: 0,
+                transfer_dead_letter: 0,
+            },
             bytes: 5,
         };
         let mut writer = Writer::default();
