@@ -162,7 +162,7 @@ def test_an_unknown_operation_is_refused_at_once(client):
     with client.connect() as connection, connection.get_queue_receiver("orders") as receiver:
         with pytest.raises(ServiceBusError, match="not supported by this version"):
             receiver._mgmt_request_response_with_retry(
-                b"com.microsoft:get-message-sessions", {"skip": 0, "top": 1}, _raise_on_status
+                b"com.microsoft:no-such-operation", {}, _raise_on_status
             )
 
 
