@@ -82,6 +82,15 @@ pub const FAILURE_BYTES: usize = 512;
 pub const SESSION_BYTES: usize = 4 * 128;
 pub const FAN_OUT_BYTES: usize = 4 * 1_024 * 1_024;
 
+/// Bytes of records after which a slice ends, whatever its messages are: what clients have changed of one may take 64 KiB.
+pub const SLICE_BYTES: usize = 1_024 * 1_024;
+
+/// Bytes of property changes that one request may ask for, over all messages that it settles: they are one append.
+pub const REQUEST_CHANGE_BYTES: usize = 4 * 1_024 * 1_024;
+
+/// What a record takes without anything that has no fixed size, about.
+pub const RECORD_BYTES: usize = 48;
+
 /// Authorization rules of one entity (semantics, section 21), the length of their names (HX-1.8.2) and of their keys, which
 /// are 44 characters where the service makes them.
 pub const ACCESS_RULES: usize = 12;

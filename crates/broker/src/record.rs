@@ -5,6 +5,7 @@
 //! therefore opens with new code, and new data says plainly that it is new.
 
 use crate::ids::{BodyId, EntityId, LockToken, MessageKey, NamespaceId, Sequence, Source, SubQueue};
+use crate::limits::{COPY_BYTES, RECORD_BYTES};
 use crate::queue::index::Reason;
 use crate::settings::{QueueSettings, Status};
 use crate::time::{Span, Time};
@@ -189,6 +190,24 @@ mod kind {
 }
 
 impl Record {
+    /// About how many bytes it takes.
+    pub(crate) fn weight(&self) -> usize {
+        let changed =
+            |overlay: &Option<Box<Overlay>>| overlay.as_ref().map_or(0, |each| each.encoded_bytes());
+        let more = match self {
+            Record::Returned { overlay, .. }
+            | Record::Deferred { overlay, .. }
+            | Record::DeadLettered { overlay, .. }
+            | Record::Forwarded { overlay, .. } => changed(overlay),
+            Record::InSession { session, .. } | Record::SessionStateSet { session, .. } => session.len(),
+            Record::Published(published) => {
+                published.copies.iter().map(|copy| COPY_BYTES + changed(&copy.overlay)).sum()
+            }
+            _ => 0,
+        };
+        RECORD_BYTES + more
+    }
+
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Record::QueueCreated { entity, namespace, path, settings } => {

@@ -11,7 +11,7 @@ use crate::decision::{Context, Decision};
 use crate::durable::Kind;
 use crate::effect::Extra;
 use crate::ids::{EntityId, Sequence, Source, SubQueue};
-use crate::limits::{DEAD_LETTER_HOPS, FAN_OUT_BYTES, FORWARD_RETRY, TRANSFER_HOPS};
+use crate::limits::{DEAD_LETTER_HOPS, FORWARD_RETRY, TRANSFER_HOPS};
 use crate::manage::forward_path;
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::Reason;
@@ -92,14 +92,13 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) -> usize {
-        let (mut left, mut is_long) = (most, false);
-        while !is_long && let Some(sequence) = self.next_free(source, &mut left, context, decision) {
+        let (mut left, mut is_over) = (most, false);
+        while !is_over && let Some(sequence) = self.next_free(source, &mut left, context, decision) {
             match self.forward(source, sequence, context, decision) {
                 Moved::Gone => self.volatile.apply(Touch::Taken { source, sequence }),
                 Moved::Copied(copies) => {
                     self.volatile.apply(Touch::Taken { source, sequence });
                     left = left.saturating_sub(copies).max(1);
-                    is_long = decision.weight >= FAN_OUT_BYTES / 4;
                 }
                 Moved::Unread => {
                     self.doubt_next(source, left, true, decision);
@@ -114,8 +113,9 @@ impl Broker {
                 }
             }
             left -= 1;
+            is_over = decision.is_long();
         }
-        if left == 0 || is_long {
+        if left == 0 || is_over {
             self.volatile.stir(source);
         }
         (most - left).max(1)
@@ -469,6 +469,29 @@ mod tests {
         assert_eq!(property(&taken[0], "DeadLetterReason").unwrap(), "MaxDeliveryCountExceeded");
         assert_eq!(source_of(&taken[0]).unwrap(), "q");
         assert_eq!((taken[0].number, taken[0].count), (Number(1), 0));
+    }
+
+    #[test]
+    fn dead_letters_with_long_words_are_forwarded_in_slices_that_an_append_holds() {
+        // S-112
+        let mut world = World::with_queue("graves");
+        world.create("q", QueueSettings::default());
+        world.send_committed("q", 3_000);
+        let (entity, mut overlay) = (EntityId(1), Overlay::default());
+        overlay.set_dead_letter(Some("Failed"), Some(&"at line 1 ".repeat(400))).unwrap();
+        for sequence in (1..=3_000).map(Sequence) {
+            let (reason, overlay) = (Reason::Client, Some(Box::new(overlay.clone())));
+            let record = Record::DeadLettered { entity, sequence, reason, is_failure: false, overlay };
+            world.found(record);
+        }
+        world.restart();
+        // What a decision may take is looked at with each.
+        world.update("q", letters_to("graves")).unwrap();
+        assert!(counts(&world, "q").1 > 0, "not all at once");
+        while world.is_due() {
+            world.tick();
+        }
+        assert_eq!((counts(&world, "q"), counts(&world, "graves")), ((0, 0), (3_000, 0)));
     }
 
     #[test]

@@ -33,6 +33,9 @@ impl Broker {
         let entity = self.resolve_for_send(namespace, path)?.entity;
         let messages = arrivals.messages;
         self.check_send(entity, messages, sessions, 0)?;
+        if self.is_topic(entity) {
+            self.check_fan_out(entity, sessions, arrivals, context.now)?;
+        }
         self.volatile.apply(Touch::Accessed { entity, time: context.now });
         let mut numbers = Vec::with_capacity(messages.len());
         for (at, message) in messages.iter().enumerate() {
@@ -132,6 +135,7 @@ impl Broker {
     ) -> usize {
         let mut count = 0;
         while count < most
+            && (count == 0 || !decision.is_long())
             && let Some((due, scheduled)) = self.volatile.presence(entity).schedule.first().copied()
             && (due <= context.now
                 || is_planted(Bug::Activation) && due <= context.now.after(Span::seconds(1)))

@@ -72,7 +72,7 @@ impl Broker {
         let is_topic = self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic);
         self.check_send(entity, arrivals.messages, sessions, part_bytes)?;
         if is_topic {
-            self.check_fan_out(entity, sessions, arrivals)?;
+            self.check_fan_out(entity, sessions, arrivals, context.now)?;
         }
         for (at, message) in arrivals.messages.iter().enumerate() {
             let parts = self.take_parts(link);

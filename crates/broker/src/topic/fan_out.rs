@@ -40,7 +40,6 @@ struct Planned {
     copied: Copied,
     session: Option<Arc<str>>,
     dead: Option<(Reason, Option<Box<Overlay>>)>,
-    bytes: usize,
 }
 
 impl Broker {
@@ -157,15 +156,18 @@ impl Broker {
         topic: EntityId,
         sessions: &SessionIds,
         arrivals: Arrivals<'_>,
+        now: Time,
     ) -> Result<(), Refusal> {
         let routes = self.routes(topic);
-        let messages = arrivals.messages.len();
+        // What is for later is published alone.
+        let is_due = |message: &Incoming| message.scheduled <= now;
+        let messages = arrivals.messages.iter().filter(|message| is_due(message)).count();
         // One message fits in any case.
         if messages <= 1 || messages * routes.most_bytes() <= FAN_OUT_BYTES {
             return Ok(());
         }
         let (mut bytes, mut found) = (0, Vec::new());
-        for (nth, message) in arrivals.messages.iter().enumerate() {
+        for (nth, message) in arrivals.messages.iter().enumerate().filter(|(_, message)| is_due(message)) {
             let front = Front::of(arrivals.body(message.body));
             let session_bytes = sessions.get(nth).map_or(0, |session| session.len());
             let about = About { length: message.body.length, session_bytes, ..About::default() };
@@ -232,7 +234,7 @@ impl Broker {
         // S-58
         let expires = self.expiry(subscription, Span::MAX, context.now).min(expires);
         let copied = Copied { subscription, expires, overlay };
-        Some(Planned { copied, session, dead, bytes: selected.bytes })
+        Some(Planned { copied, session, dead })
     }
 
     fn hand_on(
@@ -246,14 +248,13 @@ impl Broker {
         let (mut copies, mut arrived) =
             (Vec::with_capacity(planned.len()), Vec::with_capacity(planned.len()));
         let mut before: Option<(EntityId, Sequence)> = None;
-        for Planned { copied, session, dead, bytes } in planned {
+        for Planned { copied, session, dead } in planned {
             let subscription = copied.subscription;
             let sequence = match before {
                 Some((other, sequence)) if other == subscription => sequence.next(),
                 _ => self.next_number(subscription),
             };
             before = Some((subscription, sequence));
-            decision.weight += bytes;
             copies.push(copied);
             arrived.push((subscription, sequence, session, dead));
         }
