@@ -225,7 +225,10 @@ impl Broker {
             }
             Selection::Failed { .. } if !settings.dead_letter_on_filter_exceptions => return None,
             Selection::Failed { is_action, why } => {
-                dead = Some((Reason::Client, Some(Box::new(failure(is_action, &why)))));
+                let words = failure(is_action, &why);
+                // What clients have changed may leave no room for the words. It is theirs; the words are only ours.
+                let is_room = arriving.overlay.is_none_or(|changed| changed.clone().merge(&words).is_ok());
+                dead = Some((Reason::Client, is_room.then(|| Box::new(words))));
             }
         }
         if settings.requires_session && session.is_none() && dead.is_none() {

@@ -309,6 +309,27 @@ mod tests {
     }
 
     #[test]
+    fn a_message_without_room_for_the_words_of_a_failure_is_a_dead_letter_without_them() {
+        // S-200: its properties were changed up to their limit.
+        let rule = Rule { name: "r".into(), filter: sql("1 / 0 = 1"), action: None };
+        let mut world = world_of(vec![("a", vec![rule])]);
+        world.create("in", QueueSettings::default());
+        let (entity, link) = (world.broker.durable.find(NamespaceId(0), "in").unwrap(), world.sender("in"));
+        world.send_bytes(link, &[&colored("red")], message(0));
+        let mut overlay = message::overlay::Overlay::default();
+        for (name, length) in [("a", 32_000), ("b", 32_000), ("c", 1_480)] {
+            overlay.set(name, &message::Value::Binary(vec![7; length])).unwrap();
+        }
+        world.found(crate::Record::Returned { entity, sequence: Sequence(1), overlay: Some(overlay.into()) });
+        world.restart();
+        world
+            .update("in", QueueSettings { forward_to: Some("t".into()), ..QueueSettings::default() })
+            .unwrap();
+        (0..3).for_each(|_| drop(world.commit()));
+        assert_eq!(counts(&mut world, "a"), (0, 1));
+    }
+
+    #[test]
     fn what_is_in_a_queue_when_it_begins_to_forward_goes_too() {
         // S-170
         let mut world = pair();
