@@ -69,6 +69,10 @@ pub const SQL_STATEMENTS: usize = 32;
 /// costs a look-up for each message.
 pub const FILTER_VALUES: usize = 128;
 
+/// Bytes of all names and values of a correlation filter, or of the parameters of a SQL filter, together: a message has no more
+/// properties than that (S-18).
+pub const FILTER_BYTES: usize = PROPERTIES_BYTES;
+
 /// Longest text that a filter or an action makes out of others: as long as a property may be (S-18).
 pub const FILTER_TEXT_BYTES: usize = 32 * 1_024;
 

@@ -284,11 +284,31 @@ mod tests {
     #[test]
     fn a_topic_that_is_full_or_gone_sends_the_message_to_the_dead_letters_of_its_source() {
         // S-174
-        let mut world = pair();
-        forwarding_to(&mut world, "in", "t");
-        world.delete("t");
-        world.send_committed("in", 1);
-        assert_eq!(world.queue("in").counts.dead_letter, 1);
+        let disabled = TopicSettings { status: crate::Status::Disabled, ..TopicSettings::default() };
+        let close: [&dyn Fn(&mut World); 3] = [
+            &|world| drop(world.delete("t")),
+            &|world| {
+                let (path, settings, access) = ("t".into(), disabled.clone(), Vec::new());
+                world.manage(Task::UpdateTopic { path, settings, access }).unwrap();
+            },
+            &|world| {
+                let full = 1_024 * 1_024 * 1_024;
+                let link = world.sender("t");
+                world.is_checked = false;
+                while described(world).bytes < full {
+                    world.send(link, 0, &[message(1_000_000); 1]);
+                }
+            },
+        ];
+        for close in close {
+            let mut world = pair();
+            forwarding_to(&mut world, "in", "t");
+            close(&mut world);
+            world.send_committed("in", 1);
+            (0..2).for_each(|_| drop(world.commit()));
+            let dead = world.receive("in/$DeadLetterQueue", PeekLock, 1);
+            assert_eq!((dead.len(), world.queue("in").counts.active), (1, 0));
+        }
     }
 
     #[test]
