@@ -138,7 +138,7 @@ impl Broker {
     }
 
     /// Whether an entity has room within its own limit (S-19).
-    pub(super) fn check_quota(&self, entity: EntityId) -> Result<(), Refusal> {
+    pub(crate) fn check_quota(&self, entity: EntityId) -> Result<(), Refusal> {
         let queue = self.durable.queue(entity).expect("it was looked at");
         let limit = self.tier_of(queue.namespace).queue_bytes(&queue.settings);
         let size = queue.held_bytes();
