@@ -77,6 +77,17 @@ impl Broker {
         };
         self.write(record, context, decision);
         decision.bodies.push(message.body);
+        self.await_activation(entity, sequence, due, context);
+    }
+
+    /// A message that was just stored waits for its time.
+    pub(super) fn await_activation(
+        &mut self,
+        entity: EntityId,
+        sequence: Sequence,
+        due: Time,
+        context: Context,
+    ) {
         self.volatile.apply(Touch::Scheduled { entity, due, sequence });
         if self.is_topic(entity) {
             // It may have to be read before it is published, and can be only when it is on disk.

@@ -91,10 +91,12 @@ impl Broker {
         let extra = queue.extras.get(&scheduled);
         let own = extra.and_then(|extra| extra.time_to_live).unwrap_or(Span::MAX);
         let front = stored.and_then(Front::of);
+        // What another entity forwarded for later may have been changed there.
+        let changed = extra.and_then(|extra| extra.overlay.clone());
         let arriving = Arriving {
             topic,
             front,
-            overlay: None,
+            overlay: changed.as_ref(),
             session: queue.session_of(scheduled).cloned(),
             length,
             expires: self.expiry(topic, own, context.now),
@@ -305,4 +307,4 @@ impl Default for About {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

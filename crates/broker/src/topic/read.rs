@@ -294,7 +294,7 @@ mod tests {
             &|world| {
                 let full = 1_024 * 1_024 * 1_024;
                 let link = world.sender("t");
-                world.is_checked = false;
+                (world.is_checked, world.broker.tier) = (false, crate::Tier::Premium);
                 while described(world).bytes < full {
                     world.send(link, 0, &[message(1_000_000); 1]);
                 }

@@ -71,7 +71,11 @@ impl Oracle {
             self.tell(|| format!("batch {position}: {record:?}"));
             self.ledger.replayed.apply(record, time);
             self.ledger.kept.clear();
-            if self.noted.is_some() && !matches!(record, Record::Enqueued { .. } | Record::Scheduled { .. }) {
+            let stores = matches!(
+                record,
+                Record::Enqueued { .. } | Record::Scheduled { .. } | Record::Forwarded { .. }
+            );
+            if self.noted.is_some() && !stores {
                 self.fail("I9: an id was noted without its message");
             }
             if let Some((number, entity)) = self.justify(record, time) {
@@ -158,7 +162,10 @@ impl Oracle {
             }
             Record::Noted { entity, id } => self.note(*entity, *id),
             Record::Skipped { entity, sequence } => self.skip(*entity, *sequence, time),
-            Record::Forwarded { source, sequence, target, number, expires, overlay } => {
+            Record::Forwarded { due: Some(_), .. } => {
+                self.fail(format!("{record:?} was recorded and no rule says so"));
+            }
+            Record::Forwarded { source, sequence, target, number, expires, due: None, overlay } => {
                 let (overlay, expires) = (overlay.as_deref(), *expires);
                 let (source, sequence, target, number) = (*source, *sequence, *target, *number);
                 self.forwarded(&Move { source, sequence, target, number, expires, overlay }, time);
@@ -384,7 +391,12 @@ impl Oracle {
             State::Active if is_free => {
                 let is_purged =
                     |q: &Question| q.purges(entity, present.is_dead, present.enqueued, &self.ledger);
-                if self.has_taker(entity, present.is_dead) {
+                let queue = self.ledger.queues.get(&entity);
+                let way = queue.map(|queue| self.way(queue, present.is_dead, present.travelled.hops));
+                let is_known = |target| self.may_drop_forwarded(target, present.message, time);
+                if matches!(way, Some(Way::To(target)) if is_known(target)) {
+                    Some(Gone::Duplicate)
+                } else if self.has_taker(entity, present.is_dead) {
                     Some(Gone::Taken)
                 } else {
                     wants(&is_purged).then_some(Gone::Purged)

@@ -51,6 +51,8 @@ pub enum Gone {
     Expired,
     Purged,
     Cancelled,
+    /// Where it was forwarded to it had been before (S-177).
+    Duplicate,
     /// With its queue.
     Deleted,
 }

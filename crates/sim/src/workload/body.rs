@@ -5,12 +5,15 @@ use crate::hash::hash_bytes;
 use crate::oracle::NewMessage;
 use crate::random::Random;
 use broker::{Incoming, MessageKey};
+use message::facts::MessageId;
 
 /// A properties section with six fields, of which the message-id and the correlation-id are unsigned longs of eight bytes
 /// and those between them null.
 const FRONT: [u8; 7] = [0x00, 0x53, 0x73, 0xc0, 0x17, 0x06, 0x80];
 const BETWEEN: [u8; 5] = [0x40, 0x40, 0x40, 0x40, 0x80];
 const FRONT_BYTES: usize = FRONT.len() + 8 + BETWEEN.len() + 8;
+/// A timestamp is no message-id, and as long as one: what has none has this in its place.
+const NO_ID: u8 = 0x83;
 /// A data section with a 32-bit length.
 const DATA: [u8; 4] = [0x00, 0x53, 0x75, 0xb0];
 
@@ -26,7 +29,7 @@ pub struct Body {
 
 /// What a door tells the broker of a message-id: a digest, or nothing without one.
 pub fn digest(id: u64) -> MessageKey {
-    if id == 0 { MessageKey::NONE } else { MessageKey([Random::new(id).number(), Random::new(!id).number()]) }
+    MessageKey::of((id != 0).then_some(MessageId::Ulong(id)))
 }
 
 impl Body {
@@ -40,6 +43,9 @@ impl Body {
         random: &mut Random,
     ) -> Body {
         let mut whole = FRONT.to_vec();
+        if id == 0 {
+            whole[FRONT.len() - 1] = NO_ID;
+        }
         whole.extend_from_slice(&id.to_be_bytes());
         whole.extend_from_slice(&BETWEEN);
         whole.extend_from_slice(&(number as u64).to_be_bytes());
@@ -78,7 +84,8 @@ impl Body {
 
 /// The number of the message that begins with these bytes, if one does.
 pub fn message_number(bytes: &[u8]) -> Option<usize> {
-    let number = bytes.strip_prefix(&FRONT)?.get(8..)?.strip_prefix(&BETWEEN)?.first_chunk()?;
+    let number =
+        bytes.strip_prefix(&FRONT[..FRONT.len() - 1])?.get(9..)?.strip_prefix(&BETWEEN)?.first_chunk()?;
     Some(u64::from_be_bytes(*number) as usize)
 }
 
