@@ -330,6 +330,7 @@ impl Oracle {
             // Time stands still in a batch that waits for the disk, and with it the locks that are given out.
             is_hazy: vacated.is_some() || self.is_blurred && until <= self.now,
             renewals: 0,
+            renewed: 0,
             asked: Vec::new(),
             returned: None,
             session,

@@ -156,7 +156,8 @@ impl Oracle {
         self.forget(connection);
         let turn = self.coming();
         let mut haunted = Vec::new();
-        for question in self.questions.range((connection, 0)..=(connection, u32::MAX)).map(|(_, asked)| asked)
+        for question in
+            self.questions.range((connection, 0)..=(connection, u32::MAX)).map(|(_, asked)| &asked.1)
         {
             if let Question::Deferred(path, ..) = question {
                 haunted.extend(self.ledger.find(path));
@@ -363,7 +364,8 @@ impl Oracle {
             _ => {}
         }
         self.asked.push(question.clone());
-        self.questions.insert(asker(request), question);
+        self.questions_asked += 1;
+        self.questions.insert(asker(request), (self.questions_asked, question));
         self.expect(request.connection, Due::Question(request.request), may_be_late);
     }
 

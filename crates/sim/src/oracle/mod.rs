@@ -153,6 +153,8 @@ struct Lock {
     is_hazy: bool,
     /// How often somebody has asked for more time and not heard.
     renewals: u32,
+    /// The question that gave it its end, by its place among all: answers to two connections may cross.
+    renewed: u64,
     /// What was asked with this token.
     asked: Vec<Outcome>,
     /// The turn in which its delivery failed, by a committed record.
@@ -210,7 +212,9 @@ pub struct Oracle {
     expected: BTreeMap<ConnectionId, VecDeque<expect::Expected>>,
     /// The messages of each delivery: all of them are stored or none.
     deliveries: BTreeMap<(LinkId, u32), Range<usize>>,
-    questions: BTreeMap<(ConnectionId, u32), Question>,
+    /// What is not answered yet, with its place among all that was ever asked. Questions are decided in their order.
+    questions: BTreeMap<(ConnectionId, u32), (u64, Question)>,
+    questions_asked: u64,
     /// What was asked in this turn, answered or not.
     asked: Vec<Question>,
     locks: BTreeMap<(EntityId, Sequence), Lock>,
@@ -259,6 +263,7 @@ impl Default for Oracle {
             expected: BTreeMap::new(),
             deliveries: BTreeMap::new(),
             questions: BTreeMap::new(),
+            questions_asked: 0,
             asked: Vec::new(),
             locks: BTreeMap::new(),
             holdings: BTreeMap::new(),

@@ -13,7 +13,7 @@ impl Oracle {
     pub(super) fn replied(&mut self, request: RequestId, answer: &Result<Answer, Refusal>) {
         self.trace.add(&[8, u64::from(request.request), u64::from(answer.is_ok())]);
         self.answered(request.connection, |due| *due == Due::Question(request.request));
-        let Some(question) = self.questions.remove(&asker(request)) else { return };
+        let Some((order, question)) = self.questions.remove(&asker(request)) else { return };
         let entity = question.path().and_then(|path| self.ledger.find(path));
         if let Some(queue) = entity.and_then(|entity| self.ledger.queues.get_mut(&entity))
             && answer.is_ok()
@@ -56,7 +56,9 @@ impl Oracle {
                 let outcome = settled(outcome);
                 tokens.iter().for_each(|token| self.confirmed(&split(path).0, *token, outcome));
             }
-            (Question::Renew(path, tokens), Ok(Answer::Renewed(times))) => self.renewed(path, tokens, times),
+            (Question::Renew(path, tokens), Ok(Answer::Renewed(times))) => {
+                self.renewed(path, tokens, times, order)
+            }
             (Question::Renew(path, tokens), Err(refusal)) => self.not_renewed(path, tokens, refusal),
             (Question::Schedule(path, link, delivery), Ok(Answer::Scheduled(numbers))) => {
                 self.scheduled(path, *link, *delivery, numbers);
@@ -121,8 +123,9 @@ impl Oracle {
             .any(|(when, queue)| *when == turn && queue.path.eq_ignore_ascii_case(&path))
     }
 
-    /// Only a lock that is held is renewed, and for a lock duration from now (S-83).
-    fn renewed(&mut self, path: &str, tokens: &[LockToken], times: &[Time]) {
+    /// Only a lock that is held is renewed, and for a lock duration from now (S-83). Of two renewals the one that was
+    /// asked for later counts, whoever hears first.
+    fn renewed(&mut self, path: &str, tokens: &[LockToken], times: &[Time], order: u64) {
         let Some(entity) = self.ledger.find(path).filter(|_| !self.went(path)) else { return };
         let durations = self.ledger.queues[&entity].durations.clone();
         let (began, now) = (self.began, self.now);
@@ -135,7 +138,10 @@ impl Oracle {
                     let was_held = (began < lock.until || lock.renewals > 1)
                         && lock.returned.is_none_or(|turn| turn == self.turn);
                     if let Some(lock) = self.lock_at(entity, *token) {
-                        (lock.until, lock.renewals) = (*until, lock.renewals.saturating_sub(1));
+                        lock.renewals = lock.renewals.saturating_sub(1);
+                        if lock.renewed < order {
+                            (lock.until, lock.renewed) = (*until, order);
+                        }
                     }
                     was_held
                 }
