@@ -4,12 +4,13 @@
 use crate::faults::DiskPlan;
 use crate::machine::{Alive, Machine};
 use crate::oracle::forward::forwards;
-use crate::oracle::ledger::{Present, Queue};
+use crate::oracle::ledger::{PARTS, Present, Queue, path_of};
 use crate::oracle::{Door, Oracle, Question, Role};
 use crate::workload::Workload;
 use crate::{PARTITIONS, Run};
 use broker::{
-    Command, ConnectionId, LinkId, NamespaceId, Outcome, QueueSettings, ReceiveMode, RequestId, State, Task,
+    Command, ConnectionId, LinkId, NamespaceId, Outcome, QueueSettings, ReceiveMode, RequestId, State,
+    SubQueue, Task,
 };
 use engine::{Batch, Item, Outgoing};
 use std::sync::Arc;
@@ -38,7 +39,7 @@ impl Run<'_> {
         let mailbox = Arc::new(Door { connection: DRAINING, shared: shared.clone() });
         shared.lock().connected(DRAINING);
         machine.put(Item::Connect { connection: DRAINING, mailbox });
-        let batch = attach_where(machine, |queue, is_dead| !forwards(&queue.settings, is_dead));
+        let batch = attach_where(machine, |queue, part| !forwards(&queue.settings, part));
         machine.put(Item::Batch(batch));
         // Owner time may run at half the pace of the world's.
         for elapsed in [0, SCHEDULE_MS, SCHEDULE_MS] {
@@ -61,7 +62,7 @@ impl Run<'_> {
             return;
         }
         machine.put(Item::Batch(batch));
-        let is_source = |queue: &Queue, is_dead| sources.contains(&(queue.path.clone(), is_dead));
+        let is_source = |queue: &Queue, part| sources.contains(&(queue.path.clone(), part));
         machine.put(Item::Batch(attach_where(machine, is_source)));
         self.drain_now(nth);
         let shared = self.machines[nth].shared.clone();
@@ -117,14 +118,14 @@ fn next_request(oracle: &mut Oracle) -> RequestId {
 }
 
 /// Nobody forwards any more. Says which queues did, and whether their messages or their dead letters.
-fn stop_forwarding(oracle: &mut Oracle) -> (Batch, Vec<(String, bool)>) {
+fn stop_forwarding(oracle: &mut Oracle) -> (Batch, Vec<(String, SubQueue)>) {
     let (mut batch, mut sources) = (Batch::default(), Vec::new());
     let queues = oracle.ledger.queues.values();
     let queues: Vec<_> = queues.map(|queue| (queue.path.clone(), queue.settings.clone())).collect();
     for (path, settings) in queues {
-        let forwarding = [false, true].into_iter().filter(|is_dead| forwards(&settings, *is_dead));
+        let forwarding = PARTS.into_iter().filter(|part| forwards(&settings, *part));
         let before = sources.len();
-        sources.extend(forwarding.map(|is_dead| (path.clone(), is_dead)));
+        sources.extend(forwarding.map(|part| (path.clone(), part)));
         if sources.len() == before {
             continue;
         }
@@ -138,16 +139,15 @@ fn stop_forwarding(oracle: &mut Oracle) -> (Batch, Vec<(String, bool)>) {
 }
 
 /// Attaches receivers to all parts of queues that are wanted.
-fn attach_where(machine: &Machine, is_wanted: impl Fn(&Queue, bool) -> bool) -> Batch {
+fn attach_where(machine: &Machine, is_wanted: impl Fn(&Queue, SubQueue) -> bool) -> Batch {
     let mut batch = Batch::default();
     let mut oracle = machine.shared.lock();
     let mut paths = Vec::new();
     for queue in oracle.ledger.queues.values().filter(|queue| queue.may_receive()) {
-        let parts = [(false, queue.path.clone()), (true, format!("{}/$DeadLetterQueue", queue.path))];
-        let parts = parts.into_iter().filter(|(is_dead, _)| is_wanted(queue, *is_dead));
+        let parts = PARTS.into_iter().filter(|part| is_wanted(queue, *part));
         // Sessions are accepted one by one.
-        let parts = parts.filter(|(is_dead, _)| *is_dead || !queue.settings.requires_session);
-        paths.extend(parts.map(|(_, path)| path));
+        let parts = parts.filter(|part| *part != SubQueue::Main || !queue.settings.requires_session);
+        paths.extend(parts.map(|part| path_of(&queue.path, part)));
     }
     for path in paths {
         let link = LinkId { connection: DRAINING, link: oracle.next_drained() };
@@ -185,13 +185,11 @@ fn accept_everywhere(oracle: &mut Oracle) -> Batch {
 fn ask_for_deferred(oracle: &mut Oracle) -> Batch {
     let mut wanted = Vec::new();
     for (entity, queue) in oracle.ledger.queues.iter().filter(|(_, queue)| queue.may_receive()) {
-        let is_asked_for = |present: &Present| {
-            present.state == State::Deferred && !forwards(&queue.settings, present.is_dead)
-        };
+        let is_asked_for =
+            |present: &Present| present.state == State::Deferred && !forwards(&queue.settings, present.part);
         for (sequence, present) in queue.present.iter().filter(|(_, present)| is_asked_for(present)) {
-            let suffix = if present.is_dead { "/$deadletterqueue" } else { "" };
-            let path = format!("{}{suffix}", queue.path.to_lowercase());
-            let session = present.session.clone().filter(|_| !present.is_dead);
+            let path = path_of(&queue.path, present.part).to_lowercase();
+            let session = present.session.clone().filter(|_| present.is_main());
             wanted.push((path, queue.number(*entity, *sequence), session));
         }
     }

@@ -9,7 +9,7 @@ use crate::hash::hash_bytes;
 use crate::workload::message_number;
 use broker::queue::index::Reason;
 use broker::topic::change::Change;
-use broker::{BodyId, EntityId, Outcome, QueueSettings, Record, Sequence, Span, State, Tier, Time};
+use broker::{BodyId, EntityId, Outcome, QueueSettings, Record, Sequence, Span, State, SubQueue, Tier, Time};
 use message::Overlay;
 use std::collections::BTreeMap;
 
@@ -296,7 +296,7 @@ impl Oracle {
                 enqueued: time,
                 expires,
                 state,
-                is_dead: false,
+                part: SubQueue::Main,
                 reason: Reason::Client,
                 overlay: Overlay::default(),
                 session: None,
@@ -365,9 +365,9 @@ impl Oracle {
         let lock = self.locks.remove(&(entity, sequence));
         let is_free = lock.as_ref().is_none_or(|lock| lock.may_be_free(time));
         let is_completed = lock.is_some_and(|lock| lock.was_asked(&Outcome::Complete, time));
-        let is_past = present.expires <= time && !present.is_dead;
+        let is_past = present.expires <= time && present.is_main();
         let wants = |what: &dyn Fn(&Question) -> bool| self.asked.iter().any(what);
-        let named = |question: &Question| question.names(entity, present.is_dead, number, &self.ledger);
+        let named = |question: &Question| question.names(entity, present.part, number, &self.ledger);
         let gone = match present.state {
             _ if is_completed => Some(Gone::Completed),
             State::Scheduled if wants(&|q| matches!(q, Question::Cancel(..)) && named(q)) => {
@@ -382,9 +382,8 @@ impl Oracle {
             }
             State::Active if is_free && is_past => drops.then_some(Gone::Expired),
             State::Active if is_free => {
-                let is_purged =
-                    |q: &Question| q.purges(entity, present.is_dead, present.enqueued, &self.ledger);
-                if self.has_taker(entity, present.is_dead) {
+                let is_purged = |q: &Question| q.purges(entity, present.part, present.enqueued, &self.ledger);
+                if self.has_taker(entity, present.part) {
                     Some(Gone::Taken)
                 } else {
                     wants(&is_purged).then_some(Gone::Purged)
@@ -439,10 +438,10 @@ impl Oracle {
         let ended = self.end_delivery(ending, abandoned);
         let Some((queue, present)) = self.there(ending) else { return };
         let is_past = present.is_mortal() && present.expires <= time;
-        if !present.is_dead {
+        if present.is_main() {
             present.count += 1;
         }
-        let is_beyond = !present.is_dead && present.count >= queue.max_delivery_count;
+        let is_beyond = present.is_main() && present.count >= queue.max_delivery_count;
         if let Err(what) = ended {
             self.fail(what);
         } else if is_past {
@@ -475,10 +474,10 @@ impl Oracle {
         let is_said = self.locks.get(&(entity, sequence)).is_some_and(|lock| lock.asked.iter().any(deferred));
         let ended = self.end_delivery(ending, deferred);
         let Some((settings, present)) = self.there(ending) else { return };
-        if !present.is_dead {
+        if present.is_main() {
             present.count += 1;
         }
-        let is_beyond = !present.is_dead && present.count >= settings.max_delivery_count;
+        let is_beyond = present.is_main() && present.count >= settings.max_delivery_count;
         if let Some(queue) = self.ledger.queues.get_mut(&entity) {
             queue.change(sequence, |present| present.state = State::Deferred);
         }
@@ -512,16 +511,17 @@ impl Oracle {
         let number = self.ledger.queues.get(&entity).map(|queue| queue.number(entity, sequence));
         let is_named = number.is_some_and(|number| {
             let ledger = &self.ledger;
-            let is_it =
-                |q: &Question| matches!(q, Question::Deferred(..)) && q.names(entity, false, number, ledger);
+            let is_it = |q: &Question| {
+                matches!(q, Question::Deferred(..)) && q.names(entity, SubQueue::Main, number, ledger)
+            };
             self.asked.iter().any(is_it)
         });
         let way = self.ledger.queues.get(&entity).and_then(|queue| {
             let hops = queue.present.get(&sequence)?.travelled.hops;
-            Some(self.way(queue, false, hops))
+            Some(self.way(queue, SubQueue::Main, hops))
         });
         let Some((settings, present)) = self.there(ending) else { return };
-        let was_dead = present.is_dead;
+        let was_dead = !present.is_main();
         present.count += u32::from(is_failure);
         let is_right = match reason {
             Reason::Client => is_said && !is_failure,
@@ -544,7 +544,7 @@ impl Oracle {
         };
         if let Some(queue) = self.ledger.queues.get_mut(&entity) {
             queue.change(sequence, |present| {
-                (present.is_dead, present.state) = (true, State::Active);
+                (present.part, present.state) = (SubQueue::DeadLetter, State::Active);
                 (present.reason, present.stored) = (reason, turn);
             });
         }

@@ -5,7 +5,8 @@ use super::forward::forwards;
 use super::ledger::Present;
 use super::{Fate, Link, LinkState, Lock, Oracle, Role};
 use broker::{
-    ConnectionId, Delivery, EntityId, LinkId, LockToken, Outcome, ReceiveMode, Refusal, Settled, State, Time,
+    ConnectionId, Delivery, EntityId, LinkId, LockToken, Outcome, ReceiveMode, Refusal, Settled, State,
+    SubQueue, Time,
 };
 use engine::{Outgoing, Sent};
 
@@ -115,9 +116,9 @@ impl Oracle {
         let is_done = match outcome {
             Settled::Completed => present.is_none(),
             Settled::Deferred => {
-                present.is_none_or(|present| present.state == State::Deferred || present.is_dead)
+                present.is_none_or(|present| present.state == State::Deferred || !present.is_main())
             }
-            Settled::DeadLettered => present.is_none_or(|present| present.is_dead),
+            Settled::DeadLettered => present.is_none_or(|present| present.part == SubQueue::DeadLetter),
             Settled::Abandoned | Settled::Released => true,
         };
         if !is_done {
@@ -165,13 +166,13 @@ impl Oracle {
         if let Some(what) = wrong_link(link, sent, self.turn) {
             return self.fail(format!("{:?}: {what}", delivery.sequence));
         }
-        let (path, is_dead, holds) = (link.queue.clone(), link.is_dead, link.holds.clone());
+        let (path, part, holds) = (link.queue.clone(), link.part, link.holds.clone());
         let Some(entity) = self.whose(delivery, &path) else { return };
-        if let Some(what) = self.wrong_session(entity, delivery, sent, holds.as_ref(), is_dead) {
+        if let Some(what) = self.wrong_session(entity, delivery, sent, holds.as_ref(), part) {
             return self.fail(what);
         }
         self.delivering = Some(sent.link);
-        self.given(entity, delivery, sent.mode, is_dead, State::Active);
+        self.given(entity, delivery, sent.mode, part, State::Active);
         self.delivering = None;
     }
 
@@ -216,7 +217,7 @@ impl Oracle {
         entity: EntityId,
         delivery: &Delivery,
         mode: ReceiveMode,
-        is_dead: bool,
+        part: SubQueue,
         state: State,
     ) {
         let sequence = delivery.sequence;
@@ -231,8 +232,7 @@ impl Oracle {
         };
         queue.used = queue.used.max(self.began);
         queue.is_touched = true;
-        let part = usize::from(is_dead);
-        if state == State::Active && queue.did_forward[part] && forwards(&queue.settings, is_dead) {
+        if state == State::Active && queue.did_forward[part as usize] && forwards(&queue.settings, part) {
             let path = queue.path.to_lowercase();
             if !self.is_updating(&path) && !self.went(&path) {
                 return self
@@ -244,14 +244,14 @@ impl Oracle {
             None => &mut self.ledger.deleted.get_mut(&entity).expect("it was there a moment ago").1,
         };
         if state == State::Active
-            && !is_dead
+            && part == SubQueue::Main
             && let Some(session) = &session
             && queue.settings.requires_session
         {
             let newest = queue.newest_by_session.entry(session.clone()).or_default();
             *newest = sequence.max(*newest);
         } else if state == State::Active {
-            let newest = &mut queue.newest_in_turn[usize::from(is_dead)];
+            let newest = &mut queue.newest_in_turn[part as usize];
             *newest = sequence.max(*newest);
         }
         let number = queue.number(entity, sequence);
@@ -268,7 +268,7 @@ impl Oracle {
             return self.fail(format!("{sequence:?} was delivered and is not there"));
         };
         let is_late = self.is_blurred
-            && (delivery.count + 1 == present.count || present.is_dead != is_dead || present.state != state);
+            && (delivery.count + 1 == present.count || present.part != part || present.state != state);
         if is_late {
             // It waited behind an append for longer than its lock lasted. The token is worth nothing.
             return self.coverage.fault("delivery outlived by its wait");
@@ -278,7 +278,7 @@ impl Oracle {
         let decided = match delivery.locked_until {
             _ if mode == ReceiveMode::ReceiveAndDelete => Some(began),
             // It is locked with its session, whose time began before.
-            Some(_) if !is_dead && queue.settings.requires_session => Some(began),
+            Some(_) if part == SubQueue::Main && queue.settings.requires_session => Some(began),
             Some(until) => queue
                 .durations
                 .iter()
@@ -293,7 +293,7 @@ impl Oracle {
         };
         let wrong = [
             (delivery.number == number, "its number is not that of its partition"),
-            (present.is_dead == is_dead, "it was delivered from another part of the queue"),
+            (present.part == part, "it was delivered from another part of the queue"),
             (present.state == state && delivery.state == state, "its state is another"),
             (!present.is_mortal() || decided < present.expires, "I8: it was delivered after it had expired"),
         ];

@@ -10,7 +10,7 @@ use crate::workload::SESSIONS;
 use broker::limits::BATCH_MESSAGES;
 use broker::{
     ConnectionId, Counts, EntityId, Incoming, LinkId, LockToken, Number, Outcome, QueueSettings, ReceiveMode,
-    RequestId, Sequence, Span, Tier, Time,
+    RequestId, Sequence, Span, SubQueue, Tier, Time,
 };
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -126,24 +126,24 @@ impl Question {
         }
     }
 
-    fn is_about(&self, entity: EntityId, is_dead: bool, ledger: &Ledger) -> bool {
-        self.path().is_some_and(|path| ledger.find(path) == Some(entity) && split(path).1 == is_dead)
+    fn is_about(&self, entity: EntityId, part: SubQueue, ledger: &Ledger) -> bool {
+        self.path().is_some_and(|path| ledger.find(path) == Some(entity) && split(path).1 == part)
     }
 
     /// Whether it names a message by its number.
-    pub(super) fn names(&self, entity: EntityId, is_dead: bool, number: Number, ledger: &Ledger) -> bool {
+    pub(super) fn names(&self, entity: EntityId, part: SubQueue, number: Number, ledger: &Ledger) -> bool {
         match self {
             Question::Cancel(_, numbers) | Question::Deferred(_, numbers, _) => {
-                numbers.contains(&number) && self.is_about(entity, is_dead, ledger)
+                numbers.contains(&number) && self.is_about(entity, part, ledger)
             }
             _ => false,
         }
     }
 
     /// Whether it deletes messages of that age.
-    pub(super) fn purges(&self, entity: EntityId, is_dead: bool, enqueued: Time, ledger: &Ledger) -> bool {
+    pub(super) fn purges(&self, entity: EntityId, part: SubQueue, enqueued: Time, ledger: &Ledger) -> bool {
         matches!(self, Question::Purge(_, _, before) if enqueued < *before)
-            && self.is_about(entity, is_dead, ledger)
+            && self.is_about(entity, part, ledger)
     }
 }
 
@@ -206,12 +206,12 @@ impl Oracle {
     /// Attaches a link that wants a session, if it does: that one, or whichever is free.
     pub fn attach_for(&mut self, id: LinkId, path: &str, role: Role, wants: Option<Option<Arc<str>>>) {
         let state = LinkState::Attaching;
-        let (queue, is_dead) = split(path);
+        let (queue, part) = split(path);
         let path = path.to_lowercase();
         let link = Link {
             path,
             queue,
-            is_dead,
+            part,
             role,
             state,
             was_waiting: false,
@@ -459,11 +459,11 @@ impl Oracle {
     }
 
     /// Whether somebody receives without locks from this part of a queue, or did in this turn.
-    pub(super) fn has_taker(&self, entity: EntityId, is_dead: bool) -> bool {
+    pub(super) fn has_taker(&self, entity: EntityId, part: SubQueue) -> bool {
         let Some(queue) = self.ledger.queues.get(&entity) else { return false };
         self.links.values().any(|link| {
             link.role == Role::Receiver(ReceiveMode::ReceiveAndDelete)
-                && link.is_dead == is_dead
+                && link.part == part
                 && link.queue.eq_ignore_ascii_case(&queue.path)
                 && match link.state {
                     LinkState::Gone(turn) => turn >= self.turn,

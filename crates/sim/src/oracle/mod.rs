@@ -18,10 +18,10 @@ use crate::coverage::Coverage;
 use crate::hash::Trace;
 use broker::{
     ConnectionId, EntityId, LinkId, LockToken, MessageKey, Outcome, ReceiveMode, Record, RequestId, Sequence,
-    Span, State, Tier, Time,
+    Span, State, SubQueue, Tier, Time,
 };
 use engine::{Mailbox, Outgoing};
-use ledger::{Ledger, Present};
+use ledger::{Ledger, PARTS, Present, path_of};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -129,9 +129,9 @@ enum LinkState {
 #[derive(Debug)]
 struct Link {
     path: String,
-    /// The queue of the path, and whether its dead-letter queue is meant.
+    /// The queue of the path, and the part of it that is meant.
     queue: String,
-    is_dead: bool,
+    part: SubQueue,
     role: Role,
     state: LinkState,
     /// Whether it waited for messages when the partition last rested.
@@ -400,17 +400,17 @@ impl Oracle {
             if let Some(what) = self.passed_over_in_session(*entity, queue) {
                 return self.fail(what);
             }
-            for (newest, is_dead) in queue.newest_in_turn.into_iter().zip([false, true]) {
+            for (newest, part) in queue.newest_in_turn.into_iter().zip(PARTS) {
                 let is_passed_over = |(sequence, present): &(&Sequence, &Present)| {
                     present.state == State::Active
-                        && present.is_dead == is_dead
+                        && present.part == part
                         && match self.locks.get(&(*entity, **sequence)) {
                             Some(lock) => lock.is_free_before(self.turn),
                             None => present.stored < self.turn,
                         }
                 };
                 // Sessions are looked at one by one.
-                if queue.settings.requires_session && !is_dead {
+                if queue.settings.requires_session && part == SubQueue::Main {
                     continue;
                 }
                 if let Some((older, _)) = queue.present.range(..newest).find(is_passed_over) {
@@ -575,9 +575,7 @@ impl Oracle {
     pub fn path_of(&self, delivery: &broker::Delivery) -> Option<String> {
         let key = self.locks.iter().find(|(_, lock)| lock.token == delivery.token).map(|(key, _)| *key)?;
         let queue = self.ledger.queues.get(&key.0)?;
-        let is_dead = queue.present.get(&key.1)?.is_dead;
-        let suffix = if is_dead { "/$deadletterqueue" } else { "" };
-        Some(format!("{}{suffix}", queue.path.to_lowercase()))
+        Some(path_of(&queue.path, queue.present.get(&key.1)?.part).to_lowercase())
     }
 
     /// After a full drain: everything that was accepted was delivered, or went by rule, and nothing is left (I1).

@@ -200,7 +200,7 @@ impl Oracle {
 
     /// Messages received by their numbers (S-121).
     fn received(&mut self, path: &str, numbers: &[Number], mode: ReceiveMode, messages: &[Delivery]) {
-        let (queue, is_dead) = split(path);
+        let (queue, part) = split(path);
         if messages.len() != numbers.len() {
             return self.fail(format!("{} messages were received of {}", messages.len(), numbers.len()));
         }
@@ -209,7 +209,7 @@ impl Oracle {
                 return self.fail(format!("{:?} was received for {number:?}", delivery.number));
             }
             let Some(entity) = self.whose(delivery, &queue) else { return };
-            self.given(entity, delivery, mode, is_dead, State::Deferred);
+            self.given(entity, delivery, mode, part, State::Deferred);
         }
     }
 
@@ -222,7 +222,7 @@ impl Oracle {
         exact: Option<&[Sequence]>,
         messages: &[Delivery],
     ) {
-        let (queue, is_dead) = split(path);
+        let (queue, part) = split(path);
         let seen: Vec<Sequence> = messages.iter().map(|delivery| delivery.sequence).collect();
         let is_sorted = seen.is_sorted() && messages.iter().all(|delivery| delivery.number >= from);
         if !is_sorted || seen.len() > most as usize || exact.is_some_and(|exact| exact != seen) {
@@ -238,7 +238,7 @@ impl Oracle {
             let Some(entity) = self.whose(delivery, &queue) else { return };
             let Some(queue) = self.ledger.queues.get(&entity) else { return };
             let Some(present) = queue.present.get(&delivery.sequence) else { return };
-            let is_right = present.is_dead == is_dead && present.state == delivery.state;
+            let is_right = present.part == part && present.state == delivery.state;
             if let Some(what) =
                 wrong_delivery(present, delivery).or((!is_right).then_some("its state is another"))
             {

@@ -4,6 +4,7 @@
 use super::{Actor, NAMESPACE, PATHS, SESSIONS, Workload};
 use crate::PARTITIONS;
 use crate::machine::Machine;
+use crate::oracle::ledger::split;
 use crate::oracle::{Oracle, Question};
 use crate::random::Random;
 use broker::limits::{BROWSE_BYTES, REQUEST_MESSAGES};
@@ -282,9 +283,9 @@ impl Workload {
     fn visible(path: &str, oracle: &Oracle) -> Option<(Number, u32, Vec<Sequence>)> {
         let entity = oracle.ledger.find(path)?;
         let queue = oracle.ledger.queues.get(&entity).filter(|queue| queue.may_receive())?;
-        let is_dead = path.contains('$');
+        let part = split(path).1;
         let (mut bytes, most) = (0, 20);
-        let there = queue.present.iter().filter(|(_, present)| present.is_dead == is_dead);
+        let there = queue.present.iter().filter(|(_, present)| present.part == part);
         let seen = there.take(most).take_while(|(_, present)| {
             let is_first = bytes == 0;
             bytes += u64::from(present.length);
