@@ -4,10 +4,11 @@
 use crate::faults::DiskPlan;
 use crate::machine::{Alive, Machine};
 use crate::oracle::forward::forwards;
-use crate::oracle::ledger::{PARTS, Present, Queue, path_of};
+use crate::oracle::ledger::{Kind, PARTS, Present, Queue, path_of};
 use crate::oracle::{Door, Oracle, Question, Role};
 use crate::workload::Workload;
 use crate::{PARTITIONS, Run};
+use broker::topic::settings::SubscriptionSettings;
 use broker::{
     Command, ConnectionId, LinkId, NamespaceId, Outcome, QueueSettings, ReceiveMode, RequestId, State,
     SubQueue, Task,
@@ -121,16 +122,29 @@ fn next_request(oracle: &mut Oracle) -> RequestId {
 fn stop_forwarding(oracle: &mut Oracle) -> (Batch, Vec<(String, SubQueue)>) {
     let (mut batch, mut sources) = (Batch::default(), Vec::new());
     let queues = oracle.ledger.queues.values();
-    let queues: Vec<_> = queues.map(|queue| (queue.path.clone(), queue.settings.clone())).collect();
-    for (path, settings) in queues {
+    let queues = queues.map(|queue| {
+        let subscription = if let Kind::Subscription(below) = &queue.kind { Some(below) } else { None };
+        let subscription = subscription.map(|below| (below.name.clone(), below.settings.clone()));
+        (queue.path.clone(), queue.settings.clone(), subscription)
+    });
+    for (path, settings, subscription) in queues.collect::<Vec<_>>() {
         let forwarding = PARTS.into_iter().filter(|part| forwards(&settings, *part));
         let before = sources.len();
         sources.extend(forwarding.map(|part| (path.clone(), part)));
         if sources.len() == before {
             continue;
         }
-        let settings = QueueSettings { forward_to: None, forward_dead_letters_to: None, ..settings };
         let request = next_request(oracle);
+        if let Some((name, settings)) = subscription {
+            let settings =
+                SubscriptionSettings { forward_to: None, forward_dead_letters_to: None, ..settings };
+            oracle.ask(request, Question::Resubscribe(path.to_lowercase(), Box::new(settings.clone())));
+            let topic = path.split("/Subscriptions/").next().unwrap_or_default().into();
+            let task = Box::new(Task::UpdateSubscription { topic, name: name.into(), settings });
+            batch.commands.push(Command::Manage { request, namespace: NAMESPACE, task });
+            continue;
+        }
+        let settings = QueueSettings { forward_to: None, forward_dead_letters_to: None, ..settings };
         oracle.ask(request, Question::Update(path.to_lowercase(), Box::new(settings.clone())));
         let task = Box::new(Task::UpdateQueue { path: path.into(), settings, access: Vec::new() });
         batch.commands.push(Command::Manage { request, namespace: NAMESPACE, task });
@@ -145,6 +159,9 @@ fn attach_where(machine: &Machine, is_wanted: impl Fn(&Queue, SubQueue) -> bool)
     let mut paths = Vec::new();
     for queue in oracle.ledger.queues.values().filter(|queue| queue.may_receive()) {
         let parts = PARTS.into_iter().filter(|part| is_wanted(queue, *part));
+        // Nobody receives from a topic but what fell out there on its way.
+        let is_topic = matches!(queue.kind, Kind::Topic(_));
+        let parts = parts.filter(|part| !is_topic || *part == SubQueue::TransferDeadLetter);
         // Sessions are accepted one by one.
         let parts = parts.filter(|part| *part != SubQueue::Main || !queue.settings.requires_session);
         paths.extend(parts.map(|part| path_of(&queue.path, part)));
@@ -184,13 +201,13 @@ fn accept_everywhere(oracle: &mut Oracle) -> Batch {
 /// Asks for each message that is set aside, alone, so that one that has expired hinders no other.
 fn ask_for_deferred(oracle: &mut Oracle) -> Batch {
     let mut wanted = Vec::new();
-    for (entity, queue) in oracle.ledger.queues.iter().filter(|(_, queue)| queue.may_receive()) {
+    for queue in oracle.ledger.queues.values().filter(|queue| queue.may_receive()) {
         let is_asked_for =
             |present: &Present| present.state == State::Deferred && !forwards(&queue.settings, present.part);
         for (sequence, present) in queue.present.iter().filter(|(_, present)| is_asked_for(present)) {
             let path = path_of(&queue.path, present.part).to_lowercase();
             let session = present.session.clone().filter(|_| present.is_main());
-            wanted.push((path, queue.number(*entity, *sequence), session));
+            wanted.push((path, queue.number(*sequence), session));
         }
     }
     let mut batch = Batch::default();

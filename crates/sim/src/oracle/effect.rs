@@ -53,17 +53,32 @@ impl Oracle {
     fn accepted(&mut self, link: LinkId, delivery: u32) {
         self.trace.add(&[1, u64::from(link.link), u64::from(delivery)]);
         self.answered(link.connection, |due| *due == Due::Send(link, delivery));
-        if let Some(rule) = self.must_refuse(link, delivery) {
+        if let Some(rule) = self.must_refuse(link, delivery)
+            // What falls out on its way is not looked at so closely.
+            && !(rule == "NotAllowed" && self.is_stranded(link, delivery))
+        {
             self.fail(format!("delivery {delivery} was accepted against {rule}"));
         }
         let Some(range) = self.deliveries.get(&(link, delivery)).cloned() else { return };
         let mut is_stored = true;
         for number in range {
             self.messages[number].fate = Fate::Accepted;
-            if self.messages[number].place.is_none() {
-                self.messages[number].is_dropped = self.may_be_dropped(number);
+            let message = &self.messages[number];
+            if message.place.is_some() || message.is_published {
+                continue;
+            }
+            self.messages[number].is_dropped = self.may_be_dropped(number);
+            if !self.messages[number].is_dropped && self.may_be_unwanted(number) {
+                self.count_unwanted(number);
+            } else {
                 is_stored &= self.messages[number].is_dropped;
             }
+        }
+        if let Some(sender) = self.links.get(&link).filter(|link| link.destination.is_some())
+            && let Some(entity) = self.ledger.find(&sender.queue)
+            && let Some(queue) = self.ledger.queues.get_mut(&entity)
+        {
+            queue.used = queue.used.max(self.began);
         }
         if !is_stored {
             self.fail(format!("delivery {delivery} of {link:?} was accepted before it was durable"));
@@ -78,6 +93,9 @@ impl Oracle {
             Refusal::BatchTooLarge { .. } => rule == Some("BatchTooLarge"),
             Refusal::MessageTooLarge { .. } => rule == Some("MessageTooLarge"),
             Refusal::NotAllowed(_) => rule == Some("NotAllowed"),
+            Refusal::EntityNotFound(_) => {
+                self.links.get(&link).is_some_and(|link| self.may_lack_destination(link))
+            }
             Refusal::EntityDisabled(_) => {
                 let path = self.links.get(&link).map(|link| link.queue.clone()).unwrap_or_default();
                 self.may_be_full(link) || self.went(&path)
@@ -88,7 +106,7 @@ impl Oracle {
         };
         let Some(range) = self.deliveries.get(&(link, delivery)).cloned() else { return };
         let messages = &mut self.messages[range];
-        let is_stored = messages.iter().any(|message| message.place.is_some());
+        let is_stored = messages.iter().any(|message| message.place.is_some() || message.is_published);
         messages.iter_mut().for_each(|message| message.fate = Fate::Refused);
         if is_stored || !is_right {
             self.fail(format!("delivery {delivery} of {link:?} was wrongly refused: {refusal}"));
@@ -179,18 +197,23 @@ impl Oracle {
     /// The queue of a message that is shown to somebody.
     pub(super) fn whose(&mut self, delivery: &Delivery, path: &str) -> Option<EntityId> {
         let front = delivery.extra.as_ref().and_then(|extra| extra.parts.first());
-        let Some(number) = self.ledger.numbers.get(front.unwrap_or(&delivery.body)).copied() else {
+        let Some(root) = self.ledger.numbers.get(front.unwrap_or(&delivery.body)).copied() else {
             self.fail(format!("I3: {:?} was shown and not stored", delivery.sequence));
             return None;
         };
-        let message = &mut self.messages[number];
+        let is_it = |number: &&usize| {
+            let message = &self.messages[**number];
+            message.place.is_some_and(|(_, sequence)| sequence == delivery.sequence) && *message.path == *path
+        };
+        let number = [root].iter().chain(&self.messages[root].copies).find(is_it).copied();
+        let is_elsewhere = number.is_none();
+        let message = &mut self.messages[number.unwrap_or(root)];
         message.delivered += 1;
         let is_confirmed = message.is_confirmed;
-        let is_elsewhere = message.path != path;
         if self.is_blurred
             && is_elsewhere
             && let Some(entity) = self.ledger.find(path)
-            && self.ledger.moved.get(&(entity, delivery.sequence)) == Some(&number)
+            && self.ledger.moved.get(&(entity, delivery.sequence)) == Some(&root)
         {
             // It waited behind an append for so long that it was forwarded meanwhile.
             self.coverage.fault("delivery outlived by its wait");
@@ -200,7 +223,7 @@ impl Oracle {
             self.fail(format!("{:?} was shown before it was durable", delivery.sequence));
             return None;
         };
-        if sequence != delivery.sequence || message.path != path {
+        if is_elsewhere {
             let path = message.path.clone();
             self.fail(format!("{sequence:?} of {path} was shown as {:?}", delivery.sequence));
             return None;
@@ -254,7 +277,7 @@ impl Oracle {
             let newest = &mut queue.newest_in_turn[part as usize];
             *newest = sequence.max(*newest);
         }
-        let number = queue.number(entity, sequence);
+        let number = queue.number(sequence);
         let removed = self.ledger.removed.get(&(entity, sequence));
         let present = match mode {
             ReceiveMode::PeekLock => queue.present.get(&sequence),
@@ -358,7 +381,7 @@ impl Oracle {
         let Some(link) = self.links.get_mut(&id) else {
             return self.fail("a link was detached that never was");
         };
-        let before = link.state;
+        let (before, part) = (link.state, link.part);
         let path = link.queue.clone();
         link.state = LinkState::Gone(self.turn);
         // Whatever it had is not certain to be locked any more.
@@ -368,8 +391,12 @@ impl Oracle {
             let went = |(turn, queue): &(u64, super::ledger::Queue)| {
                 *turn == self.turn && queue.path.eq_ignore_ascii_case(&path)
             };
-            // S-172, S-230
-            let is_closed = matches!(refusal, Refusal::EntityDisabled(_) | Refusal::NotAllowed(_));
+            // S-172, S-230. Nothing is forwarded from where messages lie that fell out on their way.
+            let is_closed = match refusal {
+                Refusal::EntityDisabled(_) => true,
+                Refusal::NotAllowed(_) => part != SubQueue::TransferDeadLetter,
+                _ => false,
+            };
             let is_disabled = is_closed && self.is_updating(&path);
             let is_over = matches!(refusal, Refusal::SessionLockLost) && self.is_holding_over(id);
             if !is_over && !is_disabled && !self.ledger.deleted.values().any(went) {

@@ -2,7 +2,7 @@
 //! number of that queue, or in the dead-letter queue for a reason that holds. Nothing is overtaken, nothing stays.
 
 use super::commit::longest_life;
-use super::ledger::{PARTS, Present, Queue};
+use super::ledger::{Kind, PARTS, Present, Queue};
 use super::{Lock, Oracle};
 use broker::limits::FORWARD_RETRY;
 use broker::queue::index::Reason;
@@ -107,54 +107,78 @@ impl Oracle {
         found.is_none_or(|queue| queue.made == self.turn) || self.went(&target)
     }
 
-    /// A message moves to another queue: once, in its turn, and under a new number.
-    pub(super) fn forwarded(&mut self, moved: &Move<'_>, time: Time) {
-        let Move { source, sequence, target, number, expires, overlay } = *moved;
+    /// A message leaves for another entity: once, and in its turn. Gives what it has there, and when it expires at the
+    /// latest.
+    pub(super) fn forwarded_out(
+        &mut self,
+        source: Source,
+        sequence: Sequence,
+        target: EntityId,
+        time: Time,
+    ) -> Option<(Present, Time)> {
         let (part, is_dead) = (source.sub, source.sub != SubQueue::Main);
         let Some(queue) = self.ledger.queues.get(&source.entity) else {
-            return self.fail("a message was forwarded out of a queue that does not exist");
+            self.fail("a message was forwarded out of a queue that does not exist");
+            return None;
         };
         let Some(present) = queue.present.get(&sequence) else {
-            return self.fail(format!("{sequence:?} was forwarded and is not there"));
+            self.fail(format!("{sequence:?} was forwarded and is not there"));
+            return None;
         };
         let way = self.way(queue, part, present.travelled.hops);
         let overtaken = self.overtaken(source.entity, queue, sequence, part);
         let lock = self.locks.remove(&(source.entity, sequence));
-        let Some((from, present)) = self.ledger.queues.get_mut(&source.entity).and_then(|queue| {
-            let present = queue.remove(sequence)?;
-            Some((queue, present))
-        }) else {
-            return;
-        };
-        let first = present.travelled.first.unwrap_or(from.number(source.entity, sequence));
-        let taken_along = is_dead.then(|| dead_letter_overlay(&from.path, &present));
+        let from = self.ledger.queues.get_mut(&source.entity)?;
+        let mut present = from.remove(sequence)?;
+        let first = present.travelled.first.unwrap_or(from.number(sequence));
         let own = if is_dead { Time::NEVER } else { present.expires };
-        let (tier, turn, position) = (self.tier, self.turn, self.ledger.position + 1);
-        let Some(queue) = self.ledger.queues.get_mut(&target) else {
-            return self.fail(format!("{sequence:?} was forwarded to a queue that does not exist"));
-        };
+        if is_dead {
+            present.overlay = dead_letter_overlay(&from.path, &present);
+        }
         let wrong = [
             (way == Way::To(target), "it was forwarded to where it does not go"),
             (present.part == part, "it was forwarded from another part of its queue"),
             (present.state == State::Active, "it was forwarded though it waits"),
             (lock.is_none_or(|lock| lock.may_be_free(time)), "I5: it was forwarded though it is locked"),
             (is_dead || time < present.expires, "I8: it was forwarded though it has expired"),
+        ];
+        let root = self.messages[present.message].root;
+        self.ledger.moved.insert((source.entity, sequence), root);
+        for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {
+            self.fail(format!("{sequence:?} of {source:?} on its way: {what}"));
+        }
+        if let Some(older) = overtaken {
+            self.fail(format!("{older:?} of {source:?} was overtaken by {sequence:?} on its way (S-175)"));
+        }
+        present.travelled = Travelled { hops: present.travelled.hops + 1, first: Some(first) };
+        Some((present, own))
+    }
+
+    /// A message moves to another queue, under a new number.
+    pub(super) fn forwarded(&mut self, moved: &Move<'_>, time: Time) {
+        let Move { source, sequence, target, number, expires, overlay } = *moved;
+        let is_dead = source.sub != SubQueue::Main;
+        let Some((present, own)) = self.forwarded_out(source, sequence, target, time) else { return };
+        let (tier, turn, position) = (self.tier, self.turn, self.ledger.position + 1);
+        let queue = self.ledger.queues.get_mut(&target).filter(|queue| matches!(queue.kind, Kind::Queue));
+        let Some(queue) = queue else {
+            return self.fail(format!("{sequence:?} was forwarded to a queue that does not exist"));
+        };
+        let wrong = [
             (queue.next == number, "I4: its number leaves a gap or is taken"),
             (queue.last_enqueued <= time, "its enqueued time runs backwards"),
             (
                 expires == own.min(time.after(longest_life(tier, &queue.settings))),
                 "I8: it lives for another time",
             ),
-            (overlay == taken_along.as_ref(), "I3: it takes along what nobody set"),
+            (overlay == is_dead.then_some(&present.overlay), "I3: it takes along what nobody set"),
         ];
         queue.next = number.next();
         queue.last_enqueued = time;
         (queue.used, queue.is_touched) = (time, true);
         let message = &mut self.messages[present.message];
         message.place = Some((target, number));
-        message.path = queue.path.to_lowercase();
-        self.ledger.moved.insert((source.entity, sequence), present.message);
-        let hops = present.travelled.hops + 1;
+        message.path = queue.path.to_lowercase().into();
         queue.insert(
             number,
             Present {
@@ -165,16 +189,11 @@ impl Oracle {
                 expires,
                 part: SubQueue::Main,
                 reason: Reason::Client,
-                overlay: taken_along.unwrap_or(present.overlay),
-                travelled: Travelled { hops, first: Some(first) },
                 ..present
             },
         );
         for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {
             self.fail(format!("{sequence:?} of {source:?} forwarded as {number:?}: {what}"));
-        }
-        if let Some(older) = overtaken {
-            self.fail(format!("{older:?} of {source:?} was overtaken by {sequence:?} on its way (S-175)"));
         }
     }
 

@@ -3,6 +3,8 @@
 
 use super::duplicate::History;
 use super::forward::{Travelled, forwards};
+use super::topic::{Subscription, Topic};
+use crate::rules::Traits;
 use broker::queue::index::Reason;
 use broker::{
     BodyId, Counts, Durable, EntityId, KeptLock, Number, QueueSettings, Sequence, Span, State, SubQueue, Time,
@@ -39,6 +41,8 @@ pub struct Present {
     /// The session that it is in.
     pub session: Option<Arc<str>>,
     pub travelled: Travelled,
+    /// What rules see of it.
+    pub traits: Traits,
 }
 
 impl Present {
@@ -85,9 +89,21 @@ impl Present {
     }
 }
 
+/// What holds messages.
+#[derive(Debug)]
+pub enum Kind {
+    Queue,
+    Topic(Box<Topic>),
+    Subscription(Box<Subscription>),
+}
+
+/// A queue, or what a topic or a subscription holds, which lives by the same rules.
 #[derive(Debug)]
 pub struct Queue {
+    pub kind: Kind,
     pub path: String,
+    /// The partition in the numbers of its messages, if it is partitioned.
+    pub partition: u32,
     pub settings: QueueSettings,
     pub next: Sequence,
     pub last_enqueued: Time,
@@ -123,8 +139,10 @@ pub struct Queue {
 }
 
 impl Queue {
-    pub fn new(path: &str, settings: &QueueSettings, turn: u64, time: Time) -> Queue {
+    pub fn new(path: &str, settings: &QueueSettings, entity: EntityId, turn: u64, time: Time) -> Queue {
         Queue {
+            kind: Kind::Queue,
+            partition: entity.0 % 16,
             path: path.to_owned(),
             settings: settings.clone(),
             next: Sequence(1),
@@ -201,9 +219,9 @@ impl Queue {
     }
 
     /// The number by which clients know a message: with the partition in its top 16 bits, if there is one (S-32).
-    pub fn number(&self, entity: EntityId, sequence: Sequence) -> Number {
+    pub fn number(&self, sequence: Sequence) -> Number {
         match self.settings.partitioning {
-            true => Number(u64::from(entity.0 % 16) << 48 | sequence.0),
+            true => Number(u64::from(self.partition) << 48 | sequence.0),
             false => Number(sequence.0),
         }
     }
@@ -218,6 +236,9 @@ impl Queue {
         }
         self.did_forward = PARTS.map(|part| forwards(&self.settings, part));
         self.history.end_turn(self.settings.duplicate_window);
+        if let Kind::Topic(topic) = &mut self.kind {
+            topic.end_turn();
+        }
         if std::mem::take(&mut self.is_touched) {
             self.touched = now;
         }
@@ -229,7 +250,7 @@ pub struct Ledger {
     pub position: u64,
     pub replayed: Durable,
     pub queues: BTreeMap<EntityId, Queue>,
-    /// Queues by their folded path.
+    /// Queues, topics and subscriptions by their folded path.
     pub names: BTreeMap<String, EntityId>,
     /// Queues that are gone: how their messages were locked, and the turn in which they went.
     pub deleted: BTreeMap<EntityId, (u64, Queue)>,
@@ -298,6 +319,19 @@ impl Ledger {
         self.queues.values_mut().for_each(|queue| queue.end_turn(now));
     }
 
+    /// What the subscriptions of a topic hold; of anything else, nothing (S-235).
+    pub fn below(&self, queue: &Queue) -> u64 {
+        let Kind::Topic(topic) = &queue.kind else { return 0 };
+        topic.subscriptions.values().filter_map(|entity| Some(self.queues.get(entity)?.bytes)).sum()
+    }
+
+    /// A topic with its subscriptions; of anything else, that alone.
+    pub fn family<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = &'a Queue> {
+        let below = if let Kind::Topic(topic) = &queue.kind { Some(&topic.subscriptions) } else { None };
+        let below = below.into_iter().flat_map(|below| below.values());
+        below.filter_map(|entity| self.queues.get(entity)).chain([queue])
+    }
+
     /// Holds a broker's counters against the model (S-233).
     pub fn compare(&self, live: &Durable) -> Result<(), String> {
         if live.queues().count() != self.queues.len() {
@@ -307,8 +341,10 @@ impl Ledger {
             let Some(model) = self.queues.get(&entity) else {
                 return Err(format!("queue {} should not exist", queue.path));
             };
-            let (told, expected) =
-                ((queue.counts, queue.bytes, queue.next), (model.counts, model.bytes, model.next));
+            let (told, expected) = (
+                (queue.counts, queue.bytes, queue.next, queue.below),
+                (model.counts, model.bytes, model.next, self.below(model)),
+            );
             if told != expected {
                 return Err(format!("queue {} counts {told:?}, {expected:?} expected", queue.path));
             }

@@ -10,8 +10,11 @@ mod effect;
 mod expect;
 pub mod forward;
 pub mod ledger;
+mod publish;
 mod reply;
 mod session;
+pub mod topic;
+mod via;
 pub mod watched;
 
 use crate::coverage::Coverage;
@@ -53,11 +56,14 @@ pub enum Gone {
     Cancelled,
     /// With its queue.
     Deleted,
+    /// It became copies.
+    Published,
 }
 
 #[derive(Debug)]
 pub struct Message {
-    pub path: String,
+    /// Where it was sent to, or where it is, folded.
+    pub path: Arc<str>,
     pub link: LinkId,
     pub delivery: u32,
     /// Hash of each stored piece, in order.
@@ -82,10 +88,15 @@ pub struct Message {
     pub gone: Option<Gone>,
     /// A receiver was told that it is completed.
     pub is_confirmed: bool,
+    /// It was at a topic, and lives on in its copies, if it has any.
+    pub is_published: bool,
+    /// The message that was sent: itself, or the one that it is a copy of; and all copies of it.
+    pub root: usize,
+    pub copies: Vec<usize>,
 }
 
 impl Message {
-    fn new(link: LinkId, delivery: u32, path: String, told: NewMessage) -> Message {
+    fn new(root: usize, link: LinkId, delivery: u32, path: Arc<str>, told: NewMessage) -> Message {
         let NewMessage { pieces, hash, length, time_to_live, scheduled, keys_differ, .. } = told;
         let NewMessage { id, partition, session, .. } = told;
         Message {
@@ -108,7 +119,18 @@ impl Message {
             delivered: 0,
             gone: None,
             is_confirmed: false,
+            is_published: false,
+            root,
+            copies: Vec::new(),
         }
+    }
+
+    /// A copy of a message, in that place.
+    fn copied(root: &Message, path: Arc<str>, place: (EntityId, Sequence)) -> Message {
+        let told = NewMessage { time_to_live: root.time_to_live, ..NewMessage::blank(root.length) };
+        let mut copy = Message::new(root.root, root.link, root.delivery, path, told);
+        (copy.place, copy.first) = (Some(place), Some(place));
+        copy
     }
 }
 
@@ -128,9 +150,11 @@ enum LinkState {
 
 #[derive(Debug)]
 struct Link {
-    path: String,
+    path: Arc<str>,
+    /// Where a sender's messages go on to, if that is another entity (S-114).
+    destination: Option<Arc<str>>,
     /// The queue of the path, and the part of it that is meant.
-    queue: String,
+    queue: Arc<str>,
     part: SubQueue,
     role: Role,
     state: LinkState,
@@ -230,6 +254,10 @@ pub struct Oracle {
     pending: Option<Appended>,
     /// An id that was noted; the next record must be its message.
     noted: Option<(EntityId, MessageKey)>,
+    /// Copies for which a rule has failed; the next records must bury them.
+    unfit: BTreeSet<(EntityId, Sequence)>,
+    /// How often something was created, changed or deleted in this turn.
+    changes: u32,
     /// Queues with dead letters that have an open destination, and since when.
     waiting: BTreeMap<EntityId, Time>,
     creations: BTreeSet<String>,
@@ -273,6 +301,8 @@ impl Default for Oracle {
             settled_sends: Vec::new(),
             pending: None,
             noted: None,
+            unfit: BTreeSet::new(),
+            changes: 0,
             waiting: BTreeMap::new(),
             creations: BTreeSet::new(),
             tier: Tier::default(),
@@ -353,12 +383,13 @@ impl Oracle {
         }
         self.check_order();
         self.end_ghosts();
-        self.ledger.end_turn(self.now);
         self.end_expectations();
         self.end_settled_sends();
+        self.ledger.end_turn(self.now);
         let expected = &self.expected;
         self.questions.retain(|(connection, _), _| expected.contains_key(connection));
         self.asked.clear();
+        self.changes = 0;
         self.trace.add(&[self.turn, self.now.0 as u64, self.ledger.position]);
     }
 
@@ -436,21 +467,31 @@ impl Oracle {
             if let Some((_, sequence)) = due.into_iter().find(|(_, sequence)| !is_locked(sequence)) {
                 late = Some(format!("I8: {sequence:?} of {} has expired and is there", queue.path));
             }
-            if let Some((_, sequence)) = queue.schedule.first().filter(|(at, _)| *at <= now) {
+            if let Some((_, sequence)) = queue.schedule.first().filter(|(at, _)| self.is_late(queue, *at)) {
                 late = Some(format!("I8: {sequence:?} of {} is due and waits", queue.path));
             }
             let idle = queue.settings.auto_delete_on_idle;
             if !idle.is_max()
-                && !queue.is_touched
                 && queue.counts.scheduled == 0
-                && queue.touched.after(idle) <= now
-                && !self.links.values().any(|link| link.queue.eq_ignore_ascii_case(&queue.path))
+                && self.ledger.family(queue).all(|each| {
+                    !each.is_touched
+                        && each.touched.after(idle) <= now
+                        && !self.links.values().any(|link| link.queue.eq_ignore_ascii_case(&each.path))
+                })
             {
                 late = Some(format!("{} is idle since {:?} and is there", queue.path, queue.touched));
             }
         }
         if let Some(late) = late {
             self.fail(late);
+        }
+    }
+
+    /// Whether what is due should have happened. What waits at a topic may have to be read before, and for that be on disk.
+    fn is_late(&self, queue: &ledger::Queue, due: Time) -> bool {
+        match queue.kind {
+            ledger::Kind::Topic(_) => !self.has_unread && due.after(Span(1)) < self.began,
+            _ => due <= self.now,
         }
     }
 
@@ -548,6 +589,7 @@ impl Oracle {
         }
         self.questions.clear();
         self.asked.clear();
+        self.changes = 0;
         self.ghosts.clear();
         self.has_unread = false;
         for kept in kept.iter().filter(|kept| !self.locks.values().any(|lock| lock.token == kept.token)) {
@@ -587,7 +629,8 @@ impl Oracle {
         }
         for number in 0..self.messages.len() {
             let message = &self.messages[number];
-            if message.fate == Fate::Accepted && message.place.is_none() && !message.is_dropped {
+            let is_accounted = message.is_dropped || message.is_published;
+            if message.fate == Fate::Accepted && message.place.is_none() && !is_accounted {
                 self.fail(format!("I1: message {number} was accepted and is nowhere"));
             } else if message.gone == Some(Gone::Completed) && message.delivered == 0 {
                 self.fail(format!("I1: message {number} was completed and never delivered"));

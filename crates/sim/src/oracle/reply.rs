@@ -17,7 +17,7 @@ impl Oracle {
         let entity = question.path().and_then(|path| self.ledger.find(path));
         if let Some(queue) = entity.and_then(|entity| self.ledger.queues.get_mut(&entity))
             && answer.is_ok()
-            && !matches!(question, Question::Create(_) | Question::Describe(..))
+            && question.uses()
         {
             queue.used = queue.used.max(self.began);
         }
@@ -33,7 +33,10 @@ impl Oracle {
                 }
             }
             (
-                Question::Create(path) | Question::Update(path, _),
+                Question::Create(path)
+                | Question::Update(path, _)
+                | Question::Subscribe(path, ..)
+                | Question::Resubscribe(path, _),
                 Err(Refusal::ForwardTargetNotFound(target)),
             ) => {
                 if !self.may_lack_target(target) {
@@ -46,12 +49,49 @@ impl Oracle {
                 }
             }
             (Question::Describe(path, Some(expected)), Ok(Answer::Queue(queue))) => {
-                if (queue.counts, queue.bytes) != *expected {
-                    let told = (queue.counts, queue.bytes);
+                let told = (queue.counts, queue.bytes, [0; 3]);
+                if told != *expected {
                     self.fail(format!("{path} is told to hold {told:?} and holds {expected:?}"));
                 }
             }
             (Question::Describe(..), Ok(Answer::Queue(_))) | (Question::List, Ok(Answer::Queues(_))) => {}
+            (Question::CreateTopic(path, _) | Question::UpdateTopic(path, _), Ok(Answer::Topic(topic))) => {
+                self.topic_told(path, topic, None);
+            }
+            (Question::Describe(path, figures), Ok(Answer::Topic(topic))) => {
+                self.topic_told(path, topic, figures.as_ref());
+            }
+            (
+                Question::Subscribe(path, ..) | Question::Resubscribe(path, _),
+                Ok(Answer::Subscription(told)),
+            ) => self.subscription_told(path, told, None),
+            (Question::Describe(path, figures), Ok(Answer::Subscription(told))) => {
+                self.subscription_told(path, told, figures.as_ref());
+            }
+            (Question::Unsubscribe(path), Ok(Answer::Deleted)) => {
+                if !self.went(path) {
+                    self.fail(format!("{path} was deleted and is there"));
+                }
+            }
+            (Question::PutRule(path, name, _) | Question::Rule(path, name), Ok(Answer::Rule(rule))) => {
+                self.rules_told(path, (0, 1), Some(name), [&**rule].into_iter());
+            }
+            (Question::DropRule(..), Ok(Answer::Deleted)) => {}
+            (Question::Rules(path, skip, top), Ok(Answer::Rules(rules))) => {
+                self.rules_told(path, (*skip, *top), None, rules.iter());
+            }
+            (Question::Subscriptions(path, skip, top), Ok(Answer::Subscriptions(told))) => {
+                self.subscriptions_told(path, (*skip, *top), told);
+            }
+            (Question::Topics(skip, top), Ok(Answer::Topics(told))) => self.topics_told(*skip, *top, told),
+            (
+                Question::Subscribe(path, ..) | Question::PutRule(path, ..),
+                Err(
+                    refusal @ (Refusal::TooManySubscriptions(_)
+                    | Refusal::TooManySqlFilters(_)
+                    | Refusal::TooManyCorrelationFilters(_)),
+                ),
+            ) => self.refused_as_too_many(path, refusal),
             (Question::Settle(path, tokens, outcome), Ok(Answer::Settled)) => {
                 let outcome = settled(outcome);
                 tokens.iter().for_each(|token| self.confirmed(&split(path).0, *token, outcome));
@@ -65,7 +105,8 @@ impl Oracle {
             }
             (Question::Schedule(_, link, delivery), Err(_)) => {
                 let range = self.deliveries[&(*link, *delivery)].clone();
-                if self.messages[range].iter().any(|message| message.place.is_some()) {
+                if self.messages[range].iter().any(|message| message.place.is_some() || message.is_published)
+                {
                     self.fail("a schedule was refused and its messages are stored");
                 }
             }
@@ -75,7 +116,7 @@ impl Oracle {
                     if numbers.iter().any(|number| queue.history.is_skipped(*number)) {
                         return true;
                     }
-                    queue.present.keys().any(|sequence| numbers.contains(&queue.number(entity, *sequence)))
+                    queue.present.keys().any(|sequence| numbers.contains(&queue.number(*sequence)))
                 });
                 if is_there && !self.went(path) {
                     self.fail(format!("a message of {path} was cancelled and is there"));
@@ -192,7 +233,7 @@ impl Oracle {
                 continue;
             };
             let Some(queue) = self.ledger.queues.get(&entity) else { continue };
-            if queue.number(entity, sequence) != *number {
+            if queue.number(sequence) != *number {
                 return self.fail(format!("message {message} was scheduled as {number:?}, not {sequence:?}"));
             }
         }
