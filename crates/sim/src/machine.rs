@@ -3,6 +3,7 @@
 
 use crate::faults::{DiskPlan, WorldClock, draw_image};
 use crate::oracle::Shared;
+use crate::oracle::topic::LIMITS;
 use crate::oracle::watched::Watched;
 use crate::random::Random;
 use broker::{Broker, Tier};
@@ -119,6 +120,7 @@ impl Machine {
         }
         self.clock.resume(recovered.last_time);
         let broker = Broker::new(recovered.durable, self.random.number().into()).with_tier(self.tier);
+        let broker = broker.with_topic_limits(LIMITS);
         self.inbox = Arc::new(Inbox::with_budget(BUDGET_BYTES));
         let journal = Watched { inner, shared: self.shared.clone() };
         let (partition, sync) = Partition::by_hand(broker, Box::new(journal), self.inbox.clone());

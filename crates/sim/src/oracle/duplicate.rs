@@ -5,7 +5,7 @@
 //! Ids are compared as their senders chose them. Under what name the broker notes them is its own business, as long as
 //! one id keeps one name.
 
-use super::ledger::Queue;
+use super::ledger::{Kind, Queue};
 use super::{Message, Oracle, Question};
 use broker::{EntityId, LinkId, MessageKey, Number, QueueSettings, Sequence, Span, Time};
 use std::collections::BTreeMap;
@@ -119,6 +119,12 @@ impl Oracle {
         queue.next = sequence.next();
         (queue.used, queue.is_touched) = (time, true);
         queue.history.skipped.insert(sequence, false);
+        if matches!(queue.kind, Kind::Topic(_)) {
+            if !is_next {
+                self.fail(format!("I4: {sequence:?}, which is used up, leaves a gap or is taken"));
+            }
+            return self.unwanted(entity);
+        }
         let (path, settings, history) = (queue.path.to_lowercase(), &queue.settings, &queue.history);
         let is_dropped = |question: &Question| match question {
             Question::Schedule(of, link, delivery) if *of == path => {
@@ -150,7 +156,10 @@ impl Oracle {
             return;
         };
         let is_dropped = |message: &&Message| {
-            message.place.is_none() && queue.history.may_drop(key_of(&queue.settings, message), time)
+            message.place.is_none()
+                && !message.is_published
+                && (queue.history.may_drop(key_of(&queue.settings, message), time)
+                    || self.may_be_unwanted(message.root))
         };
         let dropped = siblings.iter().filter(is_dropped).count();
         if count + dropped != siblings.len() {
@@ -161,10 +170,14 @@ impl Oracle {
 
     /// The queues that a path means, or meant in this turn.
     fn meant<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Queue> {
-        let gone = self.ledger.deleted.values().filter(|(turn, _)| *turn == self.turn);
-        let gone = gone.map(|(_, queue)| queue).filter(move |queue| queue.path.eq_ignore_ascii_case(path));
         let there = self.ledger.find(path).and_then(|entity| self.ledger.queues.get(&entity));
-        there.into_iter().chain(gone)
+        there.into_iter().chain(self.gone_in_turn(path))
+    }
+
+    /// The queues of that path that went in this turn.
+    pub(super) fn gone_in_turn<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Queue> {
+        let gone = self.ledger.deleted.values().filter(|(turn, _)| *turn == self.turn);
+        gone.map(|(_, queue)| queue).filter(move |queue| queue.path.eq_ignore_ascii_case(path))
     }
 
     /// Whether a message that is not stored may have been dropped as a duplicate in this turn.
@@ -176,7 +189,9 @@ impl Oracle {
 
     /// Whoever scheduled a message that was dropped is told a number that nobody else has (S-48).
     pub(super) fn told_skipped(&mut self, path: &str, message: usize, number: Number) {
-        if !self.may_be_dropped(message) {
+        if self.may_be_unwanted(message) {
+            self.count_unwanted(message);
+        } else if !self.may_be_dropped(message) {
             return self.fail(format!("message {message} was scheduled before it was durable"));
         }
         self.messages[message].is_dropped = true;

@@ -10,18 +10,21 @@ mod effect;
 mod expect;
 pub mod forward;
 pub mod ledger;
+mod publish;
 mod reply;
 mod session;
+pub mod topic;
+mod via;
 pub mod watched;
 
 use crate::coverage::Coverage;
 use crate::hash::Trace;
 use broker::{
     ConnectionId, EntityId, LinkId, LockToken, MessageKey, Outcome, ReceiveMode, Record, RequestId, Sequence,
-    Span, State, Tier, Time,
+    Span, State, SubQueue, Tier, Time,
 };
 use engine::{Mailbox, Outgoing};
-use ledger::{Ledger, Present};
+use ledger::{Ledger, PARTS, Present, path_of};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,11 +56,14 @@ pub enum Gone {
     Cancelled,
     /// With its queue.
     Deleted,
+    /// It became copies.
+    Published,
 }
 
 #[derive(Debug)]
 pub struct Message {
-    pub path: String,
+    /// Where it was sent to, or where it is, folded.
+    pub path: Arc<str>,
     pub link: LinkId,
     pub delivery: u32,
     /// Hash of each stored piece, in order.
@@ -82,10 +88,15 @@ pub struct Message {
     pub gone: Option<Gone>,
     /// A receiver was told that it is completed.
     pub is_confirmed: bool,
+    /// It was at a topic, and lives on in its copies, if it has any.
+    pub is_published: bool,
+    /// The message that was sent: itself, or the one that it is a copy of; and all copies of it.
+    pub root: usize,
+    pub copies: Vec<usize>,
 }
 
 impl Message {
-    fn new(link: LinkId, delivery: u32, path: String, told: NewMessage) -> Message {
+    fn new(root: usize, link: LinkId, delivery: u32, path: Arc<str>, told: NewMessage) -> Message {
         let NewMessage { pieces, hash, length, time_to_live, scheduled, keys_differ, .. } = told;
         let NewMessage { id, partition, session, .. } = told;
         Message {
@@ -108,7 +119,18 @@ impl Message {
             delivered: 0,
             gone: None,
             is_confirmed: false,
+            is_published: false,
+            root,
+            copies: Vec::new(),
         }
+    }
+
+    /// A copy of a message, in that place.
+    fn copied(root: &Message, path: Arc<str>, place: (EntityId, Sequence)) -> Message {
+        let told = NewMessage { time_to_live: root.time_to_live, ..NewMessage::blank(root.length) };
+        let mut copy = Message::new(root.root, root.link, root.delivery, path, told);
+        (copy.place, copy.first) = (Some(place), Some(place));
+        copy
     }
 }
 
@@ -128,10 +150,12 @@ enum LinkState {
 
 #[derive(Debug)]
 struct Link {
-    path: String,
-    /// The queue of the path, and whether its dead-letter queue is meant.
-    queue: String,
-    is_dead: bool,
+    path: Arc<str>,
+    /// Where a sender's messages go on to, if that is another entity (S-114).
+    destination: Option<Arc<str>>,
+    /// The queue of the path, and the part of it that is meant.
+    queue: Arc<str>,
+    part: SubQueue,
     role: Role,
     state: LinkState,
     /// Whether it waited for messages when the partition last rested.
@@ -153,6 +177,8 @@ struct Lock {
     is_hazy: bool,
     /// How often somebody has asked for more time and not heard.
     renewals: u32,
+    /// The question that gave it its end, by its place among all: answers to two connections may cross.
+    renewed: u64,
     /// What was asked with this token.
     asked: Vec<Outcome>,
     /// The turn in which its delivery failed, by a committed record.
@@ -210,7 +236,9 @@ pub struct Oracle {
     expected: BTreeMap<ConnectionId, VecDeque<expect::Expected>>,
     /// The messages of each delivery: all of them are stored or none.
     deliveries: BTreeMap<(LinkId, u32), Range<usize>>,
-    questions: BTreeMap<(ConnectionId, u32), Question>,
+    /// What is not answered yet, with its place among all that was ever asked. Questions are decided in their order.
+    questions: BTreeMap<(ConnectionId, u32), (u64, Question)>,
+    questions_asked: u64,
     /// What was asked in this turn, answered or not.
     asked: Vec<Question>,
     locks: BTreeMap<(EntityId, Sequence), Lock>,
@@ -226,6 +254,10 @@ pub struct Oracle {
     pending: Option<Appended>,
     /// An id that was noted; the next record must be its message.
     noted: Option<(EntityId, MessageKey)>,
+    /// Copies for which a rule has failed; the next records must bury them.
+    unfit: BTreeSet<(EntityId, Sequence)>,
+    /// How often something was created, changed or deleted in this turn.
+    changes: u32,
     /// Queues with dead letters that have an open destination, and since when.
     waiting: BTreeMap<EntityId, Time>,
     creations: BTreeSet<String>,
@@ -259,6 +291,7 @@ impl Default for Oracle {
             expected: BTreeMap::new(),
             deliveries: BTreeMap::new(),
             questions: BTreeMap::new(),
+            questions_asked: 0,
             asked: Vec::new(),
             locks: BTreeMap::new(),
             holdings: BTreeMap::new(),
@@ -268,6 +301,8 @@ impl Default for Oracle {
             settled_sends: Vec::new(),
             pending: None,
             noted: None,
+            unfit: BTreeSet::new(),
+            changes: 0,
             waiting: BTreeMap::new(),
             creations: BTreeSet::new(),
             tier: Tier::default(),
@@ -348,12 +383,13 @@ impl Oracle {
         }
         self.check_order();
         self.end_ghosts();
-        self.ledger.end_turn(self.now);
         self.end_expectations();
         self.end_settled_sends();
+        self.ledger.end_turn(self.now);
         let expected = &self.expected;
         self.questions.retain(|(connection, _), _| expected.contains_key(connection));
         self.asked.clear();
+        self.changes = 0;
         self.trace.add(&[self.turn, self.now.0 as u64, self.ledger.position]);
     }
 
@@ -395,17 +431,17 @@ impl Oracle {
             if let Some(what) = self.passed_over_in_session(*entity, queue) {
                 return self.fail(what);
             }
-            for (newest, is_dead) in queue.newest_in_turn.into_iter().zip([false, true]) {
+            for (newest, part) in queue.newest_in_turn.into_iter().zip(PARTS) {
                 let is_passed_over = |(sequence, present): &(&Sequence, &Present)| {
                     present.state == State::Active
-                        && present.is_dead == is_dead
+                        && present.part == part
                         && match self.locks.get(&(*entity, **sequence)) {
                             Some(lock) => lock.is_free_before(self.turn),
                             None => present.stored < self.turn,
                         }
                 };
                 // Sessions are looked at one by one.
-                if queue.settings.requires_session && !is_dead {
+                if queue.settings.requires_session && part == SubQueue::Main {
                     continue;
                 }
                 if let Some((older, _)) = queue.present.range(..newest).find(is_passed_over) {
@@ -431,21 +467,31 @@ impl Oracle {
             if let Some((_, sequence)) = due.into_iter().find(|(_, sequence)| !is_locked(sequence)) {
                 late = Some(format!("I8: {sequence:?} of {} has expired and is there", queue.path));
             }
-            if let Some((_, sequence)) = queue.schedule.first().filter(|(at, _)| *at <= now) {
+            if let Some((_, sequence)) = queue.schedule.first().filter(|(at, _)| self.is_late(queue, *at)) {
                 late = Some(format!("I8: {sequence:?} of {} is due and waits", queue.path));
             }
             let idle = queue.settings.auto_delete_on_idle;
             if !idle.is_max()
-                && !queue.is_touched
                 && queue.counts.scheduled == 0
-                && queue.touched.after(idle) <= now
-                && !self.links.values().any(|link| link.queue.eq_ignore_ascii_case(&queue.path))
+                && self.ledger.family(queue).all(|each| {
+                    !each.is_touched
+                        && each.touched.after(idle) <= now
+                        && !self.links.values().any(|link| link.queue.eq_ignore_ascii_case(&each.path))
+                })
             {
                 late = Some(format!("{} is idle since {:?} and is there", queue.path, queue.touched));
             }
         }
         if let Some(late) = late {
             self.fail(late);
+        }
+    }
+
+    /// Whether what is due should have happened. What waits at a topic may have to be read before, and for that be on disk.
+    fn is_late(&self, queue: &ledger::Queue, due: Time) -> bool {
+        match queue.kind {
+            ledger::Kind::Topic(_) => !self.has_unread && due.after(Span(1)) < self.began,
+            _ => due <= self.now,
         }
     }
 
@@ -543,6 +589,7 @@ impl Oracle {
         }
         self.questions.clear();
         self.asked.clear();
+        self.changes = 0;
         self.ghosts.clear();
         self.has_unread = false;
         for kept in kept.iter().filter(|kept| !self.locks.values().any(|lock| lock.token == kept.token)) {
@@ -570,9 +617,7 @@ impl Oracle {
     pub fn path_of(&self, delivery: &broker::Delivery) -> Option<String> {
         let key = self.locks.iter().find(|(_, lock)| lock.token == delivery.token).map(|(key, _)| *key)?;
         let queue = self.ledger.queues.get(&key.0)?;
-        let is_dead = queue.present.get(&key.1)?.is_dead;
-        let suffix = if is_dead { "/$deadletterqueue" } else { "" };
-        Some(format!("{}{suffix}", queue.path.to_lowercase()))
+        Some(path_of(&queue.path, queue.present.get(&key.1)?.part).to_lowercase())
     }
 
     /// After a full drain: everything that was accepted was delivered, or went by rule, and nothing is left (I1).
@@ -584,7 +629,8 @@ impl Oracle {
         }
         for number in 0..self.messages.len() {
             let message = &self.messages[number];
-            if message.fate == Fate::Accepted && message.place.is_none() && !message.is_dropped {
+            let is_accounted = message.is_dropped || message.is_published;
+            if message.fate == Fate::Accepted && message.place.is_none() && !is_accounted {
                 self.fail(format!("I1: message {number} was accepted and is nowhere"));
             } else if message.gone == Some(Gone::Completed) && message.delivered == 0 {
                 self.fail(format!("I1: message {number} was completed and never delivered"));
