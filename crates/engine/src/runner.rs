@@ -36,23 +36,21 @@ impl SyncJob {
         }
     }
 
-    /// Waits for the disk, has written what was decided meanwhile, and tells everybody. Returns what was written.
+    /// Waits for the disk, lets go what waited, and has written what was decided meanwhile, which is returned.
     fn run(self, inbox: &Inbox, follow: impl FnOnce() -> Result<Option<Next>, String>) -> Option<SyncJob> {
-        let done = self.wait().and_then(|waiting| Ok((waiting, follow()?)));
+        let done = self.wait().and_then(|waiting| {
+            waiting.go(inbox);
+            follow()
+        });
         match done {
-            Ok((waiting, next)) => {
-                waiting.go(inbox);
-                match next {
-                    // Waking a thread takes as long as writing a hundred messages, and more news are sure to come.
-                    Some(Next { job, is_awaited: false }) => {
-                        inbox.put_quietly(Item::Committed);
-                        Some(job)
-                    }
-                    next => {
-                        inbox.put(Item::Committed);
-                        next.map(|next| next.job)
-                    }
-                }
+            // Waking a thread takes as long as writing a hundred messages, and more news are sure to come.
+            Ok(Some(Next { job, is_awaited: false })) => {
+                inbox.put_quietly(Item::Committed);
+                Some(job)
+            }
+            Ok(next) => {
+                inbox.put(Item::Committed);
+                next.map(|next| next.job)
             }
             Err(why) => {
                 inbox.put(Item::Failed(why));
