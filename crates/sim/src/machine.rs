@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Small, so that a run fills several segments.
-const SEGMENT_BYTES: u32 = 64 * 1_024;
+const SEGMENT_BYTES: u32 = 32 * 1_024;
 
 /// Small, so that a stalled disk soon means that nobody is listened to.
 const BUDGET_BYTES: usize = 32 * 1_024;

@@ -222,7 +222,8 @@ impl Oracle {
         });
         let is_used = if is_asked { None } else { self.not_idle(queue, time) };
         if let Some(what) = is_used {
-            self.fail(format!("{path} was deleted and nobody asked: {what}"));
+            let (used, idle) = (queue.used, queue.settings.auto_delete_on_idle);
+            self.fail(format!("{path} was deleted and nobody asked: {what} at {used:?}, {idle:?} before"));
         }
         if !is_asked {
             self.coverage.fault("idle deletion");
@@ -257,6 +258,7 @@ impl Oracle {
             self.messages[present.message].gone = Some(Gone::Deleted);
         }
         self.locks.retain(|(of, _), _| *of != entity);
+        self.ledger.last_deletion = self.turn;
         self.ledger.deleted.insert(entity, (self.turn, queue));
     }
 

@@ -19,13 +19,15 @@ pub mod watched;
 
 use crate::coverage::Coverage;
 use crate::hash::Trace;
+use broker::ids::{IdHasher, IdMap};
 use broker::{
     ConnectionId, EntityId, LinkId, LockToken, MessageKey, Outcome, ReceiveMode, Record, RequestId, Sequence,
     Span, State, SubQueue, Tier, Time,
 };
 use engine::{Mailbox, Outgoing};
 use ledger::{Ledger, PARTS, Present, path_of};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::hash::BuildHasherDefault;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use watched::Appended;
@@ -235,20 +237,20 @@ pub struct Oracle {
     links: BTreeMap<LinkId, Link>,
     expected: BTreeMap<ConnectionId, VecDeque<expect::Expected>>,
     /// The messages of each delivery: all of them are stored or none.
-    deliveries: BTreeMap<(LinkId, u32), Range<usize>>,
+    deliveries: IdMap<(LinkId, u32), Range<usize>>,
     /// What is not answered yet, with its place among all that was ever asked. Questions are decided in their order.
     questions: BTreeMap<(ConnectionId, u32), (u64, Question)>,
     questions_asked: u64,
     /// What was asked in this turn, answered or not.
     asked: Vec<Question>,
-    locks: BTreeMap<(EntityId, Sequence), Lock>,
+    locks: IdMap<(EntityId, Sequence), Lock>,
     holdings: BTreeMap<(EntityId, Arc<str>), Holding>,
     /// The link on which a message is being delivered.
     delivering: Option<LinkId>,
     /// Queues from which a client that vanished may have been given messages that never reached it, and until when
     /// those may be locked.
     ghosts: BTreeMap<EntityId, Ghost>,
-    tokens: BTreeSet<u128>,
+    tokens: HashSet<u128, BuildHasherDefault<IdHasher>>,
     settled_sends: Vec<(LinkId, u32)>,
     /// Written, not known to be durable.
     pending: Option<Appended>,
@@ -256,6 +258,8 @@ pub struct Oracle {
     noted: Option<(EntityId, MessageKey)>,
     /// Copies for which a rule has failed; the next records must bury them.
     unfit: BTreeSet<(EntityId, Sequence)>,
+    /// The first message that waits at a topic although its time has come, and since when.
+    overdue: BTreeMap<(EntityId, Sequence), Time>,
     /// How often something was created, changed or deleted in this turn.
     changes: u32,
     /// Queues with dead letters that have an open destination, and since when.
@@ -265,6 +269,8 @@ pub struct Oracle {
     drained: u32,
     /// The process has ended; nothing may leave.
     is_dead: bool,
+    /// It has begun again, and nothing has happened yet.
+    is_new_life: bool,
     /// The disk may be full in this life, so that sends may be refused.
     pub may_lack_room: bool,
     /// The disk may fail in this life, so that bodies may be unreadable.
@@ -289,25 +295,27 @@ impl Default for Oracle {
             is_telling: false,
             links: BTreeMap::new(),
             expected: BTreeMap::new(),
-            deliveries: BTreeMap::new(),
+            deliveries: IdMap::default(),
             questions: BTreeMap::new(),
             questions_asked: 0,
             asked: Vec::new(),
-            locks: BTreeMap::new(),
+            locks: IdMap::default(),
             holdings: BTreeMap::new(),
             delivering: None,
             ghosts: BTreeMap::new(),
-            tokens: BTreeSet::new(),
+            tokens: HashSet::default(),
             settled_sends: Vec::new(),
             pending: None,
             noted: None,
             unfit: BTreeSet::new(),
+            overdue: BTreeMap::new(),
             changes: 0,
             waiting: BTreeMap::new(),
             creations: BTreeSet::new(),
             tier: Tier::default(),
             drained: 0,
             is_dead: false,
+            is_new_life: false,
             may_lack_room: false,
             may_not_read: false,
         }
@@ -338,6 +346,10 @@ impl Oracle {
 
     pub fn begin_turn(&mut self, now: Time) {
         self.now = now;
+        if std::mem::take(&mut self.is_new_life) {
+            // Owner time goes on from the last batch: what was used after that was used in a time that is to come.
+            self.ledger.queues.values_mut().for_each(|queue| queue.used = queue.used.min(now));
+        }
         if !std::mem::replace(&mut self.is_open, true) {
             self.turn += 1;
             self.began = now;
@@ -425,7 +437,8 @@ impl Oracle {
             return;
         }
         for (entity, queue) in &self.ledger.queues {
-            if self.ghosts.contains_key(entity) {
+            let is_quiet = queue.newest_in_turn == [Sequence(0); 3] && queue.newest_by_session.is_empty();
+            if is_quiet || self.ghosts.contains_key(entity) {
                 continue;
             }
             if let Some(what) = self.passed_over_in_session(*entity, queue) {
@@ -455,19 +468,24 @@ impl Oracle {
     /// What the clock decides has happened: expiry, also when nobody listens, activation, and the end of idleness.
     fn check_due(&mut self) {
         let now = self.now;
-        let mut late = None;
+        let (mut late, mut overdue) = (None, Vec::new());
         for (entity, queue) in &self.ledger.queues {
             // What cannot be read is locked for nobody, and nobody is told.
-            let is_ghostly = self.has_unread || self.ghosts.contains_key(entity);
             let is_locked = |sequence: &Sequence| {
                 let lock = self.locks.get(&(*entity, *sequence));
-                is_ghostly || lock.is_some_and(|lock| lock.returned.is_none() && now < lock.latest())
+                self.has_unread
+                    || self.ghosts.contains_key(entity)
+                    || lock.is_some_and(|lock| lock.returned.is_none() && now < lock.latest())
             };
             let due = queue.expiries.iter().take_while(|(at, _)| *at <= now);
             if let Some((_, sequence)) = due.into_iter().find(|(_, sequence)| !is_locked(sequence)) {
                 late = Some(format!("I8: {sequence:?} of {} has expired and is there", queue.path));
             }
-            if let Some((_, sequence)) = queue.schedule.first().filter(|(at, _)| self.is_late(queue, *at)) {
+            if let Some((_, sequence)) = queue.schedule.first().filter(|(at, _)| *at <= now) {
+                if let ledger::Kind::Topic(_) = queue.kind {
+                    overdue.push((*entity, *sequence));
+                    continue;
+                }
                 late = Some(format!("I8: {sequence:?} of {} is due and waits", queue.path));
             }
             let idle = queue.settings.auto_delete_on_idle;
@@ -485,13 +503,22 @@ impl Oracle {
         if let Some(late) = late {
             self.fail(late);
         }
+        self.check_overdue(&overdue);
     }
 
-    /// Whether what is due should have happened. What waits at a topic may have to be read before, and for that be on disk.
-    fn is_late(&self, queue: &ledger::Queue, due: Time) -> bool {
-        match queue.kind {
-            ledger::Kind::Topic(_) => !self.has_unread && due.after(Span(1)) < self.began,
-            _ => due <= self.now,
+    /// What is due at a topic may have to be read before it is published, and for that be on disk: it is tried again a
+    /// moment later.
+    fn check_overdue(&mut self, overdue: &[(EntityId, Sequence)]) {
+        let now = self.now;
+        if self.has_unread || overdue.is_empty() {
+            return self.overdue.clear();
+        }
+        self.overdue.retain(|waiting, _| overdue.contains(waiting));
+        for waiting in overdue {
+            let since = *self.overdue.entry(*waiting).or_insert(now);
+            if since.after(Span(1)) < now {
+                self.fail(format!("I8: {waiting:?} is due and waits since {since:?}"));
+            }
         }
     }
 
@@ -599,11 +626,12 @@ impl Oracle {
         self.links.clear();
         self.holdings.clear();
         self.waiting.clear();
+        self.overdue.clear();
         // After a start everything counts as just used.
         self.ledger.queues.values_mut().for_each(|queue| queue.is_touched = true);
         self.ledger.end_turn(self.now);
         self.ledger.queues.values_mut().for_each(|queue| queue.is_touched = true);
-        self.is_dead = false;
+        (self.is_dead, self.is_new_life) = (false, true);
         self.trace.add(&[tail, fingerprint]);
     }
 

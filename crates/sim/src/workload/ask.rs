@@ -320,6 +320,7 @@ impl Workload {
             let path = self.part_path(nth);
             let exact = Workload::visible(&path, &oracle);
             self.browse(who, path, exact, &mut batch, &mut oracle);
+            oracle.tell(|| format!("said alone: {:?}", batch.commands));
             return self.say(nth, batch);
         }
         let path = match self.random.below(6) {
@@ -331,6 +332,7 @@ impl Workload {
         let request = self.request(who, &path);
         oracle.ask(request, Question::Describe(path.to_lowercase(), figures));
         batch.commands.push(Command::DescribeEntity { request, namespace: NAMESPACE, path: path.into() });
+        oracle.tell(|| format!("said alone: {:?}", batch.commands));
         self.say(nth, batch);
     }
 
