@@ -3,15 +3,15 @@
 //! The names come from matches without a catch-all, so a variant that is added must be named here.
 
 use crate::faults::FAULTS;
+use broker::ids::IdMap;
 use broker::{Answer, Record, Refusal};
 use engine::Outgoing;
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// How often everything must be reached in a long search to count as tested.
 pub const LEAST: u64 = 100;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     Record,
     Effect,
@@ -119,7 +119,7 @@ const REFUSALS: [&str; 25] = [
 
 #[derive(Debug, Clone, Default)]
 pub struct Coverage {
-    counts: BTreeMap<(Kind, &'static str), u64>,
+    counts: IdMap<(Kind, &'static str), u64>,
 }
 
 impl Coverage {

@@ -54,7 +54,7 @@ impl DiskPlan {
     pub const HEALTHY: DiskPlan = DiskPlan { fault: Fault::Eio, at: u64::MAX, lasting: 1 };
 
     pub fn draw(random: &mut Random) -> DiskPlan {
-        let fault = match random.below(21) {
+        let fault = match random.below(22) {
             0..7 => return DiskPlan::HEALTHY,
             7..13 => Fault::PowerCut,
             13..15 => Fault::Eio,

@@ -5,9 +5,7 @@ use super::ledger::{Kind, Present, Queue};
 use super::reply::is_granted;
 use super::watched::Appended;
 use super::{Gone, Lock, Oracle, Question};
-use crate::hash::hash_bytes;
 use crate::rules::Traits;
-use crate::workload::message_number;
 use broker::queue::index::Reason;
 use broker::{BodyId, EntityId, Outcome, QueueSettings, Record, Sequence, Span, State, SubQueue, Tier, Time};
 use message::Overlay;
@@ -60,10 +58,10 @@ impl Oracle {
             return self.fail(format!("batch {position} was committed without being written"));
         };
         let time = Time(appended.time);
-        for (body, id) in appended.bodies.iter().zip(appended.first_body..) {
-            self.ledger.bodies.insert(id, hash_bytes(body));
-            if let Some(number) = message_number(body) {
-                self.ledger.numbers.insert(BodyId(id), number);
+        for ((hash, number), id) in appended.bodies.iter().zip(appended.first_body..) {
+            self.ledger.bodies.insert(id, *hash);
+            if let Some(number) = number {
+                self.ledger.numbers.insert(BodyId(id), *number);
             }
         }
         let mut stored: BTreeMap<_, (usize, EntityId)> = BTreeMap::new();
@@ -222,7 +220,8 @@ impl Oracle {
         });
         let is_used = if is_asked { None } else { self.not_idle(queue, time) };
         if let Some(what) = is_used {
-            self.fail(format!("{path} was deleted and nobody asked: {what}"));
+            let (used, idle) = (queue.used, queue.settings.auto_delete_on_idle);
+            self.fail(format!("{path} was deleted and nobody asked: {what} at {used:?}, {idle:?} before"));
         }
         if !is_asked {
             self.coverage.fault("idle deletion");
@@ -257,6 +256,7 @@ impl Oracle {
             self.messages[present.message].gone = Some(Gone::Deleted);
         }
         self.locks.retain(|(of, _), _| *of != entity);
+        self.ledger.last_deletion = self.turn;
         self.ledger.deleted.insert(entity, (self.turn, queue));
     }
 

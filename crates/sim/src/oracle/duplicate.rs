@@ -176,7 +176,9 @@ impl Oracle {
 
     /// The queues of that path that went in this turn.
     pub(super) fn gone_in_turn<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Queue> {
-        let gone = self.ledger.deleted.values().filter(|(turn, _)| *turn == self.turn);
+        let has_gone = self.ledger.last_deletion == self.turn;
+        let gone = has_gone.then(|| self.ledger.deleted.values()).into_iter().flatten();
+        let gone = gone.filter(|(turn, _)| *turn == self.turn);
         gone.map(|(_, queue)| queue).filter(move |queue| queue.path.eq_ignore_ascii_case(path))
     }
 

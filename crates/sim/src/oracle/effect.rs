@@ -201,11 +201,16 @@ impl Oracle {
             self.fail(format!("I3: {:?} was shown and not stored", delivery.sequence));
             return None;
         };
-        let is_it = |number: &&usize| {
-            let message = &self.messages[**number];
-            message.place.is_some_and(|(_, sequence)| sequence == delivery.sequence) && *message.path == *path
+        let family = || [root].into_iter().chain(self.messages[root].copies.iter().copied());
+        let is_at = |number: &usize, is_it: &dyn Fn(EntityId) -> bool| {
+            let message = &self.messages[*number];
+            let is_place = |(entity, sequence)| sequence == delivery.sequence && is_it(entity);
+            message.place.is_some_and(is_place) && *message.path == *path
         };
-        let number = [root].iter().chain(&self.messages[root].copies).find(is_it).copied();
+        // A queue of that name that is gone may have had another copy under the same number.
+        let now = self.ledger.find(path);
+        let number = family().find(|number| is_at(number, &|entity| Some(entity) == now));
+        let number = number.or_else(|| family().find(|number| is_at(number, &|_| true)));
         let is_elsewhere = number.is_none();
         let message = &mut self.messages[number.unwrap_or(root)];
         message.delivered += 1;

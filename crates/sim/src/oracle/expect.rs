@@ -482,7 +482,14 @@ impl Oracle {
         if let Some(missing) = missing {
             self.fail(format!("{:?} was not answered", missing.due));
         }
-        for link in self.links.values_mut() {
+        let connections: Vec<ConnectionId> = self.expected.keys().copied().collect();
+        for connection in connections {
+            self.end_links(connection);
+        }
+    }
+
+    fn end_links(&mut self, connection: ConnectionId) {
+        for (_, link) in self.links.range_mut(links_of(connection)) {
             // Everything was decided, so only the last word on credit counts, unless it was a drain.
             if link.grants.len() > 1 {
                 link.grants.drain(..link.grants.len() - 1);

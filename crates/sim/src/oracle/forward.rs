@@ -230,7 +230,11 @@ impl Oracle {
         let mut waiting = Vec::new();
         for (entity, queue) in &self.ledger.queues {
             for part in PARTS {
-                if !forwards(&queue.settings, part) || self.is_ghostly(*entity) {
+                let is_empty = match part {
+                    SubQueue::Main => queue.counts.active == 0,
+                    _ => queue.counts.dead_letter == 0,
+                };
+                if is_empty || !forwards(&queue.settings, part) || self.is_ghostly(*entity) {
                     continue;
                 }
                 let is_free = |lock: Option<&Lock>| lock.is_none_or(|lock| lock.returned.is_some());

@@ -19,13 +19,15 @@ pub mod watched;
 
 use crate::coverage::Coverage;
 use crate::hash::Trace;
+use broker::ids::{IdHasher, IdMap};
 use broker::{
     ConnectionId, EntityId, LinkId, LockToken, MessageKey, Outcome, ReceiveMode, Record, RequestId, Sequence,
     Span, State, SubQueue, Tier, Time,
 };
 use engine::{Mailbox, Outgoing};
 use ledger::{Ledger, PARTS, Present, path_of};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::hash::BuildHasherDefault;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use watched::Appended;
@@ -235,20 +237,20 @@ pub struct Oracle {
     links: BTreeMap<LinkId, Link>,
     expected: BTreeMap<ConnectionId, VecDeque<expect::Expected>>,
     /// The messages of each delivery: all of them are stored or none.
-    deliveries: BTreeMap<(LinkId, u32), Range<usize>>,
+    deliveries: IdMap<(LinkId, u32), Range<usize>>,
     /// What is not answered yet, with its place among all that was ever asked. Questions are decided in their order.
     questions: BTreeMap<(ConnectionId, u32), (u64, Question)>,
     questions_asked: u64,
     /// What was asked in this turn, answered or not.
     asked: Vec<Question>,
-    locks: BTreeMap<(EntityId, Sequence), Lock>,
+    locks: IdMap<(EntityId, Sequence), Lock>,
     holdings: BTreeMap<(EntityId, Arc<str>), Holding>,
     /// The link on which a message is being delivered.
     delivering: Option<LinkId>,
     /// Queues from which a client that vanished may have been given messages that never reached it, and until when
     /// those may be locked.
     ghosts: BTreeMap<EntityId, Ghost>,
-    tokens: BTreeSet<u128>,
+    tokens: HashSet<u128, BuildHasherDefault<IdHasher>>,
     settled_sends: Vec<(LinkId, u32)>,
     /// Written, not known to be durable.
     pending: Option<Appended>,
@@ -256,6 +258,12 @@ pub struct Oracle {
     noted: Option<(EntityId, MessageKey)>,
     /// Copies for which a rule has failed; the next records must bury them.
     unfit: BTreeSet<(EntityId, Sequence)>,
+    /// The first message that waits at a topic although its time has come, and since when.
+    overdue: BTreeMap<(EntityId, Sequence), Time>,
+    /// The position at which the broker's counters were looked at last.
+    compared: u64,
+    /// What was committed up to a position, in one number.
+    fingerprint: Option<(u64, u64)>,
     /// How often something was created, changed or deleted in this turn.
     changes: u32,
     /// Queues with dead letters that have an open destination, and since when.
@@ -265,6 +273,8 @@ pub struct Oracle {
     drained: u32,
     /// The process has ended; nothing may leave.
     is_dead: bool,
+    /// It has begun again, and nothing has happened yet.
+    is_new_life: bool,
     /// The disk may be full in this life, so that sends may be refused.
     pub may_lack_room: bool,
     /// The disk may fail in this life, so that bodies may be unreadable.
@@ -289,25 +299,29 @@ impl Default for Oracle {
             is_telling: false,
             links: BTreeMap::new(),
             expected: BTreeMap::new(),
-            deliveries: BTreeMap::new(),
+            deliveries: IdMap::default(),
             questions: BTreeMap::new(),
             questions_asked: 0,
             asked: Vec::new(),
-            locks: BTreeMap::new(),
+            locks: IdMap::default(),
             holdings: BTreeMap::new(),
             delivering: None,
             ghosts: BTreeMap::new(),
-            tokens: BTreeSet::new(),
+            tokens: HashSet::default(),
             settled_sends: Vec::new(),
             pending: None,
             noted: None,
             unfit: BTreeSet::new(),
+            overdue: BTreeMap::new(),
+            compared: 0,
+            fingerprint: None,
             changes: 0,
             waiting: BTreeMap::new(),
             creations: BTreeSet::new(),
             tier: Tier::default(),
             drained: 0,
             is_dead: false,
+            is_new_life: false,
             may_lack_room: false,
             may_not_read: false,
         }
@@ -338,6 +352,10 @@ impl Oracle {
 
     pub fn begin_turn(&mut self, now: Time) {
         self.now = now;
+        if std::mem::take(&mut self.is_new_life) {
+            // Owner time goes on from the last batch: what was used after that was used in a time that is to come.
+            self.ledger.queues.values_mut().for_each(|queue| queue.used = queue.used.min(now));
+        }
         if !std::mem::replace(&mut self.is_open, true) {
             self.turn += 1;
             self.began = now;
@@ -378,9 +396,13 @@ impl Oracle {
         if self.turn.is_multiple_of(COMPARED_TURNS) {
             self.compare(live);
         }
-        if let Err(what) = self.ledger.compare(live) {
+        // What nothing was written about is as it was.
+        if self.compared != self.ledger.position
+            && let Err(what) = self.ledger.compare(live)
+        {
             self.fail(format!("counters: {what}"));
         }
+        self.compared = self.ledger.position;
         self.check_order();
         self.end_ghosts();
         self.end_expectations();
@@ -411,9 +433,22 @@ impl Oracle {
         self.ghosts.entry(entity).or_default().is_new = true;
     }
 
+    /// The fingerprint of what was committed.
+    fn committed_fingerprint(&mut self) -> u64 {
+        let position = self.ledger.position;
+        match self.fingerprint {
+            Some((of, fingerprint)) if of == position => fingerprint,
+            _ => {
+                let fingerprint = self.ledger.replayed.fingerprint();
+                self.fingerprint = Some((position, fingerprint));
+                fingerprint
+            }
+        }
+    }
+
     fn compare(&mut self, live: &broker::Durable) {
         let fingerprint = live.fingerprint();
-        if fingerprint != self.ledger.replayed.fingerprint() {
+        if fingerprint != self.committed_fingerprint() {
             self.fail(format!("I12: state differs from its replay at position {}", self.ledger.position));
         }
         self.trace.add(&[fingerprint]);
@@ -425,7 +460,8 @@ impl Oracle {
             return;
         }
         for (entity, queue) in &self.ledger.queues {
-            if self.ghosts.contains_key(entity) {
+            let is_quiet = queue.newest_in_turn == [Sequence(0); 3] && queue.newest_by_session.is_empty();
+            if is_quiet || self.ghosts.contains_key(entity) {
                 continue;
             }
             if let Some(what) = self.passed_over_in_session(*entity, queue) {
@@ -455,19 +491,24 @@ impl Oracle {
     /// What the clock decides has happened: expiry, also when nobody listens, activation, and the end of idleness.
     fn check_due(&mut self) {
         let now = self.now;
-        let mut late = None;
+        let (mut late, mut overdue) = (None, Vec::new());
         for (entity, queue) in &self.ledger.queues {
             // What cannot be read is locked for nobody, and nobody is told.
-            let is_ghostly = self.has_unread || self.ghosts.contains_key(entity);
             let is_locked = |sequence: &Sequence| {
                 let lock = self.locks.get(&(*entity, *sequence));
-                is_ghostly || lock.is_some_and(|lock| lock.returned.is_none() && now < lock.latest())
+                self.has_unread
+                    || self.ghosts.contains_key(entity)
+                    || lock.is_some_and(|lock| lock.returned.is_none() && now < lock.latest())
             };
             let due = queue.expiries.iter().take_while(|(at, _)| *at <= now);
             if let Some((_, sequence)) = due.into_iter().find(|(_, sequence)| !is_locked(sequence)) {
                 late = Some(format!("I8: {sequence:?} of {} has expired and is there", queue.path));
             }
-            if let Some((_, sequence)) = queue.schedule.first().filter(|(at, _)| self.is_late(queue, *at)) {
+            if let Some((_, sequence)) = queue.schedule.first().filter(|(at, _)| *at <= now) {
+                if let ledger::Kind::Topic(_) = queue.kind {
+                    overdue.push((*entity, *sequence));
+                    continue;
+                }
                 late = Some(format!("I8: {sequence:?} of {} is due and waits", queue.path));
             }
             let idle = queue.settings.auto_delete_on_idle;
@@ -485,13 +526,22 @@ impl Oracle {
         if let Some(late) = late {
             self.fail(late);
         }
+        self.check_overdue(&overdue);
     }
 
-    /// Whether what is due should have happened. What waits at a topic may have to be read before, and for that be on disk.
-    fn is_late(&self, queue: &ledger::Queue, due: Time) -> bool {
-        match queue.kind {
-            ledger::Kind::Topic(_) => !self.has_unread && due.after(Span(1)) < self.began,
-            _ => due <= self.now,
+    /// What is due at a topic may have to be read before it is published, and for that be on disk: it is tried again a
+    /// moment later.
+    fn check_overdue(&mut self, overdue: &[(EntityId, Sequence)]) {
+        let now = self.now;
+        if self.has_unread || overdue.is_empty() {
+            return self.overdue.clear();
+        }
+        self.overdue.retain(|waiting, _| overdue.contains(waiting));
+        for waiting in overdue {
+            let since = *self.overdue.entry(*waiting).or_insert(now);
+            if since.after(Span(1)) < now {
+                self.fail(format!("I8: {waiting:?} is due and waits since {since:?}"));
+            }
         }
     }
 
@@ -528,6 +578,15 @@ impl Oracle {
 
     /// What a process had in memory is what the journal has, and what it was about to write.
     fn compare_at_death(&mut self, live: &broker::Durable, unwritten: &[u8], time: Time) {
+        let position = self.ledger.position;
+        let is_written =
+            self.pending.as_ref().is_none_or(|pending| pending.has_failed) && unwritten.is_empty();
+        if is_written {
+            if live.fingerprint() != self.committed_fingerprint() {
+                self.fail(format!("I12: state differs from its replay at a crash at position {position}"));
+            }
+            return;
+        }
         let mut replayed = self.ledger.replayed.clone();
         if let Some(pending) = self.pending.as_ref().filter(|pending| !pending.has_failed) {
             pending.records.iter().for_each(|record| replayed.apply(record, Time(pending.time)));
@@ -540,7 +599,6 @@ impl Oracle {
             }
         }
         if live.fingerprint() != replayed.fingerprint() {
-            let position = self.ledger.position;
             self.fail(format!("I12: state differs from its replay at a crash behind position {position}"));
         }
     }
@@ -571,7 +629,7 @@ impl Oracle {
             self.coverage.fault("last append lost");
         }
         let fingerprint = durable.fingerprint();
-        if fingerprint != self.ledger.replayed.fingerprint() {
+        if fingerprint != self.committed_fingerprint() {
             self.fail(format!("I12: what was replayed up to {tail} is not what was committed"));
         }
         if let Err(what) = self.ledger.compare(durable) {
@@ -599,11 +657,12 @@ impl Oracle {
         self.links.clear();
         self.holdings.clear();
         self.waiting.clear();
+        self.overdue.clear();
         // After a start everything counts as just used.
         self.ledger.queues.values_mut().for_each(|queue| queue.is_touched = true);
         self.ledger.end_turn(self.now);
         self.ledger.queues.values_mut().for_each(|queue| queue.is_touched = true);
-        self.is_dead = false;
+        (self.is_dead, self.is_new_life) = (false, true);
         self.trace.add(&[tail, fingerprint]);
     }
 

@@ -157,6 +157,9 @@ impl Oracle {
 
     /// Whether a queue of that path was deleted in this turn.
     pub(super) fn went(&self, path: &str) -> bool {
+        if self.ledger.last_deletion != self.turn {
+            return false;
+        }
         let (path, turn) = (split(path).0, self.turn);
         self.ledger
             .deleted

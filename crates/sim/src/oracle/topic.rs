@@ -386,7 +386,9 @@ impl Oracle {
         let topics = self.ledger.names.iter().filter(|(_, entity)| {
             self.ledger.queues.get(entity).is_some_and(|queue| matches!(queue.kind, Kind::Topic(_)))
         });
-        let page = topics.skip(skip).take(top).map(|(path, _)| path.clone());
+        let mut paths: Vec<_> = topics.map(|(path, _)| path.clone()).collect();
+        paths.sort();
+        let page = paths.into_iter().skip(skip).take(top);
         let differs = !page.eq(told.iter().map(|topic| topic.path.to_lowercase()));
         if differs && self.is_settled() {
             self.fail(format!("the topics are told to be {told:?}"));

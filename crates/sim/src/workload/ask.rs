@@ -14,9 +14,9 @@ use broker::{
 };
 use engine::{Batch, Item};
 
-/// One more than a namespace of the smaller tiers may have partitioned queues, and receivers on one queue.
-const TOO_MANY_QUEUES: u32 = 101;
-const TOO_MANY_RECEIVERS: u32 = 5_001;
+/// A few more than a namespace of the smaller tiers may have partitioned queues, and receivers on one queue.
+const TOO_MANY_QUEUES: u32 = 106;
+const TOO_MANY_RECEIVERS: u32 = 5_006;
 
 impl Workload {
     pub(super) fn request(&mut self, who: Actor, path: &str) -> RequestId {
@@ -185,7 +185,7 @@ impl Workload {
 
     fn renew(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
         let Some((path, mut tokens)) = self.tokens(who) else { return };
-        if self.random.once_in(400) {
+        if self.random.once_in(150) {
             tokens = vec![tokens[0]; REQUEST_MESSAGES + 1];
         }
         let request = self.request(who, &path);
@@ -320,6 +320,7 @@ impl Workload {
             let path = self.part_path(nth);
             let exact = Workload::visible(&path, &oracle);
             self.browse(who, path, exact, &mut batch, &mut oracle);
+            oracle.tell(|| format!("said alone: {:?}", batch.commands));
             return self.say(nth, batch);
         }
         let path = match self.random.below(6) {
@@ -331,6 +332,7 @@ impl Workload {
         let request = self.request(who, &path);
         oracle.ask(request, Question::Describe(path.to_lowercase(), figures));
         batch.commands.push(Command::DescribeEntity { request, namespace: NAMESPACE, path: path.into() });
+        oracle.tell(|| format!("said alone: {:?}", batch.commands));
         self.say(nth, batch);
     }
 

@@ -159,7 +159,7 @@ impl Workload {
             }
         }
         let mut batch = Batch::default();
-        for _ in 0..*self.random.pick(&[1, 1, 1, 2, 4]) {
+        for _ in 0..*self.random.pick(&[1, 1, 2, 3, 5]) {
             self.act_once(who, &mut batch, &mut oracle);
         }
         oracle.tell(|| format!("said: {:?}", batch.commands));
