@@ -53,7 +53,7 @@ pub use record::{KeptLock, Record};
 pub use refusal::Refusal;
 pub use settings::{QueueSettings, Status};
 pub use snapshot::Snapshot;
-pub use tier::Tier;
+pub use tier::{Tier, TopicLimits};
 pub use time::{Span, Time};
 pub use volatile::{Touch, Volatile};
 
@@ -67,6 +67,7 @@ pub struct Broker {
     pub(crate) durable: Durable,
     pub(crate) volatile: Volatile,
     pub(crate) tier: Tier,
+    pub(crate) topic_limits: TopicLimits,
     /// Reused where numbers are gathered before they are worked off.
     pub(crate) scratch: Vec<Sequence>,
 }
@@ -76,13 +77,21 @@ impl Broker {
     /// fresh for each run, and secret.
     pub fn new(durable: Durable, key: u128) -> Broker {
         let volatile = Volatile::rebuilt(&durable, key);
-        Broker { durable, volatile, tier: Tier::default(), scratch: Vec::new() }
+        let (tier, topic_limits) = (Tier::default(), TopicLimits::default());
+        Broker { durable, volatile, tier, topic_limits, scratch: Vec::new() }
     }
 
     /// The same broker, held to the quotas of a tier.
     #[must_use]
     pub fn with_tier(mut self, tier: Tier) -> Broker {
         self.tier = tier;
+        self
+    }
+
+    /// The same broker, whose topics are held to other limits.
+    #[must_use]
+    pub fn with_topic_limits(mut self, limits: TopicLimits) -> Broker {
+        self.topic_limits = limits;
         self
     }
 
@@ -246,6 +255,16 @@ impl Broker {
     pub fn committed(&mut self, position: Position, context: Context, decision: &mut Decision) {
         self.volatile.apply(Touch::Committed { position });
         self.dispatch(context, decision);
+    }
+
+    /// Whether somebody gets something, or something is sent on, when everything up to `position` is durable. If not, the
+    /// news can wait.
+    pub fn is_awaited(&self, position: Position) -> bool {
+        self.volatile.freed_by(position).any(|(source, is_arrival)| {
+            let ready = self.volatile.ready(source);
+            let is_unattended = ready.waiting.is_empty() && ready.draining.is_empty();
+            !is_arrival || !is_unattended || self.forwards(source)
+        })
     }
 
     /// When [`Broker::tick`] next has something to do. `None`: not before something else happens.

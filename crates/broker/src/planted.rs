@@ -35,10 +35,14 @@ pub enum Bug {
     Hops,
     /// What arrives at a queue that forwards overtakes what is there.
     Overtaking,
+    /// Of three subscriptions or more that want a message the last one gets none.
+    Unheard,
+    /// A message that was sent by way of another entity is accepted and lost if its destination is closed.
+    LostOnItsWay,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 15] = [
+    pub const ALL: [Bug; 17] = [
         Bug::Lock,
         Bug::Renewal,
         Bug::ExpiryUnderLock,
@@ -54,6 +58,8 @@ impl Bug {
         Bug::ForwardedTwice,
         Bug::Hops,
         Bug::Overtaking,
+        Bug::Unheard,
+        Bug::LostOnItsWay,
     ];
 }
 

@@ -27,6 +27,25 @@ const BASIC_TIME_TO_LIVE: Span = Span::minutes(14 * 24 * 60);
 const SIZES: [u64; 5] = [1_024, 2_048, 3_072, 4_096, 5_120];
 const PREMIUM_SIZES: [u64; 4] = [10_240, 20_480, 40_960, 81_920];
 
+/// What one topic may have, in every tier (semantics, section 21).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopicLimits {
+    pub subscriptions: usize,
+    /// Over all of its subscriptions.
+    pub sql_filters: usize,
+    pub correlation_filters: usize,
+}
+
+impl Default for TopicLimits {
+    fn default() -> TopicLimits {
+        TopicLimits {
+            subscriptions: SUBSCRIPTIONS_PER_TOPIC,
+            sql_filters: SQL_FILTERS_PER_TOPIC,
+            correlation_filters: CORRELATION_FILTERS_PER_TOPIC,
+        }
+    }
+}
+
 impl std::str::FromStr for Tier {
     type Err = String;
 

@@ -49,7 +49,11 @@ impl Broker {
         } else if main || dead {
             // S-172
             let is_beside = |link: &Link| {
-                let forwards = if link.source.sub == SubQueue::Main { main } else { dead };
+                let forwards = match link.source.sub {
+                    SubQueue::Main => main,
+                    SubQueue::DeadLetter => dead,
+                    SubQueue::TransferDeadLetter => false,
+                };
                 forwards && link.role.receives()
             };
             self.drop_links(entity, is_beside, &Refusal::NotAllowed(FORWARDING), decision);
@@ -156,6 +160,29 @@ mod tests {
         assert_eq!(effects, [Effect::Rejected { link: sender, delivery: 0, refusal }]);
         world.update("q", QueueSettings::default()).unwrap();
         assert!(matches!(world.send(sender, 1, &[message(1)])[..], [Effect::Accepted { .. }]));
+    }
+
+    #[test]
+    fn a_queue_that_begins_to_forward_sends_away_only_whom_it_has_nothing_for() {
+        // S-172, S-114: nothing is forwarded from the transfer dead-letter queue
+        let mut world = World::with_queue("q");
+        world.create("to", QueueSettings::default());
+        let mut attach = |path: &str| world.receiver(path, PeekLock, 1);
+        let [main, dead] = ["q", "q/$DeadLetterQueue"].map(&mut attach);
+        attach("q/$Transfer/$DeadLetterQueue");
+        let target = || Some("to".into());
+        let settings = QueueSettings {
+            forward_to: target(),
+            forward_dead_letters_to: target(),
+            ..QueueSettings::default()
+        };
+        world.update("q", settings).unwrap();
+        let effects = world.take_effects();
+        let detached = effects.iter().filter_map(|effect| match effect {
+            Effect::Detached { link, .. } => Some(*link),
+            _ => None,
+        });
+        assert_eq!(detached.collect::<Vec<_>>(), [main, dead]);
     }
 
     #[test]

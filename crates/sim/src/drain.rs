@@ -4,12 +4,14 @@
 use crate::faults::DiskPlan;
 use crate::machine::{Alive, Machine};
 use crate::oracle::forward::forwards;
-use crate::oracle::ledger::{Present, Queue};
+use crate::oracle::ledger::{Kind, PARTS, Present, Queue, path_of};
 use crate::oracle::{Door, Oracle, Question, Role};
 use crate::workload::Workload;
 use crate::{PARTITIONS, Run};
+use broker::topic::settings::SubscriptionSettings;
 use broker::{
-    Command, ConnectionId, LinkId, NamespaceId, Outcome, QueueSettings, ReceiveMode, RequestId, State, Task,
+    Command, ConnectionId, LinkId, NamespaceId, Outcome, QueueSettings, ReceiveMode, RequestId, State,
+    SubQueue, Task,
 };
 use engine::{Batch, Item, Outgoing};
 use std::sync::Arc;
@@ -38,7 +40,7 @@ impl Run<'_> {
         let mailbox = Arc::new(Door { connection: DRAINING, shared: shared.clone() });
         shared.lock().connected(DRAINING);
         machine.put(Item::Connect { connection: DRAINING, mailbox });
-        let batch = attach_where(machine, |queue, is_dead| !forwards(&queue.settings, is_dead));
+        let batch = attach_where(machine, |queue, part| !forwards(&queue.settings, part));
         machine.put(Item::Batch(batch));
         // Owner time may run at half the pace of the world's.
         for elapsed in [0, SCHEDULE_MS, SCHEDULE_MS] {
@@ -61,7 +63,7 @@ impl Run<'_> {
             return;
         }
         machine.put(Item::Batch(batch));
-        let is_source = |queue: &Queue, is_dead| sources.contains(&(queue.path.clone(), is_dead));
+        let is_source = |queue: &Queue, part| sources.contains(&(queue.path.clone(), part));
         machine.put(Item::Batch(attach_where(machine, is_source)));
         self.drain_now(nth);
         let shared = self.machines[nth].shared.clone();
@@ -117,19 +119,32 @@ fn next_request(oracle: &mut Oracle) -> RequestId {
 }
 
 /// Nobody forwards any more. Says which queues did, and whether their messages or their dead letters.
-fn stop_forwarding(oracle: &mut Oracle) -> (Batch, Vec<(String, bool)>) {
+fn stop_forwarding(oracle: &mut Oracle) -> (Batch, Vec<(String, SubQueue)>) {
     let (mut batch, mut sources) = (Batch::default(), Vec::new());
     let queues = oracle.ledger.queues.values();
-    let queues: Vec<_> = queues.map(|queue| (queue.path.clone(), queue.settings.clone())).collect();
-    for (path, settings) in queues {
-        let forwarding = [false, true].into_iter().filter(|is_dead| forwards(&settings, *is_dead));
+    let queues = queues.map(|queue| {
+        let subscription = if let Kind::Subscription(below) = &queue.kind { Some(below) } else { None };
+        let subscription = subscription.map(|below| (below.name.clone(), below.settings.clone()));
+        (queue.path.clone(), queue.settings.clone(), subscription)
+    });
+    for (path, settings, subscription) in queues.collect::<Vec<_>>() {
+        let forwarding = PARTS.into_iter().filter(|part| forwards(&settings, *part));
         let before = sources.len();
-        sources.extend(forwarding.map(|is_dead| (path.clone(), is_dead)));
+        sources.extend(forwarding.map(|part| (path.clone(), part)));
         if sources.len() == before {
             continue;
         }
-        let settings = QueueSettings { forward_to: None, forward_dead_letters_to: None, ..settings };
         let request = next_request(oracle);
+        if let Some((name, settings)) = subscription {
+            let settings =
+                SubscriptionSettings { forward_to: None, forward_dead_letters_to: None, ..settings };
+            oracle.ask(request, Question::Resubscribe(path.to_lowercase(), Box::new(settings.clone())));
+            let topic = path.split("/Subscriptions/").next().unwrap_or_default().into();
+            let task = Box::new(Task::UpdateSubscription { topic, name: name.into(), settings });
+            batch.commands.push(Command::Manage { request, namespace: NAMESPACE, task });
+            continue;
+        }
+        let settings = QueueSettings { forward_to: None, forward_dead_letters_to: None, ..settings };
         oracle.ask(request, Question::Update(path.to_lowercase(), Box::new(settings.clone())));
         let task = Box::new(Task::UpdateQueue { path: path.into(), settings, access: Vec::new() });
         batch.commands.push(Command::Manage { request, namespace: NAMESPACE, task });
@@ -138,16 +153,18 @@ fn stop_forwarding(oracle: &mut Oracle) -> (Batch, Vec<(String, bool)>) {
 }
 
 /// Attaches receivers to all parts of queues that are wanted.
-fn attach_where(machine: &Machine, is_wanted: impl Fn(&Queue, bool) -> bool) -> Batch {
+fn attach_where(machine: &Machine, is_wanted: impl Fn(&Queue, SubQueue) -> bool) -> Batch {
     let mut batch = Batch::default();
     let mut oracle = machine.shared.lock();
     let mut paths = Vec::new();
     for queue in oracle.ledger.queues.values().filter(|queue| queue.may_receive()) {
-        let parts = [(false, queue.path.clone()), (true, format!("{}/$DeadLetterQueue", queue.path))];
-        let parts = parts.into_iter().filter(|(is_dead, _)| is_wanted(queue, *is_dead));
+        let parts = PARTS.into_iter().filter(|part| is_wanted(queue, *part));
+        // Nobody receives from a topic but what fell out there on its way.
+        let is_topic = matches!(queue.kind, Kind::Topic(_));
+        let parts = parts.filter(|part| !is_topic || *part == SubQueue::TransferDeadLetter);
         // Sessions are accepted one by one.
-        let parts = parts.filter(|(is_dead, _)| *is_dead || !queue.settings.requires_session);
-        paths.extend(parts.map(|(_, path)| path));
+        let parts = parts.filter(|part| *part != SubQueue::Main || !queue.settings.requires_session);
+        paths.extend(parts.map(|part| path_of(&queue.path, part)));
     }
     for path in paths {
         let link = LinkId { connection: DRAINING, link: oracle.next_drained() };
@@ -184,15 +201,13 @@ fn accept_everywhere(oracle: &mut Oracle) -> Batch {
 /// Asks for each message that is set aside, alone, so that one that has expired hinders no other.
 fn ask_for_deferred(oracle: &mut Oracle) -> Batch {
     let mut wanted = Vec::new();
-    for (entity, queue) in oracle.ledger.queues.iter().filter(|(_, queue)| queue.may_receive()) {
-        let is_asked_for = |present: &Present| {
-            present.state == State::Deferred && !forwards(&queue.settings, present.is_dead)
-        };
+    for queue in oracle.ledger.queues.values().filter(|queue| queue.may_receive()) {
+        let is_asked_for =
+            |present: &Present| present.state == State::Deferred && !forwards(&queue.settings, present.part);
         for (sequence, present) in queue.present.iter().filter(|(_, present)| is_asked_for(present)) {
-            let suffix = if present.is_dead { "/$deadletterqueue" } else { "" };
-            let path = format!("{}{suffix}", queue.path.to_lowercase());
-            let session = present.session.clone().filter(|_| !present.is_dead);
-            wanted.push((path, queue.number(*entity, *sequence), session));
+            let path = path_of(&queue.path, present.part).to_lowercase();
+            let session = present.session.clone().filter(|_| present.is_main());
+            wanted.push((path, queue.number(*sequence), session));
         }
     }
     let mut batch = Batch::default();

@@ -13,6 +13,7 @@ mod machine;
 pub mod oracle;
 pub mod plan;
 pub mod random;
+pub mod rules;
 pub mod workload;
 
 use coverage::Coverage;

@@ -3,6 +3,7 @@
 
 use crate::faults::{DiskPlan, WorldClock, draw_image};
 use crate::oracle::Shared;
+use crate::oracle::topic::LIMITS;
 use crate::oracle::watched::Watched;
 use crate::random::Random;
 use broker::{Broker, Tier};
@@ -42,7 +43,8 @@ pub struct Machine {
     disk: Arc<Faulty>,
     plan: DiskPlan,
     inbox: Arc<Inbox>,
-    alive: Option<(Partition, HandSync)>,
+    /// In a box, since it is taken out for every run and put back.
+    alive: Option<Box<(Partition, HandSync)>>,
 }
 
 /// Whether the process is still there.
@@ -119,10 +121,12 @@ impl Machine {
         }
         self.clock.resume(recovered.last_time);
         let broker = Broker::new(recovered.durable, self.random.number().into()).with_tier(self.tier);
+        let broker = broker.with_topic_limits(LIMITS);
         self.inbox = Arc::new(Inbox::with_budget(BUDGET_BYTES));
         let journal = Watched { inner, shared: self.shared.clone() };
         let (partition, sync) = Partition::by_hand(broker, Box::new(journal), self.inbox.clone());
-        self.alive = Some((partition.tended(PACE, &recovered.snapshots, recovered.last_time), sync));
+        let partition = partition.tended(PACE, &recovered.snapshots, recovered.last_time);
+        self.alive = Some(Box::new((partition, sync)));
         Ok(())
     }
 
@@ -143,9 +147,10 @@ impl Machine {
     /// Turns the partition until it wants to wait: for work, or for a disk that does not answer. With `is_busy` it
     /// finds more work waiting, and so hands its first sync over. `is_all` says that nobody has more to say.
     pub fn run(&mut self, is_busy: bool, is_all: bool) -> Alive {
-        let Some((mut partition, sync)) = self.alive.take() else { return Alive::No };
-        let alive = self.turn_until_quiet(&mut partition, &sync, is_busy, is_all);
-        self.alive = Some((partition, sync));
+        let Some(mut living) = self.alive.take() else { return Alive::No };
+        let (partition, sync) = &mut *living;
+        let alive = self.turn_until_quiet(partition, sync, is_busy, is_all);
+        self.alive = Some(living);
         alive
     }
 
@@ -162,7 +167,12 @@ impl Machine {
             let now = self.clock.now();
             self.shared.lock().begin_turn(now);
             if sync.is_waiting() && self.stalled == 0 {
-                sync.finish(&self.inbox);
+                // Whether the disk or the partition is first to know of the other is a matter of microseconds.
+                if now.0 % 2 == 1 {
+                    sync.finish(&self.inbox);
+                } else if sync.finish_and_follow(&self.inbox, partition, now) {
+                    self.shared.lock().coverage.fault("append before the news");
+                }
             }
             self.inbox.take(&mut items, Some(Duration::ZERO));
             if hands_over || self.stalled > 0 {
@@ -229,8 +239,8 @@ impl Machine {
 
     /// Nothing has happened for a while.
     pub fn rest(&mut self) -> Alive {
-        let Some((partition, _)) = &mut self.alive else { return Alive::No };
-        match partition.seal() {
+        let Some(living) = &mut self.alive else { return Alive::No };
+        match living.0.seal() {
             Ok(()) => Alive::Yes,
             Err(why) => {
                 if !self.has_struck() {
@@ -244,7 +254,8 @@ impl Machine {
     /// The process is gone, and the disk has kept what it has kept.
     pub fn end(&mut self, image: u64) {
         let mut oracle = self.shared.lock();
-        if let Some((partition, sync)) = self.alive.take() {
+        if let Some(living) = self.alive.take() {
+            let (partition, sync) = &*living;
             if sync.is_waiting() {
                 oracle.coverage.fault("crash with a sync on its way");
             }

@@ -129,11 +129,22 @@ impl Broker {
         }
         for (first, due) in scheduled {
             self.write(Record::Removed { entity, first, count: 1 }, context, decision);
+            let due = self.awaited_at(entity, first, due);
             self.volatile.apply(Touch::Unscheduled { entity, due, sequence: first });
         }
         self.volatile.apply(Touch::Used { entity, time: context.now });
         self.arm_schedule(entity);
         Ok(Answer::Cancelled)
+    }
+
+    /// When a message is tried next that was due then: it may have been put off, because it could not be read.
+    fn awaited_at(&self, entity: EntityId, sequence: Sequence, due: Time) -> Time {
+        let schedule = &self.volatile.presence(entity).schedule;
+        if schedule.contains(&(due, sequence)) {
+            return due;
+        }
+        let put_off = schedule.iter().find(|(_, other)| *other == sequence);
+        put_off.map_or(due, |(at, _)| *at)
     }
 
     /// Enqueues up to `most` messages whose time has come, in the order in which they were due, and says how many.

@@ -11,6 +11,7 @@ use crate::command::{Arrivals, SessionIds};
 use crate::decision::{Context, Decision};
 use crate::effect::Effect;
 use crate::ids::{EntityId, LinkId, NamespaceId, Source};
+use crate::planted::{Bug, is_planted};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::volatile::{Role, Touch};
@@ -59,7 +60,7 @@ impl Broker {
         let target = self.resolve_target(namespace, destination)?.entity;
         if self.queue_of(Source::main(target)).settings.status.may_send() {
             self.send_to(target, link, part_bytes, arrivals, sessions, context, decision)?;
-        } else {
+        } else if !is_planted(Bug::LostOnItsWay) {
             self.strand(via, link, arrivals, context, decision);
         }
         self.volatile.apply(Touch::Accessed { entity: via, time: context.now });

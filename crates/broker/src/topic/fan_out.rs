@@ -14,6 +14,7 @@ use crate::command::{Arrivals, Incoming, SessionIds};
 use crate::decision::{Context, Decision};
 use crate::ids::{EntityId, Number, Sequence, Source};
 use crate::limits::FAN_OUT_BYTES;
+use crate::planted::{Bug, is_planted};
 use crate::queue::index::Reason;
 use crate::queue::send::Parts;
 use crate::record::Record;
@@ -203,6 +204,9 @@ impl Broker {
         }
         let mut found = Vec::new();
         routes.select(arriving.front.as_ref(), arriving.overlay, about, &mut found);
+        if is_planted(Bug::Unheard) && found.len() > 2 {
+            found.pop();
+        }
         found.into_iter().filter_map(|selected| self.copy(selected, arriving, context)).collect()
     }
 

@@ -161,6 +161,25 @@ mod tests {
     }
 
     #[test]
+    fn a_scheduled_message_that_cannot_be_read_can_be_cancelled() {
+        // S-42
+        let mut world = only_red();
+        schedule(&mut world, &[&colored("red")], Span::minutes(1));
+        world.commit();
+        world.unreadable.insert(Sequence(1));
+        world.pass(Span::minutes(1));
+        (0..3).for_each(|_| drop(world.tick()));
+        let (request, namespace) = (RequestId::default(), NamespaceId(0));
+        let (path, numbers) = ("t".into(), [Number(1)].into());
+        let effects = world.command(Command::CancelScheduled { request, namespace, path, numbers }, &[]);
+        assert!(matches!(effects[..], [Effect::Answered { answer: Ok(Answer::Cancelled), .. }]));
+        world.unreadable.clear();
+        world.pass(FORWARD_RETRY);
+        (0..3).for_each(|_| drop(world.tick()));
+        assert_eq!((counts(&mut world, "red"), described(&mut world).counts.scheduled), ((0, 0), 0));
+    }
+
+    #[test]
     fn what_is_due_before_it_is_on_disk_waits_for_the_disk() {
         let mut world = only_red();
         schedule(&mut world, &[&colored("red")], Span(5));

@@ -205,11 +205,12 @@ impl Broker {
         }
         let topic = self.durable.topics.topic(topic).expect("the caller has found it");
         let (sql, correlation) = self.durable.topics.filters(topic);
-        if is_correlation(filter) && correlation as usize >= CORRELATION_FILTERS_PER_TOPIC {
-            return Err(Refusal::TooManyCorrelationFilters(CORRELATION_FILTERS_PER_TOPIC));
+        let limits = self.topic_limits;
+        if is_correlation(filter) && correlation as usize >= limits.correlation_filters {
+            return Err(Refusal::TooManyCorrelationFilters(limits.correlation_filters));
         }
-        if !is_correlation(filter) && sql as usize >= SQL_FILTERS_PER_TOPIC {
-            return Err(Refusal::TooManySqlFilters(SQL_FILTERS_PER_TOPIC));
+        if !is_correlation(filter) && sql as usize >= limits.sql_filters {
+            return Err(Refusal::TooManySqlFilters(limits.sql_filters));
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::decision::{Context, Decision};
 use crate::durable::Counts;
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
-use crate::limits::{LIST_PAGE, NAME_CHARACTERS, SUBSCRIPTIONS_PER_TOPIC};
+use crate::limits::{LIST_PAGE, NAME_CHARACTERS};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::{Span, Time};
@@ -111,8 +111,9 @@ impl Broker {
         rule.check()?;
         self.check_filter_room(topic_id, None, &rule.filter)?;
         let holds = self.durable.topics.topic(topic_id).map_or(0, |topic| topic.subscriptions.len());
-        if holds >= SUBSCRIPTIONS_PER_TOPIC {
-            return Err(Refusal::TooManySubscriptions(SUBSCRIPTIONS_PER_TOPIC));
+        let limit = self.topic_limits.subscriptions;
+        if holds >= limit {
+            return Err(Refusal::TooManySubscriptions(limit));
         }
         let entity = self.durable.next_entity();
         let change = Change::SubscriptionCreated {

@@ -11,7 +11,7 @@ use crate::random::Random;
 use journal::disk::Fault;
 
 /// Every fault by name, for the table of what was reached.
-pub const FAULTS: [&str; 25] = [
+pub const FAULTS: [&str; 26] = [
     "kill",
     "clean stop",
     "disk Eio",
@@ -26,6 +26,7 @@ pub const FAULTS: [&str; 25] = [
     "clock step",
     "failed sync",
     "stalled sync",
+    "append before the news",
     "back-pressure",
     "crash with a sync on its way",
     "completion out of order",
@@ -53,7 +54,7 @@ impl DiskPlan {
     pub const HEALTHY: DiskPlan = DiskPlan { fault: Fault::Eio, at: u64::MAX, lasting: 1 };
 
     pub fn draw(random: &mut Random) -> DiskPlan {
-        let fault = match random.below(21) {
+        let fault = match random.below(22) {
             0..7 => return DiskPlan::HEALTHY,
             7..13 => Fault::PowerCut,
             13..15 => Fault::Eio,

@@ -1,25 +1,24 @@
 //! What becomes durable. Every record must be justified by what a client asked or by the clock, exactly once.
 
 use super::forward::{Move, Travelled, Way};
-use super::ledger::{Present, Queue};
+use super::ledger::{Kind, Present, Queue};
 use super::reply::is_granted;
 use super::watched::Appended;
 use super::{Gone, Lock, Oracle, Question};
-use crate::hash::hash_bytes;
-use crate::workload::message_number;
+use crate::rules::Traits;
 use broker::queue::index::Reason;
-use broker::topic::change::Change;
-use broker::{BodyId, EntityId, Outcome, QueueSettings, Record, Sequence, Span, State, Tier, Time};
+use broker::{BodyId, EntityId, Outcome, QueueSettings, Record, Sequence, Span, State, SubQueue, Tier, Time};
 use message::Overlay;
+use message::overlay::Change;
 use std::collections::BTreeMap;
 
 /// A message about to be in a queue, as its record tells.
-struct Stored<'a> {
-    entity: EntityId,
-    sequence: Sequence,
-    body: BodyId,
-    parts: &'a [BodyId],
-    length: u32,
+pub(super) struct Stored<'a> {
+    pub(super) entity: EntityId,
+    pub(super) sequence: Sequence,
+    pub(super) body: BodyId,
+    pub(super) parts: &'a [BodyId],
+    pub(super) length: u32,
 }
 
 /// What a record says that ends a delivery.
@@ -59,10 +58,10 @@ impl Oracle {
             return self.fail(format!("batch {position} was committed without being written"));
         };
         let time = Time(appended.time);
-        for (body, id) in appended.bodies.iter().zip(appended.first_body..) {
-            self.ledger.bodies.insert(id, hash_bytes(body));
-            if let Some(number) = message_number(body) {
-                self.ledger.numbers.insert(BodyId(id), number);
+        for ((hash, number), id) in appended.bodies.iter().zip(appended.first_body..) {
+            self.ledger.bodies.insert(id, *hash);
+            if let Some(number) = number {
+                self.ledger.numbers.insert(BodyId(id), *number);
             }
         }
         let mut stored: BTreeMap<_, (usize, EntityId)> = BTreeMap::new();
@@ -73,7 +72,10 @@ impl Oracle {
             self.ledger.kept.clear();
             let stores = matches!(
                 record,
-                Record::Enqueued { .. } | Record::Scheduled { .. } | Record::Forwarded { .. }
+                Record::Enqueued { .. }
+                    | Record::Scheduled { .. }
+                    | Record::Forwarded { .. }
+                    | Record::Published(_)
             );
             if self.noted.is_some() && !stores {
                 self.fail("I9: an id was noted without its message");
@@ -85,6 +87,9 @@ impl Oracle {
         }
         if self.noted.take().is_some() {
             self.fail("I9: an id was noted without its message");
+        }
+        if let Some((entity, sequence)) = self.unfit.pop_first() {
+            self.fail(format!("S-200: {sequence:?} of {entity:?} is there though a rule has failed"));
         }
         self.ledger.position = position;
         for ((link, delivery), (count, entity)) in stored {
@@ -102,13 +107,11 @@ impl Oracle {
                 }
                 self.check_targets(path, settings);
                 self.waiting.clear();
+                self.changes += 1;
                 self.ledger.names.insert(path.to_lowercase(), *entity);
-                self.ledger.queues.insert(*entity, Queue::new(path, settings, self.turn, time));
+                self.ledger.queues.insert(*entity, Queue::new(path, settings, *entity, self.turn, time));
             }
-            Record::Managed(change) => match &**change {
-                Change::QueueUpdated { entity, settings } => self.update(*entity, settings, time),
-                other => self.fail(format!("{other:?} was recorded and nobody asked")),
-            },
+            Record::Managed(change) => self.changed(change, time),
             Record::EntityDeleted { entity } => self.delete(*entity, time),
             Record::PartStored { .. } => {}
             Record::Enqueued { entity, sequence, body, length, expires, parts } => {
@@ -170,8 +173,12 @@ impl Oracle {
                 let (source, sequence, target, number) = (*source, *sequence, *target, *number);
                 self.forwarded(&Move { source, sequence, target, number, expires, overlay }, time);
             }
-            Record::Published(_) | Record::TransferDeadLettered { .. } => {
-                self.fail(format!("{record:?} was recorded and nobody asked"));
+            Record::Published(published) => return self.published(published, time),
+            Record::TransferDeadLettered { entity, sequence, body, length, reason, parts } => {
+                let parts = parts.as_deref().unwrap_or_default();
+                let stored =
+                    Stored { entity: *entity, sequence: *sequence, body: *body, parts, length: *length };
+                return self.strand(&stored, *reason, time).map(|number| (number, *entity));
             }
             Record::Relocated { body, copy } => {
                 if self.ledger.bodies.get(&body.0) != self.ledger.bodies.get(&copy.0) {
@@ -182,7 +189,7 @@ impl Oracle {
         None
     }
 
-    fn update(&mut self, entity: EntityId, settings: &QueueSettings, time: Time) {
+    pub(super) fn update(&mut self, entity: EntityId, settings: &QueueSettings, time: Time) {
         let Some(queue) = self.ledger.queues.get_mut(&entity) else {
             return self.fail("a queue was updated that does not exist");
         };
@@ -211,38 +218,66 @@ impl Oracle {
     }
 
     fn delete(&mut self, entity: EntityId, time: Time) {
-        let Some(queue) = self.ledger.queues.remove(&entity) else {
+        let Some(queue) = self.ledger.queues.get(&entity) else {
             return self.fail("a queue was deleted that does not exist");
         };
         let path = queue.path.to_lowercase();
-        self.ledger.names.remove(&path);
-        self.waiting.clear();
-        let is_asked = self
-            .asked
-            .iter()
-            .any(|question| matches!(question, Question::Delete(of) if of.to_lowercase() == path));
-        if !is_asked && let Some(what) = self.not_idle(&queue, &path, time) {
-            self.fail(format!("queue {path} was deleted and nobody asked: {what}"));
+        let is_asked = self.asked.iter().any(|question| match question {
+            Question::Delete(of) | Question::Unsubscribe(of) => *of == path,
+            _ => false,
+        });
+        let is_used = if is_asked { None } else { self.not_idle(queue, time) };
+        if let Some(what) = is_used {
+            let (used, idle) = (queue.used, queue.settings.auto_delete_on_idle);
+            self.fail(format!("{path} was deleted and nobody asked: {what} at {used:?}, {idle:?} before"));
         }
         if !is_asked {
             self.coverage.fault("idle deletion");
+        }
+        self.waiting.clear();
+        self.changes += 1;
+        let topic = match self.ledger.queues.get(&entity).map(|queue| &queue.kind) {
+            Some(Kind::Subscription(below)) if is_asked => Some(below.topic),
+            _ => None,
+        };
+        if let Some(topic) = topic.and_then(|topic| self.ledger.queues.get_mut(&topic)) {
+            (topic.used, topic.is_touched) = (time, true);
+        }
+        self.take_away(entity);
+    }
+
+    /// An entity goes, with its messages and everything below it (H-16).
+    fn take_away(&mut self, entity: EntityId) {
+        let Some(queue) = self.ledger.queues.remove(&entity) else { return };
+        self.ledger.names.remove(&queue.path.to_lowercase());
+        match &queue.kind {
+            Kind::Queue => {}
+            Kind::Topic(topic) => topic.subscriptions.values().for_each(|below| self.take_away(*below)),
+            Kind::Subscription(below) => {
+                let topic = self.ledger.queues.get_mut(&below.topic).map(|queue| &mut queue.kind);
+                if let Some(Kind::Topic(topic)) = topic {
+                    topic.subscriptions.remove(&below.name.to_lowercase());
+                }
+            }
         }
         for present in queue.present.values() {
             self.messages[present.message].gone = Some(Gone::Deleted);
         }
         self.locks.retain(|(of, _), _| *of != entity);
+        self.ledger.last_deletion = self.turn;
         self.ledger.deleted.insert(entity, (self.turn, queue));
     }
 
-    /// Why a queue must not be deleted by itself (S-70, S-71, S-74).
-    fn not_idle(&self, queue: &Queue, path: &str, time: Time) -> Option<&'static str> {
+    /// Why a queue must not be deleted by itself (S-70, S-71, S-74). Who uses a subscription uses its topic (S-72).
+    fn not_idle(&self, queue: &Queue, time: Time) -> Option<&'static str> {
+        let used = self.ledger.family(queue).map(|each| each.used).max().unwrap_or(queue.used);
         if queue.settings.auto_delete_on_idle.is_max() {
             Some("it never does so by itself")
         } else if queue.counts.scheduled > 0 {
             Some("messages are scheduled")
-        } else if queue.used.after(queue.settings.auto_delete_on_idle) > time {
+        } else if used.after(queue.settings.auto_delete_on_idle) > time {
             Some("it was used")
-        } else if self.is_awaited(path) {
+        } else if self.ledger.family(queue).any(|each| self.is_awaited(&each.path.to_lowercase())) {
             Some("somebody waits for messages")
         } else {
             None
@@ -256,20 +291,10 @@ impl Oracle {
         expires: Time,
         time: Time,
     ) -> Option<usize> {
-        let Stored { entity, sequence, body, parts, length } = *stored;
-        // The front of a message, where its number stands, is its first piece.
-        let front = parts.first().copied().unwrap_or(body);
-        let Some(number) = self.ledger.numbers.get(&front).copied().filter(|n| *n < self.messages.len())
-        else {
-            self.fail(format!("I3: message {sequence:?} was stored and nobody sent it"));
-            return None;
-        };
-        let mut pieces = parts.iter().chain([&body]).map(|piece| self.ledger.bodies.get(&piece.0).copied());
+        let Stored { entity, sequence, length, .. } = *stored;
+        let number = self.arrived(stored)?;
         let message = &mut self.messages[number];
-        let is_whole = message.pieces.iter().all(|piece| pieces.next() == Some(Some(*piece)))
-            && pieces.next().is_none()
-            && message.length == length;
-        let was_stored = message.place.replace((entity, sequence)).is_some();
+        message.place = Some((entity, sequence));
         message.first = message.place;
         let Some(queue) = self.ledger.queues.get_mut(&entity) else {
             self.fail("a message was stored in a queue that does not exist");
@@ -281,9 +306,6 @@ impl Oracle {
             None => expires == time.after(lives) && message.scheduled <= time,
         };
         let wrong = [
-            (is_whole, "I3: its pieces are not those that were sent"),
-            (!was_stored, "it was stored twice"),
-            (queue.path.eq_ignore_ascii_case(&message.path), "it was stored in another queue"),
             (queue.next == sequence, "I4: its number leaves a gap or is taken"),
             (queue.last_enqueued <= time, "its enqueued time runs backwards"),
             (is_timed, "I8: its times are not what its sender and its queue say"),
@@ -303,11 +325,12 @@ impl Oracle {
                 enqueued: time,
                 expires,
                 state,
-                is_dead: false,
+                part: SubQueue::Main,
                 reason: Reason::Client,
                 overlay: Overlay::default(),
                 session: None,
                 travelled: Travelled::default(),
+                traits: Traits::of(number),
             },
         );
         for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {
@@ -315,6 +338,50 @@ impl Oracle {
         }
         if let Some(what) = self.take_noted(entity, number, time) {
             self.fail(format!("message {number} as {sequence:?}: {what}"));
+        }
+        Some(number)
+    }
+
+    /// Finds the message that a record says has come: it is whole, comes for the first time, and to where it was sent,
+    /// which takes messages.
+    pub(super) fn arrived(&mut self, stored: &Stored<'_>) -> Option<usize> {
+        let number = self.sent(stored)?;
+        let message = &self.messages[number];
+        let queue = self.ledger.queues.get(&stored.entity);
+        let wrong = [
+            (
+                queue.is_some_and(|queue| queue.path.eq_ignore_ascii_case(&message.path)),
+                "it was stored in another queue",
+            ),
+            (queue.is_none_or(|queue| queue.settings.status.may_send()), "S-230: its queue is disabled"),
+        ];
+        for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {
+            self.fail(format!("message {number} as {:?}: {what}", stored.sequence));
+        }
+        Some(number)
+    }
+
+    /// Finds a message that somebody sent: it is whole, and nowhere yet.
+    pub(super) fn sent(&mut self, stored: &Stored<'_>) -> Option<usize> {
+        let Stored { sequence, body, parts, length, .. } = *stored;
+        // The front of a message, where its number stands, is its first piece.
+        let front = parts.first().copied().unwrap_or(body);
+        let Some(number) = self.ledger.numbers.get(&front).copied().filter(|n| *n < self.messages.len())
+        else {
+            self.fail(format!("I3: message {sequence:?} was stored and nobody sent it"));
+            return None;
+        };
+        let mut pieces = parts.iter().chain([&body]).map(|piece| self.ledger.bodies.get(&piece.0).copied());
+        let message = &self.messages[number];
+        let is_whole = message.pieces.iter().all(|piece| pieces.next() == Some(Some(*piece)))
+            && pieces.next().is_none()
+            && message.length == length;
+        if !is_whole {
+            self.fail(format!(
+                "message {number} as {sequence:?}: I3: its pieces are not those that were sent"
+            ));
+        } else if message.place.is_some() || message.is_published {
+            self.fail(format!("message {number} as {sequence:?}: it was stored twice"));
         }
         Some(number)
     }
@@ -368,13 +435,13 @@ impl Oracle {
         };
         queue.removed_in_turn += 1;
         let drops = !queue.settings.dead_letter_on_expiration;
-        let number = queue.number(entity, sequence);
+        let number = queue.number(sequence);
         let lock = self.locks.remove(&(entity, sequence));
         let is_free = lock.as_ref().is_none_or(|lock| lock.may_be_free(time));
         let is_completed = lock.is_some_and(|lock| lock.was_asked(&Outcome::Complete, time));
-        let is_past = present.expires <= time && !present.is_dead;
+        let is_past = present.expires <= time && present.is_main();
         let wants = |what: &dyn Fn(&Question) -> bool| self.asked.iter().any(what);
-        let named = |question: &Question| question.names(entity, present.is_dead, number, &self.ledger);
+        let named = |question: &Question| question.names(entity, present.part, number, &self.ledger);
         let gone = match present.state {
             _ if is_completed => Some(Gone::Completed),
             State::Scheduled if wants(&|q| matches!(q, Question::Cancel(..)) && named(q)) => {
@@ -389,14 +456,10 @@ impl Oracle {
             }
             State::Active if is_free && is_past => drops.then_some(Gone::Expired),
             State::Active if is_free => {
-                let is_purged =
-                    |q: &Question| q.purges(entity, present.is_dead, present.enqueued, &self.ledger);
-                let queue = self.ledger.queues.get(&entity);
-                let way = queue.map(|queue| self.way(queue, present.is_dead, present.travelled.hops));
-                let is_known = |target| self.may_drop_forwarded(target, present.message, time);
-                if matches!(way, Some(Way::To(target)) if is_known(target)) {
+                let is_purged = |q: &Question| q.purges(entity, present.part, present.enqueued, &self.ledger);
+                if self.is_dropped_on_its_way(entity, &present, time) {
                     Some(Gone::Duplicate)
-                } else if self.has_taker(entity, present.is_dead) {
+                } else if self.has_taker(entity, present.part) {
                     Some(Gone::Taken)
                 } else {
                     wants(&is_purged).then_some(Gone::Purged)
@@ -451,10 +514,10 @@ impl Oracle {
         let ended = self.end_delivery(ending, abandoned);
         let Some((queue, present)) = self.there(ending) else { return };
         let is_past = present.is_mortal() && present.expires <= time;
-        if !present.is_dead {
+        if present.is_main() {
             present.count += 1;
         }
-        let is_beyond = !present.is_dead && present.count >= queue.max_delivery_count;
+        let is_beyond = present.is_main() && present.count >= queue.max_delivery_count;
         if let Err(what) = ended {
             self.fail(what);
         } else if is_past {
@@ -487,10 +550,10 @@ impl Oracle {
         let is_said = self.locks.get(&(entity, sequence)).is_some_and(|lock| lock.asked.iter().any(deferred));
         let ended = self.end_delivery(ending, deferred);
         let Some((settings, present)) = self.there(ending) else { return };
-        if !present.is_dead {
+        if present.is_main() {
             present.count += 1;
         }
-        let is_beyond = !present.is_dead && present.count >= settings.max_delivery_count;
+        let is_beyond = present.is_main() && present.count >= settings.max_delivery_count;
         if let Some(queue) = self.ledger.queues.get_mut(&entity) {
             queue.change(sequence, |present| present.state = State::Deferred);
         }
@@ -510,6 +573,7 @@ impl Oracle {
             Outcome::Abandon(changes) | Outcome::Defer(changes) => changes.as_deref() == overlay,
             _ => false,
         };
+        let is_unfit = self.unfit.remove(&(entity, sequence));
         let lock = self.locks.get(&(entity, sequence));
         let is_free = lock.is_none_or(|lock| lock.may_be_free(time));
         let is_said = lock.is_some_and(|lock| {
@@ -521,21 +585,26 @@ impl Oracle {
         let ended = if is_failure { self.end_delivery(ending, fails) } else { Ok(()) };
         self.locks.remove(&(entity, sequence));
         let turn = self.turn;
-        let number = self.ledger.queues.get(&entity).map(|queue| queue.number(entity, sequence));
+        let number = self.ledger.queues.get(&entity).map(|queue| queue.number(sequence));
         let is_named = number.is_some_and(|number| {
             let ledger = &self.ledger;
-            let is_it =
-                |q: &Question| matches!(q, Question::Deferred(..)) && q.names(entity, false, number, ledger);
+            let is_it = |q: &Question| {
+                matches!(q, Question::Deferred(..)) && q.names(entity, SubQueue::Main, number, ledger)
+            };
             self.asked.iter().any(is_it)
         });
         let way = self.ledger.queues.get(&entity).and_then(|queue| {
             let hops = queue.present.get(&sequence)?.travelled.hops;
-            Some(self.way(queue, false, hops))
+            Some(self.way(queue, SubQueue::Main, hops))
         });
         let Some((settings, present)) = self.there(ending) else { return };
-        let was_dead = present.is_dead;
+        let was_dead = !present.is_main();
         present.count += u32::from(is_failure);
         let is_right = match reason {
+            Reason::Client if is_unfit => {
+                let words = overlay.and_then(|overlay| overlay.application("DeadLetterReason"));
+                !is_failure && matches!(words, Some(Change::Set(word)) if word.ends_with(b"FilterException"))
+            }
             Reason::Client => is_said && !is_failure,
             Reason::MaxDeliveryCount => is_failure && present.count >= settings.max_delivery_count,
             Reason::Expired => {
@@ -551,12 +620,12 @@ impl Oracle {
                 let expected = if reason == Reason::NotForwarded { Way::Closed } else { Way::TooFar };
                 way == Some(expected) && is_free && !is_failure && present.state == State::Active
             }
-            // The workload publishes nothing so far, and sends nothing by way of a queue.
+            // Nothing without a session goes to where one is required, and nothing falls out of a queue on its way.
             Reason::SessionMissing | Reason::DestinationDisabled => false,
         };
         if let Some(queue) = self.ledger.queues.get_mut(&entity) {
             queue.change(sequence, |present| {
-                (present.is_dead, present.state) = (true, State::Active);
+                (present.part, present.state) = (SubQueue::DeadLetter, State::Active);
                 (present.reason, present.stored) = (reason, turn);
             });
         }

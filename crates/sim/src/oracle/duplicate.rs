@@ -5,7 +5,8 @@
 //! Ids are compared as their senders chose them. Under what name the broker notes them is its own business, as long as
 //! one id keeps one name.
 
-use super::ledger::Queue;
+use super::forward::Way;
+use super::ledger::{Kind, Present, Queue};
 use super::{Message, Oracle, Question};
 use broker::{EntityId, LinkId, MessageKey, Number, QueueSettings, Sequence, Span, Time};
 use std::collections::BTreeMap;
@@ -126,10 +127,13 @@ impl Oracle {
         queue.history.store(key, noted.map(|(_, name)| name), queue.settings.duplicate_window, time)
     }
 
-    /// Whether a message that is forwarded to a queue was there before, so that it is dropped (S-160, S-177).
-    pub(super) fn may_drop_forwarded(&self, target: EntityId, number: usize, time: Time) -> bool {
+    /// Whether a message is forwarded to a queue where it was before, so that it is dropped (S-160, S-177).
+    pub(super) fn is_dropped_on_its_way(&self, entity: EntityId, present: &Present, time: Time) -> bool {
+        let from = self.ledger.queues.get(&entity);
+        let way = from.map(|queue| self.way(queue, present.part, present.travelled.hops));
+        let Some(Way::To(target)) = way else { return false };
         self.ledger.queues.get(&target).is_some_and(|queue| {
-            let key = key_of(&queue.settings, &self.messages[number]).map(|(id, _)| (id, 0));
+            let key = key_of(&queue.settings, &self.messages[present.message]).map(|(id, _)| (id, 0));
             queue.history.may_drop(key, time)
         })
     }
@@ -143,6 +147,12 @@ impl Oracle {
         queue.next = sequence.next();
         (queue.used, queue.is_touched) = (time, true);
         queue.history.skipped.insert(sequence, false);
+        if matches!(queue.kind, Kind::Topic(_)) {
+            if !is_next {
+                self.fail(format!("I4: {sequence:?}, which is used up, leaves a gap or is taken"));
+            }
+            return self.unwanted(entity);
+        }
         let (path, settings, history) = (queue.path.to_lowercase(), &queue.settings, &queue.history);
         let is_dropped = |question: &Question| match question {
             Question::Schedule(of, link, delivery) if *of == path => {
@@ -174,7 +184,10 @@ impl Oracle {
             return;
         };
         let is_dropped = |message: &&Message| {
-            message.place.is_none() && queue.history.may_drop(key_of(&queue.settings, message), time)
+            message.place.is_none()
+                && !message.is_published
+                && (queue.history.may_drop(key_of(&queue.settings, message), time)
+                    || self.may_be_unwanted(message.root))
         };
         let dropped = siblings.iter().filter(is_dropped).count();
         if count + dropped != siblings.len() {
@@ -185,10 +198,16 @@ impl Oracle {
 
     /// The queues that a path means, or meant in this turn.
     fn meant<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Queue> {
-        let gone = self.ledger.deleted.values().filter(|(turn, _)| *turn == self.turn);
-        let gone = gone.map(|(_, queue)| queue).filter(move |queue| queue.path.eq_ignore_ascii_case(path));
         let there = self.ledger.find(path).and_then(|entity| self.ledger.queues.get(&entity));
-        there.into_iter().chain(gone)
+        there.into_iter().chain(self.gone_in_turn(path))
+    }
+
+    /// The queues of that path that went in this turn.
+    pub(super) fn gone_in_turn<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Queue> {
+        let has_gone = self.ledger.last_deletion == self.turn;
+        let gone = has_gone.then(|| self.ledger.deleted.values()).into_iter().flatten();
+        let gone = gone.filter(|(turn, _)| *turn == self.turn);
+        gone.map(|(_, queue)| queue).filter(move |queue| queue.path.eq_ignore_ascii_case(path))
     }
 
     /// Whether a message that is not stored may have been dropped as a duplicate in this turn.
@@ -200,7 +219,9 @@ impl Oracle {
 
     /// Whoever scheduled a message that was dropped is told a number that nobody else has (S-48).
     pub(super) fn told_skipped(&mut self, path: &str, message: usize, number: Number) {
-        if !self.may_be_dropped(message) {
+        if self.may_be_unwanted(message) {
+            self.count_unwanted(message);
+        } else if !self.may_be_dropped(message) {
             return self.fail(format!("message {message} was scheduled before it was durable"));
         }
         self.messages[message].is_dropped = true;

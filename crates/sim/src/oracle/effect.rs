@@ -5,7 +5,8 @@ use super::forward::forwards;
 use super::ledger::Present;
 use super::{Fate, Link, LinkState, Lock, Oracle, Role};
 use broker::{
-    ConnectionId, Delivery, EntityId, LinkId, LockToken, Outcome, ReceiveMode, Refusal, Settled, State, Time,
+    ConnectionId, Delivery, EntityId, LinkId, LockToken, Outcome, ReceiveMode, Refusal, Settled, State,
+    SubQueue, Time,
 };
 use engine::{Outgoing, Sent};
 
@@ -52,17 +53,32 @@ impl Oracle {
     fn accepted(&mut self, link: LinkId, delivery: u32) {
         self.trace.add(&[1, u64::from(link.link), u64::from(delivery)]);
         self.answered(link.connection, |due| *due == Due::Send(link, delivery));
-        if let Some(rule) = self.must_refuse(link, delivery) {
+        if let Some(rule) = self.must_refuse(link, delivery)
+            // What falls out on its way is not looked at so closely.
+            && !(rule == "NotAllowed" && self.is_stranded(link, delivery))
+        {
             self.fail(format!("delivery {delivery} was accepted against {rule}"));
         }
         let Some(range) = self.deliveries.get(&(link, delivery)).cloned() else { return };
         let mut is_stored = true;
         for number in range {
             self.messages[number].fate = Fate::Accepted;
-            if self.messages[number].place.is_none() {
-                self.messages[number].is_dropped = self.may_be_dropped(number);
+            let message = &self.messages[number];
+            if message.place.is_some() || message.is_published {
+                continue;
+            }
+            self.messages[number].is_dropped = self.may_be_dropped(number);
+            if !self.messages[number].is_dropped && self.may_be_unwanted(number) {
+                self.count_unwanted(number);
+            } else {
                 is_stored &= self.messages[number].is_dropped;
             }
+        }
+        if let Some(sender) = self.links.get(&link).filter(|link| link.destination.is_some())
+            && let Some(entity) = self.ledger.find(&sender.queue)
+            && let Some(queue) = self.ledger.queues.get_mut(&entity)
+        {
+            queue.used = queue.used.max(self.began);
         }
         if !is_stored {
             self.fail(format!("delivery {delivery} of {link:?} was accepted before it was durable"));
@@ -77,6 +93,9 @@ impl Oracle {
             Refusal::BatchTooLarge { .. } => rule == Some("BatchTooLarge"),
             Refusal::MessageTooLarge { .. } => rule == Some("MessageTooLarge"),
             Refusal::NotAllowed(_) => rule == Some("NotAllowed"),
+            Refusal::EntityNotFound(_) => {
+                self.links.get(&link).is_some_and(|link| self.may_lack_destination(link))
+            }
             Refusal::EntityDisabled(_) => {
                 let path = self.links.get(&link).map(|link| link.queue.clone()).unwrap_or_default();
                 self.may_be_full(link) || self.went(&path)
@@ -87,7 +106,7 @@ impl Oracle {
         };
         let Some(range) = self.deliveries.get(&(link, delivery)).cloned() else { return };
         let messages = &mut self.messages[range];
-        let is_stored = messages.iter().any(|message| message.place.is_some());
+        let is_stored = messages.iter().any(|message| message.place.is_some() || message.is_published);
         messages.iter_mut().for_each(|message| message.fate = Fate::Refused);
         if is_stored || !is_right {
             self.fail(format!("delivery {delivery} of {link:?} was wrongly refused: {refusal}"));
@@ -115,9 +134,9 @@ impl Oracle {
         let is_done = match outcome {
             Settled::Completed => present.is_none(),
             Settled::Deferred => {
-                present.is_none_or(|present| present.state == State::Deferred || present.is_dead)
+                present.is_none_or(|present| present.state == State::Deferred || !present.is_main())
             }
-            Settled::DeadLettered => present.is_none_or(|present| present.is_dead),
+            Settled::DeadLettered => present.is_none_or(|present| present.part == SubQueue::DeadLetter),
             Settled::Abandoned | Settled::Released => true,
         };
         if !is_done {
@@ -165,31 +184,41 @@ impl Oracle {
         if let Some(what) = wrong_link(link, sent, self.turn) {
             return self.fail(format!("{:?}: {what}", delivery.sequence));
         }
-        let (path, is_dead, holds) = (link.queue.clone(), link.is_dead, link.holds.clone());
+        let (path, part, holds) = (link.queue.clone(), link.part, link.holds.clone());
         let Some(entity) = self.whose(delivery, &path) else { return };
-        if let Some(what) = self.wrong_session(entity, delivery, sent, holds.as_ref(), is_dead) {
+        if let Some(what) = self.wrong_session(entity, delivery, sent, holds.as_ref(), part) {
             return self.fail(what);
         }
         self.delivering = Some(sent.link);
-        self.given(entity, delivery, sent.mode, is_dead, State::Active);
+        self.given(entity, delivery, sent.mode, part, State::Active);
         self.delivering = None;
     }
 
     /// The queue of a message that is shown to somebody.
     pub(super) fn whose(&mut self, delivery: &Delivery, path: &str) -> Option<EntityId> {
         let front = delivery.extra.as_ref().and_then(|extra| extra.parts.first());
-        let Some(number) = self.ledger.numbers.get(front.unwrap_or(&delivery.body)).copied() else {
+        let Some(root) = self.ledger.numbers.get(front.unwrap_or(&delivery.body)).copied() else {
             self.fail(format!("I3: {:?} was shown and not stored", delivery.sequence));
             return None;
         };
-        let message = &mut self.messages[number];
+        let family = || [root].into_iter().chain(self.messages[root].copies.iter().copied());
+        let is_at = |number: &usize, is_it: &dyn Fn(EntityId) -> bool| {
+            let message = &self.messages[*number];
+            let is_place = |(entity, sequence)| sequence == delivery.sequence && is_it(entity);
+            message.place.is_some_and(is_place) && *message.path == *path
+        };
+        // A queue of that name that is gone may have had another copy under the same number.
+        let now = self.ledger.find(path);
+        let number = family().find(|number| is_at(number, &|entity| Some(entity) == now));
+        let number = number.or_else(|| family().find(|number| is_at(number, &|_| true)));
+        let is_elsewhere = number.is_none();
+        let message = &mut self.messages[number.unwrap_or(root)];
         message.delivered += 1;
         let is_confirmed = message.is_confirmed;
-        let is_elsewhere = message.path != path;
         if self.is_blurred
             && is_elsewhere
             && let Some(entity) = self.ledger.find(path)
-            && self.ledger.moved.get(&(entity, delivery.sequence)) == Some(&number)
+            && self.ledger.moved.get(&(entity, delivery.sequence)) == Some(&root)
         {
             // It waited behind an append for so long that it was forwarded meanwhile.
             self.coverage.fault("delivery outlived by its wait");
@@ -199,7 +228,7 @@ impl Oracle {
             self.fail(format!("{:?} was shown before it was durable", delivery.sequence));
             return None;
         };
-        if sequence != delivery.sequence || message.path != path {
+        if is_elsewhere {
             let path = message.path.clone();
             self.fail(format!("{sequence:?} of {path} was shown as {:?}", delivery.sequence));
             return None;
@@ -216,7 +245,7 @@ impl Oracle {
         entity: EntityId,
         delivery: &Delivery,
         mode: ReceiveMode,
-        is_dead: bool,
+        part: SubQueue,
         state: State,
     ) {
         let sequence = delivery.sequence;
@@ -231,8 +260,7 @@ impl Oracle {
         };
         queue.used = queue.used.max(self.began);
         queue.is_touched = true;
-        let part = usize::from(is_dead);
-        if state == State::Active && queue.did_forward[part] && forwards(&queue.settings, is_dead) {
+        if state == State::Active && queue.did_forward[part as usize] && forwards(&queue.settings, part) {
             let path = queue.path.to_lowercase();
             if !self.is_updating(&path) && !self.went(&path) {
                 return self
@@ -244,17 +272,17 @@ impl Oracle {
             None => &mut self.ledger.deleted.get_mut(&entity).expect("it was there a moment ago").1,
         };
         if state == State::Active
-            && !is_dead
+            && part == SubQueue::Main
             && let Some(session) = &session
             && queue.settings.requires_session
         {
             let newest = queue.newest_by_session.entry(session.clone()).or_default();
             *newest = sequence.max(*newest);
         } else if state == State::Active {
-            let newest = &mut queue.newest_in_turn[usize::from(is_dead)];
+            let newest = &mut queue.newest_in_turn[part as usize];
             *newest = sequence.max(*newest);
         }
-        let number = queue.number(entity, sequence);
+        let number = queue.number(sequence);
         let removed = self.ledger.removed.get(&(entity, sequence));
         let present = match mode {
             ReceiveMode::PeekLock => queue.present.get(&sequence),
@@ -268,7 +296,7 @@ impl Oracle {
             return self.fail(format!("{sequence:?} was delivered and is not there"));
         };
         let is_late = self.is_blurred
-            && (delivery.count + 1 == present.count || present.is_dead != is_dead || present.state != state);
+            && (delivery.count + 1 == present.count || present.part != part || present.state != state);
         if is_late {
             // It waited behind an append for longer than its lock lasted. The token is worth nothing.
             return self.coverage.fault("delivery outlived by its wait");
@@ -278,7 +306,7 @@ impl Oracle {
         let decided = match delivery.locked_until {
             _ if mode == ReceiveMode::ReceiveAndDelete => Some(began),
             // It is locked with its session, whose time began before.
-            Some(_) if !is_dead && queue.settings.requires_session => Some(began),
+            Some(_) if part == SubQueue::Main && queue.settings.requires_session => Some(began),
             Some(until) => queue
                 .durations
                 .iter()
@@ -293,7 +321,7 @@ impl Oracle {
         };
         let wrong = [
             (delivery.number == number, "its number is not that of its partition"),
-            (present.is_dead == is_dead, "it was delivered from another part of the queue"),
+            (present.part == part, "it was delivered from another part of the queue"),
             (present.state == state && delivery.state == state, "its state is another"),
             (!present.is_mortal() || decided < present.expires, "I8: it was delivered after it had expired"),
         ];
@@ -330,6 +358,7 @@ impl Oracle {
             // Time stands still in a batch that waits for the disk, and with it the locks that are given out.
             is_hazy: vacated.is_some() || self.is_blurred && until <= self.now,
             renewals: 0,
+            renewed: 0,
             asked: Vec::new(),
             returned: None,
             session,
@@ -357,7 +386,7 @@ impl Oracle {
         let Some(link) = self.links.get_mut(&id) else {
             return self.fail("a link was detached that never was");
         };
-        let before = link.state;
+        let (before, part) = (link.state, link.part);
         let path = link.queue.clone();
         link.state = LinkState::Gone(self.turn);
         // Whatever it had is not certain to be locked any more.
@@ -367,8 +396,12 @@ impl Oracle {
             let went = |(turn, queue): &(u64, super::ledger::Queue)| {
                 *turn == self.turn && queue.path.eq_ignore_ascii_case(&path)
             };
-            // S-172, S-230
-            let is_closed = matches!(refusal, Refusal::EntityDisabled(_) | Refusal::NotAllowed(_));
+            // S-172, S-230. Nothing is forwarded from where messages lie that fell out on their way.
+            let is_closed = match refusal {
+                Refusal::EntityDisabled(_) => true,
+                Refusal::NotAllowed(_) => part != SubQueue::TransferDeadLetter,
+                _ => false,
+            };
             let is_disabled = is_closed && self.is_updating(&path);
             let is_over = matches!(refusal, Refusal::SessionLockLost) && self.is_holding_over(id);
             if !is_over && !is_disabled && !self.ledger.deleted.values().any(went) {

@@ -4,13 +4,16 @@
 //! the disk first and is then answered late, and so may a drain, for what is received and deleted is read before; nothing
 //! else may be overtaken.
 
-use super::ledger::{Ledger, split};
+use super::ledger::{Ledger, Queue, split};
+use super::topic::Figures;
 use super::{Fate, Link, LinkState, Lock, Message, Oracle, Role, asker};
+use crate::rules::Meaning;
 use crate::workload::SESSIONS;
 use broker::limits::BATCH_MESSAGES;
+use broker::topic::settings::{SubscriptionSettings, TopicSettings};
 use broker::{
-    ConnectionId, Counts, EntityId, Incoming, LinkId, LockToken, Number, Outcome, QueueSettings, ReceiveMode,
-    RequestId, Sequence, Span, Tier, Time,
+    ConnectionId, EntityId, Incoming, LinkId, LockToken, Number, Outcome, QueueSettings, ReceiveMode,
+    RequestId, Sequence, Span, SubQueue, Tier, Time,
 };
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -84,8 +87,8 @@ pub enum Question {
     Create(String),
     Update(String, Box<QueueSettings>),
     Delete(String),
-    /// With the counters that the answer must show, if the asker knows them.
-    Describe(String, Option<(Counts, u64)>),
+    /// With the figures that the answer must show, if the asker knows them.
+    Describe(String, Option<Figures>),
     List,
     Settle(String, Vec<LockToken>, Outcome),
     Renew(String, Vec<LockToken>),
@@ -101,6 +104,19 @@ pub enum Question {
     /// With the hash of the state and its length, unless it is to be cleared.
     SetState(String, Arc<str>, Option<(u64, u32)>),
     Sessions(String),
+    CreateTopic(String, Box<TopicSettings>),
+    UpdateTopic(String, Box<TopicSettings>),
+    /// The path of a subscription, with the name and the meaning of its first rule.
+    Subscribe(String, Box<SubscriptionSettings>, Option<(String, Meaning)>),
+    Resubscribe(String, Box<SubscriptionSettings>),
+    Unsubscribe(String),
+    PutRule(String, String, Meaning),
+    DropRule(String, String),
+    Rule(String, String),
+    /// All rules of a subscription, from one on, so many; and likewise subscriptions and topics.
+    Rules(String, usize, usize),
+    Subscriptions(String, usize, usize),
+    Topics(usize, usize),
 }
 
 impl Question {
@@ -121,29 +137,53 @@ impl Question {
             | Question::GetState(path, _)
             | Question::SetState(path, ..)
             | Question::Sessions(path)
+            | Question::CreateTopic(path, _)
+            | Question::UpdateTopic(path, _)
+            | Question::Subscribe(path, ..)
+            | Question::Resubscribe(path, _)
+            | Question::Unsubscribe(path)
+            | Question::PutRule(path, ..)
+            | Question::DropRule(path, _)
+            | Question::Rule(path, _)
+            | Question::Rules(path, ..)
+            | Question::Subscriptions(path, ..)
             | Question::Purge(path, ..) => Some(path),
-            Question::List => None,
+            Question::List | Question::Topics(..) => None,
         }
     }
 
-    fn is_about(&self, entity: EntityId, is_dead: bool, ledger: &Ledger) -> bool {
-        self.path().is_some_and(|path| ledger.find(path) == Some(entity) && split(path).1 == is_dead)
+    /// Whether whoever asks this and is not refused has used the queue (S-71).
+    pub(super) fn uses(&self) -> bool {
+        !matches!(
+            self,
+            Question::Create(_)
+                | Question::CreateTopic(..)
+                | Question::Describe(..)
+                | Question::DropRule(..)
+                | Question::Rule(..)
+                | Question::Rules(..)
+                | Question::Subscriptions(..)
+        )
+    }
+
+    fn is_about(&self, entity: EntityId, part: SubQueue, ledger: &Ledger) -> bool {
+        self.path().is_some_and(|path| ledger.find(path) == Some(entity) && split(path).1 == part)
     }
 
     /// Whether it names a message by its number.
-    pub(super) fn names(&self, entity: EntityId, is_dead: bool, number: Number, ledger: &Ledger) -> bool {
+    pub(super) fn names(&self, entity: EntityId, part: SubQueue, number: Number, ledger: &Ledger) -> bool {
         match self {
             Question::Cancel(_, numbers) | Question::Deferred(_, numbers, _) => {
-                numbers.contains(&number) && self.is_about(entity, is_dead, ledger)
+                numbers.contains(&number) && self.is_about(entity, part, ledger)
             }
             _ => false,
         }
     }
 
     /// Whether it deletes messages of that age.
-    pub(super) fn purges(&self, entity: EntityId, is_dead: bool, enqueued: Time, ledger: &Ledger) -> bool {
+    pub(super) fn purges(&self, entity: EntityId, part: SubQueue, enqueued: Time, ledger: &Ledger) -> bool {
         matches!(self, Question::Purge(_, _, before) if enqueued < *before)
-            && self.is_about(entity, is_dead, ledger)
+            && self.is_about(entity, part, ledger)
     }
 }
 
@@ -156,7 +196,8 @@ impl Oracle {
         self.forget(connection);
         let turn = self.coming();
         let mut haunted = Vec::new();
-        for question in self.questions.range((connection, 0)..=(connection, u32::MAX)).map(|(_, asked)| asked)
+        for question in
+            self.questions.range((connection, 0)..=(connection, u32::MAX)).map(|(_, asked)| &asked.1)
         {
             if let Question::Deferred(path, ..) = question {
                 haunted.extend(self.ledger.find(path));
@@ -202,15 +243,24 @@ impl Oracle {
         self.attach_for(id, path, role, None);
     }
 
+    /// Attaches a sender whose messages go on to another entity (S-114).
+    pub fn attach_via(&mut self, id: LinkId, path: &str, destination: &str) {
+        self.attach(id, path, Role::Sender);
+        if let Some(link) = self.links.get_mut(&id) {
+            link.destination = Some(destination.to_lowercase().into());
+        }
+    }
+
     /// Attaches a link that wants a session, if it does: that one, or whichever is free.
     pub fn attach_for(&mut self, id: LinkId, path: &str, role: Role, wants: Option<Option<Arc<str>>>) {
         let state = LinkState::Attaching;
-        let (queue, is_dead) = split(path);
-        let path = path.to_lowercase();
+        let (queue, part) = split(path);
+        let path = path.to_lowercase().into();
         let link = Link {
             path,
-            queue,
-            is_dead,
+            destination: None,
+            queue: queue.into(),
+            part,
             role,
             state,
             was_waiting: false,
@@ -237,27 +287,38 @@ impl Oracle {
 
     /// A delivery of messages; the first of them gets the number that is returned by [`Oracle::next_message`].
     pub fn send(&mut self, link: LinkId, delivery: u32, is_settled: bool, messages: Vec<NewMessage>) {
-        let path = self.links.get(&link).map(|link| link.path.clone()).unwrap_or_default();
+        let path = self.destination_of(link);
         let is_void = !self.is_here(link);
         let first = self.messages.len();
         self.deliveries.insert((link, delivery), first..first + messages.len());
-        for told in messages {
-            self.messages.push(Message::new(link, delivery, path.clone(), told));
+        for (number, told) in (first..).zip(messages) {
+            self.messages.push(Message::new(number, link, delivery, path.clone(), told));
         }
         self.expect_send(link, delivery, is_settled, is_void);
     }
 
+    /// Where the messages of a link go. One that is on their way is used by them.
+    fn destination_of(&mut self, link: LinkId) -> Arc<str> {
+        let Some(sender) = self.links.get(&link) else { return Arc::default() };
+        let path = sender.destination.as_ref().unwrap_or(&sender.path).clone();
+        if sender.destination.is_some() {
+            self.touch_link(link);
+        }
+        path
+    }
+
     /// Takes a number for a message that will be sent later.
     pub fn reserve(&mut self) -> usize {
-        self.messages.push(Message::new(LinkId::default(), 0, String::new(), NewMessage::blank(0)));
-        self.messages.len() - 1
+        let number = self.messages.len();
+        self.messages.push(Message::new(number, LinkId::default(), 0, Arc::default(), NewMessage::blank(0)));
+        number
     }
 
     /// A delivery of the one message that a number was taken for.
     pub fn send_reserved(&mut self, link: LinkId, delivery: u32, number: usize, told: NewMessage) {
-        let path = self.links.get(&link).map(|link| link.path.clone()).unwrap_or_default();
+        let path = self.destination_of(link);
         self.deliveries.insert((link, delivery), number..number + 1);
-        self.messages[number] = Message::new(link, delivery, path, told);
+        self.messages[number] = Message::new(number, link, delivery, path, told);
         self.expect_send(link, delivery, false, !self.is_here(link));
     }
 
@@ -266,8 +327,9 @@ impl Oracle {
         let link = LinkId { connection: request.connection, link: u32::MAX };
         let first = self.messages.len();
         self.deliveries.insert((link, request.request), first..first + messages.len());
-        for told in messages {
-            self.messages.push(Message::new(link, request.request, path.to_lowercase(), told));
+        let folded: Arc<str> = path.to_lowercase().into();
+        for (number, told) in (first..).zip(messages) {
+            self.messages.push(Message::new(number, link, request.request, folded.clone(), told));
         }
         self.ask(request, Question::Schedule(path.to_lowercase(), link, request.request));
     }
@@ -331,12 +393,21 @@ impl Oracle {
         let entity = question.path().and_then(|path| self.ledger.find(path));
         if let Some(queue) = entity.and_then(|entity| self.ledger.queues.get_mut(&entity)) {
             queue.is_touched = true;
-            if let Question::Update(_, settings) = &question {
-                queue.durations.push(settings.lock_duration);
+            match &question {
+                Question::Update(_, settings) => queue.durations.push(settings.lock_duration),
+                Question::Resubscribe(_, settings) => queue.durations.push(settings.lock_duration),
+                _ => {}
             }
         }
         let mut may_be_late = false;
         match &question {
+            // Who changes what a topic has uses the topic.
+            Question::Subscribe(path, ..) | Question::Unsubscribe(path) => {
+                let topic = path.split("/subscriptions/").next().and_then(|topic| self.ledger.find(topic));
+                if let Some(topic) = topic.and_then(|topic| self.ledger.queues.get_mut(&topic)) {
+                    topic.is_touched = true;
+                }
+            }
             Question::Create(path) => drop(self.creations.insert(path.to_lowercase())),
             // What is removed before it leaves is read first.
             Question::Deferred(_, _, mode) => may_be_late = *mode == ReceiveMode::ReceiveAndDelete,
@@ -363,7 +434,8 @@ impl Oracle {
             _ => {}
         }
         self.asked.push(question.clone());
-        self.questions.insert(asker(request), question);
+        self.questions_asked += 1;
+        self.questions.insert(asker(request), (self.questions_asked, question));
         self.expect(request.connection, Due::Question(request.request), may_be_late);
     }
 
@@ -410,7 +482,14 @@ impl Oracle {
         if let Some(missing) = missing {
             self.fail(format!("{:?} was not answered", missing.due));
         }
-        for link in self.links.values_mut() {
+        let connections: Vec<ConnectionId> = self.expected.keys().copied().collect();
+        for connection in connections {
+            self.end_links(connection);
+        }
+    }
+
+    fn end_links(&mut self, connection: ConnectionId) {
+        for (_, link) in self.links.range_mut(links_of(connection)) {
             // Everything was decided, so only the last word on credit counts, unless it was a drain.
             if link.grants.len() > 1 {
                 link.grants.drain(..link.grants.len() - 1);
@@ -425,10 +504,14 @@ impl Oracle {
         for (link, delivery) in std::mem::take(&mut self.settled_sends) {
             let is_attached = self.links.get(&link).is_some_and(|link| link.state == LinkState::Attached);
             let mut numbers = self.deliveries.get(&(link, delivery)).cloned().unwrap_or_default();
-            let is_lost =
-                numbers.any(|number| self.messages[number].place.is_none() && !self.may_be_dropped(number));
-            if is_lost && is_attached && self.must_refuse(link, delivery).is_none() && !self.may_be_full(link)
-            {
+            let is_lost = numbers.any(|number| {
+                let message = &self.messages[number];
+                let is_stored = message.place.is_some() || message.is_published;
+                !is_stored && !self.may_be_dropped(number) && !self.may_be_unwanted(number)
+            });
+            let may_lack = self.links.get(&link).is_some_and(|link| self.may_lack_destination(link));
+            let may_refuse = self.must_refuse(link, delivery).is_some() || self.may_be_full(link) || may_lack;
+            if is_lost && is_attached && !may_refuse {
                 self.fail(format!("settled send {delivery} of {link:?} was not stored"));
             }
         }
@@ -447,7 +530,7 @@ impl Oracle {
     /// Whether somebody has waited for messages of a queue since before this turn (S-74).
     pub(super) fn is_awaited(&self, path: &str) -> bool {
         self.links.values().any(|link| {
-            link.queue == path
+            *link.queue == *path
                 && link.state == LinkState::Attached
                 && link.was_waiting
                 // A drain in this turn has left it none.
@@ -457,11 +540,11 @@ impl Oracle {
     }
 
     /// Whether somebody receives without locks from this part of a queue, or did in this turn.
-    pub(super) fn has_taker(&self, entity: EntityId, is_dead: bool) -> bool {
+    pub(super) fn has_taker(&self, entity: EntityId, part: SubQueue) -> bool {
         let Some(queue) = self.ledger.queues.get(&entity) else { return false };
         self.links.values().any(|link| {
             link.role == Role::Receiver(ReceiveMode::ReceiveAndDelete)
-                && link.is_dead == is_dead
+                && link.part == part
                 && link.queue.eq_ignore_ascii_case(&queue.path)
                 && match link.state {
                     LinkState::Gone(turn) => turn >= self.turn,
@@ -472,7 +555,12 @@ impl Oracle {
 
     /// Whether somebody asks for other settings of a queue.
     pub(super) fn is_updating(&self, path: &str) -> bool {
-        self.asked.iter().any(|question| matches!(question, Question::Update(of, _) if of == path))
+        self.asked.iter().any(|question| match question {
+            Question::Update(of, _) | Question::UpdateTopic(of, _) | Question::Resubscribe(of, _) => {
+                of.as_str() == path
+            }
+            _ => false,
+        })
     }
 
     pub(super) fn of_delivery(&self, link: LinkId, delivery: u32) -> &[Message] {
@@ -481,7 +569,9 @@ impl Oracle {
 
     /// Whether the link's queue takes only messages of sessions, and one has none (S-20).
     fn lacks_session(&self, link: LinkId, messages: &[Message]) -> bool {
-        self.links.get(&link).is_some_and(|link| link.path == SESSIONS)
+        let sender = self.links.get(&link);
+        let path = sender.map(|link| link.destination.as_ref().unwrap_or(&link.path));
+        path.is_some_and(|path| **path == *SESSIONS)
             && messages.iter().any(|message| message.session.is_none())
     }
 
@@ -511,9 +601,12 @@ impl Oracle {
     /// Whether the link's queue is one of those that fill up in a run.
     pub(super) fn may_be_full(&self, link: LinkId) -> bool {
         let Some(link) = self.links.get(&link).filter(|_| !self.may_lack_room) else { return true };
-        let queue = self.ledger.find(&link.path).and_then(|entity| self.ledger.queues.get(&entity));
-        queue.is_none_or(|queue| queue.settings.max_size_megabytes == 1 || !queue.settings.status.may_send())
-            || self.is_updating(&link.path)
+        link.destination.iter().chain([&link.path]).any(|path| {
+            let queue = self.ledger.find(path).and_then(|entity| self.ledger.queues.get(&entity));
+            let may_refuse =
+                |queue: &Queue| queue.settings.max_size_megabytes == 1 || !queue.settings.status.may_send();
+            queue.is_none_or(may_refuse) || self.is_updating(path)
+        })
     }
 }
 

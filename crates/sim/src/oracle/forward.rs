@@ -2,7 +2,7 @@
 //! number of that queue, or in the dead-letter queue for a reason that holds. Nothing is overtaken, nothing stays.
 
 use super::commit::longest_life;
-use super::ledger::{Present, Queue};
+use super::ledger::{Kind, PARTS, Present, Queue};
 use super::{Lock, Oracle};
 use broker::limits::FORWARD_RETRY;
 use broker::queue::index::Reason;
@@ -55,20 +55,28 @@ fn target_path(target: &str) -> String {
 }
 
 /// Where the messages of a queue, or its dead letters, are forwarded to.
-fn target_of(settings: &QueueSettings, is_dead: bool) -> Option<String> {
-    let target = if is_dead { &settings.forward_dead_letters_to } else { &settings.forward_to };
+fn target_of(settings: &QueueSettings, part: SubQueue) -> Option<String> {
+    let target = match part {
+        SubQueue::Main => &settings.forward_to,
+        SubQueue::DeadLetter => &settings.forward_dead_letters_to,
+        SubQueue::TransferDeadLetter => &None,
+    };
     target.as_deref().map(target_path)
 }
 
 /// Whether a part of a queue forwards, so that nobody receives from it (S-172).
-pub fn forwards(settings: &QueueSettings, is_dead: bool) -> bool {
-    if is_dead { settings.forward_dead_letters_to.is_some() } else { settings.forward_to.is_some() }
+pub fn forwards(settings: &QueueSettings, part: SubQueue) -> bool {
+    match part {
+        SubQueue::Main => settings.forward_to.is_some(),
+        SubQueue::DeadLetter => settings.forward_dead_letters_to.is_some(),
+        SubQueue::TransferDeadLetter => false,
+    }
 }
 
 impl Oracle {
-    pub(super) fn way(&self, queue: &Queue, is_dead: bool, hops: u8) -> Way {
-        let Some(path) = target_of(&queue.settings, is_dead) else { return Way::Nowhere };
-        if hops >= if is_dead { DEAD_LETTER_HOPS } else { HOPS } {
+    pub(super) fn way(&self, queue: &Queue, part: SubQueue, hops: u8) -> Way {
+        let Some(path) = target_of(&queue.settings, part) else { return Way::Nowhere };
+        if hops >= if part == SubQueue::Main { HOPS } else { DEAD_LETTER_HOPS } {
             return Way::TooFar;
         }
         let found =
@@ -83,7 +91,7 @@ impl Oracle {
 
     /// Only what exists and is another entity is forwarded to (S-171).
     pub(super) fn check_targets(&mut self, path: &str, settings: &QueueSettings) {
-        for target in [false, true].into_iter().filter_map(|is_dead| target_of(settings, is_dead)) {
+        for target in PARTS.into_iter().filter_map(|part| target_of(settings, part)) {
             if !self.ledger.names.contains_key(&target) {
                 self.fail(format!("{path} forwards to {target}, which does not exist"));
             } else if target == path.to_lowercase() {
@@ -99,54 +107,78 @@ impl Oracle {
         found.is_none_or(|queue| queue.made == self.turn) || self.went(&target)
     }
 
-    /// A message moves to another queue: once, in its turn, and under a new number.
-    pub(super) fn forwarded(&mut self, moved: &Move<'_>, time: Time) {
-        let Move { source, sequence, target, number, expires, overlay } = *moved;
-        let is_dead = source.sub == SubQueue::DeadLetter;
+    /// A message leaves for another entity: once, and in its turn. Gives what it has there, and when it expires at the
+    /// latest.
+    pub(super) fn forwarded_out(
+        &mut self,
+        source: Source,
+        sequence: Sequence,
+        target: EntityId,
+        time: Time,
+    ) -> Option<(Present, Time)> {
+        let (part, is_dead) = (source.sub, source.sub != SubQueue::Main);
         let Some(queue) = self.ledger.queues.get(&source.entity) else {
-            return self.fail("a message was forwarded out of a queue that does not exist");
+            self.fail("a message was forwarded out of a queue that does not exist");
+            return None;
         };
         let Some(present) = queue.present.get(&sequence) else {
-            return self.fail(format!("{sequence:?} was forwarded and is not there"));
+            self.fail(format!("{sequence:?} was forwarded and is not there"));
+            return None;
         };
-        let way = self.way(queue, is_dead, present.travelled.hops);
-        let overtaken = self.overtaken(source.entity, queue, sequence, is_dead);
+        let way = self.way(queue, part, present.travelled.hops);
+        let overtaken = self.overtaken(source.entity, queue, sequence, part);
         let lock = self.locks.remove(&(source.entity, sequence));
-        let Some((from, present)) = self.ledger.queues.get_mut(&source.entity).and_then(|queue| {
-            let present = queue.remove(sequence)?;
-            Some((queue, present))
-        }) else {
-            return;
-        };
-        let first = present.travelled.first.unwrap_or(from.number(source.entity, sequence));
-        let taken_along = is_dead.then(|| dead_letter_overlay(&from.path, &present));
+        let from = self.ledger.queues.get_mut(&source.entity)?;
+        let mut present = from.remove(sequence)?;
+        let first = present.travelled.first.unwrap_or(from.number(sequence));
         let own = if is_dead { Time::NEVER } else { present.expires };
-        let (tier, turn, position) = (self.tier, self.turn, self.ledger.position + 1);
-        let Some(queue) = self.ledger.queues.get_mut(&target) else {
-            return self.fail(format!("{sequence:?} was forwarded to a queue that does not exist"));
-        };
+        if is_dead {
+            present.overlay = dead_letter_overlay(&from.path, &present);
+        }
         let wrong = [
             (way == Way::To(target), "it was forwarded to where it does not go"),
-            (present.is_dead == is_dead, "it was forwarded from another part of its queue"),
+            (present.part == part, "it was forwarded from another part of its queue"),
             (present.state == State::Active, "it was forwarded though it waits"),
             (lock.is_none_or(|lock| lock.may_be_free(time)), "I5: it was forwarded though it is locked"),
             (is_dead || time < present.expires, "I8: it was forwarded though it has expired"),
+        ];
+        let root = self.messages[present.message].root;
+        self.ledger.moved.insert((source.entity, sequence), root);
+        for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {
+            self.fail(format!("{sequence:?} of {source:?} on its way: {what}"));
+        }
+        if let Some(older) = overtaken {
+            self.fail(format!("{older:?} of {source:?} was overtaken by {sequence:?} on its way (S-175)"));
+        }
+        present.travelled = Travelled { hops: present.travelled.hops + 1, first: Some(first) };
+        Some((present, own))
+    }
+
+    /// A message moves to another queue, under a new number.
+    pub(super) fn forwarded(&mut self, moved: &Move<'_>, time: Time) {
+        let Move { source, sequence, target, number, expires, overlay } = *moved;
+        let is_dead = source.sub != SubQueue::Main;
+        let Some((present, own)) = self.forwarded_out(source, sequence, target, time) else { return };
+        let (tier, turn, position) = (self.tier, self.turn, self.ledger.position + 1);
+        let queue = self.ledger.queues.get_mut(&target).filter(|queue| matches!(queue.kind, Kind::Queue));
+        let Some(queue) = queue else {
+            return self.fail(format!("{sequence:?} was forwarded to a queue that does not exist"));
+        };
+        let wrong = [
             (queue.next == number, "I4: its number leaves a gap or is taken"),
             (queue.last_enqueued <= time, "its enqueued time runs backwards"),
             (
                 expires == own.min(time.after(longest_life(tier, &queue.settings))),
                 "I8: it lives for another time",
             ),
-            (overlay == taken_along.as_ref(), "I3: it takes along what nobody set"),
+            (overlay == is_dead.then_some(&present.overlay), "I3: it takes along what nobody set"),
         ];
         queue.next = number.next();
         queue.last_enqueued = time;
         (queue.used, queue.is_touched) = (time, true);
         let message = &mut self.messages[present.message];
         message.place = Some((target, number));
-        message.path = queue.path.to_lowercase();
-        self.ledger.moved.insert((source.entity, sequence), present.message);
-        let hops = present.travelled.hops + 1;
+        message.path = queue.path.to_lowercase().into();
         queue.insert(
             number,
             Present {
@@ -155,10 +187,8 @@ impl Oracle {
                 position,
                 enqueued: time,
                 expires,
-                is_dead: false,
+                part: SubQueue::Main,
                 reason: Reason::Client,
-                overlay: taken_along.unwrap_or(present.overlay),
-                travelled: Travelled { hops, first: Some(first) },
                 ..present
             },
         );
@@ -168,9 +198,6 @@ impl Oracle {
         if let Some(what) = self.take_noted_forwarded(target, present.message, time) {
             self.fail(format!("{sequence:?} of {source:?} forwarded as {number:?}: {what}"));
         }
-        if let Some(older) = overtaken {
-            self.fail(format!("{older:?} of {source:?} was overtaken by {sequence:?} on its way (S-175)"));
-        }
     }
 
     /// An older message that was free and should have gone before.
@@ -179,12 +206,13 @@ impl Oracle {
         entity: EntityId,
         queue: &Queue,
         sequence: Sequence,
-        is_dead: bool,
+        part: SubQueue,
     ) -> Option<Sequence> {
         // While a queue forwards nobody is given its messages, so what has no lock is free.
-        let is_clear = queue.did_forward[usize::from(is_dead)] && !self.is_ghostly(entity);
+        let is_dead = part != SubQueue::Main;
+        let is_clear = queue.did_forward[part as usize] && !self.is_ghostly(entity);
         let is_free = |(sequence, present): &(&Sequence, &Present)| {
-            let is_here = present.state == State::Active && present.is_dead == is_dead;
+            let is_here = present.state == State::Active && present.part == part;
             // What came with the same append is locked by nobody.
             let is_new = !is_dead && present.position == self.ledger.position + 1;
             let was_free = match self.locks.get(&(entity, **sequence)) {
@@ -204,19 +232,23 @@ impl Oracle {
         let mut stuck = None;
         let mut waiting = Vec::new();
         for (entity, queue) in &self.ledger.queues {
-            for is_dead in [false, true] {
-                if !forwards(&queue.settings, is_dead) || self.is_ghostly(*entity) {
+            for part in PARTS {
+                let is_empty = match part {
+                    SubQueue::Main => queue.counts.active == 0,
+                    _ => queue.counts.dead_letter == 0,
+                };
+                if is_empty || !forwards(&queue.settings, part) || self.is_ghostly(*entity) {
                     continue;
                 }
                 let is_free = |lock: Option<&Lock>| lock.is_none_or(|lock| lock.returned.is_some());
                 let mut left = queue.present.iter().filter(|(sequence, present)| {
                     present.state == State::Active
-                        && present.is_dead == is_dead
+                        && present.part == part
                         && is_free(self.locks.get(&(*entity, **sequence)))
                 });
-                if is_dead {
+                if part != SubQueue::Main {
                     let goes = |(_, present): (_, &Present)| {
-                        match self.way(queue, true, present.travelled.hops) {
+                        match self.way(queue, part, present.travelled.hops) {
                             // A small one may have been full when it was last tried.
                             Way::To(target) => self.ledger.queues[&target].settings.max_size_megabytes > 1,
                             _ => false,

@@ -3,18 +3,26 @@
 
 use super::duplicate::History;
 use super::forward::{Travelled, forwards};
+use super::topic::{Subscription, Topic};
+use crate::rules::Traits;
+use broker::ids::{IdHasher, IdMap};
 use broker::queue::index::Reason;
 use broker::{
-    BodyId, Counts, Durable, EntityId, KeptLock, Number, QueueSettings, Sequence, Span, State, Time,
+    BodyId, Counts, Durable, EntityId, KeptLock, Number, QueueSettings, Sequence, Span, State, SubQueue, Time,
 };
 use message::Overlay;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-/// How the path of a dead-letter queue ends, folded.
-const DEAD_LETTERS: &str = "/$deadletterqueue";
+/// The parts of an entity from which messages are received.
+pub const PARTS: [SubQueue; 3] = [SubQueue::Main, SubQueue::DeadLetter, SubQueue::TransferDeadLetter];
 
-/// A message in a queue, or in its dead-letter queue.
+/// How the paths of dead-letter queues end, folded.
+const DEAD_LETTERS: &str = "/$deadletterqueue";
+const STRANDED: &str = "/$transfer/$deadletterqueue";
+
+/// A message in a part of a queue.
 #[derive(Debug)]
 pub struct Present {
     /// Index into the oracle's messages.
@@ -29,12 +37,14 @@ pub struct Present {
     /// When it expires; when it is due while it is scheduled.
     pub expires: Time,
     pub state: State,
-    pub is_dead: bool,
+    pub part: SubQueue,
     pub reason: Reason,
     pub overlay: Overlay,
     /// The session that it is in.
     pub session: Option<Arc<str>>,
     pub travelled: Travelled,
+    /// What rules see of it.
+    pub traits: Traits,
 }
 
 impl Present {
@@ -58,23 +68,44 @@ impl Present {
                 "ForwardingFailed",
                 "The entity that the message was to be forwarded to is full, disabled or gone.".to_owned(),
             ),
-            // The workload publishes nothing so far, and sends nothing by way of a queue.
-            Reason::SessionMissing | Reason::DestinationDisabled => return self.overlay.clone(),
+            Reason::DestinationDisabled => (
+                "DestinationDisabled",
+                "The entity that the message was sent to by way of this one takes no messages.".to_owned(),
+            ),
+            // Nothing without a session goes to where one is required.
+            Reason::SessionMissing => return self.overlay.clone(),
         };
         let mut shown = Overlay::default();
         let is_set = shown.set_dead_letter(Some(reason), Some(&description)).is_ok();
         if is_set && shown.merge(&self.overlay).is_ok() { shown } else { self.overlay.clone() }
     }
 
+    /// Whether it is in none of the dead-letter queues.
+    pub fn is_main(&self) -> bool {
+        self.part == SubQueue::Main
+    }
+
     /// Whether it ends by itself at a time (S-51, S-64, S-65).
     pub fn is_mortal(&self) -> bool {
-        self.state == State::Active && !self.is_dead
+        self.state == State::Active && self.is_main()
     }
 }
 
+/// What holds messages.
+#[derive(Debug)]
+pub enum Kind {
+    Queue,
+    Topic(Box<Topic>),
+    Subscription(Box<Subscription>),
+}
+
+/// A queue, or what a topic or a subscription holds, which lives by the same rules.
 #[derive(Debug)]
 pub struct Queue {
+    pub kind: Kind,
     pub path: String,
+    /// The partition in the numbers of its messages, if it is partitioned.
+    pub partition: u32,
     pub settings: QueueSettings,
     pub next: Sequence,
     pub last_enqueued: Time,
@@ -84,8 +115,8 @@ pub struct Queue {
     /// Messages that end by themselves, by the time at which they do.
     pub expiries: BTreeSet<(Time, Sequence)>,
     pub schedule: BTreeSet<(Time, Sequence)>,
-    /// The newest message that was handed out in this turn, from the queue and from its dead-letter queue.
-    pub newest_in_turn: [Sequence; 2],
+    /// The newest message that was handed out in this turn, from each of its parts.
+    pub newest_in_turn: [Sequence; 3],
     /// The same for each session.
     pub newest_by_session: BTreeMap<Arc<str>, Sequence>,
     /// States of sessions: the body that each has, and its length.
@@ -103,15 +134,17 @@ pub struct Queue {
     pub is_touched: bool,
     /// The turn in which it was made.
     pub made: u64,
-    /// Whether it forwarded its messages, and its dead letters, when this turn began.
-    pub did_forward: [bool; 2],
+    /// Which of its parts forwarded when this turn began.
+    pub did_forward: [bool; 3],
     /// The ids that it has taken.
     pub history: History,
 }
 
 impl Queue {
-    pub fn new(path: &str, settings: &QueueSettings, turn: u64, time: Time) -> Queue {
+    pub fn new(path: &str, settings: &QueueSettings, entity: EntityId, turn: u64, time: Time) -> Queue {
         Queue {
+            kind: Kind::Queue,
+            partition: entity.0 % 16,
             path: path.to_owned(),
             settings: settings.clone(),
             next: Sequence(1),
@@ -121,7 +154,7 @@ impl Queue {
             counts: Counts::default(),
             expiries: BTreeSet::new(),
             schedule: BTreeSet::new(),
-            newest_in_turn: [Sequence(0); 2],
+            newest_in_turn: [Sequence(0); 3],
             newest_by_session: BTreeMap::new(),
             states: BTreeMap::new(),
             states_in_turn: BTreeSet::new(),
@@ -131,7 +164,7 @@ impl Queue {
             touched: time,
             is_touched: true,
             made: turn,
-            did_forward: [false; 2],
+            did_forward: [false; 3],
             history: History::new(settings),
         }
     }
@@ -160,12 +193,13 @@ impl Queue {
     }
 
     fn count(&mut self, present: &Present) -> &mut u64 {
-        match present.state {
-            _ if present.is_dead => &mut self.counts.dead_letter,
-            State::Active => &mut self.counts.active,
-            State::Deferred => &mut self.counts.deferred,
-            State::Scheduled => &mut self.counts.scheduled,
-            State::Gone => unreachable!("what is gone is not in the model"),
+        match (present.part, present.state) {
+            (SubQueue::DeadLetter, _) => &mut self.counts.dead_letter,
+            (SubQueue::TransferDeadLetter, _) => &mut self.counts.transfer_dead_letter,
+            (SubQueue::Main, State::Active) => &mut self.counts.active,
+            (SubQueue::Main, State::Deferred) => &mut self.counts.deferred,
+            (SubQueue::Main, State::Scheduled) => &mut self.counts.scheduled,
+            (SubQueue::Main, State::Gone) => unreachable!("what is gone is not in the model"),
         }
     }
 
@@ -187,23 +221,26 @@ impl Queue {
     }
 
     /// The number by which clients know a message: with the partition in its top 16 bits, if there is one (S-32).
-    pub fn number(&self, entity: EntityId, sequence: Sequence) -> Number {
+    pub fn number(&self, sequence: Sequence) -> Number {
         match self.settings.partitioning {
-            true => Number(u64::from(entity.0 % 16) << 48 | sequence.0),
+            true => Number(u64::from(self.partition) << 48 | sequence.0),
             false => Number(sequence.0),
         }
     }
 
     fn end_turn(&mut self, now: Time) {
-        self.newest_in_turn = [Sequence(0); 2];
+        self.newest_in_turn = [Sequence(0); 3];
         self.newest_by_session.clear();
         self.states_in_turn.clear();
         self.removed_in_turn = 0;
         if self.durations.len() > 1 {
             self.durations = vec![self.settings.lock_duration];
         }
-        self.did_forward = [false, true].map(|is_dead| forwards(&self.settings, is_dead));
+        self.did_forward = PARTS.map(|part| forwards(&self.settings, part));
         self.history.end_turn(self.settings.duplicate_window);
+        if let Kind::Topic(topic) = &mut self.kind {
+            topic.end_turn();
+        }
         if std::mem::take(&mut self.is_touched) {
             self.touched = now;
         }
@@ -215,18 +252,20 @@ pub struct Ledger {
     pub position: u64,
     pub replayed: Durable,
     pub queues: BTreeMap<EntityId, Queue>,
-    /// Queues by their folded path.
-    pub names: BTreeMap<String, EntityId>,
+    /// Queues, topics and subscriptions by their folded path.
+    pub names: HashMap<String, EntityId, BuildHasherDefault<IdHasher>>,
     /// Queues that are gone: how their messages were locked, and the turn in which they went.
     pub deleted: BTreeMap<EntityId, (u64, Queue)>,
+    /// The turn in which one went last.
+    pub last_deletion: u64,
     /// The hash of each stored body.
-    pub bodies: BTreeMap<u64, u64>,
+    pub bodies: IdMap<u64, u64>,
     /// The number of the message that begins with a body.
-    pub numbers: BTreeMap<BodyId, usize>,
+    pub numbers: IdMap<BodyId, usize>,
     /// Messages that were removed.
-    pub removed: BTreeMap<(EntityId, Sequence), Present>,
+    pub removed: IdMap<(EntityId, Sequence), Present>,
     /// Messages that were forwarded, by where they were.
-    pub moved: BTreeMap<(EntityId, Sequence), usize>,
+    pub moved: IdMap<(EntityId, Sequence), usize>,
     /// Locks that a planned stop has left, while that is the last record.
     pub kept: Vec<KeptLock>,
 }
@@ -237,54 +276,83 @@ impl Default for Ledger {
             position: 0,
             replayed: Durable::new(),
             queues: BTreeMap::new(),
-            names: BTreeMap::new(),
+            names: HashMap::default(),
             deleted: BTreeMap::new(),
-            bodies: BTreeMap::new(),
-            numbers: BTreeMap::new(),
-            removed: BTreeMap::new(),
-            moved: BTreeMap::new(),
+            last_deletion: 0,
+            bodies: IdMap::default(),
+            numbers: IdMap::default(),
+            removed: IdMap::default(),
+            moved: IdMap::default(),
             kept: Vec::new(),
         }
     }
 }
 
-/// The path of the queue, and whether its dead-letter queue is meant.
-pub fn split(path: &str) -> (String, bool) {
-    let path = path.to_lowercase();
-    match path.strip_suffix(DEAD_LETTERS) {
-        Some(queue) => (queue.to_owned(), true),
-        None => (path, false),
+/// The path of the queue, folded, and the part of it that is meant.
+pub fn split(path: &str) -> (String, SubQueue) {
+    let mut path = path.to_lowercase();
+    let (length, part) = match path.strip_suffix(STRANDED) {
+        Some(queue) => (queue.len(), SubQueue::TransferDeadLetter),
+        None => match path.strip_suffix(DEAD_LETTERS) {
+            Some(queue) => (queue.len(), SubQueue::DeadLetter),
+            None => (path.len(), SubQueue::Main),
+        },
+    };
+    path.truncate(length);
+    (path, part)
+}
+
+/// The path of a part of a queue.
+pub fn path_of(queue: &str, part: SubQueue) -> String {
+    match part {
+        SubQueue::Main => queue.to_owned(),
+        SubQueue::DeadLetter => format!("{queue}/$DeadLetterQueue"),
+        SubQueue::TransferDeadLetter => format!("{queue}/$Transfer/$DeadLetterQueue"),
     }
 }
 
 impl Ledger {
     /// The queue that a path means, also by its dead-letter queue.
     pub fn find(&self, path: &str) -> Option<EntityId> {
-        match self.names.get(path) {
-            Some(entity) => Some(*entity),
-            None => self.names.get(&split(path).0).copied(),
-        }
+        let part = || path.strip_suffix(STRANDED).or_else(|| path.strip_suffix(DEAD_LETTERS));
+        let found = self.names.get(path).or_else(|| self.names.get(part()?)).copied();
+        let is_folded = || !path.contains(char::is_uppercase);
+        found.or_else(|| if is_folded() { None } else { self.find(&path.to_lowercase()) })
     }
 
     pub fn end_turn(&mut self, now: Time) {
         self.queues.values_mut().for_each(|queue| queue.end_turn(now));
     }
 
+    /// What the subscriptions of a topic hold; of anything else, nothing (S-235).
+    pub fn below(&self, queue: &Queue) -> u64 {
+        let Kind::Topic(topic) = &queue.kind else { return 0 };
+        topic.subscriptions.values().filter_map(|entity| Some(self.queues.get(entity)?.bytes)).sum()
+    }
+
+    /// A topic with its subscriptions; of anything else, that alone.
+    pub fn family<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = &'a Queue> {
+        let below = if let Kind::Topic(topic) = &queue.kind { Some(&topic.subscriptions) } else { None };
+        let below = below.into_iter().flat_map(|below| below.values());
+        below.filter_map(|entity| self.queues.get(entity)).chain([queue])
+    }
+
     /// Holds a broker's counters against the model (S-233).
     pub fn compare(&self, live: &Durable) -> Result<(), String> {
-        if live.queues().count() != self.queues.len() {
-            return Err(format!("{} queues, {} expected", live.queues().count(), self.queues.len()));
-        }
+        let mut models = self.queues.iter();
         for (entity, queue) in live.queues() {
-            let Some(model) = self.queues.get(&entity) else {
-                return Err(format!("queue {} should not exist", queue.path));
+            // Both are in the order of their ids.
+            let Some((_, model)) = models.next().filter(|(expected, _)| **expected == entity) else {
+                return Err(format!("queue {} should not exist, or another should", queue.path));
             };
-            let (told, expected) =
-                ((queue.counts, queue.bytes, queue.next), (model.counts, model.bytes, model.next));
+            let (told, expected) = (
+                (queue.counts, queue.bytes, queue.next, queue.below),
+                (model.counts, model.bytes, model.next, self.below(model)),
+            );
             if told != expected {
                 return Err(format!("queue {} counts {told:?}, {expected:?} expected", queue.path));
             }
         }
-        Ok(())
+        models.next().map_or(Ok(()), |(_, model)| Err(format!("queue {} should exist", model.path)))
     }
 }

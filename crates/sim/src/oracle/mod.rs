@@ -10,19 +10,24 @@ mod effect;
 mod expect;
 pub mod forward;
 pub mod ledger;
+mod publish;
 mod reply;
 mod session;
+pub mod topic;
+mod via;
 pub mod watched;
 
 use crate::coverage::Coverage;
 use crate::hash::Trace;
+use broker::ids::{IdHasher, IdMap};
 use broker::{
     ConnectionId, EntityId, LinkId, LockToken, MessageKey, Outcome, ReceiveMode, Record, RequestId, Sequence,
-    Span, State, Tier, Time,
+    Span, State, SubQueue, Tier, Time,
 };
 use engine::{Mailbox, Outgoing};
-use ledger::{Ledger, Present};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use ledger::{Ledger, PARTS, Present, path_of};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::hash::BuildHasherDefault;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use watched::Appended;
@@ -55,11 +60,14 @@ pub enum Gone {
     Duplicate,
     /// With its queue.
     Deleted,
+    /// It became copies.
+    Published,
 }
 
 #[derive(Debug)]
 pub struct Message {
-    pub path: String,
+    /// Where it was sent to, or where it is, folded.
+    pub path: Arc<str>,
     pub link: LinkId,
     pub delivery: u32,
     /// Hash of each stored piece, in order.
@@ -84,10 +92,15 @@ pub struct Message {
     pub gone: Option<Gone>,
     /// A receiver was told that it is completed.
     pub is_confirmed: bool,
+    /// It was at a topic, and lives on in its copies, if it has any.
+    pub is_published: bool,
+    /// The message that was sent: itself, or the one that it is a copy of; and all copies of it.
+    pub root: usize,
+    pub copies: Vec<usize>,
 }
 
 impl Message {
-    fn new(link: LinkId, delivery: u32, path: String, told: NewMessage) -> Message {
+    fn new(root: usize, link: LinkId, delivery: u32, path: Arc<str>, told: NewMessage) -> Message {
         let NewMessage { pieces, hash, length, time_to_live, scheduled, keys_differ, .. } = told;
         let NewMessage { id, partition, session, .. } = told;
         Message {
@@ -110,7 +123,18 @@ impl Message {
             delivered: 0,
             gone: None,
             is_confirmed: false,
+            is_published: false,
+            root,
+            copies: Vec::new(),
         }
+    }
+
+    /// A copy of a message, in that place.
+    fn copied(root: &Message, path: Arc<str>, place: (EntityId, Sequence)) -> Message {
+        let told = NewMessage { time_to_live: root.time_to_live, ..NewMessage::blank(root.length) };
+        let mut copy = Message::new(root.root, root.link, root.delivery, path, told);
+        (copy.place, copy.first) = (Some(place), Some(place));
+        copy
     }
 }
 
@@ -130,10 +154,12 @@ enum LinkState {
 
 #[derive(Debug)]
 struct Link {
-    path: String,
-    /// The queue of the path, and whether its dead-letter queue is meant.
-    queue: String,
-    is_dead: bool,
+    path: Arc<str>,
+    /// Where a sender's messages go on to, if that is another entity (S-114).
+    destination: Option<Arc<str>>,
+    /// The queue of the path, and the part of it that is meant.
+    queue: Arc<str>,
+    part: SubQueue,
     role: Role,
     state: LinkState,
     /// Whether it waited for messages when the partition last rested.
@@ -155,6 +181,8 @@ struct Lock {
     is_hazy: bool,
     /// How often somebody has asked for more time and not heard.
     renewals: u32,
+    /// The question that gave it its end, by its place among all: answers to two connections may cross.
+    renewed: u64,
     /// What was asked with this token.
     asked: Vec<Outcome>,
     /// The turn in which its delivery failed, by a committed record.
@@ -211,23 +239,35 @@ pub struct Oracle {
     links: BTreeMap<LinkId, Link>,
     expected: BTreeMap<ConnectionId, VecDeque<expect::Expected>>,
     /// The messages of each delivery: all of them are stored or none.
-    deliveries: BTreeMap<(LinkId, u32), Range<usize>>,
-    questions: BTreeMap<(ConnectionId, u32), Question>,
+    deliveries: IdMap<(LinkId, u32), Range<usize>>,
+    /// What is not answered yet, with its place among all that was ever asked. Questions are decided in their order.
+    questions: BTreeMap<(ConnectionId, u32), (u64, Question)>,
+    questions_asked: u64,
     /// What was asked in this turn, answered or not.
     asked: Vec<Question>,
-    locks: BTreeMap<(EntityId, Sequence), Lock>,
+    locks: IdMap<(EntityId, Sequence), Lock>,
     holdings: BTreeMap<(EntityId, Arc<str>), Holding>,
     /// The link on which a message is being delivered.
     delivering: Option<LinkId>,
     /// Queues from which a client that vanished may have been given messages that never reached it, and until when
     /// those may be locked.
     ghosts: BTreeMap<EntityId, Ghost>,
-    tokens: BTreeSet<u128>,
+    tokens: HashSet<u128, BuildHasherDefault<IdHasher>>,
     settled_sends: Vec<(LinkId, u32)>,
     /// Written, not known to be durable.
     pending: Option<Appended>,
     /// An id that was noted; the next record must be its message.
     noted: Option<(EntityId, MessageKey)>,
+    /// Copies for which a rule has failed; the next records must bury them.
+    unfit: BTreeSet<(EntityId, Sequence)>,
+    /// The first message that waits at a topic although its time has come, and since when.
+    overdue: BTreeMap<(EntityId, Sequence), Time>,
+    /// The position at which the broker's counters were looked at last.
+    compared: u64,
+    /// What was committed up to a position, in one number.
+    fingerprint: Option<(u64, u64)>,
+    /// How often something was created, changed or deleted in this turn.
+    changes: u32,
     /// Queues with dead letters that have an open destination, and since when.
     waiting: BTreeMap<EntityId, Time>,
     creations: BTreeSet<String>,
@@ -235,6 +275,8 @@ pub struct Oracle {
     drained: u32,
     /// The process has ended; nothing may leave.
     is_dead: bool,
+    /// It has begun again, and nothing has happened yet.
+    is_new_life: bool,
     /// The disk may be full in this life, so that sends may be refused.
     pub may_lack_room: bool,
     /// The disk may fail in this life, so that bodies may be unreadable.
@@ -259,22 +301,29 @@ impl Default for Oracle {
             is_telling: false,
             links: BTreeMap::new(),
             expected: BTreeMap::new(),
-            deliveries: BTreeMap::new(),
+            deliveries: IdMap::default(),
             questions: BTreeMap::new(),
+            questions_asked: 0,
             asked: Vec::new(),
-            locks: BTreeMap::new(),
+            locks: IdMap::default(),
             holdings: BTreeMap::new(),
             delivering: None,
             ghosts: BTreeMap::new(),
-            tokens: BTreeSet::new(),
+            tokens: HashSet::default(),
             settled_sends: Vec::new(),
             pending: None,
             noted: None,
+            unfit: BTreeSet::new(),
+            overdue: BTreeMap::new(),
+            compared: 0,
+            fingerprint: None,
+            changes: 0,
             waiting: BTreeMap::new(),
             creations: BTreeSet::new(),
             tier: Tier::default(),
             drained: 0,
             is_dead: false,
+            is_new_life: false,
             may_lack_room: false,
             may_not_read: false,
         }
@@ -305,6 +354,10 @@ impl Oracle {
 
     pub fn begin_turn(&mut self, now: Time) {
         self.now = now;
+        if std::mem::take(&mut self.is_new_life) {
+            // Owner time goes on from the last batch: what was used after that was used in a time that is to come.
+            self.ledger.queues.values_mut().for_each(|queue| queue.used = queue.used.min(now));
+        }
         if !std::mem::replace(&mut self.is_open, true) {
             self.turn += 1;
             self.began = now;
@@ -345,17 +398,22 @@ impl Oracle {
         if self.turn.is_multiple_of(COMPARED_TURNS) {
             self.compare(live);
         }
-        if let Err(what) = self.ledger.compare(live) {
+        // What nothing was written about is as it was.
+        if self.compared != self.ledger.position
+            && let Err(what) = self.ledger.compare(live)
+        {
             self.fail(format!("counters: {what}"));
         }
+        self.compared = self.ledger.position;
         self.check_order();
         self.end_ghosts();
-        self.ledger.end_turn(self.now);
         self.end_expectations();
         self.end_settled_sends();
+        self.ledger.end_turn(self.now);
         let expected = &self.expected;
         self.questions.retain(|(connection, _), _| expected.contains_key(connection));
         self.asked.clear();
+        self.changes = 0;
         self.trace.add(&[self.turn, self.now.0 as u64, self.ledger.position]);
     }
 
@@ -377,9 +435,22 @@ impl Oracle {
         self.ghosts.entry(entity).or_default().is_new = true;
     }
 
+    /// The fingerprint of what was committed.
+    fn committed_fingerprint(&mut self) -> u64 {
+        let position = self.ledger.position;
+        match self.fingerprint {
+            Some((of, fingerprint)) if of == position => fingerprint,
+            _ => {
+                let fingerprint = self.ledger.replayed.fingerprint();
+                self.fingerprint = Some((position, fingerprint));
+                fingerprint
+            }
+        }
+    }
+
     fn compare(&mut self, live: &broker::Durable) {
         let fingerprint = live.fingerprint();
-        if fingerprint != self.ledger.replayed.fingerprint() {
+        if fingerprint != self.committed_fingerprint() {
             self.fail(format!("I12: state differs from its replay at position {}", self.ledger.position));
         }
         self.trace.add(&[fingerprint]);
@@ -391,23 +462,24 @@ impl Oracle {
             return;
         }
         for (entity, queue) in &self.ledger.queues {
-            if self.ghosts.contains_key(entity) {
+            let is_quiet = queue.newest_in_turn == [Sequence(0); 3] && queue.newest_by_session.is_empty();
+            if is_quiet || self.ghosts.contains_key(entity) {
                 continue;
             }
             if let Some(what) = self.passed_over_in_session(*entity, queue) {
                 return self.fail(what);
             }
-            for (newest, is_dead) in queue.newest_in_turn.into_iter().zip([false, true]) {
+            for (newest, part) in queue.newest_in_turn.into_iter().zip(PARTS) {
                 let is_passed_over = |(sequence, present): &(&Sequence, &Present)| {
                     present.state == State::Active
-                        && present.is_dead == is_dead
+                        && present.part == part
                         && match self.locks.get(&(*entity, **sequence)) {
                             Some(lock) => lock.is_free_before(self.turn),
                             None => present.stored < self.turn,
                         }
                 };
                 // Sessions are looked at one by one.
-                if queue.settings.requires_session && !is_dead {
+                if queue.settings.requires_session && part == SubQueue::Main {
                     continue;
                 }
                 if let Some((older, _)) = queue.present.range(..newest).find(is_passed_over) {
@@ -421,33 +493,57 @@ impl Oracle {
     /// What the clock decides has happened: expiry, also when nobody listens, activation, and the end of idleness.
     fn check_due(&mut self) {
         let now = self.now;
-        let mut late = None;
+        let (mut late, mut overdue) = (None, Vec::new());
         for (entity, queue) in &self.ledger.queues {
             // What cannot be read is locked for nobody, and nobody is told.
-            let is_ghostly = self.has_unread || self.ghosts.contains_key(entity);
             let is_locked = |sequence: &Sequence| {
                 let lock = self.locks.get(&(*entity, *sequence));
-                is_ghostly || lock.is_some_and(|lock| lock.returned.is_none() && now < lock.latest())
+                self.has_unread
+                    || self.ghosts.contains_key(entity)
+                    || lock.is_some_and(|lock| lock.returned.is_none() && now < lock.latest())
             };
             let due = queue.expiries.iter().take_while(|(at, _)| *at <= now);
             if let Some((_, sequence)) = due.into_iter().find(|(_, sequence)| !is_locked(sequence)) {
                 late = Some(format!("I8: {sequence:?} of {} has expired and is there", queue.path));
             }
             if let Some((_, sequence)) = queue.schedule.first().filter(|(at, _)| *at <= now) {
+                if let ledger::Kind::Topic(_) = queue.kind {
+                    overdue.push((*entity, *sequence));
+                    continue;
+                }
                 late = Some(format!("I8: {sequence:?} of {} is due and waits", queue.path));
             }
             let idle = queue.settings.auto_delete_on_idle;
             if !idle.is_max()
-                && !queue.is_touched
                 && queue.counts.scheduled == 0
-                && queue.touched.after(idle) <= now
-                && !self.links.values().any(|link| link.queue.eq_ignore_ascii_case(&queue.path))
+                && self.ledger.family(queue).all(|each| {
+                    !each.is_touched
+                        && each.touched.after(idle) <= now
+                        && !self.links.values().any(|link| link.queue.eq_ignore_ascii_case(&each.path))
+                })
             {
                 late = Some(format!("{} is idle since {:?} and is there", queue.path, queue.touched));
             }
         }
         if let Some(late) = late {
             self.fail(late);
+        }
+        self.check_overdue(&overdue);
+    }
+
+    /// What is due at a topic may have to be read before it is published, and for that be on disk: it is tried again a
+    /// moment later.
+    fn check_overdue(&mut self, overdue: &[(EntityId, Sequence)]) {
+        let now = self.now;
+        if self.has_unread || overdue.is_empty() {
+            return self.overdue.clear();
+        }
+        self.overdue.retain(|waiting, _| overdue.contains(waiting));
+        for waiting in overdue {
+            let since = *self.overdue.entry(*waiting).or_insert(now);
+            if since.after(Span(1)) < now {
+                self.fail(format!("I8: {waiting:?} is due and waits since {since:?}"));
+            }
         }
     }
 
@@ -484,6 +580,15 @@ impl Oracle {
 
     /// What a process had in memory is what the journal has, and what it was about to write.
     fn compare_at_death(&mut self, live: &broker::Durable, unwritten: &[u8], time: Time) {
+        let position = self.ledger.position;
+        let is_written =
+            self.pending.as_ref().is_none_or(|pending| pending.has_failed) && unwritten.is_empty();
+        if is_written {
+            if live.fingerprint() != self.committed_fingerprint() {
+                self.fail(format!("I12: state differs from its replay at a crash at position {position}"));
+            }
+            return;
+        }
         let mut replayed = self.ledger.replayed.clone();
         if let Some(pending) = self.pending.as_ref().filter(|pending| !pending.has_failed) {
             pending.records.iter().for_each(|record| replayed.apply(record, Time(pending.time)));
@@ -496,7 +601,6 @@ impl Oracle {
             }
         }
         if live.fingerprint() != replayed.fingerprint() {
-            let position = self.ledger.position;
             self.fail(format!("I12: state differs from its replay at a crash behind position {position}"));
         }
     }
@@ -527,7 +631,7 @@ impl Oracle {
             self.coverage.fault("last append lost");
         }
         let fingerprint = durable.fingerprint();
-        if fingerprint != self.ledger.replayed.fingerprint() {
+        if fingerprint != self.committed_fingerprint() {
             self.fail(format!("I12: what was replayed up to {tail} is not what was committed"));
         }
         if let Err(what) = self.ledger.compare(durable) {
@@ -545,6 +649,7 @@ impl Oracle {
         }
         self.questions.clear();
         self.asked.clear();
+        self.changes = 0;
         self.ghosts.clear();
         self.has_unread = false;
         for kept in kept.iter().filter(|kept| !self.locks.values().any(|lock| lock.token == kept.token)) {
@@ -554,11 +659,12 @@ impl Oracle {
         self.links.clear();
         self.holdings.clear();
         self.waiting.clear();
+        self.overdue.clear();
         // After a start everything counts as just used.
         self.ledger.queues.values_mut().for_each(|queue| queue.is_touched = true);
         self.ledger.end_turn(self.now);
         self.ledger.queues.values_mut().for_each(|queue| queue.is_touched = true);
-        self.is_dead = false;
+        (self.is_dead, self.is_new_life) = (false, true);
         self.trace.add(&[tail, fingerprint]);
     }
 
@@ -572,9 +678,7 @@ impl Oracle {
     pub fn path_of(&self, delivery: &broker::Delivery) -> Option<String> {
         let key = self.locks.iter().find(|(_, lock)| lock.token == delivery.token).map(|(key, _)| *key)?;
         let queue = self.ledger.queues.get(&key.0)?;
-        let is_dead = queue.present.get(&key.1)?.is_dead;
-        let suffix = if is_dead { "/$deadletterqueue" } else { "" };
-        Some(format!("{}{suffix}", queue.path.to_lowercase()))
+        Some(path_of(&queue.path, queue.present.get(&key.1)?.part).to_lowercase())
     }
 
     /// After a full drain: everything that was accepted was delivered, or went by rule, and nothing is left (I1).
@@ -586,7 +690,8 @@ impl Oracle {
         }
         for number in 0..self.messages.len() {
             let message = &self.messages[number];
-            if message.fate == Fate::Accepted && message.place.is_none() && !message.is_dropped {
+            let is_accounted = message.is_dropped || message.is_published;
+            if message.fate == Fate::Accepted && message.place.is_none() && !is_accounted {
                 self.fail(format!("I1: message {number} was accepted and is nowhere"));
             } else if message.gone == Some(Gone::Completed) && message.delivered == 0 {
                 self.fail(format!("I1: message {number} was completed and never delivered"));

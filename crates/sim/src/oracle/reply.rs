@@ -13,11 +13,11 @@ impl Oracle {
     pub(super) fn replied(&mut self, request: RequestId, answer: &Result<Answer, Refusal>) {
         self.trace.add(&[8, u64::from(request.request), u64::from(answer.is_ok())]);
         self.answered(request.connection, |due| *due == Due::Question(request.request));
-        let Some(question) = self.questions.remove(&asker(request)) else { return };
+        let Some((order, question)) = self.questions.remove(&asker(request)) else { return };
         let entity = question.path().and_then(|path| self.ledger.find(path));
         if let Some(queue) = entity.and_then(|entity| self.ledger.queues.get_mut(&entity))
             && answer.is_ok()
-            && !matches!(question, Question::Create(_) | Question::Describe(..))
+            && question.uses()
         {
             queue.used = queue.used.max(self.began);
         }
@@ -33,7 +33,10 @@ impl Oracle {
                 }
             }
             (
-                Question::Create(path) | Question::Update(path, _),
+                Question::Create(path)
+                | Question::Update(path, _)
+                | Question::Subscribe(path, ..)
+                | Question::Resubscribe(path, _),
                 Err(Refusal::ForwardTargetNotFound(target)),
             ) => {
                 if !self.may_lack_target(target) {
@@ -46,24 +49,64 @@ impl Oracle {
                 }
             }
             (Question::Describe(path, Some(expected)), Ok(Answer::Queue(queue))) => {
-                if (queue.counts, queue.bytes) != *expected {
-                    let told = (queue.counts, queue.bytes);
+                let told = (queue.counts, queue.bytes, [0; 3]);
+                if told != *expected {
                     self.fail(format!("{path} is told to hold {told:?} and holds {expected:?}"));
                 }
             }
             (Question::Describe(..), Ok(Answer::Queue(_))) | (Question::List, Ok(Answer::Queues(_))) => {}
+            (Question::CreateTopic(path, _) | Question::UpdateTopic(path, _), Ok(Answer::Topic(topic))) => {
+                self.topic_told(path, topic, None);
+            }
+            (Question::Describe(path, figures), Ok(Answer::Topic(topic))) => {
+                self.topic_told(path, topic, figures.as_ref());
+            }
+            (
+                Question::Subscribe(path, ..) | Question::Resubscribe(path, _),
+                Ok(Answer::Subscription(told)),
+            ) => self.subscription_told(path, told, None),
+            (Question::Describe(path, figures), Ok(Answer::Subscription(told))) => {
+                self.subscription_told(path, told, figures.as_ref());
+            }
+            (Question::Unsubscribe(path), Ok(Answer::Deleted)) => {
+                if !self.went(path) {
+                    self.fail(format!("{path} was deleted and is there"));
+                }
+            }
+            (Question::PutRule(path, name, _) | Question::Rule(path, name), Ok(Answer::Rule(rule))) => {
+                self.rules_told(path, (0, 1), Some(name), [&**rule].into_iter());
+            }
+            (Question::DropRule(..), Ok(Answer::Deleted)) => {}
+            (Question::Rules(path, skip, top), Ok(Answer::Rules(rules))) => {
+                self.rules_told(path, (*skip, *top), None, rules.iter());
+            }
+            (Question::Subscriptions(path, skip, top), Ok(Answer::Subscriptions(told))) => {
+                self.subscriptions_told(path, (*skip, *top), told);
+            }
+            (Question::Topics(skip, top), Ok(Answer::Topics(told))) => self.topics_told(*skip, *top, told),
+            (
+                Question::Subscribe(path, ..) | Question::PutRule(path, ..),
+                Err(
+                    refusal @ (Refusal::TooManySubscriptions(_)
+                    | Refusal::TooManySqlFilters(_)
+                    | Refusal::TooManyCorrelationFilters(_)),
+                ),
+            ) => self.refused_as_too_many(path, refusal),
             (Question::Settle(path, tokens, outcome), Ok(Answer::Settled)) => {
                 let outcome = settled(outcome);
                 tokens.iter().for_each(|token| self.confirmed(&split(path).0, *token, outcome));
             }
-            (Question::Renew(path, tokens), Ok(Answer::Renewed(times))) => self.renewed(path, tokens, times),
+            (Question::Renew(path, tokens), Ok(Answer::Renewed(times))) => {
+                self.renewed(path, tokens, times, order)
+            }
             (Question::Renew(path, tokens), Err(refusal)) => self.not_renewed(path, tokens, refusal),
             (Question::Schedule(path, link, delivery), Ok(Answer::Scheduled(numbers))) => {
                 self.scheduled(path, *link, *delivery, numbers);
             }
             (Question::Schedule(_, link, delivery), Err(_)) => {
                 let range = self.deliveries[&(*link, *delivery)].clone();
-                if self.messages[range].iter().any(|message| message.place.is_some()) {
+                if self.messages[range].iter().any(|message| message.place.is_some() || message.is_published)
+                {
                     self.fail("a schedule was refused and its messages are stored");
                 }
             }
@@ -73,7 +116,7 @@ impl Oracle {
                     if numbers.iter().any(|number| queue.history.is_skipped(*number)) {
                         return true;
                     }
-                    queue.present.keys().any(|sequence| numbers.contains(&queue.number(entity, *sequence)))
+                    queue.present.keys().any(|sequence| numbers.contains(&queue.number(*sequence)))
                 });
                 if is_there && !self.went(path) {
                     self.fail(format!("a message of {path} was cancelled and is there"));
@@ -114,6 +157,9 @@ impl Oracle {
 
     /// Whether a queue of that path was deleted in this turn.
     pub(super) fn went(&self, path: &str) -> bool {
+        if self.ledger.last_deletion != self.turn {
+            return false;
+        }
         let (path, turn) = (split(path).0, self.turn);
         self.ledger
             .deleted
@@ -121,8 +167,9 @@ impl Oracle {
             .any(|(when, queue)| *when == turn && queue.path.eq_ignore_ascii_case(&path))
     }
 
-    /// Only a lock that is held is renewed, and for a lock duration from now (S-83).
-    fn renewed(&mut self, path: &str, tokens: &[LockToken], times: &[Time]) {
+    /// Only a lock that is held is renewed, and for a lock duration from now (S-83). Of two renewals the one that was
+    /// asked for later counts, whoever hears first.
+    fn renewed(&mut self, path: &str, tokens: &[LockToken], times: &[Time], order: u64) {
         let Some(entity) = self.ledger.find(path).filter(|_| !self.went(path)) else { return };
         let durations = self.ledger.queues[&entity].durations.clone();
         let (began, now) = (self.began, self.now);
@@ -135,7 +182,10 @@ impl Oracle {
                     let was_held = (began < lock.until || lock.renewals > 1)
                         && lock.returned.is_none_or(|turn| turn == self.turn);
                     if let Some(lock) = self.lock_at(entity, *token) {
-                        (lock.until, lock.renewals) = (*until, lock.renewals.saturating_sub(1));
+                        lock.renewals = lock.renewals.saturating_sub(1);
+                        if lock.renewed < order {
+                            (lock.until, lock.renewed) = (*until, order);
+                        }
                     }
                     was_held
                 }
@@ -186,7 +236,7 @@ impl Oracle {
                 continue;
             };
             let Some(queue) = self.ledger.queues.get(&entity) else { continue };
-            if queue.number(entity, sequence) != *number {
+            if queue.number(sequence) != *number {
                 return self.fail(format!("message {message} was scheduled as {number:?}, not {sequence:?}"));
             }
         }
@@ -194,7 +244,7 @@ impl Oracle {
 
     /// Messages received by their numbers (S-121).
     fn received(&mut self, path: &str, numbers: &[Number], mode: ReceiveMode, messages: &[Delivery]) {
-        let (queue, is_dead) = split(path);
+        let (queue, part) = split(path);
         if messages.len() != numbers.len() {
             return self.fail(format!("{} messages were received of {}", messages.len(), numbers.len()));
         }
@@ -203,7 +253,7 @@ impl Oracle {
                 return self.fail(format!("{:?} was received for {number:?}", delivery.number));
             }
             let Some(entity) = self.whose(delivery, &queue) else { return };
-            self.given(entity, delivery, mode, is_dead, State::Deferred);
+            self.given(entity, delivery, mode, part, State::Deferred);
         }
     }
 
@@ -216,7 +266,7 @@ impl Oracle {
         exact: Option<&[Sequence]>,
         messages: &[Delivery],
     ) {
-        let (queue, is_dead) = split(path);
+        let (queue, part) = split(path);
         let seen: Vec<Sequence> = messages.iter().map(|delivery| delivery.sequence).collect();
         let is_sorted = seen.is_sorted() && messages.iter().all(|delivery| delivery.number >= from);
         if !is_sorted || seen.len() > most as usize || exact.is_some_and(|exact| exact != seen) {
@@ -232,7 +282,7 @@ impl Oracle {
             let Some(entity) = self.whose(delivery, &queue) else { return };
             let Some(queue) = self.ledger.queues.get(&entity) else { return };
             let Some(present) = queue.present.get(&delivery.sequence) else { return };
-            let is_right = present.is_dead == is_dead && present.state == delivery.state;
+            let is_right = present.part == part && present.state == delivery.state;
             if let Some(what) =
                 wrong_delivery(present, delivery).or((!is_right).then_some("its state is another"))
             {

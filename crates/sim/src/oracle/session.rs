@@ -3,7 +3,7 @@
 use super::ledger::Queue;
 use super::{Holding, LinkState, Lock, Oracle, Question};
 use broker::{
-    AcceptedSession, BodyId, Delivery, EntityId, LinkId, Refusal, RequestId, Sequence, State, Time,
+    AcceptedSession, BodyId, Delivery, EntityId, LinkId, Refusal, RequestId, Sequence, State, SubQueue, Time,
 };
 use engine::Sent;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Oracle {
     /// The session with which a message is locked, if it is.
     pub(super) fn session_lock(&self, entity: EntityId, sequence: Sequence) -> Option<Arc<str>> {
         let queue = self.ledger.queues.get(&entity).filter(|queue| queue.settings.requires_session)?;
-        queue.present.get(&sequence).filter(|present| !present.is_dead)?.session.clone()
+        queue.present.get(&sequence).filter(|present| present.is_main())?.session.clone()
     }
 
     /// A link was attached, with a session if it wanted one.
@@ -136,11 +136,11 @@ impl Oracle {
         delivery: &Delivery,
         sent: &Sent,
         holds: Option<&Arc<str>>,
-        is_dead: bool,
+        part: SubQueue,
     ) -> Option<String> {
         let queue = self.ledger.queues.get(&entity)?;
         let sequence = delivery.sequence;
-        if !queue.settings.requires_session || is_dead {
+        if !queue.settings.requires_session || part != SubQueue::Main {
             return holds.map(|holds| format!("{sequence:?} came in session {holds}, of a queue without"));
         }
         let own = self.ledger_session(entity, sequence);
@@ -157,7 +157,7 @@ impl Oracle {
         for (session, newest) in &queue.newest_by_session {
             let older = queue.present.range(..*newest).find(|(sequence, present)| {
                 present.state == State::Active
-                    && !present.is_dead
+                    && present.is_main()
                     && present.session.as_ref() == Some(session)
                     && match self.locks.get(&(entity, **sequence)) {
                         Some(lock) => lock.is_free_before(self.turn),

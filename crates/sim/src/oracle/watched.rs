@@ -2,6 +2,7 @@
 
 use crate::hash::hash_bytes;
 use crate::oracle::Shared;
+use crate::workload::message_number;
 use broker::Record;
 use journal::{
     BODY_PREFIX_BYTES, Batch, BodyId, Description, Draft, Epoch, Error, Journal, Local, Outcome, Place,
@@ -23,9 +24,9 @@ pub struct Appended {
     pub records: Vec<Record>,
     /// Of the records.
     pub hash: u64,
-    /// Each body, in the order of their ids.
+    /// Of each body, in the order of their ids: its hash, and the number of the message that it begins, if it does.
     pub first_body: u64,
-    pub bodies: Vec<Vec<u8>>,
+    pub bodies: Vec<(u64, Option<usize>)>,
     /// The write was reported as failed, and may be found on the disk all the same.
     pub has_failed: bool,
 }
@@ -40,13 +41,21 @@ impl Appended {
         if records.len() != draft.record_count as usize {
             return Err(format!("{} records are announced as {}", records.len(), draft.record_count));
         }
-        let stored = draft.pieces.concat();
+        let joined;
+        let stored: &[u8] = match &draft.pieces[..] {
+            [piece] => piece,
+            pieces => {
+                joined = pieces.concat();
+                &joined
+            }
+        };
         let mut bodies = Vec::new();
         let mut at_byte = 0;
         for length in &draft.body_lengths {
             let start = at_byte + BODY_PREFIX_BYTES;
             at_byte = start + *length as usize;
-            bodies.push(stored[start..at_byte].to_vec());
+            let body = &stored[start..at_byte];
+            bodies.push((hash_bytes(body), message_number(body)));
         }
         Ok(Appended {
             position: at.0,

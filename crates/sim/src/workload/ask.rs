@@ -4,6 +4,7 @@
 use super::{Actor, NAMESPACE, PATHS, SESSIONS, Workload};
 use crate::PARTITIONS;
 use crate::machine::Machine;
+use crate::oracle::ledger::split;
 use crate::oracle::{Oracle, Question};
 use crate::random::Random;
 use broker::limits::{BROWSE_BYTES, REQUEST_MESSAGES};
@@ -13,9 +14,9 @@ use broker::{
 };
 use engine::{Batch, Item};
 
-/// One more than a namespace of the smaller tiers may have partitioned queues, and receivers on one queue.
-const TOO_MANY_QUEUES: u32 = 101;
-const TOO_MANY_RECEIVERS: u32 = 5_001;
+/// A few more than a namespace of the smaller tiers may have partitioned queues, and receivers on one queue.
+const TOO_MANY_QUEUES: u32 = 106;
+const TOO_MANY_RECEIVERS: u32 = 5_006;
 
 impl Workload {
     pub(super) fn request(&mut self, who: Actor, path: &str) -> RequestId {
@@ -26,15 +27,15 @@ impl Workload {
     }
 
     pub(super) fn ask(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        if self.random.once_in(5) {
+            return self.ask_topic(who, batch, oracle);
+        }
         match self.random.below(100) {
             0..12 => self.create(who, batch, oracle),
             12..20 => self.update(who, batch, oracle),
             20..22 => {
                 let path = self.path(who.nth);
-                let request = self.request(who, &path);
-                oracle.ask(request, Question::Delete(path.to_lowercase()));
-                let command = Command::DeleteEntity { request, namespace: NAMESPACE, path: path.into() };
-                batch.commands.push(command);
+                self.delete(who, path, batch, oracle);
             }
             22..27 => {
                 let path = if self.random.once_in(5) { "nowhere".into() } else { self.path(who.nth) };
@@ -64,10 +65,19 @@ impl Workload {
         }
     }
 
-    /// A queue or its dead-letter queue.
+    pub(super) fn delete(&mut self, who: Actor, path: String, batch: &mut Batch, oracle: &mut Oracle) {
+        let request = self.request(who, &path);
+        oracle.ask(request, Question::Delete(path.to_lowercase()));
+        batch.commands.push(Command::DeleteEntity { request, namespace: NAMESPACE, path: path.into() });
+    }
+
+    /// A queue, a subscription or one of their dead-letter queues.
     fn part_path(&mut self, nth: usize) -> String {
-        let path = self.path(nth);
-        if self.random.once_in(4) { path + "/$deadletterqueue" } else { path }
+        match self.random.below(8) {
+            0 | 1 => self.inbox(nth) + "/$deadletterqueue",
+            2 => self.outbox(nth) + "/$transfer/$deadletterqueue",
+            _ => self.inbox(nth),
+        }
     }
 
     fn create(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
@@ -175,7 +185,7 @@ impl Workload {
 
     fn renew(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
         let Some((path, mut tokens)) = self.tokens(who) else { return };
-        if self.random.once_in(400) {
+        if self.random.once_in(150) {
             tokens = vec![tokens[0]; REQUEST_MESSAGES + 1];
         }
         let request = self.request(who, &path);
@@ -280,11 +290,11 @@ impl Workload {
 
     /// What must be seen from the first message on.
     fn visible(path: &str, oracle: &Oracle) -> Option<(Number, u32, Vec<Sequence>)> {
-        let entity = oracle.ledger.find(path)?;
+        let entity = oracle.ledger.find(&path.to_lowercase())?;
         let queue = oracle.ledger.queues.get(&entity).filter(|queue| queue.may_receive())?;
-        let is_dead = path.contains('$');
+        let part = split(path).1;
         let (mut bytes, most) = (0, 20);
-        let there = queue.present.iter().filter(|(_, present)| present.is_dead == is_dead);
+        let there = queue.present.iter().filter(|(_, present)| present.part == part);
         let seen = there.take(most).take_while(|(_, present)| {
             let is_first = bytes == 0;
             bytes += u64::from(present.length);
@@ -310,16 +320,19 @@ impl Workload {
             let path = self.part_path(nth);
             let exact = Workload::visible(&path, &oracle);
             self.browse(who, path, exact, &mut batch, &mut oracle);
+            oracle.tell(|| format!("said alone: {:?}", batch.commands));
             return self.say(nth, batch);
         }
-        let path = *self.random.pick(PATHS[nth]);
-        let counters = oracle.ledger.find(path).map(|entity| {
-            let queue = &oracle.ledger.queues[&entity];
-            (queue.counts, queue.bytes)
-        });
-        let request = self.request(who, path);
-        oracle.ask(request, Question::Describe(path.to_lowercase(), counters));
+        let path = match self.random.below(6) {
+            0 => self.topic(nth),
+            1 => self.subscription(nth),
+            _ => self.path(nth),
+        };
+        let figures = oracle.figures(&path.to_lowercase());
+        let request = self.request(who, &path);
+        oracle.ask(request, Question::Describe(path.to_lowercase(), figures));
         batch.commands.push(Command::DescribeEntity { request, namespace: NAMESPACE, path: path.into() });
+        oracle.tell(|| format!("said alone: {:?}", batch.commands));
         self.say(nth, batch);
     }
 

@@ -1,17 +1,22 @@
 //! Messages as clients encode them: an AMQP message whose correlation-id is its number in this run, so that whoever finds
-//! its bytes knows which one it is. Its message-id is what its sender knows it by, which may be that of another.
+//! its bytes knows which one it is. Its message-id is what its sender knows it by, which may be that of another. Its label
+//! and a property called weight are there for rules to look at.
 
 use crate::hash::hash_bytes;
 use crate::oracle::NewMessage;
 use crate::random::Random;
+use crate::rules::Traits;
 use broker::{Incoming, MessageKey};
 use message::facts::MessageId;
 
-/// A properties section with six fields, of which the message-id and the correlation-id are unsigned longs of eight bytes
-/// and those between them null.
-const FRONT: [u8; 7] = [0x00, 0x53, 0x73, 0xc0, 0x17, 0x06, 0x80];
-const BETWEEN: [u8; 5] = [0x40, 0x40, 0x40, 0x40, 0x80];
-const FRONT_BYTES: usize = FRONT.len() + 8 + BETWEEN.len() + 8;
+/// A properties section with six fields, of which the message-id and the correlation-id are unsigned longs of eight bytes,
+/// the subject is one letter and the others are null.
+const FRONT: [u8; 7] = [0x00, 0x53, 0x73, 0xc0, 0x19, 0x06, 0x80];
+const SUBJECT: [u8; 4] = [0x40, 0x40, 0xa1, 0x01];
+const CORRELATION: [u8; 2] = [0x40, 0x80];
+/// Application properties: one that is called weight, and is a small int.
+const WEIGHT: [u8; 15] = *b"\x00\x53\x74\xc1\x0b\x02\xa1\x06weight\x54";
+const FRONT_BYTES: usize = FRONT.len() + 8 + SUBJECT.len() + 1 + CORRELATION.len() + 8 + WEIGHT.len() + 1;
 /// A timestamp is no message-id, and as long as one: what has none has this in its place.
 const NO_ID: u8 = 0x83;
 /// A data section with a 32-bit length.
@@ -42,20 +47,26 @@ impl Body {
         facts: Incoming,
         random: &mut Random,
     ) -> Body {
-        let mut whole = FRONT.to_vec();
+        let traits = Traits::of(number);
+        let mut whole = Vec::with_capacity(FRONT_BYTES + DATA.len() + 12 + payload);
+        whole.extend_from_slice(&FRONT);
         if id == 0 {
             whole[FRONT.len() - 1] = NO_ID;
         }
         whole.extend_from_slice(&id.to_be_bytes());
-        whole.extend_from_slice(&BETWEEN);
+        whole.extend_from_slice(&SUBJECT);
+        whole.push(traits.label);
+        whole.extend_from_slice(&CORRELATION);
         whole.extend_from_slice(&(number as u64).to_be_bytes());
+        whole.extend_from_slice(&WEIGHT);
+        whole.push(traits.weight.unwrap_or_default());
         whole.extend_from_slice(&DATA);
         whole.extend_from_slice(&(payload as u32).to_be_bytes());
         let mut noise = random.fork();
         whole.extend((0..payload.div_ceil(8)).flat_map(|_| noise.number().to_le_bytes()));
         whole.truncate(FRONT_BYTES + DATA.len() + 4 + payload);
-        // The front stays in the first piece: the properties of a message are never cut.
-        let piece = whole.len().div_ceil(pieces).max(FRONT_BYTES);
+        // The front stays in the first piece, and what says that it ends there: doors cut no message before its body.
+        let piece = whole.len().div_ceil(pieces).max(FRONT_BYTES + DATA.len());
         Body { pieces: whole.chunks(piece).map(<[u8]>::to_vec).collect(), facts, id }
     }
 
@@ -84,8 +95,8 @@ impl Body {
 
 /// The number of the message that begins with these bytes, if one does.
 pub fn message_number(bytes: &[u8]) -> Option<usize> {
-    let number =
-        bytes.strip_prefix(&FRONT[..FRONT.len() - 1])?.get(9..)?.strip_prefix(&BETWEEN)?.first_chunk()?;
+    let subject = bytes.strip_prefix(&FRONT[..FRONT.len() - 1])?.get(9..)?.strip_prefix(&SUBJECT)?;
+    let number = subject.get(1..)?.strip_prefix(&CORRELATION)?.first_chunk()?;
     Some(u64::from_be_bytes(*number) as usize)
 }
 
@@ -102,5 +113,6 @@ mod tests {
         assert_eq!(message_number(&body.pieces[1]), None);
         let sections = message::Sections::scan(&body.pieces.concat()).unwrap();
         assert!(sections.properties.is_present() && sections.body.is_present());
+        assert!(sections.application_properties.is_present());
     }
 }

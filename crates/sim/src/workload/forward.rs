@@ -1,6 +1,7 @@
 //! Queues that do not keep what they are sent: they forward it, or drop what they know already. Chains and rings come
 //! about by themselves.
 
+use super::topic::TOPICS;
 use super::{PATHS, SESSIONS, Workload};
 use broker::{QueueSettings, Span, Tier};
 
@@ -22,9 +23,11 @@ impl Workload {
         // What has no session cannot go to one, and what has one leaves it: that is for other tests.
         let forwards = forwards && !path.eq_ignore_ascii_case(SESSIONS);
         let detects = if is_one_of(ONCE) { !self.random.once_in(5) } else { self.random.once_in(20) };
-        let forward_to = forwards.then(|| self.target(path));
+        // A relay may also go to a topic, and so may dead letters, where those of subscriptions stay.
+        let forward_to = forwards.then(|| self.target(path, is_one_of(RELAYS)));
         let letters = self.random.once_in(10) && !path.eq_ignore_ascii_case(SESSIONS);
-        let forward_dead_letters_to = letters.then(|| self.target(path));
+        let goes_to_topics = PATHS[1].iter().any(|each| each.eq_ignore_ascii_case(path));
+        let forward_dead_letters_to = letters.then(|| self.target(path, goes_to_topics));
         QueueSettings {
             requires_duplicate_detection: detects,
             duplicate_window: match self.random.below(8) {
@@ -39,11 +42,15 @@ impl Workload {
         }
     }
 
-    /// Where a queue forwards to: mostly a queue of its partition, as a path or as an address (S-179).
-    fn target(&mut self, path: &str) -> Box<str> {
-        let paths = PATHS.iter().find(|paths| paths.iter().any(|each| each.eq_ignore_ascii_case(path)));
-        let paths: Vec<&str> =
-            paths.unwrap_or(&PATHS[0]).iter().copied().filter(|path| *path != SESSIONS).collect();
+    /// Where an entity forwards to: mostly a queue of its partition, as a path or as an address (S-179).
+    pub(super) fn target(&mut self, path: &str, may_be_topic: bool) -> Box<str> {
+        let is_there = |paths: &[&str]| paths.iter().any(|each| each.eq_ignore_ascii_case(path));
+        let nth = usize::from(is_there(PATHS[1]) || is_there(TOPICS[1]));
+        let paths = match may_be_topic && self.random.once_in(3) {
+            true => TOPICS[nth],
+            false => PATHS[nth],
+        };
+        let paths: Vec<&str> = paths.iter().copied().filter(|path| *path != SESSIONS).collect();
         let paths = &paths[..];
         match self.random.below(20) {
             0 => "nowhere".into(),

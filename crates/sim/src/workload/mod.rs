@@ -11,6 +11,7 @@ mod forward;
 mod receive;
 mod send;
 mod session;
+mod topic;
 
 pub use body::{Body, digest, message_number};
 
@@ -35,7 +36,7 @@ const NAMESPACE: NamespaceId = NamespaceId(0);
 const CLIENTS: usize = 4;
 const LINKS: usize = 8;
 
-/// Queues that may exist in each partition. `tiny` is small and fills up, `relay` and `bounce` mostly forward, and
+/// Queues that may exist in each partition, besides one that is `disabled`. `tiny` is small and fills up, `relay` and `bounce` mostly forward, and
 /// `once` and `single` mostly look for duplicates.
 const PATHS: [&[&str]; PARTITIONS] = [
     &["orders", "Invoices/eu", "tiny", "once", "relay", SESSIONS, SESSIONS],
@@ -151,13 +152,14 @@ impl Workload {
             // The first who comes makes the queues.
             let mut batch = Batch::default();
             PATHS[nth].iter().for_each(|path| self.create_usual(who, path, &mut batch, &mut oracle));
+            self.make_topics(who, &mut batch, &mut oracle);
             self.say(nth, batch);
             if self.is_crowded {
                 self.crowd(who, &mut oracle);
             }
         }
         let mut batch = Batch::default();
-        for _ in 0..*self.random.pick(&[1, 1, 1, 2, 4]) {
+        for _ in 0..*self.random.pick(&[1, 1, 2, 3, 5]) {
             self.act_once(who, &mut batch, &mut oracle);
         }
         oracle.tell(|| format!("said: {:?}", batch.commands));
@@ -197,16 +199,21 @@ impl Workload {
         if self.clients[who.at].links.len() >= LINKS {
             return;
         }
-        let path = match self.random.below(20) {
-            0 => "nowhere".to_owned(),
-            1 => "disabled".to_owned(),
-            2..5 => self.path(who.nth) + "/$DeadLetterQueue",
-            _ => self.path(who.nth),
-        };
         let role = match self.random.below(8) {
             0..3 => Role::Sender,
             3..7 => Role::Receiver(ReceiveMode::PeekLock),
             _ => Role::Receiver(ReceiveMode::ReceiveAndDelete),
+        };
+        if role == Role::Sender && self.random.once_in(5) {
+            return self.attach_via(who, batch, oracle);
+        }
+        let path = match self.random.below(20) {
+            0 => "nowhere".to_owned(),
+            1 => "disabled".to_owned(),
+            2..5 => self.inbox(who.nth) + "/$DeadLetterQueue",
+            5 => self.outbox(who.nth) + "/$Transfer/$DeadLetterQueue",
+            _ if role == Role::Sender => self.outbox(who.nth),
+            _ => self.inbox(who.nth),
         };
         let is_session = path.eq_ignore_ascii_case(SESSIONS);
         if let Role::Receiver(mode) = role
@@ -222,6 +229,23 @@ impl Workload {
             Role::Sender => Command::AttachSender { link, namespace, path },
             Role::Receiver(mode) => Command::AttachReceiver { link, namespace, path, mode },
         });
+    }
+
+    /// A sender to one entity by way of another (S-114). Some destinations are closed, and some are nowhere.
+    fn attach_via(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        let path = self.outbox(who.nth);
+        let destination = match self.random.below(10) {
+            0 => "nowhere".to_owned(),
+            1..4 => "disabled".to_owned(),
+            _ => self.outbox(who.nth),
+        };
+        let link = self.clients[who.at].link(&path, Role::Sender, who.nth);
+        if let Some(link) = self.clients[who.at].links.last_mut() {
+            link.path.clone_from(&destination);
+        }
+        oracle.attach_via(link, &path, &destination);
+        let (namespace, path, destination) = (NAMESPACE, path.into(), destination.into());
+        batch.commands.push(Command::AttachVia { link, namespace, path, destination });
     }
 
     fn detach(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {

@@ -7,7 +7,7 @@ use broker::{Command, LinkId, LockToken, Outcome};
 use engine::Batch;
 use message::{Overlay, Value};
 
-/// Bytes of a large property: two of them fit a message, four do not.
+/// Bytes of a large property: two of them fit a message, three do not.
 const LARGE: usize = 30_000;
 
 impl Workload {
@@ -86,7 +86,11 @@ impl Workload {
         let name = *self.random.pick(&names);
         let set = match self.random.below(10) {
             0 => overlay.remove(name),
-            1..3 => names[1..].iter().try_for_each(|name| overlay.set(name, &Value::Binary(vec![7; LARGE]))),
+            1..3 => {
+                let small = name;
+                let large = names.iter().filter(|name| **name != small);
+                large.into_iter().try_for_each(|name| overlay.set(name, &Value::Binary(vec![7; LARGE])))
+            }
             _ => overlay.set(name, &Value::Long(self.random.number() as i64)),
         };
         set.expect("two properties of 30 KB fit");

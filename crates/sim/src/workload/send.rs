@@ -67,7 +67,7 @@ impl Workload {
 
     /// Messages for later, all in one question.
     pub(super) fn schedule(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
-        let path = if self.random.once_in(10) { "nowhere".to_owned() } else { self.path(who.nth) };
+        let path = if self.random.once_in(10) { "nowhere".to_owned() } else { self.outbox(who.nth) };
         let request = self.request(who, &path);
         let first = batch.messages.len() as u32;
         let mut told = Vec::new();
