@@ -131,7 +131,8 @@ impl Message {
 
     /// A copy of a message, in that place.
     fn copied(root: &Message, path: Arc<str>, place: (EntityId, Sequence)) -> Message {
-        let told = NewMessage { time_to_live: root.time_to_live, ..NewMessage::blank(root.length) };
+        let blank = NewMessage::blank(root.length);
+        let told = NewMessage { time_to_live: root.time_to_live, id: root.id, ..blank };
         let mut copy = Message::new(root.root, root.link, root.delivery, path, told);
         (copy.place, copy.first) = (Some(place), Some(place));
         copy
