@@ -74,8 +74,8 @@ impl Oracle {
                 record,
                 Record::Enqueued { .. }
                     | Record::Scheduled { .. }
-                    | Record::Forwarded { .. }
                     | Record::Published(_)
+                    | Record::Forwarded { .. }
             );
             if self.noted.is_some() && !stores {
                 self.fail("I9: an id was noted without its message");
@@ -457,7 +457,10 @@ impl Oracle {
             State::Active if is_free && is_past => drops.then_some(Gone::Expired),
             State::Active if is_free => {
                 let is_purged = |q: &Question| q.purges(entity, present.part, present.enqueued, &self.ledger);
-                if self.is_dropped_on_its_way(entity, &present, time) {
+                let queue = self.ledger.queues.get(&entity);
+                let way = queue.map(|queue| self.way(queue, present.part, present.travelled.hops));
+                let is_known = |target| self.may_drop_forwarded(target, present.message, time);
+                if matches!(way, Some(Way::To(target)) if is_known(target)) {
                     Some(Gone::Duplicate)
                 } else if self.has_taker(entity, present.part) {
                     Some(Gone::Taken)

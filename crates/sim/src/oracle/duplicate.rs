@@ -5,8 +5,7 @@
 //! Ids are compared as their senders chose them. Under what name the broker notes them is its own business, as long as
 //! one id keeps one name.
 
-use super::forward::Way;
-use super::ledger::{Kind, Present, Queue};
+use super::ledger::{Kind, Queue};
 use super::{Message, Oracle, Question};
 use broker::{EntityId, LinkId, MessageKey, Number, QueueSettings, Sequence, Span, Time};
 use std::collections::BTreeMap;
@@ -127,13 +126,10 @@ impl Oracle {
         queue.history.store(key, noted.map(|(_, name)| name), queue.settings.duplicate_window, time)
     }
 
-    /// Whether a message is forwarded to a queue where it was before, so that it is dropped (S-160, S-177).
-    pub(super) fn is_dropped_on_its_way(&self, entity: EntityId, present: &Present, time: Time) -> bool {
-        let from = self.ledger.queues.get(&entity);
-        let way = from.map(|queue| self.way(queue, present.part, present.travelled.hops));
-        let Some(Way::To(target)) = way else { return false };
+    /// Whether a message that is forwarded to a queue was there before, so that it is dropped (S-160, S-177).
+    pub(super) fn may_drop_forwarded(&self, target: EntityId, number: usize, time: Time) -> bool {
         self.ledger.queues.get(&target).is_some_and(|queue| {
-            let key = key_of(&queue.settings, &self.messages[present.message]).map(|(id, _)| (id, 0));
+            let key = key_of(&queue.settings, &self.messages[number]).map(|(id, _)| (id, 0));
             queue.history.may_drop(key, time)
         })
     }

@@ -131,8 +131,9 @@ impl Message {
 
     /// A copy of a message, in that place.
     fn copied(root: &Message, path: Arc<str>, place: (EntityId, Sequence)) -> Message {
-        let blank = NewMessage::blank(root.length);
-        let told = NewMessage { time_to_live: root.time_to_live, id: root.id, ..blank };
+        // The bytes say what it is called: wherever it is sent on, that counts (S-177).
+        let (time_to_live, id) = (root.time_to_live, root.id);
+        let told = NewMessage { time_to_live, id, ..NewMessage::blank(root.length) };
         let mut copy = Message::new(root.root, root.link, root.delivery, path, told);
         (copy.place, copy.first) = (Some(place), Some(place));
         copy
