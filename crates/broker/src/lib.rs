@@ -257,6 +257,16 @@ impl Broker {
         self.dispatch(context, decision);
     }
 
+    /// Whether somebody gets something, or something is sent on, when everything up to `position` is durable. If not, the
+    /// news can wait.
+    pub fn is_awaited(&self, position: Position) -> bool {
+        self.volatile.freed_by(position).any(|(source, is_arrival)| {
+            let ready = self.volatile.ready(source);
+            let is_unattended = ready.waiting.is_empty() && ready.draining.is_empty();
+            !is_arrival || !is_unattended || self.forwards(source)
+        })
+    }
+
     /// When [`Broker::tick`] next has something to do. `None`: not before something else happens.
     pub fn next_due(&self) -> Option<Time> {
         if self.is_waiting() {

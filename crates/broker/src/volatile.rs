@@ -721,6 +721,13 @@ impl Volatile {
         }
     }
 
+    /// The queues in which something becomes free with `position`, and whether that is new there.
+    pub(crate) fn freed_by(&self, position: Position) -> impl Iterator<Item = (Source, bool)> {
+        let is_freed = move |awaiting: &&Awaiting| awaiting.position <= position;
+        let freed = self.awaiting.iter().take_while(is_freed);
+        freed.map(|awaiting| (awaiting.source, matches!(awaiting.what, Freed::Arrived(_))))
+    }
+
     /// A message that was unlocked without a record (handed back unread) is free at once.
     pub(crate) fn free_now(&mut self, source: Source, sequence: Sequence) {
         self.ready_mut(source).returned.insert(sequence);

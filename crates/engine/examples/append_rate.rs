@@ -1,20 +1,18 @@
-//! How many durable messages of 1 KiB a second 256 waiting writers get: through the engine, through the journal alone, and
-//! against a bare loop that writes and syncs as many bytes each time on a preallocated file. The three alternate, for disks
-//! have moods.
+//! How many durable messages of 1 KiB a second 256 waiting writers get: through the engine, and through the journal alone,
+//! against a bare loop that writes and syncs as many bytes each time. They take turns, for disks have moods.
 //!
-//! All of them write to files whose blocks were written before. The bare loop goes round in one; the journals use segments
-//! again that were given back, as they do when messages leave as fast as they come: so a consumer takes what the engine
-//! has stored, which is paid for by the engine. With `growing` nobody takes anything: then each segment is a new one, and
-//! filling it ahead doubles what is written.
+//! All of them go forward through a file of one size whose blocks were written before: a segment as large as a segment may
+//! be, filled ahead, and for the bare loop a file of zeros. So nothing is filled while it is measured, as in a journal in
+//! use, where segments come back.
 //!
-//! `cargo run --release -p otobus-engine --example append_rate -- DIRECTORY [growing]`, or `cargo xtask storage append`.
+//! `cargo run --release -p otobus-engine --example append_rate -- DIRECTORY`, or `cargo xtask storage append`.
 
 #![allow(clippy::unwrap_used)] // A measurement that cannot run has nothing to say.
 
-use broker::{Command, NamespaceId, QueueSettings, ReceiveMode, Span};
+use broker::{Command, NamespaceId, QueueSettings, Span};
 use bytes::Bytes;
-use journal::Journal;
 use journal::disk::File;
+use journal::{Filling, Journal, Local};
 use otobus_engine::{Batch, Connection, Engine, Options, Outgoing};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -26,22 +24,39 @@ const WRITERS: usize = 256;
 /// Writers share connections, as they do in a process that uses an SDK: each waits for its own `accepted`.
 const CONNECTIONS: usize = 4;
 const BODY_BYTES: usize = 1024;
-/// Many turns, each long enough for several segments, and the median of them: disks have moods that last for seconds.
-const ROUNDS: usize = 15;
-const ROUND: Duration = Duration::from_secs(1);
-/// Longest wait for a journal to have its next segment ready, so that this is not charged to whoever comes next.
-const SETTLING: Duration = Duration::from_secs(3);
-/// As much as a journal in use goes round in.
-const FILE_BYTES: u64 = 160 * 1024 * 1024;
-/// What a consumer takes ahead, as an SDK's processor does.
-const CREDIT: u64 = 2048;
+/// Short turns, for a mood of the disk lasts longer than several of them, and many, of which the median counts.
+const ROUND: Duration = Duration::from_millis(100);
+const ROUNDS: usize = 8;
+/// Each with new files, for the rounds of one must not fill them.
+const SETS: usize = 6;
+const FILE_BYTES: u32 = journal::limits::MAX_SEGMENT_BYTES;
+/// What was on its way at the end of a turn has long arrived then.
+const PAUSE: Duration = Duration::from_millis(20);
 
 fn main() {
     let folder = std::env::args().nth(1).expect("a directory to work in");
-    let is_growing = std::env::args().nth(2).is_some_and(|word| word == "growing");
-    let folder = Path::new(&folder);
+    let (mut ours, mut journals) = (Vec::new(), Vec::new());
+    for set in 1..=SETS {
+        let folder = Path::new(&folder).join(set.to_string());
+        std::fs::create_dir(&folder).unwrap();
+        for (through, alone) in measure(&folder) {
+            ours.push(through);
+            journals.push(alone);
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+    println!(
+        "{WRITERS} waiting writers of 1 KiB, median of {} rounds: engine {:.0} %, journal alone {:.0} % of the bare loop",
+        ours.len(),
+        median(&mut ours),
+        median(&mut journals)
+    );
+}
+
+/// In percent of the bare loop, for each round but the first, which is for warming up.
+fn measure(folder: &Path) -> Vec<(f64, f64)> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    let engine = open(&folder.join("journal"));
+    let engine = engine(&folder.join("engine"));
     let (stored, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let is_running = Arc::new(AtomicBool::new(false));
     runtime.block_on(engine.handle().ask(create)).unwrap().unwrap();
@@ -49,56 +64,55 @@ fn main() {
         let connection = engine.handle().connect();
         runtime.spawn(write(connection, stored.clone(), is_running.clone(), is_over.clone()));
     }
-    if !is_growing {
-        runtime.spawn(consume(engine.handle().connect()));
-    }
-    let bare = bare_file(&folder.join("bare"));
-    let mut alone = Alone::open(&folder.join("alone"), is_growing);
-    let syncs = || engine.handle().counters().appends.load(Ordering::Relaxed);
-    let (mut ours, mut journals) = (Vec::new(), Vec::new());
+    let mut alone = Alone::open(&folder.join("alone"));
+    let mut bare = Bare::open(&folder.join("bare"));
+    let counted = || {
+        let counters = engine.handle().counters();
+        let [syncs, bytes] =
+            [&counters.appends, &counters.appended_bytes].map(|count| count.load(Ordering::Relaxed));
+        (stored.load(Ordering::Relaxed), syncs, bytes)
+    };
+    let mut percents = Vec::new();
     for round in 0..=ROUNDS {
-        let (messages, appends, began) = (stored.load(Ordering::Relaxed), syncs(), Instant::now());
+        let (before, began) = (counted(), Instant::now());
         is_running.store(true, Ordering::Relaxed);
         std::thread::sleep(ROUND);
+        let (after, took) = (counted(), began.elapsed());
         is_running.store(false, Ordering::Relaxed);
-        let messages = stored.load(Ordering::Relaxed) - messages;
-        let through = Rate { messages, syncs: syncs() - appends, seconds: began.elapsed().as_secs_f64() };
-        settle(&folder.join("journal"));
-        let beside = bare_loop(&bare, (messages / through.syncs.max(1)).max(1));
+        assert!(after.2 + (after.2 - before.2) < u64::from(FILE_BYTES), "the segment is nearly full");
+        std::thread::sleep(PAUSE);
+        let through =
+            Rate { messages: after.0 - before.0, syncs: after.1 - before.1, bytes: after.2 - before.2, took };
+        let beside = bare.run(&through);
         let alone = alone.run();
-        settle(&folder.join("alone"));
-        let below = bare_loop(&bare, WRITERS as u64);
+        let below = bare.run(&alone);
+        let found = (through.percent_of(&beside), alone.percent_of(&below));
+        let remark = if round == 0 { " (warm-up)" } else { "" };
         println!(
-            "round {round}: engine {through}, bare loop {beside}: {:.0} %; journal alone {alone}, bare loop {below}: {:.0} %{}",
-            through.percent_of(&beside),
-            alone.percent_of(&below),
-            if round == 0 { " (warm-up)" } else { "" }
+            "engine {through}, bare loop {beside}: {:.0} %; journal alone {alone}, bare loop {below}: {:.0} %{remark}",
+            found.0, found.1
         );
         if round > 0 {
-            ours.push(through.percent_of(&beside));
-            journals.push(alone.percent_of(&below));
+            percents.push(found);
         }
     }
     is_over.store(true, Ordering::Relaxed);
-    println!(
-        "{WRITERS} waiting writers of 1 KiB, median of {ROUNDS} rounds: engine {:.0} %, journal alone {:.0} % of the bare loop",
-        median(&mut ours),
-        median(&mut journals)
-    );
-    // Writers that still wait are not waited for.
-    std::process::exit(0);
+    runtime.shutdown_background();
+    engine.stop().unwrap();
+    percents
 }
 
 /// What one turn has stored.
 struct Rate {
     messages: u64,
     syncs: u64,
-    seconds: f64,
+    bytes: u64,
+    took: Duration,
 }
 
 impl Rate {
     fn per_second(&self) -> f64 {
-        self.messages as f64 / self.seconds
+        self.messages as f64 / self.took.as_secs_f64()
     }
 
     fn percent_of(&self, other: &Rate) -> f64 {
@@ -108,8 +122,9 @@ impl Rate {
 
 impl std::fmt::Display for Rate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let a_sync = self.messages as f64 / self.syncs.max(1) as f64;
-        write!(f, "{:.0} msg/s in {} syncs ({a_sync:.0} a sync)", self.per_second(), self.syncs)
+        let a_sync = |count: u64| count / self.syncs.max(1);
+        let (messages, bytes) = (a_sync(self.messages), a_sync(self.bytes));
+        write!(f, "{:.0} msg/s in {} syncs of {messages} and {bytes} B", self.per_second(), self.syncs)
     }
 }
 
@@ -118,56 +133,39 @@ fn median(percents: &mut [f64]) -> f64 {
     percents[percents.len() / 2]
 }
 
-/// Waits until the journal fills no segment in the background and has nothing to write.
-fn settle(folder: &Path) {
-    let began = Instant::now();
-    std::thread::sleep(Duration::from_millis(100));
-    while folder.join("spare.tmp").exists() && began.elapsed() < SETTLING {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+/// A journal of one segment that is filled before anything is written to it.
+fn journal(path: &Path, seed: u64) -> Local {
+    let options = journal::Options {
+        filling: Filling::Inline,
+        segment_bytes: FILE_BYTES,
+        first_segment_bytes: FILE_BYTES,
+        reserve_segments: 0,
+        ..journal::Options::new(seed)
+    };
+    Local::open(Arc::new(File::open(path).unwrap()), options).unwrap()
 }
 
-fn open(path: &Path) -> Engine {
-    let disk = Arc::new(File::open(path).unwrap());
-    let journal = Box::new(journal::Local::open(disk, journal::Options::new(3)).unwrap());
-    Engine::open(
-        journal,
-        Options {
-            owner: 1,
-            nonce: 9,
-            has_sync_thread: true,
-            tail_cache_bytes: otobus_engine::limits::TAIL_CACHE_BYTES,
-        },
-        |why| panic!("{why}"),
-    )
-    .unwrap()
+fn engine(path: &Path) -> Engine {
+    let options = Options {
+        owner: 1,
+        nonce: 9,
+        has_sync_thread: true,
+        tail_cache_bytes: otobus_engine::limits::TAIL_CACHE_BYTES,
+    };
+    Engine::open(Box::new(journal(path, 3)), options, |why| panic!("{why}")).unwrap()
 }
 
 /// The journal without anything around it: what has gathered is one append.
 struct Alone {
-    journal: journal::Local,
+    journal: Local,
     draft: journal::Draft,
-    is_growing: bool,
 }
 
 impl Alone {
-    fn open(path: &Path, is_growing: bool) -> Alone {
-        let disk = Arc::new(File::open(path).unwrap());
-        let mut journal = journal::Local::open(disk, journal::Options::new(4)).unwrap();
+    fn open(path: &Path) -> Alone {
+        let mut journal = journal(path, 4);
         journal.fence(1, journal::Epoch(1)).unwrap();
-        Alone { journal, draft: journal::Draft::default(), is_growing }
-    }
-
-    /// Gives back what lies behind the last segment but one.
-    fn trim(&mut self) {
-        let stretches = self.journal.stretches();
-        if let [.., before_last, _] = &stretches[..]
-            && stretches.len() > 3
-        {
-            let tail = self.journal.tail();
-            self.journal.snapshots().put(tail, &mut |out| out.write_all(b"all are gone")).unwrap();
-            self.journal.trim(before_last.first).unwrap();
-        }
+        Alone { journal, draft: journal::Draft::default() }
     }
 
     /// All 256 writers wait for each append. Laying a body out and summing it is theirs to do, as connections do it.
@@ -176,20 +174,18 @@ impl Alone {
         (0..WRITERS).for_each(|_| bodies.push_body(&[7; BODY_BYTES]));
         let pieces = bodies.pieces.chunks(WRITERS / CONNECTIONS).map(|of_one| Bytes::from(of_one.concat()));
         bodies.pieces = pieces.collect();
-        let (began, mut syncs) = (Instant::now(), 0);
+        let (began, mut syncs, mut bytes) = (Instant::now(), 0, 0);
         while began.elapsed() < ROUND {
             self.draft.clear();
             self.draft.body_lengths.extend_from_slice(&bodies.body_lengths);
             self.draft.pieces.extend_from_slice(&bodies.pieces);
+            bytes += self.journal.batch_bytes(&self.draft) as u64;
             let at = self.journal.tail().next();
             let ticket = self.journal.append(&self.draft, at).unwrap();
             assert!(matches!(ticket.wait(), journal::Outcome::Committed));
             syncs += 1;
-            if !self.is_growing {
-                self.trim();
-            }
         }
-        Rate { messages: syncs * WRITERS as u64, syncs, seconds: began.elapsed().as_secs_f64() }
+        Rate { messages: syncs * WRITERS as u64, syncs, bytes, took: began.elapsed() }
     }
 }
 
@@ -214,10 +210,12 @@ async fn write(
             if is_over.load(Ordering::Relaxed) {
                 return;
             }
+            // The one thread of the writers has nothing else to do.
+            std::thread::sleep(Duration::from_micros(100));
             tokio::task::yield_now().await;
-            std::thread::sleep(Duration::from_micros(50));
         }
         let mut batch = Batch::default();
+        batch.bodies.reserve_exact(free * (journal::BODY_PREFIX_BYTES + BODY_BYTES));
         for _ in 0..std::mem::take(&mut free) {
             batch.message(Span::MAX, |out| out.resize(out.len() + BODY_BYTES, 7));
             batch.send(link, delivery, false, batch.messages.len() - 1);
@@ -237,46 +235,36 @@ async fn write(
     }
 }
 
-/// Takes what comes, and looks at nothing of it.
-async fn consume(connection: Connection) {
-    let (link, mode) = (connection.link(1), ReceiveMode::ReceiveAndDelete);
-    let attach = Command::AttachReceiver { link, namespace: NamespaceId(0), path: "q".into(), mode };
-    connection.submit(Batch { commands: vec![attach], ..Batch::default() });
-    let (mut taken, mut seen, mut limit) = (Vec::new(), 0, 0);
-    loop {
-        if limit < seen + CREDIT / 2 {
-            limit = seen + CREDIT;
-            let credit = Command::Credit { link, limit, drain: false };
-            connection.submit(Batch { commands: vec![credit], ..Batch::default() });
-        }
-        connection.outbox().arrived().await;
-        connection.outbox().take(&mut taken);
-        seen += taken.drain(..).filter(|each| matches!(each, Outgoing::Deliver(_))).count() as u64;
-    }
+/// Writes and syncs, and nothing else.
+struct Bare {
+    file: std::fs::File,
+    at: u64,
 }
 
-fn bare_file(path: &Path) -> std::fs::File {
-    let file =
-        std::fs::File::options().read(true).write(true).create(true).truncate(true).open(path).unwrap();
-    let zeros = vec![0; 1 << 20];
-    (0..FILE_BYTES >> 20).for_each(|n| file.write_all_at(&zeros, n << 20).unwrap());
-    file.sync_all().unwrap();
-    file
-}
-
-/// Writes and syncs so many messages again and again.
-fn bare_loop(file: &std::fs::File, messages: u64) -> Rate {
-    let bytes = messages * BODY_BYTES as u64;
-    let block = vec![7; bytes as usize];
-    let (began, mut syncs, mut at) = (Instant::now(), 0, 0);
-    while began.elapsed() < ROUND / 2 {
-        if at + bytes > FILE_BYTES {
-            at = 0;
-        }
-        file.write_all_at(&block, at).unwrap();
-        file.sync_data().unwrap();
-        at += bytes;
-        syncs += 1;
+impl Bare {
+    fn open(path: &Path) -> Bare {
+        let file = std::fs::File::options().write(true).create_new(true).open(path).unwrap();
+        let zeros = vec![0; 1 << 20];
+        (0..u64::from(FILE_BYTES) >> 20).for_each(|n| file.write_all_at(&zeros, n << 20).unwrap());
+        file.sync_all().unwrap();
+        Bare { file, at: 0 }
     }
-    Rate { messages: syncs * messages, syncs, seconds: began.elapsed().as_secs_f64() }
+
+    /// As many bytes a sync as the other had.
+    fn run(&mut self, other: &Rate) -> Rate {
+        let bytes = other.bytes / other.syncs.max(1);
+        let block = vec![7; bytes as usize];
+        let (began, mut syncs) = (Instant::now(), 0);
+        while began.elapsed() < ROUND / 2 {
+            if self.at + bytes > u64::from(FILE_BYTES) {
+                self.at = 0;
+            }
+            self.file.write_all_at(&block, self.at).unwrap();
+            self.file.sync_data().unwrap();
+            self.at += bytes;
+            syncs += 1;
+        }
+        let messages = syncs * other.messages / other.syncs.max(1);
+        Rate { messages, syncs, bytes: syncs * bytes, took: began.elapsed() }
+    }
 }

@@ -136,6 +136,11 @@ impl Inbox {
         }
     }
 
+    /// Puts something that can wait until there is something else: nobody is woken for it.
+    pub(crate) fn put_quietly(&self, item: Item) {
+        self.lock().items.push(item);
+    }
+
     pub fn is_empty(&self) -> bool {
         self.lock().items.is_empty()
     }

@@ -10,6 +10,10 @@ pub const UNDURABLE_BYTES: usize = 64 * 1024 * 1024;
 /// takes a few milliseconds.
 pub const APPEND_BYTES: usize = 4 * 1024 * 1024;
 
+/// Appends that may be written before the partition has heard of the first that it is durable. The thread that syncs goes on
+/// without waiting for that; beyond this many the partition is what everybody waits for, and nothing is won.
+pub const UNHEARD_APPENDS: usize = 4;
+
 /// Bytes of the records of published messages that are decided before anybody looks whether the append is full: it may
 /// exceed [`APPEND_BYTES`] by this and by one delivery, and must stay below what the journal takes.
 pub const FAN_OUT_TURN_BYTES: usize = 1024 * 1024;

@@ -3,15 +3,15 @@
 //! It never waits by itself, except for its own sync when there is nothing else to do: whoever runs it gives it work
 //! ([`Partition::accept`]) and turns ([`Partition::turn`]). That is what lets the simulator run the same code without
 //! threads. What must hold: an effect leaves only when everything it may have seen is durable, effects of one
-//! connection leave in the order in which they were decided, and one append is in flight at most.
+//! connection leave in the order in which they were decided, and an append is written when the one before is durable.
 
 use crate::batch::Batch;
 use crate::cache::Cache;
 use crate::condition::Condition;
 use crate::inbox::{Checked, Inbox, Item};
-use crate::limits::{APPEND_BYTES, FAN_OUT_TURN_BYTES, FULL_RETRY_MS, TAIL_CACHE_BYTES};
+use crate::limits::{APPEND_BYTES, FAN_OUT_TURN_BYTES, FULL_RETRY_MS, TAIL_CACHE_BYTES, UNHEARD_APPENDS};
 use crate::mailbox::{self, Mailbox, Outgoing, Sent};
-use crate::runner::{CheckJob, HandSync, ReadJob, SyncJob, Workers};
+use crate::runner::{CheckJob, HandSync, Next, ReadJob, SyncJob, Waiting, Workers};
 use crate::upkeep::{Pace, Upkeep};
 use broker::ids::IdMap;
 use broker::planted::{Bug, is_planted};
@@ -29,6 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub struct Counters {
     pub appends: AtomicU64,
+    /// Everything that was written for them, with what frames them.
     pub appended_bytes: AtomicU64,
     pub stored_messages: AtomicU64,
     pub delivered_messages: AtomicU64,
@@ -56,8 +57,8 @@ struct Port {
     free: Vec<Outgoing>,
     /// Effects that wait for the draft, or for the append in flight when the draft is empty.
     gated: Vec<Outgoing>,
-    /// Effects of this connection wait for the append in flight; nothing may overtake them.
-    is_in_flight: bool,
+    /// Appends in flight that effects of this connection wait for; nothing may overtake them.
+    in_flight: u32,
 }
 
 #[derive(Debug)]
@@ -75,7 +76,8 @@ pub struct Partition {
     /// Connections with free effects, and with gated ones.
     free: Vec<ConnectionId>,
     gated: Vec<ConnectionId>,
-    in_flight: Option<InFlight>,
+    /// What was written and is not known to be durable, oldest first. All but the newest are: their news are under way.
+    in_flight: VecDeque<InFlight>,
     backlog: VecDeque<Item>,
     pub(crate) decision: Decision,
     draft: Draft,
@@ -88,6 +90,8 @@ pub struct Partition {
     /// Commands whose bodies are being read; they come again.
     reading: usize,
     is_stopping: bool,
+    /// More arrived during the last sync: then it is worth while to decide during the next.
+    is_busy: bool,
     is_sealed: bool,
     /// Nothing has happened for a while, and nothing was made of that yet.
     pub(crate) is_quiet: bool,
@@ -142,7 +146,7 @@ impl Partition {
             ports: IdMap::default(),
             free: Vec::new(),
             gated: Vec::new(),
-            in_flight: None,
+            in_flight: VecDeque::new(),
             backlog: VecDeque::new(),
             decision: Decision::default(),
             draft: Draft::default(),
@@ -152,6 +156,7 @@ impl Partition {
             moving: IdMap::default(),
             reading: 0,
             is_stopping: false,
+            is_busy: false,
             is_sealed: false,
             is_quiet: false,
             is_stuck: false,
@@ -218,11 +223,11 @@ impl Partition {
         }
         self.flush_free();
         self.is_stuck &= self.full_until.is_some_and(|until| now < until);
-        while self.in_flight.is_none() && self.draft.record_count > 0 && !self.is_stuck {
+        while self.in_flight.is_empty() && self.draft.record_count > 0 && !self.is_stuck {
             self.append(now)?;
             self.flush_free();
         }
-        if self.in_flight.is_none() && !self.is_stuck {
+        if self.in_flight.is_empty() && !self.is_stuck {
             self.flush_gated();
         }
         self.tend(now)?;
@@ -240,14 +245,14 @@ impl Partition {
 
     /// The newest batch that is known to be durable.
     pub(crate) fn committed(&self) -> journal::Position {
-        let next = self.in_flight.as_ref().map_or(self.next, |in_flight| in_flight.position);
+        let next = self.in_flight.front().map_or(self.next, |in_flight| in_flight.position);
         journal::Position(next.0 - 1)
     }
 
     /// Nothing is being written, and nothing waits to be.
     pub(crate) fn is_at_rest(&self) -> bool {
         let is_idle = self.backlog.is_empty() && !self.broker.is_moving();
-        self.in_flight.is_none() && self.draft.record_count == 0 && is_idle
+        self.in_flight.is_empty() && self.draft.record_count == 0 && is_idle
     }
 
     fn next_turn(&mut self, now: Time) -> Result<Turn, String> {
@@ -307,7 +312,7 @@ impl Partition {
 
     /// Nothing has happened for a while: says so in the journal.
     pub fn seal(&mut self) -> Result<(), String> {
-        if !self.is_sealed && self.in_flight.is_none() {
+        if !self.is_sealed && self.in_flight.is_empty() {
             match self.journal.seal() {
                 Ok(()) => self.is_sealed = true,
                 // A seal is a luxury.
@@ -355,13 +360,8 @@ impl Partition {
         match item {
             Item::Batch(batch) => self.decide_batch(batch, now),
             Item::Connect { connection, mailbox } => {
-                let port = Port {
-                    mailbox,
-                    links: Vec::new(),
-                    free: Vec::new(),
-                    gated: Vec::new(),
-                    is_in_flight: false,
-                };
+                let port =
+                    Port { mailbox, links: Vec::new(), free: Vec::new(), gated: Vec::new(), in_flight: 0 };
                 self.ports.insert(connection, port);
             }
             Item::Disconnect { connection } => {
@@ -583,7 +583,7 @@ impl Partition {
     fn route(&mut self, release: Release) {
         let connection = release.effect.connection();
         let Some(port) = self.ports.get_mut(&connection) else { return };
-        let is_free = release.is_free && port.gated.is_empty() && !port.is_in_flight;
+        let is_free = release.is_free && port.gated.is_empty() && port.in_flight == 0;
         let (list, connections) =
             if is_free { (&mut port.free, &mut self.free) } else { (&mut port.gated, &mut self.gated) };
         if list.is_empty() {
@@ -636,6 +636,33 @@ impl Partition {
 
     /// Writes the draft, and has it synced: by ourselves if nothing waits, else elsewhere while we go on deciding.
     pub(crate) fn append(&mut self, now: Time) -> Result<(), String> {
+        let Some(job) = self.write(now)? else { return Ok(()) };
+        let has_more = !self.backlog.is_empty() || !self.inbox.is_empty();
+        match &self.workers.sync {
+            Some(thread) if has_more || self.is_busy => thread.start(job),
+            _ => {
+                let waiting = job.wait()?;
+                self.is_busy = !self.inbox.is_empty();
+                waiting.go(&self.inbox);
+                self.finish(now);
+            }
+        }
+        Ok(())
+    }
+
+    /// The append before is durable, which is about to be told: writes what was decided meanwhile, if there is something,
+    /// so that the disk need not wait until that has been heard.
+    pub(crate) fn follow(&mut self, now: Time) -> Result<Option<Next>, String> {
+        self.is_busy = self.draft.record_count > 0;
+        if !self.is_busy || self.is_stuck || self.in_flight.len() >= UNHEARD_APPENDS {
+            return Ok(None);
+        }
+        let is_awaited = self.in_flight.back().is_none_or(|durable| self.broker.is_awaited(durable.position));
+        Ok(self.write(now)?.map(|job| Next { job, is_awaited }))
+    }
+
+    /// Writes the draft: what is left to do is to sync it. Nothing, if there is no room for it.
+    fn write(&mut self, now: Time) -> Result<Option<SyncJob>, String> {
         let position = self.next;
         let at = journal::Position(position.0);
         let ticket = match self.journal.append(&self.draft, at) {
@@ -644,15 +671,16 @@ impl Partition {
                 // Nothing was written and nothing was told: what was decided waits until there is room.
                 self.is_stuck = true;
                 self.full_until = Some(Time(now.0 + FULL_RETRY_MS));
-                return Ok(());
+                return Ok(None);
             }
             Err(error) => return Err(error.to_string()),
         };
         self.last_time = Time(self.draft.time);
         let body_bytes = self.draft.body_lengths.iter().map(|length| *length as usize).sum();
-        self.upkeep.appended(self.journal.batch_bytes(&self.draft), body_bytes);
+        let batch_bytes = self.journal.batch_bytes(&self.draft);
+        self.upkeep.appended(batch_bytes, body_bytes);
         self.counters.appends.fetch_add(1, Ordering::Relaxed);
-        self.counters.appended_bytes.fetch_add(self.draft_body_bytes as u64, Ordering::Relaxed);
+        self.counters.appended_bytes.fetch_add(batch_bytes as u64, Ordering::Relaxed);
         self.next = Position(position.0 + 1);
         self.is_sealed = false;
         self.draft.clear();
@@ -663,31 +691,26 @@ impl Partition {
         let mut releases = Vec::with_capacity(connections.len());
         for connection in &connections {
             if let Some(port) = self.ports.get_mut(connection) {
-                port.is_in_flight = true;
+                port.in_flight += 1;
                 place_answers(&*self.journal, &mut port.gated);
                 releases.push((Arc::clone(&port.mailbox), std::mem::take(&mut port.gated)));
             }
         }
-        self.in_flight = Some(InFlight { position, connections });
-        let job = SyncJob { ticket, releases, held_bytes: std::mem::take(&mut self.draft_held_bytes) };
+        self.in_flight.push_back(InFlight { position, connections });
         self.condition.sync_began();
-        let is_busy = !self.backlog.is_empty() || !self.inbox.is_empty();
-        match &self.workers.sync {
-            Some(thread) if is_busy => thread.start(job),
-            _ => {
-                job.run(&self.inbox)?;
-                self.finish(now);
-            }
-        }
-        Ok(())
+        let held_bytes = std::mem::take(&mut self.draft_held_bytes);
+        Ok(Some(SyncJob { ticket, waiting: Waiting { releases, held_bytes } }))
     }
 
+    /// The oldest append is durable, and what waited for it has left.
     fn finish(&mut self, now: Time) {
-        self.condition.sync_ended();
-        let in_flight = self.in_flight.take().expect("an append is in flight");
+        let in_flight = self.in_flight.pop_front().expect("an append is in flight");
+        if self.in_flight.is_empty() {
+            self.condition.sync_ended();
+        }
         for connection in in_flight.connections {
             if let Some(port) = self.ports.get_mut(&connection) {
-                port.is_in_flight = false;
+                port.in_flight -= 1;
             }
         }
         self.start_snapshot(journal::Position(in_flight.position.0));

@@ -12,9 +12,9 @@ use crate::recovery::{self, recover};
 use crate::scrub;
 use crate::snapshots::SnapshotJob;
 use crate::upkeep::Pace;
-use broker::{BodyId, Broker, Command, Sequence, Source};
+use broker::{BodyId, Broker, Command, Sequence, Source, Time};
 use journal::{Journal, Outcome, Place, Ticket, read_run};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,24 +22,65 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct SyncJob {
     pub(crate) ticket: Ticket,
+    pub(crate) waiting: Waiting,
+}
+
+impl SyncJob {
+    /// Waits for the disk. What waited may go then.
+    pub(crate) fn wait(self) -> Result<Waiting, String> {
+        match self.ticket.wait() {
+            Outcome::Committed => Ok(self.waiting),
+            Outcome::Failed(error) => Err(error.to_string()),
+            Outcome::Fenced => Err("another process has taken the journal over".into()),
+            Outcome::Unknown => Err("nobody can say whether an append was kept".into()),
+        }
+    }
+
+    /// Waits for the disk, lets go what waited, and has written what was decided meanwhile, which is returned.
+    fn run(self, inbox: &Inbox, follow: impl FnOnce() -> Result<Option<Next>, String>) -> Option<SyncJob> {
+        let done = self.wait().and_then(|waiting| {
+            waiting.go(inbox);
+            follow()
+        });
+        match done {
+            // Waking a thread takes as long as writing a hundred messages, and more news are sure to come.
+            Ok(Some(Next { job, is_awaited: false })) => {
+                inbox.put_quietly(Item::Committed);
+                Some(job)
+            }
+            Ok(next) => {
+                inbox.put(Item::Committed);
+                next.map(|next| next.job)
+            }
+            Err(why) => {
+                inbox.put(Item::Failed(why));
+                None
+            }
+        }
+    }
+}
+
+/// What was written behind an append that is durable.
+#[derive(Debug)]
+pub(crate) struct Next {
+    pub(crate) job: SyncJob,
+    /// Somebody gets something because of the append before.
+    pub(crate) is_awaited: bool,
+}
+
+/// Effects that wait for an append, and the bytes that are held until then.
+#[derive(Debug)]
+pub(crate) struct Waiting {
     pub(crate) releases: Vec<(Arc<dyn Mailbox>, Vec<Outgoing>)>,
     pub(crate) held_bytes: usize,
 }
 
-impl SyncJob {
-    /// Waits for the disk and lets go what waited.
-    pub(crate) fn run(self, inbox: &Inbox) -> Result<(), String> {
-        match self.ticket.wait() {
-            Outcome::Committed => {}
-            Outcome::Failed(error) => return Err(error.to_string()),
-            Outcome::Fenced => return Err("another process has taken the journal over".into()),
-            Outcome::Unknown => return Err("nobody can say whether an append was kept".into()),
-        }
+impl Waiting {
+    pub(crate) fn go(self, inbox: &Inbox) {
         for (mailbox, outgoing) in self.releases {
             mailbox.put(outgoing);
         }
         inbox.release(self.held_bytes);
-        Ok(())
     }
 }
 
@@ -243,23 +284,43 @@ struct SyncSlot {
     arrived: Condvar,
 }
 
+impl SyncSlot {
+    fn wait(&self) -> SyncJob {
+        let mut job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match job.take() {
+                Some(job) => return job,
+                None => job = self.arrived.wait(job).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
 impl SyncThread {
-    fn spawn(inbox: Arc<Inbox>) -> std::io::Result<SyncThread> {
-        let slot = Arc::new(SyncSlot::default());
-        let own = Arc::clone(&slot);
+    fn new() -> SyncThread {
+        SyncThread { slot: Arc::default() }
+    }
+
+    /// Starts the thread. It is over when the house is.
+    fn spawn(&self, house: &Arc<House>, inbox: Arc<Inbox>) -> std::io::Result<()> {
+        let (slot, house) = (Arc::clone(&self.slot), Arc::downgrade(house));
+        let follow = move || match house.upgrade() {
+            Some(house) => house.follow(),
+            None => Ok(None),
+        };
         std::thread::Builder::new().name("otobus-sync".into()).spawn(move || {
             loop {
-                let job = own.job.lock().unwrap_or_else(PoisonError::into_inner);
-                let mut job =
-                    own.arrived.wait_while(job, |job| job.is_none()).unwrap_or_else(PoisonError::into_inner);
-                let Some(job) = job.take() else { continue };
-                match job.run(&inbox) {
-                    Ok(()) => inbox.put(Item::Committed),
-                    Err(why) => return inbox.put(Item::Failed(why)),
+                let mut next = Some(slot.wait());
+                while let Some(job) = next {
+                    next = job.run(&inbox, &follow);
                 }
             }
         })?;
-        Ok(SyncThread { slot })
+        Ok(())
+    }
+
+    fn again(&self) -> SyncThread {
+        SyncThread { slot: Arc::clone(&self.slot) }
     }
 
     pub(crate) fn start(&self, job: SyncJob) {
@@ -294,11 +355,17 @@ impl HandSync {
     /// The disk is done: lets go what waited for it and tells the partition.
     pub fn finish(&self, inbox: &Inbox) {
         if let Some(job) = self.take() {
-            inbox.put(match job.run(inbox) {
-                Ok(()) => Item::Committed,
-                Err(why) => Item::Failed(why),
-            });
+            job.run(inbox, || Ok(None));
         }
+    }
+
+    /// The disk is done, and what was decided meanwhile is written before anybody hears of it. Returns whether there was
+    /// something.
+    pub fn finish_and_follow(&self, inbox: &Inbox, partition: &mut Partition, now: Time) -> bool {
+        let next = self.take().and_then(|job| job.run(inbox, || partition.follow(now)));
+        let has_followed = next.is_some();
+        *self.slot.job.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        has_followed
     }
 }
 
@@ -349,10 +416,7 @@ impl Engine {
         let cache = Arc::new(Cache::new(options.tail_cache_bytes));
         let counters = Arc::new(Counters::default());
         let asks = Arc::new(Asks::default());
-        let sync = match options.has_sync_thread {
-            true => Some(SyncThread::spawn(Arc::clone(&inbox)).map_err(OpenError::Thread)?),
-            false => None,
-        };
+        let sync = options.has_sync_thread.then(SyncThread::new);
         let own = Arc::clone(&inbox);
         let read = Worker::spawn("otobus-read", move |job: Reading| own.put(job.run()));
         let own = Arc::clone(&inbox);
@@ -379,13 +443,19 @@ impl Engine {
         condition.set_ahead(clock.gap());
         let scrub = scrub::spawn(&inbox, snapshots, condition.clone()).map_err(OpenError::Thread)?;
         inbox.put(Item::Connect { connection: ASKING, mailbox: asks.clone() });
+        let slot = partition.workers.sync.as_ref().map(SyncThread::again);
+        let house = Arc::new(House(Mutex::new(Resident { partition, clock })));
+        if let Some(sync) = slot {
+            sync.spawn(&house, Arc::clone(&inbox)).map_err(OpenError::Thread)?;
+        }
         let own = Arc::clone(&inbox);
         let handle = Handle::new(inbox, asks, cache, counters, condition);
         let closing = handle.clone();
         let thread = std::thread::Builder::new()
             .name("otobus-partition".into())
             .spawn(move || {
-                let ended = run(partition, &own, clock);
+                let ended = run(&house, &own);
+                drop(house);
                 drop(scrub);
                 closing.close();
                 if let Err(why) = &ended {
@@ -412,29 +482,58 @@ impl Engine {
     }
 }
 
-fn run(mut partition: Partition, inbox: &Inbox, mut clock: OwnerClock) -> Result<(), String> {
+/// Where a partition lives while threads run it: one decides; the one that syncs comes in only to have the next append
+/// written.
+#[derive(Debug)]
+struct House(Mutex<Resident>);
+
+#[derive(Debug)]
+struct Resident {
+    partition: Partition,
+    clock: OwnerClock,
+}
+
+impl House {
+    fn enter(&self) -> MutexGuard<'_, Resident> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn follow(&self) -> Result<Option<Next>, String> {
+        let guard = AbortOnPanic;
+        let mut resident = self.enter();
+        let now = resident.clock.now();
+        let next = resident.partition.follow(now);
+        std::mem::forget(guard);
+        next
+    }
+}
+
+fn run(house: &House, inbox: &Inbox) -> Result<(), String> {
     let guard = AbortOnPanic;
     let mut items = Vec::new();
-    let mut turn = Turn::OnArrival;
+    let (mut turn, mut is_sealed) = (Turn::OnArrival, house.enter().partition.is_sealed());
     loop {
         let until_due = match turn {
             Turn::Stopped => break,
             Turn::Now => Some(Duration::ZERO),
-            Turn::At(due) => Some(Duration::from_millis((due.0 - clock.now().0).max(0) as u64)),
+            Turn::At(due) => Some(Duration::from_millis((due.0 - house.enter().clock.now().0).max(0) as u64)),
             Turn::OnArrival => None,
         };
-        let until_seal = (!partition.is_sealed()).then_some(Duration::from_millis(SEAL_AFTER_MS));
+        let until_seal = (!is_sealed).then_some(Duration::from_millis(SEAL_AFTER_MS));
         let patience = match (until_due, until_seal) {
             (Some(due), Some(seal)) => Some(due.min(seal)),
             (either, other) => either.or(other),
         };
         inbox.take(&mut items, patience);
+        let mut resident = house.enter();
+        let Resident { partition, clock } = &mut *resident;
         if items.is_empty() && patience == until_seal && until_seal.is_some() {
             partition.seal()?;
         }
         let now = clock.now();
         partition.accept(&mut items, now)?;
         turn = partition.turn(now)?;
+        is_sealed = partition.is_sealed();
     }
     std::mem::forget(guard);
     Ok(())

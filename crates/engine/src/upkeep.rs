@@ -134,7 +134,7 @@ impl Upkeep {
     /// The snapshot that was taken, once its batch is committed.
     pub(crate) fn committed(&mut self, at: Position) -> Option<(Position, Snapshot)> {
         self.conclude_cleaning(at);
-        let taken = self.taken.take();
+        let taken = self.taken.take_if(|(taken, _)| *taken <= at);
         self.is_writing |= taken.is_some();
         taken
     }
@@ -349,6 +349,16 @@ mod tests {
         upkeep.copied(Position(71), Vec::new());
         upkeep.conclude_cleaning(Position(71));
         assert_eq!(upkeep.trim_before(), Position(21));
+    }
+
+    #[test]
+    fn a_snapshot_waits_for_the_batch_with_which_it_was_taken() {
+        let mut upkeep = upkeep();
+        let broker = broker::Broker::new(broker::Durable::default(), 1);
+        upkeep.take(Position(41), broker.snapshot(Time(0)));
+        assert!(upkeep.committed(Position(40)).is_none(), "the batch before it");
+        assert!(!upkeep.wants_snapshot(), "one at a time");
+        assert!(upkeep.committed(Position(41)).is_some());
     }
 
     #[test]

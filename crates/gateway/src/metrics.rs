@@ -66,7 +66,7 @@ pub fn page(work: Work, meters: &Meters, is_healthy: bool) -> String {
     family(
         "otobus_journal_bytes_total",
         "counter",
-        "Bytes of bodies appended to the journal.",
+        "Bytes appended to the journal.",
         &[("", work.appended_bytes)],
     );
     family("otobus_messages_stored_total", "counter", "Messages stored.", &[("", work.stored_messages)]);

@@ -100,7 +100,7 @@ impl Desk {
         self.inbox.put(Item::Disconnect { connection: ConnectionId(99) });
         self.turn();
         self.take_inbox();
-        assert!(self.partition.in_flight.is_some());
+        assert!(!self.partition.in_flight.is_empty());
         assert_eq!(told(&outbox), ["attached"]);
         outbox
     }
@@ -112,6 +112,13 @@ impl Desk {
         sync.finish(&self.inbox);
         self.take_inbox();
         self.turn();
+    }
+
+    /// The disk is done with the append in flight, and the next one is on its way before the partition hears of it.
+    fn finish_sync_and_follow(&mut self) {
+        let sync = self.sync.as_ref().unwrap();
+        assert!(sync.is_waiting());
+        sync.finish_and_follow(&self.inbox, &mut self.partition, NOW);
     }
 
     /// Takes what the partition has put into its own inbox.
@@ -227,6 +234,71 @@ fn what_rests_on_committed_facts_leaves_while_the_disk_is_busy() {
 }
 
 #[test]
+fn what_was_decided_during_a_sync_is_written_before_its_news_are_heard() {
+    let mut desk = Desk::with_sync_by_hand();
+    let second = desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    assert_eq!(told(&second), ["attached"]);
+    let first = desk.leave_in_flight();
+    desk.send(link(1), 0, 10);
+    desk.finish_sync_and_follow();
+    assert_eq!((told(&first), told(&second)), (vec!["accepted 0 to 0".to_owned()], vec![]));
+    assert!(desk.sync.as_ref().unwrap().is_waiting(), "the next one is with the disk");
+    desk.come_again();
+    assert_eq!(told(&second), Vec::<String>::new(), "the news were of the first");
+    desk.finish_sync_and_follow();
+    desk.come_again();
+    assert_eq!(told(&second), ["accepted 0 to 0"]);
+    assert!(desk.partition.in_flight.is_empty() && !desk.sync.as_ref().unwrap().is_waiting());
+}
+
+#[test]
+fn nothing_overtakes_what_waits_for_the_second_of_two_appends() {
+    let mut desk = Desk::with_sync_by_hand();
+    let sender = desk.leave_in_flight();
+    desk.send(link(90), 1, 10);
+    desk.finish_sync_and_follow();
+    desk.come_again();
+    assert_eq!(told(&sender), ["accepted 0 to 0"]);
+    desk.accept(Item::Batch(sending_too_much(link(90))));
+    desk.turn();
+    assert_eq!(told(&sender), Vec::<String>::new(), "a refusal, but of what came later");
+    desk.finish_sync();
+    assert_eq!(told(&sender), ["accepted 1 to 1", "rejected"]);
+}
+
+#[test]
+fn news_are_awaited_where_somebody_waits_for_a_message() {
+    let mut desk = Desk::with_sync_by_hand();
+    desk.leave_in_flight();
+    let position = desk.partition.in_flight[0].position;
+    assert!(!desk.partition.broker.is_awaited(position), "nobody receives");
+    desk.connect(2);
+    desk.give(vec![attach_receiver(link(2))]);
+    assert!(!desk.partition.broker.is_awaited(position), "nobody has credit");
+    desk.give(vec![credit(link(2), 1)]);
+    assert!(desk.partition.broker.is_awaited(position));
+    assert!(!desk.partition.broker.is_awaited(Position(position.0 - 1)), "nothing was stored before");
+}
+
+#[test]
+fn the_disk_does_not_run_away_from_a_partition_that_hears_nothing() {
+    let mut desk = Desk::with_sync_by_hand();
+    desk.leave_in_flight();
+    for delivery in 1..=UNHEARD_APPENDS as u32 {
+        desk.partition.backlog.push_back(Item::Batch(sending(link(90), delivery, 10)));
+        desk.turn();
+        desk.finish_sync_and_follow();
+    }
+    assert_eq!(desk.partition.in_flight.len(), UNHEARD_APPENDS);
+    assert!(!desk.sync.as_ref().unwrap().is_waiting());
+    desk.come_again();
+    assert_eq!(desk.partition.in_flight.len(), 1, "it has heard of all, and the last one is written");
+    desk.finish_sync();
+    assert!(desk.partition.in_flight.is_empty());
+}
+
+#[test]
 fn with_a_full_draft_the_rest_waits_for_the_disk() {
     let mut desk = Desk::with_sync_by_hand();
     let outbox = desk.connect(1);
@@ -237,7 +309,7 @@ fn with_a_full_draft_the_rest_waits_for_the_disk() {
     assert_eq!(desk.partition.backlog.len(), 2, "eight fill a draft");
     desk.finish_sync();
     while desk.turn() == Turn::Now {}
-    if desk.partition.in_flight.is_some() {
+    if !desk.partition.in_flight.is_empty() {
         desk.finish_sync();
     }
     assert_eq!(told(&outbox).last().map(String::as_str), Some("accepted 8 to 9"));
@@ -346,7 +418,7 @@ fn a_message_whose_copy_is_not_written_yet_is_found_where_it_was() {
     taken(&outbox);
     desk.give(vec![attach_receiver(receiver), credit(receiver, 2)]);
     desk.finish_sync();
-    while desk.partition.in_flight.is_some() {
+    while !desk.partition.in_flight.is_empty() {
         desk.finish_sync();
     }
     let bodies: Vec<_> = taken(&outbox)

@@ -11,7 +11,7 @@ use crate::random::Random;
 use journal::disk::Fault;
 
 /// Every fault by name, for the table of what was reached.
-pub const FAULTS: [&str; 25] = [
+pub const FAULTS: [&str; 26] = [
     "kill",
     "clean stop",
     "disk Eio",
@@ -26,6 +26,7 @@ pub const FAULTS: [&str; 25] = [
     "clock step",
     "failed sync",
     "stalled sync",
+    "append before the news",
     "back-pressure",
     "crash with a sync on its way",
     "completion out of order",
