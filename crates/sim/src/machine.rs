@@ -193,6 +193,7 @@ impl Machine {
                 Ok(Turn::Stopped) => {
                     if !self.is_stuck(partition) {
                         let mut oracle = self.shared.lock();
+                        oracle.has_unread |= partition.condition().damage().is_some();
                         oracle.end_last_turn(partition.broker().durable());
                         oracle.check_kept();
                     }

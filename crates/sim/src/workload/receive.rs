@@ -86,7 +86,7 @@ impl Workload {
         let name = *self.random.pick(&names);
         let set = match self.random.below(10) {
             0 => overlay.remove(name),
-            1..4 => {
+            1..9 if self.is_wordy => {
                 let mut large = names.iter().filter(|other| **other != name);
                 large.try_for_each(|name| overlay.set(name, &Value::Binary(vec![7; LARGE])))
             }
