@@ -181,7 +181,7 @@ impl Broker {
     /// Visits the next instants of a move, a slice of what is due. `context` has the owner's time.
     pub(crate) fn move_on(&mut self, context: Context, decision: &mut Decision) {
         let mut left = TIMER_SLICE;
-        while left > 0 {
+        while left > 0 && !decision.is_long() {
             let Some(moving) = self.volatile.moving.as_mut() else { return };
             moving.owner = context.now;
             if moving.is_waiting {

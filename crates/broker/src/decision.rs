@@ -4,6 +4,7 @@
 use crate::command::Intake;
 use crate::effect::Effect;
 use crate::ids::{BodyId, Position};
+use crate::limits::SLICE_BYTES;
 use crate::queue::doubt::Doubt;
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -33,7 +34,7 @@ pub struct Decision {
     pub effects: Vec<Release>,
     /// Messages to be read before they can be removed; whoever runs the broker takes them.
     pub doubts: Vec<Doubt>,
-    /// About how many bytes the copies of published messages take in the records.
+    /// About how many bytes the records take. Whoever decides in slices ends one above [`SLICE_BYTES`].
     pub weight: usize,
     /// Records before this one stay as they are: they were looked at.
     seam: usize,
@@ -55,8 +56,14 @@ impl Decision {
         self.seam
     }
 
+    /// Whether so much is recorded that what is left waits for the next decision: all of one is one append.
+    pub(crate) fn is_long(&self) -> bool {
+        self.weight >= SLICE_BYTES
+    }
+
     /// Adds a record that has been applied. Removals that continue each other become one.
     pub(crate) fn record(&mut self, record: Record) {
+        self.weight += record.weight();
         let is_seam = self.seam == self.records.len();
         if let (
             Record::Removed { entity, first, count },

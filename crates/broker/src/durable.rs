@@ -596,11 +596,18 @@ impl Durable {
                 assert_eq!(*sequence, queue.next, "numbers have no gaps");
                 queue.next = sequence.next();
             }
-            Record::Forwarded { source, sequence, target, number, expires, overlay } => {
+            Record::Forwarded { source, sequence, target, number, expires, due, overlay } => {
                 let session = self.queue_mut(source.entity).session_of(*sequence).cloned();
-                let (slot, extra) = self.take_out(*source, *sequence);
+                let (slot, mut extra) = self.take_out(*source, *sequence);
                 let queue = self.queue_mut(*target);
-                queue.push(*number, Slot::active(slot.body, slot.length, time, *expires));
+                match due {
+                    None => queue.push(*number, Slot::active(slot.body, slot.length, time, *expires)),
+                    Some(due) => {
+                        queue.push(*number, Slot::scheduled(slot.body, slot.length, time, *due));
+                        let life = (!expires.is_never()).then(|| Span((expires.0 - due.0).max(0) as u64));
+                        Arc::make_mut(&mut extra).time_to_live = life;
+                    }
+                }
                 queue.extras.insert(*number, extra);
                 queue.merge(*number, overlay.as_deref());
                 if let Some(session) = session.filter(|_| queue.keeps_sessions()) {

@@ -3,6 +3,8 @@
 //! Entity ids, body ids and positions are never reused within a partition: a record that names one means the same
 //! thing for as long as the data lives.
 
+use message::facts::MessageId;
+use sha2::{Digest, Sha256};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// A namespace of the server; `0` is the one called `default`.
@@ -118,11 +120,34 @@ impl MessageKey {
     /// Of a message without an id, which is never a duplicate (S-164).
     pub const NONE: MessageKey = MessageKey([0, 0]);
 
+    /// A digest of a message-id, in which ids of different types differ. Its whole strength is needed: whoever finds
+    /// another id of the same digest has a message dropped that is none of his business. It is on disk, so it stays.
+    pub fn of(id: Option<MessageId<'_>>) -> MessageKey {
+        MessageKey(match id {
+            None => return MessageKey::NONE,
+            Some(MessageId::String(text)) => digest(b's', text.as_bytes()),
+            Some(MessageId::Uuid(uuid)) => digest(b'u', &uuid),
+            Some(MessageId::Ulong(number)) => digest(b'n', &number.to_be_bytes()),
+            Some(MessageId::Binary(bytes)) => digest(b'b', bytes),
+        })
+    }
+
+    /// A digest of what chooses the partition of a message; zero if nothing does.
+    pub fn partition(key: Option<&str>) -> u64 {
+        key.map_or(0, |key| digest(b'p', key.as_bytes())[0])
+    }
+
     /// The same id under a partition key is another message (S-162). `partition` is a digest too, zero without a key.
     pub(crate) fn within(self, partition: u64) -> MessageKey {
         let [high, low] = self.0;
         MessageKey([high ^ partition, low ^ partition.rotate_left(32)])
     }
+}
+
+fn digest(kind: u8, bytes: &[u8]) -> [u64; 2] {
+    let digest = Sha256::new().chain_update([kind]).chain_update(bytes).finalize();
+    let half = |at: usize| digest[at..at + 8].iter().fold(0, |half, byte| half << 8 | u64::from(*byte));
+    [half(0), half(8)]
 }
 
 impl Hash for MessageKey {

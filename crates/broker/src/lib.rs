@@ -284,6 +284,7 @@ impl Broker {
         }
         let mut left = TIMER_SLICE;
         while left > 0
+            && !decision.is_long()
             && let Some(due) = self.volatile.take_due(context.now)
         {
             let entity = match &due {
@@ -299,6 +300,7 @@ impl Broker {
     fn dispatch(&mut self, context: Context, decision: &mut Decision) {
         let mut left = if self.is_moving() { 0 } else { DISPATCH_SLICE };
         while left > 0
+            && !decision.is_long()
             && let Some(source) = self.volatile.next_stirred()
         {
             left -= self.hand_out(source, left, self.context_at(source.entity, context), decision);

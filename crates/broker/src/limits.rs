@@ -69,6 +69,10 @@ pub const SQL_STATEMENTS: usize = 32;
 /// costs a look-up for each message.
 pub const FILTER_VALUES: usize = 128;
 
+/// Bytes of all names and values of a correlation filter, or of the parameters of a SQL filter, together: a message has no more
+/// properties than that (S-18).
+pub const FILTER_BYTES: usize = PROPERTIES_BYTES;
+
 /// Longest text that a filter or an action makes out of others: as long as a property may be (S-18).
 pub const FILTER_TEXT_BYTES: usize = 32 * 1_024;
 
@@ -81,6 +85,15 @@ pub const MOVE_BYTES: usize = 96;
 pub const FAILURE_BYTES: usize = 512;
 pub const SESSION_BYTES: usize = 4 * 128;
 pub const FAN_OUT_BYTES: usize = 4 * 1_024 * 1_024;
+
+/// Bytes of records after which a slice ends, whatever its messages are: what clients have changed of one may take 64 KiB.
+pub const SLICE_BYTES: usize = 1_024 * 1_024;
+
+/// Bytes of property changes that one request may ask for, over all messages that it settles: they are one append.
+pub const REQUEST_CHANGE_BYTES: usize = 4 * 1_024 * 1_024;
+
+/// What a record takes without anything that has no fixed size, about.
+pub const RECORD_BYTES: usize = 48;
 
 /// Authorization rules of one entity (semantics, section 21), the length of their names (HX-1.8.2) and of their keys, which
 /// are 44 characters where the service makes them.

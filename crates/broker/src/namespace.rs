@@ -244,6 +244,23 @@ mod tests {
     use crate::time::Span;
 
     #[test]
+    fn a_queue_that_would_forward_to_itself_or_to_nothing_is_not_created() {
+        // S-171
+        let mut world = World::with_queue("q");
+        let to = |target: &str| QueueSettings { forward_to: Some(target.into()), ..QueueSettings::default() };
+        let letters_to = |target: &str| QueueSettings {
+            forward_dead_letters_to: Some(target.into()),
+            ..QueueSettings::default()
+        };
+        let missing = |target: &str| Err(Refusal::ForwardTargetNotFound(target.into()));
+        assert_eq!(world.try_create("a", to("sb://host/nothing")), missing("nothing"));
+        assert_eq!(world.try_create("a", letters_to("nothing")), missing("nothing"));
+        assert!(world.try_create("a", to("A")).is_err() && world.try_create("a", letters_to("a")).is_err());
+        assert_eq!(world.describe("a"), Err(Refusal::EntityNotFound("a".into())));
+        assert!(world.try_create("a", to("Q")).is_ok());
+    }
+
+    #[test]
     fn names_are_checked() {
         // S-250, S-252
         let long = "x".repeat(PATH_CHARACTERS);

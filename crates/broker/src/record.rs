@@ -5,6 +5,7 @@
 //! therefore opens with new code, and new data says plainly that it is new.
 
 use crate::ids::{BodyId, EntityId, LockToken, MessageKey, NamespaceId, Sequence, Source, SubQueue};
+use crate::limits::{COPY_BYTES, RECORD_BYTES};
 use crate::queue::index::Reason;
 use crate::settings::{QueueSettings, Status};
 use crate::time::{Span, Time};
@@ -112,13 +113,15 @@ pub enum Record {
         sequence: Sequence,
     },
     /// A message left one entity for another, where it has another number (S-177); in one step, so that it is never in
-    /// both. `overlay` is what changes with it.
+    /// both. `overlay` is what changes with it. If it is `due` later it waits there, and `expires` is when it expires if it is
+    /// enqueued then.
     Forwarded {
         source: Source,
         sequence: Sequence,
         target: EntityId,
         number: Sequence,
         expires: Time,
+        due: Option<Time>,
         overlay: Option<Box<Overlay>>,
     },
     /// A message that has just come belongs to a session (S-142).
@@ -183,12 +186,32 @@ mod kind {
     pub(super) const IN_SESSION: u8 = 15;
     pub(super) const SESSION_STATE_SET: u8 = 16;
     pub(super) const TRANSFER_DEAD_LETTERED: u8 = 17;
+    /// A `Forwarded` that is due later.
+    pub(super) const FORWARDED_FOR_LATER: u8 = 18;
     pub(super) const PUBLISHED: u8 = 20;
     /// Far from the others, which count upwards with what brokers do.
     pub(super) const RELOCATED: u8 = 200;
 }
 
 impl Record {
+    /// About how many bytes it takes.
+    pub(crate) fn weight(&self) -> usize {
+        let changed =
+            |overlay: &Option<Box<Overlay>>| overlay.as_ref().map_or(0, |each| each.encoded_bytes());
+        let more = match self {
+            Record::Returned { overlay, .. }
+            | Record::Deferred { overlay, .. }
+            | Record::DeadLettered { overlay, .. }
+            | Record::Forwarded { overlay, .. } => changed(overlay),
+            Record::InSession { session, .. } | Record::SessionStateSet { session, .. } => session.len(),
+            Record::Published(published) => {
+                published.copies.iter().map(|copy| COPY_BYTES + changed(&copy.overlay)).sum()
+            }
+            _ => 0,
+        };
+        RECORD_BYTES + more
+    }
+
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Record::QueueCreated { entity, namespace, path, settings } => {
@@ -279,14 +302,16 @@ impl Record {
                 put_u32(out, entity.0);
                 put_u64(out, sequence.0);
             }),
-            Record::Forwarded { source, sequence, target, number, expires, overlay } => {
-                framed(out, kind::FORWARDED, |out| {
+            Record::Forwarded { source, sequence, target, number, expires, due, overlay } => {
+                let kind = if due.is_some() { kind::FORWARDED_FOR_LATER } else { kind::FORWARDED };
+                framed(out, kind, |out| {
                     put_u32(out, source.entity.0);
                     out.push(source.sub as u8);
                     put_u64(out, sequence.0);
                     put_u32(out, target.0);
                     put_u64(out, number.0);
                     put_time(out, *expires);
+                    due.iter().for_each(|due| put_time(out, *due));
                     put_overlay(out, overlay.as_deref());
                 });
             }
@@ -391,12 +416,13 @@ impl Record {
             kind::SKIPPED => {
                 Record::Skipped { entity: EntityId(fields.u32()?), sequence: Sequence(fields.u64()?) }
             }
-            kind::FORWARDED => Record::Forwarded {
+            kind::FORWARDED | kind::FORWARDED_FOR_LATER => Record::Forwarded {
                 source: Source { entity: EntityId(fields.u32()?), sub: fields.sub_queue()? },
                 sequence: Sequence(fields.u64()?),
                 target: EntityId(fields.u32()?),
                 number: Sequence(fields.u64()?),
                 expires: fields.time()?,
+                due: (kind == kind::FORWARDED_FOR_LATER).then(|| fields.time()).transpose()?,
                 overlay: fields.overlay()?,
             },
             kind::IN_SESSION => Record::InSession {
@@ -794,7 +820,17 @@ mod tests {
                 target: EntityId(9),
                 number: Sequence(3),
                 expires: Time(4),
+                due: None,
                 overlay: None,
+            },
+            Record::Forwarded {
+                source: Source::main(entity),
+                sequence,
+                target: EntityId(9),
+                number: Sequence(3),
+                expires: Time::NEVER,
+                due: Some(Time(5)),
+                overlay: Some(Box::default()),
             },
             Record::InSession { entity, sequence, session: "".into() },
             Record::SessionStateSet { entity, session: "a session".into(), state: Some((BodyId(5), 6)) },

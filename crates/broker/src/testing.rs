@@ -104,11 +104,15 @@ impl World {
 
     /// Every record that is made can be written and read.
     fn check_codec(&self, records: &[Record]) {
+        let mut total = 0;
         for record in records {
             let mut bytes = Vec::new();
             record.encode(&mut bytes);
             assert_eq!(Record::decode(&mut &bytes[..]).as_ref(), Ok(record));
+            total += bytes.len();
         }
+        // A decision is one append, of 16 MiB at the most, together with what was decided before.
+        assert!(total < 8 * 1_024 * 1_024, "{total} bytes of records in one decision");
     }
 
     /// The state after the first `count` records, replayed.
@@ -118,6 +122,13 @@ impl World {
             durable.apply(record, *time);
         }
         durable
+    }
+
+    /// A record that the next start will find.
+    pub(crate) fn found(&mut self, record: Record) {
+        self.broker.durable.apply(&record, self.now);
+        self.records.push(record);
+        self.times.push(self.now);
     }
 
     /// Stops as a crash would, after everything was committed, and starts again from the records.

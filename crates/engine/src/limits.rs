@@ -14,9 +14,9 @@ pub const APPEND_BYTES: usize = 4 * 1024 * 1024;
 /// without waiting for that; beyond this many the partition is what everybody waits for, and nothing is won.
 pub const UNHEARD_APPENDS: usize = 4;
 
-/// Bytes of the records of published messages that are decided before anybody looks whether the append is full: it may
-/// exceed [`APPEND_BYTES`] by this and by one delivery, and must stay below what the journal takes.
-pub const FAN_OUT_TURN_BYTES: usize = 1024 * 1024;
+/// Bytes of records that are decided before anybody looks whether the append is full: it may exceed [`APPEND_BYTES`] by this
+/// and by one delivery or request, and must stay below what the journal takes.
+pub const TURN_BYTES: usize = 1024 * 1024;
 
 /// Batch buffers kept after their commit, so that a message that is received soon is not read back from disk. A setting;
 /// this is what it is by default.

@@ -9,7 +9,7 @@ use crate::batch::Batch;
 use crate::cache::Cache;
 use crate::condition::Condition;
 use crate::inbox::{Checked, Inbox, Item};
-use crate::limits::{APPEND_BYTES, FAN_OUT_TURN_BYTES, FULL_RETRY_MS, TAIL_CACHE_BYTES, UNHEARD_APPENDS};
+use crate::limits::{APPEND_BYTES, FULL_RETRY_MS, TAIL_CACHE_BYTES, TURN_BYTES, UNHEARD_APPENDS};
 use crate::mailbox::{self, Mailbox, Outgoing, Sent};
 use crate::runner::{CheckJob, HandSync, Next, ReadJob, SyncJob, Waiting, Workers};
 use crate::upkeep::{Pace, Upkeep};
@@ -406,8 +406,8 @@ impl Partition {
             Bytes::from(batch.bodies)
         };
         for (nth, command) in batch.commands.iter().enumerate() {
-            // What becomes many copies may be more than one append holds: the rest waits for the next.
-            if self.decision.weight > FAN_OUT_TURN_BYTES {
+            // What becomes many copies, or changes much, may be more than one append holds: the rest waits for the next.
+            if self.decision.weight > TURN_BYTES {
                 self.take_decision(&bodies);
                 if self.is_draft_full() {
                     let (commands, bodies) = (batch.commands[nth..].to_vec(), bodies.to_vec());

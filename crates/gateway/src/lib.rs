@@ -16,6 +16,7 @@ pub mod namespaces;
 pub mod places;
 pub mod prefixed;
 mod state;
+mod through;
 pub mod tls;
 pub mod websocket;
 

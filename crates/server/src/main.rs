@@ -4,6 +4,7 @@
 
 mod announce;
 mod config;
+mod correlation;
 mod data;
 mod definition;
 mod durability;

@@ -1,6 +1,7 @@
 //! `[[topic]]`, `[[topic.subscription]]` and `[[topic.subscription.rule]]` in the configuration file.
 
 use crate::config::{Complaint, complaint};
+use crate::correlation::correlation_of;
 use crate::definition::{Subscription, Topic};
 use crate::queue_table::{declared, span, status, text};
 use broker::Refusal;
@@ -171,7 +172,6 @@ impl RuleTable {
 
 impl CorrelationTable {
     fn read(&self, rule: &Spanned<String>) -> Result<Correlation, Complaint> {
-        let text = |text: &Option<String>| text.as_deref().map(Into::into);
         let value = |(key, value): (&String, &toml::Value)| {
             let (kind, text) = match value {
                 toml::Value::String(text) => (Kind::String, text.clone()),
@@ -186,16 +186,7 @@ impl CorrelationTable {
             };
             Ok((key.as_str().into(), Typed { kind, text: text.into() }))
         };
-        Ok(Correlation {
-            correlation_id: text(&self.correlation_id),
-            message_id: text(&self.message_id),
-            to: text(&self.to),
-            reply_to: text(&self.reply_to),
-            label: text(&self.label),
-            session_id: text(&self.session_id),
-            reply_to_session_id: text(&self.reply_to_session_id),
-            content_type: text(&self.content_type),
-            properties: self.properties.iter().map(value).collect::<Result<_, _>>()?,
-        })
+        let properties = self.properties.iter().map(value).collect::<Result<_, _>>()?;
+        Ok(correlation_of!(self, properties))
     }
 }

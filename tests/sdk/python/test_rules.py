@@ -70,6 +70,15 @@ def test_the_time_of_a_scheduled_message_comes_back(client):
     assert message.scheduled_enqueue_time_utc == due
 
 
+# S-2: the key that chooses a partition on the way has no name in this SDK.
+def test_the_partition_key_of_the_way_comes_back(client):
+    sent = ServiceBusMessage("by another way")
+    sent.raw_amqp_message.annotations = {"x-opt-via-partition-key": "way"}
+    client.send(sent)
+    (message,) = peeked(client, "orders")
+    assert message.raw_amqp_message.annotations[b"x-opt-via-partition-key"] == b"way"
+
+
 # S-15, S-37, S-160, S-164
 def test_a_duplicate_is_accepted_and_dropped_also_after_kill(broker, client, admin):
     admin.create_queue("once", requires_duplicate_detection=True)

@@ -213,3 +213,56 @@ def test_topics_forward_and_are_forwarded_to(broker, client, admin):
             received += receiver.receive_messages(2, max_wait_time=WAIT_SECONDS)
         assert [(str(m), m.enqueued_sequence_number) for m in received] == [("red", 1), ("blue", 2)]
     assert found(client, "red") == ["red"]
+
+
+# S-160, S-163, S-177, S-186
+def test_what_an_action_sets_counts_where_the_copy_is_forwarded_to(broker, client, admin):
+    admin.create_queue("once", requires_duplicate_detection=True)
+    admin.create_queue("grouped", requires_session=True)
+    admin.create_queue("later")
+    admin.create_topic("news")
+    due = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0) + datetime.timedelta(hours=1)
+    actions = {
+        "once": SqlRuleAction("SET sys.MessageId = 'same'"),
+        "grouped": SqlRuleAction("SET sys.SessionId = 'ours'"),
+        "later": SqlRuleAction("SET sys.ScheduledEnqueueTimeUtc = @when", parameters={"@when": due}),
+    }
+    for name, action in actions.items():
+        admin.create_subscription("news", name)
+        admin.delete_rule("news", name, "$Default")
+        admin.create_rule("news", name, "r", filter=TrueRuleFilter(), action=action)
+        subscription = admin.get_subscription("news", name)
+        subscription.forward_to = name
+        admin.update_subscription("news", subscription)
+    publish(client, *(ServiceBusMessage(text, message_id=text) for text in ("one", "two")))
+    client.send(ServiceBusMessage("three", message_id="same"), queue="once")
+    for name in actions:
+        while admin.get_subscription_runtime_properties("news", name).total_message_count:
+            pass
+    broker.restart()
+    with client.connect() as connection:
+        with connection.get_queue_receiver("once") as receiver:
+            (only,) = receiver.peek_messages(10)
+            assert (only.message_id, only.sequence_number) == ("same", 1)
+        with connection.get_queue_receiver("grouped", session_id="ours") as receiver:
+            assert [str(message) for message in receiver.peek_messages(10)] == ["one", "two"]
+        with connection.get_queue_receiver("later") as receiver:
+            waiting = receiver.peek_messages(10)
+            assert [(str(message), message.state.name) for message in waiting] == [
+                ("one", "SCHEDULED"),
+                ("two", "SCHEDULED"),
+            ]
+            assert waiting[0].scheduled_enqueue_time_utc == due
+
+
+# S-160, S-177
+def test_a_forwarded_duplicate_is_dropped_where_it_arrives(client, admin):
+    admin.create_queue("once", requires_duplicate_detection=True)
+    admin.create_queue("entry", forward_to="once")
+    for queue, text in (("entry", "a"), ("once", "b"), ("entry", "b"), ("entry", "a"), ("once", "a"), ("entry", "c")):
+        client.send(ServiceBusMessage(text, message_id=text), queue=queue)
+        while admin.get_queue_runtime_properties("entry").total_message_count:
+            pass
+    with client.connect() as connection, connection.get_queue_receiver("once") as receiver:
+        peeked = receiver.peek_messages(10)
+        assert [(str(message), message.sequence_number) for message in peeked] == [("a", 1), ("b", 2), ("c", 3)]

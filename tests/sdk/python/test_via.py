@@ -4,6 +4,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from azure.servicebus.exceptions import MessagingEntityNotFoundError
 from client import WAIT_SECONDS
+from rest import Rest
 from test_administration import administration
 
 DESTINATION = "orders/elsewhere"
@@ -65,3 +66,24 @@ def test_a_destination_that_is_not_there_is_not_found(broker, client):
     with client.connect() as connection, pytest.raises(MessagingEntityNotFoundError):
         with by_way_of_orders(connection, "orders/nowhere") as sender:
             sender.send_messages(ServiceBusMessage("lost"))
+
+
+def test_the_transfer_dead_letter_queue_is_read_over_http(broker, client):
+    # H-90, S-114
+    lost, rest = "orders/$Transfer/$DeadLetterQueue", Rest(broker)
+    with administration(broker) as admin:
+        admin.create_queue(DESTINATION)
+        set_status(admin, "SendDisabled")
+        with client.connect() as connection, by_way_of_orders(connection) as sender:
+            sender.send_messages([ServiceBusMessage(text, message_id=text) for text in ("one", "two")])
+        locked = rest.peek_lock(lost)
+        assert (locked.status, locked.text, locked.properties["MessageId"]) == (201, "one", "one")
+        assert locked.headers["DeadLetterReason"] == '"DestinationDisabled"'
+        assert rest.request("PUT", locked.location).status == 200
+        locked = rest.peek_lock(lost)
+        assert (locked.text, locked.properties["DeliveryCount"]) == ("one", 1), "a dead letter's count is frozen"
+        assert rest.request("DELETE", locked.location).status == 200
+        assert (taken := rest.take(lost)).status == 200 and taken.text == "two"
+        assert rest.take(lost).status == 204
+        assert rest.request("POST", f"/{lost}/messages", "x").status == 403
+        assert admin.get_queue_runtime_properties("orders").transfer_dead_letter_message_count == 0

@@ -13,17 +13,21 @@ use crate::work::touched;
 
 impl Broker {
     /// What the queue knows a message by, if it looks for duplicates and the message has an id.
-    fn key_of(&self, entity: EntityId, message: &Incoming) -> Option<MessageKey> {
+    fn key_of(&self, entity: EntityId, id: MessageKey, partition: u64) -> Option<MessageKey> {
         let settings = &self.durable.queue(entity).expect("checked before").settings;
-        if !settings.requires_duplicate_detection || message.id == MessageKey::NONE {
+        if !settings.requires_duplicate_detection || id == MessageKey::NONE {
             return None;
         }
         let has_partitions = settings.partitioning && !is_planted(Bug::PartitionKey);
-        Some(if has_partitions { message.id.within(message.partition) } else { message.id })
+        Some(if has_partitions { id.within(partition) } else { id })
     }
 
     pub(super) fn is_duplicate(&self, entity: EntityId, message: &Incoming, context: Context) -> bool {
-        let Some(key) = self.key_of(entity, message) else { return false };
+        let key = self.key_of(entity, message.id, message.partition);
+        key.is_some_and(|key| self.is_known(entity, key, context))
+    }
+
+    fn is_known(&self, entity: EntityId, key: MessageKey, context: Context) -> bool {
         touched(1);
         let window = self.durable.queue(entity).expect("checked before").settings.duplicate_window;
         let seen = self.volatile.presence(entity).seen.get(&key);
@@ -38,7 +42,29 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) {
-        let Some(id) = self.key_of(entity, message) else { return };
+        if let Some(key) = self.key_of(entity, message.id, message.partition) {
+            self.remember(entity, key, context, decision);
+        }
+    }
+
+    /// Whether an entity takes a message of this id and partition that comes from another (S-177): if it was there before, it
+    /// does not; if not, it remembers it.
+    pub(super) fn admits(
+        &mut self,
+        entity: EntityId,
+        (id, partition): (MessageKey, u64),
+        context: Context,
+        decision: &mut Decision,
+    ) -> bool {
+        let Some(key) = self.key_of(entity, id, partition) else { return true };
+        let is_new = !self.is_known(entity, key, context);
+        if is_new {
+            self.remember(entity, key, context, decision);
+        }
+        is_new
+    }
+
+    fn remember(&mut self, entity: EntityId, id: MessageKey, context: Context, decision: &mut Decision) {
         let queue = self.durable.queue(entity).expect("checked before");
         for chunk in queue.history.past(context.now, queue.settings.duplicate_window) {
             touched(1);

@@ -33,6 +33,9 @@ impl Broker {
         let entity = self.resolve_for_send(namespace, path)?.entity;
         let messages = arrivals.messages;
         self.check_send(entity, messages, sessions, 0)?;
+        if self.is_topic(entity) {
+            self.check_fan_out(entity, sessions, arrivals, context.now)?;
+        }
         self.volatile.apply(Touch::Accessed { entity, time: context.now });
         let mut numbers = Vec::with_capacity(messages.len());
         for (at, message) in messages.iter().enumerate() {
@@ -74,6 +77,17 @@ impl Broker {
         };
         self.write(record, context, decision);
         decision.bodies.push(message.body);
+        self.await_activation(entity, sequence, due, context);
+    }
+
+    /// A message that was just stored waits for its time.
+    pub(super) fn await_activation(
+        &mut self,
+        entity: EntityId,
+        sequence: Sequence,
+        due: Time,
+        context: Context,
+    ) {
         self.volatile.apply(Touch::Scheduled { entity, due, sequence });
         if self.is_topic(entity) {
             // It may have to be read before it is published, and can be only when it is on disk.
@@ -143,6 +157,7 @@ impl Broker {
     ) -> usize {
         let mut count = 0;
         while count < most
+            && (count == 0 || !decision.is_long())
             && let Some((due, scheduled)) = self.volatile.presence(entity).schedule.first().copied()
             && (due <= context.now
                 || is_planted(Bug::Activation) && due <= context.now.after(Span::seconds(1)))

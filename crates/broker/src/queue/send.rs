@@ -72,7 +72,7 @@ impl Broker {
         let is_topic = self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic);
         self.check_send(entity, arrivals.messages, sessions, part_bytes)?;
         if is_topic {
-            self.check_fan_out(entity, sessions, arrivals)?;
+            self.check_fan_out(entity, sessions, arrivals, context.now)?;
         }
         for (at, message) in arrivals.messages.iter().enumerate() {
             let parts = self.take_parts(link);
@@ -138,7 +138,7 @@ impl Broker {
     }
 
     /// Whether an entity has room within its own limit (S-19).
-    pub(super) fn check_quota(&self, entity: EntityId) -> Result<(), Refusal> {
+    pub(crate) fn check_quota(&self, entity: EntityId) -> Result<(), Refusal> {
         let queue = self.durable.queue(entity).expect("it was looked at");
         let limit = self.tier_of(queue.namespace).queue_bytes(&queue.settings);
         let size = queue.held_bytes();

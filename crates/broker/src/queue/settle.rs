@@ -9,7 +9,7 @@ use crate::command::Outcome;
 use crate::decision::{Context, Decided, Decision, Hindrance, Material, Needs};
 use crate::effect::{Answer, Effect, Settled};
 use crate::ids::{LinkId, LockToken, NamespaceId, Sequence, Source, SubQueue};
-use crate::limits::{PROPERTIES_BYTES, REQUEST_MESSAGES};
+use crate::limits::{PROPERTIES_BYTES, REQUEST_CHANGE_BYTES, REQUEST_MESSAGES};
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Reason, State};
 use crate::record::Record;
@@ -68,6 +68,7 @@ impl Broker {
     ) -> Result<Answer, Hindrance> {
         let source = self.resolve(namespace, path)?;
         check_tokens(tokens)?;
+        check_changes(tokens.len(), outcome)?;
         let mut needed = Vec::new();
         for token in tokens {
             match self.check_settle(source, *token, outcome, material, context) {
@@ -262,6 +263,16 @@ pub(super) fn check_tokens(tokens: &[LockToken]) -> Result<(), Refusal> {
     }
 }
 
+/// What is changed is recorded with each message, and all of a request is one append.
+fn check_changes(messages: usize, outcome: &Outcome) -> Result<(), Refusal> {
+    let (Outcome::Abandon(changes) | Outcome::Defer(changes) | Outcome::DeadLetter(changes)) = outcome else {
+        return Ok(());
+    };
+    let size = messages * changes.as_ref().map_or(0, |changes| changes.encoded_bytes());
+    let limit = REQUEST_CHANGE_BYTES;
+    if size > limit { Err(Refusal::PropertiesTooLarge { size, limit }) } else { Ok(()) }
+}
+
 /// Bytes of the sections before the body. What follows may be cut off: a large message is stored in parts.
 fn properties_bytes(stored: &[u8]) -> usize {
     let sections = sections(stored).map_while(Result::ok);
@@ -293,6 +304,21 @@ mod tests {
         assert!(
             matches!(check_tokens(&tokens), Err(Refusal::TooMany { count, limit, .. }) if count == limit + 1)
         );
+    }
+
+    #[test]
+    fn a_request_changes_no_more_than_an_append_holds() {
+        // S-18
+        let mut world = World::with_queue("q");
+        let mut overlay = Overlay::default();
+        overlay.set("trace", &message::Value::Binary(vec![0; 30_000])).unwrap();
+        let size = overlay.encoded_bytes();
+        let most = REQUEST_CHANGE_BYTES / size;
+        let abandon = Outcome::Abandon(Some(Box::new(overlay)));
+        let tokens: Vec<_> = (0..=most as u128).map(LockToken).collect();
+        let refusal = Refusal::PropertiesTooLarge { size: (most + 1) * size, limit: REQUEST_CHANGE_BYTES };
+        assert_eq!(world.settle_tokens("q", &tokens, abandon.clone()), Err(refusal));
+        assert_eq!(world.settle_tokens("q", &tokens[1..], abandon), Err(Refusal::LockLost(Sequence(1))));
     }
 
     #[test]

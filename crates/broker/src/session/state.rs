@@ -28,11 +28,9 @@ impl Broker {
         connection: ConnectionId,
         context: Context,
     ) -> Result<Answer, Refusal> {
-        let source = self.resolve_sessions(namespace, path)?;
-        self.check_held(source, (session, connection), context)?;
+        let source = self.find_held(namespace, path, (session, connection), context)?;
         let until = context.now.after(self.queue_of(source).settings.lock_duration);
         self.touch_session(source.entity, Change::Renewed { session: session.into(), until });
-        self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
         Ok(Answer::SessionRenewed(until))
     }
 
@@ -44,9 +42,7 @@ impl Broker {
         connection: ConnectionId,
         context: Context,
     ) -> Result<Answer, Refusal> {
-        let source = self.resolve_sessions(namespace, path)?;
-        self.check_held(source, (session, connection), context)?;
-        self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
+        let source = self.find_held(namespace, path, (session, connection), context)?;
         let state = self.session(source.entity, session).and_then(|session| session.state);
         Ok(Answer::SessionState(state.map(|state| Box::new(shown(state)))))
     }
@@ -55,13 +51,12 @@ impl Broker {
         &mut self,
         namespace: NamespaceId,
         path: &str,
-        (session, connection): Held<'_>,
+        held: Held<'_>,
         state: Option<Intake>,
         context: Context,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
-        let source = self.resolve_sessions(namespace, path)?;
-        self.check_held(source, (session, connection), context)?;
+        let source = self.find_held(namespace, path, held, context)?;
         let (entity, queue) = (source.entity, self.queue_of(source));
         if let Some(state) = state {
             let tier = self.tier_of(queue.namespace);
@@ -72,15 +67,10 @@ impl Broker {
             if self.volatile.is_full {
                 return Err(Refusal::NoSpace);
             }
-            let limit = tier.queue_bytes(&queue.settings);
-            if queue.held_bytes() >= limit {
-                let (name, size) = (queue.path.clone(), queue.held_bytes());
-                return Err(Refusal::QueueFull { kind: queue.kind.name(), name, size, limit });
-            }
+            self.check_quota(entity)?;
         }
-        self.volatile.apply(Touch::Used { entity, time: context.now });
         let stored = state.map(|state| (self.durable.next_body, state.length));
-        let record = Record::SessionStateSet { entity, session: session.into(), state: stored };
+        let record = Record::SessionStateSet { entity, session: held.0.into(), state: stored };
         self.write(record, context, decision);
         decision.bodies.extend(state);
         Ok(Answer::SessionStateSet)
@@ -111,6 +101,20 @@ impl Broker {
         };
         let sessions = self.queue_of(source).sessions.as_deref();
         Ok(Answer::Sessions(sessions.map(list).unwrap_or_default()))
+    }
+
+    /// The entity whose session the asker holds; that it asks is use of it (S-71).
+    fn find_held(
+        &mut self,
+        namespace: NamespaceId,
+        path: &str,
+        held: Held<'_>,
+        context: Context,
+    ) -> Result<Source, Refusal> {
+        let source = self.resolve_sessions(namespace, path)?;
+        self.check_held(source, held, context)?;
+        self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
+        Ok(source)
     }
 
     fn resolve_sessions(&self, namespace: NamespaceId, path: &str) -> Result<Source, Refusal> {

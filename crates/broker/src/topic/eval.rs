@@ -5,6 +5,7 @@ use super::expression::{Comparison, Expression, Like, Property};
 use super::like::Pattern;
 use super::scalar::{Scalar, Wrong};
 use super::subject::Subject;
+use crate::limits::SQL_CHARACTERS;
 
 /// Whether a filter selects a message: only if it is true (S-197). Of conditions that must all hold, nothing is asked
 /// behind the first that does not.
@@ -80,6 +81,9 @@ fn is_like(like: &Like, subject: &Subject<'_>) -> Result<Option<bool>, Wrong> {
     let (Scalar::Text(left), Scalar::Text(pattern)) = (left, pattern) else {
         return Err(Wrong::LikeOfNoText);
     };
+    if pattern.chars().nth(SQL_CHARACTERS).is_some() {
+        return Err(Wrong::LongPattern);
+    }
     let escape = match escape {
         None => None,
         Some(Scalar::Text(text)) if text.chars().count() == 1 => text.chars().next(),
@@ -251,6 +255,26 @@ mod tests {
             "color = @color AND quantity > @LEAST AND sys.EnqueuedTimeUtc = @when AND urgent = @urgent";
         assert_eq!(try_select(text, all), Ok(true));
         assert_eq!(try_select("color = @color", Vec::new()), Err(Wrong::NoParameter("color".into())));
+    }
+
+    #[test]
+    fn the_number_without_an_opposite_is_out_of_range() {
+        // S-193, S-200
+        let least = Typed { kind: Kind::Long, text: i64::MIN.to_string().into() };
+        let parameters = vec![(Box::from("least"), least)];
+        assert_eq!(try_select("-@least > 0", parameters.clone()), Err(Wrong::OutOfRange));
+        assert_eq!(try_select("@least < 0", parameters), Ok(true));
+    }
+
+    #[test]
+    fn a_pattern_is_no_longer_than_a_filter_may_be() {
+        // S-194, S-200: a parameter, or a property of the message, may be longer.
+        let pattern = |length: usize| {
+            let text = "%".repeat(length).into();
+            try_select("color LIKE @p", vec![("p".into(), Typed { kind: Kind::String, text })])
+        };
+        assert_eq!(pattern(SQL_CHARACTERS), Ok(true));
+        assert_eq!(pattern(SQL_CHARACTERS + 1), Err(Wrong::LongPattern));
     }
 
     #[test]

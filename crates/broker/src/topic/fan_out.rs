@@ -41,7 +41,6 @@ struct Planned {
     copied: Copied,
     session: Option<Arc<str>>,
     dead: Option<(Reason, Option<Box<Overlay>>)>,
-    bytes: usize,
 }
 
 impl Broker {
@@ -93,10 +92,12 @@ impl Broker {
         let extra = queue.extras.get(&scheduled);
         let own = extra.and_then(|extra| extra.time_to_live).unwrap_or(Span::MAX);
         let front = stored.and_then(Front::of);
+        // What another entity forwarded for later may have been changed there.
+        let changed = extra.and_then(|extra| extra.overlay.clone());
         let arriving = Arriving {
             topic,
             front,
-            overlay: None,
+            overlay: changed.as_ref(),
             session: queue.session_of(scheduled).cloned(),
             length,
             expires: self.expiry(topic, own, context.now),
@@ -158,15 +159,18 @@ impl Broker {
         topic: EntityId,
         sessions: &SessionIds,
         arrivals: Arrivals<'_>,
+        now: Time,
     ) -> Result<(), Refusal> {
         let routes = self.routes(topic);
-        let messages = arrivals.messages.len();
+        // What is for later is published alone.
+        let is_due = |message: &Incoming| message.scheduled <= now;
+        let messages = arrivals.messages.iter().filter(|message| is_due(message)).count();
         // One message fits in any case.
         if messages <= 1 || messages * routes.most_bytes() <= FAN_OUT_BYTES {
             return Ok(());
         }
         let (mut bytes, mut found) = (0, Vec::new());
-        for (nth, message) in arrivals.messages.iter().enumerate() {
+        for (nth, message) in arrivals.messages.iter().enumerate().filter(|(_, message)| is_due(message)) {
             let front = Front::of(arrivals.body(message.body));
             let session_bytes = sessions.get(nth).map_or(0, |session| session.len());
             let about = About { length: message.body.length, session_bytes, ..About::default() };
@@ -227,7 +231,10 @@ impl Broker {
             }
             Selection::Failed { .. } if !settings.dead_letter_on_filter_exceptions => return None,
             Selection::Failed { is_action, why } => {
-                dead = Some((Reason::Client, Some(Box::new(failure(is_action, &why)))));
+                let words = failure(is_action, &why);
+                // What clients have changed may leave no room for the words. It is theirs; the words are only ours.
+                let is_room = arriving.overlay.is_none_or(|changed| changed.clone().merge(&words).is_ok());
+                dead = Some((Reason::Client, is_room.then(|| Box::new(words))));
             }
         }
         if settings.requires_session && session.is_none() && dead.is_none() {
@@ -236,7 +243,7 @@ impl Broker {
         // S-58
         let expires = self.expiry(subscription, Span::MAX, context.now).min(expires);
         let copied = Copied { subscription, expires, overlay };
-        Some(Planned { copied, session, dead, bytes: selected.bytes })
+        Some(Planned { copied, session, dead })
     }
 
     fn hand_on(
@@ -250,14 +257,13 @@ impl Broker {
         let (mut copies, mut arrived) =
             (Vec::with_capacity(planned.len()), Vec::with_capacity(planned.len()));
         let mut before: Option<(EntityId, Sequence)> = None;
-        for Planned { copied, session, dead, bytes } in planned {
+        for Planned { copied, session, dead } in planned {
             let subscription = copied.subscription;
             let sequence = match before {
                 Some((other, sequence)) if other == subscription => sequence.next(),
                 _ => self.next_number(subscription),
             };
             before = Some((subscription, sequence));
-            decision.weight += bytes;
             copies.push(copied);
             arrived.push((subscription, sequence, session, dead));
         }
@@ -305,4 +311,4 @@ impl Default for About {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

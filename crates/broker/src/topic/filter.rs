@@ -50,7 +50,8 @@ impl Key {
             Scalar::Integer(number) => Some(Key::Number(*number)),
             Scalar::Real(number) => {
                 let whole = *number as i64;
-                (whole as f64 == *number && whole.abs() <= EXACT).then_some(Key::Number(whole))
+                (whole as f64 == *number && whole.unsigned_abs() <= EXACT as u64)
+                    .then_some(Key::Number(whole))
             }
             Scalar::Truth(truth) => Some(Key::Truth(*truth)),
             Scalar::Unknown | Scalar::Instant(_) | Scalar::Ticks(_) | Scalar::Id(_) => None,
@@ -196,6 +197,14 @@ mod tests {
         ] {
             assert_eq!(selected(with(properties.clone())), expected, "{properties:?}");
         }
+    }
+
+    #[test]
+    fn doubles_beyond_what_is_exact_are_not_found_by_their_value() {
+        for number in [i64::MIN as f64, i64::MAX as f64, f64::NAN, f64::INFINITY, 0.5, 2e16] {
+            assert_eq!(Key::of(&Scalar::Real(number)), None, "{number}");
+        }
+        assert_eq!(Key::of(&Scalar::Real(-7.0)), Some(Key::Number(-7)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod action;
 pub mod change;
 mod eval;
 mod expression;
-mod fan_out;
+pub(crate) mod fan_out;
 mod filter;
 mod like;
 pub mod published;

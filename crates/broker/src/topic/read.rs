@@ -303,11 +303,31 @@ mod tests {
     #[test]
     fn a_topic_that_is_full_or_gone_sends_the_message_to_the_dead_letters_of_its_source() {
         // S-174
-        let mut world = pair();
-        forwarding_to(&mut world, "in", "t");
-        world.delete("t");
-        world.send_committed("in", 1);
-        assert_eq!(world.queue("in").counts.dead_letter, 1);
+        let disabled = TopicSettings { status: crate::Status::Disabled, ..TopicSettings::default() };
+        let close: [&dyn Fn(&mut World); 3] = [
+            &|world| drop(world.delete("t")),
+            &|world| {
+                let (path, settings, access) = ("t".into(), disabled.clone(), Vec::new());
+                world.manage(Task::UpdateTopic { path, settings, access }).unwrap();
+            },
+            &|world| {
+                let full = 1_024 * 1_024 * 1_024;
+                let link = world.sender("t");
+                (world.is_checked, world.broker.tier) = (false, crate::Tier::Premium);
+                while described(world).bytes < full {
+                    world.send(link, 0, &[message(1_000_000); 1]);
+                }
+            },
+        ];
+        for close in close {
+            let mut world = pair();
+            forwarding_to(&mut world, "in", "t");
+            close(&mut world);
+            world.send_committed("in", 1);
+            (0..2).for_each(|_| drop(world.commit()));
+            let dead = world.receive("in/$DeadLetterQueue", PeekLock, 1);
+            assert_eq!((dead.len(), world.queue("in").counts.active), (1, 0));
+        }
     }
 
     #[test]
@@ -325,6 +345,27 @@ mod tests {
         world.tick();
         (0..3).for_each(|_| drop(world.commit()));
         assert_eq!((counts(&mut world, "red"), world.queue("in").counts.active), ((2, 0), 0));
+    }
+
+    #[test]
+    fn a_message_without_room_for_the_words_of_a_failure_is_a_dead_letter_without_them() {
+        // S-200: its properties were changed up to their limit.
+        let rule = Rule { name: "r".into(), filter: sql("1 / 0 = 1"), action: None };
+        let mut world = world_of(vec![("a", vec![rule])]);
+        world.create("in", QueueSettings::default());
+        let (entity, link) = (world.broker.durable.find(NamespaceId(0), "in").unwrap(), world.sender("in"));
+        world.send_bytes(link, &[&colored("red")], message(0));
+        let mut overlay = message::overlay::Overlay::default();
+        for (name, length) in [("a", 32_000), ("b", 32_000), ("c", 1_480)] {
+            overlay.set(name, &message::Value::Binary(vec![7; length])).unwrap();
+        }
+        world.found(crate::Record::Returned { entity, sequence: Sequence(1), overlay: Some(overlay.into()) });
+        world.restart();
+        world
+            .update("in", QueueSettings { forward_to: Some("t".into()), ..QueueSettings::default() })
+            .unwrap();
+        (0..3).for_each(|_| drop(world.commit()));
+        assert_eq!(counts(&mut world, "a"), (0, 1));
     }
 
     #[test]

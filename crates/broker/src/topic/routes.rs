@@ -177,7 +177,7 @@ impl Routes {
                     let seed = [about.seed[0] ^ u64::from(nth) << 40, about.seed[1]];
                     match action::act(action, &route.name, front, overlay, About { seed, ..about }) {
                         Ok(acted) => {
-                            acted_bytes += acted.overlay.encoded_bytes();
+                            acted_bytes += route.bytes(about.session_bytes) + acted.overlay.encoded_bytes();
                             match acted_bytes > FAN_OUT_BYTES {
                                 true => Selection::Failed { is_action: true, why: Wrong::TooLarge },
                                 false => Selection::Acted(Box::new(acted)),

@@ -129,7 +129,7 @@ impl Rule {
             // S-201
             check(sql)
                 .map_err(|mistake| Refusal::InvalidSetting { property, why: mistake.to_string().into() })?;
-            check_values(property, &sql.parameters)
+            check_values(property, &sql.parameters, 0)
         };
         match &self.filter {
             Filter::Sql(sql) => check_text("SqlFilter", sql, sql::check_filter)?,
@@ -137,16 +137,25 @@ impl Rule {
                 let why = "it asks for nothing; give at least one condition".into();
                 return Err(Refusal::InvalidSetting { property: "CorrelationFilter", why });
             }
-            Filter::Correlation(correlation) => check_values("CorrelationFilter", &correlation.properties)?,
+            Filter::Correlation(correlation) => {
+                let system = correlation.system().into_iter().flatten().map(|text| text.len()).sum();
+                check_values("CorrelationFilter", &correlation.properties, system)?;
+            }
             Filter::True | Filter::False => {}
         }
         self.action.as_ref().map_or(Ok(()), |action| check_text("SqlRuleAction", action, sql::check_action))
     }
 }
 
-fn check_values(property: &'static str, values: &[(Box<str>, Typed)]) -> Result<(), Refusal> {
+/// `others` are the bytes of what the filter has besides.
+fn check_values(property: &'static str, values: &[(Box<str>, Typed)], others: usize) -> Result<(), Refusal> {
     if values.len() > FILTER_VALUES {
         let why = format!("it has {} values; the limit is {FILTER_VALUES}", values.len()).into();
+        return Err(Refusal::InvalidSetting { property, why });
+    }
+    let bytes = others + values.iter().map(|(name, value)| name.len() + value.text.len()).sum::<usize>();
+    if bytes > FILTER_BYTES {
+        let why = format!("its names and values have {bytes} bytes; the limit is {FILTER_BYTES}").into();
         return Err(Refusal::InvalidSetting { property, why });
     }
     Ok(())
@@ -394,6 +403,14 @@ mod tests {
             sql(" "),
             Filter::Correlation(Correlation::default()),
             Filter::Correlation(Correlation { properties: many, ..Correlation::default() }),
+            Filter::Correlation(Correlation {
+                label: Some("x".repeat(FILTER_BYTES / 2).into()),
+                properties: vec![(
+                    "p".into(),
+                    Typed { kind: Kind::String, text: "x".repeat(FILTER_BYTES / 2).into() },
+                )],
+                ..Correlation::default()
+            }),
         ] {
             let refused = world.manage(put(false, rule("r", filter)));
             assert!(matches!(refused, Err(Refusal::InvalidSetting { .. })), "{refused:?}");

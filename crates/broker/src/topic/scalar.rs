@@ -3,7 +3,7 @@
 
 use super::expression::{Arithmetic, Comparison};
 use super::rule::{Kind, Typed};
-use crate::limits::FILTER_TEXT_BYTES;
+use crate::limits::{FILTER_TEXT_BYTES, SQL_CHARACTERS};
 use message::Value;
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -32,6 +32,8 @@ pub(super) enum Wrong {
     OutOfRange,
     #[error("a text became longer than {FILTER_TEXT_BYTES} bytes")]
     TooLong,
+    #[error("a pattern has more than {SQL_CHARACTERS} characters")]
+    LongPattern,
     #[error("LIKE compares texts only")]
     LikeOfNoText,
     #[error("what follows ESCAPE is not one character")]

@@ -229,7 +229,8 @@ impl<'a> Parser<'a> {
         }
         let value = self.value()?;
         Ok(match value {
-            Expression::Constant(Scalar::Integer(number)) if is_negative => {
+            // A parameter may be the one number that has no opposite: that is an error when it is evaluated.
+            Expression::Constant(Scalar::Integer(number)) if is_negative && number != i64::MIN => {
                 Expression::Constant(Scalar::Integer(-number))
             }
             value if is_negative => Expression::Negative(Box::new(value)),

@@ -2,8 +2,9 @@
 
 use super::expression::System;
 use super::scalar::{Scalar, Wrong, id_text};
-use crate::ids::Number;
+use crate::ids::{MessageKey, Number};
 use crate::time::Time;
+use message::facts::MessageId;
 use message::overlay::Overlay;
 use message::sections::Sections;
 use message::system::SystemProperty;
@@ -63,6 +64,22 @@ impl<'a> Front<'a> {
     pub(crate) fn session(&self, overlay: Option<&Overlay>) -> Option<Arc<str>> {
         let view = View { stored: self.stored, sections: &self.sections, overlay };
         session_text(view.system(SystemProperty::SessionId).ok()??.bytes())
+    }
+
+    /// What the message is known by where duplicates are looked for: its id, and what chooses its partition (S-160, S-162).
+    pub(crate) fn known_by(&self, overlay: Option<&Overlay>) -> (MessageKey, u64) {
+        let view = View { stored: self.stored, sections: &self.sections, overlay };
+        let value = |property| view.system(property).ok().flatten()?.value().ok();
+        let id = value(SystemProperty::MessageId);
+        let id = MessageKey::of(match &id {
+            Some(Value::String(text)) => Some(MessageId::String(text)),
+            Some(Value::Uuid(uuid)) => Some(MessageId::Uuid(*uuid)),
+            Some(Value::Ulong(number)) => Some(MessageId::Ulong(*number)),
+            Some(Value::Binary(bytes)) => Some(MessageId::Binary(bytes)),
+            _ => None,
+        });
+        let key = value(SystemProperty::SessionId).or_else(|| value(SystemProperty::PartitionKey));
+        (id, MessageKey::partition(key.as_ref().and_then(Value::as_str)))
     }
 
     /// Bytes of all properties, which have a limit together (S-18).

@@ -334,6 +334,37 @@ fn more_than_one_append_holds_becomes_several() {
 }
 
 #[test]
+fn settlements_that_change_more_than_one_append_holds_become_several() {
+    // S-18
+    let mut desk = Desk::with_queue();
+    desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    let mut changes = Overlay::default();
+    for name in ["a", "b"] {
+        changes.set(name, &Value::Binary(vec![7; 30_000])).unwrap();
+    }
+    let many = (journal::limits::BATCH_BYTES / changes.encoded_bytes() + 8) as u32;
+    for delivery in 0..many {
+        desk.send(link(1), delivery, 10);
+    }
+    let outbox = desk.connect(2);
+    desk.give(vec![attach_receiver(link(2)), credit(link(2), many.into())]);
+    let settle = |outgoing: &Outgoing| match outgoing {
+        Outgoing::Deliver(sent) => {
+            let (token, outcome) = (sent.delivery.token, Outcome::Abandon(Some(Box::new(changes.clone()))));
+            Some(Command::Settle { link: link(2), delivery: 0, token, outcome, wants_answer: true })
+        }
+        _ => None,
+    };
+    let commands: Vec<_> = taken(&outbox).iter().filter_map(settle).collect();
+    assert_eq!(commands.len(), many as usize);
+    desk.give(commands);
+    while desk.turn() == Turn::Now {}
+    let queue = desk.partition.broker.durable().queue(broker::EntityId(0)).unwrap();
+    assert_eq!(queue.extras.len(), many as usize);
+}
+
+#[test]
 fn changed_properties_are_checked_against_the_message_in_the_cache_or_on_disk() {
     // S-18
     let memory = Memory::new();

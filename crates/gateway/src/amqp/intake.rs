@@ -7,10 +7,9 @@ use amqp::{LinkKey, State};
 use broker::{Command, Incoming, Intake, MessageKey, Span, Time};
 use engine::Batch;
 use message::batch::BATCH_FORMAT;
-use message::facts::{Facts, FactsError, MessageId};
+use message::facts::{Facts, FactsError};
 use message::intake::append_stored;
 use message::sections::Sections;
-use sha2::{Digest, Sha256};
 
 /// Bodies handed over at once at the most: with what one delivery may add, far below the largest append.
 const SUBMIT_BYTES: usize = 1_024 * 1_024;
@@ -203,7 +202,11 @@ pub(crate) fn add_message(batch: &mut Batch, bytes: &[u8], wants_ids: bool) -> R
 
 /// What the broker wants to know of a message.
 pub(super) fn incoming(facts: &Facts<'_>, wants_ids: bool) -> Incoming {
-    let (id, partition) = if wants_ids { (known_by(facts), partition_of(facts)) } else { Default::default() };
+    let (id, partition) = if wants_ids {
+        (MessageKey::of(facts.message_id), MessageKey::partition(facts.session_id.or(facts.partition_key)))
+    } else {
+        Default::default()
+    };
     let differ = facts.session_id.zip(facts.partition_key).is_some_and(|(session, key)| session != key);
     Incoming {
         time_to_live: facts.ttl.map_or(Span::MAX, Span),
@@ -213,30 +216,6 @@ pub(super) fn incoming(facts: &Facts<'_>, wants_ids: bool) -> Incoming {
         partition,
         ..Incoming::new(Intake::default())
     }
-}
-
-/// A digest of the message-id, in which ids of different types differ. Its whole strength is needed: whoever finds
-/// another id of the same digest has a message dropped that is none of his business.
-fn known_by(facts: &Facts<'_>) -> MessageKey {
-    let digest = match facts.message_id {
-        None => return MessageKey::NONE,
-        Some(MessageId::String(text)) => digest(b's', text.as_bytes()),
-        Some(MessageId::Uuid(uuid)) => digest(b'u', &uuid),
-        Some(MessageId::Ulong(number)) => digest(b'n', &number.to_be_bytes()),
-        Some(MessageId::Binary(bytes)) => digest(b'b', bytes),
-    };
-    MessageKey(digest)
-}
-
-/// A digest of what chooses the partition of a message; zero if nothing does.
-fn partition_of(facts: &Facts<'_>) -> u64 {
-    facts.session_id.or(facts.partition_key).map_or(0, |key| digest(b'p', key.as_bytes())[0])
-}
-
-fn digest(kind: u8, bytes: &[u8]) -> [u64; 2] {
-    let digest = Sha256::new().chain_update([kind]).chain_update(bytes).finalize();
-    let half = |at: usize| digest[at..at + 8].iter().fold(0, |half, byte| half << 8 | u64::from(*byte));
-    [half(0), half(8)]
 }
 
 /// 32 hex digits for a message whose sender gave it no id (client notes 5.4).

@@ -4,6 +4,7 @@
 mod file;
 
 use crate::config::Error;
+use crate::correlation::correlation_of;
 use crate::definition::{DEFAULT_NAMESPACE, Declared, Definition, Queue, Subscription, Topic};
 use crate::json_lines::Lines;
 use broker::topic::rule::{Correlation, Filter, Kind, Rule, Sql, Typed};
@@ -238,7 +239,6 @@ impl RuleTable {
 impl CorrelationTable {
     fn read(&self, rule: &str, at: &str) -> Result<Correlation, Mistake> {
         use serde_json::Value;
-        let text = |text: &Option<String>| text.as_deref().map(Into::into);
         let value = |(key, value): (&String, &Value)| {
             let (kind, text) = match value {
                 Value::String(text) => (Kind::String, text.clone()),
@@ -252,17 +252,8 @@ impl CorrelationTable {
             };
             Ok((key.as_str().into(), Typed { kind, text: text.into() }))
         };
-        Ok(Correlation {
-            correlation_id: text(&self.correlation_id),
-            message_id: text(&self.message_id),
-            to: text(&self.to),
-            reply_to: text(&self.reply_to),
-            label: text(&self.label),
-            session_id: text(&self.session_id),
-            reply_to_session_id: text(&self.reply_to_session_id),
-            content_type: text(&self.content_type),
-            properties: self.properties.iter().flatten().map(value).collect::<Result<_, _>>()?,
-        })
+        let properties = self.properties.iter().flatten().map(value).collect::<Result<_, _>>()?;
+        Ok(correlation_of!(self, properties))
     }
 }
 

@@ -70,8 +70,13 @@ impl Oracle {
             self.tell(|| format!("batch {position}: {record:?}"));
             self.ledger.replayed.apply(record, time);
             self.ledger.kept.clear();
-            let stores =
-                matches!(record, Record::Enqueued { .. } | Record::Scheduled { .. } | Record::Published(_));
+            let stores = matches!(
+                record,
+                Record::Enqueued { .. }
+                    | Record::Scheduled { .. }
+                    | Record::Published(_)
+                    | Record::Forwarded { .. }
+            );
             if self.noted.is_some() && !stores {
                 self.fail("I9: an id was noted without its message");
             }
@@ -160,7 +165,10 @@ impl Oracle {
             }
             Record::Noted { entity, id } => self.note(*entity, *id),
             Record::Skipped { entity, sequence } => self.skip(*entity, *sequence, time),
-            Record::Forwarded { source, sequence, target, number, expires, overlay } => {
+            Record::Forwarded { due: Some(_), .. } => {
+                self.fail(format!("{record:?} was recorded and no rule says so"));
+            }
+            Record::Forwarded { source, sequence, target, number, expires, due: None, overlay } => {
                 let (overlay, expires) = (overlay.as_deref(), *expires);
                 let (source, sequence, target, number) = (*source, *sequence, *target, *number);
                 self.forwarded(&Move { source, sequence, target, number, expires, overlay }, time);
@@ -454,7 +462,12 @@ impl Oracle {
             State::Active if is_free && is_past => drops.then_some(Gone::Expired),
             State::Active if is_free => {
                 let is_purged = |q: &Question| q.purges(entity, present.part, present.enqueued, &self.ledger);
-                if self.has_taker(entity, present.part) {
+                let queue = self.ledger.queues.get(&entity);
+                let way = queue.map(|queue| self.way(queue, present.part, present.travelled.hops));
+                let is_known = |target| self.may_drop_forwarded(target, present.message, time);
+                if matches!(way, Some(Way::To(target)) if is_known(target)) {
+                    Some(Gone::Duplicate)
+                } else if self.has_taker(entity, present.part) {
                     Some(Gone::Taken)
                 } else {
                     wants(&is_purged).then_some(Gone::Purged)

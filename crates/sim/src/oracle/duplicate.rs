@@ -110,6 +110,30 @@ impl Oracle {
         queue.history.store(key, noted.map(|(_, name)| name), queue.settings.duplicate_window, time)
     }
 
+    /// The same for a message that comes from another queue, whose bytes know of no partition key (S-177).
+    pub(super) fn take_noted_forwarded(
+        &mut self,
+        entity: EntityId,
+        number: usize,
+        time: Time,
+    ) -> Option<&'static str> {
+        let noted = self.noted.take();
+        if noted.is_some_and(|(of, _)| of != entity) {
+            return Some("I9: its id was noted at another queue");
+        }
+        let queue = self.ledger.queues.get_mut(&entity)?;
+        let key = key_of(&queue.settings, &self.messages[number]).map(|(id, _)| (id, 0));
+        queue.history.store(key, noted.map(|(_, name)| name), queue.settings.duplicate_window, time)
+    }
+
+    /// Whether a message that is forwarded to a queue was there before, so that it is dropped (S-160, S-177).
+    pub(super) fn may_drop_forwarded(&self, target: EntityId, number: usize, time: Time) -> bool {
+        self.ledger.queues.get(&target).is_some_and(|queue| {
+            let key = key_of(&queue.settings, &self.messages[number]).map(|(id, _)| (id, 0));
+            queue.history.may_drop(key, time)
+        })
+    }
+
     /// A number is used up for a message that was scheduled and dropped (S-48).
     pub(super) fn skip(&mut self, entity: EntityId, sequence: Sequence, time: Time) {
         let Some(queue) = self.ledger.queues.get_mut(&entity) else {

@@ -201,6 +201,9 @@ impl Oracle {
         for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {
             self.fail(format!("{sequence:?} of {source:?} forwarded as {number:?}: {what}"));
         }
+        if let Some(what) = self.take_noted_forwarded(target, present.message, time) {
+            self.fail(format!("{sequence:?} of {source:?} forwarded as {number:?}: {what}"));
+        }
     }
 
     /// An older message that was free and should have gone before.

@@ -56,6 +56,8 @@ pub enum Gone {
     Expired,
     Purged,
     Cancelled,
+    /// Where it was forwarded to it had been before (S-177).
+    Duplicate,
     /// With its queue.
     Deleted,
     /// It became copies.
@@ -129,7 +131,9 @@ impl Message {
 
     /// A copy of a message, in that place.
     fn copied(root: &Message, path: Arc<str>, place: (EntityId, Sequence)) -> Message {
-        let told = NewMessage { time_to_live: root.time_to_live, ..NewMessage::blank(root.length) };
+        // The bytes say what it is called: wherever it is sent on, that counts (S-177).
+        let (time_to_live, id) = (root.time_to_live, root.id);
+        let told = NewMessage { time_to_live, id, ..NewMessage::blank(root.length) };
         let mut copy = Message::new(root.root, root.link, root.delivery, path, told);
         (copy.place, copy.first) = (Some(place), Some(place));
         copy

@@ -7,6 +7,7 @@ use crate::oracle::NewMessage;
 use crate::random::Random;
 use crate::rules::Traits;
 use broker::{Incoming, MessageKey};
+use message::facts::MessageId;
 
 /// A properties section with six fields, of which the message-id and the correlation-id are unsigned longs of eight bytes,
 /// the subject is one letter and the others are null.
@@ -16,6 +17,8 @@ const CORRELATION: [u8; 2] = [0x40, 0x80];
 /// Application properties: one that is called weight, and is a small int.
 const WEIGHT: [u8; 15] = *b"\x00\x53\x74\xc1\x0b\x02\xa1\x06weight\x54";
 const FRONT_BYTES: usize = FRONT.len() + 8 + SUBJECT.len() + 1 + CORRELATION.len() + 8 + WEIGHT.len() + 1;
+/// A timestamp is no message-id, and as long as one: what has none has this in its place.
+const NO_ID: u8 = 0x83;
 /// A data section with a 32-bit length.
 const DATA: [u8; 4] = [0x00, 0x53, 0x75, 0xb0];
 
@@ -31,7 +34,7 @@ pub struct Body {
 
 /// What a door tells the broker of a message-id: a digest, or nothing without one.
 pub fn digest(id: u64) -> MessageKey {
-    if id == 0 { MessageKey::NONE } else { MessageKey([Random::new(id).number(), Random::new(!id).number()]) }
+    MessageKey::of((id != 0).then_some(MessageId::Ulong(id)))
 }
 
 impl Body {
@@ -47,6 +50,9 @@ impl Body {
         let traits = Traits::of(number);
         let mut whole = Vec::with_capacity(FRONT_BYTES + DATA.len() + 12 + payload);
         whole.extend_from_slice(&FRONT);
+        if id == 0 {
+            whole[FRONT.len() - 1] = NO_ID;
+        }
         whole.extend_from_slice(&id.to_be_bytes());
         whole.extend_from_slice(&SUBJECT);
         whole.push(traits.label);
@@ -89,7 +95,7 @@ impl Body {
 
 /// The number of the message that begins with these bytes, if one does.
 pub fn message_number(bytes: &[u8]) -> Option<usize> {
-    let subject = bytes.strip_prefix(&FRONT)?.get(8..)?.strip_prefix(&SUBJECT)?;
+    let subject = bytes.strip_prefix(&FRONT[..FRONT.len() - 1])?.get(9..)?.strip_prefix(&SUBJECT)?;
     let number = subject.get(1..)?.strip_prefix(&CORRELATION)?.first_chunk()?;
     Some(u64::from_be_bytes(*number) as usize)
 }

@@ -17,11 +17,11 @@ use crate::testing::{World, message};
 pub(in super::super) const A: &str = "t/Subscriptions/a";
 const B: &str = "t/subscriptions/b";
 
-pub(in super::super) fn topic(world: &mut World, settings: TopicSettings) {
+pub(crate) fn topic(world: &mut World, settings: TopicSettings) {
     world.manage(Task::CreateTopic { path: "t".into(), settings, access: Vec::new() }).unwrap();
 }
 
-pub(in super::super) fn subscribe(
+pub(crate) fn subscribe(
     world: &mut World,
     name: &str,
     settings: SubscriptionSettings,
@@ -33,7 +33,7 @@ pub(in super::super) fn subscribe(
 }
 
 /// A topic `t` with subscriptions `a` and `b`, which get everything.
-pub(in super::super) fn pair() -> World {
+pub(crate) fn pair() -> World {
     let mut world = World::new();
     topic(&mut world, TopicSettings::default());
     subscribe(&mut world, "a", SubscriptionSettings::default(), None);
@@ -41,11 +41,11 @@ pub(in super::super) fn pair() -> World {
     world
 }
 
-pub(in super::super) fn numbers(deliveries: &[Delivery]) -> Vec<u64> {
+pub(crate) fn numbers(deliveries: &[Delivery]) -> Vec<u64> {
     deliveries.iter().map(|each| each.number.0).collect()
 }
 
-pub(in super::super) fn counts(world: &mut World, name: &str) -> (u64, u64) {
+pub(crate) fn counts(world: &mut World, name: &str) -> (u64, u64) {
     let task = Task::DescribeSubscription { topic: "t".into(), name: name.into() };
     match world.manage(task) {
         Ok(Answer::Subscription(found)) => (found.counts.active, found.counts.dead_letter),
@@ -53,7 +53,7 @@ pub(in super::super) fn counts(world: &mut World, name: &str) -> (u64, u64) {
     }
 }
 
-pub(in super::super) fn described(world: &mut World) -> super::super::TopicDescription {
+pub(crate) fn described(world: &mut World) -> super::super::TopicDescription {
     match world.describe("t") {
         Ok(Answer::Topic(topic)) => *topic,
         other => panic!("{other:?}"),

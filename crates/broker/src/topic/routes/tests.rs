@@ -297,6 +297,75 @@ fn a_delivery_that_becomes_more_than_an_append_holds_is_refused_whole() {
 }
 
 #[test]
+fn a_schedule_for_now_is_held_to_what_an_append_holds_and_one_for_later_is_not() {
+    // S-16, S-46
+    let mut world = World::unchecked(crate::Tier::Unlimited);
+    topic(&mut world, TopicSettings::default());
+    let count = 200;
+    for nth in 0..count {
+        subscribe(&mut world, &format!("s{nth}"), SubscriptionSettings::default(), None);
+    }
+    let bytes = encoded(&[], &[]);
+    let bodies = vec![&bytes[..]; crate::limits::FAN_OUT_BYTES / (count * crate::limits::COPY_BYTES) + 1];
+    let mut schedule = |bodies: &[&[u8]], scheduled| {
+        let facts = Incoming { scheduled, ..Incoming::new(Intake::default()) };
+        let (request, namespace, path) = (Default::default(), Default::default(), "t".into());
+        let effects = world.put_bytes(bodies, facts, |messages, sessions| crate::Command::Schedule {
+            request,
+            namespace,
+            path,
+            messages,
+            sessions,
+        });
+        let [Effect::Answered { answer, .. }] = &effects[..] else { panic!("{effects:?}") };
+        answer.clone().map(drop)
+    };
+    let refused = schedule(&bodies, crate::Time(0));
+    assert!(matches!(refused, Err(Refusal::BatchTooLarge { .. })), "{refused:?}");
+    assert_eq!(schedule(&bodies, crate::Time(i64::MAX / 2)), Ok(()));
+    assert_eq!(schedule(&bodies[1..], crate::Time(0)), Ok(()));
+}
+
+#[test]
+fn what_is_due_together_and_becomes_much_is_published_in_slices_that_an_append_holds() {
+    // S-49; what a decision may take is looked at with each.
+    let actions = (0..20).map(|nth| rule(&format!("r{nth}"), Filter::True, Some("SET b = a + a + a")));
+    let mut world = world_of(vec![("a", actions.collect())]);
+    let bytes = encoded(&[], &[("a", "x".repeat(9_000).as_str().into())]);
+    let due = world.now.after(Span(5));
+    let facts = Incoming { scheduled: due, ..Incoming::new(Intake::default()) };
+    let link = world.sender("t");
+    world.send_bytes(link, &[&bytes[..]; 50], facts);
+    world.commit();
+    world.pass(Span(5));
+    let mut slices = 0;
+    while world.is_due() {
+        world.tick();
+        slices += 1;
+    }
+    assert!(slices > 10, "{slices} slices");
+    assert_eq!(counts(&mut world, "a"), (1_000, 0));
+}
+
+#[test]
+fn a_message_that_its_actions_make_into_more_than_an_append_holds_is_a_dead_letter() {
+    // S-107, S-182
+    let mut world = world_of(vec![]);
+    let settings = SubscriptionSettings { requires_session: true, ..SubscriptionSettings::default() };
+    add(&mut world, "a", settings, vec![rule("r", color("red"), Some("SET a = 1"))]);
+    let subscription = world.broker.find_subscription(Default::default(), "t", "a").unwrap().0;
+    for nth in 0..20_000 {
+        let rule = Box::new(rule(&format!("r{nth}"), color("red"), Some("SET a = 1")));
+        let change = super::super::change::Change::RulePut { subscription, rule };
+        world.found(crate::Record::Managed(Box::new(change)));
+    }
+    world.restart();
+    let session = "\u{10348}".repeat(128);
+    publish(&mut world, &[&encoded(&[("SessionId", &session)], &[("color", "red".into())])]);
+    assert_eq!(counts(&mut world, "a"), (0, 1));
+}
+
+#[test]
 fn a_bad_rule_is_refused_and_leaves_the_old_one() {
     // S-201
     let mut world = world_of(vec![("a", vec![rule("r", color("red"), None)])]);

@@ -25,13 +25,13 @@ const TICKS_PER_MS: i64 = 10_000;
 
 pub(super) fn add(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
     let name = asking.arguments.text("rule-name").ok_or(Failure::Argument("rule-name"))?;
-    let description =
-        asking.arguments.get("rule-description").ok_or(Failure::Argument("rule-description"))?;
-    let text = |map: &Value| map.get("expression").and_then(Value::as_str).map(Box::<str>::from);
+    let description = asking.arguments.get("rule-description");
+    let description = description.filter(|value| matches!(value, Value::Map(_)));
+    let description = description.ok_or(Failure::Argument("rule-description"))?;
     let sql = |expression| Sql { expression, parameters: Vec::new() };
     let given = |name: &str| description.get(name).filter(|value| !value.is_null());
     let filter = match (given("sql-filter"), given("correlation-filter")) {
-        (Some(filter), _) => match text(filter) {
+        (Some(filter), _) => match text(filter, "expression", "sql-filter")? {
             // True and false filters arrive so.
             Some(text) if &*text == "1=1" => Filter::True,
             Some(text) if &*text == "1=0" => Filter::False,
@@ -41,7 +41,10 @@ pub(super) fn add(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
         (None, Some(filter)) => Filter::Correlation(correlation(filter)?),
         (None, None) => Filter::True,
     };
-    let action = given("sql-rule-action").and_then(text).map(sql);
+    let action = match given("sql-rule-action") {
+        Some(action) => text(action, "expression", "sql-rule-action")?.map(sql),
+        None => None,
+    };
     let rule = Rule { name: name.into(), filter, action };
     manage(asking, |topic, subscription| Task::CreateRule { topic, subscription, rule })
 }
@@ -68,8 +71,19 @@ fn manage(
     Ok((Verb::Rules, Command::Manage { request: asking.request, namespace: asking.namespace, task }))
 }
 
+/// A text in a map, if it is there. What is something else is not passed over: a filter would select more than was asked for.
+fn text(map: &Value, name: &str, argument: &'static str) -> Result<Option<Box<str>>, Failure> {
+    if !matches!(map, Value::Map(_)) {
+        return Err(Failure::Argument(argument));
+    }
+    match map.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value.as_str().map(|text| Some(text.into())).ok_or(Failure::Argument(argument)),
+    }
+}
+
 fn correlation(filter: &Value) -> Result<Correlation, Failure> {
-    let text = |name: &str| filter.get(name).and_then(Value::as_str).map(Box::from);
+    let text = |name: &str| text(filter, name, "correlation-filter");
     let properties = match filter.get("properties") {
         Some(Value::Map(entries)) => {
             let typed = entries.iter().map(|(name, value)| Some((name.as_str()?.into(), typed(value)?)));
@@ -79,14 +93,14 @@ fn correlation(filter: &Value) -> Result<Correlation, Failure> {
         Some(_) => return Err(Failure::Argument("correlation-filter")),
     };
     Ok(Correlation {
-        correlation_id: text("correlation-id"),
-        message_id: text("message-id"),
-        to: text("to"),
-        reply_to: text("reply-to"),
-        label: text("label"),
-        session_id: text("session-id"),
-        reply_to_session_id: text("reply-to-session-id"),
-        content_type: text("content-type"),
+        correlation_id: text("correlation-id")?,
+        message_id: text("message-id")?,
+        to: text("to")?,
+        reply_to: text("reply-to")?,
+        label: text("label")?,
+        session_id: text("session-id")?,
+        reply_to_session_id: text("reply-to-session-id")?,
+        content_type: text("content-type")?,
         properties,
     })
 }
@@ -182,6 +196,24 @@ mod tests {
         }
         assert_eq!(typed(&Value::Uint(7)).unwrap().to_value(), Value::Int(7));
         assert_eq!(typed(&Value::Null), None);
+    }
+
+    #[test]
+    fn what_is_no_text_where_one_is_asked_for_is_refused_and_not_passed_over() {
+        //
+        let map = |name: &str, value| Value::Map(vec![(name.into(), value)]);
+        let wrong = Err(Failure::Argument("correlation-filter"));
+        assert_eq!(correlation(&map("label", Value::Int(7))), wrong);
+        assert_eq!(correlation(&Value::List(vec![])), wrong);
+        let label = correlation(&map("label", "x".into())).unwrap().label;
+        assert_eq!(
+            (label.as_deref(), correlation(&map("label", Value::Null)).unwrap().label),
+            (Some("x"), None)
+        );
+        let expression = |value| text(&value, "expression", "sql-rule-action");
+        assert_eq!(expression(map("expression", Value::Null)), Ok(None));
+        assert_eq!(expression(map("expression", Value::Int(1))), Err(Failure::Argument("sql-rule-action")));
+        assert_eq!(expression("SET a = 1".into()), Err(Failure::Argument("sql-rule-action")));
     }
 
     #[test]
