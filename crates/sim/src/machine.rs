@@ -147,11 +147,21 @@ impl Machine {
     /// Turns the partition until it wants to wait: for work, or for a disk that does not answer. With `is_busy` it
     /// finds more work waiting, and so hands its first sync over. `is_all` says that nobody has more to say.
     pub fn run(&mut self, is_busy: bool, is_all: bool) -> Alive {
+        if self.is_idle() {
+            return Alive::Yes;
+        }
         let Some(mut living) = self.alive.take() else { return Alive::No };
         let (partition, sync) = &mut *living;
         let alive = self.turn_until_quiet(partition, sync, is_busy, is_all);
         self.alive = Some(living);
         alive
+    }
+
+    /// Whether nothing has happened since it last rested, not even time.
+    fn is_idle(&self) -> bool {
+        let is_waiting = self.alive.as_ref().is_none_or(|living| living.1.is_waiting());
+        let is_still = self.clock.is_still() && self.inbox.is_empty();
+        !is_waiting && is_still && self.shared.lock().has_rested()
     }
 
     fn turn_until_quiet(
@@ -183,6 +193,7 @@ impl Machine {
                 Ok(Turn::Stopped) => {
                     if !self.is_stuck(partition) {
                         let mut oracle = self.shared.lock();
+                        oracle.has_unread |= partition.condition().damage().is_some();
                         oracle.end_last_turn(partition.broker().durable());
                         oracle.check_kept();
                     }

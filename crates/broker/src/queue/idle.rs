@@ -22,13 +22,15 @@ impl Broker {
         let is_kept = is_scheduled || is_awaited;
         // After a start nobody knows since when it is idle: it begins again.
         let used_below = below().filter_map(|entity| self.volatile.presence(entity).used).max();
-        let used = self.volatile.presence(entity).used.max(used_below);
+        let own = self.volatile.presence(entity).used;
+        let used = own.max(used_below);
         let since = if is_kept { context.now } else { used.unwrap_or(context.now) };
         if since.after(queue.settings.auto_delete_on_idle) <= context.now {
             let path = queue.path.clone();
             self.remove_entity(entity, &path, context, decision);
         } else {
-            if used.is_none() {
+            // A subscription may go, and what is known through it with it.
+            if own.is_none() {
                 self.volatile.apply(Touch::Used { entity, time: since });
             }
             self.arm_idle(entity, since);
@@ -43,11 +45,13 @@ mod tests {
     use crate::command::ReceiveMode::PeekLock;
     use crate::effect::{Answer, Effect};
     use crate::ids::NamespaceId;
+    use crate::manage::Task;
     use crate::record::Record;
     use crate::refusal::Refusal;
     use crate::settings::QueueSettings;
     use crate::testing::{World, message};
     use crate::time::Span;
+    use crate::topic::settings::{SubscriptionSettings, TopicSettings};
     use crate::{Incoming, Time};
 
     const IDLE: Span = Span::minutes(5);
@@ -216,6 +220,28 @@ mod tests {
         world.tick();
         assert!(exists(&world));
         world.pass(Span(IDLE.0 - 1));
+        world.tick();
+        assert!(exists(&world));
+        world.pass(Span(1));
+        world.tick();
+        assert!(!exists(&world));
+    }
+
+    #[test]
+    fn a_topic_remembers_after_a_restart_a_use_of_a_subscription_that_has_gone() {
+        // S-72
+        let mut world = World::new();
+        let topic = TopicSettings { auto_delete_on_idle: Span(IDLE.0 + 60_000), ..Default::default() };
+        world.manage(Task::CreateTopic { path: "q".into(), settings: topic, access: vec![] }).unwrap();
+        let settings = SubscriptionSettings { auto_delete_on_idle: IDLE, ..Default::default() };
+        let (topic, name) = (Box::<str>::from("q"), Box::<str>::from("s"));
+        let (again, same) = (topic.clone(), name.clone());
+        let created = Task::CreateSubscription { topic, name, settings: settings.clone(), rule: None };
+        world.manage(created).unwrap();
+        world.restart();
+        world.manage(Task::UpdateSubscription { topic: again, name: same, settings }).unwrap();
+        world.tick();
+        world.pass(Span(IDLE.0 + 59_999));
         world.tick();
         assert!(exists(&world));
         world.pass(Span(1));

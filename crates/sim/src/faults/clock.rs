@@ -34,6 +34,11 @@ impl WorldClock {
         self.wall += *random.pick(&[1_000, -1_000, HOUR, -HOUR, TEN_YEARS, -TEN_YEARS]);
     }
 
+    /// Whether no time has passed since somebody last looked.
+    pub fn is_still(&self) -> bool {
+        self.elapsed == 0
+    }
+
     pub fn now(&mut self) -> Time {
         let elapsed = std::mem::take(&mut self.elapsed);
         let before = self.owner.now();

@@ -254,8 +254,13 @@ impl Oracle {
             Kind::Queue => {}
             Kind::Topic(topic) => topic.subscriptions.values().for_each(|below| self.take_away(*below)),
             Kind::Subscription(below) => {
-                let topic = self.ledger.queues.get_mut(&below.topic).map(|queue| &mut queue.kind);
-                if let Some(Kind::Topic(topic)) = topic {
+                let above = self.ledger.queues.get_mut(&below.topic);
+                if let Some(above) = above
+                    && let Kind::Topic(topic) = &mut above.kind
+                {
+                    // Its uses were uses of the topic.
+                    above.touched = above.touched.max(queue.touched);
+                    above.is_touched |= queue.is_touched;
                     topic.subscriptions.remove(&below.name.to_lowercase());
                 }
             }

@@ -100,7 +100,11 @@ impl Oracle {
                 let path = self.links.get(&link).map(|link| link.queue.clone()).unwrap_or_default();
                 self.may_be_full(link) || self.went(&path)
             }
-            Refusal::QueueFull { .. } => rule.is_none() && self.may_be_full(link),
+            // The queue on the way looks whether it is full before the destination looks at the messages.
+            Refusal::QueueFull { .. } => {
+                let is_via = self.links.get(&link).is_some_and(|link| link.destination.is_some());
+                (rule.is_none() || is_via && rule == Some("NotAllowed")) && self.may_be_full(link)
+            }
             Refusal::NoSpace => self.may_lack_room,
             _ => false,
         };

@@ -264,6 +264,8 @@ pub struct Oracle {
     unfit: BTreeSet<(EntityId, Sequence)>,
     /// The first message that waits at a topic although its time has come, and since when.
     overdue: BTreeMap<(EntityId, Sequence), Time>,
+    /// A violation, unless it turns out that something could not be read.
+    suspicion: Option<String>,
     /// The position at which the broker's counters were looked at last.
     compared: u64,
     /// What was committed up to a position, in one number.
@@ -317,6 +319,7 @@ impl Default for Oracle {
             noted: None,
             unfit: BTreeSet::new(),
             overdue: BTreeMap::new(),
+            suspicion: None,
             compared: 0,
             fingerprint: None,
             changes: 0,
@@ -374,6 +377,11 @@ impl Oracle {
         !self.is_open
     }
 
+    /// The same, in this life: after a start something may be due at once.
+    pub fn has_rested(&self) -> bool {
+        !self.is_open && !self.is_new_life && !self.is_dead
+    }
+
     /// The turn in which what is submitted now is decided.
     fn coming(&self) -> u64 {
         self.turn + u64::from(!self.is_open)
@@ -382,6 +390,9 @@ impl Oracle {
     /// The partition rests: everything was answered that must be, what is due is done, and memory is what the journal
     /// says.
     pub fn end_turn(&mut self, live: &broker::Durable) {
+        if let Some(what) = self.suspicion.take().filter(|_| !self.has_unread) {
+            self.fail(what);
+        }
         self.check_due();
         self.check_forwarded();
         if self.turn.is_multiple_of(COMPARED_TURNS) {
@@ -518,11 +529,8 @@ impl Oracle {
             let idle = queue.settings.auto_delete_on_idle;
             if !idle.is_max()
                 && queue.counts.scheduled == 0
-                && self.ledger.family(queue).all(|each| {
-                    !each.is_touched
-                        && each.touched.after(idle) <= now
-                        && !self.links.values().any(|link| link.queue.eq_ignore_ascii_case(&each.path))
-                })
+                && self.ledger.family(queue).all(|each| !each.is_touched && each.touched.after(idle) <= now)
+                && !self.has_links(queue)
             {
                 late = Some(format!("{} is idle since {:?} and is there", queue.path, queue.touched));
             }
@@ -531,6 +539,15 @@ impl Oracle {
             self.fail(late);
         }
         self.check_overdue(&overdue);
+    }
+
+    /// Whether anybody is or was attached to a queue in this life, or to a subscription that a topic has or had.
+    fn has_links(&self, queue: &ledger::Queue) -> bool {
+        let path = queue.path.to_lowercase();
+        self.links.values().any(|link| {
+            let rest = link.queue.strip_prefix(&*path);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("/subscriptions/"))
+        })
     }
 
     /// What is due at a topic may have to be read before it is published, and for that be on disk: it is tried again a
@@ -612,6 +629,7 @@ impl Oracle {
     pub fn died(&mut self, live: &broker::Durable, unwritten: &[u8], time: Time) {
         self.compare_at_death(live, unwritten, time);
         self.is_dead = true;
+        self.suspicion = None;
         self.is_open = false;
         let connections: Vec<ConnectionId> = self.expected.keys().copied().collect();
         connections.into_iter().for_each(|connection| self.forget(connection));

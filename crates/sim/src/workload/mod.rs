@@ -57,8 +57,10 @@ pub struct Workload {
     /// What was said and has not reached the server yet.
     said: [VecDeque<Item>; PARTITIONS],
     connections: u32,
-    /// Whether this run sends large messages.
+    /// Whether this run sends large messages, and whether receivers have much to say about theirs. Both cost more time
+    /// than anything else.
     is_heavy: bool,
+    is_wordy: bool,
     has_begun: [bool; PARTITIONS],
     pub commands: u64,
     pub tier: Tier,
@@ -75,7 +77,7 @@ struct Actor {
 
 impl Workload {
     pub fn new(mut random: Random) -> Workload {
-        let is_heavy = random.once_in(40);
+        let (is_heavy, is_wordy) = (random.once_in(40), random.once_in(8));
         let tier = *random.pick(&[
             Tier::Unlimited,
             Tier::Unlimited,
@@ -95,6 +97,7 @@ impl Workload {
             said: Default::default(),
             connections: 0,
             is_heavy,
+            is_wordy,
             has_begun: [false; PARTITIONS],
             commands: 0,
             tier,

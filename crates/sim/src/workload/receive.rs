@@ -69,8 +69,8 @@ impl Workload {
     pub(super) fn outcome(&mut self) -> Outcome {
         match self.random.below(100) {
             0..50 => Outcome::Complete,
-            50..62 => Outcome::Abandon(None),
-            62..72 => Outcome::Abandon(Some(Box::new(self.changes()))),
+            50..57 => Outcome::Abandon(None),
+            57..72 => Outcome::Abandon(Some(Box::new(self.changes()))),
             72..82 => Outcome::Release,
             82..88 => Outcome::Defer(None),
             88..91 => Outcome::Defer(Some(Box::new(self.changes()))),
@@ -86,10 +86,9 @@ impl Workload {
         let name = *self.random.pick(&names);
         let set = match self.random.below(10) {
             0 => overlay.remove(name),
-            1..3 => {
-                let small = name;
-                let large = names.iter().filter(|name| **name != small);
-                large.into_iter().try_for_each(|name| overlay.set(name, &Value::Binary(vec![7; LARGE])))
+            1..9 if self.is_wordy => {
+                let mut large = names.iter().filter(|other| **other != name);
+                large.try_for_each(|name| overlay.set(name, &Value::Binary(vec![7; LARGE])))
             }
             _ => overlay.set(name, &Value::Long(self.random.number() as i64)),
         };
