@@ -112,7 +112,7 @@ impl Disk for File {
                 if !self.is_read_only {
                     fs::write(self.path.join(name), holder)?;
                 }
-                Ok(Lock::Held(Box::new(HeldLock { _directory: directory })))
+                Ok(Lock::Held(Box::new(HeldLock { directory })))
             }
             Err(TryLockError::WouldBlock) => {
                 let mut noted = String::new();
@@ -136,13 +136,21 @@ impl Disk for File {
     }
 }
 
-/// The lock is the open directory; closing it, or the end of the process, gives it back.
+/// The lock is the open directory; the end of the process gives it back too.
 #[derive(Debug)]
 struct HeldLock {
-    _directory: fs::File,
+    directory: fs::File,
 }
 
 impl Guard for HeldLock {}
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        // Closing it is not enough: a process that is being started has a copy until it runs its own program. Should this
+        // fail, closing does it a moment later.
+        let _ = self.directory.unlock();
+    }
+}
 
 #[derive(Debug)]
 struct Open {
@@ -215,6 +223,19 @@ mod tests {
     use crate::disk::Memory;
     use crate::fuzzing::Scratch;
     use rustix::io::Errno;
+
+    #[test]
+    fn a_lock_that_is_given_back_is_free_though_a_child_has_a_copy_of_it() {
+        let folder = Scratch::new("copy");
+        let directory = fs::File::open(folder.path()).unwrap();
+        directory.try_lock().unwrap();
+        let _copy = directory.try_clone().unwrap();
+        let held = HeldLock { directory };
+        let disk = File::open(folder.path()).unwrap();
+        assert!(matches!(disk.lock("lock", "one").unwrap(), Lock::Busy(_)));
+        drop(held);
+        assert!(matches!(disk.lock("lock", "one").unwrap(), Lock::Held(_)));
+    }
 
     #[test]
     fn removing_the_file_of_the_lock_makes_no_second_holder() {
