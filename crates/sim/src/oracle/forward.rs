@@ -149,8 +149,11 @@ impl Oracle {
         }
         if let Some(older) = overtaken {
             let what = format!("{older:?} of {source:?} was overtaken by {sequence:?} on its way (S-175)");
-            // What goes to a topic is read before. One that cannot be read stays, and that is known a moment later.
-            let is_read = self.ledger.queues.get(&target).is_some_and(|to| matches!(to.kind, Kind::Topic(_)));
+            // What goes to a topic, or to where duplicates are looked for, is read before. One that cannot be read stays, and
+            // that is known a moment later.
+            let is_read = self.ledger.queues.get(&target).is_some_and(|to| {
+                matches!(to.kind, Kind::Topic(_)) || to.settings.requires_duplicate_detection
+            });
             match is_read && self.may_not_read {
                 true => drop(self.suspicion.get_or_insert(what)),
                 false => self.fail(what),
