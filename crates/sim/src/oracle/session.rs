@@ -83,9 +83,11 @@ impl Oracle {
         let Some(session) = session else { return };
         let Some(entity) = self.ledger.find(&path) else { return };
         let key = (entity, session.id.clone());
-        // One that has left meanwhile may hear of it after the next one did.
+        // One that has left meanwhile, or whose time ran out while the news waited for the disk, may hear of it after the
+        // next one did.
         let has_next = self.holdings.get(&key).is_some_and(|other| other.left.is_none());
-        if left.is_some() && has_next {
+        let is_over = self.is_blurred && session.until <= self.now;
+        if has_next && (left.is_some() || is_over) {
             return;
         }
         let is_free = self
