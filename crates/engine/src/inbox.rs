@@ -141,6 +141,17 @@ impl Inbox {
         self.lock().items.push(item);
     }
 
+    /// As if the partition's thread slept here.
+    #[cfg(test)]
+    pub(crate) fn pretend_sleep(&self) {
+        self.lock().is_asleep = true;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.lock().is_asleep
+    }
+
     pub fn is_empty(&self) -> bool {
         self.lock().items.is_empty()
     }

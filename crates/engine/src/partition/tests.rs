@@ -268,6 +268,26 @@ fn nothing_overtakes_what_waits_for_the_second_of_two_appends() {
 }
 
 #[test]
+fn the_partition_is_woken_for_news_if_somebody_waits_for_them_or_nothing_follows() {
+    for is_received in [false, true] {
+        let mut desk = Desk::with_sync_by_hand();
+        desk.connect(2);
+        if is_received {
+            desk.give(vec![attach_receiver(link(2)), credit(link(2), 9)]);
+        }
+        desk.leave_in_flight();
+        desk.send(link(90), 1, 10);
+        desk.inbox.pretend_sleep();
+        desk.finish_sync_and_follow();
+        assert_eq!(desk.inbox.is_asleep(), !is_received, "the next one is on its way to the disk");
+        desk.come_again();
+        desk.inbox.pretend_sleep();
+        desk.finish_sync_and_follow();
+        assert!(!desk.inbox.is_asleep(), "nothing else would wake it");
+    }
+}
+
+#[test]
 fn news_are_awaited_where_somebody_waits_for_a_message() {
     let mut desk = Desk::with_sync_by_hand();
     desk.leave_in_flight();

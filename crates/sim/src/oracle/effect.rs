@@ -295,7 +295,9 @@ impl Oracle {
         };
         // Whoever leaves a session holds none of its messages any more, and may have them deleted at once.
         let is_purged = |removed: &Present| self.messages[removed.message].gone == Some(Gone::Purged);
-        let was_let_go = queue.settings.requires_session && removed.is_some_and(is_purged);
+        let holding = session.and_then(|session| self.holdings.get(&(entity, session)));
+        let has_left = holding.is_some_and(|holding| holding.left == Some(turn));
+        let was_let_go = has_left && removed.is_some_and(is_purged);
         if present.is_none() && removed.is_some() && (self.is_blurred || was_let_go) {
             return self.coverage.fault("delivery outlived by its wait");
         }
