@@ -1,11 +1,10 @@
 //! What becomes durable. Every record must be justified by what a client asked or by the clock, exactly once.
 
-use super::forward::{Move, Travelled, Way};
+use super::forward::{Move, Way};
 use super::ledger::{Kind, Present, Queue};
 use super::reply::is_granted;
 use super::watched::Appended;
 use super::{Gone, Lock, Oracle, Question};
-use crate::rules::Traits;
 use broker::queue::index::Reason;
 use broker::{BodyId, EntityId, Outcome, QueueSettings, Record, Sequence, Span, State, SubQueue, Tier, Time};
 use message::Overlay;
@@ -322,25 +321,8 @@ impl Oracle {
         queue.last_enqueued = time;
         (queue.used, queue.is_touched) = (time, true);
         let state = if scheduled.is_some() { State::Scheduled } else { State::Active };
-        queue.insert(
-            sequence,
-            Present {
-                message: number,
-                length,
-                count: 0,
-                stored: self.turn,
-                position: self.ledger.position + 1,
-                enqueued: time,
-                expires,
-                state,
-                part: SubQueue::Main,
-                reason: Reason::Client,
-                overlay: Overlay::default(),
-                session: None,
-                travelled: Travelled::default(),
-                traits: Traits::of(number),
-            },
-        );
+        let arrived = Present::arrived(number, length, self.turn, self.ledger.position + 1, time);
+        queue.insert(sequence, Present { expires, state, ..arrived });
         for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {
             self.fail(format!("message {number} as {sequence:?}: {what}"));
         }

@@ -48,6 +48,26 @@ pub struct Present {
 }
 
 impl Present {
+    /// A message that has just come, as its sender made it; free, and living for ever.
+    pub fn arrived(message: usize, length: u32, stored: u64, position: u64, enqueued: Time) -> Present {
+        Present {
+            message,
+            length,
+            count: 0,
+            stored,
+            position,
+            enqueued,
+            expires: Time::NEVER,
+            state: State::Active,
+            part: SubQueue::Main,
+            reason: Reason::Client,
+            overlay: Overlay::default(),
+            session: None,
+            travelled: Travelled::default(),
+            traits: Traits::of(message),
+        }
+    }
+
     /// What a receiver must be shown as changed properties: with the words of the reason (S-60, S-87).
     pub fn shown(&self) -> Overlay {
         let (reason, description) = match self.reason {

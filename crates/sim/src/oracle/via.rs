@@ -2,13 +2,10 @@
 //! takes no messages, in the transfer dead-letter queue of the entity on the way. Never in both, never in none.
 
 use super::commit::Stored;
-use super::forward::Travelled;
 use super::ledger::Present;
 use super::{Link, Oracle};
-use crate::rules::Traits;
 use broker::queue::index::Reason;
-use broker::{LinkId, State, SubQueue, Time};
-use message::Overlay;
+use broker::{LinkId, SubQueue, Time};
 
 impl Oracle {
     /// A message falls out on its way: only because its destination is there and takes nothing.
@@ -37,25 +34,8 @@ impl Oracle {
         ];
         (queue.next, queue.last_enqueued) = (sequence.next(), time);
         (queue.used, queue.is_touched) = (time, true);
-        queue.insert(
-            sequence,
-            Present {
-                message: number,
-                length,
-                count: 0,
-                stored: turn,
-                position,
-                enqueued: time,
-                expires: Time::NEVER,
-                state: State::Active,
-                part: SubQueue::TransferDeadLetter,
-                reason,
-                overlay: Overlay::default(),
-                session: None,
-                travelled: Travelled::default(),
-                traits: Traits::of(number),
-            },
-        );
+        let arrived = Present::arrived(number, length, turn, position, time);
+        queue.insert(sequence, Present { part: SubQueue::TransferDeadLetter, reason, ..arrived });
         let message = &mut self.messages[number];
         (message.place, message.path) = (Some((entity, sequence)), way);
         message.first = message.place;
