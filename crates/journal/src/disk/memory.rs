@@ -46,10 +46,11 @@ struct Content {
     disk: Weak<Mutex<State>>,
 }
 
+/// Whole files, which a crash image shares with the disk that it was taken of until one of them is written to.
 #[derive(Debug, Default)]
 struct Versions {
-    live: Vec<u8>,
-    synced: Vec<u8>,
+    live: Arc<Vec<u8>>,
+    synced: Arc<Vec<u8>>,
     /// Ranges written since the last sync, oldest first.
     dirty: Vec<(usize, usize)>,
 }
@@ -100,7 +101,7 @@ impl Memory {
     pub fn damage(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
         let content = locked(&self.state).names.get(name).expect("the damaged file exists").clone();
         let mut versions = locked(&content.bytes);
-        change(&mut versions.live);
+        change(Arc::make_mut(&mut versions.live));
         versions.synced = versions.live.clone();
         versions.dirty.clear();
     }
@@ -117,7 +118,7 @@ impl Memory {
     pub fn content(&self, name: &str) -> Option<Vec<u8>> {
         let content = locked(&self.state).names.get(name)?.clone();
         let bytes = locked(&content.bytes).live.clone();
-        Some(bytes)
+        Some(Arc::unwrap_or_clone(bytes))
     }
 }
 
@@ -138,11 +139,12 @@ fn apply(names: &mut Names, change: Change) {
 }
 
 impl Versions {
-    fn crashed(&self, seed: u64, ordinal: u64) -> Vec<u8> {
-        let mut bytes = self.synced.clone();
-        if seed == 0 || self.dirty.is_empty() && bytes.len() == self.live.len() {
-            return bytes;
+    fn crashed(&self, seed: u64, ordinal: u64) -> Arc<Vec<u8>> {
+        let mut image = self.synced.clone();
+        if seed == 0 || self.dirty.is_empty() && image.len() == self.live.len() {
+            return image;
         }
+        let bytes = Arc::make_mut(&mut image);
         let keeps_length = seed == 1 || mix(&[seed, ordinal, 2]).is_multiple_of(2);
         if keeps_length || self.live.len() < bytes.len() {
             bytes.resize(self.live.len(), 0);
@@ -165,7 +167,7 @@ impl Versions {
                 bytes[start..end].copy_from_slice(&self.live[start..end]);
             }
         }
-        bytes
+        image
     }
 
     /// In the order in which they were first written.
@@ -270,10 +272,11 @@ impl Content {
     /// Refuses to grow beyond the disk.
     fn check_room(&self, length: u64) -> io::Result<()> {
         let growth = length.saturating_sub(locked(&self.bytes).live.len() as u64);
+        if growth == 0 {
+            return Ok(());
+        }
         match self.disk.upgrade() {
-            Some(disk) if growth > 0 && growth > locked(&disk).free_bytes() => {
-                Err(io::ErrorKind::StorageFull.into())
-            }
+            Some(disk) if growth > locked(&disk).free_bytes() => Err(io::ErrorKind::StorageFull.into()),
             _ => Ok(()),
         }
     }
@@ -282,14 +285,17 @@ impl Content {
 impl DiskFile for Content {
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         self.check_room(offset + slices.iter().map(|slice| slice.len() as u64).sum::<u64>())?;
-        let mut versions = locked(&self.bytes);
+        let versions = &mut *locked(&self.bytes);
+        let live = Arc::make_mut(&mut versions.live);
         let start = usize::try_from(offset).expect("a file in memory is small");
         let mut end = start;
         for slice in slices {
-            if versions.live.len() < end + slice.len() {
-                versions.live.resize(end + slice.len(), 0);
+            if live.len() < end {
+                live.resize(end, 0);
             }
-            versions.live[end..end + slice.len()].copy_from_slice(slice);
+            let (within, beyond) = slice.split_at(slice.len().min(live.len() - end));
+            live[end..end + within.len()].copy_from_slice(within);
+            live.extend_from_slice(beyond);
             end += slice.len();
         }
         versions.dirty.push((start, end));
@@ -306,9 +312,13 @@ impl DiskFile for Content {
 
     fn sync_data(&self) -> io::Result<()> {
         let versions = &mut *locked(&self.bytes);
-        versions.synced.resize(versions.live.len(), 0);
+        if versions.dirty.is_empty() && versions.synced.len() == versions.live.len() {
+            return Ok(());
+        }
+        let synced = Arc::make_mut(&mut versions.synced);
+        synced.resize(versions.live.len(), 0);
         for (start, end) in versions.dirty.drain(..) {
-            versions.synced[start..end].copy_from_slice(&versions.live[start..end]);
+            synced[start..end].copy_from_slice(&versions.live[start..end]);
         }
         Ok(())
     }
@@ -322,7 +332,7 @@ impl DiskFile for Content {
         let mut versions = locked(&self.bytes);
         let bytes = usize::try_from(bytes).expect("a file in memory is small");
         if versions.live.len() < bytes {
-            versions.live.resize(bytes, 0);
+            Arc::make_mut(&mut versions.live).resize(bytes, 0);
         }
         Ok(())
     }
