@@ -407,7 +407,7 @@ impl Oracle {
         (queue.used, queue.is_touched) = (time, true);
         queue.insert(
             sequence,
-            Present { stored: turn, position, enqueued: time, expires, state: State::Active, ..present },
+            Present { stored: turn, position, enqueued: time, expires, state: State::Active, ..*present },
         );
         for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {
             self.fail(format!("{scheduled:?} activated as {sequence:?}: {what}"));
@@ -521,7 +521,7 @@ impl Oracle {
     }
 
     /// The message that a delivery ended for, its changes merged, and its queue's settings.
-    fn there(&mut self, ending: &Ending<'_>) -> Option<(broker::QueueSettings, &mut Present)> {
+    fn there(&mut self, ending: &Ending<'_>) -> Option<(&QueueSettings, &mut Present)> {
         let Ending { entity, sequence, overlay, .. } = *ending;
         let queue = self.ledger.queues.get_mut(&entity);
         let present = queue.and_then(|queue| queue.present.get_mut(&sequence));
@@ -532,7 +532,7 @@ impl Oracle {
             Some(Ok(())) => {}
         }
         let queue = self.ledger.queues.get_mut(&entity)?;
-        Some((queue.settings.clone(), queue.present.get_mut(&sequence)?))
+        Some((&queue.settings, queue.present.get_mut(&sequence)?))
     }
 
     /// A message is set aside (S-120), which counts as a delivery (S-86).

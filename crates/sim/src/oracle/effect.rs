@@ -297,7 +297,7 @@ impl Oracle {
         let is_purged = |removed: &Present| self.messages[removed.message].gone == Some(Gone::Purged);
         let holding = session.and_then(|session| self.holdings.get(&(entity, session)));
         let has_left = holding.is_some_and(|holding| holding.left == Some(turn));
-        let was_let_go = has_left && removed.is_some_and(is_purged);
+        let was_let_go = has_left && removed.is_some_and(|removed| is_purged(removed));
         if present.is_none() && removed.is_some() && (self.is_blurred || was_let_go) {
             return self.coverage.fault("delivery outlived by its wait");
         }

@@ -482,14 +482,19 @@ impl Oracle {
         if let Some(missing) = missing {
             self.fail(format!("{:?} was not answered", missing.due));
         }
-        let connections: Vec<ConnectionId> = self.expected.keys().copied().collect();
-        for connection in connections {
-            self.end_links(connection);
-        }
+        self.end_links();
     }
 
-    fn end_links(&mut self, connection: ConnectionId) {
-        for (_, link) in self.links.range_mut(links_of(connection)) {
+    fn end_links(&mut self) {
+        let (mut connection, mut is_connected) = (None, false);
+        for (id, link) in &mut self.links {
+            if connection != Some(id.connection) {
+                connection = Some(id.connection);
+                is_connected = self.expected.contains_key(&id.connection);
+            }
+            if !is_connected {
+                continue;
+            }
             // Everything was decided, so only the last word on credit counts, unless it was a drain.
             if link.grants.len() > 1 {
                 link.grants.drain(..link.grants.len() - 1);

@@ -160,7 +160,7 @@ impl Oracle {
             }
         }
         present.travelled = Travelled { hops: present.travelled.hops + 1, first: Some(first) };
-        Some((present, own))
+        Some((*present, own))
     }
 
     /// A message moves to another queue, under a new number.
@@ -220,11 +220,11 @@ impl Oracle {
         // While a queue forwards nobody is given its messages, so what has no lock is free.
         let is_dead = part != SubQueue::Main;
         let is_clear = queue.did_forward[part as usize] && !self.is_ghostly(entity);
-        let is_free = |(sequence, present): &(&Sequence, &Present)| {
+        let is_free = |sequence: &Sequence, present: &Present| {
             let is_here = present.state == State::Active && present.part == part;
             // What came with the same append is locked by nobody.
             let is_new = !is_dead && present.position == self.ledger.position + 1;
-            let was_free = match self.locks.get(&(entity, **sequence)) {
+            let was_free = match self.locks.get(&(entity, *sequence)) {
                 Some(lock) => lock.returned.is_some_and(|turn| turn < self.turn),
                 None => present.stored < self.turn,
             };
@@ -232,7 +232,8 @@ impl Oracle {
                 && (is_new || is_clear && was_free)
                 && !(is_dead && present.travelled.hops >= DEAD_LETTER_HOPS)
         };
-        queue.present.range(..sequence).find(is_free).map(|(older, _)| *older)
+        let mut older = queue.present.range(..sequence);
+        older.find(|(older, present)| is_free(older, present)).map(|(older, _)| *older)
     }
 
     /// The partition rests: nothing is left in a queue that forwards except what is locked or waits for its time, and
@@ -241,6 +242,9 @@ impl Oracle {
         let mut stuck = None;
         let mut waiting = Vec::new();
         for (entity, queue) in &self.ledger.queues {
+            if queue.settings.forward_to.is_none() && queue.settings.forward_dead_letters_to.is_none() {
+                continue;
+            }
             for part in PARTS {
                 let is_empty = match part {
                     SubQueue::Main => queue.counts.active == 0,
@@ -256,14 +260,14 @@ impl Oracle {
                         && is_free(self.locks.get(&(*entity, **sequence)))
                 });
                 if part != SubQueue::Main {
-                    let goes = |(_, present): (_, &Present)| {
+                    let goes = |present: &Present| {
                         match self.way(queue, part, present.travelled.hops) {
                             // A small one may have been full when it was last tried.
                             Way::To(target) => self.ledger.queues[&target].settings.max_size_megabytes > 1,
                             _ => false,
                         }
                     };
-                    if left.any(goes) {
+                    if left.any(|(_, present)| goes(present)) {
                         waiting.push(*entity);
                     }
                 } else if let Some((sequence, _)) = left.next() {

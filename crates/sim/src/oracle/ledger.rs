@@ -119,6 +119,9 @@ pub enum Kind {
     Subscription(Box<Subscription>),
 }
 
+/// Messages by a time of theirs, the earliest first.
+pub type Times = BTreeSet<(Time, Sequence)>;
+
 /// A queue, or what a topic or a subscription holds, which lives by the same rules.
 #[derive(Debug)]
 pub struct Queue {
@@ -129,12 +132,13 @@ pub struct Queue {
     pub settings: QueueSettings,
     pub next: Sequence,
     pub last_enqueued: Time,
-    pub present: BTreeMap<Sequence, Present>,
+    /// In boxes, since they are many, large, and move when one between them goes.
+    pub present: BTreeMap<Sequence, Box<Present>>,
     pub bytes: u64,
     pub counts: Counts,
     /// Messages that end by themselves, by the time at which they do.
-    pub expiries: BTreeSet<(Time, Sequence)>,
-    pub schedule: BTreeSet<(Time, Sequence)>,
+    pub expiries: Times,
+    pub schedule: Times,
     /// The newest message that was handed out in this turn, from each of its parts.
     pub newest_in_turn: [Sequence; 3],
     /// The same for each session.
@@ -190,49 +194,38 @@ impl Queue {
     }
 
     pub fn insert(&mut self, sequence: Sequence, present: Present) {
-        *self.count(&present) += 1;
+        *count(&mut self.counts, &present) += 1;
         self.bytes += u64::from(present.length);
-        self.time(sequence, &present, true);
-        self.present.insert(sequence, present);
+        if let Some(times) = times(&mut self.schedule, &mut self.expiries, &present) {
+            times.insert((present.expires, sequence));
+        }
+        self.present.insert(sequence, Box::new(present));
     }
 
-    pub fn remove(&mut self, sequence: Sequence) -> Option<Present> {
+    pub fn remove(&mut self, sequence: Sequence) -> Option<Box<Present>> {
         let present = self.present.remove(&sequence)?;
-        *self.count(&present) -= 1;
+        *count(&mut self.counts, &present) -= 1;
         self.bytes -= u64::from(present.length);
-        self.time(sequence, &present, false);
+        if let Some(times) = times(&mut self.schedule, &mut self.expiries, &present) {
+            times.remove(&(present.expires, sequence));
+        }
         Some(present)
     }
 
     /// Changes what has become of a message.
     pub fn change(&mut self, sequence: Sequence, change: impl FnOnce(&mut Present)) {
-        if let Some(mut present) = self.remove(sequence) {
-            change(&mut present);
-            self.insert(sequence, present);
+        let Some(present) = self.present.get_mut(&sequence) else { return };
+        *count(&mut self.counts, present) -= 1;
+        self.bytes -= u64::from(present.length);
+        if let Some(times) = times(&mut self.schedule, &mut self.expiries, present) {
+            times.remove(&(present.expires, sequence));
         }
-    }
-
-    fn count(&mut self, present: &Present) -> &mut u64 {
-        match (present.part, present.state) {
-            (SubQueue::DeadLetter, _) => &mut self.counts.dead_letter,
-            (SubQueue::TransferDeadLetter, _) => &mut self.counts.transfer_dead_letter,
-            (SubQueue::Main, State::Active) => &mut self.counts.active,
-            (SubQueue::Main, State::Deferred) => &mut self.counts.deferred,
-            (SubQueue::Main, State::Scheduled) => &mut self.counts.scheduled,
-            (SubQueue::Main, State::Gone) => unreachable!("what is gone is not in the model"),
+        change(present);
+        *count(&mut self.counts, present) += 1;
+        self.bytes += u64::from(present.length);
+        if let Some(times) = times(&mut self.schedule, &mut self.expiries, present) {
+            times.insert((present.expires, sequence));
         }
-    }
-
-    fn time(&mut self, sequence: Sequence, present: &Present, is_added: bool) {
-        let times = match present.state {
-            State::Scheduled => &mut self.schedule,
-            _ if present.is_mortal() && !present.expires.is_never() => &mut self.expiries,
-            _ => return,
-        };
-        match is_added {
-            true => times.insert((present.expires, sequence)),
-            false => times.remove(&(present.expires, sequence)),
-        };
     }
 
     /// Whether anybody can receive from it.
@@ -267,6 +260,27 @@ impl Queue {
     }
 }
 
+/// Where a message is counted.
+fn count<'a>(counts: &'a mut Counts, present: &Present) -> &'a mut u64 {
+    match (present.part, present.state) {
+        (SubQueue::DeadLetter, _) => &mut counts.dead_letter,
+        (SubQueue::TransferDeadLetter, _) => &mut counts.transfer_dead_letter,
+        (SubQueue::Main, State::Active) => &mut counts.active,
+        (SubQueue::Main, State::Deferred) => &mut counts.deferred,
+        (SubQueue::Main, State::Scheduled) => &mut counts.scheduled,
+        (SubQueue::Main, State::Gone) => unreachable!("what is gone is not in the model"),
+    }
+}
+
+/// Where a message is noted by its time, if it has one.
+fn times<'a>(schedule: &'a mut Times, expiries: &'a mut Times, present: &Present) -> Option<&'a mut Times> {
+    match present.state {
+        State::Scheduled => Some(schedule),
+        _ if present.is_mortal() && !present.expires.is_never() => Some(expiries),
+        _ => None,
+    }
+}
+
 #[derive(Debug)]
 pub struct Ledger {
     pub position: u64,
@@ -283,7 +297,7 @@ pub struct Ledger {
     /// The number of the message that begins with a body.
     pub numbers: IdMap<BodyId, usize>,
     /// Messages that were removed.
-    pub removed: IdMap<(EntityId, Sequence), Present>,
+    pub removed: IdMap<(EntityId, Sequence), Box<Present>>,
     /// Messages that were forwarded, by where they were.
     pub moved: IdMap<(EntityId, Sequence), usize>,
     /// Locks that a planned stop has left, while that is the last record.

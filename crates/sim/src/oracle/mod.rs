@@ -483,10 +483,10 @@ impl Oracle {
                 return self.fail(what);
             }
             for (newest, part) in queue.newest_in_turn.into_iter().zip(PARTS) {
-                let is_passed_over = |(sequence, present): &(&Sequence, &Present)| {
+                let is_passed_over = |sequence: &Sequence, present: &Present| {
                     present.state == State::Active
                         && present.part == part
-                        && match self.locks.get(&(*entity, **sequence)) {
+                        && match self.locks.get(&(*entity, *sequence)) {
                             Some(lock) => lock.is_free_before(self.turn),
                             None => present.stored < self.turn,
                         }
@@ -495,7 +495,8 @@ impl Oracle {
                 if queue.settings.requires_session && part == SubQueue::Main {
                     continue;
                 }
-                if let Some((older, _)) = queue.present.range(..newest).find(is_passed_over) {
+                let mut older = queue.present.range(..newest);
+                if let Some((older, _)) = older.find(|(older, present)| is_passed_over(older, present)) {
                     let what = format!("{older:?} of {} was free and passed over by {newest:?}", queue.path);
                     return self.fail(what);
                 }

@@ -124,7 +124,7 @@ impl Oracle {
                 let message = &mut self.messages[present.message];
                 (message.is_published, message.place) = (true, None);
                 let expires = time.after(message.time_to_live.min(life));
-                Some(Original::of(present, expires, false))
+                Some(Original::of(*present, expires, false))
             }
             Origin::Forwarded { source, sequence } => {
                 let (present, own) = self.forwarded_out(*source, *sequence, topic, time)?;

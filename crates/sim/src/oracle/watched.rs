@@ -34,7 +34,8 @@ pub struct Appended {
 impl Appended {
     fn read(draft: &Draft, at: Position, first_body: BodyId) -> Result<Appended, String> {
         let mut rest = &draft.records[..];
-        let mut records = Vec::new();
+        // A record has a byte at least.
+        let mut records = Vec::with_capacity(rest.len().min(draft.record_count as usize));
         while !rest.is_empty() {
             records.push(Record::decode(&mut rest).map_err(|why| format!("a record cannot be read: {why}"))?);
         }
@@ -49,7 +50,7 @@ impl Appended {
                 &joined
             }
         };
-        let mut bodies = Vec::new();
+        let mut bodies = Vec::with_capacity(draft.body_lengths.len());
         let mut at_byte = 0;
         for length in &draft.body_lengths {
             let start = at_byte + BODY_PREFIX_BYTES;

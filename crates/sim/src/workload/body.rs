@@ -67,22 +67,23 @@ impl Body {
         whole.truncate(FRONT_BYTES + DATA.len() + 4 + payload);
         // The front stays in the first piece, and what says that it ends there: doors cut no message before its body.
         let piece = whole.len().div_ceil(pieces).max(FRONT_BYTES + DATA.len());
-        Body { pieces: whole.chunks(piece).map(<[u8]>::to_vec).collect(), facts, id }
+        let pieces = match whole.len() <= piece {
+            true => vec![whole],
+            false => whole.chunks(piece).map(<[u8]>::to_vec).collect(),
+        };
+        Body { pieces, facts, id }
     }
 
     pub fn told(&self) -> NewMessage {
-        let joined;
-        let whole = match &self.pieces[..] {
-            [piece] => piece,
-            pieces => {
-                joined = pieces.concat();
-                &joined
-            }
+        let pieces: Vec<u64> = self.pieces.iter().map(|piece| hash_bytes(piece)).collect();
+        let hash = match &pieces[..] {
+            [whole] => *whole,
+            _ => hash_bytes(&self.pieces.concat()),
         };
         NewMessage {
-            pieces: self.pieces.iter().map(|piece| hash_bytes(piece)).collect(),
-            hash: hash_bytes(whole),
-            length: whole.len() as u32,
+            pieces,
+            hash,
+            length: self.pieces.iter().map(Vec::len).sum::<usize>() as u32,
             time_to_live: self.facts.time_to_live,
             scheduled: self.facts.scheduled,
             keys_differ: self.facts.keys_differ,
