@@ -20,7 +20,7 @@ const QUICK_SECONDS: &str = "60";
 const WHOLE_SECONDS: &str = "600";
 
 /// Tests with a million messages, or with every byte of a snapshot.
-const SLOW: [&str; 2] = ["queue::cost::", "snapshot::tests::a_snapshot_cut_anywhere"];
+const SLOW: [&str; 2] = ["::cost::", "snapshot::tests::a_snapshot_cut_anywhere"];
 
 /// Not the product: worlds for tests, and bugs for the simulator.
 const NOT_MUTATED: [&str; 2] = ["crates/broker/src/testing.rs", "crates/broker/src/planted.rs"];

@@ -329,3 +329,16 @@ pub enum Command {
         top: usize,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_begins_behind_its_prefix_and_one_that_is_not_there_is_empty() {
+        let arrivals = Arrivals { bodies: b"..ab..cdef", prefix_bytes: 2, ..Arrivals::default() };
+        assert_eq!(arrivals.body(Intake { offset: 0, length: 2 }), b"ab");
+        assert_eq!(arrivals.body(Intake { offset: 4, length: 4 }), b"cdef");
+        assert_eq!(arrivals.body(Intake { offset: 4, length: 5 }), b"");
+    }
+}

@@ -744,6 +744,24 @@ mod tests {
         Record::Published(Box::new(Published { topic: EntityId(2), sequence: Sequence(8), origin, copies }))
     }
 
+    #[test]
+    fn a_record_weighs_as_much_as_what_of_it_has_any_length() {
+        let session: Arc<str> = "s".repeat(128).into();
+        let (entity, sequence) = (EntityId(7), Sequence(9));
+        let mut overlay = Overlay::default();
+        overlay.set("name", &"v".repeat(900).as_str().into()).unwrap();
+        for record in [
+            Record::InSession { entity, sequence, session: session.clone() },
+            Record::SessionStateSet { entity, session, state: None },
+            Record::Deferred { entity, sequence, overlay: Some(Box::new(overlay)) },
+            published(Origin::Sent { body: BodyId(5), length: 6, parts: None }),
+        ] {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            assert!(record.weight() >= bytes.len(), "{record:?} takes {}", bytes.len());
+        }
+    }
+
     fn samples() -> Vec<Record> {
         let settings = QueueSettings {
             forward_to: Some("other".into()),

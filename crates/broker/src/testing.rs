@@ -327,6 +327,11 @@ impl World {
         std::mem::take(&mut self.effects)
     }
 
+    /// Where what is decided now will be written.
+    pub(crate) fn position(&self) -> Position {
+        self.position
+    }
+
     pub(crate) fn commit(&mut self) -> Vec<Effect> {
         let position = self.position;
         self.position.0 += 1;

@@ -842,6 +842,7 @@ mod tests {
     use super::*;
     use crate::ids::ConnectionId;
     use crate::limits::IDLE_TIMERS;
+    use crate::testing::{World, message};
 
     const SOURCE: Source = Source { entity: EntityId(0), sub: SubQueue::Main };
 
@@ -858,6 +859,22 @@ mod tests {
             volatile.apply(Touch::Attached { link: link(number), source: SOURCE, role });
         }
         volatile
+    }
+
+    #[test]
+    fn only_what_is_durable_then_becomes_free() {
+        let mut world = World::with_queue("q");
+        let receiver = world.receiver("q", ReceiveMode::PeekLock, 1);
+        let sender = world.sender("q");
+        world.commit();
+        let before = world.position();
+        world.commit();
+        world.send(sender, 0, &[message(10)]);
+        let at = world.position();
+        assert!(!world.broker.is_awaited(before), "it is not durable then");
+        assert!(world.broker.is_awaited(at) && world.broker.is_awaited(Position(at.0 + 1)));
+        world.detach(receiver);
+        assert!(!world.broker.is_awaited(at), "nobody waits");
     }
 
     #[test]

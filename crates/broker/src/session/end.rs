@@ -124,6 +124,16 @@ mod tests {
     }
 
     #[test]
+    fn whoever_leaves_holds_no_lock_any_more() {
+        // S-147
+        let mut world = with_sessions(&["a"; 3]);
+        let link = world.holder("q", "a", 2);
+        assert_eq!(world.broker.volatile.held_locks, 3, "the session and what was delivered of it");
+        world.detach(link);
+        assert_eq!(world.broker.volatile.held_locks, 0);
+    }
+
+    #[test]
     fn a_settlement_is_refused_from_the_instant_on_at_which_the_lock_ends() {
         // S-92, S-146
         let mut world = with_sessions(&["a"]);

@@ -336,6 +336,26 @@ mod tests {
     }
 
     #[test]
+    fn a_deferred_message_of_a_session_that_is_taken_for_good_is_not_locked() {
+        // S-81, S-125
+        let mut world = with_sessions(&["a"]);
+        let link = world.holder("q", "a", 9);
+        settle(&mut world, link, 1, Outcome::Defer(None));
+        world.commit();
+        let answer = world.ask_held(|request, namespace| Command::ReceiveDeferred {
+            request,
+            namespace,
+            path: "q".into(),
+            numbers: [Number(1)].into(),
+            mode: ReceiveAndDelete,
+            session: Some("a".into()),
+        });
+        let Ok(Answer::Messages(messages)) = answer else { panic!("{answer:?}") };
+        assert_eq!((messages[0].number, messages[0].locked_until), (Number(1), None));
+        assert_eq!(world.queue("q").counts.total(), 0);
+    }
+
+    #[test]
     fn a_deferred_message_stays_deferred_when_its_holder_leaves() {
         // S-120, S-147
         let mut world = with_sessions(&["a", "a"]);

@@ -179,6 +179,7 @@ mod tests {
                 ("color", "blue".into()),
                 ("quantity", Value::Int(12)),
                 ("price", Value::Double(2.5f64.to_bits())),
+                ("ratio", Value::Float(0.5f32.to_bits())),
             ],
         );
         let ttl = Typed { kind: Kind::Duration, text: "PT1M".into() };
@@ -208,6 +209,8 @@ mod tests {
         assert_eq!(user("SET quantity = quantity + 1", "quantity"), Some(Value::Int(13)));
         assert_eq!(user("SET quantity = 3000000000", "quantity"), Some(Value::Long(3_000_000_000)));
         assert_eq!(user("SET price = 3", "price"), Some(Value::Double(3.0f64.to_bits())));
+        assert_eq!(user("SET ratio = 3", "ratio"), Some(Value::Float(3.0f32.to_bits())));
+        assert_eq!(user("SET ratio = ratio * 3", "ratio"), Some(Value::Float(1.5f32.to_bits())));
         assert_eq!(user("SET color = 7", "color"), Some("7".into()));
         assert_eq!(user("SET COLOR = 'red'", "color"), Some("red".into()));
         assert_eq!(user("SET fresh = 7", "fresh"), Some(Value::Long(7)));

@@ -351,6 +351,11 @@ mod tests {
             Value::Described(Box::new((Value::Symbol("com.microsoft:timespan".into()), Value::Long(5))));
         assert_eq!(Scalar::of(span.clone()).to_value(), span);
         assert_eq!(Scalar::of(Value::Ulong(u64::MAX)), Scalar::Real(u64::MAX as f64));
+        // Ticks since the year 1: a millisecond and a half after 1970 began.
+        let ticks = Value::Long(621_355_968_000_000_000 + 15_000);
+        let offset =
+            Value::Described(Box::new((Value::Symbol("com.microsoft:datetime-offset".into()), ticks)));
+        assert_eq!(Scalar::of(offset), Scalar::Instant(1));
     }
 
     #[test]

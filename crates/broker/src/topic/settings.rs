@@ -186,6 +186,38 @@ mod tests {
     }
 
     #[test]
+    fn what_is_set_for_a_subscription_counts_for_its_messages() {
+        let (forward_to, forward_dead_letters_to) = (Some("a".into()), Some("b".into()));
+        let set = SubscriptionSettings {
+            lock_duration: Span::minutes(2),
+            requires_session: true,
+            default_time_to_live: Span::minutes(3),
+            dead_letter_on_expiration: true,
+            max_delivery_count: 4,
+            status: Status::ReceiveDisabled,
+            forward_to,
+            forward_dead_letters_to,
+            auto_delete_on_idle: Span::minutes(5),
+            ..SubscriptionSettings::default()
+        };
+        let topic = QueueSettings { partitioning: true, max_delivery_count: 9, ..QueueSettings::default() };
+        let expected = QueueSettings {
+            lock_duration: Span::minutes(2),
+            requires_session: true,
+            default_time_to_live: Span::minutes(3),
+            dead_letter_on_expiration: true,
+            max_delivery_count: 4,
+            status: Status::ReceiveDisabled,
+            forward_to: Some("a".into()),
+            forward_dead_letters_to: Some("b".into()),
+            auto_delete_on_idle: Span::minutes(5),
+            partitioning: true,
+            ..QueueSettings::default()
+        };
+        assert_eq!(set.of_messages(&topic), expected);
+    }
+
+    #[test]
     fn express_and_duplicate_detection_exclude_each_other() {
         // S-165
         let both =
