@@ -20,7 +20,7 @@ ACCEPTED_STATE = bytes([0x00, 0x53, ACCEPTED])
 def strace(log, nth):
     """Lets the nth sync of each thread fail, and all after it: a disk that is broken stays so."""
     fault = f"inject=fdatasync,fsync:error=EIO:when={nth}+"
-    shown = ["-D", "-f", "-xx", "-yy", "-s", "4096", "-e", f"trace={','.join(TRACED)}", "-e", fault]
+    shown = ["-D", "-f", "-xx", "-yy", "-s", "12288", "-e", f"trace={','.join(TRACED)}", "-e", fault]
     return [STRACE, *shown, "-o", str(log), "--"]
 
 

@@ -11,7 +11,7 @@ RENAMES = ("rename", "renameat", "renameat2")
 
 def strace(log):
     calls = ",".join([*RENAMES, "fsync", "fdatasync"])
-    return [STRACE, "-D", "-f", "-yy", "-s", "4096", "-e", f"trace={calls}", "-o", str(log), "--"]
+    return [STRACE, "-D", "-f", "-yy", "-s", "12288", "-e", f"trace={calls}", "-o", str(log), "--"]
 
 
 def test_keys_and_certificates_are_synced_before_they_are_named_and_their_folder_after(unstarted_broker, tmp_path):

@@ -18,8 +18,9 @@ STRACE = os.environ.get("OTOBUS_STRACE") or shutil.which("strace")
 
 def strace(log):
     delay = f"inject=fdatasync,fsync:delay_exit={SYNC_DELAY_MICROSECONDS}"
-    # `-D`: strace stands aside, and the process we start and end is the broker itself.
-    shown = ["-D", "-f", "-xx", "-yy", "-s", "4096", "-e", f"trace={','.join(TRACED)}", "-e", delay]
+    # `-D`: strace stands aside, and the process we start and end is the broker itself. Of each write three pages are shown: it
+    # begins with what lies before in its first page.
+    shown = ["-D", "-f", "-xx", "-yy", "-s", "12288", "-e", f"trace={','.join(TRACED)}", "-e", delay]
     return [STRACE, *shown, "-o", str(log), "--"]
 
 

@@ -1,11 +1,14 @@
 //! The real disk: a directory of the operating system.
 
+use super::pages::are_pages;
 use super::{Disk, DiskFile, Guard, Lock};
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Read};
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A directory.
 #[derive(Debug)]
@@ -68,12 +71,12 @@ impl Disk for File {
             .create(true)
             .truncate(true)
             .open(self.path.join(name))?;
-        Ok(Arc::new(Open { file }))
+        Ok(Arc::new(Open::new(file)))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let file = OpenOptions::new().read(true).write(!self.is_read_only).open(self.path.join(name))?;
-        Ok(Arc::new(Open { file }))
+        Ok(Arc::new(Open::new(file)))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -155,6 +158,53 @@ impl Drop for HeldLock {
 #[derive(Debug)]
 struct Open {
     file: fs::File,
+    /// The same file past the system's cache, while somebody writes so.
+    direct: Mutex<Option<Arc<fs::File>>>,
+    /// The file system does not do that, or wants more than whole pages.
+    is_refused: AtomicBool,
+}
+
+impl Open {
+    fn new(file: fs::File) -> Open {
+        Open { file, direct: Mutex::default(), is_refused: AtomicBool::new(false) }
+    }
+
+    /// The file past the system's cache.
+    fn direct(&self) -> Option<Arc<fs::File>> {
+        if self.is_refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut direct = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
+        if direct.is_none() {
+            *direct = reopen_direct(&self.file).ok().map(Arc::new);
+            self.is_refused.store(direct.is_none(), Ordering::Relaxed);
+        }
+        direct.clone()
+    }
+
+    /// The same, if these are pages for it.
+    fn direct_for(&self, offset: u64, bytes: &[u8]) -> Option<Arc<fs::File>> {
+        if are_pages(offset, bytes) { self.direct() } else { None }
+    }
+
+    /// Whether a file system that opened the file so does not write so after all.
+    fn is_refusal(&self, error: &io::Error) -> bool {
+        let is_refusal = error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error());
+        self.is_refused.fetch_or(is_refusal, Ordering::Relaxed);
+        is_refusal
+    }
+}
+
+/// Opens the file once more, whatever its name is by now.
+#[cfg(target_os = "linux")]
+fn reopen_direct(file: &fs::File) -> io::Result<fs::File> {
+    let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
+    OpenOptions::new().write(true).custom_flags(direct).open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reopen_direct(_: &fs::File) -> io::Result<fs::File> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// An old system, or a file system, may not know how to write through.
@@ -163,12 +213,12 @@ fn or_write_and_sync(
     file: &dyn DiskFile,
     tried: rustix::io::Result<usize>,
     offset: u64,
-    slices: &[IoSlice<'_>],
+    bytes: &[u8],
 ) -> io::Result<usize> {
     use rustix::io::Errno;
     match tried {
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-            let count = file.write_at(offset, slices)?;
+            let count = file.write_direct(offset, bytes)?;
             file.sync_data()?;
             Ok(count)
         }
@@ -189,15 +239,34 @@ impl DiskFile for Open {
         self.file.sync_data()
     }
 
+    fn write_direct(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        match self.direct_for(offset, bytes).map(|direct| direct.write_at(bytes, offset)) {
+            Some(Err(error)) if self.is_refusal(&error) => {}
+            Some(written) => return written,
+            None => {}
+        }
+        self.write_at(offset, &[IoSlice::new(bytes)])
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct().is_some()
+    }
+
     #[cfg(target_os = "linux")]
-    fn write_through(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn write_through(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         use rustix::io::{ReadWriteFlags, pwritev2};
-        let tried = pwritev2(&self.file, slices, offset, ReadWriteFlags::DSYNC);
-        or_write_and_sync(self, tried, offset, slices)
+        let direct = self.direct_for(offset, bytes);
+        let file = direct.as_deref().unwrap_or(&self.file);
+        let tried = pwritev2(file, &[IoSlice::new(bytes)], offset, ReadWriteFlags::DSYNC);
+        or_write_and_sync(self, tried, offset, bytes)
     }
 
     fn length(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    fn end_writing(&self) {
+        *self.direct.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn forget_cached(&self) {
@@ -270,17 +339,17 @@ mod tests {
 
     #[test]
     fn where_nothing_is_written_through_it_is_written_and_synced() {
-        let slices = [IoSlice::new(b"zeros")];
+        let zeros = b"zeros";
         for missing in [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL] {
             let disk = Memory::new();
             let file = disk.create("a").unwrap();
             disk.sync_dir().unwrap();
-            assert_eq!(or_write_and_sync(&*file, Err(missing), 3, &slices).unwrap(), 5);
+            assert_eq!(or_write_and_sync(&*file, Err(missing), 3, zeros).unwrap(), 5);
             assert_eq!(disk.crash_image(0).content("a").unwrap(), b"\0\0\0zeros", "{missing:?}");
         }
         let file = Memory::new().create("a").unwrap();
-        assert_eq!(or_write_and_sync(&*file, Ok(2), 0, &slices).unwrap(), 2);
-        assert!(or_write_and_sync(&*file, Err(Errno::IO), 0, &slices).is_err(), "a failure is one");
+        assert_eq!(or_write_and_sync(&*file, Ok(2), 0, zeros).unwrap(), 2);
+        assert!(or_write_and_sync(&*file, Err(Errno::IO), 0, zeros).is_err(), "a failure is one");
         assert_eq!(file.length().unwrap(), 0, "nothing is written twice");
     }
 }

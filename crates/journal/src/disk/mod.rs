@@ -7,10 +7,12 @@
 mod faulty;
 mod file;
 mod memory;
+mod pages;
 
 pub use faulty::{Fault, Faulty};
 pub use file::File;
 pub use memory::{Memory, SECTOR_BYTES};
+pub use pages::{PAGE_BYTES, Pages};
 
 use crate::limits::WRITE_SLICES;
 use std::fmt::Debug;
@@ -44,15 +46,27 @@ pub trait DiskFile: Send + Sync + Debug {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Makes content and length durable.
     fn sync_data(&self) -> io::Result<()>;
-    /// Writes, and returns when what was taken is durable.
-    fn write_through(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let count = self.write_at(offset, slices)?;
+    /// Writes past the system's cache, which costs half as much, what begins and ends with a page in the file and in memory
+    /// ([`Pages`]). Anything else, and where the system cannot, it writes as ever. It is readable at once, and durable after
+    /// `sync_data`.
+    fn write_direct(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.write_at(offset, &[IoSlice::new(bytes)])
+    }
+    /// Whether [`DiskFile::write_direct`] waits for the disk, and not only for the system's cache.
+    fn is_direct(&self) -> bool {
+        false
+    }
+    /// Writes like [`DiskFile::write_direct`], and returns when what was taken is durable.
+    fn write_through(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.write_direct(offset, bytes)?;
         self.sync_data()?;
         Ok(count)
     }
     fn length(&self) -> io::Result<u64>;
     /// Makes the file `bytes` long with room reserved, reading as zeros where nothing was written. Never shrinks.
     fn allocate(&self, bytes: u64) -> io::Result<()>;
+    /// Gives back what only writing needs: it will hardly be written any more.
+    fn end_writing(&self) {}
     /// Lets the system forget its copy of what is synced. A hint: what was written stays readable.
     fn forget_cached(&self) {}
 }
@@ -82,6 +96,22 @@ pub(crate) fn write_all(
             Ok(count) => {
                 offset += count as u64;
                 IoSlice::advance_slices(&mut slices, count);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of the bytes past the system's cache, however often the disk takes only a part.
+pub(crate) fn write_all_direct(file: &dyn DiskFile, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write_direct(offset, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                offset += count as u64;
+                bytes = &bytes[count..];
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -141,6 +171,15 @@ mod tests {
         assert_eq!(read_full(&*file, 100, &mut back).unwrap(), back.len());
         assert_eq!(back, expected);
         assert_eq!(read_full(&*file, 9_990, &mut [0; 100]).unwrap(), 10);
+        let mut pages = Pages::new(2 * PAGE_BYTES);
+        pages.push(&vec![9; 2 * PAGE_BYTES]);
+        write_all_direct(&*file, 0, pages.bytes()).unwrap();
+        assert_eq!(read_full(&*file, 0, &mut back).unwrap(), back.len());
+        assert!(back.iter().all(|byte| *byte == 9), "what lies on the disk is what is read");
+        write_all_direct(&*file, 100, &expected).unwrap();
+        write_all_direct(&*file, PAGE_BYTES as u64, &pages.bytes()[PAGE_BYTES..]).unwrap();
+        assert_eq!(read_full(&*file, 100, &mut back).unwrap(), back.len());
+        assert_eq!(back, expected, "what is no whole page is written too");
         file.allocate(50).unwrap();
         assert_eq!(file.length().unwrap(), 10_000, "allocating less shrinks nothing");
         file.sync_data().unwrap();

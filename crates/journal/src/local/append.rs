@@ -5,6 +5,7 @@ use super::names;
 use super::reserve::{is_full, lacks_handles};
 use super::segment::{Header, Segment};
 use super::shared::Pending;
+use super::tail_pages::Layout;
 use crate::disk::{DiskFile, write_parts};
 use crate::draft::Draft;
 use crate::error::Error;
@@ -17,9 +18,12 @@ use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
 
-/// What the last page of a write is filled up with. Were it written in part, a system that has not got the rest of it in
-/// memory, as with a recycled segment, would have to read it first.
-const PAGE: [u8; 4096] = [0; 4096];
+/// A frame that is to be synced.
+struct Written {
+    file: Arc<dyn DiskFile>,
+    /// What of it is not written yet.
+    unwritten: Option<Arc<Layout>>,
+}
 
 impl Local {
     pub(super) fn write_batch(&mut self, draft: &Draft, at: Position) -> Result<Ticket, Error> {
@@ -37,7 +41,8 @@ impl Local {
         let fixed = self.fixed(Kind::Batch, at, self.edge.epoch, draft);
         let chain = frame::encode(&mut self.head, &fixed, draft);
         let bodies_at = self.offset + self.head.len() as u64;
-        let file = self.write_frame(bytes as u64, &draft.pieces).inspect_err(|_| self.shared.abandon())?;
+        let Written { file, unwritten } =
+            self.write_frame(bytes as u64, &draft.pieces, true).inspect_err(|_| self.shared.abandon())?;
         let (_, table) = frame::split(&fixed, &self.head).expect("the head was just made from the draft");
         self.active().extend_table(bodies_at, table);
         self.edge.position = at;
@@ -48,10 +53,13 @@ impl Local {
             let bytes = self.active().header.bytes;
             self.spare.prepare(self.offset, bytes);
         }
+        self.active().set_unwritten(unwritten.clone());
         Ok(Ticket::local(Pending {
             file,
+            unwritten,
             segment: self.active().clone(),
             shared: self.shared.clone(),
+            reserve: self.reserve.clone(),
             position: at,
             is_relaxed: self.is_relaxed(),
         }))
@@ -109,7 +117,7 @@ impl Local {
         self.sync_if_relaxed()?;
         let fixed = self.fixed(kind, self.edge.position, epoch, draft);
         frame::encode(&mut self.head, &fixed, draft);
-        let file = self.write_frame(bytes, &[])?;
+        let Written { file, .. } = self.write_frame(bytes, &[], false)?;
         self.is_sealed = true;
         let active = self.active();
         file.sync_data().map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
@@ -141,19 +149,20 @@ impl Local {
         }
     }
 
-    /// Writes the encoded head and the bodies at the tail, in one call to the system where it can. Returns the file that is
-    /// to be synced.
-    fn write_frame(&mut self, bytes: u64, pieces: &[Bytes]) -> Result<Arc<dyn DiskFile>, Error> {
+    /// Writes the encoded head and the bodies at the tail, in one call to the system where it can. With `may_wait` the last of
+    /// it is returned instead, where writing takes its time. Returns also the file that is to be synced.
+    fn write_frame(&mut self, bytes: u64, pieces: &[Bytes], may_wait: bool) -> Result<Written, Error> {
         let active = self.segments.last().expect("a journal has at least one segment");
         assert!(self.head.len() >= FIXED_BYTES && self.offset + bytes <= u64::from(active.header.bytes));
         frame::stamp(&mut self.head, active.header.incarnation, self.offset);
-        let end = self.offset + (self.head.len() + pieces.iter().map(Bytes::len).sum::<usize>()) as u64;
-        let padded = end.next_multiple_of(PAGE.len() as u64).min(u64::from(active.header.bytes));
-        let padding = &PAGE[..(padded - end) as usize];
         let file = active.file()?;
-        let write = || {
-            let parts = std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
-            write_parts(&*file, self.offset, parts.chain(std::iter::once(padding)))
+        let file_bytes = u64::from(active.header.bytes);
+        let is_relaxed = self.is_relaxed();
+        let is_left = may_wait && !is_relaxed && file.is_direct();
+        let parts = || std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
+        let mut write = || {
+            self.tail_pages.lay_out((self.offset, bytes, file_bytes), parts(), &*file, is_relaxed)?;
+            if is_left { Ok(()) } else { self.tail_pages.write(&*file, is_relaxed) }
         };
         let mut written = write();
         if written.as_ref().is_err_and(is_full) && self.reserve.release() {
@@ -165,7 +174,9 @@ impl Local {
             false => self.shared.stop(Error::io("write", &active.path, error)),
         })?;
         self.offset += bytes;
-        Ok(file)
+        self.tail_pages.keep(self.offset);
+        let unwritten = is_left.then(|| Arc::new(self.tail_pages.hand_over(self.shared.take_pages())));
+        Ok(Written { file, unwritten })
     }
 
     /// Makes the last segment one that takes a frame of `bytes`.
@@ -224,6 +235,7 @@ impl Local {
         self.segments.push(Arc::new(Segment::fresh(path, handle, header)));
         self.share_unsynced();
         self.offset = SEGMENT_HEADER_BYTES as u64;
+        self.tail_pages.clear();
         self.must_roll = false;
         self.note_extent()
     }

@@ -11,10 +11,10 @@ use super::reserve::{is_full, lacks_handles};
 use super::segment::{Header, Segment};
 use super::shared::Shared;
 use super::{Filling, Options, names};
-use crate::disk::{Disk, DiskFile, write_parts};
+use crate::disk::{Disk, DiskFile, Pages, write_all_direct};
 use crate::error::Error;
 use crate::limits::{FILL_LATEST_PERCENT, FILL_LEAD_PERCENT, FILL_STEP_BYTES, SEGMENT_HEADER_BYTES};
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -197,7 +197,7 @@ impl Spare {
         file.allocate(u64::from(header.bytes))?;
         if is_filled {
             fill(header.bytes, |offset, zeros| {
-                write_parts(&*file, offset, std::iter::once(zeros))?;
+                write_all_direct(&*file, offset, zeros)?;
                 Ok(Some(zeros.len() as u64))
             })?;
         }
@@ -258,7 +258,7 @@ fn fill_spare(
     file.allocate(u64::from(bytes))?;
     let mut step_began = Instant::now();
     let is_whole = fill(bytes, |offset, zeros| {
-        let count = file.write_through(offset, &[IoSlice::new(zeros)])? as u64;
+        let count = file.write_through(offset, zeros)? as u64;
         // Half of the disk's time at most, so that batches find it free; but a segment that is not filled costs each of
         // them more than that, so there is no rest while the one that is written fills up faster.
         let filled_percent = (offset + count) * 100 / u64::from(bytes);
@@ -276,7 +276,8 @@ fn fill_spare(
 
 /// Has zeros written behind the header, in steps; ends early, with false, when `write` says `None` and not how much it took.
 fn fill(bytes: u32, mut write: impl FnMut(u64, &[u8]) -> io::Result<Option<u64>>) -> io::Result<bool> {
-    let zeros = vec![0; FILL_STEP_BYTES];
+    let zeros = Pages::zeros(FILL_STEP_BYTES);
+    let zeros = zeros.bytes();
     let mut offset = SEGMENT_HEADER_BYTES as u64;
     while offset < u64::from(bytes) {
         let step = (u64::from(bytes) - offset).min(zeros.len() as u64);

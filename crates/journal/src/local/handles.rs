@@ -111,8 +111,11 @@ impl Handle {
         Ok(())
     }
 
-    /// The file need no longer stay open.
+    /// The file need no longer stay open: from now on it is only read.
     pub(crate) fn loosen(&self) {
+        if let Some(file) = &*locked(&self.slot.file) {
+            file.end_writing();
+        }
         self.handles.add(&self.slot);
     }
 }

@@ -17,6 +17,7 @@ mod scan;
 mod segment;
 mod shared;
 mod snapshot;
+mod tail_pages;
 #[cfg(test)]
 mod tests;
 mod trim;
@@ -45,6 +46,7 @@ use segment::Edge;
 use shared::Shared;
 use snapshot::SnapshotFiles;
 use std::sync::Arc;
+use tail_pages::TailPages;
 
 /// How segments get their zeros. A segment whose blocks were written before syncs in about half the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +110,7 @@ pub struct Local {
     cut: Option<Cut>,
     /// Reused for every head.
     head: Vec<u8>,
+    tail_pages: TailPages,
     shared: Arc<Shared>,
     snapshots: Arc<SnapshotFiles>,
     spare: Spare,

@@ -10,6 +10,7 @@ use super::reserve::Reserve;
 use super::segment::{Edge, Segment};
 use super::shared::Shared;
 use super::snapshot::SnapshotFiles;
+use super::tail_pages::TailPages;
 use super::{Local, Options, names, recovery};
 use crate::disk::{Disk, Guard, Lock};
 use crate::error::Error;
@@ -49,6 +50,7 @@ impl Local {
             doubtful_from: SEGMENT_HEADER_BYTES as u64,
             cut: None,
             head: Vec::new(),
+            tail_pages: TailPages::new(),
             shared,
             snapshots,
             spare,
@@ -91,6 +93,7 @@ impl Local {
         self.disk.sync_dir().map_err(|error| Error::io("sync", &self.disk.path(""), error))?;
         active.set_table(tail.entries);
         self.offset = tail.offset;
+        self.tail_pages.read(&active, tail.offset)?;
         self.edge = tail.edge;
         self.is_sealed = tail.is_sealed;
         self.cut = tail.cut;

@@ -6,6 +6,7 @@
 
 use super::handles::Handle;
 use super::scan::Scan;
+use super::tail_pages::Layout;
 use crate::disk::{DiskFile, read_full, write_parts};
 use crate::draft::{BODY_PREFIX_BYTES, split_prefix};
 use crate::error::Error;
@@ -122,12 +123,14 @@ pub(crate) struct Segment {
     pub(crate) end: OnceLock<Edge>,
     /// One entry for each body; read from the heads when first needed, so that opening reads only the tail.
     table: Mutex<Option<Vec<Entry>>>,
+    /// The end of the batch in flight, until it is written: whoever reads it before is not to wait.
+    unwritten: Mutex<Option<Arc<Layout>>>,
 }
 
 impl Segment {
     /// A segment whose table is complete, because it is being written.
     pub(crate) fn fresh(path: String, handle: Handle, header: Header) -> Segment {
-        Segment { path, handle, header, end: OnceLock::new(), table: Mutex::new(Some(Vec::new())) }
+        Segment { table: Mutex::new(Some(Vec::new())), ..Segment::new(path, handle, header) }
     }
 
     /// Opens a file and checks its header and length.
@@ -145,7 +148,12 @@ impl Segment {
             let what = format!("the file ends here, though it was made {} bytes long", header.bytes);
             return Err(Error::corrupt(&path, length, what));
         }
-        Ok(Segment { path, handle, header, end: OnceLock::new(), table: Mutex::new(None) })
+        Ok(Segment::new(path, handle, header))
+    }
+
+    fn new(path: String, handle: Handle, header: Header) -> Segment {
+        let (end, table, unwritten) = Default::default();
+        Segment { path, handle, header, end, table, unwritten }
     }
 
     /// The file, which is opened if it was not read for long.
@@ -162,11 +170,20 @@ impl Segment {
         write_parts(file, 0, std::iter::once(&header.encode()[..]))
     }
 
+    pub(super) fn set_unwritten(&self, unwritten: Option<Arc<Layout>>) {
+        *self.unwritten.lock().unwrap_or_else(PoisonError::into_inner) = unwritten;
+    }
+
     pub(crate) fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        // Asked before reading: what is written by now is found in the file.
+        let unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let got = read_full(&*self.file()?, offset, buffer)
             .map_err(|error| Error::io("read", &self.path, error))?;
         if got < buffer.len() {
             return Err(Error::corrupt(&self.path, offset + got as u64, "the file ends inside a frame"));
+        }
+        if let Some(unwritten) = unwritten {
+            unwritten.lay_over(offset, buffer);
         }
         Ok(())
     }

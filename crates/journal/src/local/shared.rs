@@ -1,16 +1,21 @@
 //! What the writer, the thread that syncs and the thread that writes snapshots must all know.
 
-use crate::disk::DiskFile;
+use super::reserve::{Reserve, is_full};
+use super::tail_pages::Layout;
+use crate::disk::{DiskFile, Pages};
 use crate::error::Error;
 use crate::journal::Position;
 use crate::ticket::Outcome;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     in_flight: AtomicBool,
     committed: AtomicU64,
+    /// For the next batch: those of the one before, which was written.
+    pages: Mutex<Option<Pages>>,
     /// Why the journal has stopped; never taken back.
     stopped: OnceLock<String>,
 }
@@ -20,6 +25,7 @@ impl Shared {
         Shared {
             in_flight: AtomicBool::new(false),
             committed: AtomicU64::new(committed.0),
+            pages: Mutex::default(),
             stopped: OnceLock::new(),
         }
     }
@@ -46,6 +52,10 @@ impl Shared {
         self.committed.store(position.0, Ordering::Release);
     }
 
+    pub(super) fn take_pages(&self) -> Option<Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     pub(super) fn begin(&self) {
         assert!(
             !self.in_flight.swap(true, Ordering::AcqRel),
@@ -63,18 +73,25 @@ impl Shared {
     }
 }
 
-/// A written batch that is not synced yet.
+/// A batch that is not synced yet, nor written to its end where that takes its time.
 pub(crate) struct Pending {
     /// The very handle that wrote.
     pub(super) file: Arc<dyn DiskFile>,
+    pub(super) unwritten: Option<Arc<Layout>>,
     pub(super) segment: Arc<super::Segment>,
     pub(super) shared: Arc<Shared>,
+    pub(super) reserve: Arc<Reserve>,
     pub(super) position: Position,
     pub(super) is_relaxed: bool,
 }
 
 impl Pending {
-    pub(crate) fn wait(self) -> Outcome {
+    pub(crate) fn wait(mut self) -> Outcome {
+        if let Some(unwritten) = self.unwritten.take()
+            && let Err(error) = self.write(unwritten)
+        {
+            return Outcome::Failed(self.shared.stop(Error::io("write", &self.segment.path, error)));
+        }
         let synced = if self.is_relaxed { Ok(()) } else { self.file.sync_data() };
         match synced {
             Ok(()) => {
@@ -89,5 +106,20 @@ impl Pending {
             // Never tried again: the system may have dropped the pages and would report success.
             Err(error) => Outcome::Failed(self.shared.stop(Error::io("sync", &self.segment.path, error))),
         }
+    }
+
+    fn write(&self, unwritten: Arc<Layout>) -> io::Result<()> {
+        let mut written = unwritten.write_direct(&*self.file);
+        // A file system that copies on write may be full though the room was reserved.
+        if written.as_ref().is_err_and(is_full) && self.reserve.release() {
+            written = unwritten.write_direct(&*self.file);
+        }
+        written?;
+        self.segment.set_unwritten(None);
+        // Whoever reads it just now keeps it: then the next batch takes new ones.
+        if let Some(layout) = Arc::into_inner(unwritten) {
+            *self.shared.pages.lock().unwrap_or_else(PoisonError::into_inner) = Some(layout.into_pages());
+        }
+        Ok(())
     }
 }
