@@ -7,6 +7,7 @@ use crate::inbox::{Inbox, Item};
 use crate::mailbox::{Asks, Outbox};
 use crate::partition::Counters;
 use crate::read::{Ahead, Reading};
+use crate::runner::House;
 use broker::{Answer, Command, ConnectionId, LinkId, Refusal, RequestId};
 use journal::Place;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub struct Handle {
 
 #[derive(Debug)]
 struct Shared {
+    house: Arc<House>,
     inbox: Arc<Inbox>,
     asks: Arc<Asks>,
     cache: Arc<Cache>,
@@ -37,6 +39,7 @@ struct Shared {
 
 impl Handle {
     pub(crate) fn new(
+        house: Arc<House>,
         inbox: Arc<Inbox>,
         asks: Arc<Asks>,
         cache: Arc<Cache>,
@@ -45,7 +48,7 @@ impl Handle {
     ) -> Handle {
         let (connections, is_closed) = (AtomicU32::new(1), AtomicBool::new(false));
         let ahead = Arc::default();
-        let shared = Shared { inbox, asks, cache, counters, ahead, condition, connections, is_closed };
+        let shared = Shared { house, inbox, asks, cache, counters, ahead, condition, connections, is_closed };
         Handle { shared: Arc::new(shared) }
     }
 
@@ -126,7 +129,10 @@ impl Connection {
 
     /// Hands work over. Wait for [`Connection::room`] before reading more of it from a socket.
     pub fn submit(&self, batch: Batch) {
-        self.handle.shared.inbox.put(Item::Batch(batch));
+        let shared = &self.handle.shared;
+        if shared.inbox.leave(Item::Batch(batch)) && !shared.house.decide_meanwhile(&shared.inbox) {
+            shared.inbox.call();
+        }
     }
 
     /// Whether the partition holds less than it may; otherwise sockets are not read.

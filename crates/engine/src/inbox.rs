@@ -90,6 +90,8 @@ impl Checked {
 struct Waiting {
     items: Vec<Item>,
     is_asleep: bool,
+    /// It is to look, though nothing may have arrived.
+    is_called: bool,
 }
 
 #[derive(Debug)]
@@ -124,13 +126,29 @@ impl Inbox {
     }
 
     pub fn put(&self, item: Item) {
+        if self.leave(item) {
+            self.call();
+        }
+    }
+
+    /// Puts something without waking anybody. Says whether the partition's thread sleeps, and must be called unless somebody
+    /// else sees to it.
+    #[must_use]
+    pub(crate) fn leave(&self, item: Item) -> bool {
         if let Item::Batch(batch) = &item {
             self.undurable_bytes.fetch_add(batch.held_bytes(), Ordering::Relaxed);
         }
         let mut waiting = self.lock();
         waiting.items.push(item);
+        waiting.is_asleep
+    }
+
+    /// Wakes the partition's thread, if it sleeps.
+    pub(crate) fn call(&self) {
+        let mut waiting = self.lock();
         if waiting.is_asleep {
             waiting.is_asleep = false;
+            waiting.is_called = true;
             drop(waiting);
             self.arrived.notify_one();
         }
@@ -161,21 +179,25 @@ impl Inbox {
         let mut waiting = self.lock();
         if waiting.items.is_empty() && patience != Some(Duration::ZERO) {
             waiting.is_asleep = true;
+            let is_idle = |waiting: &mut Waiting| waiting.items.is_empty() && !waiting.is_called;
             waiting = match patience {
                 Some(patience) => {
                     self.arrived
-                        .wait_timeout_while(waiting, patience, |waiting| waiting.items.is_empty())
+                        .wait_timeout_while(waiting, patience, is_idle)
                         .unwrap_or_else(PoisonError::into_inner)
                         .0
                 }
-                None => self
-                    .arrived
-                    .wait_while(waiting, |waiting| waiting.items.is_empty())
-                    .unwrap_or_else(PoisonError::into_inner),
+                None => self.arrived.wait_while(waiting, is_idle).unwrap_or_else(PoisonError::into_inner),
             };
             waiting.is_asleep = false;
+            waiting.is_called = false;
         }
         into.append(&mut waiting.items);
+    }
+
+    /// Takes all that waits, for the partition's thread sleeps.
+    pub(crate) fn take_instead(&self, into: &mut Vec<Item>) {
+        into.append(&mut self.lock().items);
     }
 
     /// `bytes` of what was handed over are durable, or refused, and no longer held.

@@ -210,12 +210,7 @@ impl Partition {
     /// Decides what waits, lets go what may go, and starts the next append. An error is final: the journal is in
     /// nobody knows what state, and the process must stop.
     pub fn turn(&mut self, now: Time) -> Result<Turn, String> {
-        // While the time of a namespace is moved, everything else waits: nothing may be decided in between.
-        while !self.is_draft_full()
-            && let Some(item) = self.next_item()
-        {
-            self.handle(item, now);
-        }
+        self.decide_waiting(now);
         let context = self.context(now);
         if !self.is_draft_full() && self.broker.next_due().is_some_and(|due| due <= context.now) {
             self.broker.tick(context, &mut self.decision);
@@ -232,6 +227,35 @@ impl Partition {
         }
         self.tend(now)?;
         self.next_turn(now)
+    }
+
+    /// Decides what waits while an append is in flight, on the thread of somebody who has other things to do: nothing is
+    /// written, and what is due is left. Returns when the partition wants a turn of its own, which is now if nothing is in
+    /// flight. What is decided here is written when the append is durable, like all that is decided meanwhile.
+    pub(crate) fn decide_meanwhile(&mut self, now: Time) -> Turn {
+        if self.in_flight.is_empty() || self.is_stopping {
+            return Turn::Now;
+        }
+        self.decide_waiting(now);
+        self.flush_free();
+        let now_of_draft = self.context(now).now;
+        let is_due = self.broker.next_due().is_some_and(|due| due <= now_of_draft);
+        let is_upkeep_due = self.upkeep_due().is_some_and(|due| due <= now);
+        if is_due || is_upkeep_due { Turn::Now } else { self.next_turn_of_broker() }
+    }
+
+    /// While the time of a namespace is moved, everything else waits: nothing may be decided in between.
+    fn decide_waiting(&mut self, now: Time) {
+        while !self.is_draft_full()
+            && let Some(item) = self.next_item()
+        {
+            self.handle(item, now);
+        }
+    }
+
+    /// When there is something to do for the journal.
+    fn upkeep_due(&self) -> Option<Time> {
+        self.upkeep.due().or(self.is_quiet.then_some(self.upkeep.next_step))
     }
 
     /// The next thing to decide. A move waits for nothing but what it has asked for itself.
@@ -268,8 +292,7 @@ impl Partition {
             self.snapshot_at_stop()?;
             return Ok(Turn::Stopped);
         }
-        let due = self.upkeep.due().or(self.is_quiet.then_some(self.upkeep.next_step));
-        let own = match (self.full_until, due) {
+        let own = match (self.full_until, self.upkeep_due()) {
             (Some(retry), Some(due)) => Some(retry.min(due)),
             (either, other) => either.or(other),
         };
@@ -337,6 +360,11 @@ impl Partition {
     /// Effects that have not left: for the end of the turn, or for the disk.
     pub fn held_effects(&self) -> usize {
         self.ports.values().map(|port| port.free.len() + port.gated.len()).sum()
+    }
+
+    /// Of what is written next.
+    pub(crate) fn next_position(&self) -> Position {
+        self.next
     }
 
     pub fn is_sealed(&self) -> bool {

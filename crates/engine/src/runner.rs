@@ -1,5 +1,6 @@
 //! The threads: one that decides and writes, one that syncs while there is more to decide, one that reads what a
-//! decision needs. A hand-over between threads costs more than a small sync, so an idle partition syncs by itself.
+//! decision needs. A hand-over between threads costs more than a small sync, so an idle partition syncs by itself; and more
+//! than a decision, so whoever brings work while the disk is busy decides it on the spot.
 
 use crate::cache::Cache;
 use crate::clock::{Clock, OwnerClock};
@@ -303,11 +304,8 @@ impl SyncThread {
 
     /// Starts the thread. It is over when the house is.
     fn spawn(&self, house: &Arc<House>, inbox: Arc<Inbox>) -> std::io::Result<()> {
-        let (slot, house) = (Arc::clone(&self.slot), Arc::downgrade(house));
-        let follow = move || match house.upgrade() {
-            Some(house) => house.follow(),
-            None => Ok(None),
-        };
+        let (slot, house) = (Arc::clone(&self.slot), Arc::clone(house));
+        let follow = move || house.follow();
         std::thread::Builder::new().name("otobus-sync".into()).spawn(move || {
             loop {
                 let mut next = Some(slot.wait());
@@ -444,18 +442,18 @@ impl Engine {
         let scrub = scrub::spawn(&inbox, snapshots, condition.clone()).map_err(OpenError::Thread)?;
         inbox.put(Item::Connect { connection: ASKING, mailbox: asks.clone() });
         let slot = partition.workers.sync.as_ref().map(SyncThread::again);
-        let house = Arc::new(House(Mutex::new(Resident { partition, clock })));
+        let house = Arc::new(House(Mutex::new(Some(Resident { partition, clock, planned: None }))));
         if let Some(sync) = slot {
             sync.spawn(&house, Arc::clone(&inbox)).map_err(OpenError::Thread)?;
         }
         let own = Arc::clone(&inbox);
-        let handle = Handle::new(inbox, asks, cache, counters, condition);
+        let handle = Handle::new(Arc::clone(&house), inbox, asks, cache, counters, condition);
         let closing = handle.clone();
         let thread = std::thread::Builder::new()
             .name("otobus-partition".into())
             .spawn(move || {
                 let ended = run(&house, &own);
-                drop(house);
+                house.leave();
                 drop(scrub);
                 closing.close();
                 if let Err(why) = &ended {
@@ -482,61 +480,119 @@ impl Engine {
     }
 }
 
-/// Where a partition lives while threads run it: one decides; the one that syncs comes in only to have the next append
-/// written.
+/// Where a partition lives while threads run it: one decides; the one that syncs comes in to have the next append written,
+/// and whoever has work for it while the disk is busy.
 #[derive(Debug)]
-struct House(Mutex<Resident>);
+pub(crate) struct House(Mutex<Option<Resident>>);
 
 #[derive(Debug)]
 struct Resident {
     partition: Partition,
     clock: OwnerClock,
+    /// When the partition's thread will look again if nobody calls it.
+    planned: Option<Time>,
 }
 
 impl House {
-    fn enter(&self) -> MutexGuard<'_, Resident> {
+    fn enter(&self) -> MutexGuard<'_, Option<Resident>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The partition has ended: its journal is closed.
+    fn leave(&self) {
+        drop(self.enter().take());
     }
 
     fn follow(&self) -> Result<Option<Next>, String> {
         let guard = AbortOnPanic;
         let mut resident = self.enter();
-        let now = resident.clock.now();
-        let next = resident.partition.follow(now);
+        let next = match &mut *resident {
+            Some(resident) => {
+                let now = resident.clock.now();
+                resident.partition.follow(now)
+            }
+            None => Ok(None),
+        };
         std::mem::forget(guard);
         next
+    }
+
+    /// Decides what waits while the disk is busy. Says whether nobody need be woken for it.
+    pub(crate) fn decide_meanwhile(&self, inbox: &Inbox) -> bool {
+        let Ok(mut resident) = self.0.try_lock() else { return false };
+        let Some(Resident { partition, clock, planned }) = &mut *resident else { return true };
+        let guard = AbortOnPanic;
+        let now = clock.now();
+        let mut items = Vec::new();
+        inbox.take_instead(&mut items);
+        let is_done = match partition.accept(&mut items, now) {
+            Ok(()) => match partition.decide_meanwhile(now) {
+                Turn::OnArrival => true,
+                Turn::At(due) => planned.is_some_and(|planned| planned <= due),
+                Turn::Now | Turn::Stopped => false,
+            },
+            Err(why) => {
+                inbox.put(Item::Failed(why));
+                true
+            }
+        };
+        std::mem::forget(guard);
+        is_done
     }
 }
 
 fn run(house: &House, inbox: &Inbox) -> Result<(), String> {
     let guard = AbortOnPanic;
-    let mut items = Vec::new();
-    let (mut turn, mut is_sealed) = (Turn::OnArrival, house.enter().partition.is_sealed());
+    let (mut items, mut patience, mut written) = (Vec::new(), Patience::default(), None);
     loop {
-        let until_due = match turn {
-            Turn::Stopped => break,
-            Turn::Now => Some(Duration::ZERO),
-            Turn::At(due) => Some(Duration::from_millis((due.0 - house.enter().clock.now().0).max(0) as u64)),
-            Turn::OnArrival => None,
-        };
-        let until_seal = (!is_sealed).then_some(Duration::from_millis(SEAL_AFTER_MS));
-        let patience = match (until_due, until_seal) {
-            (Some(due), Some(seal)) => Some(due.min(seal)),
-            (either, other) => either.or(other),
-        };
-        inbox.take(&mut items, patience);
+        inbox.take(&mut items, patience.least());
         let mut resident = house.enter();
-        let Resident { partition, clock } = &mut *resident;
-        if items.is_empty() && patience == until_seal && until_seal.is_some() {
+        let Resident { partition, clock, planned } = resident.as_mut().expect("it lives until this returns");
+        // Others may have had something written meanwhile, without a word.
+        let is_quiet = items.is_empty() && written == Some(partition.next_position());
+        if is_quiet && patience.is_for_seal() {
             partition.seal()?;
         }
         let now = clock.now();
         partition.accept(&mut items, now)?;
-        turn = partition.turn(now)?;
-        is_sealed = partition.is_sealed();
+        let turn = partition.turn(now)?;
+        if turn == Turn::Stopped {
+            break;
+        }
+        *planned = if let Turn::At(due) = turn { Some(due) } else { None };
+        patience = Patience {
+            until_due: match turn {
+                Turn::At(due) => Some(Duration::from_millis((due.0 - clock.now().0).max(0) as u64)),
+                Turn::Now => Some(Duration::ZERO),
+                Turn::OnArrival | Turn::Stopped => None,
+            },
+            until_seal: (!partition.is_sealed()).then_some(Duration::from_millis(SEAL_AFTER_MS)),
+        };
+        written = Some(partition.next_position());
     }
     std::mem::forget(guard);
     Ok(())
+}
+
+/// How long to wait for work.
+#[derive(Debug, Default, Clone, Copy)]
+struct Patience {
+    until_due: Option<Duration>,
+    until_seal: Option<Duration>,
+}
+
+impl Patience {
+    fn least(self) -> Option<Duration> {
+        match (self.until_due, self.until_seal) {
+            (Some(due), Some(seal)) => Some(due.min(seal)),
+            (either, other) => either.or(other),
+        }
+    }
+
+    /// Nothing is due before the journal may be sealed.
+    fn is_for_seal(self) -> bool {
+        self.until_seal.is_some() && self.least() == self.until_seal
+    }
 }
 
 /// A panic on the partition's thread is a bug in a decision: the process stops rather than carry on wrong.
@@ -547,5 +603,94 @@ impl Drop for AbortOnPanic {
         if std::thread::panicking() {
             std::process::abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Batch;
+    use crate::mailbox::Outbox;
+    use broker::{ConnectionId, LinkId, NamespaceId, RequestId};
+    use journal::disk::Memory;
+    use journal::{Filling, Local};
+
+    fn item(command: Command) -> Item {
+        Item::Batch(Batch { commands: vec![command], ..Batch::default() })
+    }
+
+    fn attach(link: u32) -> Item {
+        let link = LinkId { connection: ConnectionId(1), link };
+        item(Command::AttachSender { link, namespace: NamespaceId(0), path: "nowhere".into() })
+    }
+
+    fn create() -> Item {
+        let request = RequestId { connection: ConnectionId(1), request: 1 };
+        let settings = Box::default();
+        item(Command::CreateQueue { request, namespace: NamespaceId(0), path: "q".into(), settings })
+    }
+
+    #[test]
+    fn while_the_disk_is_busy_nobody_is_woken_for_what_can_be_decided_at_once() {
+        let options = journal::Options { filling: Filling::Never, ..journal::Options::new(7) };
+        let mut journal = Local::open(Arc::new(Memory::new()), options).unwrap();
+        let durable = recover(&mut journal, 1).unwrap().durable;
+        let inbox = Arc::<Inbox>::default();
+        let (mut partition, by_hand) =
+            Partition::by_hand(Broker::new(durable, 5), Box::new(journal), inbox.clone());
+        let outbox = Arc::new(Outbox::default());
+        let mut items =
+            vec![Item::Connect { connection: ConnectionId(1), mailbox: outbox.clone() }, create()];
+        partition.accept(&mut items, Time(1)).unwrap();
+        let house =
+            House(Mutex::new(Some(Resident { partition, clock: OwnerClock::resume(None), planned: None })));
+        let heard = || {
+            let mut taken = Vec::new();
+            outbox.take(&mut taken);
+            taken.len()
+        };
+
+        inbox.pretend_sleep();
+        assert!(inbox.leave(attach(1)), "it sleeps");
+        assert!(!house.decide_meanwhile(&inbox), "nothing is in flight");
+        assert_eq!(heard(), 0);
+        // The partition finds more to do after this, and so hands its append over.
+        inbox.put(attach(2));
+        house.enter().as_mut().unwrap().partition.turn(Time(1)).unwrap();
+        assert!(by_hand.is_waiting());
+        inbox.pretend_sleep();
+        let held = house.enter();
+        assert!(inbox.leave(attach(3)) && !house.decide_meanwhile(&inbox), "somebody is there");
+        drop(held);
+        assert!(!inbox.is_empty());
+        assert!(house.decide_meanwhile(&inbox));
+        assert!(inbox.is_empty() && inbox.is_asleep(), "all is decided, and nobody was woken");
+        by_hand.finish(&inbox);
+        assert!(!inbox.is_asleep(), "the news are for the partition");
+        assert_eq!(heard(), 2, "what was decided before the append; the rest waits behind it");
+        house.leave();
+        assert!(house.decide_meanwhile(&inbox), "nobody is there to be woken");
+    }
+
+    #[test]
+    fn whoever_is_called_looks_though_nothing_has_arrived() {
+        let inbox = Arc::<Inbox>::default();
+        let other = inbox.clone();
+        let sleeper = std::thread::spawn(move || {
+            let mut items = Vec::new();
+            other.take(&mut items, None);
+            items.len()
+        });
+        while !sleeper.is_finished() {
+            inbox.call();
+            std::thread::yield_now();
+        }
+        assert_eq!(sleeper.join().unwrap(), 0);
+        // A call is for whoever sleeps then, and for nobody later.
+        inbox.call();
+        inbox.put(Item::Stop);
+        let mut items = Vec::new();
+        inbox.take(&mut items, None);
+        assert_eq!(items.len(), 1);
     }
 }

@@ -288,6 +288,45 @@ fn the_partition_is_woken_for_news_if_somebody_waits_for_them_or_nothing_follows
 }
 
 #[test]
+fn whoever_has_work_while_the_disk_is_busy_decides_it_and_the_disk_goes_on_with_it() {
+    let mut desk = Desk::with_sync_by_hand();
+    let second = desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    desk.accept(Item::Batch(sending(link(1), 0, 10)));
+    assert_eq!(desk.partition.decide_meanwhile(NOW), Turn::Now, "nothing is in flight");
+    assert_eq!((desk.partition.backlog.len(), desk.partition.draft.record_count), (1, 0));
+    desk.turn();
+    assert_eq!(told(&second), ["attached", "accepted 0 to 0"]);
+    let first = desk.leave_in_flight();
+    desk.accept(Item::Batch(sending(link(1), 1, 10)));
+    assert_eq!(desk.partition.decide_meanwhile(NOW), Turn::OnArrival);
+    assert_eq!(told(&second), Vec::<String>::new());
+    desk.finish_sync_and_follow();
+    assert_eq!(told(&first), ["accepted 0 to 0"]);
+    assert!(desk.sync.as_ref().unwrap().is_waiting(), "the next one is with the disk");
+    desk.finish_sync();
+    assert_eq!(told(&second), ["accepted 1 to 1"]);
+}
+
+#[test]
+fn what_is_due_while_the_disk_is_busy_is_left_to_the_partition() {
+    let mut desk = Desk::with_sync_by_hand();
+    desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    desk.accept(mortal(link(1)));
+    desk.turn();
+    desk.leave_in_flight();
+    let due = Time(NOW.0 + 60_000);
+    assert_eq!(desk.partition.decide_meanwhile(NOW), Turn::At(due));
+    assert_eq!(desk.partition.decide_meanwhile(due), Turn::Now);
+    desk.partition.upkeep.may_trim = true;
+    assert_eq!(desk.partition.decide_meanwhile(NOW), Turn::Now, "the journal is to be trimmed");
+    desk.partition.upkeep.may_trim = false;
+    desk.accept(Item::Stop);
+    assert_eq!(desk.partition.decide_meanwhile(NOW), Turn::Now);
+}
+
+#[test]
 fn news_are_awaited_where_somebody_waits_for_a_message() {
     let mut desk = Desk::with_sync_by_hand();
     desk.leave_in_flight();
