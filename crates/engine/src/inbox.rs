@@ -1,4 +1,4 @@
-//! Where work for a partition gathers. One lock per hand-over, one wake-up per silence.
+//! Where work for a partition gathers. One lock per hand-over, and one wake-up per silence at most.
 
 use crate::batch::Batch;
 use crate::limits::UNDURABLE_BYTES;
@@ -174,9 +174,10 @@ impl Inbox {
         self.lock().items.is_empty()
     }
 
-    /// Takes all that waits; waits itself until something does, or for `patience`.
-    pub fn take(&self, into: &mut Vec<Item>, patience: Option<Duration>) {
+    /// Takes all that waits; waits itself until something does, or for `patience`. Returns whether somebody has called.
+    pub fn take(&self, into: &mut Vec<Item>, patience: Option<Duration>) -> bool {
         let mut waiting = self.lock();
+        let mut is_called = false;
         if waiting.items.is_empty() && patience != Some(Duration::ZERO) {
             waiting.is_asleep = true;
             let is_idle = |waiting: &mut Waiting| waiting.items.is_empty() && !waiting.is_called;
@@ -190,14 +191,20 @@ impl Inbox {
                 None => self.arrived.wait_while(waiting, is_idle).unwrap_or_else(PoisonError::into_inner),
             };
             waiting.is_asleep = false;
-            waiting.is_called = false;
+            is_called = std::mem::take(&mut waiting.is_called);
         }
         into.append(&mut waiting.items);
+        is_called
     }
 
-    /// Takes all that waits, for the partition's thread sleeps.
-    pub(crate) fn take_instead(&self, into: &mut Vec<Item>) {
-        into.append(&mut self.lock().items);
+    /// Takes all that waits instead of the partition's thread, if that sleeps. Otherwise it has or will have it in its own
+    /// hands, and nobody may go before it.
+    pub(crate) fn take_instead(&self, into: &mut Vec<Item>) -> bool {
+        let mut waiting = self.lock();
+        if waiting.is_asleep {
+            into.append(&mut waiting.items);
+        }
+        waiting.is_asleep
     }
 
     /// `bytes` of what was handed over are durable, or refused, and no longer held.

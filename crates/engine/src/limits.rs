@@ -14,6 +14,10 @@ pub const APPEND_BYTES: usize = 4 * 1024 * 1024;
 /// without waiting for that; beyond this many the partition is what everybody waits for, and nothing is won.
 pub const UNHEARD_APPENDS: usize = 4;
 
+/// Batches that somebody decides on his own thread while the disk is busy: his own and those of a few others who came at the same
+/// time. For more the partition's thread is called, so that no connection is kept from its own work for long.
+pub const MEANWHILE_ITEMS: usize = 32;
+
 /// Bytes of records that are decided before anybody looks whether the append is full: it may exceed [`APPEND_BYTES`] by this
 /// and by one delivery or request, and must stay below what the journal takes.
 pub const TURN_BYTES: usize = 1024 * 1024;

@@ -1,4 +1,4 @@
-//! One partition: a broker and its journal, in the hands of one thread.
+//! One partition: a broker and its journal, in the hands of one thread at a time.
 //!
 //! It never waits by itself, except for its own sync when there is nothing else to do: whoever runs it gives it work
 //! ([`Partition::accept`]) and turns ([`Partition::turn`]). That is what lets the simulator run the same code without
@@ -9,7 +9,9 @@ use crate::batch::Batch;
 use crate::cache::Cache;
 use crate::condition::Condition;
 use crate::inbox::{Checked, Inbox, Item};
-use crate::limits::{APPEND_BYTES, FULL_RETRY_MS, TAIL_CACHE_BYTES, TURN_BYTES, UNHEARD_APPENDS};
+use crate::limits::{
+    APPEND_BYTES, FULL_RETRY_MS, MEANWHILE_ITEMS, TAIL_CACHE_BYTES, TURN_BYTES, UNHEARD_APPENDS,
+};
 use crate::mailbox::{self, Mailbox, Outgoing, Sent};
 use crate::runner::{CheckJob, HandSync, Next, ReadJob, SyncJob, Waiting, Workers};
 use crate::upkeep::{Pace, Upkeep};
@@ -210,7 +212,7 @@ impl Partition {
     /// Decides what waits, lets go what may go, and starts the next append. An error is final: the journal is in
     /// nobody knows what state, and the process must stop.
     pub fn turn(&mut self, now: Time) -> Result<Turn, String> {
-        self.decide_waiting(now);
+        self.decide_waiting(now, usize::MAX);
         let context = self.context(now);
         if !self.is_draft_full() && self.broker.next_due().is_some_and(|due| due <= context.now) {
             self.broker.tick(context, &mut self.decision);
@@ -233,10 +235,12 @@ impl Partition {
     /// written, and what is due is left. Returns when the partition wants a turn of its own, which is now if nothing is in
     /// flight. What is decided here is written when the append is durable, like all that is decided meanwhile.
     pub(crate) fn decide_meanwhile(&mut self, now: Time) -> Turn {
-        if self.in_flight.is_empty() || self.is_stopping {
+        if !self.is_in_flight() || self.is_stopping {
+            // What the news have let go may go before anybody else writes something.
+            self.flush_free();
             return Turn::Now;
         }
-        self.decide_waiting(now);
+        self.decide_waiting(now, MEANWHILE_ITEMS);
         self.flush_free();
         let now_of_draft = self.context(now).now;
         let is_due = self.broker.next_due().is_some_and(|due| due <= now_of_draft);
@@ -245,10 +249,12 @@ impl Partition {
     }
 
     /// While the time of a namespace is moved, everything else waits: nothing may be decided in between.
-    fn decide_waiting(&mut self, now: Time) {
-        while !self.is_draft_full()
-            && let Some(item) = self.next_item()
-        {
+    fn decide_waiting(&mut self, now: Time, most_items: usize) {
+        for _ in 0..most_items {
+            if self.is_draft_full() {
+                return;
+            }
+            let Some(item) = self.next_item() else { return };
             self.handle(item, now);
         }
     }
@@ -271,6 +277,11 @@ impl Partition {
     pub(crate) fn committed(&self) -> journal::Position {
         let next = self.in_flight.front().map_or(self.next, |in_flight| in_flight.position);
         journal::Position(next.0 - 1)
+    }
+
+    /// Whether something was written that is not known to be durable.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        !self.in_flight.is_empty()
     }
 
     /// Nothing is being written, and nothing waits to be.

@@ -302,7 +302,7 @@ impl SyncThread {
         SyncThread { slot: Arc::default() }
     }
 
-    /// Starts the thread. It is over when the house is.
+    /// Starts the thread, which waits for jobs for as long as the process lives.
     fn spawn(&self, house: &Arc<House>, inbox: Arc<Inbox>) -> std::io::Result<()> {
         let (slot, house) = (Arc::clone(&self.slot), Arc::clone(house));
         let follow = move || house.follow();
@@ -449,6 +449,7 @@ impl Engine {
         let own = Arc::clone(&inbox);
         let handle = Handle::new(Arc::clone(&house), inbox, asks, cache, counters, condition);
         let closing = handle.clone();
+        let abandoned = Arc::clone(&house);
         let thread = std::thread::Builder::new()
             .name("otobus-partition".into())
             .spawn(move || {
@@ -461,7 +462,10 @@ impl Engine {
                 }
                 ended
             })
-            .map_err(OpenError::Thread)?;
+            .map_err(|error| {
+                abandoned.leave();
+                OpenError::Thread(error)
+            })?;
         Ok(Engine { handle, thread })
     }
 
@@ -521,10 +525,15 @@ impl House {
     pub(crate) fn decide_meanwhile(&self, inbox: &Inbox) -> bool {
         let Ok(mut resident) = self.0.try_lock() else { return false };
         let Some(Resident { partition, clock, planned }) = &mut *resident else { return true };
+        let mut items = Vec::new();
+        if !partition.is_in_flight() {
+            return false;
+        }
+        if !inbox.take_instead(&mut items) {
+            return true;
+        }
         let guard = AbortOnPanic;
         let now = clock.now();
-        let mut items = Vec::new();
-        inbox.take_instead(&mut items);
         let is_done = match partition.accept(&mut items, now) {
             Ok(()) => match partition.decide_meanwhile(now) {
                 Turn::OnArrival => true,
@@ -545,11 +554,11 @@ fn run(house: &House, inbox: &Inbox) -> Result<(), String> {
     let guard = AbortOnPanic;
     let (mut items, mut patience, mut written) = (Vec::new(), Patience::default(), None);
     loop {
-        inbox.take(&mut items, patience.least());
+        let is_called = inbox.take(&mut items, patience.least());
         let mut resident = house.enter();
         let Resident { partition, clock, planned } = resident.as_mut().expect("it lives until this returns");
         // Others may have had something written meanwhile, without a word.
-        let is_quiet = items.is_empty() && written == Some(partition.next_position());
+        let is_quiet = items.is_empty() && !is_called && written == Some(partition.next_position());
         if is_quiet && patience.is_for_seal() {
             partition.seal()?;
         }
@@ -665,9 +674,14 @@ mod tests {
         assert!(!inbox.is_empty());
         assert!(house.decide_meanwhile(&inbox));
         assert!(inbox.is_empty() && inbox.is_asleep(), "all is decided, and nobody was woken");
+        inbox.call();
+        let is_asleep = inbox.leave(attach(4));
+        assert!(!is_asleep && house.decide_meanwhile(&inbox), "whoever is awake sees to it");
+        assert!(!inbox.is_empty(), "and nobody goes before it");
+        inbox.pretend_sleep();
         by_hand.finish(&inbox);
         assert!(!inbox.is_asleep(), "the news are for the partition");
-        assert_eq!(heard(), 2, "what was decided before the append; the rest waits behind it");
+        assert_eq!(heard(), 1, "the queue; what was decided since waits behind it");
         house.leave();
         assert!(house.decide_meanwhile(&inbox), "nobody is there to be woken");
     }

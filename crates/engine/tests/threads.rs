@@ -8,7 +8,7 @@ use journal::{Filling, Local};
 use otobus_engine::{Batch, Connection, Engine, Options, Outgoing};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 const CONNECTIONS: u32 = 4;
@@ -107,6 +107,7 @@ struct Reluctant {
 #[derive(Debug, Default)]
 struct Gate {
     fails: AtomicBool,
+    syncs: AtomicU32,
     /// The next snapshot waits until the other end says something or is gone.
     snapshot: Mutex<Option<mpsc::Receiver<()>>>,
     /// Snapshots that were begun.
@@ -179,6 +180,7 @@ impl DiskFile for ReluctantFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        self.gate.syncs.fetch_add(1, Ordering::SeqCst);
         match self.gate.fails.load(Ordering::SeqCst) {
             true => Err(io::Error::other("the disk is broken")),
             false => self.inner.sync_data(),
@@ -192,6 +194,52 @@ impl DiskFile for ReluctantFile {
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         self.inner.allocate(bytes)
     }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_lone_message_costs_one_sync() {
+    let disk = Arc::new(Reluctant::default());
+    let engine = open_on(disk.clone(), true);
+    engine.handle().ask(create).await.unwrap().unwrap();
+    let connection = engine.handle().connect();
+    let link = connection.link(1);
+    let attach = Command::AttachSender { link, namespace: NamespaceId(0), path: "q".into() };
+    connection.submit(Batch { commands: vec![attach], ..Batch::default() });
+    connection.outbox().arrived().await;
+    let before = disk.gate.syncs.load(Ordering::SeqCst);
+    for delivery in 0..SENDS {
+        let mut batch = Batch::default();
+        batch.message(Span::MAX, |out| out.push(1));
+        batch.send(link, delivery, false, 0);
+        connection.submit(batch);
+        let mut taken = Vec::new();
+        while !taken.iter().any(|each| matches!(each, Outgoing::Accepted { .. })) {
+            connection.outbox().arrived().await;
+            connection.outbox().take(&mut taken);
+        }
+    }
+    let syncs = disk.gate.syncs.load(Ordering::SeqCst) - before;
+    // On a busy machine there may be silences, in which the journal is sealed.
+    assert!(syncs < SENDS + SENDS / 2, "{syncs} syncs for {SENDS} messages");
+    engine.stop().unwrap();
+}
+
+/// Connections on threads of their own, so that one brings work while another decides it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_one_connection_sends_is_decided_in_its_order_whoever_decides_it() {
+    // S-10
+    let path = directory().join("order");
+    let engine = open(&path, true);
+    engine.handle().ask(create).await.unwrap().unwrap();
+    for _ in 0..20 {
+        // New ones each time: the first batch of a connection comes right behind the connection.
+        let senders: Vec<_> = (0..8).map(|_| tokio::spawn(send(engine.handle().connect()))).collect();
+        for sender in senders {
+            sender.await.unwrap();
+        }
+    }
+    engine.stop().unwrap();
+    std::fs::remove_dir_all(path).unwrap();
 }
 
 #[tokio::test(flavor = "current_thread")]

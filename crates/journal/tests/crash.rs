@@ -108,9 +108,18 @@ fn judge(disk: &Memory, told: &Told, context: &str) {
 
 #[test]
 fn a_power_failure_at_any_call_loses_nothing_acknowledged() {
+    cut_power_at_any_call(&Memory::new);
+}
+
+#[test]
+fn a_power_failure_at_any_call_loses_nothing_acknowledged_where_writes_are_waited_for() {
+    cut_power_at_any_call(&Memory::direct);
+}
+
+fn cut_power_at_any_call(disk: &dyn Fn() -> Memory) {
     let mut images = 0;
     for call in 1.. {
-        let memory = Memory::new();
+        let memory = disk();
         let faulty = Arc::new(Faulty::new(Arc::new(memory.clone()), Fault::PowerCut, call));
         let mut told = Told::default();
         let ended = run(faulty.clone(), &mut told);
@@ -128,10 +137,19 @@ fn a_power_failure_at_any_call_loses_nothing_acknowledged() {
 
 #[test]
 fn a_failure_of_any_single_call_is_noticed_and_loses_nothing_acknowledged() {
+    fail_any_single_call(&Memory::new);
+}
+
+#[test]
+fn a_failure_of_any_single_call_is_noticed_where_writes_are_waited_for() {
+    fail_any_single_call(&Memory::direct);
+}
+
+fn fail_any_single_call(disk: &dyn Fn() -> Memory) {
     for fault in [Fault::Eio, Fault::Enospc, Fault::Torn, Fault::Short] {
         let mut failed_runs = 0;
         for call in 1.. {
-            let memory = Memory::new();
+            let memory = disk();
             let faulty = Arc::new(Faulty::new(Arc::new(memory.clone()), fault, call));
             let mut told = Told::default();
             let ended = run(faulty.clone(), &mut told);

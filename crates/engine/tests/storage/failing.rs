@@ -25,16 +25,17 @@ fn lives(disk: &Arc<Faulty>, told: &Shared) -> Result<(), String> {
 #[test]
 fn a_failure_of_any_call_stops_the_partition_or_is_survived_and_loses_nothing() {
     // R5
-    for fault in [Fault::Eio, Fault::Enospc, Fault::Torn, Fault::Short] {
+    let faults = [Fault::Eio, Fault::Enospc, Fault::Torn, Fault::Short];
+    for (fault, is_direct) in faults.into_iter().flat_map(|fault| [(fault, false), (fault, true)]) {
         let (mut failed, mut runs) = (0, 0);
         for call in 1.. {
-            let memory = Memory::new();
+            let memory = if is_direct { Memory::direct() } else { Memory::new() };
             let disk = Arc::new(Faulty::new(Arc::new(memory.clone()), fault, call));
             let told = Shared::default();
             let ended = lives(&disk, &told);
             runs += 1;
             failed += u32::from(ended.is_err());
-            let context = format!("{fault:?} at call {call}");
+            let context = format!("{fault:?} at call {call}, direct: {is_direct}");
             judge(&memory.crash_image(1), &told.lock(), &context);
             judge(&memory.crash_image(call + 2), &told.lock(), &context);
             if disk.calls() < call {
@@ -45,7 +46,7 @@ fn a_failure_of_any_call_stops_the_partition_or_is_survived_and_loses_nothing() 
                 assert!(ended.is_ok(), "{context}: a short write is no failure: {ended:?}");
             }
         }
-        println!("{fault:?}: {runs} runs, {failed} of them ended by the failure");
+        println!("{fault:?}, direct: {is_direct}: {runs} runs, {failed} of them ended by the failure");
         assert!(fault == Fault::Short || fault == Fault::Enospc || failed > 5, "{fault:?}: {failed}");
     }
 }

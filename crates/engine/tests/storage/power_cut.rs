@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const MIXTURES: u64 = 6;
 
 fn run(seed: u64, operations: u32, durability: Durability) -> (u64, u64, u64) {
-    let memory = Memory::new();
+    let memory = if seed.is_multiple_of(2) { Memory::direct() } else { Memory::new() };
     let told = Shared::default();
     let (calls, images) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (heard, call, count) = (told.clone(), calls.clone(), images.clone());

@@ -102,6 +102,10 @@ impl DiskFile for Watched {
         self.inner.read_at(offset, buffer)
     }
 
+    fn is_direct(&self) -> bool {
+        self.inner.is_direct()
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         self.seen(self.inner.sync_data())
     }

@@ -181,6 +181,10 @@ impl DiskFile for FaultyFile {
         Ok(length)
     }
 
+    fn is_direct(&self) -> bool {
+        self.inner.is_direct()
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         // Delayed allocation: a full disk may show only here.
         self.plan.pass(Call::Grow)?;

@@ -27,6 +27,8 @@ struct State {
     synced_names: Names,
     /// Changes of names since the last `sync_dir`, oldest first.
     renaming: Vec<Change>,
+    /// Writing counts as slow, see [`DiskFile::is_direct`].
+    is_direct: bool,
     /// What all files together may hold; none is the default.
     room_bytes: Option<u64>,
     locks: Arc<Mutex<BTreeMap<String, String>>>,
@@ -65,6 +67,13 @@ impl Memory {
         Memory::default()
     }
 
+    /// A disk on which a write past the cache is to be waited for.
+    pub fn direct() -> Memory {
+        let memory = Memory::default();
+        locked(&memory.state).is_direct = true;
+        memory
+    }
+
     /// What a power failure at this instant could leave. Seed 0 keeps only what was synced, seed 1 keeps everything;
     /// others keep a mixture.
     pub fn crash_image(&self, seed: u64) -> Memory {
@@ -80,6 +89,7 @@ impl Memory {
         }
         let image = Memory::default();
         let mut made = locked(&image.state);
+        made.is_direct = state.is_direct;
         for (ordinal, (name, content)) in names.into_iter().enumerate() {
             let bytes = locked(&content.bytes).crashed(seed, ordinal as u64);
             let versions = Versions { live: bytes.clone(), synced: bytes, dirty: Vec::new() };
@@ -283,6 +293,10 @@ impl Content {
 }
 
 impl DiskFile for Content {
+    fn is_direct(&self) -> bool {
+        self.disk.upgrade().is_some_and(|disk| locked(&disk).is_direct)
+    }
+
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         self.check_room(offset + slices.iter().map(|slice| slice.len() as u64).sum::<u64>())?;
         let versions = &mut *locked(&self.bytes);

@@ -60,6 +60,7 @@ impl Local {
             segment: self.active().clone(),
             shared: self.shared.clone(),
             reserve: self.reserve.clone(),
+            _lock: self.lock.clone(),
             position: at,
             is_relaxed: self.is_relaxed(),
         }))
@@ -158,7 +159,8 @@ impl Local {
         let file = active.file()?;
         let file_bytes = u64::from(active.header.bytes);
         let is_relaxed = self.is_relaxed();
-        let is_left = may_wait && !is_relaxed && file.is_direct();
+        // With the reserve gone the disk may be full, which must show here, where nothing is lost by it.
+        let is_left = may_wait && !is_relaxed && file.is_direct() && self.reserve.is_held();
         let parts = || std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
         let mut write = || {
             self.tail_pages.lay_out((self.offset, bytes, file_bytes), parts(), &*file, is_relaxed)?;
@@ -168,7 +170,7 @@ impl Local {
         if written.as_ref().is_err_and(is_full) && self.reserve.release() {
             written = write();
         }
-        // Where room cannot be reserved a full disk shows here. A part of a frame is none: the next one takes its place.
+        // Where room cannot be reserved a full disk shows here, or takes the reserve. A part of a frame is none: the next one takes its place.
         written.map_err(|error| match is_full(&error) {
             true => Error::Full { file: active.path.clone(), cause: error },
             false => self.shared.stop(Error::io("write", &active.path, error)),

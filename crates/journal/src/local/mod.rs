@@ -116,7 +116,7 @@ pub struct Local {
     spare: Spare,
     reserve: Arc<Reserve>,
     /// Last, so that the directory is free only when the filling thread has ended.
-    _lock: Box<dyn Guard>,
+    lock: Arc<dyn Guard>,
 }
 
 impl Local {

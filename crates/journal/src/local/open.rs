@@ -60,7 +60,7 @@ impl Local {
             extent,
             disk,
             options,
-            _lock: lock,
+            lock: lock.into(),
         };
         journal.check_against_snapshots()?;
         if journal.segments.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::reserve::{Reserve, is_full};
 use super::tail_pages::Layout;
-use crate::disk::{DiskFile, Pages};
+use crate::disk::{DiskFile, Guard, Pages};
 use crate::error::Error;
 use crate::journal::Position;
 use crate::ticket::Outcome;
@@ -81,6 +81,8 @@ pub(crate) struct Pending {
     pub(super) segment: Arc<super::Segment>,
     pub(super) shared: Arc<Shared>,
     pub(super) reserve: Arc<Reserve>,
+    /// Nobody else may write there before this is written.
+    pub(super) _lock: Arc<dyn Guard>,
     pub(super) position: Position,
     pub(super) is_relaxed: bool,
 }
