@@ -10,6 +10,7 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 const CONNECTIONS: u32 = 4;
 const SENDS: u32 = 250;
@@ -208,6 +209,8 @@ async fn a_lone_message_costs_one_sync() {
     connection.outbox().arrived().await;
     let before = disk.gate.syncs.load(Ordering::SeqCst);
     for delivery in 0..SENDS {
+        // The partition's thread goes to sleep, which is no silence yet.
+        std::thread::sleep(Duration::from_millis(1));
         let mut batch = Batch::default();
         batch.message(Span::MAX, |out| out.push(1));
         batch.send(link, delivery, false, 0);
