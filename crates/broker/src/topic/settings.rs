@@ -186,6 +186,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_set_for_a_topic_counts_for_its_messages() {
+        let set = TopicSettings {
+            max_size_megabytes: 2_048,
+            requires_duplicate_detection: true,
+            duplicate_window: Span::minutes(7),
+            default_time_to_live: Span::minutes(3),
+            auto_delete_on_idle: Span::minutes(5),
+            partitioning: true,
+            express: true,
+            status: Status::SendDisabled,
+            max_message_kilobytes: Some(512),
+            ..TopicSettings::default()
+        };
+        let expected = QueueSettings {
+            max_size_megabytes: 2_048,
+            requires_duplicate_detection: true,
+            duplicate_window: Span::minutes(7),
+            default_time_to_live: Span::minutes(3),
+            auto_delete_on_idle: Span::minutes(5),
+            partitioning: true,
+            express: true,
+            status: Status::SendDisabled,
+            max_message_kilobytes: Some(512),
+            ..QueueSettings::default()
+        };
+        assert_eq!(set.of_messages(), expected);
+    }
+
+    #[test]
     fn what_is_set_for_a_subscription_counts_for_its_messages() {
         let (forward_to, forward_dead_letters_to) = (Some("a".into()), Some("b".into()));
         let set = SubscriptionSettings {
