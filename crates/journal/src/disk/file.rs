@@ -4,8 +4,7 @@ use super::pages::are_pages;
 use super::{Disk, DiskFile, Guard, Lock};
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Read};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -198,6 +197,8 @@ impl Open {
 /// Opens the file once more, whatever its name is by now.
 #[cfg(target_os = "linux")]
 fn reopen_direct(file: &fs::File) -> io::Result<fs::File> {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::OpenOptionsExt;
     let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
     OpenOptions::new().write(true).custom_flags(direct).open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }

@@ -170,7 +170,8 @@ impl Local {
         if written.as_ref().is_err_and(is_full) && self.reserve.release() {
             written = write();
         }
-        // Where room cannot be reserved a full disk shows here, or takes the reserve. A part of a frame is none: the next one takes its place.
+        // Where room cannot be reserved a full disk shows here, or takes the reserve. A part of a frame is none: the next one
+        // takes its place.
         written.map_err(|error| match is_full(&error) {
             true => Error::Full { file: active.path.clone(), cause: error },
             false => self.shared.stop(Error::io("write", &active.path, error)),
