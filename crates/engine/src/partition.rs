@@ -697,6 +697,8 @@ impl Partition {
             return Ok(None);
         }
         let is_awaited = self.in_flight.back().is_none_or(|durable| self.broker.is_awaited(durable.position));
+        // What did not fit can be decided while the disk is busy with what did.
+        let is_awaited = is_awaited || !self.backlog.is_empty();
         Ok(self.write(now)?.map(|job| Next { job, is_awaited }))
     }
 

@@ -375,6 +375,21 @@ fn with_a_full_draft_the_rest_waits_for_the_disk() {
 }
 
 #[test]
+fn the_partition_is_woken_for_what_did_not_fit_when_the_rest_is_on_its_way() {
+    let mut desk = Desk::with_sync_by_hand();
+    desk.leave_in_flight();
+    for delivery in 1..=10 {
+        desk.partition.backlog.push_back(Item::Batch(sending(link(90), delivery, 512 * 1_024)));
+    }
+    assert_eq!(desk.partition.decide_meanwhile(NOW), Turn::OnArrival, "the draft is full");
+    desk.inbox.pretend_sleep();
+    desk.finish_sync_and_follow();
+    assert!(!desk.inbox.is_asleep());
+    desk.come_again();
+    assert!(desk.partition.backlog.is_empty() && desk.sync.as_ref().unwrap().is_waiting());
+}
+
+#[test]
 fn more_than_one_append_holds_becomes_several() {
     let mut desk = Desk::with_queue();
     let outbox = desk.connect(1);
