@@ -28,7 +28,7 @@ pub const WRITE_SLICES: usize = 256;
 
 /// What one write takes, laid out in whole pages: most batches fit, and a larger one is several writes of a size at which a
 /// disk is as fast as it gets.
-pub const WRITE_BYTES: usize = 1024 * 1024;
+pub const WRITE_BYTES: usize = 512 * 1024;
 
 /// What one read of a scan asks for: a frame head of some hundred records, usually without its bodies.
 pub const SCAN_READ_BYTES: usize = 16 * 1024;

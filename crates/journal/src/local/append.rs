@@ -161,6 +161,9 @@ impl Local {
         let is_relaxed = self.is_relaxed();
         // With the reserve gone the disk may be full, which must show here, where nothing is lost by it.
         let is_left = may_wait && !is_relaxed && file.is_direct() && self.reserve.is_held();
+        if let Some(pages) = self.shared.take_pages() {
+            self.tail_pages.take_back(pages);
+        }
         let parts = || std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
         let mut write = || {
             self.tail_pages.lay_out((self.offset, bytes, file_bytes), parts(), &*file, is_relaxed)?;
@@ -178,7 +181,7 @@ impl Local {
         })?;
         self.offset += bytes;
         self.tail_pages.keep(self.offset);
-        let unwritten = is_left.then(|| Arc::new(self.tail_pages.hand_over(self.shared.take_pages())));
+        let unwritten = is_left.then(|| Arc::new(self.tail_pages.hand_over()));
         Ok(Written { file, unwritten })
     }
 

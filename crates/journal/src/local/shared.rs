@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub(super) struct Shared {
     in_flight: AtomicBool,
     committed: AtomicU64,
-    /// For the next batch: those of the one before, which was written.
+    /// Those of the batch before, which was written: for the next one.
     pages: Mutex<Option<Pages>>,
     /// Why the journal has stopped; never taken back.
     stopped: OnceLock<String>,

@@ -113,10 +113,14 @@ impl TailPages {
         self.begun.extend_from_slice(&self.last.pages.bytes()[end - begun..end]);
     }
 
-    /// Leaves what is laid out to somebody else, who writes it. The next frame has other pages.
-    pub(super) fn hand_over(&mut self, next: Option<Pages>) -> Layout {
-        let next = Layout { at: 0, pages: next.unwrap_or_else(|| Pages::new(0)) };
-        std::mem::replace(&mut self.last, next)
+    /// Leaves what is laid out to somebody else, who writes it.
+    pub(super) fn hand_over(&mut self) -> Layout {
+        std::mem::replace(&mut self.last, Layout { at: 0, pages: Pages::new(0) })
+    }
+
+    /// The pages that were left to somebody else are free again.
+    pub(super) fn take_back(&mut self, pages: Pages) {
+        self.last.pages = pages;
     }
 }
 
@@ -151,7 +155,7 @@ mod tests {
     fn frames_of_any_size_lie_one_behind_the_other() {
         let disk = Memory::new();
         let file = disk.create("a").unwrap();
-        let file_bytes = 5 * WRITE_BYTES as u64 + 9000;
+        let file_bytes = (5 << 20) + 9000;
         file.allocate(file_bytes).unwrap();
         let (mut tail, mut offset, mut expected) = (TailPages::new(), 0, Vec::new());
         let sizes = [8, 4088, 4096, 1 << 20, (1 << 20) - 8, 3 * (1 << 20) + 16, 24, 712];
