@@ -309,6 +309,18 @@ fn whoever_has_work_while_the_disk_is_busy_decides_it_and_the_disk_goes_on_with_
 }
 
 #[test]
+fn whoever_decides_for_others_does_so_for_a_few_of_them() {
+    let mut desk = Desk::with_sync_by_hand();
+    desk.leave_in_flight();
+    desk.partition.backlog.clear();
+    for delivery in 1..=MEANWHILE_ITEMS as u32 + 1 {
+        desk.partition.backlog.push_back(Item::Batch(sending(link(90), delivery, 10)));
+    }
+    assert_eq!(desk.partition.decide_meanwhile(NOW), Turn::Now, "the rest is for the partition");
+    assert_eq!(desk.partition.backlog.len(), 1);
+}
+
+#[test]
 fn what_is_due_while_the_disk_is_busy_is_left_to_the_partition() {
     let mut desk = Desk::with_sync_by_hand();
     desk.connect(1);

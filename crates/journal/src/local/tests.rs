@@ -454,19 +454,15 @@ fn after_a_snapshot_that_could_not_be_written_nothing_more_is_taken() {
 
 #[test]
 fn what_is_left_to_whoever_waits_can_be_read_before_and_is_on_the_disk_after() {
-    let folder = crate::fuzzing::Scratch::new("unwritten");
-    let disk = Arc::new(crate::disk::File::open(folder.path()).unwrap());
+    let disk = Memory::direct();
     let one = |seed| Options { segment_bytes: 8 << 20, first_segment_bytes: 8 << 20, ..options(seed) };
-    let mut journal = Local::open(disk, one(1)).unwrap();
+    let mut journal = Local::open(Arc::new(disk.clone()), one(1)).unwrap();
     journal.fence(1, Epoch(1)).unwrap();
-    if !journal.active().file().unwrap().is_direct() {
-        return; // This file system writes nothing past its cache; the others do what is tested here.
-    }
-    let segment = journal.active().path.clone();
+    let content = || disk.content(&names::segment(1)).unwrap();
     for (n, bytes) in [100, 5_000, 70_000, 3 << 20, 40].into_iter().enumerate() {
         let mut draft = Draft { record_count: 1, records: vec![n as u8; 9], ..Draft::default() };
         draft.push_body(&vec![n as u8 + 1; bytes]);
-        let (at, before) = (journal.tail().next(), std::fs::read(&segment).unwrap());
+        let (at, before) = (journal.tail().next(), content());
         let ticket = journal.append(&draft, at).unwrap();
         let place = journal.place(BodyId(n as u64 + 1)).unwrap();
         assert!(place.read().unwrap() == vec![n as u8 + 1; bytes], "read before it is written");
@@ -478,12 +474,11 @@ fn what_is_left_to_whoever_waits_can_be_read_before_and_is_on_the_disk_after() {
         journal.read(at, &mut see).unwrap();
         assert_eq!(seen, [at], "and so are its records");
         let is_small = bytes < crate::limits::WRITE_BYTES;
-        assert!(!is_small || std::fs::read(&segment).unwrap() == before, "nobody has waited for the disk");
+        assert!(!is_small || content() == before, "nobody has waited for the disk");
         assert!(matches!(ticket.wait(), Outcome::Committed));
         assert!(place.read().unwrap() == vec![n as u8 + 1; bytes], "read after it was written");
     }
     drop(journal);
-    let disk = Arc::new(crate::disk::File::open(folder.path()).unwrap());
-    let journal = Local::open(disk, one(2)).unwrap();
+    let journal = Local::open(Arc::new(disk.crash_image(0)), one(2)).unwrap();
     assert_eq!((journal.tail(), journal.cut()), (Position(5), None));
 }
