@@ -8,6 +8,7 @@ mod batch;
 mod cache;
 mod clock;
 mod condition;
+mod foresight;
 mod handle;
 mod inbox;
 pub mod limits;

@@ -8,6 +8,7 @@
 use crate::batch::Batch;
 use crate::cache::Cache;
 use crate::condition::Condition;
+use crate::foresight::Foresight;
 use crate::inbox::{Checked, Inbox, Item};
 use crate::limits::{
     APPEND_BYTES, FULL_RETRY_MS, MEANWHILE_ITEMS, TAIL_CACHE_BYTES, TURN_BYTES, UNHEARD_APPENDS,
@@ -94,6 +95,11 @@ pub struct Partition {
     is_stopping: bool,
     /// More arrived during the last sync: then it is worth while to decide during the next.
     is_busy: bool,
+    /// More arrived during the sync before the last.
+    was_busy: bool,
+    /// What was written last is not durable yet, and nothing else may be written.
+    is_at_disk: bool,
+    foresight: Foresight,
     is_sealed: bool,
     /// Nothing has happened for a while, and nothing was made of that yet.
     pub(crate) is_quiet: bool,
@@ -159,6 +165,9 @@ impl Partition {
             reading: 0,
             is_stopping: false,
             is_busy: false,
+            was_busy: false,
+            is_at_disk: false,
+            foresight: Foresight::default(),
             is_sealed: false,
             is_quiet: false,
             is_stuck: false,
@@ -228,24 +237,59 @@ impl Partition {
             self.flush_gated();
         }
         self.tend(now)?;
+        self.prepare_next();
         self.next_turn(now)
     }
 
-    /// Decides what waits while an append is in flight, on the thread of somebody who has other things to do: nothing is
-    /// written, and what is due is left. Returns when the partition wants a turn of its own, which is now if nothing is in
-    /// flight. What is decided here is written when the append is durable, like all that is decided meanwhile.
-    pub(crate) fn decide_meanwhile(&mut self, now: Time) -> Turn {
-        if !self.is_in_flight() || self.is_stopping {
+    /// Decides what waits, on the thread of somebody who has other things to do: no file is touched, and what is due is left.
+    /// Returns when the partition wants a turn of its own, which is now unless it was busy. What is decided while an append is in
+    /// flight is written when that is durable, like all that is decided meanwhile; after a short silence the thread that syncs
+    /// gets it at once.
+    pub(crate) fn decide_meanwhile(&mut self, now: Time) -> Result<Turn, String> {
+        if !self.is_in_rush() || self.is_stopping {
             // What the news have let go may go before anybody else writes something.
             self.flush_free();
-            return Turn::Now;
+            return Ok(Turn::Now);
         }
         self.decide_waiting(now, MEANWHILE_ITEMS);
         self.flush_free();
+        self.prepare_next();
+        if !self.is_at_disk && !self.start_meanwhile(now)? {
+            return Ok(Turn::Now);
+        }
         let now_of_draft = self.context(now).now;
         let is_due = self.broker.next_due().is_some_and(|due| due <= now_of_draft);
         let is_upkeep_due = self.upkeep_due().is_some_and(|due| due <= now);
-        if is_due || is_upkeep_due { Turn::Now } else { self.next_turn_of_broker() }
+        Ok(if is_due || is_upkeep_due { Turn::Now } else { self.next_turn_of_broker() })
+    }
+
+    /// Whether others may decide for the partition: the disk is busy, or was until just now, and the thread that syncs goes on
+    /// without it.
+    pub(crate) fn is_in_rush(&self) -> bool {
+        let is_pausing = (self.is_busy || self.was_busy) && self.workers.sync.is_some() && !self.is_stuck;
+        self.is_at_disk || (is_pausing && self.in_flight.len() < UNHEARD_APPENDS)
+    }
+
+    /// Has the draft written by the thread that syncs, if nothing but that is left to do. Says whether it goes there.
+    fn start_meanwhile(&mut self, now: Time) -> Result<bool, String> {
+        let at = journal::Position(self.next.0);
+        if self.draft.record_count == 0 || !self.journal.prepare(&self.draft, at) {
+            return Ok(false);
+        }
+        let Some(job) = self.write(now)? else { return Ok(false) };
+        self.workers.sync.as_ref().expect("it is what the rush is about").start(job);
+        Ok(true)
+    }
+
+    /// The disk is busy: does what can be done for the next append, if that is likely to stay as it is.
+    fn prepare_next(&mut self) {
+        let is_next = self.is_at_disk && self.draft.record_count > 0;
+        if is_next
+            && self.foresight.is_likely_last(self.gated.len())
+            && self.journal.prepare(&self.draft, journal::Position(self.next.0))
+        {
+            self.foresight.prepared(self.draft.record_count);
+        }
     }
 
     /// While the time of a namespace is moved, everything else waits: nothing may be decided in between.
@@ -277,11 +321,6 @@ impl Partition {
     pub(crate) fn committed(&self) -> journal::Position {
         let next = self.in_flight.front().map_or(self.next, |in_flight| in_flight.position);
         journal::Position(next.0 - 1)
-    }
-
-    /// Whether something was written that is not known to be durable.
-    pub(crate) fn is_in_flight(&self) -> bool {
-        !self.in_flight.is_empty()
     }
 
     /// Nothing is being written, and nothing waits to be.
@@ -681,7 +720,7 @@ impl Partition {
             Some(thread) if has_more || self.is_busy => thread.start(job),
             _ => {
                 let waiting = job.wait()?;
-                self.is_busy = !self.inbox.is_empty();
+                (self.is_busy, self.was_busy) = (!self.inbox.is_empty(), false);
                 waiting.go(&self.inbox);
                 self.finish(now);
             }
@@ -692,7 +731,8 @@ impl Partition {
     /// The append before is durable, which is about to be told: writes what was decided meanwhile, if there is something,
     /// so that the disk need not wait until that has been heard.
     pub(crate) fn follow(&mut self, now: Time) -> Result<Option<Next>, String> {
-        self.is_busy = self.draft.record_count > 0;
+        (self.is_busy, self.was_busy) = (self.draft.record_count > 0, self.is_busy);
+        self.is_at_disk = false;
         if !self.is_busy || self.is_stuck || self.in_flight.len() >= UNHEARD_APPENDS {
             return Ok(None);
         }
@@ -724,6 +764,8 @@ impl Partition {
         self.counters.appended_bytes.fetch_add(batch_bytes as u64, Ordering::Relaxed);
         self.next = Position(position.0 + 1);
         self.is_sealed = false;
+        self.is_at_disk = true;
+        self.foresight.written(self.draft.record_count, self.gated.len());
         self.draft.clear();
         self.moving.clear();
         self.draft_body_bytes = 0;
@@ -747,6 +789,7 @@ impl Partition {
     fn finish(&mut self, now: Time) {
         let in_flight = self.in_flight.pop_front().expect("an append is in flight");
         if self.in_flight.is_empty() {
+            self.is_at_disk = false;
             self.condition.sync_ended();
         }
         for connection in in_flight.connections {

@@ -15,6 +15,7 @@ use crate::snapshots::SnapshotJob;
 use crate::upkeep::Pace;
 use broker::{BodyId, Broker, Command, Sequence, Source, Time};
 use journal::{Journal, Outcome, Place, Ticket, read_run};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -44,8 +45,9 @@ impl SyncJob {
             follow()
         });
         match done {
-            // Waking a thread takes as long as writing a hundred messages, and more news are sure to come.
-            Ok(Some(Next { job, is_awaited: false })) => {
+            // Waking a thread takes as long as writing a hundred messages, and more news are sure to come. What is in the inbox
+            // has been left to us: we stood at the door.
+            Ok(Some(Next { job, is_awaited: false })) if inbox.is_empty() => {
                 inbox.put_quietly(Item::Committed);
                 Some(job)
             }
@@ -442,7 +444,7 @@ impl Engine {
         let scrub = scrub::spawn(&inbox, snapshots, condition.clone()).map_err(OpenError::Thread)?;
         inbox.put(Item::Connect { connection: ASKING, mailbox: asks.clone() });
         let slot = partition.workers.sync.as_ref().map(SyncThread::again);
-        let house = Arc::new(House(Mutex::new(Some(Resident { partition, clock, planned: None }))));
+        let house = Arc::new(House::new(Resident { partition, clock, planned: None }));
         if let Some(sync) = slot {
             sync.spawn(&house, Arc::clone(&inbox)).map_err(OpenError::Thread)?;
         }
@@ -487,7 +489,11 @@ impl Engine {
 /// Where a partition lives while threads run it: one decides; the one that syncs comes in to have the next append written,
 /// and whoever has work for it while the disk is busy.
 #[derive(Debug)]
-pub(crate) struct House(Mutex<Option<Resident>>);
+pub(crate) struct House {
+    resident: Mutex<Option<Resident>>,
+    /// The thread that syncs stands at the door: the disk has nothing to do until it is in.
+    is_disk_waiting: AtomicBool,
+}
 
 #[derive(Debug)]
 struct Resident {
@@ -498,8 +504,12 @@ struct Resident {
 }
 
 impl House {
+    fn new(resident: Resident) -> House {
+        House { resident: Mutex::new(Some(resident)), is_disk_waiting: AtomicBool::new(false) }
+    }
+
     fn enter(&self) -> MutexGuard<'_, Option<Resident>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.resident.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The partition has ended: its journal is closed.
@@ -509,7 +519,10 @@ impl House {
 
     fn follow(&self) -> Result<Option<Next>, String> {
         let guard = AbortOnPanic;
+        // Whoever is inside comes again and again, faster than a thread that sleeps at the door can wake up.
+        self.is_disk_waiting.store(true, Ordering::SeqCst);
         let mut resident = self.enter();
+        self.is_disk_waiting.store(false, Ordering::SeqCst);
         let next = match &mut *resident {
             Some(resident) => {
                 let now = resident.clock.now();
@@ -523,10 +536,14 @@ impl House {
 
     /// Decides what waits while the disk is busy. Says whether nobody need be woken for it.
     pub(crate) fn decide_meanwhile(&self, inbox: &Inbox) -> bool {
-        let Ok(mut resident) = self.0.try_lock() else { return false };
+        // The thread that syncs looks into the inbox when it comes out.
+        if self.is_disk_waiting.load(Ordering::SeqCst) {
+            return true;
+        }
+        let Ok(mut resident) = self.resident.try_lock() else { return false };
         let Some(Resident { partition, clock, planned }) = &mut *resident else { return true };
         let mut items = Vec::new();
-        if !partition.is_in_flight() {
+        if !partition.is_in_rush() {
             return false;
         }
         if !inbox.take_instead(&mut items) {
@@ -534,12 +551,11 @@ impl House {
         }
         let guard = AbortOnPanic;
         let now = clock.now();
-        let is_done = match partition.accept(&mut items, now) {
-            Ok(()) => match partition.decide_meanwhile(now) {
-                Turn::OnArrival => true,
-                Turn::At(due) => planned.is_some_and(|planned| planned <= due),
-                Turn::Now | Turn::Stopped => false,
-            },
+        let turn = partition.accept(&mut items, now).and_then(|()| partition.decide_meanwhile(now));
+        let is_done = match turn {
+            Ok(Turn::OnArrival) => true,
+            Ok(Turn::At(due)) => planned.is_some_and(|planned| planned <= due),
+            Ok(Turn::Now | Turn::Stopped) => false,
             Err(why) => {
                 inbox.put(Item::Failed(why));
                 true
@@ -651,8 +667,7 @@ mod tests {
         let mut items =
             vec![Item::Connect { connection: ConnectionId(1), mailbox: outbox.clone() }, create()];
         partition.accept(&mut items, Time(1)).unwrap();
-        let house =
-            House(Mutex::new(Some(Resident { partition, clock: OwnerClock::resume(None), planned: None })));
+        let house = House::new(Resident { partition, clock: OwnerClock::resume(None), planned: None });
         let heard = || {
             let mut taken = Vec::new();
             outbox.take(&mut taken);
@@ -674,6 +689,10 @@ mod tests {
         assert!(!inbox.is_empty());
         assert!(house.decide_meanwhile(&inbox));
         assert!(inbox.is_empty() && inbox.is_asleep(), "all is decided, and nobody was woken");
+        house.is_disk_waiting.store(true, Ordering::SeqCst);
+        assert!(inbox.leave(attach(5)) && house.decide_meanwhile(&inbox));
+        assert!(!inbox.is_empty(), "the thread that syncs goes first, and sees to it then");
+        house.is_disk_waiting.store(false, Ordering::SeqCst);
         inbox.call();
         let is_asleep = inbox.leave(attach(4));
         assert!(!is_asleep && house.decide_meanwhile(&inbox), "whoever is awake sees to it");

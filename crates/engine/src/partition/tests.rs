@@ -36,7 +36,18 @@ impl Desk {
 
     /// A partition with a queue called `q`, whose syncs the test finishes.
     fn with_sync_by_hand() -> Desk {
-        let mut desk = Desk::with_queue();
+        Desk::with_queue().synced_by_hand()
+    }
+
+    /// The same on a disk whose writes are left to whoever waits for them.
+    fn with_direct_sync_by_hand() -> Desk {
+        let mut desk = Desk::alone(Arc::new(Memory::direct()));
+        desk.create_queue();
+        desk.synced_by_hand()
+    }
+
+    fn synced_by_hand(self) -> Desk {
+        let mut desk = self;
         let (thread, by_hand) = HandSync::pair();
         desk.partition.workers.sync = Some(thread);
         desk.sync = Some(by_hand);
@@ -288,24 +299,113 @@ fn the_partition_is_woken_for_news_if_somebody_waits_for_them_or_nothing_follows
 }
 
 #[test]
+fn the_partition_is_woken_for_what_was_left_to_whoever_stood_at_the_door() {
+    let mut desk = Desk::with_sync_by_hand();
+    desk.leave_in_flight();
+    desk.send(link(90), 1, 10);
+    desk.inbox.pretend_sleep();
+    assert!(desk.inbox.leave(Item::Batch(sending(link(90), 2, 10))));
+    desk.finish_sync_and_follow();
+    assert!(!desk.inbox.is_asleep(), "nobody else would decide it before the next is durable");
+}
+
+#[test]
 fn whoever_has_work_while_the_disk_is_busy_decides_it_and_the_disk_goes_on_with_it() {
     let mut desk = Desk::with_sync_by_hand();
     let second = desk.connect(1);
     desk.give(vec![attach_sender(link(1))]);
     desk.accept(Item::Batch(sending(link(1), 0, 10)));
-    assert_eq!(desk.partition.decide_meanwhile(NOW), Turn::Now, "nothing is in flight");
+    assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), Turn::Now, "nothing is in flight");
     assert_eq!((desk.partition.backlog.len(), desk.partition.draft.record_count), (1, 0));
     desk.turn();
     assert_eq!(told(&second), ["attached", "accepted 0 to 0"]);
     let first = desk.leave_in_flight();
     desk.accept(Item::Batch(sending(link(1), 1, 10)));
-    assert_eq!(desk.partition.decide_meanwhile(NOW), Turn::OnArrival);
+    assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), Turn::OnArrival);
     assert_eq!(told(&second), Vec::<String>::new());
     desk.finish_sync_and_follow();
     assert_eq!(told(&first), ["accepted 0 to 0"]);
     assert!(desk.sync.as_ref().unwrap().is_waiting(), "the next one is with the disk");
     desk.finish_sync();
     assert_eq!(told(&second), ["accepted 1 to 1"]);
+}
+
+#[test]
+fn after_a_short_silence_whoever_has_work_sends_it_to_the_disk_himself() {
+    for is_direct in [true, false] {
+        let mut desk = if is_direct { Desk::with_direct_sync_by_hand() } else { Desk::with_sync_by_hand() };
+        let sender = desk.leave_in_flight();
+        desk.send(link(90), 1, 10);
+        desk.finish_sync_and_follow();
+        desk.finish_sync_and_follow();
+        assert!(!desk.sync.as_ref().unwrap().is_waiting(), "nothing came during the last sync");
+        desk.accept(Item::Batch(sending(link(90), 2, 10)));
+        let expected = if is_direct { Turn::OnArrival } else { Turn::Now };
+        assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), expected);
+        assert_eq!(desk.sync.as_ref().unwrap().is_waiting(), is_direct, "no file is touched on his thread");
+        if !is_direct {
+            continue;
+        }
+        desk.accept(Item::Batch(sending(link(90), 3, 10)));
+        assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), Turn::OnArrival);
+        desk.finish_sync_and_follow();
+        assert_eq!(told(&sender), ["accepted 0 to 0", "accepted 1 to 1", "accepted 2 to 2"]);
+        // Twice nothing came: the partition syncs for itself again.
+        desk.finish_sync_and_follow();
+        desk.accept(Item::Batch(sending(link(90), 4, 10)));
+        desk.partition.decide_meanwhile(NOW).unwrap();
+        desk.finish_sync_and_follow();
+        desk.accept(Item::Batch(sending(link(90), 5, 10)));
+        assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), Turn::Now);
+        assert!(!desk.sync.as_ref().unwrap().is_waiting());
+        desk.turn();
+        assert_eq!(told(&sender).last().map(String::as_str), Some("accepted 5 to 5"));
+    }
+}
+
+#[test]
+fn after_a_silence_only_what_can_be_written_is_decided_for_the_partition() {
+    let mut desk = Desk::with_direct_sync_by_hand();
+    desk.leave_in_flight();
+    desk.send(link(90), 1, 10);
+    desk.finish_sync_and_follow();
+    desk.finish_sync_and_follow();
+    desk.take_inbox();
+    assert!(desk.partition.is_in_rush());
+    assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), Turn::Now, "there is nothing to write");
+    desk.partition.is_stuck = true;
+    assert!(!desk.partition.is_in_rush(), "there is no room");
+    desk.partition.is_stuck = false;
+    desk.partition.workers.sync = None;
+    assert!(!desk.partition.is_in_rush(), "nobody would write");
+}
+
+#[test]
+fn the_next_append_is_prepared_when_those_who_were_let_go_have_come_again() {
+    let is_prepared = |desk: &Desk| !desk.partition.foresight.is_likely_last(usize::MAX);
+    let mut desk = Desk::with_direct_sync_by_hand();
+    let second = desk.connect(1);
+    desk.give(vec![attach_sender(link(1))]);
+    let first = desk.leave_in_flight();
+    desk.send(link(90), 1, 10);
+    desk.send(link(1), 0, 10);
+    assert!(is_prepared(&desk), "the partition does it too");
+    desk.finish_sync_and_follow();
+    // For one it was written, for two is what the disk has now.
+    desk.accept(Item::Batch(sending(link(90), 2, 10)));
+    assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), Turn::OnArrival);
+    assert!(is_prepared(&desk));
+    desk.finish_sync_and_follow();
+    desk.accept(Item::Batch(sending(link(1), 1, 10)));
+    assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), Turn::OnArrival);
+    assert!(!is_prepared(&desk), "two were let go, and one has come");
+    desk.accept(Item::Batch(sending(link(90), 3, 10)));
+    assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), Turn::OnArrival);
+    assert!(is_prepared(&desk));
+    desk.finish_sync_and_follow();
+    desk.finish_sync();
+    assert_eq!(told(&second).last().map(String::as_str), Some("accepted 1 to 1"));
+    assert_eq!(told(&first).last().map(String::as_str), Some("accepted 3 to 3"));
 }
 
 #[test]
@@ -316,7 +416,7 @@ fn whoever_decides_for_others_does_so_for_a_few_of_them() {
     for delivery in 1..=MEANWHILE_ITEMS as u32 + 1 {
         desk.partition.backlog.push_back(Item::Batch(sending(link(90), delivery, 10)));
     }
-    assert_eq!(desk.partition.decide_meanwhile(NOW), Turn::Now, "the rest is for the partition");
+    assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), Turn::Now, "the rest is for the partition");
     assert_eq!(desk.partition.backlog.len(), 1);
 }
 
@@ -329,13 +429,13 @@ fn what_is_due_while_the_disk_is_busy_is_left_to_the_partition() {
     desk.turn();
     desk.leave_in_flight();
     let due = Time(NOW.0 + 60_000);
-    assert_eq!(desk.partition.decide_meanwhile(NOW), Turn::At(due));
-    assert_eq!(desk.partition.decide_meanwhile(due), Turn::Now);
+    assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), Turn::At(due));
+    assert_eq!(desk.partition.decide_meanwhile(due).unwrap(), Turn::Now);
     desk.partition.upkeep.may_trim = true;
-    assert_eq!(desk.partition.decide_meanwhile(NOW), Turn::Now, "the journal is to be trimmed");
+    assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), Turn::Now, "the journal is to be trimmed");
     desk.partition.upkeep.may_trim = false;
     desk.accept(Item::Stop);
-    assert_eq!(desk.partition.decide_meanwhile(NOW), Turn::Now);
+    assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), Turn::Now);
 }
 
 #[test]
@@ -393,7 +493,7 @@ fn the_partition_is_woken_for_what_did_not_fit_when_the_rest_is_on_its_way() {
     for delivery in 1..=10 {
         desk.partition.backlog.push_back(Item::Batch(sending(link(90), delivery, 512 * 1_024)));
     }
-    assert_eq!(desk.partition.decide_meanwhile(NOW), Turn::OnArrival, "the draft is full");
+    assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), Turn::OnArrival, "the draft is full");
     desk.inbox.pretend_sleep();
     desk.finish_sync_and_follow();
     assert!(!desk.inbox.is_asleep());

@@ -18,6 +18,13 @@ use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
 
+/// A frame whose head is encoded.
+struct Frame<'a> {
+    bytes: u64,
+    pieces: &'a [Bytes],
+    is_laid_out: bool,
+}
+
 /// A frame that is to be synced.
 struct Written {
     file: Arc<dyn DiskFile>,
@@ -39,10 +46,12 @@ impl Local {
             return Err(error);
         }
         let fixed = self.fixed(Kind::Batch, at, self.edge.epoch, draft);
-        let chain = frame::encode(&mut self.head, &fixed, draft);
+        let prepared = self.take_prepared(&fixed, draft);
+        let chain = prepared.unwrap_or_else(|| frame::encode(&mut self.head, &fixed, draft));
         let bodies_at = self.offset + self.head.len() as u64;
+        let frame = Frame { bytes: bytes as u64, pieces: &draft.pieces, is_laid_out: prepared.is_some() };
         let Written { file, unwritten } =
-            self.write_frame(bytes as u64, &draft.pieces, true).inspect_err(|_| self.shared.abandon())?;
+            self.write_frame(&frame, true).inspect_err(|_| self.shared.abandon())?;
         let (_, table) = frame::split(&fixed, &self.head).expect("the head was just made from the draft");
         self.active().extend_table(bodies_at, table);
         self.edge.position = at;
@@ -118,7 +127,8 @@ impl Local {
         self.sync_if_relaxed()?;
         let fixed = self.fixed(kind, self.edge.position, epoch, draft);
         frame::encode(&mut self.head, &fixed, draft);
-        let Written { file, .. } = self.write_frame(bytes, &[], false)?;
+        let frame = Frame { bytes, pieces: &[], is_laid_out: false };
+        let Written { file, .. } = self.write_frame(&frame, false)?;
         self.is_sealed = true;
         let active = self.active();
         file.sync_data().map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
@@ -134,7 +144,7 @@ impl Local {
         synced.map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
     }
 
-    fn fixed(&self, kind: Kind, position: Position, epoch: Epoch, draft: &Draft) -> Fixed {
+    pub(super) fn fixed(&self, kind: Kind, position: Position, epoch: Epoch, draft: &Draft) -> Fixed {
         let small = |count: usize| u32::try_from(count).expect("a batch is below 4 GiB");
         Fixed {
             kind,
@@ -152,26 +162,21 @@ impl Local {
 
     /// Writes the encoded head and the bodies at the tail, in one call to the system where it can. With `may_wait` the last of
     /// it is returned instead, where writing takes its time. Returns also the file that is to be synced.
-    fn write_frame(&mut self, bytes: u64, pieces: &[Bytes], may_wait: bool) -> Result<Written, Error> {
-        let active = self.segments.last().expect("a journal has at least one segment");
-        assert!(self.head.len() >= FIXED_BYTES && self.offset + bytes <= u64::from(active.header.bytes));
-        frame::stamp(&mut self.head, active.header.incarnation, self.offset);
+    fn write_frame(&mut self, frame: &Frame<'_>, may_wait: bool) -> Result<Written, Error> {
+        let active = self.active().clone();
+        assert!(self.offset + frame.bytes <= u64::from(active.header.bytes));
         let file = active.file()?;
-        let file_bytes = u64::from(active.header.bytes);
-        let is_relaxed = self.is_relaxed();
-        // With the reserve gone the disk may be full, which must show here, where nothing is lost by it.
-        let is_left = may_wait && !is_relaxed && file.is_direct() && self.reserve.is_held();
-        if let Some(pages) = self.shared.take_pages() {
-            self.tail_pages.take_back(pages);
-        }
-        let parts = || std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
-        let mut write = || {
-            self.tail_pages.lay_out((self.offset, bytes, file_bytes), parts(), &*file, is_relaxed)?;
-            if is_left { Ok(()) } else { self.tail_pages.write(&*file, is_relaxed) }
+        let is_left = may_wait && self.can_leave(&*file);
+        self.prepared = None;
+        let write = |local: &mut Local| {
+            if !frame.is_laid_out {
+                local.lay_out(frame.bytes, frame.pieces, &*file)?;
+            }
+            if is_left { Ok(()) } else { local.tail_pages.write(&*file, local.is_relaxed()) }
         };
-        let mut written = write();
+        let mut written = write(self);
         if written.as_ref().is_err_and(is_full) && self.reserve.release() {
-            written = write();
+            written = write(self);
         }
         // Where room cannot be reserved a full disk shows here, or takes the reserve. A part of a frame is none: the next one
         // takes its place.
@@ -179,10 +184,31 @@ impl Local {
             true => Error::Full { file: active.path.clone(), cause: error },
             false => self.shared.stop(Error::io("write", &active.path, error)),
         })?;
-        self.offset += bytes;
+        self.offset += frame.bytes;
         self.tail_pages.keep(self.offset);
         let unwritten = is_left.then(|| Arc::new(self.tail_pages.hand_over()));
         Ok(Written { file, unwritten })
+    }
+
+    /// Whether what is laid out may be left to whoever waits for the sync. With the reserve gone the disk may be full, which
+    /// must show where nothing is lost by it.
+    pub(super) fn can_leave(&self, file: &dyn DiskFile) -> bool {
+        !self.is_relaxed() && file.is_direct() && self.reserve.is_held()
+    }
+
+    /// Lays the encoded head and the bodies out for the place behind the tail.
+    pub(super) fn lay_out(&mut self, bytes: u64, pieces: &[Bytes], file: &dyn DiskFile) -> io::Result<()> {
+        assert!(self.head.len() >= FIXED_BYTES);
+        let (is_relaxed, header) = (self.is_relaxed(), &self.active().header);
+        let (incarnation, file_bytes) = (header.incarnation, u64::from(header.bytes));
+        frame::stamp(&mut self.head, incarnation, self.offset);
+        if self.tail_pages.lacks_pages()
+            && let Some(pages) = self.shared.take_pages()
+        {
+            self.tail_pages.take_back(pages);
+        }
+        let parts = std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
+        self.tail_pages.lay_out((self.offset, bytes, file_bytes), parts, file, is_relaxed)
     }
 
     /// Makes the last segment one that takes a frame of `bytes`.
@@ -242,6 +268,7 @@ impl Local {
         self.share_unsynced();
         self.offset = SEGMENT_HEADER_BYTES as u64;
         self.tail_pages.clear();
+        self.prepared = None;
         self.must_roll = false;
         self.note_extent()
     }

@@ -11,6 +11,7 @@ mod fill;
 mod handles;
 mod names;
 mod open;
+mod prepare;
 mod recovery;
 mod reserve;
 mod scan;
@@ -41,6 +42,7 @@ use crate::ticket::Ticket;
 use extent::ExtentFile;
 use fill::Spare;
 use handles::Handles;
+use prepare::Prepared;
 use reserve::Reserve;
 use segment::Edge;
 use shared::Shared;
@@ -110,6 +112,8 @@ pub struct Local {
     cut: Option<Cut>,
     /// Reused for every head.
     head: Vec<u8>,
+    /// What the head and the pages of the tail hold already.
+    prepared: Option<Prepared>,
     tail_pages: TailPages,
     shared: Arc<Shared>,
     snapshots: Arc<SnapshotFiles>,
@@ -162,6 +166,10 @@ impl Journal for Local {
 
     fn next_body(&self) -> BodyId {
         self.edge.body
+    }
+
+    fn prepare(&mut self, draft: &Draft, at: Position) -> bool {
+        self.prepare_batch(draft, at)
     }
 
     fn append(&mut self, draft: &Draft, at: Position) -> Result<Ticket, Error> {

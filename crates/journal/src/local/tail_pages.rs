@@ -118,6 +118,11 @@ impl TailPages {
         std::mem::replace(&mut self.last, Layout { at: 0, pages: Pages::new(0) })
     }
 
+    /// What was laid out last was left to somebody else, with its pages.
+    pub(super) fn lacks_pages(&self) -> bool {
+        self.last.pages.capacity() == 0
+    }
+
     /// The pages that were left to somebody else are free again.
     pub(super) fn take_back(&mut self, pages: Pages) {
         self.last.pages = pages;

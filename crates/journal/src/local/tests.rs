@@ -2,7 +2,7 @@
 
 use super::segment::Header;
 use super::*;
-use crate::disk::Memory;
+use crate::disk::{Fault, Faulty, Memory};
 use crate::ticket::Outcome;
 
 fn options(seed: u64) -> Options {
@@ -481,4 +481,47 @@ fn what_is_left_to_whoever_waits_can_be_read_before_and_is_on_the_disk_after() {
     drop(journal);
     let journal = Local::open(Arc::new(disk.crash_image(0)), one(2)).unwrap();
     assert_eq!((journal.tail(), journal.cut()), (Position(5), None));
+}
+
+#[test]
+fn what_was_prepared_is_appended_without_touching_a_file() {
+    let memory = Memory::direct();
+    let disk = Arc::new(Faulty::new(Arc::new(memory.clone()), Fault::Eio, u64::MAX));
+    let options = Options { first_segment_bytes: 64 * 1024, reserve_segments: 1, ..options(1) };
+    let mut journal = Local::open(disk.clone(), options).unwrap();
+    journal.fence(7, Epoch(1)).unwrap();
+    write(&mut journal, &[1; 300]);
+    let mut draft = Draft { time: 5, record_count: 1, records: vec![9; 5], ..Draft::default() };
+    draft.push_body(&[2; 2000]);
+    let before = disk.calls();
+    let in_flight = journal.append(&draft, Position(2)).unwrap();
+    draft.push_body(&[3; 300]);
+    assert!(journal.prepare(&draft, Position(3)), "while one is in flight");
+    let appended = disk.calls() - before;
+    assert!(matches!(in_flight.wait(), Outcome::Committed));
+    let synced = disk.calls();
+    let ticket = journal.append(&draft, Position(3)).unwrap();
+    assert_eq!((appended, disk.calls()), (0, synced), "both appends are left to whoever waits");
+    let laid_out = journal.place(BodyId(4)).unwrap().read().unwrap();
+    assert!(matches!(ticket.wait(), Outcome::Committed));
+    assert_eq!((laid_out, journal.place(BodyId(4)).unwrap().read().unwrap()), (vec![3; 300], vec![3; 300]));
+
+    // What does not fit behind the tail, or not in one piece, or must be seen to fit, is not prepared.
+    let room = u64::from(journal.active().header.bytes) - journal.offset;
+    draft.push_body(&vec![4; room as usize]);
+    assert!(!journal.prepare(&draft, Position(4)), "it needs another segment");
+    assert!(!journal.prepare(&Draft::default(), Position(5)), "not the next position");
+    assert!(journal.prepare(&Draft::default(), Position(4)));
+    journal.reserve.release();
+    assert!(!journal.prepare(&Draft::default(), Position(4)), "the disk may be full");
+}
+
+#[test]
+fn where_writes_go_through_the_system_nothing_is_prepared() {
+    let mut journal = open(&Memory::new()).unwrap();
+    assert!(!journal.prepare(&Draft::default(), Position(1)));
+    let options = Options { durability: Durability::Os, ..options(1) };
+    let mut journal = Local::open(Arc::new(Memory::direct()), options).unwrap();
+    journal.fence(7, Epoch(1)).unwrap();
+    assert!(!journal.prepare(&Draft::default(), Position(1)));
 }

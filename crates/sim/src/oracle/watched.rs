@@ -97,6 +97,10 @@ impl Journal for Watched {
         }))
     }
 
+    fn prepare(&mut self, draft: &Draft, at: Position) -> bool {
+        self.inner.prepare(draft, at)
+    }
+
     fn describe(&self) -> Description {
         self.inner.describe()
     }
