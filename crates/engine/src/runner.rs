@@ -38,13 +38,14 @@ impl SyncJob {
         }
     }
 
-    /// Waits for the disk, lets go what waited, and has written what was decided meanwhile, which is returned.
-    fn run(self, inbox: &Inbox, follow: impl FnOnce() -> Result<Option<Next>, String>) -> Option<SyncJob> {
-        let done = self.wait().and_then(|waiting| {
-            waiting.go(inbox);
-            follow()
-        });
-        match done {
+    /// Waits for the disk, has `follow` let go what waited and write what was decided meanwhile, and tells the partition. What
+    /// was written is returned.
+    fn run(
+        self,
+        inbox: &Inbox,
+        follow: impl FnOnce(Waiting) -> Result<Option<Next>, String>,
+    ) -> Option<SyncJob> {
+        match self.wait().and_then(follow) {
             // Waking a thread takes as long as writing a hundred messages, and more news are sure to come. What is in the inbox
             // has been left to us: we stood at the door.
             Ok(Some(Next { job, is_awaited: false })) if inbox.is_empty() => {
@@ -307,12 +308,12 @@ impl SyncThread {
     /// Starts the thread, which waits for jobs for as long as the process lives.
     fn spawn(&self, house: &Arc<House>, inbox: Arc<Inbox>) -> std::io::Result<()> {
         let (slot, house) = (Arc::clone(&self.slot), Arc::clone(house));
-        let follow = move || house.follow();
         std::thread::Builder::new().name("otobus-sync".into()).spawn(move || {
+            let follow = |waiting| house.follow(waiting, &inbox);
             loop {
                 let mut next = Some(slot.wait());
                 while let Some(job) = next {
-                    next = job.run(&inbox, &follow);
+                    next = job.run(&inbox, follow);
                 }
             }
         })?;
@@ -355,14 +356,21 @@ impl HandSync {
     /// The disk is done: lets go what waited for it and tells the partition.
     pub fn finish(&self, inbox: &Inbox) {
         if let Some(job) = self.take() {
-            job.run(inbox, || Ok(None));
+            job.run(inbox, |waiting| {
+                waiting.go(inbox);
+                Ok(None)
+            });
         }
     }
 
     /// The disk is done, and what was decided meanwhile is written before anybody hears of it. Returns whether there was
     /// something.
     pub fn finish_and_follow(&self, inbox: &Inbox, partition: &mut Partition, now: Time) -> bool {
-        let next = self.take().and_then(|job| job.run(inbox, || partition.follow(now)));
+        let follow = |waiting: Waiting| {
+            waiting.go(inbox);
+            partition.follow(now)
+        };
+        let next = self.take().and_then(|job| job.run(inbox, follow));
         let has_followed = next.is_some();
         *self.slot.job.lock().unwrap_or_else(PoisonError::into_inner) = next;
         has_followed
@@ -491,7 +499,7 @@ impl Engine {
 #[derive(Debug)]
 pub(crate) struct House {
     resident: Mutex<Option<Resident>>,
-    /// The thread that syncs stands at the door: the disk has nothing to do until it is in.
+    /// The thread that syncs is on its way in, and the disk has nothing to do until it is.
     is_disk_waiting: AtomicBool,
 }
 
@@ -517,10 +525,13 @@ impl House {
         drop(self.enter().take());
     }
 
-    fn follow(&self) -> Result<Option<Next>, String> {
+    /// Lets go what waited for an append, and has the next one written.
+    fn follow(&self, waiting: Waiting, inbox: &Inbox) -> Result<Option<Next>, String> {
         let guard = AbortOnPanic;
-        // Whoever is inside comes again and again, faster than a thread that sleeps at the door can wake up.
+        // Whoever is let go may be here again before we are in, and again, faster than a thread that sleeps at the door can
+        // wake up.
         self.is_disk_waiting.store(true, Ordering::SeqCst);
+        waiting.go(inbox);
         let mut resident = self.enter();
         self.is_disk_waiting.store(false, Ordering::SeqCst);
         let next = match &mut *resident {
@@ -536,9 +547,13 @@ impl House {
 
     /// Decides what waits while the disk is busy. Says whether nobody need be woken for it.
     pub(crate) fn decide_meanwhile(&self, inbox: &Inbox) -> bool {
-        // The thread that syncs looks into the inbox when it comes out.
         if self.is_disk_waiting.load(Ordering::SeqCst) {
-            return true;
+            // It may want the core that we are on.
+            std::thread::yield_now();
+            if self.is_disk_waiting.load(Ordering::SeqCst) {
+                // It looks into the inbox when it comes out.
+                return true;
+            }
         }
         let Ok(mut resident) = self.resident.try_lock() else { return false };
         let Some(Resident { partition, clock, planned }) = &mut *resident else { return true };
