@@ -1,8 +1,8 @@
 //! How many durable messages of 1 KiB a second 256 waiting writers get: through the engine, and through the journal alone,
 //! against a bare loop that writes and syncs as many bytes each time. They take turns, for disks have moods.
 //!
-//! All of them go forward through a file of one size whose blocks were written before: a segment as large as a segment may
-//! be, filled ahead, and for the bare loop a file of zeros. So nothing is filled while it is measured, as in a journal in
+//! All of them go forward through a file of one size whose blocks were written before: a segment of that size,
+//! filled ahead, and for the bare loop a file of zeros. So nothing is filled while it is measured, as in a journal in
 //! use, where segments come back.
 //!
 //! `cargo run --release -p otobus-engine --example append_rate -- DIRECTORY`, or `cargo xtask storage append`.
@@ -25,11 +25,14 @@ const WRITERS: usize = 256;
 const CONNECTIONS: usize = 4;
 const BODY_BYTES: usize = 1024;
 /// Short turns, for a mood of the disk lasts longer than several of them, and many, of which the median counts.
-const ROUND: Duration = Duration::from_millis(100);
-const ROUNDS: usize = 8;
+const ROUND: Duration = Duration::from_millis(50);
+const ROUNDS: usize = 10;
 /// Each with new files, for the rounds of one must not fill them.
-const SETS: usize = 6;
-const FILE_BYTES: u32 = journal::limits::MAX_SEGMENT_BYTES;
+const SETS: usize = 4;
+const FILE_BYTES: u32 = 512 << 20;
+/// A disk that has taken a gigabyte of zeros at once, or lost one, is out of humour for a while. So it gets a rest before each set
+/// of rounds, and all files are removed at the end.
+const REST: Duration = Duration::from_secs(20);
 /// What was on its way at the end of a turn has long arrived then.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -43,7 +46,9 @@ fn main() {
             ours.push(through);
             journals.push(alone);
         }
-        std::fs::remove_dir_all(&folder).unwrap();
+    }
+    for set in 1..=SETS {
+        std::fs::remove_dir_all(Path::new(&folder).join(set.to_string())).unwrap();
     }
     println!(
         "{WRITERS} waiting writers of 1 KiB, median of {} rounds: engine {:.0} %, journal alone {:.0} % of the bare loop",
@@ -73,6 +78,7 @@ fn measure(folder: &Path) -> Vec<(f64, f64)> {
         (stored.load(Ordering::Relaxed), syncs, bytes)
     };
     let mut percents = Vec::new();
+    std::thread::sleep(REST);
     for round in 0..=ROUNDS {
         let (before, began) = (counted(), Instant::now());
         is_running.store(true, Ordering::Relaxed);

@@ -170,6 +170,11 @@ impl Inbox {
         self.lock().is_asleep
     }
 
+    /// Whether anything waits but news of the disk.
+    pub(crate) fn has_work(&self) -> bool {
+        self.lock().items.iter().any(|item| !matches!(item, Item::Committed))
+    }
+
     pub fn is_empty(&self) -> bool {
         self.lock().items.is_empty()
     }

@@ -14,7 +14,7 @@ pub const APPEND_BYTES: usize = 4 * 1024 * 1024;
 /// without waiting for that; beyond this many the partition is what everybody waits for, and nothing is won.
 pub const UNHEARD_APPENDS: usize = 4;
 
-/// After so many appends in a row that were prepared in vain it is not tried more seldom still: for one of 63.
+/// How often in a row it may be in vain to prepare an append before it is tried as seldom as it gets: for one append of 63.
 pub const MOST_DOUBTS: u32 = 6;
 
 /// Batches that somebody decides on his own thread while the disk is busy: his own and those of a few others who came at the same

@@ -263,33 +263,39 @@ impl Partition {
         Ok(if is_due || is_upkeep_due { Turn::Now } else { self.next_turn_of_broker() })
     }
 
-    /// Whether others may decide for the partition: the disk is busy, or was until just now, and the thread that syncs goes on
-    /// without it.
+    /// Whether others may decide for the partition: the disk is busy, or was busy with more than one append in a row, and then
+    /// the thread that syncs goes on without it.
     pub(crate) fn is_in_rush(&self) -> bool {
-        let is_pausing = (self.is_busy || self.was_busy) && self.workers.sync.is_some() && !self.is_stuck;
-        self.is_at_disk || (is_pausing && self.in_flight.len() < UNHEARD_APPENDS)
+        let is_pausing = (self.is_busy || self.was_busy) && self.workers.sync.is_some();
+        self.is_at_disk || (is_pausing && self.may_run_ahead())
+    }
+
+    /// Whether something may be written before the partition has heard of what was written before.
+    fn may_run_ahead(&self) -> bool {
+        !self.is_stuck && self.in_flight.len() < UNHEARD_APPENDS
     }
 
     /// Has the draft written by the thread that syncs, if nothing but that is left to do. Says whether it goes there.
     fn start_meanwhile(&mut self, now: Time) -> Result<bool, String> {
-        let at = journal::Position(self.next.0);
-        if self.draft.record_count == 0 || !self.journal.prepare(&self.draft, at) {
+        // A snapshot begins with a look at everything, which is not for the thread of somebody else.
+        if self.draft.record_count == 0 || self.upkeep.wants_snapshot() || !self.prepare() {
             return Ok(false);
         }
         let Some(job) = self.write(now)? else { return Ok(false) };
-        self.workers.sync.as_ref().expect("it is what the rush is about").start(job);
+        self.workers.sync.as_ref().expect("without that thread there is no pause").start(job);
         Ok(true)
     }
 
     /// The disk is busy: does what can be done for the next append, if that is likely to stay as it is.
     fn prepare_next(&mut self) {
         let is_next = self.is_at_disk && self.draft.record_count > 0;
-        if is_next
-            && self.foresight.is_likely_last(self.gated.len())
-            && self.journal.prepare(&self.draft, journal::Position(self.next.0))
-        {
+        if is_next && self.foresight.is_likely_last(self.gated.len()) && self.prepare() {
             self.foresight.prepared(self.draft.record_count);
         }
+    }
+
+    fn prepare(&mut self) -> bool {
+        self.journal.prepare(&self.draft, journal::Position(self.next.0))
     }
 
     /// While the time of a namespace is moved, everything else waits: nothing may be decided in between.
@@ -731,9 +737,10 @@ impl Partition {
     /// The append before is durable, which is about to be told: writes what was decided meanwhile, if there is something,
     /// so that the disk need not wait until that has been heard.
     pub(crate) fn follow(&mut self, now: Time) -> Result<Option<Next>, String> {
-        (self.is_busy, self.was_busy) = (self.draft.record_count > 0, self.is_busy);
+        let has_next = self.draft.record_count > 0;
+        (self.is_busy, self.was_busy) = (has_next || self.inbox.has_work(), self.is_busy);
         self.is_at_disk = false;
-        if !self.is_busy || self.is_stuck || self.in_flight.len() >= UNHEARD_APPENDS {
+        if !has_next || !self.may_run_ahead() {
             return Ok(None);
         }
         let is_awaited = self.in_flight.back().is_none_or(|durable| self.broker.is_awaited(durable.position));

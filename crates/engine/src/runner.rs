@@ -46,9 +46,9 @@ impl SyncJob {
         follow: impl FnOnce(Waiting) -> Result<Option<Next>, String>,
     ) -> Option<SyncJob> {
         match self.wait().and_then(follow) {
-            // Waking a thread takes as long as writing a hundred messages, and more news are sure to come. What is in the inbox
-            // has been left to us: we stood at the door.
-            Ok(Some(Next { job, is_awaited: false })) if inbox.is_empty() => {
+            // Waking a thread takes as long as writing a hundred messages, and more news are sure to come. Only work that others
+            // have left to us at the door must not wait for them.
+            Ok(Some(Next { job, is_awaited: false })) if !inbox.has_work() => {
                 inbox.put_quietly(Item::Committed);
                 Some(job)
             }
@@ -545,7 +545,7 @@ impl House {
         next
     }
 
-    /// Decides what waits while the disk is busy. Says whether nobody need be woken for it.
+    /// Decides what waits while the disk is busy, or after it was. Says whether nobody need be woken for it.
     pub(crate) fn decide_meanwhile(&self, inbox: &Inbox) -> bool {
         if self.is_disk_waiting.load(Ordering::SeqCst) {
             // It may want the core that we are on.
@@ -670,8 +670,8 @@ mod tests {
         item(Command::CreateQueue { request, namespace: NamespaceId(0), path: "q".into(), settings })
     }
 
-    #[test]
-    fn while_the_disk_is_busy_nobody_is_woken_for_what_can_be_decided_at_once() {
+    /// Somebody creates a queue, which is not decided yet.
+    fn moved_in() -> (Arc<House>, Arc<Inbox>, HandSync, Arc<Outbox>) {
         let options = journal::Options { filling: Filling::Never, ..journal::Options::new(7) };
         let mut journal = Local::open(Arc::new(Memory::new()), options).unwrap();
         let durable = recover(&mut journal, 1).unwrap().durable;
@@ -683,6 +683,12 @@ mod tests {
             vec![Item::Connect { connection: ConnectionId(1), mailbox: outbox.clone() }, create()];
         partition.accept(&mut items, Time(1)).unwrap();
         let house = House::new(Resident { partition, clock: OwnerClock::resume(None), planned: None });
+        (Arc::new(house), inbox, by_hand, outbox)
+    }
+
+    #[test]
+    fn while_the_disk_is_busy_nobody_is_woken_for_what_can_be_decided_at_once() {
+        let (house, inbox, by_hand, outbox) = moved_in();
         let heard = || {
             let mut taken = Vec::new();
             outbox.take(&mut taken);
@@ -718,6 +724,33 @@ mod tests {
         assert_eq!(heard(), 1, "the queue; what was decided since waits behind it");
         house.leave();
         assert!(house.decide_meanwhile(&inbox), "nobody is there to be woken");
+    }
+
+    /// Somebody who has the next batch ready when the last one is accepted.
+    #[derive(Debug)]
+    struct Eager {
+        house: Arc<House>,
+        inbox: Arc<Inbox>,
+    }
+
+    impl Mailbox for Eager {
+        fn put(&self, _: Vec<Outgoing>) {
+            assert!(self.inbox.leave(attach(2)) && self.house.decide_meanwhile(&self.inbox));
+            assert!(self.inbox.has_work(), "the next append goes first");
+        }
+    }
+
+    #[test]
+    fn whoever_is_let_go_does_not_overtake_the_thread_that_writes_the_next_append() {
+        let (house, inbox, by_hand, _) = moved_in();
+        inbox.put(attach(1));
+        house.enter().as_mut().unwrap().partition.turn(Time(1)).unwrap();
+        assert!(by_hand.is_waiting());
+        inbox.pretend_sleep();
+        let eager = Eager { house: house.clone(), inbox: inbox.clone() };
+        let waiting = Waiting { releases: vec![(Arc::new(eager), Vec::new())], held_bytes: 0 };
+        assert!(house.follow(waiting, &inbox).unwrap().is_none());
+        assert!(!house.is_disk_waiting.load(Ordering::SeqCst) && inbox.has_work());
     }
 
     #[test]

@@ -56,6 +56,15 @@ fn the_journal_on_a_disk_in_memory_conforms() {
 }
 
 #[test]
+fn the_journal_conforms_where_writes_are_waited_for() {
+    check_all(&|| {
+        let harness = OnMemory::new(options(Filling::Never, Durability::LocalSync));
+        *harness.disk.lock().unwrap() = Memory::direct();
+        Box::new(harness)
+    });
+}
+
+#[test]
 fn the_journal_that_does_not_sync_conforms() {
     // A hole in its last segment is no damage, so each batch gets a segment of its own here.
     let synced_segments =

@@ -57,7 +57,9 @@ pub enum Alive {
 
 impl Machine {
     pub fn new(random: Random, tier: Tier, shared: Arc<Shared>) -> Machine {
-        let memory = Memory::new();
+        // Without a draw of its own, so that what a seed stands for stays what it was.
+        let is_direct = random.clone().number().is_multiple_of(2);
+        let memory = if is_direct { Memory::direct() } else { Memory::new() };
         let plan = DiskPlan::HEALTHY;
         Machine {
             clock: WorldClock::default(),

@@ -46,12 +46,11 @@ impl Desk {
         desk.synced_by_hand()
     }
 
-    fn synced_by_hand(self) -> Desk {
-        let mut desk = self;
+    fn synced_by_hand(mut self) -> Desk {
         let (thread, by_hand) = HandSync::pair();
-        desk.partition.workers.sync = Some(thread);
-        desk.sync = Some(by_hand);
-        desk
+        self.partition.workers.sync = Some(thread);
+        self.sync = Some(by_hand);
+        self
     }
 
     fn with_queue() -> Desk {
@@ -376,8 +375,29 @@ fn after_a_silence_only_what_can_be_written_is_decided_for_the_partition() {
     desk.partition.is_stuck = true;
     assert!(!desk.partition.is_in_rush(), "there is no room");
     desk.partition.is_stuck = false;
+    let send = |delivery| Item::Batch(sending(link(90), delivery, 10));
+    let every = std::mem::take(&mut desk.partition.upkeep.pace.snapshot_every_bytes);
+    desk.accept(send(2));
+    assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), Turn::Now, "a snapshot begins with it");
+    assert!(desk.partition.is_in_rush() && desk.partition.draft.record_count > 0);
+    desk.partition.upkeep.pace.snapshot_every_bytes = every;
+    // By itself, for nothing waits: then the rush is over.
+    (desk.partition.is_busy, desk.partition.was_busy) = (false, true);
+    desk.turn();
+    assert!(!desk.sync.as_ref().unwrap().is_waiting() && !desk.partition.is_in_rush());
+    desk.partition.is_busy = true;
     desk.partition.workers.sync = None;
     assert!(!desk.partition.is_in_rush(), "nobody would write");
+}
+
+#[test]
+fn the_next_is_handed_over_if_work_was_left_at_the_door_during_the_last() {
+    let mut desk = Desk::with_sync_by_hand();
+    desk.leave_in_flight();
+    desk.inbox.put(Item::Batch(sending(link(90), 1, 10)));
+    desk.finish_sync_and_follow();
+    desk.come_again();
+    assert!(desk.sync.as_ref().unwrap().is_waiting(), "it is a rush");
 }
 
 #[test]
@@ -462,6 +482,7 @@ fn the_disk_does_not_run_away_from_a_partition_that_hears_nothing() {
         desk.finish_sync_and_follow();
     }
     assert_eq!(desk.partition.in_flight.len(), UNHEARD_APPENDS);
+    assert!(!desk.partition.is_in_rush(), "nobody else may write either");
     assert!(!desk.sync.as_ref().unwrap().is_waiting());
     desk.come_again();
     assert_eq!(desk.partition.in_flight.len(), 1, "it has heard of all, and the last one is written");

@@ -163,11 +163,11 @@ impl Local {
     /// Writes the encoded head and the bodies at the tail, in one call to the system where it can. With `may_wait` the last of
     /// it is returned instead, where writing takes its time. Returns also the file that is to be synced.
     fn write_frame(&mut self, frame: &Frame<'_>, may_wait: bool) -> Result<Written, Error> {
+        self.prepared = None;
         let active = self.active().clone();
         assert!(self.offset + frame.bytes <= u64::from(active.header.bytes));
         let file = active.file()?;
         let is_left = may_wait && self.can_leave(&*file);
-        self.prepared = None;
         let write = |local: &mut Local| {
             if !frame.is_laid_out {
                 local.lay_out(frame.bytes, frame.pieces, &*file)?;
@@ -211,10 +211,14 @@ impl Local {
         self.tail_pages.lay_out((self.offset, bytes, file_bytes), parts, file, is_relaxed)
     }
 
+    /// Whether the last segment takes a frame of `bytes`.
+    pub(super) fn has_place(&self, bytes: u64) -> bool {
+        self.offset + bytes <= u64::from(self.active().header.bytes) && !self.must_roll
+    }
+
     /// Makes the last segment one that takes a frame of `bytes`.
     fn make_room(&mut self, bytes: u64) -> Result<(), Error> {
-        let active = self.active();
-        if self.offset + bytes <= u64::from(active.header.bytes) && !self.must_roll {
+        if self.has_place(bytes) {
             return Ok(());
         }
         // Then a power failure can tear only the last segment, as with syncing.

@@ -179,6 +179,7 @@ impl Journal for Local {
 
     fn resolve(&mut self, at: Position) -> Result<Resolution, Error> {
         self.shared.check()?;
+        self.prepared = None;
         // Nobody else can write while the directory is locked, so what is there since the fence is ours.
         let fenced_at = self.fenced_at.expect("only the fenced writer resolves");
         Ok(match at {

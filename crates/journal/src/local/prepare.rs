@@ -3,7 +3,7 @@
 use super::Local;
 use crate::disk::PAGE_BYTES;
 use crate::draft::Draft;
-use crate::frame::{self, Fixed, Kind};
+use crate::frame::{self, FIXED_BYTES, Fixed, Kind};
 use crate::journal::Position;
 use crate::limits::WRITE_BYTES;
 
@@ -19,9 +19,9 @@ impl Local {
     pub(super) fn prepare_batch(&mut self, draft: &Draft, at: Position) -> bool {
         self.prepared = None;
         let bytes = frame::frame_bytes(draft);
-        let file_bytes = u64::from(self.active().header.bytes);
-        let has_place = self.offset + bytes as u64 <= file_bytes && !self.must_roll;
-        if at != self.edge.position.next() || !has_place || bytes + PAGE_BYTES > WRITE_BYTES {
+        // More than the pages hold would be written by laying it out, and the one before may not be durable.
+        let is_one_piece = bytes + PAGE_BYTES <= WRITE_BYTES;
+        if at != self.edge.position.next() || !self.has_place(bytes as u64) || !is_one_piece {
             return false;
         }
         let Ok(file) = self.active().file() else { return false };
@@ -40,7 +40,8 @@ impl Local {
     /// The chain value of this very frame, if it is laid out. A draft only grows, so one that is as long is the same.
     pub(super) fn take_prepared(&mut self, fixed: &Fixed, draft: &Draft) -> Option<u64> {
         let prepared = self.prepared.take().filter(|prepared| prepared.fixed == *fixed)?;
-        debug_assert_eq!(frame::encode(&mut Vec::new(), fixed, draft), prepared.chain, "it was changed");
+        assert!(self.head[FIXED_BYTES..].starts_with(&draft.records), "what was prepared has only grown");
+        debug_assert_eq!(frame::encode(&mut Vec::new(), fixed, draft), prepared.chain);
         Some(prepared.chain)
     }
 }

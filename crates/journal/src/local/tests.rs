@@ -506,7 +506,7 @@ fn what_was_prepared_is_appended_without_touching_a_file() {
     assert!(matches!(ticket.wait(), Outcome::Committed));
     assert_eq!((laid_out, journal.place(BodyId(4)).unwrap().read().unwrap()), (vec![3; 300], vec![3; 300]));
 
-    // What does not fit behind the tail, or not in one piece, or must be seen to fit, is not prepared.
+    // What does not fit behind the tail, or must be seen to fit, is not prepared.
     let room = u64::from(journal.active().header.bytes) - journal.offset;
     draft.push_body(&vec![4; room as usize]);
     assert!(!journal.prepare(&draft, Position(4)), "it needs another segment");
@@ -514,6 +514,54 @@ fn what_was_prepared_is_appended_without_touching_a_file() {
     assert!(journal.prepare(&Draft::default(), Position(4)));
     journal.reserve.release();
     assert!(!journal.prepare(&Draft::default(), Position(4)), "the disk may be full");
+}
+
+#[test]
+fn nothing_is_written_by_preparing_however_large_it_is() {
+    let disk = Arc::new(Faulty::new(Arc::new(Memory::direct()), Fault::Eio, u64::MAX));
+    let options = Options { first_segment_bytes: 4 << 20, ..options(1) };
+    let mut journal = Local::open(disk.clone(), options).unwrap();
+    journal.fence(7, Epoch(1)).unwrap();
+    let most = limits::WRITE_BYTES - crate::disk::PAGE_BYTES;
+    for (bytes, is_prepared) in [(most, true), (most + 8, false), (2 << 20, false)] {
+        let mut draft = Draft::default();
+        draft.push_body(&vec![5; bytes]);
+        let head = journal.batch_bytes(&draft) - bytes;
+        draft.clear();
+        draft.push_body(&vec![5; bytes - head]);
+        assert_eq!(journal.batch_bytes(&draft), bytes);
+        let before = disk.calls();
+        assert_eq!(journal.prepare(&draft, Position(1)), is_prepared, "{bytes}");
+        assert_eq!(disk.calls(), before);
+    }
+}
+
+#[test]
+fn what_was_prepared_for_a_segment_that_is_left_is_laid_out_again() {
+    let disk = Memory::direct();
+    write(&mut open(&disk).unwrap(), &[1; 300]);
+    let mut journal = open(&disk).unwrap();
+    let mut draft = Draft { time: 5, record_count: 1, records: vec![9; 5], ..Draft::default() };
+    draft.push_body(&[2; 300]);
+    assert!(journal.prepare(&draft, Position(2)));
+    journal.must_roll = true;
+    assert!(matches!(journal.append(&draft, Position(2)).unwrap().wait(), Outcome::Committed));
+    assert_eq!(journal.segments.len(), 2);
+    journal.must_roll = true;
+    assert!(!journal.prepare(&draft, Position(3)), "it needs another segment");
+    drop(journal);
+    let journal = open(&disk).unwrap();
+    assert_eq!(journal.place(BodyId(2)).unwrap().read().unwrap(), [2; 300]);
+}
+
+#[test]
+#[should_panic(expected = "only grown")]
+fn a_draft_that_was_changed_after_it_was_prepared_is_a_bug() {
+    let mut journal = open(&Memory::direct()).unwrap();
+    let mut draft = Draft { record_count: 1, records: vec![9; 5], ..Draft::default() };
+    assert!(journal.prepare(&draft, Position(1)));
+    draft.records[0] = 8;
+    let _ = journal.append(&draft, Position(1));
 }
 
 #[test]
