@@ -93,9 +93,10 @@ pub struct Partition {
     /// Commands whose bodies are being read; they come again.
     reading: usize,
     is_stopping: bool,
-    /// More arrived during the last sync: then it is worth while to decide during the next.
+    /// More was decided during the last sync: then it is worth while to decide during the next. (Work that waits to be decided is
+    /// in the partition's hands, which is quickest by itself.)
     is_busy: bool,
-    /// More arrived during the sync before the last.
+    /// More was decided during the sync before the last.
     was_busy: bool,
     /// What was written last is not durable yet, and nothing else may be written.
     is_at_disk: bool,
@@ -738,7 +739,7 @@ impl Partition {
     /// so that the disk need not wait until that has been heard.
     pub(crate) fn follow(&mut self, now: Time) -> Result<Option<Next>, String> {
         let has_next = self.draft.record_count > 0;
-        (self.is_busy, self.was_busy) = (has_next || self.inbox.has_work(), self.is_busy);
+        (self.is_busy, self.was_busy) = (has_next, self.is_busy);
         self.is_at_disk = false;
         if !has_next || !self.may_run_ahead() {
             return Ok(None);

@@ -391,16 +391,6 @@ fn after_a_silence_only_what_can_be_written_is_decided_for_the_partition() {
 }
 
 #[test]
-fn the_next_is_handed_over_if_work_was_left_at_the_door_during_the_last() {
-    let mut desk = Desk::with_sync_by_hand();
-    desk.leave_in_flight();
-    desk.inbox.put(Item::Batch(sending(link(90), 1, 10)));
-    desk.finish_sync_and_follow();
-    desk.come_again();
-    assert!(desk.sync.as_ref().unwrap().is_waiting(), "it is a rush");
-}
-
-#[test]
 fn the_next_append_is_prepared_when_those_who_were_let_go_have_come_again() {
     let is_prepared = |desk: &Desk| !desk.partition.foresight.is_likely_last(usize::MAX);
     let mut desk = Desk::with_direct_sync_by_hand();
