@@ -93,10 +93,10 @@ pub struct Partition {
     /// Commands whose bodies are being read; they come again.
     reading: usize,
     is_stopping: bool,
-    /// More was decided during the last sync: then it is worth while to decide during the next. (Work that waits to be decided is
-    /// in the partition's hands, which is quickest by itself.)
+    /// More came during the last sync: then it is worth while to decide during the next. What was only left at the sync thread's
+    /// door does not count: the partition is called for it, and is quickest if it also syncs by itself.
     is_busy: bool,
-    /// More was decided during the sync before the last.
+    /// More came during the sync before the last.
     was_busy: bool,
     /// What was written last is not durable yet, and nothing else may be written.
     is_at_disk: bool,
@@ -254,8 +254,9 @@ impl Partition {
         }
         self.decide_waiting(now, MEANWHILE_ITEMS);
         self.flush_free();
-        self.prepare_next();
-        if !self.is_at_disk && !self.start_meanwhile(now)? {
+        if self.is_at_disk {
+            self.prepare_next();
+        } else if !self.start_meanwhile(now)? {
             return Ok(Turn::Now);
         }
         let now_of_draft = self.context(now).now;

@@ -232,14 +232,14 @@ async fn a_lone_message_costs_one_sync() {
 async fn what_one_connection_sends_is_decided_in_its_order_whoever_decides_it() {
     // S-10
     let path = directory().join("order");
-    send_from_all_sides(&open(&path, true)).await;
+    send_from_all_sides(open(&path, true)).await;
     std::fs::remove_dir_all(path).unwrap();
     // Whatever disk is below: what is left to whoever waits for it, or not.
-    send_from_all_sides(&open_on(Arc::new(Memory::direct()), true)).await;
-    send_from_all_sides(&open_on(Arc::new(Memory::new()), true)).await;
+    send_from_all_sides(open_on(Arc::new(Memory::direct()), true)).await;
+    send_from_all_sides(open_on(Arc::new(Memory::new()), true)).await;
 }
 
-async fn send_from_all_sides(engine: &Engine) {
+async fn send_from_all_sides(engine: Engine) {
     engine.handle().ask(create).await.unwrap().unwrap();
     for _ in 0..20 {
         // New ones each time: the first batch of a connection comes right behind the connection.
@@ -248,6 +248,7 @@ async fn send_from_all_sides(engine: &Engine) {
             sender.await.unwrap();
         }
     }
+    engine.stop().unwrap();
 }
 
 #[tokio::test(flavor = "current_thread")]
