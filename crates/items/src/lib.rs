@@ -1,0 +1,25 @@
+//! What a Cosmos DB account decides: databases, containers, items, and their time to live. Pure, as the broker is.
+//!
+//! A door asks with a [`Command`] and is answered with a [`Reply`] or a [`Refusal`]. Deciding reads an ordered view of
+//! what is stored and makes records; applying records is the only way in which anything changes, live and in replay.
+//! No I/O, no clock, no randomness, no threads: the time comes in as an argument.
+//!
+//! What must always hold: an expired item is never seen, by any command, from the first instant (C-16, C-29); an item that had
+//! expired never comes back (C-41); indexes agree with items.
+
+pub mod answer;
+pub mod command;
+pub mod limits;
+pub mod partition_key;
+pub mod refusal;
+mod time;
+
+pub use answer::{Answer, Document, OperationResult, Page, Place, Reply};
+pub use command::{
+    BatchOperation, ChangeFeedMode, ChangeFeedStart, Command, ContainerPath, ItemPath, ItemWrite, KeyRange,
+    Listing, OperationKind, PatchOperation, PatchVerb, Precondition, Query, QueryScope, Scope, ScriptKind,
+    Throughput,
+};
+pub use partition_key::{KeyPart, PartitionKey};
+pub use refusal::Refusal;
+pub use time::Time;

@@ -1,0 +1,54 @@
+//! Every number of the items, with its source. (cosmos.md section 20 is quoted as "20".)
+
+/// Largest item, as UTF-8 JSON (20, P-36).
+pub const ITEM_BYTES: usize = 2 * 1024 * 1024;
+/// Nesting of an item's JSON (20).
+pub const NESTING: usize = 128;
+/// Largest page of an answer (20).
+pub const PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Items in a page when the client does not say (P-51).
+pub const PAGE_ITEMS: usize = 100;
+/// Items in a page at most (P-51).
+pub const PAGE_ITEMS_MOST: usize = 1_000;
+/// Operations in a transactional batch or a bulk request (P-59).
+pub const BATCH_OPERATIONS: usize = 100;
+/// Bytes of a batch request (P-59).
+pub const BATCH_BYTES: usize = 2 * 1024 * 1024;
+/// Operations in a patch (section 10).
+pub const PATCH_OPERATIONS: usize = 10;
+/// Bytes of an item's id (P-30).
+pub const ITEM_ID_BYTES: usize = 1_023;
+/// Bytes of the name of a database, container, user or script (P-30).
+pub const NAME_BYTES: usize = 255;
+/// Largest time to live, in seconds (C-5).
+pub const TTL_SECONDS_MOST: i64 = 2_147_483_647;
+/// Bytes of one partition key value (P-43).
+pub const KEY_VALUE_BYTES: usize = 2_048;
+/// Bytes of one partition key value in a container of partition key version 1 (P-43): behind them its effective key does not tell
+/// two keys apart.
+pub const KEY_VALUE_BYTES_V1: usize = 101;
+/// Levels of a hierarchical partition key (P-40).
+pub const KEY_PATHS: usize = 3;
+/// Unique keys of a container, and paths of one of them (5.2).
+pub const UNIQUE_KEYS: usize = 10;
+pub const UNIQUE_KEY_PATHS: usize = 16;
+/// Least throughput that can be provisioned, and its step (P-77).
+pub const THROUGHPUT_LEAST: u32 = 400;
+pub const THROUGHPUT_STEP: u32 = 100;
+/// Least maximum of an autoscale offer, and its step.
+pub const AUTOSCALE_LEAST: u32 = 1_000;
+pub const AUTOSCALE_STEP: u32 = 1_000;
+/// Most throughput that can be asked for: a typing error must not pass for a setting.
+pub const THROUGHPUT_MOST: u32 = 1_000_000_000;
+/// Stored procedures, triggers and functions of a container (20: 100, and 50 functions; triggers as procedures).
+pub const SCRIPTS: usize = 100;
+pub const FUNCTIONS: usize = 50;
+/// Bytes of a container's definition, a script or a permission: they are kept in memory.
+pub const DEFINITION_BYTES: usize = 256 * 1024;
+/// Databases of the account, and containers of a database: they are kept in memory.
+pub const DATABASES: usize = 500;
+pub const CONTAINERS: usize = 500;
+/// Bytes of a query's text (20).
+pub const QUERY_BYTES: usize = 256 * 1024;
+/// Bytes of a continuation (P-52): clients announce that they take 1 KiB.
+pub const CONTINUATION_BYTES: usize = 1_024;

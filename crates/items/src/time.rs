@@ -1,0 +1,15 @@
+//! The owner's time: milliseconds UTC since 1970. It never runs backwards (C-42).
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// Whole seconds, rounded down: what `_ts` says (C-29).
+    pub fn seconds(self) -> i64 {
+        self.0.div_euclid(1_000)
+    }
+
+    pub fn after_ms(self, ms: i64) -> Time {
+        Time(self.0.saturating_add(ms))
+    }
+}
