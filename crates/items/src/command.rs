@@ -186,6 +186,33 @@ pub enum Command {
     },
 }
 
+impl Command {
+    /// Whether it is decided and recorded; everything else is read.
+    pub fn is_write(&self) -> bool {
+        use Command::*;
+        match self {
+            CreateDatabase { .. }
+            | DeleteDatabase { .. }
+            | CreateContainer { .. }
+            | ReplaceContainer { .. } => true,
+            DeleteContainer { .. }
+            | CreateItem(_)
+            | UpsertItem(_)
+            | ReplaceItem { .. }
+            | DeleteItem { .. } => true,
+            PatchItem { .. } | Batch { .. } | Bulk { .. } | DeletePartition { .. } | CreateScript { .. } => {
+                true
+            }
+            ReplaceScript { .. } | DeleteScript { .. } | CreateUser { .. } | ReplaceUser { .. } => true,
+            DeleteUser { .. } | CreatePermission { .. } | ReplacePermission { .. } => true,
+            DeletePermission { .. } | ReplaceOffer { .. } | Advance { .. } => true,
+            ReadDatabase { .. } | ReadContainer { .. } | ReadItem { .. } | ReadFeed { .. } => false,
+            ChangeFeed { .. } | ReadScript { .. } | ReadUser { .. } | ReadPermission { .. } => false,
+            ReadOffer { .. } | List { .. } | Query(_) | Explain(_) | ReadRanges { .. } => false,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerPath {
     pub database: String,

@@ -7,13 +7,20 @@
 //! What must always hold: an expired item is never seen, by any command, from the first instant (C-16, C-29); an item that had
 //! expired never comes back (C-41); indexes agree with items.
 
+mod account;
 pub mod answer;
 pub mod command;
+pub mod keys;
 pub mod limits;
+pub mod order;
 pub mod partition_key;
+pub mod record;
 pub mod refusal;
 mod time;
+mod view;
+pub mod wire;
 
+pub use account::{Account, Budget, Decided, Purge};
 pub use answer::{Answer, Document, OperationResult, Page, Place, Reply};
 pub use command::{
     BatchOperation, ChangeFeedMode, ChangeFeedStart, Command, ContainerPath, ItemPath, ItemWrite, KeyRange,
@@ -21,5 +28,7 @@ pub use command::{
     Throughput,
 };
 pub use partition_key::{KeyPart, PartitionKey};
+pub use record::{Event, Record};
 pub use refusal::Refusal;
 pub use time::Time;
+pub use view::{Changes, Direction, Entries, Entry, Memory, Overlay, Unreadable, View};

@@ -52,3 +52,8 @@ pub const CONTAINERS: usize = 500;
 pub const QUERY_BYTES: usize = 256 * 1024;
 /// Bytes of a continuation (P-52): clients announce that they take 1 KiB.
 pub const CONTINUATION_BYTES: usize = 1_024;
+/// Bytes of a key in the ordered store: an index value, the effective key and the three longest partition key values with every
+/// byte written as two, and an id.
+pub const KEY_BYTES: usize = 16 * 1_024;
+/// Items and index entries that a read looks at before its page ends (P-6).
+pub const PAGE_STEPS: u64 = 100_000;
