@@ -21,7 +21,7 @@ usage: cargo xtask COMMAND
   sdk           only the black-box tests, against a broker built with the quick profile
   dependencies  only licences, bans and sources of our dependencies
   advisories    known weaknesses of our dependencies (needs cargo-deny and its database)
-  cost          sends and receives durable messages: rate, CPU, latency (needs two cores and taskset)
+  cost          sends and receives durable messages: rate, CPU, latency (needs two cores and taskset); --pace, --against PATH
   crash         kills the broker again and again under load and checks what its clients were told
   mutants       changes the broker in 200 small ways and runs its tests on each: --seed S
   sim           runs seeds on fake time and a failing disk: --seeds N, --seed S, --twice, --strict, --planted

@@ -3,13 +3,15 @@
 //! This room knows bytes and positions, never messages. [`Journal`] is the border that every implementation,
 //! local or distributed, must satisfy (see [`conformance`]); [`Local`] is the one on segment files, over
 //! [`disk::Memory`] also for tests; [`InMemory`] is a log that several may open and only one may write, as a distributed
-//! one would be; [`Unsure`] loses the answers of another. The bytes are drawn in docs/format/journal.md.
+//! one would be; [`Distant`] writes to it over a [`Wire`] whose requests and answers arrive when told; [`Unsure`] loses the
+//! answers of another. The bytes are drawn in docs/format/journal.md.
 //!
 //! What must always hold: a batch is there whole or not at all; it lies at exactly the position it was written
 //! for, behind everything before it; and damage is reported with file and offset, never skipped.
 
 pub mod conformance;
 pub mod disk;
+mod distant;
 mod draft;
 mod error;
 mod frame;
@@ -24,6 +26,7 @@ mod place;
 mod ticket;
 mod unsure;
 
+pub use distant::{Arrival, Distant, RequestId, Wire};
 pub use draft::{BODY_PREFIX_BYTES, Draft, body_prefix};
 pub use error::Error;
 pub use journal::{
@@ -33,5 +36,5 @@ pub use journal::{
 pub use local::{Counts, Cut, Filling, Inspector, Local, Options, Scrub};
 pub use memory::{InMemory, Log};
 pub use place::{Bodies, Place, read_run};
-pub use ticket::{Outcome, Ticket};
+pub use ticket::{Answer, Outcome, Ticket};
 pub use unsure::{Unsure, Verdict};

@@ -3,6 +3,7 @@
 //!
 //! A batch is kept as a frame, so damage to it is found by the same checksums and the same chain as on disk.
 
+use crate::distant::{Arrival, RequestId};
 use crate::draft::{BODY_PREFIX_BYTES, Draft, split_prefix};
 use crate::error::Error;
 use crate::frame::{self, FIXED_BYTES, Fixed, Kind};
@@ -36,6 +37,8 @@ struct State {
     epoch: Epoch,
     /// Up to here nothing may be torn.
     sealed: Position,
+    /// Of this epoch no request up to this one is taken any more; see [`crate::Distant`].
+    barred: (Epoch, RequestId),
     snapshots: BTreeMap<Position, Content>,
     /// Damaged, and kept for whoever wants to look.
     aside: Vec<Content>,
@@ -43,9 +46,9 @@ struct State {
 
 /// What is known behind a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Link {
-    position: Position,
-    body: BodyId,
+pub(crate) struct Link {
+    pub(crate) position: Position,
+    pub(crate) body: BodyId,
     chain: u64,
 }
 
@@ -97,6 +100,32 @@ impl Log {
         Ok(InMemory { log: self.clone(), link, epoch, fence, is_in_flight })
     }
 
+    /// Takes a batch behind the tail, once, from the owner and nobody else.
+    pub(crate) fn accept(&self, epoch: Epoch, request: RequestId, stored: &Arc<Stored>) -> Arrival {
+        let mut state = self.lock();
+        if epoch < state.epoch {
+            return Arrival::Fenced;
+        }
+        let tail = state.batches.last().map_or(state.trimmed.position, |last| last.position);
+        if stored.position <= tail {
+            let there = state.batches.iter().find(|there| there.position == stored.position);
+            let is_same = there.is_some_and(|there| there.bytes == stored.bytes);
+            return if is_same { Arrival::Committed } else { Arrival::Barred };
+        }
+        let (barred_epoch, barred) = state.barred;
+        if stored.position != tail.next() || epoch == barred_epoch && request <= barred {
+            return Arrival::Barred;
+        }
+        state.batches.push(stored.clone());
+        Arrival::Committed
+    }
+
+    /// Takes none of the requests up to this one any more.
+    pub(crate) fn bar(&self, epoch: Epoch, last: RequestId) {
+        let mut state = self.lock();
+        state.barred = state.barred.max((epoch, last));
+    }
+
     /// Changes the frame of a batch, as a failing medium would.
     pub(crate) fn damage(&self, at: Position, change: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.lock();
@@ -139,7 +168,11 @@ impl Stored {
     }
 
     /// Checks that the batch is whole and continues `before`; returns what is known behind it.
-    fn check(&self, before: Link, visit: impl FnOnce(Batch<'_>) -> Result<(), Error>) -> Result<Link, Error> {
+    pub(crate) fn check(
+        &self,
+        before: Link,
+        visit: impl FnOnce(Batch<'_>) -> Result<(), Error>,
+    ) -> Result<Link, Error> {
         let (fixed, head) =
             self.head().ok_or_else(|| self.damaged("the batch does not match its checksum"))?;
         let found = Link {
@@ -192,10 +225,10 @@ impl Bodies for Stored {
 /// One who has opened the log.
 #[derive(Debug)]
 pub struct InMemory {
-    log: Log,
+    pub(crate) log: Log,
     /// The tail as far as this one knows it.
-    link: Link,
-    epoch: Epoch,
+    pub(crate) link: Link,
+    pub(crate) epoch: Epoch,
     /// The epoch that this writer has opened, and the tail at that time.
     fence: Option<(Epoch, Position)>,
     is_in_flight: Arc<AtomicBool>,
@@ -209,6 +242,79 @@ impl InMemory {
             Some((epoch, _)) if epoch < state.epoch => Err(Error::Fenced { asked: epoch, seen: state.epoch }),
             _ => Ok(state),
         }
+    }
+
+    /// The batch as it is going to be stored behind `before`, and what is known behind it.
+    pub(crate) fn encode(&self, draft: &Draft, at: Position, before: Link) -> Result<(Stored, Link), Error> {
+        let (epoch, _) = self.fence.expect("the journal was not fenced");
+        assert_eq!(at, before.position.next(), "an append goes behind the tail");
+        let bytes = frame::frame_bytes(draft);
+        if bytes > BATCH_BYTES {
+            return Err(Error::TooLarge { bytes, limit: BATCH_BYTES });
+        }
+        let small = |count: usize| u32::try_from(count).expect("a batch is below 4 GiB");
+        let fixed = Fixed {
+            kind: Kind::Batch,
+            position: at,
+            epoch,
+            time: draft.time,
+            chain_before: before.chain,
+            first_body: before.body,
+            record_count: draft.record_count,
+            records_bytes: small(draft.records.len()),
+            body_count: small(draft.body_lengths.len()),
+            bodies_bytes: draft.body_bytes() as u64,
+        };
+        let mut bytes = Vec::new();
+        let chain = frame::encode(&mut bytes, &fixed, draft);
+        frame::stamp(&mut bytes, INCARNATION, at.0);
+        draft.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        let body = BodyId(before.body.0 + u64::from(fixed.body_count));
+        let stored = Stored { position: at, first_body: before.body, bytes };
+        Ok((stored, Link { position: at, body, chain }))
+    }
+
+    /// Hands out what the log has from `from` to `last`; returns what is known behind it.
+    pub(crate) fn read_up_to(
+        &self,
+        last: Position,
+        from: Position,
+        each: &mut dyn FnMut(Batch<'_>) -> Result<(), Error>,
+    ) -> Result<Link, Error> {
+        let (batches, mut link) = {
+            let state = self.log.lock();
+            (state.batches.clone(), state.trimmed)
+        };
+        if from.max(Position(1)) <= link.position {
+            return Err(Error::Trimmed { asked: from, first: link.position.next() });
+        }
+        for stored in batches.iter().filter(|stored| stored.position <= last) {
+            link = stored.check(link, |batch| if batch.position >= from { each(batch) } else { Ok(()) })?;
+        }
+        Ok(link)
+    }
+
+    /// The place of a body that lies before `next`.
+    pub(crate) fn place_before(&self, next: BodyId, body: BodyId) -> Option<Place> {
+        let state = self.log.lock();
+        if body >= next || body < state.trimmed.body {
+            return None;
+        }
+        let behind = state.batches.partition_point(|stored| stored.first_body <= body);
+        Some(Place::new(state.batches[..behind].last()?.clone(), body))
+    }
+
+    /// What the log consists of, up to `link`.
+    pub(crate) fn stretches_to(&self, link: Link) -> Vec<Stretch> {
+        let state = self.log.lock();
+        let describe = |stored: &Arc<Stored>| Stretch {
+            first: stored.position,
+            first_body: stored.first_body,
+            bytes: stored.bytes.len() as u64,
+        };
+        let next = Stretch { first: link.position.next(), first_body: link.body, bytes: 0 };
+        let there = state.batches.iter().filter(|stored| stored.position <= link.position);
+        there.map(describe).chain([next]).collect()
     }
 }
 
@@ -251,40 +357,14 @@ impl Journal for InMemory {
     }
 
     fn append(&mut self, draft: &Draft, at: Position) -> Result<Ticket, Error> {
-        let (epoch, _) = self.fence.expect("the journal was not fenced");
-        assert_eq!(at, self.link.position.next(), "an append goes behind the tail");
-        let bytes = frame::frame_bytes(draft);
-        if bytes > BATCH_BYTES {
-            return Err(Error::TooLarge { bytes, limit: BATCH_BYTES });
-        }
+        let (stored, behind) = self.encode(draft, at, self.link)?;
         let was_in_flight = self.is_in_flight.swap(true, Ordering::AcqRel);
         assert!(!was_in_flight, "an append is in flight: wait for its ticket first");
-        let mut state = self.log.lock();
-        if epoch < state.epoch {
+        if self.log.accept(self.epoch, RequestId(u64::MAX), &Arc::new(stored)) != Arrival::Committed {
             self.is_in_flight.store(false, Ordering::Release);
             return Ok(Ticket::new(|| Outcome::Fenced));
         }
-        let small = |count: usize| u32::try_from(count).expect("a batch is below 4 GiB");
-        let fixed = Fixed {
-            kind: Kind::Batch,
-            position: at,
-            epoch,
-            time: draft.time,
-            chain_before: self.link.chain,
-            first_body: self.link.body,
-            record_count: draft.record_count,
-            records_bytes: small(draft.records.len()),
-            body_count: small(draft.body_lengths.len()),
-            bodies_bytes: draft.body_bytes() as u64,
-        };
-        let mut bytes = Vec::new();
-        let chain = frame::encode(&mut bytes, &fixed, draft);
-        frame::stamp(&mut bytes, INCARNATION, at.0);
-        draft.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
-        state.batches.push(Arc::new(Stored { position: at, first_body: self.link.body, bytes }));
-        drop(state);
-        let body = BodyId(self.link.body.0 + u64::from(fixed.body_count));
-        self.link = Link { position: at, body, chain };
+        self.link = behind;
         let is_in_flight = self.is_in_flight.clone();
         Ok(Ticket::new(move || {
             is_in_flight.store(false, Ordering::Release);
@@ -310,27 +390,11 @@ impl Journal for InMemory {
         from: Position,
         each: &mut dyn FnMut(Batch<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let from = from.max(Position(1));
-        let (batches, mut link) = {
-            let state = self.log.lock();
-            (state.batches.clone(), state.trimmed)
-        };
-        if from <= link.position {
-            return Err(Error::Trimmed { asked: from, first: link.position.next() });
-        }
-        for stored in batches.iter().filter(|stored| stored.position <= self.link.position) {
-            link = stored.check(link, |batch| if batch.position >= from { each(batch) } else { Ok(()) })?;
-        }
-        Ok(())
+        self.read_up_to(self.link.position, from, each).map(drop)
     }
 
     fn place(&self, body: BodyId) -> Option<Place> {
-        let state = self.log.lock();
-        if body >= self.link.body || body < state.trimmed.body {
-            return None;
-        }
-        let behind = state.batches.partition_point(|stored| stored.first_body <= body);
-        Some(Place::new(state.batches[..behind].last()?.clone(), body))
+        self.place_before(self.link.body, body)
     }
 
     fn seal(&mut self) -> Result<(), Error> {
@@ -354,14 +418,7 @@ impl Journal for InMemory {
     }
 
     fn stretches(&self) -> Vec<Stretch> {
-        let state = self.log.lock();
-        let describe = |stored: &Arc<Stored>| Stretch {
-            first: stored.position,
-            first_body: stored.first_body,
-            bytes: stored.bytes.len() as u64,
-        };
-        let next = Stretch { first: self.link.position.next(), first_body: self.link.body, bytes: 0 };
-        state.batches.iter().map(describe).chain([next]).collect()
+        self.stretches_to(self.link)
     }
 
     fn scrub(&self, _after: Position) -> Option<Scrub> {

@@ -5,7 +5,9 @@
 use otobus_journal::conformance::{Damage, Harness, check_all, damage_log, damage_segments};
 use otobus_journal::disk::{Disk, Fault, Faulty, File, Memory};
 use otobus_journal::fuzzing::Scratch;
-use otobus_journal::{Durability, Error, Filling, Journal, Local, Log, Options, Position, Unsure, Verdict};
+use otobus_journal::{
+    Distant, Durability, Error, Filling, Journal, Local, Log, Options, Position, Unsure, Verdict, Wire,
+};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -118,6 +120,32 @@ fn the_log_in_memory_that_several_may_open_conforms() {
     check_all(&|| Box::new(OnLog::default()));
 }
 
+/// The same log at a distance.
+#[derive(Default)]
+struct OverWire {
+    log: Log,
+    wire: Wire,
+}
+
+impl Harness for OverWire {
+    fn open(&self) -> Result<Box<dyn Journal>, Error> {
+        Ok(Box::new(Distant::open(&self.log, &self.wire)?))
+    }
+
+    fn wire(&self) -> Option<Wire> {
+        Some(self.wire.clone())
+    }
+
+    fn damage(&self, damage: Damage) {
+        damage_log(&self.log, damage);
+    }
+}
+
+#[test]
+fn the_log_at_a_distance_conforms() {
+    check_all(&|| Box::new(OverWire::default()));
+}
+
 /// On a disk that can be told to fail.
 struct OnFaulty {
     memory: Memory,
@@ -182,6 +210,7 @@ impl<H: Harness> Harness for Unreliable<H> {
 #[test]
 fn a_journal_that_loses_answers_conforms() {
     check_all(&|| Box::new(Unreliable { inner: OnLog::default() }));
+    check_all(&|| Box::new(Unreliable { inner: OverWire::default() }));
     let local = || OnMemory::new(options(Filling::Never, Durability::LocalSync));
     check_all(&|| Box::new(Unreliable { inner: local() }));
 }

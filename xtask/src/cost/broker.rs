@@ -1,8 +1,8 @@
-//! The release build of the broker as a process: started on new or existing data, asked for its counters, ended by id.
+//! A broker as a process: started on new or existing data, asked for its counters, ended by id.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::Path;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,22 +23,19 @@ pub struct Broker {
 impl Broker {
     /// Starts the broker in the folder, under a command such as `taskset -c 0`, and returns once it serves.
     pub fn start(folder: &Path, under: &[&str]) -> Result<Broker, String> {
-        Broker::start_built(folder, under, "release")
+        Broker::start_program(folder, under, &binary("release"))
     }
 
-    /// The same, as built with a profile.
-    pub fn start_built(folder: &Path, under: &[&str], profile: &str) -> Result<Broker, String> {
+    /// The same, of another build.
+    pub fn start_program(folder: &Path, under: &[&str], otobus: &Path) -> Result<Broker, String> {
         let ready = folder.join("ready.json");
         let _ = std::fs::remove_file(&ready);
-        let child = spawn_built(folder, under, "127.0.0.1:0", Some(&ready), profile)?;
+        let child = spawn_program(folder, under, "127.0.0.1:0", Some(&ready), otobus)?;
         let mut broker = Broker { child, port: 0 };
         let began = Instant::now();
         while began.elapsed() < START_DEADLINE {
             if let Some(status) = broker.child.try_wait().map_err(|error| error.to_string())? {
-                return Err(format!(
-                    "the broker ended with {status}; see {}",
-                    folder.join("otobus.log").display()
-                ));
+                return Err(format!("the broker ended with {status}; see {}", log_of(folder).display()));
             }
             if let Some(port) = std::fs::read_to_string(&ready).ok().and_then(|text| bus_port(&text)) {
                 broker.port = port;
@@ -47,6 +44,24 @@ impl Broker {
             std::thread::sleep(Duration::from_millis(1));
         }
         Err(format!("the broker was not ready in {} s", START_DEADLINE.as_secs()))
+    }
+
+    /// Starts another broker, which says nothing when it is ready: it is once somebody can connect.
+    pub fn start_other(mut command: Command, folder: &Path, address: SocketAddr) -> Result<Broker, String> {
+        let child = spawn_logged(&mut command, folder)?;
+        let mut broker = Broker { child, port: address.port() };
+        let began = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            let status = broker.child.try_wait().map_err(|error| error.to_string())?;
+            if let Some(status) = status {
+                return Err(format!("{command:?} ended with {status}; see {}", log_of(folder).display()));
+            }
+            if began.elapsed() > START_DEADLINE {
+                return Err(format!("{command:?} did not listen in {} s", START_DEADLINE.as_secs()));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(broker)
     }
 
     /// `taskset` becomes the program it starts, so this is the broker's own id.
@@ -64,22 +79,20 @@ impl Drop for Broker {
 
 /// Starts the broker's process and does not wait for it.
 pub fn spawn(folder: &Path, under: &[&str], listen: &str, ready: Option<&Path>) -> Result<Child, String> {
-    spawn_built(folder, under, listen, ready, "release")
+    spawn_program(folder, under, listen, ready, &binary("release"))
 }
 
-fn spawn_built(
+fn spawn_program(
     folder: &Path,
     under: &[&str],
     listen: &str,
     ready: Option<&Path>,
-    profile: &str,
+    otobus: &Path,
 ) -> Result<Child, String> {
     let config = folder.join("otobus.toml");
     let failed = |error: std::io::Error| format!("cannot start the broker in {}: {error}", folder.display());
     let queue = format!("[[queue]]\nname = \"{QUEUE}\"\nmax_size_in_megabytes = 81920\n");
     std::fs::write(&config, queue).map_err(failed)?;
-    let log = std::fs::File::create(folder.join("otobus.log")).map_err(failed)?;
-    let otobus = binary(profile);
     let mut command = match under.split_first() {
         Some((program, arguments)) => {
             let mut command = Command::new(program);
@@ -92,13 +105,25 @@ fn spawn_built(
     if let Some(ready) = ready {
         command.arg("--ready-file").arg(ready);
     }
-    command
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().map_err(failed)?)
-        .stderr(log)
-        .spawn()
-        .map_err(failed)
+    spawn_logged(&mut command, folder)
+}
+
+/// Starts a process in the folder; what it prints goes into a file there.
+fn spawn_logged(command: &mut Command, folder: &Path) -> Result<Child, String> {
+    let failed = |error: std::io::Error| format!("cannot start the broker in {}: {error}", folder.display());
+    let log = std::fs::File::create(log_of(folder)).map_err(failed)?;
+    let command = command.current_dir(folder).stdin(Stdio::null());
+    command.stdout(log.try_clone().map_err(failed)?).stderr(log).spawn().map_err(failed)
+}
+
+fn log_of(folder: &Path) -> PathBuf {
+    folder.join("otobus.log")
+}
+
+/// Where a broker may listen that must be told: a port that was free a moment ago.
+pub fn free_address() -> Result<SocketAddr, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    listener.map_err(|error| format!("no free port: {error}"))
 }
 
 /// The first bus port in a ready file: `{"bus": ["127.0.0.1:40001"], …}`.

@@ -15,7 +15,7 @@ pub struct Figures {
     /// Syncs of the journal; none if the broker does not tell.
     syncs: Option<u64>,
     pub p50_us: f64,
-    p99_us: f64,
+    pub p99_us: f64,
 }
 
 impl Figures {

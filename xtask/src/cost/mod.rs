@@ -6,6 +6,7 @@
 
 pub mod broker;
 mod figures;
+mod pace;
 mod quiet;
 mod raw;
 pub mod start;
@@ -45,22 +46,52 @@ const SCENARIOS: [Scenario; 3] = [
 /// How much slower than the machine itself a single send may be: p50 against one round trip and one sync.
 const RATIO_LIMIT: f64 = 1.6;
 
+const USAGE: &str = "\
+usage: cargo xtask cost [--seconds N] [--pace] [--against PATH] [--rounds N]
+
+  --seconds   how long each measurement takes (5)
+  --pace      only the steady pace
+  --against   another build of otobus, measured at a steady pace in turns with this one
+  --rounds    how many turns the steady pace takes (1); medians are compared";
+
 pub fn run(arguments: &[String]) -> Result<(), String> {
-    let seconds = match arguments {
-        [] => SECONDS,
-        [flag, seconds] if flag == "--seconds" => seconds,
-        _ => return Err("usage: cargo xtask cost [--seconds N]".into()),
-    };
+    let Asked { plan, is_only_pace } = asked(arguments)?;
     if !crate::tools::is_on_path("taskset") || std::thread::available_parallelism().map_or(1, usize::from) < 2
     {
         return Err("the measurement needs two cores and `taskset` (package util-linux)".into());
     }
     build()?;
-    println!("{:<36}{}", "1 KiB, durable", Figures::HEAD);
-    for scenario in &SCENARIOS {
-        measure(scenario, seconds)?;
+    if !is_only_pace {
+        println!("{:<36}{}", "1 KiB, durable", Figures::HEAD);
+        for scenario in &SCENARIOS {
+            measure(scenario, &plan.seconds)?;
+        }
     }
-    Ok(())
+    pace::run(&plan)
+}
+
+struct Asked {
+    plan: pace::Plan,
+    is_only_pace: bool,
+}
+
+fn asked(arguments: &[String]) -> Result<Asked, String> {
+    let plan = pace::Plan { seconds: SECONDS.into(), rounds: 1, against: None };
+    let mut asked = Asked { plan, is_only_pace: false };
+    let mut words = arguments.iter();
+    while let Some(flag) = words.next() {
+        let mut value = || words.next().ok_or(format!("`{flag}` needs a value\n\n{USAGE}"));
+        match flag.as_str() {
+            "--pace" => asked.is_only_pace = true,
+            "--seconds" => asked.plan.seconds = value()?.clone(),
+            "--rounds" => {
+                asked.plan.rounds = value()?.parse().map_err(|error| format!("--rounds: {error}"))?;
+            }
+            "--against" => asked.plan.against = Some(value()?.into()),
+            _ => return Err(USAGE.into()),
+        }
+    }
+    Ok(asked)
 }
 
 /// Builds the broker and the load client for speed.

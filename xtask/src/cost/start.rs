@@ -1,6 +1,5 @@
 //! `cargo xtask start`: how long from exec until a client has its first message accepted.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -27,7 +26,8 @@ pub fn run() -> Result<(), String> {
 
 /// Starts a broker, has one message accepted, kills it.
 fn exec_to_accepted(folder: &Path) -> Result<Duration, String> {
-    let address = free_address()?;
+    // The client must know the port before the broker runs.
+    let address = broker::free_address()?;
     let place = Place { address, queue: QUEUE.into() };
     let began = Instant::now();
     let mut child = broker::spawn(folder, &[], &address.to_string(), None)?;
@@ -50,12 +50,6 @@ fn exec_to_accepted(folder: &Path) -> Result<Duration, String> {
     let _ = child.kill();
     let _ = child.wait();
     outcome
-}
-
-/// The client must know the port before the broker runs, so it is one that was free a moment ago.
-fn free_address() -> Result<SocketAddr, String> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    listener.map_err(|error| format!("no free port: {error}"))
 }
 
 fn report(what: &str, mut times: Vec<Duration>, limit_ms: f64) {

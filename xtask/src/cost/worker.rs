@@ -10,11 +10,14 @@ use serde_json::{Value, json};
 use super::broker::{CpuTicks, syncs};
 use super::figures::{Figures, percentile_us};
 use super::raw;
+use crate::load::pace::{self, Pace};
 use crate::load::{Place, receiver, sender};
 
 const BODY_BYTES: usize = 1024;
 /// Sends before the measured ones: connections open, files grow, caches fill.
 const WARM_UP: Duration = Duration::from_secs(1);
+/// Connections that send at a steady pace; as many receive.
+const PACED_SENDERS: u64 = 2;
 
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -34,6 +37,9 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
             number(credit)? as u32,
             number(expected)?,
         )?,
+        ["pace", port, queue, pid, rate, seconds] => {
+            pace(&Target::new(port, queue, pid)?, number(rate)?, Duration::from_secs(number(seconds)?))?
+        }
         ["sync", file] => timed(raw::sync_times(file.as_ref())),
         ["ping", port] => timed(raw::ping_times(number(port)? as u16)),
         ["echo"] => return raw::echo().map_err(|error| error.to_string()),
@@ -139,6 +145,34 @@ fn receive(target: &Target, connections: u64, credit: u32, expected: u64) -> Res
             return Err(format!("{expected} messages were accepted and {settled} received"));
         }
         Ok(target.figures(settled, &before?)?.with_latencies(latencies).to_json())
+    })
+}
+
+/// Senders and as many receivers at a steady pace.
+fn pace(target: &Target, rate: u64, measured: Duration) -> Result<Value, String> {
+    let total = rate * (WARM_UP + measured).as_secs();
+    let pace = Pace { rate, senders: PACED_SENDERS, body_bytes: BODY_BYTES, measured_from: WARM_UP, total };
+    let shared = pace::Shared::new(2 * PACED_SENDERS as usize);
+    std::thread::scope(|scope| {
+        let shared = &shared;
+        let senders: Vec<_> = (0..PACED_SENDERS)
+            .map(|sender| scope.spawn(move || pace::send(&target.place, pace, sender, shared)))
+            .collect();
+        let receivers: Vec<_> = (0..PACED_SENDERS)
+            .map(|_| scope.spawn(move || pace::receive(&target.place, pace, shared)))
+            .collect();
+        let began = shared.begin();
+        std::thread::sleep(WARM_UP.saturating_sub(began.elapsed()));
+        let before = target.reading();
+        let first = shared.delivered.load(Ordering::Relaxed);
+        std::thread::sleep((WARM_UP + measured).saturating_sub(began.elapsed()));
+        let messages = shared.delivered.load(Ordering::Relaxed) - first;
+        let figures = before.and_then(|before| target.figures(messages, &before));
+        let mut latencies = Vec::new();
+        for connection in senders.into_iter().chain(receivers) {
+            latencies.extend(joined(connection)?);
+        }
+        Ok(figures?.with_latencies(latencies).to_json())
     })
 }
 

@@ -121,7 +121,7 @@ fn lives(plan: &Plan, folder: &std::path::Path, shared: &Shared) -> Result<Durat
     let (mut killed, mut slowest) = (0, Duration::ZERO);
     loop {
         let began = Instant::now();
-        let broker = Broker::start_built(folder, &[], plan.profile)?;
+        let broker = Broker::start_program(folder, &[], &binary(plan.profile))?;
         slowest = slowest.max(began.elapsed());
         shared.port.store(broker.port, Ordering::Release);
         if killed >= plan.kills && shared.ledger().accepted >= plan.accepted {

@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A value's constructor and its bytes; a described value is read past its descriptor.
-    fn value(&mut self) -> io::Result<(u8, &'a [u8])> {
+    pub fn value(&mut self) -> io::Result<(u8, &'a [u8])> {
         let mut constructor = self.take(1)?[0];
         if constructor == 0 {
             self.value()?;
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The code of the described value that comes next.
-    fn code(&self) -> Option<u8> {
+    pub fn code(&self) -> Option<u8> {
         match self.0 {
             [0x00, 0x53, code, ..] => Some(*code),
             _ => None,
@@ -154,6 +154,11 @@ impl<'a> Fields<'a> {
         }
         let (constructor, bytes) = self.rest.value()?;
         Ok((constructor != 0x40).then(|| bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte))))
+    }
+
+    /// The bytes of a string, a symbol or a binary; none for null.
+    pub fn bytes(&mut self) -> io::Result<&'a [u8]> {
+        if self.is_next() { self.rest.value().map(|(_, bytes)| bytes) } else { Ok(&[]) }
     }
 
     pub fn boolean(&mut self) -> io::Result<bool> {

@@ -177,6 +177,17 @@ impl Connection {
         Ok(())
     }
 
+    /// One read from the socket if there is something to read.
+    pub fn fill_if_readable(&mut self) -> io::Result<()> {
+        self.stream.set_nonblocking(true)?;
+        let filled = self.fill();
+        self.stream.set_nonblocking(false)?;
+        match filled {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            filled => filled,
+        }
+    }
+
     /// The next whole frame that was read, if there is one; flows, and frames that end the link, are dealt with here.
     pub fn next_frame(&mut self) -> io::Result<Option<Frame<'_>>> {
         loop {

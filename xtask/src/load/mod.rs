@@ -3,6 +3,7 @@
 
 pub mod codec;
 pub mod connection;
+pub mod pace;
 pub mod receiver;
 pub mod sender;
 

@@ -5,12 +5,14 @@
 //! [`Harness`]: how to open it, how it is killed, and how its medium is damaged ([`Damage`]).
 
 mod damage;
+mod late;
 mod medium;
 mod order;
 mod owner;
 
 pub use medium::{damage_log, damage_segments};
 
+use crate::distant::Wire;
 use crate::draft::Draft;
 use crate::error::Error;
 use crate::hash::mix;
@@ -25,6 +27,11 @@ pub trait Harness {
     /// Ends the process, and the machine if the journal promises to survive that, without farewell.
     fn kill(&self, journal: Box<dyn Journal>) {
         drop(journal);
+    }
+
+    /// What appends and their answers travel over, if they do and the harness can hold them up.
+    fn wire(&self) -> Option<Wire> {
+        None
     }
 
     /// Damages what is stored, while nobody has it open.
@@ -56,7 +63,7 @@ type Check = fn(&dyn Harness);
 
 /// Runs every check, each on a journal that `make` provides.
 pub fn check_all(make: &dyn Fn() -> Box<dyn Harness>) {
-    let checks: [(&str, Check); 19] = [
+    let checks: [(&str, Check); 24] = [
         ("batches come back in order and whole", order::batches_come_back),
         ("an append without its wait is whole or absent", order::unfinished_append),
         ("what was committed survives a kill", order::killed_and_opened_again),
@@ -69,6 +76,11 @@ pub fn check_all(make: &dyn Fn() -> Box<dyn Harness>) {
         ("a lower or equal epoch is refused", owner::lower_epoch),
         ("a second writer is kept out or takes over", owner::second_writer),
         ("an unknown outcome can be resolved or repeated", owner::unknown_outcome),
+        ("an answer may come late", late::late_answer),
+        ("a request that was resolved as absent never arrives", late::late_request),
+        ("an append that arrives twice is there once", late::repeated_request),
+        ("an append that is overtaken by its own repetition is there once", late::overtaken_request),
+        ("a request of an owner that is over is refused whenever it arrives", late::fenced_request),
         ("a failure is final until the next start", owner::failure_is_final),
         ("a torn last batch is cut and the journal goes on", damage::torn_tail),
         ("a torn batch before a seal is damage", damage::torn_before_a_seal),
