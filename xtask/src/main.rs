@@ -1,6 +1,6 @@
 //! The project's workbench: `cargo xtask check` runs all that must pass, `cargo xtask cost` measures the hot path.
 //!
-//! Everything it needs beyond Rust, Python and Node it makes under `target/`. It never changes the source tree.
+//! Everything it needs beyond Rust, Python and Node it makes under `target/`. It never changes the source tree, except where a command says so.
 
 mod check;
 mod cost;
@@ -18,6 +18,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   check         everything that must pass: format, lints, tests, docs, simulation, compatibility, dependencies, SDKs
+  compatibility writes the counts of docs/compatibility into COMPATIBILITY.md
   sdk           only the black-box tests, against a broker built with the quick profile
   dependencies  only licences, bans and sources of our dependencies
   advisories    known weaknesses of our dependencies (needs cargo-deny and its database)
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     };
     let outcome = match command {
         "check" => return check::run(),
+        "compatibility" => check::renew_compatibility(),
         "sdk" => return check::run_black_box(),
         "dependencies" => return check::run_dependencies(),
         "advisories" => check::advisories::run(),

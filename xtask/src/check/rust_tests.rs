@@ -1,4 +1,4 @@
-//! Runs the workspace's Rust tests and notes their names as COMPATIBILITY.md writes them: `broker::queue::send::name`.
+//! Runs the workspace's Rust tests and notes their names as the proofs in docs/compatibility write them: `broker::queue::send::name`.
 //!
 //! Cargo names a test binary by path only, so the build step first learns which package each binary belongs to.
 
