@@ -9,13 +9,17 @@
 
 mod account;
 pub mod answer;
+pub mod binary_json;
 pub mod command;
+pub mod effective_key;
+pub mod key_path;
 pub mod keys;
 pub mod limits;
 pub mod order;
 pub mod partition_key;
 pub mod record;
 pub mod refusal;
+pub mod rid;
 mod time;
 mod view;
 pub mod wire;
