@@ -39,6 +39,16 @@ pub enum Bug {
     Unheard,
     /// A message that was sent by way of another entity is accepted and lost if its destination is closed.
     LostOnItsWay,
+    /// The partition's thread goes to sleep though it was called.
+    LostWakeUp,
+    /// What waits for an append leaves whatever became of it.
+    ReleaseBeforeSync,
+    /// An append whose outcome was unknown is written again though it is there.
+    DoubleWrite,
+    /// What found no room on the disk is not tried again, and nothing waits for it.
+    FullDiskForgotten,
+    /// An owner that was fenced off goes on as if its append had been kept.
+    FenceIgnored,
 }
 
 impl Bug {

@@ -7,6 +7,7 @@
 mod batch;
 mod cache;
 mod clock;
+pub mod commit;
 mod condition;
 mod foresight;
 mod handle;
@@ -20,6 +21,7 @@ mod runner;
 mod scrub;
 mod snapshots;
 mod survey;
+mod sync;
 mod tend;
 mod upkeep;
 

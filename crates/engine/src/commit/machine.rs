@@ -1,0 +1,213 @@
+//! The commit machine: what is known about the disk, and what is to happen next. Pure: it is told what has happened and
+//! asked what to do, and touches nothing.
+//!
+//! | state | means | leaves by |
+//! |---|---|---|
+//! | `Idle` | nothing is on its way: the next append may be written | `written`, `full`, `stop` |
+//! | `InFlight` | one append was written and its outcome is not known | `synced`, `unknown`, `stop` |
+//! | `Unknown` | the journal cannot say whether it kept that append | `repeated`, `synced`, `stop` |
+//! | `Full` | what was decided found no room and is tried again later | `written`, `full`, `stop` |
+//! | `Stopped` | nothing is written any more | |
+
+use super::gather::Gather;
+use super::moment::Moment;
+use broker::planted::{Bug, is_planted};
+use journal::Position;
+use std::time::Duration;
+
+/// How often a disk without room is asked again.
+pub const FULL_RETRY: Duration = Duration::from_secs(1);
+
+/// What is known about the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Disk {
+    Idle,
+    InFlight { position: Position, since: Moment },
+    Unknown { position: Position },
+    Full { retry: Moment },
+    Stopped(Stop),
+}
+
+/// Why nothing is written any more.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Stop {
+    #[error("{0}")]
+    Failed(String),
+    #[error("another process has taken the journal over")]
+    Fenced,
+    #[error("the partition has ended")]
+    Ended,
+}
+
+/// What was decided and is not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Drafted {
+    /// None, if an append is wanted for its own sake.
+    pub records: u32,
+    /// Somebody gets something when it is durable.
+    pub is_awaited: bool,
+    /// It holds as much as one append should.
+    pub is_full: bool,
+}
+
+/// What is to happen next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// What was decided is to be written now.
+    Write,
+    /// Nothing until then, unless something arrives: more is gathered, or the disk is full.
+    Wait(Moment),
+    /// Nothing, until something arrives or the append in flight is done.
+    Rest,
+    Stop,
+}
+
+/// One append after the other, and never two at once.
+#[derive(Debug)]
+pub struct Commit {
+    disk: Disk,
+    /// Of the next append.
+    next: Position,
+    /// Of the last one that is durable.
+    durable: Position,
+    /// What was decided and is not written, and since when.
+    drafted: Option<(Drafted, Moment)>,
+    gather: Gather,
+}
+
+impl Commit {
+    /// Goes on behind the tail of a journal.
+    pub fn new(tail: Position) -> Commit {
+        Commit {
+            disk: Disk::Idle,
+            next: tail.next(),
+            durable: tail,
+            drafted: None,
+            gather: Gather::default(),
+        }
+    }
+
+    pub fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// The position of what is being decided.
+    pub fn next_position(&self) -> Position {
+        self.next
+    }
+
+    /// The position of the last append that is durable.
+    pub fn durable(&self) -> Position {
+        self.durable
+    }
+
+    /// Whether an append was written whose outcome is not known.
+    pub fn is_in_flight(&self) -> bool {
+        matches!(self.disk, Disk::InFlight { .. } | Disk::Unknown { .. })
+    }
+
+    /// Whether what was decided waits for room.
+    pub fn is_full(&self) -> bool {
+        matches!(self.disk, Disk::Full { .. })
+    }
+
+    /// Whether everything that was decided is durable.
+    pub fn is_at_rest(&self) -> bool {
+        self.drafted.is_none() && !self.is_in_flight()
+    }
+
+    /// When something last became durable.
+    pub fn last_synced(&self) -> Moment {
+        self.gather.last_synced()
+    }
+
+    /// Something was decided: so much is not written now.
+    pub fn decided(&mut self, drafted: Option<Drafted>, now: Moment) {
+        let before = self.drafted.take();
+        let Some(drafted) = drafted else { return };
+        if before.is_none_or(|(before, _)| before.records < drafted.records) {
+            self.gather.arrived(drafted.is_awaited, self.is_in_flight());
+        }
+        let since = match before {
+            Some((before, since)) if before.is_awaited || !drafted.is_awaited => since,
+            // It is new, or nobody has waited for it until now.
+            _ => now,
+        };
+        self.drafted = Some((drafted, since));
+    }
+
+    /// The one question: what is to happen now.
+    pub fn next(&self, now: Moment) -> Next {
+        match (&self.disk, &self.drafted) {
+            (Disk::Stopped(_), _) => Next::Stop,
+            (Disk::InFlight { .. } | Disk::Unknown { .. }, _) | (Disk::Idle | Disk::Full { .. }, None) => {
+                Next::Rest
+            }
+            (Disk::Full { retry }, Some(_)) => at(*retry, now),
+            (Disk::Idle, Some((drafted, since))) => at(self.gather.write_at(*drafted, *since), now),
+        }
+    }
+
+    /// What was decided was written at this position; its outcome is not known.
+    pub fn written(&mut self, now: Moment) -> Position {
+        assert!(matches!(self.disk, Disk::Idle | Disk::Full { .. }), "one append at a time: {:?}", self.disk);
+        let position = self.next;
+        self.disk = Disk::InFlight { position, since: now };
+        self.next = position.next();
+        self.drafted = None;
+        position
+    }
+
+    /// There is no room for what was decided. Nothing was written and nobody was told: it is tried again later.
+    pub fn full(&mut self, now: Moment) {
+        assert!(
+            matches!(self.disk, Disk::Idle | Disk::Full { .. }),
+            "nothing was to be written: {:?}",
+            self.disk
+        );
+        let retry = if is_planted(Bug::FullDiskForgotten) { Moment(u64::MAX) } else { now + FULL_RETRY };
+        self.disk = Disk::Full { retry };
+    }
+
+    /// The append in flight is durable.
+    pub fn synced(&mut self, now: Moment) -> Position {
+        let position = self.in_flight().expect("an append is in flight");
+        if let Disk::InFlight { since, .. } = self.disk {
+            self.gather.synced(since, now);
+        }
+        self.disk = Disk::Idle;
+        self.durable = position;
+        position
+    }
+
+    /// Nobody can say whether the append in flight was kept. Nothing but its repetition may be written until somebody can.
+    pub fn unknown(&mut self) -> Position {
+        let position = self.in_flight().expect("an append is in flight");
+        self.disk = Disk::Unknown { position };
+        position
+    }
+
+    /// It was not kept, and was written again.
+    pub fn repeated(&mut self, now: Moment) {
+        let Disk::Unknown { position } = self.disk else { panic!("nothing is in doubt: {:?}", self.disk) };
+        self.disk = Disk::InFlight { position, since: now };
+    }
+
+    /// Nothing is written any more. The first reason stays: later ones follow from it.
+    pub fn stop(&mut self, why: Stop) {
+        if !matches!(self.disk, Disk::Stopped(_)) {
+            self.disk = Disk::Stopped(why);
+        }
+    }
+
+    fn in_flight(&self) -> Option<Position> {
+        match self.disk {
+            Disk::InFlight { position, .. } | Disk::Unknown { position } => Some(position),
+            Disk::Idle | Disk::Full { .. } | Disk::Stopped(_) => None,
+        }
+    }
+}
+
+fn at(moment: Moment, now: Moment) -> Next {
+    if moment <= now { Next::Write } else { Next::Wait(moment) }
+}

@@ -1,0 +1,343 @@
+//! The threads around a commit machine, as thin as they can be: one that owns the partition, and those of connections.
+//!
+//! The owner's thread takes what waits at the door, has it decided, writes, waits for the disk without holding the
+//! partition, lets go what waited, and begins again. With nothing to do it sleeps at the door. It is the only one that
+//! writes and the only one that waits for the disk.
+//!
+//! A connection's thread leaves its work at the door and decides it itself if nobody holds the partition: that takes
+//! microseconds, and waking a thread takes twenty and more. It calls the owner if there is something to write.
+//!
+//! Why nobody is left asleep: work is left at the door before the partition is tried, and whoever held it meanwhile looks at
+//! the door after it has let it go. The owner looks there, and whether it was called, under the lock under which it falls
+//! asleep. Why nothing is reordered: work is taken from the door only by whoever holds the partition.
+
+use super::decider::{Decider, Due, Release};
+use super::door::Door;
+use super::gather::UNAWAITED_MOST;
+use super::machine::{Commit, Disk, Next, Stop};
+use super::moment::Moment;
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError};
+use broker::planted::{Bug, is_planted};
+use journal::{Error, Outcome, Position, Resolution, Ticket};
+use std::sync::Arc;
+
+/// Pieces of work that a connection's thread decides: its own and those of a few others who came at the same time. The rest is
+/// left to the owner, so that no connection is kept from its own work for long.
+pub const MOST_FOR_OTHERS: usize = 32;
+
+/// A partition and the door in front of it.
+#[derive(Debug)]
+pub struct Shared<D: Decider> {
+    /// Empty when it has ended, so that its journal is closed.
+    held: Mutex<Option<Held<D>>>,
+    door: Arc<Door<D::Work>>,
+    /// The owner wants the partition. Others stay out, for the disk has nothing to do until it has it.
+    is_owner_waiting: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Held<D: Decider> {
+    decider: D,
+    commit: Commit,
+    taken: Vec<D::Work>,
+}
+
+/// An append that was written and is not known to be durable, with what waits for it. What waits can be had only by waiting
+/// for the disk.
+#[derive(Debug)]
+pub struct Append<W> {
+    position: Position,
+    ticket: Ticket,
+    waiting: W,
+}
+
+/// An append of which the disk has said something.
+#[derive(Debug)]
+pub struct Answered<W> {
+    position: Position,
+    outcome: Outcome,
+    waiting: W,
+}
+
+impl<W> Append<W> {
+    /// Waits for the disk.
+    pub fn wait(self) -> Answered<W> {
+        Answered { position: self.position, outcome: self.ticket.wait(), waiting: self.waiting }
+    }
+
+    pub fn position(&self) -> Position {
+        self.position
+    }
+}
+
+/// What the owner's thread does next.
+#[derive(Debug)]
+pub enum Step<W> {
+    /// Waits for this append, and comes back with the answer.
+    Sync(Append<W>),
+    /// Sleeps at the door.
+    Sleep { until: Option<Moment>, now: Moment },
+    /// It was told to end, and everything is durable.
+    Ended,
+    /// It cannot go on.
+    Stopped(Stop),
+}
+
+impl<D: Decider> Shared<D> {
+    pub fn new(decider: D, tail: Position, door: Arc<Door<D::Work>>) -> Shared<D> {
+        let held = Held { decider, commit: Commit::new(tail), taken: Vec::new() };
+        Shared { held: Mutex::new(Some(held)), door, is_owner_waiting: AtomicBool::new(false) }
+    }
+
+    pub fn door(&self) -> &Arc<Door<D::Work>> {
+        &self.door
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Held<D>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the partition. For tests and for those who ask how it is.
+    pub fn look<R>(&self, look: impl FnOnce(&mut D, &Commit) -> R) -> Option<R> {
+        self.lock().as_mut().map(|held| look(&mut held.decider, &held.commit))
+    }
+
+    /// The partition is given up: its journal is closed.
+    pub fn close(&self) {
+        drop(self.lock().take());
+    }
+
+    /// Brings work, on the thread of a connection.
+    pub fn hand_over(&self, work: D::Work) {
+        self.door.leave(work);
+        self.decide_here();
+    }
+
+    /// Decides what waits at the door, unless somebody else is about to.
+    pub fn decide_here(&self) {
+        let mut left = MOST_FOR_OTHERS;
+        while left > 0 && !self.door.is_empty() {
+            // The owner looks at the door when it is inside, and everybody else when they have left.
+            if self.is_owner_waiting.load(Ordering::SeqCst) {
+                return;
+            }
+            let Ok(mut guard) = self.held.try_lock() else { return };
+            let Some(held) = &mut *guard else { return };
+            let on_panic = AbortOnPanic;
+            held.decide(&self.door, &mut left);
+            let due = held.due();
+            std::mem::forget(on_panic);
+            drop(guard);
+            match due {
+                Due::Now => self.door.call(),
+                Due::At(moment) => self.door.call_by(moment),
+                Due::Never => {}
+            }
+        }
+        if !self.door.is_empty() {
+            self.door.call();
+        }
+    }
+
+    /// One turn of the owner's thread. `answered` is the append that it has waited for.
+    pub fn turn(&self, answered: Option<Answered<D::Waiting>>) -> Step<D::Waiting> {
+        self.is_owner_waiting.store(true, Ordering::SeqCst);
+        // Before the partition is entered: those who wait are served first, and nobody can be told anything later before them.
+        let answered = answered.map(Answered::let_go);
+        let mut guard = self.lock();
+        self.is_owner_waiting.store(false, Ordering::SeqCst);
+        let held = guard.as_mut().expect("it is given up by its own thread");
+        held.turn(answered, &self.door)
+    }
+
+    /// Runs the partition until it ends, on a thread of its own.
+    pub fn run(&self) -> Result<(), Stop> {
+        let on_panic = AbortOnPanic;
+        let mut answered = None;
+        let ended = loop {
+            match self.turn(answered.take()) {
+                Step::Sync(append) => answered = Some(append.wait()),
+                Step::Sleep { until, now } => self.door.sleep(until, now),
+                Step::Ended => break Ok(()),
+                Step::Stopped(why) => break Err(why),
+            }
+        };
+        std::mem::forget(on_panic);
+        ended
+    }
+}
+
+/// A panic in a decision is a bug: the process stops rather than carry on wrong, whichever thread it is on.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        // A test has more to say than that it has ended.
+        if std::thread::panicking() && !cfg!(test) {
+            std::process::abort();
+        }
+    }
+}
+
+/// What the disk has said, after what waited for it has left.
+enum Outcomes<W> {
+    Committed,
+    Unknown { position: Position, waiting: W },
+    Stop(Stop),
+}
+
+impl<W: Release> Answered<W> {
+    /// Lets go what waited, if it may go.
+    fn let_go(self) -> Outcomes<W> {
+        match self.outcome {
+            Outcome::Committed => {
+                self.waiting.release();
+                Outcomes::Committed
+            }
+            Outcome::Unknown => Outcomes::Unknown { position: self.position, waiting: self.waiting },
+            Outcome::Fenced if is_planted(Bug::FenceIgnored) => {
+                self.waiting.release();
+                Outcomes::Committed
+            }
+            Outcome::Fenced => Outcomes::Stop(Stop::Fenced),
+            Outcome::Failed(_) if is_planted(Bug::ReleaseBeforeSync) => {
+                self.waiting.release();
+                Outcomes::Stop(Stop::Failed("a planted bug".into()))
+            }
+            Outcome::Failed(error) => Outcomes::Stop(Stop::Failed(error.to_string())),
+        }
+    }
+}
+
+impl<D: Decider> Held<D> {
+    /// Decides what is at the door, at most so much.
+    fn decide(&mut self, door: &Door<D::Work>, left: &mut usize) {
+        door.take(&mut self.taken);
+        let count = self.taken.len();
+        self.taken.drain(..).for_each(|work| self.decider.accept(work));
+        self.decider.decide(*left, &self.commit);
+        self.note();
+        *left = left.saturating_sub(count.max(1));
+    }
+
+    /// Tells the machine what was decided.
+    fn note(&mut self) {
+        let now = self.decider.now();
+        self.commit.decided(self.decider.drafted(), now);
+    }
+
+    /// When the owner is to look.
+    fn due(&mut self) -> Due {
+        let now = self.decider.now();
+        let to_write = match self.commit.next(now) {
+            Next::Write | Next::Stop => Due::Now,
+            Next::Wait(moment) => Due::At(moment),
+            Next::Rest => Due::Never,
+        };
+        to_write.or(self.decider.due(&self.commit))
+    }
+
+    fn turn(&mut self, answered: Option<Outcomes<D::Waiting>>, door: &Door<D::Work>) -> Step<D::Waiting> {
+        if let Some(answered) = answered
+            && let Some(step) = self.answered(answered)
+        {
+            return step;
+        }
+        door.take_awake(&mut self.taken);
+        self.taken.drain(..).for_each(|work| self.decider.accept(work));
+        self.decider.decide(usize::MAX, &self.commit);
+        if let Err(error) = self.decider.tend(&self.commit) {
+            self.commit.stop(Stop::Failed(error.to_string()));
+        } else if self.decider.has_ended() {
+            self.commit.stop(Stop::Ended);
+        }
+        self.note();
+        if let Some(append) = self.write() {
+            return Step::Sync(append);
+        }
+        match self.commit.disk() {
+            Disk::Stopped(Stop::Ended) => Step::Ended,
+            Disk::Stopped(why) => Step::Stopped(why.clone()),
+            _ => self.sleep(),
+        }
+    }
+
+    /// What others decide while the owner sleeps, and nobody waits for, is written in time without a call.
+    fn sleep(&mut self) -> Step<D::Waiting> {
+        let now = self.decider.now();
+        let look = self.commit.last_synced() + UNAWAITED_MOST;
+        let look = if now < look { Due::At(look) } else { Due::Never };
+        let until = match self.due().or(look) {
+            Due::Now => Some(now),
+            Due::At(moment) => Some(moment),
+            Due::Never => None,
+        };
+        Step::Sleep { until, now }
+    }
+
+    /// Takes in what the disk has said. A step, if there is something to be done about it first.
+    fn answered(&mut self, answered: Outcomes<D::Waiting>) -> Option<Step<D::Waiting>> {
+        match answered {
+            Outcomes::Committed => {
+                let now = self.decider.now();
+                let position = self.commit.synced(now);
+                self.decider.committed(position);
+                None
+            }
+            Outcomes::Unknown { position, waiting } => {
+                self.commit.unknown();
+                Some(self.resolve(position, waiting))
+            }
+            Outcomes::Stop(why) => {
+                self.commit.stop(why.clone());
+                Some(Step::Stopped(why))
+            }
+        }
+    }
+
+    /// Finds out what became of an append, and writes it again if nothing did. Nothing else may be written before.
+    fn resolve(&mut self, position: Position, mut waiting: D::Waiting) -> Step<D::Waiting> {
+        let why = match self.decider.resolve(position, &mut waiting) {
+            // The answer is the same as if it had come at once.
+            Ok(Resolution::Committed) if !is_planted(Bug::DoubleWrite) => {
+                return Step::Sync(Append { position, ticket: Ticket::new(|| Outcome::Committed), waiting });
+            }
+            Ok(Resolution::Absent | Resolution::Committed) => {
+                match self.decider.repeat(position, &mut waiting) {
+                    Ok(ticket) => {
+                        let now = self.decider.now();
+                        self.commit.repeated(now);
+                        return Step::Sync(Append { position, ticket, waiting });
+                    }
+                    Err(error) => Stop::Failed(error.to_string()),
+                }
+            }
+            Ok(Resolution::Foreign) => Stop::Fenced,
+            Err(error) => Stop::Failed(error.to_string()),
+        };
+        self.commit.stop(why.clone());
+        Step::Stopped(why)
+    }
+
+    /// Writes what was decided, if it is time to and there is room.
+    fn write(&mut self) -> Option<Append<D::Waiting>> {
+        let now = self.decider.now();
+        if self.commit.next(now) != Next::Write {
+            return None;
+        }
+        match self.decider.append(self.commit.next_position()) {
+            Ok((ticket, waiting)) => {
+                let position = self.commit.written(now);
+                Some(Append { position, ticket, waiting })
+            }
+            Err(Error::Full { .. }) => {
+                self.commit.full(now);
+                None
+            }
+            Err(error) => {
+                self.commit.stop(Stop::Failed(error.to_string()));
+                None
+            }
+        }
+    }
+}
