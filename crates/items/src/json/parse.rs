@@ -1,0 +1,401 @@
+//! Reading JSON text that nobody has checked: into a tree, or only to see that it is sound.
+
+use super::walk::{self, is_space};
+use super::{Error, Number, Object, Value, write_text};
+use crate::limits;
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// Objects up to this many members are searched for a name one by one.
+const FEW_MEMBERS: usize = 16;
+
+/// The value that the whole text is. Of members with the same name the last one counts, in the place of the first.
+pub fn parse(text: &[u8]) -> Result<Value, Error> {
+    let mut reader = Reader { text, at: 0, depth: 0 };
+    reader.space();
+    let value = reader.value()?;
+    reader.end()?;
+    Ok(value)
+}
+
+/// Checks that `text` is JSON. When some object in it has a name twice, gives the text rewritten so that only the last one is
+/// left (in the place of the first); otherwise the text itself.
+///
+/// What is stored has gone through here: only then may [`walk`] stop at the first member of a name.
+pub fn without_duplicates(text: &[u8]) -> Result<Cow<'_, [u8]>, Error> {
+    let mut reader = Reader { text, at: 0, depth: 0 };
+    reader.space();
+    let has_duplicates = reader.check()?;
+    reader.end()?;
+    if !has_duplicates {
+        return Ok(Cow::Borrowed(text));
+    }
+    let mut rewritten = Vec::with_capacity(text.len());
+    rewrite(text, &mut rewritten)?;
+    Ok(Cow::Owned(rewritten))
+}
+
+/// Writes checked text without duplicate members; values keep their own text.
+fn rewrite(text: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+    match walk::kind(text.trim_ascii()) {
+        Some(walk::Kind::Object) => {
+            let mut last: Vec<(Cow<'_, str>, &[u8])> = Vec::new();
+            let mut places: HashMap<Cow<'_, str>, usize> = HashMap::new();
+            for (name, value) in walk::members(text)? {
+                match places.get(&name) {
+                    Some(place) => last[*place].1 = value,
+                    None => {
+                        places.insert(name.clone(), last.len());
+                        last.push((name, value));
+                    }
+                }
+            }
+            out.push(b'{');
+            for (index, (name, value)) in last.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                write_text(name, out);
+                out.push(b':');
+                rewrite(value, out)?;
+            }
+            out.push(b'}');
+        }
+        Some(walk::Kind::Array) => {
+            out.push(b'[');
+            for (index, element) in walk::Elements::of(text)?.enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                rewrite(element?, out)?;
+            }
+            out.push(b']');
+        }
+        _ => out.extend_from_slice(text),
+    }
+    Ok(())
+}
+
+struct Reader<'a> {
+    text: &'a [u8],
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while self.peek().is_some_and(is_space) {
+            self.at += 1;
+        }
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.space();
+        if self.at == self.text.len() { Ok(()) } else { Err(Error::Malformed(self.at)) }
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), Error> {
+        if self.peek() != Some(byte) {
+            return Err(Error::Malformed(self.at));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn open(&mut self) -> Result<(), Error> {
+        if self.depth == limits::NESTING {
+            return Err(Error::TooDeep(self.at));
+        }
+        self.depth += 1;
+        self.at += 1;
+        self.space();
+        Ok(())
+    }
+
+    /// After a member or an element: whether another one follows.
+    fn has_more(&mut self, close: u8) -> Result<bool, Error> {
+        self.space();
+        match self.peek() {
+            Some(b',') => {
+                self.at += 1;
+                self.space();
+                Ok(true)
+            }
+            Some(byte) if byte == close => {
+                self.close();
+                Ok(false)
+            }
+            _ => Err(Error::Malformed(self.at)),
+        }
+    }
+
+    fn close(&mut self) {
+        self.at += 1;
+        self.depth -= 1;
+    }
+
+    fn value(&mut self) -> Result<Value, Error> {
+        match self.peek() {
+            Some(b'{') => self.object(),
+            Some(b'[') => self.array(),
+            Some(b'"') => Ok(Value::String(self.string()?.into_owned())),
+            Some(b'n') => self.word(b"null").map(|()| Value::Null),
+            Some(b't') => self.word(b"true").map(|()| Value::Bool(true)),
+            Some(b'f') => self.word(b"false").map(|()| Value::Bool(false)),
+            _ => self.number().map(Value::Number),
+        }
+    }
+
+    fn array(&mut self) -> Result<Value, Error> {
+        self.open()?;
+        let mut elements = Vec::new();
+        if self.peek() == Some(b']') {
+            self.close();
+            return Ok(Value::Array(elements));
+        }
+        loop {
+            elements.push(self.value()?);
+            if !self.has_more(b']')? {
+                return Ok(Value::Array(elements));
+            }
+        }
+    }
+
+    fn object(&mut self) -> Result<Value, Error> {
+        self.open()?;
+        let mut members: Vec<(String, Value)> = Vec::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
+        if self.peek() == Some(b'}') {
+            self.close();
+            return Ok(Value::Object(Object(members)));
+        }
+        loop {
+            let name = self.member_name()?.into_owned();
+            let value = self.value()?;
+            match place_of(&name, &members, &mut places) {
+                Some(place) => members[place].1 = value,
+                None => members.push((name, value)),
+            }
+            if !self.has_more(b'}')? {
+                return Ok(Value::Object(Object(members)));
+            }
+        }
+    }
+
+    fn member_name(&mut self) -> Result<Cow<'a, str>, Error> {
+        let name = self.string()?;
+        self.space();
+        self.expect(b':')?;
+        self.space();
+        Ok(name)
+    }
+
+    /// Passes over a value, checking it; tells whether an object in it has a name twice.
+    fn check(&mut self) -> Result<bool, Error> {
+        let mut has_duplicates = false;
+        match self.peek() {
+            Some(b'{') => {
+                self.open()?;
+                let mut names: Vec<Cow<'a, str>> = Vec::new();
+                if self.peek() == Some(b'}') {
+                    self.close();
+                    return Ok(false);
+                }
+                loop {
+                    names.push(self.member_name()?);
+                    has_duplicates |= self.check()?;
+                    if !self.has_more(b'}')? {
+                        break;
+                    }
+                }
+                if names.len() > FEW_MEMBERS {
+                    names.sort_unstable();
+                    has_duplicates |= names.windows(2).any(|pair| pair[0] == pair[1]);
+                } else {
+                    has_duplicates |=
+                        names.iter().enumerate().any(|(index, name)| names[..index].contains(name));
+                }
+            }
+            Some(b'[') => {
+                self.open()?;
+                if self.peek() == Some(b']') {
+                    self.close();
+                    return Ok(false);
+                }
+                loop {
+                    has_duplicates |= self.check()?;
+                    if !self.has_more(b']')? {
+                        break;
+                    }
+                }
+            }
+            Some(b'"') => {
+                self.string()?;
+            }
+            Some(b'n') => self.word(b"null")?,
+            Some(b't') => self.word(b"true")?,
+            Some(b'f') => self.word(b"false")?,
+            _ => {
+                self.number()?;
+            }
+        }
+        Ok(has_duplicates)
+    }
+
+    fn word(&mut self, word: &[u8]) -> Result<(), Error> {
+        if !self.text[self.at..].starts_with(word) {
+            return Err(Error::Malformed(self.at));
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    fn string(&mut self) -> Result<Cow<'a, str>, Error> {
+        self.expect(b'"')?;
+        let start = self.at;
+        loop {
+            match self.peek() {
+                Some(b'"') => break,
+                Some(b'\\') => self.at += 2,
+                Some(0..=0x1f) | None => return Err(Error::Malformed(self.at.min(self.text.len()))),
+                Some(_) => self.at += 1,
+            }
+        }
+        let raw = &self.text[start..self.at];
+        self.at += 1;
+        walk::name_text(raw).map_err(|error| match error {
+            Error::NotText(at) => Error::NotText(start + at),
+            Error::Malformed(at) => Error::Malformed(start + at),
+            other => other,
+        })
+    }
+
+    fn number(&mut self) -> Result<Number, Error> {
+        let start = self.at;
+        let digits = |reader: &mut Self| {
+            let from = reader.at;
+            while reader.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+                reader.at += 1;
+            }
+            if reader.at == from { Err(Error::Malformed(from)) } else { Ok(reader.at - from) }
+        };
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        let starts_with_zero = self.peek() == Some(b'0');
+        if digits(self)? > 1 && starts_with_zero {
+            return Err(Error::Malformed(start));
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            digits(self)?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            digits(self)?;
+        }
+        walk::number(&self.text[start..self.at]).ok_or(Error::NumberTooLarge(start))
+    }
+}
+
+/// Where a member of that name stands already. Many members get a table, so that an object of a million costs no square.
+fn place_of(name: &str, members: &[(String, Value)], places: &mut HashMap<String, usize>) -> Option<usize> {
+    if members.len() < FEW_MEMBERS {
+        return members.iter().position(|(member, _)| member == name);
+    }
+    if places.is_empty() {
+        places.extend(members.iter().enumerate().map(|(place, (member, _))| (member.clone(), place)));
+    }
+    match places.get(name) {
+        Some(place) => Some(*place),
+        None => {
+            places.insert(name.to_owned(), members.len());
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Value, Error> {
+        parse(text.as_bytes())
+    }
+
+    #[test]
+    fn of_members_with_the_same_name_the_last_one_counts() {
+        let twice = r#"{"a":1,"b":{"x":1,"x":2},"a":[{"y":0,"y":1.50}]}"#;
+        let once = r#"{"a":[{"y":1.50}],"b":{"x":2}}"#;
+        assert_eq!(read(twice), read(once));
+        assert_eq!(without_duplicates(twice.as_bytes()).unwrap(), once.as_bytes());
+        assert!(matches!(without_duplicates(once.as_bytes()), Ok(Cow::Borrowed(_))));
+    }
+
+    #[test]
+    fn objects_of_many_members_have_each_name_once() {
+        let members: Vec<String> = (0..100).map(|index| format!("\"m{}\":{index}", index % 40)).collect();
+        let text = format!("{{{}}}", members.join(","));
+        let Ok(Value::Object(object)) = read(&text) else { panic!("not an object") };
+        assert_eq!(object.0.len(), 40);
+        assert_eq!(object.get("m19"), Some(&Value::integer(99)));
+        let rewritten = without_duplicates(text.as_bytes()).unwrap();
+        assert_eq!(parse(&rewritten), Ok(Value::Object(object)));
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(read(&nested(limits::NESTING)).is_ok());
+        assert!(matches!(read(&nested(limits::NESTING + 1)), Err(Error::TooDeep(_))));
+        assert!(matches!(read(&"[".repeat(1_000_000)), Err(Error::TooDeep(_))));
+        assert!(without_duplicates(nested(limits::NESTING + 1).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn what_is_not_json_is_refused() {
+        for text in [
+            "",
+            " ",
+            "01",
+            "1.",
+            ".5",
+            "+1",
+            "1e",
+            "nul",
+            "truee",
+            "[1,]",
+            "{\"a\":1,}",
+            "{a:1}",
+            "'a'",
+            "\"a",
+            "\"\\x\"",
+            "\"\\u12\"",
+            "\"\n\"",
+            "1 2",
+            "[1 2]",
+            "{\"a\"}",
+            "-",
+            "NaN",
+            "1e999",
+            "\"\\",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+            assert!(without_duplicates(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(parse(b"\"\xff\"").is_err());
+    }
+
+    #[test]
+    fn escapes_are_resolved() {
+        let text = r#""\ud83d\ude00 \u00e9\n\/\\ \ud800 end""#;
+        assert_eq!(read(text), Ok(Value::text("\u{1f600} \u{e9}\n/\\ \u{fffd} end")));
+    }
+}

@@ -1,0 +1,134 @@
+//! The query language (sections 12 and 13): from text to rows.
+//!
+//! [`prepare`] reads and checks a query once. [`Prepared::wants`] tells a planner which candidates are worth reading;
+//! [`Prepared::run`] checks every candidate and makes a page of rows. Items are read as text: what a query does not touch is
+//! stepped over. The same evaluator decides the conditions of patches and serves queries over definitions.
+//!
+//! What must always hold: no text and no item makes it panic, hang or hold more than its limits; a page and its continuation
+//! are a function of candidates, query and time; following continuations gives each row of an unchanged container once.
+
+mod wants;
+
+pub use wants::{Conjunct, Path, SortPath, Step, Test, Wants};
+
+use crate::answer::Metrics;
+use crate::refusal::Refusal;
+use crate::time::Time;
+use bytes::Bytes;
+
+/// A query that was read and checked, with its parameters filled in.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    fingerprint: u64,
+}
+
+/// An item that may be part of the result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Names the place of this candidate in the source, for continuations: the same item has the same position as long as it is not
+    /// written. A continuation has room for about 600 bytes of it.
+    pub position: Bytes,
+    /// The item's text with its system properties, checked when it was stored (`json::without_duplicates`).
+    pub body: Bytes,
+}
+
+/// Candidates in the planner's order, the same one for every page of a query.
+pub trait Source {
+    fn next(&mut self) -> Result<Option<Candidate>, Refusal>;
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct PageRequest {
+    /// Rows in the page at most.
+    pub max_items: usize,
+    /// From the continuation that the client sent.
+    pub resume: Option<Resume>,
+    /// Of what is queried (the container's rid): a continuation is good for the same binding only (P-52).
+    pub binding: u64,
+    /// The source is in the order of `Wants::order`.
+    pub is_ordered: bool,
+}
+
+/// Where the page before ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resume {
+    position: Option<Bytes>,
+    is_ordered: bool,
+}
+
+impl Resume {
+    /// Where the source begins: at the candidate with this position if it is still there, else at the first behind it. `None`: at
+    /// the first of all, because the page needs to see every candidate.
+    pub fn start(&self) -> Option<&Bytes> {
+        self.position.as_ref()
+    }
+
+    /// Whether the page before came from a source in the order of `Wants::order`; this one has to, too.
+    pub fn is_ordered(&self) -> bool {
+        self.is_ordered
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rows {
+    /// JSON values.
+    pub values: Vec<Bytes>,
+    /// Only when more may follow (P-51).
+    pub continuation: Option<String>,
+    /// `used_index` is left to the planner.
+    pub metrics: Metrics,
+    /// What the page cost: candidates, rows of joins and elements looked at.
+    pub steps: u64,
+}
+
+/// Reads and checks a query. Parameters are named with `@`, their values are JSON text.
+pub fn prepare(text: &str, parameters: &[(String, Bytes)]) -> Result<Prepared, Refusal> {
+    prepare_with(text, parameters, &[])
+}
+
+/// As [`prepare`], for a container with computed properties: name and query (5.2).
+pub fn prepare_with(
+    _text: &str,
+    _parameters: &[(String, Bytes)],
+    _computed: &[(String, String)],
+) -> Result<Prepared, Refusal> {
+    Err(Refusal::NotAvailable("The query language"))
+}
+
+impl Prepared {
+    /// Of text and parameters (P-52).
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    pub fn wants(&self) -> Wants {
+        Wants::default()
+    }
+
+    /// Reads a continuation that a page of this query ended with. Anything else is refused.
+    pub fn resume(&self, _continuation: &str, _binding: u64) -> Result<Resume, Refusal> {
+        Err(Refusal::NotAvailable("The query language"))
+    }
+
+    /// A page of rows.
+    pub fn run(&self, _source: &mut dyn Source, _page: PageRequest, _now: Time) -> Result<Rows, Refusal> {
+        Err(Refusal::NotAvailable("The query language"))
+    }
+}
+
+/// The condition of a patch: `from c where ...` (P-55).
+#[derive(Debug, Clone)]
+pub struct Condition {
+    _query: Prepared,
+}
+
+pub fn prepare_condition(_text: &str) -> Result<Condition, Refusal> {
+    Err(Refusal::NotAvailable("The query language"))
+}
+
+impl Condition {
+    /// Whether the condition is exactly true for this item.
+    pub fn holds(&self, _body: &[u8], _now: Time) -> Result<bool, Refusal> {
+        Err(Refusal::NotAvailable("The query language"))
+    }
+}
