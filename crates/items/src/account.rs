@@ -3,14 +3,15 @@
 //! Cheap to clone: readers hold a clone from the moment of their view. What changes with every write (the number of
 //! transactions, items and bytes of a container) is in the view, not here.
 
-use crate::record::Record;
+use crate::definition::Definitions;
+use crate::record::{Event, Record};
 use crate::view::{Changes, Unreadable, View};
-use crate::{Command, Refusal, Reply, Time};
+use crate::{Answer, Command, Refusal, Reply, Time, charge, decide, purge, read};
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Default)]
 pub struct Account {
-    definitions: Arc<()>,
+    pub(crate) definitions: Arc<Definitions>,
 }
 
 /// What a command that writes comes to.
@@ -29,11 +30,26 @@ pub struct Budget {
     pub steps: u64,
 }
 
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { steps: crate::limits::PAGE_STEPS }
+    }
+}
+
+impl Budget {
+    /// Counts a step; false when there are none left.
+    pub fn step(&mut self) -> bool {
+        let is_left = self.steps > 0;
+        self.steps = self.steps.saturating_sub(1);
+        is_left
+    }
+}
+
 /// What the background removal has to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Purge {
-    /// Apply these; there may be more.
-    Slice(Vec<Record>),
+    /// Apply these, in order; there may be more to do at once. `spent` are request units by container, in hundredths.
+    Slice { records: Vec<Record>, spent: Vec<(u32, u64)> },
     /// Nothing is due. Look again then, or after the next write when there is no such time.
     Idle { next: Option<Time> },
 }
@@ -41,15 +57,13 @@ pub enum Purge {
 impl Account {
     /// From what is stored.
     pub fn load(view: &dyn View) -> Result<Account, Unreadable> {
-        let _ = view;
-        Ok(Account::default())
+        Ok(Account { definitions: Arc::new(Definitions::load(view)?) })
     }
 
     /// Decides a command that writes (`Command::is_write`): refuses whole, or says what happens. `view` shows everything that was
     /// applied; `now` never runs backwards.
     pub fn decide(&self, command: &Command, view: &dyn View, now: Time) -> Result<Decided, Refusal> {
-        let _ = (command, view, now);
-        Err(Refusal::NotAvailable("This command"))
+        decide::command(&self.definitions, command, view, now.max(self.time()))
     }
 
     /// The only way in which anything changes, live and in replay. `view` shows everything that was applied before; the caller
@@ -60,8 +74,16 @@ impl Account {
         view: &dyn View,
         changes: &mut Changes,
     ) -> Result<(), Unreadable> {
-        let _ = (record, view, changes, Arc::get_mut(&mut self.definitions));
-        Ok(())
+        if let Event::ItemsWritten { container, lsn, writes } = &record.event {
+            // The hottest line: definitions stay as they are. The container may be gone in a replay only if it was never there.
+            return match self.definitions.containers.get(container) {
+                Some(container) => {
+                    crate::item::apply::transaction(container, record.at, *lsn, writes, view, changes)
+                }
+                None => Ok(()),
+            };
+        }
+        Arc::make_mut(&mut self.definitions).apply(record, view, changes)
     }
 
     /// Reads, feeds, queries, lists: on a view of what is committed, with the account of the same moment.
@@ -72,18 +94,28 @@ impl Account {
         now: Time,
         budget: &mut Budget,
     ) -> Result<Reply, Refusal> {
-        let _ = (command, view, now, budget);
-        Err(Refusal::NotAvailable("This command"))
+        read::command(&self.definitions, command, view, now.max(self.time()), budget)
     }
 
-    /// A slice of what has expired or was deleted and is still stored, at most about `most` items.
-    pub fn purge(&self, view: &dyn View, now: Time, most: usize) -> Result<Purge, Unreadable> {
-        let _ = (view, now, most);
-        Ok(Purge::Idle { next: None })
+    /// A slice of what has expired or was deleted and is still stored, at most about `most` items. `may_spend` says for a container
+    /// how many request units (in hundredths) are left over for it (C-14); `None`: as many as it takes.
+    pub fn purge(
+        &self,
+        view: &dyn View,
+        now: Time,
+        most: usize,
+        may_spend: &dyn Fn(u32) -> Option<u64>,
+    ) -> Result<Purge, Unreadable> {
+        purge::slice(&self.definitions, view, now.max(self.time()), most, may_spend)
     }
 
     /// The latest time that is on record: `now` must not be before it (C-42).
     pub fn time(&self) -> Time {
-        Time::default()
+        self.definitions.time
     }
+}
+
+/// An answer about definitions.
+pub(crate) fn plain(answer: Answer) -> Reply {
+    Reply { answer, charge: charge::PLAIN, place: None }
 }

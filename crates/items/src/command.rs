@@ -213,6 +213,26 @@ impl Command {
     }
 }
 
+impl Command {
+    /// The container whose items it reads or writes: the one whose throughput it uses (P-80).
+    pub fn items_of(&self) -> Option<&ContainerPath> {
+        use Command::*;
+        match self {
+            CreateItem(write) | UpsertItem(write) | ReplaceItem { write, .. } => Some(&write.container),
+            ReadItem { item, .. } | DeleteItem { item, .. } | PatchItem { item, .. } => Some(&item.container),
+            Batch { container, .. } | Bulk { container, .. } | DeletePartition { container, .. } => {
+                Some(container)
+            }
+            ReadFeed { container, .. } | ChangeFeed { container, .. } => Some(container),
+            Query(query) => match &query.of {
+                QueryScope::Items { container } => Some(container),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerPath {
     pub database: String,

@@ -10,7 +10,7 @@
 //! 10 container(4) 03 lsn(8) index(2)           events of the feed of all versions and deletes
 //! 10 container(4) 04 expiry(8) place           items with a time to live of their own, in the order in which they expire
 //! 10 container(4) 05 key(1) partition values   unique keys: the item's place
-//! 10 container(4) 06 path(8) value place       index entries
+//! 10 container(4) 06 generation(2) path(8) value place   index entries
 //! ```
 //!
 //! `place` is the effective partition key, the partition key and the id: a logical partition, a range of effective keys and

@@ -10,18 +10,28 @@
 mod account;
 pub mod answer;
 pub mod binary_json;
+mod charge;
+pub mod check;
 pub mod command;
+mod decide;
+mod definition;
 pub mod effective_key;
+mod in_memory;
+mod index;
+mod item;
 pub mod json;
 pub mod key_path;
 pub mod keys;
 pub mod limits;
 pub mod order;
 pub mod partition_key;
+mod purge;
 pub mod query;
+mod read;
 pub mod record;
 pub mod refusal;
 pub mod rid;
+pub mod throttle;
 mod time;
 mod view;
 pub mod wire;
@@ -33,6 +43,7 @@ pub use command::{
     Listing, OperationKind, PatchOperation, PatchVerb, Precondition, Query, QueryScope, Scope, ScriptKind,
     Throughput,
 };
+pub use in_memory::InMemory;
 pub use partition_key::{KeyPart, PartitionKey};
 pub use record::{Event, Record};
 pub use refusal::Refusal;

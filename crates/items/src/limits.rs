@@ -57,3 +57,35 @@ pub const CONTINUATION_BYTES: usize = 1_024;
 pub const KEY_BYTES: usize = 16 * 1_024;
 /// Items and index entries that a read looks at before its page ends (P-6).
 pub const PAGE_STEPS: u64 = 100_000;
+/// Computed properties of a container.
+pub const COMPUTED_PROPERTIES: usize = 20;
+/// Paths of an indexing policy: each write looks through them.
+pub const INDEX_PATHS: usize = 256;
+/// Longest retention of the feed of all versions and deletes: a year.
+pub const RETENTION_MINUTES_MOST: i64 = 366 * 24 * 60;
+/// Bytes of a text that stand in the index.
+pub const INDEX_TEXT_BYTES: usize = 256;
+/// Bytes of the values of a unique key that stand in its entry; longer ones stand there by their hash.
+pub const UNIQUE_VALUE_BYTES: usize = 512;
+/// Users of a database, and permissions of a user: they are kept in memory.
+pub const USERS: usize = 500;
+/// How far a test may move the time at once: a thousand years.
+pub const ADVANCE_MS_MOST: i64 = 1_000 * 366 * 24 * 3_600 * 1_000;
+/// Items that one record of a purge removes at most.
+pub const PURGE_WRITES: usize = 1_000;
+/// Events of the feed of all versions and deletes that one slice of a purge looks at.
+pub const PURGE_EVENTS: usize = 1_000;
+/// Keys of a deleted container, or of an index left behind, that one record removes.
+pub const SWEEP_KEYS: u32 = 2_000;
+/// Items that one record adds to an index that is being built.
+pub const INDEX_BUILD_ITEMS: usize = 200;
+/// Items of a partition that are deleted with it at once; more are hidden at once and removed by the purge.
+pub const PARTITION_DELETE_ITEMS: usize = 500;
+/// Partitions of a container that are deleted and not yet purged: every read looks through them.
+pub const DELETED_PARTITIONS: usize = 100;
+/// Ranges of keys that a plan reads: constants in an IN, times those of other levels of the partition key.
+pub const PLAN_RANGES: usize = 1_000;
+/// Keys up to which plans are compared by counting.
+pub const PLAN_KEYS: usize = 256;
+/// Items with the same cut text in the index that are sorted by the whole of it.
+pub const INDEX_RUN: usize = 10_000;

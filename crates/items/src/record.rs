@@ -87,6 +87,16 @@ pub enum Event {
         container: u32,
         most: u32,
     },
+    /// The index has the entries of all items up to this place; of all there are without one.
+    IndexBuilt {
+        container: u32,
+        to: Option<Bytes>,
+    },
+    /// The first `most` entries of an index that a change of the policy left behind are removed.
+    IndexSwept {
+        container: u32,
+        most: u32,
+    },
 }
 
 /// What a transaction did to one item.
@@ -138,7 +148,7 @@ impl Record {
         }
         let at = Time(from.signed().ok_or(Error::Malformed)?);
         let kind = from.byte().ok_or(Error::Malformed)?;
-        if kind > 13 {
+        if kind > 15 {
             return Err(Error::Kind(kind));
         }
         let event = Event::decode(kind, &mut from).ok_or(Error::Malformed)?;
@@ -228,6 +238,17 @@ impl Event {
                 wire::put(out, u64::from(*container));
                 wire::put(out, u64::from(*most));
             }
+            Event::IndexBuilt { container, to } => {
+                out.push(14);
+                wire::put(out, u64::from(*container));
+                out.push(u8::from(to.is_some()));
+                wire::put_bytes(out, to.as_deref().unwrap_or_default());
+            }
+            Event::IndexSwept { container, most } => {
+                out.push(15);
+                wire::put(out, u64::from(*container));
+                wire::put(out, u64::from(*most));
+            }
         }
     }
 
@@ -289,6 +310,15 @@ impl Event {
             11 => Event::PartitionPurged { container: from.small()?, lsn: from.number()? },
             12 => Event::EventsForgotten { container: from.small()?, lsn: from.number()? },
             13 => Event::ContainerSwept { container: from.small()?, most: from.small()? },
+            14 => Event::IndexBuilt {
+                container: from.small()?,
+                to: {
+                    let is_some = from.byte()? == 1;
+                    let to = from.bytes()?;
+                    is_some.then_some(to)
+                },
+            },
+            15 => Event::IndexSwept { container: from.small()?, most: from.small()? },
             _ => return None,
         })
     }
@@ -399,6 +429,9 @@ mod tests {
             Event::PartitionPurged { container: 3, lsn: 9 },
             Event::EventsForgotten { container: 3, lsn: 8 },
             Event::ContainerSwept { container: 3, most: 1000 },
+            Event::IndexBuilt { container: 3, to: Some(place()) },
+            Event::IndexBuilt { container: 3, to: None },
+            Event::IndexSwept { container: 3, most: 1000 },
         ]
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Every number comes from one counter and is never given twice, so rids rise and are never reused (P-27).
 
+mod apply;
 pub mod container;
 pub mod indexing;
 pub mod offer;
@@ -79,6 +80,8 @@ pub struct Container {
     pub name: Arc<str>,
     /// As text.
     pub rid: Arc<str>,
+    /// Its `_self`.
+    pub link: Arc<str>,
     pub stamp: Stamp,
     /// JSON, whole, without system properties.
     pub definition: Bytes,
@@ -224,7 +227,10 @@ pub fn check_name(name: &str, limit: usize) -> Result<(), Refusal> {
         return Err(Refusal::bad("The input name is invalid: it is empty."));
     }
     if name.len() > limit {
-        return Err(Refusal::bad(format!("The input name is invalid: it has {} bytes of {limit}.", name.len())));
+        return Err(Refusal::bad(format!(
+            "The input name is invalid: it has {} bytes of {limit}.",
+            name.len()
+        )));
     }
     if let Some(bad) = name.chars().find(|c| matches!(c, '/' | '\\' | '?' | '#' | '\t' | '\r' | '\n')) {
         return Err(Refusal::bad(format!("The input name '{name}' is invalid: it contains {bad:?}.")));

@@ -49,10 +49,6 @@ pub fn database_link(database: &Database) -> String {
     format!("dbs/{}/", rid::database(database.number))
 }
 
-pub fn container_link(container: &Container) -> String {
-    format!("dbs/{}/colls/{}/", rid::database(container.database), container.rid)
-}
-
 pub fn database(database: &Database) -> Shown {
     let mut name = Vec::new();
     json::write_text(&database.name, &mut name);
@@ -62,7 +58,7 @@ pub fn database(database: &Database) -> Shown {
 }
 
 pub fn container(container: &Container) -> Shown {
-    let system = system(&container.rid, &container_link(container), container.stamp);
+    let system = system(&container.rid, &container.link, container.stamp);
     let feeds = r#","_docs":"docs/","_sprocs":"sprocs/","_triggers":"triggers/","_udfs":"udfs/","_conflicts":"conflicts/""#;
     shown(with_members(&container.definition, &(system + feeds)), container.stamp)
 }
@@ -88,7 +84,7 @@ pub fn document_rid(definitions: &Definitions, document: &Document) -> String {
 /// The link of what owns the document, and the segment of its feed.
 fn document_link(definitions: &Definitions, document: &Document, rid: &str) -> String {
     let in_container = |feed: &str| {
-        let owner = definitions.containers.get(&document.parent).map(|container| container_link(container));
+        let owner = definitions.containers.get(&document.parent).map(|container| &*container.link);
         format!("{}{feed}/{rid}/", owner.unwrap_or_default())
     };
     match document.kind {
@@ -124,7 +120,7 @@ pub fn offer_rid(offer: &Offer) -> String {
 pub fn offer(definitions: &Definitions, offer: &Offer) -> Shown {
     let rid = offer_rid(offer);
     let (resource, owner_rid) = match definitions.containers.get(&offer.owner) {
-        Some(container) => (container_link(container), container.rid.to_string()),
+        Some(container) => (container.link.to_string(), container.rid.to_string()),
         None => {
             let rid = rid::database(offer.owner);
             (format!("dbs/{rid}/"), rid)
@@ -154,7 +150,7 @@ pub fn range(container: &Container, lsn: u64) -> Shown {
     let rid = rid::child(container.database, container.number, rid::Child::Range, 1);
     // Ranges never change, so neither does their etag (P-44).
     let stamp = Stamp { at: Time(0), change: u64::from(container.number) };
-    let system = system(&rid, &format!("{}pkranges/{rid}/", container_link(container)), stamp);
+    let system = system(&rid, &format!("{}pkranges/{rid}/", container.link), stamp);
     let own = format!(
         r#"{{"id":"0","minInclusive":"","maxExclusive":"FF","ridPrefix":0,"throughputFraction":1,"status":"online","parents":[],"lsn":{lsn}}}"#
     );
