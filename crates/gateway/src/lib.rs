@@ -6,6 +6,7 @@
 pub mod amqp;
 pub mod ask;
 pub mod auth;
+pub mod cosmos;
 pub mod http;
 pub mod iso;
 pub mod limits;

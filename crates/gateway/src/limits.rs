@@ -83,6 +83,29 @@ pub const UNMEASURED_BYTES: usize = BATCH_BYTES;
 pub const RECEIVE_WAIT: Duration = Duration::from_secs(60);
 pub const RECEIVE_WAIT_MOST: Duration = Duration::from_secs(300);
 
+/// How far the date of a signature at the items' port may be off, unless it is configured (P-19: the lenient reading).
+pub const ITEMS_CLOCK_SKEW: Duration = Duration::from_secs(15 * 60);
+
+/// Body of a request to the items: the largest item or batch (P-36, P-59), and what is around it.
+pub const ITEMS_BODY_BYTES: usize = 2 * 1_024 * 1_024 + 64 * 1_024;
+
+/// Bodies that are arriving at the items' port, of all connections together, in KiB. Beyond it they wait for each other.
+pub const ITEMS_BODIES_KIBIBYTES: usize = 256 * 1_024;
+
+/// Requests that one HTTP/2 connection may have open at once, each with an answer of up to 4 MiB.
+pub const HTTP2_STREAMS: u32 = 64;
+
+/// Bytes of a body that a peer may send before we ask for more: of one request, and of a connection. Before a request is
+/// authorized nothing of its body is read, so this is what a stranger can make us hold.
+pub const HTTP2_STREAM_WINDOW: u32 = 64 * 1_024;
+pub const HTTP2_CONNECTION_WINDOW: u32 = 128 * 1_024;
+
+/// Bytes of one answer that wait in an HTTP/2 connection for a peer that reads slowly.
+pub const HTTP2_SEND_BYTES: usize = 256 * 1_024;
+
+/// How often a silent HTTP/2 peer is asked whether it is still there, and how long it may think about it.
+pub const HTTP2_PING: Duration = Duration::from_secs(20);
+
 /// Nesting of elements in a request's XML. The deepest honest one, a rule's typed values, has 8.
 pub const XML_DEPTH: usize = 32;
 

@@ -47,6 +47,9 @@ impl Peer {
 
 /// Where connections go once it is known what they speak.
 pub trait Doors: Send + Sync + 'static {
+    /// Whether the door for HTTP also takes a connection that begins with the preface of HTTP/2.
+    const SPEAKS_HTTP2: bool = false;
+
     /// Serves AMQP. `first` was read already and comes before what the stream gives.
     fn amqp<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         self: Arc<Self>,
@@ -78,11 +81,18 @@ enum Speech {
 /// Methods that begin a request. Others exist; nobody sends them to a bus.
 const HTTP_METHODS: [&[u8]; 7] = [b"GET ", b"PUT ", b"POST ", b"DELETE ", b"HEAD ", b"OPTIONS ", b"PATCH "];
 
-fn speech(first: &[u8]) -> Speech {
+/// What a connection of HTTP/2 begins with.
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+fn speech(first: &[u8], speaks_http2: bool) -> Speech {
     // The first byte of a TLS record that holds a handshake.
     const TLS_HANDSHAKE: u8 = 0x16;
     let begins = |expected: &[u8]| first.iter().zip(expected).all(|(byte, expected)| byte == expected);
     let is_whole = |expected: &[u8]| first.len() >= expected.len() && begins(expected);
+    if speaks_http2 && begins(HTTP2_PREFACE) && !first.is_empty() {
+        // "P" may still become a POST; either way there is more to come.
+        return if is_whole(HTTP2_PREFACE) { Speech::Http } else { Speech::Unfinished };
+    }
     if first.first() == Some(&TLS_HANDSHAKE) {
         Speech::Tls
     } else if is_whole(b"AMQP") {
@@ -154,12 +164,12 @@ pub async fn accept(listener: TcpListener, tls: TlsAcceptor, places: Arc<Places>
 }
 
 /// Serves one connection: finds out what it speaks, in TLS or without, and hands it to the door for that.
-pub async fn serve<S>(mut stream: S, mut peer: Peer, tls: TlsAcceptor, doors: Arc<impl Doors>)
+pub async fn serve<S, D: Doors>(mut stream: S, mut peer: Peer, tls: TlsAcceptor, doors: Arc<D>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let address = peer.address;
-    let Some((speech, first)) = listen_to(&mut stream).await else { return };
+    let Some((speech, first)) = listen_to(&mut stream, D::SPEAKS_HTTP2).await else { return };
     if speech != Speech::Tls {
         return hand_over(speech, stream, first, peer, doors).await;
     }
@@ -171,7 +181,7 @@ where
     };
     peer.is_encrypted = true;
     peer.server_name = stream.get_ref().1.server_name().map(Into::into);
-    let Some((speech, first)) = listen_to(&mut stream).await else { return };
+    let Some((speech, first)) = listen_to(&mut stream, D::SPEAKS_HTTP2).await else { return };
     hand_over(speech, stream, first, peer, doors).await;
 }
 
@@ -190,14 +200,14 @@ where
 }
 
 /// Reads until it is clear what the peer speaks. `None` when it left, failed or took too long.
-async fn listen_to<S: AsyncRead + Unpin>(stream: &mut S) -> Option<(Speech, BytesMut)> {
+async fn listen_to<S: AsyncRead + Unpin>(stream: &mut S, speaks_http2: bool) -> Option<(Speech, BytesMut)> {
     // Room for an AMQP client's first frames, so that they are read in one go.
     let mut first = BytesMut::with_capacity(FIRST_READ_BYTES);
     let told = timeout(FIRST_BYTES_TIMEOUT, async {
         loop {
             match stream.read_buf(&mut first).await {
                 Ok(0) | Err(_) => return None,
-                Ok(_) => match speech(&first) {
+                Ok(_) => match speech(&first, speaks_http2) {
                     Speech::Unfinished => continue,
                     speech => return Some(speech),
                 },
@@ -209,31 +219,51 @@ async fn listen_to<S: AsyncRead + Unpin>(stream: &mut S) -> Option<(Speech, Byte
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use tokio::io::AsyncWriteExt;
     use tokio::net::TcpStream;
 
+    /// With a certificate of its own.
+    pub(crate) fn acceptor() -> TlsAcceptor {
+        let folder = crate::tls::tests::Folder::new();
+        let files = crate::tls::Files::open_or_make(&folder.0, &[]).unwrap();
+        let certificate = crate::tls::Certificate::load(&files).unwrap();
+        TlsAcceptor::from(crate::tls::server_config(&certificate).unwrap())
+    }
+
     #[test]
     fn each_protocol_is_known_by_its_first_bytes() {
-        assert_eq!(speech(&[0x16, 3, 1]), Speech::Tls);
-        assert_eq!(speech(b"AMQP\x03\x01\x00\x00"), Speech::Amqp);
-        assert_eq!(speech(b"AMQP"), Speech::Amqp);
-        assert_eq!(speech(b"GET / HTTP/1.1"), Speech::Http);
-        assert_eq!(speech(b"DELETE "), Speech::Http);
+        assert_eq!(speech(&[0x16, 3, 1], false), Speech::Tls);
+        assert_eq!(speech(b"AMQP\x03\x01\x00\x00", false), Speech::Amqp);
+        assert_eq!(speech(b"AMQP", false), Speech::Amqp);
+        assert_eq!(speech(b"GET / HTTP/1.1", false), Speech::Http);
+        assert_eq!(speech(b"DELETE ", false), Speech::Http);
         for unfinished in [&b""[..], b"A", b"AMQ", b"G", b"P", b"DELET"] {
-            assert_eq!(speech(unfinished), Speech::Unfinished);
+            assert_eq!(speech(unfinished, false), Speech::Unfinished);
         }
         for unknown in [&b"AMQX"[..], b"B", b"GETX", b"get ", b"SSH-2.0", b"\x00", b"PRI * HTTP/2.0"] {
-            assert_eq!(speech(unknown), Speech::Unknown);
+            assert_eq!(speech(unknown, false), Speech::Unknown);
         }
+    }
+
+    // K-40
+    #[test]
+    fn the_preface_of_http2_is_known_where_it_is_spoken() {
+        for unfinished in [&b"P"[..], b"PRI * HTTP/2.0\r\n"] {
+            assert_eq!(speech(unfinished, true), Speech::Unfinished);
+        }
+        assert_eq!(speech(HTTP2_PREFACE, true), Speech::Http);
+        assert_eq!(speech(b"POST / HTTP/1.1", true), Speech::Http);
+        assert_eq!(speech(b"PRIX", true), Speech::Unknown);
+        assert_eq!(speech(&[0x16, 3, 1], true), Speech::Tls);
     }
 
     #[tokio::test]
     async fn bytes_that_dribble_in_are_all_handed_over() {
         let (mut far, mut near) = tokio::io::duplex(2);
         let writer = tokio::spawn(async move { far.write_all(b"AMQP").await });
-        let (speech, first) = listen_to(&mut near).await.unwrap();
+        let (speech, first) = listen_to(&mut near, false).await.unwrap();
         assert_eq!(speech, Speech::Amqp);
         assert_eq!(&first[..], b"AMQP");
         writer.await.unwrap().unwrap();
@@ -242,7 +272,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_says_nothing_is_not_waited_for() {
         let (_far, mut near) = tokio::io::duplex(2);
-        assert_eq!(listen_to(&mut near).await, None);
+        assert_eq!(listen_to(&mut near, false).await, None);
     }
 
     #[tokio::test]

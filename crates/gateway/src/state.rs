@@ -14,6 +14,8 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct State {
     pub engine: engine::Handle,
+    /// Moved with the time of the default namespace, where there are any.
+    pub items: Option<items_engine::Handle>,
     pub namespaces: Namespaces,
     /// By which programs on this machine call the server.
     pub names: Names,
@@ -40,6 +42,7 @@ impl State {
         let large_replies = Arc::default();
         State {
             engine,
+            items: None,
             namespaces,
             names: Names::default(),
             node,
@@ -121,6 +124,7 @@ impl Doors for State {
             unfinished: &self.unfinished,
             node: &self.node,
             has_test_clock: self.has_test_clock,
+            items: self.items.as_ref(),
         };
         http::serve(stream, first, peer, door, self.stopping()).await;
     }

@@ -137,6 +137,13 @@ pub fn server_config(certificate: &Arc<Certificate>) -> Result<Arc<ServerConfig>
     Ok(Arc::new(config))
 }
 
+/// The same for the items' ports, where clients may choose HTTP/2 (K-40).
+pub fn server_config_with_http2(certificate: &Arc<Certificate>) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let mut config = Arc::unwrap_or_clone(server_config(certificate)?);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
 fn failed(what: &'static str, path: &Path, source: io::Error) -> Error {
     Error::File { what, path: path.to_owned(), source }
 }

@@ -5,7 +5,7 @@ use super::{Call, Door, JSON, Success};
 use crate::ask::Ask;
 use crate::iso;
 use broker::clock::{Advanced, Fate, Happened, What};
-use broker::{Answer, Command, Span, Task, Time};
+use broker::{Answer, Command, NamespaceId, Span, Task, Time};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -19,13 +19,27 @@ impl<A: Ask> Door<'_, A> {
             Method::POST => {
                 let (namespace, by) = (call.namespace.id, asked(&call.body)?);
                 match self.question(call, |request| Command::Advance { request, namespace, by }).await? {
-                    Answer::Advanced(advanced) => told(&advanced),
+                    Answer::Advanced(advanced) => {
+                        let mut told = told(&advanced);
+                        if let Some(items) = self.items.filter(|_| namespace == NamespaceId(0)) {
+                            told["items"] = move_items(items, by).await?.into();
+                        }
+                        told
+                    }
                     _ => return Err(Failure::Internal),
                 }
             }
             _ => return Err(Failure::MethodNotAllowed),
         };
         Ok(Success { status: StatusCode::OK, content_type: JSON, body: body.to_string() })
+    }
+}
+
+/// Moves the items as far as the namespace was moved, and says what time it is for them.
+async fn move_items(items: &items_engine::Handle, by: Span) -> Result<String, Failure> {
+    match items.ask(items::Command::Advance { by_ms: by.0 }).await {
+        Ok(items::Reply { answer: items::Answer::Advanced { now_ms }, .. }) => Ok(instant(Time(now_ms))),
+        _ => Err(Failure::Internal),
     }
 }
 

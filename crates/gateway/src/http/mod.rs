@@ -68,6 +68,8 @@ pub struct Door<'a, A> {
     pub node: &'a str,
     /// Whether whoever manages a namespace may move its time.
     pub has_test_clock: bool,
+    /// Their time is moved with that of the default namespace.
+    pub items: Option<&'a items_engine::Handle>,
 }
 
 /// Serves one connection until the peer leaves or `stopping` ends; a request that is being answered is answered.
@@ -377,7 +379,7 @@ fn check_tags(head: &Parts) -> Result<(), Failure> {
 }
 
 /// The host as the client named it, if that can stand in an address; it is repeated in answers.
-fn named_host(head: &Parts) -> Option<&str> {
+pub(crate) fn named_host(head: &Parts) -> Option<&str> {
     let named = head.uri.authority().map(|authority| authority.as_str());
     let named = named.or_else(|| head.headers.get(HOST).and_then(|host| host.to_str().ok()));
     let is_host = |text: &&str| {

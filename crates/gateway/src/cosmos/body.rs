@@ -1,0 +1,107 @@
+//! The bodies of requests: each is short and comes soon, and all together have a bound.
+
+use super::failure::Failure;
+use crate::limits::{HTTP_BODY_TIMEOUT, ITEMS_BODIES_KIBIBYTES, ITEMS_BODY_BYTES};
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Body;
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// What all requests together may hold while their bodies arrive.
+#[derive(Debug)]
+pub struct Bodies(Semaphore);
+
+impl Default for Bodies {
+    fn default() -> Bodies {
+        Bodies(Semaphore::new(ITEMS_BODIES_KIBIBYTES))
+    }
+}
+
+impl Bodies {
+    /// Reads a body whole. Whoever does not tell its length is reckoned with the longest.
+    pub async fn whole<B>(&self, body: B) -> Result<Bytes, Failure>
+    where
+        B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+    {
+        let hint = body.size_hint();
+        if hint.exact() == Some(0) {
+            return Ok(Bytes::new());
+        }
+        if hint.lower() > ITEMS_BODY_BYTES as u64 {
+            return Err(Failure::body_too_large(ITEMS_BODY_BYTES));
+        }
+        let most = hint.upper().unwrap_or(u64::MAX).min(ITEMS_BODY_BYTES as u64);
+        let kibibytes = u32::try_from(most.div_ceil(1_024)).unwrap_or(u32::MAX);
+        let read = async {
+            let _held = self.0.acquire_many(kibibytes).await;
+            Limited::new(body, ITEMS_BODY_BYTES).collect().await
+        };
+        match timeout(HTTP_BODY_TIMEOUT, read).await {
+            Err(_) => Err(Failure::body_too_slow()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                Err(Failure::body_too_large(ITEMS_BODY_BYTES))
+            }
+            Ok(Err(_)) => Err(Failure::body_broken()),
+            Ok(Ok(body)) => Ok(body.to_bytes()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Operation<'a> {
+    #[serde(borrow, default)]
+    operation_type: Option<std::borrow::Cow<'a, str>>,
+}
+
+/// Which operations of a batch read. A body that cannot be read has none: whoever decides will say what is wrong with it.
+pub fn reads_of_batch(body: &[u8]) -> Vec<bool> {
+    let operations: Vec<Operation<'_>> = serde_json::from_slice(body).unwrap_or_default();
+    let reads = |operation: &Operation<'_>| {
+        operation.operation_type.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case("read"))
+    };
+    operations.iter().map(reads).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::Full;
+    use std::convert::Infallible;
+
+    #[tokio::test]
+    async fn a_body_that_is_too_long_is_refused_before_or_while_it_comes() {
+        let bodies = Bodies::default();
+        let long = || Bytes::from(vec![0; ITEMS_BODY_BYTES + 1]);
+        assert_eq!(bodies.whole(Full::new(long())).await.unwrap_err().status, 413);
+        let unmeasured = Unmeasured(Some(long()));
+        assert_eq!(bodies.whole(unmeasured).await.unwrap_err().status, 413);
+        let fits = Bytes::from(vec![0; ITEMS_BODY_BYTES]);
+        assert_eq!(bodies.whole(Full::new(fits.clone())).await.unwrap(), fits);
+        assert_eq!(bodies.0.available_permits(), ITEMS_BODIES_KIBIBYTES);
+    }
+
+    /// A body that does not tell its length.
+    struct Unmeasured(Option<Bytes>);
+
+    impl Body for Unmeasured {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+            std::task::Poll::Ready(self.0.take().map(|bytes| Ok(hyper::body::Frame::data(bytes))))
+        }
+    }
+
+    #[test]
+    fn the_reads_of_a_batch_are_found() {
+        let body = br#"[{"operationType":"Create","resourceBody":{"operationType":"Read"}},{"operationType":"Read","id":"a"},{}]"#;
+        assert_eq!(reads_of_batch(body), [false, true, false]);
+        assert_eq!(reads_of_batch(b"{"), [false; 0]);
+    }
+}

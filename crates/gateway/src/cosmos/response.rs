@@ -1,0 +1,341 @@
+//! From an answer to what a client sees: status, headers (section 17), body.
+
+use super::failure::Failure;
+use super::headers::RANGE;
+use super::resource::Resource;
+use crate::auth::UnixSeconds;
+use bytes::{BufMut, Bytes, BytesMut};
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, SERVER};
+use hyper::{Response, StatusCode};
+use items::answer::Metrics;
+use items::{Answer, Document, OperationResult, Page, Place, Reply};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+pub type Payload = Full<Bytes>;
+
+const ACTIVITY: HeaderName = HeaderName::from_static("x-ms-activity-id");
+const CHARGE: HeaderName = HeaderName::from_static("x-ms-request-charge");
+const DURATION: HeaderName = HeaderName::from_static("x-ms-request-duration-ms");
+const SUB_STATUS: HeaderName = HeaderName::from_static("x-ms-substatus");
+const RETRY_AFTER: HeaderName = HeaderName::from_static("x-ms-retry-after-ms");
+const SESSION: HeaderName = HeaderName::from_static("x-ms-session-token");
+const LSN: HeaderName = HeaderName::from_static("lsn");
+const ITEM_LSN: HeaderName = HeaderName::from_static("x-ms-item-lsn");
+const COMMITTED_LSN: HeaderName = HeaderName::from_static("x-ms-global-committed-lsn");
+const ALT_PATH: HeaderName = HeaderName::from_static("x-ms-alt-content-path");
+const PATH: HeaderName = HeaderName::from_static("x-ms-content-path");
+const RANGE_ID: HeaderName = HeaderName::from_static("x-ms-documentdb-partitionkeyrangeid");
+const ITEM_COUNT: HeaderName = HeaderName::from_static("x-ms-item-count");
+const CONTINUATION: HeaderName = HeaderName::from_static("x-ms-continuation");
+const QUOTA: HeaderName = HeaderName::from_static("x-ms-resource-quota");
+const USAGE: HeaderName = HeaderName::from_static("x-ms-resource-usage");
+const TRANSPORT: HeaderName = HeaderName::from_static("x-ms-transport-request-id");
+const INDEXED: HeaderName =
+    HeaderName::from_static("x-ms-documentdb-collection-index-transformation-progress");
+const METRICS: HeaderName = HeaderName::from_static("x-ms-documentdb-query-metrics");
+pub const INDEX_METRICS: HeaderName = HeaderName::from_static("x-ms-cosmos-index-utilization");
+const STATE_CHANGE: HeaderName = HeaderName::from_static("x-ms-last-state-change-utc");
+const PENDING: HeaderName = HeaderName::from_static("x-ms-offer-replace-pending");
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// What may not stand in a header as it is, and the sign that begins an escape.
+const UNSAFE: &AsciiSet = &CONTROLS.add(b'%');
+
+/// A request, as far as its answer shows it.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    pub resource: &'a Resource,
+    pub activity: HeaderValue,
+    pub wants_no_content: bool,
+    /// Whether a container's answer shall tell its quota (5.2).
+    pub wants_quota: bool,
+    pub wants_metrics: bool,
+    /// Which operations of a batch read: they show what they read to whoever wants to see no content.
+    pub batch_reads: Vec<bool>,
+}
+
+/// Headers that every answer has, made once.
+#[derive(Debug)]
+pub struct Usual {
+    headers: HeaderMap,
+    answers: AtomicU64,
+}
+
+impl Default for Usual {
+    fn default() -> Usual {
+        let fixed = [
+            ("x-ms-version", "2020-07-15"),
+            ("x-ms-gatewayversion", "2.0.0"),
+            ("x-ms-serviceversion", concat!("version=otobus-", env!("CARGO_PKG_VERSION"))),
+            ("x-ms-schemaversion", "1.19"),
+            ("x-ms-number-of-read-regions", "0"),
+        ];
+        let mut headers: HeaderMap = fixed
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .into_iter()
+            .collect();
+        let started = super::signature::http_date_text(UnixSeconds::now().0 as i64);
+        if let Ok(started) = HeaderValue::from_str(&started) {
+            headers.insert(STATE_CHANGE, started);
+        }
+        headers.insert(SERVER, HeaderValue::from_static(concat!("otobus/", env!("CARGO_PKG_VERSION"))));
+        Usual { headers, answers: AtomicU64::new(1) }
+    }
+}
+
+impl Usual {
+    /// An answer with what every one has. `charge` is in hundredths of a request unit.
+    pub fn answer(
+        &self,
+        status: StatusCode,
+        activity: HeaderValue,
+        charge: u64,
+        body: Bytes,
+    ) -> Response<Payload> {
+        let is_empty = body.is_empty();
+        let mut response = Response::new(Full::new(body));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.reserve(32);
+        headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        headers.insert(ACTIVITY, activity);
+        headers.insert(CHARGE, charged(charge));
+        headers.insert(TRANSPORT, self.answers.fetch_add(1, Ordering::Relaxed).into());
+        if !is_empty {
+            headers.insert(CONTENT_TYPE, JSON);
+        }
+        response
+    }
+
+    pub fn failure(&self, failure: &Failure, activity: HeaderValue, path: &str) -> Response<Payload> {
+        let body = failure.body(activity.to_str().unwrap_or_default(), path);
+        let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = self.answer(status, activity, 100, body.into());
+        response.headers_mut().insert(SUB_STATUS, failure.sub_status.into());
+        if let Some(after) = failure.retry_after_ms {
+            response.headers_mut().insert(RETRY_AFTER, after.into());
+        }
+        response
+    }
+
+    pub fn reply(&self, reply: Reply, asked: Asked<'_>) -> Response<Payload> {
+        let Shown { status, body, etag, item_count, continuation, metrics } = shown(reply.answer, &asked);
+        let mut response = self.answer(status, asked.activity.clone(), reply.charge, body);
+        let headers = response.headers_mut();
+        if let Some(etag) = etag.and_then(|etag| HeaderValue::from_maybe_shared(Bytes::from(etag)).ok()) {
+            headers.insert(ETAG, etag);
+        }
+        if let Some(count) = item_count {
+            headers.insert(ITEM_COUNT, count.into());
+        }
+        if let Some(text) =
+            continuation.and_then(|text| HeaderValue::from_maybe_shared(Bytes::from(text)).ok())
+        {
+            headers.insert(CONTINUATION, text);
+        }
+        if let Some(metrics) = metrics.filter(|_| asked.wants_metrics) {
+            headers.insert(METRICS, told_metrics(metrics));
+        }
+        if let Some(place) = &reply.place {
+            put_place(headers, place, &asked);
+        }
+        if let Resource::Offer(_) = asked.resource {
+            headers.insert(PENDING, HeaderValue::from_static("false"));
+        }
+        response
+    }
+}
+
+/// How long a request took, as it is told with the answer.
+pub fn took(response: &mut Response<Payload>, duration: Duration) {
+    let text = format!("{:.3}", duration.as_secs_f64() * 1_000.0);
+    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(text)) {
+        response.headers_mut().insert(DURATION, value);
+    }
+}
+
+/// Hundredths as a decimal number: `1`, `5.71` (P-78).
+fn charged(hundredths: u64) -> HeaderValue {
+    match hundredths {
+        100 => HeaderValue::from_static("1"),
+        _ => {
+            let (whole, rest) = (hundredths / 100, hundredths % 100);
+            let text = if rest == 0 { whole.to_string() } else { format!("{whole}.{rest:02}") };
+            HeaderValue::from_maybe_shared(Bytes::from(text)).unwrap_or(HeaderValue::from_static("1"))
+        }
+    }
+}
+
+/// An answer without the headers around it.
+struct Shown {
+    status: StatusCode,
+    body: Bytes,
+    etag: Option<String>,
+    item_count: Option<usize>,
+    continuation: Option<String>,
+    metrics: Option<Metrics>,
+}
+
+impl Shown {
+    fn new(status: StatusCode, body: Bytes) -> Shown {
+        Shown { status, body, etag: None, item_count: None, continuation: None, metrics: None }
+    }
+
+    fn page(page: Page, member: &str) -> Shown {
+        Shown {
+            item_count: Some(page.values.len()),
+            metrics: page.metrics,
+            body: feed(&page.parent_rid, member, &page.values),
+            continuation: page.continuation,
+            ..Shown::new(StatusCode::OK, Bytes::new())
+        }
+    }
+}
+
+fn shown(answer: Answer, asked: &Asked<'_>) -> Shown {
+    let document = |status, Document { body, etag }: Document| {
+        let body = if asked.wants_no_content { Bytes::new() } else { body };
+        Shown { etag: Some(etag), ..Shown::new(status, body) }
+    };
+    let member = asked.resource.feed_member();
+    match answer {
+        Answer::Created(created) => document(StatusCode::CREATED, created),
+        Answer::Found(found) => document(StatusCode::OK, found),
+        Answer::NotModified { etag } => {
+            Shown { etag: Some(etag), ..Shown::new(StatusCode::NOT_MODIFIED, Bytes::new()) }
+        }
+        Answer::Deleted => Shown::new(StatusCode::NO_CONTENT, Bytes::new()),
+        Answer::Done => Shown::new(StatusCode::OK, Bytes::new()),
+        Answer::Page(page) => Shown::page(page, member),
+        // P-70: the etag is there on both, and there is no continuation.
+        Answer::Changes { page, etag } if page.values.is_empty() => Shown {
+            etag: Some(etag),
+            item_count: Some(0),
+            ..Shown::new(StatusCode::NOT_MODIFIED, Bytes::new())
+        },
+        Answer::Changes { page, etag } => {
+            Shown { etag: Some(etag), continuation: None, ..Shown::page(page, member) }
+        }
+        Answer::Operations(results) => {
+            let is_success = results.iter().all(|result| result.status < 400);
+            let status = if is_success { StatusCode::OK } else { StatusCode::MULTI_STATUS };
+            Shown::new(status, operations(&results, asked))
+        }
+        Answer::Explanation(json) => Shown::new(StatusCode::OK, json),
+        Answer::Advanced { now_ms } => {
+            let now = crate::iso::date_in_milliseconds(broker::Time(now_ms));
+            Shown::new(StatusCode::OK, format!("{{\"now\":\"{now}\"}}").into())
+        }
+    }
+}
+
+/// P-24
+pub fn feed(parent_rid: &str, member: &str, values: &[Bytes]) -> Bytes {
+    let length: usize = values.iter().map(|value| value.len() + 1).sum();
+    let mut body = BytesMut::with_capacity(length + parent_rid.len() + member.len() + 48);
+    body.put_slice(b"{\"_rid\":\"");
+    body.put_slice(parent_rid.as_bytes());
+    body.put_slice(b"\",\"");
+    body.put_slice(member.as_bytes());
+    body.put_slice(b"\":[");
+    for (index, value) in values.iter().enumerate() {
+        if index > 0 {
+            body.put_u8(b',');
+        }
+        body.put_slice(value);
+    }
+    let _ = write!(body, "],\"_count\":{}}}", values.len());
+    body.freeze()
+}
+
+/// One entry for each operation of a batch, in order (P-57, P-61).
+fn operations(results: &[OperationResult], asked: &Asked<'_>) -> Bytes {
+    let mut body = BytesMut::with_capacity(64 * results.len() + 2);
+    body.put_u8(b'[');
+    for (index, result) in results.iter().enumerate() {
+        if index > 0 {
+            body.put_u8(b',');
+        }
+        let _ = write!(body, "{{\"statusCode\":{}", result.status);
+        if result.sub_status != 0 {
+            let _ = write!(body, ",\"subStatusCode\":{}", result.sub_status);
+        }
+        let _ = write!(body, ",\"requestCharge\":{}.{:02}", result.charge / 100, result.charge % 100);
+        if let Some(Document { body: item, etag }) = &result.document {
+            let _ = write!(body, ",\"eTag\":{}", serde_json::Value::from(etag.as_str()));
+            if !asked.wants_no_content || asked.batch_reads.get(index) == Some(&true) {
+                body.put_slice(b",\"resourceBody\":");
+                body.put_slice(item);
+            }
+        }
+        if let Some(after) = result.retry_after_ms {
+            let _ = write!(body, ",\"retryAfterMilliseconds\":{after}");
+        }
+        if let Some(message) = &result.message {
+            let _ = write!(body, ",\"message\":{}", serde_json::Value::from(message.as_str()));
+        }
+        body.put_u8(b'}');
+    }
+    body.put_u8(b']');
+    body.freeze()
+}
+
+/// P-47, P-82, P-83
+fn put_place(headers: &mut HeaderMap, place: &Place, asked: &Asked<'_>) {
+    let shared = |text: String| HeaderValue::from_maybe_shared(Bytes::from(text)).ok();
+    let mut put = |name: HeaderName, value: Option<HeaderValue>| {
+        if let Some(value) = value {
+            headers.insert(name, value);
+        }
+    };
+    put(SESSION, shared(format!("{RANGE}:-1#{}", place.lsn)));
+    put(LSN, Some(place.lsn.into()));
+    put(COMMITTED_LSN, Some(place.lsn.into()));
+    put(ITEM_LSN, place.item_lsn.map(Into::into));
+    let database = utf8_percent_encode(&place.database, UNSAFE);
+    if asked.resource.is_in_container() {
+        let container = utf8_percent_encode(&place.container, UNSAFE);
+        put(ALT_PATH, shared(format!("dbs/{database}/colls/{container}")));
+        put(PATH, HeaderValue::from_str(&place.container_rid).ok());
+        put(RANGE_ID, Some(HeaderValue::from_static(RANGE)));
+    } else {
+        put(ALT_PATH, shared(format!("dbs/{database}")));
+    }
+    if asked.wants_quota {
+        let kilobytes = place.item_bytes.div_ceil(1_024);
+        let count = place.item_count;
+        let usage = format!(
+            "documentSize=0;documentsSize={kilobytes};documentsCount={count};collectionSize={kilobytes};"
+        );
+        put(USAGE, shared(usage));
+        let quota = "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;";
+        put(QUOTA, Some(HeaderValue::from_static(quota)));
+        put(INDEXED, Some(HeaderValue::from_static("100")));
+    }
+}
+
+/// 12.2: every entry has its equals sign.
+fn told_metrics(metrics: Metrics) -> HeaderValue {
+    let text = format!(
+        "totalExecutionTimeInMs=0.00;queryCompileTimeInMs=0.00;queryLogicalPlanBuildTimeInMs=0.00;\
+         queryPhysicalPlanBuildTimeInMs=0.00;queryOptimizationTimeInMs=0.00;VMExecutionTimeInMs=0.00;\
+         indexLookupTimeInMs=0.00;instructionCount=0;documentLoadTimeInMs=0.00;systemFunctionExecuteTimeInMs=0.00;\
+         userFunctionExecuteTimeInMs=0.00;retrievedDocumentCount={};retrievedDocumentSize={};outputDocumentCount={};\
+         outputDocumentSize={};writeOutputTimeInMs=0.00;indexUtilizationRatio={:.2}",
+        metrics.retrieved_items,
+        metrics.retrieved_bytes,
+        metrics.returned_items,
+        metrics.returned_bytes,
+        if metrics.used_index { 1.0 } else { 0.0 },
+    );
+    HeaderValue::from_maybe_shared(Bytes::from(text)).unwrap_or(HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+#[path = "response_tests.rs"]
+mod tests;

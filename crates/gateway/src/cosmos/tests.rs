@@ -1,0 +1,297 @@
+//! The door as a client sees it: requests over a connection in memory, and something small behind it that notes what it is asked.
+
+use super::*;
+use crate::auth::Secret;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http_body_util::{BodyExt, Full};
+use hyper::HeaderMap;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use items::{Document, Page, Place};
+use serde_json::Value;
+use std::sync::Mutex;
+
+/// Answers everything alike and remembers it.
+#[derive(Debug, Clone, Default)]
+struct Fake {
+    asked: Arc<Mutex<Vec<Command>>>,
+    is_sick: bool,
+}
+
+impl Ask for Fake {
+    async fn ask(&self, command: Command) -> Result<Reply, Refusal> {
+        let document = Document { body: Bytes::from_static(b"{\"id\":\"1\"}"), etag: "\"e\"".into() };
+        let answer = match &command {
+            Command::ReadItem { item, .. } if item.id == "missing" => return Err(Refusal::NotFound),
+            Command::Query(_) | Command::List { .. } | Command::ReadFeed { .. } => {
+                Answer::Page(Page::default())
+            }
+            Command::Explain(_) => Answer::Explanation(Bytes::from_static(b"{\"a\":\"\xC3\xA9\"}")),
+            Command::Advance { by_ms } => Answer::Advanced { now_ms: 1_577_836_800_000 + *by_ms as i64 },
+            Command::CreateItem(_) | Command::CreateDatabase { .. } => Answer::Created(document),
+            _ => Answer::Found(document),
+        };
+        self.asked.lock().unwrap().push(command);
+        let place = Place {
+            database: "d".into(),
+            container: "c".into(),
+            container_rid: "Jic9ANWdO-E=".into(),
+            lsn: 5,
+            item_lsn: None,
+            item_count: 0,
+            item_bytes: 0,
+        };
+        Ok(Reply { answer, charge: 100, place: Some(place) })
+    }
+
+    fn ailments(&self) -> Vec<String> {
+        self.is_sick.then(|| "the disk is full".to_owned()).into_iter().collect()
+    }
+}
+
+const THEN: u64 = 1_493_254_272;
+const DATE: &str = "Thu, 27 Apr 2017 00:51:12 GMT";
+
+struct House {
+    door: Arc<Door<Fake>>,
+    fake: Fake,
+    peer: &'static str,
+    host: &'static str,
+}
+
+impl Default for House {
+    fn default() -> House {
+        House::new(Fake::default(), Settings { has_test_clock: true, ..Settings::default() })
+    }
+}
+
+/// Who asks.
+enum As {
+    Owner,
+    Reader,
+    Emulator,
+    Stranger,
+    Nobody,
+}
+
+impl House {
+    fn new(fake: Fake, settings: Settings) -> House {
+        let [owner, reader] = ["owner", "reader"].map(|name| Secret::new(STANDARD.encode(name)));
+        let keys = Keys::new(&[owner], &[reader], true).unwrap();
+        let door =
+            Door { wall: || UnixSeconds(THEN), ..Door::new(fake.clone(), keys, Names::default(), settings) };
+        House { door: Arc::new(door), fake, peer: "127.0.0.1:9", host: "localhost:8081" }
+    }
+
+    fn request(
+        &self,
+        who: As,
+        method: &str,
+        path: &str,
+        pairs: &[(&str, &str)],
+        body: &str,
+    ) -> Request<Full<Bytes>> {
+        let (kind, link) = Address::read(path).unwrap().signed();
+        let date = DATE.to_lowercase();
+        let text = format!("{}\n{kind}\n{link}\n{date}\n\n", method.to_lowercase());
+        let key = match who {
+            As::Owner | As::Nobody => STANDARD.encode("owner"),
+            As::Reader => STANDARD.encode("reader"),
+            As::Emulator => WELL_KNOWN_KEY.to_owned(),
+            As::Stranger => STANDARD.encode("stranger"),
+        };
+        let token = format!("type=master&ver=1.0&sig={}", sign(&key, &text).unwrap());
+        let mut request = Request::builder().method(method).uri(path).header("host", self.host);
+        if !matches!(who, As::Nobody) {
+            request = request.header("authorization", token).header("x-ms-date", DATE);
+        }
+        for (name, value) in pairs {
+            request = request.header(*name, *value);
+        }
+        request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap()
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> (u16, HeaderMap, String) {
+        let peer = Peer::new(self.peer.parse().unwrap());
+        let (head, body) = self.door.answer(request, &peer).await.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (head.status.as_u16(), head.headers, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    async fn ask(
+        &self,
+        who: As,
+        method: &str,
+        path: &str,
+        pairs: &[(&str, &str)],
+    ) -> (u16, HeaderMap, String) {
+        self.send(self.request(who, method, path, pairs, "{}")).await
+    }
+
+    fn asked(&self) -> Vec<Command> {
+        std::mem::take(&mut self.fake.asked.lock().unwrap())
+    }
+}
+
+const ITEM: &str = "/dbs/d/colls/c/docs/i";
+const KEY: (&str, &str) = ("x-ms-documentdb-partitionkey", "[\"x\"]");
+
+// P-8, P-12 and decisions 3 and 4
+#[tokio::test]
+async fn the_account_leads_back_to_where_it_was_asked() {
+    let house = House { host: "db.example:18081", ..House::default() };
+    let (status, headers, body) = house.ask(As::Owner, "GET", "/", &[]).await;
+    let account: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(account["writableLocations"][0]["databaseAccountEndpoint"], "http://db.example:18081/");
+    assert_ne!(account["id"], "localhost");
+    assert!(!headers.contains_key("etag"));
+    let endpoint = Some("https://given:1/".to_owned());
+    let house = House::new(Fake::default(), Settings { endpoint, ..Settings::default() });
+    let (_, _, body) = house.ask(As::Owner, "GET", "/", &[]).await;
+    assert!(body.contains("https://given:1/"), "{body}");
+}
+
+// P-14, P-19, P-20, P-21
+#[tokio::test]
+async fn only_whoever_has_a_key_is_let_in() {
+    let house = House::default();
+    assert_eq!(house.ask(As::Owner, "GET", ITEM, &[KEY]).await.0, 200);
+    assert_eq!(house.ask(As::Emulator, "GET", ITEM, &[KEY]).await.0, 200);
+    assert_eq!(house.ask(As::Reader, "GET", ITEM, &[KEY]).await.0, 200);
+    let (status, headers, body) = house.ask(As::Reader, "DELETE", ITEM, &[KEY]).await;
+    assert_eq!((status, headers["x-ms-substatus"].to_str().unwrap()), (403, "0"), "{body}");
+    let query = [("x-ms-documentdb-isquery", "true")];
+    let request = house.request(As::Reader, "POST", "/dbs/d/colls/c/docs", &query, r#"{"query":"SELECT 1"}"#);
+    assert_eq!(house.send(request).await.0, 200);
+    let (status, _, body) = house.ask(As::Stranger, "GET", ITEM, &[KEY]).await;
+    assert_eq!(status, 401);
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert!(body["message"].as_str().unwrap().contains("docs\\\\ndbs/d/colls/c/docs/i\\\\nthu"), "{body}");
+    assert_eq!(house.ask(As::Nobody, "GET", ITEM, &[KEY]).await.0, 401);
+    house.asked();
+    assert_eq!(house.ask(As::Nobody, "POST", "/dbs", &[]).await.0, 401);
+    assert_eq!(house.asked(), [], "nothing is asked for strangers");
+}
+
+// P-21
+#[tokio::test]
+async fn the_well_known_key_is_nothing_for_others_and_for_pages() {
+    let far = House { peer: "10.0.0.1:9", ..House::default() };
+    assert_eq!(far.ask(As::Emulator, "GET", ITEM, &[KEY]).await.0, 401);
+    assert_eq!(far.ask(As::Owner, "GET", ITEM, &[KEY]).await.0, 200);
+    let page = House::default();
+    assert_eq!(page.ask(As::Emulator, "GET", ITEM, &[KEY, ("origin", "http://evil")]).await.0, 401);
+    let rebound = House { host: "evil.example", ..House::default() };
+    assert_eq!(rebound.ask(As::Emulator, "GET", ITEM, &[KEY]).await.0, 401);
+}
+
+// P-19
+#[tokio::test]
+async fn a_signature_of_long_ago_is_forbidden() {
+    let house = House::default();
+    let late = Door { wall: || UnixSeconds(THEN + 901), ..Arc::into_inner(house.door).unwrap() };
+    let house = House { door: Arc::new(late), ..House::default() };
+    let (status, _, body) = house.ask(As::Owner, "GET", "/dbs", &[]).await;
+    assert_eq!(status, 403);
+    assert!(body.contains("is not valid at the current time"), "{body}");
+}
+
+// P-44
+#[tokio::test]
+async fn ranges_that_are_known_are_not_told_again() {
+    let house = House::default();
+    let ranges = "/dbs/d/colls/c/pkranges";
+    let (status, headers, body) = house.ask(As::Owner, "GET", ranges, &[("a-im", "Incremental Feed")]).await;
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        (status, &headers["etag"], &body["_count"]),
+        (200, &HeaderValue::from_static("\"e\""), &json!(1))
+    );
+    assert_eq!((&body["_rid"], &body["PartitionKeyRanges"][0]["id"]), (&json!("Jic9ANWdO-E="), &json!("1")));
+    let known = [("a-im", "Incremental Feed"), ("if-none-match", "\"e\"")];
+    let (status, headers, body) = house.ask(As::Owner, "GET", ranges, &known).await;
+    assert_eq!((status, body.as_str(), &headers["etag"]), (304, "", &HeaderValue::from_static("\"e\"")));
+}
+
+// 12.2
+#[tokio::test]
+async fn index_metrics_come_in_the_form_that_was_asked_for() {
+    let house = House::default();
+    for (name, expected) in [
+        ("x-ms-cosmos-populateindexmetrics", STANDARD.encode("{\"a\":\"é\"}")),
+        ("x-ms-cosmos-populateindexmetrics-v2", "%7B%22a%22%3A%22%C3%A9%22%7D".to_owned()),
+    ] {
+        let pairs = [("x-ms-documentdb-isquery", "true"), (name, "True")];
+        let request =
+            house.request(As::Owner, "POST", "/dbs/d/colls/c/docs", &pairs, r#"{"query":"SELECT 1"}"#);
+        let (status, headers, _) = house.send(request).await;
+        assert_eq!((status, headers["x-ms-cosmos-index-utilization"].to_str().unwrap()), (200, &*expected));
+    }
+}
+
+#[tokio::test]
+async fn health_is_told_to_everybody() {
+    let house = House::default();
+    for path in ["/health", "/ready"] {
+        assert_eq!(house.ask(As::Nobody, "GET", path, &[]).await.0, 200);
+    }
+    let sick = House::new(Fake { is_sick: true, ..Fake::default() }, Settings::default());
+    let (status, _, body) = sick.ask(As::Nobody, "GET", "/ready", &[]).await;
+    assert!(status == 503 && body.contains("the disk is full"), "{body}");
+}
+
+#[tokio::test]
+async fn time_is_moved_where_it_may_be() {
+    let house = House::default();
+    let clock = "/$otobus/clock";
+    let request = house.request(As::Owner, "POST", clock, &[], r#"{"advance":"PT1H"}"#);
+    let (status, _, body) = house.send(request).await;
+    assert_eq!((status, body.as_str()), (200, r#"{"now":"2020-01-01T01:00:00.000Z"}"#));
+    assert_eq!(house.ask(As::Owner, "POST", clock, &[]).await.0, 400);
+    assert_eq!(house.ask(As::Reader, "POST", clock, &[]).await.0, 403);
+    assert_eq!(house.ask(As::Owner, "GET", clock, &[]).await.0, 200);
+    let without = House::new(Fake::default(), Settings::default());
+    assert_eq!(without.ask(As::Owner, "POST", clock, &[]).await.0, 404);
+}
+
+// Section 18
+#[tokio::test]
+async fn what_is_missing_is_told_with_code_and_sub_status() {
+    let house = House::default();
+    let (status, headers, body) = house.ask(As::Owner, "GET", "/dbs/d/colls/c/docs/missing", &[KEY]).await;
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &body["code"]), (404, &json!("NotFound")));
+    assert_eq!(headers["x-ms-substatus"], "0");
+    for name in ["x-ms-activity-id", "x-ms-request-charge", "x-ms-request-duration-ms", "content-type"] {
+        assert!(headers.contains_key(name), "{name}");
+    }
+    assert_eq!(house.ask(As::Owner, "GET", "/other", &[]).await.0, 404);
+    assert_eq!(house.ask(As::Owner, "PUT", "/dbs", &[]).await.0, 405);
+}
+
+// K-40, P-1: the same door by HTTP/1.1 and by HTTP/2 with prior knowledge.
+#[tokio::test]
+async fn both_versions_of_http_are_spoken() {
+    let house = House::default();
+    let connect = || {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let peer = Peer::new(house.peer.parse().unwrap());
+        let acceptor = crate::listen::tests::acceptor();
+        tokio::spawn(crate::listen::serve(far, peer, acceptor, house.door.clone()));
+        TokioIo::new(near)
+    };
+    let (mut one, driver) = hyper::client::conn::http1::handshake(connect()).await.unwrap();
+    tokio::spawn(driver);
+    let response = one.send_request(house.request(As::Owner, "GET", ITEM, &[KEY], "")).await.unwrap();
+    assert_eq!((response.status(), response.version()), (StatusCode::OK, Version::HTTP_11));
+    let (mut two, driver) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), connect()).await.unwrap();
+    tokio::spawn(driver);
+    for _ in 0..3 {
+        let response = two.send_request(house.request(As::Owner, "GET", ITEM, &[KEY], "")).await.unwrap();
+        assert_eq!((response.status(), response.version()), (StatusCode::OK, Version::HTTP_2));
+    }
+    house.door.stop();
+    house.door.idle().await;
+}
