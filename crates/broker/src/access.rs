@@ -2,12 +2,12 @@
 //! are the doors. A key appears in no `Debug` text.
 
 use crate::Broker;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::ids::{EntityId, NamespaceId};
 use crate::limits::{ACCESS_RULES, KEY_CHARACTERS, KEY_NAME_CHARACTERS, PATH_CHARACTERS};
 use crate::record::{Fields, Record, Unreadable, put_text, put_u64};
 use crate::refusal::Refusal;
-use crate::time::Time;
+use crate::time::LocalTime;
 use crate::topic::change::Change;
 use std::fmt;
 
@@ -20,8 +20,8 @@ pub struct AccessRule {
     pub send: bool,
     pub manage: bool,
     /// Set by the broker.
-    pub created: Time,
-    pub modified: Time,
+    pub created: LocalTime,
+    pub modified: LocalTime,
 }
 
 /// The rules of an entity, of which there are some.
@@ -85,8 +85,8 @@ impl AccessRule {
             listen: rights & 1 != 0,
             send: rights & 2 != 0,
             manage: rights & 4 != 0,
-            created: Time(fields.u64()? as i64),
-            modified: Time(fields.u64()? as i64),
+            created: LocalTime(fields.u64()? as i64),
+            modified: LocalTime(fields.u64()? as i64),
         })
     }
 }
@@ -129,7 +129,7 @@ impl Broker {
         &mut self,
         entity: EntityId,
         rules: &[AccessRule],
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let before = self.durable.access(entity);
@@ -185,8 +185,8 @@ mod tests {
             listen: true,
             send: false,
             manage: false,
-            created: Time(0),
-            modified: Time(0),
+            created: LocalTime(0),
+            modified: LocalTime(0),
         }
     }
 
@@ -212,14 +212,14 @@ mod tests {
         let mut world = World::new();
         let first = rules(world.manage(task(false, vec![rule("a", Key::chosen("one"))])));
         assert_eq!((first[0].primary.expose(), first[0].secondary.expose()), ("one", "made"));
-        assert_eq!((first[0].created, first[0].modified), (world.now, world.now));
+        assert_eq!((first[0].created, first[0].modified), (world.local(), world.local()));
         world.now.0 += 1_000;
         let other = AccessRule { secondary: Key::fresh("again"), ..rule("a", Key::fresh("other")) };
         let kept = rules(world.manage(task(true, vec![other])));
         assert_eq!(kept, first);
         let rotated = rules(world.manage(task(true, vec![rule("a", Key::chosen("two"))])));
         assert_eq!(rotated[0].primary.expose(), "two");
-        assert_eq!((rotated[0].created, rotated[0].modified), (first[0].created, world.now));
+        assert_eq!((rotated[0].created, rotated[0].modified), (first[0].created, world.local()));
         assert_eq!(rules(world.manage(task(true, Vec::new()))), []);
         world.check_whole_replay();
     }

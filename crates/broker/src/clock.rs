@@ -8,13 +8,14 @@
 
 use crate::Broker;
 use crate::command::Command;
-use crate::decision::{Context, Decision};
+use crate::decision::{Context, Decision, LocalContext};
 use crate::effect::{Answer, Effect};
-use crate::ids::{EntityId, LinkId, NamespaceId, Number, RequestId, Sequence, SubQueue};
+use crate::ids::{EntityId, LinkId, NamespaceId, Number, RequestId, Sequence, Source, SubQueue};
 use crate::limits::{ADVANCE_EVENTS, ADVANCE_MOST, CALENDAR_END, TIMER_SLICE};
+use crate::manage::Task;
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::time::{Span, Time};
+use crate::time::{Lead, LocalTime, Span, Time};
 use crate::timers::{Chore, Due};
 use crate::topic::change::Change;
 use crate::topic::published::Origin;
@@ -23,7 +24,7 @@ use crate::volatile::Touch;
 /// Something that happened because its time came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Happened {
-    pub at: Time,
+    pub at: LocalTime,
     /// The path of the entity, or of its dead-letter queue.
     pub entity: Box<str>,
     pub what: What,
@@ -49,10 +50,18 @@ pub enum Fate {
     Dropped,
 }
 
+/// Why something is decided at an instant that a move has come to.
+#[derive(Debug, Clone, Copy)]
+enum Cause {
+    Lock,
+    Expiry,
+    Other,
+}
+
 /// A move, told when it has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advanced {
-    pub now: Time,
+    pub now: LocalTime,
     /// In the order in which it happened.
     pub events: Vec<Happened>,
     /// How much more happened than is told.
@@ -64,16 +73,35 @@ pub struct Advanced {
 pub struct Moving {
     request: RequestId,
     namespace: NamespaceId,
-    until: Time,
+    until: LocalTime,
     /// The instant that is being visited.
-    now: Time,
-    /// The owner's time, and the one that a record has told instead of it. Told again for each batch.
+    now: LocalTime,
+    /// The owner's time, and which one a record has told last, at which time of the owner. Told again for each batch.
     owner: Time,
-    told: Option<(Time, Time)>,
+    told: Option<(LocalTime, Time)>,
     events: Vec<Happened>,
     more: u64,
-    /// Messages are being read that are due at the instant that is being visited.
-    is_waiting: bool,
+    /// What keeps it at the instant that is being visited.
+    waits_for: Option<Wait>,
+    /// Messages that were read meanwhile for receivers, who are given nothing before the move has ended.
+    checked: Vec<Checked>,
+}
+
+/// What a move waits for before it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// Messages of this topic are due and are being read.
+    Read(Source),
+    /// Messages are due that are not on disk yet, so that nobody can read them.
+    Commit,
+}
+
+/// Messages of a queue that were read: those that are whole, and those that are damaged.
+#[derive(Debug)]
+struct Checked {
+    source: Source,
+    whole: Vec<Sequence>,
+    damaged: Vec<Sequence>,
 }
 
 impl Broker {
@@ -82,27 +110,60 @@ impl Broker {
         self.volatile.moving.is_some()
     }
 
-    /// Whether a move goes on only when messages were read.
+    /// Whether a move goes on only when messages were read, or are durable.
     pub fn is_waiting(&self) -> bool {
-        self.volatile.moving.as_ref().is_some_and(|moving| moving.is_waiting)
+        self.volatile.moving.as_ref().is_some_and(|moving| moving.waits_for.is_some())
     }
 
-    /// A move waits for messages that are being read, or waits no more.
-    pub(crate) fn wait_for_read(&mut self, is_waiting: bool) {
+    /// A move waits for messages of a topic that are being read.
+    pub(crate) fn wait_for_read(&mut self, topic: Source) {
         if let Some(moving) = &mut self.volatile.moving {
-            moving.is_waiting = is_waiting;
+            moving.waits_for = Some(Wait::Read(topic));
         }
     }
 
+    /// A move waits until what was decided before it is durable. False if there is none.
+    pub(crate) fn wait_for_commit(&mut self) -> bool {
+        if let Some(moving) = &mut self.volatile.moving {
+            moving.waits_for = Some(Wait::Commit);
+        }
+        self.is_moving()
+    }
+
+    pub(crate) fn waits_for_commit(&self) -> bool {
+        self.volatile.moving.as_ref().is_some_and(|moving| moving.waits_for == Some(Wait::Commit))
+    }
+
+    /// Something became durable. A move that has waited for that looks again.
+    pub(crate) fn end_wait_for_commit(&mut self) {
+        if let Some(moving) = &mut self.volatile.moving {
+            moving.waits_for = moving.waits_for.filter(|wait| *wait != Wait::Commit);
+        }
+    }
+
+    /// Messages were read. A move that has waited for them goes on; what others have waited for is nothing to it.
+    pub(crate) fn end_wait(&mut self, read: Source) {
+        if let Some(moving) = &mut self.volatile.moving {
+            moving.waits_for = moving.waits_for.filter(|wait| *wait != Wait::Read(read));
+        }
+    }
+
+    /// Keeps what was read for receivers until a move has ended. False if there is none.
+    pub(crate) fn keep_checked(&mut self, source: Source, whole: &[Sequence], damaged: &[Sequence]) -> bool {
+        let Some(moving) = &mut self.volatile.moving else { return false };
+        moving.checked.push(Checked { source, whole: whole.to_vec(), damaged: damaged.to_vec() });
+        true
+    }
+
     /// The time at an entity.
-    pub(crate) fn context_at(&self, entity: EntityId, context: Context) -> Context {
-        Context { now: self.volatile.local(entity, context.now), ..context }
+    pub(crate) fn context_at(&self, entity: EntityId, context: Context) -> LocalContext {
+        context.at(context.now.local(self.volatile.lead_at(entity)))
     }
 
     /// The time at which a command is decided: that of its namespace.
-    pub(crate) fn context_of(&self, command: &Command, context: Context) -> Context {
+    pub(crate) fn context_of(&self, command: &Command, context: Context) -> LocalContext {
         if self.volatile.timers.is_usual() {
-            return context;
+            return context.at(context.now.local(Lead::default()));
         }
         let of_link = |link: &LinkId| {
             self.volatile
@@ -110,6 +171,8 @@ impl Broker {
                 .map_or(NamespaceId::default(), |link| self.volatile.presence(link.source.entity).namespace)
         };
         let namespace = match command {
+            // Namespaces are dated by the first of them, whoever names them.
+            Command::Manage { task, .. } if matches!(**task, Task::NameNamespace { .. }) => NamespaceId(0),
             Command::AttachSender { namespace, .. }
             | Command::AttachVia { namespace, .. }
             | Command::AttachReceiver { namespace, .. }
@@ -138,7 +201,7 @@ impl Broker {
             | Command::Credit { link, .. }
             | Command::Settle { link, .. } => of_link(link),
         };
-        Context { now: self.volatile.timers.local(namespace, context.now), ..context }
+        context.at(context.now.local(self.volatile.timers.lead(namespace)))
     }
 
     /// Begins to move the time of a namespace. The answer comes when it has arrived.
@@ -156,35 +219,40 @@ impl Broker {
         if by > ADVANCE_MOST {
             return refuse("time moves by ten years at most");
         }
-        let until = context.now.after(by);
+        let lead = self.volatile.timers.lead(namespace);
+        let now = context.now.local(lead);
+        let until = now.after(by);
         if until > CALENDAR_END {
             return refuse("time ends with the year 9999");
         }
         assert!(!self.is_moving(), "nothing is decided while time is moved");
         // Its timers leave the others, so that they can be visited on their own.
-        let lead = self.durable.leads().find(|(other, _)| *other == namespace).map_or(0, |(_, lead)| lead);
         self.volatile.apply(Touch::TimeMoved { namespace, lead });
         self.volatile.moving = Some(Box::new(Moving {
             request,
             namespace,
             until,
-            now: context.now,
+            now,
             owner: context.now,
             told: None,
             events: Vec::new(),
             more: 0,
-            is_waiting: false,
+            waits_for: None,
+            checked: Vec::new(),
         }));
         Ok(())
     }
 
-    /// Visits the next instants of a move, a slice of what is due. `context` has the owner's time.
+    /// Visits the next instants of a move, a slice of what is due.
     pub(crate) fn move_on(&mut self, context: Context, decision: &mut Decision) {
         let mut left = TIMER_SLICE;
         while left > 0 && !decision.is_long() {
             let Some(moving) = self.volatile.moving.as_mut() else { return };
             moving.owner = context.now;
-            if moving.is_waiting {
+            // While it lasts time goes on too: it does not lead to where the namespace would have been without it.
+            let without = context.now.local(self.volatile.timers.lead(moving.namespace));
+            moving.until = moving.until.max(without);
+            if moving.waits_for.is_some() {
                 return;
             }
             let (namespace, until) = (moving.namespace, moving.until);
@@ -195,21 +263,32 @@ impl Broker {
         }
     }
 
-    fn visit(&mut self, at: Time, due: Due, most: usize, context: Context, decision: &mut Decision) -> usize {
+    fn visit(
+        &mut self,
+        at: LocalTime,
+        due: Due,
+        most: usize,
+        context: Context,
+        decision: &mut Decision,
+    ) -> usize {
         let moving = self.volatile.moving.as_mut().expect("the caller looked");
         // What was due before the move began is decided now.
         moving.now = moving.now.max(at);
-        let context = Context { now: moving.now, ..context };
+        let context = context.at(moving.now);
         let (entity, sub) = match &due {
             Due::Lock(timer) => (timer.source.entity, timer.source.sub),
             Due::Chore(entity, _) => (*entity, SubQueue::Main),
         };
         let path = self.path_of(entity, sub);
         let from = decision.seam();
-        let is_lock = matches!(due, Due::Lock(_));
+        let cause = match &due {
+            Due::Lock(_) => Cause::Lock,
+            Due::Chore(_, Chore::Expire) => Cause::Expiry,
+            Due::Chore(..) => Cause::Other,
+        };
         let count = self.work_off(due, most, context, decision);
         for nth in from..decision.records.len() {
-            let told = self.tell(&decision.records[nth], is_lock);
+            let told = self.tell(&decision.records[nth], entity, cause);
             let moving = self.volatile.moving.as_mut().expect("the caller looked");
             for what in told {
                 if moving.events.len() < ADVANCE_EVENTS {
@@ -223,26 +302,26 @@ impl Broker {
     }
 
     /// The namespace is where it was to be. What became free on the way may be handed out.
-    fn arrive_at(&mut self, until: Time, context: Context, decision: &mut Decision) {
-        let local = Context { now: until, ..context };
-        self.tell_time(local, decision);
+    fn arrive_at(&mut self, until: LocalTime, context: Context, decision: &mut Decision) {
+        self.tell_time(until, decision);
         let Some(moving) = self.volatile.moving.take() else { return };
-        let lead = until.0.saturating_sub(context.now.0);
+        let lead = until.lead_over(context.now);
         self.volatile.apply(Touch::TimeMoved { namespace: moving.namespace, lead });
         let advanced = Advanced { now: until, events: moving.events, more: moving.more };
         let answer = Ok(Answer::Advanced(Box::new(advanced)));
         decision.effect(Effect::Answered { request: moving.request, answer });
+        for Checked { source, whole, damaged } in moving.checked {
+            self.checked(source, &whole, &damaged, context, decision);
+        }
     }
 
     /// While time is moved, a record is preceded by one that says at which instant it was made.
-    pub(crate) fn tell_time(&mut self, context: Context, decision: &mut Decision) {
+    pub(crate) fn tell_time(&mut self, now: LocalTime, decision: &mut Decision) {
         let Some(moving) = &mut self.volatile.moving else { return };
-        let (now, owner) = (context.now, moving.owner);
+        let (namespace, owner) = (moving.namespace, moving.owner);
         if moving.told.replace((now, owner)) != Some((now, owner)) {
-            let change = Change::ClockMoved { namespace: moving.namespace, to: now };
-            let record = Record::Managed(Box::new(change));
-            self.durable.apply_local(&record, owner);
-            decision.record(record);
+            self.durable.move_clock(namespace, now, owner);
+            decision.record(Record::Managed(Box::new(Change::ClockMoved { namespace, to: now })));
         }
     }
 
@@ -255,24 +334,30 @@ impl Broker {
         }
     }
 
-    /// What a record means to somebody who moves time.
-    fn tell(&self, record: &Record, is_lock: bool) -> Vec<What> {
+    /// What a record means to somebody who moves time. What came of it elsewhere is not told: a message that was activated
+    /// may be sent on, and a copy of it be dead-lettered for its own reasons.
+    fn tell(&self, record: &Record, visited: EntityId, cause: Cause) -> Vec<What> {
         let number = |entity: EntityId, sequence: Sequence| {
             self.durable.queue(entity).map_or(Number(sequence.0), |queue| queue.number(sequence))
         };
-        let ended = |number: Number, fate: Fate| match is_lock {
-            true => What::LockExpired { number, fate },
-            false => What::MessageExpired { number, fate },
+        let ended = |entity: EntityId, sequence: Sequence, fate: Fate| {
+            let number = number(entity, sequence);
+            match cause {
+                _ if entity != visited => None,
+                Cause::Lock => Some(What::LockExpired { number, fate }),
+                Cause::Expiry => Some(What::MessageExpired { number, fate }),
+                Cause::Other => None,
+            }
         };
         match record {
             Record::Returned { entity, sequence, .. } => {
-                vec![ended(number(*entity, *sequence), Fate::Returned)]
+                ended(*entity, *sequence, Fate::Returned).into_iter().collect()
             }
             Record::DeadLettered { entity, sequence, .. } => {
-                vec![ended(number(*entity, *sequence), Fate::DeadLettered)]
+                ended(*entity, *sequence, Fate::DeadLettered).into_iter().collect()
             }
             Record::Removed { entity, first, count } => (first.0..first.0 + u64::from(*count))
-                .map(|sequence| ended(number(*entity, Sequence(sequence)), Fate::Dropped))
+                .filter_map(|sequence| ended(*entity, Sequence(sequence), Fate::Dropped))
                 .collect(),
             Record::Activated { entity, scheduled, sequence, .. } => vec![What::MessageActivated {
                 scheduled: number(*entity, *scheduled),
@@ -308,7 +393,7 @@ impl Broker {
         &mut self,
         due: Due,
         most: usize,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> usize {
         match due {
@@ -322,11 +407,13 @@ impl Broker {
 }
 
 #[cfg(test)]
+mod ahead;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::command::Incoming;
     use crate::command::ReceiveMode::PeekLock;
-    use crate::manage::Task;
     use crate::settings::QueueSettings;
     use crate::testing::{World, deliveries, message};
 
@@ -341,12 +428,12 @@ mod tests {
     }
 
     /// What happened, in seconds since `start`.
-    fn told(advanced: &Advanced, start: Time) -> Vec<(i64, &str, What)> {
-        let seconds = |at: Time| (at.0 - start.0) / 1_000;
+    fn told(advanced: &Advanced, start: LocalTime) -> Vec<(i64, &str, What)> {
+        let seconds = |at: LocalTime| (at.0 - start.0) / 1_000;
         advanced.events.iter().map(|event| (seconds(event.at), &*event.entity, event.what)).collect()
     }
 
-    fn time_in(world: &mut World, namespace: u32) -> Time {
+    fn time_in(world: &mut World, namespace: u32) -> LocalTime {
         let (request, namespace) = (RequestId::default(), NamespaceId(namespace));
         let task = Box::new(Task::TellTime);
         match &world.command(Command::Manage { request, namespace, task }, &[])[..] {
@@ -368,7 +455,7 @@ mod tests {
         let settings = QueueSettings { auto_delete_on_idle: Span::minutes(30), ..QueueSettings::default() };
         world.create("idle", settings);
         world.send_committed("jobs", 2);
-        let scheduled = Incoming { scheduled: world.now.after(Span::minutes(20)), ..message(10) };
+        let scheduled = Incoming { scheduled: world.local().after(Span::minutes(20)), ..message(10) };
         world.schedule("jobs", &[scheduled]).unwrap();
         world.send_committed("mortal", 1);
         world.send_committed("dropping", 2);
@@ -379,7 +466,7 @@ mod tests {
     #[test]
     fn due_instants_are_visited_in_order_and_each_at_its_own_time() {
         let mut world = busy();
-        let start = world.now;
+        let start = world.local();
         // Real time passes between the ticks, and the instants do not move with it.
         let advanced = world.advance(0, HOUR, Span(7)).unwrap();
         let activated = What::MessageActivated { scheduled: Number(3), number: Number(4) };
@@ -421,14 +508,14 @@ mod tests {
             world.send(link, 0, &[message(10)]);
             world.commit();
         }
-        let start = world.now;
+        let start = world.local();
         let advanced = world.advance(1, Span::minutes(4), Span(1)).unwrap();
         assert_eq!(told(&advanced, start), []);
         let after = world.now;
-        assert_eq!(time_in(&mut world, 2), after);
+        assert_eq!(time_in(&mut world, 2), after.local(Lead::default()));
         assert_eq!(time_in(&mut world, 1), start.after(Span::minutes(4)));
         // The minute that is left passes by itself, and in the other namespace it is only the first.
-        world.now = after.after(Span(59_999));
+        world.pass(Span(59_999));
         assert!(!world.is_due());
         world.pass(Span(1));
         assert!(world.is_due());
@@ -437,7 +524,7 @@ mod tests {
             world.broker.durable.queues().map(|(_, queue)| queue.counts.total()).collect::<Vec<_>>()
         };
         assert_eq!(left(&world), [0, 1]);
-        world.now = start.after(Span::minutes(5));
+        world.pass(Span((start.after(Span::minutes(5)).0 - world.now.0) as u64));
         world.tick();
         assert_eq!(left(&world), [0, 0]);
     }
@@ -448,7 +535,7 @@ mod tests {
         world.send_committed("jobs", 1);
         let first = world.receiver("jobs", PeekLock, 1);
         let waiting = world.receiver("jobs", PeekLock, 1);
-        let start = world.now;
+        let start = world.local();
         let advanced = world.advance(0, HOUR, Span(1)).unwrap();
         // The lock ends once: nobody gets the message in the fifty-nine minutes after it.
         assert_eq!(told(&advanced, start), [(60, "jobs", lock_expired(1, Fate::Returned))]);
@@ -474,7 +561,7 @@ mod tests {
         world.create("q", settings);
         world.send_committed("q", 2);
         world.receiver("q", PeekLock, 2);
-        let start = world.now;
+        let start = world.local();
         let advanced = world.advance(0, HOUR, Span(1)).unwrap();
         let ended = |number| (60, "q", lock_expired(number, Fate::DeadLettered));
         assert_eq!(told(&advanced, start), [ended(1), ended(2)]);
@@ -491,7 +578,7 @@ mod tests {
         world.create("q", QueueSettings { max_delivery_count: 1, ..QueueSettings::default() });
         world.send_committed("q", 20);
         world.receiver("q", PeekLock, 20);
-        let start = world.now;
+        let start = world.local();
         let advanced = world.advance(0, HOUR, Span(1)).unwrap();
         let ended = |number| (60, "q", lock_expired(number, Fate::DeadLettered));
         assert_eq!(told(&advanced, start), (1..=20).map(ended).collect::<Vec<_>>());
@@ -504,7 +591,7 @@ mod tests {
         world.create("q", settings);
         let count = (ADVANCE_EVENTS + TIMER_SLICE) as u32 + 1;
         world.send_committed("q", count);
-        let start = world.now;
+        let start = world.local();
         let advanced = world.advance(0, HOUR, Span(1)).unwrap();
         assert_eq!((advanced.events.len(), advanced.more), (ADVANCE_EVENTS, TIMER_SLICE as u64 + 1));
         assert!(advanced.events.iter().all(|event| event.at == start.after(Span::minutes(1))));
@@ -514,7 +601,7 @@ mod tests {
     #[test]
     fn a_move_too_far_is_refused_and_moves_nothing() {
         let mut world = World::with_queue("q");
-        let start = world.now;
+        let start = world.local();
         for (namespace, by) in [(0, Span(ADVANCE_MOST.0 + 1)), (0, Span::MAX), (1, HOUR)] {
             assert!(matches!(world.advance(namespace, by, Span(0)), Err(Refusal::InvalidSetting { .. })));
         }
@@ -528,7 +615,7 @@ mod tests {
     #[test]
     fn time_moved_twice_goes_on_from_where_it_was() {
         let mut world = busy();
-        let start = world.now;
+        let start = world.local();
         let first = world.advance(0, Span::minutes(15), Span(3)).unwrap();
         world.restart();
         let second = world.advance(0, Span::minutes(45), Span(3)).unwrap();

@@ -7,7 +7,7 @@
 use crate::ids::{LinkId, LockToken, MessageKey, NamespaceId, Number, RequestId};
 use crate::manage::Task;
 use crate::settings::QueueSettings;
-use crate::time::{Span, Time};
+use crate::time::{LocalTime, Span};
 use message::overlay::Overlay;
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Incoming {
     /// The sender's own time to live (S-50); `Span::MAX` when there is none (S-57).
     pub time_to_live: Span,
     /// When to enqueue it; [`Incoming::AT_ONCE`] unless the sender says otherwise (S-40).
-    pub scheduled: Time,
+    pub scheduled: LocalTime,
     /// It has a session id and a partition key, and they are not the same (S-7).
     pub keys_differ: bool,
     /// A digest of its message-id, where somebody may ask for it (S-160).
@@ -41,7 +41,7 @@ pub struct Incoming {
 
 impl Incoming {
     /// Earlier than any time: nothing to wait for.
-    pub const AT_ONCE: Time = Time(i64::MIN);
+    pub const AT_ONCE: LocalTime = LocalTime::AT_ONCE;
 
     /// A message that is enqueued at once and lives for ever.
     pub fn new(body: Intake) -> Incoming {
@@ -257,7 +257,7 @@ pub enum Command {
         namespace: NamespaceId,
         path: Box<str>,
         most: u32,
-        before: Time,
+        before: LocalTime,
         /// Only messages of this session.
         session: Option<Box<str>>,
     },
@@ -288,7 +288,7 @@ pub enum Command {
         request: RequestId,
         namespace: NamespaceId,
         path: Box<str>,
-        since: Option<Time>,
+        since: Option<LocalTime>,
         skip: usize,
         top: usize,
     },

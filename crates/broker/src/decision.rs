@@ -8,14 +8,27 @@ use crate::limits::SLICE_BYTES;
 use crate::queue::doubt::Doubt;
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::time::Time;
+use crate::time::{LocalTime, Time};
 
-/// When and where a decision takes place.
+/// When and where a decision takes place, as whoever runs the broker knows it: in the owner's time.
 #[derive(Debug, Clone, Copy)]
 pub struct Context {
     pub now: Time,
     /// The batch that the records of this decision will be part of.
     pub position: Position,
+}
+
+/// The same in one namespace, in its own time. Verbs are decided with this.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LocalContext {
+    pub(crate) now: LocalTime,
+    pub(crate) position: Position,
+}
+
+impl Context {
+    pub(crate) fn at(self, now: LocalTime) -> LocalContext {
+        LocalContext { now, position: self.position }
+    }
 }
 
 /// An effect and the condition on which it may leave.

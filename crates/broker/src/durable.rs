@@ -10,7 +10,7 @@ use crate::queue::index::{Index, Reason, Slot, State};
 use crate::record::{KeptLock, Record};
 use crate::session::register::{Part, Session, SessionState, Sessions};
 use crate::settings::QueueSettings;
-use crate::time::{Span, Time};
+use crate::time::{Lead, LocalTime, Span, Time};
 use crate::topic::change::Change;
 use crate::topic::{SUBSCRIPTIONS, Subscription, Topic, Topics};
 use message::overlay::Overlay;
@@ -33,8 +33,8 @@ pub struct Durable {
     pub(crate) access: BTreeMap<EntityId, Vec<AccessRule>>,
     /// By number; the first is called `default`. Compared without regard to case.
     pub(crate) namespaces: Vec<Namespace>,
-    /// How far the time of a namespace is ahead of the owner's, in milliseconds, where it was ever moved.
-    pub(crate) leads: BTreeMap<NamespaceId, i64>,
+    /// How far the time of a namespace is ahead of the owner's, where it was ever moved.
+    pub(crate) leads: BTreeMap<NamespaceId, Lead>,
     /// Where bodies lie that were copied forward: the id that messages know, and the one of the newest copy.
     pub(crate) moved: Arc<IdMap<BodyId, BodyId>>,
 }
@@ -43,7 +43,7 @@ pub struct Durable {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Namespace {
     pub name: Box<str>,
-    pub created: Option<Time>,
+    pub created: Option<LocalTime>,
 }
 
 /// What holds messages.
@@ -75,8 +75,8 @@ pub struct Queue {
     pub path: Box<str>,
     /// Of a topic or a subscription: what its own settings mean for its messages.
     pub settings: QueueSettings,
-    pub created: Time,
-    pub updated: Time,
+    pub created: LocalTime,
+    pub updated: LocalTime,
     /// The id in the top bits of its numbers, if it is partitioned (S-221).
     pub partition: u16,
     /// The number that the next message will take.
@@ -146,7 +146,7 @@ impl Queue {
         namespace: NamespaceId,
         path: Box<str>,
         settings: QueueSettings,
-        time: Time,
+        time: LocalTime,
     ) -> Queue {
         Queue {
             kind,
@@ -452,18 +452,27 @@ impl Durable {
 
     /// The namespaces whose time was moved, and by how many milliseconds it is ahead of the owner's.
     pub fn leads(&self) -> impl Iterator<Item = (NamespaceId, i64)> {
-        self.leads.iter().map(|(namespace, lead)| (*namespace, *lead))
+        self.leads.iter().map(|(namespace, lead)| (*namespace, lead.0))
     }
 
     /// Takes a record back into memory, whose batch has the owner's time `time`.
     pub fn apply(&mut self, record: &Record, time: Time) {
-        let lead = if self.leads.is_empty() { None } else { self.namespace_of_record(record) };
-        let lead = lead.and_then(|namespace| self.leads.get(&namespace)).copied().unwrap_or(0);
-        self.apply_local(record, Time(time.0.saturating_add(lead)));
+        if let Some((namespace, to)) = moved_clock(record) {
+            return self.move_clock(namespace, to, time);
+        }
+        let dated = if self.leads.is_empty() { None } else { self.namespace_of_record(record) };
+        let lead = dated.and_then(|namespace| self.leads.get(&namespace)).copied().unwrap_or_default();
+        self.apply_local(record, time.local(lead));
+    }
+
+    /// Somebody moved the time of a namespace to `to`, when the owner's was `owner`.
+    pub(crate) fn move_clock(&mut self, namespace: NamespaceId, to: LocalTime, owner: Time) {
+        self.kept_locks = Arc::default();
+        self.leads.insert(namespace, to.lead_over(owner));
     }
 
     /// Whose time a record is told in; of those that are told in none, nobody's.
-    fn namespace_of_record(&self, record: &Record) -> Option<NamespaceId> {
+    pub(crate) fn namespace_of_record(&self, record: &Record) -> Option<NamespaceId> {
         match record {
             Record::QueueCreated { namespace, .. } => Some(*namespace),
             Record::Enqueued { entity, .. }
@@ -484,7 +493,7 @@ impl Durable {
                 | Change::RuleRemoved { subscription: entity, .. } => self.namespace_of(*entity),
                 // Whoever names namespaces asks in the first of them.
                 Change::NamespaceNamed { .. } => Some(NamespaceId(0)),
-                // The rules are dated by themselves, a move by the owner's time.
+                // The rules are dated by themselves, and a move says where it leads to.
                 Change::AccessChanged { .. } | Change::ClockMoved { .. } => None,
             },
             Record::EntityDeleted { .. }
@@ -501,7 +510,7 @@ impl Durable {
     }
 
     /// Takes a record into memory. `time` is that of the namespace that it speaks of.
-    pub(crate) fn apply_local(&mut self, record: &Record, time: Time) {
+    pub(crate) fn apply_local(&mut self, record: &Record, time: LocalTime) {
         if !self.kept_locks.is_empty() {
             self.kept_locks = Arc::default();
         }
@@ -584,7 +593,7 @@ impl Durable {
                 self.take_body(*body);
                 let queue = self.queue_mut(*entity);
                 // It lives until somebody receives it.
-                queue.strand(*sequence, Slot::active(*body, *length, time, Time::NEVER).dead(*reason));
+                queue.strand(*sequence, Slot::active(*body, *length, time, LocalTime::NEVER).dead(*reason));
                 queue.add_extra(*sequence, parts.as_deref(), Span::MAX);
             }
             Record::Noted { entity, id } => {
@@ -642,7 +651,7 @@ impl Durable {
         namespace: NamespaceId,
         path: &str,
         settings: &QueueSettings,
-        time: Time,
+        time: LocalTime,
     ) {
         assert_eq!(entity, self.next_entity(), "entity ids are handed out in order");
         let taken = self.names.insert((namespace, fold(path)), entity);
@@ -692,7 +701,7 @@ impl Durable {
         (slot, extra)
     }
 
-    fn apply_change(&mut self, change: &Change, time: Time) {
+    fn apply_change(&mut self, change: &Change, time: LocalTime) {
         // Ids are handed out in order, whatever they are for.
         if let Change::TopicCreated { entity, .. } | Change::SubscriptionCreated { entity, .. } = change {
             assert_eq!(*entity, self.next_entity(), "entity ids are handed out in order");
@@ -710,7 +719,7 @@ impl Durable {
     }
 
     /// Takes a change, in any order of entities.
-    fn put_change(&mut self, change: &Change, time: Time) {
+    fn put_change(&mut self, change: &Change, time: LocalTime) {
         match change {
             Change::QueueUpdated { entity, settings } => {
                 let queue = self.queue_mut(*entity);
@@ -760,9 +769,7 @@ impl Durable {
                     self.namespaces.push(Namespace { name: name.clone(), created: Some(time) });
                 }
             }
-            Change::ClockMoved { namespace, to } => {
-                self.leads.insert(*namespace, to.0.saturating_sub(time.0));
-            }
+            Change::ClockMoved { .. } => unreachable!("only `move_clock` moves a clock"),
             Change::TopicUpdated { entity, settings } => {
                 let queue = self.queue_mut(*entity);
                 (queue.settings, queue.updated) = (settings.of_messages(), time);
@@ -778,23 +785,23 @@ impl Durable {
     }
 
     /// Everything that was managed besides queues, as the changes that make it again.
-    pub(crate) fn managed(&self) -> Vec<(Time, Change)> {
+    pub(crate) fn managed(&self) -> Vec<(LocalTime, Change)> {
         let named = self.namespaces.iter().enumerate().filter_map(|(number, known)| {
             let namespace = NamespaceId(number as u32);
             Some((known.created?, Change::NamespaceNamed { namespace, name: known.name.clone() }))
         });
         let access = self.access.iter().map(|(entity, rules)| {
-            (Time(0), Change::AccessChanged { entity: *entity, rules: rules.clone() })
+            (LocalTime(0), Change::AccessChanged { entity: *entity, rules: rules.clone() })
         });
-        let moved = self.leads().map(|(namespace, lead)| {
-            let to = Time(lead);
-            (Time(0), Change::ClockMoved { namespace, to })
+        // Where the clocks were when the owner's time began.
+        let moved = self.leads.iter().map(|(namespace, lead)| {
+            (LocalTime(0), Change::ClockMoved { namespace: *namespace, to: Time(0).local(*lead) })
         });
         named.chain(moved).chain(self.topics.changes()).chain(access).collect()
     }
 
     /// Takes back a change that [`Durable::managed`] gave. False when it contradicts what is there.
-    pub(crate) fn restore(&mut self, change: &Change, time: Time) -> bool {
+    pub(crate) fn restore(&mut self, change: &Change, time: LocalTime) -> bool {
         let is_new = |entity: &EntityId| self.queue(*entity).is_none();
         let fits = match change {
             Change::TopicCreated { entity, namespace, path, .. } => {
@@ -809,8 +816,10 @@ impl Durable {
             Change::QueueUpdated { .. } => false,
             other => self.topics.fits(other),
         };
-        if fits {
-            self.put_change(change, time);
+        match change {
+            Change::ClockMoved { namespace, to } if fits => self.move_clock(*namespace, *to, Time(0)),
+            _ if fits => self.put_change(change, time),
+            _ => {}
         }
         fits
     }
@@ -851,6 +860,17 @@ impl Durable {
             }
         }
         hasher.finish()
+    }
+}
+
+/// Whose time a record moves, and to where, if it does.
+fn moved_clock(record: &Record) -> Option<(NamespaceId, LocalTime)> {
+    match record {
+        Record::Managed(change) => match &**change {
+            Change::ClockMoved { namespace, to } => Some((*namespace, *to)),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

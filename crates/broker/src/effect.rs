@@ -1,4 +1,5 @@
-//! Everything that may leave the broker. An effect is released only when the records that justify it are durable.
+//! Everything that may leave the broker. An effect is released only when the records that justify it are durable. The
+//! times in it are those of its namespace.
 
 use crate::access::{Access, AccessRule};
 use crate::clock::Advanced;
@@ -8,7 +9,7 @@ use crate::ids::{BodyId, ConnectionId, LinkId, LockToken, NamespaceId, Number, R
 use crate::queue::index::State;
 use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
-use crate::time::{Span, Time};
+use crate::time::{LocalTime, Span};
 use crate::topic::TopicDescription;
 use crate::topic::rule::RuleDescription;
 use crate::topic::subscription::SubscriptionDescription;
@@ -30,11 +31,11 @@ pub struct Delivery {
     pub length: u32,
     /// Earlier deliveries that failed (S-87).
     pub count: u32,
-    pub enqueued: Time,
+    pub enqueued: LocalTime,
     /// Of a scheduled message: when it is due.
-    pub expires: Time,
+    pub expires: LocalTime,
     /// `None` where nothing is locked: in receive-and-delete and in browsing (S-133).
-    pub locked_until: Option<Time>,
+    pub locked_until: Option<LocalTime>,
     /// The number that it had where it was sent, if that was another entity (S-36).
     pub first: Option<Number>,
     pub extra: Option<Arc<Extra>>,
@@ -76,10 +77,10 @@ pub struct QueueDescription {
     pub path: Box<str>,
     pub settings: QueueSettings,
     pub access: Vec<AccessRule>,
-    pub created: Time,
-    pub updated: Time,
+    pub created: LocalTime,
+    pub updated: LocalTime,
     /// `None` when nothing was ever sent or received.
-    pub accessed: Option<Time>,
+    pub accessed: Option<LocalTime>,
     pub counts: Counts,
     pub bytes: u64,
 }
@@ -99,19 +100,19 @@ pub enum Answer {
     Access(Vec<Access>),
     Namespace {
         namespace: NamespaceId,
-        created: Time,
+        created: LocalTime,
     },
     /// The names of all namespaces that ever were.
     Namespaces(Vec<Box<str>>),
     /// The time of the namespace.
-    Time(Time),
+    Time(LocalTime),
     /// The time of the namespace was moved.
     Advanced(Box<Advanced>),
     Deleted,
     /// All that was named is settled.
     Settled,
     /// Until when each lock now lasts, in the order of the request (S-83).
-    Renewed(Vec<Time>),
+    Renewed(Vec<LocalTime>),
     /// The numbers of scheduled messages, in the order of the request (S-40).
     Scheduled(Vec<Number>),
     Cancelled,
@@ -120,7 +121,7 @@ pub enum Answer {
     /// How many messages were deleted without being received (S-240).
     MessagesDeleted(u32),
     /// Until when a session is now locked.
-    SessionRenewed(Time),
+    SessionRenewed(LocalTime),
     /// The state of a session: a body of that length. Whoever runs the broker adds it.
     SessionState(Option<Box<Delivery>>),
     SessionStateSet,
@@ -132,7 +133,7 @@ pub enum Answer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcceptedSession {
     pub id: Arc<str>,
-    pub until: Time,
+    pub until: LocalTime,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -37,8 +37,8 @@ mod work;
 
 pub use access::AccessRule;
 pub use command::{Arrivals, Command, Incoming, Intake, Outcome, ReceiveMode, SessionIds};
-use decision::Hindrance;
 pub use decision::{Context, Decided, Decision, Material, Needs, Release};
+use decision::{Hindrance, LocalContext};
 pub use durable::{Counts, Durable};
 pub use effect::{AcceptedSession, Answer, Delivery, Effect, Extra, Forwarded, QueueDescription, Settled};
 pub use ids::{
@@ -54,10 +54,11 @@ pub use refusal::Refusal;
 pub use settings::{QueueSettings, Status};
 pub use snapshot::Snapshot;
 pub use tier::{Tier, TopicLimits};
-pub use time::{Span, Time};
+pub use time::{Lead, LocalTime, Span, Time};
 pub use volatile::{Touch, Volatile};
 
 use limits::{DISPATCH_SLICE, TIMER_SLICE};
+use planted::{Bug, is_planted};
 use session::lobby::Change;
 use timers::Due;
 
@@ -104,7 +105,7 @@ impl Broker {
         &self.durable
     }
 
-    /// Decides one command. `arrivals` are those of its batch; `material` is what an earlier answer asked for.
+    /// Decides one command, at the time of its namespace. `arrivals` are those of its batch; `material` is what an earlier answer asked for.
     pub fn decide(
         &mut self,
         command: &Command,
@@ -113,27 +114,21 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) -> Decided {
-        let owner = context;
-        let context = self.context_of(command, owner);
+        let local = self.context_of(command, context);
         match command {
             Command::Send { link, delivery, is_settled, messages: range, sessions } => {
                 let arrivals = arrivals.range(range);
-                self.send(*link, *delivery, *is_settled, arrivals, sessions, context, decision);
+                self.send(*link, *delivery, *is_settled, arrivals, sessions, local, decision);
             }
             Command::Settle { link, delivery, token, outcome, wants_answer } => {
-                return self.settle(
-                    *link,
-                    *delivery,
-                    *token,
-                    outcome,
-                    *wants_answer,
-                    material,
-                    context,
-                    decision,
-                );
+                match self.settle(*link, *delivery, *token, outcome, *wants_answer, material, local, decision)
+                {
+                    Decided::Done => {}
+                    hindered => return hindered,
+                }
             }
-            Command::Credit { link, limit, drain } => self.credit(*link, *limit, *drain, context, decision),
-            Command::Part { link, body } => self.store_part(*link, *body, arrivals, context, decision),
+            Command::Credit { link, limit, drain } => self.credit(*link, *limit, *drain, local, decision),
+            Command::Part { link, body } => self.store_part(*link, *body, arrivals, local, decision),
             Command::DropParts { link } => self.volatile.apply(Touch::PartsDropped { link: *link }),
             Command::AttachSender { link, namespace, path } => {
                 self.attach_sender(*link, *namespace, path, decision);
@@ -145,12 +140,14 @@ impl Broker {
                 self.attach_receiver(*link, *namespace, path, *mode, decision);
             }
             Command::AcceptSession { link, namespace, path, mode, session } => {
-                self.accept_session(*link, *namespace, path, *mode, session.as_deref(), context, decision);
+                self.accept_session(*link, *namespace, path, *mode, session.as_deref(), local, decision);
             }
-            Command::Detach { link } => self.detach(*link, context),
-            question => return self.answer(question, arrivals, material, context, owner, decision),
+            Command::Detach { link } => self.detach(*link, local),
+            question => return self.answer(question, arrivals, material, context, decision),
         }
-        self.dispatch(owner, decision);
+        let is_doubled = is_planted(Bug::ClockLead) && matches!(command, Command::Settle { .. });
+        let context = if is_doubled { Context { now: Time(local.now.0), ..context } } else { context };
+        self.dispatch(context, decision);
         Decided::Done
     }
 
@@ -160,10 +157,10 @@ impl Broker {
         command: &Command,
         arrivals: Arrivals<'_>,
         material: Material<'_>,
-        context: Context,
         owner: Context,
         decision: &mut Decision,
     ) -> Decided {
+        let context = self.context_of(command, owner);
         let (request, answer) = match command {
             Command::SettleTokens { request, namespace, path, tokens, outcome } => {
                 match self.settle_tokens(*namespace, path, tokens, outcome, material, context, decision) {
@@ -227,7 +224,7 @@ impl Broker {
                 (request, self.manage(*namespace, task, context, decision))
             }
             Command::Advance { request, namespace, by } => {
-                match self.advance(*request, *namespace, *by, context) {
+                match self.advance(*request, *namespace, *by, owner) {
                     Ok(()) => return Decided::Done,
                     Err(refusal) => (request, Err(refusal)),
                 }
@@ -254,26 +251,28 @@ impl Broker {
     /// Everything up to `position` is durable: what it brought may be handed out.
     pub fn committed(&mut self, position: Position, context: Context, decision: &mut Decision) {
         self.volatile.apply(Touch::Committed { position });
+        self.end_wait_for_commit();
         self.dispatch(context, decision);
     }
 
     /// Whether somebody gets something, or something is sent on, when everything up to `position` is durable. If not, the
     /// news can wait.
     pub fn is_awaited(&self, position: Position) -> bool {
-        self.volatile.freed_by(position).any(|(source, is_arrival)| {
-            let ready = self.volatile.ready(source);
-            let is_unattended = ready.waiting.is_empty() && ready.draining.is_empty();
-            !is_arrival || !is_unattended || self.forwards(source)
-        })
+        self.waits_for_commit()
+            || self.volatile.freed_by(position).any(|(source, is_arrival)| {
+                let ready = self.volatile.ready(source);
+                let is_unattended = ready.waiting.is_empty() && ready.draining.is_empty();
+                !is_arrival || !is_unattended || self.forwards(source)
+            })
     }
 
-    /// When [`Broker::tick`] next has something to do. `None`: not before something else happens.
+    /// When [`Broker::tick`] next has something to do, in the owner's time. `None`: not before something else happens.
     pub fn next_due(&self) -> Option<Time> {
         if self.is_waiting() {
             return None;
         }
         let is_at_once = self.is_moving() || !self.volatile.stirred.is_empty();
-        if is_at_once { Some(Time(i64::MIN)) } else { self.volatile.next_due() }
+        if is_at_once { Some(Time::AT_ONCE) } else { self.volatile.next_due() }
     }
 
     /// Works off what is due, a slice of it; [`Broker::next_due`] says whether more is.
@@ -296,7 +295,7 @@ impl Broker {
         self.dispatch(context, decision);
     }
 
-    /// Hands out what may be handed out, a slice of it. `context` has the owner's time.
+    /// Hands out what may be handed out, a slice of it, each queue at the time of its namespace.
     fn dispatch(&mut self, context: Context, decision: &mut Decision) {
         let mut left = if self.is_moving() { 0 } else { DISPATCH_SLICE };
         while left > 0
@@ -308,9 +307,9 @@ impl Broker {
     }
 
     /// Takes a record: into memory now, to the journal by way of the decision.
-    pub(crate) fn write(&mut self, record: Record, context: Context, decision: &mut Decision) {
+    pub(crate) fn write(&mut self, record: Record, context: LocalContext, decision: &mut Decision) {
         if self.is_moving() {
-            self.tell_time(context, decision);
+            self.tell_time(context.now, decision);
         }
         let left = self.sessions_left(&record);
         self.durable.apply_local(&record, context.now);
@@ -318,5 +317,12 @@ impl Broker {
         if let Some((entity, session)) = left {
             self.volatile.apply(Touch::Session { entity, change: Change::News { session } });
         }
+    }
+
+    /// Takes a record that has no date, and so belongs to no namespace.
+    pub(crate) fn write_undated(&mut self, record: Record, decision: &mut Decision) {
+        assert_eq!(self.durable.namespace_of_record(&record), None, "what has a date is told at its time");
+        self.durable.apply_local(&record, LocalTime::default());
+        decision.record(record);
     }
 }

@@ -1,6 +1,6 @@
 //! Every number that bounds what the broker will hold or do, with its source.
 
-use crate::time::{Span, Time};
+use crate::time::{LocalTime, Span};
 
 /// Longest path of a queue or topic, in characters (S-250).
 pub const PATH_CHARACTERS: usize = 260;
@@ -127,7 +127,7 @@ pub const TIMER_SLICE: usize = 1_000;
 pub const ADVANCE_MOST: Span = Span::minutes(3_653 * 24 * 60);
 
 /// The last millisecond of the year 9999: later instants cannot be told to clients.
-pub const CALENDAR_END: Time = Time(253_402_300_799_999);
+pub const CALENDAR_END: LocalTime = LocalTime(253_402_300_799_999);
 
 /// Of what happened during a move, so much is told in its order; of the rest only how much it was.
 pub const ADVANCE_EVENTS: usize = 1_000;

@@ -2,7 +2,7 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::durable::{Kind, Queue};
 use crate::effect::Effect;
 use crate::ids::{EntityId, LinkId, NamespaceId, Source, SubQueue};
@@ -137,7 +137,7 @@ impl Broker {
     }
 
     /// A receiver that waited kept its entity from being idle (S-74): that ends now.
-    pub(crate) fn detach(&mut self, link: LinkId, context: Context) {
+    pub(crate) fn detach(&mut self, link: LinkId, context: LocalContext) {
         if self.volatile.credit(link) > 0
             && let Some(Link { source, .. }) = self.volatile.link(link)
         {
@@ -153,7 +153,7 @@ impl Broker {
         link: LinkId,
         limit: u64,
         drain: bool,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let Some(Link { source, role: Role::Receiver { delivered, .. } }) = self.volatile.link(link) else {

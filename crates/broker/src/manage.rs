@@ -5,7 +5,7 @@
 
 use crate::Broker;
 use crate::access::{self, AccessRule};
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::effect::Answer;
 use crate::ids::NamespaceId;
 use crate::limits::{NAME_CHARACTERS, NAMESPACES};
@@ -132,7 +132,7 @@ impl Broker {
         &mut self,
         namespace: NamespaceId,
         task: &Task,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         match task {
@@ -207,7 +207,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         access: &[AccessRule],
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let entity = self.durable.find(namespace, path).expect("it was created or found just now");
@@ -261,7 +261,7 @@ impl Broker {
     fn name_namespace(
         &mut self,
         name: &str,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         check_namespace(name)?;
@@ -308,7 +308,7 @@ mod tests {
         world.now = Time(5_000_000);
         let settings = QueueSettings { max_delivery_count: 3, ..QueueSettings::default() };
         let Ok(Answer::Queue(queue)) = world.manage(update("Q", settings.clone())) else { panic!("updated") };
-        assert_eq!((&*queue.path, &queue.settings, queue.updated), ("q", &settings, world.now));
+        assert_eq!((&*queue.path, &queue.settings, queue.updated), ("q", &settings, world.local()));
         assert!(queue.created < queue.updated);
         assert_eq!(world.queue("q").counts.active, 2);
         let missing = world.manage(update("r", settings));
@@ -366,7 +366,7 @@ mod tests {
         let mut world = World::new();
         let name = |name: &str| Task::NameNamespace { name: name.into() };
         let named = |namespace, created| Ok(Answer::Namespace { namespace: NamespaceId(namespace), created });
-        let start = world.now;
+        let start = world.local();
         assert_eq!(world.manage(name("default")), named(0, start));
         world.pass(Span(1));
         assert_eq!(world.manage(name("shop")), named(1, start.after(Span(1))));

@@ -1,7 +1,7 @@
 //! Entities by name: create, describe, list, delete.
 
 use crate::Broker;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::durable::Queue;
 use crate::effect::{Answer, Effect, QueueDescription};
 use crate::ids::{EntityId, NamespaceId, Source, SubQueue};
@@ -9,7 +9,7 @@ use crate::limits::{LIST_PAGE, PATH_CHARACTERS};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
-use crate::time::Time;
+use crate::time::LocalTime;
 use crate::timers::Chore;
 use crate::topic::subscription::split_path;
 use crate::volatile::{Link, Touch};
@@ -20,7 +20,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         settings: &QueueSettings,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         self.check_new_path(namespace, path)?;
@@ -67,7 +67,7 @@ impl Broker {
     }
 
     /// The end of an entity's idleness, counted from `since` (S-70).
-    pub(crate) fn arm_idle(&mut self, entity: EntityId, since: Time) {
+    pub(crate) fn arm_idle(&mut self, entity: EntityId, since: LocalTime) {
         let queue = self.durable.queue(entity).expect("the caller looked");
         let at = since.after(queue.settings.auto_delete_on_idle);
         self.volatile.apply(Touch::Armed { entity, chore: Chore::Idle, at });
@@ -77,7 +77,7 @@ impl Broker {
         &mut self,
         namespace: NamespaceId,
         path: &str,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let entity =
@@ -91,7 +91,7 @@ impl Broker {
         &mut self,
         entity: EntityId,
         path: &str,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let topic = self.durable.topics.topic(entity);
@@ -336,7 +336,7 @@ mod tests {
         // S-124, S-233, S-235
         let mut world = World::with_queue("q");
         world.send_committed("q", 5);
-        let scheduled = Incoming { scheduled: world.now.after(Span::minutes(1)), ..message(7) };
+        let scheduled = Incoming { scheduled: world.local().after(Span::minutes(1)), ..message(7) };
         world.schedule("q", &[scheduled]).unwrap();
         let link = world.receiver("q", PeekLock, 3);
         let tokens: Vec<_> = (1..=3).map(|sequence| world.token(sequence)).collect();
@@ -368,12 +368,12 @@ mod tests {
         world.browse("q", 0, 1).unwrap();
         assert_eq!(accessed(&mut world), None);
         world.send_committed("q", 1);
-        let sent = world.now;
+        let sent = world.local();
         world.pass(Span::seconds(1));
         world.browse("q", 0, 1).unwrap();
         assert_eq!(accessed(&mut world), Some(sent));
         world.receive("q", PeekLock, 1);
-        assert_eq!(accessed(&mut world), Some(world.now));
+        assert_eq!(accessed(&mut world), Some(world.local()));
     }
 
     #[test]

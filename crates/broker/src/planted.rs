@@ -49,10 +49,12 @@ pub enum Bug {
     FullDiskForgotten,
     /// An owner that was fenced off goes on as if its append had been kept.
     FenceIgnored,
+    /// What a settlement frees is handed out at a time in which the lead of its namespace is counted twice.
+    ClockLead,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 17] = [
+    pub const ALL: [Bug; 18] = [
         Bug::Lock,
         Bug::Renewal,
         Bug::ExpiryUnderLock,
@@ -70,6 +72,7 @@ impl Bug {
         Bug::Overtaking,
         Bug::Unheard,
         Bug::LostOnItsWay,
+        Bug::ClockLead,
     ];
 }
 

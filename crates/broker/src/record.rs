@@ -2,13 +2,14 @@
 //!
 //! The bytes are drawn in docs/format/records.md. A record is a kind, a length and its fields; a reader that knows
 //! fewer fields than were written refuses, a reader that knows more takes the missing ones as their defaults. Old data
-//! therefore opens with new code, and new data says plainly that it is new.
+//! therefore opens with new code, and new data says plainly that it is new. The times in a record are those of its namespace;
+//! only its batch has the owner's.
 
 use crate::ids::{BodyId, EntityId, LockToken, MessageKey, NamespaceId, Sequence, Source, SubQueue};
 use crate::limits::{COPY_BYTES, RECORD_BYTES};
 use crate::queue::index::Reason;
 use crate::settings::{QueueSettings, Status};
-use crate::time::{Span, Time};
+use crate::time::{LocalTime, Span};
 use crate::topic::change::Change;
 use crate::topic::published::Published;
 use message::overlay::Overlay;
@@ -40,7 +41,7 @@ pub enum Record {
         body: BodyId,
         /// Of the whole message.
         length: u32,
-        expires: Time,
+        expires: LocalTime,
         parts: Option<Box<[BodyId]>>,
     },
     /// A message took a number for as long as it waits (S-44). `time_to_live` is the sender's own.
@@ -49,7 +50,7 @@ pub enum Record {
         sequence: Sequence,
         body: BodyId,
         length: u32,
-        due: Time,
+        due: LocalTime,
         time_to_live: Span,
         parts: Option<Box<[BodyId]>>,
     },
@@ -58,7 +59,7 @@ pub enum Record {
         entity: EntityId,
         scheduled: Sequence,
         sequence: Sequence,
-        expires: Time,
+        expires: LocalTime,
     },
     /// `count` messages from `first` on left the entity for good.
     Removed {
@@ -120,8 +121,8 @@ pub enum Record {
         sequence: Sequence,
         target: EntityId,
         number: Sequence,
-        expires: Time,
-        due: Option<Time>,
+        expires: LocalTime,
+        due: Option<LocalTime>,
         overlay: Option<Box<Overlay>>,
     },
     /// A message that has just come belongs to a session (S-142).
@@ -153,7 +154,7 @@ pub enum Record {
 pub struct KeptLock {
     pub source: Source,
     pub token: LockToken,
-    pub until: Time,
+    pub until: LocalTime,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -481,7 +482,7 @@ pub(crate) fn put_difference(out: &mut Vec<u8>, difference: i64) {
     put_number(out, (difference << 1 ^ difference >> 63) as u64);
 }
 
-pub(crate) fn put_time(out: &mut Vec<u8>, time: Time) {
+pub(crate) fn put_time(out: &mut Vec<u8>, time: LocalTime) {
     put_u64(out, time.0 as u64);
 }
 
@@ -590,8 +591,8 @@ impl Fields<'_> {
         Ok((number >> 1) as i64 ^ -((number & 1) as i64))
     }
 
-    pub(crate) fn time(&mut self) -> Result<Time, Unreadable> {
-        self.u64().map(|time| Time(time as i64))
+    pub(crate) fn time(&mut self) -> Result<LocalTime, Unreadable> {
+        self.u64().map(|time| LocalTime(time as i64))
     }
 
     fn truth(&mut self) -> Result<bool, Unreadable> {
@@ -735,7 +736,7 @@ mod tests {
     fn published(origin: Origin) -> Record {
         let copy = |subscription, overlay| Copied {
             subscription: EntityId(subscription),
-            expires: Time(9),
+            expires: LocalTime(9),
             overlay,
         };
         let mut overlay = Overlay::default();
@@ -785,7 +786,7 @@ mod tests {
                 sequence,
                 body: BodyId(5),
                 length: 6,
-                expires: Time::NEVER,
+                expires: LocalTime::NEVER,
                 parts: None,
             },
             Record::Enqueued {
@@ -793,7 +794,7 @@ mod tests {
                 sequence,
                 body: BodyId(5),
                 length: 6,
-                expires: Time(-1),
+                expires: LocalTime(-1),
                 parts: Some([BodyId(1), BodyId(2)].into()),
             },
             Record::Scheduled {
@@ -801,11 +802,11 @@ mod tests {
                 sequence,
                 body: BodyId(5),
                 length: 6,
-                due: Time(7),
+                due: LocalTime(7),
                 time_to_live: Span::MAX,
                 parts: Some([BodyId(1)].into()),
             },
-            Record::Activated { entity, scheduled: Sequence(8), sequence, expires: Time::NEVER },
+            Record::Activated { entity, scheduled: Sequence(8), sequence, expires: LocalTime::NEVER },
             Record::Deferred { entity, sequence, overlay: None },
             Record::DeadLettered {
                 entity,
@@ -818,7 +819,7 @@ mod tests {
                 locks: [KeptLock {
                     source: Source::dead_letter(entity),
                     token: LockToken::new(1, sequence),
-                    until: Time(9),
+                    until: LocalTime(9),
                 }]
                 .into(),
             },
@@ -837,7 +838,7 @@ mod tests {
                 sequence,
                 target: EntityId(9),
                 number: Sequence(3),
-                expires: Time(4),
+                expires: LocalTime(4),
                 due: None,
                 overlay: None,
             },
@@ -846,8 +847,8 @@ mod tests {
                 sequence,
                 target: EntityId(9),
                 number: Sequence(3),
-                expires: Time::NEVER,
-                due: Some(Time(5)),
+                expires: LocalTime::NEVER,
+                due: Some(LocalTime(5)),
                 overlay: Some(Box::default()),
             },
             Record::InSession { entity, sequence, session: "".into() },

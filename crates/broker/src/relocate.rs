@@ -2,7 +2,7 @@
 
 use crate::Broker;
 use crate::command::Intake;
-use crate::decision::{Context, Decision};
+use crate::decision::Decision;
 use crate::ids::BodyId;
 use crate::record::Record;
 use crate::volatile::Touch;
@@ -11,11 +11,11 @@ use std::sync::Arc;
 impl Broker {
     /// Records that bodies lie somewhere else from now on. A body that died meanwhile may be among them: its copy is
     /// garbage like itself, and nobody will ask for either.
-    pub fn relocate(&mut self, bodies: &[(BodyId, Intake)], context: Context, decision: &mut Decision) {
+    pub fn relocate(&mut self, bodies: &[(BodyId, Intake)], decision: &mut Decision) {
         for (body, copy) in bodies {
             assert!(*body < self.durable.next_body, "only what was stored is moved");
             let record = Record::Relocated { body: *body, copy: self.durable.next_body };
-            self.write(record, context, decision);
+            self.write_undated(record, decision);
             decision.bodies.push(*copy);
         }
     }

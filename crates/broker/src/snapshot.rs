@@ -17,7 +17,7 @@ use crate::queue::index::{CHUNK, Index, SLOT_NUMBERS, Slot};
 use crate::record::{self, Fields, KeptLock, Record};
 use crate::session::register::{SessionState, Sessions};
 use crate::settings::QueueSettings;
-use crate::time::{Span, Time};
+use crate::time::{LocalTime, Span, Time};
 use crate::topic::change::Change;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -83,7 +83,7 @@ pub struct Named {
 #[derive(Debug)]
 pub struct Snapshot {
     entities: Vec<Option<Arc<Queue>>>,
-    managed: Vec<(Time, Change)>,
+    managed: Vec<(LocalTime, Change)>,
     next_body: BodyId,
     moved: Arc<IdMap<BodyId, BodyId>>,
     kept_locks: Arc<[KeptLock]>,
@@ -454,7 +454,7 @@ impl Restored {
                 kind::HISTORY => {
                     let history = &mut queue.as_mut().ok_or(none_before)?.1.history;
                     while !fields.rest.is_empty() {
-                        let time = Time(fields.number()? as i64);
+                        let time = LocalTime(fields.number()? as i64);
                         history.push(Noted { id: MessageKey([fields.u64()?, fields.u64()?]), time });
                     }
                 }
@@ -472,7 +472,7 @@ impl Restored {
                     let sessions = &mut queue.as_mut().ok_or(none_before)?.1.sessions;
                     let session = fields.text()?.into();
                     let (body, length) = (BodyId(fields.number()?), fields.small()?);
-                    let changed = Time(fields.number()? as i64);
+                    let changed = LocalTime(fields.number()? as i64);
                     let state = Some(SessionState { body, length, changed });
                     sessions.get_or_insert_default().set_state(&session, state);
                 }
@@ -480,7 +480,7 @@ impl Restored {
                 kind::EXTRA => read_extra(&mut fields, &mut queue.as_mut().ok_or(none_before)?.1)?,
                 kind::MANAGED => {
                     durable.put(queue.take(), entities)?;
-                    let time = Time(fields.number()? as i64);
+                    let time = LocalTime(fields.number()? as i64);
                     let is_taken = match Record::decode(&mut fields.rest)? {
                         Record::Managed(change) => durable.restore(&change, time),
                         _ => false,
@@ -542,9 +542,9 @@ impl Durable {
 fn read_queue(fields: &mut Fields<'_>) -> Result<(EntityId, Queue), Error> {
     let entity = EntityId(fields.small()?);
     let (namespace, path) = (NamespaceId(fields.small()?), fields.text()?);
-    let created = Time(fields.number()? as i64);
+    let created = LocalTime(fields.number()? as i64);
     let mut queue = Queue::empty(Kind::Queue, entity, namespace, path, QueueSettings::default(), created);
-    queue.updated = Time(fields.number()? as i64);
+    queue.updated = LocalTime(fields.number()? as i64);
     read_counts(fields, &mut queue)?;
     Ok((entity, queue))
 }
@@ -684,7 +684,7 @@ mod tests {
             let token = world.token(number);
             world.settle(link, 0, token, outcome);
         }
-        let scheduled = world.now.after(Span::minutes(5));
+        let scheduled = world.local().after(Span::minutes(5));
         let time_to_live = Span::minutes(1);
         world.schedule("q", &[Incoming { scheduled, time_to_live, ..message(7) }]).unwrap();
         world.relocate(&[(BodyId(5), Intake { offset: 0, length: 10 })]);

@@ -13,6 +13,9 @@ pub(crate) struct World {
     pub(crate) last_release_is_free: bool,
     /// Messages that the disk does not give back.
     pub(crate) unreadable: std::collections::BTreeSet<Sequence>,
+    /// Whether the disk takes its time: what is to be read is kept for later.
+    pub(crate) is_reading_held: bool,
+    held_reads: Vec<Doubt>,
     /// What was stored, where a test has said what it is.
     bodies: std::collections::BTreeMap<BodyId, Vec<u8>>,
     position: Position,
@@ -53,6 +56,8 @@ impl World {
             is_checked: true,
             last_release_is_free: false,
             unreadable: Default::default(),
+            is_reading_held: false,
+            held_reads: Vec::new(),
             bodies: Default::default(),
             position: Position(1),
             effects: Vec::new(),
@@ -70,6 +75,10 @@ impl World {
         let mut decision = Decision::default();
         let context = Context { now: self.now, position: self.position };
         act(&mut self.broker, context, &mut decision);
+        match self.is_reading_held {
+            true => self.held_reads.append(&mut decision.doubts),
+            false => decision.doubts.append(&mut self.held_reads),
+        }
         while let Some(doubt) = decision.doubts.pop() {
             if doubt.wants_content {
                 let read = |(sequence, bodies): &(Sequence, Vec<BodyId>)| {
@@ -145,7 +154,12 @@ impl World {
     }
 
     pub(crate) fn pass(&mut self, span: Span) {
-        self.now = self.now.after(span);
+        self.now.0 += span.0 as i64;
+    }
+
+    /// The time of the first namespace.
+    pub(crate) fn local(&self) -> LocalTime {
+        self.now.local(self.broker.volatile.timers.lead(NamespaceId(0)))
     }
 
     fn ask(&mut self, command: Command, messages: &[Incoming]) -> Result<Answer, Refusal> {
@@ -217,7 +231,7 @@ impl World {
         self.ask(Command::Browse { request, namespace, path, from, most, session: None }, &[])
     }
 
-    pub(crate) fn purge(&mut self, path: &str, most: u32, before: Time) -> Result<Answer, Refusal> {
+    pub(crate) fn purge(&mut self, path: &str, most: u32, before: LocalTime) -> Result<Answer, Refusal> {
         let (request, namespace) = (RequestId::default(), NamespaceId(0));
         let (path, session) = (path.into(), None);
         self.ask(Command::DeleteMessages { request, namespace, path, most, before, session }, &[])
@@ -340,6 +354,11 @@ impl World {
 
     pub(crate) fn tick(&mut self) -> Vec<Effect> {
         self.run(|broker, context, decision| broker.tick(context, decision))
+    }
+
+    /// The disk answers what it was asked.
+    pub(crate) fn tick_reads(&mut self) -> Vec<Effect> {
+        self.run(|_, _, _| {})
     }
 
     pub(crate) fn is_due(&self) -> bool {
@@ -513,7 +532,7 @@ impl World {
     }
 
     pub(crate) fn relocate(&mut self, bodies: &[(BodyId, Intake)]) {
-        self.run(|broker, context, decision| broker.relocate(bodies, context, decision));
+        self.run(|broker, _, decision| broker.relocate(bodies, decision));
     }
 
     pub(crate) fn drop_parts(&mut self, link: LinkId) {

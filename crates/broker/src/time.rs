@@ -1,25 +1,61 @@
-//! The owner's time: milliseconds UTC, handed in with each command and written into each batch. Nothing in this crate
-//! looks at a clock.
+//! Two times, in milliseconds UTC. The *owner's* ([`Time`]) is that of the process: it is handed in with each command and
+//! written into each batch. A *namespace's own* ([`LocalTime`]) is the owner's until somebody moves it; everything that
+//! clients see, and everything that is due, is in it. Nothing in this crate looks at a clock.
+//!
+//! What must always hold: one becomes the other here and nowhere else, by the [`Lead`] of a namespace.
 
-/// An instant. Two of them subtract to a [`Span`].
+/// An instant of the owner's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(pub i64);
+
+/// An instant of a namespace's own time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct LocalTime(pub i64);
+
+/// How many milliseconds a namespace's own time is ahead of the owner's: none, until it is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Lead(pub i64);
 
 /// A length of time in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span(pub u64);
 
 impl Time {
+    /// Earlier than anything: what is due then is due at once.
+    pub const AT_ONCE: Time = Time(i64::MIN);
+
+    /// The same instant in the time of a namespace.
+    pub fn local(self, lead: Lead) -> LocalTime {
+        LocalTime(self.0.saturating_add(lead.0))
+    }
+}
+
+impl LocalTime {
     /// Later than anything: what never happens is due then.
-    pub const NEVER: Time = Time(i64::MAX);
+    pub const NEVER: LocalTime = LocalTime(i64::MAX);
+    /// Earlier than anything: what is due then is due at once.
+    pub const AT_ONCE: LocalTime = LocalTime(i64::MIN);
+
+    /// The same instant in the owner's time. What is due at once or never is that for everybody.
+    pub fn owners(self, lead: Lead) -> Time {
+        Time(if self == LocalTime::AT_ONCE { self.0 } else { self.0.saturating_sub(lead.0) })
+    }
+
+    /// How far a namespace is ahead that has this time while the owner has that.
+    pub fn lead_over(self, owner: Time) -> Lead {
+        Lead(self.0.saturating_sub(owner.0))
+    }
 
     /// The instant that lies `span` later, or never if that is beyond the calendar.
-    pub fn after(self, span: Span) -> Time {
-        i64::try_from(span.0).ok().and_then(|span| self.0.checked_add(span)).map_or(Time::NEVER, Time)
+    pub fn after(self, span: Span) -> LocalTime {
+        i64::try_from(span.0)
+            .ok()
+            .and_then(|span| self.0.checked_add(span))
+            .map_or(LocalTime::NEVER, LocalTime)
     }
 
     pub fn is_never(self) -> bool {
-        self == Time::NEVER
+        self == LocalTime::NEVER
     }
 }
 
@@ -45,8 +81,19 @@ mod tests {
 
     #[test]
     fn a_span_beyond_the_calendar_ends_never() {
-        assert_eq!(Time(1).after(Span::MAX), Time::NEVER);
-        assert_eq!(Time(i64::MAX - 1).after(Span(2)), Time::NEVER);
-        assert_eq!(Time(5).after(Span(7)), Time(12));
+        assert_eq!(LocalTime(1).after(Span::MAX), LocalTime::NEVER);
+        assert_eq!(LocalTime(i64::MAX - 1).after(Span(2)), LocalTime::NEVER);
+        assert_eq!(LocalTime(5).after(Span(7)), LocalTime(12));
+    }
+
+    #[test]
+    fn one_time_becomes_the_other_and_back() {
+        let lead = Lead(3_600_000);
+        assert_eq!(Time(5).local(lead), LocalTime(3_600_005));
+        assert_eq!(LocalTime(3_600_005).owners(lead), Time(5));
+        assert_eq!(LocalTime(3_600_005).lead_over(Time(5)), lead);
+        assert_eq!(Time(5).local(Lead::default()), LocalTime(5));
+        assert_eq!(LocalTime::AT_ONCE.owners(lead), Time::AT_ONCE);
+        assert_eq!(LocalTime::AT_ONCE.owners(Lead(-1)), Time::AT_ONCE);
     }
 }

@@ -2,11 +2,11 @@
 //! scheduled, and the end of its idleness. Rebuilt from the state, never stored.
 //!
 //! Timers speak the time of their namespace. Nearly always that is the owner's; a namespace whose time was moved has
-//! timers of its own, which are asked with its own time.
+//! timers of its own, which are asked with its own time. Only [`Agenda`] knows the owner's.
 
 use crate::ids::{EntityId, IdMap, LockToken, NamespaceId, Sequence, Source};
 use crate::limits::IDLE_TIMERS;
-use crate::time::Time;
+use crate::time::{Lead, LocalTime, Time};
 use crate::work::touched;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -26,7 +26,7 @@ pub enum Chore {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LockTimer {
-    pub(crate) at: Time,
+    pub(crate) at: LocalTime,
     pub(crate) source: Source,
     pub(crate) token: u128,
 }
@@ -34,7 +34,7 @@ pub(crate) struct LockTimer {
 impl LockTimer {
     /// Locks of one instant end in the order of their messages, so that what comes of it is in that order too. A token
     /// begins with a number that nobody can guess: by itself it would shuffle them.
-    fn order(&self) -> (Time, Source, Sequence, u128) {
+    fn order(&self) -> (LocalTime, Source, Sequence, u128) {
         (self.at, self.source, LockToken(self.token).sequence(), self.token)
     }
 }
@@ -60,8 +60,8 @@ pub(crate) enum Due {
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     locks: BinaryHeap<Reverse<LockTimer>>,
-    chores: BTreeSet<(Time, EntityId, Chore)>,
-    armed: IdMap<EntityId, [Time; 4]>,
+    chores: BTreeSet<(LocalTime, EntityId, Chore)>,
+    armed: IdMap<EntityId, [LocalTime; 4]>,
 }
 
 /// The timers of all namespaces. Whoever asks from outside asks in the owner's time.
@@ -71,10 +71,10 @@ pub(crate) struct Agenda {
     ahead: BTreeMap<NamespaceId, Ahead>,
 }
 
-/// The timers of a namespace whose time is `lead` milliseconds ahead of the owner's.
+/// The timers of a namespace whose time was moved.
 #[derive(Debug, Default)]
 struct Ahead {
-    lead: i64,
+    lead: Lead,
     timers: Timers,
 }
 
@@ -84,9 +84,9 @@ impl Agenda {
         self.ahead.is_empty()
     }
 
-    /// The time of a namespace when the owner's is `now`.
-    pub(crate) fn local(&self, namespace: NamespaceId, now: Time) -> Time {
-        self.ahead.get(&namespace).map_or(now, |ahead| Time(now.0.saturating_add(ahead.lead)))
+    /// How far a namespace is ahead of the owner.
+    pub(crate) fn lead(&self, namespace: NamespaceId) -> Lead {
+        self.ahead.get(&namespace).map_or(Lead::default(), |ahead| ahead.lead)
     }
 
     pub(crate) fn of(&self, namespace: NamespaceId) -> &Timers {
@@ -104,7 +104,7 @@ impl Agenda {
     pub(crate) fn set_lead(
         &mut self,
         namespace: NamespaceId,
-        lead: i64,
+        lead: Lead,
         is_theirs: impl Fn(EntityId) -> bool,
     ) {
         let usual = &mut self.usual;
@@ -115,15 +115,16 @@ impl Agenda {
 
     /// When something is next due, in the owner's time.
     pub(crate) fn next_due(&self) -> Option<Time> {
-        let own = |ahead: &Ahead| ahead.timers.next_due().map(|due| Time(due.0.saturating_sub(ahead.lead)));
-        self.usual.next_due().into_iter().chain(self.ahead.values().filter_map(own)).min()
+        let usual = self.usual.next_due().map(|due| due.owners(Lead::default()));
+        let own = |ahead: &Ahead| ahead.timers.next_due().map(|due| due.owners(ahead.lead));
+        usual.into_iter().chain(self.ahead.values().filter_map(own)).min()
     }
 
     /// Takes something that is due when the owner's time is `now`; in each namespace what is due first.
     pub(crate) fn take_due(&mut self, now: Time) -> Option<Due> {
         let ahead = self.ahead.values_mut();
-        let mut own = ahead.filter_map(|ahead| ahead.timers.take_due(Time(now.0.saturating_add(ahead.lead))));
-        self.usual.take_due(now).or_else(|| own.next())
+        let mut own = ahead.filter_map(|ahead| ahead.timers.take_due(now.local(ahead.lead)));
+        self.usual.take_due(now.local(Lead::default())).or_else(|| own.next())
     }
 }
 
@@ -136,7 +137,7 @@ impl Timers {
         let mut split = Timers { locks: theirs, ..Timers::default() };
         let armed: Vec<_> = self.chores.iter().filter(|(_, entity, _)| is_theirs(*entity)).copied().collect();
         for (at, entity, chore) in armed {
-            self.arm(entity, chore, Time::NEVER);
+            self.arm(entity, chore, LocalTime::NEVER);
             split.arm(entity, chore, at);
         }
         split
@@ -163,38 +164,38 @@ impl Timers {
     }
 
     /// Sets when a chore is due, instead of when it was.
-    pub(crate) fn arm(&mut self, entity: EntityId, chore: Chore, at: Time) {
+    pub(crate) fn arm(&mut self, entity: EntityId, chore: Chore, at: LocalTime) {
         let before = self.armed(entity, chore);
         if before == at {
             return;
         }
         touched(1);
-        self.armed.entry(entity).or_insert([Time::NEVER; 4])[chore as usize] = at;
+        self.armed.entry(entity).or_insert([LocalTime::NEVER; 4])[chore as usize] = at;
         self.chores.remove(&(before, entity, chore));
         if !at.is_never() {
             self.chores.insert((at, entity, chore));
         }
     }
 
-    pub(crate) fn armed(&self, entity: EntityId, chore: Chore) -> Time {
-        self.armed.get(&entity).map_or(Time::NEVER, |armed| armed[chore as usize])
+    pub(crate) fn armed(&self, entity: EntityId, chore: Chore) -> LocalTime {
+        self.armed.get(&entity).map_or(LocalTime::NEVER, |armed| armed[chore as usize])
     }
 
     pub(crate) fn disarm(&mut self, entity: EntityId) {
         for chore in [Chore::Expire, Chore::Activate, Chore::Idle, Chore::Forward] {
-            self.arm(entity, chore, Time::NEVER);
+            self.arm(entity, chore, LocalTime::NEVER);
         }
         self.armed.remove(&entity);
     }
 
-    pub(crate) fn next_due(&self) -> Option<Time> {
+    pub(crate) fn next_due(&self) -> Option<LocalTime> {
         let lock = self.locks.peek().map(|Reverse(timer)| timer.at);
         let chore = self.chores.first().map(|(at, ..)| *at);
         lock.into_iter().chain(chore).min()
     }
 
     /// Takes what is due first. A lock goes before a chore of the same instant: what it held may then expire.
-    pub(crate) fn take_due(&mut self, now: Time) -> Option<Due> {
+    pub(crate) fn take_due(&mut self, now: LocalTime) -> Option<Due> {
         let due = self.next_due().filter(|due| *due <= now)?;
         touched(1);
         if self.locks.peek().is_some_and(|Reverse(timer)| timer.at == due) {
@@ -202,7 +203,7 @@ impl Timers {
         }
         let (_, entity, chore) = self.chores.pop_first()?;
         if let Some(armed) = self.armed.get_mut(&entity) {
-            armed[chore as usize] = Time::NEVER;
+            armed[chore as usize] = LocalTime::NEVER;
         }
         Some(Due::Chore(entity, chore))
     }
@@ -215,16 +216,16 @@ mod tests {
     #[test]
     fn what_is_due_comes_in_order_and_locks_go_first() {
         let mut timers = Timers::default();
-        let lock = LockTimer { at: Time(2), source: Source::default(), token: 1 };
+        let lock = LockTimer { at: LocalTime(2), source: Source::default(), token: 1 };
         timers.add_lock(lock);
-        timers.arm(EntityId(1), Chore::Idle, Time(2));
-        timers.arm(EntityId(2), Chore::Expire, Time(1));
-        timers.arm(EntityId(3), Chore::Expire, Time(3));
-        assert_eq!(timers.next_due(), Some(Time(1)));
-        assert_eq!(timers.take_due(Time(2)), Some(Due::Chore(EntityId(2), Chore::Expire)));
-        assert_eq!(timers.take_due(Time(2)), Some(Due::Lock(lock)));
-        assert_eq!(timers.take_due(Time(2)), Some(Due::Chore(EntityId(1), Chore::Idle)));
-        assert_eq!(timers.take_due(Time(2)), None);
+        timers.arm(EntityId(1), Chore::Idle, LocalTime(2));
+        timers.arm(EntityId(2), Chore::Expire, LocalTime(1));
+        timers.arm(EntityId(3), Chore::Expire, LocalTime(3));
+        assert_eq!(timers.next_due(), Some(LocalTime(1)));
+        assert_eq!(timers.take_due(LocalTime(2)), Some(Due::Chore(EntityId(2), Chore::Expire)));
+        assert_eq!(timers.take_due(LocalTime(2)), Some(Due::Lock(lock)));
+        assert_eq!(timers.take_due(LocalTime(2)), Some(Due::Chore(EntityId(1), Chore::Idle)));
+        assert_eq!(timers.take_due(LocalTime(2)), None);
     }
 
     #[test]
@@ -232,9 +233,9 @@ mod tests {
         let mut timers = Timers::default();
         for (nonce, sequence) in [(9, 1), (5, 3), (7, 2), (1, 4)] {
             let token = LockToken::new(nonce, Sequence(sequence)).0;
-            timers.add_lock(LockTimer { at: Time(2), source: Source::default(), token });
+            timers.add_lock(LockTimer { at: LocalTime(2), source: Source::default(), token });
         }
-        let ended = std::iter::from_fn(|| match timers.take_due(Time(2)) {
+        let ended = std::iter::from_fn(|| match timers.take_due(LocalTime(2)) {
             Some(Due::Lock(timer)) => Some(LockToken(timer.token).sequence().0),
             _ => None,
         });
@@ -244,9 +245,9 @@ mod tests {
     #[test]
     fn a_chore_has_one_time() {
         let mut timers = Timers::default();
-        timers.arm(EntityId(1), Chore::Idle, Time(2));
-        timers.arm(EntityId(1), Chore::Idle, Time(5));
-        assert_eq!(timers.next_due(), Some(Time(5)));
+        timers.arm(EntityId(1), Chore::Idle, LocalTime(2));
+        timers.arm(EntityId(1), Chore::Idle, LocalTime(5));
+        assert_eq!(timers.next_due(), Some(LocalTime(5)));
         timers.disarm(EntityId(1));
         assert_eq!(timers.next_due(), None);
     }

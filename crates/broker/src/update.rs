@@ -2,7 +2,7 @@
 //! next renewal.
 
 use crate::Broker;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::ids::{EntityId, NamespaceId, SubQueue};
 use crate::link::FORWARDING;
 use crate::record::Record;
@@ -17,7 +17,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         asked: &QueueSettings,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<EntityId, Refusal> {
         let not_found = || Refusal::EntityNotFound(path.into());
@@ -34,7 +34,7 @@ impl Broker {
     }
 
     /// What follows when the settings of a queue or a subscription were changed.
-    pub(crate) fn redirect(&mut self, entity: EntityId, context: Context, decision: &mut Decision) {
+    pub(crate) fn redirect(&mut self, entity: EntityId, context: LocalContext, decision: &mut Decision) {
         let queue = self.durable.queue(entity).expect("it was updated");
         let (may_receive, path) = (queue.settings.status.may_receive(), queue.path.clone());
         let main = queue.settings.forward_to.is_some();
@@ -123,11 +123,11 @@ mod tests {
     fn an_update_is_seen_and_dated() {
         // S-237
         let mut world = World::with_queue("q");
-        let created = world.now;
+        let created = world.local();
         world.pass(Span::seconds(5));
         let settings = QueueSettings { user_metadata: Some("note".into()), ..QueueSettings::default() };
         let Ok(Answer::Queue(queue)) = world.update("q", settings.clone()) else { panic!() };
-        assert_eq!((queue.settings, queue.created, queue.updated), (settings, created, world.now));
+        assert_eq!((queue.settings, queue.created, queue.updated), (settings, created, world.local()));
     }
 
     #[test]
@@ -140,7 +140,10 @@ mod tests {
         let settings = QueueSettings { lock_duration: Span::seconds(5), ..QueueSettings::default() };
         world.update("q", settings).unwrap();
         world.pass(Span::seconds(59));
-        assert_eq!(world.renew("q", &[token]), Ok(Answer::Renewed(vec![world.now.after(Span::seconds(5))])));
+        assert_eq!(
+            world.renew("q", &[token]),
+            Ok(Answer::Renewed(vec![world.local().after(Span::seconds(5))]))
+        );
         world.pass(Span(4_999));
         world.tick();
         assert!(matches!(world.settle(link, 0, token, Outcome::Complete)[..], [Effect::Settled { .. }]));

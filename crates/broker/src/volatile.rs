@@ -15,7 +15,7 @@ use crate::queue::index::{Index, State};
 use crate::session::lobby::{self, Lobby};
 use crate::session::register::Session;
 use crate::tier::Tier;
-use crate::time::Time;
+use crate::time::{Lead, LocalTime, Time};
 use crate::timers::{Agenda, Chore, Due, LockTimer, Timers};
 use crate::topic::routes::Routes;
 use crate::work::touched;
@@ -87,7 +87,7 @@ impl Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lock {
     pub token: LockToken,
-    pub until: Time,
+    pub until: LocalTime,
 }
 
 /// Who is there at an entity, and since when nobody was.
@@ -97,13 +97,13 @@ pub struct Presence {
     parts: [Ready; 3],
     pub receivers: usize,
     /// The latest send or receive (S-237).
-    pub accessed: Option<Time>,
+    pub accessed: Option<LocalTime>,
     /// Scheduled messages in the order in which they are due.
-    pub schedule: BTreeSet<(Time, Sequence)>,
+    pub schedule: BTreeSet<(LocalTime, Sequence)>,
     /// The latest of whatever keeps it from being idle (S-71); unknown after a start.
-    pub used: Option<Time>,
+    pub used: Option<LocalTime>,
     /// Message ids of the history and when they were taken (S-160).
-    pub seen: IdMap<MessageKey, Time>,
+    pub seen: IdMap<MessageKey, LocalTime>,
     /// Of an entity that requires sessions, once there was one.
     pub(crate) lobby: Option<Box<Lobby>>,
 }
@@ -261,13 +261,13 @@ pub enum Touch {
     Noted {
         entity: EntityId,
         id: MessageKey,
-        time: Time,
+        time: LocalTime,
     },
     /// An id that was taken at that time is no longer in the history.
     Forgotten {
         entity: EntityId,
         id: MessageKey,
-        time: Time,
+        time: LocalTime,
     },
     /// A free message is not to be forwarded.
     Rested {
@@ -290,7 +290,7 @@ pub enum Touch {
     EntityCreated {
         entity: EntityId,
         namespace: NamespaceId,
-        time: Time,
+        time: LocalTime,
     },
     EntityDeleted {
         entity: EntityId,
@@ -301,40 +301,40 @@ pub enum Touch {
     /// A message waits for its time.
     Scheduled {
         entity: EntityId,
-        due: Time,
+        due: LocalTime,
         sequence: Sequence,
     },
     /// A message waits no more.
     Unscheduled {
         entity: EntityId,
-        due: Time,
+        due: LocalTime,
         sequence: Sequence,
     },
     /// Somebody sent or received.
     Accessed {
         entity: EntityId,
-        time: Time,
+        time: LocalTime,
     },
     /// Something else happened that keeps an entity from being idle.
     Used {
         entity: EntityId,
-        time: Time,
+        time: LocalTime,
     },
     /// Something happened to a session, or to who waits for one.
     Session {
         entity: EntityId,
         change: lobby::Change,
     },
-    /// The time of a namespace is `lead` milliseconds ahead of the owner's.
+    /// The time of a namespace is so far ahead of the owner's.
     TimeMoved {
         namespace: NamespaceId,
-        lead: i64,
+        lead: Lead,
     },
     /// There is something to do at an entity then, and no earlier.
     Armed {
         entity: EntityId,
         chore: Chore,
-        at: Time,
+        at: LocalTime,
     },
 }
 
@@ -359,7 +359,7 @@ impl Volatile {
             let namespace = durable.namespace_of(EntityId(entity)).unwrap_or_default();
             volatile.entities.push(Presence { namespace, ..Presence::default() });
         }
-        for (namespace, lead) in durable.leads() {
+        for (&namespace, &lead) in &durable.leads {
             volatile.apply(Touch::TimeMoved { namespace, lead });
         }
         for kept in durable.kept_locks() {
@@ -379,7 +379,7 @@ impl Volatile {
                 let waiting = queue.index.iter().filter(|(_, slot)| slot.state() == State::Scheduled);
                 schedule.extend(waiting.map(|(sequence, slot)| (slot.expires, sequence)));
             }
-            let due = schedule.first().map_or(Time::NEVER, |(due, _)| *due);
+            let due = schedule.first().map_or(LocalTime::NEVER, |(due, _)| *due);
             let presence = &mut volatile.entities[entity.0 as usize];
             presence.schedule = schedule;
             if queue.settings.requires_session
@@ -400,7 +400,7 @@ impl Volatile {
                 (Chore::Expire, queue.index.earliest()),
                 (Chore::Activate, due),
                 // At the first opportunity: only then is it known since when the entity is idle.
-                (Chore::Idle, if is_mortal { Time(i64::MIN) } else { Time::NEVER }),
+                (Chore::Idle, if is_mortal { LocalTime::AT_ONCE } else { LocalTime::NEVER }),
             ] {
                 volatile.apply(Touch::Armed { entity, chore, at });
             }
@@ -424,7 +424,7 @@ impl Volatile {
         &mut self.entities[source.entity.0 as usize].parts[source.sub as usize]
     }
 
-    pub fn lock(&self, source: Source, token: LockToken, now: Time) -> Option<Lock> {
+    pub fn lock(&self, source: Source, token: LockToken, now: LocalTime) -> Option<Lock> {
         touched(1);
         let lock = self.ready(source).locks.get(&token.sequence())?;
         let is_held = now < lock.until || is_planted(Bug::Lock);
@@ -757,9 +757,12 @@ impl Volatile {
         self.timers.of_mut(self.entities[entity.0 as usize].namespace)
     }
 
-    /// The time at an entity when the owner's is `now`.
-    pub(crate) fn local(&self, entity: EntityId, now: Time) -> Time {
-        if self.timers.is_usual() { now } else { self.timers.local(self.presence(entity).namespace, now) }
+    /// How far the time at an entity is ahead of the owner's.
+    pub(crate) fn lead_at(&self, entity: EntityId) -> Lead {
+        match self.timers.is_usual() {
+            true => Lead::default(),
+            false => self.timers.lead(self.presence(entity).namespace),
+        }
     }
 
     /// When something is next due, in the owner's time.
@@ -768,7 +771,7 @@ impl Volatile {
     }
 
     /// When that chore of an entity is due; never, if it has none.
-    pub(crate) fn armed(&self, entity: EntityId, chore: Chore) -> Time {
+    pub(crate) fn armed(&self, entity: EntityId, chore: Chore) -> LocalTime {
         self.timers.of(self.presence(entity).namespace).armed(entity, chore)
     }
 
@@ -784,7 +787,11 @@ impl Volatile {
     }
 
     /// Takes what is due first in a namespace, if that is not after `until` of its own time, and says when it was due.
-    pub(crate) fn take_first(&mut self, namespace: NamespaceId, until: Time) -> Option<(Time, Due)> {
+    pub(crate) fn take_first(
+        &mut self,
+        namespace: NamespaceId,
+        until: LocalTime,
+    ) -> Option<(LocalTime, Due)> {
         let timers = self.timers.of_mut(namespace);
         loop {
             let at = timers.next_due()?;
@@ -853,7 +860,7 @@ mod tests {
     fn with_receivers(count: u32) -> Volatile {
         let mut volatile = Volatile::default();
         let (entity, namespace) = (EntityId(0), NamespaceId(0));
-        volatile.apply(Touch::EntityCreated { entity, namespace, time: Time(0) });
+        volatile.apply(Touch::EntityCreated { entity, namespace, time: LocalTime(0) });
         for number in 0..count {
             let role = Role::Receiver { mode: ReceiveMode::PeekLock, delivered: 0, session: None };
             volatile.apply(Touch::Attached { link: link(number), source: SOURCE, role });
@@ -882,10 +889,10 @@ mod tests {
         let mut volatile = with_receivers(0);
         for number in 1..=100_000 {
             let token = LockToken::new(number, Sequence(number));
-            volatile.apply(Touch::Locked { source: SOURCE, lock: Lock { token, until: Time(60_000) } });
+            volatile.apply(Touch::Locked { source: SOURCE, lock: Lock { token, until: LocalTime(60_000) } });
             volatile.apply(Touch::Unlocked { source: SOURCE, sequence: Sequence(number) });
         }
         assert!(volatile.timers.of(NamespaceId(0)).lock_count() <= 2 * IDLE_TIMERS);
-        assert_eq!(volatile.take_due(Time::NEVER), None);
+        assert_eq!(volatile.take_due(Time(i64::MAX)), None);
     }
 }

@@ -12,6 +12,9 @@ use otobus_broker::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
+/// As long as any queue here locks its messages.
+const LONGEST_LOCK: Span = Span::minutes(1);
+
 /// The queue that requires sessions.
 const SESSIONS: u8 = 2;
 
@@ -334,6 +337,9 @@ impl Rig {
                     "handed out before it was committed"
                 );
                 assert_eq!(release.is_free, *mode == ReceiveMode::PeekLock);
+                // S-82, in the time of the namespace, however far that was moved.
+                let locks = self.local()..=self.local().after(LONGEST_LOCK);
+                assert!(delivery.locked_until.is_none_or(|until| locks.contains(&until)), "{delivery:?}");
                 *self.delivered.entry(*link).or_default() += 1;
                 self.tokens.push(delivery.token);
             }
@@ -418,7 +424,7 @@ impl Rig {
                 self.command(&Command::Manage { request, namespace, task }, &[]);
             }
             Step::Schedule { queue, later } => {
-                let scheduled = self.now.after(Span(u64::from(*later)));
+                let scheduled = self.local().after(Span(u64::from(*later)));
                 let message = Incoming { scheduled, ..Incoming::new(Intake { offset: 0, length: 9 }) };
                 let path = path(queue);
                 let sessions = sessions(1);
@@ -446,7 +452,7 @@ impl Rig {
                 self.command(&Command::Browse { request, namespace, path, from, most: 9, session }, &[]);
             }
             Step::Purge { queue, is_dead, most } => {
-                let (path, most, before) = (part(queue, is_dead), *most, Time::NEVER);
+                let (path, most, before) = (part(queue, is_dead), *most, LocalTime::NEVER);
                 let session = (most % 2 == 0).then(|| session_of(&0));
                 self.command(
                     &Command::DeleteMessages { request, namespace, path, most, before, session },
@@ -549,7 +555,8 @@ impl Rig {
     fn send(&mut self, link: u8, lengths: &[u32], is_settled: bool, life: u32, later: u32) {
         let usual = Incoming::new(Intake::default());
         let time_to_live = if life < 30_000 { Span(u64::from(life)) } else { usual.time_to_live };
-        let scheduled = if later < 30_000 { self.now.after(Span(u64::from(later))) } else { usual.scheduled };
+        let scheduled =
+            if later < 30_000 { self.local().after(Span(u64::from(later))) } else { usual.scheduled };
         let message = |length: &u32| Incoming {
             body: Intake { offset: 0, length: *length },
             time_to_live,
@@ -579,8 +586,7 @@ impl Rig {
         self.commit();
         let left = self.replayed.kept_locks().to_vec();
         let kept = if is_planned { self.broker.locks(self.now) } else { left.clone() };
-        let lead = self.replayed.leads().next().map_or(0, |(_, lead)| lead);
-        let held = kept.iter().filter(|lock| self.now.0 + lead < lock.until.0).count();
+        let held = kept.iter().filter(|lock| self.local() < lock.until).count();
         let mut bytes = Vec::new();
         if kept != left {
             let record = Record::LocksKept { locks: kept.into() };
@@ -616,6 +622,11 @@ impl Rig {
         durable
     }
 
+    /// The time of the one namespace.
+    fn local(&self) -> LocalTime {
+        self.now.local(Lead(self.replayed.leads().next().map_or(0, |(_, lead)| lead)))
+    }
+
     fn commit(&mut self) {
         self.committed = self.position;
         self.position.0 += 1;
@@ -627,7 +638,7 @@ impl Rig {
     fn wait(&mut self, milliseconds: u32) {
         // All records of one batch have one time.
         self.commit();
-        self.now = self.now.after(Span(u64::from(milliseconds)));
+        self.now.0 += i64::from(milliseconds);
         let context = self.context();
         self.broker.tick(context, &mut self.decision);
         self.take();

@@ -76,7 +76,7 @@ impl Partition {
             self.moving.entry(*body).or_insert(stored);
         }
         let context = self.context(now);
-        self.broker.relocate(&bodies, context, &mut self.decision);
+        self.broker.relocate(&bodies, &mut self.decision);
         // Without any copy there is nothing to wait for: what was to be copied is gone already.
         let at = if bodies.is_empty() { self.committed() } else { Position(context.position.0) };
         self.upkeep.copied(at, unread);

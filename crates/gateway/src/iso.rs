@@ -1,6 +1,6 @@
 //! Durations and dates as the bus writes them (H-28, H-29): `PT1M`, `2026-01-31T12:00:00.0000000Z`.
 
-use broker::{Span, Time};
+use broker::Span;
 use std::fmt::Write;
 
 /// The longest duration of the service, which means "for ever".
@@ -85,20 +85,21 @@ pub fn duration_text(span: Span) -> String {
     if text == "P" { "PT0S".to_owned() } else { text }
 }
 
-/// A date with seven digits of a second, as in descriptions.
-pub fn date(time: Time) -> String {
-    let thousandths = time.0.rem_euclid(1_000);
-    format!("{}.{thousandths:03}0000Z", date_and_time(time))
+/// A date with seven digits of a second, as in descriptions. Like all of these it is given as milliseconds since 1970,
+/// whoever's time that is.
+pub fn date(milliseconds: i64) -> String {
+    let thousandths = milliseconds.rem_euclid(1_000);
+    format!("{}.{thousandths:03}0000Z", date_and_time(milliseconds))
 }
 
 /// A date in milliseconds, as every language reads it.
-pub fn date_in_milliseconds(time: Time) -> String {
-    format!("{}.{:03}Z", date_and_time(time), time.0.rem_euclid(1_000))
+pub fn date_in_milliseconds(milliseconds: i64) -> String {
+    format!("{}.{:03}Z", date_and_time(milliseconds), milliseconds.rem_euclid(1_000))
 }
 
 /// A date in whole seconds, as in envelopes.
-pub fn date_in_seconds(time: Time) -> String {
-    format!("{}Z", date_and_time(time))
+pub fn date_in_seconds(milliseconds: i64) -> String {
+    format!("{}Z", date_and_time(milliseconds))
 }
 
 /// What stands for an instant that never was.
@@ -131,8 +132,8 @@ pub fn is_date(text: &str) -> bool {
         && (zone.is_empty() || zone == "Z" || shape(zone, "+00:00") || shape(zone, "-00:00"))
 }
 
-fn date_and_time(time: Time) -> String {
-    let seconds = time.0.div_euclid(1_000);
+fn date_and_time(milliseconds: i64) -> String {
+    let seconds = milliseconds.div_euclid(1_000);
     let (year, month, day) = civil(seconds.div_euclid(86_400));
     let second = seconds.rem_euclid(86_400);
     format!(
@@ -242,12 +243,12 @@ mod tests {
     // H-29
     #[test]
     fn dates_are_written_with_the_digits_clients_expect() {
-        assert_eq!(date(Time(0)), "1970-01-01T00:00:00.0000000Z");
-        assert_eq!(date(Time(1_709_210_096_789)), "2024-02-29T12:34:56.7890000Z");
-        assert_eq!(date_in_milliseconds(Time(1_709_210_096_009)), "2024-02-29T12:34:56.009Z");
-        assert_eq!(date_in_seconds(Time(1_709_210_096_789)), "2024-02-29T12:34:56Z");
-        assert_eq!(date_in_seconds(Time(951_782_400_000)), "2000-02-29T00:00:00Z");
-        assert_eq!(date_in_seconds(Time(4_107_542_399_000)), "2100-02-28T23:59:59Z");
-        assert_eq!(date_in_seconds(Time(-1)), "1969-12-31T23:59:59Z");
+        assert_eq!(date(0), "1970-01-01T00:00:00.0000000Z");
+        assert_eq!(date(1_709_210_096_789), "2024-02-29T12:34:56.7890000Z");
+        assert_eq!(date_in_milliseconds(1_709_210_096_009), "2024-02-29T12:34:56.009Z");
+        assert_eq!(date_in_seconds(1_709_210_096_789), "2024-02-29T12:34:56Z");
+        assert_eq!(date_in_seconds(951_782_400_000), "2000-02-29T00:00:00Z");
+        assert_eq!(date_in_seconds(4_107_542_399_000), "2100-02-28T23:59:59Z");
+        assert_eq!(date_in_seconds(-1), "1969-12-31T23:59:59Z");
     }
 }

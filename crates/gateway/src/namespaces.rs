@@ -7,7 +7,7 @@
 //! when [`Namespaces::changed`] says so.
 
 use crate::auth::{Guard, Hosts, first_label};
-use broker::{NamespaceId, Time};
+use broker::{LocalTime, NamespaceId};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::watch;
@@ -17,7 +17,7 @@ pub struct Namespace {
     pub id: NamespaceId,
     pub name: Box<str>,
     pub guard: Guard,
-    pub created: Time,
+    pub created: LocalTime,
 }
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ const CLOSED: NamespaceId = NamespaceId(u32::MAX);
 impl Namespaces {
     /// One namespace for everybody.
     pub fn single(guard: Guard) -> Namespaces {
-        let default = Namespace { id: NamespaceId(0), name: "default".into(), guard, created: Time(0) };
+        let default = Namespace { id: NamespaceId(0), name: "default".into(), guard, created: LocalTime(0) };
         Namespaces::new(default, Vec::new(), &[])
     }
 
@@ -113,7 +113,7 @@ impl List {
             guarded(namespace, hosts)
         };
         let closed =
-            |name| Arc::new(Namespace { id: CLOSED, name, guard: Guard::closed(), created: Time(0) });
+            |name| Arc::new(Namespace { id: CLOSED, name, guard: Guard::closed(), created: LocalTime(0) });
         List {
             others: others.into_iter().map(named).collect(),
             default: guarded(default, Hosts::of_default(names.clone())),
@@ -127,7 +127,7 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn namespace(id: u32, name: &str, guard: Guard) -> Namespace {
-        Namespace { id: NamespaceId(id), name: name.into(), guard, created: Time(0) }
+        Namespace { id: NamespaceId(id), name: name.into(), guard, created: LocalTime(0) }
     }
 
     fn guard() -> Guard {

@@ -7,7 +7,7 @@ use anyhow::bail;
 use broker::manage::forward_path;
 use broker::topic::rule::Rule;
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
-use broker::{Answer, Command, NamespaceId, QueueSettings, Refusal, Task, Tier, Time};
+use broker::{Answer, Command, LocalTime, NamespaceId, QueueSettings, Refusal, Task, Tier};
 use engine::Handle;
 use gateway::auth::Policy;
 use std::path::{Path, PathBuf};
@@ -105,7 +105,7 @@ impl Definition {
 #[derive(Debug)]
 pub struct Applied {
     /// Its number and since when it is there; none if it could not be named.
-    pub namespace: Option<(NamespaceId, Time)>,
+    pub namespace: Option<(NamespaceId, LocalTime)>,
     pub untaken: Vec<Untaken>,
 }
 

@@ -3,7 +3,6 @@
 //! Whatever an event carries, it stays on its line: control characters are written as escapes. Events name tracking ids,
 //! entities and addresses; keys, tokens, signatures and bodies are never given to an event.
 
-use broker::Time;
 use gateway::iso;
 use serde_json::{Map, Value};
 use std::fmt::{self, Write as _};
@@ -59,7 +58,7 @@ where
     ) -> fmt::Result {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
         let mut fields = Fields::default();
-        fields.put("time", iso::date_in_milliseconds(Time(now)).into());
+        fields.put("time", iso::date_in_milliseconds(now).into());
         fields.put("level", event.metadata().level().as_str().to_ascii_lowercase().into());
         fields.put("target", event.metadata().target().into());
         event.record(&mut fields);

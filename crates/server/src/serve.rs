@@ -8,7 +8,7 @@ use crate::durability::Durability;
 use crate::flags::Flags;
 use crate::settings::Settings;
 use anyhow::{Context, bail};
-use broker::{NamespaceId, Time};
+use broker::{LocalTime, NamespaceId};
 use engine::{Engine, Handle};
 use gateway::auth::{Guard, Policy};
 use gateway::names::Names;
@@ -252,7 +252,7 @@ impl Houses {
     async fn open(
         &self,
         definitions: &[Definition],
-        before: impl Fn(&str) -> Option<(NamespaceId, Time)>,
+        before: impl Fn(&str) -> Option<(NamespaceId, LocalTime)>,
     ) -> Opened {
         let mut opened = Opened { namespaces: Vec::with_capacity(definitions.len()), untaken: Vec::new() };
         for definition in definitions {

@@ -6,18 +6,16 @@ use crate::machine::{Alive, Machine};
 use crate::oracle::forward::forwards;
 use crate::oracle::ledger::{Kind, PARTS, Present, Queue, path_of};
 use crate::oracle::{Door, Oracle, Question, Role};
-use crate::workload::Workload;
+use crate::workload::{Workload, namespace_of};
 use crate::{PARTITIONS, Run};
 use broker::topic::settings::SubscriptionSettings;
 use broker::{
-    Command, ConnectionId, LinkId, NamespaceId, Outcome, QueueSettings, ReceiveMode, RequestId, State,
-    SubQueue, Task,
+    Command, ConnectionId, LinkId, Outcome, QueueSettings, ReceiveMode, RequestId, State, SubQueue, Task,
 };
 use engine::{Batch, Item, Outgoing};
 use std::sync::Arc;
 
 const DRAINING: ConnectionId = ConnectionId(u32::MAX);
-const NAMESPACE: NamespaceId = NamespaceId(0);
 
 /// Links that accept sessions are numbered from here, beyond those of queues.
 const SESSION_LINKS: u32 = 1 << 20;
@@ -97,8 +95,8 @@ impl Run<'_> {
                                 request,
                                 Question::Settle(path.clone(), tokens.clone(), outcome.clone()),
                             );
+                            let namespace = namespace_of(&path);
                             let (path, tokens) = (path.into(), tokens.into());
-                            let namespace = NAMESPACE;
                             let command = Command::SettleTokens { request, namespace, path, tokens, outcome };
                             batch.commands.push(command);
                         }
@@ -141,13 +139,14 @@ fn stop_forwarding(oracle: &mut Oracle) -> (Batch, Vec<(String, SubQueue)>) {
             oracle.ask(request, Question::Resubscribe(path.to_lowercase(), Box::new(settings.clone())));
             let topic = path.split("/Subscriptions/").next().unwrap_or_default().into();
             let task = Box::new(Task::UpdateSubscription { topic, name: name.into(), settings });
-            batch.commands.push(Command::Manage { request, namespace: NAMESPACE, task });
+            batch.commands.push(Command::Manage { request, namespace: namespace_of(&path), task });
             continue;
         }
         let settings = QueueSettings { forward_to: None, forward_dead_letters_to: None, ..settings };
         oracle.ask(request, Question::Update(path.to_lowercase(), Box::new(settings.clone())));
+        let namespace = namespace_of(&path);
         let task = Box::new(Task::UpdateQueue { path: path.into(), settings, access: Vec::new() });
-        batch.commands.push(Command::Manage { request, namespace: NAMESPACE, task });
+        batch.commands.push(Command::Manage { request, namespace, task });
     }
     (batch, sources)
 }
@@ -171,7 +170,7 @@ fn attach_where(machine: &Machine, is_wanted: impl Fn(&Queue, SubQueue) -> bool)
         let mode = ReceiveMode::PeekLock;
         oracle.attach(link, &path, Role::Receiver(mode));
         oracle.credit(link, u64::MAX, false);
-        let namespace = NAMESPACE;
+        let namespace = namespace_of(&path);
         batch.commands.push(Command::AttachReceiver { link, namespace, path: path.into(), mode });
         batch.commands.push(Command::Credit { link, limit: u64::MAX, drain: false });
     }
@@ -187,7 +186,7 @@ fn accept_everywhere(oracle: &mut Oracle) -> Batch {
     for path in paths {
         for session in Workload::session_ids() {
             let link = LinkId { connection: DRAINING, link: SESSION_LINKS + oracle.next_drained() };
-            let (mode, namespace) = (ReceiveMode::PeekLock, NAMESPACE);
+            let (mode, namespace) = (ReceiveMode::PeekLock, namespace_of(&path));
             oracle.attach_for(link, &path, Role::Receiver(mode), Some(Some(session.clone())));
             oracle.credit(link, u64::MAX, false);
             let (path, session) = (path.clone().into(), Some((&*session).into()));
@@ -215,7 +214,8 @@ fn ask_for_deferred(oracle: &mut Oracle) -> Batch {
         let request = next_request(oracle);
         let mode = ReceiveMode::PeekLock;
         oracle.ask(request, Question::Deferred(path.clone(), vec![number], mode));
-        let (path, numbers, namespace) = (path.into(), vec![number].into(), NAMESPACE);
+        let namespace = namespace_of(&path);
+        let (path, numbers) = (path.into(), vec![number].into());
         batch.commands.push(Command::ReceiveDeferred {
             request,
             namespace,

@@ -3,7 +3,7 @@
 
 use super::receive::delivery;
 use crate::Broker;
-use crate::decision::Context;
+use crate::decision::LocalContext;
 use crate::durable::Queue;
 use crate::effect::Answer;
 use crate::ids::{NamespaceId, Number, Sequence};
@@ -21,7 +21,7 @@ impl Broker {
         from: Number,
         most: u32,
         session: Option<&str>,
-        context: Context,
+        context: LocalContext,
     ) -> Result<Answer, Refusal> {
         let source = self.resolve_for_receive(namespace, path)?;
         let queue = self.queue_of(source);
@@ -89,7 +89,7 @@ mod tests {
         // S-8, S-43, S-131, S-132
         let mut world = World::with_queue("q");
         world.send_committed("q", 4);
-        let scheduled = Incoming { scheduled: world.now.after(Span::minutes(1)), ..message(1) };
+        let scheduled = Incoming { scheduled: world.local().after(Span::minutes(1)), ..message(1) };
         world.schedule("q", &[scheduled]).unwrap();
         let link = world.receiver("q", PeekLock, 3);
         let (deferred, dead) = (world.token(2), world.token(3));

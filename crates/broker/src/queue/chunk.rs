@@ -2,7 +2,7 @@
 //! messages left, or never had many, is a sorted list, so that one old message does not hold the room of a thousand.
 
 use super::slot::{Slot, State};
-use crate::time::Time;
+use crate::time::LocalTime;
 use crate::work::touched;
 
 /// Slots in one chunk.
@@ -27,12 +27,12 @@ pub(super) struct Chunk {
     live: u32,
     active: u32,
     /// No message of this chunk expires earlier, except those that the owner left to their locks.
-    pub(super) earliest: Time,
+    pub(super) earliest: LocalTime,
 }
 
 impl Chunk {
     pub(super) fn dense() -> Chunk {
-        Chunk { slots: Slots::Dense(Vec::new()), live: 0, active: 0, earliest: Time::NEVER }
+        Chunk { slots: Slots::Dense(Vec::new()), live: 0, active: 0, earliest: LocalTime::NEVER }
     }
 
     pub(super) fn sparse() -> Chunk {
@@ -164,7 +164,7 @@ mod tests {
     use crate::ids::BodyId;
 
     fn slot(body: usize) -> Slot {
-        Slot::active(BodyId(body as u64), 10, Time(1), Time::NEVER)
+        Slot::active(BodyId(body as u64), 10, LocalTime(1), LocalTime::NEVER)
     }
 
     fn bodies(chunk: &Chunk) -> Vec<u64> {

@@ -9,7 +9,7 @@ use crate::limits::{DISPATCH_SLICE, TIMER_SLICE};
 use crate::manage::Task;
 use crate::settings::QueueSettings;
 use crate::testing::{World, message};
-use crate::time::{Span, Time};
+use crate::time::{LocalTime, Span};
 use crate::work::take_touched;
 use crate::{Answer, Incoming, SessionIds};
 
@@ -23,7 +23,7 @@ fn filled(count: u32) -> World {
     let dead_letter_on_expiration = true;
     world.create("q", QueueSettings { lock_duration, dead_letter_on_expiration, ..QueueSettings::default() });
     let link = world.sender("q");
-    let scheduled = Incoming { scheduled: world.now.after(Span::minutes(9_999)), ..message(1) };
+    let scheduled = Incoming { scheduled: world.local().after(Span::minutes(9_999)), ..message(1) };
     let mortal = Incoming { time_to_live: Span::minutes(9_999), ..message(1) };
     let fill = |world: &mut World, each: Incoming| {
         for part in 0..count.div_ceil(4_000) {
@@ -106,11 +106,11 @@ fn costs(count: u32) -> Vec<(&'static str, usize)> {
             assert_eq!(seen.len(), 10);
         });
     }
-    let scheduled = Incoming { scheduled: world.now.after(Span::minutes(5_000)), ..message(1) };
+    let scheduled = Incoming { scheduled: world.local().after(Span::minutes(5_000)), ..message(1) };
     cost(&mut world, "schedule", &mut |world| drop(world.schedule("q", &[scheduled]).unwrap()));
     cost(&mut world, "cancel", &mut |world| drop(world.cancel("q", &[3 * n / 2]).unwrap()));
     cost(&mut world, "delete ten", &mut |world| {
-        assert_eq!(world.purge("q", 10, Time::NEVER), Ok(Answer::MessagesDeleted(10)));
+        assert_eq!(world.purge("q", 10, LocalTime::NEVER), Ok(Answer::MessagesDeleted(10)));
     });
     let mortal = Incoming { time_to_live: Span(1), ..message(1) };
     world.send(sender, 0, &[mortal]);
@@ -229,7 +229,7 @@ fn one_of_each(world: &mut World, n: u64) -> Vec<Command> {
             namespace,
             path: q(),
             most: 1,
-            before: Time::NEVER,
+            before: LocalTime::NEVER,
             session: None,
         },
         // Refused here; what they cost with sessions is measured beside those.
@@ -253,7 +253,7 @@ fn one_of_each(world: &mut World, n: u64) -> Vec<Command> {
 fn every_kind_of_command_costs_the_same_with_a_thousand_messages_and_with_a_million() {
     let costs = |count: u32| -> Vec<(&'static str, usize)> {
         let mut world = filled(count);
-        let later = Incoming { scheduled: world.now.after(Span::minutes(5_000)), ..message(1) };
+        let later = Incoming { scheduled: world.local().after(Span::minutes(5_000)), ..message(1) };
         let commands = one_of_each(&mut world, count.into());
         let mut cost = |command: Command| {
             take_touched();
@@ -295,7 +295,7 @@ fn million(each: Incoming, is_locked: bool) -> World {
 
 #[test]
 fn a_million_messages_that_are_due_at_once_are_worked_off_in_slices_and_others_come_in_between() {
-    let start = World::new().now;
+    let start = World::new().local();
     let mortal = Incoming { time_to_live: Span::seconds(60), ..message(1) };
     let scheduled = Incoming { scheduled: start.after(Span::seconds(60)), ..message(1) };
     for (each, is_locked) in [(mortal, false), (scheduled, false), (message(1), true)] {

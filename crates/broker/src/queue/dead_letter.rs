@@ -3,7 +3,7 @@
 //! count of deliveries (S-115), no way further (S-102).
 
 use crate::Broker;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::effect::Extra;
 use crate::ids::{EntityId, Sequence, Source};
 use crate::limits::TRANSFER_HOPS;
@@ -23,7 +23,7 @@ impl Broker {
         reason: Reason,
         is_failure: bool,
         overlay: Option<Box<Overlay>>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let record = Record::DeadLettered { entity, sequence, reason, is_failure, overlay };

@@ -2,7 +2,7 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Context, Decision, Hindrance, Material, Needs};
+use crate::decision::{Decision, Hindrance, LocalContext, Material, Needs};
 use crate::effect::{Answer, Delivery};
 use crate::ids::{NamespaceId, Number, Sequence, Source, SubQueue};
 use crate::limits::REQUEST_MESSAGES;
@@ -11,7 +11,7 @@ use crate::queue::index::{Reason, State};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::session::Held;
-use crate::time::Time;
+use crate::time::LocalTime;
 use crate::volatile::Touch;
 use message::overlay::Overlay;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ impl Broker {
         source: Source,
         sequence: Sequence,
         overlay: Option<Box<Overlay>>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let (entity, count) = (source.entity, self.locked_slot(source, sequence).count());
@@ -50,7 +50,7 @@ impl Broker {
         mode: ReceiveMode,
         held: Option<Held<'_>>,
         material: Material<'_>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Hindrance> {
         let source = self.resolve_for_receive(namespace, path)?;
@@ -62,7 +62,7 @@ impl Broker {
             return Err(Refusal::TooMany { what: "sequence numbers", count, limit }.into());
         }
         // S-125
-        let session: Option<(Arc<str>, Time)> = match (self.has_sessions(source), held) {
+        let session: Option<(Arc<str>, LocalTime)> = match (self.has_sessions(source), held) {
             (true, Some(held)) => Some((held.0.into(), self.check_held(source, held, context)?.until)),
             (true, None) => return Err(Refusal::NotAllowed(SESSION_MISSING).into()),
             (false, _) => None,
@@ -134,7 +134,7 @@ impl Broker {
         (slot.state() == State::Deferred && !is_locked).then_some(sequence)
     }
 
-    fn is_past(&self, source: Source, sequence: Sequence, context: Context) -> bool {
+    fn is_past(&self, source: Source, sequence: Sequence, context: LocalContext) -> bool {
         source.sub == SubQueue::Main && self.locked_slot(source, sequence).expires <= context.now
     }
 }
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(taken.iter().map(|each| each.number.0).collect::<Vec<_>>(), [3, 1]);
         assert_eq!(taken[0].state, State::Deferred);
         assert_eq!(taken[0].count, 1);
-        assert_eq!(taken[0].locked_until, Some(world.now.after(Span::minutes(1))));
+        assert_eq!(taken[0].locked_until, Some(world.local().after(Span::minutes(1))));
         assert_ne!(taken[0].token, taken[1].token);
         assert_eq!(
             world.settle_tokens("q", &[taken[0].token, taken[1].token], Outcome::Complete),

@@ -7,7 +7,7 @@
 
 use crate::Broker;
 use crate::command::Command;
-use crate::decision::{Context, Decision};
+use crate::decision::{Context, Decision, LocalContext};
 use crate::effect::Effect;
 use crate::ids::{BodyId, LockToken, Sequence, Source};
 use crate::limits::{CHECK_BYTES, CHECK_MESSAGES};
@@ -87,7 +87,7 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) {
-        if self.durable.queue(source.entity).is_none() {
+        if self.durable.queue(source.entity).is_none() || self.keep_checked(source, whole, damaged) {
             return;
         }
         self.volatile.apply(Touch::Checked { source, whole: whole.iter().copied().collect() });
@@ -95,12 +95,13 @@ impl Broker {
             let (entity, change) = (source.entity, Change::Checked);
             self.volatile.apply(Touch::Session { entity, change });
         }
+        let local = self.context_at(source.entity, context);
         for sequence in damaged {
-            self.withhold(source, *sequence, context);
+            self.withhold(source, *sequence, local);
         }
         let most = if self.volatile.ready(source).draining.is_empty() { 0 } else { usize::MAX };
         if most > 0 {
-            self.hand_out(source, most, context, decision);
+            self.hand_out(source, most, local, decision);
             self.end_drains(source, decision);
         } else {
             self.volatile.stir(source);
@@ -109,7 +110,7 @@ impl Broker {
     }
 
     /// Locks a message for nobody.
-    pub(crate) fn withhold(&mut self, source: Source, sequence: Sequence, context: Context) {
+    pub(crate) fn withhold(&mut self, source: Source, sequence: Sequence, context: LocalContext) {
         let queue = self.queue_of(source);
         let slot = queue.part(source.sub).and_then(|part| part.get(sequence));
         let is_free = slot.is_some_and(|slot| slot.state() == State::Active)

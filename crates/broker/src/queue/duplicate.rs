@@ -4,7 +4,7 @@
 
 use crate::Broker;
 use crate::command::Incoming;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::ids::{EntityId, MessageKey};
 use crate::planted::{Bug, is_planted};
 use crate::record::Record;
@@ -22,12 +22,12 @@ impl Broker {
         Some(if has_partitions { id.within(partition) } else { id })
     }
 
-    pub(super) fn is_duplicate(&self, entity: EntityId, message: &Incoming, context: Context) -> bool {
+    pub(super) fn is_duplicate(&self, entity: EntityId, message: &Incoming, context: LocalContext) -> bool {
         let key = self.key_of(entity, message.id, message.partition);
         key.is_some_and(|key| self.is_known(entity, key, context))
     }
 
-    fn is_known(&self, entity: EntityId, key: MessageKey, context: Context) -> bool {
+    fn is_known(&self, entity: EntityId, key: MessageKey, context: LocalContext) -> bool {
         touched(1);
         let window = self.durable.queue(entity).expect("checked before").settings.duplicate_window;
         let seen = self.volatile.presence(entity).seen.get(&key);
@@ -39,7 +39,7 @@ impl Broker {
         &mut self,
         entity: EntityId,
         message: &Incoming,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         if let Some(key) = self.key_of(entity, message.id, message.partition) {
@@ -53,7 +53,7 @@ impl Broker {
         &mut self,
         entity: EntityId,
         (id, partition): (MessageKey, u64),
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> bool {
         let Some(key) = self.key_of(entity, id, partition) else { return true };
@@ -64,7 +64,7 @@ impl Broker {
         is_new
     }
 
-    fn remember(&mut self, entity: EntityId, id: MessageKey, context: Context, decision: &mut Decision) {
+    fn remember(&mut self, entity: EntityId, id: MessageKey, context: LocalContext, decision: &mut Decision) {
         let queue = self.durable.queue(entity).expect("checked before");
         for chunk in queue.history.past(context.now, queue.settings.duplicate_window) {
             touched(1);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     fn later(world: &World, id: u64) -> Incoming {
-        Incoming { scheduled: world.now.after(Span::seconds(60)), ..named(id) }
+        Incoming { scheduled: world.local().after(Span::seconds(60)), ..named(id) }
     }
 
     fn numbers(world: &World) -> Vec<u64> {

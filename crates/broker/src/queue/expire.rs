@@ -5,12 +5,12 @@
 //! due leaves in one record each, in slices.
 
 use crate::Broker;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::ids::{EntityId, Sequence, Source};
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Reason, State};
 use crate::record::Record;
-use crate::time::Time;
+use crate::time::LocalTime;
 use crate::timers::Chore;
 use crate::volatile::Touch;
 use message::overlay::Overlay;
@@ -23,7 +23,7 @@ impl Broker {
         sequence: Sequence,
         is_failure: bool,
         overlay: Option<Box<Overlay>>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let queue = self.durable.queue(entity).expect("its message is there");
@@ -39,7 +39,7 @@ impl Broker {
         &mut self,
         entity: EntityId,
         most: usize,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> usize {
         let mut count = 0;
@@ -59,14 +59,14 @@ impl Broker {
         entity: EntityId,
         chunk: u64,
         most: usize,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> usize {
         let source = Source::main(entity);
         let queue = self.durable.queue(entity).expect("the caller looked");
         let locks = &self.volatile.ready(source).locks;
         let mut due = std::mem::take(&mut self.scratch);
-        let mut next = Time::NEVER;
+        let mut next = LocalTime::NEVER;
         for (sequence, slot) in queue.index.chunk(chunk) {
             if slot.state() != State::Active {
                 continue;

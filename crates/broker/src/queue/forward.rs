@@ -7,7 +7,7 @@
 
 use super::dead_letter::with_reason;
 use crate::Broker;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::durable::Kind;
 use crate::effect::Extra;
 use crate::ids::{EntityId, Sequence, Source, SubQueue};
@@ -16,7 +16,7 @@ use crate::manage::forward_path;
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::Reason;
 use crate::record::Record;
-use crate::time::{Span, Time};
+use crate::time::{LocalTime, Span};
 use crate::timers::Chore;
 use crate::topic::subject::Front;
 use crate::volatile::Touch;
@@ -73,7 +73,7 @@ impl Broker {
         &mut self,
         entity: EntityId,
         sequence: Sequence,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> bool {
         let source = Source::main(entity);
@@ -89,7 +89,7 @@ impl Broker {
         &mut self,
         source: Source,
         most: usize,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> usize {
         let (mut left, mut is_over) = (most, false);
@@ -123,7 +123,7 @@ impl Broker {
 
     /// The destination may be open again.
     pub(crate) fn retry_forward(&mut self, entity: EntityId) -> usize {
-        self.volatile.apply(Touch::Armed { entity, chore: Chore::Forward, at: Time::NEVER });
+        self.volatile.apply(Touch::Armed { entity, chore: Chore::Forward, at: LocalTime::NEVER });
         self.volatile.stir(Source::main(entity));
         self.volatile.stir(Source::dead_letter(entity));
         1
@@ -133,7 +133,7 @@ impl Broker {
         &mut self,
         source: Source,
         sequence: Sequence,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Moved {
         match (self.way(source, sequence), source.sub) {
@@ -186,7 +186,7 @@ impl Broker {
         target: EntityId,
         source: Source,
         sequence: Sequence,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Moved {
         let due = self.due_of(source, sequence).filter(|due| *due > context.now);
@@ -237,11 +237,11 @@ impl Broker {
     }
 
     /// The time for which the action of a rule has scheduled a message. What its sender wished has come true before.
-    fn due_of(&self, source: Source, sequence: Sequence) -> Option<Time> {
+    fn due_of(&self, source: Source, sequence: Sequence) -> Option<LocalTime> {
         let overlay = self.queue_of(source).extras.get(&sequence)?.overlay.as_ref()?;
         match overlay.system(SystemProperty::ScheduledEnqueueTimeUtc)? {
             Change::Set(value) => match Value::decode(value) {
-                Ok(Value::Timestamp(due)) => Some(Time(due)),
+                Ok(Value::Timestamp(due)) => Some(LocalTime(due)),
                 _ => None,
             },
             Change::Removed => None,
@@ -253,8 +253,8 @@ impl Broker {
         source: Source,
         sequence: Sequence,
         target: EntityId,
-        due: Option<Time>,
-        context: Context,
+        due: Option<LocalTime>,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let (own, overlay) = self.taken_along(source, sequence);
@@ -277,14 +277,14 @@ impl Broker {
 impl Broker {
     /// When a message that is forwarded expires at the latest, and what changes with it. What expires in the source expires
     /// in the destination, which may be stricter; dead letters begin anew (S-64).
-    fn taken_along(&self, source: Source, sequence: Sequence) -> (Time, Option<Box<Overlay>>) {
+    fn taken_along(&self, source: Source, sequence: Sequence) -> (LocalTime, Option<Box<Overlay>>) {
         let queue = self.queue_of(source);
         let slot = queue.part(source.sub).and_then(|part| part.get(sequence)).expect("it is free");
         match source.sub {
             SubQueue::Main => (slot.expires, None),
             _ => {
                 let extra = with_reason(slot, queue.extras.get(&sequence));
-                (Time::NEVER, dead_letter_overlay(&queue.path, extra.as_deref()))
+                (LocalTime::NEVER, dead_letter_overlay(&queue.path, extra.as_deref()))
             }
         }
     }

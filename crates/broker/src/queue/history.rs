@@ -7,7 +7,7 @@
 
 use crate::ids::MessageKey;
 use crate::limits::{HISTORY_CHUNK, HISTORY_IDS};
-use crate::time::{Span, Time};
+use crate::time::{LocalTime, Span};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Noted {
     pub id: MessageKey,
-    pub time: Time,
+    pub time: LocalTime,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -30,7 +30,7 @@ const CHUNKS_AT_ONCE: usize = 2;
 
 impl History {
     /// The chunks that [`History::note`] will drop at that time.
-    pub fn past(&self, time: Time, window: Span) -> impl Iterator<Item = &[Noted]> {
+    pub fn past(&self, time: LocalTime, window: Span) -> impl Iterator<Item = &[Noted]> {
         let is_past = move |chunk: &Arc<Vec<Noted>>| {
             chunk.len() == HISTORY_CHUNK && chunk.last().is_some_and(|last| last.time.after(window) <= time)
         };
@@ -42,7 +42,7 @@ impl History {
     }
 
     /// Adds an id.
-    pub fn note(&mut self, id: MessageKey, time: Time, window: Span) {
+    pub fn note(&mut self, id: MessageKey, time: LocalTime, window: Span) {
         let (chunks, ids) =
             self.past(time, window).fold((0, 0), |(n, ids), chunk| (n + 1, ids + chunk.len()));
         self.chunks.drain(..chunks);
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     fn note(history: &mut History, id: u64, time: i64) {
-        history.note(MessageKey([id, 1]), Time(time), Span(1_000));
+        history.note(MessageKey([id, 1]), LocalTime(time), Span(1_000));
     }
 
     #[test]

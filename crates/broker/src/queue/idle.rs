@@ -5,14 +5,19 @@
 //! time that the latest use allows.
 
 use crate::Broker;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::ids::EntityId;
 use crate::planted::{Bug, is_planted};
 use crate::volatile::Touch;
 
 impl Broker {
     /// Deletes an entity that was idle for as long as it may be; otherwise looks again when it could be.
-    pub(crate) fn end_idle(&mut self, entity: EntityId, context: Context, decision: &mut Decision) -> usize {
+    pub(crate) fn end_idle(
+        &mut self,
+        entity: EntityId,
+        context: LocalContext,
+        decision: &mut Decision,
+    ) -> usize {
         let queue = self.durable.queue(entity).expect("timers go with their entity");
         let is_scheduled = queue.counts.scheduled > 0 && !is_planted(Bug::IdleDeletion);
         let topic = self.durable.topics.topic(entity);
@@ -52,7 +57,7 @@ mod tests {
     use crate::testing::{World, message};
     use crate::time::Span;
     use crate::topic::settings::{SubscriptionSettings, TopicSettings};
-    use crate::{Incoming, Time};
+    use crate::{Incoming, LocalTime};
 
     const IDLE: Span = Span::minutes(5);
 
@@ -115,7 +120,7 @@ mod tests {
             world.receive("q", PeekLock, 1);
         });
         lives_on_after(temporary(), |world| {
-            world.purge("q", 1, Time::NEVER).unwrap();
+            world.purge("q", 1, LocalTime::NEVER).unwrap();
         });
         lives_on_after(temporary(), |world| {
             world.browse("q/$DeadLetterQueue", 0, 1).unwrap();
@@ -182,7 +187,7 @@ mod tests {
         // S-71, S-74
         let scheduled = |minutes| {
             let mut world = temporary();
-            let scheduled = world.now.after(Span::minutes(minutes));
+            let scheduled = world.local().after(Span::minutes(minutes));
             world.schedule("q", &[Incoming { scheduled, ..message(1) }]).unwrap();
             world.pass(Span::minutes(60));
             world.tick();
@@ -207,7 +212,7 @@ mod tests {
     fn a_queue_without_the_setting_stays() {
         // S-70
         let mut world = World::with_queue("q");
-        world.now = Time(i64::MAX - 1);
+        world.now = crate::Time(i64::MAX - 1);
         world.tick();
         assert!(exists(&world));
     }

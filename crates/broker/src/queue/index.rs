@@ -12,7 +12,7 @@ use super::chunk::Chunk;
 pub(crate) use super::slot::SLOT_NUMBERS;
 pub use super::slot::{Reason, Slot, State};
 use crate::ids::Sequence;
-use crate::time::Time;
+use crate::time::LocalTime;
 use crate::work::touched;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,13 +30,13 @@ pub struct Index {
     /// By number, which rises, perhaps with gaps.
     chunks: VecDeque<Numbered>,
     /// Chunks by the instant at which their first message expires; those without one are not here.
-    expiries: BTreeSet<(Time, u64)>,
-    earliest: Time,
+    expiries: BTreeSet<(LocalTime, u64)>,
+    earliest: LocalTime,
 }
 
 impl Default for Index {
     fn default() -> Index {
-        Index { chunks: VecDeque::new(), expiries: BTreeSet::new(), earliest: Time::NEVER }
+        Index { chunks: VecDeque::new(), expiries: BTreeSet::new(), earliest: LocalTime::NEVER }
     }
 }
 
@@ -108,7 +108,7 @@ impl Index {
         if chunk.is_empty() {
             let earliest = chunk.earliest;
             self.chunks.remove(place);
-            self.move_expiry(number, earliest, Time::NEVER);
+            self.move_expiry(number, earliest, LocalTime::NEVER);
         } else if !is_last && chunk.is_shrinkable() {
             chunk.shrink();
         }
@@ -178,12 +178,12 @@ impl Index {
     }
 
     /// When the first message expires, or earlier.
-    pub fn earliest(&self) -> Time {
+    pub fn earliest(&self) -> LocalTime {
         self.earliest
     }
 
     /// A chunk in which messages may have expired by `now`.
-    pub(crate) fn due_chunk(&self, now: Time) -> Option<u64> {
+    pub(crate) fn due_chunk(&self, now: LocalTime) -> Option<u64> {
         self.expiries.first().filter(|(at, _)| *at <= now).map(|(_, number)| *number)
     }
 
@@ -199,21 +199,21 @@ impl Index {
     }
 
     /// Says when a chunk is next worth a look. It may be gone meanwhile.
-    pub(crate) fn set_earliest(&mut self, number: u64, at: Time) {
+    pub(crate) fn set_earliest(&mut self, number: u64, at: LocalTime) {
         if let Ok(place) = self.place(number) {
             let before = std::mem::replace(&mut Arc::make_mut(&mut self.chunks[place].chunk).earliest, at);
             self.move_expiry(number, before, at);
         }
     }
 
-    fn move_expiry(&mut self, number: u64, before: Time, after: Time) {
+    fn move_expiry(&mut self, number: u64, before: LocalTime, after: LocalTime) {
         if before != after {
             touched(1);
             self.expiries.remove(&(before, number));
             if !after.is_never() {
                 self.expiries.insert((after, number));
             }
-            self.earliest = self.expiries.first().map_or(Time::NEVER, |(at, _)| *at);
+            self.earliest = self.expiries.first().map_or(LocalTime::NEVER, |(at, _)| *at);
         }
     }
 }
@@ -232,7 +232,7 @@ mod tests {
     use crate::ids::BodyId;
 
     fn slot(body: u64) -> Slot {
-        Slot::active(BodyId(body), 10, Time(1), Time::NEVER)
+        Slot::active(BodyId(body), 10, LocalTime(1), LocalTime::NEVER)
     }
 
     fn filled(count: u64) -> Index {
@@ -307,13 +307,13 @@ mod tests {
         // One entry for each chunk, none for what is gone: timers do not pile up.
         let mut index = Index::default();
         for n in 1..=10 * CHUNK {
-            index.push(Sequence(n), Slot::active(BodyId(n), 10, Time(1), Time(n as i64)));
+            index.push(Sequence(n), Slot::active(BodyId(n), 10, LocalTime(1), LocalTime(n as i64)));
         }
-        assert_eq!((index.expiries.len(), index.earliest()), (11, Time(1)));
+        assert_eq!((index.expiries.len(), index.earliest()), (11, LocalTime(1)));
         (1..5 * CHUNK).for_each(|n| assert!(index.remove(Sequence(n)).is_some()));
-        assert_eq!((index.expiries.len(), index.earliest()), (6, Time(5 * CHUNK as i64)));
+        assert_eq!((index.expiries.len(), index.earliest()), (6, LocalTime(5 * CHUNK as i64)));
         (5 * CHUNK..=10 * CHUNK).for_each(|n| assert!(index.remove(Sequence(n)).is_some()));
-        assert_eq!((index.expiries.len(), index.earliest()), (0, Time::NEVER));
+        assert_eq!((index.expiries.len(), index.earliest()), (0, LocalTime::NEVER));
     }
 
     #[test]

@@ -13,7 +13,7 @@ impl Broker {
     pub fn keep_locks(&mut self, context: Context, decision: &mut Decision) {
         let locks = self.locks(context.now);
         if self.durable.kept_locks() != locks {
-            self.write(Record::LocksKept { locks: locks.into() }, context, decision);
+            self.write_undated(Record::LocksKept { locks: locks.into() }, decision);
         }
     }
 
@@ -24,7 +24,7 @@ impl Broker {
             .locks()
             // A message of a session is locked with it, and the session's lock ends with its link.
             .filter(|(source, lock)| {
-                !lock.until.is_never() && self.volatile.local(source.entity, now) < lock.until
+                !lock.until.is_never() && now.local(self.volatile.lead_at(source.entity)) < lock.until
             });
         let mut locks: Vec<_> =
             held.map(|(source, lock)| KeptLock { source, token: lock.token, until: lock.until }).collect();

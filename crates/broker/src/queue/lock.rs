@@ -1,7 +1,7 @@
 //! Locks end by themselves: the message is back, and that delivery counts as failed (S-86).
 
 use crate::Broker;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::ids::LockToken;
 use crate::planted::{Bug, is_planted};
 use crate::session::lobby::ticket_of;
@@ -13,7 +13,7 @@ impl Broker {
         &mut self,
         timer: LockTimer,
         most: usize,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> usize {
         if let Some(ticket) = ticket_of(&timer) {
@@ -43,9 +43,9 @@ mod tests {
         world.send_committed("q", 1);
         let first = world.receiver("q", PeekLock, 1);
         world.detach(first);
-        world.now = world.now.after(Span(59_999));
+        world.pass(Span(59_999));
         assert_eq!(world.tick(), []);
-        world.now = world.now.after(Span(1));
+        world.pass(Span(1));
         world.tick();
         world.commit();
         let second = world.link();
@@ -62,7 +62,7 @@ mod tests {
         let link = world.receiver("q", PeekLock, 1);
         let token = world.token(1);
         world.settle(link, 0, token, Outcome::Complete);
-        world.now = world.now.after(Span::minutes(10));
+        world.pass(Span::minutes(10));
         let records = world.records.len();
         world.tick();
         assert_eq!(world.records.len(), records);
@@ -73,7 +73,7 @@ mod tests {
         let mut world = World::with_queue("q");
         world.send_committed("q", 4_000);
         world.receiver("q", PeekLock, 4_000);
-        world.now = world.now.after(Span::minutes(2));
+        world.pass(Span::minutes(2));
         let records = world.records.len();
         world.tick();
         assert_eq!(world.records.len() - records, crate::limits::TIMER_SLICE);

@@ -2,14 +2,14 @@
 //! is locked, deferred or scheduled stays, and nothing that stays is looked at.
 
 use crate::Broker;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::effect::Answer;
 use crate::ids::{NamespaceId, Sequence, Source};
 use crate::planted::{Bug, is_planted};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::session::Held;
-use crate::time::Time;
+use crate::time::LocalTime;
 use crate::volatile::Touch;
 
 impl Broker {
@@ -19,9 +19,9 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         most: u32,
-        before: Time,
+        before: LocalTime,
         held: Option<Held<'_>>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let source = self.resolve_for_receive(namespace, path)?;
@@ -56,7 +56,7 @@ impl Broker {
         source: Source,
         held: Option<Held<'_>>,
         left: &mut usize,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Option<Sequence> {
         let Some((session, _)) = held else { return self.next_free(source, left, context, decision) };
@@ -78,7 +78,7 @@ mod tests {
     use crate::time::Span;
 
     fn deleted(world: &mut World, path: &str, most: u32) -> u32 {
-        let before = Time::NEVER;
+        let before = LocalTime::NEVER;
         match world.purge(path, most, before) {
             Ok(Answer::MessagesDeleted(count)) => count,
             other => panic!("{other:?}"),
@@ -102,7 +102,7 @@ mod tests {
         let mut world = World::with_queue("q");
         world.send_committed("q", 2);
         world.pass(Span::seconds(1));
-        let cut = world.now;
+        let cut = world.local();
         world.send_committed("q", 2);
         assert_eq!(world.purge("q", 9, cut), Ok(Answer::MessagesDeleted(2)));
         assert_eq!(world.purge("q", 9, cut), Ok(Answer::MessagesDeleted(0)));
@@ -115,7 +115,7 @@ mod tests {
         // S-240
         let mut world = World::with_queue("q");
         world.send_committed("q", 3);
-        let scheduled = Incoming { scheduled: world.now.after(Span::minutes(9)), ..message(1) };
+        let scheduled = Incoming { scheduled: world.local().after(Span::minutes(9)), ..message(1) };
         world.schedule("q", &[scheduled]).unwrap();
         let link = world.receiver("q", PeekLock, 2);
         let token = world.token(1);
@@ -154,7 +154,7 @@ mod tests {
         }
         let mut world = World::with_tier(Tier::Basic);
         world.create("q", QueueSettings::default());
-        assert!(matches!(world.purge("q", 1, Time::NEVER), Err(Refusal::NotInTier { .. })));
+        assert!(matches!(world.purge("q", 1, LocalTime::NEVER), Err(Refusal::NotInTier { .. })));
     }
 
     #[test]
@@ -162,6 +162,6 @@ mod tests {
         // S-240
         let mut world = World::new();
         world.create("q", QueueSettings { partitioning: true, ..QueueSettings::default() });
-        assert!(matches!(world.purge("q", 1, Time::NEVER), Err(Refusal::NotAllowed(_))));
+        assert!(matches!(world.purge("q", 1, LocalTime::NEVER), Err(Refusal::NotAllowed(_))));
     }
 }

@@ -2,13 +2,13 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::durable::Queue;
 use crate::effect::{Delivery, Effect};
 use crate::ids::{LockToken, Sequence, Source, SubQueue};
 use crate::queue::index::{Slot, State};
 use crate::record::Record;
-use crate::time::Time;
+use crate::time::LocalTime;
 use crate::volatile::{Link, Lock, Role, Touch};
 
 impl Broker {
@@ -17,7 +17,7 @@ impl Broker {
         &mut self,
         source: Source,
         most: usize,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> usize {
         if self.forwards(source) {
@@ -72,7 +72,7 @@ impl Broker {
         &mut self,
         source: Source,
         left: &mut usize,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Option<Sequence> {
         while *left > 0 {
@@ -138,7 +138,7 @@ impl Broker {
         source: Source,
         sequence: Sequence,
         mode: ReceiveMode,
-        context: Context,
+        context: LocalContext,
     ) -> Delivery {
         let token = LockToken::new(self.volatile.fresh_nonce(), sequence);
         let queue = self.queue_of(source);
@@ -154,7 +154,7 @@ impl Broker {
 }
 
 /// Whether a message that nobody has locked is due to go. A dead-letter queue knows no time to live (S-64).
-fn is_due(source: Source, slot: &Slot, now: Time) -> bool {
+fn is_due(source: Source, slot: &Slot, now: LocalTime) -> bool {
     source.sub == crate::SubQueue::Main && slot.is_expired(now)
 }
 
@@ -203,10 +203,10 @@ mod tests {
         let mut world = World::with_queue("q");
         let (sender, _receiver) = (world.sender("q"), world.receiver("q", PeekLock, 10));
         world.send(sender, 0, &[message(1)]);
-        world.now = world.now.after(Span::seconds(30));
+        world.pass(Span::seconds(30));
         let effects = world.commit();
         let Effect::Deliver { delivery, .. } = &effects[0] else { panic!("{effects:?}") };
-        assert_eq!(delivery.locked_until, Some(world.now.after(Span::minutes(1))));
+        assert_eq!(delivery.locked_until, Some(world.local().after(Span::minutes(1))));
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         world.create("q", QueueSettings { lock_duration, ..QueueSettings::default() });
         world.send_committed("q", 1);
         let taken = world.receive("q", PeekLock, 1);
-        assert_eq!(taken[0].locked_until, Some(world.now.after(lock_duration)));
+        assert_eq!(taken[0].locked_until, Some(world.local().after(lock_duration)));
         world.pass(Span(16_999));
         world.tick();
         world.commit();

@@ -3,7 +3,7 @@
 
 use super::settle::check_tokens;
 use crate::Broker;
-use crate::decision::Context;
+use crate::decision::LocalContext;
 use crate::effect::Answer;
 use crate::ids::{LockToken, NamespaceId};
 use crate::planted::{Bug, is_planted};
@@ -20,7 +20,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         tokens: &[LockToken],
-        context: Context,
+        context: LocalContext,
     ) -> Result<Answer, Refusal> {
         let source = self.resolve(namespace, path)?;
         check_tokens(tokens)?;
@@ -66,7 +66,7 @@ mod tests {
         for _ in 0..20 {
             world.pass(Span(59_999));
             world.tick();
-            let until = world.now.after(Span::minutes(1));
+            let until = world.local().after(Span::minutes(1));
             assert_eq!(world.renew("q", &[token]), Ok(Answer::Renewed(vec![until])));
         }
         world.pass(Span(59_999));

@@ -4,7 +4,7 @@
 use super::send::Parts;
 use crate::Broker;
 use crate::command::{Arrivals, Incoming, SessionIds};
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::durable::Kind;
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId, Number, Sequence, Source};
@@ -13,7 +13,7 @@ use crate::planted::{Bug, is_planted};
 use crate::queue::index::State;
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::time::{Span, Time};
+use crate::time::{LocalTime, Span};
 use crate::timers::Chore;
 use crate::topic::read::Known;
 use crate::volatile::Touch;
@@ -27,7 +27,7 @@ impl Broker {
         path: &str,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let entity = self.resolve_for_send(namespace, path)?.entity;
@@ -51,7 +51,7 @@ impl Broker {
     }
 
     /// Uses up a number for a message that is dropped: whoever schedules is told one all the same (S-48).
-    fn skip(&mut self, entity: EntityId, context: Context, decision: &mut Decision) -> Sequence {
+    fn skip(&mut self, entity: EntityId, context: LocalContext, decision: &mut Decision) -> Sequence {
         let sequence = self.durable.queue(entity).expect("checked before").next;
         self.write(Record::Skipped { entity, sequence }, context, decision);
         sequence
@@ -62,7 +62,7 @@ impl Broker {
         entity: EntityId,
         message: &Incoming,
         Parts { bodies: parts, bytes: part_bytes, .. }: Parts,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let (sequence, due) = (self.durable.queue(entity).expect("checked before").next, message.scheduled);
@@ -85,8 +85,8 @@ impl Broker {
         &mut self,
         entity: EntityId,
         sequence: Sequence,
-        due: Time,
-        context: Context,
+        due: LocalTime,
+        context: LocalContext,
     ) {
         self.volatile.apply(Touch::Scheduled { entity, due, sequence });
         if self.is_topic(entity) {
@@ -98,7 +98,7 @@ impl Broker {
 
     pub(crate) fn arm_schedule(&mut self, entity: EntityId) {
         let schedule = &self.volatile.presence(entity).schedule;
-        let at = schedule.first().map_or(Time::NEVER, |(due, _)| *due);
+        let at = schedule.first().map_or(LocalTime::NEVER, |(due, _)| *due);
         self.volatile.apply(Touch::Armed { entity, chore: Chore::Activate, at });
     }
 
@@ -108,7 +108,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         numbers: &[Number],
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let entity = self.resolve_for_send(namespace, path)?.entity;
@@ -138,7 +138,7 @@ impl Broker {
     }
 
     /// When a message is tried next that was due then: it may have been put off, because it could not be read.
-    fn awaited_at(&self, entity: EntityId, sequence: Sequence, due: Time) -> Time {
+    fn awaited_at(&self, entity: EntityId, sequence: Sequence, due: LocalTime) -> LocalTime {
         let schedule = &self.volatile.presence(entity).schedule;
         if schedule.contains(&(due, sequence)) {
             return due;
@@ -152,7 +152,7 @@ impl Broker {
         &mut self,
         entity: EntityId,
         most: usize,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> usize {
         let mut count = 0;
@@ -199,7 +199,13 @@ impl Broker {
         self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic)
     }
 
-    fn activate(&mut self, entity: EntityId, scheduled: Sequence, context: Context, decision: &mut Decision) {
+    fn activate(
+        &mut self,
+        entity: EntityId,
+        scheduled: Sequence,
+        context: LocalContext,
+        decision: &mut Decision,
+    ) {
         let queue = self.durable.queue(entity).expect("the caller looked");
         let own = queue.extras.get(&scheduled).and_then(|extra| extra.time_to_live).unwrap_or(Span::MAX);
         let sequence = queue.next;
@@ -221,7 +227,7 @@ mod tests {
     use crate::testing::{World, deliveries, message};
 
     fn later(world: &World, seconds: u64) -> Incoming {
-        Incoming { scheduled: world.now.after(Span::seconds(seconds)), ..message(10) }
+        Incoming { scheduled: world.local().after(Span::seconds(seconds)), ..message(10) }
     }
 
     fn numbers(answer: Result<Answer, Refusal>) -> Vec<u64> {
@@ -284,7 +290,10 @@ mod tests {
         world.tick();
         world.commit();
         let taken = world.receive("q", PeekLock, 1);
-        assert_eq!((taken[0].enqueued, taken[0].expires), (world.now, world.now.after(Span::seconds(10))));
+        assert_eq!(
+            (taken[0].enqueued, taken[0].expires),
+            (world.local(), world.local().after(Span::seconds(10)))
+        );
         assert!(taken[0].extra.is_none());
         assert_eq!(world.queue("q").counts.total(), 1);
         world.pass(Span::minutes(60));
@@ -304,7 +313,7 @@ mod tests {
         world.schedule("q", &[message]).unwrap();
         world.pass(Span::seconds(60));
         world.tick();
-        let now = world.now;
+        let now = world.local();
         assert_eq!(world.queue("q").index.iter().next().unwrap().1.expires, now.after(Span::seconds(5)));
     }
 
@@ -313,8 +322,8 @@ mod tests {
         // S-46
         let mut world = World::with_queue("q");
         let receiver = world.receiver("q", PeekLock, 9);
-        let now = Incoming { scheduled: world.now, ..message(1) };
-        let past = Incoming { scheduled: Time(0), ..message(1) };
+        let now = Incoming { scheduled: world.local(), ..message(1) };
+        let past = Incoming { scheduled: LocalTime(0), ..message(1) };
         assert_eq!(numbers(world.schedule("q", &[now, past])), [1, 2]);
         assert_eq!(deliveries(&world.commit()), [(receiver, 1), (receiver, 2)]);
     }

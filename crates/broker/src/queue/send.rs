@@ -4,7 +4,7 @@
 
 use crate::Broker;
 use crate::command::{Arrivals, Incoming, Intake, SessionIds};
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::durable::Kind;
 use crate::effect::Effect;
 use crate::ids::{BodyId, EntityId, LinkId, Sequence, Source};
@@ -12,7 +12,7 @@ use crate::limits::ADDED_BYTES;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::session::lobby::Change;
-use crate::time::{Span, Time};
+use crate::time::{LocalTime, Span};
 use crate::timers::Chore;
 use crate::topic::subject::Front;
 use crate::volatile::{Link, PART_REFUSED, Role, Touch};
@@ -27,7 +27,7 @@ impl Broker {
         is_settled: bool,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         // A link that is gone, or was refused, has nobody left to answer.
@@ -66,7 +66,7 @@ impl Broker {
         part_bytes: u64,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<(), Refusal> {
         let is_topic = self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic);
@@ -162,7 +162,7 @@ impl Broker {
         session: Option<&Arc<str>>,
         parts: Parts,
         arrivals: Arrivals<'_>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Sequence {
         self.note(entity, message, context, decision);
@@ -185,7 +185,7 @@ impl Broker {
         message: &Incoming,
         session: Option<&Arc<str>>,
         Parts { bodies: parts, bytes: part_bytes, .. }: Parts,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let queue = self.durable.queue(entity).expect("checked before");
@@ -210,7 +210,7 @@ impl Broker {
         &mut self,
         entity: EntityId,
         sequence: Sequence,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         if self.forward_arrival(entity, sequence, context, decision) {
@@ -231,7 +231,7 @@ impl Broker {
     }
 
     /// When a message expires: its own time to live, with the queue's as default and ceiling (S-50, S-55, S-56).
-    pub(crate) fn expiry(&self, entity: EntityId, own: Span, now: Time) -> Time {
+    pub(crate) fn expiry(&self, entity: EntityId, own: Span, now: LocalTime) -> LocalTime {
         let queue = self.durable.queue(entity).expect("the caller looked");
         now.after(own.min(self.tier_of(queue.namespace).time_to_live(&queue.settings)))
     }
@@ -256,7 +256,7 @@ impl Broker {
         link: LinkId,
         body: Intake,
         arrivals: Arrivals<'_>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let Some(Link { source, role: Role::Sender { part_bytes, destination, .. } }) =
@@ -379,7 +379,7 @@ mod tests {
             own.time_to_live = time_to_live;
             world.send(link, number as u32, &[own]);
         }
-        let now = world.now;
+        let now = world.local();
         let expiries: Vec<_> =
             world.queue("q").index.iter().map(|(_, slot)| slot.expires.0 - now.0).collect();
         assert_eq!(expiries, [10_000, 3_000, 10_000]);
@@ -467,7 +467,7 @@ mod tests {
         assert!(world.queue("q").index.iter().is_sorted_by_key(|(_, slot)| slot.enqueued));
         let received = world.receive("q", crate::ReceiveMode::PeekLock, 9);
         assert_eq!(received.iter().map(|each| each.number.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
-        assert_eq!(received[0].enqueued, Time(1_000_000));
+        assert_eq!(received[0].enqueued, LocalTime(1_000_000));
     }
 
     #[test]

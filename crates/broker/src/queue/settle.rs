@@ -6,7 +6,7 @@
 
 use crate::Broker;
 use crate::command::Outcome;
-use crate::decision::{Context, Decided, Decision, Hindrance, Material, Needs};
+use crate::decision::{Decided, Decision, Hindrance, LocalContext, Material, Needs};
 use crate::effect::{Answer, Effect, Settled};
 use crate::ids::{LinkId, LockToken, NamespaceId, Sequence, Source, SubQueue};
 use crate::limits::{PROPERTIES_BYTES, REQUEST_CHANGE_BYTES, REQUEST_MESSAGES};
@@ -15,7 +15,7 @@ use crate::queue::index::{Reason, State};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::session::lobby::Change;
-use crate::time::Time;
+use crate::time::LocalTime;
 use crate::volatile::Touch;
 use message::overlay::Overlay;
 use message::sections::{section, sections};
@@ -30,7 +30,7 @@ impl Broker {
         outcome: &Outcome,
         wants_answer: bool,
         material: Material<'_>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Decided {
         let Some(source) = self.volatile.link(link).map(|link| link.source) else { return Decided::Done };
@@ -41,7 +41,6 @@ impl Broker {
                     decision.effect(Effect::Settled { link, delivery, outcome });
                 }
                 self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
-                self.dispatch(context, decision);
                 Decided::Done
             }
             Err(Hindrance::Needs(needs)) => Decided::Needs(needs),
@@ -63,7 +62,7 @@ impl Broker {
         tokens: &[LockToken],
         outcome: &Outcome,
         material: Material<'_>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Hindrance> {
         let source = self.resolve(namespace, path)?;
@@ -92,7 +91,7 @@ impl Broker {
         token: LockToken,
         outcome: &Outcome,
         material: Material<'_>,
-        context: Context,
+        context: LocalContext,
     ) -> Result<(), Hindrance> {
         let sequence = token.sequence();
         self.check_lock(source, token, context)?;
@@ -118,7 +117,7 @@ impl Broker {
         &self,
         source: Source,
         token: LockToken,
-        context: Context,
+        context: LocalContext,
     ) -> Result<(), Refusal> {
         let sequence = token.sequence();
         let is_locked = self.volatile.lock(source, token, context.now).is_some();
@@ -160,7 +159,7 @@ impl Broker {
         source: Source,
         sequence: Sequence,
         outcome: &Outcome,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Settled {
         let entity = source.entity;
@@ -190,7 +189,13 @@ impl Broker {
     }
 
     /// Handed back unread: free at once, for nothing has happened (S-86). If its time has come meanwhile, it goes.
-    fn release(&mut self, source: Source, sequence: Sequence, context: Context, decision: &mut Decision) {
+    fn release(
+        &mut self,
+        source: Source,
+        sequence: Sequence,
+        context: LocalContext,
+        decision: &mut Decision,
+    ) {
         let slot = self.locked_slot(source, sequence);
         if source.sub == SubQueue::Main && slot.is_expired(context.now) {
             self.expire(source.entity, sequence, false, None, context, decision);
@@ -213,8 +218,8 @@ impl Broker {
         source: Source,
         sequence: Sequence,
         overlay: Option<Box<Overlay>>,
-        ended: Time,
-        context: Context,
+        ended: LocalTime,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let entity = source.entity;
@@ -338,9 +343,9 @@ mod tests {
     fn a_lock_that_ends_at_noon_is_lost_at_noon() {
         // S-92
         let (mut world, link, token) = locked();
-        world.now = world.now.after(Span(59_999));
-        assert!(world.broker.volatile.lock(Source::default(), token, world.now).is_some());
-        world.now = world.now.after(Span(1));
+        world.pass(Span(59_999));
+        assert!(world.broker.volatile.lock(Source::default(), token, world.local()).is_some());
+        world.pass(Span(1));
         assert!(matches!(
             world.settle(link, 0, token, Outcome::Complete)[..],
             [Effect::NotSettled { refusal: Refusal::LockLost(Sequence(1)), .. }]

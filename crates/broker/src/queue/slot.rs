@@ -2,7 +2,7 @@
 //! properties and whatever else few messages have are in side maps.
 
 use crate::ids::BodyId;
-use crate::time::Time;
+use crate::time::LocalTime;
 
 /// What has become of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,9 +41,9 @@ pub enum Reason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot {
     pub body: BodyId,
-    pub enqueued: Time,
+    pub enqueued: LocalTime,
     /// When it expires; of a scheduled message: when it is due, for its time to live counts from then (S-44).
-    pub expires: Time,
+    pub expires: LocalTime,
     pub length: u32,
     /// Failed deliveries in the low 25 bits, then three of [`Reason`] and four of [`State`].
     bits: u32,
@@ -59,13 +59,13 @@ const STATE_SHIFT: u32 = COUNT_BITS + REASON_BITS;
 
 impl Slot {
     pub(super) const GONE: Slot =
-        Slot { body: BodyId(0), enqueued: Time(0), expires: Time(0), length: 0, bits: 0 };
+        Slot { body: BodyId(0), enqueued: LocalTime(0), expires: LocalTime(0), length: 0, bits: 0 };
 
-    pub fn active(body: BodyId, length: u32, enqueued: Time, expires: Time) -> Slot {
+    pub fn active(body: BodyId, length: u32, enqueued: LocalTime, expires: LocalTime) -> Slot {
         Slot { body, enqueued, expires, length, bits: (State::Active as u32) << STATE_SHIFT }
     }
 
-    pub fn scheduled(body: BodyId, length: u32, enqueued: Time, due: Time) -> Slot {
+    pub fn scheduled(body: BodyId, length: u32, enqueued: LocalTime, due: LocalTime) -> Slot {
         Slot { body, enqueued, expires: due, length, bits: (State::Scheduled as u32) << STATE_SHIFT }
     }
 
@@ -80,8 +80,8 @@ impl Slot {
         let [body, enqueued, expires, length, bits] = numbers;
         let slot = Slot {
             body: BodyId(body),
-            enqueued: Time(enqueued as i64),
-            expires: Time(expires as i64),
+            enqueued: LocalTime(enqueued as i64),
+            expires: LocalTime(expires as i64),
             length: length.try_into().ok()?,
             bits: bits.try_into().ok()?,
         };
@@ -132,7 +132,7 @@ impl Slot {
     }
 
     /// Whether it is a message that ends by itself at `now` (S-51). Deferred ones do not (S-65).
-    pub fn is_expired(&self, now: Time) -> bool {
+    pub fn is_expired(&self, now: LocalTime) -> bool {
         self.state() == State::Active && self.expires <= now
     }
 }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     fn slot() -> Slot {
-        Slot::active(BodyId(1), 10, Time(1), Time::NEVER)
+        Slot::active(BodyId(1), 10, LocalTime(1), LocalTime::NEVER)
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use super::index::Reason;
 use crate::Broker;
 use crate::command::{Arrivals, SessionIds};
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::effect::Effect;
 use crate::ids::{EntityId, LinkId, NamespaceId, Source};
 use crate::planted::{Bug, is_planted};
@@ -51,7 +51,7 @@ impl Broker {
         part_bytes: u64,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<(), Refusal> {
         self.check_size(via, arrivals.messages, part_bytes)?;
@@ -73,7 +73,7 @@ impl Broker {
         entity: EntityId,
         link: LinkId,
         arrivals: Arrivals<'_>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let source = Source::transfer_dead_letter(entity);
@@ -106,7 +106,7 @@ mod tests {
     use crate::settings::{QueueSettings, Status};
     use crate::snapshot::stored_bodies;
     use crate::testing::{World, deliveries, message};
-    use crate::time::{Span, Time};
+    use crate::time::{LocalTime, Span};
     use crate::topic::settings::{SubscriptionSettings, TopicSettings};
 
     const LOST: &str = "v/$Transfer/$DeadLetterQueue";
@@ -252,7 +252,7 @@ mod tests {
         let (mut world, link) = sending(QueueSettings { requires_session: true, ..QueueSettings::default() });
         let refused = world.send(link, 0, &[message(1)]);
         assert!(matches!(refused[..], [Effect::Rejected { refusal: Refusal::NotAllowed(_), .. }]));
-        let later = Incoming { scheduled: world.now.after(Span::minutes(1)), ..message(1) };
+        let later = Incoming { scheduled: world.local().after(Span::minutes(1)), ..message(1) };
         world.send_in(link, 1, &[later, message(1)], &["s", "s"]);
         let counts = world.queue("d").counts;
         assert_eq!((counts.scheduled, counts.active), (1, 1));
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(numbers(world.browse(LOST, 0, 9)), [3, 4, 5]);
         assert_eq!(numbers(world.receive_deferred(LOST, &[3], ReceiveAndDelete)), [3]);
         world.commit();
-        assert_eq!(world.purge(LOST, 9, Time::NEVER), Ok(Answer::MessagesDeleted(2)));
+        assert_eq!(world.purge(LOST, 9, LocalTime::NEVER), Ok(Answer::MessagesDeleted(2)));
         assert_eq!((world.queue("v").counts.total(), world.queue("v").bytes), (0, 0));
         assert!(world.queue("v").stranded.is_none(), "and costs nothing any more");
     }

@@ -3,7 +3,7 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::effect::{AcceptedSession, Effect};
 use crate::ids::{LinkId, NamespaceId, Sequence, Source};
 use crate::limits::SESSION_ID_CHARACTERS;
@@ -24,7 +24,7 @@ impl Broker {
         path: &str,
         mode: ReceiveMode,
         session: Option<&str>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let source = match self.check_accept(namespace, path, mode, session) {
@@ -66,7 +66,7 @@ impl Broker {
     }
 
     /// Gives a free session to a link.
-    fn give(&mut self, source: Source, session: Arc<str>, link: LinkId, context: Context) -> Effect {
+    fn give(&mut self, source: Source, session: Arc<str>, link: LinkId, context: LocalContext) -> Effect {
         let queue = self.queue_of(source);
         let max_message_bytes = self.tier_of(queue.namespace).message_bytes(&queue.settings);
         let until = context.now.after(queue.settings.lock_duration);
@@ -82,7 +82,7 @@ impl Broker {
         &mut self,
         source: Source,
         left: &mut usize,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         while *left > 0
@@ -119,7 +119,7 @@ mod tests {
     use crate::command::ReceiveMode::PeekLock;
     use crate::settings::QueueSettings;
     use crate::testing::{World, deliveries, message};
-    use crate::time::{Span, Time};
+    use crate::time::{LocalTime, Span};
 
     fn with_sessions(sessions: &[&str]) -> World {
         let mut world = World::new();
@@ -128,7 +128,7 @@ mod tests {
         world
     }
 
-    fn accepted(effects: &[Effect]) -> Vec<(LinkId, &str, Time)> {
+    fn accepted(effects: &[Effect]) -> Vec<(LinkId, &str, LocalTime)> {
         let accepted = |effect: &'_ Effect| match effect {
             Effect::Attached { link, session: Some(_), .. } => Some(*link),
             _ => None,
@@ -152,7 +152,7 @@ mod tests {
         // S-142, S-145, S-152
         let mut world = with_sessions(&["a", "b", "a", "b", "a"]);
         let link = world.link();
-        let until = world.now.after(Span::minutes(1));
+        let until = world.local().after(Span::minutes(1));
         assert_eq!(accepted(&world.accept(link, "q", Some("a"))), [(link, "a", until)]);
         assert_eq!(deliveries(&world.credit(link, 9, false)), [(link, 1), (link, 3), (link, 5)]);
         let session = world.queue("q").session_of(Sequence(4)).cloned();

@@ -9,7 +9,7 @@ use crate::settings::QueueSettings;
 use crate::testing::{World, message};
 use crate::time::Span;
 use crate::work::take_touched;
-use crate::{Answer, Incoming, SessionIds, Time};
+use crate::{Answer, Incoming, LocalTime, SessionIds};
 use std::sync::Arc;
 
 /// `count` messages, each in a session of its own or all in one.
@@ -113,7 +113,7 @@ fn costs(count: u32, is_one: bool) -> Vec<(&'static str, usize)> {
     world.pass(Span(1));
     cost(&mut world, "expire one", &mut |world| drop(world.tick()));
     cost(&mut world, "list a page", &mut |world| {
-        let (since, skip, top): (Option<Time>, usize, usize) = (None, count as usize / 2, 100);
+        let (since, skip, top): (Option<LocalTime>, usize, usize) = (None, count as usize / 2, 100);
         let list =
             |request, namespace| Command::ListSessions { request, namespace, path: path(), since, skip, top };
         world.ask_held(list).unwrap();

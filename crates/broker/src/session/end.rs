@@ -2,7 +2,7 @@
 //! count (S-148). A link that goes by its own will ends it at once and counts nothing ([`crate::Volatile`]).
 
 use crate::Broker;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::effect::Effect;
 use crate::ids::Source;
 use crate::refusal::Refusal;
@@ -18,7 +18,7 @@ impl Broker {
         timer: LockTimer,
         ticket: u64,
         most: usize,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> usize {
         let source = timer.source;
@@ -53,7 +53,7 @@ impl Broker {
         &mut self,
         source: Source,
         session: &Arc<str>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let holder = self.volatile.lobby(source.entity).and_then(|lobby| lobby.holder(session));
@@ -62,7 +62,13 @@ impl Broker {
         }
     }
 
-    fn lose_held(&mut self, source: Source, session: &Arc<str>, context: Context, decision: &mut Decision) {
+    fn lose_held(
+        &mut self,
+        source: Source,
+        session: &Arc<str>,
+        context: LocalContext,
+        decision: &mut Decision,
+    ) {
         let holder = self.volatile.lobby(source.entity).and_then(|lobby| lobby.holder(session));
         if let Some(holder) = holder {
             // Whoever waited for messages kept the entity from being idle until now (S-74).
@@ -166,7 +172,7 @@ mod tests {
         for _ in 0..5 {
             world.pass(Span::seconds(45));
             world.tick();
-            let until = world.now.after(Span::minutes(1));
+            let until = world.local().after(Span::minutes(1));
             assert_eq!(renew(&mut world, "a"), Ok(Answer::SessionRenewed(until)));
         }
         assert_eq!(renew(&mut world, "b"), Err(Refusal::SessionLockLost));

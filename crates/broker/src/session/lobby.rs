@@ -9,7 +9,7 @@
 
 use crate::ids::{EntityId, IdMap, LinkId, LockToken, Position, Sequence, Source};
 use crate::line::Line;
-use crate::time::Time;
+use crate::time::LocalTime;
 use crate::timers::LockTimer;
 use crate::volatile::{Freed, Lock, Role, Volatile};
 use crate::work::touched;
@@ -55,7 +55,7 @@ pub struct Room {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
     pub link: LinkId,
-    pub until: Time,
+    pub until: LocalTime,
     pub credit: u32,
     /// By which its timer knows it.
     pub ticket: u64,
@@ -74,12 +74,12 @@ pub enum Change {
     Accepted {
         session: Arc<str>,
         link: LinkId,
-        until: Time,
+        until: LocalTime,
         ticket: u64,
     },
     Renewed {
         session: Arc<str>,
-        until: Time,
+        until: LocalTime,
     },
     /// The time of the holder ran out. What it had locked is to be given back.
     Lost {
@@ -183,7 +183,7 @@ impl Lobby {
     }
 
     /// The session that a timer speaks of, if it still does.
-    pub(crate) fn timed(&self, ticket: u64, at: Time) -> Option<&Arc<str>> {
+    pub(crate) fn timed(&self, ticket: u64, at: LocalTime) -> Option<&Arc<str>> {
         let session = self.tickets.get(&ticket)?;
         let room = self.rooms.get(session)?;
         let is_held = room.holder.is_some_and(|holder| holder.ticket == ticket && holder.until == at);
@@ -285,7 +285,7 @@ impl Volatile {
             Change::Taken { session, token, is_in_order } => {
                 let sequence = token.sequence();
                 let before =
-                    self.ready_mut(source).locks.insert(sequence, Lock { token, until: Time::NEVER });
+                    self.ready_mut(source).locks.insert(sequence, Lock { token, until: LocalTime::NEVER });
                 assert!(before.is_none(), "message {} was locked twice", sequence.0);
                 self.held_locks += 1;
                 self.ready_mut(source).vouched.remove(&sequence);

@@ -14,7 +14,7 @@ mod serve;
 mod state;
 
 use crate::Broker;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::ids::{ConnectionId, EntityId, Sequence, Source, SubQueue};
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -52,7 +52,7 @@ impl Broker {
         entity: EntityId,
         sequence: Sequence,
         session: Option<&Arc<str>>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let keeps = self.durable.queue(entity).is_some_and(|queue| queue.keeps_sessions());
@@ -87,7 +87,7 @@ impl Broker {
         &self,
         source: Source,
         (session, connection): Held<'_>,
-        context: Context,
+        context: LocalContext,
     ) -> Result<Holder, Refusal> {
         let holder = self.volatile.lobby(source.entity).and_then(|lobby| lobby.holder(session));
         holder
@@ -96,7 +96,7 @@ impl Broker {
     }
 
     /// Whether the session of a message is held by anybody (S-146).
-    pub(crate) fn is_session_held(&self, source: Source, session: &str, context: Context) -> bool {
+    pub(crate) fn is_session_held(&self, source: Source, session: &str, context: LocalContext) -> bool {
         let holder = self.volatile.lobby(source.entity).and_then(|lobby| lobby.holder(session));
         holder.is_some_and(|holder| context.now < holder.until)
     }

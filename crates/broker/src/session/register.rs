@@ -10,7 +10,7 @@
 use super::sequences::Sequences;
 use crate::ids::{BodyId, Sequence};
 use crate::queue::index::CHUNK;
-use crate::time::Time;
+use crate::time::LocalTime;
 use crate::work::touched;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -54,7 +54,7 @@ pub struct Session {
 pub struct SessionState {
     pub body: BodyId,
     pub length: u32,
-    pub changed: Time,
+    pub changed: LocalTime,
 }
 
 /// Where a message of a session is.
@@ -271,7 +271,7 @@ mod tests {
     fn a_state_keeps_its_session_and_null_lets_it_go() {
         // S-149
         let mut sessions = Sessions::default();
-        let state = SessionState { body: BodyId(7), length: 3, changed: Time(1) };
+        let state = SessionState { body: BodyId(7), length: 3, changed: LocalTime(1) };
         assert_eq!(sessions.set_state(&id(1), Some(state)), None);
         assert_eq!(sessions.page(0, 9), [id(1)]);
         assert_eq!(sessions.set_state(&id(1), None), Some(state));

@@ -2,7 +2,7 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::effect::{Delivery, Effect};
 use crate::ids::{LockToken, Sequence, Source};
 use crate::limits::{CHECK_BYTES, CHECK_MESSAGES};
@@ -20,7 +20,7 @@ impl Broker {
         &mut self,
         source: Source,
         most: usize,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> usize {
         let mut left = most;
@@ -43,7 +43,13 @@ impl Broker {
     }
 
     /// A lock protects a message that has expired (S-52): what it protected goes when its holder has left (S-53).
-    fn expire_loose(&mut self, source: Source, left: &mut usize, context: Context, decision: &mut Decision) {
+    fn expire_loose(
+        &mut self,
+        source: Source,
+        left: &mut usize,
+        context: LocalContext,
+        decision: &mut Decision,
+    ) {
         while *left > 0
             && let Some(sequence) = self.volatile.lobby_mut(source.entity).take_loose()
         {
@@ -62,7 +68,7 @@ impl Broker {
         source: Source,
         session: &Arc<str>,
         left: &mut usize,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let before = *left;
@@ -131,7 +137,7 @@ impl Broker {
         source: Source,
         session: &str,
         from: Sequence,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Option<Sequence> {
         loop {
@@ -330,7 +336,7 @@ mod tests {
         world.detach(other);
         let Ok(Answer::Messages(messages)) = ask(&mut world, Some("a")) else { panic!() };
         assert_eq!((messages[0].number, messages[0].count), (Number(1), 1));
-        assert_eq!(messages[0].locked_until, Some(world.now.after(Span::minutes(1))));
+        assert_eq!(messages[0].locked_until, Some(world.local().after(Span::minutes(1))));
         assert_eq!(settle(&mut world, link, 1, Outcome::Complete), Some(Settled::Completed));
         assert_eq!(world.queue("q").counts.total(), 1);
     }
@@ -414,7 +420,7 @@ mod tests {
         // S-41, S-44
         let mut world = with_sessions(&["a"]);
         let link = world.holder("q", "a", 9);
-        let later = Incoming { scheduled: world.now.after(Span::seconds(30)), ..message(1) };
+        let later = Incoming { scheduled: world.local().after(Span::seconds(30)), ..message(1) };
         let sender = world.sender("q");
         world.send_in(sender, 0, &[later, message(1)], &["a", "a"]);
         assert_eq!(deliveries(&world.commit()), [(link, 3)]);
@@ -500,7 +506,7 @@ mod tests {
         }
         let sender = world.sender("t");
         let of = |session| encoded(&[("SessionId", session)], &[]);
-        let later = Incoming { scheduled: world.now.after(Span::seconds(30)), ..message(0) };
+        let later = Incoming { scheduled: world.local().after(Span::seconds(30)), ..message(0) };
         world.send_bytes(sender, &[&of("a"), &of("b"), &of("a")], message(0));
         world.send_bytes(sender, &[&of("a")], later);
         world.commit();
@@ -584,7 +590,7 @@ mod tests {
         let mut world = with_sessions(&["a", "b", "a", "a"]);
         let link = world.holder("q", "a", 2);
         settle(&mut world, link, 1, Outcome::Defer(None));
-        let later = Incoming { scheduled: world.now.after(Span::seconds(30)), ..message(1) };
+        let later = Incoming { scheduled: world.local().after(Span::seconds(30)), ..message(1) };
         let sender = world.sender("q");
         world.send_in(sender, 0, &[later], &["a"]);
         world.commit();
@@ -623,7 +629,7 @@ mod tests {
                 namespace,
                 path: "q".into(),
                 most: 9,
-                before: crate::Time::NEVER,
+                before: crate::LocalTime::NEVER,
                 session,
             });
             match answer {

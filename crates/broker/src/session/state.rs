@@ -3,7 +3,7 @@
 
 use crate::Broker;
 use crate::command::Intake;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::effect::{Answer, Delivery};
 use crate::ids::{ConnectionId, LockToken, NamespaceId, Number, Sequence, Source};
 use crate::limits::SESSIONS_PAGE;
@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 use crate::session::Held;
 use crate::session::lobby::Change;
 use crate::session::register::{SessionState, Sessions};
-use crate::time::Time;
+use crate::time::LocalTime;
 use crate::volatile::Touch;
 
 /// Of an entity that has none.
@@ -26,7 +26,7 @@ impl Broker {
         path: &str,
         session: &str,
         connection: ConnectionId,
-        context: Context,
+        context: LocalContext,
     ) -> Result<Answer, Refusal> {
         let source = self.find_held(namespace, path, (session, connection), context)?;
         let until = context.now.after(self.queue_of(source).settings.lock_duration);
@@ -40,7 +40,7 @@ impl Broker {
         path: &str,
         session: &str,
         connection: ConnectionId,
-        context: Context,
+        context: LocalContext,
     ) -> Result<Answer, Refusal> {
         let source = self.find_held(namespace, path, (session, connection), context)?;
         let state = self.session(source.entity, session).and_then(|session| session.state);
@@ -53,7 +53,7 @@ impl Broker {
         path: &str,
         held: Held<'_>,
         state: Option<Intake>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let source = self.find_held(namespace, path, held, context)?;
@@ -82,10 +82,10 @@ impl Broker {
         &mut self,
         namespace: NamespaceId,
         path: &str,
-        since: Option<Time>,
+        since: Option<LocalTime>,
         skip: usize,
         top: usize,
-        context: Context,
+        context: LocalContext,
     ) -> Result<Answer, Refusal> {
         let source = self.resolve_sessions(namespace, path)?;
         self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
@@ -109,7 +109,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         held: Held<'_>,
-        context: Context,
+        context: LocalContext,
     ) -> Result<Source, Refusal> {
         let source = self.resolve_sessions(namespace, path)?;
         self.check_held(source, held, context)?;
@@ -135,7 +135,7 @@ fn shown(state: SessionState) -> Delivery {
         length: state.length,
         count: 0,
         enqueued: state.changed,
-        expires: Time::NEVER,
+        expires: LocalTime::NEVER,
         locked_until: None,
         extra: None,
     }
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    fn list(world: &mut World, since: Option<Time>, skip: usize, top: usize) -> Vec<Arc<str>> {
+    fn list(world: &mut World, since: Option<LocalTime>, skip: usize, top: usize) -> Vec<Arc<str>> {
         let path = "q".into();
         let list = |request, namespace| Command::ListSessions { request, namespace, path, since, skip, top };
         match world.ask_held(list) {
@@ -251,12 +251,12 @@ mod tests {
         all.append(&mut next);
         all.sort();
         assert_eq!(all, ["a".into(), "b".into(), "c".into()]);
-        assert_eq!(list(&mut world, Some(Time(0)), 0, 9), []);
+        assert_eq!(list(&mut world, Some(LocalTime(0)), 0, 9), []);
         world.holder("q", "d", 0);
         set(&mut world, "d", Some(1)).unwrap();
-        let before = Time(world.now.0 - 1);
+        let before = LocalTime(world.local().0 - 1);
         assert_eq!(list(&mut world, Some(before), 0, 9), ["d".into()]);
-        let now = world.now;
+        let now = world.local();
         assert_eq!(list(&mut world, Some(now), 0, 9), []);
         assert_eq!(list(&mut world, None, 0, 9).len(), 4);
     }

@@ -9,7 +9,7 @@ use crate::record::{
     put_u64,
 };
 use crate::settings::QueueSettings;
-use crate::time::{Span, Time};
+use crate::time::{LocalTime, Span};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
@@ -59,7 +59,7 @@ pub enum Change {
     /// The time of a namespace was moved to `to`, when the owner's was that of the batch. From then on both run alike.
     ClockMoved {
         namespace: NamespaceId,
-        to: Time,
+        to: LocalTime,
     },
 }
 
@@ -372,7 +372,7 @@ mod tests {
     use crate::access::Key;
     use crate::record::Record;
     use crate::settings::Status;
-    use crate::time::Time;
+    use crate::time::LocalTime;
 
     fn samples() -> Vec<Record> {
         let (entity, namespace) = (EntityId(7), NamespaceId(2));
@@ -418,8 +418,8 @@ mod tests {
             listen: true,
             send: false,
             manage: false,
-            created: Time(1),
-            modified: Time(2),
+            created: LocalTime(1),
+            modified: LocalTime(2),
         };
         let changes = vec![
             Change::QueueUpdated { entity, settings: Box::default() },

@@ -11,7 +11,7 @@ use super::scalar::Wrong;
 use super::subject::{About, Front, session_text};
 use crate::Broker;
 use crate::command::{Arrivals, Incoming, SessionIds};
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::ids::{EntityId, Number, Sequence, Source};
 use crate::limits::FAN_OUT_BYTES;
 use crate::planted::{Bug, is_planted};
@@ -19,7 +19,7 @@ use crate::queue::index::Reason;
 use crate::queue::send::Parts;
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::time::{Span, Time};
+use crate::time::{LocalTime, Span};
 use message::overlay::{Change, Overlay};
 use message::system::SystemProperty;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ struct Arriving<'a> {
     session: Option<Arc<str>>,
     length: u32,
     /// When it expires by its own account and by the topic's.
-    expires: Time,
+    expires: LocalTime,
 }
 
 /// A copy, and why it goes to the dead-letter queue if it does.
@@ -53,7 +53,7 @@ impl Broker {
         session: Option<&Arc<str>>,
         parts: Parts,
         arrivals: Arrivals<'_>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let routes = self.routes(topic);
@@ -84,7 +84,7 @@ impl Broker {
         topic: EntityId,
         scheduled: Sequence,
         stored: Option<&[u8]>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> usize {
         let queue = self.durable.queue(topic).expect("the caller looked");
@@ -115,9 +115,9 @@ impl Broker {
         &mut self,
         topic: EntityId,
         (source, sequence): (Source, Sequence),
-        (expires, overlay): (Time, Option<Box<Overlay>>),
+        (expires, overlay): (LocalTime, Option<Box<Overlay>>),
         stored: Option<&[u8]>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> usize {
         let queue = self.queue_of(source);
@@ -159,7 +159,7 @@ impl Broker {
         topic: EntityId,
         sessions: &SessionIds,
         arrivals: Arrivals<'_>,
-        now: Time,
+        now: LocalTime,
     ) -> Result<(), Refusal> {
         let routes = self.routes(topic);
         // What is for later is published alone.
@@ -189,7 +189,7 @@ impl Broker {
     }
 
     /// What the subscriptions get of a message.
-    fn copies(&mut self, routes: &Routes, arriving: &Arriving<'_>, context: Context) -> Vec<Planned> {
+    fn copies(&mut self, routes: &Routes, arriving: &Arriving<'_>, context: LocalContext) -> Vec<Planned> {
         let topic = self.durable.queue(arriving.topic).expect("the caller looked");
         let mut about = About {
             now: context.now,
@@ -211,7 +211,7 @@ impl Broker {
     }
 
     /// `None` if a rule failed and nobody wants to know (S-200).
-    fn copy(&self, selected: Selected, arriving: &Arriving<'_>, context: Context) -> Option<Planned> {
+    fn copy(&self, selected: Selected, arriving: &Arriving<'_>, context: LocalContext) -> Option<Planned> {
         let subscription = selected.subscription;
         let settings = &self.durable.topics.subscription(subscription)?.settings;
         let (mut expires, mut session) = (arriving.expires, arriving.session.clone());
@@ -251,7 +251,7 @@ impl Broker {
         topic: EntityId,
         origin: Origin,
         planned: Vec<Planned>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) {
         let (mut copies, mut arrived) =
@@ -300,8 +300,8 @@ fn failure(is_action: bool, why: &Wrong) -> Overlay {
 impl Default for About {
     fn default() -> About {
         About {
-            now: Time(0),
-            expires: Time::NEVER,
+            now: LocalTime(0),
+            expires: LocalTime::NEVER,
             number: Number(0),
             length: 0,
             session_bytes: 0,

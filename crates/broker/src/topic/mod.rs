@@ -24,14 +24,14 @@ mod tokens;
 
 use crate::Broker;
 use crate::access::AccessRule;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::durable::{Counts, fold};
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
 use crate::limits::LIST_PAGE;
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::time::Time;
+use crate::time::LocalTime;
 use crate::volatile::Touch;
 use change::Change;
 use rule::{Filter, StoredRule};
@@ -46,8 +46,8 @@ pub struct Topic {
     pub namespace: NamespaceId,
     pub path: Box<str>,
     pub settings: TopicSettings,
-    pub created: Time,
-    pub updated: Time,
+    pub created: LocalTime,
+    pub updated: LocalTime,
     /// By case-folded name.
     pub subscriptions: BTreeMap<Box<str>, EntityId>,
 }
@@ -57,8 +57,8 @@ pub struct Subscription {
     pub topic: EntityId,
     pub name: Box<str>,
     pub settings: SubscriptionSettings,
-    pub created: Time,
-    pub updated: Time,
+    pub created: LocalTime,
+    pub updated: LocalTime,
     /// By case-folded name.
     pub rules: BTreeMap<Box<str>, StoredRule>,
 }
@@ -84,7 +84,7 @@ impl Topics {
     }
 
     /// Takes a change of what exists already. Creating is [`Topics::add_topic`] and [`Topics::add_subscription`].
-    pub(crate) fn apply(&mut self, change: &Change, time: Time) {
+    pub(crate) fn apply(&mut self, change: &Change, time: LocalTime) {
         match change {
             Change::TopicUpdated { entity, settings } => {
                 let topic = self.topics.get_mut(entity).expect("only what exists is updated");
@@ -114,7 +114,7 @@ impl Topics {
     }
 
     /// The changes that make all of this again, each with its time.
-    pub(crate) fn changes(&self) -> Vec<(Time, Change)> {
+    pub(crate) fn changes(&self) -> Vec<(LocalTime, Change)> {
         let mut changes = Vec::new();
         for (entity, topic) in &self.topics {
             let Topic { namespace, path, settings, created, updated, subscriptions: _ } = topic;
@@ -206,10 +206,10 @@ pub struct TopicDescription {
     pub path: Box<str>,
     pub settings: TopicSettings,
     pub access: Vec<AccessRule>,
-    pub created: Time,
-    pub updated: Time,
+    pub created: LocalTime,
+    pub updated: LocalTime,
     /// `None` when nothing was ever sent.
-    pub accessed: Option<Time>,
+    pub accessed: Option<LocalTime>,
     pub subscriptions: u32,
     pub sql_filters: u32,
     pub correlation_filters: u32,
@@ -225,7 +225,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         settings: &TopicSettings,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<EntityId, Refusal> {
         self.check_new_path(namespace, path)?;
@@ -248,7 +248,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         settings: &TopicSettings,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<EntityId, Refusal> {
         let entity = self.find_topic(namespace, path)?;
@@ -331,10 +331,10 @@ mod tests {
         let mut world = World::new();
         let first = TopicSettings { user_metadata: Some("a".into()), ..TopicSettings::default() };
         world.manage(create("t", first)).unwrap();
-        world.now = Time(2_000_000);
+        world.now = crate::Time(2_000_000);
         let second = TopicSettings { duplicate_window: Span::minutes(1), ..TopicSettings::default() };
         let Ok(Answer::Topic(topic)) = world.manage(update("T", second.clone())) else { panic!("updated") };
-        assert_eq!((topic.settings, topic.updated), (second, Time(2_000_000)));
+        assert_eq!((topic.settings, topic.updated), (second, LocalTime(2_000_000)));
         assert!(topic.created < topic.updated);
         for (property, settings) in [
             (
@@ -395,7 +395,7 @@ mod tests {
             let (entity, path) = (EntityId(number), format!("t{number}").into());
             let change =
                 Change::TopicCreated { entity, namespace: NamespaceId(0), path, settings: Box::default() };
-            world.broker.durable.apply(&Record::Managed(Box::new(change)), Time(0));
+            world.broker.durable.apply(&Record::Managed(Box::new(change)), crate::Time(0));
         }
         let refused = world.try_create("q", QueueSettings::default());
         assert_eq!(refused, Err(Refusal::TooManyEntities(10_000)));

@@ -9,7 +9,7 @@ use crate::effect::{Extra, Forwarded};
 use crate::ids::{BodyId, EntityId, Sequence, Source};
 use crate::queue::index::Slot;
 use crate::record::{Fields, Unreadable, put_difference, put_number, put_u32, put_u64};
-use crate::time::Time;
+use crate::time::LocalTime;
 use message::overlay::Overlay;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub enum Origin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copied {
     pub subscription: EntityId,
-    pub expires: Time,
+    pub expires: LocalTime,
     /// What the action of a rule has changed (S-182).
     pub overlay: Option<Box<Overlay>>,
 }
@@ -71,7 +71,7 @@ impl Published {
         }
         put_u32(out, self.copies.len() as u32);
         // Most copies follow each other closely and live equally long, so that each takes three bytes.
-        let mut before = (0, Time(0));
+        let mut before = (0, LocalTime(0));
         for copy in &self.copies {
             put_difference(out, i64::from(copy.subscription.0) - before.0);
             put_difference(out, copy.expires.0.wrapping_sub(before.1.0));
@@ -99,12 +99,12 @@ impl Published {
             _ => return Err(Unreadable::BadField("where a published message comes from")),
         };
         let count = fields.u32()?;
-        let mut before = (0i64, Time(0));
+        let mut before = (0i64, LocalTime(0));
         let copy = |_| {
             let subscription = before.0.wrapping_add(fields.difference()?);
             let subscription =
                 u32::try_from(subscription).map_err(|_| Unreadable::BadField("a subscription"))?;
-            let expires = Time(before.1.0.wrapping_add(fields.difference()?));
+            let expires = LocalTime(before.1.0.wrapping_add(fields.difference()?));
             before = (subscription.into(), expires);
             let length = usize::try_from(fields.number()?).map_err(|_| Unreadable::Truncated)?;
             let overlay = fields.sized_overlay(length)?;
@@ -117,7 +117,7 @@ impl Published {
 
 impl Durable {
     /// Takes a message that was published: out of where it was, and into the subscriptions.
-    pub(crate) fn publish(&mut self, published: &Published, time: Time) {
+    pub(crate) fn publish(&mut self, published: &Published, time: LocalTime) {
         let Published { topic, sequence, origin, copies } = published;
         let (body, length, base) = match origin {
             Origin::Sent { body, length, parts } => {

@@ -6,11 +6,11 @@
 //! what cannot be read stays where it is.
 
 use crate::Broker;
-use crate::decision::{Context, Decision};
+use crate::decision::{Context, Decision, LocalContext};
 use crate::ids::{EntityId, Sequence, Source};
 use crate::limits::{CHECK_BYTES, CHECK_MESSAGES, FORWARD_RETRY};
 use crate::queue::doubt::{Doubt, Fronts};
-use crate::time::{Span, Time};
+use crate::time::{LocalTime, Span};
 use crate::timers::Chore;
 use crate::volatile::Touch;
 
@@ -39,37 +39,45 @@ impl Broker {
 
     /// Asks for the messages that are due at a topic, unless some are being read already. Those that are not on disk yet
     /// are asked for a moment later.
-    pub(crate) fn ask_for_due(&mut self, topic: EntityId, context: Context, decision: &mut Decision) {
+    pub(crate) fn ask_for_due(&mut self, topic: EntityId, context: LocalContext, decision: &mut Decision) {
         let source = Source::main(topic);
         let queue = self.queue_of(source);
         let ready = self.volatile.ready(source);
-        let mut again = Time::NEVER;
+        let is_checking = ready.is_checking;
+        let (mut again, mut is_uncommitted) = (LocalTime::NEVER, false);
         let (mut messages, mut bytes) = (Vec::new(), 0);
         for (due, sequence) in &self.volatile.presence(topic).schedule {
             let slot = queue.index.get(*sequence).expect("what is scheduled is there");
             let is_enough = messages.len() >= CHECK_MESSAGES || bytes >= CHECK_BYTES;
-            if *due > context.now || is_enough || ready.is_checking {
+            if *due > context.now || is_enough || is_checking {
                 break;
             }
             if *sequence > ready.committed {
-                again = context.now.after(Span(1));
+                (again, is_uncommitted) = (context.now.after(Span(1)), true);
                 break;
             }
             messages.push((*sequence, vec![queue.first_body(*sequence, slot)]));
             bytes += u64::from(slot.length);
         }
         if !messages.is_empty() {
-            again = Time::NEVER;
+            (again, is_uncommitted) = (LocalTime::NEVER, false);
             decision.doubts.push(Doubt { source, messages, wants_content: true });
             self.volatile.apply(Touch::Doubted { source });
-            self.wait_for_read(true);
+            self.wait_for_read(source);
+        } else if is_checking {
+            // Time does not pass over those that were asked for before it was moved.
+            self.wait_for_read(source);
+        }
+        // Time that is moved stands still meanwhile: each is published at its own.
+        if is_uncommitted && self.wait_for_commit() {
+            again = context.now;
         }
         self.volatile.apply(Touch::Armed { entity: topic, chore: Chore::Activate, at: again });
     }
 
     /// The messages of a [`Doubt`] that wants content were read; those that could not be have none.
     pub fn read(&mut self, source: Source, fronts: Fronts, context: Context, decision: &mut Decision) {
-        self.wait_for_read(false);
+        self.end_wait(source);
         let Some(queue) = self.durable.queue(source.entity) else { return };
         let is_topic = queue.kind == crate::durable::Kind::Topic;
         self.volatile.apply(Touch::Read { source, fronts });
@@ -82,7 +90,7 @@ impl Broker {
     }
 
     /// What is scheduled and cannot be read is tried again later; after a start at once.
-    pub(crate) fn postpone(&mut self, topic: EntityId, sequence: Sequence, context: Context) {
+    pub(crate) fn postpone(&mut self, topic: EntityId, sequence: Sequence, context: LocalContext) {
         let due = context.now.after(FORWARD_RETRY);
         self.volatile.apply(Touch::Scheduled { entity: topic, due, sequence });
         self.volatile.apply(Touch::Armed { entity: topic, chore: Chore::Activate, at: due });
@@ -116,7 +124,7 @@ mod tests {
     }
 
     fn schedule(world: &mut World, bodies: &[&[u8]], later: Span) {
-        let facts = Incoming { scheduled: world.now.after(later), ..message(0) };
+        let facts = Incoming { scheduled: world.local().after(later), ..message(0) };
         let (request, namespace, path) = (RequestId::default(), NamespaceId(0), "t".into());
         world.put_bytes(bodies, facts, |messages, sessions| Command::Schedule {
             request,
@@ -196,7 +204,7 @@ mod tests {
     fn a_moved_clock_publishes_each_message_at_its_own_time() {
         // S-49, with the test clock
         let mut world = only_red();
-        let start = world.now;
+        let start = world.local();
         schedule(&mut world, &[&colored("red")], Span::minutes(1));
         schedule(&mut world, &[&colored("red")], Span::minutes(2));
         world.commit();
@@ -205,6 +213,43 @@ mod tests {
         let times: Vec<_> =
             world.receive("t/Subscriptions/red", PeekLock, 9).iter().map(|each| each.enqueued).collect();
         assert_eq!(times, [start.after(Span::minutes(1)), start.after(Span::minutes(2))]);
+    }
+
+    #[test]
+    fn a_copy_that_is_dead_lettered_for_its_rule_is_not_told_as_expired_at_the_topic() {
+        // S-200, with the test clock
+        let mut world = only_red();
+        let bad = Rule { name: "bad".into(), filter: sql("1 / 0 = 1"), action: None };
+        let (topic, name, settings) = ("t".into(), "bad".into(), SubscriptionSettings::default());
+        world.manage(Task::CreateSubscription { topic, name, settings, rule: Some(bad) }).unwrap();
+        schedule(&mut world, &[&colored("red")], Span::minutes(1));
+        world.commit();
+        let advanced = world.advance(0, Span::minutes(10), Span(1)).unwrap();
+        assert_eq!(counts(&mut world, "bad"), (0, 1), "it is dead-lettered");
+        let (scheduled, number) = (Number(1), Number(2));
+        let told: Vec<_> = advanced.events.iter().map(|event| event.what).collect();
+        assert_eq!(told, [crate::clock::What::MessageActivated { scheduled, number }]);
+    }
+
+    #[test]
+    fn a_moved_clock_waits_for_messages_that_are_not_on_disk_yet() {
+        // S-49: each is published at its own time, however long the disk takes.
+        let mut world = only_red();
+        let start = world.local();
+        schedule(&mut world, &[&colored("red")], Span::minutes(1));
+        let (request, namespace, by) = (RequestId::default(), NamespaceId(0), Span::minutes(10));
+        world.command(Command::Advance { request, namespace, by }, &[]);
+        for _ in 0..3 {
+            assert_eq!(world.tick(), []);
+            assert!(world.broker.is_waiting() && world.broker.is_awaited(world.position()));
+        }
+        world.commit();
+        while world.broker.is_moving() {
+            world.tick();
+        }
+        world.commit();
+        let taken = world.receive("t/Subscriptions/red", PeekLock, 9);
+        assert_eq!(taken[0].enqueued, start.after(Span::minutes(1)));
     }
 
     fn forwarding_to(world: &mut World, path: &str, target: &str) {

@@ -5,14 +5,14 @@ use super::scalar::Scalar;
 use super::sql;
 use super::subscription::check_rule_name;
 use crate::Broker;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::durable::fold;
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
 use crate::limits::*;
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::time::Time;
+use crate::time::LocalTime;
 use crate::volatile::Touch;
 use message::Value;
 
@@ -86,7 +86,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct StoredRule {
     pub rule: Rule,
-    pub created: Time,
+    pub created: LocalTime,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub struct RuleDescription {
     pub topic: Box<str>,
     pub subscription: Box<str>,
     pub rule: Rule,
-    pub created: Time,
+    pub created: LocalTime,
 }
 
 impl Correlation {
@@ -170,7 +170,7 @@ impl Broker {
         subscription: &str,
         rule: &Rule,
         is_update: bool,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let (entity, found) = self.find_subscription(namespace, topic, subscription)?;
@@ -221,7 +221,7 @@ impl Broker {
         topic: &str,
         subscription: &str,
         name: &str,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let (entity, found) = self.find_subscription(namespace, topic, subscription)?;
@@ -376,7 +376,7 @@ mod tests {
         for number in SUBSCRIPTIONS_PER_TOPIC..CORRELATION_FILTERS_PER_TOPIC {
             let rule = Box::new(rule(&format!("r{number}"), correlation()));
             let change = Change::RulePut { subscription, rule };
-            world.broker.durable.apply(&Record::Managed(Box::new(change)), Time(0));
+            world.broker.durable.apply(&Record::Managed(Box::new(change)), crate::Time(0));
         }
         let put = |filter| {
             let (topic, subscription) = ("t".into(), "s1".into());

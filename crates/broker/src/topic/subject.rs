@@ -3,7 +3,7 @@
 use super::expression::System;
 use super::scalar::{Scalar, Wrong, id_text};
 use crate::ids::{MessageKey, Number};
-use crate::time::Time;
+use crate::time::LocalTime;
 use message::facts::MessageId;
 use message::overlay::Overlay;
 use message::sections::Sections;
@@ -22,8 +22,8 @@ pub(crate) struct Front<'a> {
 /// What the broker knows of a message that is being published.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct About {
-    pub(crate) now: Time,
-    pub(crate) expires: Time,
+    pub(crate) now: LocalTime,
+    pub(crate) expires: LocalTime,
     pub(crate) number: Number,
     pub(crate) length: u32,
     /// Of its session id, which some copies have in a record of their own.
@@ -121,7 +121,8 @@ impl<'a> Subject<'a> {
     }
 
     pub(super) fn system(&self, system: &System) -> Result<Scalar<'a>, Wrong> {
-        let instant = |time: Time| if time.is_never() { Scalar::Unknown } else { Scalar::Instant(time.0) };
+        let instant =
+            |time: LocalTime| if time.is_never() { Scalar::Unknown } else { Scalar::Instant(time.0) };
         Ok(match system {
             System::Carried(property) => return self.carried(*property),
             System::TimeToLive if self.about.expires.is_never() => Scalar::Unknown,
@@ -215,7 +216,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn about() -> About {
-        About { now: Time(1_000), number: Number(7), length: 100, seed: [3, 4], ..About::default() }
+        About { now: LocalTime(1_000), number: Number(7), length: 100, seed: [3, 4], ..About::default() }
     }
 
     #[test]

@@ -5,14 +5,14 @@ use super::rule::{Filter, Rule};
 use super::settings::SubscriptionSettings;
 use super::{SUBSCRIPTIONS, Subscription};
 use crate::Broker;
-use crate::decision::{Context, Decision};
+use crate::decision::{Decision, LocalContext};
 use crate::durable::Counts;
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
 use crate::limits::{LIST_PAGE, NAME_CHARACTERS};
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::time::{Span, Time};
+use crate::time::{LocalTime, Span};
 use crate::volatile::Touch;
 
 /// The rule of a subscription that is given none (S-181).
@@ -23,10 +23,10 @@ pub struct SubscriptionDescription {
     pub topic: Box<str>,
     pub name: Box<str>,
     pub settings: SubscriptionSettings,
-    pub created: Time,
-    pub updated: Time,
+    pub created: LocalTime,
+    pub updated: LocalTime,
     /// `None` when nothing was ever received.
-    pub accessed: Option<Time>,
+    pub accessed: Option<LocalTime>,
     pub counts: Counts,
     pub bytes: u64,
 }
@@ -96,7 +96,7 @@ impl Broker {
         name: &str,
         settings: &SubscriptionSettings,
         rule: Option<&Rule>,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let topic_id = self.find_topic(namespace, topic)?;
@@ -138,7 +138,7 @@ impl Broker {
         topic: &str,
         name: &str,
         settings: &SubscriptionSettings,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let (entity, before) = self.find_subscription(namespace, topic, name)?;
@@ -169,7 +169,7 @@ impl Broker {
         namespace: NamespaceId,
         topic: &str,
         name: &str,
-        context: Context,
+        context: LocalContext,
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         let (entity, _) = self.find_subscription(namespace, topic, name)?;

@@ -639,7 +639,7 @@ fn a_move_of_time_is_told_when_all_that_it_did_is_durable() {
     desk.finish_sync();
     let answer = told(&outbox).concat();
     assert!(answer.contains("MessageExpired { number: Number(1), fate: Dropped }"), "{answer}");
-    assert!(answer.contains(&format!("at: Time({})", NOW.0 + 60_000)), "{answer}");
+    assert!(answer.contains(&format!("at: LocalTime({})", NOW.0 + 60_000)), "{answer}");
 }
 
 #[test]
@@ -661,7 +661,7 @@ fn what_comes_while_time_is_moved_is_decided_when_it_has_arrived() {
     while desk.turn() == Turn::Now {}
     let answers = told(&outbox);
     assert!(answers[0].contains("Advanced") && answers[0].contains("more: 1 "), "{}", answers[0]);
-    assert_eq!(answers[1..], [format!("Ok(Time(Time({})))", NOW.0 + 3_600_000)]);
+    assert_eq!(answers[1..], [format!("Ok(Time(LocalTime({})))", NOW.0 + 3_600_000)]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::link::{Kind, Link};
 use super::session::Wanted;
 use super::settle::tag_of;
 use amqp::LinkKey;
-use broker::{Delivery, ReceiveMode, State, Time};
+use broker::{Delivery, LocalTime, ReceiveMode, State};
 use bytes::Bytes;
 use engine::{Bodies, Front, Reading, Sent};
 use journal::Place;
@@ -326,7 +326,7 @@ pub(super) fn stamp_of(delivery: &Delivery) -> Stamp<'_> {
         expires,
         sequence: delivery.number.0 as i64,
         enqueued: delivery.enqueued.0,
-        locked_until: delivery.locked_until.map(|Time(until)| until),
+        locked_until: delivery.locked_until.map(|LocalTime(until)| until),
         enqueued_sequence: delivery.first.map(|number| number.0 as i64),
         ..Stamp::default()
     }

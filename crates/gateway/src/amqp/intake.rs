@@ -4,7 +4,7 @@ use super::arriving::{Arrived, Unfit, malformed};
 use super::connection::Task;
 use super::link::{Kind, Link, REQUEST_CREDIT, SENDER_CREDIT};
 use amqp::{LinkKey, State};
-use broker::{Command, Incoming, Intake, MessageKey, Span, Time};
+use broker::{Command, Incoming, Intake, LocalTime, MessageKey, Span};
 use engine::Batch;
 use message::batch::BATCH_FORMAT;
 use message::facts::{Facts, FactsError};
@@ -210,7 +210,7 @@ pub(super) fn incoming(facts: &Facts<'_>, wants_ids: bool) -> Incoming {
     let differ = facts.session_id.zip(facts.partition_key).is_some_and(|(session, key)| session != key);
     Incoming {
         time_to_live: facts.ttl.map_or(Span::MAX, Span),
-        scheduled: facts.scheduled_enqueue_time.map_or(Incoming::AT_ONCE, Time),
+        scheduled: facts.scheduled_enqueue_time.map_or(Incoming::AT_ONCE, LocalTime),
         keys_differ: differ,
         id,
         partition,

@@ -7,7 +7,7 @@ use super::connection::Task;
 use super::link::{Kind, Link};
 use crate::limits::{SESSION_WAIT, SESSION_WAIT_MOST};
 use amqp::{Attach, AttachReply, LinkKey};
-use broker::{AcceptedSession, Time};
+use broker::{AcceptedSession, LocalTime};
 use message::Value;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -78,7 +78,7 @@ fn patience(attach: &Attach) -> Duration {
     asked.map_or(SESSION_WAIT, Duration::from_millis).min(SESSION_WAIT_MOST)
 }
 
-fn ticks(Time(milliseconds): Time) -> i64 {
+fn ticks(LocalTime(milliseconds): LocalTime) -> i64 {
     milliseconds.saturating_mul(TICKS_PER_MILLISECOND).saturating_add(EPOCH_TICKS)
 }
 
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn an_instant_is_told_in_ticks() {
         //
-        assert_eq!(ticks(Time(0)), 621_355_968_000_000_000);
-        assert_eq!(ticks(Time(1)), 621_355_968_000_010_000);
+        assert_eq!(ticks(LocalTime(0)), 621_355_968_000_000_000);
+        assert_eq!(ticks(LocalTime(1)), 621_355_968_000_010_000);
     }
 }

@@ -69,7 +69,7 @@ mod tests {
     use super::super::guard::Hosts;
     use super::super::sas;
     use super::*;
-    use broker::Time;
+    use broker::LocalTime;
     use broker::access::Key;
 
     const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
@@ -82,8 +82,8 @@ mod tests {
             listen: true,
             send: false,
             manage: false,
-            created: Time(0),
-            modified: Time(0),
+            created: LocalTime(0),
+            modified: LocalTime(0),
         }]
     }
 

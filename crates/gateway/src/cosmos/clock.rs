@@ -34,7 +34,7 @@ impl<A: Ask> Door<A> {
         let Answer::Advanced { now_ms } = self.ask.ask(Command::Advance { by_ms }).await?.answer else {
             return Err(Failure::new(500, 0, "The clock did not answer."));
         };
-        let now = iso::date_in_milliseconds(broker::Time(now_ms));
+        let now = iso::date_in_milliseconds(now_ms);
         let body = Bytes::from(format!("{{\"now\":\"{now}\"}}"));
         Ok(self.usual.answer(StatusCode::OK, activity, 0, body))
     }

@@ -228,7 +228,7 @@ fn shown(answer: Answer, asked: &Asked<'_>) -> Shown {
         }
         Answer::Explanation(json) => Shown::new(StatusCode::OK, json),
         Answer::Advanced { now_ms } => {
-            let now = crate::iso::date_in_milliseconds(broker::Time(now_ms));
+            let now = crate::iso::date_in_milliseconds(now_ms);
             Shown::new(StatusCode::OK, format!("{{\"now\":\"{now}\"}}").into())
         }
     }

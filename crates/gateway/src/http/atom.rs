@@ -7,7 +7,7 @@ use crate::iso;
 use broker::topic::TopicDescription;
 use broker::topic::rule::RuleDescription;
 use broker::topic::subscription::SubscriptionDescription;
-use broker::{QueueDescription, Time};
+use broker::{LocalTime, QueueDescription, Time};
 
 /// How the client reached us; answers name things by it.
 #[derive(Debug, Clone)]
@@ -55,8 +55,8 @@ pub trait Describe {
     fn path(&self) -> String;
     /// Its name alone (H-20).
     fn title(&self) -> &str;
-    fn published(&self) -> Time;
-    fn updated(&self) -> Time;
+    fn published(&self) -> LocalTime;
+    fn updated(&self) -> LocalTime;
     /// Queues and topics name the namespace as their author; what lies below a topic does not.
     fn has_author(&self) -> bool;
     fn write(&self, site: &Site, writer: &mut Writer);
@@ -71,11 +71,11 @@ impl Describe for QueueDescription {
         &self.path
     }
 
-    fn published(&self) -> Time {
+    fn published(&self) -> LocalTime {
         self.created
     }
 
-    fn updated(&self) -> Time {
+    fn updated(&self) -> LocalTime {
         self.updated
     }
 
@@ -97,11 +97,11 @@ impl Describe for TopicDescription {
         &self.path
     }
 
-    fn published(&self) -> Time {
+    fn published(&self) -> LocalTime {
         self.created
     }
 
-    fn updated(&self) -> Time {
+    fn updated(&self) -> LocalTime {
         self.updated
     }
 
@@ -123,11 +123,11 @@ impl Describe for SubscriptionDescription {
         &self.name
     }
 
-    fn published(&self) -> Time {
+    fn published(&self) -> LocalTime {
         self.created
     }
 
-    fn updated(&self) -> Time {
+    fn updated(&self) -> LocalTime {
         self.updated
     }
 
@@ -149,11 +149,11 @@ impl Describe for RuleDescription {
         &self.rule.name
     }
 
-    fn published(&self) -> Time {
+    fn published(&self) -> LocalTime {
         self.created
     }
 
-    fn updated(&self) -> Time {
+    fn updated(&self) -> LocalTime {
         self.created
     }
 
@@ -183,7 +183,7 @@ pub fn feed(title: &str, path: &str, described: &[impl Describe], page: Page, si
         .start("feed", &[("xmlns", ATOM)])
         .leaf_with("title", &[("type", "text")], title)
         .leaf("id", &itself)
-        .leaf("updated", &iso::date_in_seconds(page.now))
+        .leaf("updated", &iso::date_in_seconds(page.now.0))
         .empty("link", &[("rel", "self"), ("href", &paged(page.skip))]);
     if page.has_more {
         writer.empty("link", &[("rel", "next"), ("href", &paged(page.skip + described.len()))]);
@@ -201,8 +201,8 @@ fn write_entry(described: &impl Describe, site: &Site, attributes: &[(&str, &str
         .start("entry", attributes)
         .leaf("id", &address)
         .leaf_with("title", &[("type", "text")], described.title())
-        .leaf("published", &iso::date_in_seconds(described.published()))
-        .leaf("updated", &iso::date_in_seconds(described.updated()));
+        .leaf("published", &iso::date_in_seconds(described.published().0))
+        .leaf("updated", &iso::date_in_seconds(described.updated().0));
     if described.has_author() {
         writer.start("author", &[]).leaf("name", &site.namespace).end();
     }
@@ -214,24 +214,24 @@ fn write_entry(described: &impl Describe, site: &Site, attributes: &[(&str, &str
 }
 
 /// The namespace as an entry (HX-1.8.1).
-pub fn namespace_entry(created: Time, site: &Site) -> String {
+pub fn namespace_entry(created: LocalTime, site: &Site) -> String {
     let address = site.address("$namespaceinfo");
     let mut writer = Writer::default();
     writer
         .start("entry", &[("xmlns", ATOM)])
         .leaf("id", &address)
         .leaf_with("title", &[("type", "text")], &site.namespace)
-        .leaf("updated", &iso::date_in_seconds(created))
+        .leaf("updated", &iso::date_in_seconds(created.0))
         .start("author", &[])
         .leaf("name", &site.namespace)
         .end()
         .empty("link", &[("rel", "self"), ("href", &address)])
         .start("content", &[("type", "application/xml")])
         .start("NamespaceInfo", &[("xmlns", SERVICE_BUS), ("xmlns:i", xml::SCHEMA_INSTANCE)])
-        .leaf("CreatedTime", &iso::date(created))
+        .leaf("CreatedTime", &iso::date(created.0))
         .leaf("MessagingSKU", "Premium")
         .leaf("MessagingUnits", "1")
-        .leaf("ModifiedTime", &iso::date(created))
+        .leaf("ModifiedTime", &iso::date(created.0))
         .leaf("Name", &site.namespace)
         .leaf("NamespaceType", "Messaging")
         .end()
@@ -259,8 +259,8 @@ mod tests {
             path: path.into(),
             settings: QueueSettings::default(),
             access: Vec::new(),
-            created: Time(1_577_836_800_000),
-            updated: Time(1_577_836_801_999),
+            created: LocalTime(1_577_836_800_000),
+            updated: LocalTime(1_577_836_801_999),
             accessed: None,
             counts: broker::Counts::default(),
             bytes: 0,

@@ -5,7 +5,7 @@ use super::{Call, Door, JSON, Success};
 use crate::ask::Ask;
 use crate::iso;
 use broker::clock::{Advanced, Fate, Happened, What};
-use broker::{Answer, Command, NamespaceId, Span, Task, Time};
+use broker::{Answer, Command, LocalTime, NamespaceId, Span, Task};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ impl<A: Ask> Door<'_, A> {
 /// Moves the items as far as the namespace was moved, and says what time it is for them.
 async fn move_items(items: &items_engine::Handle, by: Span) -> Result<String, Failure> {
     match items.ask(items::Command::Advance { by_ms: by.0 }).await {
-        Ok(items::Reply { answer: items::Answer::Advanced { now_ms }, .. }) => Ok(instant(Time(now_ms))),
+        Ok(items::Reply { answer: items::Answer::Advanced { now_ms }, .. }) => Ok(instant(LocalTime(now_ms))),
         _ => Err(Failure::Internal),
     }
 }
@@ -101,8 +101,8 @@ fn event(happened: &Happened) -> Value {
 }
 
 /// To the millisecond, which is as fine as time is here.
-fn instant(time: Time) -> String {
-    iso::date_in_milliseconds(time)
+fn instant(time: LocalTime) -> String {
+    iso::date_in_milliseconds(time.0)
 }
 
 #[cfg(test)]

@@ -388,6 +388,7 @@ pub(crate) fn named_host(head: &Parts) -> Option<&str> {
     named.filter(is_host)
 }
 
+/// The time of this machine. No namespace goes by it.
 fn now() -> Time {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Time(i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX))
@@ -403,7 +404,7 @@ fn response(success: Success) -> Response<Payload> {
 fn failed(failure: &Failure, node: &str, host: &str, path: &str) -> Response<Payload> {
     let tracking = format!("{}_{node}", uuid::Uuid::new_v4());
     tracing::info!(tracking, status = failure.status().as_u16(), path, why = failure.logged(), "refused");
-    let body = failure.body(&tracking, host, path, &crate::iso::date_in_seconds(now()));
+    let body = failure.body(&tracking, host, path, &crate::iso::date_in_seconds(now().0));
     response(Success { status: failure.status(), content_type: ERROR, body })
 }
 

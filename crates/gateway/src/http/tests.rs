@@ -62,7 +62,7 @@ impl Ask for Fake {
             return Err(Stopped);
         }
         let mut decision = Decision::default();
-        let context = Context { now: Time(1_577_836_800_000), position: Position(1) };
+        let context = Context { now: broker::Time(1_577_836_800_000), position: Position(1) };
         let command = make(RequestId::default());
         let mut broker = self.broker.lock().unwrap();
         let decided = broker.decide(&command, broker::Arrivals::default(), &[], context, &mut decision);

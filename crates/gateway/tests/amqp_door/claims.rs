@@ -386,8 +386,8 @@ async fn a_rule_of_the_queue_lets_in_until_its_key_is_changed() {
         listen: true,
         send: false,
         manage: false,
-        created: broker::Time(0),
-        modified: broker::Time(0),
+        created: broker::LocalTime(0),
+        modified: broker::LocalTime(0),
     };
     let set = |key: &str| {
         let (path, settings, access) = (QUEUE.into(), broker::QueueSettings::default(), vec![rule(key)]);

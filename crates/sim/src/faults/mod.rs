@@ -11,7 +11,7 @@ use crate::random::Random;
 use journal::disk::Fault;
 
 /// Every fault by name, for the table of what was reached.
-pub const FAULTS: [&str; 26] = [
+pub const FAULTS: [&str; 29] = [
     "kill",
     "clean stop",
     "disk Eio",
@@ -38,6 +38,9 @@ pub const FAULTS: [&str; 26] = [
     "snapshot taken",
     "space given back",
     "started from a snapshot",
+    "time moved",
+    "time moved past something",
+    "crash while time is moved",
 ];
 
 /// How a call of the disk fails in one life, and which.

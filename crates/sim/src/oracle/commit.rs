@@ -6,7 +6,9 @@ use super::reply::is_granted;
 use super::watched::Appended;
 use super::{Gone, Lock, Oracle, Question};
 use broker::queue::index::Reason;
-use broker::{BodyId, EntityId, Outcome, QueueSettings, Record, Sequence, Span, State, SubQueue, Tier, Time};
+use broker::{
+    BodyId, EntityId, LocalTime, Outcome, QueueSettings, Record, Sequence, Span, State, SubQueue, Tier, Time,
+};
 use message::Overlay;
 use message::overlay::Change;
 use std::collections::BTreeMap;
@@ -25,7 +27,7 @@ struct Ending<'a> {
     entity: EntityId,
     sequence: Sequence,
     overlay: Option<&'a Overlay>,
-    time: Time,
+    time: LocalTime,
 }
 
 impl Oracle {
@@ -63,7 +65,7 @@ impl Oracle {
                 self.ledger.numbers.insert(BodyId(id), *number);
             }
         }
-        let mut stored: BTreeMap<_, (usize, EntityId)> = BTreeMap::new();
+        let mut stored: BTreeMap<_, (usize, EntityId, LocalTime)> = BTreeMap::new();
         for record in &appended.records {
             self.coverage.record(record);
             self.tell(|| format!("batch {position}: {record:?}"));
@@ -79,9 +81,11 @@ impl Oracle {
             if self.noted.is_some() && !stores {
                 self.fail("I9: an id was noted without its message");
             }
-            if let Some((number, entity)) = self.justify(record, time) {
+            let dated = self.dated(record, time);
+            self.note_visit(record, dated);
+            if let Some((number, entity)) = self.justify(record, dated, time) {
                 let message = &self.messages[number];
-                stored.entry((message.link, message.delivery)).or_insert((0, entity)).0 += 1;
+                stored.entry((message.link, message.delivery)).or_insert((0, entity, dated)).0 += 1;
             }
         }
         if self.noted.take().is_some() {
@@ -91,16 +95,17 @@ impl Oracle {
             self.fail(format!("S-200: {sequence:?} of {entity:?} is there though a rule has failed"));
         }
         self.ledger.position = position;
-        for ((link, delivery), (count, entity)) in stored {
-            self.check_siblings(link, delivery, count, entity, time);
+        for ((link, delivery), (count, entity, dated)) in stored {
+            self.check_siblings(link, delivery, count, entity, dated);
         }
         self.trace.add(&[position, appended.hash]);
     }
 
-    /// Takes a record into the model. Returns the message that it stored, and where.
-    fn justify(&mut self, record: &Record, time: Time) -> Option<(usize, EntityId)> {
+    /// Takes a record into the model, that was made at `time` of its namespace and `owner` of the owner. Returns the message
+    /// that it stored, and where.
+    fn justify(&mut self, record: &Record, time: LocalTime, owner: Time) -> Option<(usize, EntityId)> {
         match record {
-            Record::QueueCreated { entity, path, settings, .. } => {
+            Record::QueueCreated { entity, namespace, path, settings } => {
                 if !self.creations.contains(&path.to_lowercase()) {
                     self.fail(format!("queue {path} was created and nobody asked"));
                 }
@@ -108,9 +113,10 @@ impl Oracle {
                 self.waiting.clear();
                 self.changes += 1;
                 self.ledger.names.insert(path.to_lowercase(), *entity);
-                self.ledger.queues.insert(*entity, Queue::new(path, settings, *entity, self.turn, time));
+                let queue = Queue::new(*namespace, path, settings, *entity, self.turn, time);
+                self.ledger.queues.insert(*entity, queue);
             }
-            Record::Managed(change) => self.changed(change, time),
+            Record::Managed(change) => self.changed(change, time, owner),
             Record::EntityDeleted { entity } => self.delete(*entity, time),
             Record::PartStored { .. } => {}
             Record::Enqueued { entity, sequence, body, length, expires, parts } => {
@@ -188,7 +194,7 @@ impl Oracle {
         None
     }
 
-    pub(super) fn update(&mut self, entity: EntityId, settings: &QueueSettings, time: Time) {
+    pub(super) fn update(&mut self, entity: EntityId, settings: &QueueSettings, time: LocalTime) {
         let Some(queue) = self.ledger.queues.get_mut(&entity) else {
             return self.fail("a queue was updated that does not exist");
         };
@@ -216,7 +222,7 @@ impl Oracle {
         self.waiting.clear();
     }
 
-    fn delete(&mut self, entity: EntityId, time: Time) {
+    fn delete(&mut self, entity: EntityId, time: LocalTime) {
         let Some(queue) = self.ledger.queues.get(&entity) else {
             return self.fail("a queue was deleted that does not exist");
         };
@@ -273,7 +279,7 @@ impl Oracle {
     }
 
     /// Why a queue must not be deleted by itself (S-70, S-71, S-74). Who uses a subscription uses its topic (S-72).
-    fn not_idle(&self, queue: &Queue, time: Time) -> Option<&'static str> {
+    fn not_idle(&self, queue: &Queue, time: LocalTime) -> Option<&'static str> {
         let used = self.ledger.family(queue).map(|each| each.used).max().unwrap_or(queue.used);
         if queue.settings.auto_delete_on_idle.is_max() {
             Some("it never does so by itself")
@@ -295,8 +301,8 @@ impl Oracle {
         &mut self,
         stored: &Stored<'_>,
         scheduled: Option<Span>,
-        expires: Time,
-        time: Time,
+        expires: LocalTime,
+        time: LocalTime,
     ) -> Option<usize> {
         let Stored { entity, sequence, length, .. } = *stored;
         let number = self.arrived(stored)?;
@@ -382,8 +388,8 @@ impl Oracle {
         entity: EntityId,
         scheduled: Sequence,
         sequence: Sequence,
-        expires: Time,
-        time: Time,
+        expires: LocalTime,
+        time: LocalTime,
     ) {
         let (turn, position) = (self.turn, self.ledger.position + 1);
         let queue = self.ledger.queues.get_mut(&entity);
@@ -415,7 +421,7 @@ impl Oracle {
     }
 
     /// A message leaves for good, for one of the reasons for which it may.
-    fn remove(&mut self, entity: EntityId, sequence: Sequence, time: Time) {
+    fn remove(&mut self, entity: EntityId, sequence: Sequence, time: LocalTime) {
         let queue = self.ledger.queues.get_mut(&entity);
         let Some((queue, present)) = queue.and_then(|queue| {
             let present = queue.remove(sequence)?;
@@ -640,12 +646,12 @@ pub(super) fn longest_life(tier: Tier, settings: &QueueSettings) -> Span {
 
 impl Lock {
     /// Until when it may last, as far as anybody can know.
-    pub(super) fn latest(&self) -> Time {
-        if self.renewals > 0 { Time::NEVER } else { self.until }
+    pub(super) fn latest(&self) -> LocalTime {
+        if self.renewals > 0 { LocalTime::NEVER } else { self.until }
     }
 
     /// Whether its message may be free by now.
-    pub(super) fn may_be_free(&self, time: Time) -> bool {
+    pub(super) fn may_be_free(&self, time: LocalTime) -> bool {
         let gives_back =
             |outcome: &Outcome| matches!(outcome, Outcome::Release | Outcome::Abandon(_) | Outcome::Defer(_));
         self.returned.is_some()
@@ -655,7 +661,7 @@ impl Lock {
             || self.asked.iter().any(gives_back)
     }
 
-    fn was_asked(&self, outcome: &Outcome, time: Time) -> bool {
+    fn was_asked(&self, outcome: &Outcome, time: LocalTime) -> bool {
         time < self.latest() && self.asked.contains(outcome)
     }
 }

@@ -7,7 +7,7 @@
 
 use super::ledger::{Kind, Queue};
 use super::{Message, Oracle, Question};
-use broker::{EntityId, LinkId, MessageKey, Number, QueueSettings, Sequence, Span, Time};
+use broker::{EntityId, LinkId, LocalTime, MessageKey, Number, QueueSettings, Sequence, Span};
 use std::collections::BTreeMap;
 
 /// A message's id, with its partition key where that counts (S-162).
@@ -18,7 +18,7 @@ const SEQUENCE: u64 = (1 << 48) - 1;
 
 #[derive(Debug)]
 struct Known {
-    since: Time,
+    since: LocalTime,
     name: MessageKey,
     /// An earlier window has passed over it, so that it may be forgotten although a longer one holds by now.
     is_hazy: bool,
@@ -45,7 +45,7 @@ impl History {
         key: Option<Key>,
         name: Option<MessageKey>,
         window: Span,
-        time: Time,
+        time: LocalTime,
     ) -> Option<&'static str> {
         let (key, name) = match (key, name) {
             (None, None) => return None,
@@ -64,7 +64,7 @@ impl History {
     }
 
     /// Another window holds.
-    pub fn update(&mut self, before: Span, window: Span, time: Time) {
+    pub fn update(&mut self, before: Span, window: Span, time: LocalTime) {
         self.longest = self.longest.max(window);
         for known in self.known.values_mut() {
             known.is_hazy |= known.since.after(before) <= time;
@@ -76,7 +76,7 @@ impl History {
     }
 
     /// Whether a message that was decided about at `began` or later may have been dropped.
-    fn may_drop(&self, key: Option<Key>, began: Time) -> bool {
+    fn may_drop(&self, key: Option<Key>, began: LocalTime) -> bool {
         let known = key.and_then(|key| self.known.get(&key));
         known.is_some_and(|known| began < known.since.after(self.longest))
     }
@@ -100,7 +100,12 @@ impl Oracle {
     }
 
     /// A message is stored with what was noted before it. Says what is wrong with that.
-    pub(super) fn take_noted(&mut self, entity: EntityId, number: usize, time: Time) -> Option<&'static str> {
+    pub(super) fn take_noted(
+        &mut self,
+        entity: EntityId,
+        number: usize,
+        time: LocalTime,
+    ) -> Option<&'static str> {
         let noted = self.noted.take();
         if noted.is_some_and(|(of, _)| of != entity) {
             return Some("I9: its id was noted at another queue");
@@ -115,7 +120,7 @@ impl Oracle {
         &mut self,
         entity: EntityId,
         number: usize,
-        time: Time,
+        time: LocalTime,
     ) -> Option<&'static str> {
         let noted = self.noted.take();
         if noted.is_some_and(|(of, _)| of != entity) {
@@ -127,7 +132,7 @@ impl Oracle {
     }
 
     /// Whether a message that is forwarded to a queue was there before, so that it is dropped (S-160, S-177).
-    pub(super) fn may_drop_forwarded(&self, target: EntityId, number: usize, time: Time) -> bool {
+    pub(super) fn may_drop_forwarded(&self, target: EntityId, number: usize, time: LocalTime) -> bool {
         self.ledger.queues.get(&target).is_some_and(|queue| {
             let key = key_of(&queue.settings, &self.messages[number]).map(|(id, _)| (id, 0));
             queue.history.may_drop(key, time)
@@ -135,7 +140,7 @@ impl Oracle {
     }
 
     /// A number is used up for a message that was scheduled and dropped (S-48).
-    pub(super) fn skip(&mut self, entity: EntityId, sequence: Sequence, time: Time) {
+    pub(super) fn skip(&mut self, entity: EntityId, sequence: Sequence, time: LocalTime) {
         let Some(queue) = self.ledger.queues.get_mut(&entity) else {
             return self.fail("a number was used up in a queue that does not exist");
         };
@@ -171,7 +176,7 @@ impl Oracle {
         delivery: u32,
         count: usize,
         entity: EntityId,
-        time: Time,
+        time: LocalTime,
     ) {
         let siblings = self.of_delivery(link, delivery);
         let queues = &self.ledger.queues;
@@ -209,8 +214,10 @@ impl Oracle {
     /// Whether a message that is not stored may have been dropped as a duplicate in this turn.
     pub(super) fn may_be_dropped(&self, number: usize) -> bool {
         let message = &self.messages[number];
-        self.meant(&message.path)
-            .any(|queue| queue.history.may_drop(key_of(&queue.settings, message), self.began))
+        self.meant(&message.path).any(|queue| {
+            let began = self.clocks.earliest(queue.namespace, self.began);
+            queue.history.may_drop(key_of(&queue.settings, message), began)
+        })
     }
 
     /// Whoever scheduled a message that was dropped is told a number that nobody else has (S-48).
@@ -245,7 +252,7 @@ mod tests {
     }
 
     fn store(history: &mut History, id: u64, time: i64) -> Option<&'static str> {
-        history.store(Some((id, 0)), Some(MessageKey([id, id])), WINDOW, Time(time))
+        history.store(Some((id, 0)), Some(MessageKey([id, id])), WINDOW, LocalTime(time))
     }
 
     #[test]
@@ -258,26 +265,26 @@ mod tests {
     #[test]
     fn only_what_is_known_may_be_dropped_and_only_for_its_window() {
         let history = history();
-        assert!(history.may_drop(Some((1, 0)), Time(999)));
+        assert!(history.may_drop(Some((1, 0)), LocalTime(999)));
         for (key, began) in [(Some((1, 0)), 1_000), (Some((2, 0)), 1), (Some((1, 7)), 1), (None, 1)] {
-            assert!(!history.may_drop(key, Time(began)), "{key:?} at {began}");
+            assert!(!history.may_drop(key, LocalTime(began)), "{key:?} at {began}");
         }
     }
 
     #[test]
     fn what_an_earlier_window_has_passed_over_may_be_forgotten() {
         let mut history = history();
-        history.update(WINDOW, Span(9_000), Time(1_000));
-        assert!(history.may_drop(Some((1, 0)), Time(5_000)));
-        let again = history.store(Some((1, 0)), Some(MessageKey([1, 1])), Span(9_000), Time(5_000));
+        history.update(WINDOW, Span(9_000), LocalTime(1_000));
+        assert!(history.may_drop(Some((1, 0)), LocalTime(5_000)));
+        let again = history.store(Some((1, 0)), Some(MessageKey([1, 1])), Span(9_000), LocalTime(5_000));
         assert_eq!(again, None);
     }
 
     #[test]
     fn an_id_is_noted_with_its_message_and_under_one_name() {
         let mut history = history();
-        assert!(history.store(Some((2, 0)), None, WINDOW, Time(0)).is_some());
-        assert!(history.store(None, Some(MessageKey([2, 2])), WINDOW, Time(0)).is_some());
-        assert!(history.store(Some((1, 0)), Some(MessageKey([3, 3])), WINDOW, Time(5_000)).is_some());
+        assert!(history.store(Some((2, 0)), None, WINDOW, LocalTime(0)).is_some());
+        assert!(history.store(None, Some(MessageKey([2, 2])), WINDOW, LocalTime(0)).is_some());
+        assert!(history.store(Some((1, 0)), Some(MessageKey([3, 3])), WINDOW, LocalTime(5_000)).is_some());
     }
 }

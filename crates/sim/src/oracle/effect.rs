@@ -5,8 +5,8 @@ use super::forward::forwards;
 use super::ledger::Present;
 use super::{Fate, Gone, Link, LinkState, Lock, Oracle, Role};
 use broker::{
-    ConnectionId, Delivery, EntityId, LinkId, LockToken, Outcome, ReceiveMode, Refusal, Settled, State,
-    SubQueue, Time,
+    ConnectionId, Delivery, EntityId, LinkId, LocalTime, LockToken, Outcome, ReceiveMode, Refusal, Settled,
+    State, SubQueue,
 };
 use engine::{Outgoing, Sent};
 
@@ -76,9 +76,11 @@ impl Oracle {
         }
         if let Some(sender) = self.links.get(&link).filter(|link| link.destination.is_some())
             && let Some(entity) = self.ledger.find(&sender.queue)
-            && let Some(queue) = self.ledger.queues.get_mut(&entity)
         {
-            queue.used = queue.used.max(self.began);
+            let since = self.since(entity);
+            if let Some(queue) = self.ledger.queues.get_mut(&entity) {
+                queue.used = queue.used.max(since);
+            }
         }
         if !is_stored {
             self.fail(format!("delivery {delivery} of {link:?} was accepted before it was durable"));
@@ -159,7 +161,8 @@ impl Oracle {
         }
         let (Refusal::LockLost(_) | Refusal::SessionLockLost) = refusal else { return };
         // A lock that was never used and has not ended is not lost.
-        let now = self.now;
+        let entity = self.links.get(&link).and_then(|link| self.ledger.find(&link.queue));
+        let Some(now) = entity.map(|entity| self.here(entity)) else { return };
         let lock = self.lock_of(link, token);
         let is_held = lock.is_some_and(|lock| {
             !lock.is_hazy && now < lock.until && lock.returned.is_none() && lock.asked.len() < 2
@@ -254,6 +257,7 @@ impl Oracle {
     ) {
         let sequence = delivery.sequence;
         let turn = self.turn;
+        let (began, now) = (self.since(entity), self.here(entity));
         let session = self.ledger_session(entity, sequence);
         let queue = match self.ledger.queues.get_mut(&entity) {
             Some(queue) => queue,
@@ -262,7 +266,7 @@ impl Oracle {
                 _ => return self.fail(format!("{sequence:?} of a deleted queue was delivered")),
             },
         };
-        queue.used = queue.used.max(self.began);
+        queue.used = queue.used.max(began);
         queue.is_touched = true;
         if state == State::Active && queue.did_forward[part as usize] && forwards(&queue.settings, part) {
             let path = queue.path.to_lowercase();
@@ -311,7 +315,6 @@ impl Oracle {
             return self.coverage.fault("delivery outlived by its wait");
         }
         // Decided in this turn, or just before an append that it had to wait for.
-        let began = self.began;
         let decided = match delivery.locked_until {
             _ if mode == ReceiveMode::ReceiveAndDelete => Some(began),
             // It is locked with its session, whose time began before.
@@ -319,14 +322,14 @@ impl Oracle {
             Some(until) => queue
                 .durations
                 .iter()
-                .map(|duration| Time(until.0 - duration.0 as i64))
-                .filter(|decided| (began..=self.now).contains(decided))
+                .map(|duration| LocalTime(until.0 - duration.0 as i64))
+                .filter(|decided| (began..=now).contains(decided))
                 .min(),
             None => None,
         };
         let Some(decided) = decided else {
             let until = delivery.locked_until;
-            return self.fail(format!("{sequence:?} is locked until {until:?} at {:?}", self.now));
+            return self.fail(format!("{sequence:?} is locked until {until:?} at {now:?}"));
         };
         let wrong = [
             (delivery.number == number, "its number is not that of its partition"),
@@ -342,7 +345,7 @@ impl Oracle {
         if mode == ReceiveMode::ReceiveAndDelete || self.ledger.deleted.contains_key(&entity) {
             return;
         }
-        if self.is_blurred && delivery.locked_until.is_some_and(|until| until <= self.now) {
+        if self.is_blurred && delivery.locked_until.is_some_and(|until| until <= now) {
             self.coverage.fault("delivery outlived by its wait");
         }
         self.locked(entity, delivery);
@@ -365,7 +368,7 @@ impl Oracle {
             token: delivery.token,
             until,
             // Time stands still in a batch that waits for the disk, and with it the locks that are given out.
-            is_hazy: vacated.is_some() || self.is_blurred && until <= self.now,
+            is_hazy: vacated.is_some() || self.is_blurred && until <= self.here(entity),
             renewals: 0,
             renewed: 0,
             asked: Vec::new(),

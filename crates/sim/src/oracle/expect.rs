@@ -12,8 +12,8 @@ use crate::workload::SESSIONS;
 use broker::limits::BATCH_MESSAGES;
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
 use broker::{
-    ConnectionId, EntityId, Incoming, LinkId, LockToken, Number, Outcome, QueueSettings, ReceiveMode,
-    RequestId, Sequence, Span, SubQueue, Tier, Time,
+    ConnectionId, EntityId, Incoming, LinkId, LocalTime, LockToken, NamespaceId, Number, Outcome,
+    QueueSettings, ReceiveMode, RequestId, Sequence, Span, SubQueue, Tier,
 };
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -53,7 +53,7 @@ pub struct NewMessage {
     pub length: u32,
     pub time_to_live: Span,
     /// When it is to be enqueued; earlier than any time, if at once.
-    pub scheduled: Time,
+    pub scheduled: LocalTime,
     /// Its keys contradict each other (S-7).
     pub keys_differ: bool,
     pub session: Option<Arc<str>>,
@@ -98,7 +98,7 @@ pub enum Question {
     Deferred(String, Vec<Number>, ReceiveMode),
     /// From a number on, so many; and what must be seen, if the asker knows it.
     Browse(String, Number, u32, Option<Vec<Sequence>>),
-    Purge(String, u32, Time),
+    Purge(String, u32, LocalTime),
     RenewSession(String, Arc<str>),
     GetState(String, Arc<str>),
     /// With the hash of the state and its length, unless it is to be cleared.
@@ -117,6 +117,10 @@ pub enum Question {
     Rules(String, usize, usize),
     Subscriptions(String, usize, usize),
     Topics(usize, usize),
+    NameNamespace(&'static str),
+    TellTime(NamespaceId),
+    /// Moves the time of a namespace.
+    Advance(NamespaceId, Span),
 }
 
 impl Question {
@@ -148,7 +152,11 @@ impl Question {
             | Question::Rules(path, ..)
             | Question::Subscriptions(path, ..)
             | Question::Purge(path, ..) => Some(path),
-            Question::List | Question::Topics(..) => None,
+            Question::List
+            | Question::Topics(..)
+            | Question::NameNamespace(_)
+            | Question::TellTime(_)
+            | Question::Advance(..) => None,
         }
     }
 
@@ -181,7 +189,13 @@ impl Question {
     }
 
     /// Whether it deletes messages of that age.
-    pub(super) fn purges(&self, entity: EntityId, part: SubQueue, enqueued: Time, ledger: &Ledger) -> bool {
+    pub(super) fn purges(
+        &self,
+        entity: EntityId,
+        part: SubQueue,
+        enqueued: LocalTime,
+        ledger: &Ledger,
+    ) -> bool {
         matches!(self, Question::Purge(_, _, before) if enqueued < *before)
             && self.is_about(entity, part, ledger)
     }
@@ -408,6 +422,7 @@ impl Oracle {
                     topic.is_touched = true;
                 }
             }
+            Question::Advance(namespace, by) => self.clocks.asked(*namespace, *by),
             Question::Create(path) => drop(self.creations.insert(path.to_lowercase())),
             // What is removed before it leaves is read first.
             Question::Deferred(_, _, mode) => may_be_late = *mode == ReceiveMode::ReceiveAndDelete,

@@ -6,7 +6,7 @@ use super::ledger::{Kind, PARTS, Present, Queue};
 use super::{Lock, Oracle};
 use broker::limits::FORWARD_RETRY;
 use broker::queue::index::Reason;
-use broker::{EntityId, Number, QueueSettings, Sequence, Source, State, SubQueue, Time};
+use broker::{EntityId, LocalTime, Number, QueueSettings, Sequence, Source, State, SubQueue};
 use message::Overlay;
 
 /// How often a message is forwarded (S-173), and how often as a dead letter, which must end too.
@@ -30,7 +30,7 @@ pub(super) struct Move<'a> {
     pub(super) sequence: Sequence,
     pub(super) target: EntityId,
     pub(super) number: Sequence,
-    pub(super) expires: Time,
+    pub(super) expires: LocalTime,
     pub(super) overlay: Option<&'a Overlay>,
 }
 
@@ -114,8 +114,8 @@ impl Oracle {
         source: Source,
         sequence: Sequence,
         target: EntityId,
-        time: Time,
-    ) -> Option<(Present, Time)> {
+        time: LocalTime,
+    ) -> Option<(Present, LocalTime)> {
         let (part, is_dead) = (source.sub, source.sub != SubQueue::Main);
         let Some(queue) = self.ledger.queues.get(&source.entity) else {
             self.fail("a message was forwarded out of a queue that does not exist");
@@ -131,7 +131,7 @@ impl Oracle {
         let from = self.ledger.queues.get_mut(&source.entity)?;
         let mut present = from.remove(sequence)?;
         let first = present.travelled.first.unwrap_or(from.number(sequence));
-        let own = if is_dead { Time::NEVER } else { present.expires };
+        let own = if is_dead { LocalTime::NEVER } else { present.expires };
         if is_dead {
             present.overlay = dead_letter_overlay(&from.path, &present);
         }
@@ -164,7 +164,7 @@ impl Oracle {
     }
 
     /// A message moves to another queue, under a new number.
-    pub(super) fn forwarded(&mut self, moved: &Move<'_>, time: Time) {
+    pub(super) fn forwarded(&mut self, moved: &Move<'_>, time: LocalTime) {
         let Move { source, sequence, target, number, expires, overlay } = *moved;
         let is_dead = source.sub != SubQueue::Main;
         let Some((present, own)) = self.forwarded_out(source, sequence, target, time) else { return };
@@ -275,9 +275,9 @@ impl Oracle {
                 }
             }
         }
-        let now = self.now;
         self.waiting.retain(|entity, _| waiting.contains(entity));
         for entity in waiting {
+            let now = self.here(entity);
             let since = *self.waiting.entry(entity).or_insert(now);
             if since.after(FORWARD_RETRY) < now {
                 let path = self.ledger.queues.get(&entity).map(|queue| &queue.path);

@@ -1,6 +1,7 @@
 //! What is committed, as the oracle keeps it: a plain model of each queue beside a replayed [`Durable`], so that the
 //! broker's own state can be held against both.
 
+use super::clock::Clocks;
 use super::duplicate::History;
 use super::forward::{Travelled, forwards};
 use super::topic::{Subscription, Topic};
@@ -8,7 +9,8 @@ use crate::rules::Traits;
 use broker::ids::{IdHasher, IdMap};
 use broker::queue::index::Reason;
 use broker::{
-    BodyId, Counts, Durable, EntityId, KeptLock, Number, QueueSettings, Sequence, Span, State, SubQueue, Time,
+    BodyId, Counts, Durable, EntityId, KeptLock, LocalTime, NamespaceId, Number, QueueSettings, Sequence,
+    Span, State, SubQueue, Time,
 };
 use message::Overlay;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -33,9 +35,9 @@ pub struct Present {
     pub stored: u64,
     /// The append with which it came.
     pub position: u64,
-    pub enqueued: Time,
+    pub enqueued: LocalTime,
     /// When it expires; when it is due while it is scheduled.
-    pub expires: Time,
+    pub expires: LocalTime,
     pub state: State,
     pub part: SubQueue,
     pub reason: Reason,
@@ -49,7 +51,7 @@ pub struct Present {
 
 impl Present {
     /// A message that has just come, as its sender made it; free, and living for ever.
-    pub fn arrived(message: usize, length: u32, stored: u64, position: u64, enqueued: Time) -> Present {
+    pub fn arrived(message: usize, length: u32, stored: u64, position: u64, enqueued: LocalTime) -> Present {
         Present {
             message,
             length,
@@ -57,7 +59,7 @@ impl Present {
             stored,
             position,
             enqueued,
-            expires: Time::NEVER,
+            expires: LocalTime::NEVER,
             state: State::Active,
             part: SubQueue::Main,
             reason: Reason::Client,
@@ -120,18 +122,19 @@ pub enum Kind {
 }
 
 /// Messages by a time of theirs, the earliest first.
-pub type Times = BTreeSet<(Time, Sequence)>;
+pub type Times = BTreeSet<(LocalTime, Sequence)>;
 
 /// A queue, or what a topic or a subscription holds, which lives by the same rules.
 #[derive(Debug)]
 pub struct Queue {
     pub kind: Kind,
+    pub namespace: NamespaceId,
     pub path: String,
     /// The partition in the numbers of its messages, if it is partitioned.
     pub partition: u32,
     pub settings: QueueSettings,
     pub next: Sequence,
-    pub last_enqueued: Time,
+    pub last_enqueued: LocalTime,
     /// In boxes, since they are many, large, and move when one between them goes.
     pub present: BTreeMap<Sequence, Box<Present>>,
     pub bytes: u64,
@@ -152,9 +155,9 @@ pub struct Queue {
     /// Messages that left for good in this turn.
     pub removed_in_turn: u32,
     /// It was certainly used then.
-    pub used: Time,
+    pub used: LocalTime,
     /// It was perhaps used then, and not later.
-    pub touched: Time,
+    pub touched: LocalTime,
     pub is_touched: bool,
     /// The turn in which it was made.
     pub made: u64,
@@ -165,9 +168,17 @@ pub struct Queue {
 }
 
 impl Queue {
-    pub fn new(path: &str, settings: &QueueSettings, entity: EntityId, turn: u64, time: Time) -> Queue {
+    pub fn new(
+        namespace: NamespaceId,
+        path: &str,
+        settings: &QueueSettings,
+        entity: EntityId,
+        turn: u64,
+        time: LocalTime,
+    ) -> Queue {
         Queue {
             kind: Kind::Queue,
+            namespace,
             partition: entity.0 % 16,
             path: path.to_owned(),
             settings: settings.clone(),
@@ -241,7 +252,7 @@ impl Queue {
         }
     }
 
-    fn end_turn(&mut self, now: Time) {
+    fn end_turn(&mut self, now: LocalTime) {
         self.newest_in_turn = [Sequence(0); 3];
         self.newest_by_session.clear();
         self.states_in_turn.clear();
@@ -354,8 +365,8 @@ impl Ledger {
         found.or_else(|| if is_folded() { None } else { self.find(&path.to_lowercase()) })
     }
 
-    pub fn end_turn(&mut self, now: Time) {
-        self.queues.values_mut().for_each(|queue| queue.end_turn(now));
+    pub fn end_turn(&mut self, now: Time, clocks: &Clocks) {
+        self.queues.values_mut().for_each(|queue| queue.end_turn(clocks.at(queue.namespace, now)));
     }
 
     /// What the subscriptions of a topic hold; of anything else, nothing (S-235).

@@ -4,6 +4,7 @@
 //! (`commit.rs`), and what leaves (`effect.rs`). It never asks the broker what is right. The first violation is kept;
 //! everything after it may be nonsense.
 
+mod clock;
 mod commit;
 mod duplicate;
 mod effect;
@@ -21,8 +22,8 @@ use crate::coverage::Coverage;
 use crate::hash::Trace;
 use broker::ids::{IdHasher, IdMap};
 use broker::{
-    ConnectionId, EntityId, LinkId, LockToken, MessageKey, Outcome, ReceiveMode, Record, RequestId, Sequence,
-    Span, State, SubQueue, Tier, Time,
+    ConnectionId, EntityId, LinkId, LocalTime, LockToken, MessageKey, Outcome, ReceiveMode, Record,
+    RequestId, Sequence, Span, State, SubQueue, Tier, Time,
 };
 use engine::{Mailbox, Outgoing};
 use ledger::{Ledger, PARTS, Present, path_of};
@@ -32,6 +33,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use watched::Appended;
 
+use clock::{Clocks, Visit};
 pub use expect::{NewMessage, Question};
 
 /// Turns after which live state is compared with its replay, besides every end of a life.
@@ -76,7 +78,7 @@ pub struct Message {
     pub hash: u64,
     pub length: u32,
     pub time_to_live: Span,
-    pub scheduled: Time,
+    pub scheduled: LocalTime,
     pub keys_differ: bool,
     pub session: Option<Arc<str>>,
     /// The id by which its sender knows it, zero without one, and its partition key.
@@ -178,7 +180,7 @@ struct Link {
 #[derive(Debug)]
 struct Lock {
     token: LockToken,
-    until: Time,
+    until: LocalTime,
     /// It had ended when its holder heard of it, and may be gone.
     is_hazy: bool,
     /// How often somebody has asked for more time and not heard.
@@ -199,7 +201,7 @@ struct Lock {
 #[derive(Debug)]
 struct Holding {
     link: LinkId,
-    until: Time,
+    until: LocalTime,
     /// How often its holder has asked for more time and not heard.
     renewals: u32,
     /// The turn in which it got it, and the one in which it left.
@@ -211,7 +213,7 @@ struct Holding {
 #[derive(Debug, Default)]
 struct Ghost {
     /// They end by then.
-    until: Time,
+    until: LocalTime,
     /// Some begin in this turn.
     is_new: bool,
 }
@@ -220,7 +222,11 @@ struct Ghost {
 pub struct Oracle {
     /// Which partition it watches.
     nth: usize,
+    /// The owner's time.
     pub now: Time,
+    pub clocks: Clocks,
+    /// The instants that moves of this turn have come to, and what happened there.
+    visits: Vec<Visit>,
     /// Counts the times between two moments of rest: nothing on its way, everything answered.
     pub turn: u64,
     /// Whether something has happened since the last rest.
@@ -263,7 +269,7 @@ pub struct Oracle {
     /// Copies for which a rule has failed; the next records must bury them.
     unfit: BTreeSet<(EntityId, Sequence)>,
     /// The first message that waits at a topic although its time has come, and since when.
-    overdue: BTreeMap<(EntityId, Sequence), Time>,
+    overdue: BTreeMap<(EntityId, Sequence), LocalTime>,
     /// A violation, unless it turns out that something could not be read.
     suspicion: Option<String>,
     /// The position at which the broker's counters were looked at last.
@@ -273,7 +279,7 @@ pub struct Oracle {
     /// How often something was created, changed or deleted in this turn.
     changes: u32,
     /// Queues with dead letters that have an open destination, and since when.
-    waiting: BTreeMap<EntityId, Time>,
+    waiting: BTreeMap<EntityId, LocalTime>,
     creations: BTreeSet<String>,
     tier: Tier,
     drained: u32,
@@ -291,10 +297,12 @@ impl Default for Oracle {
     fn default() -> Oracle {
         Oracle {
             nth: 0,
-            now: Time(i64::MIN),
+            now: Time::AT_ONCE,
+            clocks: Clocks::default(),
+            visits: Vec::new(),
             turn: 0,
             is_open: false,
-            began: Time(i64::MIN),
+            began: Time::AT_ONCE,
             is_blurred: false,
             has_unread: false,
             ledger: Ledger::default(),
@@ -361,7 +369,11 @@ impl Oracle {
         self.now = now;
         if std::mem::take(&mut self.is_new_life) {
             // Owner time goes on from the last batch: what was used after that was used in a time that is to come.
-            self.ledger.queues.values_mut().for_each(|queue| queue.used = queue.used.min(now));
+            let clocks = &self.clocks;
+            self.ledger
+                .queues
+                .values_mut()
+                .for_each(|queue| queue.used = queue.used.min(clocks.at(queue.namespace, now)));
         }
         if !std::mem::replace(&mut self.is_open, true) {
             self.turn += 1;
@@ -393,6 +405,7 @@ impl Oracle {
         if let Some(what) = self.suspicion.take().filter(|_| !self.has_unread) {
             self.fail(what);
         }
+        self.clocks.settle();
         self.check_due();
         self.check_forwarded();
         if self.turn.is_multiple_of(COMPARED_TURNS) {
@@ -422,7 +435,9 @@ impl Oracle {
         self.end_ghosts();
         self.end_expectations();
         self.end_settled_sends();
-        self.ledger.end_turn(self.now);
+        self.ledger.end_turn(self.now, &self.clocks);
+        self.clocks.end_turn();
+        self.visits.clear();
         let expected = &self.expected;
         self.questions.retain(|(connection, _), _| expected.contains_key(connection));
         self.asked.clear();
@@ -432,10 +447,12 @@ impl Oracle {
 
     /// The locks of those who vanished have begun by now, and end by themselves.
     fn end_ghosts(&mut self) {
-        let (now, queues) = (self.now, &self.ledger.queues);
+        let (now, clocks, queues) = (self.now, &self.clocks, &self.ledger.queues);
         self.ghosts.retain(|entity, ghost| {
+            let Some(queue) = queues.get(entity) else { return false };
+            let now = clocks.latest(queue.namespace, now);
             if std::mem::take(&mut ghost.is_new)
-                && let Some(longest) = queues.get(entity).and_then(|queue| queue.durations.iter().max())
+                && let Some(longest) = queue.durations.iter().max()
             {
                 ghost.until = ghost.until.max(now.after(*longest));
             }
@@ -506,9 +523,9 @@ impl Oracle {
 
     /// What the clock decides has happened: expiry, also when nobody listens, activation, and the end of idleness.
     fn check_due(&mut self) {
-        let now = self.now;
         let (mut late, mut overdue) = (None, Vec::new());
         for (entity, queue) in &self.ledger.queues {
+            let now = self.clocks.at(queue.namespace, self.now);
             // What cannot be read is locked for nobody, and nobody is told.
             let is_locked = |sequence: &Sequence| {
                 let lock = self.locks.get(&(*entity, *sequence));
@@ -554,12 +571,12 @@ impl Oracle {
     /// What is due at a topic may have to be read before it is published, and for that be on disk: it is tried again a
     /// moment later.
     fn check_overdue(&mut self, overdue: &[(EntityId, Sequence)]) {
-        let now = self.now;
         if self.has_unread || overdue.is_empty() {
             return self.overdue.clear();
         }
         self.overdue.retain(|waiting, _| overdue.contains(waiting));
         for waiting in overdue {
+            let now = self.here(waiting.0);
             let since = *self.overdue.entry(*waiting).or_insert(now);
             if since.after(Span(1)) < now {
                 self.fail(format!("I8: {waiting:?} is due and waits since {since:?}"));
@@ -569,9 +586,11 @@ impl Oracle {
 
     /// A lock that has ended has given its message back (S-86).
     fn check_locks(&mut self) {
-        let now = self.now;
-        let is_stuck = |(_, lock): &(&(EntityId, Sequence), &Lock)| {
-            !lock.is_hazy && lock.latest() <= now && lock.returned.is_none() && lock.asked.is_empty()
+        let is_stuck = |((entity, _), lock): &(&(EntityId, Sequence), &Lock)| {
+            !lock.is_hazy
+                && lock.latest() <= self.local(*entity, self.now)
+                && lock.returned.is_none()
+                && lock.asked.is_empty()
         };
         if let Some(((entity, sequence), lock)) = self.locks.iter().find(is_stuck) {
             let what =
@@ -582,12 +601,11 @@ impl Oracle {
 
     /// A planned stop has kept every lock that certainly is held (S-93).
     pub fn check_kept(&mut self) {
-        let now = self.now;
-        let is_lost = |(_, lock): &(&(EntityId, Sequence), &Lock)| {
+        let is_lost = |((entity, _), lock): &(&(EntityId, Sequence), &Lock)| {
             // The lock of a session ends with its link.
             lock.session.is_none()
                 && !lock.is_hazy
-                && now < lock.until
+                && self.local(*entity, self.now) < lock.until
                 && (lock.renewals, lock.returned) == (0, None)
                 && lock.asked.is_empty()
                 && !self.ledger.kept.iter().any(|kept| kept.token == lock.token && kept.until == lock.until)
@@ -629,6 +647,10 @@ impl Oracle {
     /// `unwritten` are the records that it had decided and not written.
     pub fn died(&mut self, live: &broker::Durable, unwritten: &[u8], time: Time) {
         self.compare_at_death(live, unwritten, time);
+        let is_move = |asked: &(u64, Question)| matches!(asked.1, Question::Advance(..));
+        if self.questions.values().any(is_move) {
+            self.coverage.fault("crash while time is moved");
+        }
         self.is_dead = true;
         self.suspicion = None;
         self.is_open = false;
@@ -683,7 +705,9 @@ impl Oracle {
         self.overdue.clear();
         // After a start everything counts as just used.
         self.ledger.queues.values_mut().for_each(|queue| queue.is_touched = true);
-        self.ledger.end_turn(self.now);
+        self.clocks.end_turn();
+        self.visits.clear();
+        self.ledger.end_turn(self.now, &self.clocks);
         self.ledger.queues.values_mut().for_each(|queue| queue.is_touched = true);
         (self.is_dead, self.is_new_life) = (false, true);
         self.trace.add(&[tail, fingerprint]);

@@ -9,7 +9,7 @@ use super::{Gone, Message, Oracle};
 use crate::rules::{TraitSet, Traits, Verdict};
 use broker::queue::index::Reason;
 use broker::topic::published::{Origin, Published};
-use broker::{EntityId, Number, Sequence, Span, State, SubQueue, Time};
+use broker::{EntityId, LocalTime, Number, Sequence, Span, State, SubQueue};
 use message::Overlay;
 
 /// A message about to be copied.
@@ -21,14 +21,14 @@ struct Original {
     is_dead: bool,
     length: u32,
     /// Until when the topic lets it live.
-    expires: Time,
+    expires: LocalTime,
     travelled: Travelled,
 }
 
 /// What a subscription must get.
 struct Copy {
     subscription: EntityId,
-    expires: Time,
+    expires: LocalTime,
     /// What its record says, and what it has then.
     told: Option<Overlay>,
     overlay: Overlay,
@@ -39,7 +39,7 @@ struct Copy {
 
 impl Oracle {
     /// A message at a topic becomes copies. Gives its number, if it was just sent.
-    pub(super) fn published(&mut self, published: &Published, time: Time) -> Option<(usize, EntityId)> {
+    pub(super) fn published(&mut self, published: &Published, time: LocalTime) -> Option<(usize, EntityId)> {
         let Published { topic, sequence, origin, copies } = published;
         let Some(queue) = self.ledger.queues.get(topic).filter(|queue| matches!(queue.kind, Kind::Topic(_)))
         else {
@@ -83,7 +83,7 @@ impl Oracle {
         topic: EntityId,
         sequence: Sequence,
         origin: &Origin,
-        time: Time,
+        time: LocalTime,
     ) -> Option<Original> {
         let life = longest_life(self.tier, &self.ledger.queues.get(&topic)?.settings);
         match origin {
@@ -139,7 +139,7 @@ impl Oracle {
     }
 
     /// What the subscriptions of a topic must get, in their order.
-    fn copies_of(&self, topic: EntityId, original: &Original, time: Time) -> Vec<Copy> {
+    fn copies_of(&self, topic: EntityId, original: &Original, time: LocalTime) -> Vec<Copy> {
         let mut copies = Vec::new();
         let Some(Kind::Topic(model)) = self.ledger.queues.get(&topic).map(|queue| &queue.kind) else {
             return copies;
@@ -185,7 +185,7 @@ impl Oracle {
         copies
     }
 
-    fn store_copy(&mut self, copy: Copy, original: &Original, first: Number, time: Time) {
+    fn store_copy(&mut self, copy: Copy, original: &Original, first: Number, time: LocalTime) {
         let (turn, position) = (self.turn, self.ledger.position + 1);
         let Some(queue) = self.ledger.queues.get_mut(&copy.subscription) else { return };
         let sequence = queue.next;
@@ -228,7 +228,7 @@ impl Oracle {
     pub(super) fn unwanted(&mut self, topic: EntityId) {
         let wanted_by_none = |traits| {
             let original = Original::bare(traits);
-            self.copies_of(topic, &original, self.now).is_empty()
+            self.copies_of(topic, &original, self.here(topic)).is_empty()
         };
         let set = TraitSet::of(wanted_by_none);
         if let Some(Kind::Topic(model)) = self.ledger.queues.get_mut(&topic).map(|queue| &mut queue.kind) {
@@ -267,7 +267,7 @@ impl Oracle {
 }
 
 impl Original {
-    fn of(present: Present, expires: Time, is_dead: bool) -> Original {
+    fn of(present: Present, expires: LocalTime, is_dead: bool) -> Original {
         Original {
             message: present.message,
             traits: present.traits,
@@ -287,7 +287,7 @@ impl Original {
             overlay: Overlay::default(),
             is_dead: false,
             length: 0,
-            expires: Time(0).after(Span::MAX),
+            expires: LocalTime(0).after(Span::MAX),
             travelled: Travelled::default(),
         }
     }

@@ -5,8 +5,8 @@ use super::expect::{Due, Question};
 use super::ledger::split;
 use super::{Fate, Oracle, asker};
 use broker::{
-    Answer, Delivery, LinkId, LockToken, Number, Outcome, QueueSettings, ReceiveMode, Refusal, RequestId,
-    Sequence, Settled, Span, State, Time,
+    Answer, Delivery, LinkId, LocalTime, LockToken, NamespaceId, Number, Outcome, QueueSettings, ReceiveMode,
+    Refusal, RequestId, Sequence, Settled, Span, State,
 };
 
 impl Oracle {
@@ -15,11 +15,11 @@ impl Oracle {
         self.answered(request.connection, |due| *due == Due::Question(request.request));
         let Some((order, question)) = self.questions.remove(&asker(request)) else { return };
         let entity = question.path().and_then(|path| self.ledger.find(path));
-        if let Some(queue) = entity.and_then(|entity| self.ledger.queues.get_mut(&entity))
-            && answer.is_ok()
-            && question.uses()
-        {
-            queue.used = queue.used.max(self.began);
+        if let Some(entity) = entity.filter(|_| answer.is_ok() && question.uses()) {
+            let since = self.since(entity);
+            if let Some(queue) = self.ledger.queues.get_mut(&entity) {
+                queue.used = queue.used.max(since);
+            }
         }
         match (&question, answer) {
             (Question::Create(path), Ok(Answer::Queue(_))) => {
@@ -146,6 +146,15 @@ impl Oracle {
                 self.state_told(path, session, state.as_deref());
             }
             (Question::SetState(..), Ok(Answer::SessionStateSet)) => {}
+            (Question::NameNamespace(_), Ok(Answer::Namespace { namespace, .. })) => {
+                if *namespace != NamespaceId(1) {
+                    self.fail(format!("the second namespace is {namespace:?}"));
+                }
+            }
+            (Question::TellTime(namespace), Ok(Answer::Time(time))) => self.time_told(*namespace, *time),
+            (Question::Advance(namespace, by), Ok(Answer::Advanced(advanced))) => {
+                self.advanced(*namespace, *by, advanced);
+            }
             (Question::Sessions(path), Ok(Answer::Sessions(sessions))) => self.sessions_told(path, sessions),
             (_, Err(Refusal::Unreadable)) if !self.may_not_read => {
                 self.fail(format!("{question:?} is called unreadable on a disk that works"));
@@ -169,10 +178,10 @@ impl Oracle {
 
     /// Only a lock that is held is renewed, and for a lock duration from now (S-83). Of two renewals the one that was
     /// asked for later counts, whoever hears first.
-    fn renewed(&mut self, path: &str, tokens: &[LockToken], times: &[Time], order: u64) {
+    fn renewed(&mut self, path: &str, tokens: &[LockToken], times: &[LocalTime], order: u64) {
         let Some(entity) = self.ledger.find(path).filter(|_| !self.went(path)) else { return };
         let durations = self.ledger.queues[&entity].durations.clone();
-        let (began, now) = (self.began, self.now);
+        let (began, now) = (self.since(entity), self.here(entity));
         for (token, until) in tokens.iter().zip(times) {
             let is_timed = durations
                 .iter()
@@ -204,7 +213,7 @@ impl Oracle {
 
     fn not_renewed(&mut self, path: &str, tokens: &[LockToken], refusal: &Refusal) {
         let Some(entity) = self.ledger.find(path) else { return };
-        let now = self.now;
+        let now = self.here(entity);
         let mut are_held = true;
         for token in tokens {
             let lock = self.lock_at(entity, *token);

@@ -3,7 +3,8 @@
 use super::ledger::Queue;
 use super::{Holding, LinkState, Lock, Oracle, Question};
 use broker::{
-    AcceptedSession, BodyId, Delivery, EntityId, LinkId, Refusal, RequestId, Sequence, State, SubQueue, Time,
+    AcceptedSession, BodyId, Delivery, EntityId, LinkId, LocalTime, Refusal, RequestId, Sequence, State,
+    SubQueue,
 };
 use engine::Sent;
 use std::sync::Arc;
@@ -83,21 +84,21 @@ impl Oracle {
         let Some(session) = session else { return };
         let Some(entity) = self.ledger.find(&path) else { return };
         let key = (entity, session.id.clone());
+        let (began, now) = (self.since(entity), self.here(entity));
         // One that has left meanwhile, or whose time ran out while the news waited for the disk, may hear of it after the
         // next one did.
         let has_next = self.holdings.get(&key).is_some_and(|other| other.left.is_none());
-        let is_over = self.is_blurred && session.until <= self.now;
+        let is_over = self.is_blurred && session.until <= now;
         if has_next && (left.is_some() || is_over) {
             return;
         }
         let is_free = self
             .holdings
             .get(&key)
-            .is_none_or(|before| before.left.is_some() || before.until <= self.now || before.link == id);
+            .is_none_or(|before| before.left.is_some() || before.until <= now || before.link == id);
         let durations = self.ledger.queues[&entity].durations.clone();
-        let is_timed = durations
-            .iter()
-            .any(|span| (self.began.after(*span)..=self.now.after(*span)).contains(&session.until));
+        let is_timed =
+            durations.iter().any(|span| (began.after(*span)..=now.after(*span)).contains(&session.until));
         self.holdings
             .insert(key, Holding { link: id, until: session.until, renewals: 0, since: self.turn, left });
         if !is_free && !self.is_updating(&path) && !self.went(&path) {
@@ -127,8 +128,8 @@ impl Oracle {
     /// Whether the time of a session's holder has run out.
     pub(super) fn is_holding_over(&self, link: LinkId) -> bool {
         // Whoever has it now was looked at when it got it.
-        let mut held = self.holdings.values().filter(|holding| holding.link == link);
-        held.next().is_none_or(|holding| holding.until <= self.now)
+        let mut held = self.holdings.iter().filter(|(_, holding)| holding.link == link);
+        held.next().is_none_or(|((entity, _), holding)| holding.until <= self.here(*entity))
     }
 
     /// What is wrong with the session of a message that was delivered.
@@ -201,13 +202,12 @@ impl Oracle {
         request: RequestId,
         path: &str,
         session: &Arc<str>,
-        until: Time,
+        until: LocalTime,
     ) {
         let Some(entity) = self.ledger.find(path).filter(|_| !self.went(path)) else { return };
         let durations = self.ledger.queues[&entity].durations.clone();
-        let is_timed =
-            durations.iter().any(|span| (self.began.after(*span)..=self.now.after(*span)).contains(&until));
-        let (began, turn) = (self.began, self.turn);
+        let (began, now, turn) = (self.since(entity), self.here(entity), self.turn);
+        let is_timed = durations.iter().any(|span| (began.after(*span)..=now.after(*span)).contains(&until));
         let Some(holding) = self.holdings.get_mut(&(entity, session.clone())) else {
             return self.fail(format!("session {session} was renewed and nobody holds it"));
         };
@@ -231,7 +231,7 @@ impl Oracle {
         refusal: &Refusal,
     ) {
         let Some(entity) = self.ledger.find(path) else { return };
-        let now = self.now;
+        let now = self.here(entity);
         for lock in self.locks_of(entity, session) {
             lock.renewals = lock.renewals.saturating_sub(1);
         }

@@ -9,7 +9,7 @@ use broker::topic::change::Change;
 use broker::topic::rule::{Filter, Rule, RuleDescription};
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
 use broker::topic::subscription::SubscriptionDescription;
-use broker::{Counts, EntityId, QueueSettings, Refusal, Span, Time, TopicLimits};
+use broker::{Counts, EntityId, LocalTime, QueueSettings, Refusal, Span, Time, TopicLimits};
 use std::collections::BTreeMap;
 
 /// Small, so that clients reach them.
@@ -94,11 +94,14 @@ fn is_correlation(choice: Choice) -> bool {
 }
 
 impl Oracle {
-    pub(super) fn changed(&mut self, change: &Change, time: Time) {
+    pub(super) fn changed(&mut self, change: &Change, time: LocalTime, owner: Time) {
+        if let Change::ClockMoved { namespace, to } = change {
+            return self.clock_moved(*namespace, *to, owner);
+        }
         self.changes += 1;
         match change {
             Change::QueueUpdated { entity, settings } => self.update(*entity, settings, time),
-            Change::TopicCreated { entity, path, settings, .. } => {
+            Change::TopicCreated { entity, namespace, path, settings } => {
                 let is_it = |question: &Question| match question {
                     Question::CreateTopic(of, asked) => {
                         of.eq_ignore_ascii_case(path) && **asked == **settings
@@ -106,7 +109,7 @@ impl Oracle {
                     _ => false,
                 };
                 self.must_be_asked(is_it, || format!("topic {path} was created"));
-                let mut queue = Queue::new(path, &of_topic(settings), *entity, self.turn, time);
+                let mut queue = Queue::new(*namespace, path, &of_topic(settings), *entity, self.turn, time);
                 queue.kind = Kind::Topic(Box::new(Topic::new(settings)));
                 self.waiting.clear();
                 self.ledger.names.insert(path.to_lowercase(), *entity);
@@ -121,6 +124,10 @@ impl Oracle {
             }
             Change::RulePut { subscription, rule } => self.put_rule(*subscription, rule, time),
             Change::RuleRemoved { subscription, name } => self.remove_rule(*subscription, name),
+            Change::NamespaceNamed { name, .. } => {
+                let is_it = |question: &Question| matches!(question, Question::NameNamespace(asked) if **asked == **name);
+                self.must_be_asked(is_it, || format!("namespace {name} was named"));
+            }
             other => self.fail(format!("{other:?} was recorded and nobody asked")),
         }
     }
@@ -131,7 +138,7 @@ impl Oracle {
         }
     }
 
-    fn update_topic(&mut self, entity: EntityId, settings: &TopicSettings, time: Time) {
+    fn update_topic(&mut self, entity: EntityId, settings: &TopicSettings, time: LocalTime) {
         let Some(queue) = self.ledger.queues.get_mut(&entity) else {
             return self.fail("a topic was updated that does not exist");
         };
@@ -155,19 +162,20 @@ impl Oracle {
         topic: EntityId,
         name: &str,
         settings: &SubscriptionSettings,
-        time: Time,
+        time: LocalTime,
     ) {
         let Some(above) = self.ledger.queues.get_mut(&topic) else {
             return self.fail("a subscription was created at a topic that does not exist");
         };
         let path = format!("{}/Subscriptions/{name}", above.path);
         (above.used, above.is_touched) = (time, true);
-        let partitioning = above.settings.partitioning;
+        let (partitioning, namespace) = (above.settings.partitioning, above.namespace);
         let Kind::Topic(model) = &mut above.kind else {
             return self.fail(format!("{path} is not at a topic"));
         };
         let is_new = model.subscriptions.insert(name.to_lowercase(), entity).is_none();
-        let mut queue = Queue::new(&path, &of_subscription(settings, partitioning), entity, self.turn, time);
+        let mut queue =
+            Queue::new(namespace, &path, &of_subscription(settings, partitioning), entity, self.turn, time);
         // Numbers are those of the partition of the topic.
         queue.partition = topic.0 % 16;
         queue.kind = Kind::Subscription(Box::new(Subscription {
@@ -192,7 +200,7 @@ impl Oracle {
         self.count_filters(topic);
     }
 
-    fn update_subscription(&mut self, entity: EntityId, settings: &SubscriptionSettings, time: Time) {
+    fn update_subscription(&mut self, entity: EntityId, settings: &SubscriptionSettings, time: LocalTime) {
         let Some(queue) = self.ledger.queues.get_mut(&entity) else {
             return self.fail("a subscription was updated that does not exist");
         };
@@ -213,7 +221,7 @@ impl Oracle {
     }
 
     /// A rule is there from now on, in the words in which it was asked for (S-189).
-    fn put_rule(&mut self, entity: EntityId, rule: &Rule, time: Time) {
+    fn put_rule(&mut self, entity: EntityId, rule: &Rule, time: LocalTime) {
         let Some((path, topic)) = self.ledger.queues.get_mut(&entity).and_then(|queue| {
             (queue.used, queue.is_touched) = (time, true);
             let Kind::Subscription(model) = &queue.kind else { return None };

@@ -5,11 +5,11 @@ use super::commit::Stored;
 use super::ledger::Present;
 use super::{Link, Oracle};
 use broker::queue::index::Reason;
-use broker::{LinkId, SubQueue, Time};
+use broker::{LinkId, LocalTime, SubQueue};
 
 impl Oracle {
     /// A message falls out on its way: only because its destination is there and takes nothing.
-    pub(super) fn strand(&mut self, stored: &Stored<'_>, reason: Reason, time: Time) -> Option<usize> {
+    pub(super) fn strand(&mut self, stored: &Stored<'_>, reason: Reason, time: LocalTime) -> Option<usize> {
         let Stored { entity, sequence, length, .. } = *stored;
         let number = self.sent(stored)?;
         let message = &self.messages[number];

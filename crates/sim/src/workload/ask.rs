@@ -1,7 +1,7 @@
 //! Questions about entities and messages: queues come, change, go and are looked at; locks are renewed, messages
 //! scheduled, cancelled, received by their numbers, browsed and deleted.
 
-use super::{Actor, NAMESPACE, PATHS, SESSIONS, Workload};
+use super::{Actor, NAMESPACE, PATHS, SESSIONS, Workload, namespace_of};
 use crate::PARTITIONS;
 use crate::machine::Machine;
 use crate::oracle::ledger::split;
@@ -9,8 +9,8 @@ use crate::oracle::{Oracle, Question};
 use crate::random::Random;
 use broker::limits::{BROWSE_BYTES, REQUEST_MESSAGES};
 use broker::{
-    Command, LinkId, LockToken, Number, Outcome, QueueSettings, ReceiveMode, RequestId, Sequence, Span,
-    Status, Task, Tier, Time,
+    Command, LinkId, LocalTime, LockToken, Number, Outcome, QueueSettings, ReceiveMode, RequestId, Sequence,
+    Span, Status, Task, Tier,
 };
 use engine::{Batch, Item};
 
@@ -41,7 +41,8 @@ impl Workload {
                 let path = if self.random.once_in(5) { "nowhere".into() } else { self.path(who.nth) };
                 let request = self.request(who, &path);
                 oracle.ask(request, Question::Describe(path.to_lowercase(), None));
-                let command = Command::DescribeEntity { request, namespace: NAMESPACE, path: path.into() };
+                let namespace = namespace_of(&path);
+                let command = Command::DescribeEntity { request, namespace, path: path.into() };
                 batch.commands.push(command);
             }
             27..30 => {
@@ -68,7 +69,8 @@ impl Workload {
     pub(super) fn delete(&mut self, who: Actor, path: String, batch: &mut Batch, oracle: &mut Oracle) {
         let request = self.request(who, &path);
         oracle.ask(request, Question::Delete(path.to_lowercase()));
-        batch.commands.push(Command::DeleteEntity { request, namespace: NAMESPACE, path: path.into() });
+        let namespace = namespace_of(&path);
+        batch.commands.push(Command::DeleteEntity { request, namespace, path: path.into() });
     }
 
     /// A queue, a subscription or one of their dead-letter queues.
@@ -141,7 +143,7 @@ impl Workload {
         let settings = Box::new(settings);
         batch.commands.push(Command::CreateQueue {
             request,
-            namespace: NAMESPACE,
+            namespace: namespace_of(path),
             path: path.into(),
             settings,
         });
@@ -167,8 +169,9 @@ impl Workload {
         }
         let request = self.request(who, &path);
         oracle.ask(request, Question::Update(path.to_lowercase(), Box::new(settings.clone())));
+        let namespace = namespace_of(&path);
         let task = Box::new(Task::UpdateQueue { path: path.into(), settings, access: Vec::new() });
-        batch.commands.push(Command::Manage { request, namespace: NAMESPACE, task });
+        batch.commands.push(Command::Manage { request, namespace, task });
     }
 
     /// Some tokens of one queue; they are kept for later use.
@@ -190,8 +193,8 @@ impl Workload {
         }
         let request = self.request(who, &path);
         oracle.ask(request, Question::Renew(path.clone(), tokens.clone()));
-        let (path, tokens) = (path.into(), tokens.into());
-        batch.commands.push(Command::RenewLocks { request, namespace: NAMESPACE, path, tokens });
+        let (namespace, path, tokens) = (namespace_of(&path), path.into(), tokens.into());
+        batch.commands.push(Command::RenewLocks { request, namespace, path, tokens });
     }
 
     fn settle_tokens(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
@@ -208,8 +211,8 @@ impl Workload {
         }
         let request = self.request(who, &path);
         oracle.ask(request, Question::Settle(path.clone(), tokens.clone(), outcome.clone()));
-        let (path, tokens) = (path.into(), tokens.into());
-        batch.commands.push(Command::SettleTokens { request, namespace: NAMESPACE, path, tokens, outcome });
+        let (namespace, path, tokens) = (namespace_of(&path), path.into(), tokens.into());
+        batch.commands.push(Command::SettleTokens { request, namespace, path, tokens, outcome });
     }
 
     fn numbers(random: &mut Random, from: &mut Vec<(String, Number)>) -> Option<(String, Vec<Number>)> {
@@ -234,8 +237,8 @@ impl Workload {
         };
         let request = self.request(who, &path);
         oracle.ask(request, Question::Cancel(path.clone(), numbers.clone()));
-        let (path, numbers) = (path.into(), numbers.into());
-        batch.commands.push(Command::CancelScheduled { request, namespace: NAMESPACE, path, numbers });
+        let (namespace, path, numbers) = (namespace_of(&path), path.into(), numbers.into());
+        batch.commands.push(Command::CancelScheduled { request, namespace, path, numbers });
     }
 
     fn receive_deferred(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
@@ -251,7 +254,7 @@ impl Workload {
         // Only the holder of a session is given what was set aside in it (S-125).
         let is_session = self.random.once_in(20) != path.contains(SESSIONS) && !path.contains('$');
         let session = is_session.then(|| (&*self.held_session(who)).into());
-        let namespace = NAMESPACE;
+        let namespace = namespace_of(&path);
         let (path, numbers) = (path.into(), numbers.into());
         batch.commands.push(Command::ReceiveDeferred { request, namespace, path, numbers, mode, session });
     }
@@ -260,12 +263,15 @@ impl Workload {
         let path = self.part_path(who.nth);
         let most = *self.random.pick(&[1, 5, 5_000]);
         let ago = self.random.below(20_000) as i64;
-        let before =
-            if self.random.once_in(2) { Time(oracle.now.0.saturating_sub(ago)) } else { Time::NEVER };
+        let before = if self.random.once_in(2) {
+            LocalTime(oracle.local_at(&path).0.saturating_sub(ago))
+        } else {
+            LocalTime::NEVER
+        };
         let request = self.request(who, &path);
         oracle.ask(request, Question::Purge(path.to_lowercase(), most, before));
+        let (namespace, session) = (namespace_of(&path), None);
         let path = path.into();
-        let (namespace, session) = (NAMESPACE, None);
         batch.commands.push(Command::DeleteMessages { request, namespace, path, most, before, session });
     }
 
@@ -283,8 +289,8 @@ impl Workload {
         };
         let request = self.request(who, &path);
         oracle.ask(request, Question::Browse(path.to_lowercase(), from, most, exact));
+        let (namespace, session) = (namespace_of(&path), None);
         let path = path.into();
-        let (namespace, session) = (NAMESPACE, None);
         batch.commands.push(Command::Browse { request, namespace, path, from, most, session });
     }
 
@@ -331,7 +337,8 @@ impl Workload {
         let figures = oracle.figures(&path.to_lowercase());
         let request = self.request(who, &path);
         oracle.ask(request, Question::Describe(path.to_lowercase(), figures));
-        batch.commands.push(Command::DescribeEntity { request, namespace: NAMESPACE, path: path.into() });
+        let namespace = namespace_of(&path);
+        batch.commands.push(Command::DescribeEntity { request, namespace, path: path.into() });
         oracle.tell(|| format!("said alone: {:?}", batch.commands));
         self.say(nth, batch);
     }

@@ -2,7 +2,7 @@
 //! about by themselves.
 
 use super::topic::TOPICS;
-use super::{PATHS, SESSIONS, Workload};
+use super::{NAMESPACE, PATHS, SESSIONS, Workload, namespace_of};
 use broker::{QueueSettings, Span, Tier};
 
 /// Queues that mostly forward, and that mostly look for duplicates.
@@ -21,11 +21,12 @@ impl Workload {
             false => self.random.once_in(25),
         };
         // What has no session cannot go to one, and what has one leaves it: that is for other tests.
-        let forwards = forwards && !path.eq_ignore_ascii_case(SESSIONS);
+        let has_targets = !path.eq_ignore_ascii_case(SESSIONS) && namespace_of(path) == NAMESPACE;
+        let forwards = forwards && has_targets;
         let detects = if is_one_of(ONCE) { !self.random.once_in(5) } else { self.random.once_in(20) };
         // A relay may also go to a topic, and so may dead letters, where those of subscriptions stay.
         let forward_to = forwards.then(|| self.target(path, is_one_of(RELAYS)));
-        let letters = self.random.once_in(10) && !path.eq_ignore_ascii_case(SESSIONS);
+        let letters = self.random.once_in(10) && has_targets;
         let goes_to_topics = PATHS[1].iter().any(|each| each.eq_ignore_ascii_case(path));
         let forward_dead_letters_to = letters.then(|| self.target(path, goes_to_topics));
         QueueSettings {
@@ -50,7 +51,11 @@ impl Workload {
             true => TOPICS[nth],
             false => PATHS[nth],
         };
-        let paths: Vec<&str> = paths.iter().copied().filter(|path| *path != SESSIONS).collect();
+        let paths: Vec<&str> = paths
+            .iter()
+            .copied()
+            .filter(|path| *path != SESSIONS && namespace_of(path) == NAMESPACE)
+            .collect();
         let paths = &paths[..];
         match self.random.below(20) {
             0 => "nowhere".into(),

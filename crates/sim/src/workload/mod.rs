@@ -6,6 +6,7 @@
 mod ask;
 mod body;
 mod client;
+mod clock;
 mod duplicate;
 mod forward;
 mod receive;
@@ -30,7 +31,18 @@ use std::sync::Arc;
 /// The queue that requires sessions.
 pub const SESSIONS: &str = "sessions";
 
+/// Where most queues are, and all topics.
 const NAMESPACE: NamespaceId = NamespaceId(0);
+
+/// Queues of a second namespace have paths that begin so. Its time goes its own way, and nothing leads from one namespace to
+/// the other.
+const SECOND: &str = "second/";
+
+/// The namespace of a path.
+pub fn namespace_of(path: &str) -> NamespaceId {
+    let is_second = path.get(..SECOND.len()).is_some_and(|start| start.eq_ignore_ascii_case(SECOND));
+    NamespaceId(u32::from(is_second))
+}
 
 /// Clients at once. Enough that they compete, few enough that they meet.
 const CLIENTS: usize = 4;
@@ -39,8 +51,8 @@ const LINKS: usize = 8;
 /// Queues that may exist in each partition, besides one that is `disabled`. `tiny` is small and fills up, `relay` and `bounce` mostly forward, and
 /// `once` and `single` mostly look for duplicates.
 const PATHS: [&[&str]; PARTITIONS] = [
-    &["orders", "Invoices/eu", "tiny", "once", "relay", SESSIONS, SESSIONS],
-    &["remote", "far/away", "single", "bounce"],
+    &["orders", "Invoices/eu", "tiny", "once", "relay", SESSIONS, SESSIONS, "second/jobs"],
+    &["remote", "far/away", "single", "bounce", "second/mail"],
 ];
 
 #[derive(Debug)]
@@ -154,6 +166,7 @@ impl Workload {
         if !std::mem::replace(&mut self.has_begun[nth], true) {
             // The first who comes makes the queues.
             let mut batch = Batch::default();
+            self.name_second(who, &mut batch, &mut oracle);
             PATHS[nth].iter().for_each(|path| self.create_usual(who, path, &mut batch, &mut oracle));
             self.make_topics(who, &mut batch, &mut oracle);
             self.say(nth, batch);
@@ -162,8 +175,14 @@ impl Workload {
             }
         }
         let mut batch = Batch::default();
-        for _ in 0..*self.random.pick(&[1, 1, 2, 3, 5]) {
-            self.act_once(who, &mut batch, &mut oracle);
+        // Whoever moves time says nothing else with it.
+        let is_clock = self.random.once_in(90);
+        if is_clock {
+            self.ask_clock(who, &mut batch, &mut oracle);
+        } else {
+            for _ in 0..*self.random.pick(&[1, 1, 2, 3, 5]) {
+                self.act_once(who, &mut batch, &mut oracle);
+            }
         }
         oracle.tell(|| format!("said: {:?}", batch.commands));
         self.say(nth, batch);
@@ -226,7 +245,7 @@ impl Workload {
         }
         let link = self.clients[who.at].link(&path, role, who.nth);
         oracle.attach(link, &path, role);
-        let namespace = broker::NamespaceId(0);
+        let namespace = namespace_of(&path);
         let path = path.into();
         batch.commands.push(match role {
             Role::Sender => Command::AttachSender { link, namespace, path },
@@ -236,11 +255,11 @@ impl Workload {
 
     /// A sender to one entity by way of another (S-114). Some destinations are closed, and some are nowhere.
     fn attach_via(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
-        let path = self.outbox(who.nth);
+        let path = self.first_outbox(who.nth);
         let destination = match self.random.below(10) {
             0 => "nowhere".to_owned(),
             1..4 => "disabled".to_owned(),
-            _ => self.outbox(who.nth),
+            _ => self.first_outbox(who.nth),
         };
         let link = self.clients[who.at].link(&path, Role::Sender, who.nth);
         if let Some(link) = self.clients[who.at].links.last_mut() {

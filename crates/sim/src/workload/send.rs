@@ -1,10 +1,10 @@
 //! Senders: single messages, batches, large ones in parts, and some that must be refused.
 
 use super::client::Unfinished;
-use super::{Actor, Body, NAMESPACE, Workload, digest};
+use super::{Actor, Body, Workload, digest, namespace_of};
 use crate::oracle::{NewMessage, Oracle, Role};
 use broker::limits::{BATCH_MESSAGES, MESSAGE_KILOBYTES_DEFAULT};
-use broker::{Command, Incoming, Intake, LinkId, Span, Time};
+use broker::{Command, Incoming, Intake, LinkId, LocalTime, Span};
 use engine::Batch;
 
 /// What a sender of a heavy run puts into one message: five of them fill the small queue.
@@ -47,7 +47,7 @@ impl Workload {
     }
 
     /// What a sender says of a message: how long it lives, and when it begins to.
-    fn facts(&mut self, now: Time, id: u64) -> Incoming {
+    fn facts(&mut self, now: LocalTime, id: u64) -> Incoming {
         let time_to_live = match self.random.below(8) {
             0 => Span(self.random.between(1, 3_000)),
             1 => Span::seconds(self.random.between(1, 100)),
@@ -56,7 +56,7 @@ impl Workload {
         };
         let scheduled = match self.random.below(12) {
             0 => now.after(Span(self.random.between(1, 60_000))),
-            1 if self.random.once_in(4) => Time(now.0.saturating_sub(5_000)),
+            1 if self.random.once_in(4) => LocalTime(now.0.saturating_sub(5_000)),
             _ => Incoming::AT_ONCE,
         };
         let keys_differ = self.random.once_in(200);
@@ -75,11 +75,11 @@ impl Workload {
             let payload = self.random.below(200) as usize;
             let number = oracle.next_message() + n;
             let id = self.id(&path, number);
-            let mut facts = self.facts(oracle.now, id);
+            let mut facts = self.facts(oracle.local_at(&path), id);
             if !self.random.once_in(6) {
                 // Some wait for longer than a queue may be idle.
                 let most = *self.random.pick(&[10_000, 90_000, 90_000, 1_500_000]);
-                facts.scheduled = oracle.now.after(Span(self.random.between(1, most)));
+                facts.scheduled = oracle.local_at(&path).after(Span(self.random.between(1, most)));
             }
             let body = Body::new(number, id, payload, 1, facts, &mut self.random);
             let session = self.session_for(&path);
@@ -90,7 +90,7 @@ impl Workload {
         let messages = first..batch.messages.len() as u32;
         oracle.send_by_question(request, &path, told);
         let sessions = batch.take_sessions(first as usize);
-        let (namespace, path) = (NAMESPACE, path.into());
+        let (namespace, path) = (namespace_of(&path), path.into());
         batch.commands.push(Command::Schedule { request, namespace, path, messages, sessions });
     }
 
@@ -102,7 +102,7 @@ impl Workload {
             let payload = if count > 1 { self.random.below(300) as usize } else { self.payload(&path) };
             let number = oracle.next_message() + n;
             let id = self.id(&path, number);
-            let facts = self.facts(oracle.now, id);
+            let facts = self.facts(oracle.local_at(&path), id);
             let body = Body::new(number, id, payload, 1, facts, &mut self.random);
             let session = self.session_for(&path);
             told.push(NewMessage { session: session.clone(), ..body.told() });
@@ -145,7 +145,7 @@ impl Workload {
         let number = oracle.reserve();
         let path = self.clients[who.at].links[nth].path.clone();
         let id = self.id(&path, number);
-        let facts = self.facts(oracle.now, id);
+        let facts = self.facts(oracle.local_at(&path), id);
         let mut body = Body::new(number, id, payload, pieces, facts, &mut self.random);
         body.pieces.reverse();
         let path = self.clients[who.at].links[nth].path.clone();

@@ -1,6 +1,6 @@
 //! Sessions: messages are put into a few of them, receivers accept one or any, and whoever holds one keeps a state.
 
-use super::{Actor, NAMESPACE, SESSIONS, Workload};
+use super::{Actor, SESSIONS, Workload, namespace_of};
 use crate::hash::hash_bytes;
 use crate::oracle::{Oracle, Question, Role};
 use broker::{Command, ReceiveMode};
@@ -41,7 +41,7 @@ impl Workload {
             link.is_waiting = true;
         }
         oracle.attach_for(link, path, Role::Receiver(mode), Some(session.clone()));
-        let (namespace, path, session) = (NAMESPACE, path.into(), session.map(|id| (&*id).into()));
+        let (namespace, path, session) = (namespace_of(path), path.into(), session.map(|id| (&*id).into()));
         batch.commands.push(Command::AcceptSession { link, namespace, path, mode, session });
     }
 
@@ -62,7 +62,7 @@ impl Workload {
         let session = self.held_session(who);
         let id: Box<str> = (&*session).into();
         let request = self.request(who, &path);
-        let namespace = NAMESPACE;
+        let namespace = namespace_of(&path);
         match self.random.below(10) {
             0..4 => {
                 oracle.ask(request, Question::RenewSession(folded, session));

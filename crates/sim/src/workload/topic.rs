@@ -1,7 +1,7 @@
 //! Topics: they, their subscriptions and the rules of those come, change, go and are looked at. The limits of a topic are
 //! so small here that clients reach them.
 
-use super::{Actor, NAMESPACE, Workload};
+use super::{Actor, NAMESPACE, Workload, namespace_of};
 use crate::oracle::{Oracle, Question};
 use crate::rules::Meaning;
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
@@ -39,6 +39,16 @@ impl Workload {
     /// Where messages are sent to: a queue or a topic.
     pub(super) fn outbox(&mut self, nth: usize) -> String {
         if self.random.once_in(5) { self.topic(nth) } else { self.path(nth) }
+    }
+
+    /// The same in the first namespace.
+    pub(super) fn first_outbox(&mut self, nth: usize) -> String {
+        loop {
+            let path = self.outbox(nth);
+            if namespace_of(&path) == NAMESPACE {
+                return path;
+            }
+        }
     }
 
     /// Where messages are received from: a queue or a subscription.

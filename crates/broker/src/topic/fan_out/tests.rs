@@ -14,7 +14,7 @@ use crate::settings::{QueueSettings, Status};
 use crate::snapshot::stored_bodies;
 use crate::testing::{World, message};
 
-pub(in super::super) const A: &str = "t/Subscriptions/a";
+pub(crate) const A: &str = "t/Subscriptions/a";
 const B: &str = "t/subscriptions/b";
 
 pub(crate) fn topic(world: &mut World, settings: TopicSettings) {
@@ -156,7 +156,7 @@ fn a_crash_finds_every_copy_again() {
 fn the_number_at_the_topic_is_told_whatever_was_between() {
     // S-36: the true one, also where the subscription is not evenly behind.
     let mut world = pair();
-    let later = Incoming { scheduled: world.now.after(Span::minutes(1)), ..message(1) };
+    let later = Incoming { scheduled: world.local().after(Span::minutes(1)), ..message(1) };
     world.send_committed("t", 1);
     world.schedule("t", &[later]).unwrap();
     world.send_committed("t", 1);
@@ -172,7 +172,7 @@ fn the_number_at_the_topic_is_told_whatever_was_between() {
 fn a_scheduled_message_waits_at_the_topic() {
     // S-41, S-42, S-43, S-44, S-234
     let mut world = pair();
-    let later = Incoming { scheduled: world.now.after(Span::minutes(1)), ..message(10) };
+    let later = Incoming { scheduled: world.local().after(Span::minutes(1)), ..message(10) };
     assert_eq!(world.schedule("t", &[later, later]), Ok(Answer::Scheduled(vec![Number(1), Number(2)])));
     assert_eq!(world.cancel("t", &[1]), Ok(Answer::Cancelled));
     assert_eq!(world.cancel("t", &[1]), Err(Refusal::MessageNotFound(Number(1))));
@@ -187,7 +187,7 @@ fn a_scheduled_message_waits_at_the_topic() {
     for path in [A, B, "t/Subscriptions/late"] {
         let received = world.receive(path, PeekLock, 9);
         assert_eq!((received[0].number, received[0].first), (Number(1), Some(Number(3))), "{path}");
-        assert_eq!(received[0].enqueued, world.now);
+        assert_eq!(received[0].enqueued, world.local());
     }
 }
 
@@ -294,7 +294,7 @@ fn what_is_deleted_takes_messages_and_links_along() {
     let other = world.receiver(B, PeekLock, 1);
     assert_eq!(world.delete("t")[..2], [gone(other, "t"), gone(sender, "t")]);
     assert_eq!(world.broker.durable.queues().count(), 0);
-    world.now = Time(i64::MAX - 1);
+    world.now = crate::Time(i64::MAX - 1);
     assert_eq!(world.tick(), []);
 }
 
@@ -366,7 +366,7 @@ fn a_topic_is_idle_without_sends_updates_and_work_at_its_subscriptions() {
     assert!(!lives_on_after(true, |world| drop(world.describe("t"))));
     let mut world = pair();
     update(&mut world);
-    let scheduled = world.now.after(Span(3 * IDLE.0));
+    let scheduled = world.local().after(Span(3 * IDLE.0));
     world.schedule("t", &[Incoming { scheduled, ..message(1) }]).unwrap();
     world.pass(Span(2 * IDLE.0));
     assert_eq!(exists(&mut world), (true, true), "something is scheduled");

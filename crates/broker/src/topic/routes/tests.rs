@@ -129,7 +129,7 @@ fn each_action_makes_a_copy_of_its_own_and_all_other_rules_one_together() {
     });
 }
 
-fn world_lock(world: &World, sequence: u64) -> (crate::LockToken, Option<crate::Time>) {
+fn world_lock(world: &World, sequence: u64) -> (crate::LockToken, Option<crate::LocalTime>) {
     let source = crate::Source::main(crate::EntityId(1));
     let lock = world.broker.volatile.ready(source).locks[&crate::Sequence(sequence)];
     (lock.token, Some(lock.until))
@@ -320,10 +320,10 @@ fn a_schedule_for_now_is_held_to_what_an_append_holds_and_one_for_later_is_not()
         let [Effect::Answered { answer, .. }] = &effects[..] else { panic!("{effects:?}") };
         answer.clone().map(drop)
     };
-    let refused = schedule(&bodies, crate::Time(0));
+    let refused = schedule(&bodies, crate::LocalTime(0));
     assert!(matches!(refused, Err(Refusal::BatchTooLarge { .. })), "{refused:?}");
-    assert_eq!(schedule(&bodies, crate::Time(i64::MAX / 2)), Ok(()));
-    assert_eq!(schedule(&bodies[1..], crate::Time(0)), Ok(()));
+    assert_eq!(schedule(&bodies, crate::LocalTime(i64::MAX / 2)), Ok(()));
+    assert_eq!(schedule(&bodies[1..], crate::LocalTime(0)), Ok(()));
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn what_is_due_together_and_becomes_much_is_published_in_slices_that_an_append_h
     let actions = (0..20).map(|nth| rule(&format!("r{nth}"), Filter::True, Some("SET b = a + a + a")));
     let mut world = world_of(vec![("a", actions.collect())]);
     let bytes = encoded(&[], &[("a", "x".repeat(9_000).as_str().into())]);
-    let due = world.now.after(Span(5));
+    let due = world.local().after(Span(5));
     let facts = Incoming { scheduled: due, ..Incoming::new(Intake::default()) };
     let link = world.sender("t");
     world.send_bytes(link, &[&bytes[..]; 50], facts);

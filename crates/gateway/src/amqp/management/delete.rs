@@ -2,14 +2,14 @@
 
 use super::reply::Reply;
 use super::{Asking, Failure, Verb};
-use broker::{Command, Time};
+use broker::{Command, LocalTime};
 use message::Value;
 use message::codec::write_int;
 
 pub(super) fn command(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
     let arguments = asking.arguments;
     let before = match arguments.get("enqueued-time-utc") {
-        Some(Value::Timestamp(before)) => Time(*before),
+        Some(Value::Timestamp(before)) => LocalTime(*before),
         _ => return Err(Failure::Argument("enqueued-time-utc")),
     };
     let command = Command::DeleteMessages {

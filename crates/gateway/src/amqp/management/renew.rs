@@ -2,7 +2,7 @@
 
 use super::reply::Reply;
 use super::{Asking, Failure, Verb};
-use broker::{Command, Time};
+use broker::{Command, LocalTime};
 use message::codec::{begin_array, code, end_compound};
 
 pub(super) fn command(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
@@ -16,10 +16,10 @@ pub(super) fn command(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
 }
 
 /// An array and not a list: Java ignores a list (client notes 7.1).
-pub(super) fn reply(reply: &Reply, until: &[Time]) -> Vec<u8> {
+pub(super) fn reply(reply: &Reply, until: &[LocalTime]) -> Vec<u8> {
     reply.with("expirations", |out| {
         let open = begin_array(out, code::TIMESTAMP);
-        until.iter().for_each(|Time(until)| out.extend_from_slice(&until.to_be_bytes()));
+        until.iter().for_each(|LocalTime(until)| out.extend_from_slice(&until.to_be_bytes()));
         end_compound(out, open, until.len() as u32);
     })
 }

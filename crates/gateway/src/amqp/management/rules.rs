@@ -6,7 +6,7 @@ use super::{Asking, Failure, Verb, status};
 use crate::iso;
 use broker::topic::rule::{Correlation, Filter, Kind, Rule, RuleDescription, Sql, Typed};
 use broker::topic::subscription::split_path;
-use broker::{Command, Refusal, Span, Task, Time};
+use broker::{Command, Refusal, Span, Task};
 use message::Value;
 
 /// Descriptors of what is listed. Their numbers have two widths, and that is no mistake.
@@ -112,7 +112,7 @@ fn typed(value: &Value) -> Option<Typed> {
         Value::Boolean(truth) => (Kind::Boolean, truth.to_string()),
         Value::Float(bits) => (Kind::Double, f64::from(f32::from_bits(*bits)).to_string()),
         Value::Double(bits) => (Kind::Double, f64::from_bits(*bits).to_string()),
-        Value::Timestamp(ms) => (Kind::DateTime, iso::date(Time(*ms))),
+        Value::Timestamp(ms) => (Kind::DateTime, iso::date(*ms)),
         Value::Described(described) => match &**described {
             (Value::Symbol(name), Value::Long(ticks)) if name == "com.microsoft:timespan" => {
                 let sign = if *ticks < 0 { "-" } else { "" };
@@ -231,7 +231,7 @@ mod tests {
                 }),
                 action: None,
             },
-            created: Time(5),
+            created: broker::LocalTime(5),
         };
         let bytes = listed(&reply, &[description]);
         let sections = Sections::scan(&bytes).unwrap();

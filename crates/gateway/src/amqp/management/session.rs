@@ -3,7 +3,7 @@
 use super::reply::Reply;
 use super::{Asking, Failure, Verb, status};
 use broker::limits::CALENDAR_END;
-use broker::{Command, Time};
+use broker::{Command, LocalTime};
 use message::Value;
 use message::codec::{begin_array, code, end_compound, write_int, write_null, write_string, write_timestamp};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) fn set_state(asking: Asking<'_>) -> Result<(Verb, Command), Failure> 
 pub(super) fn list(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
     let arguments = asking.arguments;
     let since = match arguments.get("last-updated-time") {
-        Some(Value::Timestamp(since)) if *since <= CALENDAR_END.0 => Some(Time(*since)),
+        Some(Value::Timestamp(since)) if *since <= CALENDAR_END.0 => Some(LocalTime(*since)),
         Some(Value::Timestamp(_)) | None => None,
         Some(_) => return Err(Failure::Argument("last-updated-time")),
     };
@@ -52,7 +52,7 @@ pub(super) fn list(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
     Ok((Verb::ListSessions { skip }, Command::ListSessions { request, namespace, path, since, skip, top }))
 }
 
-pub(super) fn renewed(reply: &Reply, Time(until): Time) -> Vec<u8> {
+pub(super) fn renewed(reply: &Reply, LocalTime(until): LocalTime) -> Vec<u8> {
     reply.with("expiration", |out| write_timestamp(out, until))
 }
 

@@ -4,7 +4,7 @@ use super::super::failure::Failure;
 use super::super::xml::{Element, SERVICE_BUS, Writer};
 use crate::iso;
 use broker::access::Key;
-use broker::{AccessRule, Time};
+use broker::{AccessRule, LocalTime};
 
 /// Makes up keys: what a new rule gets when the client gives it none.
 pub type Keys<'a> = dyn FnMut() -> String + Send + 'a;
@@ -29,8 +29,8 @@ fn read_rule(rule: &Element, keys: &mut Keys<'_>) -> Result<AccessRule, Failure>
         listen: false,
         send: false,
         manage: false,
-        created: Time(0),
-        modified: Time(0),
+        created: LocalTime(0),
+        modified: LocalTime(0),
     };
     let rights = rule.child(SERVICE_BUS, "Rights").map_or(&[][..], |rights| &rights.children);
     for right in rights {
@@ -63,8 +63,8 @@ pub fn write(rules: &[AccessRule], writer: &mut Writer) {
         }
         writer
             .end()
-            .leaf("CreatedTime", &iso::date(rule.created))
-            .leaf("ModifiedTime", &iso::date(rule.modified))
+            .leaf("CreatedTime", &iso::date(rule.created.0))
+            .leaf("ModifiedTime", &iso::date(rule.modified.0))
             .leaf("KeyName", &rule.name)
             .leaf("PrimaryKey", rule.primary.expose())
             .leaf("SecondaryKey", rule.secondary.expose())
@@ -101,8 +101,8 @@ pub(super) mod tests {
             listen: true,
             send: false,
             manage: false,
-            created: Time(0),
-            modified: Time(0),
+            created: LocalTime(0),
+            modified: LocalTime(0),
         };
         let all = AccessRule { name: "all".into(), send: true, manage: true, ..rule.clone() };
         let mut writer = Writer::default();

@@ -69,9 +69,9 @@ pub fn write(queue: &QueueDescription, api_version: &str, writer: &mut Writer) {
     optional(writer, "ForwardTo", settings.forward_to.as_deref());
     optional(writer, "UserMetadata", settings.user_metadata.as_deref());
     writer
-        .leaf("CreatedAt", &iso::date(queue.created))
-        .leaf("UpdatedAt", &iso::date(queue.updated))
-        .leaf("AccessedAt", &queue.accessed.map_or(iso::NO_DATE.to_owned(), iso::date))
+        .leaf("CreatedAt", &iso::date(queue.created.0))
+        .leaf("UpdatedAt", &iso::date(queue.updated.0))
+        .leaf("AccessedAt", &queue.accessed.map_or(iso::NO_DATE.to_owned(), |time| iso::date(time.0)))
         .leaf("SupportOrdering", truth_text(!settings.partitioning));
     counts.write(writer);
     writer
@@ -92,7 +92,7 @@ pub fn write(queue: &QueueDescription, api_version: &str, writer: &mut Writer) {
 mod tests {
     use super::super::super::xml;
     use super::*;
-    use broker::{Span, Status, Time};
+    use broker::{LocalTime, Span, Status};
 
     fn read(properties: &str) -> Result<QueueSettings, Failure> {
         let body = format!("<QueueDescription xmlns=\"{SERVICE_BUS}\">{properties}</QueueDescription>");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     fn described(settings: QueueSettings) -> QueueDescription {
-        let (created, updated) = (Time(1_709_210_096_789), Time(1_709_210_097_000));
+        let (created, updated) = (LocalTime(1_709_210_096_789), LocalTime(1_709_210_097_000));
         let path = "orders".into();
         QueueDescription {
             path,

@@ -123,7 +123,7 @@ pub fn write(description: &RuleDescription, writer: &mut Writer) {
             writer.empty("Action", &[("i:type", "EmptyRuleAction")]);
         }
     }
-    writer.leaf("CreatedAt", &iso::date(description.created)).leaf("Name", &rule.name).end();
+    writer.leaf("CreatedAt", &iso::date(description.created.0)).leaf("Name", &rule.name).end();
 }
 
 fn write_sql(
@@ -185,14 +185,14 @@ fn write_values(name: &'static str, values: &[(Box<str>, Typed)], writer: &mut W
 mod tests {
     use super::super::super::xml;
     use super::*;
-    use broker::Time;
+    use broker::LocalTime;
 
     fn written(rule: &Rule) -> String {
         let description = RuleDescription {
             topic: "t".into(),
             subscription: "s".into(),
             rule: rule.clone(),
-            created: Time(0),
+            created: LocalTime(0),
         };
         let mut writer = Writer::default();
         write(&description, &mut writer);

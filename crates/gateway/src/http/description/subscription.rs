@@ -55,9 +55,9 @@ pub fn write(subscription: &SubscriptionDescription, writer: &mut Writer) {
         .leaf("Status", status_text(settings.status));
     optional(writer, "ForwardTo", settings.forward_to.as_deref());
     writer
-        .leaf("CreatedAt", &iso::date(subscription.created))
-        .leaf("UpdatedAt", &iso::date(subscription.updated))
-        .leaf("AccessedAt", &subscription.accessed.map_or(iso::NO_DATE.to_owned(), iso::date));
+        .leaf("CreatedAt", &iso::date(subscription.created.0))
+        .leaf("UpdatedAt", &iso::date(subscription.updated.0))
+        .leaf("AccessedAt", &subscription.accessed.map_or(iso::NO_DATE.to_owned(), |time| iso::date(time.0)));
     counts.write(writer);
     optional(writer, "UserMetadata", settings.user_metadata.as_deref());
     optional(writer, "ForwardDeadLetteredMessagesTo", settings.forward_dead_letters_to.as_deref());
@@ -72,15 +72,15 @@ mod tests {
     use super::super::super::xml;
     use super::*;
     use broker::topic::rule::Filter;
-    use broker::{Span, Status, Time};
+    use broker::{LocalTime, Span, Status};
 
     fn written(settings: SubscriptionSettings) -> String {
         let subscription = SubscriptionDescription {
             topic: "t".into(),
             name: "s".into(),
             settings,
-            created: Time(0),
-            updated: Time(0),
+            created: LocalTime(0),
+            updated: LocalTime(0),
             accessed: None,
             counts: broker::Counts {
                 active: 4,

@@ -54,9 +54,9 @@ pub fn write(topic: &TopicDescription, api_version: &str, writer: &mut Writer) {
     writer.leaf("Status", status_text(settings.status));
     optional(writer, "UserMetadata", settings.user_metadata.as_deref());
     writer
-        .leaf("CreatedAt", &iso::date(topic.created))
-        .leaf("UpdatedAt", &iso::date(topic.updated))
-        .leaf("AccessedAt", &topic.accessed.map_or(iso::NO_DATE.to_owned(), iso::date))
+        .leaf("CreatedAt", &iso::date(topic.created.0))
+        .leaf("UpdatedAt", &iso::date(topic.updated.0))
+        .leaf("AccessedAt", &topic.accessed.map_or(iso::NO_DATE.to_owned(), |time| iso::date(time.0)))
         .leaf("SupportOrdering", truth_text(settings.keeps_order()));
     Counts::from(topic.counts).write(writer);
     writer.leaf("SubscriptionCount", &topic.subscriptions.to_string());
@@ -83,15 +83,15 @@ pub fn write(topic: &TopicDescription, api_version: &str, writer: &mut Writer) {
 mod tests {
     use super::super::super::xml;
     use super::*;
-    use broker::{Span, Status, Time};
+    use broker::{LocalTime, Span, Status};
 
     fn described(settings: TopicSettings) -> TopicDescription {
         TopicDescription {
             path: "t".into(),
             settings,
             access: Vec::new(),
-            created: Time(0),
-            updated: Time(0),
+            created: LocalTime(0),
+            updated: LocalTime(0),
             accessed: None,
             subscriptions: 2,
             sql_filters: 3,

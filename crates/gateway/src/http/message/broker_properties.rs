@@ -5,7 +5,7 @@ use super::outline::Outline;
 use super::scalar::{Scalar, in_ascii};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::{Delivery, Span, Time};
+use broker::{Delivery, LocalTime, Span};
 use message::{Malformed, SystemProperty, Value, View};
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value as Json};
@@ -89,7 +89,7 @@ fn text(value: Scalar) -> Option<String> {
     }
 }
 
-fn date(value: Scalar) -> Option<Time> {
+fn date(value: Scalar) -> Option<LocalTime> {
     match value {
         Scalar::Text(text) => dates::date(&text),
         _ => None,
@@ -150,7 +150,7 @@ fn in_seconds(milliseconds: i64) -> Json {
 
 fn json(value: &Value) -> Option<Json> {
     Some(match value {
-        Value::Timestamp(time) => http_date(Time(*time)).into(),
+        Value::Timestamp(time) => http_date(LocalTime(*time)).into(),
         other => id_text(other)?.into(),
     })
 }
@@ -198,7 +198,7 @@ mod tests {
             outline.via_partition_key,
         ];
         assert_eq!(found.map(Option::unwrap), ["c", "l", "m", "s", "r", "rs", "s", "t", "v"]);
-        assert_eq!(outline.scheduled, Some(Time(1_404_264_747_000)));
+        assert_eq!(outline.scheduled, Some(LocalTime(1_404_264_747_000)));
         assert_eq!(outline.time_to_live, Some(Span(10_000)), "the number counts");
         assert_eq!(sent(r#"{"TimeToLiveTimeSpan":"0.00:00:40"}"#).unwrap().time_to_live, Some(Span(40_000)));
         let odd = sent(r#"{"label":null,"MESSAGEID":5,"TimeToLive":"1.5"}"#).unwrap();
@@ -233,9 +233,9 @@ mod tests {
             body: BodyId(1),
             length: 0,
             count: 0,
-            enqueued: Time(1_404_264_747_000),
-            expires: Time(1_404_264_757_000),
-            locked_until: Some(Time(1_404_264_807_000)),
+            enqueued: LocalTime(1_404_264_747_000),
+            expires: LocalTime(1_404_264_757_000),
+            locked_until: Some(LocalTime(1_404_264_807_000)),
             first: None,
             extra: None,
         }
@@ -243,7 +243,7 @@ mod tests {
 
     fn told(outline: &Outline, delivery: &Delivery) -> Json {
         let mut bytes = Vec::new();
-        outline.write(&mut bytes, Time(0));
+        outline.write(&mut bytes, broker::Time(0));
         let sections = Sections::scan(&bytes).unwrap();
         let text =
             shown(&View { stored: &bytes, sections: &sections, overlay: None }, delivery, "t").unwrap();
@@ -257,7 +257,7 @@ mod tests {
         let outline = Outline {
             label: Some("M1".into()),
             message_id: Some("ü".into()),
-            scheduled: Some(Time(1_404_264_747_000)),
+            scheduled: Some(LocalTime(1_404_264_747_000)),
             content_type: Some("text/plain".into()),
             ..Outline::default()
         };
@@ -279,7 +279,7 @@ mod tests {
         );
         let taken = Delivery {
             locked_until: None,
-            expires: Time::NEVER,
+            expires: LocalTime::NEVER,
             count: 4,
             first: Some(Number(9)),
             ..delivery()

@@ -1,7 +1,7 @@
 //! Dates and durations as the runtime API writes them: RFC 1123 dates, seconds, and time spans such as `1.02:03:04`
 //! (H-93). Dates in ISO 8601 are taken too.
 
-use broker::{Span, Time};
+use broker::{LocalTime, Span};
 use time::{Date, Month, OffsetDateTime, Weekday};
 
 const SECOND: u64 = 1_000;
@@ -15,7 +15,7 @@ const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// A date such as `Wed, 02 Jul 2014 01:32:27 GMT`.
-pub(super) fn http_date(time: Time) -> String {
+pub(super) fn http_date(time: LocalTime) -> String {
     // Times of the broker end with the year 9999, as those of the library do.
     let date =
         OffsetDateTime::from_unix_timestamp(time.0.div_euclid(1_000)).unwrap_or(OffsetDateTime::UNIX_EPOCH);
@@ -34,11 +34,11 @@ pub(super) fn http_date(time: Time) -> String {
 }
 
 /// Reads a date: RFC 1123, or ISO 8601 in UTC.
-pub(super) fn date(text: &str) -> Option<Time> {
+pub(super) fn date(text: &str) -> Option<LocalTime> {
     rfc_date(text.trim()).or_else(|| iso_date(text.trim()))
 }
 
-fn rfc_date(text: &str) -> Option<Time> {
+fn rfc_date(text: &str) -> Option<LocalTime> {
     // The day of the week follows from the date; what it says is not compared.
     let (_, text) = text.split_once(',')?;
     let mut words = text.split_ascii_whitespace();
@@ -51,7 +51,7 @@ fn rfc_date(text: &str) -> Option<Time> {
     instant(digits(year)?, month, digits(day)?, clock)
 }
 
-fn iso_date(text: &str) -> Option<Time> {
+fn iso_date(text: &str) -> Option<LocalTime> {
     let text = text.strip_suffix(['Z', 'z']).or_else(|| text.strip_suffix("+00:00"))?;
     let (date, clock) = text.split_once(['T', 't'])?;
     let mut parts = date.split('-');
@@ -63,7 +63,7 @@ fn iso_date(text: &str) -> Option<Time> {
 }
 
 /// An instant of a calendar that people use, with a clock that says `hh:mm:ss` and perhaps a fraction.
-fn instant(year: i32, month: u8, day: u8, clock: &str) -> Option<Time> {
+fn instant(year: i32, month: u8, day: u8, clock: &str) -> Option<LocalTime> {
     let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
     let mut parts = clock.split(':');
     let (hour, minute, second) = (digits(parts.next()?)?, digits(parts.next()?)?, digits(parts.next()?)?);
@@ -72,7 +72,7 @@ fn instant(year: i32, month: u8, day: u8, clock: &str) -> Option<Time> {
     }
     let date = Date::from_calendar_date(year, Month::try_from(month).ok()?, day).ok()?;
     let seconds = date.with_hms(hour, minute, second).ok()?.assume_utc().unix_timestamp();
-    Some(Time(seconds * 1_000 + i64::try_from(thousandths(fraction)?).ok()?))
+    Some(LocalTime(seconds * 1_000 + i64::try_from(thousandths(fraction)?).ok()?))
 }
 
 /// A span such as `00:00:40`, `1.02:03:04` or `0.00:00:00.5`.
@@ -130,10 +130,10 @@ mod tests {
     // H-93
     #[test]
     fn a_date_is_written_as_the_service_writes_it_and_reads_the_same() {
-        let time = Time(1_404_264_747_000);
+        let time = LocalTime(1_404_264_747_000);
         assert_eq!(http_date(time), "Wed, 02 Jul 2014 01:32:27 GMT");
         assert_eq!(date(&http_date(time)), Some(time));
-        assert_eq!(date("2014-07-02T01:32:27.25Z"), Some(Time(time.0 + 250)));
+        assert_eq!(date("2014-07-02T01:32:27.25Z"), Some(LocalTime(time.0 + 250)));
         assert_eq!(http_date(broker::limits::CALENDAR_END), "Fri, 31 Dec 9999 23:59:59 GMT");
     }
 

@@ -1,7 +1,7 @@
 //! The front of a message that came over HTTP: what its sender said about it, and how that is written as AMQP (S-4).
 
 use super::user_properties::UserProperties;
-use broker::{Span, Time};
+use broker::{LocalTime, Span, Time};
 use message::codec::{
     begin_list, begin_map, code, end_compound, write_binary, write_descriptor, write_null, write_string,
     write_symbol, write_timestamp, write_uint,
@@ -21,7 +21,7 @@ pub(super) struct Outline {
     pub(super) reply_to_session_id: Option<String>,
     pub(super) partition_key: Option<String>,
     pub(super) via_partition_key: Option<String>,
-    pub(super) scheduled: Option<Time>,
+    pub(super) scheduled: Option<LocalTime>,
     pub(super) time_to_live: Option<Span>,
     pub(super) properties: UserProperties,
 }
@@ -89,7 +89,8 @@ impl Outline {
         write_null(out); // content-encoding
         match lifetime {
             Some((now, life)) => {
-                write_timestamp(out, now.after(life).0.min(broker::limits::CALENDAR_END.0.max(now.0)));
+                let end = i64::try_from(life.0).map_or(i64::MAX, |life| now.0.saturating_add(life));
+                write_timestamp(out, end.min(broker::limits::CALENDAR_END.0.max(now.0)));
                 write_timestamp(out, now.0);
             }
             None => {
@@ -148,7 +149,7 @@ mod tests {
             reply_to_session_id: text("reply session"),
             partition_key: text("session"),
             via_partition_key: text("via"),
-            scheduled: Some(Time(7)),
+            scheduled: Some(LocalTime(7)),
             time_to_live: Some(Span(40_000)),
             properties: UserProperties::default(),
         };

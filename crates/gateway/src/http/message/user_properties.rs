@@ -9,7 +9,7 @@ use super::dates::{http_date, time_span_text};
 use super::scalar::{Scalar, quoted};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::Time;
+use broker::LocalTime;
 use broker::limits::PROPERTIES_BYTES;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use message::codec::{begin_map, end_compound, write_descriptor, write_string};
@@ -139,7 +139,7 @@ fn shown(value: &Value) -> Option<String> {
         Value::Float(bits) => float(f32::from_bits(*bits), f32::is_finite(f32::from_bits(*bits))),
         Value::Double(bits) => float(f64::from_bits(*bits), f64::is_finite(f64::from_bits(*bits))),
         Value::Char(code) => quoted(char::from_u32(*code)?.encode_utf8(&mut [0; 4])),
-        Value::Timestamp(milliseconds) => quoted(&http_date(Time(*milliseconds))),
+        Value::Timestamp(milliseconds) => quoted(&http_date(LocalTime(*milliseconds))),
         Value::Uuid(bytes) => quoted(&uuid::Uuid::from_bytes(*bytes).to_string()),
         Value::String(text) | Value::Symbol(text) => quoted(text),
         Value::Binary(bytes) => quoted(&STANDARD.encode(bytes)),
@@ -169,7 +169,7 @@ fn described_text(descriptor: &Value, value: &Value) -> Option<String> {
             Some(quoted(&time_span_text(*ticks)))
         }
         (Value::Symbol(name), Value::Long(ticks)) if name == "com.microsoft:datetime-offset" => {
-            Some(quoted(&http_date(Time(ticks / 10_000 - TICKS_EPOCH_MILLISECONDS))))
+            Some(quoted(&http_date(LocalTime(ticks / 10_000 - TICKS_EPOCH_MILLISECONDS))))
         }
         _ => None,
     }
