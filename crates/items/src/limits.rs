@@ -89,3 +89,5 @@ pub const PLAN_RANGES: usize = 1_000;
 pub const PLAN_KEYS: usize = 256;
 /// Items with the same cut text in the index that are sorted by the whole of it.
 pub const INDEX_RUN: usize = 10_000;
+/// Members at the top of an item that are compared one by one when it is replaced; items with more are indexed anew.
+pub const COMPARED_MEMBERS: usize = 200;

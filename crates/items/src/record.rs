@@ -102,10 +102,11 @@ pub enum Event {
 /// What a transaction did to one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// `number` is the item's, for its rid; `body` its JSON without system properties.
+    /// `number` is the item's, for its rid; `ttl` its own time to live, 0 without; `body` its JSON without system properties.
     Put {
         place: Bytes,
         number: u64,
+        ttl: i32,
         body: Bytes,
     },
     Remove {
@@ -327,10 +328,11 @@ impl Event {
 impl Write {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Write::Put { place, number, body } => {
+            Write::Put { place, number, ttl, body } => {
                 out.push(0);
                 wire::put_bytes(out, place);
                 wire::put(out, *number);
+                wire::put_signed(out, i64::from(*ttl));
                 wire::put_bytes(out, body);
             }
             Write::Remove { place, why } => {
@@ -342,7 +344,12 @@ impl Write {
 
     fn decode(from: &mut wire::Reader) -> Option<Write> {
         Some(match from.byte()? {
-            0 => Write::Put { place: from.bytes()?, number: from.number()?, body: from.bytes()? },
+            0 => Write::Put {
+                place: from.bytes()?,
+                number: from.number()?,
+                ttl: from.signed()?.try_into().ok()?,
+                body: from.bytes()?,
+            },
             1 => Write::Remove { place: from.bytes()?, why: Why::Deleted },
             2 => Write::Remove { place: from.bytes()?, why: Why::Expired },
             _ => return None,
@@ -416,7 +423,7 @@ mod tests {
                 container: 3,
                 lsn: 9,
                 writes: vec![
-                    Write::Put { place: place(), number: 1, body: "{}".into() },
+                    Write::Put { place: place(), number: 1, ttl: -1, body: "{}".into() },
                     Write::Remove { place: place(), why: Why::Deleted },
                     Write::Remove { place: place(), why: Why::Expired },
                 ],

@@ -1,7 +1,7 @@
 //! The scalars of an item's text with their paths, found by walking it.
 
 use crate::definition::indexing::{EACH, Indexing};
-use crate::item::body::SYSTEM;
+use crate::item::body::is_system;
 use crate::json::{self, Number, Value, walk};
 use crate::{limits, order};
 use std::borrow::Cow;
@@ -40,24 +40,40 @@ pub struct Leaves {
 impl Leaves {
     pub fn of(text: Option<&[u8]>, indexing: &Indexing) -> Leaves {
         let mut leaves = Leaves::default();
-        let Some(text) = text else {
-            return leaves;
-        };
-        if !indexing.is_on {
-            return leaves;
+        if let Some(text) = text.filter(|_| indexing.is_on) {
+            let mut walk = Walk::new(&mut leaves, indexing);
+            walk.object(text, PathHash::ROOT, true);
         }
-        let mut walk = Walk {
-            leaves: &mut leaves,
-            indexing: (!indexing.is_everything()).then_some(indexing),
-            names: Vec::new(),
+        leaves.sorted()
+    }
+
+    /// Of two texts of an item, only from the members at the top that differ: what is below equal ones is equal.
+    pub fn of_changed(old: &[u8], new: &[u8], indexing: &Indexing) -> (Leaves, Leaves) {
+        let both = (top_members(old), top_members(new));
+        let (Some(olds), Some(news)) = both else {
+            return (Leaves::of(Some(old), indexing), Leaves::of(Some(new), indexing));
         };
-        walk.object(text, PathHash::ROOT, true);
-        let bytes = std::mem::take(&mut leaves.bytes);
+        let changed = |members: &[RawMember<'_>], others: &[RawMember<'_>]| {
+            let mut leaves = Leaves::default();
+            let mut walk = Walk::new(&mut leaves, indexing);
+            for (at, member) in members.iter().enumerate() {
+                // Usually in the same place.
+                if others.get(at) != Some(member) && !others.contains(member) {
+                    walk.member(member.0, member.1, PathHash::ROOT);
+                }
+            }
+            leaves.sorted()
+        };
+        (changed(&olds, &news), changed(&news, &olds))
+    }
+
+    fn sorted(mut self) -> Leaves {
+        let bytes = std::mem::take(&mut self.bytes);
         let value = |&(_, from, to): &(PathHash, u32, u32)| &bytes[from as usize..to as usize];
-        leaves.entries.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| value(a).cmp(value(b))));
-        leaves.entries.dedup_by(|a, b| a.0 == b.0 && value(a) == value(b));
-        leaves.bytes = bytes;
-        leaves
+        self.entries.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| value(a).cmp(value(b))));
+        self.entries.dedup_by(|a, b| a.0 == b.0 && value(a) == value(b));
+        self.bytes = bytes;
+        self
     }
 
     fn at(&self, index: usize) -> Option<(PathHash, &[u8])> {
@@ -95,22 +111,47 @@ struct Walk<'a, 'l> {
     names: Vec<Cow<'a, str>>,
 }
 
-impl<'a> Walk<'a, '_> {
+/// A name between its quotes, and the text of its value.
+type RawMember<'a> = (&'a [u8], &'a [u8]);
+
+/// The client's members at the top of an item's text; `None` when there are too many to compare each with each.
+fn top_members(text: &[u8]) -> Option<Vec<RawMember<'_>>> {
+    let mut members = walk::Members::of(text).ok()?;
+    let mut found = Vec::with_capacity(24);
+    while let Some((name, value)) = members.next_member().ok()? {
+        if found.len() == limits::COMPARED_MEMBERS {
+            return None;
+        }
+        if !is_system(name) {
+            found.push((name, value));
+        }
+    }
+    Some(found)
+}
+
+impl<'a, 'l> Walk<'a, 'l> {
+    fn new(leaves: &'l mut Leaves, indexing: &'a Indexing) -> Walk<'a, 'l> {
+        Walk { leaves, indexing: (!indexing.is_everything()).then_some(indexing), names: Vec::new() }
+    }
+
     fn object(&mut self, text: &'a [u8], path: PathHash, is_root: bool) {
         let Ok(mut members) = walk::Members::of(text) else { return };
         while let Ok(Some((raw, value))) = members.next_member() {
-            if is_root && raw.first() == Some(&b'_') && SYSTEM.iter().any(|system| walk::is_name(raw, system))
-            {
+            if is_root && is_system(raw) {
                 continue;
             }
-            let Ok(name) = walk::name_text(raw) else { return };
-            let path = path.then(name.as_bytes());
-            if self.indexing.is_some() {
-                self.names.push(name);
-            }
-            self.value(value, path);
-            self.names.pop();
+            self.member(raw, value, path);
         }
+    }
+
+    fn member(&mut self, raw: &'a [u8], value: &'a [u8], path: PathHash) {
+        let Ok(name) = walk::name_text(raw) else { return };
+        let path = path.then(name.as_bytes());
+        if self.indexing.is_some() {
+            self.names.push(name);
+        }
+        self.value(value, path);
+        self.names.pop();
     }
 
     fn value(&mut self, text: &'a [u8], path: PathHash) {

@@ -41,10 +41,12 @@ pub fn exchange(
     if !indexing.is_on {
         return;
     }
-    let old = Leaves::of(old, indexing);
-    let new = Leaves::of(new, indexing);
     // While the index is being built nobody knows whether an old entry is there: the new ones are all written.
     let is_building = container.index.built_to.is_some();
+    let (old, new) = match (old, new) {
+        (Some(old), Some(new)) if !is_building => Leaves::of_changed(old, new, indexing),
+        (old, new) => (Leaves::of(old, indexing), Leaves::of(new, indexing)),
+    };
     old.without(&new, |path, value| changes.remove(key(container, path, value, place)));
     let put = |path: PathHash, value: &[u8]| changes.put(key(container, path, value, place), Bytes::new());
     if is_building { new.each(put) } else { new.without(&old, put) }

@@ -1,10 +1,9 @@
 //! What a transaction changes in the store: items, the order of changes, expiry, unique keys, index entries, events.
 
 use super::event::Event;
-use super::stored::{Numbers, Stored};
-use super::{ttl, unique};
+use super::stored::{Numbers, Stored, Ttl};
+use super::unique;
 use crate::definition::Container;
-use crate::json::walk;
 use crate::keys::{self, Version};
 use crate::record::{Why, Write};
 use crate::view::{Changes, Overlay, Unreadable, View};
@@ -51,10 +50,9 @@ pub fn one(
     changes: &mut Changes,
 ) -> Result<(), Unreadable> {
     match write {
-        Write::Put { place, number, body } => {
+        Write::Put { place, number, ttl, body } => {
             let old = Stored::read(view, container.number, place)?;
-            let ttl = ttl::read(walk::member(body, "ttl"), false).unwrap_or(super::stored::Ttl::Absent);
-            let new = Stored::new(container, *number, version, at, ttl, body);
+            let new = Stored::new(container, *number, version, at, Ttl::of(*ttl), body);
             changes.put(keys::item(container.number, place), new.encode());
             numbers.made = numbers.made.max(*number);
             numbers.items += u64::from(old.is_none());

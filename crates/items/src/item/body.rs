@@ -8,6 +8,7 @@ use crate::effective_key::{self, Hashing};
 use crate::json::{self, walk};
 use crate::{KeyPart, PartitionKey, Refusal, keys, limits};
 use bytes::Bytes;
+use std::ops::Range;
 
 /// An item that may be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,23 +30,43 @@ impl Body {
         if text.len() > limits::ITEM_BYTES {
             return Err(Refusal::TooLarge { bytes: text.len(), limit: limits::ITEM_BYTES });
         }
-        let text = checked(text)?;
-        let key = key_of(settings, &text)?;
+        let (text, seen) = checked(text, settings)?;
+        let of = |range: &Option<Range<usize>>| range.clone().map(|range| &text[range]);
+        // The member of a plain partition key was met on the way.
+        let key = match (&settings.key_paths[..], &seen) {
+            ([names], Some(seen)) if names.len() == 1 => PartitionKey(vec![part_of(of(&seen.key))?]),
+            _ => key_of(settings, &text)?,
+        };
+        check_key(settings, &key)?;
         if let Some(header) = header {
             let header = whole_key(settings, header)?;
             if header != key {
                 return Err(Refusal::PartitionKeyMismatch);
             }
         }
-        let id = id_of(&text)?;
-        let ttl = ttl::read(walk::member(&text, "ttl"), settings.default_ttl.is_some())?;
+        let (id, ttl) = match &seen {
+            Some(seen) => (of(&seen.id), of(&seen.ttl)),
+            None => (walk::member(&text, "id"), walk::member(&text, "ttl")),
+        };
+        let id = id_of(id)?;
+        let ttl = ttl::read(ttl, settings.default_ttl.is_some())?;
         let place = place(settings, &key, &id).into();
         Ok(Body { id, key, place, ttl, text })
     }
 }
 
-/// The text as it is kept: sound JSON, an object, each name once, no system properties.
-fn checked(text: &Bytes) -> Result<Bytes, Refusal> {
+/// Where members stand in the text.
+#[derive(Default)]
+struct Seen {
+    id: Option<Range<usize>>,
+    ttl: Option<Range<usize>>,
+    /// The first name of the first partition key path.
+    key: Option<Range<usize>>,
+}
+
+/// The text as it is kept: sound JSON, an object, each name once, no system properties. With it, where the members are that everybody
+/// looks for, unless the text had to be made anew.
+fn checked(text: &Bytes, settings: &Settings) -> Result<(Bytes, Option<Seen>), Refusal> {
     let bad = |error: json::Error| Refusal::bad(format!("The item's body is invalid: {error}."));
     let sound: Bytes = match json::without_duplicates(text).map_err(bad)? {
         std::borrow::Cow::Borrowed(_) => text.clone(),
@@ -57,25 +78,44 @@ fn checked(text: &Bytes) -> Result<Bytes, Refusal> {
     if sound.first() != Some(&b'{') {
         return Err(Refusal::bad("The item's body is not a JSON object."));
     }
+    let key_name = settings.key_paths.first().and_then(|names| names.first()).map_or("", String::as_str);
     let mut members = walk::Members::of(&sound).map_err(bad)?;
+    let mut seen = Seen::default();
     let mut has_system = false;
     let mut is_empty = true;
-    while let Some((name, _)) = members.next_member().map_err(bad)? {
+    while let Some((name, value)) = members.next_member().map_err(bad)? {
         is_empty = false;
-        has_system |= SYSTEM.iter().any(|system| walk::is_name(name, system));
+        let start = value.as_ptr() as usize - sound.as_ptr() as usize;
+        let range = || Some(start..start + value.len());
+        if is_system(name) {
+            has_system = true;
+        }
+        if walk::is_name(name, "id") {
+            seen.id = range();
+        } else if walk::is_name(name, "ttl") {
+            seen.ttl = range();
+        }
+        if walk::is_name(name, key_name) {
+            seen.key = range();
+        }
     }
     if is_empty {
-        return Ok(Bytes::from_static(b"{}"));
+        return Ok((Bytes::from_static(b"{}"), None));
     }
-    if !has_system {
-        // Nothing stands between the last member and the brace, so that system properties can follow.
-        let before = sound[..sound.len() - 1].trim_ascii_end().len();
-        if before + 1 == sound.len() {
-            return Ok(sound);
-        }
-        return Ok([&sound[..before], b"}"].concat().into());
+    if has_system {
+        return Ok((without_system(&sound).map_err(bad)?, None));
     }
-    without_system(&sound).map_err(bad)
+    // Nothing stands between the last member and the brace, so that system properties can follow.
+    let before = sound[..sound.len() - 1].trim_ascii_end().len();
+    if before + 1 == sound.len() {
+        return Ok((sound, Some(seen)));
+    }
+    Ok(([&sound[..before], b"}"].concat().into(), Some(seen)))
+}
+
+/// Whether a name between its quotes is one of a system property.
+pub fn is_system(name: &[u8]) -> bool {
+    matches!(name.first(), Some(b'_' | b'\\')) && SYSTEM.iter().any(|system| walk::is_name(name, system))
 }
 
 fn without_system(text: &[u8]) -> Result<Bytes, json::Error> {
@@ -83,7 +123,7 @@ fn without_system(text: &[u8]) -> Result<Bytes, json::Error> {
     own.push(b'{');
     let mut members = walk::Members::of(text)?;
     while let Some((name, value)) = members.next_member()? {
-        if SYSTEM.iter().any(|system| walk::is_name(name, system)) {
+        if is_system(name) {
             continue;
         }
         if own.len() > 1 {
@@ -99,9 +139,8 @@ fn without_system(text: &[u8]) -> Result<Bytes, json::Error> {
 }
 
 /// P-30
-fn id_of(text: &[u8]) -> Result<String, Refusal> {
-    let id = walk::member(text, "id").and_then(walk::string);
-    let Some(id) = id else {
+fn id_of(text: Option<&[u8]>) -> Result<String, Refusal> {
+    let Some(id) = text.and_then(walk::string) else {
         return Err(Refusal::bad(
             "The input content is invalid because the required property 'id' is missing or no text.",
         ));

@@ -18,6 +18,25 @@ pub enum Ttl {
     Seconds(i32),
 }
 
+impl Ttl {
+    /// As a number: 0 is absent.
+    pub fn number(self) -> i32 {
+        match self {
+            Ttl::Absent => 0,
+            Ttl::Never => -1,
+            Ttl::Seconds(seconds) => seconds,
+        }
+    }
+
+    pub fn of(number: i32) -> Ttl {
+        match number {
+            1.. => Ttl::Seconds(number),
+            -1 => Ttl::Never,
+            _ => Ttl::Absent,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     /// For its rid; never given twice in a container.
@@ -74,12 +93,7 @@ impl Stored {
     pub fn encode(&self) -> Bytes {
         let mut value = Vec::with_capacity(HEADER_BYTES + self.text.len());
         value.push(FORMAT);
-        let ttl = match self.ttl {
-            Ttl::Absent => 0,
-            Ttl::Never => -1,
-            Ttl::Seconds(seconds) => seconds,
-        };
-        value.extend_from_slice(&ttl.to_be_bytes());
+        value.extend_from_slice(&self.ttl.number().to_be_bytes());
         value.extend_from_slice(&self.number.to_be_bytes());
         value.extend_from_slice(&self.version.lsn.to_be_bytes());
         value.extend_from_slice(&self.version.index.to_be_bytes());
@@ -97,11 +111,7 @@ impl Stored {
         if header[0] != FORMAT || own as usize >= text.len() {
             return Err(malformed());
         }
-        let ttl = match i32::from_be_bytes(array(&header[1..5])) {
-            0 => Ttl::Absent,
-            -1 => Ttl::Never,
-            seconds => Ttl::Seconds(seconds),
-        };
+        let ttl = Ttl::of(i32::from_be_bytes(array(&header[1..5])));
         let version = Version {
             lsn: u64::from_be_bytes(array(&header[13..21])),
             index: u16::from_be_bytes(array(&header[21..23])),

@@ -165,7 +165,12 @@ impl<'a> Transaction<'a> {
             self.write(Write::Remove { place: body.place.clone(), why })?;
         }
         let is_new = live.is_none();
-        let version = self.write(Write::Put { place: body.place, number, body: body.text.clone() })?;
+        let version = self.write(Write::Put {
+            place: body.place,
+            number,
+            ttl: body.ttl.number(),
+            body: body.text.clone(),
+        })?;
         let item = Stored::new(self.container, number, version, self.now, body.ttl, &body.text);
         self.numbers.made = self.numbers.made.max(number);
         if !self.is_batch {
