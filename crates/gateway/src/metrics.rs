@@ -53,8 +53,24 @@ impl From<&engine::Counters> for Work {
     }
 }
 
+/// What the items' engine has done since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ItemsWork {
+    pub reads: u64,
+    pub writes: u64,
+    pub syncs: u64,
+    pub appended_bytes: u64,
+}
+
+impl From<&items_engine::Activity> for ItemsWork {
+    fn from(activity: &items_engine::Activity) -> ItemsWork {
+        let ((reads, writes), (syncs, appended_bytes)) = (activity.asked(), activity.written());
+        ItemsWork { reads, writes, syncs, appended_bytes }
+    }
+}
+
 /// The page that a collector reads.
-pub fn page(work: Work, meters: &Meters, is_healthy: bool) -> String {
+pub fn page(work: Work, items: Option<ItemsWork>, meters: &Meters, is_healthy: bool) -> String {
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, samples: &[(&str, u64)]| {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
@@ -82,6 +98,22 @@ pub fn page(work: Work, meters: &Meters, is_healthy: bool) -> String {
         "Damage met in what is stored; the log names file and offset.",
         &[("", work.damages)],
     );
+    if let Some(items) = items {
+        let requests = [("{kind=\"read\"}", items.reads), ("{kind=\"write\"}", items.writes)];
+        family("otobus_items_requests_total", "counter", "Requests about items.", &requests);
+        family(
+            "otobus_items_journal_syncs_total",
+            "counter",
+            "Appends of items made durable.",
+            &[("", items.syncs)],
+        );
+        family(
+            "otobus_items_journal_bytes_total",
+            "counter",
+            "Bytes appended to the items' journal.",
+            &[("", items.appended_bytes)],
+        );
+    }
     let open = |meter: &AtomicU64| meter.load(Ordering::Relaxed);
     let connections = [
         ("{protocol=\"amqp\"}", open(&meters.amqp_connections)),
@@ -102,7 +134,8 @@ mod tests {
         let amqp = Meters::open(&meters.amqp_connections);
         let work =
             Work { syncs: 7, appended_bytes: 80, stored_messages: 9, delivered_messages: 10, damages: 11 };
-        let text = page(work, &meters, true);
+        let items = ItemsWork { reads: 12, writes: 13, syncs: 14, appended_bytes: 15 };
+        let text = page(work, Some(items), &meters, true);
         for line in [
             "# TYPE otobus_journal_syncs_total counter",
             "otobus_journal_syncs_total 7",
@@ -110,6 +143,10 @@ mod tests {
             "otobus_messages_stored_total 9",
             "otobus_messages_delivered_total 10",
             "otobus_storage_damages_total 11",
+            "otobus_items_requests_total{kind=\"read\"} 12",
+            "otobus_items_requests_total{kind=\"write\"} 13",
+            "otobus_items_journal_syncs_total 14",
+            "otobus_items_journal_bytes_total 15",
             "otobus_connections{protocol=\"amqp\"} 1",
             "otobus_connections{protocol=\"http\"} 0",
             "otobus_healthy 1",
@@ -117,6 +154,6 @@ mod tests {
             assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
         }
         drop(amqp);
-        assert!(page(work, &meters, false).contains("otobus_connections{protocol=\"amqp\"} 0"));
+        assert!(page(work, None, &meters, false).contains("otobus_connections{protocol=\"amqp\"} 0"));
     }
 }

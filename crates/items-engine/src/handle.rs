@@ -1,20 +1,246 @@
 //! What the doors hold.
 
+use crate::activity::Activity;
+use crate::committed::{Committed, Reading};
+use crate::condition::Condition;
+use crate::engine::{Items, SharedClock};
+use crate::limits::{LONG_READS, PAGE_STEPS, UNDURABLE_BYTES};
+use crate::partition::{Answered, Asker, Work};
+use items::throttle::Throttle;
 use items::{Command, Refusal, Reply};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{Notify, Semaphore, oneshot};
 
 /// A way to ask and to be answered. Cheap to clone; all clones speak to the same engine.
 #[derive(Debug, Clone)]
-pub struct Handle {}
+pub struct Handle {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    items: Arc<Items>,
+    readers: Arc<Committed>,
+    clock: SharedClock,
+    throttle: Arc<Mutex<Throttle>>,
+    activity: Arc<Activity>,
+    condition: Arc<Condition>,
+    undurable: Arc<Undurable>,
+    long_reads: Arc<Semaphore>,
+    is_closed: AtomicBool,
+}
+
+/// Bytes of requests that are neither durable nor refused.
+#[derive(Debug, Default)]
+struct Undurable {
+    bytes: AtomicUsize,
+    room: Notify,
+}
+
+impl Undurable {
+    /// Waits until less is held than may be, and holds `bytes` more.
+    async fn hold(self: &Arc<Undurable>, bytes: usize) -> HeldBytes {
+        loop {
+            let notified = self.room.notified();
+            if self.bytes.load(Ordering::Relaxed) < UNDURABLE_BYTES {
+                break;
+            }
+            notified.await;
+        }
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        HeldBytes { bytes, of: Arc::clone(self) }
+    }
+}
+
+#[derive(Debug)]
+struct HeldBytes {
+    bytes: usize,
+    of: Arc<Undurable>,
+}
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        let before = self.of.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        if before >= UNDURABLE_BYTES && before - self.bytes < UNDURABLE_BYTES {
+            self.of.room.notify_waiters();
+        }
+    }
+}
+
+/// Somebody who waits for an answer. Dropped without one, the engine has stopped.
+#[derive(Debug)]
+pub struct Pending {
+    reply: oneshot::Sender<Answered>,
+    _held: HeldBytes,
+}
+
+impl Asker for Pending {
+    fn answer(self, answer: Answered) {
+        // Who has gone meanwhile needs no answer.
+        let _ = self.reply.send(answer);
+    }
+}
 
 impl Handle {
+    pub(crate) fn new(
+        items: Arc<Items>,
+        readers: Arc<Committed>,
+        clock: SharedClock,
+        throttle: Arc<Mutex<Throttle>>,
+        activity: Arc<Activity>,
+        condition: Arc<Condition>,
+    ) -> Handle {
+        let undurable = Arc::default();
+        let long_reads = Arc::new(Semaphore::new(LONG_READS));
+        let is_closed = AtomicBool::new(false);
+        let inner =
+            Inner { items, readers, clock, throttle, activity, condition, undurable, long_reads, is_closed };
+        Handle { inner: Arc::new(inner) }
+    }
+
     /// Asks one thing. The answer comes when everything it may have seen is durable.
     pub async fn ask(&self, command: Command) -> Result<Reply, Refusal> {
-        let _ = command;
-        Err(Refusal::NotAvailable("This command"))
+        if command.items_of().is_none() || !self.inner.readers.has_offers() {
+            return self.ask_freely(command).await;
+        }
+        self.inner.admit(&command)?;
+        // What it costs is known when it is done, and who is to pay for it from the command.
+        let asked = command.clone();
+        let answer = self.ask_freely(command).await;
+        if let Ok(reply) = &answer {
+            self.inner.spend(&asked, reply.charge);
+        }
+        answer
+    }
+
+    /// The same without a look at what is provisioned.
+    async fn ask_freely(&self, command: Command) -> Result<Reply, Refusal> {
+        if command.is_write() {
+            return self.write(command).await;
+        }
+        self.inner.activity.reading();
+        let reading = match is_short(&command) {
+            true => self.inner.read(&command),
+            false => self.read_long(command).await?,
+        };
+        match reading {
+            Reading::Done(answer) => answer,
+            Reading::After(answer) => {
+                let held = self.inner.undurable.hold(std::mem::size_of::<Answered>()).await;
+                self.hand_over(held, |asker| Work::Note { answer, asker }).await
+            }
+        }
+    }
+
+    /// Reads on a thread for what takes long, when one is free.
+    async fn read_long(&self, command: Command) -> Result<Reading, Refusal> {
+        let permit = Arc::clone(&self.inner.long_reads).acquire_owned().await;
+        let _permit = permit.map_err(|_| Refusal::Stopped)?;
+        let inner = Arc::clone(&self.inner);
+        tokio::task::spawn_blocking(move || inner.read(&command)).await.map_err(|_| Refusal::Stopped)
+    }
+
+    async fn write(&self, command: Command) -> Result<Reply, Refusal> {
+        self.inner.activity.writing();
+        let held = self.inner.undurable.hold(held_bytes(&command)).await;
+        self.hand_over(held, |asker| Work::Ask { command, asker }).await
+    }
+
+    async fn hand_over(
+        &self,
+        held: HeldBytes,
+        work: impl FnOnce(Pending) -> Work<Pending>,
+    ) -> Result<Reply, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.inner.items.hand_over(work(Pending { reply, _held: held }));
+        // Looked at after the question is known: whoever closes marks it first and then drops the questions it finds.
+        if self.inner.is_closed.load(Ordering::SeqCst) {
+            return Err(Refusal::Stopped);
+        }
+        answer.await.unwrap_or(Err(Refusal::Stopped))
     }
 
     /// The time of the items, in milliseconds since 1970: `date` headers and tests.
     pub fn now_ms(&self) -> i64 {
-        0
+        let inner = &self.inner;
+        inner.clock.now().after_ms(inner.readers.lead_ms()).0
     }
+
+    /// How the items are.
+    pub fn condition(&self) -> &Condition {
+        &self.inner.condition
+    }
+
+    pub fn activity(&self) -> &Activity {
+        &self.inner.activity
+    }
+
+    pub(crate) fn stop(&self) {
+        self.inner.items.door().put(Work::Stop);
+    }
+
+    /// The partition has ended: nobody will be answered any more.
+    pub(crate) fn close(&self) {
+        self.inner.condition.close();
+        self.inner.is_closed.store(true, Ordering::SeqCst);
+        self.inner.items.door().take(&mut Vec::new());
+    }
+}
+
+impl Inner {
+    /// Whether what is provisioned for the container is not used up (P-80).
+    fn admit(&self, command: &Command) -> Result<(), Refusal> {
+        let newest = self.readers.newest();
+        let now = newest.now(self.clock.now());
+        self.throttle.lock().unwrap_or_else(PoisonError::into_inner).admit(&newest.account, command, now)
+    }
+
+    fn spend(&self, command: &Command, charge: u64) {
+        let newest = self.readers.newest();
+        let now = newest.now(self.clock.now());
+        let mut throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
+        throttle.spend(&newest.account, command, charge, now);
+    }
+
+    /// Reads on this thread, on what is committed.
+    fn read(&self, command: &Command) -> Reading {
+        let newest = self.readers.newest();
+        // The clock is read later: what is committed was written before now.
+        newest.read(command, self.clock.now(), PAGE_STEPS)
+    }
+}
+
+/// Whether reading it is a matter of microseconds.
+fn is_short(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::ReadItem { .. }
+            | Command::ReadDatabase { .. }
+            | Command::ReadContainer { .. }
+            | Command::ReadScript { .. }
+            | Command::ReadUser { .. }
+            | Command::ReadPermission { .. }
+            | Command::ReadOffer { .. }
+            | Command::ReadRanges { .. }
+    )
+}
+
+/// Bytes that a command holds until it is durable.
+fn held_bytes(command: &Command) -> usize {
+    let body = match command {
+        Command::CreateItem(write) | Command::UpsertItem(write) | Command::ReplaceItem { write, .. } => {
+            write.body.len()
+        }
+        Command::PatchItem { body, .. }
+        | Command::Batch { body, .. }
+        | Command::Bulk { body, .. }
+        | Command::CreateContainer { body, .. }
+        | Command::ReplaceContainer { body, .. }
+        | Command::CreateScript { body, .. }
+        | Command::ReplaceScript { body, .. }
+        | Command::CreatePermission { body, .. } => body.len(),
+        _ => 0,
+    };
+    std::mem::size_of::<Command>() + body
 }

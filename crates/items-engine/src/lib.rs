@@ -1,8 +1,28 @@
 //! Items made durable: the journal is the truth, an ordered store holds what it says up to a synced position.
 //!
-//! A door holds a [`Handle`] and asks. Writes are decided on one thread, appended, synced, and answered when they are durable;
-//! reads and queries run on the side of whoever asks, on what is committed.
+//! A door holds a [`Handle`] and asks. Writes are decided on one thread at a time, appended, synced, and answered when they are
+//! durable, by the engine's commit machine; reads and queries run on the side of whoever asks, on what is committed.
+//! A start opens the store, which a crash takes back to its newest checkpoint, and applies what the journal has behind it.
 
+mod activity;
+mod committed;
+mod condition;
+mod deciding;
+mod engine;
 mod handle;
+pub mod limits;
+mod partition;
+pub mod planted;
+mod skips;
+mod store;
 
-pub use handle::Handle;
+pub use self::engine::{Engine, Options, PARTITION, STORE};
+pub use activity::Activity;
+pub use committed::{Committed, Published, Reading};
+pub use condition::{Ailment, Condition};
+pub use deciding::{Deciding, ReplayError, inspect};
+pub use handle::{Handle, Pending};
+pub use partition::{
+    Answered, Asker, Clocks, FlushJob, Flusher, MARK, OpenError, Partition, Recovered, Waiting, Work,
+};
+pub use store::{Base, Failure, Frozen, Layered, Lsm, Memory, MemoryDisk, Run, Store};

@@ -109,6 +109,11 @@ impl Account {
         purge::slice(&self.definitions, view, now.max(self.time()), most, may_spend)
     }
 
+    /// Whether throughput is provisioned anywhere.
+    pub fn has_offers(&self) -> bool {
+        !self.definitions.offers.is_empty()
+    }
+
     /// The latest time that is on record: `now` must not be before it (C-42).
     pub fn time(&self) -> Time {
         self.definitions.time

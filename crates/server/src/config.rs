@@ -20,6 +20,10 @@ use tracing::level_filters::LevelFilter;
 /// Largest tail cache that may be asked for: a typing error must not become all of the machine's memory.
 const TAIL_CACHE_MEGABYTES_MOST: usize = 65_536;
 
+/// The same for the items' cache, and the least with which they work.
+const ITEMS_CACHE_MEGABYTES_MOST: u64 = 1_048_576;
+const ITEMS_CACHE_MEGABYTES_LEAST: u64 = items_engine::limits::CACHE_BYTES_LEAST / 1_024 / 1_024;
+
 /// What the file says; what it does not say is `None` or empty.
 #[derive(Debug)]
 pub struct Config {
@@ -34,6 +38,7 @@ pub struct Config {
     /// The first is the one called `default`.
     pub namespaces: Vec<Definition>,
     pub tail_cache_bytes: Option<usize>,
+    pub items_cache_bytes: Option<u64>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +61,7 @@ struct File {
     listen: Listen,
     tls: Tls,
     memory: Memory,
+    items: Items,
     policy: Vec<Spanned<PolicyTable>>,
     queue: Vec<QueueTable>,
     topic: Vec<TopicTable>,
@@ -97,6 +103,13 @@ struct Tls {
 #[serde(deny_unknown_fields, default)]
 struct Memory {
     tail_cache_megabytes: Option<Spanned<usize>>,
+}
+
+/// `[items]`.
+#[derive(Debug, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Items {
+    cache_megabytes: Option<Spanned<u64>>,
 }
 
 /// `[[policy]]` as it stands there. Whatever is in it may be a key in the wrong place, so it is read by hand and nothing
@@ -188,6 +201,7 @@ impl Config {
             place.map(|offset| line(text, offset));
         }
         let tail_cache_bytes = file.memory.tail_cache_megabytes.as_ref().map(cache_bytes).transpose()?;
+        let items_cache_bytes = file.items.cache_megabytes.as_ref().map(items_cache_bytes).transpose()?;
         Ok(Config {
             data: file.data,
             log,
@@ -197,6 +211,7 @@ impl Config {
             listen_bus,
             tls_names: file.tls.names,
             tail_cache_bytes,
+            items_cache_bytes,
             certificate,
             namespaces,
         })
@@ -213,6 +228,7 @@ impl Default for Config {
             test_clock: None,
             listen_bus: None,
             tail_cache_bytes: None,
+            items_cache_bytes: None,
             tls_names: Vec::new(),
             certificate: None,
             namespaces: vec![Definition::named(DEFAULT_NAMESPACE)],
@@ -278,6 +294,19 @@ fn cache_bytes(megabytes: &Spanned<usize>) -> Result<usize, Complaint> {
     match asked <= most {
         true => Ok(asked * 1_024 * 1_024),
         false => Err(complaint(megabytes, format!("a tail cache of {asked} megabytes is above {most}"))),
+    }
+}
+
+/// What the items may hold in memory: enough to work at all, and no typing error.
+fn items_cache_bytes(megabytes: &Spanned<u64>) -> Result<u64, Complaint> {
+    let (asked, least, most) =
+        (*megabytes.get_ref(), ITEMS_CACHE_MEGABYTES_LEAST, ITEMS_CACHE_MEGABYTES_MOST);
+    match (least..=most).contains(&asked) {
+        true => Ok(asked * 1_024 * 1_024),
+        false => {
+            let what = format!("a cache of {asked} megabytes is not between {least} and {most}");
+            Err(complaint(megabytes, what))
+        }
     }
 }
 
@@ -384,6 +413,8 @@ mod tests {
             name = "invoices"
             [memory]
             tail_cache_megabytes = 8
+            [items]
+            cache_megabytes = 64
         "#;
         let config = Config::parse(text).expect("accepted");
         assert_eq!(config.data.as_deref(), Some(Path::new("/var/lib/otobus")));
@@ -392,6 +423,7 @@ mod tests {
         assert_eq!(config.test_clock, Some(true));
         assert_eq!(config.listen_bus.map(|addresses| addresses.len()), Some(2));
         assert_eq!(config.tail_cache_bytes, Some(8 * 1_024 * 1_024));
+        assert_eq!(config.items_cache_bytes, Some(64 * 1_024 * 1_024));
         assert_eq!(&*config.namespaces[0].policies[0].name, "sender");
         assert!(!config.namespaces[0].policies[0].rights.include(Right::Listen));
         let Queue { path, settings, declared } = &config.namespaces[0].queues[0];
@@ -510,6 +542,8 @@ mod tests {
             ("[[namespace]]\nname = \"Default\"", 2, "twice"),
             ("[tls]\ncertificate = \"a\"", 2, "tls.key"),
             ("[memory]\ntail_cache_megabytes = 65537", 2, "65537 megabytes is above 65536"),
+            ("[items]\ncache_megabytes = 15", 2, "15 megabytes is not between 16 and 1048576"),
+            ("[items]\ncache_megabytes = 1048577", 2, "1048577 megabytes is not between 16 and 1048576"),
             ("log = \"loud\"", 1, "loud"),
             ("durability = \"maybe\"", 1, "use fsync or os"),
             ("data = ", 1, ""),

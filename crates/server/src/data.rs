@@ -112,6 +112,11 @@ impl Data {
         self.path.join("bus").join("0")
     }
 
+    /// Where the journal and the store of the items lie.
+    pub fn items(&self) -> PathBuf {
+        self.path.join("items")
+    }
+
     /// The policy that every namespace starts with, its key made at the first start and kept (H-104).
     pub fn root_policy(&self) -> anyhow::Result<Policy> {
         let path = self.keys();

@@ -10,6 +10,7 @@ mod definition;
 mod durability;
 mod emulator;
 mod flags;
+mod items;
 mod json_lines;
 mod log;
 mod queue_table;

@@ -6,6 +6,7 @@ use crate::data::Data;
 use crate::definition::{self, Definition, Untaken};
 use crate::durability::Durability;
 use crate::flags::Flags;
+use crate::items;
 use crate::settings::Settings;
 use anyhow::{Context, bail};
 use broker::{LocalTime, NamespaceId};
@@ -51,6 +52,18 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
     let tail_cache_bytes = settings.tail_cache_bytes;
     let opened = tokio::task::spawn_blocking(move || open_engine(journal, tail_cache_bytes, failed));
     let Some(engine) = unless_stopped(&mut stop, opened).await? else { return Ok(()) };
+    let (items_failed, mut items_failure) = oneshot::channel();
+    let opened = tokio::task::spawn_blocking({
+        let (path, durability, cache_bytes) = (data.items(), settings.durability, settings.items_cache_bytes);
+        move || items::open(&path, durability, cache_bytes, items_failed)
+    });
+    let items = match unless_stopped(&mut stop, opened).await {
+        Ok(Some(items)) => items,
+        other => {
+            end(engine);
+            return other.map(drop);
+        }
+    };
     let is_loopback_only = settings.is_loopback_only();
     let houses = Houses { engine: engine.handle().clone(), root: root.clone(), is_loopback_only };
     let opened = async {
@@ -68,6 +81,7 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
     let (default, others, known) = match opened.await {
         Ok(namespaces) => namespaces,
         Err(error) => {
+            end_items(items);
             end(engine);
             return Err(error);
         }
@@ -87,6 +101,7 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
         takes_well_known_key: default.guard.knows_well_known_key(),
     };
     let mut state = State::new(engine.handle().clone(), Namespaces::new(default, others, &known));
+    state.items = Some(items.handle().clone());
     state.has_test_clock = settings.has_test_clock;
     state.names = Names::new(&settings.tls_names);
     let state = Arc::new(state);
@@ -102,6 +117,7 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
     if let Some(path) = &settings.ready_file
         && let Err(error) = announcement.write(path)
     {
+        end_items(items);
         end(engine);
         return Err(error).with_context(|| format!("cannot write {}", path.display()));
     }
@@ -112,6 +128,7 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
         tokio::select! {
             () = stop.received() => break Ok(()),
             why = &mut failure => break Err(why.unwrap_or_else(|_| "its thread ended".to_owned())),
+            why = &mut items_failure => break Err(why.unwrap_or_else(|_| "the items' thread ended".to_owned())),
             () = reload.received() => {
                 let untaken = houses.reload(&settings, &flags, &state, &certificates, &certificate).await;
                 // What runs goes on with what it has.
@@ -132,7 +149,7 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
         if tokio::time::timeout(STOP_GRACE, state.idle()).await.is_err() {
             tracing::info!("some connections did not end in time and are cut");
         }
-        tokio::task::spawn_blocking(|| engine.stop()).await
+        tokio::task::spawn_blocking(|| engine.stop().and(items.stop())).await
     };
     tokio::select! {
         stopped = polite => stopped.context("the engine did not stop cleanly")?.map_err(|why| journal_stopped(&why)),
@@ -149,6 +166,13 @@ fn journal_stopped(why: &str) -> anyhow::Error {
 /// Ends the engine on the way out of a start that failed for another reason.
 fn end(engine: Engine) {
     if let Err(why) = engine.stop() {
+        tracing::error!("{:#}", journal_stopped(&why));
+    }
+}
+
+/// The same for the items.
+fn end_items(items: items_engine::Engine) {
+    if let Err(why) = items.stop() {
         tracing::error!("{:#}", journal_stopped(&why));
     }
 }

@@ -32,6 +32,7 @@ pub struct Settings {
     /// The first is the one called `default`.
     pub namespaces: Vec<Definition>,
     pub tail_cache_bytes: usize,
+    pub items_cache_bytes: u64,
 }
 
 impl Settings {
@@ -61,6 +62,7 @@ impl Settings {
             certificate: config.certificate,
             namespaces,
             tail_cache_bytes: config.tail_cache_bytes.unwrap_or(engine::limits::TAIL_CACHE_BYTES),
+            items_cache_bytes: config.items_cache_bytes.unwrap_or(items_engine::limits::CACHE_BYTES),
         }
     }
 
@@ -75,6 +77,7 @@ impl Settings {
             ("[listen]", self.listen_bus != now.listen_bus),
             ("[tls]", (&self.tls_names, &self.certificate) != (&now.tls_names, &now.certificate)),
             ("[memory]", self.tail_cache_bytes != now.tail_cache_bytes),
+            ("[items]", self.items_cache_bytes != now.items_cache_bytes),
         ]
         .into_iter()
         .filter_map(|(name, is_changed)| is_changed.then_some(name))
@@ -136,9 +139,11 @@ mod tests {
             log_format: LogFormat::Json,
             tls_names: vec!["bus.example".to_owned()],
             tail_cache_bytes: 0,
+            items_cache_bytes: 0,
             ..Settings::merge(Flags::default(), config())
         };
-        let all = ["data", "log", "log_format", "durability", "test_clock", "[listen]", "[tls]", "[memory]"];
+        let files = ["[listen]", "[tls]", "[memory]", "[items]"];
+        let all = [&["data", "log", "log_format", "durability", "test_clock"][..], &files].concat();
         assert_eq!(usual().changed_for_later(&other), all);
     }
 

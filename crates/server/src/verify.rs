@@ -2,6 +2,7 @@
 //! whatever is damaged stays as it is, for a person to restore.
 
 use crate::data::Data;
+use crate::items;
 use anyhow::{Context, bail};
 use broker::Record;
 use broker::snapshot::Restored;
@@ -93,6 +94,15 @@ pub fn verify(path: &Path) -> anyhow::Result<()> {
         counts.body_bytes,
         counts.snapshots
     );
+    if let Some(counts) = items::verify(&data.items(), &mut |error| findings.damage(error))? {
+        println!(
+            "{}: {} segments, {} batches, {} checkpoints",
+            data.items().display(),
+            counts.segments,
+            counts.batches,
+            counts.snapshots
+        );
+    }
     findings.conclude()
 }
 

@@ -9,6 +9,7 @@ pub mod coverage;
 mod drain;
 pub mod faults;
 pub mod hash;
+pub mod items;
 mod machine;
 pub mod oracle;
 pub mod plan;

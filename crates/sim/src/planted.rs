@@ -23,6 +23,28 @@ pub fn look(commands: u64) -> ExitCode {
         }
     }
     plant(None);
-    println!("{} of {} planted bugs were found", Bug::ALL.len() - missed, Bug::ALL.len());
+    missed += look_in_items(commands);
+    let all = Bug::ALL.len() + items_engine::planted::Bug::ALL.len();
+    println!("{} of {all} planted bugs were found", all - missed);
     if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The same for the items. Returns how many were not found.
+fn look_in_items(commands: u64) -> usize {
+    use items_engine::planted::{Bug, plant};
+    let mut missed = 0;
+    for bug in Bug::ALL {
+        plant(Some(bug));
+        let found = (1..=SEEDS)
+            .find_map(|seed| Some((seed, otobus_sim::items::run(seed, commands, false).violation?)));
+        match found {
+            Some((seed, violation)) => println!("items, {bug:?}: found by seed {seed}: {violation}"),
+            None => {
+                missed += 1;
+                println!("items, {bug:?}: not found by {SEEDS} seeds");
+            }
+        }
+    }
+    plant(None);
+    missed
 }

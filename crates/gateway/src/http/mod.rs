@@ -320,9 +320,18 @@ impl<A: Ask> Door<'_, A> {
         Ok(Success { status: StatusCode::OK, content_type: ENTRY, body })
     }
 
+    /// What keeps messages or items that are sent now from being stored.
+    fn ailments(&self) -> Vec<String> {
+        let of_items =
+            self.items.map(|items| items.condition().ailments(std::time::Instant::now())).unwrap_or_default();
+        let of_bus = self.ask.ailments();
+        let of_bus = of_bus.iter().map(ToString::to_string);
+        of_bus.chain(of_items.iter().map(ToString::to_string)).collect()
+    }
+
     // H-122
     fn health(&self) -> Success {
-        let reasons: Vec<_> = self.ask.ailments().iter().map(ToString::to_string).collect();
+        let reasons = self.ailments();
         let (status, mut body) = if reasons.is_empty() {
             (StatusCode::OK, json!({"status": "healthy", "message": "Service is healthy."}))
         } else {
@@ -337,7 +346,8 @@ impl<A: Ask> Door<'_, A> {
     }
 
     fn metrics(&self) -> Success {
-        let body = metrics::page(self.ask.work(), self.meters, self.ask.ailments().is_empty());
+        let items = self.items.map(|items| items.activity().into());
+        let body = metrics::page(self.ask.work(), items, self.meters, self.ailments().is_empty());
         Success { status: StatusCode::OK, content_type: PROMETHEUS, body }
     }
 }

@@ -1,0 +1,91 @@
+//! What readers see: the newest state that the journal has made durable.
+//!
+//! A reader holds a [`Published`] state: definitions and store of one moment, which stay as they are. Taking it costs one short
+//! lock; it never waits for a decision or for the disk.
+
+use crate::planted::{Bug, is_planted};
+use crate::store::Frozen;
+use items::{Account, Answer, Budget, Command, Refusal, Reply, Time, View};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A committed state.
+#[derive(Debug, Clone)]
+pub struct Published {
+    pub view: Arc<dyn Frozen>,
+    pub account: Account,
+    /// How far the items' time is ahead of the owner's, in milliseconds.
+    pub lead_ms: i64,
+    /// The owner's time that the journal holds: no restart goes behind it.
+    pub noted: Time,
+    /// Before this time of the items nothing that is stored has expired.
+    pub hidden_from: Time,
+}
+
+#[derive(Debug)]
+pub struct Committed {
+    newest: Mutex<Published>,
+}
+
+impl Committed {
+    pub fn new(published: Published) -> Committed {
+        Committed { newest: Mutex::new(published) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Published> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on readers see this.
+    pub(crate) fn publish(&self, published: Published) {
+        let before = std::mem::replace(&mut *self.lock(), published);
+        // Perhaps the last one who looks at it: freed outside of the lock.
+        drop(before);
+    }
+
+    /// The newest committed state.
+    pub fn newest(&self) -> Published {
+        self.lock().clone()
+    }
+
+    /// Whether throughput is provisioned anywhere.
+    pub(crate) fn has_offers(&self) -> bool {
+        self.lock().account.has_offers()
+    }
+
+    pub(crate) fn lead_ms(&self) -> i64 {
+        self.lock().lead_ms
+    }
+}
+
+/// What was read, and whether it may be told.
+#[derive(Debug)]
+pub enum Reading {
+    Done(Result<Reply, Refusal>),
+    /// It may rest on something having expired by now, which the journal does not know yet: once it holds the owner's time, it
+    /// may be told. Otherwise a restart, with a clock that was set back, could bring an item back (C-42).
+    After(Result<Reply, Refusal>),
+}
+
+impl Published {
+    /// The items' time when the owner's is `owner`: never before anything that is on record (C-42).
+    pub fn now(&self, owner: Time) -> Time {
+        owner.after_ms(self.lead_ms).max(self.account.time())
+    }
+
+    /// Reads at the owner's time `owner`.
+    pub fn read(&self, command: &Command, owner: Time, steps: u64) -> Reading {
+        let view: &dyn View = &*self.view;
+        let read = |now| self.account.read(command, view, now, &mut Budget { steps });
+        let now = self.now(owner);
+        let result = read(now);
+        let noted = self.now(self.noted);
+        let is_told = match &result {
+            _ if now <= noted || now < self.hidden_from => true,
+            // It is there, so nothing was hidden.
+            Ok(reply) if matches!(reply.answer, Answer::Found(_) | Answer::NotModified { .. }) => true,
+            Ok(_) => false,
+            Err(refusal) => read(noted).as_ref() == Err(refusal),
+        };
+        if is_told || is_planted(Bug::TimeForgotten) { Reading::Done(result) } else { Reading::After(result) }
+    }
+}

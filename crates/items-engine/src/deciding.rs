@@ -1,0 +1,422 @@
+//! The deciding half of the partition, without journal, threads or clock: commands in, records out, and the store moved on.
+//!
+//! What must always hold: the store shows to deciding whatever was decided, in order, and to readers only what
+//! [`Deciding::committed`] has been told of; every answer that may rest on a batch leaves after that batch is durable.
+
+use crate::committed::{Committed, Published};
+use crate::limits::{CHECKPOINT_JOURNAL_BYTES, OVERLAPPING_FILES, PURGE_SLICE, TABLE_OVERRUN};
+use crate::planted::{Bug, is_planted};
+use crate::skips::{Skipping, Skips};
+use crate::store::{Store, keys};
+use bytes::Bytes;
+use items::throttle::Throttle;
+use items::{Account, Command, Purge, Record, Refusal, Reply, Time};
+use items::{Changes, Unreadable, View};
+use journal::{Batch, Draft, Position};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes in front of a batch's records: how far the items are ahead of the owner's time behind it, in milliseconds.
+const LEAD_BYTES: usize = 8;
+
+/// Bytes in front of each record in a batch: its length, little-endian.
+const LENGTH_BYTES: usize = 4;
+
+#[derive(Debug)]
+pub struct Deciding {
+    account: Account,
+    store: Arc<dyn Store>,
+    committed: Arc<Committed>,
+    changes: Changes,
+    /// How far the items' time is ahead of the owner's, in milliseconds.
+    lead_ms: i64,
+    /// The owner's time that the draft or the journal holds: no restart goes behind it.
+    noted: Time,
+    checkpoint: Checkpoint,
+    /// Bytes of recent changes that are worth a checkpoint.
+    table_bytes: u64,
+    /// Bytes of the journal since the last checkpoint.
+    journal_bytes: u64,
+    /// Whether there is room for what can be refused.
+    has_room: bool,
+    purge: PurgePlan,
+    skips: Skips,
+    /// What provisioned throughput has been spent, by requests and by the removal.
+    throttle: Arc<Mutex<Throttle>>,
+}
+
+/// The state behind a batch, to be shown to readers when that is durable.
+#[derive(Debug)]
+pub struct Publication {
+    state: Published,
+    committed: Arc<Committed>,
+}
+
+impl Publication {
+    pub fn publish(self) {
+        self.committed.publish(self.state);
+    }
+}
+
+/// Where the checkpoint is that is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Checkpoint {
+    None,
+    /// Sealed behind this batch, which is not durable yet.
+    Sealed(Position),
+    /// Another thread flushes it.
+    Flushing,
+}
+
+/// When the background removal looks again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PurgePlan {
+    Now,
+    At(Time),
+    /// After the next write.
+    Later,
+}
+
+/// The journal holds something that this program did not write so.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    #[error("batch {position}: {why}")]
+    Record { position: u64, why: items::record::Error },
+    #[error("batch {position} announces {announced} records and holds {found}")]
+    RecordCount { position: u64, announced: u32, found: u32 },
+    #[error("batch {position} is cut short")]
+    Short { position: u64 },
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}
+
+impl Deciding {
+    /// From a store that holds everything up to its checkpoint. `table_bytes` of recent changes are worth a new one.
+    pub fn open(store: Arc<dyn Store>, table_bytes: u64) -> Result<Deciding, Unreadable> {
+        let account = Account::load(&*store)?;
+        let (noted, lead_ms) = stored_time(&*store)?.unwrap_or_default();
+        let lead_ms = if is_planted(Bug::LeadForgotten) { 0 } else { lead_ms };
+        let (view, hidden_from) = (store.freeze(), Time(i64::MIN));
+        let state = Published { view, account: account.clone(), lead_ms, noted, hidden_from };
+        let committed = Arc::new(Committed::new(state));
+        Ok(Deciding {
+            account,
+            store,
+            committed,
+            changes: Changes::default(),
+            lead_ms,
+            noted,
+            checkpoint: Checkpoint::None,
+            table_bytes,
+            journal_bytes: 0,
+            has_room: true,
+            purge: PurgePlan::Now,
+            skips: Skips::default(),
+            throttle: Arc::default(),
+        })
+    }
+
+    /// What requests spend is told here.
+    pub fn throttle(&self) -> &Arc<Mutex<Throttle>> {
+        &self.throttle
+    }
+
+    /// The owner's time of the newest checkpoint.
+    pub(crate) fn stored_owner_time(&self) -> Result<Option<Time>, Unreadable> {
+        Ok(stored_time(&*self.store)?.map(|(owner, _)| owner))
+    }
+
+    /// Applies a batch of the journal at the start.
+    pub(crate) fn replay(&mut self, batch: &Batch<'_>) -> Result<(), ReplayError> {
+        self.journal_bytes += batch.records.len() as u64;
+        self.noted = self.noted.max(Time(batch.time));
+        self.lead_ms = each_record(batch, |record| Ok(self.apply(&record)?))?;
+        Ok(())
+    }
+
+    /// Everything so far is durable: the start is over.
+    pub(crate) fn replayed(&mut self) {
+        self.publication().publish();
+    }
+
+    /// Where readers find what is committed.
+    pub fn readers(&self) -> &Arc<Committed> {
+        &self.committed
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The items' time when the owner's is `owner`: never before anything that is on record (C-42).
+    pub fn now(&self, owner: Time) -> Time {
+        owner.after_ms(self.lead_ms).max(self.account.time())
+    }
+
+    /// Decides a command and adds its records to `draft`. An error of the store is final.
+    pub fn decide(
+        &mut self,
+        command: &Command,
+        owner: Time,
+        draft: &mut Draft,
+    ) -> Result<Result<Reply, Refusal>, Unreadable> {
+        if !self.has_room && !frees_room(command) {
+            return Ok(Err(Refusal::Full));
+        }
+        let now = self.now(owner);
+        let view: &dyn View = &*self.store;
+        let decided = match self.account.decide(command, view, now) {
+            Ok(decided) => decided,
+            Err(refusal) => {
+                // What it was refused for may be that something has expired, and that must be so after a restart too (C-42).
+                let before = self.account.decide(command, view, self.now(self.noted));
+                if before.err().as_ref() != Some(&refusal) && !is_planted(Bug::TimeForgotten) {
+                    self.note(owner, draft);
+                }
+                return Ok(Err(refusal));
+            }
+        };
+        if let Command::Advance { by_ms } = command {
+            self.lead_ms = self.lead_ms.saturating_add_unsigned(*by_ms);
+        }
+        for record in &decided.records {
+            self.record(record, owner, draft)?;
+        }
+        if !decided.records.is_empty() {
+            self.purge = PurgePlan::Now;
+        }
+        Ok(Ok(decided.reply))
+    }
+
+    /// Has the next append carry the owner's time, so that no restart goes behind it.
+    pub fn note(&mut self, owner: Time, draft: &mut Draft) {
+        if draft.records.is_empty() {
+            draft.records.extend_from_slice(&[0; LEAD_BYTES]);
+        }
+        self.noted = self.noted.max(owner);
+        draft.time = self.noted.0;
+    }
+
+    /// Removes a slice of what has expired. Says whether it removed something.
+    pub fn purge(&mut self, owner: Time, draft: &mut Draft) -> Result<bool, Unreadable> {
+        let now = self.now(owner);
+        if !self.purge_is_due(owner) {
+            return Ok(false);
+        }
+        let view = Skipping { view: &*self.store, skips: &self.skips };
+        let throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
+        let may_spend = |container| throttle.left(&self.account, container, now);
+        let slice = self.account.purge(&view, now, PURGE_SLICE, &may_spend)?;
+        drop(throttle);
+        match slice {
+            Purge::Slice { records, spent } => {
+                let mut throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
+                for (container, charge) in spent {
+                    throttle.spend_on_purge(&self.account, container, charge, now);
+                }
+                drop(throttle);
+                for record in &records {
+                    self.record(record, owner, draft)?;
+                }
+                Ok(!records.is_empty())
+            }
+            Purge::Idle { next } => {
+                self.purge = next.map_or(PurgePlan::Later, PurgePlan::At);
+                Ok(false)
+            }
+        }
+    }
+
+    pub fn purge_is_due(&self, owner: Time) -> bool {
+        match self.purge {
+            PurgePlan::Now => true,
+            PurgePlan::At(due) => due <= self.now(owner),
+            PurgePlan::Later => false,
+        }
+    }
+
+    /// When the removal has to look again, in the owner's time.
+    pub fn purge_due(&self) -> Option<Time> {
+        match self.purge {
+            PurgePlan::Now => Some(Time(i64::MIN)),
+            PurgePlan::At(due) => Some(due.after_ms(-self.lead_ms)),
+            PurgePlan::Later => None,
+        }
+    }
+
+    fn record(&mut self, record: &Record, owner: Time, draft: &mut Draft) -> Result<(), Unreadable> {
+        self.note(owner, draft);
+        let start = draft.records.len();
+        draft.records.extend_from_slice(&[0; LENGTH_BYTES]);
+        record.encode(&mut draft.records);
+        let length = (draft.records.len() - start - LENGTH_BYTES) as u32;
+        draft.records[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+        draft.record_count += 1;
+        self.apply(record)
+    }
+
+    fn apply(&mut self, record: &Record) -> Result<(), Unreadable> {
+        self.account.apply(record, &*self.store, &mut self.changes)?;
+        if !self.changes.entries.is_empty() {
+            self.skips.written(&self.changes);
+            self.store.write(std::mem::take(&mut self.changes));
+        }
+        Ok(())
+    }
+
+    /// Finishes a draft that is about to be written.
+    pub fn seal_draft(&self, draft: &mut Draft) {
+        draft.records[..LEAD_BYTES].copy_from_slice(&self.lead_ms.to_le_bytes());
+    }
+
+    /// Everything decided so far was written as the batch at `position`. What is returned is to be published when that is durable,
+    /// and before anybody is answered.
+    pub fn written(&mut self, position: Position, bytes: usize) -> Publication {
+        self.journal_bytes += bytes as u64;
+        if self.wants_checkpoint() {
+            let mut time = Changes::default();
+            let value = [self.noted.0.to_be_bytes(), self.lead_ms.to_be_bytes()].concat();
+            time.put(keys::TIME, value);
+            self.store.write(time);
+            self.store.seal(position);
+            self.checkpoint = Checkpoint::Sealed(position);
+            self.journal_bytes = 0;
+            if is_planted(Bug::FlushedTooEarly) {
+                // Whatever goes wrong is tried again as ever.
+                let _ = self.store.flush();
+                self.checkpoint = Checkpoint::None;
+            }
+        }
+        if is_planted(Bug::ShownTooEarly) {
+            self.publication().publish();
+        }
+        self.publication()
+    }
+
+    fn publication(&self) -> Publication {
+        let (view, account) = (self.store.freeze(), self.account.clone());
+        let hidden_from = match self.purge {
+            PurgePlan::Now => Time(i64::MIN),
+            PurgePlan::At(due) => due,
+            PurgePlan::Later => Time(i64::MAX),
+        };
+        let state = Published { view, account, lead_ms: self.lead_ms, noted: self.noted, hidden_from };
+        Publication { state, committed: Arc::clone(&self.committed) }
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        let is_worth_it =
+            self.journal_bytes >= CHECKPOINT_JOURNAL_BYTES || self.store.unsealed_bytes() >= self.table_bytes;
+        is_worth_it
+            && self.checkpoint == Checkpoint::None
+            && self.store.overlapping_files() < OVERLAPPING_FILES
+    }
+
+    /// Asks for a checkpoint at the next batch, whatever it is worth.
+    pub fn want_checkpoint(&mut self) {
+        self.journal_bytes = self.journal_bytes.max(CHECKPOINT_JOURNAL_BYTES);
+    }
+
+    /// The batch at `position` is durable, and all before it. Says whether a checkpoint is to be flushed now.
+    #[must_use]
+    pub fn committed(&mut self, position: Position) -> bool {
+        let is_due = matches!(self.checkpoint, Checkpoint::Sealed(sealed) if sealed <= position);
+        let is_due = is_due && !is_planted(Bug::FlushedTooEarly);
+        if is_due {
+            self.checkpoint = Checkpoint::Flushing;
+        }
+        is_due
+    }
+
+    /// The checkpoint is durable: the next one may begin.
+    pub fn flushed(&mut self) {
+        assert_eq!(self.checkpoint, Checkpoint::Flushing, "a checkpoint was flushed that nobody began");
+        self.checkpoint = Checkpoint::None;
+    }
+
+    /// Whether recent changes are so many that the store must catch up first.
+    pub fn is_overrun(&self) -> bool {
+        let cannot_seal =
+            self.checkpoint != Checkpoint::None || self.store.overlapping_files() >= OVERLAPPING_FILES;
+        self.store.unsealed_bytes() >= TABLE_OVERRUN * self.table_bytes && cannot_seal
+    }
+
+    /// Whether another thread is flushing a checkpoint.
+    pub fn is_flushing(&self) -> bool {
+        self.checkpoint == Checkpoint::Flushing
+    }
+
+    /// Everything decided is durable: readers may as well see the store as it is now, which lets go of older files and tables.
+    pub fn rest(&self) {
+        self.publication().publish();
+    }
+
+    /// Whether what is written now can be kept.
+    pub fn has_room(&self) -> bool {
+        self.has_room
+    }
+
+    pub fn set_room(&mut self, has_room: bool) {
+        self.has_room = has_room;
+    }
+
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+}
+
+/// Whether a command is taken on a full disk: what it removes makes room.
+fn frees_room(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::DeleteItem { .. }
+            | Command::DeletePartition { .. }
+            | Command::DeleteContainer { .. }
+            | Command::DeleteDatabase { .. }
+            | Command::DeleteScript { .. }
+            | Command::DeleteUser { .. }
+            | Command::DeletePermission { .. }
+    )
+}
+
+/// The bytes of the next record.
+fn take_record<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, behind) = rest.split_first_chunk::<LENGTH_BYTES>()?;
+    let (record, behind) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    *rest = behind;
+    Some(record)
+}
+
+/// The owner's time, and how far the items were ahead of it, when the store's checkpoint was made.
+fn stored_time(store: &dyn Store) -> Result<Option<(Time, i64)>, Unreadable> {
+    let Some(value) = store.get(keys::TIME)? else { return Ok(None) };
+    let malformed = || Unreadable("its time is malformed".into());
+    let (owner, rest) = value.split_first_chunk::<8>().ok_or_else(malformed)?;
+    let lead = rest.try_into().map_err(|_| malformed())?;
+    Ok(Some((Time(i64::from_be_bytes(*owner)), i64::from_be_bytes(lead))))
+}
+
+/// Looks at a batch of the journal as a start would, and changes nothing: for whoever verifies it.
+pub fn inspect(batch: &Batch<'_>) -> Result<(), ReplayError> {
+    each_record(batch, |_| Ok(())).map(drop)
+}
+
+/// Hands out the records of a batch, all of them or an error. Returns how far the items are ahead behind it.
+fn each_record(
+    batch: &Batch<'_>,
+    mut each: impl FnMut(Record) -> Result<(), ReplayError>,
+) -> Result<i64, ReplayError> {
+    let position = batch.position.0;
+    let (lead, mut rest) =
+        batch.records.split_first_chunk::<LEAD_BYTES>().ok_or(ReplayError::Short { position })?;
+    let mut found = 0;
+    while !rest.is_empty() {
+        let record = take_record(&mut rest).ok_or(ReplayError::Short { position })?;
+        let record = Record::decode(&Bytes::copy_from_slice(record));
+        each(record.map_err(|why| ReplayError::Record { position, why })?)?;
+        found += 1;
+    }
+    match found == batch.record_count {
+        true => Ok(i64::from_le_bytes(*lead)),
+        false => Err(ReplayError::RecordCount { position, announced: batch.record_count, found }),
+    }
+}

@@ -1,0 +1,60 @@
+//! Every budget of the items engine, with its reason.
+
+use std::time::Duration;
+
+/// What the items may hold in memory, beside requests: a setting; this is what it is by default.
+pub const CACHE_BYTES: u64 = 256 * 1024 * 1024;
+
+/// The least that works: smaller budgets would write files of a few kilobytes.
+pub const CACHE_BYTES_LEAST: u64 = 16 * 1024 * 1024;
+
+/// The part of the budget that one table of recent changes takes before it is written to a file. Two of them exist while a
+/// checkpoint is under way, and what they hold is about twice what they count.
+pub const TABLE_SHARE: u64 = 8;
+
+/// The part of the budget for entries that were lately asked for one by one; what is left is for blocks of files.
+pub const ROW_SHARE: u64 = 3;
+
+/// Recent changes beyond this many times a table's share: nothing more is decided until a checkpoint has made room.
+pub const TABLE_OVERRUN: u64 = 2;
+
+/// A checkpoint is begun when the journal has grown by this much, however few changes that are: so much is replayed at a start.
+pub const CHECKPOINT_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Files that hold the newest changes and may overlap. Beyond this many a read has too many places to look at, and no checkpoint
+/// begins before some are merged.
+pub const OVERLAPPING_FILES: usize = 24;
+
+/// Overlapping files that are worth merging.
+pub const MERGE_FILES: u8 = 4;
+
+/// Bytes of a file of the store.
+pub const FILE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Open files of the store.
+pub const OPEN_FILES: usize = 256;
+
+/// Bytes of records in one append. As much as the bus takes: a sync of it takes a few milliseconds.
+pub const APPEND_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of requests that were handed over and are not durable yet. Beyond it a door waits before it hands over more.
+pub const UNDURABLE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Items removed in one slice of the background removal: some hundred microseconds, for which a decision may have to wait.
+pub const PURGE_SLICE: usize = 16;
+
+/// While somebody asks, the removal rests so many times as long as a slice took: it takes a fifth of a core at most.
+pub const PURGE_RESTS: u32 = 4;
+
+/// Without anything to do for this long, the journal is sealed: damage to what lies before can no longer pass for an
+/// interrupted write.
+pub const SEAL_AFTER: Duration = Duration::from_millis(50);
+
+/// A sync that takes longer than this is no sync to wait for: health says so.
+pub const SYNC_PENDING_MOST: Duration = Duration::from_secs(5);
+
+/// Steps of one page of a query or feed (items and index entries looked at): about ten milliseconds.
+pub const PAGE_STEPS: u64 = 10_000;
+
+/// Queries and feeds that run at the same time; more wait. They share the cores with everything else.
+pub const LONG_READS: usize = 4;

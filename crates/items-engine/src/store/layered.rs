@@ -1,0 +1,227 @@
+//! Tables in memory over a base: the table that is written to, perhaps one that is on its way into the base, and the base.
+
+use super::merge::Merge;
+use super::rows::Rows;
+use super::table::Table;
+use super::{Base, Failure, Frozen, Run, Store, keys};
+use crate::planted::{Bug, is_planted};
+use bytes::Bytes;
+use items::{Changes, Direction, Entries, Unreadable, View};
+use journal::Position;
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a read looks at, newest first.
+#[derive(Debug)]
+struct Layers<B: Base> {
+    active: Arc<Table>,
+    sealed: Option<Arc<Table>>,
+    base: Arc<B>,
+    pin: Arc<B::Pin>,
+    rows: Arc<Rows>,
+    /// Of the rows that are those of the pin.
+    generation: u64,
+}
+
+impl<B: Base> Clone for Layers<B> {
+    fn clone(&self) -> Layers<B> {
+        Layers {
+            active: Arc::clone(&self.active),
+            sealed: self.sealed.clone(),
+            base: Arc::clone(&self.base),
+            pin: Arc::clone(&self.pin),
+            rows: Arc::clone(&self.rows),
+            generation: self.generation,
+        }
+    }
+}
+
+impl<B: Base> Layers<B> {
+    fn tables(&self) -> impl Iterator<Item = &Table> {
+        [Some(&self.active), self.sealed.as_ref()].into_iter().flatten().map(|table| &**table)
+    }
+
+    fn get(&self, key: &[u8], at: u64) -> Result<Option<Bytes>, Unreadable> {
+        if let Some(value) = self.tables().find_map(|table| table.get(key, at)) {
+            return Ok(value);
+        }
+        if let Some(value) = self.rows.get(key, self.generation) {
+            return Ok(value);
+        }
+        let value = self.base.get(&self.pin, key)?;
+        self.rows.put(key, &value, self.generation);
+        Ok(value)
+    }
+}
+
+/// The layers as they were when everything below `at` was written.
+#[derive(Debug)]
+struct At<B: Base> {
+    layers: Layers<B>,
+    at: u64,
+}
+
+impl<B: Base> View for At<B> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Unreadable> {
+        self.layers.get(key, self.at)
+    }
+
+    fn scan<'a>(&'a self, from: &[u8], to: &[u8], direction: Direction) -> Entries<'a> {
+        if from >= to {
+            return Box::new(std::iter::empty());
+        }
+        let mut runs: Vec<Run<'a>> = Vec::with_capacity(3);
+        for table in self.layers.tables() {
+            runs.push(Box::new(table.scan(from, to, direction, self.at).map(Ok)));
+        }
+        runs.push(self.layers.base.scan(&self.layers.pin, from, to, direction));
+        Box::new(Merge::new(runs, direction))
+    }
+}
+
+impl<B: Base> Frozen for At<B> {}
+
+#[derive(Debug)]
+pub struct Layered<B: Base> {
+    base: Arc<B>,
+    layers: Mutex<Layers<B>>,
+    /// The version of the next changes.
+    next: AtomicU64,
+    durable: AtomicU64,
+    /// The position that is sealed and not flushed; 0 when there is none.
+    sealed: AtomicU64,
+}
+
+impl<B: Base> Layered<B> {
+    /// `row_bytes` may be spent on entries of the base that are asked for one by one.
+    pub fn over(base: B, row_bytes: u64) -> Result<Layered<B>, Failure> {
+        let base = Arc::new(base);
+        let pin = Arc::new(base.pin());
+        let position = base.get(&pin, keys::POSITION).map_err(|error| Failure::Failed(error.to_string()))?;
+        let position =
+            position.map_or(Ok(0), |value| <[u8; 8]>::try_from(&value[..]).map(u64::from_be_bytes));
+        let position = position.map_err(|_| Failure::Failed("its position is not a number".into()))?;
+        let rows = Arc::new(Rows::new(row_bytes));
+        let (active, sealed, generation) = (Arc::default(), None, rows.generation());
+        let layers = Layers { active, sealed, base: Arc::clone(&base), pin, rows, generation };
+        Ok(Layered {
+            base,
+            layers: Mutex::new(layers),
+            next: AtomicU64::new(1),
+            durable: AtomicU64::new(position),
+            sealed: AtomicU64::new(0),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Layers<B>> {
+        self.layers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn latest(&self) -> At<B> {
+        At { layers: self.lock().clone(), at: u64::MAX }
+    }
+}
+
+impl<B: Base> View for Layered<B> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Unreadable> {
+        let layers = self.lock().clone();
+        layers.get(key, u64::MAX)
+    }
+
+    fn scan<'a>(&'a self, from: &[u8], to: &[u8], direction: Direction) -> Entries<'a> {
+        // The entries are had while the view is borrowed; so that it lives as long, it is asked anew where the last ended.
+        let latest = self.latest();
+        let (mut from, mut to) = (from.to_vec(), to.to_vec());
+        let mut ready: std::vec::IntoIter<_> = Vec::new().into_iter();
+        let mut chunk = FIRST_CHUNK;
+        Box::new(std::iter::from_fn(move || {
+            if let Some(entry) = ready.next() {
+                return Some(entry);
+            }
+            if chunk == 0 {
+                return None;
+            }
+            let entries: Vec<_> = latest.scan(&from, &to, direction).take(chunk).collect();
+            match entries.last() {
+                Some(Ok((key, _))) if entries.len() == chunk => match direction {
+                    Direction::Ascending => from = [key, &[0][..]].concat(),
+                    Direction::Descending => to = key.to_vec(),
+                },
+                _ => chunk = 0,
+            }
+            chunk = (4 * chunk).min(LATER_CHUNK);
+            ready = entries.into_iter();
+            ready.next()
+        }))
+    }
+}
+
+/// Entries that deciding takes at a time: mostly it wants one, or all of a few.
+const FIRST_CHUNK: usize = 8;
+const LATER_CHUNK: usize = 512;
+
+impl<B: Base> Store for Layered<B> {
+    fn durable(&self) -> Position {
+        Position(self.durable.load(Ordering::Acquire))
+    }
+
+    fn write(&self, changes: Changes) {
+        let version = self.next.load(Ordering::Relaxed);
+        let active = Arc::clone(&self.lock().active);
+        active.write(changes.entries, version);
+        self.next.store(version + 1, Ordering::Release);
+    }
+
+    fn freeze(&self) -> Arc<dyn Frozen> {
+        Arc::new(At { layers: self.lock().clone(), at: self.next.load(Ordering::Acquire) })
+    }
+
+    fn seal(&self, position: Position) {
+        assert_eq!(self.sealed.swap(position.0, Ordering::AcqRel), 0, "a checkpoint is under way");
+        let mut changes = Changes::default();
+        changes.put(keys::POSITION, Bytes::copy_from_slice(&position.0.to_be_bytes()));
+        self.write(changes);
+        let mut layers = self.lock();
+        let active = std::mem::take(&mut layers.active);
+        layers.sealed = Some(active);
+    }
+
+    fn flush(&self) -> Result<(), Failure> {
+        let Some(sealed) = self.lock().sealed.clone() else { return Ok(()) };
+        let mut taken = Ok(());
+        sealed.each(&mut |entries| taken = self.base.take(entries));
+        taken?;
+        let pin = Arc::new(self.base.pin());
+        let rows = Arc::clone(&self.lock().rows);
+        let mut generation = 0;
+        sealed.each(&mut |entries| {
+            let is_stale = is_planted(Bug::StaleRows);
+            generation = if is_stale { rows.generation() } else { rows.renew(entries) };
+        });
+        let mut layers = self.lock();
+        layers.sealed = None;
+        layers.pin = pin;
+        layers.generation = generation;
+        drop(layers);
+        self.durable.store(self.sealed.load(Ordering::Acquire), Ordering::Release);
+        self.sealed.store(0, Ordering::Release);
+        Ok(())
+    }
+
+    fn tidy(&self) -> Result<bool, Failure> {
+        self.base.tidy()
+    }
+
+    fn unsealed_bytes(&self) -> u64 {
+        self.lock().active.bytes()
+    }
+
+    fn overlapping_files(&self) -> usize {
+        self.base.overlapping_files()
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.base.disk_bytes()
+    }
+}
