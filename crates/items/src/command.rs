@@ -116,7 +116,7 @@ pub enum Command {
         id: String,
     },
 
-    /// Users and client encryption keys: documents of a database.
+    /// Users: documents of a database.
     CreateUser {
         database: String,
         body: Bytes,
@@ -156,6 +156,25 @@ pub enum Command {
         database: String,
         user: String,
         permission: String,
+    },
+
+    /// Client encryption keys: documents of a database.
+    CreateEncryptionKey {
+        database: String,
+        body: Bytes,
+    },
+    ReadEncryptionKey {
+        database: String,
+        key: String,
+    },
+    ReplaceEncryptionKey {
+        database: String,
+        key: String,
+        body: Bytes,
+    },
+    DeleteEncryptionKey {
+        database: String,
+        key: String,
     },
 
     // Offers (section 15).
@@ -205,10 +224,16 @@ impl Command {
             }
             ReplaceScript { .. } | DeleteScript { .. } | CreateUser { .. } | ReplaceUser { .. } => true,
             DeleteUser { .. } | CreatePermission { .. } | ReplacePermission { .. } => true,
-            DeletePermission { .. } | ReplaceOffer { .. } | Advance { .. } => true,
+            DeletePermission { .. } | CreateEncryptionKey { .. } | ReplaceEncryptionKey { .. } => true,
+            DeleteEncryptionKey { .. } | ReplaceOffer { .. } | Advance { .. } => true,
             ReadDatabase { .. } | ReadContainer { .. } | ReadItem { .. } | ReadFeed { .. } => false,
             ChangeFeed { .. } | ReadScript { .. } | ReadUser { .. } | ReadPermission { .. } => false,
-            ReadOffer { .. } | List { .. } | Query(_) | Explain(_) | ReadRanges { .. } => false,
+            ReadEncryptionKey { .. }
+            | ReadOffer { .. }
+            | List { .. }
+            | Query(_)
+            | Explain(_)
+            | ReadRanges { .. } => false,
         }
     }
 }
@@ -347,6 +372,7 @@ pub enum QueryScope {
     Scripts { container: ContainerPath, kind: ScriptKind },
     Users { database: String },
     Permissions { database: String, user: String },
+    EncryptionKeys { database: String },
     Offers,
 }
 

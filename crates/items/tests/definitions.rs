@@ -298,6 +298,24 @@ fn scripts_users_and_permissions_are_documents() {
     world.check();
 }
 
+// Section 19
+#[test]
+fn client_encryption_keys_are_documents_of_a_database() {
+    let mut world = World::new();
+    let create = Command::CreateEncryptionKey { database: "d".into(), body: r#"{"id":"k","x":1}"#.into() };
+    let made = world.ask(create.clone()).map(document).unwrap();
+    assert_eq!(status(&world.ask(create)), 409);
+    let read = Command::ReadEncryptionKey { database: "d".into(), key: "k".into() };
+    assert_eq!(world.ask(read.clone()).map(document).unwrap(), made);
+    let body = r#"{"id":"k","x":2}"#.into();
+    world.ask(Command::ReplaceEncryptionKey { database: "d".into(), key: "k".into(), body }).unwrap();
+    assert_eq!(member(&world.ask(read.clone()).map(document).unwrap(), "x").as_deref(), Some("2"));
+    assert_eq!(names(&mut world, QueryScope::EncryptionKeys { database: "d".into() }), ["k"]);
+    world.check();
+    world.ask(Command::DeleteEncryptionKey { database: "d".into(), key: "k".into() }).unwrap();
+    assert_eq!(world.ask(read), Err(Refusal::NotFound));
+}
+
 // P-75, P-76, P-77, P-81
 #[test]
 fn offers_belong_to_databases_and_containers_and_can_be_replaced() {

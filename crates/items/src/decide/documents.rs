@@ -55,6 +55,15 @@ impl Scene<'_> {
             Command::DeletePermission { database: name, user: owner, permission } => {
                 self.delete(Kind::Permission, user(database(name)?, owner)?, permission)
             }
+            Command::CreateEncryptionKey { database: name, body } => {
+                self.create(Kind::EncryptionKey, database(name)?, body, false)
+            }
+            Command::ReplaceEncryptionKey { database: name, key, body } => {
+                self.replace(Kind::EncryptionKey, database(name)?, key, body)
+            }
+            Command::DeleteEncryptionKey { database: name, key } => {
+                self.delete(Kind::EncryptionKey, database(name)?, key)
+            }
             _ => Err(Refusal::NotAvailable("This command")),
         }
     }

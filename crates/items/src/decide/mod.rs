@@ -51,7 +51,10 @@ pub fn command(
         | Command::DeleteUser { .. }
         | Command::CreatePermission { .. }
         | Command::ReplacePermission { .. }
-        | Command::DeletePermission { .. } => scene.document(command),
+        | Command::DeletePermission { .. }
+        | Command::CreateEncryptionKey { .. }
+        | Command::ReplaceEncryptionKey { .. }
+        | Command::DeleteEncryptionKey { .. } => scene.document(command),
         Command::ReplaceOffer { offer, body } => scene.replace_offer(offer, body),
         Command::Advance { by_ms } => scene.advance(*by_ms),
         Command::ReadDatabase { .. }
@@ -62,6 +65,7 @@ pub fn command(
         | Command::ReadScript { .. }
         | Command::ReadUser { .. }
         | Command::ReadPermission { .. }
+        | Command::ReadEncryptionKey { .. }
         | Command::ReadOffer { .. }
         | Command::List { .. }
         | Command::Query(_)

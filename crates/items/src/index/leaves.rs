@@ -2,6 +2,7 @@
 
 use crate::definition::indexing::{EACH, Indexing};
 use crate::item::body::is_system;
+use crate::item::stored::Stored;
 use crate::json::{self, Number, Value, walk};
 use crate::{limits, order};
 use std::borrow::Cow;
@@ -48,10 +49,13 @@ impl Leaves {
     }
 
     /// Of two texts of an item, only from the members at the top that differ: what is below equal ones is equal.
-    pub fn of_changed(old: &[u8], new: &[u8], indexing: &Indexing) -> (Leaves, Leaves) {
-        let both = (top_members(old), top_members(new));
-        let (Some(olds), Some(news)) = both else {
-            return (Leaves::of(Some(old), indexing), Leaves::of(Some(new), indexing));
+    pub fn of_changed(old: &Stored, new: &Stored, indexing: &Indexing) -> (Leaves, Leaves) {
+        let (old, new) = (own(old), own(new));
+        if old.0[..old.1] == new.0[..new.1] {
+            return (Leaves::default(), Leaves::default());
+        }
+        let (Some(olds), Some(news)) = (top_members(old), top_members(new)) else {
+            return (Leaves::of(Some(old.0), indexing), Leaves::of(Some(new.0), indexing));
         };
         let changed = |members: &[RawMember<'_>], others: &[RawMember<'_>]| {
             let mut leaves = Leaves::default();
@@ -114,16 +118,27 @@ struct Walk<'a, 'l> {
 /// A name between its quotes, and the text of its value.
 type RawMember<'a> = (&'a [u8], &'a [u8]);
 
+/// The text of an item, and how many bytes of it are the client's.
+fn own(item: &Stored) -> (&[u8], usize) {
+    (&item.text, item.own as usize)
+}
+
 /// The client's members at the top of an item's text; `None` when there are too many to compare each with each.
-fn top_members(text: &[u8]) -> Option<Vec<RawMember<'_>>> {
+fn top_members((text, own): (&[u8], usize)) -> Option<Vec<RawMember<'_>>> {
     let mut members = walk::Members::of(text).ok()?;
     let mut found = Vec::with_capacity(24);
+    // Behind the client's members there are only system properties.
+    let is_last = |value: &[u8]| value.as_ptr() as usize + value.len() >= text.as_ptr() as usize + own;
     while let Some((name, value)) = members.next_member().ok()? {
         if found.len() == limits::COMPARED_MEMBERS {
             return None;
         }
-        if !is_system(name) {
-            found.push((name, value));
+        if is_system(name) {
+            break;
+        }
+        found.push((name, value));
+        if is_last(value) {
+            break;
         }
     }
     Some(found)

@@ -6,8 +6,11 @@
 mod leaves;
 pub mod plan;
 pub mod source;
+#[cfg(test)]
+mod tests;
 
 use crate::definition::Container;
+use crate::item::stored::Stored;
 use crate::keys::{self, Section};
 use crate::view::Changes;
 use bytes::Bytes;
@@ -33,8 +36,8 @@ fn key(container: &Container, path: PathHash, value: &[u8], place: &[u8]) -> Vec
 pub fn exchange(
     container: &Container,
     place: &Bytes,
-    old: Option<&[u8]>,
-    new: Option<&[u8]>,
+    old: Option<&Stored>,
+    new: Option<&Stored>,
     changes: &mut Changes,
 ) {
     let indexing = &container.settings.indexing;
@@ -45,7 +48,10 @@ pub fn exchange(
     let is_building = container.index.built_to.is_some();
     let (old, new) = match (old, new) {
         (Some(old), Some(new)) if !is_building => Leaves::of_changed(old, new, indexing),
-        (old, new) => (Leaves::of(old, indexing), Leaves::of(new, indexing)),
+        (old, new) => {
+            let leaves = |item: Option<&Stored>| Leaves::of(item.map(|item| &item.text[..]), indexing);
+            (leaves(old), leaves(new))
+        }
     };
     old.without(&new, |path, value| changes.remove(key(container, path, value, place)));
     let put = |path: PathHash, value: &[u8]| changes.put(key(container, path, value, place), Bytes::new());

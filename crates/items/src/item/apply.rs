@@ -113,7 +113,7 @@ fn exchange(
             changes.put(key, place.clone());
         }
     }
-    index::exchange(container, place, old.map(|old| &old.text[..]), new.map(|new| &new.text[..]), changes);
+    index::exchange(container, place, old, new, changes);
     Ok(())
 }
 

@@ -56,6 +56,13 @@ impl Scene<'_> {
                 let database = definitions.owner_database(database)?.number;
                 Listed { parent_rid: rid::database(database), documents: documents_of(Kind::User, database) }
             }
+            QueryScope::EncryptionKeys { database } => {
+                let database = definitions.owner_database(database)?.number;
+                Listed {
+                    parent_rid: rid::database(database),
+                    documents: documents_of(Kind::EncryptionKey, database),
+                }
+            }
             QueryScope::Permissions { database, user } => {
                 let database = definitions.owner_database(database)?.number;
                 let user = definitions.document(Kind::User, database, user).ok_or(Refusal::OwnerNotFound)?;

@@ -44,6 +44,9 @@ pub fn command(
             let user = definitions.document(Kind::User, database, user).ok_or(Refusal::OwnerNotFound)?;
             scene.read_document(Kind::Permission, user.number, permission)
         }
+        Command::ReadEncryptionKey { database, key } => {
+            scene.read_document(Kind::EncryptionKey, definitions.owner_database(database)?.number, key)
+        }
         Command::ReadOffer { offer } => {
             let offer = definitions.offer(offer)?;
             Ok(plain(Answer::Found(show::offer(definitions, offer))))

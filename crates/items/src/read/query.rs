@@ -152,6 +152,7 @@ fn binding(of: &QueryScope, parent_rid: &str) -> u64 {
         QueryScope::Scripts { .. } => "scripts",
         QueryScope::Users { .. } => "users",
         QueryScope::Permissions { .. } => "permissions",
+        QueryScope::EncryptionKeys { .. } => "clientencryptionkeys",
         QueryScope::Offers => "offers",
     };
     kind.bytes().chain(parent_rid.bytes()).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

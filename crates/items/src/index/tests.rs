@@ -1,0 +1,384 @@
+//! Plans against a naive filter: whatever is asked of an indexed path, the plan gives every item that passes and, where an index serves,
+//! few others.
+
+use super::plan::{self, Access, Plan};
+use super::source::PlanSource;
+use crate::item::scope::Scope;
+use crate::json::{self, Value};
+use crate::query::{Candidate, Conjunct, Path, SortPath, Source, Step, Test, Wants};
+use crate::view::Direction;
+use crate::{Command, ContainerPath, InMemory, ItemWrite, PartitionKey, Time, limits};
+use bytes::Bytes;
+use proptest::prelude::*;
+
+fn world(policy: &str, items: &[String]) -> InMemory {
+    let mut world = InMemory { now: Time(1_700_000_000_000), ..InMemory::default() };
+    world.ask(&Command::CreateDatabase { body: r#"{"id":"d"}"#.into(), throughput: None }).unwrap();
+    let body =
+        format!(r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"version":2}},"indexingPolicy":{policy}}}"#);
+    world
+        .ask(&Command::CreateContainer { database: "d".into(), body: body.into(), throughput: None })
+        .unwrap();
+    for body in items {
+        write(&mut world, body);
+    }
+    world
+}
+
+fn write(world: &mut InMemory, body: &str) {
+    world.now = world.now.after_ms(1_000);
+    let container = ContainerPath::new("d", "c");
+    let write = ItemWrite { container, body: body.to_owned().into(), ..ItemWrite::default() };
+    world.ask(&Command::UpsertItem(write)).unwrap();
+}
+
+fn member(name: &str) -> Path {
+    vec![Step::Member(name.to_owned())]
+}
+
+fn wants(conjuncts: Vec<Conjunct>) -> Wants {
+    Wants { reads_items: true, conjuncts, streams: true, streams_in_order: true, ..Wants::default() }
+}
+
+fn choose(world: &InMemory, wants: &Wants, resume: Option<&Bytes>) -> Plan {
+    let container = world.account.definitions.containers.values().next().unwrap();
+    let start = resume.map(|resume| crate::read::position::start(resume));
+    plan::choose(container, &world.store, wants, Scope::all(), start).unwrap()
+}
+
+/// Every candidate in order, and how many keys were looked at. `page` candidates are taken at a time.
+fn run(world: &InMemory, wants: &Wants, page: usize) -> (Vec<Candidate>, u64) {
+    let container = world.account.definitions.containers.values().next().unwrap();
+    let mut found: Vec<Candidate> = Vec::new();
+    let mut steps = 0;
+    let mut resume: Option<Bytes> = None;
+    loop {
+        let plan = choose(world, wants, resume.as_ref());
+        let mut source = PlanSource::open(container, &world.store, world.now, plan, resume.as_ref()).unwrap();
+        let mut taken = 0;
+        resume = None;
+        while let Some(candidate) = source.next().unwrap() {
+            if taken == page {
+                resume = Some(candidate.position);
+                break;
+            }
+            taken += 1;
+            found.push(candidate);
+        }
+        steps += source.steps;
+        if resume.is_none() {
+            return (found, steps);
+        }
+    }
+}
+
+fn ids(candidates: &[Candidate]) -> Vec<String> {
+    let id = |body: &[u8]| json::walk::string(json::walk::member(body, "id").unwrap()).unwrap().into_owned();
+    candidates.iter().map(|candidate| id(&candidate.body)).collect()
+}
+
+fn hundred() -> InMemory {
+    let items: Vec<String> = (0..100)
+        .map(|n| {
+            format!(
+                r#"{{"id":"i{n}","pk":"p{}","n":{n},"s":"text {n}","deep":{{"x":{}}},"list":[{},"all"]}}"#,
+                n % 5,
+                n % 10,
+                n % 20
+            )
+        })
+        .collect();
+    world("{}", &items)
+}
+
+fn used(world: &InMemory, wants: &Wants) -> (usize, u64) {
+    let (found, steps) = run(world, wants, usize::MAX);
+    (found.len(), steps)
+}
+
+#[test]
+fn equality_range_prefix_and_in_read_only_what_matches() {
+    let world = hundred();
+    let number = |n: i64| Value::integer(n);
+    let deep = vec![Step::Member("deep".into()), Step::Member("x".into())];
+    for (path, test, expected) in [
+        (member("n"), Test::Equal(number(7)), 1),
+        (member("n"), Test::Equal(Value::double(7.0)), 1),
+        (member("n"), Test::Equal(Value::text("7")), 0),
+        (member("n"), Test::In(vec![number(1), number(1), number(5), number(500)]), 2),
+        (member("n"), Test::Range { low: Some((number(10), true)), high: Some((number(19), true)) }, 10),
+        (member("n"), Test::Range { low: Some((number(10), false)), high: Some((number(19), false)) }, 8),
+        (member("n"), Test::Range { low: Some((number(95), false)), high: None }, 4),
+        (member("n"), Test::Range { low: None, high: Some((number(3), false)) }, 3),
+        (member("s"), Test::StartsWith("text 4".into()), 11),
+        (member("s"), Test::Range { low: Some((Value::text("text 98"), true)), high: None }, 2),
+        (deep, Test::Equal(number(3)), 10),
+        (member("list"), Test::ArrayContains(number(3)), 5),
+        (member("id"), Test::Equal(Value::text("i42")), 1),
+    ] {
+        let wants = wants(vec![Conjunct { path: path.clone(), test: test.clone() }]);
+        assert_eq!(used(&world, &wants), (expected, expected as u64), "{path:?} {test:?}");
+        assert!(choose(&world, &wants, None).index_path().is_some());
+    }
+    // What no index serves reads everything.
+    for test in [Test::IsDefined, Test::Equal(Value::Array(vec![]))] {
+        assert_eq!(used(&world, &wants(vec![Conjunct { path: member("n"), test }])), (100, 100));
+    }
+    assert_eq!(used(&world, &wants(vec![])), (100, 100));
+    assert_eq!(used(&world, &Wants::default()), (0, 0), "a query without FROM reads nothing");
+}
+
+#[test]
+fn the_partition_key_and_the_id_lead_to_places() {
+    let world = hundred();
+    let equal =
+        |name: &str, value: &str| Conjunct { path: member(name), test: Test::Equal(Value::text(value)) };
+    let some_in = |name: &str, values: &[&str]| Conjunct {
+        path: member(name),
+        test: Test::In(values.iter().map(|value| Value::text(*value)).collect()),
+    };
+    assert_eq!(used(&world, &wants(vec![equal("pk", "p1")])), (20, 20));
+    assert_eq!(used(&world, &wants(vec![equal("pk", "p1"), equal("id", "i6")])), (1, 1));
+    assert_eq!(used(&world, &wants(vec![equal("pk", "p1"), some_in("id", &["i6", "i11", "i7"])])), (2, 2));
+    assert_eq!(used(&world, &wants(vec![some_in("pk", &["p1", "p2", "none"])])), (40, 40));
+    // Entries of one value within one partition are a range.
+    let both = vec![
+        equal("pk", "p1"),
+        Conjunct { path: member("list"), test: Test::ArrayContains(Value::text("all")) },
+    ];
+    assert_eq!(used(&world, &wants(both)), (20, 20));
+    let one = vec![
+        equal("pk", "p1"),
+        Conjunct { path: member("list"), test: Test::ArrayContains(Value::integer(6)) },
+    ];
+    assert_eq!(used(&world, &wants(one)), (5, 5));
+}
+
+#[test]
+fn the_smaller_of_two_indexes_is_taken() {
+    let world = hundred();
+    let tests = |first: i64, second: i64| {
+        vec![
+            Conjunct {
+                path: vec![Step::Member("deep".into()), Step::Member("x".into())],
+                test: Test::Equal(Value::integer(first)),
+            },
+            Conjunct { path: member("n"), test: Test::Equal(Value::integer(second)) },
+        ]
+    };
+    assert_eq!(choose(&world, &wants(tests(3, 13)), None).index_path().as_deref(), Some("/n/?"));
+    assert_eq!(choose(&world, &wants(tests(99, 13)), None).index_path().as_deref(), Some("/deep/x/?"));
+}
+
+#[test]
+fn an_index_that_is_excluded_or_being_built_is_not_used() {
+    let mut world = hundred();
+    let wanted = wants(vec![Conjunct { path: member("n"), test: Test::Equal(Value::integer(7)) }]);
+    let body =
+        r#"{"id":"c","indexingPolicy":{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/s/?"}]}}"#;
+    let replace = Command::ReplaceContainer {
+        container: ContainerPath::new("d", "c"),
+        body: body.into(),
+        if_match: None,
+    };
+    world.ask(&replace).unwrap();
+    assert_eq!(used(&world, &wanted), (100, 100));
+    world.purge(100);
+    assert_eq!(used(&world, &wanted), (1, 1));
+    let excluded = wants(vec![Conjunct { path: member("s"), test: Test::Equal(Value::text("text 1")) }]);
+    assert_eq!(used(&world, &excluded), (100, 100));
+}
+
+#[test]
+fn order_comes_from_an_index_that_a_test_bounds() {
+    let items: Vec<String> =
+        (0..500).map(|n| format!(r#"{{"id":"i{n}","pk":"p{}","n":{}}}"#, n % 5, (n * 7) % 500)).collect();
+    let world = world("{}", &items);
+    for is_descending in [false, true] {
+        let mut wanted = wants(vec![Conjunct {
+            path: member("n"),
+            test: Test::Range { low: Some((Value::integer(10), true)), high: None },
+        }]);
+        wanted.order = vec![SortPath { path: member("n"), is_descending }];
+        let plan = choose(&world, &wanted, None);
+        assert!(plan.is_ordered);
+        assert_eq!(plan.direction == Direction::Descending, is_descending);
+        for page in [usize::MAX, 7] {
+            let (found, _) = run(&world, &wanted, page);
+            let values: Vec<i64> = found
+                .iter()
+                .map(|one| {
+                    json::walk::number(json::walk::member(&one.body, "n").unwrap()).unwrap().as_i64().unwrap()
+                })
+                .collect();
+            let mut expected: Vec<i64> = (10..500).collect();
+            if is_descending {
+                expected.reverse();
+            }
+            assert_eq!(values, expected);
+        }
+    }
+}
+
+#[test]
+fn long_texts_come_in_their_whole_order_though_the_index_cuts_them() {
+    let long = "x".repeat(limits::INDEX_TEXT_BYTES);
+    let items: Vec<String> = (0..40)
+        .map(|n| format!(r#"{{"id":"i{n}","pk":"p{}","s":"{long}{:03}"}}"#, n % 3, (n * 17) % 40))
+        .collect();
+    let world = world("{}", &items);
+    for is_descending in [false, true] {
+        let mut wanted = wants(vec![Conjunct { path: member("s"), test: Test::StartsWith("x".into()) }]);
+        wanted.order = vec![SortPath { path: member("s"), is_descending }];
+        for page in [usize::MAX, 6] {
+            let (found, _) = run(&world, &wanted, page);
+            let mut values: Vec<String> = found
+                .iter()
+                .map(|one| {
+                    json::walk::string(json::walk::member(&one.body, "s").unwrap()).unwrap().into_owned()
+                })
+                .collect();
+            assert_eq!(values.len(), 40);
+            if is_descending {
+                values.reverse();
+            }
+            assert!(values.is_sorted());
+        }
+    }
+}
+
+#[test]
+fn time_stamps_are_found_in_the_order_of_changes() {
+    let world = hundred();
+    let first = 1_700_000_001;
+    let range = |low: i64, high: i64| Test::Range {
+        low: Some((Value::integer(low), true)),
+        high: Some((Value::integer(high), true)),
+    };
+    for is_descending in [false, true] {
+        let mut wanted = wants(vec![Conjunct { path: member("_ts"), test: range(first + 10, first + 19) }]);
+        wanted.order = vec![SortPath { path: member("_ts"), is_descending }];
+        let container = world.account.definitions.containers.values().next().unwrap();
+        let access = Access::Changes { from: Some(first + 10), to: Some(first + 19) };
+        let direction = if is_descending { Direction::Descending } else { Direction::Ascending };
+        let plan = Plan { access, scope: Scope::all(), is_ordered: true, direction };
+        let mut expected: Vec<String> = (10..20).map(|n| format!("i{n}")).collect();
+        if is_descending {
+            expected.reverse();
+        }
+        // From the beginning, and from each position on.
+        let mut source = PlanSource::open(container, &world.store, world.now, plan.clone(), None).unwrap();
+        let mut all = Vec::new();
+        while let Some(candidate) = source.next().unwrap() {
+            all.push(candidate);
+        }
+        assert_eq!(ids(&all), expected);
+        assert_eq!(source.steps, 10);
+        for (at, candidate) in all.iter().enumerate() {
+            let mut source =
+                PlanSource::open(container, &world.store, world.now, plan.clone(), Some(&candidate.position))
+                    .unwrap();
+            assert_eq!(source.next().unwrap().as_ref(), Some(&all[at]));
+        }
+    }
+}
+
+/// A value that items have and queries ask for.
+fn value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::Bool),
+        (-3..4_i64).prop_map(Value::integer),
+        prop_oneof![Just(0.5), Just(-0.0), Just(1e300), Just(-2.5)].prop_map(Value::double),
+        prop_oneof![Just(""), Just("a"), Just("ab"), Just("b\0c"), Just("é")].prop_map(Value::text),
+        (250..262_usize, "[xy]{0,2}").prop_map(|(count, end)| Value::text("x".repeat(count) + &end)),
+    ]
+}
+
+fn test() -> impl Strategy<Value = Test> {
+    prop_oneof![
+        value().prop_map(Test::Equal),
+        proptest::collection::vec(value(), 1..4).prop_map(Test::In),
+        (value(), any::<bool>())
+            .prop_map(|(low, included)| Test::Range { low: Some((low, included)), high: None }),
+        (value(), any::<bool>())
+            .prop_map(|(high, included)| Test::Range { low: None, high: Some((high, included)) }),
+        prop_oneof![Just(""), Just("a"), Just("x")].prop_map(|text| Test::StartsWith(text.to_owned())),
+        (255..260_usize).prop_map(|count| Test::StartsWith("x".repeat(count))),
+    ]
+}
+
+fn passes(value: &Value, test: &Test) -> bool {
+    let same_type = |other: &Value| std::mem::discriminant(value) == std::mem::discriminant(other);
+    match test {
+        Test::Equal(wanted) => json::equal(value, wanted),
+        Test::In(wanted) => wanted.iter().any(|wanted| json::equal(value, wanted)),
+        Test::Range { low, high } => {
+            let order = |bound: &Value| json::compare(value, bound);
+            low.as_ref().is_none_or(|(bound, included)| {
+                same_type(bound) && (order(bound).is_gt() || (*included && order(bound).is_eq()))
+            }) && high.as_ref().is_none_or(|(bound, included)| {
+                same_type(bound) && (order(bound).is_lt() || (*included && order(bound).is_eq()))
+            })
+        }
+        Test::StartsWith(begin) => value.as_str().is_some_and(|text| text.starts_with(begin)),
+        Test::IsDefined | Test::ArrayContains(_) => true,
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_plan_gives_every_item_that_passes_once(
+        values in proptest::collection::vec(value(), 1..30),
+        test in test(),
+        page in 1..8_usize,
+        is_descending in any::<bool>(),
+        wants_order in any::<bool>(),
+    ) {
+        let items: Vec<String> = values.iter().enumerate().map(|(n, value)| {
+            format!(r#"{{"id":"i{n}","pk":"p{}","v":{}}}"#, n % 3, String::from_utf8(value.to_text()).unwrap())
+        }).collect();
+        let world = world("{}", &items);
+        let mut wanted = wants(vec![Conjunct { path: member("v"), test: test.clone() }]);
+        if wants_order {
+            wanted.order = vec![SortPath { path: member("v"), is_descending }];
+        }
+        let (found, _) = run(&world, &wanted, page);
+        let of = |candidate: &Candidate| json::parse(json::walk::member(&candidate.body, "v").unwrap()).unwrap();
+        let passed: Vec<&Candidate> = found.iter().filter(|candidate| passes(&of(candidate), &test)).collect();
+        let mut names = ids(&found);
+        names.sort();
+        names.dedup();
+        prop_assert_eq!(names.len(), found.len(), "each once");
+        prop_assert_eq!(passed.len(), values.iter().filter(|value| passes(value, &test)).count());
+        if choose(&world, &wanted, None).is_ordered {
+            let ordered = found.windows(2).all(|pair| {
+                let order = json::compare(&of(&pair[0]), &of(&pair[1]));
+                if is_descending { order.is_ge() } else { order.is_le() }
+            });
+            prop_assert!(ordered);
+        }
+    }
+}
+
+#[test]
+fn a_scope_of_one_partition_narrows_every_plan() {
+    let world = hundred();
+    let container = world.account.definitions.containers.values().next().unwrap();
+    let scope = Scope::of(&container.settings, &crate::Scope::Key(PartitionKey::of_string("p1"))).unwrap();
+    for (test, expected) in [
+        (Test::Equal(Value::integer(6)), 1),
+        (Test::Equal(Value::integer(7)), 0),
+        (Test::Range { low: Some((Value::integer(0), true)), high: None }, 20),
+    ] {
+        let wanted = wants(vec![Conjunct { path: member("n"), test }]);
+        let plan = plan::choose(container, &world.store, &wanted, scope.clone(), None).unwrap();
+        let mut source = PlanSource::open(container, &world.store, world.now, plan, None).unwrap();
+        let mut count = 0;
+        while source.next().unwrap().is_some() {
+            count += 1;
+        }
+        assert_eq!(count, expected);
+        assert!(source.steps <= 20);
+    }
+}
