@@ -59,8 +59,8 @@ pub fn read(body: &[u8], before: Option<&[u8]>) -> Result<(Value, Settings), Ref
     fill_in(&mut definition)?;
     let definition = Value::Object(definition);
     let settings = understand(&definition)?;
-    if !settings.computed.is_empty() {
-        query::prepare_with("SELECT * FROM c", &[], &settings.computed)?;
+    for (_, text) in &settings.computed {
+        query::prepare(text, &[])?;
     }
     Ok((definition, settings))
 }
