@@ -10,7 +10,7 @@ use crate::skips::{Skipping, Skips};
 use crate::store::{Store, keys};
 use bytes::Bytes;
 use items::throttle::Throttle;
-use items::{Account, Command, Purge, Record, Refusal, Reply, Time};
+use items::{Account, Command, Decided, Purge, Record, Refusal, Reply, Time};
 use items::{Changes, Unreadable, View};
 use journal::{Batch, Draft, Position};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -164,16 +164,19 @@ impl Deciding {
         }
         let now = self.now(owner);
         let view: &dyn View = &*self.store;
-        let decided = match self.account.decide(command, view, now) {
-            Ok(decided) => decided,
-            Err(refusal) => {
-                // What it was refused for may be that something has expired, and that must be so after a restart too (C-42).
-                let before = self.account.decide(command, view, self.now(self.noted));
-                if before.err().as_ref() != Some(&refusal) && !is_planted(Bug::TimeForgotten) {
-                    self.note(owner, draft);
-                }
-                return Ok(Err(refusal));
+        let decided = self.account.decide(command, view, now);
+        if !matches!(&decided, Ok(Decided { records, .. }) if !records.is_empty())
+            && now > self.now(self.noted)
+        {
+            // What is told may rest on something having expired, and that must be so after a restart too (C-42).
+            let before = self.account.decide(command, view, self.now(self.noted));
+            if before != decided && !is_planted(Bug::TimeForgotten) {
+                self.note(owner, draft);
             }
+        }
+        let decided = match decided {
+            Ok(decided) => decided,
+            Err(refusal) => return Ok(Err(refusal)),
         };
         if let Command::Advance { by_ms } = command {
             self.lead_ms = self.lead_ms.saturating_add_unsigned(*by_ms);
