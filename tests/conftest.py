@@ -21,6 +21,15 @@ def unstarted_broker(tmp_path):
     end(otobus)
 
 
+@pytest.fixture
+def items_broker(tmp_path):
+    """A running broker with items and the test clock."""
+    otobus = Otobus(tmp_path, has_items=True)
+    otobus.start(flags=["--test-clock"])
+    yield otobus
+    end(otobus)
+
+
 def end(otobus):
     """Ends the broker; pytest shows what it logged if the test failed."""
     otobus.kill()

@@ -15,15 +15,18 @@ from pathlib import Path
 START_DEADLINE_SECONDS = 60
 POLICY = "RootManageSharedAccessKey"
 EMULATOR_KEY = "SAS_KEY_VALUE"
+ITEMS_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 
 
 class Otobus:
-    def __init__(self, folder, queues=("orders",)):
+    def __init__(self, folder, queues=("orders",), has_items=False):
         self.folder = Path(folder)
         self.data = self.folder / "data"
         self.log = self.folder / "otobus.log"
         self.process = None
         self.port = None
+        self.items_port = None
+        self.has_items = has_items
         config = "".join(f'[[queue]]\nname = "{name}"\n\n' for name in queues)
         self.config = self.folder / "otobus.toml"
         self.config.write_text(config)
@@ -38,6 +41,7 @@ class Otobus:
             "--config", str(self.config),
             "--data", str(self.data),
             "--listen-bus", "127.0.0.1:0",
+            "--listen-items", "127.0.0.1:0" if self.has_items else "none",
             "--ready-file", str(ready),
             *flags,
         ]
@@ -55,7 +59,10 @@ class Otobus:
                 status, self.process = self.process.returncode, None
                 raise AssertionError(f"the broker ended with status {status}:\n{self.log.read_text()}")
             if ready.exists():
-                return int(json.loads(ready.read_text())["bus"][0].rsplit(":", 1)[1])
+                told = json.loads(ready.read_text())
+                for address in told["items"]:
+                    self.items_port = int(address.rsplit(":", 1)[1])
+                return int(told["bus"][0].rsplit(":", 1)[1])
             time.sleep(0.002)
         self.kill()
         raise AssertionError(f"the broker was not ready in {START_DEADLINE_SECONDS} s:\n{self.log.read_text()}")
@@ -75,10 +82,10 @@ class Otobus:
         process.send_signal(sign)
         return process.wait(timeout=START_DEADLINE_SECONDS)
 
-    def restart(self):
+    def restart(self, flags=()):
         """SIGKILL, then a new process on the same data."""
         self.kill()
-        return self.start()
+        return self.start(flags=flags)
 
     @property
     def ca(self):
@@ -90,3 +97,6 @@ class Otobus:
             f"Endpoint=sb://127.0.0.1:{self.port};SharedAccessKeyName={POLICY};"
             f"SharedAccessKey={key};UseDevelopmentEmulator=true;"
         )
+
+    def items_endpoint(self, scheme="https"):
+        return f"{scheme}://localhost:{self.items_port}/"

@@ -78,7 +78,7 @@ def test_who_stops_a_server_that_starts_is_not_kept_waiting(unstarted_broker, tm
     ready.unlink()
     # Half a second for each read: finding the tail takes a dozen of them.
     slow = [STRACE, "-D", "-f", "-yy", "-e", "trace=pread64", "-e", "inject=pread64:delay_enter=500000", "-o", str(log), "--"]
-    flags = ["--config", str(broker.config), "--data", str(broker.data), "--listen-bus", "127.0.0.1:0", "--ready-file", str(ready)]
+    flags = ["--config", str(broker.config), "--data", str(broker.data), "--listen-bus", "127.0.0.1:0", "--listen-items", "none", "--ready-file", str(ready)]
     with open(broker.log, "ab") as output:
         process = subprocess.Popen([*slow, os.environ["OTOBUS_BIN"], *flags], stdout=output, stderr=output)
     deadline = time.monotonic() + START_DEADLINE_SECONDS

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct State {
     pub engine: engine::Handle,
-    /// Moved with the time of the default namespace, where there are any.
+    /// Moved with the time of the default namespace; none in tests of the bus alone.
     pub items: Option<items_engine::Handle>,
     pub namespaces: Namespaces,
     /// By which programs on this machine call the server.
@@ -117,6 +117,7 @@ impl Doors for State {
         let _counted = Meters::open(&self.meters.http_connections);
         let door = http::Door {
             ask: &self.engine,
+            items: self.items.as_ref(),
             namespaces: &self.namespaces,
             names: &self.names,
             meters: &self.meters,
@@ -124,7 +125,6 @@ impl Doors for State {
             unfinished: &self.unfinished,
             node: &self.node,
             has_test_clock: self.has_test_clock,
-            items: self.items.as_ref(),
         };
         http::serve(stream, first, peer, door, self.stopping()).await;
     }

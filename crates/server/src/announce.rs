@@ -3,7 +3,8 @@
 //! Each line is a word and a value, so that scripts can read it too. The key is shown on a terminal alone: what goes into
 //! a file or a collector of logs stays there for longer than a key should.
 
-use gateway::auth::{Policy, ROOT_POLICY};
+use gateway::auth::{Policy, ROOT_POLICY, Secret};
+use gateway::cosmos::WELL_KNOWN_KEY;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::net::SocketAddr;
@@ -12,6 +13,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Announcement<'a> {
     pub bus: Vec<SocketAddr>,
+    pub items: Vec<SocketAddr>,
+    /// The primary key of the items.
+    pub items_key: Option<&'a Secret>,
+    pub items_keys: PathBuf,
     pub data: &'a Path,
     pub ca: &'a Path,
     pub keys: PathBuf,
@@ -33,6 +38,9 @@ impl Announcement<'_> {
         for address in &self.bus {
             let _ = writeln!(text, "bus {address}");
         }
+        for address in &self.items {
+            let _ = writeln!(text, "items {address}");
+        }
         let _ = writeln!(text, "data {}", self.data.display());
         let _ = writeln!(text, "ca {}", self.ca.display());
         if self.takes_well_known_key {
@@ -41,6 +49,15 @@ impl Announcement<'_> {
                 text,
                 "emulator Endpoint=sb://{endpoint};SharedAccessKeyName={ROOT_POLICY};SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
             );
+        }
+        if let Some(endpoint) = self.items_endpoint() {
+            if self.takes_well_known_key {
+                let _ =
+                    writeln!(text, "items-emulator AccountEndpoint={endpoint};AccountKey={WELL_KNOWN_KEY};");
+            }
+            let hint = format!("<see {}>", self.items_keys.display());
+            let key = self.items_key.filter(|_| shows_key).map_or(hint.as_str(), Secret::expose);
+            let _ = writeln!(text, "items-connect AccountEndpoint={endpoint};AccountKey={key};");
         }
         let hint = format!("<see {}>", self.keys.display());
         let key = if shows_key { self.root.primary.expose() } else { &hint };
@@ -57,19 +74,21 @@ impl Announcement<'_> {
     fn endpoint(&self, usual_port: u16) -> String {
         let usual = self.bus.iter().find(|address| address.port() == usual_port);
         let Some(address) = usual.or(self.bus.first()) else { return "localhost".to_owned() };
-        let ip = address.ip().to_canonical();
-        let host = match ip {
-            _ if ip.is_loopback() || ip.is_unspecified() => "localhost".to_owned(),
-            std::net::IpAddr::V6(ip) => format!("[{ip}]"),
-            std::net::IpAddr::V4(ip) => ip.to_string(),
-        };
+        let host = host(address);
         if usual.is_some() { host } else { format!("{host}:{}", address.port()) }
+    }
+
+    /// Where clients find the items.
+    fn items_endpoint(&self) -> Option<String> {
+        let address = self.items.first()?;
+        Some(format!("https://{}:{}/", host(address), address.port()))
     }
 
     /// Writes the same, without keys, as JSON. The file appears whole.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let ready = serde_json::json!({
             "bus": self.bus,
+            "items": self.items,
             "data": self.data,
             "ca": self.ca,
             "process": std::process::id(),
@@ -77,6 +96,16 @@ impl Announcement<'_> {
         let unfinished = path.with_extension("unfinished");
         std::fs::write(&unfinished, format!("{ready}\n"))?;
         std::fs::rename(&unfinished, path)
+    }
+}
+
+/// How a client on this machine or another calls an address.
+fn host(address: &SocketAddr) -> String {
+    let ip = address.ip().to_canonical();
+    match ip {
+        _ if ip.is_loopback() || ip.is_unspecified() => "localhost".to_owned(),
+        std::net::IpAddr::V6(ip) => format!("[{ip}]"),
+        std::net::IpAddr::V4(ip) => ip.to_string(),
     }
 }
 
@@ -94,6 +123,9 @@ mod tests {
         };
         Announcement {
             bus: bus.iter().map(|address| address.parse().unwrap()).collect(),
+            items: vec!["127.0.0.1:8081".parse().unwrap()],
+            items_key: Some(&root.primary),
+            items_keys: "/d/items-keys.toml".into(),
             data: Path::new("/d"),
             ca: Path::new("/d/tls/ca.pem"),
             keys: "/d/keys.toml".into(),
@@ -109,8 +141,10 @@ mod tests {
         let expected = concat!(
             "otobus ",
             env!("CARGO_PKG_VERSION"),
-            "\nbus 127.0.0.1:5672\nbus 127.0.0.1:5671\ndata /d\nca /d/tls/ca.pem\n\
+            "\nbus 127.0.0.1:5672\nbus 127.0.0.1:5671\nitems 127.0.0.1:8081\ndata /d\nca /d/tls/ca.pem\n\
              emulator Endpoint=sb://localhost;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;\n\
+             items-emulator AccountEndpoint=https://localhost:8081/;AccountKey=C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==;\n\
+             items-connect AccountEndpoint=https://localhost:8081/;AccountKey=hush;\n\
              connect Endpoint=sb://localhost/;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=hush\nready\n"
         );
         assert_eq!(text, expected);

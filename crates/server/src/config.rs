@@ -3,6 +3,7 @@
 use crate::definition::{DEFAULT_NAMESPACE, Definition};
 use crate::durability::Durability;
 use crate::emulator;
+use crate::item_table::{DatabaseTable, ItemsConfig, ItemsTable};
 use crate::log::LogFormat;
 use crate::queue_table::QueueTable;
 use crate::topic_table::TopicTable;
@@ -33,6 +34,8 @@ pub struct Config {
     pub durability: Option<Durability>,
     pub test_clock: Option<bool>,
     pub listen_bus: Option<Vec<SocketAddr>>,
+    pub listen_items: Option<Vec<SocketAddr>>,
+    pub items: ItemsConfig,
     pub tls_names: Vec<String>,
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// The first is the one called `default`.
@@ -61,7 +64,8 @@ struct File {
     listen: Listen,
     tls: Tls,
     memory: Memory,
-    items: Items,
+    items: ItemsTable,
+    database: Vec<DatabaseTable>,
     policy: Vec<Spanned<PolicyTable>>,
     queue: Vec<QueueTable>,
     topic: Vec<TopicTable>,
@@ -87,7 +91,7 @@ struct NamespaceTable {
 #[serde(deny_unknown_fields, default)]
 struct Listen {
     bus: Option<Vec<Spanned<String>>>,
-    items: Option<Spanned<toml::Value>>,
+    items: Option<Vec<Spanned<String>>>,
     console: Option<Spanned<toml::Value>>,
 }
 
@@ -103,13 +107,6 @@ struct Tls {
 #[serde(deny_unknown_fields, default)]
 struct Memory {
     tail_cache_megabytes: Option<Spanned<usize>>,
-}
-
-/// `[items]`.
-#[derive(Debug, Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
-struct Items {
-    cache_megabytes: Option<Spanned<u64>>,
 }
 
 /// `[[policy]]` as it stands there. Whatever is in it may be a key in the wrong place, so it is read by hand and nothing
@@ -170,16 +167,25 @@ impl Config {
     fn parse(text: &str) -> Result<Config, Complaint> {
         let file: File = toml::from_str(text)
             .map_err(|error| Complaint { at: error.span().unwrap_or(0..0), what: without_values(&error) })?;
-        for (name, value) in [("items", &file.listen.items), ("console", &file.listen.console)] {
-            if let Some(value) = value {
-                let what = format!("listen.{name} is not available in this version; remove it");
-                return Err(complaint(value, what));
-            }
+        if let Some(value) = &file.listen.console {
+            return Err(complaint(value, "listen.console is not available in this version; remove it"));
         }
         let log = file.log.as_ref().map(level).transpose()?;
         let durability = file.durability.as_ref().map(parsed).transpose()?;
         let log_format = file.log_format.as_ref().map(parsed).transpose()?;
         let listen_bus = file.listen.bus.as_deref().map(addresses).transpose()?;
+        let listen_items = file.listen.items.as_deref().map(addresses).transpose()?;
+        for (index, table) in file.database.iter().enumerate() {
+            let name = table.name();
+            if file.database[..index].iter().any(|other| other.name().get_ref() == name.get_ref()) {
+                return Err(complaint(name, format!("database `{}` is declared twice", name.get_ref())));
+            }
+        }
+        let mut items = file.items.read(&file.database)?;
+        for database in &mut items.databases {
+            database.line = line(text, database.line);
+            database.containers.iter_mut().for_each(|container| container.line = line(text, container.line));
+        }
         let certificate = match (&file.tls.certificate, &file.tls.key) {
             (Some(certificate), Some(key)) => Some((certificate.get_ref().clone(), key.clone())),
             (Some(certificate), None) => return Err(complaint(certificate, "tls.key is missing")),
@@ -209,6 +215,8 @@ impl Config {
             durability,
             test_clock: file.test_clock,
             listen_bus,
+            listen_items,
+            items,
             tls_names: file.tls.names,
             tail_cache_bytes,
             items_cache_bytes,
@@ -227,6 +235,8 @@ impl Default for Config {
             durability: None,
             test_clock: None,
             listen_bus: None,
+            listen_items: None,
+            items: ItemsConfig::default(),
             tail_cache_bytes: None,
             items_cache_bytes: None,
             tls_names: Vec::new(),
@@ -478,6 +488,52 @@ mod tests {
     }
 
     #[test]
+    fn items_are_read_with_their_keys_databases_and_containers() {
+        let text = r#"
+            [listen]
+            items = []
+            [items]
+            account = "mine"
+            endpoint = "https://db.example/"
+            clock_skew = "PT1M"
+            primary_key = "aGlkZGVu"
+            [[database]]
+            name = "shop"
+            throughput = 400
+            [[database.container]]
+            name = "carts"
+            partition_key = "/user"
+            default_ttl = 60
+            unique_keys = [["/a", "/b"]]
+            [[database.container]]
+            name = "deep"
+            partition_key = ["/a", "/b"]
+            indexing_policy = { indexingMode = "none" }
+        "#;
+        let config = Config::parse(text).expect("accepted");
+        assert_eq!(config.listen_items, Some(vec![]));
+        let items = config.items;
+        assert_eq!(
+            (items.account.as_deref(), items.clock_skew),
+            (Some("mine"), Some(std::time::Duration::from_secs(60)))
+        );
+        assert!(items.keys.primary.is_some() && items.keys.secondary.is_none());
+        let [database] = &items.databases[..] else { panic!("one database") };
+        assert_eq!((database.name.as_str(), database.throughput, database.line), ("shop", Some(400), 10));
+        let [carts, deep] = &database.containers[..] else { panic!("two containers") };
+        let carts: serde_json::Value = serde_json::from_str(&carts.document).unwrap();
+        let expected = serde_json::json!({
+            "id": "carts",
+            "partitionKey": { "paths": ["/user"], "kind": "Hash", "version": 2 },
+            "defaultTtl": 60,
+            "uniqueKeyPolicy": { "uniqueKeys": [{ "paths": ["/a", "/b"] }] },
+        });
+        assert_eq!(carts, expected);
+        assert!(deep.document.contains("MultiHash") && deep.document.contains(r#""indexingMode":"none""#));
+        assert_eq!(deep.line, 18);
+    }
+
+    #[test]
     fn an_empty_file_says_nothing() {
         let config = Config::parse("").expect("accepted");
         assert!(
@@ -499,7 +555,23 @@ mod tests {
             ("[[queue]]\nname = \"q\"\n[[queue]]\nname = \"Q\"", 4, "twice"),
             ("[listen]\nbus = [\n\"127.0.0.1:1\",\n\"localhost:5672\"]", 4, "localhost:5672"),
             ("[listen]\nbus = [\"127.0.0.1:1\", \"127.0.0.1:1\"]", 2, "twice"),
-            ("[listen]\nitems = [\"127.0.0.1:8081\"]", 2, "listen.items is not available in this version"),
+            ("[listen]\nitems = [\"8081\"]", 2, "8081"),
+            ("[items]\naccount = \"localhost\"", 2, "localhost"),
+            ("[items]\nendpoint = \"db\"", 2, "items.endpoint"),
+            ("[items]\nclock_skew = \"15\"", 2, "15"),
+            ("[items]\n\nprimary_key = \"no base64\"", 3, "base64"),
+            ("[[database]]\nname = \"d\"\n[[database]]\nname = \"d\"", 4, "twice"),
+            ("[[database]]\nname = \"d\"\n[[database.container]]\nname = \"c\"", 3, "partition_key"),
+            (
+                "[[database]]\nname = \"d\"\n[[database.container]]\nname = \"c\"\npartition_key = 1",
+                5,
+                "a path",
+            ),
+            (
+                "[[database]]\nname = \"d\"\n[[database.container]]\nname = \"c\"\npartition_key = []",
+                5,
+                "a path",
+            ),
             ("[listen]\n\nconsole = []", 3, "listen.console"),
             ("[[policy]]\nname = \"p\"\nkey = \"k\"\nrights = [\"Read\"]", 4, "Listen, Send and Manage"),
             ("[[policy]]\nname = \"p\"\nkey = \"k\"\nrights = \"Send\"", 4, "are a list of"),
@@ -602,6 +674,10 @@ mod tests {
             "policy = \"hush\"",
             "policy = [\"hush\"]",
             "policy = [77]",
+            "[items]\nprimary_key = \"hush!\"",
+            "[items]\nprimary_key = [\"hush\"]",
+            "[items]\nsecondary_key = 77",
+            "[items]\nprimary_read_only_key = \"hush 77",
             "[[policy]]\nname = \"p\"\nkey = \"k\"\nrights = [\"hush\"]",
             "[[policy]]\nname = \"p\"\nkey = \"k\"\nhush = \"\"",
             "[[policy]]\nname = \"p\"\nkey.hush = \"k\"",

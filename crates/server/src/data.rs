@@ -1,5 +1,6 @@
 //! The data directory: one process at a time, and the key made at the first start.
 
+use crate::item_table::AccountKeys;
 use anyhow::{Context, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -96,15 +97,22 @@ impl Data {
         Ok(())
     }
 
+    /// The same for the items.
+    pub fn check_items(&self) -> anyhow::Result<()> {
+        if self.account_keys_file().exists() && !has_journal_in(&self.items()) {
+            bail!(
+                "the journal of the items in {} is missing, though {} was made with it; restore it from a copy, or move that \
+                 file away to begin with no items",
+                self.items().display(),
+                self.account_keys_file().display()
+            );
+        }
+        Ok(())
+    }
+
     /// Whether anything of a journal is there.
     fn has_journal(&self) -> bool {
-        let is_ours = |name: &std::ffi::OsStr| {
-            let name = name.to_string_lossy();
-            name == "extent" || name.ends_with(".segment") || name.ends_with(".snapshot")
-        };
-        std::fs::read_dir(self.journal()).is_ok_and(|mut entries| {
-            entries.any(|entry| entry.is_ok_and(|entry| is_ours(&entry.file_name())))
-        })
+        has_journal_in(&self.journal())
     }
 
     /// Where the journal of the bus lies.
@@ -138,9 +146,54 @@ impl Data {
         })
     }
 
+    /// The keys of the items, made at the first start with items and kept beside the bus's (P-20).
+    pub fn account_keys(&self) -> anyhow::Result<AccountKeys> {
+        let path = self.account_keys_file();
+        if !path.exists() {
+            make_account_keys(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let wrong = |what: String| {
+            anyhow::anyhow!("{}: {what}; remove the file to have new keys made", path.display())
+        };
+        let keys: MadeKeys =
+            toml::from_str(&text).map_err(|error| wrong(crate::config::without_values(&error)))?;
+        let keys = AccountKeys {
+            primary: Some(Secret::new(keys.primary)),
+            secondary: keys.secondary.map(Secret::new),
+            primary_read_only: keys.primary_read_only.map(Secret::new),
+            secondary_read_only: keys.secondary_read_only.map(Secret::new),
+        };
+        keys.checked(false).map_err(|error| wrong(error.to_string()))?;
+        Ok(keys)
+    }
+
+    pub fn account_keys_file(&self) -> PathBuf {
+        self.path.join("items-keys.toml")
+    }
+
     pub fn keys(&self) -> PathBuf {
         self.path.join("keys.toml")
     }
+}
+
+fn has_journal_in(folder: &Path) -> bool {
+    let is_ours = |name: &std::ffi::OsStr| {
+        let name = name.to_string_lossy();
+        name == "extent" || name.ends_with(".segment") || name.ends_with(".snapshot")
+    };
+    std::fs::read_dir(folder)
+        .is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(|entry| is_ours(&entry.file_name()))))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MadeKeys {
+    primary: String,
+    secondary: Option<String>,
+    primary_read_only: Option<String>,
+    secondary_read_only: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -164,12 +217,27 @@ fn make_keys(path: &Path) -> anyhow::Result<()> {
     let text = format!(
         "# Made at the first start. Whoever has this key may do everything.\n[{ROOT_POLICY}]\nprimary = \"{key}\"\n"
     );
+    write_whole(path, &text)
+}
+
+fn make_account_keys(path: &Path) -> anyhow::Result<()> {
+    let mut text =
+        String::from("# Made at the first start. The first two may do everything, the others read.\n");
+    for name in ["primary", "secondary", "primary_read_only", "secondary_read_only"] {
+        let mut bytes = [0; 64];
+        getrandom::fill(&mut bytes)?;
+        text.push_str(&format!("{name} = \"{}\"\n", STANDARD.encode(bytes)));
+    }
+    write_whole(path, &text)
+}
+
+fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
     let unfinished = path.with_extension("new");
     match std::fs::remove_file(&unfinished) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    gateway::tls::write_secret(&unfinished, &text)?;
+    gateway::tls::write_secret(&unfinished, text)?;
     std::fs::rename(&unfinished, path)?;
     // The name is durable when its directory is.
     Ok(gateway::tls::sync_directory(path.parent().unwrap_or(Path::new(".")))?)
@@ -208,6 +276,24 @@ mod tests {
             let mode = std::fs::metadata(data.keys()).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
+    }
+
+    // P-20
+    #[test]
+    fn the_keys_of_the_items_are_made_once_and_all_different() {
+        let folder = Folder::new();
+        let data = Data::open(&folder.0).unwrap();
+        let shown = |keys: AccountKeys| {
+            let keys = [keys.primary, keys.secondary, keys.primary_read_only, keys.secondary_read_only];
+            keys.map(|key| key.unwrap().expose().to_owned())
+        };
+        let keys = shown(data.account_keys().unwrap());
+        assert_eq!(STANDARD.decode(&keys[0]).unwrap().len(), 64);
+        assert!((1..4).all(|index| !keys[..index].contains(&keys[index])));
+        assert_eq!(shown(data.account_keys().unwrap()), keys);
+        std::fs::write(data.path.join("items-keys.toml"), "primary = \"hush!\"").unwrap();
+        let refused = format!("{:#}", data.account_keys().unwrap_err());
+        assert!(refused.contains("items-keys.toml") && !refused.contains("hush"), "{refused}");
     }
 
     #[test]

@@ -41,6 +41,17 @@ impl Cli {
     }
 }
 
+/// Where to listen; nowhere when it is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addresses(pub Vec<SocketAddr>);
+
+fn addresses_or_none(text: &str) -> Result<Addresses, std::net::AddrParseError> {
+    if text == "none" {
+        return Ok(Addresses(Vec::new()));
+    }
+    text.split(',').map(|address| address.trim().parse()).collect::<Result<_, _>>().map(Addresses)
+}
+
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Flags {
     /// Configuration file; without it ./otobus.toml is read if it is there
@@ -52,6 +63,9 @@ pub struct Flags {
     /// Addresses of the bus, each with a port, separated by commas; port 0 takes any that is free
     #[arg(long, env = "OTOBUS_LISTEN_BUS", value_name = "ADDRESSES", value_delimiter = ',')]
     pub listen_bus: Option<Vec<SocketAddr>>,
+    /// Addresses of the items in the same way, or `none` [default: 127.0.0.1:8081]
+    #[arg(long, env = "OTOBUS_LISTEN_ITEMS", value_name = "ADDRESSES|none", value_parser = addresses_or_none)]
+    pub listen_items: Option<Addresses>,
     /// How much is logged on stderr: off, error, warn, info, debug or trace [default: warn]
     #[arg(long, env = "OTOBUS_LOG", value_name = "LEVEL")]
     pub log: Option<tracing::level_filters::LevelFilter>,

@@ -10,6 +10,8 @@ mod definition;
 mod durability;
 mod emulator;
 mod flags;
+mod item_definition;
+mod item_table;
 mod items;
 mod json_lines;
 mod log;

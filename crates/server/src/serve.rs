@@ -6,6 +6,8 @@ use crate::data::Data;
 use crate::definition::{self, Definition, Untaken};
 use crate::durability::Durability;
 use crate::flags::Flags;
+use crate::item_definition;
+use crate::item_table::AccountKeys;
 use crate::items;
 use crate::settings::Settings;
 use anyhow::{Context, bail};
@@ -31,9 +33,18 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow::Result<()> {
     let mut stop = StopSignal::listen()?;
     let mut reload = ReloadSignal::listen()?;
+    if settings.listen_bus.is_empty() {
+        bail!("there is no address to listen on; give one with --listen-bus");
+    }
     let listeners = bind(&settings.listen_bus).await?;
+    let item_listeners = bind(&settings.listen_items)
+        .await
+        .context("the items cannot be served; --listen-items says where")?;
     let data = Data::open(&settings.data)?;
     data.check_journal()?;
+    if !item_listeners.is_empty() {
+        data.check_items()?;
+    }
     let opened = tokio::task::spawn_blocking({
         let (path, durability) = (data.journal(), settings.durability);
         move || open_journal(&path, durability)
@@ -52,10 +63,11 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
     let tail_cache_bytes = settings.tail_cache_bytes;
     let opened = tokio::task::spawn_blocking(move || open_engine(journal, tail_cache_bytes, failed));
     let Some(engine) = unless_stopped(&mut stop, opened).await? else { return Ok(()) };
-    let (items_failed, mut items_failure) = oneshot::channel();
+    let (items_failed, items_failure) = oneshot::channel();
+    let has_items = !item_listeners.is_empty();
     let opened = tokio::task::spawn_blocking({
         let (path, durability, cache_bytes) = (data.items(), settings.durability, settings.items_cache_bytes);
-        move || items::open(&path, durability, cache_bytes, items_failed)
+        move || has_items.then(|| items::open(&path, durability, cache_bytes, items_failed)).transpose()
     });
     let items = match unless_stopped(&mut stop, opened).await {
         Ok(Some(items)) => items,
@@ -63,6 +75,11 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
             end(engine);
             return other.map(drop);
         }
+    };
+    // As the bus's: behind the journal.
+    let account_keys = match has_items {
+        true => settings.items.keys.or(&data.account_keys()?),
+        false => AccountKeys::default(),
     };
     let is_loopback_only = settings.is_loopback_only();
     let houses = Houses { engine: engine.handle().clone(), root: root.clone(), is_loopback_only };
@@ -86,11 +103,27 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
             return Err(error);
         }
     };
+    let items_handle = items.as_ref().map(|items| items.handle().clone());
+    if let Some(handle) = &items_handle {
+        let untaken =
+            item_definition::apply(handle, &settings.items.databases, settings.config_file.as_deref()).await;
+        if !untaken.is_empty() {
+            end_items(items);
+            end(engine);
+            bail!("{}", untaken.join("; "));
+        }
+    }
     // A policy of this name in the file takes the place of the one made at the first start.
     let mut policies = settings.namespaces.iter().take(1).flat_map(|default| &default.policies);
     let configured = policies.find(|policy| policy.name == root.name);
     let announcement = Announcement {
         bus: listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?,
+        items: item_listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?,
+        items_key: account_keys.primary.as_ref(),
+        items_keys: match &settings.items.keys.primary {
+            Some(_) => settings.config_file.clone().unwrap_or_default(),
+            None => data.account_keys_file(),
+        },
         data: &data.path,
         ca: &certificates.ca,
         keys: match &configured {
@@ -101,9 +134,9 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
         takes_well_known_key: default.guard.knows_well_known_key(),
     };
     let mut state = State::new(engine.handle().clone(), Namespaces::new(default, others, &known));
-    state.items = Some(items.handle().clone());
     state.has_test_clock = settings.has_test_clock;
     state.names = Names::new(&settings.tls_names);
+    state.items = items_handle.clone();
     let state = Arc::new(state);
     if settings.has_test_clock {
         tracing::warn!("whoever manages a namespace may move its time: the test clock is on");
@@ -112,6 +145,17 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
     let doors: Vec<_> = listeners
         .into_iter()
         .map(|listener| listen::accept(listener, acceptor.clone(), places.clone(), state.clone()))
+        .map(tokio::spawn)
+        .collect();
+    let items_door =
+        items_handle.map(|handle| items_door(handle, &account_keys, &settings)).transpose()?.map(Arc::new);
+    let items_acceptor = TlsAcceptor::from(tls::server_config_with_http2(&certificate)?);
+    let item_doors: Vec<_> = item_listeners
+        .into_iter()
+        .zip(std::iter::repeat_with(|| items_door.clone()))
+        .filter_map(|(listener, door)| {
+            Some(listen::accept(listener, items_acceptor.clone(), places.clone(), door?))
+        })
         .map(tokio::spawn)
         .collect();
     if let Some(path) = &settings.ready_file
@@ -123,14 +167,19 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
     }
     announcement.print();
 
-    let mut failure = failure;
+    let (mut failure, mut items_failure) = (failure, items_failure);
     let ended = loop {
         tokio::select! {
             () = stop.received() => break Ok(()),
             why = &mut failure => break Err(why.unwrap_or_else(|_| "its thread ended".to_owned())),
-            why = &mut items_failure => break Err(why.unwrap_or_else(|_| "the items' thread ended".to_owned())),
+            why = &mut items_failure, if items.is_some() => {
+                break Err(why.unwrap_or_else(|_| "the thread of the items ended".to_owned()));
+            }
             () = reload.received() => {
-                let untaken = houses.reload(&settings, &flags, &state, &certificates, &certificate).await;
+                let mut untaken = houses.reload(&settings, &flags, &state, &certificates, &certificate).await;
+                if let Some(door) = &items_door {
+                    untaken.extend(reload_items(door, &state, &settings, &flags, &data).await);
+                }
                 // What runs goes on with what it has.
                 untaken.iter().for_each(|what| tracing::error!("not taken: {what}"));
                 match untaken.len() {
@@ -140,16 +189,29 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
             }
         }
     };
-    doors.iter().for_each(tokio::task::JoinHandle::abort);
+    doors.iter().chain(&item_doors).for_each(tokio::task::JoinHandle::abort);
     if let Err(why) = ended {
         return Err(journal_stopped(&why));
     }
     state.stop();
+    if let Some(door) = &items_door {
+        door.stop();
+    }
+    let idle = async {
+        state.idle().await;
+        if let Some(door) = &items_door {
+            door.idle().await;
+        }
+    };
     let polite = async {
-        if tokio::time::timeout(STOP_GRACE, state.idle()).await.is_err() {
+        if tokio::time::timeout(STOP_GRACE, idle).await.is_err() {
             tracing::info!("some connections did not end in time and are cut");
         }
-        tokio::task::spawn_blocking(|| engine.stop().and(items.stop())).await
+        tokio::task::spawn_blocking(|| {
+            let items = items.map_or(Ok(()), items_engine::Engine::stop);
+            engine.stop().and(items)
+        })
+        .await
     };
     tokio::select! {
         stopped = polite => stopped.context("the engine did not stop cleanly")?.map_err(|why| journal_stopped(&why)),
@@ -171,8 +233,8 @@ fn end(engine: Engine) {
 }
 
 /// The same for the items.
-fn end_items(items: items_engine::Engine) {
-    if let Err(why) = items.stop() {
+fn end_items(items: Option<items_engine::Engine>) {
+    if let Some(Err(why)) = items.map(items_engine::Engine::stop) {
         tracing::error!("{:#}", journal_stopped(&why));
     }
 }
@@ -208,9 +270,6 @@ fn warn_of_names(settings: &Settings, files: &tls::Files) -> anyhow::Result<()> 
 }
 
 async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
-    if addresses.is_empty() {
-        bail!("there is no address to listen on; give one with --listen-bus");
-    }
     let mut listeners = Vec::with_capacity(addresses.len());
     for address in addresses {
         listeners.push(listen::bind(*address).await?);
@@ -247,6 +306,50 @@ fn open_engine(
         let _ = failed.send(why);
     };
     Ok(Engine::open(Box::new(journal), options, on_failure)?)
+}
+
+type ItemsDoor = gateway::cosmos::Door<items_engine::Handle>;
+
+fn items_door(
+    items: items_engine::Handle,
+    keys: &AccountKeys,
+    settings: &Settings,
+) -> anyhow::Result<ItemsDoor> {
+    let keys = keys.checked(settings.is_loopback_only())?;
+    let usual = gateway::cosmos::Settings::default();
+    let door = gateway::cosmos::Settings {
+        account: settings.items.account.clone().unwrap_or(usual.account),
+        endpoint: settings.items.endpoint.clone(),
+        skew: settings.items.clock_skew.unwrap_or(usual.skew),
+        has_test_clock: settings.has_test_clock,
+    };
+    Ok(ItemsDoor::new(items, keys, Names::new(&settings.tls_names), door))
+}
+
+/// Reads the configuration of the items again: keys, and what is declared.
+async fn reload_items(
+    door: &ItemsDoor,
+    state: &State,
+    started: &Settings,
+    flags: &Flags,
+    data: &Data,
+) -> Vec<String> {
+    // What cannot be read was said for the bus already.
+    let Ok(settings) = Settings::gather(flags.clone()) else { return Vec::new() };
+    let mut untaken = Vec::new();
+    let keys = data
+        .account_keys()
+        .and_then(|made| Ok(settings.items.keys.or(&made).checked(started.is_loopback_only())?));
+    match keys {
+        Ok(keys) => door.replace_keys(keys),
+        Err(why) => untaken.push(format!("the keys of the items: {why:#}")),
+    }
+    if let Some(items) = &state.items {
+        untaken.extend(
+            item_definition::apply(items, &settings.items.databases, settings.config_file.as_deref()).await,
+        );
+    }
+    untaken
 }
 
 /// Makes namespaces from definitions, at the start and again at each reload.

@@ -4,6 +4,7 @@ use crate::config::{Config, Error};
 use crate::definition::Definition;
 use crate::durability::Durability;
 use crate::flags::Flags;
+use crate::item_table::ItemsConfig;
 use crate::log::LogFormat;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -16,6 +17,9 @@ pub const DATA_DIRECTORY: &str = "otobus-data";
 /// plain connection.
 const BUS_PORTS: [u16; 3] = [5672, 5671, 5300];
 
+/// Where clients of the emulator look for items (P-21).
+const ITEMS_PORT: u16 = 8081;
+
 #[derive(Debug)]
 pub struct Settings {
     /// Where all this was read, besides flags and variables.
@@ -26,6 +30,9 @@ pub struct Settings {
     pub durability: Durability,
     pub has_test_clock: bool,
     pub listen_bus: Vec<SocketAddr>,
+    /// Without an address there are no items.
+    pub listen_items: Vec<SocketAddr>,
+    pub items: ItemsConfig,
     pub ready_file: Option<PathBuf>,
     pub tls_names: Vec<String>,
     pub certificate: Option<(PathBuf, PathBuf)>,
@@ -57,6 +64,12 @@ impl Settings {
             durability: flags.durability.or(config.durability).unwrap_or_default(),
             has_test_clock: flags.test_clock.or(config.test_clock).unwrap_or(false),
             listen_bus: flags.listen_bus.or(config.listen_bus).unwrap_or_else(usual_ports),
+            listen_items: flags
+                .listen_items
+                .map(|addresses| addresses.0)
+                .or(config.listen_items)
+                .unwrap_or_else(|| vec![SocketAddr::from((Ipv4Addr::LOCALHOST, ITEMS_PORT))]),
+            items: config.items,
             ready_file: flags.ready_file,
             tls_names: config.tls_names,
             certificate: config.certificate,
@@ -74,10 +87,14 @@ impl Settings {
             ("log_format", self.log_format != now.log_format),
             ("durability", self.durability != now.durability),
             ("test_clock", self.has_test_clock != now.has_test_clock),
-            ("[listen]", self.listen_bus != now.listen_bus),
+            ("[listen]", (&self.listen_bus, &self.listen_items) != (&now.listen_bus, &now.listen_items)),
             ("[tls]", (&self.tls_names, &self.certificate) != (&now.tls_names, &now.certificate)),
             ("[memory]", self.tail_cache_bytes != now.tail_cache_bytes),
-            ("[items]", self.items_cache_bytes != now.items_cache_bytes),
+            (
+                "[items]",
+                self.items_cache_bytes != now.items_cache_bytes
+                    || self.items.is_changed_for_later(&now.items),
+            ),
         ]
         .into_iter()
         .filter_map(|(name, is_changed)| is_changed.then_some(name))
@@ -86,7 +103,10 @@ impl Settings {
 
     /// Whether nobody but this machine can reach the server.
     pub fn is_loopback_only(&self) -> bool {
-        self.listen_bus.iter().all(|address| address.ip().to_canonical().is_loopback())
+        self.listen_bus
+            .iter()
+            .chain(&self.listen_items)
+            .all(|address| address.ip().to_canonical().is_loopback())
     }
 }
 

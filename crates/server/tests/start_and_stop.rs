@@ -35,6 +35,8 @@ fn otobus(folder: &Path, arguments: &[&str]) -> Command {
     for variable in ["CONFIG", "DATA", "LISTEN_BUS", "LOG", "LOG_FORMAT", "READY_FILE", "TEST_CLOCK"] {
         command.env_remove(format!("OTOBUS_{variable}"));
     }
+    // A port of their own is what the tests of the items ask for.
+    command.env("OTOBUS_LISTEN_ITEMS", "none");
     command.args(arguments).current_dir(folder).stdin(Stdio::null());
     command
 }

@@ -22,26 +22,29 @@ export class Otobus {
   #process = null;
   #ended = null;
   #port = null;
+  #itemsPort = null;
+  #hasItems;
 
-  constructor(folder) {
+  constructor(folder, hasItems = false) {
     this.#folder = folder;
+    this.#hasItems = hasItems;
   }
 
   // A running broker with the queue `orders`, ended with the test.
-  static async forTest(t) {
+  static async forTest(t, { hasItems = false, flags = [] } = {}) {
     const folder = await mkdtemp(join(tmpdir(), "otobus-"));
     await writeFile(join(folder, "otobus.toml"), '[[queue]]\nname = "orders"\n');
-    const broker = new Otobus(folder);
+    const broker = new Otobus(folder, hasItems);
     t.after(async () => {
       await broker.kill();
       t.diagnostic(await readFile(join(folder, "otobus.log"), "utf8"));
       await rm(folder, { recursive: true, force: true });
     });
-    await broker.start();
+    await broker.start(flags);
     return broker;
   }
 
-  async start() {
+  async start(more = []) {
     const ready = join(this.#folder, "ready.json");
     await rm(ready, { force: true });
     const log = await open(join(this.#folder, "otobus.log"), "a");
@@ -49,9 +52,10 @@ export class Otobus {
       ["--config", join(this.#folder, "otobus.toml")],
       ["--data", join(this.#folder, "data")],
       ["--listen-bus", "127.0.0.1:0"],
+      ["--listen-items", this.#hasItems ? "127.0.0.1:0" : "none"],
       ["--ready-file", ready],
     ];
-    this.#process = spawn(process.env.OTOBUS_BIN, flags.flat(), {
+    this.#process = spawn(process.env.OTOBUS_BIN, [...flags.flat(), ...more], {
       cwd: this.#folder,
       stdio: ["ignore", log.fd, log.fd],
     });
@@ -64,7 +68,11 @@ export class Otobus {
     const deadline = Date.now() + START_DEADLINE_MS;
     while (Date.now() < deadline && this.#process.exitCode === null) {
       const text = await readFile(ready, "utf8").catch(() => "");
-      if (text) return Number(JSON.parse(text).bus[0].split(":").pop());
+      if (text) {
+        const told = JSON.parse(text);
+        this.#itemsPort = told.items.map((address) => Number(address.split(":").pop()))[0];
+        return Number(told.bus[0].split(":").pop());
+      }
       await sleep(2);
     }
     const log = await readFile(join(this.#folder, "otobus.log"), "utf8");
@@ -92,6 +100,10 @@ export class Otobus {
 
   get caFile() {
     return join(this.#folder, "data", "tls", "ca.pem");
+  }
+
+  itemsEndpoint(scheme = "https") {
+    return `${scheme}://localhost:${this.#itemsPort}/`;
   }
 
   connectionString(key = EMULATOR_KEY) {

@@ -102,6 +102,7 @@ fn spawn_program(
         None => Command::new(otobus),
     };
     command.arg("--config").arg(config).arg("--data").arg(folder.join("data")).args(["--listen-bus", listen]);
+    command.args(["--listen-items", "none"]);
     if let Some(ready) = ready {
         command.arg("--ready-file").arg(ready);
     }

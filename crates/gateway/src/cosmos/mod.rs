@@ -61,7 +61,7 @@ impl Ask for items_engine::Handle {
     }
 
     fn ailments(&self) -> Vec<String> {
-        Vec::new()
+        self.condition().ailments(std::time::Instant::now()).iter().map(ToString::to_string).collect()
     }
 }
 

@@ -57,6 +57,8 @@ const JSON: &str = "application/json; charset=utf-8";
 #[derive(Debug)]
 pub struct Door<'a, A> {
     pub ask: &'a A,
+    /// For health and metrics, and moved with the time of the default namespace.
+    pub items: Option<&'a items_engine::Handle>,
     pub namespaces: &'a Namespaces,
     /// By which programs on this machine call the server.
     pub names: &'a Names,
@@ -68,8 +70,6 @@ pub struct Door<'a, A> {
     pub node: &'a str,
     /// Whether whoever manages a namespace may move its time.
     pub has_test_clock: bool,
-    /// Their time is moved with that of the default namespace.
-    pub items: Option<&'a items_engine::Handle>,
 }
 
 /// Serves one connection until the peer leaves or `stopping` ends; a request that is being answered is answered.

@@ -141,6 +141,7 @@ impl House {
         let meters = Meters::default();
         let door = Door {
             ask: &self.fake,
+            items: None,
             namespaces: &self.fake.namespaces,
             names: &Names::new(&["mine.example".to_owned()]),
             meters: &meters,
@@ -148,7 +149,6 @@ impl House {
             unfinished: &Arc::default(),
             node: "n1",
             has_test_clock: !self.has_no_test_clock,
-            items: None,
         };
         let (mut far, near) = tokio::io::duplex(4 << 20);
         far.write_all(request).await.unwrap();

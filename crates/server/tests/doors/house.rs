@@ -65,6 +65,8 @@ impl Server {
         for variable in ["CONFIG", "DATA", "LISTEN_BUS", "LOG", "READY_FILE"] {
             command.env_remove(format!("OTOBUS_{variable}"));
         }
+        // A port of their own is what the tests of the items ask for.
+        command.env("OTOBUS_LISTEN_ITEMS", "none");
         command.args(["--listen-bus", listen, "--log", "info"]).current_dir(&folder.0);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
