@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use broker::{Answer, Command, NamespaceId, QueueSettings, Span};
-use journal::disk::{Disk, DiskFile, File, Lock, Memory};
+use journal::disk::{Call, Disk, File, Memory, Watch, Watched};
 use journal::{Filling, Local};
 use otobus_engine::{Batch, Connection, Engine, Options, Outgoing};
-use std::io::{self, IoSlice};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -98,13 +98,7 @@ async fn what_four_connections_sent_is_there_when_the_journal_is_opened_again() 
     run(&path.join("threaded"), true).await;
 }
 
-/// A disk in memory on which syncing can be made to fail, and the writing of a snapshot to wait.
-#[derive(Debug, Default)]
-struct Reluctant {
-    memory: Memory,
-    gate: Arc<Gate>,
-}
-
+/// Syncing can be made to fail, and the writing of a snapshot to wait.
 #[derive(Debug, Default)]
 struct Gate {
     fails: AtomicBool,
@@ -115,99 +109,45 @@ struct Gate {
     begun: AtomicBool,
 }
 
-#[derive(Debug)]
-struct ReluctantFile {
-    inner: Arc<dyn DiskFile>,
-    gate: Arc<Gate>,
-}
-
-impl Reluctant {
-    fn wrap(&self, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(ReluctantFile { inner, gate: self.gate.clone() })
+impl Gate {
+    /// A disk in memory behind the gate.
+    fn disk(self: &Arc<Gate>, memory: Memory) -> Arc<dyn Disk> {
+        Arc::new(Watched::new(Arc::new(memory), self.clone()))
     }
 }
 
-impl Disk for Reluctant {
-    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        if name == "snapshot.tmp" {
-            self.gate.begun.store(true, Ordering::SeqCst);
-            if let Some(gate) = self.gate.snapshot.lock().unwrap().take() {
-                let _ = gate.recv();
+impl Watch for Gate {
+    fn before(&self, call: Call<'_>) -> io::Result<()> {
+        match call {
+            Call::Create("snapshot.tmp") => {
+                self.begun.store(true, Ordering::SeqCst);
+                if let Some(gate) = self.snapshot.lock().unwrap().take() {
+                    let _ = gate.recv();
+                }
             }
+            Call::Sync(_) => {
+                self.syncs.fetch_add(1, Ordering::SeqCst);
+                if self.fails.load(Ordering::SeqCst) {
+                    return Err(io::Error::other("the disk is broken"));
+                }
+            }
+            _ => {}
         }
-        Ok(self.wrap(self.memory.create(name)?))
-    }
-
-    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.wrap(self.memory.open(name)?))
-    }
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.memory.list()
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.memory.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.memory.remove(name)
-    }
-
-    fn sync_dir(&self) -> io::Result<()> {
-        self.memory.sync_dir()
-    }
-
-    fn lock(&self, name: &str, holder: &str) -> io::Result<Lock> {
-        self.memory.lock(name, holder)
-    }
-
-    fn free_bytes(&self) -> io::Result<u64> {
-        self.memory.free_bytes()
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.memory.path(name)
-    }
-}
-
-impl DiskFile for ReluctantFile {
-    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.inner.write_at(offset, slices)
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.inner.read_at(offset, buffer)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.gate.syncs.fetch_add(1, Ordering::SeqCst);
-        match self.gate.fails.load(Ordering::SeqCst) {
-            true => Err(io::Error::other("the disk is broken")),
-            false => self.inner.sync_data(),
-        }
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        self.inner.length()
-    }
-
-    fn allocate(&self, bytes: u64) -> io::Result<()> {
-        self.inner.allocate(bytes)
+        Ok(())
     }
 }
 
 #[tokio::test(flavor = "current_thread")]
 async fn a_lone_message_costs_one_sync() {
-    let disk = Arc::new(Reluctant::default());
-    let engine = open_on(disk.clone(), true);
+    let gate = Arc::new(Gate::default());
+    let engine = open_on(gate.disk(Memory::new()), true);
     engine.handle().ask(create).await.unwrap().unwrap();
     let connection = engine.handle().connect();
     let link = connection.link(1);
     let attach = Command::AttachSender { link, namespace: NamespaceId(0), path: "q".into() };
     connection.submit(Batch { commands: vec![attach], ..Batch::default() });
     connection.outbox().arrived().await;
-    let before = disk.gate.syncs.load(Ordering::SeqCst);
+    let before = gate.syncs.load(Ordering::SeqCst);
     for delivery in 0..SENDS {
         // The partition's thread goes to sleep, which is no silence yet.
         std::thread::sleep(Duration::from_millis(1));
@@ -221,7 +161,7 @@ async fn a_lone_message_costs_one_sync() {
             connection.outbox().take(&mut taken);
         }
     }
-    let syncs = disk.gate.syncs.load(Ordering::SeqCst) - before;
+    let syncs = gate.syncs.load(Ordering::SeqCst) - before;
     // On a busy machine there may be silences, in which the journal is sealed.
     assert!(syncs < SENDS + SENDS / 2, "{syncs} syncs for {SENDS} messages");
     engine.stop().unwrap();
@@ -254,10 +194,10 @@ async fn send_from_all_sides(engine: Engine) {
 #[tokio::test(flavor = "current_thread")]
 async fn a_stop_that_cannot_be_finished_says_so() {
     // P4
-    let disk = Arc::new(Reluctant::default());
-    let engine = open_on(disk.clone(), true);
+    let gate = Arc::new(Gate::default());
+    let engine = open_on(gate.disk(Memory::new()), true);
     engine.handle().ask(create).await.unwrap().unwrap();
-    disk.gate.fails.store(true, Ordering::SeqCst);
+    gate.fails.store(true, Ordering::SeqCst);
     // Accepted by nobody, and to be written before the end.
     let connection = engine.handle().connect();
     let link = connection.link(1);
@@ -272,10 +212,9 @@ async fn a_stop_that_cannot_be_finished_says_so() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn a_stop_waits_for_the_snapshot_that_is_being_written() {
-    let disk = Arc::new(Reluctant::default());
-    let gate = disk.gate.clone();
-    let memory = disk.memory.clone();
-    let engine = open_on(disk, true);
+    let gate = Arc::new(Gate::default());
+    let memory = Memory::new();
+    let engine = open_on(gate.disk(memory.clone()), true);
     engine.handle().ask(create).await.unwrap().unwrap();
     let (held, waits) = mpsc::channel();
     *gate.snapshot.lock().unwrap() = Some(waits);

@@ -15,7 +15,7 @@ pub enum Error {
     #[error("no room for `{file}` ({cause}); free disk space, or files that are open, and it goes on")]
     Full { file: String, cause: io::Error },
     #[error("`{file}` is damaged at byte {offset}: {what}. It is left untouched; restore it from a copy")]
-    Corrupt { file: String, offset: u64, what: String },
+    Corrupt { file: String, offset: u64, flaw: Flaw, what: String },
     #[error("`{file}` has format {found}, this program knows up to {known}; use a newer program")]
     NewerFormat { file: String, found: u32, known: u32 },
     #[error("`{file}` belongs to partition {found}, not {expected}; do not mix data directories")]
@@ -39,7 +39,62 @@ pub enum Error {
     Reader(Box<dyn std::error::Error + Send + Sync>),
 }
 
+/// Which check has found damage; one for each, so that a test can tell that it was this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Flaw {
+    /// A segment does not begin like one.
+    SegmentBeginning,
+    SegmentChecksum,
+    /// A version or flags that never were, under a good checksum.
+    SegmentVersion,
+    /// Numbers that never were, under a good checksum.
+    SegmentNumbers,
+    /// A segment under the name of another.
+    SegmentRenamed,
+    /// None between two others.
+    SegmentGap,
+    /// The list of segments names one that is not there.
+    SegmentMissing,
+    /// The journal begins behind what the snapshots contain.
+    SegmentNeeded,
+    /// A file is shorter than it was made.
+    FileEnd,
+    /// The list of segments itself.
+    ListChecksum,
+    /// No intact frame where one must be: its checksum, its mark or its length.
+    FrameChecksum,
+    /// The frame continues another one.
+    FrameChain,
+    FramePosition,
+    FrameEpoch,
+    /// The ids of bodies do not continue.
+    FrameBodies,
+    /// A mark that has bodies, or an epoch that never was.
+    FrameFields,
+    /// The table of bodies contradicts their length.
+    FrameTable,
+    BodyChecksum,
+    /// A body that was sealed is not what it was.
+    SealedBody,
+    SnapshotHeader,
+    /// The snapshot of another partition or position.
+    SnapshotPlace,
+    SnapshotChecksum,
+    /// A snapshot contains batches that the journal does not have.
+    SnapshotAhead,
+    /// Whoever understands the content does not understand this.
+    Content,
+}
+
 impl Error {
+    /// The check that has found damage, if this is damage.
+    pub fn flaw(&self) -> Option<Flaw> {
+        match self {
+            Error::Corrupt { flaw, .. } => Some(*flaw),
+            _ => None,
+        }
+    }
+
     /// Whether the same call may well succeed in a while: the process lacked handles, or the disk did not answer.
     pub fn is_passing(&self) -> bool {
         matches!(self, Error::Io { .. } | Error::Full { .. })
@@ -49,8 +104,8 @@ impl Error {
         Error::Io { action, file: file.to_owned(), cause }
     }
 
-    pub(crate) fn corrupt(file: &str, offset: u64, what: impl Into<String>) -> Error {
-        Error::Corrupt { file: file.to_owned(), offset, what: what.into() }
+    pub(crate) fn corrupt(file: &str, offset: u64, flaw: Flaw, what: impl Into<String>) -> Error {
+        Error::Corrupt { file: file.to_owned(), offset, flaw, what: what.into() }
     }
 }
 

@@ -28,7 +28,7 @@ mod unsure;
 
 pub use distant::{Arrival, Distant, RequestId, Wire};
 pub use draft::{BODY_PREFIX_BYTES, Draft, body_prefix};
-pub use error::Error;
+pub use error::{Error, Flaw};
 pub use journal::{
     Batch, BodyId, BodyLengths, Description, Durability, Epoch, Journal, Position, ReadSnapshot, Resolution,
     SnapshotInfo, Snapshots, Space, Stretch, WriteSnapshot,

@@ -23,9 +23,6 @@ pub const BATCH_BYTES: usize = 16 * 1024 * 1024;
 /// Frames begin at multiples of this, so that a search for the next frame looks at an eighth of the places.
 pub const FRAME_ALIGNMENT: u64 = 8;
 
-/// Slices handed to one vectored write: their array lives on the stack (4 KiB), and the system takes 1,024.
-pub const WRITE_SLICES: usize = 256;
-
 /// What one write takes, laid out in whole pages: most batches fit, and a larger one is several writes of a size at which a
 /// disk is as fast as it gets.
 pub const WRITE_BYTES: usize = 512 * 1024;

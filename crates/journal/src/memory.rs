@@ -5,7 +5,7 @@
 
 use crate::distant::{Arrival, RequestId};
 use crate::draft::{BODY_PREFIX_BYTES, Draft, split_prefix};
-use crate::error::Error;
+use crate::error::{Error, Flaw};
 use crate::frame::{self, FIXED_BYTES, Fixed, Kind};
 use crate::journal::{
     Batch, BodyId, BodyLengths, Description, Durability, Epoch, Journal, Position, ReadSnapshot, Resolution,
@@ -49,12 +49,13 @@ struct State {
 pub(crate) struct Link {
     pub(crate) position: Position,
     pub(crate) body: BodyId,
+    epoch: Epoch,
     chain: u64,
 }
 
 impl Default for Link {
     fn default() -> Link {
-        Link { position: Position(0), body: BodyId(1), chain: 0 }
+        Link { position: Position(0), body: BodyId(1), epoch: Epoch(0), chain: 0 }
     }
 }
 
@@ -146,8 +147,8 @@ impl Stored {
         format!("memory/{:020}.batch", self.position.0)
     }
 
-    fn damaged(&self, what: impl Into<String>) -> Error {
-        Error::corrupt(&self.path(), 0, what)
+    fn damaged(&self, flaw: Flaw, what: impl Into<String>) -> Error {
+        Error::corrupt(&self.path(), 0, flaw, what)
     }
 
     fn fixed(&self) -> Option<Fixed> {
@@ -173,18 +174,21 @@ impl Stored {
         before: Link,
         visit: impl FnOnce(Batch<'_>) -> Result<(), Error>,
     ) -> Result<Link, Error> {
-        let (fixed, head) =
-            self.head().ok_or_else(|| self.damaged("the batch does not match its checksum"))?;
-        let found = Link {
-            position: Position(fixed.position.0 - 1),
-            body: fixed.first_body,
-            chain: fixed.chain_before,
+        let (fixed, head) = self
+            .head()
+            .ok_or_else(|| self.damaged(Flaw::FrameChecksum, "the batch does not match its checksum"))?;
+        let flaw = match () {
+            () if fixed.chain_before != before.chain => Some(Flaw::FrameChain),
+            () if fixed.first_body != before.body => Some(Flaw::FrameBodies),
+            () if fixed.position != before.position.next() => Some(Flaw::FramePosition),
+            () if fixed.epoch < before.epoch => Some(Flaw::FrameEpoch),
+            () => None,
         };
-        if found != before {
-            return Err(self.damaged("the chain is broken: the batch continues another one"));
+        if let Some(flaw) = flaw {
+            return Err(self.damaged(flaw, "the batch continues another one"));
         }
-        let (records, table) =
-            frame::split(&fixed, head).ok_or_else(|| self.damaged("the table contradicts its length"))?;
+        let (records, table) = frame::split(&fixed, head)
+            .ok_or_else(|| self.damaged(Flaw::FrameTable, "the table contradicts its length"))?;
         visit(Batch {
             position: fixed.position,
             epoch: fixed.epoch,
@@ -195,16 +199,17 @@ impl Stored {
             body_lengths: BodyLengths { table },
         })?;
         let body = BodyId(fixed.first_body.0 + u64::from(fixed.body_count));
-        Ok(Link { position: fixed.position, body, chain: frame::chain_of(head) })
+        Ok(Link { position: fixed.position, body, epoch: fixed.epoch, chain: frame::chain_of(head) })
     }
 }
 
 impl Bodies for Stored {
     fn read(&self, body: BodyId) -> Result<Vec<u8>, Error> {
-        let (fixed, head) =
-            self.head().ok_or_else(|| self.damaged("the batch does not match its checksum"))?;
-        let (_, table) =
-            frame::split(&fixed, head).ok_or_else(|| self.damaged("the table contradicts its length"))?;
+        let (fixed, head) = self
+            .head()
+            .ok_or_else(|| self.damaged(Flaw::FrameChecksum, "the batch does not match its checksum"))?;
+        let (_, table) = frame::split(&fixed, head)
+            .ok_or_else(|| self.damaged(Flaw::FrameTable, "the table contradicts its length"))?;
         let mut at = head.len();
         for (n, entry) in table.iter().enumerate() {
             let (length, crc) = split_prefix(*entry);
@@ -213,7 +218,7 @@ impl Bodies for Stored {
                 let bytes = self.bytes.get(at..at + length as usize);
                 let whole = bytes.filter(|bytes| crc32c::crc32c(bytes) == crc);
                 let what = format!("body {} does not match its checksum", body.0);
-                let damaged = || Error::corrupt(&self.path(), at as u64, what);
+                let damaged = || Error::corrupt(&self.path(), at as u64, Flaw::BodyChecksum, what);
                 return whole.map(<[u8]>::to_vec).ok_or_else(damaged);
             }
             at += length as usize;
@@ -271,7 +276,7 @@ impl InMemory {
         draft.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
         let body = BodyId(before.body.0 + u64::from(fixed.body_count));
         let stored = Stored { position: at, first_body: before.body, bytes };
-        Ok((stored, Link { position: at, body, chain }))
+        Ok((stored, Link { position: at, body, epoch, chain }))
     }
 
     /// Hands out what the log has from `from` to `last`; returns what is known behind it.
@@ -471,7 +476,12 @@ impl Snapshots for Log {
         let content = self.lock().snapshots.get(&at).cloned().ok_or(Error::NoSnapshot(at))?;
         if crc32c::crc32c(&content.bytes) != content.crc {
             let path = format!("memory/{:020}.snapshot", at.0);
-            return Err(Error::corrupt(&path, 0, "the snapshot does not match its checksum"));
+            return Err(Error::corrupt(
+                &path,
+                0,
+                Flaw::SnapshotChecksum,
+                "the snapshot does not match its checksum",
+            ));
         }
         read(&mut &content.bytes[..]).map_err(|error| Error::Reader(Box::new(error)))
     }

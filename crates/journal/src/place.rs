@@ -1,7 +1,7 @@
 //! Where a body lies, as a handle that outlives trimming and can be read on any thread; alone, or with its neighbours.
 
 use crate::draft::BODY_PREFIX_BYTES;
-use crate::error::Error;
+use crate::error::{Error, Flaw};
 use crate::journal::BodyId;
 use crate::limits::{RUN_BYTES, RUN_GAP_BYTES};
 use crate::local::{Entry, Segment};
@@ -84,7 +84,7 @@ fn check(segment: &Segment, body: BodyId, entry: &Entry, bytes: &[u8]) -> Result
         return Ok(());
     }
     let what = format!("body {} does not match its checksum", body.0);
-    Err(Error::corrupt(&segment.path, body_at(entry), what))
+    Err(Error::corrupt(&segment.path, body_at(entry), Flaw::BodyChecksum, what))
 }
 
 /// Reads and checks bodies, and adds them to `found` in the order of `places`. Those that follow each other closely

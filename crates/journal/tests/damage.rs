@@ -5,8 +5,9 @@
 use otobus_journal::conformance::{put_snapshot, sample, verify, write_up_to};
 use otobus_journal::disk::{Disk, Fault, Faulty, Memory};
 use otobus_journal::{
-    BodyId, Draft, Durability, Epoch, Error, Filling, Journal, Local, Options, Outcome, Position,
+    BodyId, Draft, Durability, Epoch, Error, Filling, Flaw, Journal, Local, Options, Outcome, Position,
 };
+use std::collections::HashSet;
 use std::sync::Arc;
 
 const LAST: Position = Position(13);
@@ -55,6 +56,11 @@ fn names_the_place(error: &Error, name: &str) -> bool {
     }
 }
 
+/// Whether an error names the check that must find this.
+fn is(error: &Error, flaw: Flaw) -> bool {
+    error.flaw() == Some(flaw)
+}
+
 /// Where frames begin in a healthy segment: at each multiple of eight where its incarnation stands.
 fn frame_starts(content: &[u8]) -> Vec<u64> {
     let is_frame = |at: &usize| content[*at..].starts_with(&content[24..32]);
@@ -77,6 +83,7 @@ fn used_bytes(disk: &Memory, name: &str) -> usize {
 #[test]
 fn a_flipped_byte_anywhere_is_refused_or_harmless_or_cuts_the_unsealed_last_batch() {
     let (mut refused, mut cut) = (0, 0);
+    let mut flaws = HashSet::new();
     for is_sealed in [true, false] {
         let disk = healthy(is_sealed);
         let names = segments(&disk);
@@ -92,6 +99,7 @@ fn a_flipped_byte_anywhere_is_refused_or_harmless_or_cuts_the_unsealed_last_batc
                     Err(error) => {
                         let is_named = names_the_byte(&error, name, &starts, at as u64);
                         assert!(is_named, "byte {at} of {name}: {error}");
+                        flaws.extend(error.flaw());
                         refused += 1;
                     }
                     Ok(LAST) => {}
@@ -105,6 +113,15 @@ fn a_flipped_byte_anywhere_is_refused_or_harmless_or_cuts_the_unsealed_last_batc
         }
     }
     assert!(refused > 1000 && cut > 100, "refused {refused}, cut {cut}");
+    // Every byte is under a checksum: whatever else is checked is never reached.
+    let checksums = [
+        Flaw::SegmentBeginning,
+        Flaw::SegmentChecksum,
+        Flaw::FrameChecksum,
+        Flaw::BodyChecksum,
+        Flaw::SealedBody,
+    ];
+    assert_eq!(flaws, HashSet::from(checksums));
 }
 
 #[test]
@@ -152,6 +169,7 @@ fn a_file_that_was_cut_short_anywhere_is_refused_at_its_end() {
                 let error = tail_of(&image).unwrap_err();
                 let Error::Corrupt { file, offset, .. } = &error else { panic!("{error}") };
                 assert!(file.ends_with(&name) && *offset == end as u64, "cut at {end}: {error}");
+                assert!(is(&error, Flaw::FileEnd), "cut at {end}: {error}");
             }
         }
     }
@@ -160,11 +178,15 @@ fn a_file_that_was_cut_short_anywhere_is_refused_at_its_end() {
 #[test]
 fn a_missing_segment_is_refused_by_name() {
     let disk = healthy(true);
-    for name in &segments(&disk) {
+    let names = segments(&disk);
+    assert!(names.len() > 2);
+    for name in &names {
         let image = disk.crash_image(1);
         image.remove(name).unwrap();
         let error = tail_of(&image).unwrap_err();
-        assert!(names_the_place(&error, name), "{error}");
+        let is_inner = Some(name) != names.first() && Some(name) != names.last();
+        let flaw = if is_inner { Flaw::SegmentGap } else { Flaw::SegmentMissing };
+        assert!(names_the_place(&error, name) && is(&error, flaw), "{error}");
     }
 }
 
@@ -182,7 +204,7 @@ fn a_missing_oldest_segment_is_refused_though_snapshots_contain_its_records() {
     disk.remove(&oldest).unwrap();
     for _ in 0..2 {
         let error = reopen(&disk).unwrap_err();
-        assert!(names_the_place(&error, &oldest), "{error}");
+        assert!(names_the_place(&error, &oldest) && is(&error, Flaw::SegmentMissing), "{error}");
     }
 }
 
@@ -192,7 +214,7 @@ fn an_emptied_directory_is_refused_while_it_remembers_its_segments() {
     let names = segments(&disk);
     names.iter().for_each(|name| disk.remove(name).unwrap());
     let error = reopen(&disk).unwrap_err();
-    assert!(names_the_place(&error, &names[0]), "{error}");
+    assert!(names_the_place(&error, &names[0]) && is(&error, Flaw::SegmentMissing), "{error}");
 }
 
 #[test]
@@ -214,7 +236,10 @@ fn a_missing_last_segment_is_noticed_when_a_snapshot_knows_better() {
     drop(journal);
     let last = segments(&disk).pop().unwrap();
     disk.remove(&last).unwrap();
-    assert!(matches!(tail_of(&disk), Err(Error::Corrupt { .. })));
+    assert!(is(&tail_of(&disk).unwrap_err(), Flaw::SegmentMissing));
+    // Without the list of segments only the snapshot knows.
+    disk.remove("extent").unwrap();
+    assert!(is(&tail_of(&disk).unwrap_err(), Flaw::SnapshotAhead));
 }
 
 #[test]
@@ -228,7 +253,8 @@ fn a_damaged_snapshot_is_refused_and_the_older_one_serves() {
     for at in 0..whole.len() {
         disk.damage(newest, |bytes| bytes[at] ^= 4);
         let error = journal.read_snapshot(Position(4), &mut |_| Ok(())).unwrap_err();
-        assert!(names_the_place(&error, newest), "byte {at}: {error}");
+        let flaw = if at < 32 { Flaw::SnapshotHeader } else { Flaw::SnapshotChecksum };
+        assert!(names_the_place(&error, newest) && is(&error, flaw), "byte {at}: {error}");
         disk.damage(newest, |bytes| bytes.truncate(at));
         assert!(journal.read_snapshot(Position(4), &mut |_| Ok(())).is_err(), "cut at {at}");
         disk.damage(newest, |bytes| bytes.clone_from(&whole));
@@ -272,7 +298,7 @@ fn a_frame_from_another_history_breaks_the_chain() {
     let foreign = other.content(&name).unwrap();
     disk.damage(&name, |bytes| *bytes = foreign);
     let error = tail_of(&disk).unwrap_err();
-    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+    assert!(is(&error, Flaw::FrameChain), "{error}");
 }
 
 #[test]
@@ -326,7 +352,7 @@ fn a_body_of_a_former_life_does_not_pass_for_the_one_that_was_lost() {
     let used = used_bytes(&disk, name);
     disk.damage(name, |bytes| bytes[used - former.pieces[0].len()..used].copy_from_slice(&former.pieces[0]));
     let error = journal.place(BodyId(1)).unwrap().read().unwrap_err();
-    assert!(names_the_place(&error, name), "{error}");
+    assert!(names_the_place(&error, name) && is(&error, Flaw::BodyChecksum), "{error}");
 }
 
 fn relaxed() -> Options {

@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use otobus_journal::conformance::{verify, write_up_to};
-use otobus_journal::disk::{Disk, DiskFile, Lock, Memory};
-use otobus_journal::{Epoch, Error, Filling, Journal, Local, Options, Position};
-use std::io::{self, IoSlice};
+use otobus_journal::disk::{Call, Disk, Memory, Watch, Watched};
+use otobus_journal::{Epoch, Error, Filling, Flaw, Journal, Local, Options, Position};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,90 +35,37 @@ struct Damage {
     bit: AtomicU64,
 }
 
-#[derive(Debug, Clone)]
-struct Damaged {
-    memory: Memory,
-    damage: Arc<Damage>,
-}
-
-impl Damaged {
-    fn new(memory: Memory) -> Damaged {
+impl Damage {
+    /// The disk, seen through the damage.
+    fn on(memory: &Memory) -> (Arc<dyn Disk>, Arc<Damage>) {
         let none = || AtomicU64::new(u64::MAX);
-        Damaged { memory, damage: Arc::new(Damage { end: none(), bit: none() }) }
+        let damage = Arc::new(Damage { end: none(), bit: none() });
+        (Arc::new(Watched::new(Arc::new(memory.clone()), damage.clone())), damage)
     }
 }
 
-impl Disk for Damaged {
-    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        self.memory.create(name)
+impl Watch for Damage {
+    fn before(&self, call: Call<'_>) -> io::Result<()> {
+        match call {
+            Call::Write { name: NAME, .. } => Err(io::Error::other("opening and reading write nothing")),
+            _ => Ok(()),
+        }
     }
 
-    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let inner = self.memory.open(name)?;
-        Ok(if name == NAME { Arc::new(Changed { inner, damage: self.damage.clone() }) } else { inner })
-    }
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.memory.list()
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.memory.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.memory.remove(name)
-    }
-
-    fn sync_dir(&self) -> io::Result<()> {
-        self.memory.sync_dir()
-    }
-
-    fn lock(&self, name: &str, holder: &str) -> io::Result<Lock> {
-        self.memory.lock(name, holder)
-    }
-
-    fn free_bytes(&self) -> io::Result<u64> {
-        self.memory.free_bytes()
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.memory.path(name)
-    }
-}
-
-#[derive(Debug)]
-struct Changed {
-    inner: Arc<dyn DiskFile>,
-    damage: Arc<Damage>,
-}
-
-impl DiskFile for Changed {
-    fn write_at(&self, _: u64, _: &[IoSlice<'_>]) -> io::Result<usize> {
-        Err(io::Error::other("opening and reading write nothing"))
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read_at(offset, buffer)?;
-        let count = count.min(self.damage.end.load(Ordering::Relaxed).saturating_sub(offset) as usize);
-        let bit = self.damage.bit.load(Ordering::Relaxed);
-        if let Some(byte) = (bit / 8).checked_sub(offset).and_then(|at| buffer[..count].get_mut(at as usize))
-        {
+    fn change_read(&self, name: &str, offset: u64, found: &mut [u8]) -> usize {
+        if name != NAME {
+            return found.len();
+        }
+        let count = found.len().min(self.end.load(Ordering::Relaxed).saturating_sub(offset) as usize);
+        let bit = self.bit.load(Ordering::Relaxed);
+        if let Some(byte) = (bit / 8).checked_sub(offset).and_then(|at| found[..count].get_mut(at as usize)) {
             *byte ^= 1 << (bit % 8);
         }
-        Ok(count)
+        count
     }
 
-    fn sync_data(&self) -> io::Result<()> {
-        self.inner.sync_data()
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        Ok(self.inner.length()?.min(self.damage.end.load(Ordering::Relaxed)))
-    }
-
-    fn allocate(&self, bytes: u64) -> io::Result<()> {
-        self.inner.allocate(bytes)
+    fn change_length(&self, name: &str, length: u64) -> u64 {
+        if name == NAME { length.min(self.end.load(Ordering::Relaxed)) } else { length }
     }
 }
 
@@ -146,8 +93,8 @@ fn healthy(is_sealed: bool) -> (Memory, Position) {
 }
 
 /// Opens and reads everything; the tail that was found, or the error.
-fn tail_of(disk: &Damaged) -> Result<Position, Error> {
-    let journal = Local::open(Arc::new(disk.clone()), options())?;
+fn tail_of(disk: &Arc<dyn Disk>) -> Result<Position, Error> {
+    let journal = Local::open(disk.clone(), options())?;
     verify(&journal, Position(1))?;
     Ok(journal.tail())
 }
@@ -156,15 +103,16 @@ fn tail_of(disk: &Damaged) -> Result<Position, Error> {
 fn a_segment_cut_at_any_byte_is_refused_at_that_byte() {
     // R7
     let (memory, last) = healthy(true);
-    let disk = Damaged::new(memory);
+    let (disk, damage) = Damage::on(&memory);
     assert_eq!(tail_of(&disk).unwrap(), last);
     let stride = if is_long() { 1 } else { 53 };
     let mut cuts = 0;
     for end in (0..u64::from(SEGMENT_BYTES)).step_by(stride) {
-        disk.damage.end.store(end, Ordering::Relaxed);
+        damage.end.store(end, Ordering::Relaxed);
         let error = tail_of(&disk).unwrap_err();
         let Error::Corrupt { file, offset, .. } = &error else { panic!("cut at {end}: {error}") };
         assert!(file.ends_with(NAME) && *offset == end, "cut at {end}: {error}");
+        assert_eq!(error.flaw(), Some(Flaw::FileEnd), "cut at {end}: {error}");
         cuts += 1;
     }
     println!("{cuts} cuts of a segment of {SEGMENT_BYTES} bytes, each refused at its byte");
@@ -194,13 +142,13 @@ struct Tally {
 fn flip(seed: u64, count: u64, is_sealed: bool) -> Tally {
     let (memory, last) = healthy(is_sealed);
     let starts = frame_starts(&memory.content(NAME).unwrap());
-    let disk = Damaged::new(memory);
+    let (disk, damage) = Damage::on(&memory);
     let mut tally = Tally::default();
     let mut state = seed;
     for _ in 0..count {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let bit = (state >> 20) % (u64::from(SEGMENT_BYTES) * 8);
-        disk.damage.bit.store(bit, Ordering::Relaxed);
+        damage.bit.store(bit, Ordering::Relaxed);
         match tail_of(&disk) {
             Err(error) if names_the_byte(&error, NAME, &starts, bit / 8) => tally.refused += 1,
             Err(other) => panic!("bit {bit}: {other}"),

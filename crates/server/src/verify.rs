@@ -109,11 +109,13 @@ pub fn verify(path: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use journal::Flaw;
 
     #[test]
     fn a_newer_file_is_not_called_damaged() {
         let newer = || Error::NewerFormat { file: "a".into(), found: 2, known: 1 };
-        let damaged = || Error::Corrupt { file: "b".into(), offset: 7, what: "torn".into() };
+        let damaged =
+            || Error::Corrupt { file: "b".into(), offset: 7, flaw: Flaw::FrameChecksum, what: "torn".into() };
         let conclude = |errors: Vec<Error>| {
             let mut findings = Findings::default();
             errors.into_iter().for_each(|error| findings.damage(error));

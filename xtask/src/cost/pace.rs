@@ -71,7 +71,7 @@ pub fn run(plan: &Plan) -> Result<(), String> {
     println!();
     println!("{:<36}{}", "2 senders, 2 receivers, steady pace", Figures::HEAD);
     println!("latency: from when a message was due until it was delivered");
-    let mut measured: Vec<Vec<Figures>> = Vec::new();
+    let mut measured: Vec<Round> = Vec::new();
     for rate in RATES {
         for _ in 0..plan.rounds {
             measured.push(measure_in_turns(&contenders, rate, &plan.seconds)?);
@@ -105,8 +105,18 @@ fn peer() -> Option<PathBuf> {
     crate::tools::is_on_path(PEER).then(|| PEER.into())
 }
 
-fn measure_in_turns(contenders: &[Contender], rate: &str, seconds: &str) -> Result<Vec<Figures>, String> {
-    contenders.iter().map(|contender| measure(contender, rate, seconds)).collect()
+/// The figures of each contender; none for a peer that did not get through.
+type Round = Vec<Option<Figures>>;
+
+fn measure_in_turns(contenders: &[Contender], rate: &str, seconds: &str) -> Result<Round, String> {
+    let each = contenders.iter().map(|contender| match (measure(contender, rate, seconds), contender) {
+        (Err(error), Contender::Peer(_)) => {
+            println!("{:<36}{error}", format!("{rate}/s, {PEER}"));
+            Ok(None)
+        }
+        (measured, _) => measured.map(Some),
+    });
+    each.collect()
 }
 
 fn measure(contender: &Contender, rate: &str, seconds: &str) -> Result<Figures, String> {
@@ -126,9 +136,9 @@ fn measure(contender: &Contender, rate: &str, seconds: &str) -> Result<Figures, 
 }
 
 /// The medians of all rounds, and ours relative to each other's.
-fn print_summary(contenders: &[Contender], rate: &str, rounds: &[Vec<Figures>]) {
+fn print_summary(contenders: &[Contender], rate: &str, rounds: &[Round]) {
     let of = |which: usize, figure: fn(&Figures) -> f64| {
-        median(rounds.iter().map(|round| figure(&round[which])).collect())
+        median(rounds.iter().filter_map(|round| round[which].as_ref()).map(figure).collect())
     };
     for (which, contender) in contenders.iter().enumerate().skip(1) {
         let ratio = |name: &str, figure: fn(&Figures) -> f64| {

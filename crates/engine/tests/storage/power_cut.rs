@@ -4,7 +4,7 @@
 use crate::house::{House, Shared, Told, options, work};
 use crate::is_long;
 use crate::judge::judge;
-use crate::watching::Watching;
+use crate::watching::watching;
 use broker::Time;
 use journal::disk::{Disk, Memory};
 use journal::{Durability, Options};
@@ -19,7 +19,7 @@ fn run(seed: u64, operations: u32, durability: Durability) -> (u64, u64, u64) {
     let told = Shared::default();
     let (calls, images) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (heard, call, count) = (told.clone(), calls.clone(), images.clone());
-    let watching = Watching::new(memory.clone(), move |memory| {
+    let disk = watching(memory.clone(), move |memory| {
         let call = call.fetch_add(1, Ordering::Relaxed);
         let told = heard.lock();
         // What was not synced may be lost. The rest must be whole, and the journal must open.
@@ -30,7 +30,6 @@ fn run(seed: u64, operations: u32, durability: Durability) -> (u64, u64, u64) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let disk: Arc<dyn Disk> = Arc::new(watching);
     let options = Options { durability, ..options() };
     let mut house = House::open_with(disk, told, Time(1_000_000), options).unwrap();
     work(&mut house, operations, 1, seed).unwrap();

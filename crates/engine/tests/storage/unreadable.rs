@@ -3,8 +3,8 @@
 use crate::house::{House, Shared, body};
 use crate::judge::judge;
 use broker::Time;
-use journal::disk::{Disk, DiskFile, Lock, Memory};
-use std::io::{self, IoSlice};
+use journal::disk::{Call, Disk, Memory, Watched};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -12,7 +12,7 @@ const NOW: Time = Time(1_000_000);
 const EIO: i32 = 5;
 const EMFILE: i32 = 24;
 
-/// A disk in memory whose segments cannot be read while an error is set.
+/// A disk in memory whose files cannot be read while an error is set.
 #[derive(Debug, Clone, Default)]
 struct Unreadable {
     memory: Memory,
@@ -23,74 +23,14 @@ impl Unreadable {
     fn set(&self, code: i32) {
         self.code.store(code, Ordering::Relaxed);
     }
-}
 
-#[derive(Debug)]
-struct File {
-    inner: Arc<dyn DiskFile>,
-    code: Arc<AtomicI32>,
-}
-
-impl Disk for Unreadable {
-    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(File { inner: self.memory.create(name)?, code: self.code.clone() }))
-    }
-
-    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(File { inner: self.memory.open(name)?, code: self.code.clone() }))
-    }
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.memory.list()
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.memory.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.memory.remove(name)
-    }
-
-    fn sync_dir(&self) -> io::Result<()> {
-        self.memory.sync_dir()
-    }
-
-    fn lock(&self, name: &str, holder: &str) -> io::Result<Lock> {
-        self.memory.lock(name, holder)
-    }
-
-    fn free_bytes(&self) -> io::Result<u64> {
-        self.memory.free_bytes()
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.memory.path(name)
-    }
-}
-
-impl DiskFile for File {
-    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.inner.write_at(offset, slices)
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.code.load(Ordering::Relaxed) {
-            0 => self.inner.read_at(offset, buffer),
-            code => Err(io::Error::from_raw_os_error(code)),
-        }
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.inner.sync_data()
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        self.inner.length()
-    }
-
-    fn allocate(&self, bytes: u64) -> io::Result<()> {
-        self.inner.allocate(bytes)
+    fn disk(&self) -> Arc<dyn Disk> {
+        let code = self.code.clone();
+        let watch = move |call: Call<'_>| match (call, code.load(Ordering::Relaxed)) {
+            (Call::Read { .. }, code) if code != 0 => Err(io::Error::from_raw_os_error(code)),
+            _ => Ok(()),
+        };
+        Arc::new(Watched::new(Arc::new(self.memory.clone()), Arc::new(watch)))
     }
 }
 
@@ -102,7 +42,7 @@ fn segments(memory: &Memory) -> Vec<String> {
 
 /// Sends 600 and completes all but one in twenty.
 fn sparse(disk: &Unreadable, told: &Shared) -> House {
-    let mut house = House::open(Arc::new(disk.clone()), told.clone(), NOW).unwrap();
+    let mut house = House::open(disk.disk(), told.clone(), NOW).unwrap();
     (1..=600).for_each(|number| house.send(number).unwrap());
     house.receive(10_000).unwrap();
     for number in house.held().into_iter().filter(|number| number % 20 != 0) {

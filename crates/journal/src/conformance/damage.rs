@@ -1,9 +1,9 @@
 //! Damage: refused where it lies, naming it, again and again; nothing is skipped and nothing is deleted, so that a medium
 //! that is mended is whole. Only a last batch that nothing seals may be cut, for nobody was told about it.
 
-use super::Damage::{Flip, FlipBody, FlipSnapshot, Rechain, Torn};
+use super::Damage::{Flip, FlipBody, FlipSnapshot, Rebody, Rechain, Reepoch, Reposition, Retable, Torn};
 use super::{Harness, must_verify, open, put_snapshot, sample, verify, verify_snapshot, write_up_to};
-use crate::error::Error;
+use crate::error::{Error, Flaw};
 use crate::journal::{BodyId, Position};
 
 const LAST: Position = Position(24);
@@ -14,12 +14,13 @@ fn middle() -> Position {
     Position((8..LAST.0 - 4).find(has_body).expect("some sample has a body"))
 }
 
-/// Opens and reads everything; what is damaged must be named.
-fn refusal(harness: &dyn Harness) -> Option<Error> {
-    let error = harness.open().and_then(|journal| verify(&*journal, Position(1))).err()?;
-    let Error::Corrupt { file, what, .. } = &error else { panic!("damage is refused as {error}") };
+/// Opens and reads everything; what is damaged must be named, and found by the check for it.
+fn must_refuse(harness: &dyn Harness, flaws: &[Flaw], damage: super::Damage) {
+    let error = harness.open().and_then(|journal| verify(&*journal, Position(1))).err();
+    let error = error.unwrap_or_else(|| panic!("{damage:?} is not noticed"));
+    let Error::Corrupt { file, what, flaw, .. } = &error else { panic!("damage is refused as {error}") };
     assert!(!file.is_empty() && !what.is_empty(), "{error}");
-    Some(error)
+    assert!(flaws.contains(flaw), "{damage:?} is noticed as {flaw:?}, not as {flaws:?}: {error}");
 }
 
 /// A journal up to [`LAST`] that was left without farewell.
@@ -49,23 +50,48 @@ pub(super) fn torn_before_a_seal(harness: &dyn Harness) {
     written(harness, true);
     harness.damage(Torn(LAST));
     for attempt in 1..=2 {
-        assert!(refusal(harness).is_some(), "attempt {attempt}: what was sealed is cut silently");
+        println!("conformance: attempt {attempt}");
+        must_refuse(harness, &[Flaw::FrameChecksum, Flaw::SealedBody, Flaw::BodyChecksum], Torn(LAST));
     }
 }
 
 pub(super) fn corrupted_middle(harness: &dyn Harness) {
-    refused_until_mended(harness, Flip(middle()));
+    written(harness, false);
+    refused_until_mended(harness, Flip(middle()), Flaw::FrameChecksum);
 }
 
 pub(super) fn broken_chain(harness: &dyn Harness) {
-    refused_until_mended(harness, Rechain(middle()));
+    written(harness, false);
+    refused_until_mended(harness, Rechain(middle()), Flaw::FrameChain);
 }
 
-fn refused_until_mended(harness: &dyn Harness, damage: super::Damage) {
-    written(harness, false);
+/// Nothing follows the damaged batch, so no other check can notice by its successor.
+pub(super) fn wrong_field(harness: &dyn Harness) {
+    let last =
+        Position((LAST.0..).find(|at| !sample(Position(*at)).body_lengths.is_empty()).expect("a body"));
+    let mut journal = open(harness);
+    write_up_to(&mut *journal, last);
+    drop(journal);
+    for (damage, flaw) in [
+        (Rechain(last), Flaw::FrameChain),
+        (Reposition(last), Flaw::FramePosition),
+        (Reepoch(last), Flaw::FrameEpoch),
+        (Rebody(last), Flaw::FrameBodies),
+        (Retable(last), Flaw::FrameTable),
+    ] {
+        harness.damage(damage);
+        must_refuse(harness, &[flaw], damage);
+        harness.damage(damage);
+    }
+    let journal = open(harness);
+    assert_eq!(journal.tail(), last, "what was damaged and mended is all there");
+    must_verify(&*journal, Position(1));
+}
+
+fn refused_until_mended(harness: &dyn Harness, damage: super::Damage, flaw: Flaw) {
     harness.damage(damage);
-    for attempt in 1..=2 {
-        assert!(refusal(harness).is_some(), "attempt {attempt}: {damage:?} is not noticed");
+    for _ in 1..=2 {
+        must_refuse(harness, &[flaw], damage);
     }
     harness.damage(damage);
     let journal = open(harness);
@@ -79,7 +105,7 @@ pub(super) fn corrupted_body(harness: &dyn Harness) {
         (1..middle().0).map(|at| sample(Position(at)).body_lengths.len() as u64).sum::<u64>() + 1;
     let damaged = BodyId(first_body);
     harness.damage(FlipBody(middle()));
-    assert!(refusal(harness).is_some(), "a damaged body is not noticed");
+    must_refuse(harness, &[Flaw::BodyChecksum, Flaw::SealedBody], FlipBody(middle()));
     if let Ok(journal) = harness.open() {
         for body in (1..journal.next_body().0).map(BodyId) {
             let read = journal.place(body).expect("every body has a place").read();
@@ -103,7 +129,8 @@ pub(super) fn corrupted_snapshot(harness: &dyn Harness) {
     harness.damage(FlipSnapshot(newer));
     let journal = open(harness);
     let read = journal.read_snapshot(newer, &mut |_| panic!("damaged content is handed out"));
-    assert!(matches!(&read, Err(Error::Corrupt { .. })), "{read:?}");
+    let flaw = read.as_ref().err().and_then(Error::flaw);
+    assert_eq!(flaw, Some(Flaw::SnapshotChecksum), "{read:?}");
     verify_snapshot(&*journal, older);
     journal.snapshots().set_aside(newer).expect("a damaged snapshot can be set aside");
     let left: Vec<_> = journal.latest_snapshots().expect("snapshots can be listed");

@@ -55,6 +55,14 @@ pub enum Damage {
     FlipBody(Position),
     /// It is whole, with all checksums right, and continues another batch than the one before it.
     Rechain(Position),
+    /// It is whole, with all checksums right, and has another position.
+    Reposition(Position),
+    /// It is whole, with all checksums right, and of an epoch that was over.
+    Reepoch(Position),
+    /// It is whole, with all checksums right, and its bodies have other ids.
+    Rebody(Position),
+    /// It is whole, with all checksums right, and its table of bodies contradicts their length.
+    Retable(Position),
     /// A bit of a snapshot's content is another one.
     FlipSnapshot(Position),
 }
@@ -63,7 +71,7 @@ type Check = fn(&dyn Harness);
 
 /// Runs every check, each on a journal that `make` provides.
 pub fn check_all(make: &dyn Fn() -> Box<dyn Harness>) {
-    let checks: [(&str, Check); 24] = [
+    let checks: [(&str, Check); 25] = [
         ("batches come back in order and whole", order::batches_come_back),
         ("an append without its wait is whole or absent", order::unfinished_append),
         ("what was committed survives a kill", order::killed_and_opened_again),
@@ -87,6 +95,7 @@ pub fn check_all(make: &dyn Fn() -> Box<dyn Harness>) {
         ("damage in the middle is refused and nothing is lost by it", damage::corrupted_middle),
         ("a damaged body is refused and its neighbours are not", damage::corrupted_body),
         ("a batch that continues another one breaks the chain", damage::broken_chain),
+        ("a last batch with a wrong field is refused by the check for it", damage::wrong_field),
         ("a damaged snapshot is refused and the older one serves", damage::corrupted_snapshot),
     ];
     for (name, check) in checks {

@@ -1,20 +1,21 @@
 //! What the journal needs of a disk: one flat directory of files, written at offsets, synced on demand.
 //!
-//! Three implementations: [`File`] is the real one, [`Memory`] knows what was synced and makes crash images,
-//! [`Faulty`] lets any call of another disk fail. A content is durable after `sync_data`, a name after `sync_dir`;
+//! [`File`] is the real one; [`Memory`] knows what was synced and makes crash images; [`Faulty`] lets any call of another
+//! disk fail, and [`Watched`] lets a test ask, delay, refuse or change each. A content is durable after `sync_data`, a name after `sync_dir`;
 //! nothing here syncs on its own. Sectors of 512 bytes are assumed to be written whole or not at all.
 
 mod faulty;
 mod file;
 mod memory;
 mod pages;
+mod watched;
 
 pub use faulty::{Fault, Faulty};
 pub use file::File;
 pub use memory::{Memory, SECTOR_BYTES};
 pub use pages::{PAGE_BYTES, Pages};
+pub use watched::{Call, Watch, Watched};
 
-use crate::limits::WRITE_SLICES;
 use std::fmt::Debug;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -83,31 +84,23 @@ pub enum Lock {
 /// Gives the lock back when dropped.
 pub trait Guard: Send + Sync + Debug {}
 
-/// Writes all of the slices, however often the disk takes only a part. The slices are used up.
-pub(crate) fn write_all(
-    file: &dyn DiskFile,
-    mut offset: u64,
-    mut slices: &mut [IoSlice<'_>],
-) -> io::Result<()> {
-    IoSlice::advance_slices(&mut slices, 0);
-    while !slices.is_empty() {
-        match file.write_at(offset, slices) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => {
-                offset += count as u64;
-                IoSlice::advance_slices(&mut slices, count);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
+/// Writes all of the bytes, however often the disk takes only a part.
+pub(crate) fn write_all(file: &dyn DiskFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    write_each(offset, bytes, |offset, bytes| file.write_at(offset, &[IoSlice::new(bytes)]))
 }
 
-/// Writes all of the bytes past the system's cache, however often the disk takes only a part.
-pub(crate) fn write_all_direct(file: &dyn DiskFile, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+/// The same past the system's cache.
+pub(crate) fn write_all_direct(file: &dyn DiskFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    write_each(offset, bytes, |offset, bytes| file.write_direct(offset, bytes))
+}
+
+fn write_each(
+    mut offset: u64,
+    mut bytes: &[u8],
+    write: impl Fn(u64, &[u8]) -> io::Result<usize>,
+) -> io::Result<()> {
     while !bytes.is_empty() {
-        match file.write_direct(offset, bytes) {
+        match write(offset, bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => {
                 offset += count as u64;
@@ -118,27 +111,6 @@ pub(crate) fn write_all_direct(file: &dyn DiskFile, mut offset: u64, mut bytes: 
         }
     }
     Ok(())
-}
-
-/// Writes any number of parts through a bounded array on the stack.
-pub(crate) fn write_parts<'a>(
-    file: &dyn DiskFile,
-    mut offset: u64,
-    parts: impl Iterator<Item = &'a [u8]>,
-) -> io::Result<()> {
-    let mut slices = [IoSlice::new(&[]); WRITE_SLICES];
-    let (mut used, mut bytes) = (0, 0);
-    for part in parts {
-        if used == slices.len() {
-            write_all(file, offset, &mut slices)?;
-            offset += bytes;
-            (used, bytes) = (0, 0);
-        }
-        slices[used] = IoSlice::new(part);
-        used += 1;
-        bytes += part.len() as u64;
-    }
-    write_all(file, offset, &mut slices[..used])
 }
 
 /// Fills the buffer as far as the file reaches; returns how much.
@@ -164,9 +136,8 @@ mod tests {
         let file = disk.create("a").unwrap();
         file.allocate(10_000).unwrap();
         assert_eq!(file.length().unwrap(), 10_000);
-        let many: Vec<Vec<u8>> = (0..600u32).map(|n| vec![n as u8; (n % 7) as usize]).collect();
-        write_parts(&*file, 100, many.iter().map(Vec::as_slice)).unwrap();
-        let expected = many.concat();
+        let expected: Vec<u8> = (0..600u32).flat_map(|n| vec![n as u8; (n % 7) as usize]).collect();
+        write_all(&*file, 100, &expected).unwrap();
         let mut back = vec![0; expected.len()];
         assert_eq!(read_full(&*file, 100, &mut back).unwrap(), back.len());
         assert_eq!(back, expected);

@@ -5,8 +5,8 @@ use super::names;
 use super::reserve::{is_full, lacks_handles};
 use super::segment::{Header, Segment};
 use super::shared::Pending;
-use super::tail_pages::Layout;
-use crate::disk::{DiskFile, write_parts};
+use super::tail_pages::{Layout, Overflow};
+use crate::disk::{DiskFile, write_all};
 use crate::draft::Draft;
 use crate::error::Error;
 use crate::frame::{self, FIXED_BYTES, Fixed, Kind};
@@ -28,7 +28,7 @@ struct Frame<'a> {
 /// A frame that is to be synced.
 struct Written {
     file: Arc<dyn DiskFile>,
-    /// What of it is not written yet.
+    /// It, if it is not written yet.
     unwritten: Option<Arc<Layout>>,
 }
 
@@ -54,6 +54,7 @@ impl Local {
             self.write_frame(&frame, true).inspect_err(|_| self.shared.abandon())?;
         let (_, table) = frame::split(&fixed, &self.head).expect("the head was just made from the draft");
         self.active().extend_table(bodies_at, table);
+        self.settled = self.edge;
         self.edge.position = at;
         self.edge.chain = chain;
         self.edge.body.0 += u64::from(fixed.body_count);
@@ -103,7 +104,7 @@ impl Local {
         while at < self.offset {
             let count = block.len().min((self.offset - at) as usize);
             active.read_exact(at, &mut block[..count])?;
-            write_parts(&*file, at, std::iter::once(&block[..count])).map_err(failed)?;
+            write_all(&*file, at, &block[..count]).map_err(failed)?;
             at += count as u64;
         }
         file.sync_data().map_err(|error| self.shared.stop(Error::io("sync", &active.path, error)))
@@ -160,8 +161,8 @@ impl Local {
         }
     }
 
-    /// Writes the encoded head and the bodies at the tail, in one call to the system where it can. With `may_wait` the last of
-    /// it is returned instead, where writing takes its time. Returns also the file that is to be synced.
+    /// Writes the encoded head and the bodies at the tail, in one call to the system where it can. With `may_wait` they are
+    /// returned instead, where writing takes its time. Returns also the file that is to be synced.
     fn write_frame(&mut self, frame: &Frame<'_>, may_wait: bool) -> Result<Written, Error> {
         self.prepared = None;
         let active = self.active().clone();
@@ -170,7 +171,9 @@ impl Local {
         let is_left = may_wait && self.can_leave(&*file);
         let write = |local: &mut Local| {
             if !frame.is_laid_out {
-                local.lay_out(frame.bytes, frame.pieces, &*file)?;
+                let is_cached = local.is_relaxed();
+                let written = Overflow::Written { file: &*file, is_cached };
+                local.lay_out(frame.bytes, frame.pieces, if is_left { Overflow::Left } else { written })?;
             }
             if is_left { Ok(()) } else { local.tail_pages.write(&*file, local.is_relaxed()) }
         };
@@ -197,9 +200,9 @@ impl Local {
     }
 
     /// Lays the encoded head and the bodies out for the place behind the tail.
-    pub(super) fn lay_out(&mut self, bytes: u64, pieces: &[Bytes], file: &dyn DiskFile) -> io::Result<()> {
+    pub(super) fn lay_out(&mut self, bytes: u64, pieces: &[Bytes], overflow: Overflow<'_>) -> io::Result<()> {
         assert!(self.head.len() >= FIXED_BYTES);
-        let (is_relaxed, header) = (self.is_relaxed(), &self.active().header);
+        let header = &self.active().header;
         let (incarnation, file_bytes) = (header.incarnation, u64::from(header.bytes));
         frame::stamp(&mut self.head, incarnation, self.offset);
         if self.tail_pages.lacks_pages()
@@ -207,8 +210,7 @@ impl Local {
         {
             self.tail_pages.take_back(pages);
         }
-        let parts = std::iter::once(&self.head[..]).chain(pieces.iter().map(|piece| &piece[..]));
-        self.tail_pages.lay_out((self.offset, bytes, file_bytes), parts, file, is_relaxed)
+        self.tail_pages.lay_out((self.offset, bytes, file_bytes), &self.head, pieces, overflow)
     }
 
     /// Whether the last segment takes a frame of `bytes`.

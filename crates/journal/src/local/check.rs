@@ -4,7 +4,7 @@
 use super::scan::Scan;
 use super::segment::{Edge, Entry, Segment};
 use crate::draft::{BODY_PREFIX_BYTES, split_prefix};
-use crate::error::Error;
+use crate::error::{Error, Flaw};
 use crate::frame::Kind;
 use crate::journal::{Batch, Position};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Check<'_> {
     /// end. Faults of the disk itself are errors, and so is what `batch` refuses.
     pub(super) fn segment(&mut self, segment: &Segment, end: Option<Edge>) -> Result<Edge, Error> {
         self.counts.segments += 1;
-        let mut scan = Scan::new(segment);
+        let mut scan = Scan::on_disk(segment);
         let mut entries: Vec<Entry> = Vec::new();
         // The bodies of a last batch that nothing follows may be torn: then it is cut at the next start.
         let mut torn: Option<Error> = None;
@@ -71,8 +71,8 @@ impl Check<'_> {
                 }
             }
             torn.take().into_iter().for_each(|error| (self.damage)(error));
-            let missing = || Error::corrupt(&segment.path, at, "no intact frame, though the journal goes on");
-            (self.damage)(problem.unwrap_or_else(missing));
+            let edge = scan.edge;
+            (self.damage)(problem.unwrap_or_else(|| segment.no_frame(at, edge, end)));
             match successor {
                 Some(successor) => scan.resume_at(successor)?,
                 None => return Ok(end.unwrap_or(scan.edge)),
@@ -92,7 +92,7 @@ impl Check<'_> {
         for entry in entries {
             stored.clear();
             stored.resize(BODY_PREFIX_BYTES + entry.length as usize, 0);
-            segment.read_exact(u64::from(entry.offset), &mut stored)?;
+            segment.read_disk(u64::from(entry.offset), &mut stored)?;
             let prefix = stored.first_chunk().expect("at least the prefix was read");
             let is_intact = split_prefix(*prefix) == (entry.length, entry.crc)
                 && crc32c::crc32c(&stored[BODY_PREFIX_BYTES..]) == entry.crc;
@@ -100,7 +100,7 @@ impl Check<'_> {
             self.counts.body_bytes += u64::from(entry.length);
             if !is_intact {
                 let what = "a stored body does not match its checksum";
-                let error = Error::corrupt(&segment.path, entry.offset.into(), what);
+                let error = Error::corrupt(&segment.path, entry.offset.into(), Flaw::BodyChecksum, what);
                 match &first {
                     None => first = Some(error),
                     Some(_) => (self.damage)(error),

@@ -7,8 +7,8 @@
 
 use super::names;
 use super::reserve::{is_full, lacks_handles};
-use crate::disk::{Disk, DiskFile, read_full, write_parts};
-use crate::error::Error;
+use crate::disk::{Disk, DiskFile, read_full, write_all};
+use crate::error::{Error, Flaw};
 use crate::limits::FORMAT_VERSION;
 use std::io;
 use std::ops::RangeInclusive;
@@ -50,7 +50,7 @@ impl ExtentFile {
             if extent.noted.is_none() {
                 let what = "the list of segments does not match its checksum; if it cannot be restored, remove \
                             it when all segments are known to be there";
-                return Err(Error::corrupt(&path, 0, what));
+                return Err(Error::corrupt(&path, 0, Flaw::ListChecksum, what));
             }
             extent.file = Some(file);
         }
@@ -76,7 +76,7 @@ impl ExtentFile {
             noted.start(),
             noted.end()
         );
-        Some(Error::corrupt(&self.disk.path(&names::segment(missing)), 0, what))
+        Some(Error::corrupt(&self.disk.path(&names::segment(missing)), 0, Flaw::SegmentMissing, what))
     }
 
     /// Notes that there are these segments and no others. Without room the note stays as it is, which is true for as long
@@ -120,7 +120,7 @@ impl ExtentFile {
             Some(file) => file.clone(),
             None => self.disk.create(names::EXTENT_UNFINISHED)?,
         };
-        write_parts(&*file, NOTE_AT[turn as usize % NOTE_AT.len()], std::iter::once(&block[..]))?;
+        write_all(&*file, NOTE_AT[turn as usize % NOTE_AT.len()], &block)?;
         file.sync_data()?;
         if self.file.is_none() {
             self.disk.rename(names::EXTENT_UNFINISHED, names::EXTENT)?;

@@ -8,7 +8,11 @@ mod append;
 mod check;
 mod extent;
 mod fill;
+#[cfg(test)]
+mod flaws;
 mod handles;
+#[cfg(test)]
+mod interleaved;
 mod names;
 mod open;
 mod prepare;
@@ -102,6 +106,8 @@ pub struct Local {
     /// Where the next frame goes in the last segment, and what is known there.
     offset: u64,
     edge: Edge,
+    /// What is known before the last batch: it may be in flight.
+    settled: Edge,
     /// The tail when this writer took over; `None` before that.
     fenced_at: Option<Position>,
     is_sealed: bool,
@@ -229,8 +235,10 @@ impl Journal for Local {
     fn scrub(&self, after: Position) -> Option<Scrub> {
         let behind = self.segments.partition_point(|segment| segment.header.first.position.next() <= after);
         let segment = self.segments.get(behind)?;
-        // The last one is read up to what is written now.
-        let end = segment.end.get().copied().unwrap_or(self.edge);
+        // The last one is read up to what is committed: what is in flight is not on the disk, or not all of it, and its turn
+        // comes with the next round.
+        let committed = if self.shared.is_in_flight() { self.settled } else { self.edge };
+        let end = segment.end.get().copied().unwrap_or(committed);
         Some(Scrub { segment: segment.clone(), end })
     }
 

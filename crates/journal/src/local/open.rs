@@ -13,7 +13,7 @@ use super::snapshot::SnapshotFiles;
 use super::tail_pages::TailPages;
 use super::{Local, Options, names, recovery};
 use crate::disk::{Disk, Guard, Lock};
-use crate::error::Error;
+use crate::error::{Error, Flaw};
 use crate::limits::{MAX_SEGMENT_BYTES, RESERVE_MARGIN_SHARE, SEGMENT_HEADER_BYTES};
 use std::sync::Arc;
 
@@ -44,6 +44,7 @@ impl Local {
         let mut journal = Local {
             offset: 0,
             edge: Edge::START,
+            settled: Edge::START,
             fenced_at: None,
             is_sealed: false,
             must_roll: false,
@@ -118,7 +119,7 @@ impl Local {
                 self.segments.first().map_or(1, |s| s.header.ordinal.saturating_sub(1)),
             ));
             let what = format!("the file is missing, and no snapshot contains batch {}", newest.0 + 1);
-            return Err(Error::corrupt(&name, 0, what));
+            return Err(Error::corrupt(&name, 0, Flaw::SegmentNeeded, what));
         }
         Ok(())
     }
@@ -129,7 +130,7 @@ impl Local {
             Some(newest) if newest > self.edge.position => {
                 let what =
                     format!("the journal ends at batch {}, a snapshot at {}", self.edge.position.0, newest.0);
-                Err(Error::corrupt(&self.active().path, self.offset, what))
+                Err(Error::corrupt(&self.active().path, self.offset, Flaw::SnapshotAhead, what))
             }
             _ => Ok(()),
         }
@@ -184,12 +185,17 @@ fn open_segments(
         }
         if header.ordinal != ordinal {
             let what = format!("this is segment {}; the file was renamed", header.ordinal);
-            return Err(Error::corrupt(&path, 16, what));
+            return Err(Error::corrupt(&path, 16, Flaw::SegmentRenamed, what));
         }
         if let Some(before) = segments.last() {
             if before.header.ordinal + 1 != ordinal {
                 let missing = disk.path(&names::segment(ordinal - 1));
-                return Err(Error::corrupt(&missing, 0, "the file is missing between two segments"));
+                return Err(Error::corrupt(
+                    &missing,
+                    0,
+                    Flaw::SegmentGap,
+                    "the file is missing between two segments",
+                ));
             }
             before.close(header.first);
         }

@@ -1,11 +1,10 @@
 //! Laying the next frame out while the one before is with the disk, so that it can go there at once.
 
 use super::Local;
-use crate::disk::PAGE_BYTES;
+use super::tail_pages::Overflow;
 use crate::draft::Draft;
 use crate::frame::{self, FIXED_BYTES, Fixed, Kind};
 use crate::journal::Position;
-use crate::limits::WRITE_BYTES;
 
 /// A frame that lies in the pages of the tail, with its head beside it.
 #[derive(Debug)]
@@ -19,9 +18,7 @@ impl Local {
     pub(super) fn prepare_batch(&mut self, draft: &Draft, at: Position) -> bool {
         self.prepared = None;
         let bytes = frame::frame_bytes(draft);
-        // More than the pages hold would be written by laying it out, and the one before may not be durable.
-        let is_one_piece = bytes + PAGE_BYTES <= WRITE_BYTES;
-        if at != self.edge.position.next() || !self.has_place(bytes as u64) || !is_one_piece {
+        if at != self.edge.position.next() || !self.has_place(bytes as u64) {
             return false;
         }
         let Ok(file) = self.active().file() else { return false };
@@ -30,7 +27,7 @@ impl Local {
         }
         let fixed = self.fixed(Kind::Batch, at, self.edge.epoch, draft);
         let chain = frame::encode(&mut self.head, &fixed, draft);
-        if self.lay_out(bytes as u64, &draft.pieces, &*file).is_err() {
+        if self.lay_out(bytes as u64, &draft.pieces, Overflow::Left).is_err() {
             return false;
         }
         self.prepared = Some(Prepared { fixed, chain });

@@ -8,7 +8,7 @@
 use super::scan::Scan;
 use super::segment::{Edge, Entry, Segment};
 use crate::draft::{BODY_PREFIX_BYTES, split_prefix};
-use crate::error::Error;
+use crate::error::{Error, Flaw};
 use crate::frame::Kind;
 use crate::limits::SEGMENT_HEADER_BYTES;
 use std::fmt;
@@ -84,7 +84,7 @@ pub(crate) fn find_tail(segment: &Segment) -> Result<Tail, Error> {
         let (kind, end) = scan.frame_at(successor)?;
         if !is_relaxed || kind != Kind::Batch {
             let what = format!("no intact frame, though one follows at byte {successor}");
-            return Err(Error::corrupt(&segment.path, scan.offset, what));
+            return Err(Error::corrupt(&segment.path, scan.offset, Flaw::FrameChecksum, what));
         }
         written_to = end;
         behind = scan.find_frame_from(end)?;
@@ -110,7 +110,7 @@ pub(crate) fn find_tail(segment: &Segment) -> Result<Tail, Error> {
         };
         if batch.offset < sealed_to {
             let what = "a stored body does not match its checksum, though a seal follows";
-            return Err(Error::corrupt(&segment.path, damaged_at, what));
+            return Err(Error::corrupt(&segment.path, damaged_at, Flaw::SealedBody, what));
         }
         tail.offset = batch.offset;
         tail.edge = batch.before;

@@ -5,7 +5,7 @@
 
 use super::segment::{Edge, Entry, Segment, list_bodies};
 use crate::disk::read_full;
-use crate::error::Error;
+use crate::error::{Error, Flaw};
 use crate::frame::{self, FIXED_BYTES, Fixed, Kind};
 use crate::journal::{Batch, BodyId, BodyLengths, Epoch, Position};
 use crate::limits::{BULK_READ_BYTES, FRAME_ALIGNMENT, ORDINAL_LIMIT, SCAN_READ_BYTES, SEGMENT_HEADER_BYTES};
@@ -20,6 +20,7 @@ pub(crate) struct Scan<'s> {
     pub(crate) edge: Edge,
     buffer: Vec<u8>,
     buffer_at: u64,
+    read: fn(&Segment, u64, &mut [u8]) -> Result<(), Error>,
 }
 
 /// An intact frame in its right place.
@@ -52,8 +53,13 @@ impl<'a> Frame<'a> {
 
 impl<'s> Scan<'s> {
     pub(crate) fn new(segment: &'s Segment) -> Scan<'s> {
-        let edge = segment.header.first;
-        Scan { segment, offset: SEGMENT_HEADER_BYTES as u64, edge, buffer: Vec::new(), buffer_at: 0 }
+        let (edge, offset) = (segment.header.first, SEGMENT_HEADER_BYTES as u64);
+        Scan { segment, offset, edge, buffer: Vec::new(), buffer_at: 0, read: Segment::read_exact }
+    }
+
+    /// Reads what is on the disk, whatever is on its way there.
+    pub(crate) fn on_disk(segment: &'s Segment) -> Scan<'s> {
+        Scan { read: Segment::read_disk, ..Scan::new(segment) }
     }
 
     /// The frame at the current offset, and moves behind it; `None` when there is no intact one.
@@ -63,11 +69,18 @@ impl<'s> Scan<'s> {
         let head_bytes = fixed.head_bytes();
         let head = self.buffered(at, head_bytes as usize);
         let chain = frame::chain_of(head);
-        let edge = self.follow(&fixed, chain).map_err(|what| Error::corrupt(&self.segment.path, at, what))?;
+        let edge = self
+            .follow(&fixed, chain)
+            .map_err(|(flaw, what)| Error::corrupt(&self.segment.path, at, flaw, what))?;
         self.edge = edge;
         self.offset = at + fixed.frame_bytes().expect("an intact head fits its segment");
         let Some((records, table)) = frame::split(&fixed, self.buffered(at, head_bytes as usize)) else {
-            return Err(Error::corrupt(&self.segment.path, at, "the frame's table contradicts its length"));
+            return Err(Error::corrupt(
+                &self.segment.path,
+                at,
+                Flaw::FrameTable,
+                "the frame's table contradicts its length",
+            ));
         };
         Ok(Some(Frame { fixed, bodies_at: at + head_bytes, records, table }))
     }
@@ -76,7 +89,7 @@ impl<'s> Scan<'s> {
     pub(crate) fn resume_at(&mut self, offset: u64) -> Result<(), Error> {
         self.offset = offset;
         let Some(fixed) = self.intact_head()? else {
-            return Err(Error::corrupt(&self.segment.path, offset, "the frame is gone"));
+            return Err(Error::corrupt(&self.segment.path, offset, Flaw::FrameChecksum, "the frame is gone"));
         };
         let (before, opened) = match fixed.kind {
             Kind::Batch => (1, 0),
@@ -112,17 +125,21 @@ impl<'s> Scan<'s> {
     }
 
     /// What is known behind the frame, or how it contradicts what is known before it.
-    fn follow(&self, fixed: &Fixed, chain: u64) -> Result<Edge, String> {
+    fn follow(&self, fixed: &Fixed, chain: u64) -> Result<Edge, (Flaw, String)> {
         let before = self.edge;
         if fixed.chain_before != before.chain {
-            return Err("the chain is broken: the frame continues another one".to_owned());
+            return Err((
+                Flaw::FrameChain,
+                "the chain is broken: the frame continues another one".to_owned(),
+            ));
         }
         if fixed.first_body != before.body {
-            return Err(format!("body {} follows where {} should", fixed.first_body.0, before.body.0));
+            let what = format!("body {} follows where {} should", fixed.first_body.0, before.body.0);
+            return Err((Flaw::FrameBodies, what));
         }
         let (position, epoch) = (fixed.position, fixed.epoch);
         if fixed.kind != Kind::Batch && fixed.body_count > 0 || epoch.0 > ORDINAL_LIMIT {
-            return Err("the frame's fields contradict each other".to_owned());
+            return Err((Flaw::FrameFields, "the frame's fields contradict each other".to_owned()));
         }
         let (expected_position, fits_epoch) = match fixed.kind {
             Kind::Batch => (before.position.next(), epoch == before.epoch),
@@ -130,10 +147,11 @@ impl<'s> Scan<'s> {
             Kind::Fence => (before.position, epoch > before.epoch),
         };
         if position != expected_position {
-            return Err(format!("batch {} follows where {} should", position.0, expected_position.0));
+            let what = format!("batch {} follows where {} should", position.0, expected_position.0);
+            return Err((Flaw::FramePosition, what));
         }
         if !fits_epoch {
-            return Err(format!("epoch {} follows epoch {}", epoch.0, before.epoch.0));
+            return Err((Flaw::FrameEpoch, format!("epoch {} follows epoch {}", epoch.0, before.epoch.0)));
         }
         Ok(match fixed.kind {
             Kind::Batch => {
@@ -153,7 +171,7 @@ impl<'s> Scan<'s> {
         self.buffer.clear();
         self.buffer.resize(wanted, 0);
         self.buffer_at = at;
-        self.segment.read_exact(at, &mut self.buffer)
+        (self.read)(self.segment, at, &mut self.buffer)
     }
 
     fn buffered(&self, at: u64, count: usize) -> &[u8] {
@@ -189,7 +207,7 @@ impl<'s> Scan<'s> {
     pub(crate) fn frame_at(&self, offset: u64) -> Result<(Kind, u64), Error> {
         let mut there = Scan::new(self.segment);
         there.offset = offset;
-        let gone = || Error::corrupt(&self.segment.path, offset, "the frame is gone");
+        let gone = || Error::corrupt(&self.segment.path, offset, Flaw::FrameChecksum, "the frame is gone");
         let fixed = there.intact_head()?.ok_or_else(gone)?;
         Ok((fixed.kind, offset + fixed.frame_bytes().expect("an intact head fits its segment")))
     }

@@ -7,9 +7,9 @@
 use super::handles::Handle;
 use super::scan::Scan;
 use super::tail_pages::Layout;
-use crate::disk::{DiskFile, read_full, write_parts};
+use crate::disk::{DiskFile, read_full, write_all};
 use crate::draft::{BODY_PREFIX_BYTES, split_prefix};
-use crate::error::Error;
+use crate::error::{Error, Flaw};
 use crate::journal::{BodyId, Epoch, Position};
 use crate::limits::{FORMAT_VERSION, ORDINAL_LIMIT, SEGMENT_HEADER_BYTES};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -73,21 +73,36 @@ impl Header {
         let word = |at: usize| u32::from_le_bytes(*block[at..].first_chunk().expect("within the block"));
         let long = |at: usize| u64::from_le_bytes(*block[at..].first_chunk().expect("within the block"));
         if block[..8] != MAGIC {
-            return Err(Error::corrupt(path, 0, "it does not begin like a segment"));
+            return Err(Error::corrupt(path, 0, Flaw::SegmentBeginning, "it does not begin like a segment"));
         }
         if word(CRC_AT) != crc32c::crc32c(&block[..CRC_AT]) {
-            return Err(Error::corrupt(path, 0, "the checksum of the segment header does not match"));
+            return Err(Error::corrupt(
+                path,
+                0,
+                Flaw::SegmentChecksum,
+                "the checksum of the segment header does not match",
+            ));
         }
         if word(8) > FORMAT_VERSION {
             return Err(Error::NewerFormat { file: path.to_owned(), found: word(8), known: FORMAT_VERSION });
         }
         if word(8) == 0 || word(36) & !FLAG_RELAXED != 0 {
-            return Err(Error::corrupt(path, 8, "the segment header has a version or flags that never were"));
+            return Err(Error::corrupt(
+                path,
+                8,
+                Flaw::SegmentVersion,
+                "the segment header has a version or flags that never were",
+            ));
         }
         let ordinals = [long(16), long(40), long(48), long(56)];
         let is_possible = long(16) > 0 && ordinals.iter().all(|ordinal| *ordinal <= ORDINAL_LIMIT);
         if !is_possible || word(32) < SEGMENT_HEADER_BYTES as u32 {
-            return Err(Error::corrupt(path, 16, "the segment header has numbers that never were"));
+            return Err(Error::corrupt(
+                path,
+                16,
+                Flaw::SegmentNumbers,
+                "the segment header has numbers that never were",
+            ));
         }
         Ok(Header {
             partition: word(12),
@@ -140,13 +155,18 @@ impl Segment {
         let file = handle.file().map_err(|error| Error::io("open", &path, error))?;
         let got = read_full(&*file, 0, &mut block).map_err(read)?;
         if got < block.len() {
-            return Err(Error::corrupt(&path, got as u64, "the file ends inside the segment header"));
+            return Err(Error::corrupt(
+                &path,
+                got as u64,
+                Flaw::FileEnd,
+                "the file ends inside the segment header",
+            ));
         }
         let header = Header::decode(&block, &path)?;
         let length = file.length().map_err(read)?;
         if length < u64::from(header.bytes) {
             let what = format!("the file ends here, though it was made {} bytes long", header.bytes);
-            return Err(Error::corrupt(&path, length, what));
+            return Err(Error::corrupt(&path, length, Flaw::FileEnd, what));
         }
         Ok(Segment::new(path, handle, header))
     }
@@ -167,7 +187,7 @@ impl Segment {
     }
 
     pub(crate) fn write_header(file: &dyn DiskFile, header: &Header) -> std::io::Result<()> {
-        write_parts(file, 0, std::iter::once(&header.encode()[..]))
+        write_all(file, 0, &header.encode())
     }
 
     pub(super) fn set_unwritten(&self, unwritten: Option<Arc<Layout>>) {
@@ -177,13 +197,24 @@ impl Segment {
     pub(crate) fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         // Asked before reading: what is written by now is found in the file.
         let unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.read_disk(offset, buffer)?;
+        if let Some(unwritten) = unwritten {
+            unwritten.lay_over(offset, buffer);
+        }
+        Ok(())
+    }
+
+    /// What the file has, without what is on its way there.
+    pub(crate) fn read_disk(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         let got = read_full(&*self.file()?, offset, buffer)
             .map_err(|error| Error::io("read", &self.path, error))?;
         if got < buffer.len() {
-            return Err(Error::corrupt(&self.path, offset + got as u64, "the file ends inside a frame"));
-        }
-        if let Some(unwritten) = unwritten {
-            unwritten.lay_over(offset, buffer);
+            return Err(Error::corrupt(
+                &self.path,
+                offset + got as u64,
+                Flaw::FileEnd,
+                "the file ends inside a frame",
+            ));
         }
         Ok(())
     }
@@ -228,13 +259,30 @@ impl Segment {
         while scan.edge != end {
             let at = scan.offset;
             let Some(frame) = scan.next()? else {
-                let what = format!("no frame, though the journal goes on to batch {}", end.position.0);
-                return Err(Error::corrupt(&self.path, at, what));
+                return Err(self.no_frame(at, scan.edge, Some(end)));
             };
             frame.list_bodies(&mut entries);
             visit(&frame)?;
         }
         Ok(entries)
+    }
+
+    /// What is wrong where no frame is, though the journal goes on: behind `edge`, where the next segment begins at `end`.
+    pub(crate) fn no_frame(&self, at: u64, edge: Edge, end: Option<Edge>) -> Error {
+        match end {
+            Some(end) if end.position == edge.position => {
+                let what = "the next segment continues another one";
+                Error::corrupt(&self.path, at, Flaw::FrameChain, what)
+            }
+            Some(end) => {
+                let what = format!("no frame, though the journal goes on to batch {}", end.position.0);
+                Error::corrupt(&self.path, at, Flaw::FrameChecksum, what)
+            }
+            None => {
+                let what = "no intact frame, though the journal goes on";
+                Error::corrupt(&self.path, at, Flaw::FrameChecksum, what)
+            }
+        }
     }
 
     /// Says where the segment ends, now that it has a successor.

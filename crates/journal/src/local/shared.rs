@@ -68,12 +68,16 @@ impl Shared {
         self.in_flight.store(false, Ordering::Release);
     }
 
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.in_flight.load(Ordering::Acquire)
+    }
+
     pub(super) fn assert_idle(&self) {
-        assert!(!self.in_flight.load(Ordering::Acquire), "an append is in flight: wait for its ticket first");
+        assert!(!self.is_in_flight(), "an append is in flight: wait for its ticket first");
     }
 }
 
-/// A batch that is not synced yet, nor written to its end where that takes its time.
+/// A batch that is not synced yet, nor written where that takes its time.
 pub(crate) struct Pending {
     /// The very handle that wrote.
     pub(super) file: Arc<dyn DiskFile>,

@@ -7,8 +7,8 @@ use super::names;
 use super::reserve::{Reserve, is_full, lacks_handles};
 use super::segment::Segment;
 use super::shared::Shared;
-use crate::disk::{Disk, DiskFile, read_full, write_parts};
-use crate::error::Error;
+use crate::disk::{Disk, DiskFile, read_full, write_all};
+use crate::error::{Error, Flaw};
 use crate::journal::{Position, ReadSnapshot, SnapshotInfo, Snapshots, WriteSnapshot};
 use crate::limits::{BULK_READ_BYTES, FORMAT_VERSION, SNAPSHOTS_KEPT};
 use std::collections::BTreeSet;
@@ -73,12 +73,12 @@ impl SnapshotFiles {
 
     fn write_file(&self, at: Position, write: WriteSnapshot<'_>) -> io::Result<()> {
         let file = self.disk.create(names::SNAPSHOT_UNFINISHED)?;
-        write_parts(&*file, 0, std::iter::once(&self.header(at)[..]))?;
+        write_all(&*file, 0, &self.header(at))?;
         let mut writer = Writer { file: &*file, offset: HEADER_BYTES as u64, buffer: Vec::new(), crc: 0 };
         write(&mut writer)?;
         writer.flush()?;
         let trailer = trailer(writer.offset - HEADER_BYTES as u64, writer.crc);
-        write_parts(&*file, writer.offset, std::iter::once(&trailer[..]))?;
+        write_all(&*file, writer.offset, &trailer)?;
         file.sync_data()?;
         self.disk.rename(names::SNAPSHOT_UNFINISHED, &names::snapshot(at))?;
         self.disk.sync_dir()
@@ -113,14 +113,19 @@ impl SnapshotFiles {
         read_full(&*file, 0, &mut header).map_err(failed)?;
         let crc = u32::from_le_bytes(*header[28..].first_chunk().expect("within the header"));
         if header[..8] != MAGIC || crc != crc32c::crc32c(&header[..28]) {
-            return Err(Error::corrupt(&path, 0, "the snapshot's header is damaged"));
+            return Err(Error::corrupt(&path, 0, Flaw::SnapshotHeader, "the snapshot's header is damaged"));
         }
         let found = u32::from_le_bytes(*header[8..].first_chunk().expect("within the header"));
         if found > FORMAT_VERSION {
             return Err(Error::NewerFormat { file: path, found, known: FORMAT_VERSION });
         }
         if header != self.header(at) {
-            return Err(Error::corrupt(&path, 12, "it is the snapshot of another partition or position"));
+            return Err(Error::corrupt(
+                &path,
+                12,
+                Flaw::SnapshotPlace,
+                "it is the snapshot of another partition or position",
+            ));
         }
         let content = file.length().map_err(failed)?.saturating_sub((HEADER_BYTES + TRAILER_BYTES) as u64);
         let mut reader = Reader { file: &*file, offset: HEADER_BYTES as u64, left: content };
@@ -135,7 +140,7 @@ impl SnapshotFiles {
         read_full(&*file, HEADER_BYTES as u64 + content, &mut end).map_err(failed)?;
         if end != trailer(content, crc) {
             let what = "the snapshot's content does not match its checksum";
-            return Err(Error::corrupt(&path, HEADER_BYTES as u64, what));
+            return Err(Error::corrupt(&path, HEADER_BYTES as u64, Flaw::SnapshotChecksum, what));
         }
         Ok((file, content))
     }
@@ -241,7 +246,7 @@ impl Write for Writer<'_> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        write_parts(self.file, self.offset, std::iter::once(&self.buffer[..]))?;
+        write_all(self.file, self.offset, &self.buffer)?;
         self.offset += self.buffer.len() as u64;
         self.crc = crc32c::crc32c_append(self.crc, &self.buffer);
         self.buffer.clear();

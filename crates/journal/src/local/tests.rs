@@ -2,7 +2,7 @@
 
 use super::segment::Header;
 use super::*;
-use crate::disk::{Fault, Faulty, Memory};
+use crate::disk::{Call, Fault, Faulty, Memory, Watched};
 use crate::ticket::Outcome;
 
 fn options(seed: u64) -> Options {
@@ -351,11 +351,19 @@ fn many_segments_need_few_handles() {
 
 #[test]
 fn a_process_without_handles_waits_and_loses_nothing() {
-    let disk = Arc::new(Scarce::default());
-    let mut journal = Local::open(disk.clone(), options(1)).unwrap();
+    let is_scarce = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let scarce = is_scarce.clone();
+    let watch = move |call: Call<'_>| match call {
+        Call::Create(_) | Call::Open(_) if scarce.load(std::sync::atomic::Ordering::Relaxed) => {
+            Err(rustix::io::Errno::MFILE.into())
+        }
+        _ => Ok(()),
+    };
+    let disk = Watched::new(Arc::new(Memory::new()), Arc::new(watch));
+    let mut journal = Local::open(Arc::new(disk), options(1)).unwrap();
     journal.fence(1, Epoch(1)).unwrap();
     (0..20).for_each(|n| write(&mut journal, &[n; 3000]));
-    disk.is_scarce.store(true, std::sync::atomic::Ordering::Relaxed);
+    is_scarce.store(true, std::sync::atomic::Ordering::Relaxed);
     let mut draft = Draft::default();
     draft.push_body(&[9; 3000]);
     let refused = loop {
@@ -366,65 +374,9 @@ fn a_process_without_handles_waits_and_loses_nothing() {
         }
     };
     assert!(matches!(refused, Error::Full { .. }), "{refused}");
-    disk.is_scarce.store(false, std::sync::atomic::Ordering::Relaxed);
+    is_scarce.store(false, std::sync::atomic::Ordering::Relaxed);
     write(&mut journal, b"it goes on");
     assert_eq!(journal.place(BodyId(1)).unwrap().read().unwrap(), [0; 3000]);
-}
-
-/// A disk that opens no more files when told so.
-#[derive(Debug, Default)]
-struct Scarce {
-    memory: Memory,
-    is_scarce: std::sync::atomic::AtomicBool,
-}
-
-impl Scarce {
-    fn check(&self) -> std::io::Result<()> {
-        match self.is_scarce.load(std::sync::atomic::Ordering::Relaxed) {
-            true => Err(rustix::io::Errno::MFILE.into()),
-            false => Ok(()),
-        }
-    }
-}
-
-impl Disk for Scarce {
-    fn create(&self, name: &str) -> std::io::Result<Arc<dyn crate::disk::DiskFile>> {
-        self.check()?;
-        self.memory.create(name)
-    }
-
-    fn open(&self, name: &str) -> std::io::Result<Arc<dyn crate::disk::DiskFile>> {
-        self.check()?;
-        self.memory.open(name)
-    }
-
-    fn list(&self) -> std::io::Result<Vec<String>> {
-        self.memory.list()
-    }
-
-    fn rename(&self, from: &str, to: &str) -> std::io::Result<()> {
-        self.memory.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> std::io::Result<()> {
-        self.memory.remove(name)
-    }
-
-    fn sync_dir(&self) -> std::io::Result<()> {
-        self.memory.sync_dir()
-    }
-
-    fn lock(&self, name: &str, holder: &str) -> std::io::Result<crate::disk::Lock> {
-        self.memory.lock(name, holder)
-    }
-
-    fn free_bytes(&self) -> std::io::Result<u64> {
-        self.memory.free_bytes()
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.memory.path(name)
-    }
 }
 
 #[test]
@@ -473,8 +425,7 @@ fn what_is_left_to_whoever_waits_can_be_read_before_and_is_on_the_disk_after() {
         };
         journal.read(at, &mut see).unwrap();
         assert_eq!(seen, [at], "and so are its records");
-        let is_small = bytes < crate::limits::WRITE_BYTES;
-        assert!(!is_small || content() == before, "nobody has waited for the disk");
+        assert!(content() == before, "nobody has waited for the disk");
         assert!(matches!(ticket.wait(), Outcome::Committed));
         assert!(place.read().unwrap() == vec![n as u8 + 1; bytes], "read after it was written");
     }
@@ -522,17 +473,12 @@ fn nothing_is_written_by_preparing_however_large_it_is() {
     let options = Options { first_segment_bytes: 4 << 20, ..options(1) };
     let mut journal = Local::open(disk.clone(), options).unwrap();
     journal.fence(7, Epoch(1)).unwrap();
-    let most = limits::WRITE_BYTES - crate::disk::PAGE_BYTES;
-    for (bytes, is_prepared) in [(most, true), (most + 8, false), (2 << 20, false)] {
+    for bytes in [100, limits::WRITE_BYTES - crate::disk::PAGE_BYTES, limits::WRITE_BYTES, 2 << 20] {
         let mut draft = Draft::default();
         draft.push_body(&vec![5; bytes]);
-        let head = journal.batch_bytes(&draft) - bytes;
-        draft.clear();
-        draft.push_body(&vec![5; bytes - head]);
-        assert_eq!(journal.batch_bytes(&draft), bytes);
         let before = disk.calls();
-        assert_eq!(journal.prepare(&draft, Position(1)), is_prepared, "{bytes}");
-        assert_eq!(disk.calls(), before);
+        assert!(journal.prepare(&draft, Position(1)), "{bytes}");
+        assert_eq!(disk.calls(), before, "{bytes}");
     }
 }
 

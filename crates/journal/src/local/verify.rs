@@ -11,7 +11,7 @@ use super::shared::Shared;
 use super::snapshot::SnapshotFiles;
 use super::{Local, names};
 use crate::disk::Disk;
-use crate::error::Error;
+use crate::error::{Error, Flaw};
 use crate::journal::{Batch, Position, Snapshots};
 use std::io;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Local {
             match Segment::open(path.clone(), handles.closed(name)) {
                 Ok(segment) if segment.header.ordinal != ordinal => {
                     let what = format!("this is segment {}; the file was renamed", segment.header.ordinal);
-                    inspector.damage(Error::corrupt(&path, 16, what));
+                    inspector.damage(Error::corrupt(&path, 16, Flaw::SegmentRenamed, what));
                 }
                 Ok(segment) if segment.header.partition != partition => {
                     let (found, expected) = (segment.header.partition, partition);
@@ -78,7 +78,7 @@ impl Local {
             && edge.position < newest
         {
             let what = format!("the journal ends at batch {}, a snapshot at {}", edge.position.0, newest.0);
-            inspector.damage(Error::corrupt(&segment.path, 0, what));
+            inspector.damage(Error::corrupt(&segment.path, 0, Flaw::SnapshotAhead, what));
         }
         Ok(counts)
     }
@@ -95,7 +95,7 @@ fn tell_missing(disk: &dyn Disk, ordinals: &[u64], before: u64, behind: u64, ins
                 1 => "the file is missing between two segments".to_owned(),
                 more => format!("{more} files from this one on are missing between two segments"),
             };
-            inspector.damage(Error::corrupt(&disk.path(&names::segment(next)), 0, what));
+            inspector.damage(Error::corrupt(&disk.path(&names::segment(next)), 0, Flaw::SegmentGap, what));
         }
         next = ordinal + 1;
     }
@@ -116,6 +116,7 @@ fn check_segment(
                 unreadable.push(Error::corrupt(
                     &segment.path,
                     0,
+                    Flaw::Content,
                     format!("batch {}: {error}", batch.position.0),
                 ));
             }
@@ -141,7 +142,7 @@ fn check_ends(
     if first.is_some_and(|before| before > newest) || first.is_none() && newest.0 > 0 {
         let ordinal = segments.first().map_or(1, |segment| segment.header.ordinal.saturating_sub(1));
         let what = format!("the file is missing, and no whole snapshot contains batch {}", newest.0 + 1);
-        inspector.damage(Error::corrupt(&disk.path(&names::segment(ordinal)), 0, what));
+        inspector.damage(Error::corrupt(&disk.path(&names::segment(ordinal)), 0, Flaw::SegmentNeeded, what));
     }
 }
 
@@ -171,7 +172,7 @@ fn verify_snapshots(
             (Err(error), _) => inspector.damage(error),
             (Ok(()), Some(error)) => {
                 let path = disk.path(&names::snapshot(at));
-                inspector.damage(Error::corrupt(&path, 0, error.to_string()));
+                inspector.damage(Error::corrupt(&path, 0, Flaw::Content, error.to_string()));
             }
         }
     }
