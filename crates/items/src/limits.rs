@@ -91,3 +91,30 @@ pub const PLAN_KEYS: usize = 256;
 pub const INDEX_RUN: usize = 10_000;
 /// Members at the top of an item that are compared one by one when it is replaced; items with more are indexed anew.
 pub const COMPARED_MEMBERS: usize = 200;
+/// Nesting of a query: brackets, sub-queries, chains of operators. Reading and evaluating recurse as deep.
+pub const QUERY_DEPTH: usize = 128;
+/// JOINs of one FROM (P-9: the service says 5; more are harmless while the rows of an item are bounded).
+pub const QUERY_JOINS: usize = 10;
+/// Entries of one IN list (P-9).
+pub const QUERY_IN_LIST: usize = 16_000;
+/// Parameters of a query.
+pub const QUERY_PARAMETERS: usize = 16_000;
+/// Letters of the text that an error quotes.
+pub const ERROR_QUOTE: usize = 100;
+/// What one item may make a query do, in steps: rows of its joins, elements looked at, sub-query rows. Nested joins over an item's
+/// arrays multiply, so a single item could take for ever otherwise.
+pub const QUERY_ITEM_STEPS: u64 = 10_000_000;
+/// Steps after which a page of a query ends, with a continuation, where rows stream.
+pub const QUERY_PAGE_STEPS: u64 = 5_000_000;
+/// Steps of a query that has to see everything before its first row.
+pub const QUERY_WHOLE_STEPS: u64 = 20_000_000_000;
+/// Bytes that the values of one row may take while they are computed. Functions that repeat or join text multiply sizes.
+pub const QUERY_ROW_BYTES: usize = 32 * 1024 * 1024;
+/// Bytes that a sorting, grouping or distinct query holds of rows for one page. What is behind them comes with the next page.
+pub const QUERY_HELD_BYTES: usize = 64 * 1024 * 1024;
+/// Groups and distinct values of one query, in bytes of keys and states: they are held until all items are seen.
+pub const QUERY_GROUP_BYTES: usize = 256 * 1024 * 1024;
+/// Letters that REPLICATE may make (documented).
+pub const REPLICATE_LETTERS: usize = 10_000;
+/// Memory of one compiled pattern of REGEXMATCH.
+pub const PATTERN_BYTES: usize = 1024 * 1024;

@@ -7,18 +7,38 @@
 //! What must always hold: no text and no item makes it panic, hang or hold more than its limits; a page and its continuation
 //! are a function of candidates, query and time; following continuations gives each row of an unchanged container once.
 
+mod aggregate;
+mod compile;
+mod continuation;
+mod error;
+mod evaluate;
+mod functions;
+mod lex;
+mod like;
+mod parse;
+mod plan;
+mod rows;
+mod run;
+mod syntax;
+mod value;
 mod wants;
 
 pub use wants::{Conjunct, Path, SortPath, Step, Test, Wants};
 
 use crate::answer::Metrics;
+use crate::json;
+use crate::limits;
 use crate::refusal::Refusal;
 use crate::time::Time;
 use bytes::Bytes;
+use continuation::{Hash, Token};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A query that was read and checked, with its parameters filled in.
 #[derive(Debug, Clone)]
 pub struct Prepared {
+    plan: Arc<plan::Select>,
     fingerprint: u64,
 }
 
@@ -52,20 +72,19 @@ pub struct PageRequest {
 /// Where the page before ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resume {
-    position: Option<Bytes>,
-    is_ordered: bool,
+    token: Token,
 }
 
 impl Resume {
     /// Where the source begins: at the candidate with this position if it is still there, else at the first behind it. `None`: at
     /// the first of all, because the page needs to see every candidate.
     pub fn start(&self) -> Option<&Bytes> {
-        self.position.as_ref()
+        (!self.token.is_sorted).then_some(&self.token.position)
     }
 
     /// Whether the page before came from a source in the order of `Wants::order`; this one has to, too.
     pub fn is_ordered(&self) -> bool {
-        self.is_ordered
+        self.token.is_ordered
     }
 }
 
@@ -88,11 +107,28 @@ pub fn prepare(text: &str, parameters: &[(String, Bytes)]) -> Result<Prepared, R
 
 /// As [`prepare`], for a container with computed properties: name and query (5.2).
 pub fn prepare_with(
-    _text: &str,
-    _parameters: &[(String, Bytes)],
-    _computed: &[(String, String)],
+    text: &str,
+    parameters: &[(String, Bytes)],
+    computed: &[(String, String)],
 ) -> Result<Prepared, Refusal> {
-    Err(Refusal::NotAvailable("The query language"))
+    let tree = parse::query(text)?;
+    let mut fingerprint = Hash::new().part(text.as_bytes());
+    if parameters.len() > limits::QUERY_PARAMETERS {
+        return Err(Refusal::bad(format!(
+            "The query has more than {} parameters.",
+            limits::QUERY_PARAMETERS
+        )));
+    }
+    let mut values = HashMap::new();
+    for (name, value) in parameters {
+        fingerprint = fingerprint.part(name.as_bytes()).part(value);
+        let value = json::parse(value).map_err(|error| {
+            Refusal::bad(format!("The value of the parameter '{name}' is not JSON: {error}."))
+        })?;
+        values.insert(name.as_str(), value);
+    }
+    let plan = compile::top(&tree, &values, computed)?;
+    Ok(Prepared { plan: Arc::new(plan), fingerprint: fingerprint.narrow() })
 }
 
 impl Prepared {
@@ -102,33 +138,42 @@ impl Prepared {
     }
 
     pub fn wants(&self) -> Wants {
-        Wants::default()
+        wants::of(&self.plan)
     }
 
     /// Reads a continuation that a page of this query ended with. Anything else is refused.
-    pub fn resume(&self, _continuation: &str, _binding: u64) -> Result<Resume, Refusal> {
-        Err(Refusal::NotAvailable("The query language"))
+    pub fn resume(&self, continuation: &str, binding: u64) -> Result<Resume, Refusal> {
+        Token::decode(continuation, self.fingerprint, binding).map(|token| Resume { token })
     }
 
     /// A page of rows.
-    pub fn run(&self, _source: &mut dyn Source, _page: PageRequest, _now: Time) -> Result<Rows, Refusal> {
-        Err(Refusal::NotAvailable("The query language"))
+    pub fn run(&self, source: &mut dyn Source, page: PageRequest, now: Time) -> Result<Rows, Refusal> {
+        run::run(&self.plan, self.fingerprint, source, page, now)
     }
 }
 
 /// The condition of a patch: `from c where ...` (P-55).
 #[derive(Debug, Clone)]
 pub struct Condition {
-    _query: Prepared,
+    plan: Arc<plan::Select>,
 }
 
-pub fn prepare_condition(_text: &str) -> Result<Condition, Refusal> {
-    Err(Refusal::NotAvailable("The query language"))
+pub fn prepare_condition(text: &str) -> Result<Condition, Refusal> {
+    let plan = compile::top(&parse::condition(text)?, &HashMap::new(), &[])?;
+    Ok(Condition { plan: Arc::new(plan) })
 }
 
 impl Condition {
     /// Whether the condition is exactly true for this item.
-    pub fn holds(&self, _body: &[u8], _now: Time) -> Result<bool, Refusal> {
-        Err(Refusal::NotAvailable("The query language"))
+    pub fn holds(&self, body: &[u8], now: Time) -> Result<bool, Refusal> {
+        let mut env = evaluate::Env::new(now, 0);
+        let item = value::Val::of_text(body.trim_ascii());
+        let mut holds = false;
+        rows::each_row(&self.plan, Some(&item), &mut env, &mut |_| {
+            holds = true;
+            Ok(rows::Flow::Enough)
+        })
+        .map_err(|stop| *stop)?;
+        Ok(holds)
     }
 }

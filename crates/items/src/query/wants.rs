@@ -1,5 +1,9 @@
 //! What a planner may use of a query: tests on paths that every row must pass, and the order of rows.
 
+use super::functions::Function;
+use super::plan::{Expr, FromSource, Select};
+use super::run::reads_items;
+use super::syntax::Binary;
 use crate::json::Value;
 
 /// A step of a path into an item.
@@ -61,4 +65,201 @@ pub enum Test {
 pub struct SortPath {
     pub path: Path,
     pub is_descending: bool,
+}
+
+/// What the plan of a query lets a planner use.
+pub(super) fn of(select: &Select) -> Wants {
+    let reads_items = reads_items(select);
+    let mut wants = Wants { reads_items, ..Wants::default() };
+    if !reads_items {
+        wants.streams = true;
+        wants.streams_in_order = true;
+        return wants;
+    }
+    let paths = Paths::of(select);
+    if let Some(filter) = &select.filter {
+        collect(filter, &paths, &mut wants.conjuncts);
+        touch(filter, &paths, &mut wants.touched);
+    }
+    let sorts = select.order.iter().map(|sort| {
+        let path = paths.of_expr(&sort.value)?;
+        let is_plain = !path.contains(&Step::Each);
+        is_plain.then_some(SortPath { path, is_descending: sort.is_descending })
+    });
+    for sort in &select.order {
+        touch(&sort.value, &paths, &mut wants.touched);
+    }
+    wants.order = sorts.collect::<Option<Vec<SortPath>>>().unwrap_or_default();
+    let sees_all = select.is_grouped() || select.is_distinct;
+    wants.streams = !sees_all && select.order.is_empty();
+    wants.streams_in_order = !sees_all && (select.order.is_empty() || !wants.order.is_empty());
+    wants
+}
+
+/// The path into the item that each slot stands for, where it does.
+struct Paths {
+    of_slot: Vec<Option<Path>>,
+}
+
+impl Paths {
+    fn of(select: &Select) -> Paths {
+        let mut paths = Paths { of_slot: Vec::new() };
+        for from in &select.from {
+            let mut path = match &from.source {
+                FromSource::Items(steps) => Some(steps.clone()),
+                FromSource::Value(value) => paths.of_expr(value),
+                FromSource::Query(_) => None,
+            };
+            if let Some(path) = &mut path
+                && from.is_each
+            {
+                path.push(Step::Each);
+            }
+            paths.of_slot.push(path);
+        }
+        paths
+    }
+
+    fn of_expr(&self, expr: &Expr) -> Option<Path> {
+        match expr {
+            Expr::Slot(slot) => self.of_slot.get(*slot)?.clone(),
+            Expr::Path(slot, steps) => {
+                let mut path = self.of_slot.get(*slot)?.clone()?;
+                path.extend(steps.iter().cloned());
+                Some(path)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Adds the tests that an expression, being true, implies.
+fn collect(expr: &Expr, paths: &Paths, conjuncts: &mut Vec<Conjunct>) {
+    if let Expr::And(parts) = expr {
+        parts.iter().for_each(|part| collect(part, paths, conjuncts));
+        return;
+    }
+    let conjunct = match expr {
+        Expr::Binary(operator, left, right) => comparison(*operator, left, right, paths),
+        Expr::InConstants(value, constants) => {
+            paths.of_expr(value).map(|path| Conjunct { path, test: Test::In(constants.values.clone()) })
+        }
+        Expr::Between(value, low, high) => range(value, low, high, paths),
+        Expr::Like(value, pattern) => paths.of_expr(value).and_then(|path| {
+            let (prefix, _) = pattern.prefix();
+            let test = match (pattern.is_exact(), prefix.is_empty()) {
+                (true, _) => Test::Equal(Value::String(prefix)),
+                (false, false) => Test::StartsWith(prefix),
+                (false, true) => return None,
+            };
+            Some(Conjunct { path, test })
+        }),
+        Expr::Call(function, arguments) => call(*function, arguments, paths),
+        Expr::Or(parts) => any_of(parts, paths),
+        _ => None,
+    };
+    conjuncts.extend(conjunct);
+}
+
+fn comparison(operator: Binary, left: &Expr, right: &Expr, paths: &Paths) -> Option<Conjunct> {
+    let (path, value, operator) = match (paths.of_expr(left), right.as_constant()) {
+        (Some(path), Some(value)) => (path, value, operator),
+        _ => (paths.of_expr(right)?, left.as_constant()?, mirrored(operator)),
+    };
+    let test = match operator {
+        Binary::Equal => Test::Equal(value),
+        Binary::Less => Test::Range { low: None, high: Some((value, false)) },
+        Binary::LessOrEqual => Test::Range { low: None, high: Some((value, true)) },
+        Binary::Greater => Test::Range { low: Some((value, false)), high: None },
+        Binary::GreaterOrEqual => Test::Range { low: Some((value, true)), high: None },
+        _ => return None,
+    };
+    Some(Conjunct { path, test })
+}
+
+fn mirrored(operator: Binary) -> Binary {
+    match operator {
+        Binary::Less => Binary::Greater,
+        Binary::LessOrEqual => Binary::GreaterOrEqual,
+        Binary::Greater => Binary::Less,
+        Binary::GreaterOrEqual => Binary::LessOrEqual,
+        other => other,
+    }
+}
+
+fn range(value: &Expr, low: &Expr, high: &Expr, paths: &Paths) -> Option<Conjunct> {
+    let (path, low, high) = (paths.of_expr(value)?, low.as_constant()?, high.as_constant()?);
+    let is_one_type = std::mem::discriminant(&low) == std::mem::discriminant(&high);
+    is_one_type
+        .then_some(Conjunct { path, test: Test::Range { low: Some((low, true)), high: Some((high, true)) } })
+}
+
+fn call(function: Function, arguments: &[Expr], paths: &Paths) -> Option<Conjunct> {
+    let path = paths.of_expr(arguments.first()?)?;
+    let second = arguments.get(1).and_then(Expr::as_constant);
+    // A third argument ignores case, or takes parts of objects.
+    let has_flag = arguments.len() > 2 && arguments[2].as_constant() != Some(Value::Bool(false));
+    let test = match (function, second) {
+        (Function::IsDefined, _) => Test::IsDefined,
+        (Function::StartsWith, Some(Value::String(prefix))) if !has_flag => Test::StartsWith(prefix),
+        (Function::StringEquals | Function::StringEquals2, Some(value @ Value::String(_))) if !has_flag => {
+            Test::Equal(value)
+        }
+        (Function::ArrayContains, Some(value)) if !has_flag => Test::ArrayContains(value),
+        _ => return None,
+    };
+    Some(Conjunct { path, test })
+}
+
+/// `c.a = 1 OR c.a = 2` is `c.a IN (1, 2)`.
+fn any_of(parts: &[Expr], paths: &Paths) -> Option<Conjunct> {
+    let mut path = None;
+    let mut values = Vec::new();
+    for part in parts {
+        let mut found = Vec::new();
+        collect(part, paths, &mut found);
+        let [conjunct] = &found[..] else { return None };
+        if *path.get_or_insert_with(|| conjunct.path.clone()) != conjunct.path {
+            return None;
+        }
+        match &conjunct.test {
+            Test::Equal(value) => values.push(value.clone()),
+            Test::In(more) => values.extend(more.iter().cloned()),
+            _ => return None,
+        }
+    }
+    Some(Conjunct { path: path?, test: Test::In(values) })
+}
+
+/// Every path that an expression looks at, sub-queries aside.
+fn touch(expr: &Expr, paths: &Paths, touched: &mut Vec<Path>) {
+    if let Some(path) = paths.of_expr(expr) {
+        if !path.is_empty() && !touched.contains(&path) {
+            touched.push(path);
+        }
+        return;
+    }
+    let mut each = |parts: &[&Expr]| parts.iter().for_each(|part| touch(part, paths, touched));
+    match expr {
+        Expr::And(parts) | Expr::Or(parts) | Expr::Array(parts) | Expr::Call(_, parts) => {
+            each(&parts.iter().collect::<Vec<_>>());
+        }
+        Expr::Unary(_, value)
+        | Expr::Member(value, _)
+        | Expr::Like(value, _)
+        | Expr::Matches(value, _)
+        | Expr::InConstants(value, _) => each(&[value]),
+        Expr::Binary(_, left, right)
+        | Expr::Coalesce(left, right)
+        | Expr::Index(left, right)
+        | Expr::LikeComputed(left, right, _) => each(&[left, right]),
+        Expr::Choice(first, second, third) | Expr::Between(first, second, third) => {
+            each(&[first, second, third])
+        }
+        Expr::In(value, list) => {
+            each(&[value]);
+            each(&list.iter().collect::<Vec<_>>());
+        }
+        _ => {}
+    }
 }

@@ -1,0 +1,601 @@
+//! From the tree of a query's text to its plan: names are resolved, parameters filled in, functions found, constants computed.
+
+use super::aggregate::Aggregate;
+use super::error::{Span, code, error};
+use super::evaluate::{Env, type_bit, unary};
+use super::functions::{Function, pattern};
+use super::like::Pattern;
+use super::parse;
+use super::plan::{Constants, Expr, From, FromSource, Select, Selection, Sort};
+use super::syntax::{self, ExprKind};
+use super::value::Val;
+use super::wants::Step;
+use crate::json::{self, Value};
+use crate::refusal::Refusal;
+use crate::time::Time;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Reads a query that stands for itself.
+pub fn top(
+    select: &syntax::Select,
+    parameters: &HashMap<&str, Value>,
+    computed: &[(String, String)],
+) -> Result<Select, Refusal> {
+    let mut compiler =
+        Compiler { parameters, computed, scope: Vec::new(), slots: 0, root: None, grouping: None };
+    compiler.select(select, true)
+}
+
+struct Compiler<'c> {
+    parameters: &'c HashMap<&'c str, Value>,
+    computed: &'c [(String, String)],
+    /// Aliases and their slots, innermost last.
+    scope: Vec<(String, usize)>,
+    slots: usize,
+    /// The slot of whole items: the one whose computed properties count.
+    root: Option<usize>,
+    /// While the SELECT and ORDER BY of a grouping query are read.
+    grouping: Option<Grouping>,
+}
+
+struct Grouping {
+    /// Each GROUP BY expression, written down to be compared.
+    keys: Vec<String>,
+    aggregates: Vec<(Aggregate, Expr)>,
+    first_slot: usize,
+}
+
+impl Compiler<'_> {
+    fn select(&mut self, select: &syntax::Select, is_top: bool) -> Result<Select, Refusal> {
+        let outer = (self.scope.len(), self.slots, self.grouping.take());
+        let first_slot = self.slots;
+        let mut from = Vec::new();
+        for (place, source) in select.from.iter().enumerate() {
+            from.push(self.from(source, is_top && place == 0)?);
+        }
+        let filter = select.filter.as_ref().map(|filter| self.expr(filter)).transpose()?;
+        let mut group = Vec::new();
+        for key in &select.group {
+            group.push(self.expr(key)?);
+        }
+        if let syntax::Selection::Star(span) = &select.selection {
+            if !group.is_empty() {
+                return Err(error(code::STAR_WITH_GROUP, *span, "'SELECT *' is not allowed with GROUP BY."));
+            }
+            if from.len() != 1 {
+                let message = "'SELECT *' is only valid with a single input set.";
+                return Err(error(code::STAR_NEEDS_ONE_SOURCE, *span, message));
+            }
+        }
+        if !group.is_empty() || has_aggregate(&select.selection) {
+            let keys = group.iter().map(|key| format!("{key:?}")).collect();
+            self.grouping = Some(Grouping { keys, aggregates: Vec::new(), first_slot });
+        }
+        let selection = self.selection(&select.selection)?;
+        let mut order = Vec::new();
+        for sort in &select.order {
+            order.push(self.sort(sort)?);
+        }
+        let aggregates = self.grouping.take().map(|grouping| grouping.aggregates).unwrap_or_default();
+        let top = match &select.top {
+            Some((count, span)) => Some(self.count(count, "TOP", *span)?),
+            None => None,
+        };
+        let slice = match &select.slice {
+            Some((offset, limit, span)) => {
+                Some((self.count(offset, "OFFSET", *span)?, self.count(limit, "LIMIT", *span)?))
+            }
+            None => None,
+        };
+        if let (Some(_), Some((.., span))) = (&top, &select.slice) {
+            return Err(error(code::SYNTAX, *span, "'TOP' is not allowed together with 'OFFSET LIMIT'."));
+        }
+        self.scope.truncate(outer.0);
+        (self.slots, self.grouping) = (outer.1, outer.2);
+        Ok(Select {
+            is_distinct: select.is_distinct,
+            top,
+            selection,
+            from,
+            filter,
+            group,
+            aggregates,
+            order,
+            slice,
+            first_slot,
+        })
+    }
+
+    /// A count of TOP, OFFSET or LIMIT: a literal or a parameter.
+    fn count(&mut self, count: &syntax::Expr, clause: &str, span: Span) -> Result<u64, Refusal> {
+        let value = self.expr(count)?.as_constant();
+        let integer = value.and_then(|value| value.as_number()).and_then(|number| number.as_i64());
+        match integer.and_then(|count| u64::try_from(count).ok()) {
+            Some(count) => Ok(count),
+            None => {
+                let message =
+                    format!("The count value provided for a {clause} clause must be a non-negative integer.");
+                Err(error(code::WRONG_COUNT, span.to(count.span), &message))
+            }
+        }
+    }
+
+    fn from(&mut self, from: &syntax::From, is_first_of_all: bool) -> Result<From, Refusal> {
+        let (source, default_alias) = match &from.source {
+            syntax::FromSource::Query(select) => {
+                (FromSource::Query(Box::new(self.select(select, false)?)), None)
+            }
+            syntax::FromSource::Path(path) => {
+                let (name, last) = names(path);
+                if is_first_of_all && !self.scope.iter().any(|(alias, _)| *alias == name) {
+                    let steps = self.root_steps(path)?;
+                    if steps.is_empty() {
+                        self.root = Some(self.slots);
+                    }
+                    (FromSource::Items(steps), last)
+                } else {
+                    (FromSource::Value(self.expr(path)?), last)
+                }
+            }
+        };
+        let is_whole = matches!(&source, FromSource::Items(steps) if steps.is_empty());
+        let alias = from.alias.clone().or(default_alias);
+        if let Some(alias) = alias {
+            self.scope.push((alias, self.slots));
+        }
+        self.slots += 1;
+        // `FROM x IN root` walks the items themselves.
+        let is_each = from.is_each && !is_whole && !matches!(source, FromSource::Query(_));
+        Ok(From { source, is_each })
+    }
+
+    /// The steps of a path whose first name is the container's.
+    fn root_steps(&mut self, path: &syntax::Expr) -> Result<Vec<Step>, Refusal> {
+        match &path.kind {
+            ExprKind::Member(value, name) => {
+                let mut steps = self.root_steps(value)?;
+                steps.push(Step::Member(name.clone()));
+                Ok(steps)
+            }
+            ExprKind::Index(value, index) => {
+                let mut steps = self.root_steps(value)?;
+                match self.expr(index)?.as_constant().as_ref().and_then(step_of) {
+                    Some(step) => steps.push(step),
+                    None => {
+                        return Err(error(code::SYNTAX, index.span, "A step of FROM must be a constant."));
+                    }
+                }
+                Ok(steps)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn selection(&mut self, selection: &syntax::Selection) -> Result<Selection, Refusal> {
+        match selection {
+            syntax::Selection::Star(_) => Ok(Selection::Star),
+            syntax::Selection::Value(value) => Ok(Selection::Value(self.expr(value)?)),
+            syntax::Selection::List(items) => {
+                let mut list: Vec<(Arc<str>, Expr)> = Vec::new();
+                let mut unnamed = 0;
+                for item in items {
+                    let name = item.alias.clone().or_else(|| own_name(&item.value)).unwrap_or_else(|| {
+                        unnamed += 1;
+                        format!("${unnamed}")
+                    });
+                    let value = self.expr(&item.value)?;
+                    match list.iter_mut().find(|(known, _)| **known == *name) {
+                        Some(place) => place.1 = value,
+                        None => list.push((name.into(), value)),
+                    }
+                }
+                Ok(Selection::List(list))
+            }
+        }
+    }
+
+    fn sort(&mut self, sort: &syntax::Sort) -> Result<Sort, Refusal> {
+        let value = self.expr(&sort.value)?;
+        let mut is_descending = sort.is_descending;
+        if let Expr::Call(Function::VectorDistance, arguments) = &value {
+            // The nearest first: likeness falls, distance rises.
+            let options = arguments.get(3).and_then(Expr::as_constant);
+            let name = options.as_ref().and_then(|options| options.get("distanceFunction")?.as_str());
+            if !name.is_some_and(|name| name.eq_ignore_ascii_case("euclidean")) {
+                is_descending = !is_descending;
+            }
+        } else if sort.is_rank {
+            let message = "The ORDER BY RANK clause must be followed by a VectorDistance function call.";
+            return Err(error(code::NOT_SUPPORTED, sort.value.span, message));
+        }
+        Ok(Sort { value, is_descending })
+    }
+
+    fn boxed(&mut self, expr: &syntax::Expr) -> Result<Box<Expr>, Refusal> {
+        self.expr(expr).map(Box::new)
+    }
+
+    fn list(&mut self, list: &[syntax::Expr]) -> Result<Vec<Expr>, Refusal> {
+        list.iter().map(|expr| self.expr(expr)).collect()
+    }
+
+    fn expr(&mut self, expr: &syntax::Expr) -> Result<Expr, Refusal> {
+        if let Some(key) = self.group_key(expr)? {
+            return Ok(Expr::GroupKey(key));
+        }
+        let plan = match &expr.kind {
+            ExprKind::Literal(value) => Expr::Constant(value.clone()),
+            ExprKind::Undefined => Expr::Undefined,
+            ExprKind::Parameter(name) => match self.parameters.get(name.as_str()) {
+                Some(value) => constant(value.clone()),
+                None => {
+                    let message = format!("Parameter '{name}' is not declared.");
+                    return Err(error(code::UNRESOLVED, expr.span, &message));
+                }
+            },
+            ExprKind::Name(name) => Expr::Slot(self.slot(name, expr.span)?),
+            ExprKind::Member(value, name) => {
+                let value = self.expr(value)?;
+                self.computed_property(&value, name)?
+                    .unwrap_or_else(|| stepped(value, Step::Member(name.clone())))
+            }
+            ExprKind::Index(value, index) => {
+                let value = self.expr(value)?;
+                let index = self.expr(index)?;
+                match index.as_constant().as_ref().and_then(step_of) {
+                    Some(step) => stepped(value, step),
+                    None => Expr::Index(Box::new(value), Box::new(index)),
+                }
+            }
+            ExprKind::Call(name, arguments) => return self.call(name, arguments, expr.span),
+            ExprKind::UserFunction(name) => {
+                let message = format!(
+                    "User defined functions cannot be called: 'udf.{name}'. They are stored, not executed."
+                );
+                return Err(error(code::NOT_SUPPORTED, expr.span, &message));
+            }
+            ExprKind::Object(members) => {
+                let mut list: Vec<(Arc<str>, Expr)> = Vec::new();
+                for (name, value) in members {
+                    let value = self.expr(value)?;
+                    match list.iter_mut().find(|(known, _)| **known == *name.as_str()) {
+                        Some(place) => place.1 = value,
+                        None => list.push((name.as_str().into(), value)),
+                    }
+                }
+                Expr::Object(list)
+            }
+            ExprKind::Array(elements) => Expr::Array(self.list(elements)?),
+            ExprKind::Query(select) => return Ok(Expr::Query(Box::new(self.select(select, false)?))),
+            ExprKind::Exists(select) => return Ok(Expr::Exists(Box::new(self.select(select, false)?))),
+            ExprKind::ArrayOf(select) => return Ok(Expr::ArrayOf(Box::new(self.select(select, false)?))),
+            ExprKind::Unary(operator, value) => {
+                let value = self.expr(value)?;
+                match value.as_constant() {
+                    Some(constant) => folded(&unary(*operator, &Val::of_owned(constant))),
+                    None => Expr::Unary(*operator, Box::new(value)),
+                }
+            }
+            ExprKind::Binary(operator, left, right) => {
+                Expr::Binary(*operator, self.boxed(left)?, self.boxed(right)?)
+            }
+            ExprKind::And(parts) => Expr::And(self.list(parts)?),
+            ExprKind::Or(parts) => Expr::Or(self.list(parts)?),
+            ExprKind::Choice(condition, yes, no) => {
+                Expr::Choice(self.boxed(condition)?, self.boxed(yes)?, self.boxed(no)?)
+            }
+            ExprKind::Coalesce(left, right) => Expr::Coalesce(self.boxed(left)?, self.boxed(right)?),
+            ExprKind::In(value, list) => {
+                let value = self.boxed(value)?;
+                let list = self.list(list)?;
+                match constants(&list) {
+                    Some(constants) => Expr::InConstants(value, Arc::new(constants)),
+                    None => Expr::In(value, list),
+                }
+            }
+            ExprKind::Between(value, low, high) => {
+                Expr::Between(self.boxed(value)?, self.boxed(low)?, self.boxed(high)?)
+            }
+            ExprKind::Like(value, pattern, escape) => {
+                let value = self.boxed(value)?;
+                let pattern = self.expr(pattern)?;
+                match pattern.as_constant() {
+                    Some(Value::String(text)) => Expr::Like(value, Pattern::new(&text, *escape)),
+                    _ => Expr::LikeComputed(value, Box::new(pattern), *escape),
+                }
+            }
+        };
+        Ok(fold(plan))
+    }
+
+    fn slot(&self, name: &str, span: Span) -> Result<usize, Refusal> {
+        let found = self.scope.iter().rev().find(|(alias, _)| alias == name);
+        let Some((_, slot)) = found else {
+            let message = format!("Identifier '{name}' could not be resolved.");
+            return Err(error(code::UNRESOLVED, span, &message));
+        };
+        if let Some(grouping) = &self.grouping
+            && *slot >= grouping.first_slot
+        {
+            let message = format!(
+                "Property reference '{name}' is invalid in the select list because it is not contained in either an aggregate function or the GROUP BY clause."
+            );
+            return Err(error(code::NOT_GROUPED, span, &message));
+        }
+        Ok(*slot)
+    }
+
+    /// Which GROUP BY expression this is, while SELECT and ORDER BY are read.
+    fn group_key(&mut self, expr: &syntax::Expr) -> Result<Option<usize>, Refusal> {
+        if !matches!(
+            expr.kind,
+            ExprKind::Name(_)
+                | ExprKind::Member(..)
+                | ExprKind::Index(..)
+                | ExprKind::Call(..)
+                | ExprKind::Binary(..)
+                | ExprKind::Unary(..)
+                | ExprKind::Choice(..)
+                | ExprKind::Coalesce(..)
+                | ExprKind::Between(..)
+                | ExprKind::In(..)
+                | ExprKind::And(_)
+                | ExprKind::Or(_)
+                | ExprKind::Like(..)
+        ) {
+            return Ok(None);
+        }
+        let Some(grouping) = self.grouping.take() else { return Ok(None) };
+        let mut found = None;
+        if !grouping.keys.is_empty() {
+            // Read as the keys were, outside of the group; what cannot be read so is no key.
+            let before = (self.scope.len(), self.slots);
+            if let Ok(plan) = self.expr(expr) {
+                let written = format!("{plan:?}");
+                found = grouping.keys.iter().position(|key| *key == written);
+            }
+            self.scope.truncate(before.0);
+            self.slots = before.1;
+        }
+        self.grouping = Some(grouping);
+        Ok(found)
+    }
+
+    fn call(&mut self, name: &str, arguments: &[syntax::Expr], span: Span) -> Result<Expr, Refusal> {
+        if let Some(aggregate) = Aggregate::by_name(name) {
+            return self.aggregate(aggregate, name, arguments, span);
+        }
+        let Some((function, least, most)) = Function::by_name(name) else {
+            let message = format!("'{name}' is not a recognized built-in function name.");
+            return Err(error(code::NO_SUCH_FUNCTION, span, &message));
+        };
+        if arguments.len() < least || arguments.len() > most {
+            let count = match most {
+                usize::MAX => format!("at least {least}"),
+                _ if least == most => least.to_string(),
+                _ => format!("{least} to {most}"),
+            };
+            let message = format!("The {} function requires {count} argument(s).", name.to_ascii_uppercase());
+            return Err(error(code::WRONG_COUNT_OF_ARGUMENTS, span, &message));
+        }
+        let mut plans = self.list(arguments)?;
+        match function {
+            Function::RegexMatch => {
+                let constants: Option<Vec<Value>> = plans[1..].iter().map(Expr::as_constant).collect();
+                if let Some(constants) = constants
+                    && let Some(wanted) = constants[0].as_str()
+                    && let Some(modifiers) = constants.get(1).map_or(Some(""), Value::as_str)
+                {
+                    let Some(compiled) = pattern(wanted, modifiers) else {
+                        let message = "The pattern of REGEXMATCH is not valid, or too large.";
+                        return Err(error(code::NOT_SUPPORTED, arguments[1].span, message));
+                    };
+                    return Ok(fold(Expr::Matches(Box::new(plans.remove(0)), compiled)));
+                }
+            }
+            // A constant list of simple values is a set.
+            Function::ArrayContains if plans.len() == 2 => {
+                if let Some(Value::Array(values)) = plans[0].as_constant()
+                    && !values.iter().any(|value| matches!(value, Value::Array(_) | Value::Object(_)))
+                {
+                    let list: Vec<Expr> = values.into_iter().map(Expr::Constant).collect();
+                    if let Some(mut constants) = constants(&list) {
+                        constants.never_undefined = true;
+                        return Ok(fold(Expr::InConstants(Box::new(plans.remove(1)), Arc::new(constants))));
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(fold(Expr::Call(function, plans)))
+    }
+
+    fn aggregate(
+        &mut self,
+        aggregate: Aggregate,
+        name: &str,
+        arguments: &[syntax::Expr],
+        span: Span,
+    ) -> Result<Expr, Refusal> {
+        let [argument] = arguments else {
+            let message = format!("The {} function requires 1 argument(s).", name.to_ascii_uppercase());
+            return Err(error(code::WRONG_COUNT_OF_ARGUMENTS, span, &message));
+        };
+        let Some(mut grouping) = self.grouping.take() else {
+            let message =
+                "Cannot perform an aggregate function here, or on an expression containing an aggregate.";
+            return Err(error(code::AGGREGATE_OF_AGGREGATE, span, message));
+        };
+        let argument = self.expr(argument)?;
+        grouping.aggregates.push((aggregate, argument));
+        let number = grouping.aggregates.len() - 1;
+        self.grouping = Some(grouping);
+        Ok(Expr::Aggregate(number))
+    }
+
+    /// A computed property of whole items: its query's value in place of the member.
+    fn computed_property(&mut self, value: &Expr, name: &str) -> Result<Option<Expr>, Refusal> {
+        let (Expr::Slot(slot), Some(root)) = (value, self.root) else { return Ok(None) };
+        if *slot != root {
+            return Ok(None);
+        }
+        let Some((_, text)) = self.computed.iter().find(|(known, _)| known == name) else { return Ok(None) };
+        let select = parse::query(text)?;
+        let parameters = HashMap::new();
+        let mut inner = Compiler {
+            parameters: &parameters,
+            computed: &[],
+            scope: Vec::new(),
+            slots: root,
+            root: None,
+            grouping: None,
+        };
+        let Selection::Value(value) = inner.select(&select, true)?.selection else {
+            return Err(Refusal::bad(format!(
+                "The computed property '{name}' has a query without SELECT VALUE."
+            )));
+        };
+        Ok(Some(value))
+    }
+}
+
+/// The first and the last name of a path.
+fn names(path: &syntax::Expr) -> (String, Option<String>) {
+    match &path.kind {
+        ExprKind::Name(name) => (name.clone(), Some(name.clone())),
+        ExprKind::Member(value, name) => (names(value).0, Some(name.clone())),
+        ExprKind::Index(value, _) => (names(value).0, None),
+        _ => (String::new(), None),
+    }
+}
+
+/// What a selected expression is called without an alias: its last name.
+fn own_name(expr: &syntax::Expr) -> Option<String> {
+    match &expr.kind {
+        ExprKind::Name(name) | ExprKind::Member(_, name) => Some(name.clone()),
+        _ => None,
+    }
+}
+
+fn has_aggregate(selection: &syntax::Selection) -> bool {
+    match selection {
+        syntax::Selection::Star(_) => false,
+        syntax::Selection::Value(value) => contains_aggregate(value),
+        syntax::Selection::List(items) => items.iter().any(|item| contains_aggregate(&item.value)),
+    }
+}
+
+/// Whether an aggregate stands in the expression, outside of sub-queries.
+fn contains_aggregate(expr: &syntax::Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Call(name, arguments) => {
+            Aggregate::by_name(name).is_some() || arguments.iter().any(contains_aggregate)
+        }
+        ExprKind::Member(value, _) | ExprKind::Unary(_, value) | ExprKind::Like(value, ..) => {
+            contains_aggregate(value)
+        }
+        ExprKind::Index(left, right) | ExprKind::Binary(_, left, right) | ExprKind::Coalesce(left, right) => {
+            contains_aggregate(left) || contains_aggregate(right)
+        }
+        ExprKind::Object(members) => members.iter().any(|(_, value)| contains_aggregate(value)),
+        ExprKind::Array(parts) | ExprKind::And(parts) | ExprKind::Or(parts) => {
+            parts.iter().any(contains_aggregate)
+        }
+        ExprKind::Choice(first, second, third) | ExprKind::Between(first, second, third) => {
+            [first, second, third].iter().any(|part| contains_aggregate(part))
+        }
+        ExprKind::In(value, list) => contains_aggregate(value) || list.iter().any(contains_aggregate),
+        ExprKind::Query(_) | ExprKind::Exists(_) | ExprKind::ArrayOf(_) => false,
+        ExprKind::Literal(_)
+        | ExprKind::Undefined
+        | ExprKind::Parameter(_)
+        | ExprKind::Name(_)
+        | ExprKind::UserFunction(_) => false,
+    }
+}
+
+/// Simple values as they are; arrays and objects as text, which is walked only as far as needed.
+fn constant(value: Value) -> Expr {
+    match value {
+        Value::Array(_) | Value::Object(_) => Expr::ConstantText(value.to_text().into()),
+        simple => Expr::Constant(simple),
+    }
+}
+
+fn folded(value: &Val<'_>) -> Expr {
+    value.tree().map_or(Expr::Undefined, constant)
+}
+
+fn step_of(value: &Value) -> Option<Step> {
+    match value {
+        Value::String(name) => Some(Step::Member(name.clone())),
+        Value::Number(number) => {
+            number.as_i64().and_then(|index| usize::try_from(index).ok()).map(Step::Index)
+        }
+        _ => None,
+    }
+}
+
+fn stepped(value: Expr, step: Step) -> Expr {
+    match value {
+        Expr::Slot(slot) => Expr::Path(slot, vec![step]),
+        Expr::Path(slot, mut steps) => {
+            steps.push(step);
+            Expr::Path(slot, steps)
+        }
+        other => match step {
+            Step::Member(name) => Expr::Member(Box::new(other), name.into()),
+            Step::Index(index) => {
+                Expr::Index(Box::new(other), Box::new(Expr::Constant(Value::integer(index as i64))))
+            }
+            Step::Each => other,
+        },
+    }
+}
+
+/// The constants of an IN list, when all entries are simple constants.
+fn constants(list: &[Expr]) -> Option<Constants> {
+    let values: Vec<Value> = list.iter().map(Expr::as_constant).collect::<Option<_>>()?;
+    let mut keys = HashSet::new();
+    let mut types = 0;
+    for value in &values {
+        let mut key = Vec::new();
+        json::sort_key(value, &mut key);
+        types |= type_bit(key[0]);
+        keys.insert(key);
+    }
+    Some(Constants { keys, values, types, never_undefined: false })
+}
+
+/// Computes once what depends on no row.
+fn fold(plan: Expr) -> Expr {
+    let is_constant =
+        |expr: &Expr| matches!(expr, Expr::Constant(_) | Expr::ConstantText(_) | Expr::Undefined);
+    let can_fold = match &plan {
+        Expr::Call(function, arguments) => function.is_pure() && arguments.iter().all(is_constant),
+        Expr::Binary(_, left, right) | Expr::Coalesce(left, right) => is_constant(left) && is_constant(right),
+        Expr::Array(elements) => {
+            elements.iter().all(|element| matches!(element, Expr::Constant(_) | Expr::ConstantText(_)))
+        }
+        Expr::Object(members) => {
+            members.iter().all(|(_, value)| matches!(value, Expr::Constant(_) | Expr::ConstantText(_)))
+        }
+        Expr::Member(value, _)
+        | Expr::Like(value, _)
+        | Expr::Matches(value, _)
+        | Expr::InConstants(value, _) => is_constant(value),
+        Expr::Index(value, index) => is_constant(value) && is_constant(index),
+        Expr::Between(value, low, high) => is_constant(value) && is_constant(low) && is_constant(high),
+        _ => false,
+    };
+    if !can_fold {
+        return plan;
+    }
+    let mut env = Env::new(Time(0), 0);
+    match plan.evaluate(&mut env) {
+        Ok(value) => folded(&value),
+        // Too large: the same is said when it runs.
+        Err(_) => plan.clone(),
+    }
+}

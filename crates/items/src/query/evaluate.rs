@@ -1,0 +1,312 @@
+//! The value of an expression for one row (13.2).
+
+use super::functions;
+use super::like::Pattern;
+use super::plan::{Expr, Select};
+use super::rows::{has_row, select_rows};
+use super::syntax::{Binary, Unary};
+use super::value::{Text, Val};
+use super::wants::Step;
+use crate::limits;
+use crate::refusal::Refusal;
+use crate::time::Time;
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+/// Why a query stops: rare, so behind a pointer.
+pub type Stop = Box<Refusal>;
+
+/// What an expression may look at, and what the row has cost.
+#[derive(Debug)]
+pub struct Env<'a> {
+    /// The values of FROM sources, outermost first.
+    pub slots: Vec<Val<'a>>,
+    /// Of the group that is being written out.
+    pub group: Vec<Val<'a>>,
+    pub aggregates: Vec<Val<'a>>,
+    pub now: Time,
+    pub steps: u64,
+    pub bytes: usize,
+    /// State of RAND.
+    pub random: u64,
+    /// The pattern that REGEXMATCH compiled last.
+    pub pattern: Option<(String, Option<regex::Regex>)>,
+}
+
+impl<'a> Env<'a> {
+    pub fn new(now: Time, random: u64) -> Env<'a> {
+        Env {
+            slots: Vec::with_capacity(4),
+            group: Vec::new(),
+            aggregates: Vec::new(),
+            now,
+            steps: 0,
+            bytes: 0,
+            random,
+            pattern: None,
+        }
+    }
+
+    /// One row, element or candidate more.
+    pub fn step(&mut self) -> Result<(), Stop> {
+        self.steps += 1;
+        if self.steps > limits::QUERY_ITEM_STEPS {
+            let text = format!("One item makes the query take more than {} steps.", limits::QUERY_ITEM_STEPS);
+            return Err(Box::new(Refusal::BadRequest(text)));
+        }
+        Ok(())
+    }
+
+    /// Memory for values of this row.
+    pub fn charge(&mut self, bytes: usize) -> Result<(), Stop> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > limits::QUERY_ROW_BYTES {
+            let text = format!("One item makes the query hold more than {} bytes.", limits::QUERY_ROW_BYTES);
+            return Err(Box::new(Refusal::BadRequest(text)));
+        }
+        Ok(())
+    }
+}
+
+pub type Evaluated<'a> = Result<Val<'a>, Stop>;
+
+impl Expr {
+    pub fn evaluate<'a>(&'a self, env: &mut Env<'a>) -> Evaluated<'a> {
+        Ok(match self {
+            Expr::Undefined => Val::Undefined,
+            Expr::Constant(value) => Val::of_tree(value),
+            Expr::ConstantText(text) => Val::of_text(text),
+            Expr::Slot(slot) => env.slots.get(*slot).cloned().unwrap_or(Val::Undefined),
+            Expr::Path(slot, steps) => match env.slots.get(*slot) {
+                Some(value) => follow(value, steps),
+                None => Val::Undefined,
+            },
+            Expr::Member(value, name) => value.evaluate(env)?.member(name),
+            Expr::Index(value, index) => {
+                let value = value.evaluate(env)?;
+                match index.evaluate(env)? {
+                    Val::Text(name) => value.member(&name),
+                    number => match number.as_integer().and_then(|index| usize::try_from(index).ok()) {
+                        Some(index) => value.element(index),
+                        None => Val::Undefined,
+                    },
+                }
+            }
+            Expr::Object(members) => {
+                let mut made = Vec::with_capacity(members.len());
+                for (name, member) in members {
+                    made.push((Text::Borrowed(name), member.evaluate(env)?));
+                }
+                env.charge(made.len() * size_of::<(Text<'_>, Val<'_>)>())?;
+                Val::Object(Rc::new(made))
+            }
+            Expr::Array(elements) => {
+                let mut made = Vec::with_capacity(elements.len());
+                for element in elements {
+                    let element = element.evaluate(env)?;
+                    if !element.is_undefined() {
+                        made.push(element);
+                    }
+                }
+                env.charge(made.len() * size_of::<Val<'_>>())?;
+                Val::array(made)
+            }
+            Expr::Query(select) => scalar(select, env)?,
+            Expr::Exists(select) => Val::Bool(has_row(select, env)?),
+            Expr::ArrayOf(select) => Val::array(select_rows(select, env)?),
+            Expr::Unary(operator, value) => unary(*operator, &value.evaluate(env)?),
+            Expr::Binary(operator, left, right) => {
+                let left = left.evaluate(env)?;
+                let right = right.evaluate(env)?;
+                binary(*operator, &left, &right, env)?
+            }
+            Expr::And(parts) => logic(parts, false, env)?,
+            Expr::Or(parts) => logic(parts, true, env)?,
+            Expr::Choice(condition, yes, no) => {
+                // Anything but true takes the other way.
+                let is_yes = condition.evaluate(env)?.as_bool() == Some(true);
+                if is_yes { yes.evaluate(env)? } else { no.evaluate(env)? }
+            }
+            Expr::Coalesce(left, right) => match left.evaluate(env)? {
+                Val::Undefined => right.evaluate(env)?,
+                value => value,
+            },
+            Expr::In(value, list) => is_in(value, list, env)?,
+            Expr::InConstants(value, constants) => {
+                let value = value.evaluate(env)?;
+                if value.is_undefined() {
+                    return Ok(Val::Undefined);
+                }
+                let mut key = Vec::with_capacity(32);
+                value.sort_key(&mut key);
+                if constants.keys.contains(&key) {
+                    Val::Bool(true)
+                } else if constants.never_undefined || constants.types == type_bit(key[0]) {
+                    Val::Bool(false)
+                } else {
+                    Val::Undefined
+                }
+            }
+            Expr::Between(value, low, high) => {
+                let value = value.evaluate(env)?;
+                let above = value.compare(&low.evaluate(env)?).map(Ordering::is_ge);
+                let below = value.compare(&high.evaluate(env)?).map(Ordering::is_le);
+                three_valued_and(above, below)
+            }
+            Expr::Like(value, pattern) => match value.evaluate(env)?.as_text() {
+                Some(text) => Val::Bool(pattern.matches(text)),
+                None => Val::Undefined,
+            },
+            Expr::LikeComputed(value, pattern, escape) => {
+                let value = value.evaluate(env)?;
+                match (value.as_text(), pattern.evaluate(env)?.as_text()) {
+                    (Some(text), Some(pattern)) => Val::Bool(Pattern::new(pattern, *escape).matches(text)),
+                    _ => Val::Undefined,
+                }
+            }
+            Expr::Matches(value, pattern) => match value.evaluate(env)?.as_text() {
+                Some(text) => Val::Bool(pattern.is_match(text)),
+                None => Val::Undefined,
+            },
+            Expr::Call(function, arguments) => {
+                let mut values = Vec::with_capacity(arguments.len());
+                for argument in arguments {
+                    values.push(argument.evaluate(env)?);
+                }
+                functions::call(*function, &values, env)?
+            }
+            Expr::Aggregate(number) => env.aggregates.get(*number).cloned().unwrap_or(Val::Undefined),
+            Expr::GroupKey(number) => env.group.get(*number).cloned().unwrap_or(Val::Undefined),
+        })
+    }
+
+    /// Whether this is exactly true.
+    pub fn holds<'a>(&'a self, env: &mut Env<'a>) -> Result<bool, Stop> {
+        Ok(self.evaluate(env)?.as_bool() == Some(true))
+    }
+}
+
+/// Steps into a value; what is missing is undefined.
+pub fn follow<'a>(value: &Val<'a>, steps: &[Step]) -> Val<'a> {
+    let mut value = value.clone();
+    for step in steps {
+        value = match step {
+            Step::Member(name) => value.member(name),
+            Step::Index(index) => value.element(*index),
+            Step::Each => Val::Undefined,
+        };
+    }
+    value
+}
+
+/// False and true have marks of their own but are one type.
+pub fn type_bit(mark: u8) -> u16 {
+    1 << if mark == 0x04 { 0x03 } else { mark & 0x0f }
+}
+
+/// The one row of a sub-query; undefined without one.
+fn scalar<'a>(select: &'a Select, env: &mut Env<'a>) -> Evaluated<'a> {
+    let mut rows = select_rows(select, env)?;
+    match rows.len() {
+        0 => Ok(Val::Undefined),
+        1 => Ok(rows.remove(0)),
+        _ => Err(Box::new(Refusal::bad("A scalar subquery returned more than one row."))),
+    }
+}
+
+/// AND and OR over three values: `decisive` ends it.
+fn logic<'a>(parts: &'a [Expr], decisive: bool, env: &mut Env<'a>) -> Evaluated<'a> {
+    let mut is_unknown = false;
+    for part in parts {
+        match part.evaluate(env)?.as_bool() {
+            Some(fact) if fact == decisive => return Ok(Val::Bool(decisive)),
+            Some(_) => {}
+            None => is_unknown = true,
+        }
+    }
+    Ok(if is_unknown { Val::Undefined } else { Val::Bool(!decisive) })
+}
+
+fn three_valued_and<'a>(left: Option<bool>, right: Option<bool>) -> Val<'a> {
+    match (left, right) {
+        (Some(false), _) | (_, Some(false)) => Val::Bool(false),
+        (Some(true), Some(true)) => Val::Bool(true),
+        _ => Val::Undefined,
+    }
+}
+
+fn is_in<'a>(value: &'a Expr, list: &'a [Expr], env: &mut Env<'a>) -> Evaluated<'a> {
+    let value = value.evaluate(env)?;
+    let mut is_unknown = false;
+    for entry in list {
+        match value.equals(&entry.evaluate(env)?) {
+            Some(true) => return Ok(Val::Bool(true)),
+            Some(false) => {}
+            None => is_unknown = true,
+        }
+    }
+    Ok(if is_unknown { Val::Undefined } else { Val::Bool(false) })
+}
+
+pub fn unary<'a>(operator: Unary, value: &Val<'a>) -> Val<'a> {
+    match (operator, value) {
+        (Unary::Plus, Val::Number(_)) => value.clone(),
+        (Unary::Minus, Val::Number(crate::json::Number::Integer(integer))) if *integer != 0 => {
+            integer.checked_neg().map_or_else(|| Val::number(-(*integer as f64)), Val::integer)
+        }
+        (Unary::Minus, Val::Number(number)) => Val::number(-number.as_f64()),
+        (Unary::BitNot, Val::Number(number)) => Val::integer(i64::from(!to_int32(number.as_f64()))),
+        (Unary::Not, Val::Bool(fact)) => Val::Bool(!fact),
+        _ => Val::Undefined,
+    }
+}
+
+fn binary<'a>(operator: Binary, left: &Val<'a>, right: &Val<'a>, env: &mut Env<'a>) -> Evaluated<'a> {
+    let truth = |fact: Option<bool>| fact.map_or(Val::Undefined, Val::Bool);
+    Ok(match operator {
+        Binary::Equal => truth(left.equals(right)),
+        Binary::NotEqual => truth(left.equals(right).map(|is_equal| !is_equal)),
+        Binary::Less => truth(left.compare(right).map(Ordering::is_lt)),
+        Binary::LessOrEqual => truth(left.compare(right).map(Ordering::is_le)),
+        Binary::Greater => truth(left.compare(right).map(Ordering::is_gt)),
+        Binary::GreaterOrEqual => truth(left.compare(right).map(Ordering::is_ge)),
+        Binary::Concatenate => match (left.as_text(), right.as_text()) {
+            (Some(left), Some(right)) => {
+                env.charge(left.len() + right.len())?;
+                Val::text([left, right].concat())
+            }
+            _ => Val::Undefined,
+        },
+        _ => match (left.as_number(), right.as_number()) {
+            (Some(left), Some(right)) => arithmetic(operator, left, right),
+            _ => Val::Undefined,
+        },
+    })
+}
+
+fn arithmetic<'a>(operator: Binary, left: f64, right: f64) -> Val<'a> {
+    let bits = |result: i32| Val::integer(i64::from(result));
+    // As in JavaScript, a shift counts modulo 32.
+    let by = to_int32(right) as u32 & 31;
+    match operator {
+        Binary::Multiply => Val::number(left * right),
+        Binary::Divide => Val::number(left / right),
+        Binary::Modulo => Val::number(left % right),
+        Binary::Add => Val::number(left + right),
+        Binary::Subtract => Val::number(left - right),
+        Binary::ShiftLeft => bits(to_int32(left) << by),
+        Binary::ShiftRight => bits(to_int32(left) >> by),
+        Binary::ShiftRightZero => Val::integer(i64::from(to_int32(left) as u32 >> by)),
+        Binary::BitAnd => bits(to_int32(left) & to_int32(right)),
+        Binary::BitXor => bits(to_int32(left) ^ to_int32(right)),
+        Binary::BitOr => bits(to_int32(left) | to_int32(right)),
+        _ => Val::Undefined,
+    }
+}
+
+/// The low 32 bits of a number's whole part, as JavaScript takes them.
+fn to_int32(number: f64) -> i32 {
+    let whole = number.trunc() % 4_294_967_296.0;
+    // Between -2^32 and 2^32, so both steps keep the low bits.
+    whole as i64 as i32
+}

@@ -1,0 +1,424 @@
+//! From candidates to a page of rows.
+//!
+//! Three ways. Rows *stream* when they come in the order of candidates: the page ends where it is full. Rows are *sorted* for ORDER BY and
+//! DISTINCT: every candidate is seen, the best page behind the resume key is kept. Rows are *grouped* for aggregates: every candidate is
+//! seen, groups are written in the order of their keys. Each way ends with a token that names the last row.
+
+use super::continuation::{KEY_ROOM, Token, short};
+use super::evaluate::Env;
+use super::plan::{FromSource, Select, Selection};
+use super::rows::{Flow, Groups, each_row, project, sort_key};
+use super::value::Val;
+use super::{Candidate, PageRequest, Rows, Source};
+use crate::limits;
+use crate::refusal::Refusal;
+use crate::time::Time;
+use bytes::Bytes;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// All rows of a candidate are used up.
+const WHOLE: u64 = u64::MAX;
+
+pub fn run(
+    select: &Select,
+    fingerprint: u64,
+    source: &mut dyn Source,
+    page: PageRequest,
+    now: Time,
+) -> Result<Rows, Refusal> {
+    let resume = page.resume.map(|resume| resume.token).unwrap_or_default();
+    let most = select.top.or(select.slice.map(|(_, limit)| limit)).unwrap_or(u64::MAX);
+    let offset = select.slice.map_or(0, |(offset, _)| offset);
+    let mut run = Run {
+        select,
+        now,
+        room: page.max_items.max(1),
+        left: most.saturating_sub(resume.given),
+        to_skip: offset.saturating_sub(resume.skipped),
+        bytes: 0,
+        next: Token {
+            is_ordered: page.is_ordered,
+            given: resume.given,
+            skipped: resume.skipped,
+            ..Token::default()
+        },
+        rows: Rows::default(),
+    };
+    let mut nothing = Nothing { is_over: false };
+    let source = if reads_items(select) { source } else { &mut nothing };
+    let has_more = if run.left == 0 {
+        false
+    } else if select.is_grouped() {
+        run.grouped(source, &resume)?
+    } else if select.is_distinct || !(select.order.is_empty() || page.is_ordered) {
+        run.sorted(source, &resume)?
+    } else {
+        run.stream(source, &resume)?
+    };
+    if has_more && run.left > 0 {
+        run.rows.continuation = Some(run.next.encode(fingerprint, page.binding));
+    }
+    run.rows.metrics.returned_items = run.rows.values.len() as u64;
+    run.rows.metrics.returned_bytes = run.rows.values.iter().map(|row| row.len() as u64).sum();
+    Ok(run.rows)
+}
+
+pub fn reads_items(select: &Select) -> bool {
+    matches!(select.from.first().map(|from| &from.source), Some(FromSource::Items(_)))
+}
+
+/// The one candidate of a query that reads no items.
+struct Nothing {
+    is_over: bool,
+}
+
+impl Source for Nothing {
+    fn next(&mut self) -> Result<Option<Candidate>, Refusal> {
+        let is_first = !std::mem::replace(&mut self.is_over, true);
+        Ok(is_first
+            .then(|| Candidate { position: Bytes::from_static(b"0"), body: Bytes::from_static(b"{}") }))
+    }
+}
+
+struct Run<'p> {
+    select: &'p Select,
+    now: Time,
+    /// Rows that the page has room for.
+    room: usize,
+    /// Rows that TOP or LIMIT leave.
+    left: u64,
+    /// Rows that OFFSET still passes over.
+    to_skip: u64,
+    bytes: usize,
+    next: Token,
+    rows: Rows,
+}
+
+impl Run<'_> {
+    fn candidate(&mut self, source: &mut dyn Source) -> Result<Option<Candidate>, Refusal> {
+        let candidate = source.next()?;
+        if let Some(candidate) = &candidate {
+            self.rows.metrics.retrieved_items += 1;
+            self.rows.metrics.retrieved_bytes += candidate.body.len() as u64;
+        }
+        Ok(candidate)
+    }
+
+    fn env<'a>(&self) -> Env<'a> {
+        Env::new(self.now, (self.now.0 as u64) ^ self.rows.metrics.retrieved_items.rotate_left(32))
+    }
+
+    fn spend(&mut self, steps: u64) -> Result<(), Refusal> {
+        self.rows.steps += steps + 1;
+        if self.rows.steps > limits::QUERY_WHOLE_STEPS {
+            let text = format!("The query takes more than {} steps.", limits::QUERY_WHOLE_STEPS);
+            return Err(Refusal::BadRequest(text));
+        }
+        Ok(())
+    }
+
+    fn is_full(&self, row: usize) -> bool {
+        let count = self.rows.values.len();
+        count >= self.room || count > 0 && self.bytes + row > limits::PAGE_BYTES
+    }
+
+    fn give(&mut self, row: Bytes) {
+        self.bytes += row.len();
+        self.left -= 1;
+        self.next.given += 1;
+        self.rows.values.push(row);
+    }
+
+    fn stream(&mut self, source: &mut dyn Source, resume: &Token) -> Result<bool, Refusal> {
+        let select = self.select;
+        let is_item_itself = is_item_itself(select);
+        while let Some(candidate) = self.candidate(source)? {
+            let used = if candidate.position == resume.position { resume.within } else { 0 };
+            if used == WHOLE {
+                continue;
+            }
+            if self.is_full(0) || self.rows.steps > limits::QUERY_PAGE_STEPS {
+                return Ok(true);
+            }
+            let mut env = self.env();
+            let item = Val::of_text(candidate.body.trim_ascii());
+            let mut seen = 0;
+            let flow = each_row(select, Some(&item), &mut env, &mut |env| {
+                if seen < used {
+                    seen += 1;
+                    return Ok(Flow::On);
+                }
+                let row = project(select, env)?;
+                if row.is_undefined() {
+                    seen += 1;
+                    return Ok(Flow::On);
+                }
+                if self.to_skip > 0 {
+                    self.to_skip -= 1;
+                    self.next.skipped += 1;
+                    seen += 1;
+                    return Ok(Flow::On);
+                }
+                let row = if is_item_itself { candidate.body.clone() } else { written(&row) };
+                if self.left == 0 || self.is_full(row.len()) {
+                    return Ok(Flow::Enough);
+                }
+                self.give(row);
+                seen += 1;
+                Ok(Flow::On)
+            })
+            .map_err(|stop| *stop)?;
+            let steps = env.steps;
+            drop(env);
+            self.spend(steps)?;
+            self.next.position = candidate.position;
+            self.next.within = if flow == Flow::Enough { seen } else { WHOLE };
+            if flow == Flow::Enough || self.left == 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn sorted(&mut self, source: &mut dyn Source, resume: &Token) -> Result<bool, Refusal> {
+        let select = self.select;
+        // One more row than the page gives tells that there are more.
+        let want = self.to_skip.saturating_add(self.left.min(self.room as u64));
+        let want = usize::try_from(want).unwrap_or(usize::MAX);
+        let mut best = Best { rows: BTreeMap::new(), want, bytes: 0, is_cut: false };
+        // With ORDER BY and DISTINCT a value counts where it sorts first.
+        let mut first_keys: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
+        let mut held = Vec::new();
+        let mut held_bytes = 0;
+        let mut resumed_at = None;
+        while let Some(candidate) = self.candidate(source)? {
+            let mut env = self.env();
+            let item = Val::of_text(candidate.body.trim_ascii());
+            let mut found = Vec::new();
+            let mut number = 0_u64;
+            each_row(select, Some(&item), &mut env, &mut |env| {
+                let mut key = sort_key(select, env)?;
+                let tie = if select.is_distinct {
+                    let row = project(select, env)?;
+                    if row.is_undefined() {
+                        return Ok(Flow::On);
+                    }
+                    let mut value = Vec::new();
+                    row.sort_key(&mut value);
+                    short(&value)
+                } else {
+                    [&short(&candidate.position)[..], &number.to_be_bytes()].concat()
+                };
+                number += 1;
+                let sort_length = key.len();
+                key.extend_from_slice(&tie);
+                if !best.may_keep(&key) && !select.is_distinct {
+                    return Ok(Flow::On);
+                }
+                let row = project(select, env)?;
+                if !row.is_undefined() {
+                    env.charge(key.len())?;
+                    found.push((key, sort_length, written(&row)));
+                }
+                Ok(Flow::On)
+            })
+            .map_err(|stop| *stop)?;
+            let steps = env.steps;
+            drop(env);
+            self.spend(steps)?;
+            for (key, sort_length, row) in found {
+                if select.is_distinct && !select.order.is_empty() {
+                    let tie = key[sort_length..].to_vec();
+                    let bytes = tie.len() + key.len();
+                    match first_keys.get_mut(&tie) {
+                        Some(first) if *first <= key => continue,
+                        Some(first) => {
+                            best.remove(first);
+                            *first = key.clone();
+                        }
+                        None => {
+                            held_bytes += bytes;
+                            first_keys.insert(tie, key.clone());
+                        }
+                    }
+                }
+                match place(&key, sort_length, resume) {
+                    Place::Before => {}
+                    Place::Behind => best.keep(key, sort_length, row),
+                    Place::Unknown => {
+                        if key[sort_length..] == resume.position[..] {
+                            resumed_at = Some(key.clone());
+                        }
+                        held_bytes += key.len() + row.len();
+                        held.push((key, sort_length, row));
+                    }
+                }
+            }
+            if held_bytes > limits::QUERY_GROUP_BYTES {
+                return Err(Refusal::bad("The query holds too many distinct values."));
+            }
+        }
+        for (key, sort_length, row) in held {
+            let is_behind = match &resumed_at {
+                Some(last) => key > *last,
+                // The row that ended the page before is gone: only its tie-breaker is known.
+                None => key[sort_length..] > resume.position[..],
+            };
+            if is_behind {
+                best.keep(key, sort_length, row);
+            }
+        }
+        Ok(self.give_sorted(best))
+    }
+
+    /// Gives the rows of a sorted page, OFFSET first.
+    fn give_sorted(&mut self, best: Best) -> bool {
+        let is_cut = best.is_cut;
+        for (key, (sort_length, row)) in best.rows {
+            if self.to_skip == 0 {
+                if self.left == 0 || self.is_full(row.len()) {
+                    return true;
+                }
+                self.give(row);
+            } else {
+                self.to_skip -= 1;
+                self.next.skipped += 1;
+            }
+            self.end_at(&key, sort_length);
+        }
+        is_cut
+    }
+
+    /// Names the last row of the page in the token. A long sort key is cut; what breaks ties is always whole.
+    fn end_at(&mut self, key: &[u8], sort_length: usize) {
+        self.next.is_sorted = true;
+        self.next.is_cut = sort_length > KEY_ROOM;
+        if self.next.is_cut {
+            self.next.key = key[..KEY_ROOM].to_vec();
+            self.next.position = Bytes::copy_from_slice(&key[sort_length..]);
+        } else {
+            self.next.key = key.to_vec();
+            self.next.position = Bytes::new();
+        }
+    }
+
+    fn grouped(&mut self, source: &mut dyn Source, resume: &Token) -> Result<bool, Refusal> {
+        let select = self.select;
+        let mut groups = Groups::new(select);
+        let mut held = 0;
+        while let Some(candidate) = self.candidate(source)? {
+            let mut env = self.env();
+            let item = Val::of_text(candidate.body.trim_ascii());
+            each_row(select, Some(&item), &mut env, &mut |env| {
+                held += groups.take(select, env)?;
+                Ok(Flow::On)
+            })
+            .map_err(|stop| *stop)?;
+            let steps = env.steps;
+            drop(env);
+            self.spend(steps)?;
+            if held > limits::QUERY_GROUP_BYTES {
+                return Err(Refusal::bad("The groups of the query take too much memory."));
+            }
+        }
+        let mut best = Best { rows: BTreeMap::new(), want: usize::MAX, bytes: 0, is_cut: false };
+        let mut distinct = HashSet::new();
+        for mut group in groups.finish() {
+            group.end(select);
+            let mut env = self.env();
+            group.bind(&mut env);
+            let row = project(select, &mut env).map_err(|stop| *stop)?;
+            if row.is_undefined() || select.is_distinct && !distinct.insert(written(&row)) {
+                continue;
+            }
+            let mut key = sort_key(select, &mut env).map_err(|stop| *stop)?;
+            let sort_length = key.len();
+            key.extend_from_slice(&short(&group.key));
+            if place(&key, sort_length, resume) == Place::Behind
+                || place(&key, sort_length, resume) == Place::Unknown
+                    && key[sort_length..] > resume.position[..]
+            {
+                best.keep(key, sort_length, written(&row));
+            }
+        }
+        Ok(self.give_sorted(best))
+    }
+}
+
+/// The first rows behind the resume key, as many as the page wants and one more.
+struct Best {
+    rows: BTreeMap<Vec<u8>, (usize, Bytes)>,
+    want: usize,
+    bytes: usize,
+    /// Rows were left out because they come later or take too much memory.
+    is_cut: bool,
+}
+
+impl Best {
+    fn may_keep(&mut self, key: &[u8]) -> bool {
+        let is_worse = self.rows.len() > self.want
+            && self.rows.last_key_value().is_some_and(|(last, _)| key >= &last[..]);
+        self.is_cut |= is_worse;
+        !is_worse
+    }
+
+    fn keep(&mut self, key: Vec<u8>, sort_length: usize, row: Bytes) {
+        if !self.may_keep(&key) {
+            return;
+        }
+        self.bytes += key.len() + row.len();
+        if let Some((_, replaced)) = self.rows.insert(key, (sort_length, row)) {
+            self.bytes = self.bytes.saturating_sub(replaced.len());
+        }
+        while self.rows.len() > self.want.saturating_add(1)
+            || self.bytes > limits::QUERY_HELD_BYTES && self.rows.len() > 1
+        {
+            let Some((key, (_, row))) = self.rows.pop_last() else { return };
+            self.bytes -= (key.len() + row.len()).min(self.bytes);
+            self.is_cut = true;
+        }
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        if let Some((_, row)) = self.rows.remove(key) {
+            self.bytes -= (key.len() + row.len()).min(self.bytes);
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Before,
+    Behind,
+    /// The token's key was cut and this one begins the same.
+    Unknown,
+}
+
+/// Where a full key lies, seen from the end of the page before.
+fn place(key: &[u8], sort_length: usize, resume: &Token) -> Place {
+    if !resume.is_sorted {
+        return Place::Behind;
+    }
+    if !resume.is_cut {
+        return if key > &resume.key[..] { Place::Behind } else { Place::Before };
+    }
+    let beginning = &key[..resume.key.len().min(sort_length)];
+    match beginning.cmp(&resume.key) {
+        std::cmp::Ordering::Less => Place::Before,
+        std::cmp::Ordering::Greater => Place::Behind,
+        std::cmp::Ordering::Equal => Place::Unknown,
+    }
+}
+
+/// Whether the row is the item as it is stored.
+fn is_item_itself(select: &Select) -> bool {
+    matches!(&select.selection, Selection::Star)
+        && matches!(&select.from[..], [from] if !from.is_each
+            && matches!(&from.source, FromSource::Items(steps) if steps.is_empty()))
+}
+
+fn written(row: &Val<'_>) -> Bytes {
+    let mut text = Vec::new();
+    row.write(&mut text);
+    Bytes::from(text)
+}
