@@ -29,6 +29,8 @@ def test_databases_and_containers_are_made_listed_found_and_deleted(client):
         client.create_database("shop")
     client.create_database_if_not_exists("bank")
     assert [one["id"] for one in client.list_databases()] == ["shop", "bank"]
+    found = client.query_databases("SELECT * FROM r WHERE r.id = @id", parameters=[{"name": "@id", "value": "bank"}])
+    assert [one["id"] for one in found] == ["bank"]
     database.create_container("carts", PartitionKey("/user"))
     database.create_container_if_not_exists("carts", PartitionKey("/user"))
     container = database.create_container("orders", PartitionKey("/user"), default_ttl=60)
@@ -124,6 +126,21 @@ def container_null():
     return NullPartitionKeyValue
 
 
+def test_hierarchical_keys_are_found_whole_and_by_their_beginning(database):
+    container = database.create_container("deep", PartitionKey(["/tenant", "/user", "/session"], kind="MultiHash"))
+    for tenant in ("a", "b"):
+        for user in ("x", "y"):
+            for session in (1, 2):
+                container.create_item({"id": f"{tenant}{user}{session}", "tenant": tenant, "user": user, "session": session})
+    assert container.read_item("ax1", ["a", "x", 1])["session"] == 1
+    one = container.query_items("SELECT VALUE c.id FROM c", partition_key=["a", "x", 2])
+    assert list(one) == ["ax2"]
+    prefix = container.query_items("SELECT VALUE c.id FROM c ORDER BY c.id", partition_key=["a", "y"])
+    assert list(prefix) == ["ay1", "ay2"]
+    wide = container.query_items("SELECT VALUE c.id FROM c ORDER BY c.id", partition_key=["b"])
+    assert list(wide) == ["bx1", "bx2", "by1", "by2"]
+
+
 def test_unique_keys_hold_within_a_partition(database):
     policy = {"uniqueKeys": [{"paths": ["/mail"]}, {"paths": ["/first", "/last"]}]}
     container = database.create_container("people", PartitionKey("/team"), unique_key_policy=policy)
@@ -134,6 +151,38 @@ def test_unique_keys_hold_within_a_partition(database):
     container.create_item({"id": "2", "team": "b", "mail": "m"})
     container.delete_item("1", "a")
     container.create_item({"id": "3", "team": "a", "mail": "m", "first": "f", "last": "l"})
+
+
+def test_patches_change_what_they_name_and_nothing_else(container):
+    container.create_item({"id": "1", "user": "ann", "n": 1, "tags": ["a"], "gone": True, "from": 7})
+    patched = container.patch_item(
+        "1",
+        "ann",
+        [
+            {"op": "set", "path": "/name", "value": "x"},
+            {"op": "add", "path": "/tags/-", "value": "b"},
+            {"op": "replace", "path": "/tags/0", "value": "c"},
+            {"op": "incr", "path": "/n", "value": 5},
+            {"op": "remove", "path": "/gone"},
+            {"op": "move", "from": "/from", "path": "/to"},
+        ],
+    )
+    assert (patched["name"], patched["tags"], patched["n"], patched["to"]) == ("x", ["c", "b"], 6, 7)
+    assert "gone" not in patched and "from" not in patched
+    for operations in (
+        [{"op": "replace", "path": "/missing", "value": 1}],
+        [{"op": "set", "path": "/id", "value": "2"}],
+        [{"op": "set", "path": "/user", "value": "bob"}],
+        [{"op": "incr", "path": "/name", "value": 1}],
+        [{"op": "set", "path": f"/m{n}", "value": n} for n in range(11)],
+    ):
+        with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
+            container.patch_item("1", "ann", operations)
+        assert refused.value.status_code == 400
+    with pytest.raises(exceptions.CosmosAccessConditionFailedError):
+        container.patch_item("1", "ann", [{"op": "incr", "path": "/n", "value": 1}], filter_predicate="from c where c.n > 100")
+    container.patch_item("1", "ann", [{"op": "incr", "path": "/n", "value": 1}], filter_predicate="from c where c.n = 6")
+    assert container.read_item("1", "ann")["n"] == 7
 
 
 def test_a_batch_happens_whole_or_not_at_all(container):
@@ -163,11 +212,28 @@ def test_a_batch_happens_whole_or_not_at_all(container):
         assert refused.value.status_code == 400 and text in refused.value.message
 
 
+def test_many_are_read_at_once(container):
+    for n in range(20):
+        container.create_item({"id": str(n), "user": f"u{n % 3}"})
+    wanted = [(str(n), f"u{n % 3}") for n in range(0, 20, 2)] + [("missing", "u0")]
+    assert sorted(int(one["id"]) for one in container.read_items(wanted)) == list(range(0, 20, 2))
+
+
 def test_a_partition_is_deleted_by_its_key(container):
     for n in range(5):
         container.create_item({"id": str(n), "user": "ann" if n < 3 else "bob"})
     container.delete_all_items_by_partition_key("ann")
     assert [one["id"] for one in container.read_all_items()] == ["3", "4"]
+
+
+def test_throughput_is_kept_and_told(database):
+    container = database.create_container("paid", PartitionKey("/k"), offer_throughput=400)
+    assert container.get_throughput().offer_throughput == 400
+    assert container.replace_throughput(500).offer_throughput == 500
+    assert container.get_throughput().offer_throughput == 500
+    with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
+        database.create_container("odd", PartitionKey("/k"), offer_throughput=401)
+    assert refused.value.status_code == 400
 
 
 def test_scripts_are_kept_and_not_run(container):
@@ -203,6 +269,9 @@ def test_bad_requests_are_told_apart(container):
     with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
         container.create_item({"id": "big", "user": "ann", "text": "x" * (2 * 1024 * 1024)})
     assert refused.value.status_code == 413
+    with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
+        list(container.query_items("SELECT * FORM c", enable_cross_partition_query=True))
+    assert refused.value.status_code == 400 and '"errors"' in refused.value.message.replace("\\", "")
     assert list(container.read_all_items()) == []
 
 

@@ -14,11 +14,9 @@ def database(items_broker):
 
 
 def changes(container, **options):
-    """What a feed gives, and its continuation."""
-    seen = {}
-    feed = container.query_items_change_feed(response_hook=lambda headers, _: seen.update(headers), **options)
-    found = list(feed)
-    return found, seen["etag"]
+    """What a feed gives, and its continuation, which the client makes of the server's and of what was asked."""
+    found = list(container.query_items_change_feed(**options))
+    return found, container.client_connection.last_response_headers["etag"]
 
 
 def names(found):
@@ -53,6 +51,39 @@ def test_a_feed_begins_now_at_a_time_and_in_one_partition(items_broker, database
     assert names(changes(container, start_time="Beginning", partition_key=1)[0]) == ["old"]
 
 
+def test_all_versions_and_deletes_are_told_where_they_are_kept(items_broker, database):
+    plain = database.create_container("plain", PartitionKey("/k"))
+    with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
+        changes(plain, mode="AllVersionsAndDeletes")
+    assert refused.value.status_code == 400
+    container = database.create_container(
+        "c", PartitionKey("/k"), default_ttl=100, change_feed_policy={"retentionDuration": 10}
+    )
+    _, after = changes(container, mode="AllVersionsAndDeletes")
+    container.create_item({"id": "1", "k": 1, "n": 1})
+    container.upsert_item({"id": "1", "k": 1, "n": 2})
+    container.delete_item("1", 1)
+    container.create_item({"id": "2", "k": 1})
+    found, after = changes(container, mode="AllVersionsAndDeletes", continuation=after)
+    assert [one["metadata"]["operationType"] for one in found] == ["create", "replace", "delete", "create"]
+    assert found[1]["current"]["n"] == 2
+    advance(items_broker, "PT101S")
+    found, after = eventually(lambda: changes(container, mode="AllVersionsAndDeletes", continuation=after))
+    assert found[0]["metadata"]["operationType"] == "delete"
+    assert found[0]["metadata"]["timeToLiveExpired"] is True
+
+
+def eventually(look):
+    """An expired item is told when it is removed, soon after (C-34)."""
+    import time
+
+    deadline = time.monotonic() + 20
+    while True:
+        found, after = look()
+        if found or time.monotonic() > deadline:
+            return found, after
+
+
 def test_the_feed_survives_a_restart(items_broker, database):
     container = database.create_container("c", PartitionKey("/k"))
     container.create_item({"id": "1", "k": 1})
@@ -71,10 +102,16 @@ def test_the_asynchronous_client_does_the_same(items_broker, scheme):
             container = await database.create_container("c", PartitionKey("/k"), default_ttl=100)
             await asyncio.gather(*(container.create_item({"id": str(n), "k": n % 3, "n": n}) for n in range(50)))
             assert (await container.read_item("7", 1))["n"] == 7
+            ordered = container.query_items("SELECT VALUE c.n FROM c ORDER BY c.n DESC", max_item_count=9)
+            assert [n async for n in ordered] == list(range(49, -1, -1))
+            counted = container.query_items("SELECT c.k, COUNT(1) AS n FROM c GROUP BY c.k")
+            assert sorted([(one["k"], one["n"]) async for one in counted]) == [(0, 17), (1, 17), (2, 16)]
             patched = await container.patch_item("7", 1, [{"op": "incr", "path": "/n", "value": 1}])
             assert patched["n"] == 8
             answer = await container.execute_item_batch([("upsert", ({"id": "a", "k": 9},)), ("read", ("a",))], 9)
             assert [one["statusCode"] for one in answer] == [201, 200]
+            many = await container.read_items([("1", 1), ("2", 2), ("3", 0)])
+            assert sorted(one["id"] for one in many) == ["1", "2", "3"]
             feed = container.query_items_change_feed(start_time="Beginning")
             assert len([one async for one in feed]) == 51
             advance(items_broker, "PT101S")

@@ -46,6 +46,10 @@ def is_there(container, name="1"):
     seen = {
         "id": by_id,
         "feed": name in [one["id"] for one in container.read_all_items()],
+        "query": name in list(container.query_items("SELECT VALUE c.id FROM c", enable_cross_partition_query=True)),
+        "count": list(container.query_items(f"SELECT VALUE COUNT(1) FROM c WHERE c.id = '{name}'",
+                                            enable_cross_partition_query=True)) == [1],
+        "many": name in [one["id"] for one in container.read_items([(name, "x"), ("none", "x")])],
         "changes": name in [one["id"] for one in container.query_items_change_feed(start_time="Beginning")],
     }
     assert len(set(seen.values())) == 1, seen

@@ -1,0 +1,201 @@
+//! Queries through the account: which items they see, how pages go on, what they read.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
+mod world;
+
+use otobus_items::*;
+use world::*;
+
+fn query(text: &str, listing: Listing) -> Query {
+    let of = QueryScope::Items { container: path() };
+    Query { of, scope: Scope::All, text: text.to_owned(), parameters: Vec::new(), listing, session: None }
+}
+
+fn page(world: &mut World, query: Query) -> Page {
+    match world.ask(Command::Query(query)).unwrap() {
+        Answer::Page(page) => page,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn texts(page: &Page) -> Vec<String> {
+    page.values.iter().map(|value| String::from_utf8(value.to_vec()).unwrap()).collect()
+}
+
+fn definitions(world: &mut World, of: QueryScope, text: &str) -> Vec<String> {
+    texts(&page(world, Query { of, ..query(text, Listing::default()) }))
+}
+
+// C-33, C-16
+#[test]
+fn an_expired_item_is_in_no_query_and_no_count() {
+    let mut world = World::with("\"defaultTtl\":5");
+    world.create("gone", "\"n\":1").unwrap();
+    world.create("stays", "\"n\":1,\"ttl\":-1").unwrap();
+    world.pass(5);
+    for (text, expected) in [
+        ("SELECT VALUE COUNT(1) FROM c", "1"),
+        ("SELECT VALUE COUNT(1) FROM c WHERE c.n = 1", "1"),
+        ("SELECT VALUE c.id FROM c", "\"stays\""),
+        ("SELECT VALUE c.id FROM c WHERE c.n > 0", "\"stays\""),
+        ("SELECT VALUE c.id FROM c WHERE c.id IN ('gone', 'stays') AND c.pk = 'p'", "\"stays\""),
+        ("SELECT VALUE c.id FROM c ORDER BY c._ts DESC", "\"stays\""),
+        ("SELECT VALUE SUM(c.n) FROM c", "1"),
+    ] {
+        assert_eq!(world.query(text).unwrap(), [expected], "{text}");
+    }
+    assert_eq!(world.stored_items(), 2);
+}
+
+// P-55
+#[test]
+fn a_patch_whose_condition_does_not_hold_changes_nothing() {
+    let mut world = World::with("");
+    world.create("i", "\"n\":1").unwrap();
+    let patch = |condition: &str| {
+        format!(r#"{{"operations":[{{"op":"incr","path":"/n","value":1}}],"condition":"{condition}"}}"#)
+    };
+    assert_eq!(status(&world.patch("i", &patch("from c where c.n = 2"))), 412);
+    assert_eq!(status(&world.patch("i", &patch("from c where c.missing = 2"))), 412);
+    assert_eq!(status(&world.patch("i", &patch("from c where"))), 400);
+    assert_eq!(member(&world.read("i").unwrap(), "n").as_deref(), Some("1"));
+    world.patch("i", &patch("from root where root.n = 1 and root._ts > 0")).unwrap();
+    assert_eq!(member(&world.read("i").unwrap(), "n").as_deref(), Some("2"));
+    let batch =
+        format!(r#"[{{"operationType":"Patch","id":"i","resourceBody":{}}}]"#, patch("from c where c.n = 5"));
+    assert_eq!(world.batch(&batch).unwrap()[0].status, 412);
+}
+
+// CX-5.1.1, P-76, CX-12.1
+#[test]
+fn definitions_are_queried_the_way_each_client_asks() {
+    let mut world = World::new();
+    let body = r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#.into();
+    let throughput = Some(Throughput::Fixed(400));
+    world.ask(Command::CreateContainer { database: "d".into(), body, throughput }).unwrap();
+    let container = world.read_container();
+    let of =
+        |name: &str| json::walk::string(member(&container, name).unwrap().as_bytes()).unwrap().into_owned();
+    let (link, rid) = (of("_self"), of("_rid"));
+    for text in [
+        format!(r#"SELECT VALUE root.content.offerThroughput from root where root.resource = "{link}""#),
+        format!("SELECT VALUE c.content.offerThroughput FROM c WHERE c.offerResourceId = '{rid}'"),
+    ] {
+        assert_eq!(definitions(&mut world, QueryScope::Offers, &text), ["400"], "{text}");
+    }
+    let mut python = query(
+        "SELECT VALUE r.content.offerThroughput FROM root r WHERE r.resource=@link",
+        Listing::default(),
+    );
+    python.of = QueryScope::Offers;
+    python.parameters = vec![("@link".into(), format!("\"{link}\"").into())];
+    assert_eq!(texts(&page(&mut world, python)), ["400"]);
+    assert_eq!(
+        definitions(&mut world, QueryScope::Databases, "SELECT VALUE r.id FROM r WHERE r.id = 'd'"),
+        ["\"d\""]
+    );
+    let containers = QueryScope::Containers { database: "d".into() };
+    assert_eq!(definitions(&mut world, containers, "SELECT VALUE r.id FROM r"), ["\"c\""]);
+}
+
+// CX-5.2.9
+#[test]
+fn computed_properties_are_usable_and_not_shown() {
+    let mut world =
+        World::with(r#""computedProperties":[{"name":"low","query":"SELECT VALUE LOWER(c.name) FROM c"}]"#);
+    world.create("i", "\"name\":\"ABC\"").unwrap();
+    assert_eq!(world.query("SELECT VALUE c.low FROM c WHERE c.low = 'abc'").unwrap(), ["\"abc\""]);
+    assert!(!world.query("SELECT * FROM c").unwrap()[0].contains("\"low\""));
+    let bad = r#""computedProperties":[{"name":"low","query":"SELECT VALUE FROM"}]"#;
+    assert_eq!(status(&world.replace_container(bad)), 400);
+    world.check();
+}
+
+// P-51, P-52, P-53, P-62
+#[test]
+fn pages_go_on_across_writes_and_belong_to_their_query() {
+    for text in [
+        "SELECT VALUE c.id FROM c",
+        "SELECT VALUE c.id FROM c WHERE c.n >= 0",
+        "SELECT VALUE c.id FROM c WHERE c.n >= 0 ORDER BY c.n",
+        "SELECT VALUE c.id FROM c ORDER BY c.n DESC",
+        "SELECT VALUE c.id FROM c ORDER BY c._ts",
+        "SELECT VALUE c.id FROM c WHERE c.pk = 'p' AND c.id IN ('i1','i2','i3','i4','i5','i6','i7')",
+    ] {
+        let mut world = World::with("");
+        for number in 0..300 {
+            world.create(&format!("i{number}"), &format!("\"n\":{}", number * 7 % 300)).unwrap();
+            world.pass_ms(400);
+        }
+        let expected = page(&mut world, query(text, Listing { max_items: Some(1000), continuation: None }));
+        assert_eq!(expected.continuation, None);
+        let mut found = Vec::new();
+        let mut continuation: Option<String> = None;
+        loop {
+            let next = page(
+                &mut world,
+                query(text, Listing { max_items: Some(3), continuation: continuation.take() }),
+            );
+            found.extend(texts(&next));
+            continuation = next.continuation;
+            let Some(token) = &continuation else { break };
+            assert!(token.len() <= limits::CONTINUATION_BYTES);
+            if found.len() == 3 {
+                // Something new, which sorts behind everything or before: whoever was there comes once all the same.
+                let id = json::walk::string(found[0].as_bytes()).unwrap().into_owned();
+                world.delete(&id).unwrap();
+                let other = query(
+                    "SELECT VALUE c.n FROM c",
+                    Listing { max_items: Some(3), continuation: continuation.clone() },
+                );
+                assert_eq!(status(&world.ask(Command::Query(other))), 400, "of another query");
+            }
+        }
+        assert_eq!(found, texts(&expected), "{text}");
+    }
+}
+
+// CX-12.2
+#[test]
+fn an_explanation_names_the_index_and_metrics_tell_what_was_read() {
+    let mut world = World::with("");
+    for number in 0..50 {
+        world.create(&format!("i{number}"), &format!("\"n\":{number}")).unwrap();
+    }
+    let asked = query("SELECT * FROM c WHERE c.n = 7", Listing::default());
+    let metrics = page(&mut world, asked.clone()).metrics.unwrap();
+    assert_eq!((metrics.retrieved_items, metrics.returned_items, metrics.used_index), (1, 1, true));
+    let Answer::Explanation(text) = world.ask(Command::Explain(asked)).unwrap() else { panic!() };
+    let used = json::parse(&text).unwrap();
+    let used = used.get("UtilizedSingleIndexes").unwrap().as_array().unwrap();
+    assert_eq!(used[0].get("IndexSpec").unwrap().as_str(), Some("/n/?"));
+    let scan =
+        page(&mut world, query("SELECT * FROM c WHERE c.n + 1 = 8", Listing::default())).metrics.unwrap();
+    assert_eq!((scan.retrieved_items, scan.returned_items, scan.used_index), (50, 1, false));
+}
+
+// P-41, P-66
+#[test]
+fn a_query_stays_in_its_scope() {
+    let mut world = World::with("");
+    for number in 0..9 {
+        let body = format!(r#"{{"id":"i{number}","pk":"p{}","n":{number}}}"#, number % 3).into();
+        world
+            .ask(Command::CreateItem(ItemWrite { container: path(), body, ..ItemWrite::default() }))
+            .unwrap();
+    }
+    let in_scope = |scope: Scope, text: &str| Query { scope, ..query(text, Listing::default()) };
+    let count = "SELECT VALUE COUNT(1) FROM c";
+    assert_eq!(texts(&page(&mut world, in_scope(Scope::Key(key("p1")), count))), ["3"]);
+    assert_eq!(
+        texts(&page(
+            &mut world,
+            in_scope(Scope::Key(key("p1")), "SELECT VALUE COUNT(1) FROM c WHERE c.n >= 4")
+        )),
+        ["2"]
+    );
+    let epk = effective_key::hex(&[KeyPart::String("p2".into())], effective_key::Hashing::V2);
+    let range = KeyRange { end: format!("{epk}FF"), start: epk };
+    assert_eq!(texts(&page(&mut world, in_scope(Scope::Range(range), count))), ["3"]);
+    assert_eq!(texts(&page(&mut world, in_scope(Scope::All, count))), ["9"]);
+}
