@@ -263,7 +263,12 @@ impl World {
                 true
             }
             Step::Sleep { until: Some(until), now } if until.0 <= now.0 + PATIENCE_MICROS => {
-                self.clocks.with(|times| times.micros = times.micros.max(until.0));
+                // Both clocks: what it waits for may be due by either.
+                self.clocks.with(|times| {
+                    let waited = until.0.saturating_sub(times.micros);
+                    times.micros += waited;
+                    times.world.pass(waited.div_ceil(1_000) as i64);
+                });
                 true
             }
             Step::Sleep { .. } => !items.door().is_empty(),
