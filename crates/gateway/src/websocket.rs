@@ -155,8 +155,23 @@ fn read_upgrade(head: &[u8], names: &Names) -> Result<Upgrade, Refused> {
         return Err(BAD);
     }
     // As at the HTTP door: browsers say whose page it is, and a page has no name but its own.
-    let is_from_page = values("origin").next().is_some() || !values("host").all(|host| names.include(host));
+    let host = values("host").next().unwrap_or_default();
+    let foreign = values("origin").find(|origin| !is_own(origin, host));
+    let is_from_page = foreign.is_some() || !names.include(host);
+    if is_from_page {
+        tracing::info!(
+            host,
+            origin = foreign,
+            "a WebSocket may come from a web page: being on this machine counts for nothing, the well-known key neither"
+        );
+    }
     Ok(Upgrade { accept: accept_key(key), protocol, is_from_page })
+}
+
+/// Whether a page of this very server would have such an origin; some clients that are no pages write one (K-32).
+fn is_own(origin: &str, host: &str) -> bool {
+    let authority = origin.split_once("://").map(|(_, authority)| authority);
+    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
 }
 
 fn accept_key(key: &str) -> String {
@@ -448,6 +463,21 @@ mod tests {
         assert_eq!((upgrade.protocol, upgrade.is_from_page), (Some("amqp"), true));
         let rebound = HEAD.replace("localhost", "evil.example");
         assert!(read(&rebound).unwrap().is_from_page, "a page may have its name lead here");
+    }
+
+    // K-32
+    #[test]
+    fn an_origin_that_is_the_servers_own_address_is_no_page() {
+        let is_from_page = |host: &str, origin: &str| {
+            let head = HEAD.replace("Host: localhost", &format!("Origin: {origin}\r\nHost: {host}"));
+            read_upgrade(head.as_bytes(), &Names::default()).unwrap().is_from_page
+        };
+        assert!(!is_from_page("localhost:5671", "https://LocalHost:5671"));
+        assert!(!is_from_page("127.0.0.1:5672", "http://127.0.0.1:5672"));
+        assert!(is_from_page("localhost:5671", "https://localhost:3000"), "another server's page");
+        assert!(is_from_page("localhost:5671", "https://localhost"));
+        assert!(is_from_page("evil.example:5671", "https://evil.example:5671"));
+        assert!(is_from_page("localhost:5671", "null"));
     }
 
     #[test]

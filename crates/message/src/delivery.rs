@@ -35,13 +35,21 @@ pub struct Stamp<'a> {
     pub state: Option<i32>,
     /// Overrides the one of the overlay.
     pub dead_letter_source: Option<&'a str>,
-    /// RFC order; written as a delivery annotation.
+    /// RFC order; written as a delivery annotation (K-2).
     pub lock_token: Option<[u8; 16]>,
+    /// A delivery on a link has delivery annotations even if they are empty (K-2); a message that is shown has not.
+    pub is_delivered: bool,
     pub partition_id: Option<i16>,
 }
 
 /// Room for a header, all broker annotations and slack, so that usual messages are encoded without growing twice.
 const STAMP_BYTES: usize = 512;
+
+/// The message state of what was or is scheduled (S-8).
+const SCHEDULED_STATE: i32 = 2;
+
+/// The delivery annotation that names the lock.
+const LOCK_TOKEN: &str = "x-opt-lock-token";
 
 /// The last millisecond of the year 9999. The .NET client cannot hold a later time.
 const LAST_INSTANT: i64 = 253_402_300_799_999;
@@ -72,7 +80,7 @@ struct Delivery<'a> {
 impl<'a> Delivery<'a> {
     fn write(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
         self.write_header(out)?;
-        self.write_delivery_annotations(out);
+        self.write_delivery_annotations(out)?;
         let is_scheduled = self.write_message_annotations(out)?;
         self.write_bare(out, is_scheduled)
     }
@@ -94,15 +102,30 @@ impl<'a> Delivery<'a> {
         Ok(())
     }
 
-    /// The sender's delivery annotations were for us, not for the receiver (AMQP 1.0 part 3, 3.2.2).
-    fn write_delivery_annotations(&self, out: &mut Vec<u8>) {
-        if let Some(token) = &self.stamp.lock_token {
-            write_descriptor(out, section::DELIVERY_ANNOTATIONS.into());
-            let open = begin_map(out);
-            write_symbol(out, "x-opt-lock-token");
-            write_uuid(out, token);
-            end_compound(out, open, 2);
+    /// The sender's, merged with the lock token, which is ours alone (K-2, K-10).
+    fn write_delivery_annotations(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
+        let sent = self.sections.delivery_annotations.value(self.stored);
+        if sent.is_none() && self.stamp.lock_token.is_none() && !self.stamp.is_delivered {
+            return Ok(());
         }
+        write_descriptor(out, section::DELIVERY_ANNOTATIONS.into());
+        let open = begin_map(out);
+        let mut count = 0;
+        for entry in optional_entries(sent)? {
+            let entry = entry?;
+            if entry.name != Some(LOCK_TOKEN) {
+                out.extend_from_slice(entry.key);
+                out.extend_from_slice(entry.value);
+                count += 1;
+            }
+        }
+        if let Some(token) = &self.stamp.lock_token {
+            write_symbol(out, LOCK_TOKEN);
+            write_uuid(out, token);
+            count += 1;
+        }
+        end_compound(out, open, 2 * count);
+        Ok(())
     }
 
     /// Writes the sender's annotations, then ours. Says whether the sender scheduled the message.
@@ -130,7 +153,7 @@ impl<'a> Delivery<'a> {
             count += 1;
         }
         count += self.write_changed_annotations(out);
-        count += self.write_stamp(out);
+        count += self.write_stamp(out, is_scheduled);
         end_compound(out, open, 2 * count);
         Ok(is_scheduled)
     }
@@ -160,8 +183,10 @@ impl<'a> Delivery<'a> {
     }
 
     /// The broker's annotations, in the exact types that clients assert (client notes 5.3).
-    fn write_stamp(&self, out: &mut Vec<u8>) -> u32 {
+    fn write_stamp(&self, out: &mut Vec<u8>, is_scheduled: bool) -> u32 {
         let stamp = self.stamp;
+        // K-8: clients show a message that was scheduled as such although it is active.
+        let was_scheduled = (stamp.is_delivered && is_scheduled).then_some(SCHEDULED_STATE);
         let mut count = 2;
         write_symbol(out, "x-opt-enqueued-time");
         write_timestamp(out, stamp.enqueued);
@@ -177,7 +202,7 @@ impl<'a> Delivery<'a> {
             write_long(out, sequence);
             count += 1;
         }
-        if let Some(state) = stamp.state {
+        if let Some(state) = stamp.state.or(was_scheduled) {
             write_symbol(out, "x-opt-message-state");
             write_int(out, state);
             count += 1;

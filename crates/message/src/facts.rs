@@ -42,7 +42,7 @@ pub struct Facts<'a> {
     pub scheduled_enqueue_time: Option<i64>,
     /// Encoded size of the largest single property, name included (S-18).
     pub largest_property: u32,
-    /// Encoded size of header, message annotations, properties and application properties together (S-18).
+    /// Encoded size of header, annotations, properties and application properties together (S-18).
     pub properties_bytes: u32,
 }
 
@@ -55,6 +55,7 @@ pub enum Field {
     TimeToLive,
     FirstAcquirer,
     DeliveryCount,
+    DeliveryAnnotations,
     MessageAnnotations,
     ScheduledEnqueueTime,
     PartitionKey,
@@ -108,6 +109,7 @@ impl<'a> Facts<'a> {
         let mut facts = Facts::default();
         for section in [
             sections.header,
+            sections.delivery_annotations,
             sections.message_annotations,
             sections.properties,
             sections.application_properties,
@@ -129,6 +131,9 @@ impl<'a> Facts<'a> {
         if let Some(properties) = sections.application_properties.value(bytes) {
             facts.read_application_properties(properties)?;
         }
+        if let Some(annotations) = sections.delivery_annotations.value(bytes) {
+            check_annotations(annotations, Field::DeliveryAnnotations)?;
+        }
         if let Some(footer) = sections.footer.value(bytes) {
             Facts::check_footer(footer)?;
         }
@@ -136,11 +141,7 @@ impl<'a> Facts<'a> {
     }
 
     pub(crate) fn check_footer(footer: &[u8]) -> Result<(), FactsError> {
-        let malformed = about(Field::Footer);
-        for entry in entries(footer).map_err(&malformed)? {
-            check_annotation(&entry.map_err(&malformed)?, Field::Footer)?;
-        }
-        Ok(())
+        check_annotations(footer, Field::Footer)
     }
 
     fn read_annotations(&mut self, annotations: &'a [u8]) -> Result<(), FactsError> {
@@ -283,6 +284,15 @@ fn check_other_properties(properties: &Properties<'_>) -> Result<(), FactsError>
     }
     if !properties.is_null(property::CORRELATION_ID) {
         read_id(properties.raw(property::CORRELATION_ID), Field::CorrelationId)?;
+    }
+    Ok(())
+}
+
+/// Annotations that the broker passes on and does not need.
+fn check_annotations(annotations: &[u8], field: Field) -> Result<(), FactsError> {
+    let malformed = about(field);
+    for entry in entries(annotations).map_err(&malformed)? {
+        check_annotation(&entry.map_err(&malformed)?, field)?;
     }
     Ok(())
 }

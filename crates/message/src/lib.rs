@@ -12,6 +12,7 @@ pub mod facts;
 mod fields;
 pub mod intake;
 pub mod limits;
+pub mod normal;
 pub mod overlay;
 pub mod pieces;
 pub mod sections;

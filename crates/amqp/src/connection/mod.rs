@@ -32,7 +32,7 @@ use output::Output;
 /// How far the connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Nothing came yet; a SASL header must.
+    /// Nothing came yet; a SASL header must, or an AMQP header of somebody who stays anonymous (K-5).
     SaslHeader,
     /// The mechanisms were written; an init must come.
     SaslInit,
@@ -223,27 +223,27 @@ impl Connection {
 
     fn step<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, Error> {
         match self.phase {
-            Phase::SaslHeader => self.take_header(input, SASL_HEADER),
+            Phase::SaslHeader => self.take_header(input, &[SASL_HEADER, AMQP_HEADER]),
             Phase::SaslInit => self.take_sasl_init(input),
-            Phase::AmqpHeader => self.take_header(input, AMQP_HEADER),
+            Phase::AmqpHeader => self.take_header(input, &[AMQP_HEADER]),
             Phase::SaslDecision | Phase::Closed => Ok(Step::Starved),
             Phase::Opening | Phase::Active | Phase::Closing => self.take_frame(input),
         }
     }
 
-    fn take_header<'a>(&mut self, input: &mut &'a [u8], expected: [u8; 8]) -> Result<Step<'a>, Error> {
+    fn take_header<'a>(&mut self, input: &mut &'a [u8], expected: &[[u8; 8]]) -> Result<Step<'a>, Error> {
         let Some((header, rest)) = input.split_first_chunk::<8>() else {
             // A stranger who speaks another protocol may never send eight bytes.
-            let is_prefix = expected.starts_with(input);
+            let is_prefix = expected.iter().any(|header| header.starts_with(input));
             return if is_prefix { Ok(Step::Starved) } else { Err(unknown_protocol()) };
         };
-        if *header != expected {
+        if !expected.contains(header) {
             return Err(unknown_protocol());
         }
         *input = rest;
         self.last_received = self.out.now;
-        self.out.raw(&expected);
-        if expected == SASL_HEADER {
+        self.out.raw(header);
+        if *header == SASL_HEADER {
             let names = self.config.mechanisms.iter().map(|name| (*name).to_owned()).collect();
             Sasl::Mechanisms(names).write(&mut self.out.bytes);
             self.phase = Phase::SaslInit;

@@ -53,6 +53,20 @@ fn everything_may_be_pipelined_before_the_sasl_outcome() {
 }
 
 #[test]
+fn somebody_may_open_without_a_sasl_layer() {
+    // K-5: the JavaScript client does, for a connection string that holds a signature.
+    let mut peer = Peer::silent();
+    peer.raw(&AMQP_HEADER[..5]);
+    assert_eq!(peer.events(), [], "it may become either header");
+    peer.raw(&AMQP_HEADER[5..]);
+    peer.give(0, Performative::Open(Box::new(Open { container_id: "js".into(), ..Open::default() })));
+    assert!(matches!(&peer.events()[..], [Event::Open { container_id, .. }] if container_id == "js"));
+    let out = std::mem::take(peer.server.output());
+    *peer.server.output() = out.strip_prefix(&AMQP_HEADER).unwrap().to_vec();
+    assert!(matches!(peer.written()[0].performative, Performative::Open(_)));
+}
+
+#[test]
 fn input_may_come_byte_by_byte() {
     let mut peer = Peer::silent();
     let mut script = SASL_HEADER.to_vec();

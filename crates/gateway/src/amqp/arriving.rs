@@ -1,6 +1,7 @@
 //! A delivery of which some frames came. Once it is longer than a part, its beginning is passed on, so that a large
 //! message never lies whole in memory; sooner, when all connections together hold too much of unfinished messages.
 
+use super::intake::may_be_normalised;
 use crate::limits::{BATCH_BYTES, HURRIED_PART_BYTES, UNFINISHED_TOTAL_BYTES};
 use broker::Incoming;
 use broker::limits::BODY_PART_BYTES;
@@ -8,6 +9,7 @@ use engine::Batch;
 use message::batch::BATCH_FORMAT;
 use message::facts::{Facts, FactsError, Field};
 use message::intake::append_stored;
+use message::normal::{front_bytes, normalised};
 use message::pieces::Rest;
 use message::sections::Sections;
 use std::sync::Arc;
@@ -137,11 +139,18 @@ impl Arriving {
                 batch.body(|out| out.extend_from_slice(part))
             }
             _ => {
-                let front = match Sections::scan_front(part) {
-                    Err(message::Malformed::Truncated) if count < BODY_PART_BYTES as usize => {
+                let normal;
+                let (part, front) = match scan_whole_front(part) {
+                    Err(FactsError::Malformed { reason: message::Malformed::Truncated, .. })
+                        if count < BODY_PART_BYTES as usize =>
+                    {
                         return Ok(None);
                     }
-                    front => front.map_err(malformed)?,
+                    Err(why) if may_be_normalised(&why) => {
+                        normal = with_normal_front(part).map_err(malformed)?;
+                        (&normal[..], scan_whole_front(&normal)?)
+                    }
+                    front => (part, front?),
                 };
                 let facts = Facts::read(part, &front)?;
                 let mut rest = Rest::after(&front);
@@ -215,6 +224,21 @@ impl Arriving {
         total.fetch_sub(self.counted_bytes, Ordering::Relaxed);
         self.counted_bytes = self.bytes.len();
     }
+}
+
+/// Finds the sections in front of the body, and checks them.
+fn scan_whole_front(part: &[u8]) -> Result<Sections, FactsError> {
+    let front = Sections::scan_front(part).map_err(malformed)?;
+    Facts::read(part, &front).map(|_| front)
+}
+
+/// The first part of a message, with what lies in front of its body in the form in which it is stored (K-1, K-3). Its length is
+/// the same.
+fn with_normal_front(part: &[u8]) -> Result<Vec<u8>, message::Malformed> {
+    let (front, body) = part.split_at(front_bytes(part));
+    let mut normal = normalised(front)?;
+    normal.extend_from_slice(body);
+    Ok(normal)
 }
 
 impl Drop for Arriving {

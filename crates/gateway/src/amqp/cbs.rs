@@ -227,6 +227,7 @@ fn accepted() -> Status {
 }
 
 pub(super) fn read_request(payload: &[u8]) -> Option<Request> {
+    let payload = &*message::normal::in_order(payload).ok()?;
     let sections = Sections::scan(payload).ok()?;
     let (mut message_id, mut reply_to) = (Value::Null, None);
     if let Some(properties) = sections.properties.value(payload) {

@@ -68,6 +68,10 @@ impl Origin {
         let text = match refusal {
             // JavaScript and Java tell "gone" from "unreachable" by this sentence (client notes 9.3).
             Refusal::EntityNotFound(path) => self.not_found(path),
+            // K-7: only rules are made over AMQP.
+            Refusal::EntityExists(rule) => {
+                format!("The messaging entity 'sb://{}/{entity}/Rules/{rule}' already exists.", self.host)
+            }
             other => other.to_string(),
         };
         self.error(amqp_condition(refusal), &text, entity)
@@ -123,6 +127,15 @@ mod tests {
         assert_eq!(error.condition, NOT_FOUND);
         let text = error.description.unwrap();
         assert!(text.starts_with("The messaging entity 'sb://localhost/q' could not be found."), "{text}");
+    }
+
+    #[test]
+    fn a_rule_that_exists_is_told_with_its_path() {
+        // K-7
+        let refusal = Refusal::EntityExists("first".into());
+        let text = origin().refusal(&refusal, "t/Subscriptions/s").description.unwrap();
+        let expected = "The messaging entity 'sb://localhost/t/Subscriptions/s/Rules/first' already exists.";
+        assert!(text.starts_with(expected), "{text}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use super::connection::Task;
 use super::link::{Kind, Link};
+use super::management::uuid_of_token;
 use super::session::Wanted;
 use super::settle::tag_of;
 use amqp::LinkKey;
@@ -305,7 +306,10 @@ pub(super) fn encode_stamped(
     sections: &Sections,
 ) -> Result<(), message::Malformed> {
     let overlay = sent.delivery.extra.as_ref().and_then(|extra| extra.overlay.as_ref());
-    encode(out, body, sections, &stamp_of(&sent.delivery), overlay)
+    let is_locked = sent.mode == ReceiveMode::PeekLock;
+    let lock_token = is_locked.then(|| uuid_of_token(sent.delivery.token));
+    let stamp = Stamp { lock_token, is_delivered: true, ..stamp_of(&sent.delivery) };
+    encode(out, body, sections, &stamp, overlay)
 }
 
 /// What the broker says about a message.

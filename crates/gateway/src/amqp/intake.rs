@@ -6,9 +6,11 @@ use super::link::{Kind, Link, REQUEST_CREDIT, SENDER_CREDIT};
 use amqp::{LinkKey, State};
 use broker::{Command, Incoming, Intake, LocalTime, MessageKey, Span};
 use engine::Batch;
+use message::Malformed;
 use message::batch::BATCH_FORMAT;
 use message::facts::{Facts, FactsError};
 use message::intake::append_stored;
+use message::normal::normalised;
 use message::sections::Sections;
 
 /// Bodies handed over at once at the most: with what one delivery may add, far below the largest append.
@@ -167,7 +169,7 @@ impl<S> Task<S> {
             count += 1;
         }
         // A batch of nothing is not a message: clients never send one.
-        if count == 0 { Err(malformed(message::Malformed::MissingField)) } else { Ok(()) }
+        if count == 0 { Err(malformed(Malformed::MissingField)) } else { Ok(()) }
     }
 
     fn wants_ids(&self, key: LinkKey) -> bool {
@@ -190,9 +192,27 @@ impl<S> Task<S> {
 }
 
 pub(crate) fn add_message(batch: &mut Batch, bytes: &[u8], wants_ids: bool) -> Result<(), FactsError> {
-    let sections = Sections::scan(bytes).map_err(malformed)?;
-    let facts = Facts::read(bytes, &sections)?;
-    batch.arrival(incoming(&facts, wants_ids), |out| append_stored(out, bytes, &sections, fresh_message_id));
+    match add_normal(batch, bytes, wants_ids) {
+        Err(why) if may_be_normalised(&why) => {
+            let normal = normalised(bytes).map_err(malformed)?;
+            add_normal(batch, &normal, wants_ids)
+        }
+        added => added,
+    }
+}
+
+/// Whether a message may only be written in a client's own way (K-1, K-3).
+pub(super) fn may_be_normalised(why: &FactsError) -> bool {
+    matches!(
+        why,
+        FactsError::Malformed { reason: Malformed::SectionOutOfPlace(_), .. } | FactsError::WrongType { .. }
+    )
+}
+
+fn add_normal(batch: &mut Batch, bytes: &[u8], wants_ids: bool) -> Result<(), FactsError> {
+    let sections = &Sections::scan(bytes).map_err(malformed)?;
+    let facts = Facts::read(bytes, sections)?;
+    batch.arrival(incoming(&facts, wants_ids), |out| append_stored(out, bytes, sections, fresh_message_id));
     facts.session_id.iter().for_each(|session| batch.session(session));
     if let Some(message) = batch.messages.last_mut() {
         message.added_bytes = message.body.length - bytes.len() as u32;
@@ -207,7 +227,9 @@ pub(super) fn incoming(facts: &Facts<'_>, wants_ids: bool) -> Incoming {
     } else {
         Default::default()
     };
-    let differ = facts.session_id.zip(facts.partition_key).is_some_and(|(session, key)| session != key);
+    // K-4: the empty session is not compared.
+    let session = facts.session_id.filter(|session| !session.is_empty());
+    let differ = session.zip(facts.partition_key).is_some_and(|(session, key)| session != key);
     Incoming {
         time_to_live: facts.ttl.map_or(Span::MAX, Span),
         scheduled: facts.scheduled_enqueue_time.map_or(Incoming::AT_ONCE, LocalTime),

@@ -51,7 +51,9 @@ impl Wanted {
         };
         let id = match value {
             Value::Null => None,
-            Value::String(id) => Some(Box::from(&**id)),
+            Value::String(id) | Value::Symbol(id) => Some(Box::from(&**id)),
+            // K-3
+            Value::Binary(id) => Some(std::str::from_utf8(id).map_err(|_| Unwanted::WrongType)?.into()),
             _ => return Err(Unwanted::WrongType),
         };
         Ok(Some(Wanted { id, descriptor }))

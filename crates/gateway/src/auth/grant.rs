@@ -37,7 +37,7 @@ impl Scope {
     /// anything else: read as a host it would cover the whole namespace, which its signer may not have meant.
     pub fn of_address(address: &str) -> Result<(&str, Scope), Denied> {
         let (after_scheme, has_scheme) = match address.split_once("://") {
-            Some((scheme, rest)) if is_bus_scheme(scheme) => (rest, true),
+            Some((scheme, rest)) if is_scheme(scheme) => (rest, true),
             Some(_) => return Err(Denied::InvalidAudience),
             None => (address, false),
         };
@@ -61,8 +61,10 @@ pub(crate) fn first_label(host: &str) -> &str {
     host.split(['.', ':']).next().unwrap_or_default()
 }
 
-fn is_bus_scheme(scheme: &str) -> bool {
-    ["http", "https", "sb", "amqp", "amqps"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+/// Whether a text has the form of a scheme; which one it is does not matter (K-6).
+fn is_scheme(text: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(is_inner)
 }
 
 fn is_surely_a_host(text: &str) -> bool {
@@ -144,10 +146,10 @@ mod tests {
         assert!(covers("sb://host/", "$resources/queues"));
     }
 
-    // H-102, AMQP 2.3
+    // H-102, A-2.3, K-6
     #[test]
     fn scheme_port_query_and_escapes_do_not_matter() {
-        for scheme in ["http", "https", "sb", "amqp", "amqps", "SB"] {
+        for scheme in ["http", "https", "sb", "amqp", "amqps", "SB", "CheeseBurger", "x-a+b.1"] {
             let address = format!("{scheme}://Any.Host:5300/q/one?api-version=2021-05");
             assert!(covers(&address, "Q/One"));
             assert_eq!(Scope::of_address(&address).unwrap().0, "Any.Host:5300");
@@ -164,7 +166,9 @@ mod tests {
         assert_eq!(Scope::of_address("orders"), Err(Denied::InvalidAudience));
         assert_eq!(Scope::of_address("orders.v1"), Err(Denied::InvalidAudience));
         assert_eq!(Scope::of_address("sb:///orders"), Err(Denied::InvalidAudience));
-        assert_eq!(Scope::of_address("ftp://host/orders"), Err(Denied::InvalidAudience));
+        assert_eq!(Scope::of_address("1a://host/orders"), Err(Denied::InvalidAudience));
+        assert_eq!(Scope::of_address("a b://host/orders"), Err(Denied::InvalidAudience));
+        assert_eq!(Scope::of_address("://host/orders"), Err(Denied::InvalidAudience));
         assert_eq!(Scope::of_address(""), Err(Denied::InvalidAudience));
     }
 

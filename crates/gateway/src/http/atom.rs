@@ -3,6 +3,7 @@
 use super::description::{queue, rule, subscription, topic};
 use super::failure::Failure;
 use super::xml::{self, ATOM, Element, SERVICE_BUS, Writer};
+use crate::auth::first_label;
 use crate::iso;
 use broker::topic::TopicDescription;
 use broker::topic::rule::RuleDescription;
@@ -16,7 +17,11 @@ pub struct Site {
     pub scheme: &'static str,
     /// Host and port as the client named them.
     pub host: String,
-    pub api_version: String,
+    /// The version whose behaviour the client gets, and the one that it named.
+    pub api_version: &'static str,
+    pub named_version: Option<String>,
+    /// Path and query as they came.
+    pub asked: String,
     /// What the namespace is called.
     pub namespace: String,
 }
@@ -24,7 +29,22 @@ pub struct Site {
 impl Site {
     /// H-21: the path as it is; names consist of characters that need no escape.
     pub fn address(&self, path: &str) -> String {
-        format!("{}://{}/{path}?api-version={}", self.scheme, self.host, self.api_version)
+        let version = self.named_version.iter().map(|version| format!("?api-version={version}"));
+        format!("{}://{}/{path}{}", self.scheme, self.host, version.collect::<String>())
+    }
+
+    /// What was asked for, letter by letter: legacy clients take names out of it (K-29).
+    pub fn asked_address(&self) -> String {
+        format!("{}://{}{}", self.scheme, self.host, self.asked)
+    }
+
+    /// What the client calls the namespace: by the host that it uses in the cloud, else by its name (K-31).
+    fn called(&self) -> &str {
+        let host = self.host.split(':').next().unwrap_or_default();
+        match host.to_ascii_lowercase().ends_with(".servicebus.windows.net") {
+            true => first_label(host),
+            false => &self.namespace,
+        }
     }
 }
 
@@ -84,7 +104,7 @@ impl Describe for QueueDescription {
     }
 
     fn write(&self, site: &Site, writer: &mut Writer) {
-        queue::write(self, &site.api_version, writer);
+        queue::write(self, site.api_version, writer);
     }
 }
 
@@ -110,7 +130,7 @@ impl Describe for TopicDescription {
     }
 
     fn write(&self, site: &Site, writer: &mut Writer) {
-        topic::write(self, &site.api_version, writer);
+        topic::write(self, site.api_version, writer);
     }
 }
 
@@ -169,7 +189,19 @@ impl Describe for RuleDescription {
 /// An entry that stands alone.
 pub fn entry(described: &impl Describe, site: &Site) -> String {
     let mut writer = Writer::default();
-    write_entry(described, site, &[("xmlns", ATOM)], &mut writer);
+    write_entry(described, &site.asked_address(), site, &[("xmlns", ATOM)], &mut writer);
+    writer.finish()
+}
+
+/// The namespace as everybody may see it: a list of nothing (K-27).
+pub fn root(now: Time, site: &Site) -> String {
+    let mut writer = Writer::default();
+    writer
+        .start("feed", &[("xmlns", ATOM)])
+        .leaf_with("title", &[("type", "text")], site.called())
+        .leaf("id", &site.asked_address())
+        .leaf("updated", &iso::date_in_seconds(now.0))
+        .end();
     writer.finish()
 }
 
@@ -177,29 +209,36 @@ pub fn entry(described: &impl Describe, site: &Site) -> String {
 /// and the second only if there is a next page (H-27). `path` is where the list is.
 pub fn feed(title: &str, path: &str, described: &[impl Describe], page: Page, site: &Site) -> String {
     let itself = site.address(path);
-    let paged = |skip: usize| format!("{itself}&$skip={skip}&$top={}", page.top);
+    let separator = if itself.contains('?') { '&' } else { '?' };
+    let paged = |skip: usize| format!("{itself}{separator}$skip={skip}&$top={}", page.top);
     let mut writer = Writer::default();
     writer
         .start("feed", &[("xmlns", ATOM)])
         .leaf_with("title", &[("type", "text")], title)
-        .leaf("id", &itself)
+        .leaf("id", &site.asked_address())
         .leaf("updated", &iso::date_in_seconds(page.now.0))
         .empty("link", &[("rel", "self"), ("href", &paged(page.skip))]);
     if page.has_more {
         writer.empty("link", &[("rel", "next"), ("href", &paged(page.skip + described.len()))]);
     }
     for each in described {
-        write_entry(each, site, &[("xml:base", &itself)], &mut writer);
+        write_entry(each, &site.address(&each.path()), site, &[("xml:base", &itself)], &mut writer);
     }
     writer.end();
     writer.finish()
 }
 
-fn write_entry(described: &impl Describe, site: &Site, attributes: &[(&str, &str)], writer: &mut Writer) {
+fn write_entry(
+    described: &impl Describe,
+    id: &str,
+    site: &Site,
+    attributes: &[(&str, &str)],
+    writer: &mut Writer,
+) {
     let address = site.address(&described.path());
     writer
         .start("entry", attributes)
-        .leaf("id", &address)
+        .leaf("id", id)
         .leaf_with("title", &[("type", "text")], described.title())
         .leaf("published", &iso::date_in_seconds(described.published().0))
         .leaf("updated", &iso::date_in_seconds(described.updated().0));
@@ -219,11 +258,11 @@ pub fn namespace_entry(created: LocalTime, site: &Site) -> String {
     let mut writer = Writer::default();
     writer
         .start("entry", &[("xmlns", ATOM)])
-        .leaf("id", &address)
-        .leaf_with("title", &[("type", "text")], &site.namespace)
+        .leaf("id", &site.asked_address())
+        .leaf_with("title", &[("type", "text")], site.called())
         .leaf("updated", &iso::date_in_seconds(created.0))
         .start("author", &[])
-        .leaf("name", &site.namespace)
+        .leaf("name", site.called())
         .end()
         .empty("link", &[("rel", "self"), ("href", &address)])
         .start("content", &[("type", "application/xml")])
@@ -232,7 +271,7 @@ pub fn namespace_entry(created: LocalTime, site: &Site) -> String {
         .leaf("MessagingSKU", "Premium")
         .leaf("MessagingUnits", "1")
         .leaf("ModifiedTime", &iso::date(created.0))
-        .leaf("Name", &site.namespace)
+        .leaf("Name", site.called())
         .leaf("NamespaceType", "Messaging")
         .end()
         .end()
@@ -249,7 +288,9 @@ mod tests {
         Site {
             scheme: "https",
             host: "mine.example:5671".into(),
-            api_version: "2021-05".into(),
+            api_version: "2021-05",
+            named_version: Some("2021-05".into()),
+            asked: "/Q/One?api-version=2021-05".into(),
             namespace: "mine".into(),
         }
     }
@@ -285,6 +326,45 @@ mod tests {
     fn an_answer_can_be_sent_back_as_a_request() {
         let text = entry(&queue("q"), &site());
         assert!(description(text.as_bytes()).unwrap().is(SERVICE_BUS, "QueueDescription"));
+    }
+
+    // K-29
+    #[test]
+    fn an_id_repeats_what_was_asked_for_letter_by_letter() {
+        let asked = |asked: &str, named_version: Option<&str>| Site {
+            asked: asked.into(),
+            named_version: named_version.map(str::to_owned),
+            ..site()
+        };
+        let text = entry(&queue("Q/One"), &asked("/q/ONE/?enrich=true", None));
+        assert!(text.contains("<id>https://mine.example:5671/q/ONE/?enrich=true</id>"), "{text}");
+        assert!(text.contains("href=\"https://mine.example:5671/Q/One\""), "{text}");
+        let page = Page { skip: 0, top: 1, has_more: true, now: Time(0) };
+        let site = asked("/$Resources/Queues/", None);
+        let text = feed("Queues", "$Resources/queues", &[queue("a")], page, &site);
+        assert!(text.contains("<id>https://mine.example:5671/$Resources/Queues/</id>"), "{text}");
+        assert!(text.contains("<id>https://mine.example:5671/a</id>"), "{text}");
+        assert!(text.contains("/$Resources/queues?$skip=1&amp;$top=1"), "{text}");
+    }
+
+    // K-31
+    #[test]
+    fn a_namespace_is_called_as_the_client_calls_it() {
+        for (host, name) in [
+            ("Yours.servicebus.windows.net:5671", "Yours"),
+            ("localhost:5300", "mine"),
+            ("other.example", "mine"),
+        ] {
+            let text = namespace_entry(LocalTime(0), &Site { host: host.into(), ..site() });
+            assert!(text.contains(&format!("<Name>{name}</Name>")), "{text}");
+        }
+    }
+
+    // K-27
+    #[test]
+    fn the_namespace_itself_is_a_feed() {
+        let root = xml::read(root(Time(0), &site()).as_bytes()).unwrap();
+        assert!(root.is(ATOM, "feed"));
     }
 
     // H-27

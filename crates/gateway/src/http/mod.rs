@@ -189,7 +189,9 @@ impl<A: Ask> Door<'_, A> {
                 let site = Site {
                     scheme: if peer.is_encrypted { "https" } else { "http" },
                     host: host.clone(),
-                    api_version: address.api_version.clone(),
+                    api_version: address.api_version,
+                    named_version: address.named_version.clone(),
+                    asked: head.uri.path_and_query().map_or("/", |asked| asked.as_str()).to_owned(),
                     namespace: namespace.name.to_string(),
                 };
                 let answered = self.answer_at(&head, &address, body, &site, &namespace, peer, manner).await;
@@ -225,6 +227,7 @@ impl<A: Ask> Door<'_, A> {
             (Needs::Right(right), _) => right,
             (Needs::Loopback, _) if !is_loopback => return Err(Denied::MissingToken.into()),
             (_, Route::Metrics) => return Ok(response(self.metrics())),
+            (_, Route::Root) => return Ok(response(root(site))),
             // Whoever asks for it in this way does not want to upgrade.
             (_, Route::WebSocket) => return Err(Failure::UpgradeRequired),
             _ => return Ok(response(self.health())),
@@ -262,7 +265,9 @@ impl<A: Ask> Door<'_, A> {
             Route::Rule { topic, subscription, name } => self.rule(&call, topic, subscription, name).await,
             Route::Clock => self.clock(&call).await,
             Route::Send { .. } | Route::Receive { .. } | Route::Locked { .. } => Err(Failure::Internal),
-            Route::Nothing | Route::Health | Route::Metrics | Route::WebSocket => Err(Failure::NoSuchAddress),
+            Route::Nothing | Route::Root | Route::Health | Route::Metrics | Route::WebSocket => {
+                Err(Failure::NoSuchAddress)
+            }
         };
         success.map(response)
     }
@@ -350,6 +355,10 @@ impl<A: Ask> Door<'_, A> {
         let body = metrics::page(self.ask.work(), items, self.meters, self.ailments().is_empty());
         Success { status: StatusCode::OK, content_type: PROMETHEUS, body }
     }
+}
+
+fn root(site: &Site) -> Success {
+    Success { status: StatusCode::OK, content_type: FEED, body: atom::root(now(), site) }
 }
 
 /// Reads a body whole, if it is short and does not take for ever.

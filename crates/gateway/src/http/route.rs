@@ -14,6 +14,26 @@ use std::time::Duration;
 /// The newest version of the API we know; what a request without one gets (H-2).
 const LATEST_API_VERSION: &str = "2024-05";
 
+/// Every version that clients have ever sent, oldest first (K-28).
+const API_VERSIONS: [&str; 16] = [
+    "2011-06",
+    "2012-03",
+    "2012-08",
+    "2013-07",
+    "2013-08",
+    "2013-10",
+    "2014-01",
+    "2014-05",
+    "2014-09",
+    "2015-01",
+    "2015-08",
+    "2016-07",
+    "2017-04",
+    "2017-05",
+    "2021-05",
+    LATEST_API_VERSION,
+];
+
 /// The part of a list that is asked for (H-27).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slice {
@@ -30,6 +50,8 @@ pub enum Route {
     Topics(Slice),
     NamespaceInfo,
     WebSocket,
+    /// The namespace itself (K-27).
+    Root,
     /// The test clock, where there is one.
     Clock,
     Subscriptions {
@@ -84,7 +106,7 @@ impl Route {
     /// affair of whoever listens.
     pub fn needs(&self, method: &Method) -> Needs {
         match self {
-            Route::Health | Route::WebSocket => Needs::Nothing,
+            Route::Health | Route::WebSocket | Route::Root => Needs::Nothing,
             Route::Metrics => Needs::Loopback,
             Route::Rules { .. } | Route::Rule { .. } if method == Method::GET => Needs::Right(Right::Listen),
             // H-99
@@ -106,7 +128,7 @@ impl Route {
     /// The one list of what can be done at each route; everything else is not allowed there.
     pub fn methods(&self) -> &'static [Method] {
         match self {
-            Route::Health | Route::Metrics => &[Method::GET, Method::HEAD],
+            Route::Health | Route::Metrics | Route::Root => &[Method::GET, Method::HEAD],
             Route::Queues(_)
             | Route::Topics(_)
             | Route::NamespaceInfo
@@ -131,7 +153,10 @@ pub struct Address {
     pub route: Route,
     /// The decoded path without slashes at its ends: what a claim must cover.
     pub path: String,
-    pub api_version: String,
+    /// The version whose behaviour the request gets.
+    pub api_version: &'static str,
+    /// The version that the request names, as it came.
+    pub named_version: Option<String>,
 }
 
 impl Address {
@@ -148,11 +173,17 @@ impl Address {
         let query = Query::read(query);
         let route = route(method, uri.path(), &path, &query, has_authorization)?;
         let api_version = match route {
-            // Whoever looks after the server speaks no version of the API.
-            Route::Health | Route::Metrics => LATEST_API_VERSION.to_owned(),
+            // Whoever looks after the server speaks no version of the API, and messages are the same in all of them (K-28).
+            Route::Health
+            | Route::Metrics
+            | Route::Root
+            | Route::Send { .. }
+            | Route::Receive { .. }
+            | Route::Locked { .. } => LATEST_API_VERSION,
             _ => api_version(&query)?,
         };
-        Ok(Address { route, path, api_version })
+        let named_version = query.value("api-version").map(str::to_owned);
+        Ok(Address { route, path, api_version, named_version })
     }
 }
 
@@ -168,6 +199,7 @@ fn route(
     let segments: Vec<&str> = lower.split('/').collect();
     let is_look = method == Method::GET || method == Method::HEAD;
     Ok(match segments[..] {
+        [""] if is_look => Route::Root,
         [""] => Route::Nothing,
         ["health"] if is_look && !has_authorization => Route::Health,
         ["metrics"] if is_look && !has_authorization => Route::Metrics,
@@ -231,20 +263,20 @@ fn below_topic(method: &Method, raw: &str, path: &str, query: &Query) -> Result<
     })
 }
 
-/// A version we know, or a later one, which we treat as the latest: what a newer client adds it can do without.
-fn api_version(query: &Query) -> Result<String, Failure> {
-    let Some(version) = query.value("api-version") else { return Ok(LATEST_API_VERSION.to_owned()) };
-    let is_well_formed = version.len() == 7
-        && version
+/// The version whose behaviour a request gets: the one it names, or of one that is not known the newest that is older; what
+/// a newer client adds it can do without (K-28).
+fn api_version(query: &Query) -> Result<&'static str, Failure> {
+    let Some(named) = query.value("api-version") else { return Ok(LATEST_API_VERSION) };
+    let is_well_formed = named.len() == 7
+        && named
             .bytes()
             .enumerate()
             .all(|(at, byte)| if at == 4 { byte == b'-' } else { byte.is_ascii_digit() });
-    let is_known = ["2013-10", "2014-01", "2015-01", "2016-07", "2017-04", "2021-05"].contains(&version);
-    if is_well_formed && (is_known || version >= LATEST_API_VERSION) {
-        Ok(version.to_owned())
-    } else {
-        Err(Failure::Bad("The api-version is not supported.".to_owned()))
+    if !is_well_formed {
+        return Err(Failure::Bad("The api-version is not supported.".to_owned()));
     }
+    let known = API_VERSIONS.iter().rfind(|known| **known <= named);
+    Ok(known.unwrap_or(&API_VERSIONS[0]))
 }
 
 /// The part of an address behind the question mark. Names are compared without regard to case; the first of two counts.
@@ -351,7 +383,8 @@ mod tests {
         assert_eq!(routed(Method::GET, "/t/subscriptions/s/other/x"), Route::Nothing);
         assert_eq!(routed(Method::GET, "/subscriptions"), Route::Entity);
         assert_eq!(routed(Method::GET, "/$other"), Route::Nothing);
-        assert_eq!(routed(Method::GET, "/"), Route::Nothing);
+        assert_eq!(routed(Method::GET, "/"), Route::Root);
+        assert_eq!(routed(Method::PUT, "/"), Route::Nothing);
     }
 
     // H-90, HX-2.3
@@ -445,18 +478,28 @@ mod tests {
         }
     }
 
-    // H-2
+    // H-2, K-28
     #[test]
-    fn old_new_and_missing_versions_are_taken() {
+    fn old_new_unknown_and_missing_versions_are_taken() {
         let version =
             |query: &str| read(Method::GET, &format!("/q{query}")).map(|address| address.api_version);
-        for known in ["2013-10", "2014-01", "2015-01", "2016-07", "2017-04", "2021-05", "2024-05", "2030-01"]
-        {
+        for known in API_VERSIONS {
             assert_eq!(version(&format!("?api-version={known}")).unwrap(), known);
         }
+        for (unknown, older) in [("2030-01", "2024-05"), ("2016-09", "2016-07"), ("1999-01", "2011-06")] {
+            assert_eq!(version(&format!("?api-version={unknown}")).unwrap(), older);
+        }
         assert_eq!(version("").unwrap(), "2024-05");
-        for bad in ["1999-01", "latest", "2024-05x", "2024_05", ""] {
+        for bad in ["latest", "2024-05x", "2024_05", ""] {
             assert!(version(&format!("?api-version={bad}")).is_err(), "{bad}");
+        }
+    }
+
+    // K-28
+    #[test]
+    fn messages_are_the_same_in_every_version() {
+        for address in ["/q/messages", "/q/messages/head", "/q/messages/1/lock"] {
+            assert!(read(Method::POST, &format!("{address}?api-version=nonsense")).is_ok(), "{address}");
         }
     }
 }

@@ -8,6 +8,8 @@ use crate::limits::CLOCK_SKEW_SECONDS;
 
 /// Every operation: method, address, and the least right that it takes; `None` where nobody is asked.
 const ROWS: &[(&str, &str, Option<Right>)] = &[
+    ("GET", "/", None),
+    ("HEAD", "/", None),
     ("GET", "/health", None),
     ("HEAD", "/health", None),
     ("GET", "/metrics", None),
@@ -45,7 +47,7 @@ const ROWS: &[(&str, &str, Option<Right>)] = &[
 /// A message that is locked, by its number and a token of that number.
 const LOCKED: &str = "/q/messages/1/00000000-0000-0000-0000-000000000001";
 
-const ROUTES: usize = 16;
+const ROUTES: usize = 17;
 
 /// A number for each route, none left out.
 fn number(route: &Route) -> usize {
@@ -66,6 +68,7 @@ fn number(route: &Route) -> usize {
         Route::Entity => 11,
         Route::Nothing => 12,
         Route::Clock => 14,
+        Route::Root => 16,
     }
 }
 
@@ -186,7 +189,7 @@ async fn every_operation_takes_its_right_and_no_less() {
             let may = match needed {
                 Some(needed) => rights.contains(needed),
                 // With a token, the page of health is a queue's.
-                None if header.is_empty() || address.starts_with("/$") => true,
+                None if header.is_empty() || address.starts_with("/$") || *address == "/" => true,
                 None => rights.contains(&Right::Manage),
             };
             assert_eq!(is_refused, !may, "{method} {address} with {claim}: {status} {body}");

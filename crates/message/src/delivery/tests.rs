@@ -143,15 +143,49 @@ fn a_senders_annotations_survive_except_under_the_brokers_names() {
     assert_eq!(found, expected);
 }
 
-// Client notes 5.3 and 7.8
+fn delivery_annotations(stored: &[u8], stamp: &Stamp<'_>) -> Option<Value> {
+    let (out, sections) = deliver(stored, stamp, None);
+    sections.delivery_annotations.value(&out).map(|value| Value::decode(value).unwrap())
+}
+
+// K-2, A-7.8
 #[test]
-fn a_lock_token_is_the_only_delivery_annotation() {
-    let stored = section(0x71, map(&[("sender's", Value::Int(1))]));
-    let (out, sections) = deliver(&stored, &Stamp { lock_token: Some(TOKEN), ..stamp() }, None);
-    let found = Value::decode(sections.delivery_annotations.value(&out).unwrap()).unwrap();
-    assert_eq!(found, map(&[("x-opt-lock-token", Value::Uuid(TOKEN))]));
-    let (_, sections) = deliver(&stored, &stamp(), None);
-    assert!(!sections.delivery_annotations.is_present());
+fn a_locked_delivery_names_its_token_and_one_that_deletes_has_an_empty_map() {
+    let locked = Stamp { lock_token: Some(TOKEN), is_delivered: true, ..stamp() };
+    assert_eq!(delivery_annotations(&[], &locked), Some(map(&[("x-opt-lock-token", Value::Uuid(TOKEN))])));
+    let deleted = Stamp { is_delivered: true, ..stamp() };
+    assert_eq!(delivery_annotations(&[], &deleted), Some(map(&[])));
+    assert_eq!(delivery_annotations(&[], &stamp()), None, "it is only shown");
+}
+
+// K-8
+#[test]
+fn a_delivery_of_what_was_scheduled_says_so_and_a_peek_says_what_it_is() {
+    let stored = section(0x72, map(&[("x-opt-scheduled-enqueue-time", Value::Timestamp(9))]));
+    let state = |stored: &[u8], stamp: &Stamp<'_>| {
+        let (out, sections) = deliver(stored, stamp, None);
+        let found = Value::decode(sections.message_annotations.value(&out).unwrap()).unwrap();
+        let Value::Map(entries) = found else { panic!("{found:?}") };
+        entries.into_iter().find(|(key, _)| *key == symbol("x-opt-message-state")).map(|(_, state)| state)
+    };
+    let delivered = Stamp { is_delivered: true, ..stamp() };
+    assert_eq!(state(&stored, &delivered), Some(Value::Int(2)));
+    assert_eq!(state(&[], &delivered), None);
+    assert_eq!(state(&stored, &Stamp { state: Some(0), ..stamp() }), Some(Value::Int(0)));
+}
+
+// K-10
+#[test]
+fn a_senders_delivery_annotations_come_back_but_no_token_of_his() {
+    let stored = section(
+        0x71,
+        map(&[("sender's", Value::Int(1)), ("x-opt-lock-token", Value::Uuid([9; 16])), ("b", Value::Null)]),
+    );
+    let own = [("sender's", Value::Int(1)), ("b", Value::Null)];
+    assert_eq!(delivery_annotations(&stored, &stamp()), Some(map(&own)));
+    let locked = Stamp { lock_token: Some(TOKEN), is_delivered: true, ..stamp() };
+    let merged = [&own[..], &[("x-opt-lock-token", Value::Uuid(TOKEN))]].concat();
+    assert_eq!(delivery_annotations(&stored, &locked), Some(map(&merged)));
 }
 
 // S-3
