@@ -72,7 +72,7 @@ test("queries across partitions answer right and page by page", async (t) => {
   const all = async (query, options) => (await carts.items.query(query, options).fetchAll()).resources;
   assert.deepEqual(await all("SELECT VALUE c.n FROM c ORDER BY c.n DESC OFFSET 2 LIMIT 3"), [22, 21, 20]);
   assert.deepEqual(await all("SELECT VALUE COUNT(1) FROM c"), [25]);
-  assert.deepEqual(await all("SELECT VALUE SUM(c.n) FROM c WHERE c.k = 'k1'"), [78]);
+  assert.deepEqual(await all("SELECT VALUE SUM(c.n) FROM c WHERE c.k = 'k1'"), [66]);
   const groups = await all("SELECT c.k, MAX(c.n) AS most FROM c GROUP BY c.k");
   assert.deepEqual(groups.map((group) => group.most).sort((a, b) => a - b), [21, 22, 23, 24]);
   assert.deepEqual((await all("SELECT DISTINCT VALUE t FROM c JOIN t IN c.tags")).sort(), [0, 1, 2]);
