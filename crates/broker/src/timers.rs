@@ -2,7 +2,7 @@
 //! scheduled, and the end of its idleness. Rebuilt from the state, never stored.
 //!
 //! Timers speak the time of their namespace. Nearly always that is the owner's; a namespace whose time was moved has
-//! timers of its own, which are asked with its own time. Only [`Agenda`] knows the owner's.
+//! timers of its own, which are asked with its own time. Only `Agenda` knows the owner's.
 
 use crate::ids::{EntityId, IdMap, LockToken, NamespaceId, Sequence, Source};
 use crate::limits::IDLE_TIMERS;

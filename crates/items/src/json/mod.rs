@@ -1,7 +1,7 @@
 //! JSON: values, text, their order.
 //!
 //! A stored item is JSON text, and stays the text that the client sent as far as possible (P-35). So there are two ways to read it:
-//! [`parse`] makes a tree of [`Value`]s, and [`walk`] finds members in the text without making anything. The text of an item is
+//! [`parse()`] makes a tree of [`Value`]s, and [`walk`] finds members in the text without making anything. The text of an item is
 //! checked once, when it is written ([`without_duplicates`]); walking trusts it afterwards and gives up quietly on text that was
 //! never checked, but never panics.
 //!

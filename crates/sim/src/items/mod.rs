@@ -1,6 +1,6 @@
 //! The items on fake time and a failing disk, from one seed.
 //!
-//! One client at a time asks, in an order drawn from the seed; the [`model`] knows what each answer must be, because it does the
+//! One client at a time asks, in an order drawn from the seed; the `model` knows what each answer must be, because it does the
 //! same with a map and no disk. The process is killed, its disk fails, somebody sets its clock: whatever was answered must be
 //! there afterwards, and of what was not answered the first part and nothing else; what has expired never comes back.
 
