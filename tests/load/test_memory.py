@@ -65,7 +65,8 @@ def test_a_message_of_100_megabytes_never_lies_in_memory(broker):
     assert b"x-opt-sequence-number" in received[:4096]
     grown = peak_bytes(broker) - before
     print(f"peak memory grew by {grown / MEBIBYTE:.1f} MiB for a message of {len(body) / MEBIBYTE:.1f} MiB")
-    assert grown < 8 * MEBIBYTE
+    # Parts on their way: in the connection, in the journal's hands until they are written, and at the receiver.
+    assert grown < 10 * MEBIBYTE
     receiver.complete(2)
 
 

@@ -47,6 +47,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+/// Parameters of an address that its answer may repeat (K-29).
+const REPEATED_PARAMETERS: [&str; 4] = ["api-version", "enrich", "$skip", "$top"];
+
 const ENTRY: &str = "application/atom+xml;type=entry;charset=utf-8";
 const FEED: &str = "application/atom+xml;type=feed;charset=utf-8";
 const ERROR: &str = "application/xml; charset=utf-8";
@@ -191,7 +194,7 @@ impl<A: Ask> Door<'_, A> {
                     host: host.clone(),
                     api_version: address.api_version,
                     named_version: address.named_version.clone(),
-                    asked: head.uri.path_and_query().map_or("/", |asked| asked.as_str()).to_owned(),
+                    asked: asked(&head.uri),
                     namespace: namespace.name.to_string(),
                 };
                 let answered = self.answer_at(&head, &address, body, &site, &namespace, peer, manner).await;
@@ -355,6 +358,17 @@ impl<A: Ask> Door<'_, A> {
         let body = metrics::page(self.ask.work(), items, self.meters, self.ailments().is_empty());
         Success { status: StatusCode::OK, content_type: PROMETHEUS, body }
     }
+}
+
+/// Path and query as they came, of which only what belongs to the API is repeated: a client may have put a secret there.
+fn asked(uri: &hyper::Uri) -> String {
+    let is_known = |pair: &&str| {
+        let name = pair.split('=').next().unwrap_or_default();
+        REPEATED_PARAMETERS.iter().any(|known| known.eq_ignore_ascii_case(name))
+    };
+    let pairs: Vec<&str> = uri.query().unwrap_or_default().split('&').filter(is_known).collect();
+    let mark = if pairs.is_empty() { "" } else { "?" };
+    format!("{}{mark}{}", uri.path(), pairs.join("&"))
 }
 
 fn root(site: &Site) -> Success {
