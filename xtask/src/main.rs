@@ -5,6 +5,7 @@
 mod check;
 mod cost;
 mod crash;
+mod items;
 mod load;
 mod mutants;
 mod root;
@@ -24,6 +25,7 @@ usage: cargo xtask COMMAND
   advisories    known weaknesses of our dependencies (needs cargo-deny and its database)
   cost          sends and receives durable messages: rate, CPU, latency (needs two cores and taskset); --pace, --against PATH
   crash         kills the broker again and again under load and checks what its clients were told
+  items         speed of the items beside PostgreSQL 15, filters, removal, start, memory: --quick, --only PART
   mutants       changes the broker in 200 small ways and runs its tests on each: --seed S
   sim           runs seeds on fake time and a failing disk: --seeds N, --seed S, --twice, --strict, --planted
   storage       power cuts, failing disks and damage at length; append rate, memory, restarts and space
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         "dependencies" => return check::run_dependencies(),
         "advisories" => check::advisories::run(),
         "cost" => cost::run(rest),
+        "items" => items::run(rest),
         "mutants" => mutants::run(rest),
         "sim" => sim::run(rest),
         "start" => cost::start::run(),
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         "storage" => storage::run(rest),
         // What `cost` starts on a core of its own; see cost/worker.rs.
         "worker" => cost::worker::run(rest),
+        "items-worker" => items::worker::run(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

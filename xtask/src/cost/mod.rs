@@ -6,8 +6,9 @@
 
 pub mod broker;
 mod figures;
+pub use figures::percentile_us;
 mod pace;
-mod quiet;
+pub mod quiet;
 mod raw;
 pub mod start;
 pub mod worker;
