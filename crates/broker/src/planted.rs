@@ -54,7 +54,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Bug; 18] = [
+    pub const ALL: [Bug; 23] = [
         Bug::Lock,
         Bug::Renewal,
         Bug::ExpiryUnderLock,
@@ -73,6 +73,11 @@ impl Bug {
         Bug::Unheard,
         Bug::LostOnItsWay,
         Bug::ClockLead,
+        Bug::LostWakeUp,
+        Bug::ReleaseBeforeSync,
+        Bug::DoubleWrite,
+        Bug::FullDiskForgotten,
+        Bug::FenceIgnored,
     ];
 }
 

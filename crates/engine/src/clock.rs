@@ -1,11 +1,17 @@
 //! The owner's time: previous time plus what has really elapsed, drawn towards the wall clock, never backwards and
 //! never slower than half real time. A step of the wall clock therefore moves no lock and expires no message.
 
+use crate::commit::Moment;
 use broker::Time;
+use std::fmt::Debug;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-pub trait Clock: Send {
+pub trait Clock: Send + Debug {
+    /// The owner's time.
     fn now(&mut self) -> Time;
+
+    /// What has really elapsed, whatever the time is.
+    fn moment(&mut self) -> Moment;
 }
 
 /// The rule that owner time follows, apart from any clock: how far it may move for the real time that elapsed.
@@ -39,12 +45,14 @@ impl Slew {
 pub struct OwnerClock {
     slew: Slew,
     read: Instant,
+    started: Instant,
 }
 
 impl OwnerClock {
     /// See [`Slew::resume`].
     pub fn resume(last: Option<Time>) -> OwnerClock {
-        OwnerClock { slew: Slew::resume(last, wall()), read: Instant::now() }
+        let now = Instant::now();
+        OwnerClock { slew: Slew::resume(last, wall()), read: now, started: now }
     }
 
     /// How far owner time is ahead of the wall clock, in milliseconds.
@@ -62,6 +70,10 @@ impl Clock for OwnerClock {
             self.slew.advance(elapsed, wall());
         }
         self.slew.now()
+    }
+
+    fn moment(&mut self) -> Moment {
+        Moment(self.started.elapsed().as_micros() as u64)
     }
 }
 

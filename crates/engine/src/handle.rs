@@ -1,13 +1,14 @@
 //! What the doors hold: a way to hand work over and to be answered.
 
 use crate::batch::Batch;
+use crate::budget::Budget;
 use crate::cache::Cache;
 use crate::condition::Condition;
-use crate::inbox::{Inbox, Item};
+use crate::item::Item;
 use crate::mailbox::{Asks, Outbox};
 use crate::partition::Counters;
 use crate::read::{Ahead, Reading};
-use crate::runner::House;
+use crate::runner::SharedPartition;
 use broker::{Answer, Command, ConnectionId, LinkId, Refusal, RequestId};
 use journal::Place;
 use std::sync::Arc;
@@ -21,13 +22,13 @@ pub struct Stopped;
 
 #[derive(Debug, Clone)]
 pub struct Handle {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    house: Arc<House>,
-    inbox: Arc<Inbox>,
+struct Inner {
+    partition: Arc<SharedPartition>,
+    budget: Arc<Budget>,
     asks: Arc<Asks>,
     cache: Arc<Cache>,
     counters: Arc<Counters>,
@@ -39,24 +40,24 @@ struct Shared {
 
 impl Handle {
     pub(crate) fn new(
-        house: Arc<House>,
-        inbox: Arc<Inbox>,
+        partition: Arc<SharedPartition>,
         asks: Arc<Asks>,
-        cache: Arc<Cache>,
-        counters: Arc<Counters>,
         condition: Arc<Condition>,
+        (budget, cache, counters): (Arc<Budget>, Arc<Cache>, Arc<Counters>),
     ) -> Handle {
         let (connections, is_closed) = (AtomicU32::new(1), AtomicBool::new(false));
         let ahead = Arc::default();
-        let shared = Shared { house, inbox, asks, cache, counters, ahead, condition, connections, is_closed };
-        Handle { shared: Arc::new(shared) }
+        let inner =
+            Inner { partition, budget, asks, cache, counters, ahead, condition, connections, is_closed };
+        Handle { inner: Arc::new(inner) }
     }
 
     /// Registers a connection. Dropping it detaches its links.
     pub fn connect(&self) -> Connection {
-        let id = ConnectionId(self.shared.connections.fetch_add(1, Ordering::Relaxed));
+        let id = ConnectionId(self.inner.connections.fetch_add(1, Ordering::Relaxed));
         let outbox = Arc::new(Outbox::default());
-        self.shared.inbox.put(Item::Connect { connection: id, mailbox: outbox.clone() });
+        // Whoever holds the partition when the first work of this connection is there takes both, in this order.
+        self.inner.partition.door().leave(Item::Connect { connection: id, mailbox: outbox.clone() });
         Connection { id, outbox, handle: self.clone() }
     }
 
@@ -66,47 +67,53 @@ impl Handle {
         question: impl FnOnce(RequestId) -> Command,
     ) -> Result<Result<Answer, Refusal>, Stopped> {
         let (reply, answer) = oneshot::channel();
-        let request = self.shared.asks.open(reply);
+        let request = self.inner.asks.open(reply);
         // Looked at after the question is known: whoever closes marks it first and then drops the questions it knows.
         if self.is_closed() {
             return Err(Stopped);
         }
         let batch = Batch { commands: vec![question(request)], ..Batch::default() };
-        self.shared.inbox.put(Item::Batch(batch));
+        self.hand_over(batch);
         answer.await.map_err(|_| Stopped)
     }
 
     pub fn counters(&self) -> &Counters {
-        &self.shared.counters
+        &self.inner.counters
     }
 
     /// How the partition is.
     pub fn condition(&self) -> &Condition {
-        &self.shared.condition
+        &self.inner.condition
     }
 
     pub fn cache(&self) -> &Cache {
-        &self.shared.cache
+        &self.inner.cache
     }
 
     /// Starts to read bodies of `bytes` in all. With `is_ahead` there is no room for them yet, and `None` means that too
     /// much was read ahead already.
     pub fn read(&self, places: Vec<Place>, bytes: usize, is_ahead: bool) -> Option<Reading> {
-        Reading::start(&self.shared.ahead, &self.shared.condition, places, bytes, is_ahead)
+        Reading::start(&self.inner.ahead, &self.inner.condition, places, bytes, is_ahead)
     }
 
     pub fn is_closed(&self) -> bool {
-        self.shared.is_closed.load(Ordering::Acquire)
+        self.inner.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Counts a batch until it is durable or refused, and has it decided: here and now, if nobody else is at it.
+    fn hand_over(&self, batch: Batch) {
+        self.inner.budget.hold(batch.held_bytes());
+        self.inner.partition.hand_over(Item::Batch(batch));
     }
 
     pub(crate) fn stop(&self) {
-        self.shared.inbox.put(Item::Stop);
+        self.inner.partition.door().put(Item::Stop);
     }
 
     pub(crate) fn close(&self) {
-        self.shared.condition.close();
-        self.shared.is_closed.store(true, Ordering::Release);
-        self.shared.asks.close();
+        self.inner.condition.close();
+        self.inner.is_closed.store(true, Ordering::Release);
+        self.inner.asks.close();
     }
 }
 
@@ -129,19 +136,16 @@ impl Connection {
 
     /// Hands work over. Wait for [`Connection::room`] before reading more of it from a socket.
     pub fn submit(&self, batch: Batch) {
-        let shared = &self.handle.shared;
-        if shared.inbox.leave(Item::Batch(batch)) && !shared.house.decide_meanwhile(&shared.inbox) {
-            shared.inbox.call();
-        }
+        self.handle.hand_over(batch);
     }
 
     /// Whether the partition holds less than it may; otherwise sockets are not read.
     pub fn has_room(&self) -> bool {
-        self.handle.shared.inbox.has_room()
+        self.handle.inner.budget.has_room()
     }
 
     pub async fn room(&self) {
-        self.handle.shared.inbox.room().await;
+        self.handle.inner.budget.room().await;
     }
 
     pub fn outbox(&self) -> &Outbox {
@@ -155,6 +159,6 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.handle.shared.inbox.put(Item::Disconnect { connection: self.id });
+        self.handle.inner.partition.hand_over(Item::Disconnect { connection: self.id });
     }
 }

@@ -5,18 +5,20 @@
 //! is counted in bytes and bounded: see [`limits`].
 
 mod batch;
+mod budget;
+mod by_hand;
 mod cache;
 mod clock;
 pub mod commit;
 mod condition;
-mod foresight;
 mod handle;
-mod inbox;
+mod item;
 pub mod limits;
 mod mailbox;
 mod partition;
 mod read;
 mod recovery;
+mod reserve;
 mod runner;
 mod scrub;
 mod snapshots;
@@ -26,15 +28,17 @@ mod tend;
 mod upkeep;
 
 pub use batch::Batch;
+pub use budget::Budget;
+pub use by_hand::{ByHand, HandClock};
 pub use cache::{Cache, Front};
 pub use clock::{Clock, OwnerClock, Slew};
 pub use condition::{Ailment, Condition};
 pub use handle::{Connection, Handle, Stopped};
-pub use inbox::{Inbox, Item};
+pub use item::Item;
 pub use mailbox::{Mailbox, Outbox, Outgoing, Sent};
-pub use partition::{Counters, Partition, Turn};
+pub use partition::{Counters, Partition, Surroundings, Waiting};
 pub use read::{Bodies, Reading};
 pub use recovery::{Error, Recovered, recover};
-pub use runner::{Engine, HandSync, OpenError, Options};
+pub use runner::{Engine, OpenError, Options, SharedPartition};
 pub use snapshots::Snapshotted;
 pub use upkeep::Pace;

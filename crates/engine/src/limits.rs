@@ -10,17 +10,6 @@ pub const UNDURABLE_BYTES: usize = 64 * 1024 * 1024;
 /// takes a few milliseconds.
 pub const APPEND_BYTES: usize = 4 * 1024 * 1024;
 
-/// Appends that may be written before the partition has heard of the first that it is durable. The thread that syncs goes on
-/// without waiting for that; beyond this many the partition is what everybody waits for, and nothing is won.
-pub const UNHEARD_APPENDS: usize = 4;
-
-/// How often in a row it may be in vain to prepare an append before it is tried as seldom as it gets: for one append of 63.
-pub const MOST_DOUBTS: u32 = 6;
-
-/// Batches that somebody decides on his own thread while the disk is busy: his own and those of a few others who came at the same
-/// time. For more the partition's thread is called, so that no connection is kept from its own work for long.
-pub const MEANWHILE_ITEMS: usize = 32;
-
 /// Bytes of records that are decided before anybody looks whether the append is full: it may exceed [`APPEND_BYTES`] by this
 /// and by one delivery or request, and must stay below what the journal takes.
 pub const TURN_BYTES: usize = 1024 * 1024;
@@ -38,7 +27,7 @@ pub const READ_AHEAD_BYTES: usize = 16 * 1024 * 1024;
 
 /// Without anything to do for this long, the journal is sealed: damage to what lies before can no longer pass for an
 /// interrupted write.
-pub const SEAL_AFTER_MS: u64 = 50;
+pub const SEAL_AFTER: Duration = Duration::from_millis(50);
 
 /// A snapshot is written each time the journal has grown by this, so that a start reads no more than about as much
 /// behind it. A segment: two of them, the one that is written and a spare are what a drained partition keeps.

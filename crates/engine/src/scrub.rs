@@ -1,8 +1,9 @@
 //! Reading everything again, slowly: a disk that has forgotten something should be found out before somebody needs it.
 //! Damage is logged and shown in the health of the server; nothing is changed, and what is whole is served.
 
+use crate::commit::Door;
 use crate::condition::Condition;
-use crate::inbox::{Inbox, Item};
+use crate::item::Item;
 use crate::limits::{SCRUB_BYTES_PER_SECOND, SCRUB_EVERY, SCRUB_PAUSE};
 use journal::{Position, Scrub, Snapshots};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -23,21 +24,21 @@ const CALM: Rhythm =
 
 /// Starts the thread that scrubs. It ends when the partition is gone or the returned end of the channel is dropped.
 pub(crate) fn spawn(
-    inbox: &Arc<Inbox>,
+    door: &Arc<Door<Item>>,
     snapshots: Arc<dyn Snapshots>,
     condition: Arc<Condition>,
 ) -> std::io::Result<mpsc::Sender<()>> {
     let (stop, stopped) = mpsc::channel();
-    let inbox = Arc::downgrade(inbox);
+    let door = Arc::downgrade(door);
     std::thread::Builder::new()
         .name("otobus-scrub".into())
-        .spawn(move || while scrub_all(&inbox, &*snapshots, &condition, &stopped, CALM).is_some() {})?;
+        .spawn(move || while scrub_all(&door, &*snapshots, &condition, &stopped, CALM).is_some() {})?;
     Ok(stop)
 }
 
 /// One pass over everything; `None` when told to stop.
 fn scrub_all(
-    inbox: &Weak<Inbox>,
+    door: &Weak<Door<Item>>,
     snapshots: &dyn Snapshots,
     condition: &Condition,
     stopped: &Receiver<()>,
@@ -47,7 +48,7 @@ fn scrub_all(
     loop {
         rest(stopped, rhythm.pause)?;
         let (reply, answer) = mpsc::channel();
-        inbox.upgrade()?.put(Item::Scrub { after, reply });
+        door.upgrade()?.put(Item::Scrub { after, reply });
         match answer.recv().ok()? {
             Some(scrub) => {
                 after = scrub.first();
@@ -144,10 +145,11 @@ mod tests {
     }
 
     /// Answers as the partition does, until nobody asks any more; how often it was asked.
-    fn serve(inbox: &Inbox, journal: &Local, is_over: &Receiver<()>) -> usize {
+    fn serve(door: &Door<Item>, journal: &Local, is_over: &Receiver<()>) -> usize {
         let (mut items, mut asked) = (Vec::new(), 0);
         while is_over.try_recv() == Err(mpsc::TryRecvError::Empty) {
-            inbox.take(&mut items, Some(Duration::from_millis(1)));
+            door.take_awake(&mut items);
+            std::thread::yield_now();
             for item in items.drain(..) {
                 let Item::Scrub { after, reply } = item else { panic!("{item:?}") };
                 asked += 1;
@@ -163,17 +165,17 @@ mod tests {
 
     /// One pass over everything; how many segments were looked at.
     fn scrub(memory: &Memory, journal: &Local) -> (Condition, usize) {
-        let (inbox, condition) = (Arc::<Inbox>::default(), Condition::default());
+        let (door, condition) = (Arc::<Door<Item>>::default(), Condition::default());
         let before = contents(memory);
         let ((_stop, stopped), (over, is_over)) = (mpsc::channel(), mpsc::channel());
         let asked = std::thread::scope(|scope| {
-            let weak = Arc::downgrade(&inbox);
-            let (condition, inbox, snapshots) = (&condition, &inbox, journal.snapshots());
+            let weak = Arc::downgrade(&door);
+            let (condition, door, snapshots) = (&condition, &door, journal.snapshots());
             scope.spawn(move || {
                 assert!(scrub_all(&weak, &*snapshots, condition, &stopped, HASTY).is_some());
                 drop(over);
             });
-            serve(inbox, journal, &is_over)
+            serve(door, journal, &is_over)
         });
         assert_eq!(contents(memory), before, "nothing is changed, nothing is deleted");
         (condition, asked - 1)

@@ -1,6 +1,6 @@
 //! Writing a snapshot beside the partition: what it is made of, what it finds out, and how it comes back.
 
-use crate::inbox::Item;
+use crate::item::Item;
 use crate::survey::{Plan, Survey};
 use broker::{BodyId, Snapshot};
 use journal::{Position, Snapshots, Stretch};
@@ -86,5 +86,72 @@ impl io::Write for Counted<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Batch, ByHand, Item, Outbox, Pace, recover};
+    use broker::{Command, ConnectionId, LinkId, NamespaceId, RequestId, Span, Time};
+    use journal::disk::Memory;
+    use journal::{Error, Filling, Journal, Local, Options, ReadSnapshot, SnapshotInfo, WriteSnapshot};
+
+    /// Has everything written so many times, as a disk does that is full at first and then gives up its reserve.
+    #[derive(Debug)]
+    struct Again(u32);
+
+    impl Snapshots for Again {
+        fn put(&self, _: Position, write: WriteSnapshot<'_>) -> Result<(), Error> {
+            (0..self.0).for_each(|_| write(&mut io::sink()).unwrap());
+            Ok(())
+        }
+
+        fn latest(&self) -> Result<Vec<SnapshotInfo>, Error> {
+            Ok(Vec::new())
+        }
+
+        fn read(&self, _: Position, _: ReadSnapshot<'_>) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn remove(&self, _: Position) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn set_aside(&self, _: Position) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    /// What a snapshot of one message finds when it is written so many times.
+    fn surveyed(times: u32) -> Snapshotted {
+        let options = Options { filling: Filling::Never, ..Options::new(7) };
+        let mut journal = Local::open(Arc::new(Memory::new()), options).unwrap();
+        let recovered = recover(&mut journal, 1).unwrap();
+        let stretches = journal.stretches();
+        let mut partition = ByHand::new(recovered, Box::new(journal), Pace::default());
+        let (connection, namespace, path) = (ConnectionId(1), NamespaceId(0), Box::<str>::from("q"));
+        let (link, request) = (LinkId { connection, link: 1 }, RequestId { connection, request: 1 });
+        let mut batch = Batch::default();
+        let settings = Box::default();
+        batch.commands.push(Command::CreateQueue { request, namespace, path: path.clone(), settings });
+        batch.commands.push(Command::AttachSender { link, namespace, path });
+        batch.message(Span::MAX, |out| out.extend_from_slice(&[7; 1_000]));
+        batch.send(link, 0, false, 0);
+        partition.put(Item::Connect { connection, mailbox: Arc::new(Outbox::default()) });
+        partition.put(Item::Batch(batch));
+        partition.run(Time(1_000_000)).unwrap();
+        let snapshot = partition.look(|partition| partition.broker().snapshot(Time(1_000_000)));
+        let snapshots = Arc::new(Again(times));
+        SnapshotJob { at: Position(1), snapshot, stretches, snapshots, sparse_percent: 25 }.write().unwrap()
+    }
+
+    #[test]
+    fn what_is_alive_is_counted_once_though_the_snapshot_was_begun_again() {
+        let (once, twice) = (surveyed(1), surveyed(2));
+        assert!(once.plan.alive_bytes >= 1_000);
+        assert_eq!(twice.plan.alive_bytes, once.plan.alive_bytes);
+        assert_eq!((twice.bytes, twice.to_copy), (once.bytes, once.to_copy));
     }
 }

@@ -1,20 +1,26 @@
 //! The partition keeps its journal short and notices a full disk: snapshots are handed to another thread, what is dead
 //! is given back, what is alive among the dead is copied forward, a step at a time between batches.
 
-use crate::inbox::Uncopied;
-use crate::limits::{FULL_RETRY_MS, UPKEEP_RETRY_MS};
+use crate::commit::Commit;
+use crate::item::Uncopied;
+use crate::limits::UPKEEP_RETRY_MS;
 use crate::partition::Partition;
 use crate::runner::CopyJob;
 use crate::snapshots::SnapshotJob;
 use broker::{BodyId, Intake, Time};
 use bytes::Bytes;
-use journal::{BODY_PREFIX_BYTES, Position, body_prefix};
+use journal::{BODY_PREFIX_BYTES, Error, Position, body_prefix};
 
 impl Partition {
+    /// When there is something to do for the journal.
+    pub(crate) fn upkeep_due(&self) -> Option<Time> {
+        self.upkeep.due().or(self.is_quiet.then_some(self.upkeep.next_step))
+    }
+
     /// One step of upkeep, if one is due.
-    pub(crate) fn tend(&mut self, now: Time) -> Result<(), String> {
-        self.upkeep.conclude_cleaning(self.committed());
-        self.tend_room(now)?;
+    pub(crate) fn tend_journal(&mut self, commit: &Commit, now: Time) -> Result<(), Error> {
+        self.upkeep.conclude_cleaning(commit.durable());
+        self.tend_reserve(commit, now)?;
         if now < self.upkeep.next_step {
             return Ok(());
         }
@@ -25,7 +31,8 @@ impl Partition {
             if !slice.is_empty() {
                 self.copy(slice);
             } else {
-                return self.tend_quietly(now);
+                self.tend_quietly(commit, now);
+                return Ok(());
             }
         }
         self.upkeep.next_step = Time(now.0 + self.upkeep.pace.pause_ms);
@@ -33,12 +40,12 @@ impl Partition {
     }
 
     /// Gives up the oldest stretch if it may go.
-    fn trim_one(&mut self) -> Result<(), String> {
+    fn trim_one(&mut self) -> Result<(), Error> {
         let before = self.upkeep.trim_before();
         let oldest = self.journal.first();
         let next = self.journal.stretches().get(1).map(|stretch| stretch.first);
         if let Some(next) = next.filter(|next| *next <= before) {
-            self.journal.trim(next).map_err(|error| error.to_string())?;
+            self.journal.trim(next)?;
         }
         self.upkeep.may_trim = self.journal.first() > oldest;
         Ok(())
@@ -52,7 +59,7 @@ impl Partition {
         };
         let bodies = slice.into_iter().filter_map(place).collect();
         let job = CopyJob { bodies, most_bytes: self.upkeep.pace.slice_bytes };
-        self.workers.copy(job, &self.inbox);
+        self.workers.copy(job, &self.door);
     }
 
     /// Stores copies of bodies, as part of the next batch.
@@ -73,12 +80,12 @@ impl Partition {
         }
         for (body, _) in &bodies {
             let stored = self.broker.durable().stored_as(*body);
-            self.moving.entry(*body).or_insert(stored);
+            self.moving().entry(*body).or_insert(stored);
         }
         let context = self.context(now);
         self.broker.relocate(&bodies, &mut self.decision);
         // Without any copy there is nothing to wait for: what was to be copied is gone already.
-        let at = if bodies.is_empty() { self.committed() } else { Position(context.position.0) };
+        let at = if bodies.is_empty() { Position(0) } else { Position(context.position.0) };
         self.upkeep.copied(at, unread);
         self.take_decision(&Bytes::from(stored));
         if let Some(failure) = failure {
@@ -103,17 +110,16 @@ impl Partition {
 
     /// In a quiet moment, a snapshot that gives back space. It needs a batch of its own, be it empty: two snapshots at
     /// one position would be one, and nothing is trimmed without two.
-    fn tend_quietly(&mut self, now: Time) -> Result<(), String> {
-        if !std::mem::take(&mut self.is_quiet) || !self.is_at_rest() {
-            return Ok(());
+    fn tend_quietly(&mut self, commit: &Commit, now: Time) {
+        let is_still = !commit.is_in_flight() && self.is_idle();
+        if !std::mem::take(&mut self.is_quiet) || !is_still {
+            return;
         }
         let held = self.broker.durable().queues().map(|(_, queue)| queue.bytes).sum();
         if self.upkeep.is_worth_it(held, &self.journal.stretches()) {
             self.upkeep.want();
-            self.context(now);
-            self.append(now)?;
+            self.want_append(now);
         }
-        Ok(())
     }
 
     /// Shares the state for a snapshot if one is due. Everything decided so far is in the batch that was just written.
@@ -127,7 +133,7 @@ impl Partition {
     pub(crate) fn start_snapshot(&mut self, committed: Position) {
         if let Some((at, snapshot)) = self.upkeep.committed(committed) {
             let job = self.snapshot_job(at, snapshot);
-            self.workers.snapshot(job, &self.inbox);
+            self.workers.snapshot(job, &self.door);
         }
     }
 
@@ -142,33 +148,28 @@ impl Partition {
     }
 
     /// A last snapshot at a clean stop, if it is cheap.
-    pub(crate) fn snapshot_at_stop(&mut self) -> Result<(), String> {
+    pub(crate) fn snapshot_at_stop(&mut self) -> Result<(), Error> {
         let tail = self.journal.tail();
         if !self.upkeep.wants_last(tail) {
             return Ok(());
         }
         let job = self.snapshot_job(tail, self.broker.snapshot(self.last_time));
         match job.run() {
-            crate::Item::Failed(why) => Err(why),
+            crate::Item::Failed(why) => Err(Error::Stopped { why }),
             _ => Ok(()),
         }
     }
 
     /// Without its reserve the journal takes no more messages, until it has it back.
-    fn tend_room(&mut self, now: Time) -> Result<(), String> {
-        let has_reserve = self.journal.has_reserve();
-        if has_reserve && self.full_until.is_none() {
+    fn tend_reserve(&mut self, commit: &Commit, now: Time) -> Result<(), Error> {
+        if self.journal.has_reserve() && !self.reserve.is_gone() && !commit.is_full() {
             return Ok(());
         }
-        let retry = *self.full_until.get_or_insert(Time(now.0 + FULL_RETRY_MS));
-        let has_room = if now >= retry {
-            self.full_until = Some(Time(now.0 + FULL_RETRY_MS));
-            !self.is_stuck && self.journal.refill_reserve().map_err(|error| error.to_string())?
-        } else {
-            false
-        };
+        // What was decided goes first.
+        let is_asked = self.reserve.is_to_be_asked(now) && !commit.is_full();
+        let has_room = is_asked && self.journal.refill_reserve()?;
         if has_room {
-            self.full_until = None;
+            self.reserve.is_back();
         }
         self.upkeep.set_short(!has_room);
         self.broker.set_room(has_room);

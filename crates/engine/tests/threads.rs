@@ -21,14 +21,14 @@ fn directory() -> PathBuf {
     path
 }
 
-fn open(path: &Path, has_sync_thread: bool) -> Engine {
-    open_on(Arc::new(File::open(path).unwrap()), has_sync_thread)
+fn open(path: &Path) -> Engine {
+    open_on(Arc::new(File::open(path).unwrap()))
 }
 
-fn open_on(disk: Arc<dyn Disk>, has_sync_thread: bool) -> Engine {
+fn open_on(disk: Arc<dyn Disk>) -> Engine {
     let options = journal::Options { filling: Filling::Inline, ..journal::Options::new(3) };
     let journal = Box::new(Local::open(disk, options).unwrap());
-    let options = Options { owner: 1, nonce: 9, has_sync_thread, tail_cache_bytes: 1 << 20 };
+    let options = Options { owner: 1, nonce: 9, tail_cache_bytes: 1 << 20 };
     Engine::open(journal, options, |_| {}).unwrap()
 }
 
@@ -73,15 +73,15 @@ async fn send(connection: Connection) {
     }
 }
 
-async fn run(path: &Path, has_sync_thread: bool) {
-    let engine = open(path, has_sync_thread);
+async fn run(path: &Path) {
+    let engine = open(path);
     engine.handle().ask(create).await.unwrap().unwrap();
     let senders: Vec<_> = (0..CONNECTIONS).map(|_| tokio::spawn(send(engine.handle().connect()))).collect();
     for sender in senders {
         sender.await.unwrap();
     }
     engine.stop().unwrap();
-    let engine = open(path, has_sync_thread);
+    let engine = open(path);
     let answer = engine.handle().ask(describe).await.unwrap().unwrap();
     let Answer::Queue(queue) = answer else { panic!("{answer:?}") };
     assert_eq!(queue.counts.active, u64::from(CONNECTIONS * SENDS));
@@ -94,8 +94,7 @@ async fn run(path: &Path, has_sync_thread: bool) {
 async fn what_four_connections_sent_is_there_when_the_journal_is_opened_again() {
     // S-10
     let path = directory();
-    run(&path.join("inline"), false).await;
-    run(&path.join("threaded"), true).await;
+    run(&path).await;
 }
 
 /// Syncing can be made to fail, and the writing of a snapshot to wait.
@@ -140,7 +139,7 @@ impl Watch for Gate {
 #[tokio::test(flavor = "current_thread")]
 async fn a_lone_message_costs_one_sync() {
     let gate = Arc::new(Gate::default());
-    let engine = open_on(gate.disk(Memory::new()), true);
+    let engine = open_on(gate.disk(Memory::new()));
     engine.handle().ask(create).await.unwrap().unwrap();
     let connection = engine.handle().connect();
     let link = connection.link(1);
@@ -172,11 +171,11 @@ async fn a_lone_message_costs_one_sync() {
 async fn what_one_connection_sends_is_decided_in_its_order_whoever_decides_it() {
     // S-10
     let path = directory().join("order");
-    send_from_all_sides(open(&path, true)).await;
+    send_from_all_sides(open(&path)).await;
     std::fs::remove_dir_all(path).unwrap();
     // Whatever disk is below: what is left to whoever waits for it, or not.
-    send_from_all_sides(open_on(Arc::new(Memory::direct()), true)).await;
-    send_from_all_sides(open_on(Arc::new(Memory::new()), true)).await;
+    send_from_all_sides(open_on(Arc::new(Memory::direct()))).await;
+    send_from_all_sides(open_on(Arc::new(Memory::new()))).await;
 }
 
 async fn send_from_all_sides(engine: Engine) {
@@ -195,7 +194,7 @@ async fn send_from_all_sides(engine: Engine) {
 async fn a_stop_that_cannot_be_finished_says_so() {
     // P4
     let gate = Arc::new(Gate::default());
-    let engine = open_on(gate.disk(Memory::new()), true);
+    let engine = open_on(gate.disk(Memory::new()));
     engine.handle().ask(create).await.unwrap().unwrap();
     gate.fails.store(true, Ordering::SeqCst);
     // Accepted by nobody, and to be written before the end.
@@ -214,7 +213,7 @@ async fn a_stop_that_cannot_be_finished_says_so() {
 async fn a_stop_waits_for_the_snapshot_that_is_being_written() {
     let gate = Arc::new(Gate::default());
     let memory = Memory::new();
-    let engine = open_on(gate.disk(memory.clone()), true);
+    let engine = open_on(gate.disk(memory.clone()));
     engine.handle().ask(create).await.unwrap().unwrap();
     let (held, waits) = mpsc::channel();
     *gate.snapshot.lock().unwrap() = Some(waits);

@@ -298,7 +298,6 @@ fn open_engine(
     let options = engine::Options {
         owner: u64::from(std::process::id()),
         nonce: u128::from(getrandom::u64()?) << 64 | u128::from(getrandom::u64()?),
-        has_sync_thread: true,
         tail_cache_bytes,
     };
     let on_failure = |why| {

@@ -1,17 +1,20 @@
 //! One partition on a disk in memory, with a clock of its own. It is turned by hand, without threads, and ends and begins
 //! again as the faults want it.
+//!
+//! The machine plays everybody around the partition: its own thread, which has a turn only while it is awake at the door;
+//! the threads of connections, which decide what they bring; and the disk, which answers when it likes.
 
-use crate::faults::{DiskPlan, WorldClock, draw_image};
+use crate::faults::{DiskPlan, LogPlan, WorldClock, draw_image};
 use crate::oracle::Shared;
 use crate::oracle::topic::LIMITS;
 use crate::oracle::watched::Watched;
 use crate::random::Random;
 use broker::{Broker, Tier};
-use engine::{Batch, HandSync, Inbox, Item, Pace, Partition, Turn, recover};
+use engine::commit::{Append, Door, Step, Stop};
+use engine::{Budget, HandClock, Item, Pace, Partition, SharedPartition, Surroundings, Waiting, recover};
 use journal::disk::{Fault, Faulty, Memory};
 use journal::{Filling, Local, Options};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Small, so that a run fills several segments.
 const SEGMENT_BYTES: u32 = 64 * 1_024;
@@ -42,9 +45,20 @@ pub struct Machine {
     memory: Memory,
     disk: Arc<Faulty>,
     plan: DiskPlan,
-    inbox: Arc<Inbox>,
+    door: Arc<Door<Item>>,
+    budget: Arc<Budget>,
+    watch: HandClock,
     /// In a box, since it is taken out for every run and put back.
-    alive: Option<Box<(Partition, HandSync)>>,
+    alive: Option<Box<Living>>,
+    /// So that the orders of who decides take turns.
+    runs: u64,
+}
+
+/// A partition, and the append that its thread waits for.
+#[derive(Debug)]
+struct Living {
+    partition: SharedPartition,
+    in_flight: Option<Append<Waiting>>,
 }
 
 /// Whether the process is still there.
@@ -70,8 +84,11 @@ impl Machine {
             disk: faulty(&memory, plan),
             memory,
             plan,
-            inbox: Arc::default(),
+            door: Arc::default(),
+            budget: Arc::default(),
+            watch: HandClock::default(),
             alive: None,
+            runs: 0,
         }
     }
 
@@ -124,21 +141,32 @@ impl Machine {
         self.clock.resume(recovered.last_time);
         let broker = Broker::new(recovered.durable, self.random.number().into()).with_tier(self.tier);
         let broker = broker.with_topic_limits(LIMITS);
-        self.inbox = Arc::new(Inbox::with_budget(BUDGET_BYTES));
-        let journal = Watched { inner, shared: self.shared.clone() };
-        let (partition, sync) = Partition::by_hand(broker, Box::new(journal), self.inbox.clone());
+        self.door = Arc::default();
+        self.budget = Arc::new(Budget::new(BUDGET_BYTES));
+        let journal = Watched::new(inner, self.shared.clone(), LogPlan::draw(&mut self.random));
+        let surroundings = Surroundings::new(self.door.clone(), self.budget.clone());
+        let partition = Partition::new(broker, Box::new(journal), Box::new(self.watch.clone()), surroundings);
         let partition = partition.tended(PACE, &recovered.snapshots, recovered.last_time);
-        self.alive = Some(Box::new((partition, sync)));
+        let partition = SharedPartition::new(partition, journal::Position(tail), self.door.clone());
+        self.alive = Some(Box::new(Living { partition, in_flight: None }));
         Ok(())
     }
 
     /// Whether the server still reads from its sockets.
     pub fn has_room(&self) -> bool {
-        self.inbox.has_room()
+        self.budget.has_room()
     }
 
+    /// Somebody leaves work at the door.
     pub fn put(&self, item: Item) {
-        self.inbox.put(item);
+        match item {
+            Item::Batch(batch) => {
+                self.budget.hold(batch.held_bytes());
+                self.door.leave(Item::Batch(batch));
+            }
+            Item::Stop => self.door.put(item),
+            item => self.door.leave(item),
+        }
     }
 
     /// The disk answers a little later, or is one run nearer to doing so.
@@ -146,134 +174,152 @@ impl Machine {
         self.stalled = self.stalled.saturating_sub(1);
     }
 
-    /// Turns the partition until it wants to wait: for work, or for a disk that does not answer. With `is_busy` it
-    /// finds more work waiting, and so hands its first sync over. `is_all` says that nobody has more to say.
+    /// Runs the partition until it wants to wait: for work, or for a disk that does not answer. With `is_busy` the disk answers
+    /// only when something else has happened. `is_all` says that nobody has more to say.
     pub fn run(&mut self, is_busy: bool, is_all: bool) -> Alive {
         if self.is_idle() {
             return Alive::Yes;
         }
         let Some(mut living) = self.alive.take() else { return Alive::No };
-        let (partition, sync) = &mut *living;
-        let alive = self.turn_until_quiet(partition, sync, is_busy, is_all);
+        self.runs += 1;
+        let alive = self.run_until_quiet(&mut living, is_busy, is_all);
         self.alive = Some(living);
         alive
     }
 
     /// Whether nothing has happened since it last rested, not even time.
     fn is_idle(&self) -> bool {
-        let is_waiting = self.alive.as_ref().is_none_or(|living| living.1.is_waiting());
-        let is_still = self.clock.is_still() && self.inbox.is_empty();
+        let is_waiting = self.alive.as_ref().is_none_or(|living| living.in_flight.is_some());
+        let is_still = self.clock.is_still() && self.door.is_empty();
         !is_waiting && is_still && self.shared.lock().has_rested()
     }
 
-    fn turn_until_quiet(
-        &mut self,
-        partition: &mut Partition,
-        sync: &HandSync,
-        is_busy: bool,
-        is_all: bool,
-    ) -> Alive {
-        let mut items = Vec::new();
-        let mut hands_over = is_busy;
-        for _ in 0..MOST_TURNS {
+    /// What was left at the door is decided by whoever left it, or by the partition's thread, which is called for it.
+    fn bring(&mut self, living: &Living) {
+        if self.door.is_empty() {
+            return;
+        }
+        let is_in_flight = living.in_flight.is_some();
+        if is_in_flight || self.runs.is_multiple_of(2) {
+            living.partition.decide_here();
+            let what = if is_in_flight { "decided during a sync" } else { "decided by a connection" };
+            self.shared.lock().coverage.fault(what);
+        } else {
+            self.door.call();
+        }
+    }
+
+    fn run_until_quiet(&mut self, living: &mut Living, is_busy: bool, is_all: bool) -> Alive {
+        // Time that has passed is noticed by a thread that sleeps until then.
+        for turn in 0..MOST_TURNS {
             let now = self.clock.now();
+            let moment = self.watch.set(now);
             self.shared.lock().begin_turn(now);
-            if sync.is_waiting() && self.stalled == 0 {
-                // Whether the disk or the partition is first to know of the other is a matter of microseconds.
-                if now.0 % 2 == 1 {
-                    sync.finish(&self.inbox);
-                } else if sync.finish_and_follow(&self.inbox, partition, now) {
-                    self.shared.lock().coverage.fault("append before the news");
+            self.bring(living);
+            let step = match living.in_flight.take() {
+                Some(append) if self.stalled > 0 || (is_busy && turn > 0) => {
+                    living.in_flight = Some(append);
+                    let what = if self.stalled > 0 { "stalled sync" } else { "answered later" };
+                    self.shared.lock().coverage.fault(what);
+                    return Alive::Yes;
                 }
-            }
-            self.inbox.take(&mut items, Some(Duration::ZERO));
-            if hands_over || self.stalled > 0 {
-                self.inbox.put(Item::Batch(Batch::default()));
-                hands_over = false;
-            }
-            match partition.accept(&mut items, now).and_then(|()| partition.turn(now)) {
-                Ok(Turn::Stopped) => {
-                    if !self.is_stuck(partition) {
-                        let mut oracle = self.shared.lock();
-                        oracle.has_unread |= partition.condition().damage().is_some();
-                        oracle.end_last_turn(partition.broker().durable());
-                        oracle.check_kept();
+                Some(append) => living.partition.turn(Some(append.wait())),
+                None if self.door.is_awake(moment) => living.partition.turn(None),
+                None => return self.rest_at_door(living, is_all),
+            };
+            match step {
+                Step::Sync(append) => living.in_flight = Some(append),
+                Step::Sleep { until, now } => {
+                    if self.door.try_sleep(until, now)
+                        && let Some(moment) = living.partition.gathers_until()
+                    {
+                        // Somebody may come before, and then decides while it gathers.
+                        self.bring(living);
+                        self.watch.pass_until(moment);
+                        self.shared.lock().coverage.fault("gathered");
                     }
+                }
+                Step::Ended => {
+                    self.look_at_end(living);
                     return Alive::No;
                 }
-                Ok(turn) => {
-                    self.inbox.take(&mut items, Some(Duration::ZERO));
-                    items.retain(|item| !matches!(item, Item::Batch(batch) if batch.is_empty()));
-                    let is_due = matches!(turn, Turn::At(due) if due <= now);
-                    if turn == Turn::Now || is_due || !items.is_empty() {
-                        continue;
-                    }
-                    if !sync.is_waiting() {
-                        if is_all && !self.is_stuck(partition) {
-                            self.be_quiet(partition);
-                        }
-                        return Alive::Yes;
-                    } else if self.stalled > 0 {
-                        self.shared.lock().coverage.fault("stalled sync");
-                        return Alive::Yes;
-                    }
-                }
-                Err(why) => {
-                    if !self.has_struck() || self.plan.fault == Fault::Short {
-                        self.shared.lock().fail(format!("the partition stopped on a healthy disk: {why}"));
-                    }
-                    return Alive::No;
-                }
+                Step::Stopped(why) => return self.stopped(why),
             }
         }
         self.shared.lock().fail("the partition never rests");
         Alive::No
     }
 
+    /// The partition's thread sleeps, and nothing wakes it soon.
+    fn rest_at_door(&self, living: &Living, is_all: bool) -> Alive {
+        if is_all && !self.is_full(living) {
+            self.be_quiet(living);
+        }
+        Alive::Yes
+    }
+
+    fn look_at_end(&self, living: &Living) {
+        if !self.is_full(living) {
+            look(living, |partition| {
+                let mut oracle = self.shared.lock();
+                oracle.has_unread |= partition.condition().damage().is_some();
+                oracle.end_last_turn(partition.broker().durable());
+                oracle.check_kept();
+            });
+        }
+    }
+
+    fn stopped(&self, why: Stop) -> Alive {
+        let mut oracle = self.shared.lock();
+        let is_expected = match why {
+            Stop::Fenced => oracle.is_fenced,
+            _ => self.has_struck() && self.plan.fault != Fault::Short,
+        };
+        if !is_expected {
+            oracle.fail(format!("the partition stopped on a healthy disk: {why}"));
+        }
+        Alive::No
+    }
+
     /// Whether something waits for room on a full disk.
-    fn is_stuck(&self, partition: &Partition) -> bool {
-        partition.is_stuck() && self.shared.lock().may_lack_room
+    fn is_full(&self, living: &Living) -> bool {
+        let is_full = living.partition.look(|_, commit| commit.is_full()).unwrap_or(false);
+        is_full && self.shared.lock().may_lack_room
     }
 
     /// Everything is decided and durable.
-    fn be_quiet(&self, partition: &Partition) {
-        let mut oracle = self.shared.lock();
-        oracle.has_unread |= partition.condition().damage().is_some();
-        oracle.end_turn(partition.broker().durable());
-        let held = self.inbox.undurable_bytes();
-        if held != 0 {
-            oracle.fail(format!("I13: {held} bytes count as undurable at rest"));
-        }
-        let effects = partition.held_effects();
-        if effects != 0 {
-            oracle.fail(format!("I13: {effects} effects are held back at rest"));
-        }
+    fn be_quiet(&self, living: &Living) {
+        look(living, |partition| {
+            let mut oracle = self.shared.lock();
+            oracle.has_unread |= partition.condition().damage().is_some();
+            oracle.end_turn(partition.broker().durable());
+            let (held, effects) = (self.budget.held_bytes(), partition.held_effects());
+            if held != 0 {
+                oracle.fail(format!("I13: {held} bytes count as undurable at rest"));
+            }
+            if effects != 0 {
+                oracle.fail(format!("I13: {effects} effects are held back at rest"));
+            }
+        });
     }
 
-    /// Nothing has happened for a while.
+    /// Nothing happens for long enough that the journal is sealed.
     pub fn rest(&mut self) -> Alive {
-        let Some(living) = &mut self.alive else { return Alive::No };
-        match living.0.seal() {
-            Ok(()) => Alive::Yes,
-            Err(why) => {
-                if !self.has_struck() {
-                    self.shared.lock().fail(format!("the journal was not sealed: {why}"));
-                }
-                Alive::No
-            }
-        }
+        self.clock.pass(engine::limits::SEAL_AFTER.as_millis() as i64);
+        self.run(false, false)
     }
 
     /// The process is gone, and the disk has kept what it has kept.
     pub fn end(&mut self, image: u64) {
         let mut oracle = self.shared.lock();
         if let Some(living) = self.alive.take() {
-            let (partition, sync) = &*living;
-            if sync.is_waiting() {
+            if living.in_flight.is_some() {
                 oracle.coverage.fault("crash with a sync on its way");
             }
-            let (records, time) = partition.unwritten();
-            oracle.died(partition.broker().durable(), records, time);
+            look(&living, |partition| {
+                let (records, time) = partition.unwritten();
+                oracle.died(partition.broker().durable(), records, time);
+            });
         }
         if self.has_struck() {
             oracle.coverage.fault(self.plan.name());
@@ -281,6 +327,10 @@ impl Machine {
         self.stalled = 0;
         self.memory = self.memory.crash_image(image);
     }
+}
+
+fn look<R>(living: &Living, look: impl FnOnce(&mut Partition) -> R) -> R {
+    living.partition.look(|partition, _| look(partition)).expect("it is given up with its machine")
 }
 
 fn faulty(memory: &Memory, plan: DiskPlan) -> Arc<Faulty> {

@@ -15,12 +15,22 @@ enum Owner {
     Called,
     /// Until then, unless it is called.
     Asleep(Option<Moment>),
+    /// It has ended: what is brought is for nobody.
+    Gone,
 }
 
 #[derive(Debug)]
 struct Waiting<T> {
     work: Vec<T>,
     owner: Owner,
+}
+
+impl<T> Waiting<T> {
+    fn push(&mut self, work: T) {
+        if self.owner != Owner::Gone {
+            self.work.push(work);
+        }
+    }
 }
 
 /// Work in the order in which it came. It is taken by whoever holds the partition, so what one connection brings is
@@ -47,13 +57,13 @@ impl<T> Door<T> {
 
     /// Leaves work, for whoever holds the partition next.
     pub fn leave(&self, work: T) {
-        self.lock().work.push(work);
+        self.lock().push(work);
     }
 
     /// Leaves work for the partition's thread.
     pub fn put(&self, work: T) {
         let mut waiting = self.lock();
-        waiting.work.push(work);
+        waiting.push(work);
         self.wake(waiting);
     }
 
@@ -73,7 +83,19 @@ impl<T> Door<T> {
         }
     }
 
+    /// The partition has ended. What waits is dropped, and so is whatever comes.
+    pub fn close(&self) {
+        let mut waiting = self.lock();
+        waiting.owner = Owner::Gone;
+        let left = std::mem::take(&mut waiting.work);
+        drop(waiting);
+        drop(left);
+    }
+
     fn wake(&self, mut waiting: MutexGuard<'_, Waiting<T>>) {
+        if waiting.owner == Owner::Gone {
+            return;
+        }
         let before = std::mem::replace(&mut waiting.owner, Owner::Called);
         drop(waiting);
         if matches!(before, Owner::Asleep(_)) {

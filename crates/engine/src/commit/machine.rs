@@ -125,8 +125,9 @@ impl Commit {
     pub fn decided(&mut self, drafted: Option<Drafted>, now: Moment) {
         let before = self.drafted.take();
         let Some(drafted) = drafted else { return };
-        if before.is_none_or(|(before, _)| before.records < drafted.records) {
-            self.gather.arrived(drafted.is_awaited, self.is_in_flight());
+        let is_more = before.is_none_or(|(before, _)| before.records < drafted.records);
+        if is_more && drafted.is_awaited {
+            self.gather.arrived(self.is_in_flight());
         }
         let since = match before {
             Some((before, since)) if before.is_awaited || !drafted.is_awaited => since,
@@ -134,6 +135,9 @@ impl Commit {
             _ => now,
         };
         self.drafted = Some((drafted, since));
+        if drafted.is_awaited && self.disk == Disk::Idle && self.next(now) != Next::Write {
+            self.gather.waits(drafted.records);
+        }
     }
 
     /// The one question: what is to happen now.
@@ -152,9 +156,9 @@ impl Commit {
     pub fn written(&mut self, now: Moment) -> Position {
         assert!(matches!(self.disk, Disk::Idle | Disk::Full { .. }), "one append at a time: {:?}", self.disk);
         let position = self.next;
+        self.gather.written(self.drafted.take().map_or(0, |(drafted, _)| drafted.records));
         self.disk = Disk::InFlight { position, since: now };
         self.next = position.next();
-        self.drafted = None;
         position
     }
 
@@ -210,4 +214,77 @@ impl Commit {
 
 fn at(moment: Moment, now: Moment) -> Next {
     if moment <= now { Next::Write } else { Next::Wait(moment) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AWAITED: Option<Drafted> = Some(Drafted { records: 1, is_awaited: true, is_full: false });
+    const START: Moment = Moment(1_000_000);
+
+    /// A machine with something to write.
+    fn drafted() -> Commit {
+        let mut commit = Commit::new(Position(7));
+        assert_eq!(commit.next(START), Next::Rest);
+        commit.decided(AWAITED, START);
+        commit
+    }
+
+    #[test]
+    fn one_append_after_the_other() {
+        let mut commit = drafted();
+        assert_eq!(commit.next(START), Next::Write);
+        assert_eq!((commit.written(START), commit.next_position()), (Position(8), Position(9)));
+        commit.decided(AWAITED, START);
+        assert_eq!((commit.next(START), commit.durable()), (Next::Rest, Position(7)), "one is in flight");
+        assert_eq!(commit.synced(START), Position(8));
+        assert_eq!(commit.durable(), Position(8));
+        assert_eq!(commit.next(START + Duration::from_secs(1)), Next::Write);
+    }
+
+    #[test]
+    #[should_panic(expected = "one append at a time")]
+    fn a_second_append_in_flight_is_a_bug() {
+        let mut commit = drafted();
+        commit.written(START);
+        commit.decided(AWAITED, START);
+        commit.written(START);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_tried_again_later_and_not_before() {
+        let mut commit = drafted();
+        commit.full(START);
+        assert_eq!(commit.next(START), Next::Wait(START + FULL_RETRY));
+        commit.decided(AWAITED, START + Duration::from_millis(1));
+        assert!(commit.is_full() && !commit.is_in_flight());
+        let later = START + FULL_RETRY;
+        assert_eq!(commit.next(later), Next::Write);
+        commit.full(later);
+        assert_eq!(commit.next(later), Next::Wait(later + FULL_RETRY));
+        assert_eq!(commit.written(later + FULL_RETRY), Position(8));
+        commit.synced(later + FULL_RETRY);
+        assert_eq!(commit.disk(), &Disk::Idle);
+    }
+
+    #[test]
+    fn while_an_outcome_is_unknown_nothing_is_written_but_the_same_again() {
+        let mut commit = drafted();
+        commit.written(START);
+        commit.decided(AWAITED, START);
+        assert_eq!(commit.unknown(), Position(8));
+        assert_eq!((commit.next(START), commit.durable()), (Next::Rest, Position(7)));
+        commit.repeated(START);
+        assert_eq!(commit.unknown(), Position(8));
+        assert_eq!((commit.synced(START), commit.next_position()), (Position(8), Position(9)));
+    }
+
+    #[test]
+    fn a_stopped_machine_writes_nothing_and_keeps_its_reason() {
+        let mut commit = drafted();
+        commit.stop(Stop::Fenced);
+        commit.stop(Stop::Ended);
+        assert_eq!((commit.next(START), commit.disk()), (Next::Stop, &Disk::Stopped(Stop::Fenced)));
+    }
 }

@@ -102,9 +102,21 @@ impl<D: Decider> Shared<D> {
         self.lock().as_mut().map(|held| look(&mut held.decider, &held.commit))
     }
 
-    /// The partition is given up: its journal is closed.
+    /// Until when more is gathered, if that is what the owner sleeps for. For those who play its thread.
+    pub fn gathers_until(&self) -> Option<Moment> {
+        let mut guard = self.lock();
+        let held = guard.as_mut()?;
+        let now = held.decider.now();
+        match held.commit.next(now) {
+            Next::Wait(moment) if !held.commit.is_full() => Some(moment),
+            _ => None,
+        }
+    }
+
+    /// The partition is given up: its journal is closed, and nothing is taken any more.
     pub fn close(&self) {
         drop(self.lock().take());
+        self.door.close();
     }
 
     /// Brings work, on the thread of a connection.

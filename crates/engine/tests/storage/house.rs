@@ -2,16 +2,15 @@
 //! outside was told.
 
 use broker::{
-    Broker, Command, ConnectionId, LinkId, LockToken, NamespaceId, Outcome, QueueSettings, ReceiveMode,
-    Refusal, RequestId, Span, Time,
+    Command, ConnectionId, LinkId, LockToken, NamespaceId, Outcome, QueueSettings, ReceiveMode, Refusal,
+    RequestId, Span, Time,
 };
 use journal::disk::Disk;
 use journal::{Filling, Local, Options};
 use message::overlay::Overlay;
-use otobus_engine::{Batch, Inbox, Item, Outbox, Outgoing, Pace, Partition, Turn, recover};
+use otobus_engine::{Batch, ByHand, Item, Outbox, Outgoing, Pace, recover};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 pub const SEGMENT_BYTES: u32 = 24 * 1024;
 
@@ -68,8 +67,7 @@ pub fn body(number: u32) -> Vec<u8> {
 pub struct House {
     pub told: Shared,
     pub now: Time,
-    partition: Partition,
-    inbox: Arc<Inbox>,
+    partition: ByHand,
     outbox: Arc<Outbox>,
     /// Held by the receiver.
     locked: BTreeMap<u32, LockToken>,
@@ -100,10 +98,7 @@ impl House {
     ) -> Result<House, String> {
         let mut journal = Local::open(disk, options).map_err(|error| error.to_string())?;
         let recovered = recover(&mut journal, 1).map_err(|error| error.to_string())?;
-        let inbox = Arc::<Inbox>::default();
-        let broker = Broker::new(recovered.durable, 7);
-        let partition = Partition::alone(broker, Box::new(journal), inbox.clone());
-        let partition = partition.tended(PACE, &recovered.snapshots, recovered.last_time);
+        let partition = ByHand::new(recovered, Box::new(journal), PACE);
         let outbox = Arc::new(Outbox::default());
         let (locked, deliveries) = (BTreeMap::new(), BTreeMap::new());
         let (next_delivery, credit, outcomes) = (0, 0, Vec::new());
@@ -111,7 +106,6 @@ impl House {
             told,
             now,
             partition,
-            inbox,
             outbox,
             locked,
             deliveries,
@@ -120,7 +114,7 @@ impl House {
             outcomes,
             skips_unreadable: false,
         };
-        house.inbox.put(Item::Connect { connection: ConnectionId(1), mailbox: house.outbox.clone() });
+        house.partition.put(Item::Connect { connection: ConnectionId(1), mailbox: house.outbox.clone() });
         let (namespace, path) = (NamespaceId(0), Box::<str>::from("q"));
         let settings =
             Box::new(QueueSettings { lock_duration: Span::minutes(5), ..QueueSettings::default() });
@@ -136,31 +130,24 @@ impl House {
     }
 
     fn give(&mut self, commands: Vec<Command>) -> Result<(), String> {
-        self.inbox.put(Item::Batch(Batch { commands, ..Batch::default() }));
+        self.partition.put(Item::Batch(Batch { commands, ..Batch::default() }));
         self.run()
     }
 
     /// Turns until nothing is left to do at this time.
     pub fn run(&mut self) -> Result<(), String> {
-        loop {
-            let mut items = Vec::new();
-            self.inbox.take(&mut items, Some(Duration::ZERO));
-            self.partition.accept(&mut items, self.now)?;
-            let turn = self.partition.turn(self.now)?;
-            self.hear()?;
-            let is_due = turn == Turn::Now || matches!(turn, Turn::At(due) if due <= self.now);
-            if turn == Turn::Stopped || !is_due && self.inbox.is_empty() {
-                return Ok(());
-            }
-        }
+        let ended = self.partition.run(self.now).map_err(|why| why.to_string());
+        self.hear()?;
+        ended.map(drop)
     }
 
     /// Lets time pass without anything else happening: seals, cleans up, gives space back.
     pub fn rest(&mut self, steps: u32) -> Result<(), String> {
         for _ in 0..steps {
             self.now.0 += 20;
-            self.partition.seal()?;
-            self.run()?;
+            let ended = self.partition.rest(self.now).map_err(|why| why.to_string());
+            self.hear()?;
+            ended?;
         }
         Ok(())
     }
@@ -170,7 +157,7 @@ impl House {
         let mut batch = Batch::default();
         batch.message(Span::MAX, |out| out.extend_from_slice(&body(number)));
         batch.send(SENDER, number, false, 0);
-        self.inbox.put(Item::Batch(batch));
+        self.partition.put(Item::Batch(batch));
         self.run()
     }
 
@@ -219,15 +206,15 @@ impl House {
 
     /// What is known to be damaged.
     pub fn damage(&self) -> Option<String> {
-        self.partition.condition().damage()
+        self.partition.look(|partition| partition.condition().damage())
     }
 
     pub fn is_full(&self) -> bool {
-        self.partition.condition().is_full()
+        self.partition.look(|partition| partition.condition().is_full())
     }
 
     pub fn stop(&mut self) -> Result<(), String> {
-        self.inbox.put(Item::Stop);
+        self.partition.put(Item::Stop);
         self.run()
     }
 

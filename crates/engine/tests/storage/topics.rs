@@ -5,23 +5,21 @@ use crate::house::{PACE, options};
 use broker::topic::rule::{Filter, Rule, Sql};
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
 use broker::{
-    Answer, Broker, Command, ConnectionId, Incoming, Intake, LinkId, NamespaceId, ReceiveMode, RequestId,
-    Span, Task, Time,
+    Answer, Command, ConnectionId, Incoming, Intake, LinkId, NamespaceId, ReceiveMode, RequestId, Span, Task,
+    Time,
 };
 use journal::disk::{Disk, Memory};
 use journal::{Filling, Local, Options};
 use message::Value;
 use message::codec::write_descriptor;
-use otobus_engine::{Batch, Inbox, Item, Outbox, Outgoing, Partition, Turn, recover};
+use otobus_engine::{Batch, ByHand, Item, Outbox, Outgoing, recover};
 use std::sync::Arc;
-use std::time::Duration;
 
 const HERE: ConnectionId = ConnectionId(1);
 const SENDER: LinkId = LinkId { connection: HERE, link: 1 };
 
 struct Rig {
-    partition: Partition,
-    inbox: Arc<Inbox>,
+    partition: ByHand,
     outbox: Arc<Outbox>,
     heard: Vec<Outgoing>,
     now: Time,
@@ -42,12 +40,10 @@ impl Rig {
     fn open(memory: &Memory, options: Options, now: Time) -> Rig {
         let mut journal = Local::open(Arc::new(memory.clone()), options).unwrap();
         let recovered = recover(&mut journal, 1).unwrap();
-        let inbox = Arc::<Inbox>::default();
-        let partition = Partition::alone(Broker::new(recovered.durable, 7), Box::new(journal), inbox.clone());
-        let partition = partition.tended(PACE, &recovered.snapshots, recovered.last_time);
+        let partition = ByHand::new(recovered, Box::new(journal), PACE);
         let outbox = Arc::new(Outbox::default());
-        inbox.put(Item::Connect { connection: HERE, mailbox: outbox.clone() });
-        Rig { partition, inbox, outbox, heard: Vec::new(), now, links: 1 }
+        partition.put(Item::Connect { connection: HERE, mailbox: outbox.clone() });
+        Rig { partition, outbox, heard: Vec::new(), now, links: 1 }
     }
 
     /// A topic with subscriptions by name and filter, and a link to send on.
@@ -70,7 +66,7 @@ impl Rig {
     }
 
     fn give(&mut self, commands: Vec<Command>) {
-        self.inbox.put(Item::Batch(Batch { commands, ..Batch::default() }));
+        self.partition.put(Item::Batch(Batch { commands, ..Batch::default() }));
         self.run();
     }
 
@@ -82,24 +78,15 @@ impl Rig {
     }
 
     fn run(&mut self) {
-        loop {
-            let mut items = Vec::new();
-            self.inbox.take(&mut items, Some(Duration::ZERO));
-            self.partition.accept(&mut items, self.now).unwrap();
-            let turn = self.partition.turn(self.now).unwrap();
-            self.outbox.take(&mut self.heard);
-            let is_due = turn == Turn::Now || matches!(turn, Turn::At(due) if due <= self.now);
-            if !is_due && self.inbox.is_empty() {
-                return;
-            }
-        }
+        self.partition.run(self.now).unwrap();
+        self.outbox.take(&mut self.heard);
     }
 
     fn rest(&mut self, steps: u32) {
         for _ in 0..steps {
             self.now.0 += 20;
-            self.partition.seal().unwrap();
-            self.run();
+            self.partition.rest(self.now).unwrap();
+            self.outbox.take(&mut self.heard);
         }
     }
 
@@ -110,7 +97,7 @@ impl Rig {
             batch.message(Span::MAX, |out| out.extend_from_slice(body));
             batch.send(SENDER, delivery as u32, false, first);
         }
-        self.inbox.put(Item::Batch(batch));
+        self.partition.put(Item::Batch(batch));
         self.run();
     }
 
@@ -121,7 +108,7 @@ impl Rig {
             out.extend_from_slice(body);
         });
         batch.send(SENDER, 0, false, 0);
-        self.inbox.put(Item::Batch(batch));
+        self.partition.put(Item::Batch(batch));
         self.run();
     }
 
@@ -231,6 +218,9 @@ fn what_becomes_more_than_an_append_holds_becomes_several() {
     assert_eq!(accepted.sum::<u32>(), 3_000);
     drop(rig);
     let again = Rig::open(&memory, large, Time(2_000_000));
-    let active = again.partition.broker().durable().queues().map(|(_, queue)| queue.counts.active);
+    let active = again.partition.look(|partition| {
+        partition.broker().durable().queues().map(|(_, queue)| queue.counts.active).collect::<Vec<_>>()
+    });
+    let active = active.into_iter();
     assert_eq!(active.sum::<u64>(), 1_500_000);
 }

@@ -11,7 +11,7 @@ use crate::random::Random;
 use journal::disk::Fault;
 
 /// Every fault by name, for the table of what was reached.
-pub const FAULTS: [&str; 29] = [
+pub const FAULTS: [&str; 35] = [
     "kill",
     "clean stop",
     "disk Eio",
@@ -26,7 +26,13 @@ pub const FAULTS: [&str; 29] = [
     "clock step",
     "failed sync",
     "stalled sync",
-    "append before the news",
+    "decided by a connection",
+    "decided during a sync",
+    "answered later",
+    "gathered",
+    "request lost",
+    "answer lost",
+    "fenced off",
     "back-pressure",
     "crash with a sync on its way",
     "completion out of order",
@@ -97,6 +103,23 @@ impl DiskPlan {
             Fault::Torn => "disk Torn",
             Fault::PowerCut => "power cut",
         }
+    }
+}
+
+/// How a journal behaves that is far away, in one life: most are not.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LogPlan {
+    /// Of how many appends the outcome of one is unknown; of none, if this is zero.
+    pub unknown_in: u64,
+    /// The append, counted from the start, that finds another owner.
+    pub fenced_at: Option<u64>,
+}
+
+impl LogPlan {
+    pub fn draw(random: &mut Random) -> LogPlan {
+        let unknown_in = if random.once_in(4) { random.between(2, 9) } else { 0 };
+        let fenced_at = random.once_in(12).then(|| random.between(1, 60));
+        LogPlan { unknown_in, fenced_at }
     }
 }
 

@@ -291,6 +291,8 @@ pub struct Oracle {
     pub may_lack_room: bool,
     /// The disk may fail in this life, so that bodies may be unreadable.
     may_not_read: bool,
+    /// Another owner has taken the journal over in this life.
+    pub is_fenced: bool,
 }
 
 impl Default for Oracle {
@@ -339,6 +341,7 @@ impl Default for Oracle {
             is_new_life: false,
             may_lack_room: false,
             may_not_read: false,
+            is_fenced: false,
         }
     }
 }
@@ -357,6 +360,7 @@ impl Oracle {
     /// The process begins again, on a disk that may do this.
     pub fn begin_life(&mut self, may_lack_room: bool, may_not_read: bool) {
         (self.may_lack_room, self.may_not_read) = (may_lack_room, may_not_read);
+        self.is_fenced = false;
     }
 
     pub fn tell(&self, what: impl FnOnce() -> String) {

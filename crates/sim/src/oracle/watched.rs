@@ -1,5 +1,7 @@
-//! A journal that tells the oracle what is written and what became of it, and does nothing else of its own.
+//! A journal that tells the oracle what is written and what became of it. In some lives it is far away: then an answer may
+//! get lost, or a request, or somebody else has taken it over.
 
+use crate::faults::LogPlan;
 use crate::hash::hash_bytes;
 use crate::oracle::Shared;
 use crate::workload::message_number;
@@ -12,8 +14,45 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub struct Watched {
-    pub inner: Local,
-    pub shared: Arc<Shared>,
+    inner: Local,
+    shared: Arc<Shared>,
+    plan: LogPlan,
+    appends: u64,
+    /// The append of which nobody knows what became, and the hash of its records.
+    doubt: Option<(Position, u64)>,
+}
+
+impl Watched {
+    pub fn new(inner: Local, shared: Arc<Shared>, plan: LogPlan) -> Watched {
+        Watched { inner, shared, plan, appends: 0, doubt: None }
+    }
+
+    /// Writes it, and has the oracle hear what became of it; the writer hears of it only if it is answered.
+    fn write(&mut self, draft: &Draft, at: Position, is_answered: bool) -> Result<Ticket, Error> {
+        let is_repeated = self.doubt.take().is_some();
+        let ticket = match self.inner.append(draft, at) {
+            // The writer has done with it, and it may be found on the disk or not.
+            Err(error) if is_repeated => return Err(error),
+            Err(error @ Error::Full { .. }) => {
+                self.shared.lock().withdrawn();
+                return Err(error);
+            }
+            Err(error) => {
+                self.shared.lock().append_failed();
+                return Err(error);
+            }
+            Ok(ticket) => ticket,
+        };
+        let shared = self.shared.clone();
+        Ok(Ticket::new(move || {
+            let outcome = ticket.wait();
+            match &outcome {
+                Outcome::Committed => shared.lock().committed(at.0),
+                _ => shared.lock().coverage.fault("failed sync"),
+            }
+            if is_answered || !matches!(outcome, Outcome::Committed) { outcome } else { Outcome::Unknown }
+        }))
+    }
 }
 
 /// One append, as the oracle sees it.
@@ -72,29 +111,35 @@ impl Appended {
 
 impl Journal for Watched {
     fn append(&mut self, draft: &Draft, at: Position) -> Result<Ticket, Error> {
+        if let Some((doubtful, hash)) = self.doubt {
+            if (doubtful, hash) != (at, hash_bytes(&draft.records)) {
+                self.shared
+                    .lock()
+                    .fail(format!("batch {} was in doubt, and another was written", doubtful.0));
+            }
+            return self.write(draft, at, true);
+        }
+        self.appends += 1;
         let appended = Appended::read(draft, at, self.inner.next_body());
         // Noted before it is tried: a write that fails may still be found on the disk later.
         self.shared.lock().appended(appended);
-        let ticket = match self.inner.append(draft, at) {
-            Err(error @ Error::Full { .. }) => {
-                self.shared.lock().withdrawn();
-                return Err(error);
-            }
-            Err(error) => {
-                self.shared.lock().append_failed();
-                return Err(error);
-            }
-            Ok(ticket) => ticket,
-        };
-        let shared = self.shared.clone();
-        Ok(Ticket::new(move || {
-            let outcome = ticket.wait();
-            match &outcome {
-                Outcome::Committed => shared.lock().committed(at.0),
-                _ => shared.lock().coverage.fault("failed sync"),
-            }
-            outcome
-        }))
+        if self.plan.fenced_at == Some(self.appends) {
+            let mut oracle = self.shared.lock();
+            oracle.coverage.fault("fenced off");
+            oracle.is_fenced = true;
+            return Ok(Ticket::new(|| Outcome::Fenced));
+        }
+        let is_unknown = self.plan.unknown_in > 0 && self.appends.is_multiple_of(self.plan.unknown_in);
+        if !is_unknown {
+            return self.write(draft, at, true);
+        }
+        if self.appends.is_multiple_of(2) {
+            self.shared.lock().coverage.fault("answer lost");
+            return self.write(draft, at, false);
+        }
+        self.shared.lock().coverage.fault("request lost");
+        self.doubt = Some((at, hash_bytes(&draft.records)));
+        Ok(Ticket::new(|| Outcome::Unknown))
     }
 
     fn prepare(&mut self, draft: &Draft, at: Position) -> bool {
@@ -126,7 +171,8 @@ impl Journal for Watched {
     }
 
     fn resolve(&mut self, at: Position) -> Result<Resolution, Error> {
-        self.inner.resolve(at)
+        let is_there = self.inner.tail() == at;
+        Ok(if is_there { Resolution::Committed } else { Resolution::Absent })
     }
 
     fn read(

@@ -1,144 +1,22 @@
-//! A partition turned by hand. Where it matters that an append is still on its way, the sync thread is played by the
-//! test, which decides when the disk is done.
+//! A partition without threads.
 
-use super::*;
-use crate::mailbox::Outbox;
-use crate::recovery::recover;
-use crate::runner::HandSync;
-use broker::{Answer, Durable, NamespaceId, Outcome, QueueSettings, ReceiveMode, Refusal, RequestId, Span};
-use journal::disk::{Disk, Fault, Faulty, Memory};
-use journal::{Filling, Local, Options};
-use message::{Overlay, Value};
-use std::time::Duration;
-
+mod accounts;
+mod desk;
 mod meanwhile;
 
-const NOW: Time = Time(1_000_000);
-
-/// A partition, its inbox and a clock that stands still.
-struct Desk {
-    partition: Partition,
-    inbox: Arc<Inbox>,
-    sync: Option<HandSync>,
-}
-
-fn journal(disk: Arc<dyn Disk>) -> Local {
-    Local::open(disk, Options { filling: Filling::Never, reserve_segments: 0, ..Options::new(7) }).unwrap()
-}
-
-impl Desk {
-    /// A partition without helpers.
-    fn alone(disk: Arc<dyn Disk>) -> Desk {
-        let mut journal = journal(disk);
-        let durable = recover(&mut journal, 1).unwrap().durable;
-        let inbox = Arc::<Inbox>::default();
-        let partition = Partition::alone(Broker::new(durable, 5), Box::new(journal), inbox.clone());
-        Desk { partition, inbox, sync: None }
-    }
-
-    /// A partition with a queue called `q`, whose syncs the test finishes.
-    fn with_sync_by_hand() -> Desk {
-        Desk::with_queue().synced_by_hand()
-    }
-
-    /// The same on a disk whose writes are left to whoever waits for them.
-    fn with_direct_sync_by_hand() -> Desk {
-        let mut desk = Desk::alone(Arc::new(Memory::direct()));
-        desk.create_queue();
-        desk.synced_by_hand()
-    }
-
-    fn synced_by_hand(mut self) -> Desk {
-        let (thread, by_hand) = HandSync::pair();
-        self.partition.workers.sync = Some(thread);
-        self.sync = Some(by_hand);
-        self
-    }
-
-    fn with_queue() -> Desk {
-        let mut desk = Desk::alone(Arc::new(Memory::new()));
-        desk.create_queue();
-        desk
-    }
-
-    fn create_queue(&mut self) {
-        let outbox = self.connect(0);
-        let settings = Box::new(QueueSettings { max_size_megabytes: 1_024, ..QueueSettings::default() });
-        let request = RequestId { connection: ConnectionId(0), request: 1 };
-        let create = Command::CreateQueue { request, namespace: NamespaceId(0), path: "q".into(), settings };
-        self.give(vec![create]);
-        assert_eq!(told(&outbox), ["created"]);
-    }
-
-    fn connect(&mut self, connection: u32) -> Arc<Outbox> {
-        let outbox = Arc::new(Outbox::default());
-        let mailbox = outbox.clone();
-        self.accept(Item::Connect { connection: ConnectionId(connection), mailbox });
-        outbox
-    }
-
-    fn accept(&mut self, item: Item) {
-        self.inbox.put(item);
-        self.take_inbox();
-    }
-
-    fn take_inbox(&mut self) {
-        let mut items = Vec::new();
-        self.inbox.take(&mut items, Some(Duration::ZERO));
-        self.partition.accept(&mut items, NOW).unwrap();
-    }
-
-    fn turn(&mut self) -> Turn {
-        self.partition.turn(NOW).unwrap()
-    }
-
-    fn give(&mut self, commands: Vec<Command>) -> Turn {
-        self.accept(Item::Batch(Batch { commands, ..Batch::default() }));
-        self.turn()
-    }
-
-    /// Sends one message of some bytes.
-    fn send(&mut self, link: LinkId, delivery: u32, bytes: usize) -> Turn {
-        self.accept(Item::Batch(sending(link, delivery, bytes)));
-        self.turn()
-    }
-
-    /// Starts an append that is not finished: a send by a connection of its own.
-    fn leave_in_flight(&mut self) -> Arc<Outbox> {
-        let outbox = self.connect(90);
-        self.give(vec![attach_sender(link(90))]);
-        self.accept(Item::Batch(sending(link(90), 0, 10)));
-        // The partition hands a sync over only while more work waits.
-        self.inbox.put(Item::Disconnect { connection: ConnectionId(99) });
-        self.turn();
-        self.take_inbox();
-        assert!(!self.partition.in_flight.is_empty());
-        assert_eq!(told(&outbox), ["attached"]);
-        outbox
-    }
-
-    /// The disk is done with the append in flight.
-    fn finish_sync(&mut self) {
-        let sync = self.sync.as_ref().unwrap();
-        assert!(sync.is_waiting());
-        sync.finish(&self.inbox);
-        self.take_inbox();
-        self.turn();
-    }
-
-    /// The disk is done with the append in flight, and the next one is on its way before the partition hears of it.
-    fn finish_sync_and_follow(&mut self) {
-        let sync = self.sync.as_ref().unwrap();
-        assert!(sync.is_waiting());
-        sync.finish_and_follow(&self.inbox, &mut self.partition, NOW);
-    }
-
-    /// Takes what the partition has put into its own inbox.
-    fn come_again(&mut self) {
-        self.take_inbox();
-        self.turn();
-    }
-}
+use super::*;
+use crate::batch::Batch;
+use crate::commit::Stop;
+use crate::mailbox::{Outbox, Outgoing};
+use crate::recovery::recover;
+use broker::{
+    Answer, Command, ConnectionId, Durable, LinkId, NamespaceId, Outcome, QueueSettings, ReceiveMode,
+    Refusal, RequestId, Span,
+};
+use desk::{Desk, NOW, Pause, journal};
+use journal::disk::{Disk, Fault, Faulty, Memory};
+use journal::{Draft, Filling, Local, Options};
+use message::{Overlay, Value};
 
 fn link(connection: u32) -> LinkId {
     LinkId { connection: ConnectionId(connection), link: 1 }
@@ -204,7 +82,7 @@ fn told(outbox: &Outbox) -> Vec<String> {
 
 #[test]
 fn a_refusal_waits_for_the_records_that_were_decided_before_it() {
-    let mut desk = Desk::with_sync_by_hand();
+    let mut desk = Desk::with_queue();
     let refused = desk.connect(1);
     desk.give(vec![attach_sender(link(1))]);
     assert_eq!(told(&refused), ["attached"]);
@@ -219,7 +97,7 @@ fn a_refusal_waits_for_the_records_that_were_decided_before_it() {
 
 #[test]
 fn a_delivery_never_overtakes_what_was_decided_before_it() {
-    let mut desk = Desk::with_sync_by_hand();
+    let mut desk = Desk::with_queue();
     desk.connect(1);
     desk.give(vec![attach_sender(link(1))]);
     desk.send(link(1), 0, 10);
@@ -233,7 +111,7 @@ fn a_delivery_never_overtakes_what_was_decided_before_it() {
 
 #[test]
 fn what_rests_on_committed_facts_leaves_while_the_disk_is_busy() {
-    let mut desk = Desk::with_sync_by_hand();
+    let mut desk = Desk::with_queue();
     desk.connect(1);
     let receiver = desk.connect(2);
     desk.give(vec![attach_sender(link(1)), attach_receiver(link(2))]);
@@ -247,34 +125,18 @@ fn what_rests_on_committed_facts_leaves_while_the_disk_is_busy() {
 
 #[test]
 fn with_a_full_draft_the_rest_waits_for_the_disk() {
-    let mut desk = Desk::with_sync_by_hand();
+    let mut desk = Desk::with_queue();
     let outbox = desk.connect(1);
     desk.give(vec![attach_sender(link(1))]);
     desk.leave_in_flight();
     (0..10).for_each(|delivery| desk.accept(Item::Batch(sending(link(1), delivery, 512 * 1_024))));
-    assert_eq!(desk.turn(), Turn::OnArrival);
-    assert_eq!(desk.partition.backlog.len(), 2, "eight fill a draft");
-    desk.finish_sync();
-    while desk.turn() == Turn::Now {}
-    if !desk.partition.in_flight.is_empty() {
+    desk.turn();
+    assert_eq!(desk.look(|partition| partition.backlog.len()), 2, "eight fill a draft");
+    while desk.is_in_flight() {
         desk.finish_sync();
     }
     assert_eq!(told(&outbox).last().map(String::as_str), Some("accepted 8 to 9"));
-}
-
-#[test]
-fn the_partition_is_woken_for_what_did_not_fit_when_the_rest_is_on_its_way() {
-    let mut desk = Desk::with_sync_by_hand();
-    desk.leave_in_flight();
-    for delivery in 1..=10 {
-        desk.partition.backlog.push_back(Item::Batch(sending(link(90), delivery, 512 * 1_024)));
-    }
-    assert_eq!(desk.partition.decide_meanwhile(NOW).unwrap(), Turn::OnArrival, "the draft is full");
-    desk.inbox.pretend_sleep();
-    desk.finish_sync_and_follow();
-    assert!(!desk.inbox.is_asleep());
-    desk.come_again();
-    assert!(desk.partition.backlog.is_empty() && desk.sync.as_ref().unwrap().is_waiting());
+    desk.assert_accounts_are_zero();
 }
 
 #[test]
@@ -284,7 +146,7 @@ fn more_than_one_append_holds_becomes_several() {
     desk.give(vec![attach_sender(link(1))]);
     let many = journal::limits::BATCH_BYTES / (512 * 1_024) + 8;
     (0..many as u32).for_each(|delivery| desk.accept(Item::Batch(sending(link(1), delivery, 512 * 1_024))));
-    while desk.turn() == Turn::Now {}
+    desk.turn();
     let accepted: u32 = taken(&outbox)
         .iter()
         .map(|outgoing| match outgoing {
@@ -321,9 +183,12 @@ fn settlements_that_change_more_than_one_append_holds_become_several() {
     let commands: Vec<_> = taken(&outbox).iter().filter_map(settle).collect();
     assert_eq!(commands.len(), many as usize);
     desk.give(commands);
-    while desk.turn() == Turn::Now {}
-    let queue = desk.partition.broker.durable().queue(broker::EntityId(0)).unwrap();
-    assert_eq!(queue.extras.len(), many as usize);
+    desk.turn();
+    let changed = |partition: &mut Partition| {
+        partition.broker.durable().queue(broker::EntityId(0)).unwrap().extras.len()
+    };
+    assert_eq!(desk.look(changed), many as usize);
+    desk.assert_accounts_are_zero();
 }
 
 #[test]
@@ -335,16 +200,19 @@ fn changed_properties_are_checked_against_the_message_in_the_cache_or_on_disk() 
     desk.connect(1);
     desk.give(vec![attach_sender(link(1))]);
     desk.send(link(1), 0, 10);
-    abandon_with_changes(&mut desk, "settled");
+    abandon_with_changes(&mut desk);
     drop(desk);
     // A new partition has nothing in its cache.
     let mut desk = Desk::alone(Arc::new(memory));
-    abandon_with_changes(&mut desk, "");
-    assert_eq!(desk.partition.broker.durable().queue(broker::EntityId(0)).unwrap().counts.active, 1);
+    abandon_with_changes(&mut desk);
+    let active = |partition: &mut Partition| {
+        partition.broker.durable().queue(broker::EntityId(0)).unwrap().counts.active
+    };
+    assert_eq!(desk.look(active), 1);
 }
 
-/// Receives message 1 and abandons it with changes. `at_once` is what is told in the same turn.
-fn abandon_with_changes(desk: &mut Desk, at_once: &str) {
+/// Receives message 1 and abandons it with changes.
+fn abandon_with_changes(desk: &mut Desk) {
     let outbox = desk.connect(2);
     desk.give(vec![attach_receiver(link(2)), credit(link(2), 1)]);
     let token = taken(&outbox)
@@ -358,11 +226,7 @@ fn abandon_with_changes(desk: &mut Desk, at_once: &str) {
     changes.set("attempt", &Value::Int(1)).unwrap();
     let outcome = Outcome::Abandon(Some(Box::new(changes)));
     desk.give(vec![Command::Settle { link: link(2), delivery: 0, token, outcome, wants_answer: true }]);
-    assert_eq!(told(&outbox).concat(), at_once);
-    if at_once.is_empty() {
-        desk.come_again();
-        assert_eq!(told(&outbox), ["settled"]);
-    }
+    assert_eq!(told(&outbox), ["settled"]);
 }
 
 #[test]
@@ -394,7 +258,7 @@ fn a_message_in_parts_is_delivered_whole() {
 
 #[test]
 fn a_message_whose_copy_is_not_written_yet_is_found_where_it_was() {
-    let mut desk = Desk::with_sync_by_hand();
+    let mut desk = Desk::with_queue();
     let outbox = desk.connect(1);
     desk.give(vec![attach_sender(link(1))]);
     for delivery in 0..2 {
@@ -411,7 +275,7 @@ fn a_message_whose_copy_is_not_written_yet_is_found_where_it_was() {
     taken(&outbox);
     desk.give(vec![attach_receiver(receiver), credit(receiver, 2)]);
     desk.finish_sync();
-    while !desk.partition.in_flight.is_empty() {
+    while desk.is_in_flight() {
         desk.finish_sync();
     }
     let bodies: Vec<_> = taken(&outbox)
@@ -449,18 +313,18 @@ fn a_link_that_was_refused_or_taken_away_is_not_remembered() {
     let delete = Command::DeleteEntity { request, namespace: NamespaceId(0), path: "q".into() };
     desk.give(vec![attach_sender(second), delete]);
     assert_eq!(told(&outbox)[..2], ["attached", "detached"]);
-    assert_eq!(desk.partition.ports[&ConnectionId(1)].links, []);
+    assert_eq!(desk.look(|partition| partition.ports.close(ConnectionId(1))), []);
 }
 
 #[test]
 fn what_was_handed_over_counts_until_it_is_durable() {
     let mut desk = Desk::with_queue();
-    desk.inbox
-        .put(Item::Batch(Batch { bodies: vec![0; crate::limits::UNDURABLE_BYTES], ..Batch::default() }));
-    assert!(!desk.inbox.has_room());
-    desk.come_again();
-    assert!(desk.inbox.has_room());
-    assert_eq!(desk.inbox.undurable_bytes(), 0);
+    let bodies = vec![0; crate::limits::UNDURABLE_BYTES];
+    desk.accept(Item::Batch(Batch { bodies, ..Batch::default() }));
+    assert!(!desk.budget.has_room());
+    desk.turn();
+    assert!(desk.budget.has_room());
+    desk.assert_accounts_are_zero();
 }
 
 #[test]
@@ -470,9 +334,10 @@ fn a_stopped_partition_has_written_everything_and_sealed_it() {
     desk.give(vec![attach_sender(link(1))]);
     desk.accept(Item::Batch(sending(link(1), 0, 10)));
     desk.accept(Item::Stop);
-    assert_eq!(desk.turn(), Turn::Stopped);
+    assert_eq!(desk.turn(), Pause::Ended);
     assert_eq!(told(&outbox), ["attached", "accepted 0 to 0"]);
-    assert!(desk.partition.is_sealed());
+    assert_eq!(desk.look(|partition| partition.sealed), Sealed::Yes);
+    desk.assert_accounts_are_zero();
 }
 
 #[test]
@@ -501,8 +366,7 @@ fn a_planned_stop_keeps_locks_and_a_crash_does_not() {
     assert_eq!(lock(&mut desk, 2), ["attached", "message 1"]);
     for (connection, expected) in [(3, "message 2"), (4, "message 3")] {
         desk.accept(Item::Stop);
-        assert_eq!(desk.turn(), Turn::Now);
-        assert_eq!(desk.turn(), Turn::Stopped);
+        assert_eq!(desk.turn(), Pause::Ended);
         // Nothing is recorded in the next life, but one more lock is given out.
         desk = next_life(&mut memory);
         assert_eq!(lock(&mut desk, connection), ["attached", expected]);
@@ -525,7 +389,8 @@ fn after_a_failed_write_or_sync_nothing_is_told() {
         desk.give(vec![attach_sender(link(1))]);
         assert_eq!(told(&outbox), ["attached"]);
         desk.accept(Item::Batch(sending(link(1), 0, 10)));
-        (desk.partition.turn(NOW).is_ok(), told(&outbox).len(), disk.calls())
+        let is_ok = !matches!(desk.turn(), Pause::Stopped(Stop::Failed(_)));
+        (is_ok, told(&outbox).len(), disk.calls())
     };
     let (is_ok, answers, calls) = send(u64::MAX);
     assert!(is_ok && answers == 1);
@@ -590,13 +455,13 @@ fn what_is_due_is_worked_off_a_slice_a_turn_and_a_command_waits_for_none_of_the_
         desk.turn();
     }
     told(&outbox);
-    let (later, mut left) = (Time(NOW.0 + 1_000), Vec::new());
+    desk.pass(Duration::from_secs(1));
+    desk.is_held = true;
+    let mut left = Vec::new();
     for delivery in 10..13 {
         desk.accept(Item::Batch(sending(link(1), delivery, 10)));
-        desk.partition.turn(later).unwrap();
-        assert_eq!(told(&outbox), [format!("accepted {delivery} to {delivery}")]);
-        let (_, queue) = desk.partition.broker.durable().queues().next().unwrap();
-        left.push(queue.counts.active);
+        desk.turn();
+        left.push(desk.look(|partition| partition.broker.durable().queues().next().unwrap().1.counts.active));
     }
     let slice = broker::limits::TIMER_SLICE as u64;
     assert_eq!(left, [2 * slice + 1, slice + 2, 3]);
@@ -625,7 +490,7 @@ fn mortal(link: LinkId) -> Item {
 
 #[test]
 fn a_move_of_time_is_told_when_all_that_it_did_is_durable() {
-    let mut desk = Desk::with_sync_by_hand();
+    let mut desk = Desk::with_queue();
     let outbox = desk.connect(1);
     desk.give(vec![attach_sender(link(1))]);
     desk.accept(mortal(link(1)));
@@ -634,8 +499,9 @@ fn a_move_of_time_is_told_when_all_that_it_did_is_durable() {
     desk.leave_in_flight();
     desk.accept(advance(1, Span::minutes(60)));
     desk.turn();
-    assert!(!desk.partition.broker().is_moving());
-    assert_eq!(told(&outbox), Vec::<String>::new());
+    assert!(!desk.look(|partition| partition.broker.is_moving()));
+    desk.finish_sync();
+    assert_eq!(told(&outbox), Vec::<String>::new(), "what it did is with the disk");
     desk.finish_sync();
     let answer = told(&outbox).concat();
     assert!(answer.contains("MessageExpired { number: Number(1), fate: Dropped }"), "{answer}");
@@ -655,10 +521,13 @@ fn what_comes_while_time_is_moved_is_decided_when_it_has_arrived() {
     taken(&outbox);
     desk.accept(advance(1, Span::minutes(60)));
     desk.accept(tell_time(1));
-    let turn = desk.turn();
-    assert!(desk.partition.broker().is_moving());
-    assert_eq!((turn, told(&outbox).len()), (Turn::Now, 0));
-    while desk.turn() == Turn::Now {}
+    desk.is_held = true;
+    desk.turn();
+    assert!(desk.look(|partition| partition.broker.is_moving()));
+    assert_eq!(told(&outbox).len(), 0);
+    while desk.is_in_flight() {
+        desk.finish_sync();
+    }
     let answers = told(&outbox);
     assert!(answers[0].contains("Advanced") && answers[0].contains("more: 1 "), "{}", answers[0]);
     assert_eq!(answers[1..], [format!("Ok(Time(LocalTime({})))", NOW.0 + 3_600_000)]);
@@ -666,12 +535,12 @@ fn what_comes_while_time_is_moved_is_decided_when_it_has_arrived() {
 
 #[test]
 fn a_sync_that_does_not_end_is_seen_from_outside() {
-    let mut desk = Desk::with_sync_by_hand();
+    let mut desk = Desk::with_queue();
     let later = std::time::Instant::now() + Duration::from_secs(3_600);
-    assert_eq!(desk.partition.condition().ailments(later), []);
+    assert_eq!(desk.look(|partition| partition.condition.ailments(later)), []);
     desk.leave_in_flight();
-    let ailments = desk.partition.condition().ailments(later);
+    let ailments = desk.look(|partition| partition.condition.ailments(later));
     assert!(matches!(ailments[..], [crate::Ailment::SyncPending(_)]), "{ailments:?}");
     desk.finish_sync();
-    assert_eq!(desk.partition.condition().ailments(later), []);
+    assert_eq!(desk.look(|partition| partition.condition.ailments(later)), []);
 }

@@ -1,0 +1,80 @@
+//! One piece of work for a bus partition.
+
+use crate::batch::Batch;
+use crate::mailbox::Mailbox;
+use crate::snapshots::Snapshotted;
+use broker::{BodyId, Command, ConnectionId, Fronts, Sequence, Source};
+use std::sync::Arc;
+use std::sync::mpsc;
+
+#[derive(Debug)]
+pub enum Item {
+    Connect {
+        connection: ConnectionId,
+        mailbox: Arc<dyn Mailbox>,
+    },
+    /// The connection is gone, and its links with it.
+    Disconnect {
+        connection: ConnectionId,
+    },
+    Batch(Batch),
+    /// A command that needed stored bodies comes again, with them.
+    Again {
+        command: Command,
+        material: Vec<(BodyId, Vec<u8>)>,
+    },
+    /// A command needed stored bodies, and they cannot be read.
+    Unreadable {
+        command: Command,
+        why: String,
+    },
+    /// Messages were read that are to be removed before they leave.
+    Checked(Checked),
+    /// Bodies were read that are to be copied; those that are left did not fit.
+    Copied {
+        copies: Vec<(BodyId, Vec<u8>)>,
+        unread: Vec<(BodyId, BodyId)>,
+        failure: Option<Uncopied>,
+    },
+    /// Somebody reads what is stored again and wants the next piece of it.
+    Scrub {
+        after: journal::Position,
+        reply: mpsc::Sender<Option<journal::Scrub>>,
+    },
+    /// A snapshot was written.
+    Snapshotted(Box<Snapshotted>),
+    /// A snapshot found no room.
+    SnapshotPutOff(String),
+    /// Another thread of the partition has found that it cannot go on.
+    Failed(String),
+    /// Finish what was begun, seal the journal, end.
+    Stop,
+}
+
+/// A body that could not be read when it was to be copied.
+#[derive(Debug)]
+pub struct Uncopied {
+    /// Under which it lies.
+    pub(crate) stored: BodyId,
+    pub(crate) why: String,
+    /// It may be read some other time, and is among those that were not read.
+    pub(crate) is_passing: bool,
+}
+
+/// What was found of messages that a receiver is to have for good.
+#[derive(Debug)]
+pub struct Checked {
+    pub(crate) source: Source,
+    pub(crate) whole: Vec<Sequence>,
+    pub(crate) damaged: Vec<Sequence>,
+    /// What is wrong with those, with file and offset.
+    pub(crate) damage: Vec<String>,
+    /// What they hold, where that was asked for; nothing of those that cannot be read.
+    pub(crate) content: Option<Fronts>,
+}
+
+impl Checked {
+    pub(crate) fn new(source: Source) -> Checked {
+        Checked { source, whole: Vec::new(), damaged: Vec::new(), damage: Vec::new(), content: None }
+    }
+}

@@ -1,0 +1,155 @@
+//! Work is decided piece by piece: what is recorded goes into the draft, what is to leave to the ports.
+
+use super::Partition;
+use super::places::{all_places, bodies_of, place_in};
+use crate::batch::Batch;
+use crate::item::Item;
+use crate::limits::TURN_BYTES;
+use crate::mailbox::{self, Outgoing, Sent};
+use broker::planted::{Bug, is_planted};
+use broker::{Arrivals, Command, Decided, Effect, Release, Time};
+use bytes::Bytes;
+use journal::BODY_PREFIX_BYTES;
+use std::sync::atomic::Ordering;
+
+impl Partition {
+    /// Decides at most so many pieces of what was accepted, as far as the draft has room.
+    pub(super) fn decide_waiting(&mut self, most: usize, now: Time) {
+        for _ in 0..most {
+            if self.drafting.is_full() {
+                return;
+            }
+            let Some(item) = self.next_item() else { return };
+            self.handle(item, now);
+        }
+    }
+
+    /// The next thing to decide. A move waits for nothing but what it has asked for itself.
+    fn next_item(&mut self) -> Option<Item> {
+        if !self.broker.is_moving() {
+            return self.backlog.pop_front();
+        }
+        let at = self.backlog.iter().position(|item| matches!(item, Item::Checked(_)))?;
+        self.backlog.remove(at)
+    }
+
+    fn handle(&mut self, item: Item, now: Time) {
+        match item {
+            Item::Batch(batch) => self.decide_batch(batch, now),
+            Item::Connect { connection, mailbox } => {
+                self.ports.open(connection, mailbox);
+            }
+            Item::Disconnect { connection } => {
+                for link in self.ports.close(connection) {
+                    let decided = self.decide_one(&Command::Detach { link }, Arrivals::default(), &[], now);
+                    assert_eq!(decided, Decided::Done, "a link goes without looking at bodies");
+                    self.take_decision(&Bytes::new());
+                }
+            }
+            Item::Again { command, material } => {
+                self.reading -= 1;
+                let material: Vec<_> = material.iter().map(|(body, bytes)| (*body, &bytes[..])).collect();
+                let decided = self.decide_one(&command, Arrivals::default(), &material, now);
+                self.fetch_if_needed(&command, decided, now);
+                self.take_decision(&Bytes::new());
+            }
+            Item::Unreadable { command, why } => {
+                self.reading -= 1;
+                self.condition.report_damage(&why);
+                self.context(now);
+                self.broker.refuse_unreadable(&command, &mut self.decision);
+                self.take_decision(&Bytes::new());
+            }
+            Item::Checked(checked) => self.checked(checked, now),
+            Item::Copied { copies, unread, failure } => self.copied(copies, unread, failure, now),
+            Item::Failed(_)
+            | Item::Stop
+            | Item::Snapshotted(_)
+            | Item::SnapshotPutOff(_)
+            | Item::Scrub { .. } => unreachable!("taken by accept"),
+        }
+    }
+
+    fn decide_batch(&mut self, batch: Batch, now: Time) {
+        self.drafting.held_bytes += batch.held_bytes();
+        // A buffer that is mostly air would be held for as long as the cache wants it.
+        let bodies = if batch.bodies.capacity() > 2 * batch.bodies.len() {
+            Bytes::copy_from_slice(&batch.bodies)
+        } else {
+            Bytes::from(batch.bodies)
+        };
+        for (nth, command) in batch.commands.iter().enumerate() {
+            // What becomes many copies, or changes much, may be more than one append holds: the rest waits for the next.
+            if self.decision.weight > TURN_BYTES {
+                self.take_decision(&bodies);
+                if self.drafting.is_full() {
+                    let (commands, bodies) = (batch.commands[nth..].to_vec(), bodies.to_vec());
+                    let rest = Batch { commands, messages: batch.messages, bodies, ..Batch::default() };
+                    self.drafting.held_bytes -= rest.held_bytes();
+                    return self.backlog.push_front(Item::Batch(rest));
+                }
+            }
+            self.ports.note_link(command);
+            let arrivals =
+                Arrivals { messages: &batch.messages, bodies: &bodies, prefix_bytes: BODY_PREFIX_BYTES };
+            let decided = self.decide_one(command, arrivals, &[], now);
+            self.fetch_if_needed(command, decided, now);
+        }
+        self.take_decision(&bodies);
+    }
+
+    pub(super) fn decide_one(
+        &mut self,
+        command: &Command,
+        arrivals: Arrivals<'_>,
+        material: broker::Material<'_>,
+        now: Time,
+    ) -> Decided {
+        let context = self.context(now);
+        self.broker.decide(command, arrivals, material, context, &mut self.decision)
+    }
+
+    /// Moves what was decided into the draft and to the ports. `bodies` is the buffer that the commands spoke of.
+    pub(crate) fn take_decision(&mut self, bodies: &Bytes) {
+        let mut decision = std::mem::take(&mut self.decision);
+        self.drafting.take_bodies(&decision.bodies, bodies, &self.cache);
+        self.drafting.take_records(&decision.records);
+        self.counters.stored_messages.fetch_add(decision.bodies.len() as u64, Ordering::Relaxed);
+        for release in decision.effects.drain(..) {
+            self.route(release);
+        }
+        for doubt in decision.doubts.drain(..) {
+            self.check(doubt);
+        }
+        decision.clear();
+        self.decision = decision;
+    }
+
+    fn route(&mut self, release: Release) {
+        if let Effect::Detached { link, .. } = &release.effect {
+            self.ports.forget_link(*link);
+        }
+        let Some(list) = self.ports.list(release.effect.connection(), release.is_free) else { return };
+        let (durable, moving, journal) = (self.broker.durable(), &self.drafting.moving, &self.journal);
+        let place = |body| {
+            let stored = moving.get(&body).copied().unwrap_or_else(|| durable.stored_as(body));
+            place_in(&**journal, journal::BodyId(stored.0))
+        };
+        match release.effect {
+            Effect::Accepted { delivery, .. } if delivery % 16 == 15 && is_planted(Bug::LostEffect) => {}
+            Effect::Deliver { link, mode, delivery } => {
+                let mut parts = all_places(&delivery, place).expect("what may be handed out was written");
+                let place = parts.pop().expect("the body is the last of them");
+                self.counters.delivered_messages.fetch_add(1, Ordering::Relaxed);
+                list.push(Outgoing::Deliver(Sent { link, mode, delivery, place, parts }));
+            }
+            Effect::Answered { request, answer } => {
+                // Those that are as new as the draft get their places when it is written.
+                let placed = |message| all_places(message, place).unwrap_or_default();
+                let places = bodies_of(&answer).iter().map(placed).collect();
+                list.push(Outgoing::Answered { request, answer, places });
+            }
+            effect => mailbox::push(list, effect),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Where the bodies of messages lie.
+
+use crate::mailbox::Outgoing;
+use broker::{Answer, BodyId, Delivery};
+use journal::{Journal, Place};
+
+/// Says of answers that are about to leave where those of their messages lie that were not written before. A journal that
+/// cannot say yet is asked again when it knows what became of the append.
+pub(super) fn place_answers(journal: &dyn Journal, outgoing: &mut [Outgoing]) {
+    for each in outgoing {
+        if let Outgoing::Answered { answer, places, .. } = each {
+            let messages = bodies_of(answer);
+            for (message, found) in messages.iter().zip(places).filter(|(_, found)| found.is_empty()) {
+                let place = |body: BodyId| journal.place(journal::BodyId(body.0));
+                *found = all_places(message, place).unwrap_or_default();
+            }
+        }
+    }
+}
+
+/// What an answer has bodies of.
+pub(super) fn bodies_of(answer: &Result<Answer, broker::Refusal>) -> &[Delivery] {
+    match answer {
+        Ok(Answer::Messages(messages)) => messages,
+        Ok(Answer::SessionState(Some(state))) => std::slice::from_ref(state),
+        _ => &[],
+    }
+}
+
+/// Where a body lies; none, if it is not written yet. One that was written and is in no file any more has a place too, which
+/// cannot be read: the damage is told to whoever needs that body, and nobody else suffers.
+pub(super) fn place_in(journal: &dyn Journal, stored: journal::BodyId) -> Option<Place> {
+    let missing = || (stored < journal.next_body()).then(|| Place::nowhere(stored));
+    journal.place(stored).or_else(missing)
+}
+
+/// Where a message lies: the parts before its body, and its body. None, if it is not written yet.
+pub(super) fn all_places(message: &Delivery, place: impl Fn(BodyId) -> Option<Place>) -> Option<Vec<Place>> {
+    let parts = message.extra.as_ref().map_or(&[][..], |extra| &extra.parts);
+    parts.iter().chain([&message.body]).map(|body| place(*body)).collect()
+}
