@@ -15,8 +15,9 @@ use std::time::Duration;
 const CONNECTIONS: u32 = 4;
 const SENDS: u32 = 250;
 
-fn directory() -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("threads-{}", std::process::id()));
+/// Each test has its own, for they run at once.
+fn directory(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("threads-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
     path
 }
@@ -93,7 +94,7 @@ async fn run(path: &Path) {
 #[tokio::test(flavor = "current_thread")]
 async fn what_four_connections_sent_is_there_when_the_journal_is_opened_again() {
     // S-10
-    let path = directory();
+    let path = directory("sent");
     run(&path).await;
 }
 
@@ -170,7 +171,7 @@ async fn a_lone_message_costs_one_sync() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_one_connection_sends_is_decided_in_its_order_whoever_decides_it() {
     // S-10
-    let path = directory().join("order");
+    let path = directory("order");
     send_from_all_sides(open(&path)).await;
     std::fs::remove_dir_all(path).unwrap();
     // Whatever disk is below: what is left to whoever waits for it, or not.

@@ -225,7 +225,15 @@ impl Machine {
                 }
                 Some(append) => living.partition.turn(Some(append.wait())),
                 None if self.door.is_awake(moment) => living.partition.turn(None),
-                None => return self.rest_at_door(living, is_all),
+                // What nobody waits for is written when the partition's thread looks, if nobody calls it before.
+                None => match living.partition.gathers_until() {
+                    Some(moment) => {
+                        self.watch.pass_until(moment);
+                        self.shared.lock().coverage.fault("gathered");
+                        continue;
+                    }
+                    None => return self.rest_at_door(living, is_all),
+                },
             };
             match step {
                 Step::Sync(append) => living.in_flight = Some(append),
