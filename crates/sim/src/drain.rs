@@ -1,7 +1,6 @@
 //! The end of a run: on a disk that works and with all the time that is needed, everything that is left is received
 //! (also from dead-letter queues, by number, and after its schedule) and completed. The oracle looks whether it was all.
 
-use crate::faults::DiskPlan;
 use crate::machine::{Alive, Machine};
 use crate::oracle::forward::forwards;
 use crate::oracle::ledger::{Kind, PARTS, Present, Queue, path_of};
@@ -27,7 +26,7 @@ impl Run<'_> {
     pub(crate) fn drain(&mut self) {
         self.end();
         for nth in 0..PARTITIONS {
-            self.machines[nth].start(DiskPlan::HEALTHY);
+            self.machines[nth].start_last();
             self.drain_one(nth);
         }
     }

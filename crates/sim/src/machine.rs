@@ -10,7 +10,7 @@ use crate::oracle::topic::LIMITS;
 use crate::oracle::watched::Watched;
 use crate::random::Random;
 use broker::{Broker, Tier};
-use engine::commit::{Append, Door, Step, Stop};
+use engine::commit::{Append, Commit, Door, Step, Stop};
 use engine::{Budget, HandClock, Item, Pace, Partition, SharedPartition, Surroundings, Waiting, recover};
 use journal::disk::{Fault, Faulty, Memory};
 use journal::{Filling, Local, Options};
@@ -99,13 +99,23 @@ impl Machine {
 
     /// Begins a life, and another one if the disk fails meanwhile.
     pub fn start(&mut self, plan: DiskPlan) {
+        let log = LogPlan::draw(&mut self.random);
+        self.start_with(plan, log);
+    }
+
+    /// Begins the last life, in which nothing fails any more.
+    pub fn start_last(&mut self) {
+        self.start_with(DiskPlan::HEALTHY, LogPlan::HEALTHY);
+    }
+
+    fn start_with(&mut self, plan: DiskPlan, log: LogPlan) {
         let mut plan = plan;
         loop {
             let is_late = plan.fault == Fault::Rot;
             self.plan = DiskPlan { at: if is_late { u64::MAX } else { plan.at }, ..plan };
             self.shared.lock().begin_life(plan.fault == Fault::Enospc, plan.may_not_read());
             self.disk = faulty(&self.memory, self.plan);
-            match self.open() {
+            match self.open(log) {
                 Ok(()) if is_late => {
                     self.plan.at = self.disk.calls() + plan.at;
                     return self.disk.fail_in(plan.at);
@@ -124,7 +134,7 @@ impl Machine {
         }
     }
 
-    fn open(&mut self) -> Result<(), String> {
+    fn open(&mut self, log: LogPlan) -> Result<(), String> {
         let options = Options {
             filling: Filling::Never,
             segment_bytes: SEGMENT_BYTES,
@@ -143,7 +153,7 @@ impl Machine {
         let broker = broker.with_topic_limits(LIMITS);
         self.door = Arc::default();
         self.budget = Arc::new(Budget::new(BUDGET_BYTES));
-        let journal = Watched::new(inner, self.shared.clone(), LogPlan::draw(&mut self.random));
+        let journal = Watched::new(inner, self.shared.clone(), log);
         let surroundings = Surroundings::new(self.door.clone(), self.budget.clone());
         let partition = Partition::new(broker, Box::new(journal), Box::new(self.watch.clone()), surroundings);
         let partition = partition.tended(PACE, &recovered.snapshots, recovered.last_time);
@@ -291,7 +301,9 @@ impl Machine {
 
     /// Whether something waits for room on a full disk.
     fn is_full(&self, living: &Living) -> bool {
-        let is_full = living.partition.look(|_, commit| commit.is_full()).unwrap_or(false);
+        // After the end something is left only if it found no room.
+        let is_left = |commit: &Commit| commit.is_full() || (commit.is_stopped() && !commit.is_at_rest());
+        let is_full = living.partition.look(|_, commit| is_left(commit)).unwrap_or(false);
         is_full && self.shared.lock().may_lack_room
     }
 

@@ -106,6 +106,11 @@ impl Commit {
         matches!(self.disk, Disk::InFlight { .. } | Disk::Unknown { .. })
     }
 
+    /// Whether nothing is written any more. Then nothing is decided either: it could rest on what was lost.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.disk, Disk::Stopped(_))
+    }
+
     /// Whether what was decided waits for room.
     pub fn is_full(&self) -> bool {
         matches!(self.disk, Disk::Full { .. })

@@ -121,8 +121,10 @@ impl<D: Decider> Shared<D> {
 
     /// Brings work, on the thread of a connection.
     pub fn hand_over(&self, work: D::Work) {
+        let on_panic = AbortOnPanic;
         self.door.leave(work);
         self.decide_here();
+        std::mem::forget(on_panic);
     }
 
     /// Decides what waits at the door, unless somebody else is about to.
@@ -135,10 +137,11 @@ impl<D: Decider> Shared<D> {
             }
             let Ok(mut guard) = self.held.try_lock() else { return };
             let Some(held) = &mut *guard else { return };
-            let on_panic = AbortOnPanic;
+            if held.commit.is_stopped() {
+                return;
+            }
             held.decide(&self.door, &mut left);
             let due = held.due();
-            std::mem::forget(on_panic);
             drop(guard);
             match due {
                 Due::Now => self.door.call(),
@@ -255,6 +258,9 @@ impl<D: Decider> Held<D> {
         {
             return step;
         }
+        if let Some(stopped) = self.stopped() {
+            return stopped;
+        }
         door.take_awake(&mut self.taken);
         self.taken.drain(..).for_each(|work| self.decider.accept(work));
         self.decider.decide(usize::MAX, &self.commit);
@@ -267,10 +273,14 @@ impl<D: Decider> Held<D> {
         if let Some(append) = self.write() {
             return Step::Sync(append);
         }
+        self.stopped().unwrap_or_else(|| self.sleep())
+    }
+
+    fn stopped(&self) -> Option<Step<D::Waiting>> {
         match self.commit.disk() {
-            Disk::Stopped(Stop::Ended) => Step::Ended,
-            Disk::Stopped(why) => Step::Stopped(why.clone()),
-            _ => self.sleep(),
+            Disk::Stopped(Stop::Ended) => Some(Step::Ended),
+            Disk::Stopped(why) => Some(Step::Stopped(why.clone())),
+            _ => None,
         }
     }
 

@@ -130,9 +130,9 @@ impl Partition {
             self.ports.forget_link(*link);
         }
         let Some(list) = self.ports.list(release.effect.connection(), release.is_free) else { return };
-        let (durable, moving, journal) = (self.broker.durable(), &self.drafting.moving, &self.journal);
+        let (durable, drafting, journal) = (self.broker.durable(), &self.drafting, &self.journal);
         let place = |body| {
-            let stored = moving.get(&body).copied().unwrap_or_else(|| durable.stored_as(body));
+            let stored = drafting.original(body).unwrap_or_else(|| durable.stored_as(body));
             place_in(&**journal, journal::BodyId(stored.0))
         };
         match release.effect {

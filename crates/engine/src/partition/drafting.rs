@@ -22,6 +22,8 @@ pub(super) struct Drafting {
     pub(super) is_wanted: bool,
     /// Where bodies lie whose copies are in the draft: the copies have no place before it is written.
     pub(super) moving: IdMap<BodyId, BodyId>,
+    /// The same for those that were written last: a journal that is far away may have to be asked whether it has them.
+    moved: IdMap<BodyId, BodyId>,
 }
 
 impl Drafting {
@@ -35,6 +37,7 @@ impl Drafting {
             first_body: BodyId(next_body.0),
             is_wanted: false,
             moving: IdMap::default(),
+            moved: IdMap::default(),
         }
     }
 
@@ -103,14 +106,21 @@ impl Drafting {
         self.first_body.0 += self.draft.body_lengths.len() as u64;
         std::mem::swap(&mut self.draft, &mut self.written);
         self.draft.clear();
+        std::mem::swap(&mut self.moving, &mut self.moved);
         self.moving.clear();
         self.body_bytes = 0;
         self.is_wanted = false;
         std::mem::take(&mut self.held_bytes)
     }
 
+    /// Where a body lies that was copied, until the copy is durable.
+    pub(super) fn original(&self, body: BodyId) -> Option<BodyId> {
+        self.moving.get(&body).or_else(|| self.moved.get(&body)).copied()
+    }
+
     /// What was written last is durable and need not be kept.
     pub(super) fn committed(&mut self) {
         self.written.clear();
+        self.moved.clear();
     }
 }

@@ -77,7 +77,7 @@ impl Partition {
 
     /// Where the journal has a body.
     fn stored_as(&self, body: BodyId) -> journal::BodyId {
-        let moving = self.drafting.moving.get(&body).copied();
-        journal::BodyId(moving.unwrap_or_else(|| self.broker.durable().stored_as(body)).0)
+        let original = self.drafting.original(body);
+        journal::BodyId(original.unwrap_or_else(|| self.broker.durable().stored_as(body)).0)
     }
 }

@@ -116,6 +116,9 @@ pub struct LogPlan {
 }
 
 impl LogPlan {
+    /// It answers, and nobody takes it over.
+    pub const HEALTHY: LogPlan = LogPlan { unknown_in: 0, fenced_at: None };
+
     pub fn draw(random: &mut Random) -> LogPlan {
         let unknown_in = if random.once_in(4) { random.between(2, 9) } else { 0 };
         let fenced_at = random.once_in(12).then(|| random.between(1, 60));

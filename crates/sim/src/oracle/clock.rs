@@ -268,14 +268,20 @@ impl Oracle {
         if !is_there || told.now > self.clocks.latest(namespace, self.now) {
             return self.fail(format!("{namespace:?} was moved by {by:?} to {:?}", told.now));
         }
+        // Several may be decided in one append. Those who asked are answered in any order, and what a move before this one
+        // has told is not told again.
+        let is_move = |question: &&Question| matches!(question, Question::Advance(of, _) if *of == namespace);
+        let is_one_of_several = self.asked.iter().filter(is_move).count() > 1;
+        let arrived = self.clocks.of(namespace).arrived.filter(|arrived| *arrived < told.now);
         // What others did before it began, or after it ended, may have the same date. And what is activated may push others
         // out of where it goes to, which is not told.
-        let ends = [self.clocks.of(namespace).arrived.unwrap_or(start), told.now];
+        let ends = [arrived.unwrap_or(start), told.now];
+        let is_of_others = |at: LocalTime| ends.contains(&at) || (is_one_of_several && at.after(by) <= told.now);
         let all = visits.flat_map(|visit| {
             let is_activation = |event: &Event| matches!(event.what, Ended::Activated(..));
-            let may_be_untold = ends.contains(&visit.at) || visit.events.iter().any(is_activation);
+            let may_be_untold = is_of_others(visit.at) || visit.events.iter().any(is_activation);
             visit.events.iter().map(move |event| {
-                let may_be_untold = may_be_untold && (ends.contains(&visit.at) || !is_activation(event));
+                let may_be_untold = may_be_untold && (is_of_others(visit.at) || !is_activation(event));
                 (visit.at, event, may_be_untold)
             })
         });
@@ -293,7 +299,8 @@ impl Oracle {
         if rest > told.more {
             return self.fail(format!("a move did not tell {rest} things, and said {}", told.more));
         }
-        self.clocks.of_mut(namespace).arrived = Some(told.now);
+        let arrived = self.clocks.of(namespace).arrived.max(Some(told.now));
+        self.clocks.of_mut(namespace).arrived = arrived;
         if !told.events.is_empty() {
             self.coverage.fault("time moved past something");
         }
@@ -361,6 +368,28 @@ mod tests {
         };
         assert!(!violated(SECOND, 1_000) && !violated(SECOND, 1_100));
         assert!(violated(FIRST, 1_050) && violated(SECOND, 999) && violated(SECOND, 1_101));
+    }
+
+    #[test]
+    fn of_two_moves_the_later_may_be_answered_first() {
+        let told = |first: Vec<Happened>, second: Vec<Happened>| {
+            let mut oracle = oracle();
+            oracle.asked.push(Question::Advance(SECOND, Span(60)));
+            oracle.clocks.asked(SECOND, Span(60));
+            for at in [1_020, 1_100, 1_140, 1_160] {
+                oracle.clock_moved(SECOND, LocalTime(at), Time(1_000));
+                let event = Event { path: "Q".to_owned(), is_lock: None, what: Ended::Deleted };
+                oracle.visits.last_mut().unwrap().events.push(event);
+            }
+            let answer = |now, events| Advanced { now: LocalTime(now), events, more: 0 };
+            oracle.advanced(SECOND, Span(60), &answer(1_160, second));
+            oracle.advanced(SECOND, Span(100), &answer(1_100, first));
+            oracle.violation.is_none()
+        };
+        let [first, second, third] = [1_020, 1_140, 1_160].map(deleted);
+        assert!(told(vec![first.clone()], vec![second.clone(), third.clone()]));
+        assert!(!told(vec![first], vec![third.clone()]), "one of the second is missing");
+        assert!(!told(vec![], vec![second, third]), "one of the first is missing");
     }
 
     #[test]

@@ -231,8 +231,8 @@ impl Oracle {
             Question::Delete(of) | Question::Unsubscribe(of) => *of == path,
             _ => false,
         });
-        let is_used = if is_asked { None } else { self.not_idle(queue, time) };
-        if let Some(what) = is_used {
+        let is_used = self.not_idle(queue, time);
+        if let Some(what) = is_used.filter(|_| !is_asked) {
             let (used, idle) = (queue.used, queue.settings.auto_delete_on_idle);
             self.fail(format!("{path} was deleted and nobody asked: {what} at {used:?}, {idle:?} before"));
         }
@@ -241,8 +241,9 @@ impl Oracle {
         }
         self.waiting.clear();
         self.changes += 1;
+        // One that was idle may have gone by itself before it was asked to, and that is no use of its topic.
         let topic = match self.ledger.queues.get(&entity).map(|queue| &queue.kind) {
-            Some(Kind::Subscription(below)) if is_asked => Some(below.topic),
+            Some(Kind::Subscription(below)) if is_asked && is_used.is_some() => Some(below.topic),
             _ => None,
         };
         if let Some(topic) = topic.and_then(|topic| self.ledger.queues.get_mut(&topic)) {

@@ -207,6 +207,8 @@ struct Holding {
     /// The turn in which it got it, and the one in which it left.
     since: u64,
     left: Option<u64>,
+    /// Who had it before, and the turn in which that ended.
+    former: Option<(ConnectionId, u64)>,
 }
 
 /// Locks that nobody was told about.

@@ -99,8 +99,9 @@ impl Oracle {
         let durations = self.ledger.queues[&entity].durations.clone();
         let is_timed =
             durations.iter().any(|span| (began.after(*span)..=now.after(*span)).contains(&session.until));
-        self.holdings
-            .insert(key, Holding { link: id, until: session.until, renewals: 0, since: self.turn, left });
+        let former = self.holdings.get(&key).map(|before| (before.link.connection, self.turn));
+        let (until, since) = (session.until, self.turn);
+        self.holdings.insert(key, Holding { link: id, until, renewals: 0, since, left, former });
         if !is_free && !self.is_updating(&path) && !self.went(&path) {
             self.fail(format!("I5: session {} has two holders", session.id));
         } else if !is_timed && !self.is_blurred && !self.went(&path) {
@@ -211,6 +212,11 @@ impl Oracle {
         let Some(holding) = self.holdings.get_mut(&(entity, session.clone())) else {
             return self.fail(format!("session {session} was renewed and nobody holds it"));
         };
+        // One that has left meanwhile may hear of its renewal after the next one heard that it holds the session.
+        let is_former = holding.former == Some((request.connection, turn));
+        if is_former && is_timed && holding.link.connection != request.connection {
+            return;
+        }
         let is_held = holding.link.connection == request.connection
             && (began < holding.until || holding.renewals > 1)
             && holding.left.is_none_or(|left| left >= turn);
