@@ -381,6 +381,7 @@ fn a_planned_stop_keeps_locks_and_a_crash_does_not() {
 #[test]
 fn after_a_failed_write_or_sync_nothing_is_told() {
     // Calls are counted from the opening of the disk; the last ones are the write and the sync of the send.
+    let other = LinkId { link: 2, ..link(1) };
     let send = |at: u64| {
         let disk = Arc::new(Faulty::new(Arc::new(Memory::new()), Fault::Eio, at));
         let mut desk = Desk::alone(disk.clone());
@@ -390,7 +391,12 @@ fn after_a_failed_write_or_sync_nothing_is_told() {
         assert_eq!(told(&outbox), ["attached"]);
         desk.accept(Item::Batch(sending(link(1), 0, 10)));
         let is_ok = !matches!(desk.turn(), Pause::Stopped(Stop::Failed(_)));
-        (is_ok, told(&outbox).len(), disk.calls())
+        let answers = told(&outbox).len();
+        // Not later either: what comes now would rest on what was lost.
+        desk.accept(Item::Batch(Batch { commands: vec![attach_sender(other)], ..Batch::default() }));
+        desk.partition.decide_here();
+        assert_eq!(told(&outbox).len(), usize::from(is_ok));
+        (is_ok, answers, disk.calls())
     };
     let (is_ok, answers, calls) = send(u64::MAX);
     assert!(is_ok && answers == 1);
