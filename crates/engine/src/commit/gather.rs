@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// How long what nobody waits for may lie undurable: settlements that no client wants confirmed, messages that were sent
 /// settled. If the machine fails meanwhile it is as if they had come that much later.
-pub const UNAWAITED_MOST: Duration = Duration::from_millis(5);
+pub const UNAWAITED_MOST: Duration = Duration::from_millis(1);
 
 /// The most that is waited for more, whatever the disk is like: on a slow one a sync takes long enough.
 pub const GATHER_MOST: Duration = Duration::from_micros(300);
