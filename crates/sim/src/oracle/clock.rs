@@ -276,7 +276,8 @@ impl Oracle {
         // What others did before it began, or after it ended, may have the same date. And what is activated may push others
         // out of where it goes to, which is not told.
         let ends = [arrived.unwrap_or(start), told.now];
-        let is_of_others = |at: LocalTime| ends.contains(&at) || (is_one_of_several && at.after(by) <= told.now);
+        let is_of_others =
+            |at: LocalTime| ends.contains(&at) || (is_one_of_several && at.after(by) <= told.now);
         let all = visits.flat_map(|visit| {
             let is_activation = |event: &Event| matches!(event.what, Ended::Activated(..));
             let may_be_untold = is_of_others(visit.at) || visit.events.iter().any(is_activation);
