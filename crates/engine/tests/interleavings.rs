@@ -43,6 +43,8 @@ const ADDITIONS: u32 = 3;
 /// A clock so fast that nothing is worth waiting for, and one so slow that everything is.
 const FAST: Duration = Duration::from_secs(1);
 const SLOW: Duration = Duration::from_micros(1);
+/// A clock on which the owner has stopped looking for what nobody waits for before it comes.
+const STEADY: Duration = Duration::from_micros(600);
 
 fn journal(log: &Log) -> Box<dyn Journal> {
     let mut journal = log.open().unwrap();
@@ -117,6 +119,26 @@ fn nobody_is_left_asleep_and_nothing_is_lost_or_written_twice() {
 #[test]
 fn the_same_while_the_owner_gathers() {
     explore(|| run(|journal| journal, SLOW));
+}
+
+#[test]
+fn what_nobody_waits_for_is_written_though_nothing_else_comes() {
+    explore(|| {
+        let log = Log::default();
+        let counter = begin(journal(&log), STEADY);
+        let owner = {
+            let counter = counter.clone();
+            thread::spawn(move || counter.run())
+        };
+        for count in 1..=2 {
+            let reply = Arc::<Reply>::default();
+            counter.hand_over(Work::Note { number: count, reply: reply.clone() });
+            assert_eq!(reply.wait(1).len(), 1);
+        }
+        counter.door().put(Work::Stop);
+        owner.join().unwrap().unwrap();
+        assert_eq!(written(&log).concat(), [1, 2]);
+    });
 }
 
 #[test]

@@ -219,7 +219,26 @@ impl Machine {
         }
     }
 
+    /// Sometimes those who bring something come just when the partition's thread has looked and is about to lie down.
+    fn hold_back(&self, living: &Living) -> Vec<Item> {
+        let mut late = Vec::new();
+        if living.in_flight.is_none() && self.runs.is_multiple_of(3) && !self.door.is_empty() {
+            self.door.take(&mut late);
+            self.door.call();
+        }
+        late
+    }
+
+    fn bring_late(&self, living: &Living, late: &mut Vec<Item>) {
+        if !late.is_empty() {
+            late.drain(..).for_each(|item| self.door.leave(item));
+            living.partition.decide_here();
+            self.shared.lock().coverage.fault("decided before a sleep");
+        }
+    }
+
     fn run_until_quiet(&mut self, living: &mut Living, is_busy: bool, is_all: bool) -> Alive {
+        let mut late = self.hold_back(living);
         // Time that has passed is noticed by a thread that sleeps until then.
         for turn in 0..MOST_TURNS {
             let now = self.clock.now();
@@ -246,8 +265,12 @@ impl Machine {
                 },
             };
             match step {
-                Step::Sync(append) => living.in_flight = Some(append),
+                Step::Sync(append) => {
+                    living.in_flight = Some(append);
+                    self.bring_late(living, &mut late);
+                }
                 Step::Sleep { until, now } => {
+                    self.bring_late(living, &mut late);
                     if self.door.try_sleep(until, now)
                         && let Some(moment) = living.partition.gathers_until()
                     {

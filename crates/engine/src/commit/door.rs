@@ -76,9 +76,9 @@ impl<T> Door<T> {
     /// Has the partition's thread look at that moment at the latest.
     pub fn call_by(&self, moment: Moment) {
         let waiting = self.lock();
-        if let Owner::Asleep(until) = waiting.owner
-            && until.is_none_or(|until| moment < until)
-        {
+        let is_soon_enough = matches!(waiting.owner, Owner::Asleep(Some(until)) if until <= moment);
+        // One that is awake has perhaps made up its mind already how long it will sleep.
+        if !is_soon_enough {
             self.wake(waiting);
         }
     }

@@ -11,7 +11,15 @@ use std::time::Duration;
 /// Adds to the counter, or ends it.
 #[derive(Debug)]
 pub enum Work {
-    Add { number: u32, reply: Arc<Reply> },
+    Add {
+        number: u32,
+        reply: Arc<Reply>,
+    },
+    /// The same, but nobody is kept waiting for it.
+    Note {
+        number: u32,
+        reply: Arc<Reply>,
+    },
     Stop,
 }
 
@@ -51,6 +59,7 @@ pub struct Counter {
     /// What was decided, and what waits for it.
     draft: Draft,
     waiting: Waiting,
+    is_awaited: bool,
     /// What was written last, for as long as it may have to be written again.
     written: Draft,
     is_stopping: bool,
@@ -67,6 +76,7 @@ impl Counter {
             accepted: VecDeque::new(),
             draft: Draft::default(),
             waiting: Waiting::default(),
+            is_awaited: false,
             written: Draft::default(),
             is_stopping: false,
             now: Moment(0),
@@ -91,7 +101,9 @@ impl Decider for Counter {
     fn decide(&mut self, most: usize, _: &Commit) {
         for _ in 0..most {
             match self.accepted.pop_front() {
-                Some(Work::Add { number, reply }) => {
+                Some(work @ (Work::Add { .. } | Work::Note { .. })) => {
+                    self.is_awaited |= matches!(work, Work::Add { .. });
+                    let (Work::Add { number, reply } | Work::Note { number, reply }) = work else { return };
                     self.draft.records.extend_from_slice(&number.to_le_bytes());
                     self.draft.record_count += 1;
                     self.sum += number;
@@ -105,13 +117,14 @@ impl Decider for Counter {
 
     fn drafted(&self) -> Option<Drafted> {
         let records = self.draft.record_count;
-        (records > 0).then_some(Drafted { records, is_awaited: true, is_full: false })
+        (records > 0).then_some(Drafted { records, is_awaited: self.is_awaited, is_full: false })
     }
 
     fn append(&mut self, at: Position) -> Result<(Ticket, Waiting), Error> {
         let ticket = self.journal.append(&self.draft, at)?;
         std::mem::swap(&mut self.draft, &mut self.written);
         self.draft.clear();
+        self.is_awaited = false;
         Ok((ticket, std::mem::take(&mut self.waiting)))
     }
 

@@ -11,7 +11,7 @@ use crate::random::Random;
 use journal::disk::Fault;
 
 /// Every fault by name, for the table of what was reached.
-pub const FAULTS: [&str; 35] = [
+pub const FAULTS: [&str; 36] = [
     "kill",
     "clean stop",
     "disk Eio",
@@ -28,6 +28,7 @@ pub const FAULTS: [&str; 35] = [
     "stalled sync",
     "decided by a connection",
     "decided during a sync",
+    "decided before a sleep",
     "answered later",
     "gathered",
     "request lost",
