@@ -199,3 +199,51 @@ fn a_query_stays_in_its_scope() {
     assert_eq!(texts(&page(&mut world, in_scope(Scope::Range(range), count))), ["3"]);
     assert_eq!(texts(&page(&mut world, in_scope(Scope::All, count))), ["9"]);
 }
+
+const ALL_BUT_N: &str =
+    r#""indexingPolicy":{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/n/?"}]}"#;
+
+fn listing(continuation: Option<String>) -> Listing {
+    Listing { max_items: Some(2), continuation }
+}
+
+// P-53
+#[test]
+fn pages_of_a_sorted_query_go_on_when_an_index_is_there_that_was_not() {
+    let mut world = World::with(ALL_BUT_N);
+    // Several items have the same number: what breaks the tie must be the same for both.
+    for nth in 0..8 {
+        world.create(&format!("i{nth}"), &format!("\"n\":{}", nth / 3)).unwrap();
+    }
+    let text = "SELECT VALUE c.id FROM c WHERE c.n >= 0 ORDER BY c.n";
+    let expected: Vec<String> = (0..8).map(|nth| format!("\"i{nth}\"")).collect();
+    let first = page(&mut world, query(text, listing(None)));
+    assert!(!first.metrics.unwrap().used_index);
+    world.replace_container("\"indexingPolicy\":{}").unwrap();
+    world.purge();
+    let (mut found, mut continuation) = (texts(&first), first.continuation);
+    while let Some(token) = continuation {
+        let next = page(&mut world, query(text, listing(Some(token))));
+        assert!(next.metrics.unwrap().used_index);
+        found.extend(texts(&next));
+        continuation = next.continuation;
+    }
+    assert_eq!(found, expected);
+}
+
+// P-53
+#[test]
+fn a_continuation_of_an_index_that_is_gone_is_refused_and_not_taken_for_another() {
+    for text in
+        ["SELECT VALUE c.id FROM c WHERE c.n >= 0 ORDER BY c.n", "SELECT VALUE c.id FROM c WHERE c.n = 1"]
+    {
+        let mut world = World::with("");
+        (0..300).for_each(|nth| drop(world.create(&format!("i{nth}"), "\"n\":1").unwrap()));
+        let first = page(&mut world, query(text, listing(None)));
+        assert!(first.metrics.unwrap().used_index, "{text}");
+        world.replace_container(ALL_BUT_N).unwrap();
+        world.purge();
+        let next = query(text, listing(first.continuation));
+        assert_eq!(status(&world.ask(Command::Query(next))), 400, "{text}");
+    }
+}

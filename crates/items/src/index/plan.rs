@@ -331,7 +331,8 @@ fn by_time(wants: &Wants, scope: &Scope, container: &Container) -> Option<Plan> 
 }
 
 /// Whether a page of this plan can have ended at this key.
-fn belongs(container: &Container, plan: &Plan, resume: &[u8]) -> bool {
+/// Whether a page that ended at this key came from this plan.
+pub fn belongs(container: &Container, plan: &Plan, resume: &[u8]) -> bool {
     let Some((&section, _)) = resume.split_first() else { return false };
     match &plan.access {
         Access::Items(_) => section == Section::Items as u8,

@@ -172,7 +172,7 @@ impl<'a> PlanSource<'a> {
         }
         // What all keys of the container begin with need not be said.
         let position = position::of(&key[keys::SECTION_BYTES - 1..]);
-        Ok(Some(Candidate { position, body: item.text }))
+        Ok(Some(Candidate { position, place: Bytes::copy_from_slice(place), body: item.text }))
     }
 
     /// Collects the candidates whose index entries have the same cut text, and sorts them by their whole values.

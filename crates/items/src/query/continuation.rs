@@ -14,7 +14,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const IS_ORDERED: u8 = 1;
 const IS_SORTED: u8 = 2;
 const IS_CUT: u8 = 4;

@@ -48,6 +48,8 @@ pub struct Candidate {
     /// Names the place of this candidate in the source, for continuations: the same item has the same position as long as it is not
     /// written. A continuation has room for about 600 bytes of it.
     pub position: Bytes,
+    /// Names the item whatever source it comes from: breaks ties where rows are sorted, because the next page may come from another.
+    pub place: Bytes,
     /// The item's text with its system properties, checked when it was stored (`json::without_duplicates`).
     pub body: Bytes,
 }

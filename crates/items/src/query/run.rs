@@ -75,8 +75,11 @@ struct Nothing {
 impl Source for Nothing {
     fn next(&mut self) -> Result<Option<Candidate>, Refusal> {
         let is_first = !std::mem::replace(&mut self.is_over, true);
-        Ok(is_first
-            .then(|| Candidate { position: Bytes::from_static(b"0"), body: Bytes::from_static(b"{}") }))
+        Ok(is_first.then(|| Candidate {
+            position: Bytes::from_static(b"0"),
+            place: Bytes::new(),
+            body: Bytes::from_static(b"{}"),
+        }))
     }
 }
 
@@ -207,7 +210,7 @@ impl Run<'_> {
                     row.sort_key(&mut value);
                     short(&value)
                 } else {
-                    [&short(&candidate.position)[..], &number.to_be_bytes()].concat()
+                    [&short(&candidate.place)[..], &number.to_be_bytes()].concat()
                 };
                 number += 1;
                 let sort_length = key.len();

@@ -78,7 +78,13 @@ impl Scene<'_> {
             wants.streams_in_order = false;
         }
         let start = start.map(|position| position::start(position));
-        Ok(plan::choose(container, self.view, &wants, scope, start)?)
+        let plan = plan::choose(container, self.view, &wants, scope, start)?;
+        if start.is_some_and(|start| !start.is_empty() && !plan::belongs(container, &plan, start)) {
+            return Err(Refusal::bad(
+                "The index that the continuation belongs to is gone, because the indexing policy was changed. Begin the query again.",
+            ));
+        }
+        Ok(plan)
     }
 
     fn query_definitions(&self, query: &Query) -> Result<Reply, Refusal> {
@@ -90,6 +96,7 @@ impl Scene<'_> {
         let first = resume.as_ref().and_then(Resume::start).cloned().unwrap_or_default();
         let candidates = listed.documents.into_iter().map(|(number, body)| Candidate {
             position: Bytes::copy_from_slice(&number.to_be_bytes()),
+            place: Bytes::copy_from_slice(&number.to_be_bytes()),
             body,
         });
         let mut source = Listed { candidates: candidates.filter(|one| one.position >= first).collect() };

@@ -17,6 +17,7 @@ impl List {
     pub fn new(items: Vec<String>) -> List {
         let candidate = |(place, item): (usize, String)| Candidate {
             position: Bytes::from(format!("{place:06}")),
+            place: Bytes::from(format!("{place:06}")),
             body: Bytes::from(item),
         };
         List { candidates: items.into_iter().enumerate().map(candidate).collect() }
