@@ -57,13 +57,18 @@ impl Committed {
     }
 }
 
-/// What was read, and whether it may be told.
+/// What was read, if it may be told.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "almost all of them are answers, and a box for each costs more"
+)]
 pub enum Reading {
     Done(Result<Reply, Refusal>),
-    /// It may rest on something having expired by now, which the journal does not know yet: once it holds the owner's time, it
-    /// may be told. Otherwise a restart, with a clock that was set back, could bring an item back (C-42).
-    After(Result<Reply, Refusal>),
+    /// It rests on something having expired by now, which the journal does not know yet: a restart, with a clock that was set back,
+    /// could bring an item back, and so could what was decided before and is not committed (C-41, C-42). Once the journal holds
+    /// the owner's time, [`Published::read_noted`] reads what may be told.
+    After,
 }
 
 impl Published {
@@ -72,20 +77,33 @@ impl Published {
         owner.after_ms(self.lead_ms).max(self.account.time())
     }
 
+    /// Whether something that is stored may have expired by `owner` and not by what the journal knows.
+    pub fn hides_something(&self, owner: Time) -> bool {
+        let now = self.now(owner);
+        now > self.now(self.noted) && now >= self.hidden_from && !is_planted(Bug::TimeForgotten)
+    }
+
+    pub(crate) fn read_at(&self, command: &Command, now: Time, steps: u64) -> Result<Reply, Refusal> {
+        let view: &dyn View = &*self.view;
+        self.account.read(command, view, now, &mut Budget { steps })
+    }
+
     /// Reads at the owner's time `owner`.
     pub fn read(&self, command: &Command, owner: Time, steps: u64) -> Reading {
-        let view: &dyn View = &*self.view;
-        let read = |now| self.account.read(command, view, now, &mut Budget { steps });
-        let now = self.now(owner);
-        let result = read(now);
-        let noted = self.now(self.noted);
+        let result = self.read_at(command, self.now(owner), steps);
         let is_told = match &result {
-            _ if now <= noted || now < self.hidden_from => true,
+            _ if !self.hides_something(owner) => true,
             // It is there, so nothing was hidden.
             Ok(reply) if matches!(reply.answer, Answer::Found(_) | Answer::NotModified { .. }) => true,
             Ok(_) => false,
-            Err(refusal) => read(noted).as_ref() == Err(refusal),
+            Err(refusal) => self.read_at(command, self.now(self.noted), steps).as_ref() == Err(refusal),
         };
-        if is_told || is_planted(Bug::TimeForgotten) { Reading::Done(result) } else { Reading::After(result) }
+        if is_told { Reading::Done(result) } else { Reading::After }
+    }
+
+    /// Reads at the latest time that the journal knows. Everything decided before that time is in this state, and everything later is
+    /// decided by somebody who knows what had expired.
+    pub fn read_noted(&self, command: &Command, steps: u64) -> Result<Reply, Refusal> {
+        self.read_at(command, self.now(self.noted), steps)
     }
 }

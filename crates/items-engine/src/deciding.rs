@@ -72,6 +72,8 @@ enum Checkpoint {
 enum PurgePlan {
     Now,
     At(Time),
+    /// Then too, but something that has expired is still stored.
+    BehindUntil(Time),
     /// After the next write.
     Later,
 }
@@ -222,8 +224,9 @@ impl Deciding {
                 }
                 Ok(!records.is_empty())
             }
-            Purge::Idle { next } => {
-                self.purge = next.map_or(PurgePlan::Later, PurgePlan::At);
+            Purge::Idle { next, is_behind } => {
+                let plan = if is_behind { PurgePlan::BehindUntil } else { PurgePlan::At };
+                self.purge = next.map_or(PurgePlan::Later, plan);
                 Ok(false)
             }
         }
@@ -232,7 +235,7 @@ impl Deciding {
     pub fn purge_is_due(&self, owner: Time) -> bool {
         match self.purge {
             PurgePlan::Now => true,
-            PurgePlan::At(due) => due <= self.now(owner),
+            PurgePlan::At(due) | PurgePlan::BehindUntil(due) => due <= self.now(owner),
             PurgePlan::Later => false,
         }
     }
@@ -241,7 +244,7 @@ impl Deciding {
     pub fn purge_due(&self) -> Option<Time> {
         match self.purge {
             PurgePlan::Now => Some(Time(i64::MIN)),
-            PurgePlan::At(due) => Some(due.after_ms(-self.lead_ms)),
+            PurgePlan::At(due) | PurgePlan::BehindUntil(due) => Some(due.after_ms(-self.lead_ms)),
             PurgePlan::Later => None,
         }
     }
@@ -298,7 +301,7 @@ impl Deciding {
     fn publication(&self) -> Publication {
         let (view, account) = (self.store.freeze(), self.account.clone());
         let hidden_from = match self.purge {
-            PurgePlan::Now => Time(i64::MIN),
+            PurgePlan::Now | PurgePlan::BehindUntil(_) => Time(i64::MIN),
             PurgePlan::At(due) => due,
             PurgePlan::Later => Time(i64::MAX),
         };

@@ -120,25 +120,47 @@ impl Handle {
             return self.write(command).await;
         }
         self.inner.activity.reading();
-        let reading = match is_short(&command) {
-            true => self.inner.read(&command),
-            false => self.read_long(command).await?,
-        };
-        match reading {
-            Reading::Done(answer) => answer,
-            Reading::After(answer) => {
-                let held = self.inner.undurable.hold(std::mem::size_of::<Answered>()).await;
-                self.hand_over(held, |asker| Work::Note { answer, asker }).await
-            }
+        if is_short(&command) {
+            return match self.inner.read(&command) {
+                Reading::Done(answer) => answer,
+                Reading::After => {
+                    self.note().await?;
+                    self.inner.read_noted(&command)
+                }
+            };
         }
+        self.read_long(command).await
     }
 
-    /// Reads on a thread for what takes long, when one is free.
-    async fn read_long(&self, command: Command) -> Result<Reading, Refusal> {
-        let permit = Arc::clone(&self.inner.long_reads).acquire_owned().await;
+    /// Reads on a thread for what takes long, when one is free. Whether it really rests on something having expired is not
+    /// looked for: that would be a second reading as long as the first.
+    async fn read_long(&self, command: Command) -> Result<Reply, Refusal> {
+        let inner = &self.inner;
+        let mut is_noted = inner.readers.newest().hides_something(inner.clock.now());
+        if is_noted {
+            self.note().await?;
+        }
+        let permit = Arc::clone(&inner.long_reads).acquire_owned().await;
         let _permit = permit.map_err(|_| Refusal::Stopped)?;
-        let inner = Arc::clone(&self.inner);
-        tokio::task::spawn_blocking(move || inner.read(&command)).await.map_err(|_| Refusal::Stopped)
+        let mut newest = inner.readers.newest();
+        // The clock is read later: what is committed was written before now.
+        let owner = inner.clock.now();
+        if !is_noted && newest.hides_something(owner) {
+            self.note().await?;
+            newest = inner.readers.newest();
+            is_noted = true;
+        }
+        let read = move || match is_noted {
+            true => newest.read_noted(&command, PAGE_STEPS),
+            false => newest.read_at(&command, newest.now(owner), PAGE_STEPS),
+        };
+        tokio::task::spawn_blocking(read).await.map_err(|_| Refusal::Stopped)?
+    }
+
+    /// Waits until the journal holds the owner's time, and readers see everything that was decided before.
+    async fn note(&self) -> Result<(), Refusal> {
+        let held = self.inner.undurable.hold(std::mem::size_of::<Answered>()).await;
+        self.hand_over(held, |asker| Work::Note { asker }).await.map(|_| ())
     }
 
     async fn write(&self, command: Command) -> Result<Reply, Refusal> {
@@ -208,6 +230,11 @@ impl Inner {
         let newest = self.readers.newest();
         // The clock is read later: what is committed was written before now.
         newest.read(command, self.clock.now(), PAGE_STEPS)
+    }
+
+    /// The same as of the latest time that the journal knows.
+    fn read_noted(&self, command: &Command) -> Result<Reply, Refusal> {
+        self.readers.newest().read_noted(command, PAGE_STEPS)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::planted::{Bug, is_planted};
 use crate::store::{Failure, Store};
 use engine::commit::{Commit, Decider, Drafted, Due, FULL_RETRY, Moment, Release};
 use items::Unreadable;
-use items::{Command, Refusal, Reply, Time};
+use items::{Answer, Command, Refusal, Reply, Time};
 use journal::{Draft, Epoch, Error, Journal, Position, Resolution, Ticket};
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -47,14 +47,17 @@ pub trait Asker: Send + Debug {
 
 /// One piece of work.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "almost all of them are commands, and a box for each costs more"
+)]
 pub enum Work<A> {
     Ask {
         command: Command,
         asker: A,
     },
-    /// Somebody has read something that may be told when the journal holds the owner's time.
+    /// Somebody wants to read as of now, and may when the journal holds the owner's time: answered with that.
     Note {
-        answer: Answered,
         asker: A,
     },
     /// The store's checkpoint is durable and marked in the journal, or there was no room for it.
@@ -67,9 +70,13 @@ pub enum Work<A> {
 
 /// What is to be decided.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "almost all of them are commands, and a box for each costs more"
+)]
 enum Asked {
     Command(Command),
-    Note(Answered),
+    Note,
 }
 
 /// What waits for an append: readers are shown what it holds, and then those are answered who asked for it.
@@ -332,6 +339,11 @@ impl<A: Asker> Partition<A> {
     }
 }
 
+/// The journal holds this time of the items.
+fn noted(now: Time) -> Reply {
+    Reply { answer: Answer::Advanced { now_ms: now.0 }, charge: 0, place: None }
+}
+
 fn stopped(why: &dyn std::fmt::Display) -> Error {
     Error::Stopped { why: why.to_string() }
 }
@@ -347,7 +359,7 @@ impl<A: Asker> Decider for Partition<A> {
     fn accept(&mut self, work: Work<A>) {
         match work {
             Work::Ask { command, asker } => self.waiting.push_back((Asked::Command(command), asker)),
-            Work::Note { answer, asker } => self.waiting.push_back((Asked::Note(answer), asker)),
+            Work::Note { asker } => self.waiting.push_back((Asked::Note, asker)),
             Work::Flushed(outcome) => self.flushed(outcome),
             // What waited for fewer files is looked at again.
             Work::Merged(Ok(())) => {}
@@ -367,9 +379,9 @@ impl<A: Asker> Decider for Partition<A> {
             let Some((asked, asker)) = self.waiting.pop_front() else { break };
             let answer = match asked {
                 Asked::Command(command) => self.deciding.decide(&command, owner, &mut self.draft),
-                Asked::Note(answer) => {
+                Asked::Note => {
                     self.deciding.note(owner, &mut self.draft);
-                    Ok(answer)
+                    Ok(Ok(noted(self.deciding.now(owner))))
                 }
             };
             match answer {

@@ -50,8 +50,9 @@ impl Budget {
 pub enum Purge {
     /// Apply these, in order; there may be more to do at once. `spent` are request units by container, in hundredths.
     Slice { records: Vec<Record>, spent: Vec<(u32, u64)> },
-    /// Nothing is due. Look again then, or after the next write when there is no such time.
-    Idle { next: Option<Time> },
+    /// Nothing may be done now. Look again then, or after the next write when there is no such time. `is_behind`: something has
+    /// expired and is still stored, because its container has no request units left for it.
+    Idle { next: Option<Time>, is_behind: bool },
 }
 
 impl Account {

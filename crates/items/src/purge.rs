@@ -26,8 +26,15 @@ pub fn slice(
     most: usize,
     may_spend: &dyn Fn(u32) -> Option<u64>,
 ) -> Result<Purge, Unreadable> {
-    let mut slice =
-        Slice { view, now, left: most.max(1), records: Vec::new(), spent: Vec::new(), next: None };
+    let mut slice = Slice {
+        view,
+        now,
+        left: most.max(1),
+        records: Vec::new(),
+        spent: Vec::new(),
+        next: None,
+        is_behind: false,
+    };
     for container in definitions.containers.values() {
         slice.items(container, may_spend(container.number))?;
         slice.events(container)?;
@@ -37,7 +44,7 @@ pub fn slice(
         slice.housework(Event::ContainerSwept { container, most: limits::SWEEP_KEYS });
     }
     Ok(if slice.records.is_empty() {
-        Purge::Idle { next: slice.next }
+        Purge::Idle { next: slice.next, is_behind: slice.is_behind }
     } else {
         Purge::Slice { records: slice.records, spent: slice.spent }
     })
@@ -52,6 +59,8 @@ struct Slice<'a> {
     /// Request units by container.
     spent: Vec<(u32, u64)>,
     next: Option<Time>,
+    /// Something is due and cannot be paid for.
+    is_behind: bool,
 }
 
 impl Slice<'_> {
@@ -85,6 +94,7 @@ impl Slice<'_> {
         if found.has_more && affordable < self.left.min(limits::PURGE_WRITES) {
             // C-15: it waits for the request units of the next second.
             self.look_again(self.now.after_ms(1_000));
+            self.is_behind = true;
         }
         if let Some(next) = found.next {
             self.look_again(next);

@@ -411,7 +411,7 @@ fn a_purge_takes_slices_of_what_is_left_over() {
     };
     // Nothing is left over: it waits for the next second.
     let next = Some(world.inner.now.after_ms(1_000));
-    assert_eq!(purge(&world, 10, 0), Purge::Idle { next });
+    assert_eq!(purge(&world, 10, 0), Purge::Idle { next, is_behind: true });
     for (units, expected) in [(571, 1), (571 * 3 + 570, 3), (u64::MAX, 10)] {
         let Purge::Slice { records, spent } = purge(&world, 10, units) else { panic!("a slice") };
         let Event::ItemsWritten { writes, .. } = &records[0].event else { panic!("{records:?}") };
@@ -433,7 +433,7 @@ fn a_purge_says_when_to_look_again() {
         .purge(&world.inner.store, world.inner.now, 10, &|_| None)
         .unwrap()
     {
-        Purge::Idle { next } => next.map(|next| next.0 - START),
+        Purge::Idle { next, .. } => next.map(|next| next.0 - START),
         Purge::Slice { records, .. } => panic!("{records:?}"),
     };
     let mut world = World::with("\"defaultTtl\":50");

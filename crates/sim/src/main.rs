@@ -136,7 +136,7 @@ fn run_items(flags: &Flags, seeds: u64) -> bool {
 
 #[cfg(feature = "planted")]
 fn look_for_planted(flags: &Flags) -> ExitCode {
-    planted::look(flags.commands)
+    planted::look(flags.commands, flags.items)
 }
 
 #[cfg(not(feature = "planted"))]

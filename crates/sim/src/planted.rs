@@ -8,43 +8,36 @@ use std::process::ExitCode;
 /// Seeds within which each bug must be found.
 const SEEDS: u64 = 1_000;
 
-pub fn look(commands: u64) -> ExitCode {
-    let mut missed = 0;
-    for bug in Bug::ALL {
-        plant(Some(bug));
-        let found =
-            (1..=SEEDS).find_map(|seed| Some((seed, run(&Plan::new(seed, commands), false).violation?)));
-        match found {
-            Some((seed, violation)) => println!("{bug:?}: found by seed {seed}: {violation}"),
-            None => {
-                missed += 1;
-                println!("{bug:?}: not found by {SEEDS} seeds");
-            }
+pub fn look(commands: u64, only_items: bool) -> ExitCode {
+    let mut searches = Vec::new();
+    if !only_items {
+        for bug in Bug::ALL {
+            plant(Some(bug));
+            searches
+                .push(search(format!("{bug:?}"), |seed| run(&Plan::new(seed, commands), false).violation));
         }
+        plant(None);
     }
-    plant(None);
-    missed += look_in_items(commands);
-    let all = Bug::ALL.len() + items_engine::planted::Bug::ALL.len();
-    println!("{} of {all} planted bugs were found", all - missed);
-    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    for bug in items_engine::planted::Bug::ALL {
+        items_engine::planted::plant(Some(bug));
+        searches.push(search(format!("items, {bug:?}"), |seed| {
+            otobus_sim::items::run(seed, commands, false).violation
+        }));
+    }
+    items_engine::planted::plant(None);
+    let found = searches.iter().filter(|found| **found).count();
+    println!("{found} of {} planted bugs were found", searches.len());
+    if found == searches.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The same for the items. Returns how many were not found.
-fn look_in_items(commands: u64) -> usize {
-    use items_engine::planted::{Bug, plant};
-    let mut missed = 0;
-    for bug in Bug::ALL {
-        plant(Some(bug));
-        let found = (1..=SEEDS)
-            .find_map(|seed| Some((seed, otobus_sim::items::run(seed, commands, false).violation?)));
-        match found {
-            Some((seed, violation)) => println!("items, {bug:?}: found by seed {seed}: {violation}"),
-            None => {
-                missed += 1;
-                println!("items, {bug:?}: not found by {SEEDS} seeds");
-            }
+/// Runs seeds until one finds what is planted.
+fn search(bug: String, violation: impl Fn(u64) -> Option<String>) -> bool {
+    match (1..=SEEDS).find_map(|seed| Some((seed, violation(seed)?))) {
+        Some((seed, violation)) => println!("{bug}: found by seed {seed}: {violation}"),
+        None => {
+            println!("{bug}: not found by {SEEDS} seeds");
+            return false;
         }
     }
-    plant(None);
-    missed
+    true
 }

@@ -21,3 +21,16 @@ fn what_was_broken_once_stays_mended() {
     assert!(!plans.is_empty());
     plans.iter().for_each(check);
 }
+
+#[test]
+fn every_promise_about_items_is_kept_for_ten_seeds() {
+    for seed in 1..=10 {
+        let report = otobus_sim::items::run(seed, 2_000, false);
+        let again = format!("cargo xtask sim --items --seed {seed}");
+        assert_eq!(report.violation, None, "{again}");
+        assert!(
+            report.commands >= 2_000 && report.crashes >= 1 && report.expiries >= 1,
+            "{again} did too little"
+        );
+    }
+}

@@ -5,11 +5,14 @@
 //! there afterwards, and of what was not answered the first part and nothing else; what has expired never comes back.
 
 mod ask;
+mod feeds;
 mod model;
+mod reads;
+mod state;
 mod world;
 
 use crate::random::Random;
-use ask::Ask;
+use ask::{Ask, Settings};
 use model::Model;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,6 +26,10 @@ pub struct Report {
     pub faults: u64,
     pub checkpoints: u64,
     pub expired: u64,
+    pub queries: u64,
+    /// Changes that the feed of all versions and deletes has told, and those among them that tell of an expiry.
+    pub changes: u64,
+    pub expiries: u64,
     /// Of everything that was heard.
     pub trace: u64,
     /// The first promise that was not kept.
@@ -37,19 +44,26 @@ impl Report {
         self.faults += other.faults;
         self.checkpoints += other.checkpoints;
         self.expired += other.expired;
+        self.queries += other.queries;
+        self.changes += other.changes;
+        self.expiries += other.expiries;
     }
 }
 
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Report { commands, crashes, faults, checkpoints, expired, .. } = self;
+        let Report { commands, crashes, faults, checkpoints, expired, queries, changes, expiries, .. } = self;
         write!(
             f,
             "{commands} commands, {crashes} crashes, {faults} failing disks, {checkpoints} checkpoints, {expired} \
-             reads of what has expired"
+             reads of what has expired, {queries} queries, {changes} changes in the feed with {expiries} expiries"
         )
     }
 }
+
+/// How long, and how often, a client waits for the last answers.
+const WAIT_MS: u64 = 1_000;
+const MOST_WAITS: u32 = 200;
 
 /// Runs one seed until its client has given so many commands. With `is_telling` it prints everything that happens.
 pub fn run(seed: u64, commands: u64, is_telling: bool) -> Report {
@@ -62,6 +76,8 @@ pub fn run(seed: u64, commands: u64, is_telling: bool) -> Report {
     }
     run.report.checkpoints = run.world.checkpoints;
     run.report.faults = run.world.struck;
+    run.report.changes = run.model.feeds.told;
+    run.report.expiries = run.model.feeds.told_expired;
     run.report
 }
 
@@ -69,6 +85,8 @@ struct Run {
     random: Random,
     commands: u64,
     is_telling: bool,
+    /// Ids of each partition.
+    ids: u64,
     world: World,
     model: Model,
     report: Report,
@@ -79,8 +97,11 @@ struct Run {
 enum Step {
     Ask,
     Read,
+    Query,
     Feed,
     Pass,
+    /// The partition's thread does what it can, while the disk may be slow.
+    Work,
     Settle,
     Stall,
     Clock,
@@ -92,11 +113,13 @@ impl Step {
     fn draw(random: &mut Random) -> Step {
         match random.below(200) {
             0..100 => Step::Ask,
-            100..140 => Step::Read,
+            100..134 => Step::Read,
+            134..140 => Step::Query,
             140..146 => Step::Feed,
-            146..176 => Step::Pass,
-            176..190 => Step::Settle,
-            190..194 => Step::Stall,
+            146..162 => Step::Pass,
+            162..176 => Step::Work,
+            176..186 => Step::Settle,
+            186..194 => Step::Stall,
             194..196 => Step::Clock,
             196..199 => Step::Kill,
             _ => Step::Stop,
@@ -108,7 +131,9 @@ impl Run {
     fn new(seed: u64, commands: u64, is_telling: bool) -> Run {
         let mut random = Random::new(seed ^ 0x6974_656d_7321);
         let world = World::new(random.fork());
-        Run { random, commands, is_telling, world, model: Model::default(), report: Report::default() }
+        let ids = ask::draw_ids(&mut random);
+        let (model, report) = (Model::default(), Report::default());
+        Run { random, commands, is_telling, ids, world, model, report }
     }
 
     fn is_fine(&self) -> bool {
@@ -131,27 +156,40 @@ impl Run {
 
     fn go(&mut self) {
         self.world.start_healthy();
-        for ask in [Ask::Database, Ask::Container { ttl: None }] {
+        for ask in [Ask::Database, Ask::Container(Settings::default())] {
             self.ask(&ask);
         }
         self.settle();
-        self.begin_life();
+        self.read_feeds();
         while self.report.commands < self.commands && self.is_fine() {
             let step = Step::draw(&mut self.random);
             self.take(step);
         }
-        self.settle();
+        self.end();
         self.check_everything();
+    }
+
+    /// Everybody is answered in the end: a full disk has room again after a while.
+    fn end(&mut self) {
+        self.settle();
+        for _ in 0..MOST_WAITS {
+            if !self.is_fine() || !self.model.is_waiting() {
+                return;
+            }
+            self.world.pass(WAIT_MS);
+            self.settle();
+        }
     }
 
     fn take(&mut self, step: Step) {
         match step {
             Step::Ask => {
-                let ask = Ask::draw(&mut self.random, &self.model);
+                let ask = Ask::draw(&mut self.random, &self.model, self.ids);
                 self.ask(&ask);
             }
             Step::Read => self.read_some(),
-            Step::Feed => self.check_feed(),
+            Step::Query => self.query(),
+            Step::Feed => self.read_feeds(),
             Step::Pass => {
                 let passed = *self.random.pick(&[1, 7, 300, 999, 1_000, 1_001, 2_500, 7_000]);
                 self.tell(|| format!("{passed} ms pass"));
@@ -159,6 +197,10 @@ impl Run {
                 if self.random.once_in(2) {
                     self.settle();
                 }
+            }
+            Step::Work => {
+                self.world.run();
+                self.hear();
             }
             Step::Settle => self.settle(),
             Step::Stall => self.world.stalled = !self.world.stalled,
@@ -184,7 +226,8 @@ impl Run {
         let has_room = self.world.has_room();
         let number = self.model.ask(ask, now, has_room);
         self.tell(|| format!("{now:?} ask {number}: {ask:?}"));
-        self.world.hand_over(number, ask.command());
+        let mark = self.world.hand_over(number, ask.command());
+        self.model.was_decided(mark);
         self.hear();
     }
 
@@ -230,37 +273,15 @@ impl Run {
         if let Err(why) = self.world.start() {
             return self.fail(why);
         }
-        let Some(now) = self.world.now() else { return };
-        let found = self.world.everything(now);
-        self.tell(|| format!("{now:?} found {found:?}"));
-        if let Err(wrong) = self.model.recovered(&found, now) {
+        let (Some(now), Some(mark)) = (self.world.now(), self.world.mark()) else {
+            return self.fail("the container is gone");
+        };
+        let found = self.world.everything(now, self.ids);
+        self.tell(|| format!("{now:?} found {mark:?} {found:?}"));
+        if let Err(wrong) = self.model.recovered(&found, &mark, now) {
             self.fail(wrong);
         }
         self.check_entries();
-    }
-
-    /// Reads a few items: what was answered is there, what has expired is not.
-    fn read_some(&mut self) {
-        for _ in 0..3 {
-            // A read may have waited for an append, and others were answered with it.
-            self.hear();
-            let key = ask::draw_key(&mut self.random);
-            let Some((now, heard)) = self.world.read(&key) else { return };
-            let expected = self.model.expects(&key, now);
-            self.tell(|| format!("{now:?} read {key:?}: {heard:?}"));
-            self.report.expired += u64::from(expected.is_expired);
-            if let Err(wrong) = self.model.has_read(&key, now, heard) {
-                self.fail(wrong);
-            }
-        }
-    }
-
-    fn check_feed(&mut self) {
-        self.settle();
-        let Some((now, feed)) = self.world.change_feed() else { return };
-        if let Err(wrong) = self.model.has_fed(now, &feed) {
-            self.fail(wrong);
-        }
     }
 
     fn check_entries(&mut self) {
@@ -271,9 +292,9 @@ impl Run {
 
     fn check_everything(&mut self) {
         self.check_entries();
-        self.check_feed();
+        self.read_feeds();
         if let Some(now) = self.world.now() {
-            let found = self.world.everything(now);
+            let found = self.world.everything(now, self.ids);
             if let Err(wrong) = self.model.settled(&found, now) {
                 self.fail(wrong);
             }

@@ -1,10 +1,15 @@
 //! One partition of items on a disk in memory, with a clock of its own, turned by hand without threads.
 
 use super::ask::{self, Key};
+use super::feeds::Change;
+use super::model::Mark;
 use crate::faults::{DiskPlan, WorldClock, draw_image};
 use crate::random::Random;
+use bytes::Bytes;
 use engine::commit::{Append, Door, Moment, Shared, Step};
-use items::{Answer, ChangeFeedMode, ChangeFeedStart, Command, Scope, Time};
+use items::{
+    Answer, ChangeFeedMode, ChangeFeedStart, Command, Listing, Page, Query, QueryScope, Scope, Time,
+};
 use items_engine::{
     Answered, Asker, Clocks, FlushJob, Flusher, Layered, Memory as MemoryStore, MemoryDisk, Partition,
     Reading, Store, Waiting, Work,
@@ -19,7 +24,7 @@ const SEGMENT_BYTES: u32 = 64 * 1_024;
 const TABLE_BYTES: u64 = 24 * 1_024;
 
 /// Rows of the store that are kept in memory: few, so that some are found there and some are not.
-const ROW_BYTES: u64 = 16 * 1_024;
+const ROW_BYTES: u64 = 128 * 1_024;
 
 /// Turns that one input may cause. Far above what any needs: a partition that always wants another turn hangs.
 const MOST_TURNS: u32 = 2_000;
@@ -216,9 +221,10 @@ impl World {
         self.clocks.with(|times| times.world.step(random));
     }
 
-    /// A client asks; it is decided at once, as on a connection's thread, unless the store must catch up first.
-    pub fn hand_over(&mut self, number: u64, command: Command) {
-        let Some(items) = self.items.clone() else { return };
+    /// A client asks; it is decided at once, as on a connection's thread, unless the store must catch up first. Says how far
+    /// what was decided has come, or nothing if the partition has stopped before.
+    pub fn hand_over(&mut self, number: u64, command: Command) -> Option<Mark> {
+        let items = self.items.clone()?;
         let asker = Client { number, answers: Arc::clone(&self.answers) };
         items.hand_over(Work::Ask { command, asker });
         // Nothing is decided later than it was asked: the model would not know when.
@@ -232,6 +238,23 @@ impl World {
         if undecided() > 0 && self.stop.is_none() {
             self.stop = Some(Err("a command is never decided".into()));
         }
+        if undecided() > 0 || !items.door().is_empty() { None } else { Some(self.mark().unwrap_or_default()) }
+    }
+
+    /// How far what was decided has come.
+    pub fn mark(&self) -> Option<Mark> {
+        let command = Command::ReadContainer { container: ask::container(), if_none_match: None };
+        let look = |partition: &mut Partition<Client>, _: &engine::commit::Commit| {
+            let deciding = partition.deciding();
+            let mut budget = items::Budget { steps: STEPS };
+            let reply =
+                deciding.account().read(&command, &**deciding.store(), Time(i64::MIN), &mut budget).ok()?;
+            match reply.answer {
+                Answer::Found(document) => Some(Mark { lsn: reply.place?.lsn, tag: document.etag }),
+                other => panic!("the definition of the container is {other:?}"),
+            }
+        };
+        self.items.as_ref()?.look(look)?
     }
 
     pub fn answers(&mut self) -> Vec<(u64, Answered)> {
@@ -330,34 +353,35 @@ impl World {
         self.memory = self.memory.crash_image(draw_image(&mut self.random));
     }
 
-    /// Reads what is committed, as a door would: what may rest on something having expired is told only when the journal
-    /// knows the time.
+    /// Reads what is committed, as a door would: what may rest on something having expired is read when the journal knows the time.
     fn ask(&mut self, command: &Command) -> Option<(Time, Answered)> {
         let items = self.items.clone()?;
-        let newest = items.look(|partition, _| partition.deciding().readers().newest())?;
+        let newest = |items: &Items| items.look(|partition, _| partition.deciding().readers().newest());
+        let state = newest(&items)?;
         let owner = self.clocks.owner();
-        let now = newest.now(owner);
-        match newest.read(command, owner, STEPS) {
-            Reading::Done(answer) => Some((now, answer)),
-            Reading::After(answer) => {
-                let told = Arc::<Mutex<Vec<(u64, Answered)>>>::default();
-                let asker = Client { number: 0, answers: Arc::clone(&told) };
-                items.hand_over(Work::Note { answer, asker });
-                if !self.stalled {
-                    let mut turns = 0;
-                    while told.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-                        && self.stop.is_none()
-                        && turns < MOST_TURNS
-                    {
-                        self.flush();
-                        self.turn(true);
-                        turns += 1;
-                    }
-                }
-                let answer = told.lock().unwrap_or_else(PoisonError::into_inner).pop();
-                answer.map(|(_, answer)| (now, answer))
-            }
+        let is_short = matches!(command, Command::ReadItem { .. });
+        if (is_short || !state.hides_something(owner))
+            && let Reading::Done(answer) = state.read(command, owner, STEPS)
+        {
+            return Some((state.now(owner), answer));
         }
+        self.note(&items)?;
+        let state = newest(&items)?;
+        Some((state.now(state.noted), state.read_noted(command, STEPS)))
+    }
+
+    /// Has the journal know the time. Nothing, if that cannot be: the disk does not answer, or is full, or the process has ended.
+    fn note(&mut self, items: &Items) -> Option<()> {
+        let told = Arc::<Mutex<Vec<(u64, Answered)>>>::default();
+        let is_told = || !told.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        items.hand_over(Work::Note { asker: Client { number: 0, answers: Arc::clone(&told) } });
+        let mut turns = 0;
+        while !is_told() && !self.stalled && self.stop.is_none() && turns < MOST_TURNS {
+            self.flush();
+            self.turn(true);
+            turns += 1;
+        }
+        is_told().then_some(())
     }
 
     /// The number of an item, if it is there. Nothing, if nobody is told.
@@ -375,12 +399,12 @@ impl World {
     }
 
     /// Every item, straight from the newest committed state.
-    pub fn everything(&mut self, now: Time) -> BTreeMap<Key, u64> {
+    pub fn everything(&mut self, now: Time, ids: u64) -> BTreeMap<Key, u64> {
         let Some(items) = &self.items else { return BTreeMap::new() };
         let look = |partition: &mut Partition<Client>, _: &engine::commit::Commit| {
             let newest = partition.deciding().readers().newest();
             let mut found = BTreeMap::new();
-            for key in Key::all() {
+            for key in Key::all(ids) {
                 let command = Command::ReadItem { item: key.path(), if_none_match: None, session: None };
                 let mut budget = items::Budget { steps: STEPS };
                 if let Ok(reply) = newest.account.read(&command, &*newest.view, now, &mut budget)
@@ -395,26 +419,77 @@ impl World {
         items.look(look).unwrap_or_default()
     }
 
-    /// The whole change feed, latest versions.
-    pub fn change_feed(&mut self) -> Option<(Time, Vec<u64>)> {
-        let mut start = ChangeFeedStart::Beginning;
-        let mut feed = Vec::new();
+    /// What the change feed tells from there to its end, page by page; a status if it is refused.
+    fn change_feed(&mut self, mode: ChangeFeedMode, mut start: ChangeFeedStart) -> Option<Result<Told, u16>> {
+        let mut told: Option<Told> = None;
         loop {
             let command = Command::ChangeFeed {
                 container: ask::container(),
                 scope: Scope::All,
-                mode: ChangeFeedMode::LatestVersion,
+                mode,
                 start,
                 max_items: Some(3),
             };
             let (now, answer) = self.ask(&command)?;
-            match answer.map(|reply| reply.answer) {
-                Ok(Answer::Changes { page, .. }) if page.values.is_empty() => return Some((now, feed)),
-                Ok(Answer::Changes { page, etag }) => {
-                    feed.extend(page.values.iter().filter_map(|value| ask::number_in(value)));
-                    start = ChangeFeedStart::After(etag);
-                }
-                other => panic!("the change feed is answered {other:?}"),
+            let (page, etag) = match answer.map(|reply| reply.answer) {
+                Ok(Answer::Changes { page, etag }) => (page, etag),
+                Ok(other) => panic!("the change feed is answered {other:?}"),
+                Err(refusal) => return Some(Err(ask::status(&refusal))),
+            };
+            let is_over = page.values.is_empty();
+            let told = told.get_or_insert_with(|| Told { first: now, ..Told::default() });
+            told.last = now;
+            told.values.extend(page.values);
+            told.continuation.clone_from(&etag);
+            if is_over {
+                return Some(Ok(std::mem::take(told)));
+            }
+            start = ChangeFeedStart::After(etag);
+        }
+    }
+
+    pub fn latest_versions(&mut self, start: ChangeFeedStart) -> Option<Told> {
+        let told = self.change_feed(ChangeFeedMode::LatestVersion, start)?;
+        Some(told.unwrap_or_else(|status| panic!("the change feed is refused with {status}")))
+    }
+
+    /// The changes behind a continuation; a status if they are refused.
+    pub fn all_versions(&mut self, start: ChangeFeedStart) -> Option<Result<(Told, ToldChanges), u16>> {
+        let told = match self.change_feed(ChangeFeedMode::AllVersionsAndDeletes, start)? {
+            Ok(told) => told,
+            Err(status) => return Some(Err(status)),
+        };
+        let read = |text: &Bytes| {
+            Change::read(text).unwrap_or_else(|| panic!("a change is {}", String::from_utf8_lossy(text)))
+        };
+        let changes = told.values.iter().map(read).collect();
+        Some(Ok((told, changes)))
+    }
+
+    /// All rows of a query, in small pages.
+    pub fn query(&mut self, text: &str, scope: &Scope, max_items: i64) -> Option<Told> {
+        let mut told = Told::default();
+        let mut continuation = None;
+        loop {
+            let command = Command::Query(Query {
+                of: QueryScope::Items { container: ask::container() },
+                scope: scope.clone(),
+                text: text.to_owned(),
+                parameters: Vec::new(),
+                listing: Listing { max_items: Some(max_items), continuation },
+                session: None,
+            });
+            let (now, answer) = self.ask(&command)?;
+            let page: Page = match answer.map(|reply| reply.answer) {
+                Ok(Answer::Page(page)) => page,
+                other => panic!("the query {text} is answered {other:?}"),
+            };
+            told.first = if told.last == Time::default() { now } else { told.first };
+            told.last = now;
+            told.values.extend(page.values);
+            continuation = page.continuation;
+            if continuation.is_none() {
+                return Some(told);
             }
         }
     }
@@ -428,4 +503,26 @@ impl World {
         };
         self.items.as_ref()?.look(look)
     }
+
+    /// Whether everything that has expired is removed.
+    pub fn is_purged(&mut self) -> bool {
+        let owner = self.clocks.owner();
+        let look = |partition: &mut Partition<Client>, _: &engine::commit::Commit| {
+            !partition.deciding().purge_is_due(owner) && partition.deciding().has_room()
+        };
+        self.items.as_ref().and_then(|items| items.look(look)).unwrap_or(false)
+    }
+}
+
+/// Changes, with the numbers that were there before.
+pub type ToldChanges = Vec<(Change, Option<u64>)>;
+
+/// What somebody was told in several pages, which may have been read at different times.
+#[derive(Debug, Default)]
+pub struct Told {
+    pub first: Time,
+    pub last: Time,
+    pub values: Vec<Bytes>,
+    /// Of the change feed.
+    pub continuation: String,
 }

@@ -1,0 +1,144 @@
+//! What readers are told while something is decided and not committed.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
+use items::{
+    Answer, Command, ContainerPath, ItemPath, ItemWrite, PartitionKey, Precondition, Throughput, Time,
+};
+use journal::{Draft, Position};
+use otobus_items_engine::{Deciding, Layered, Memory, MemoryDisk, Reading};
+use std::sync::Arc;
+
+const STEPS: u64 = 1_000;
+
+/// The least that there is: the removal can be brought to a stop.
+const THROUGHPUT: Option<Throughput> = Some(Throughput::Fixed(400));
+
+/// Deciding, and batches that are written and made durable by hand.
+struct Desk {
+    deciding: Deciding,
+    draft: Draft,
+    position: Position,
+}
+
+impl Desk {
+    fn new() -> Desk {
+        let store = Layered::over(Memory::open(&MemoryDisk::default()), 1 << 20).unwrap();
+        let deciding = Deciding::open(Arc::new(store), 1 << 20).unwrap();
+        Desk { deciding, draft: Draft::default(), position: Position(0) }
+    }
+
+    fn decide(&mut self, command: &Command, at: i64) {
+        self.deciding.decide(command, Time(at), &mut self.draft).unwrap().unwrap();
+    }
+
+    fn commit(&mut self) {
+        self.deciding.seal_draft(&mut self.draft);
+        self.position = self.position.next();
+        self.deciding.written(self.position, self.draft.records.len()).publish();
+        self.draft.clear();
+    }
+
+    fn define(&mut self, members: &str, at: i64) {
+        let body =
+            format!(r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}{members}}}"#);
+        let command = match at {
+            0 => Command::CreateContainer { database: "d".into(), body: body.into(), throughput: THROUGHPUT },
+            _ => Command::ReplaceContainer { container: container(), body: body.into(), if_match: None },
+        };
+        self.decide(&command, at);
+    }
+
+    fn read(&self, at: i64) -> Reading {
+        self.read_of("i", at)
+    }
+
+    fn read_of(&self, id: &str, at: i64) -> Reading {
+        self.deciding.readers().newest().read(&point_read(id), Time(at), STEPS)
+    }
+
+    fn upsert(&mut self, id: &str, at: i64) {
+        let write = ItemWrite {
+            container: container(),
+            partition_key: None,
+            body: format!(r#"{{"id":"{id}","pk":"p"}}"#).into(),
+            condition: Precondition::default(),
+        };
+        self.decide(&Command::UpsertItem(write), at);
+    }
+
+    fn read_noted(&self) -> bool {
+        match self.deciding.readers().newest().read_noted(&point_read("i"), STEPS) {
+            Ok(reply) => matches!(reply.answer, Answer::Found(_)),
+            Err(refusal) => {
+                assert_eq!(refusal.status().0, 404);
+                false
+            }
+        }
+    }
+}
+
+fn container() -> ContainerPath {
+    ContainerPath::new("d", "c")
+}
+
+fn point_read(id: &str) -> Command {
+    let item =
+        ItemPath { container: container(), partition_key: PartitionKey::of_string("p"), id: id.to_owned() };
+    Command::ReadItem { item, if_none_match: None, session: None }
+}
+
+/// A container whose items live for a second, and an item that was written at 100 ms, all of it committed.
+fn desk_with_item() -> Desk {
+    let mut desk = Desk::new();
+    desk.decide(&Command::CreateDatabase { body: r#"{"id":"d"}"#.into(), throughput: None }, 0);
+    desk.define(r#","defaultTtl":1"#, 0);
+    desk.upsert("i", 100);
+    desk.commit();
+    desk
+}
+
+// C-41, C-42
+#[test]
+fn nobody_is_told_that_an_item_has_expired_while_a_decision_that_keeps_it_is_not_committed() {
+    let mut desk = desk_with_item();
+    assert!(matches!(desk.read(1_000), Reading::Done(Ok(_))));
+    // Decided before the item ends, and durable after it.
+    desk.define("", 500);
+    assert!(matches!(desk.read(1_200), Reading::After));
+    desk.deciding.note(Time(1_200), &mut desk.draft);
+    desk.commit();
+    assert!(desk.read_noted(), "it came back");
+}
+
+// C-42
+#[test]
+fn that_an_item_has_expired_is_told_when_the_journal_holds_the_time() {
+    let mut desk = desk_with_item();
+    assert!(matches!(desk.read(1_200), Reading::After));
+    desk.deciding.note(Time(1_200), &mut desk.draft);
+    desk.commit();
+    assert!(!desk.read_noted());
+    // And from then on at once.
+    assert!(matches!(desk.read(1_200), Reading::Done(Err(_))));
+    // A change of the setting does not bring it back.
+    desk.define("", 1_200);
+    desk.commit();
+    assert!(!desk.read_noted());
+}
+
+// C-14, C-42
+#[test]
+fn a_removal_that_waits_for_request_units_does_not_say_that_nothing_has_expired() {
+    let mut desk = desk_with_item();
+    desk.upsert("j", 300);
+    desk.commit();
+    // Somebody has spent the request units of this second and of the next ones.
+    let account = desk.deciding.account().clone();
+    desk.deciding.throttle().lock().unwrap().spend(&account, &point_read("i"), 1_000_000, Time(1_200));
+    assert!(!desk.deciding.purge(Time(1_200), &mut desk.draft).unwrap());
+    desk.deciding.note(Time(1_200), &mut desk.draft);
+    desk.commit();
+    assert!(matches!(desk.read_of("j", 1_250), Reading::Done(Ok(_))));
+    assert!(matches!(desk.read_of("j", 1_400), Reading::After));
+}
