@@ -3,12 +3,12 @@
 //! The server (release build) has one core, whoever asks has the other. Every figure is told with its goal; where others used the
 //! machine meanwhile, there is no verdict.
 
-mod client;
-mod item;
+pub mod client;
+pub mod item;
 mod million;
 mod postgres;
 mod rates;
-mod server;
+pub mod server;
 pub mod worker;
 
 use crate::cost::quiet::{Usage, is_quiet};

@@ -21,6 +21,16 @@ pub struct Server {
 impl Server {
     /// Starts on what lies in the folder. `cache_megabytes` is what the items may hold in memory.
     pub fn start(folder: &Path, cache_megabytes: u64, core: &str) -> Result<Server, String> {
+        Server::start_program(folder, cache_megabytes, &["taskset", "-c", core], &binary("release"))
+    }
+
+    /// The same, of another build and under another command, or none.
+    pub fn start_program(
+        folder: &Path,
+        cache_megabytes: u64,
+        under: &[&str],
+        otobus: &Path,
+    ) -> Result<Server, String> {
         let failed = |error: std::io::Error| format!("cannot start otobus in {}: {error}", folder.display());
         let (config, ready, log) =
             (folder.join("otobus.toml"), folder.join("ready.json"), folder.join("otobus.log"));
@@ -28,9 +38,9 @@ impl Server {
         let _ = std::fs::remove_file(&ready);
         let output = std::fs::File::create(&log).map_err(failed)?;
         let began = Instant::now();
-        let child = Command::new("taskset")
-            .args(["-c", core])
-            .arg(binary("release"))
+        let mut words = under.iter().map(std::ffi::OsStr::new).chain([otobus.as_os_str()]);
+        let child = Command::new(words.next().unwrap_or_default())
+            .args(words)
             .arg("--config")
             .arg(config)
             .arg("--data")
