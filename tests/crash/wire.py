@@ -94,13 +94,17 @@ class Sender:
 
     def _read_until(self, expected):
         """The body of the next frame with this performative; frames that refuse are errors, others are skipped."""
+        return self._read_any((expected,))
+
+    def _read_any(self, expected):
+        """The same, with one of these performatives."""
         while True:
             size, offset = struct.unpack(">IB", self._take(5))
             body = self._take(size - 5)[offset * 4 - 5:]
             if not body:
                 continue
             assert body[:2] == b"\x00\x53", f"a descriptor must be a smallulong: {body.hex()}"
-            if body[2] == expected:
+            if body[2] in expected:
                 return body
             assert body[2] not in REFUSALS, f"refused: {body.hex()} {body!r}"
 

@@ -171,6 +171,11 @@ impl Broker {
                 .map_or(NamespaceId::default(), |link| self.volatile.presence(link.source.entity).namespace)
         };
         let namespace = match command {
+            Command::Within { command, .. } => return self.context_of(command, context),
+            Command::AttachCoordinator { namespace, .. } => *namespace,
+            Command::Declare { link, .. } | Command::Discharge { link, .. } | Command::Spoil { link, .. } => {
+                self.volatile.transactions.namespace_of(*link)
+            }
             // Namespaces are dated by the first of them, whoever names them.
             Command::Manage { task, .. } if matches!(**task, Task::NameNamespace { .. }) => NamespaceId(0),
             Command::AttachSender { namespace, .. }

@@ -4,7 +4,7 @@
 //! batch's own buffer, and a command only says where ([`Intake`]): the broker decides about messages without ever
 //! touching their bytes.
 
-use crate::ids::{LinkId, LockToken, MessageKey, NamespaceId, Number, RequestId};
+use crate::ids::{LinkId, LockToken, MessageKey, NamespaceId, Number, RequestId, TransactionId};
 use crate::manage::Task;
 use crate::settings::QueueSettings;
 use crate::time::{LocalTime, Span};
@@ -164,7 +164,36 @@ pub enum Command {
         mode: ReceiveMode,
         session: Option<Box<str>>,
     },
-    /// The link is gone. Its message locks stay until they expire (S-94).
+    /// Attaches a link on which transactions are declared and discharged.
+    AttachCoordinator {
+        link: LinkId,
+        namespace: NamespaceId,
+    },
+    /// Begins a transaction; `link` is a coordinator's.
+    Declare {
+        link: LinkId,
+        delivery: u32,
+    },
+    /// Ends a transaction: everything that was done in it happens now, or, with `is_failed`, nothing of it ever does.
+    Discharge {
+        link: LinkId,
+        delivery: u32,
+        transaction: TransactionId,
+        is_failed: bool,
+    },
+    /// Something of a transaction could not be understood; it cannot be committed any more (S-218). Nobody is told: who sent
+    /// it was.
+    Spoil {
+        link: LinkId,
+        transaction: TransactionId,
+    },
+    /// A send, a settlement, a schedule or a renewal that is part of a transaction (S-210).
+    Within {
+        transaction: TransactionId,
+        command: Box<Command>,
+    },
+    /// The link is gone. Its message locks stay until they expire (S-94); what a coordinator has not discharged is rolled back
+    /// (S-213).
     Detach {
         link: LinkId,
     },

@@ -232,6 +232,16 @@ impl Queue {
         self.bytes += u64::from(slot.length);
     }
 
+    /// Adds a message that waits for its time, under the next number or one that was kept for it (`Skipped`).
+    pub(crate) fn put_scheduled(&mut self, sequence: Sequence, slot: Slot) {
+        if sequence >= self.next {
+            return self.push(sequence, slot);
+        }
+        self.index.insert(sequence, slot);
+        self.counts.scheduled += 1;
+        self.bytes += u64::from(slot.length);
+    }
+
     /// Takes a message out of wherever it is.
     pub(crate) fn remove(&mut self, sequence: Sequence) -> Slot {
         let slot = match self.index.remove(sequence) {
@@ -529,7 +539,7 @@ impl Durable {
                 Arc::make_mut(&mut self.moved).insert(*body, *copy);
             }
             Record::Enqueued { entity, sequence, body, length, expires, parts } => {
-                self.take_body(*body);
+                self.name_body(*body);
                 let queue = self.queue_mut(*entity);
                 queue.push(*sequence, Slot::active(*body, *length, time, *expires));
                 if let Some(parts) = parts {
@@ -537,9 +547,9 @@ impl Durable {
                 }
             }
             Record::Scheduled { entity, sequence, body, length, due, time_to_live, parts } => {
-                self.take_body(*body);
+                self.name_body(*body);
                 let queue = self.queue_mut(*entity);
-                queue.push(*sequence, Slot::scheduled(*body, *length, time, *due));
+                queue.put_scheduled(*sequence, Slot::scheduled(*body, *length, time, *due));
                 queue.add_extra(*sequence, parts.as_deref(), *time_to_live);
             }
             Record::Activated { entity, scheduled, sequence, expires } => {
@@ -590,7 +600,7 @@ impl Durable {
                 queue.merge(*sequence, overlay.as_deref());
             }
             Record::TransferDeadLettered { entity, sequence, body, length, reason, parts } => {
-                self.take_body(*body);
+                self.name_body(*body);
                 let queue = self.queue_mut(*entity);
                 // It lives until somebody receives it.
                 queue.strand(*sequence, Slot::active(*body, *length, time, LocalTime::NEVER).dead(*reason));
@@ -827,6 +837,13 @@ impl Durable {
     pub(crate) fn take_body(&mut self, body: BodyId) {
         assert_eq!(body, self.next_body, "body ids are handed out in order");
         self.next_body = BodyId(body.0 + 1);
+    }
+
+    /// A record names a body: the next one, which it brings, or one that was stored before, by `PartStored`.
+    pub(crate) fn name_body(&mut self, body: BodyId) {
+        if body >= self.next_body {
+            self.take_body(body);
+        }
     }
 
     /// A number that two equal states share and two different ones hardly ever do. Compares a replayed state with

@@ -5,7 +5,9 @@ use crate::access::{Access, AccessRule};
 use crate::clock::Advanced;
 use crate::command::ReceiveMode;
 use crate::durable::Counts;
-use crate::ids::{BodyId, ConnectionId, LinkId, LockToken, NamespaceId, Number, RequestId, Sequence};
+use crate::ids::{
+    BodyId, ConnectionId, LinkId, LockToken, NamespaceId, Number, RequestId, Sequence, TransactionId,
+};
 use crate::queue::index::State;
 use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
@@ -184,6 +186,19 @@ pub enum Effect {
         delivery: u32,
         refusal: Refusal,
     },
+    /// A transaction has begun.
+    Declared {
+        link: LinkId,
+        delivery: u32,
+        transaction: TransactionId,
+    },
+    /// A send, or a settlement with its outcome, will be done when its transaction is committed.
+    Staged {
+        link: LinkId,
+        delivery: u32,
+        transaction: TransactionId,
+        outcome: Option<Settled>,
+    },
     Answered {
         request: RequestId,
         answer: Result<Answer, Refusal>,
@@ -202,7 +217,9 @@ impl Effect {
             | Effect::Deliver { link, .. }
             | Effect::Drained { link }
             | Effect::Settled { link, .. }
-            | Effect::NotSettled { link, .. } => link.connection,
+            | Effect::NotSettled { link, .. }
+            | Effect::Declared { link, .. }
+            | Effect::Staged { link, .. } => link.connection,
             Effect::Answered { request, .. } => request.connection,
         }
     }

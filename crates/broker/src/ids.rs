@@ -69,6 +69,10 @@ pub struct RequestId {
     pub request: u32,
 }
 
+/// A transaction, for as long as the server runs. Worth something only to the connection that declared it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TransactionId(pub u64);
+
 /// What proves that its holder has a message locked. Owned by whoever presents it, not by a link (S-83, S-94).
 ///
 /// The low half is the message's sequence number, so that a lock is found without a second index; the high half is

@@ -31,6 +31,7 @@ pub mod tier;
 pub mod time;
 pub mod timers;
 pub mod topic;
+mod transaction;
 mod update;
 pub mod volatile;
 mod work;
@@ -43,7 +44,7 @@ pub use durable::{Counts, Durable};
 pub use effect::{AcceptedSession, Answer, Delivery, Effect, Extra, Forwarded, QueueDescription, Settled};
 pub use ids::{
     BodyId, ConnectionId, EntityId, LinkId, LockToken, MessageKey, NamespaceId, Number, Position, RequestId,
-    Sequence, Source, SubQueue,
+    Sequence, Source, SubQueue, TransactionId,
 };
 pub use manage::Task;
 pub use namespace::check_path;
@@ -143,6 +144,20 @@ impl Broker {
                 self.accept_session(*link, *namespace, path, *mode, session.as_deref(), local, decision);
             }
             Command::Detach { link } => self.detach(*link, local),
+            Command::AttachCoordinator { link, namespace } => {
+                self.attach_coordinator(*link, *namespace, decision);
+            }
+            Command::Declare { link, delivery } => self.declare(*link, *delivery, decision),
+            Command::Discharge { link, delivery, transaction, is_failed } => {
+                self.discharge(*link, *delivery, *transaction, *is_failed, local, decision);
+            }
+            Command::Spoil { link, transaction } => self.spoil(*link, *transaction),
+            Command::Within { transaction, command } => {
+                match self.stage(*transaction, command, arrivals, material, local, decision) {
+                    Decided::Done => {}
+                    hindered => return hindered,
+                }
+            }
             question => return self.answer(question, arrivals, material, context, decision),
         }
         let is_doubled = is_planted(Bug::ClockLead) && matches!(command, Command::Settle { .. });
@@ -241,6 +256,11 @@ impl Broker {
             | Command::AttachVia { .. }
             | Command::AttachReceiver { .. }
             | Command::AcceptSession { .. }
+            | Command::AttachCoordinator { .. }
+            | Command::Declare { .. }
+            | Command::Discharge { .. }
+            | Command::Spoil { .. }
+            | Command::Within { .. }
             | Command::Detach { .. } => unreachable!("a link asks no questions"),
         };
         decision.effect(Effect::Answered { request: *request, answer });
@@ -281,6 +301,7 @@ impl Broker {
             self.move_on(context, decision);
             return self.dispatch(context, decision);
         }
+        self.end_overdue(context);
         let mut left = TIMER_SLICE;
         while left > 0
             && !decision.is_long()

@@ -48,6 +48,26 @@ pub const BATCH_MESSAGES: usize = 4_500;
 /// Most lock tokens or sequence numbers in one request: as many as one batch has messages.
 pub const REQUEST_MESSAGES: usize = 4_500;
 
+/// Messages that are sent or scheduled in one transaction (S-214).
+pub const TRANSACTION_MESSAGES: usize = 100;
+
+/// Messages that are settled in one transaction: as many as one request may name.
+pub const TRANSACTION_SETTLEMENTS: usize = REQUEST_MESSAGES;
+
+/// How long a transaction may take, from its first operation on (S-213).
+pub const TRANSACTION_TIME: Span = Span::minutes(2);
+
+/// Transactions that a connection may have open. Each takes some two hundred bytes.
+pub const CONNECTION_TRANSACTIONS: usize = 1_000;
+
+/// Bytes of messages that the open transactions of a connection have stored: two full ones of messages of a megabyte. They
+/// lie on disk and are garbage unless they are committed.
+pub const STAGED_BYTES: u64 = 256 * 1_024 * 1_024;
+
+/// Bytes of messages that they hold in memory, for the rules of topics and changed properties: of a full transaction the
+/// largest that there may be (S-18), and a little more.
+pub const STAGED_HELD_BYTES: u64 = 8 * 1_024 * 1_024;
+
 /// Longest name of a subscription, a rule or a namespace, in characters (S-251).
 pub const NAME_CHARACTERS: usize = 50;
 

@@ -7,6 +7,7 @@ use crate::durable::{Kind, Queue};
 use crate::effect::Effect;
 use crate::ids::{EntityId, LinkId, NamespaceId, Source, SubQueue};
 use crate::refusal::Refusal;
+use crate::transaction;
 use crate::volatile::{Link, Role, Touch};
 
 /// S-172.
@@ -145,6 +146,7 @@ impl Broker {
             self.volatile.apply(Touch::Used { entity, time: context.now });
         }
         self.volatile.apply(Touch::Detached { link });
+        self.volatile.apply(Touch::Transaction(transaction::Change::Detached { link }));
     }
 
     /// Sets what a receiver wants. With `drain`, it gets what there is now and is told when that was all.

@@ -49,6 +49,14 @@ pub enum Bug {
     FullDiskForgotten,
     /// An owner that was fenced off goes on as if its append had been kept.
     FenceIgnored,
+    /// Of a transaction everything is done but the last step.
+    HalfTransaction,
+    /// A transaction that is rolled back gives its messages back as if their deliveries had failed.
+    CountedRollBack,
+    /// A message that is sent within a transaction is in its queue at once.
+    VisibleEarly,
+    /// What a transaction has stored is not kept from the upkeep of the journal.
+    StagedBytesLost,
     /// What a settlement frees is handed out at a time in which the lead of its namespace is counted twice.
     ClockLead,
 }
@@ -79,6 +87,10 @@ impl Bug {
         Bug::FullDiskForgotten,
         Bug::FenceIgnored,
     ];
+
+    /// Those that only transactions show.
+    pub const TRANSACTIONS: [Bug; 4] =
+        [Bug::HalfTransaction, Bug::CountedRollBack, Bug::VisibleEarly, Bug::StagedBytesLost];
 }
 
 #[cfg(feature = "planted")]

@@ -83,6 +83,20 @@ pub enum Refusal {
         "a stored message cannot be read; it is kept as it is, and the log of the server names file and offset"
     )]
     Unreadable,
+    /// No transaction of this connection has that id: it was never declared, or is discharged.
+    #[error("The transaction is not known on this connection; it may have been discharged already.")]
+    UnknownTransaction,
+    /// The transaction is rolled back, and nothing of it was done.
+    #[error("The transaction was rolled back: {0}")]
+    RolledBack(Box<str>),
+    /// S-214.
+    #[error("Cannot send more than {0} messages in a single transaction.")]
+    TransactionFull(usize),
+    #[error("the connection has {0} open transactions, which is its limit")]
+    TooManyTransactions(usize),
+    /// What a connection has sent in open transactions takes too much room.
+    #[error("the open transactions of the connection hold {size} bytes; the limit is {limit}")]
+    TransactionsTooLarge { size: u64, limit: u64 },
     /// The server cannot do this.
     #[error("{0} is not supported by this version")]
     NotSupported(&'static str),

@@ -97,6 +97,14 @@ impl Tier {
         BATCH_MESSAGES
     }
 
+    /// Whether there are transactions (S-217).
+    pub(crate) fn check_transactions(self) -> Result<(), Refusal> {
+        match self {
+            Tier::Basic => Err(Refusal::NotInTier { property: "Transactions", tier: self.name() }),
+            Tier::Standard | Tier::Premium | Tier::Unlimited => Ok(()),
+        }
+    }
+
     /// Messages that one request may delete; `None` where there is no such request (S-240).
     pub fn deleted_messages(self) -> Option<u32> {
         match self {

@@ -18,6 +18,7 @@ use crate::tier::Tier;
 use crate::time::{Lead, LocalTime, Time};
 use crate::timers::{Agenda, Chore, Due, LockTimer, Timers};
 use crate::topic::routes::Routes;
+use crate::transaction::{self, Transactions};
 use crate::work::touched;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub struct Volatile {
     pub(crate) is_full: bool,
     /// Of the namespaces that have one of their own.
     pub(crate) tiers: IdMap<NamespaceId, Tier>,
+    pub(crate) transactions: Transactions,
     nonces: Nonces,
     /// Of the topics that were published to since their rules last changed.
     pub(crate) routes: IdMap<EntityId, Arc<Routes>>,
@@ -127,6 +129,8 @@ pub struct Ready {
     pub vouched: BTreeSet<Sequence>,
     /// Some are being read to find out, or for what the rules of a topic ask for.
     pub is_checking: bool,
+    /// Of those up to [`Ready::committed`], the ones that are not: they took numbers that were told before.
+    pub unwritten: BTreeSet<Sequence>,
     /// What was read of messages that are about to be published; nothing of those that cannot be read.
     fronts: BTreeMap<Sequence, Option<Box<[u8]>>>,
     /// Who gets what there is and is then told that this was all.
@@ -146,6 +150,8 @@ pub(crate) enum Freed {
     /// New messages up to here.
     Arrived(Sequence),
     Returned(Sequence),
+    /// One that has a number among earlier ones.
+    Written(Sequence),
     /// A new message of a session.
     Joined(Arc<str>, Sequence),
     /// One of a session, back from its receiver.
@@ -171,6 +177,12 @@ pub enum Touch {
     /// A new message will be free once `position` is committed.
     Arrived {
         entity: EntityId,
+        sequence: Sequence,
+        position: Position,
+    },
+    /// A message that waits for its time under an earlier number can be read once `position` is committed.
+    Unwritten {
+        source: Source,
         sequence: Sequence,
         position: Position,
     },
@@ -325,6 +337,8 @@ pub enum Touch {
         entity: EntityId,
         change: lobby::Change,
     },
+    /// Something happened to a transaction.
+    Transaction(transaction::Change),
     /// The time of a namespace is so far ahead of the owner's.
     TimeMoved {
         namespace: NamespaceId,
@@ -342,13 +356,15 @@ pub enum Touch {
 pub(crate) const PART_REFUSED: u64 = u64::MAX;
 
 impl Volatile {
-    /// Bodies that are stored and that no record names yet: parts of messages that are still arriving.
+    /// Bodies that are stored and that no record names yet: parts of messages that are still arriving, and messages of
+    /// transactions.
     pub(crate) fn pinned_bodies(&self) -> Vec<BodyId> {
         let parts = self.links.values().filter_map(|link| match &link.role {
             Role::Sender { parts, .. } => Some(parts),
             Role::Receiver { .. } | Role::Waiting { .. } => None,
         });
-        parts.flatten().copied().collect()
+        let staged = self.transactions.bodies().filter(|_| !is_planted(Bug::StagedBytesLost));
+        parts.flatten().copied().chain(staged).collect()
     }
 
     /// What a broker starts with whose durable state was just read: nobody there, everything free, nothing locked
@@ -502,6 +518,11 @@ impl Volatile {
             Touch::Returned { source, sequence, position } => {
                 self.await_commit(source, position, Freed::Returned(sequence));
             }
+            Touch::Unwritten { source, sequence, position } => {
+                self.ready_mut(source).unwritten.insert(sequence);
+                self.await_commit(source, position, Freed::Written(sequence));
+            }
+            Touch::Transaction(change) => self.transactions.apply(change),
             Touch::Session { entity, change } => self.apply_session(entity, change),
             Touch::Taken { source, sequence } => {
                 touched(1);
@@ -709,6 +730,10 @@ impl Volatile {
                 Freed::Returned(sequence) => {
                     ready.returned.insert(sequence);
                 }
+                Freed::Written(sequence) => {
+                    ready.unwritten.remove(&sequence);
+                    ready.committed = ready.committed.max(sequence);
+                }
                 Freed::Joined(session, sequence) => {
                     ready.committed = ready.committed.max(sequence);
                     self.rejoin(awaiting.source.entity, session, sequence, true);
@@ -767,7 +792,9 @@ impl Volatile {
 
     /// When something is next due, in the owner's time.
     pub fn next_due(&self) -> Option<Time> {
-        self.timers.next_due()
+        let ends = self.transactions.deadlines();
+        let ends = ends.map(|(namespace, deadline, _)| deadline.owners(self.timers.lead(namespace)));
+        self.timers.next_due().into_iter().chain(ends).min()
     }
 
     /// When that chore of an entity is due; never, if it has none.

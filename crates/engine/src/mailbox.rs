@@ -1,7 +1,10 @@
 //! Where effects go: a connection's outbox, or whoever asked a question. Filled on whichever thread finished the sync;
 //! emptied by the connection, which is woken once per commit however much it gets.
 
-use broker::{AcceptedSession, Answer, Delivery, Effect, LinkId, ReceiveMode, Refusal, RequestId, Settled};
+use broker::{
+    AcceptedSession, Answer, Delivery, Effect, LinkId, ReceiveMode, Refusal, RequestId, Settled,
+    TransactionId,
+};
 use journal::Place;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -61,6 +64,17 @@ pub enum Outgoing {
         link: LinkId,
         refusal: Refusal,
     },
+    Declared {
+        link: LinkId,
+        delivery: u32,
+        transaction: TransactionId,
+    },
+    Staged {
+        link: LinkId,
+        delivery: u32,
+        transaction: TransactionId,
+        outcome: Option<Settled>,
+    },
     /// `places` are where the messages of an answer lie, for each of them all its parts in order.
     Answered {
         request: RequestId,
@@ -94,6 +108,12 @@ pub(crate) fn push(out: &mut Vec<Outgoing>, effect: Effect) {
         }
         Effect::Rejected { link, delivery, refusal } => Outgoing::Rejected { link, delivery, refusal },
         Effect::NotSettled { link, delivery, refusal } => Outgoing::NotSettled { link, delivery, refusal },
+        Effect::Declared { link, delivery, transaction } => {
+            Outgoing::Declared { link, delivery, transaction }
+        }
+        Effect::Staged { link, delivery, transaction, outcome } => {
+            Outgoing::Staged { link, delivery, transaction, outcome }
+        }
         Effect::PartTaken { link, length } => Outgoing::PartTaken { link, length },
         Effect::Drained { link } => Outgoing::Drained { link },
         Effect::Attached { link, max_message_bytes, wants_ids, session } => {

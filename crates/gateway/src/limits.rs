@@ -12,6 +12,12 @@ pub const TOKEN_BYTES: usize = 8 * 1_024;
 /// Fewer where few files may be open.
 pub const UNPROVEN_CONNECTIONS: usize = 1_024;
 
+/// Longest request to declare or discharge a transaction; the clients' have some forty bytes.
+pub const COORDINATOR_REQUEST_BYTES: u64 = 4 * 1_024;
+
+/// Transactions that a connection may declare before a claim is accepted: .NET declares one before it puts a token.
+pub const STRANGER_TRANSACTIONS: usize = 8;
+
 /// Wrong keys that an address may show before it has to wait: typing errors, and a fleet that starts with an old key.
 pub const FREE_FAILURES: u32 = 10;
 

@@ -22,12 +22,20 @@ pub enum Kind {
 }
 
 /// What the workload never asks for, and why. A variant that is reached all the same is counted as `unexpected`.
-const LEFT_OUT: [(Kind, &str, &str); 3] = [
+const LEFT_OUT: [(Kind, &str, &str); 10] = [
     (Kind::Answer, "Access", OF_ACCESS),
     (Kind::Answer, "Namespaces", OF_ACCESS),
     (Kind::Refusal, "NotSupported", OF_DOORS),
+    (Kind::Effect, "Declared", OF_TRANSACTIONS),
+    (Kind::Effect, "Staged", OF_TRANSACTIONS),
+    (Kind::Refusal, "UnknownTransaction", OF_TRANSACTIONS),
+    (Kind::Refusal, "RolledBack", OF_TRANSACTIONS),
+    (Kind::Refusal, "TransactionFull", OF_TRANSACTIONS),
+    (Kind::Refusal, "TooManyTransactions", OF_TRANSACTIONS),
+    (Kind::Refusal, "TransactionsTooLarge", OF_TRANSACTIONS),
 ];
 const OF_ACCESS: &str = "access rules and lists of namespaces touch no message";
+const OF_TRANSACTIONS: &str = "transactions have a workload and an oracle of their own";
 const OF_DOORS: &str = "only doors say so";
 const UNEXPECTED: &str = "unexpected";
 
@@ -175,6 +183,7 @@ impl Coverage {
             Outgoing::Settled { .. } => ("Settled", None),
             Outgoing::NotSettled { refusal, .. } => ("NotSettled", Some(refusal)),
             Outgoing::PartTaken { .. } => ("PartTaken", None),
+            Outgoing::Declared { .. } | Outgoing::Staged { .. } => (UNEXPECTED, None),
             Outgoing::Deliver(_) => ("Deliver", None),
             Outgoing::Drained { .. } => ("Drained", None),
             Outgoing::Attached { .. } => ("Attached", None),
@@ -248,7 +257,12 @@ impl Coverage {
             Refusal::SessionCannotBeLocked(_) => "SessionCannotBeLocked",
             Refusal::MessageNotFound(_) => "MessageNotFound",
             Refusal::Unreadable => "Unreadable",
-            Refusal::NotSupported(_) => UNEXPECTED,
+            Refusal::NotSupported(_)
+            | Refusal::UnknownTransaction
+            | Refusal::RolledBack(_)
+            | Refusal::TransactionFull(_)
+            | Refusal::TooManyTransactions(_)
+            | Refusal::TransactionsTooLarge { .. } => UNEXPECTED,
         };
         self.count(Kind::Refusal, name);
     }

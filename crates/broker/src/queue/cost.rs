@@ -4,7 +4,7 @@
 use crate::Tier;
 use crate::command::ReceiveMode::PeekLock;
 use crate::command::{Command, Outcome, ReceiveMode};
-use crate::ids::{LockToken, NamespaceId, Number, RequestId};
+use crate::ids::{LockToken, NamespaceId, Number, RequestId, TransactionId};
 use crate::limits::{DISPATCH_SLICE, TIMER_SLICE};
 use crate::manage::Task;
 use crate::settings::QueueSettings;
@@ -151,6 +151,11 @@ fn kind(command: &Command) -> &'static str {
         Command::GetSessionState { .. } => "GetSessionState",
         Command::SetSessionState { .. } => "SetSessionState",
         Command::ListSessions { .. } => "ListSessions",
+        Command::AttachCoordinator { .. } => "AttachCoordinator",
+        Command::Declare { .. } => "Declare",
+        Command::Discharge { .. } => "Discharge",
+        Command::Spoil { .. } => "Spoil",
+        Command::Within { .. } => "Within",
         Command::Detach { .. } => "Detach",
         Command::Send { .. } => "Send",
         Command::Part { .. } => "Part",
@@ -174,7 +179,7 @@ fn kind(command: &Command) -> &'static str {
 }
 
 /// Kinds of commands.
-const KINDS: usize = 27;
+const KINDS: usize = 32;
 
 /// One command of each kind, in a queue with `n` messages of each sort; the last one ends the queue.
 fn one_of_each(world: &mut World, n: u64) -> Vec<Command> {
@@ -183,6 +188,7 @@ fn one_of_each(world: &mut World, n: u64) -> Vec<Command> {
     let tokens = world.take_tokens();
     let (request, namespace, path) = (RequestId::default(), NamespaceId(0), Box::<str>::from("q"));
     let (link, other, third, fourth) = (world.link(), world.link(), world.link(), world.link());
+    let fifth = world.link();
     let (namespace_of, q) = (|| namespace, || path.clone());
     vec![
         Command::AttachSender { link, namespace: namespace_of(), path: q() },
@@ -242,6 +248,20 @@ fn one_of_each(world: &mut World, n: u64) -> Vec<Command> {
         Command::ListQueues { request, namespace, skip: 0, top: 9 },
         Command::Manage { request, namespace, task: Box::new(Task::Describe { path: q() }) },
         Command::CreateQueue { request, namespace, path: "new".into(), settings: Box::default() },
+        Command::AttachCoordinator { link: fifth, namespace },
+        Command::Declare { link: fifth, delivery: 0 },
+        Command::Within {
+            transaction: TransactionId(1),
+            command: Box::new(Command::Send {
+                link: sender,
+                delivery: 0,
+                is_settled: false,
+                messages: 0..1,
+                sessions: SessionIds::default(),
+            }),
+        },
+        Command::Discharge { link: fifth, delivery: 1, transaction: TransactionId(1), is_failed: false },
+        Command::Spoil { link: fifth, transaction: TransactionId(2) },
         Command::Detach { link: receiver },
         Command::DeleteEntity { request, namespace, path: q() },
         // Only begins: what it passes is worked off in ticks, with nothing else in between.

@@ -154,6 +154,10 @@ impl Broker {
     pub fn refuse_unreadable(&mut self, command: &Command, decision: &mut Decision) {
         let refusal = Refusal::Unreadable;
         match command {
+            Command::Within { transaction, command } => {
+                self.refuse_unreadable(command, decision);
+                self.operation_failed(*transaction, decision);
+            }
             Command::Settle { link, delivery, wants_answer, .. } => {
                 if *wants_answer {
                     decision.effect(Effect::NotSettled { link: *link, delivery: *delivery, refusal });

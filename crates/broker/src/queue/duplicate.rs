@@ -22,7 +22,7 @@ impl Broker {
         Some(if has_partitions { id.within(partition) } else { id })
     }
 
-    pub(super) fn is_duplicate(&self, entity: EntityId, message: &Incoming, context: LocalContext) -> bool {
+    pub(crate) fn is_duplicate(&self, entity: EntityId, message: &Incoming, context: LocalContext) -> bool {
         let key = self.key_of(entity, message.id, message.partition);
         key.is_some_and(|key| self.is_known(entity, key, context))
     }

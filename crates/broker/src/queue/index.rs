@@ -70,7 +70,8 @@ impl Index {
         }
     }
 
-    /// Adds a message anywhere. It does not expire: this is for dead-letter queues (S-64).
+    /// Adds a message anywhere. It does not expire: this is for dead-letter queues (S-64), and for messages that wait for
+    /// their time.
     pub fn insert(&mut self, sequence: Sequence, slot: Slot) {
         let (number, at) = split(sequence);
         let place = self.place(number).unwrap_or_else(|place| {

@@ -20,7 +20,7 @@ mod receive;
 mod renew;
 mod schedule;
 pub(crate) mod send;
-mod settle;
+pub(crate) mod settle;
 mod slot;
 mod via;
 

@@ -18,6 +18,7 @@ use crate::timers::Chore;
 use crate::topic::read::Known;
 use crate::volatile::Touch;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 impl Broker {
     /// Sends messages and answers with their numbers, also of those whose time is past (S-46).
@@ -51,7 +52,12 @@ impl Broker {
     }
 
     /// Uses up a number for a message that is dropped: whoever schedules is told one all the same (S-48).
-    fn skip(&mut self, entity: EntityId, context: LocalContext, decision: &mut Decision) -> Sequence {
+    pub(crate) fn skip(
+        &mut self,
+        entity: EntityId,
+        context: LocalContext,
+        decision: &mut Decision,
+    ) -> Sequence {
         let sequence = self.durable.queue(entity).expect("checked before").next;
         self.write(Record::Skipped { entity, sequence }, context, decision);
         sequence
@@ -61,23 +67,58 @@ impl Broker {
         &mut self,
         entity: EntityId,
         message: &Incoming,
-        Parts { bodies: parts, bytes: part_bytes, .. }: Parts,
+        parts: Parts,
         context: LocalContext,
         decision: &mut Decision,
     ) {
-        let (sequence, due) = (self.durable.queue(entity).expect("checked before").next, message.scheduled);
+        let sequence = self.durable.queue(entity).expect("checked before").next;
+        self.write_scheduled(entity, sequence, message, parts, context, decision);
+        self.await_activation(entity, sequence, message.scheduled, context);
+    }
+
+    /// Stores a message for later under a number that was told before.
+    #[expect(clippy::too_many_arguments, reason = "what was sent, and where to")]
+    pub(crate) fn store_reserved(
+        &mut self,
+        entity: EntityId,
+        sequence: Sequence,
+        message: &Incoming,
+        session: Option<&Arc<str>>,
+        parts: Parts,
+        context: LocalContext,
+        decision: &mut Decision,
+    ) {
+        self.note(entity, message, context, decision);
+        self.write_scheduled(entity, sequence, message, parts, context, decision);
+        self.join(entity, sequence, session, context, decision);
+        if self.is_topic(entity) {
+            // Those behind it may be on disk before it.
+            let source = Source::main(entity);
+            self.volatile.apply(Touch::Unwritten { source, sequence, position: context.position });
+        }
+        self.volatile.apply(Touch::Scheduled { entity, due: message.scheduled, sequence });
+        self.arm_schedule(entity);
+    }
+
+    fn write_scheduled(
+        &mut self,
+        entity: EntityId,
+        sequence: Sequence,
+        message: &Incoming,
+        Parts { bodies: parts, bytes: part_bytes, stored, .. }: Parts,
+        context: LocalContext,
+        decision: &mut Decision,
+    ) {
         let record = Record::Scheduled {
             entity,
             sequence,
-            body: self.durable.next_body,
+            body: self.place_body(message, stored, decision),
             length: message.body.length + part_bytes as u32,
-            due,
+            due: message.scheduled,
             time_to_live: message.time_to_live,
             parts,
         };
         self.write(record, context, decision);
-        decision.bodies.push(message.body);
-        self.await_activation(entity, sequence, due, context);
     }
 
     /// A message that was just stored waits for its time.

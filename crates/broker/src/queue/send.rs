@@ -59,7 +59,7 @@ impl Broker {
 
     /// Stores what came on a link, all of it or nothing (S-16).
     #[expect(clippy::too_many_arguments, reason = "what was sent, and where to")]
-    pub(super) fn send_to(
+    pub(crate) fn send_to(
         &mut self,
         entity: EntityId,
         link: LinkId,
@@ -86,7 +86,7 @@ impl Broker {
         Ok(())
     }
 
-    pub(super) fn check_send(
+    pub(crate) fn check_send(
         &self,
         entity: EntityId,
         messages: &[Incoming],
@@ -109,7 +109,7 @@ impl Broker {
     }
 
     /// Whether an entity takes messages now, so many and of that size.
-    pub(super) fn check_size(
+    pub(crate) fn check_size(
         &self,
         entity: EntityId,
         messages: &[Incoming],
@@ -155,7 +155,7 @@ impl Broker {
 
     /// Gives a message its number, now or for later (S-46), and says which.
     #[expect(clippy::too_many_arguments, reason = "what was sent, and where to")]
-    pub(super) fn store(
+    pub(crate) fn store(
         &mut self,
         entity: EntityId,
         message: &Incoming,
@@ -184,7 +184,7 @@ impl Broker {
         entity: EntityId,
         message: &Incoming,
         session: Option<&Arc<str>>,
-        Parts { bodies: parts, bytes: part_bytes, .. }: Parts,
+        Parts { bodies: parts, bytes: part_bytes, stored, .. }: Parts,
         context: LocalContext,
         decision: &mut Decision,
     ) {
@@ -193,15 +193,27 @@ impl Broker {
         let record = Record::Enqueued {
             entity,
             sequence,
-            body: self.durable.next_body,
+            body: self.place_body(message, stored, decision),
             length: message.body.length + part_bytes as u32,
             expires: self.expiry(entity, message.time_to_live, context.now),
             parts,
         };
         self.write(record, context, decision);
-        decision.bodies.push(message.body);
         self.join(entity, sequence, session, context, decision);
         self.arrive(entity, sequence, context, decision);
+    }
+
+    /// Where the body of a message is: it was stored before, or is stored now, under the next number.
+    pub(crate) fn place_body(
+        &self,
+        message: &Incoming,
+        stored: Option<BodyId>,
+        decision: &mut Decision,
+    ) -> BodyId {
+        stored.unwrap_or_else(|| {
+            decision.bodies.push(message.body);
+            self.durable.next_body
+        })
     }
 
     /// A message is in the queue: it goes on to where the queue forwards, or will be free once it is committed, and may be
@@ -236,13 +248,14 @@ impl Broker {
         now.after(own.min(self.tier_of(queue.namespace).time_to_live(&queue.settings)))
     }
 
-    pub(super) fn take_parts(&mut self, link: LinkId) -> Parts {
+    pub(crate) fn take_parts(&mut self, link: LinkId) -> Parts {
         match self.volatile.links.get_mut(&link) {
             Some(Link { role: Role::Sender { parts, part_bytes, front, .. }, .. }) if !parts.is_empty() => {
                 Parts {
                     bodies: Some(std::mem::take(parts).into()),
                     bytes: std::mem::take(part_bytes),
                     front: front.take(),
+                    stored: None,
                 }
             }
             _ => Parts::default(),
@@ -294,6 +307,8 @@ pub(crate) struct Parts {
     pub(crate) bytes: u64,
     /// What lies in front of its body, if it goes to a topic.
     pub(crate) front: Option<Box<[u8]>>,
+    /// The last one, if it was stored before.
+    pub(crate) stored: Option<BodyId>,
 }
 
 #[cfg(test)]

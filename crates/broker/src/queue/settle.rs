@@ -85,7 +85,7 @@ impl Broker {
         Ok(Answer::Settled)
     }
 
-    fn check_settle(
+    pub(crate) fn check_settle(
         &self,
         source: Source,
         token: LockToken,
@@ -95,6 +95,10 @@ impl Broker {
     ) -> Result<(), Hindrance> {
         let sequence = token.sequence();
         self.check_lock(source, token, context)?;
+        if self.volatile.transactions.claims(token, context.now) {
+            // Who settles first, settles: the commit of a transaction is to find its message.
+            return Err(Refusal::LockLost(sequence).into());
+        }
         match outcome {
             Outcome::DeadLetter(_) if source.sub != SubQueue::Main => {
                 // S-102
@@ -113,7 +117,7 @@ impl Broker {
     }
 
     /// A token is worth something as long as its message is locked, and in a session as long as the session is (S-146).
-    pub(super) fn check_lock(
+    pub(crate) fn check_lock(
         &self,
         source: Source,
         token: LockToken,
@@ -154,7 +158,7 @@ impl Broker {
         Ok(())
     }
 
-    fn settle_locked(
+    pub(crate) fn settle_locked(
         &mut self,
         source: Source,
         sequence: Sequence,
@@ -255,7 +259,7 @@ impl Broker {
 }
 
 /// As many as one request may name, and none of them twice: the second would find nothing to settle.
-pub(super) fn check_tokens(tokens: &[LockToken]) -> Result<(), Refusal> {
+pub(crate) fn check_tokens(tokens: &[LockToken]) -> Result<(), Refusal> {
     let (count, limit) = (tokens.len(), REQUEST_MESSAGES);
     if count > limit {
         return Err(Refusal::TooMany { what: "lock tokens", count, limit });

@@ -6,8 +6,9 @@
 //! no messages, they are accepted and lie in the transfer dead-letter queue of the entity on the way.
 
 use super::index::Reason;
+use super::send::Parts;
 use crate::Broker;
-use crate::command::{Arrivals, SessionIds};
+use crate::command::{Arrivals, Incoming, SessionIds};
 use crate::decision::{Decision, LocalContext};
 use crate::effect::Effect;
 use crate::ids::{EntityId, LinkId, NamespaceId, Source};
@@ -76,22 +77,32 @@ impl Broker {
         context: LocalContext,
         decision: &mut Decision,
     ) {
-        let source = Source::transfer_dead_letter(entity);
         for message in arrivals.messages {
             let parts = self.take_parts(link);
-            let sequence = self.queue_of(source).next;
-            let record = Record::TransferDeadLettered {
-                entity,
-                sequence,
-                body: self.durable.next_body,
-                length: message.body.length + parts.bytes as u32,
-                reason: Reason::DestinationDisabled,
-                parts: parts.bodies,
-            };
-            self.write(record, context, decision);
-            decision.bodies.push(message.body);
-            self.volatile.apply(Touch::Returned { source, sequence, position: context.position });
+            self.strand_message(entity, message, parts, context, decision);
         }
+    }
+
+    pub(crate) fn strand_message(
+        &mut self,
+        entity: EntityId,
+        message: &Incoming,
+        parts: Parts,
+        context: LocalContext,
+        decision: &mut Decision,
+    ) {
+        let source = Source::transfer_dead_letter(entity);
+        let sequence = self.queue_of(source).next;
+        let record = Record::TransferDeadLettered {
+            entity,
+            sequence,
+            body: self.place_body(message, parts.stored, decision),
+            length: message.body.length + parts.bytes as u32,
+            reason: Reason::DestinationDisabled,
+            parts: parts.bodies,
+        };
+        self.write(record, context, decision);
+        self.volatile.apply(Touch::Returned { source, sequence, position: context.position });
     }
 }
 

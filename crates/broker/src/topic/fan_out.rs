@@ -72,8 +72,8 @@ impl Broker {
             let sequence = self.next_number(topic);
             return self.write(Record::Skipped { entity: topic, sequence }, context, decision);
         }
-        let origin = Origin::Sent { body: self.durable.next_body, length, parts: parts.bodies };
-        decision.bodies.push(message.body);
+        let body = self.place_body(message, parts.stored, decision);
+        let origin = Origin::Sent { body, length, parts: parts.bodies };
         self.hand_on(topic, origin, copies, context, decision);
     }
 
@@ -182,6 +182,22 @@ impl Broker {
             }
         }
         Ok(())
+    }
+
+    /// What the copies of one message take in the journal, about, if it is published now.
+    pub(crate) fn copy_bytes(
+        &mut self,
+        topic: EntityId,
+        stored: Option<&[u8]>,
+        length: u32,
+        session_bytes: usize,
+    ) -> usize {
+        let routes = self.routes(topic);
+        let front = stored.and_then(Front::of);
+        let about = About { length, session_bytes, ..About::default() };
+        let mut found = Vec::new();
+        routes.select(front.as_ref(), None, about, &mut found);
+        found.iter().map(|selected| selected.bytes).sum()
     }
 
     fn next_number(&self, topic: EntityId) -> Sequence {

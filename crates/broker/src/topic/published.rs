@@ -121,7 +121,7 @@ impl Durable {
         let Published { topic, sequence, origin, copies } = published;
         let (body, length, base) = match origin {
             Origin::Sent { body, length, parts } => {
-                self.take_body(*body);
+                self.name_body(*body);
                 let parts = parts.as_deref().map(<[BodyId]>::to_vec).unwrap_or_default();
                 (*body, *length, Arc::new(Extra { parts, ..Extra::default() }))
             }

@@ -52,7 +52,7 @@ impl Broker {
             if *due > context.now || is_enough || is_checking {
                 break;
             }
-            if *sequence > ready.committed {
+            if *sequence > ready.committed || ready.unwritten.contains(sequence) {
                 (again, is_uncommitted) = (context.now.after(Span(1)), true);
                 break;
             }

@@ -257,4 +257,4 @@ impl Broker {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

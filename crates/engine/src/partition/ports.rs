@@ -70,6 +70,7 @@ impl Ports {
         match command {
             Command::AttachSender { link, .. }
             | Command::AttachVia { link, .. }
+            | Command::AttachCoordinator { link, .. }
             | Command::AttachReceiver { link, .. }
             | Command::AcceptSession { link, .. } => {
                 if let Some(port) = self.ports.get_mut(&link.connection) {

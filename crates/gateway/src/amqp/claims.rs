@@ -25,7 +25,8 @@ impl Kind {
             },
             Kind::Receiver(receiver) => Demand::Right(Right::Listen, receiver.path.as_str().into()),
             // Each request to a management node is looked at by itself.
-            Kind::CbsRequests { .. }
+            Kind::Coordinator { .. }
+            | Kind::CbsRequests { .. }
             | Kind::CbsReplies { .. }
             | Kind::ManagementRequests(_)
             | Kind::ManagementReplies(_) => Demand::Link,

@@ -32,6 +32,9 @@ fn amqp_condition(refusal: &Refusal) -> &'static str {
         Refusal::PropertiesTooLarge { .. } | Refusal::TooMany { .. } => ARGUMENT_OUT_OF_RANGE,
         Refusal::QueueFull { .. }
         | Refusal::NoSpace
+        | Refusal::TransactionFull(_)
+        | Refusal::TooManyTransactions(_)
+        | Refusal::TransactionsTooLarge { .. }
         | Refusal::TooManyEntities(_)
         | Refusal::TooManyReceivers { .. }
         | Refusal::TooManySubscriptions(_)
@@ -42,6 +45,8 @@ fn amqp_condition(refusal: &Refusal) -> &'static str {
         Refusal::SessionCannotBeLocked(_) => "com.microsoft:session-cannot-be-locked",
         Refusal::MessageNotFound(_) => "com.microsoft:message-not-found",
         Refusal::Unreadable => "amqp:internal-error",
+        Refusal::UnknownTransaction => "amqp:transaction:unknown-id",
+        Refusal::RolledBack(_) => "amqp:transaction:rollback",
         Refusal::NotSupported(_) => NOT_IMPLEMENTED,
     }
 }
@@ -191,6 +196,11 @@ mod tests {
             Refusal::SessionLockLost,
             Refusal::SessionCannotBeLocked("s".into()),
             Refusal::MessageNotFound(broker::Number(1)),
+            Refusal::UnknownTransaction,
+            Refusal::RolledBack("no".into()),
+            Refusal::TransactionFull(1),
+            Refusal::TooManyTransactions(1),
+            Refusal::TransactionsTooLarge { size: 2, limit: 1 },
             Refusal::NotSupported("it"),
         ];
         for refusal in refusals {

@@ -64,6 +64,8 @@ pub(super) struct Task<S> {
     pub(super) session_waits: BTreeSet<(Instant, LinkKey)>,
     /// Links that the client receives on.
     pub(super) receivers: u64,
+    /// Transactions that were declared before a claim was accepted.
+    pub(super) stranger_declares: usize,
     /// Parts of large messages that were handed over and are not stored yet.
     pub(super) unstored_bytes: usize,
     /// Of the output: what the socket has taken.
@@ -116,6 +118,7 @@ impl<S> Task<S> {
             desk: Desk::default(),
             session_waits: BTreeSet::new(),
             receivers: 0,
+            stranger_declares: 0,
             unstored_bytes: 0,
             written: 0,
             needs_flush: false,
@@ -194,10 +197,8 @@ impl<S> Task<S> {
                 aborted,
                 ..
             } => {
-                if state.is_some() {
-                    let error = self.origin.not_implemented("A transaction", "");
-                    self.forget(link);
-                    return self.machine.detach(link, Some(&error));
+                if let Some(state) = state {
+                    self.note_transaction(link, state);
                 }
                 let frame = Frame { delivery_id, format, settled, payload, first, more, aborted };
                 self.transfer(link, frame);
@@ -208,7 +209,12 @@ impl<S> Task<S> {
             Event::Flow { link, drain, .. } => self.flow(link, drain),
             Event::Window { .. } => {}
             Event::Attach { link, session, attach } => self.attach(link, session, &attach),
-            Event::TooLarge { link, delivery_id, settled, .. } => self.too_large(link, delivery_id, settled),
+            Event::TooLarge { link, delivery_id, settled, state } => {
+                if let Some(state @ amqp::State::Transactional { .. }) = state {
+                    self.note_transaction(link, state);
+                }
+                self.too_large(link, delivery_id, settled);
+            }
             Event::Detach { link, .. } => self.forget(link),
             Event::End { links, .. } => links.into_iter().for_each(|link| self.forget(link)),
             Event::SaslInit { mechanism, initial_response, hostname } => {

@@ -3,6 +3,7 @@
 use super::arriving::{Arrived, Unfit, malformed};
 use super::connection::Task;
 use super::link::{Kind, Link, REQUEST_CREDIT, SENDER_CREDIT};
+use super::transaction::within;
 use amqp::{LinkKey, State};
 use broker::{Command, Incoming, Intake, LocalTime, MessageKey, Span};
 use engine::Batch;
@@ -54,6 +55,14 @@ impl<S> Task<S> {
                     self.delivery(key, frame, &whole);
                 }
             }
+            Kind::Coordinator { partial } => {
+                partial.reserve_exact(frame.payload.len());
+                partial.extend_from_slice(frame.payload);
+                if !frame.more {
+                    let whole = std::mem::take(partial);
+                    self.delivery(key, frame, &whole);
+                }
+            }
             Kind::Sender(_) => self.frame(key, frame),
             Kind::CbsReplies { .. } | Kind::ManagementReplies(_) | Kind::Receiver(_) => {}
         }
@@ -78,7 +87,7 @@ impl<S> Task<S> {
             Arrived::Whole(bytes) => self.delivery(key, frame, &bytes),
             Arrived::InParts => {
                 self.renew_sender_credit(key, SENDER_CREDIT);
-                self.batch.send(link, frame.delivery_id, frame.settled, first);
+                self.send(key, frame, first);
             }
             Arrived::Unfit(why) => {
                 self.renew_sender_credit(key, SENDER_CREDIT);
@@ -91,10 +100,11 @@ impl<S> Task<S> {
     /// The delivery that is arriving on a link will not end, or is not wanted.
     fn drop_arriving(&mut self, key: LinkKey) {
         match self.links.get_mut(&key.0).map(|link| &mut link.kind) {
-            Some(Kind::CbsRequests { partial }) => *partial = Vec::new(),
+            Some(Kind::CbsRequests { partial } | Kind::Coordinator { partial }) => *partial = Vec::new(),
             Some(Kind::ManagementRequests(requests)) => requests.partial = Vec::new(),
             Some(Kind::Sender(sender)) => {
                 sender.arriving.clear();
+                sender.transaction = None;
                 self.batch.commands.push(Command::DropParts { link: self.engine.link(key.0) });
             }
             _ => {}
@@ -126,6 +136,10 @@ impl<S> Task<S> {
                 self.take_request(key, frame);
                 return self.manage(key, payload);
             }
+            Kind::Coordinator { .. } => {
+                self.renew_sender_credit(key, REQUEST_CREDIT);
+                return self.coordinate(key, frame, payload);
+            }
             Kind::Sender(_) => self.renew_sender_credit(key, SENDER_CREDIT),
             Kind::CbsReplies { .. } | Kind::ManagementReplies(_) | Kind::Receiver(_) => return,
         }
@@ -138,8 +152,7 @@ impl<S> Task<S> {
         };
         match added {
             Ok(()) => {
-                let link = self.engine.link(key.0);
-                self.batch.send(link, frame.delivery_id, frame.settled, first);
+                self.send(key, frame, first);
                 if self.batch.bodies.len() >= SUBMIT_BYTES {
                     self.submit();
                 }
@@ -151,7 +164,18 @@ impl<S> Task<S> {
         }
     }
 
+    /// Ends a delivery: every message added since the index `first`.
+    fn send(&mut self, key: LinkKey, frame: Frame<'_>, first: usize) {
+        self.batch.send(self.engine.link(key.0), frame.delivery_id, frame.settled, first);
+        if let Some(transaction) = self.take_transaction(key)
+            && let Some(command) = self.batch.commands.pop()
+        {
+            self.batch.commands.push(within(Some(transaction), command));
+        }
+    }
+
     fn reject(&mut self, key: LinkKey, frame: Frame<'_>, why: &Unfit) {
+        self.spoil(key);
         let Some(Link { kind, .. }) = self.links.get(&key.0) else { return };
         if !frame.settled {
             let error = self.origin.unfit(why, kind.path());
@@ -181,6 +205,7 @@ impl<S> Task<S> {
 
     /// A delivery was larger than its link allows.
     pub(super) fn too_large(&mut self, key: LinkKey, delivery_id: u32, settled: bool) {
+        self.spoil(key);
         self.drop_arriving(key);
         let Some(Link { kind, .. }) = self.links.get(&key.0) else { return };
         if !settled {

@@ -10,7 +10,7 @@ use super::settle::mode_of;
 use crate::auth::{Demand, Denied};
 use crate::limits::BATCH_BYTES;
 use amqp::{AnyTarget, Attach, AttachReply, LinkKey, Role, SessionKey};
-use broker::{AcceptedSession, Command, Refusal};
+use broker::{AcceptedSession, Command, Refusal, TransactionId};
 use message::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -59,6 +59,10 @@ pub(super) enum Kind {
     ManagementReplies(Box<Replies>),
     Sender(Box<Sender>),
     Receiver(Box<Receiver>),
+    /// Declares and discharges transactions. What came of an unfinished request.
+    Coordinator {
+        partial: Vec<u8>,
+    },
 }
 
 /// What the door knows of a link that the client sends on.
@@ -70,6 +74,8 @@ pub(super) struct Sender {
     /// Whether the broker looks for duplicates. Until it has said so, it may.
     pub(super) wants_ids: bool,
     pub(super) arriving: Arriving,
+    /// What the delivery that is arriving is part of.
+    pub(super) transaction: Option<TransactionId>,
 }
 
 impl Kind {
@@ -80,6 +86,7 @@ impl Kind {
             Kind::ManagementReplies(replies) => &replies.path,
             Kind::Sender(sender) => &sender.path,
             Kind::Receiver(receiver) => &receiver.path,
+            Kind::Coordinator { .. } => "",
         }
     }
 }
@@ -88,8 +95,9 @@ impl<S> Task<S> {
     pub(super) fn attach(&mut self, key: LinkKey, session: SessionKey, attach: &Attach) {
         let address = match (&attach.role, &attach.target, &attach.source) {
             (Role::Sender, Some(AnyTarget::Coordinator(_)), _) => {
-                let error = self.origin.not_implemented("A transaction", "");
-                return self.machine.refuse(key, &error);
+                let (name, kind) = (attach.name.clone(), self.attach_coordinator(key));
+                self.links.insert(key.0, Link { session, name, kind });
+                return;
             }
             (Role::Sender, Some(AnyTarget::Target(target)), _) => target.address.as_deref(),
             (Role::Receiver, _, Some(source)) => source.address.as_deref(),
@@ -143,7 +151,8 @@ impl<S> Task<S> {
                         Command::AttachVia { link, namespace, path: path.clone(), destination }
                     }
                 };
-                let sender = Sender { path: path.into(), destination, wants_ids: true, arriving };
+                let sender =
+                    Sender { path: path.into(), destination, wants_ids: true, arriving, transaction: None };
                 (command, Kind::Sender(Box::new(sender)))
             }
             Role::Receiver => {
@@ -220,6 +229,7 @@ impl<S> Task<S> {
                 self.machine.grant(key, SENDER_CREDIT);
             }
             Kind::Receiver(_) => self.receiver_attached(key, session),
+            Kind::Coordinator { .. } => self.coordinator_attached(key),
             Kind::CbsRequests { .. }
             | Kind::CbsReplies { .. }
             | Kind::ManagementRequests(_)
@@ -238,7 +248,9 @@ impl<S> Task<S> {
 
     /// The client is done with a link.
     pub(super) fn forget(&mut self, key: LinkKey) {
-        if let Some(Link { kind: Kind::Sender(_) | Kind::Receiver(_), .. }) = self.remove(key) {
+        if let Some(Link { kind: Kind::Sender(_) | Kind::Receiver(_) | Kind::Coordinator { .. }, .. }) =
+            self.remove(key)
+        {
             self.batch.commands.push(Command::Detach { link: self.engine.link(key.0) });
         }
     }
@@ -255,7 +267,8 @@ impl<S> Task<S> {
                 self.stop_waiting(key);
                 self.service.unblock();
             }
-            Kind::CbsRequests { .. }
+            Kind::Coordinator { .. }
+            | Kind::CbsRequests { .. }
             | Kind::CbsReplies { .. }
             | Kind::ManagementRequests(_)
             | Kind::ManagementReplies(_) => {}

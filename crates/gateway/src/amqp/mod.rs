@@ -20,6 +20,7 @@ mod release;
 mod session;
 mod settle;
 mod tracking;
+mod transaction;
 
 pub use arriving::Unfinished;
 pub(crate) use arriving::{Arrived, Arriving, Unfit};

@@ -51,6 +51,12 @@ impl<S> Task<S> {
             Outgoing::NotSettled { link, delivery, refusal } => {
                 self.not_settled(LinkKey(link.link), delivery, &refusal);
             }
+            Outgoing::Declared { link, delivery, transaction } => {
+                self.declared(LinkKey(link.link), delivery, transaction);
+            }
+            Outgoing::Staged { link, delivery, transaction, outcome } => {
+                self.staged(LinkKey(link.link), delivery, transaction, outcome);
+            }
             Outgoing::Drained { link } => self.drained(LinkKey(link.link)),
             Outgoing::Attached { link, max_message_bytes, wants_ids, session } => {
                 self.attached(LinkKey(link.link), max_message_bytes, wants_ids, session);

@@ -1,6 +1,7 @@
 //! Settlement by clients that receive: their dispositions become commands, the broker's answers dispositions.
 
 use super::connection::Task;
+use super::transaction::{transaction_of, within};
 use crate::limits::DISPOSITION_CHANGE_BYTES;
 use amqp::{Attach, LinkKey, SenderSettleMode, SessionKey, State};
 use broker::{Command, LockToken, Outcome, ReceiveMode, Refusal, Settled};
@@ -24,6 +25,8 @@ fn token_of(tag: &[u8; 16]) -> LockToken {
     LockToken(u128::from_be_bytes(*tag))
 }
 
+const NO_OUTCOME: &str = "A settlement within a transaction needs an outcome.";
+
 impl<S> Task<S> {
     pub(super) fn disposition(
         &mut self,
@@ -33,6 +36,12 @@ impl<S> Task<S> {
         settled: bool,
         state: Option<State>,
     ) {
+        let (transaction, state) = match state {
+            Some(State::Transactional { txn_id, outcome: Some(outcome) }) => {
+                (Some(transaction_of(&txn_id)), Some(*outcome))
+            }
+            state => (None, state),
+        };
         let outcome = match state.map(outcome_of) {
             Some(Ok(Some(outcome))) => outcome,
             // Nothing decided yet.
@@ -50,13 +59,14 @@ impl<S> Task<S> {
         }
         let (batch, engine) = (&mut self.batch, &self.engine);
         self.machine.outstanding(session, first, last, settled, |link, delivery, tag| {
-            batch.commands.push(Command::Settle {
+            let settle = Command::Settle {
                 link: engine.link(link.0),
                 delivery,
                 token: token_of(tag),
                 outcome: outcome.clone(),
                 wants_answer: !settled,
-            });
+            };
+            batch.commands.push(within(transaction, settle));
         });
     }
 
@@ -79,29 +89,29 @@ impl<S> Task<S> {
 
     /// The answer repeats the outcome that was asked for: clients take any other for a failure (client notes 5.6).
     pub(super) fn settled(&mut self, key: LinkKey, first: u32, last: u32, outcome: Settled) {
-        let state = match outcome {
-            Settled::Completed => State::Accepted,
-            Settled::Abandoned => State::Modified {
-                delivery_failed: false,
-                undeliverable_here: false,
-                message_annotations: Value::Null,
-            },
-            Settled::Released => State::Released,
-            Settled::Deferred => State::Modified {
-                delivery_failed: false,
-                undeliverable_here: true,
-                message_annotations: Value::Null,
-            },
-            // Without an error: with one it would be a refusal.
-            Settled::DeadLettered => State::Rejected(None),
-        };
-        self.machine.settle_outgoing(key, first, last, &state);
+        self.machine.settle_outgoing(key, first, last, &state_of(outcome));
     }
 
     pub(super) fn not_settled(&mut self, key: LinkKey, delivery: u32, refusal: &Refusal) {
         let path = self.links.get(&key.0).map_or("", |link| link.kind.path());
         let error = self.origin.refusal(refusal, path);
         self.machine.settle_outgoing(key, delivery, delivery, &State::rejected(error));
+    }
+}
+
+pub(super) fn state_of(outcome: Settled) -> State {
+    let modified = |undeliverable_here| State::Modified {
+        delivery_failed: false,
+        undeliverable_here,
+        message_annotations: Value::Null,
+    };
+    match outcome {
+        Settled::Completed => State::Accepted,
+        Settled::Abandoned => modified(false),
+        Settled::Released => State::Released,
+        Settled::Deferred => modified(true),
+        // Without an error: with one it would be a refusal.
+        Settled::DeadLettered => State::Rejected(None),
     }
 }
 
@@ -117,7 +127,7 @@ fn outcome_of(state: State) -> Result<Option<Outcome>, Refusal> {
         State::Rejected(error) => {
             Outcome::DeadLetter(error.map(|error| overlay_of(&error.info)).transpose()?.flatten())
         }
-        State::Transactional { .. } => return Err(Refusal::NotSupported("a transaction")),
+        State::Transactional { .. } => return Err(Refusal::NotAllowed(NO_OUTCOME)),
         State::Received { .. } | State::Declared { .. } => return Ok(None),
     }))
 }

@@ -16,6 +16,8 @@ pub enum Demand<'a> {
     SendVia([Cow<'a, str>; 2]),
     /// A link that is attached: its right was asked for then, and the link ends when the right does.
     Link,
+    /// Nothing: what is done by it is judged by itself.
+    Nothing,
     /// Nothing, because no peer can ask for it: the server does, to find out what a peer may do.
     Server,
 }
@@ -52,7 +54,12 @@ impl<'a> Demand<'a> {
             | Command::DropParts { .. }
             | Command::Credit { .. }
             | Command::Settle { .. }
+            | Command::Declare { .. }
+            | Command::Discharge { .. }
+            | Command::Spoil { .. }
             | Command::Detach { .. } => Demand::Link,
+            Command::AttachCoordinator { .. } => Demand::Nothing,
+            Command::Within { command, .. } => Demand::of(command),
             Command::CreateQueue { path, .. } | Command::DeleteEntity { path, .. } => on(Right::Manage, path),
             Command::ListQueues { .. } => on(Right::Manage, QUEUES),
             Command::Advance { .. } => on(Right::Manage, CLOCK),
@@ -115,7 +122,7 @@ impl<'a> Demand<'a> {
             Demand::SendVia(paths) => {
                 paths.iter().try_for_each(|path| check(path, Right::Send, grants.clone(), now))
             }
-            Demand::Link | Demand::Server => Ok(()),
+            Demand::Link | Demand::Nothing | Demand::Server => Ok(()),
         }
     }
 }

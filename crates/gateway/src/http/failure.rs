@@ -124,9 +124,14 @@ fn status_of_refusal(refusal: &Refusal) -> (StatusCode, u32) {
         | Refusal::InvalidSetting { .. }
         | Refusal::NotInTier { .. }
         | Refusal::TooMany { .. }
+        | Refusal::UnknownTransaction
+        | Refusal::RolledBack(_)
         | Refusal::BatchTooLarge { .. }
         | Refusal::PropertiesTooLarge { .. } => (StatusCode::BAD_REQUEST, 40000),
         Refusal::TooManyEntities(_)
+        | Refusal::TransactionFull(_)
+        | Refusal::TooManyTransactions(_)
+        | Refusal::TransactionsTooLarge { .. }
         | Refusal::TooManyReceivers { .. }
         | Refusal::QueueFull { .. }
         | Refusal::MessageTooLarge { .. } => (StatusCode::FORBIDDEN, 40300),

@@ -95,6 +95,12 @@ operations! { COMMANDS, has_operation, Command:
     GetSessionState => None,
     SetSessionState => None,
     ListSessions => None,
+    // There are no transactions over HTTP.
+    AttachCoordinator => None,
+    Declare => None,
+    Discharge => None,
+    Spoil => None,
+    Within => None,
     // By links that were attached.
     Detach => None,
     Send => None,

@@ -24,7 +24,7 @@ pub struct Client {
     frames: VecDeque<Frame>,
     /// Transfer id that comes next, for each channel.
     expected: HashMap<u16, u32>,
-    next_delivery: u32,
+    pub next_delivery: u32,
     /// Bytes of the largest frame that came.
     pub largest_frame: usize,
     pub patience: Duration,

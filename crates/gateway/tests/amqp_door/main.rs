@@ -15,4 +15,5 @@ mod rights;
 mod sending;
 mod sessions;
 mod settling;
+mod transactions;
 mod via;

@@ -53,6 +53,27 @@ pub async fn ask(client: &mut Client, operation: &str, arguments: Vec<(&str, Val
     reply(client).await
 }
 
+/// Asks with a transfer that has a state.
+pub async fn ask_as(
+    client: &mut Client,
+    state: Option<State>,
+    operation: &str,
+    arguments: Vec<(&str, Value)>,
+) -> Reply {
+    let settled = Transfer { handle: REQUESTS, settled: Some(true), state, ..Transfer::default() };
+    client.transfer(settled, &request("id".into(), operation, arguments)).await;
+    reply(client).await
+}
+
+/// How a message is scheduled for a far day.
+pub fn schedule(text: &[u8]) -> (&'static str, Vec<(&'static str, Value)>) {
+    let time = (Value::Symbol("x-opt-scheduled-enqueue-time".into()), Value::Timestamp(4_000_000_000_000));
+    let mut scheduled = part(section::MESSAGE_ANNOTATIONS, Value::Map(vec![time]));
+    scheduled.extend(message(text));
+    let entry = vec![("message-id".into(), "1".into()), ("message".into(), Value::Binary(scheduled))];
+    ("schedule-message", vec![("messages", Value::List(vec![Value::Map(entry)]))])
+}
+
 /// Asks as whoever receives on a link of that name.
 pub async fn ask_for(
     client: &mut Client,

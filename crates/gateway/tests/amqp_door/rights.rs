@@ -6,6 +6,7 @@ use crate::claims::{PYTHON, ended, put, reply, soon, token};
 use crate::client::{Client, message as text, part, receiver, sender, session_receiver, via};
 use crate::house::{House, KEY, QUEUE, READER, ROOT, SENDER, policies, policy};
 use crate::managing::{self, NODE, REQUESTS};
+use crate::transactions;
 use amqp::performative::Transfer;
 use amqp::{SaslCode, State};
 use broker::{Answer, Command, NamespaceId};
@@ -34,6 +35,8 @@ enum Way {
     /// By the management node of an entity, as whoever sends or whoever receives.
     AskingSender,
     AskingReceiver,
+    /// On the link of a coordinator, which anybody may attach: what is done within a transaction has its own row.
+    Coordinating,
     /// Not by AMQP.
     Elsewhere,
 }
@@ -70,6 +73,11 @@ rows! {
     ReceiveDeferred => AskingReceiver,
     Browse => AskingReceiver,
     DeleteMessages => AskingReceiver,
+    AttachCoordinator => Coordinating,
+    Declare => Coordinating,
+    Discharge => Coordinating,
+    Spoil => Coordinating,
+    Within => Coordinating,
     CreateQueue => Elsewhere,
     DeleteEntity => Elsewhere,
     // Asked by the door for a claim that covers the entity.
@@ -350,6 +358,10 @@ async fn is_done(house: &House, client: &mut Client, (command, way): (&str, Way)
                 other => panic!("{command}: {other:?}"),
             }
         }
+        Way::Coordinating => {
+            client.attached(transactions::coordinator(5)).await;
+            true
+        }
         Way::Elsewhere => false,
     }
 }
@@ -358,6 +370,7 @@ fn allows(claim: Claim, way: Way) -> bool {
     match way {
         Way::AttachSender | Way::AttachVia | Way::Sending | Way::AskingSender => claim.gives(Right::Send),
         Way::AttachReceiver | Way::Receiving | Way::AskingReceiver => claim.gives(Right::Listen),
+        Way::Coordinating => true,
         Way::Elsewhere => false,
     }
 }

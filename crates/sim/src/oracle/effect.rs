@@ -29,6 +29,9 @@ impl Oracle {
             Outgoing::PartTaken { link, length } => {
                 self.trace.add(&[9, u64::from(link.link), u64::from(*length)]);
             }
+            Outgoing::Declared { .. } | Outgoing::Staged { .. } => {
+                self.fail("a transaction was heard of that nobody has declared");
+            }
             Outgoing::Deliver(sent) => self.delivered(sent),
             Outgoing::Drained { link } => self.drained(*link),
             Outgoing::Attached { link, session, .. } => {

@@ -15,7 +15,7 @@ use crate::{Incoming, Intake};
 use message::Value;
 use message::overlay::Change;
 
-pub(in super::super) fn sql(expression: &str) -> Filter {
+pub(crate) fn sql(expression: &str) -> Filter {
     Filter::Sql(Sql { expression: expression.into(), parameters: Vec::new() })
 }
 
@@ -31,7 +31,7 @@ fn rule(name: &str, filter: Filter, action: Option<&str>) -> Rule {
 }
 
 /// A topic `t` with subscriptions, each with the rules that are named.
-pub(in super::super) fn world_of(subscriptions: Vec<(&str, Vec<Rule>)>) -> World {
+pub(crate) fn world_of(subscriptions: Vec<(&str, Vec<Rule>)>) -> World {
     let mut world = World::new();
     topic(&mut world, TopicSettings::default());
     for (name, rules) in subscriptions {

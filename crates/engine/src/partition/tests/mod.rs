@@ -71,6 +71,8 @@ fn told(outbox: &Outbox) -> Vec<String> {
         Outgoing::NotSettled { .. } => "not settled".to_owned(),
         Outgoing::Deliver(sent) => format!("message {}", sent.delivery.sequence.0),
         Outgoing::PartTaken { .. } => "part taken".to_owned(),
+        Outgoing::Declared { .. } => "declared".to_owned(),
+        Outgoing::Staged { .. } => "staged".to_owned(),
         Outgoing::Drained { .. } => "drained".to_owned(),
         Outgoing::Attached { .. } => "attached".to_owned(),
         Outgoing::Detached { .. } => "detached".to_owned(),

@@ -25,11 +25,12 @@ pub(super) use replies::{Desk, Replies};
 use super::cbs::{Question, read_request};
 use super::connection::Task;
 use super::link::{Kind, Link, REQUEST_CREDIT};
+use super::transaction::within;
 use crate::auth::{Demand, Right};
 use crate::limits::MANAGEMENT_REQUEST_BYTES;
 use amqp::{Attach, AttachReply, LinkKey, Role};
 use arguments::{Arguments, Failure};
-use broker::{Answer, Command, NamespaceId, Refusal, RequestId};
+use broker::{Answer, Command, NamespaceId, Refusal, RequestId, TransactionId};
 use engine::Batch;
 use journal::Place;
 use message::Value;
@@ -43,6 +44,8 @@ pub(super) struct Requests {
     pub(super) path: String,
     /// What came of an unfinished request.
     pub(super) partial: Vec<u8>,
+    /// What the request that is arriving is part of.
+    pub(super) transaction: Option<TransactionId>,
 }
 
 /// A request that waits for the broker.
@@ -86,6 +89,27 @@ struct Asking<'a> {
     batch: &'a mut Batch,
 }
 
+const NOT_JOINED: &str = "This operation cannot be part of a transaction.";
+
+/// A request as a part of a transaction, if it came as one (S-210). What only looks or receives takes no part; what would
+/// change something is not done beside it.
+fn joined(transaction: Option<TransactionId>, command: Command) -> Result<Command, Failure> {
+    Ok(match &command {
+        Command::Schedule { .. } | Command::SettleTokens { .. } | Command::RenewLocks { .. } => {
+            within(transaction, command)
+        }
+        Command::CancelScheduled { .. }
+        | Command::SetSessionState { .. }
+        | Command::DeleteMessages { .. }
+        | Command::Manage { .. }
+            if transaction.is_some() =>
+        {
+            return Err(Failure::Refused(Refusal::NotAllowed(NOT_JOINED)));
+        }
+        _ => command,
+    })
+}
+
 impl<S> Task<S> {
     /// A node is open to whoever holds some right on its entity; each request is looked at again.
     pub(super) fn attach_management(
@@ -105,7 +129,11 @@ impl<S> Task<S> {
                 let max_message_size = Some(MANAGEMENT_REQUEST_BYTES);
                 self.machine.accept(key, AttachReply { max_message_size, ..reply });
                 self.machine.grant(key, REQUEST_CREDIT);
-                Ok(Kind::ManagementRequests(Box::new(Requests { path, partial: Vec::new() })))
+                Ok(Kind::ManagementRequests(Box::new(Requests {
+                    path,
+                    partial: Vec::new(),
+                    transaction: None,
+                })))
             }
             Role::Receiver => {
                 self.machine.accept(key, reply);
@@ -117,6 +145,7 @@ impl<S> Task<S> {
 
     /// A whole request has come on a link.
     pub(super) fn manage(&mut self, key: LinkKey, payload: &[u8]) {
+        let transaction = self.take_transaction(key);
         let Some(request) = read_request(payload) else {
             return tracing::debug!("a request to a management node cannot be read");
         };
@@ -136,7 +165,8 @@ impl<S> Task<S> {
         let asks = request.application.get("associated-link-name").and_then(Value::as_str);
         let session = arguments.text("session-id").map(Box::from);
         let session = session.or_else(|| asks.and_then(|name| self.session_of_link(name, &path)));
-        match self.operation(operation, &path, session, arguments) {
+        let asked = self.operation(operation, &path, session, arguments);
+        match asked.and_then(|(verb, command)| Ok((verb, joined(transaction, command)?))) {
             Ok((verb, command)) => {
                 let asked = Asked { link, reply, path, verb };
                 self.question(Question::Management(Box::new(asked)));
@@ -144,6 +174,11 @@ impl<S> Task<S> {
             }
             Err(failure) => {
                 self.batch.truncate(messages, bytes);
+                // A message that was to be scheduled may not be one.
+                if let Some(transaction) = transaction {
+                    let link = self.engine.link(key.0);
+                    self.batch.commands.push(Command::Spoil { link, transaction });
+                }
                 let error = failure.error(&self.origin, &path);
                 self.reply_with(link, Waiting::Encoded(reply.failed(failure.status(), &error)));
             }

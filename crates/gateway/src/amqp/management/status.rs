@@ -28,11 +28,16 @@ pub(super) fn of_refusal(refusal: &Refusal) -> i32 {
         | Refusal::NotAllowed(_)
         | Refusal::NotInTier { .. }
         | Refusal::PropertiesTooLarge { .. }
+        | Refusal::UnknownTransaction
+        | Refusal::RolledBack(_)
         | Refusal::TooMany { .. } => BAD_REQUEST,
         Refusal::MessageTooLarge { .. }
         | Refusal::BatchTooLarge { .. }
         | Refusal::QueueFull { .. }
         | Refusal::NoSpace
+        | Refusal::TransactionFull(_)
+        | Refusal::TooManyTransactions(_)
+        | Refusal::TransactionsTooLarge { .. }
         | Refusal::TooManyEntities(_)
         | Refusal::TooManyReceivers { .. }
         | Refusal::TooManySubscriptions(_)

@@ -1,0 +1,282 @@
+//! The beginning and the end of transactions. A commit is decided whole: every step is looked at again, for time has passed,
+//! and then all of them are taken in their order, or none.
+
+use super::stage::TOO_LATE;
+use super::{Change, Delivery, Phase, Step, Way, Work};
+use crate::Broker;
+use crate::command::{Arrivals, Outcome};
+use crate::decision::{Context, Decision, LocalContext};
+use crate::durable::Kind;
+use crate::effect::{Effect, Settled};
+use crate::ids::{EntityId, LinkId, NamespaceId, Source, TransactionId};
+use crate::limits::{CONNECTION_TRANSACTIONS, FAN_OUT_BYTES};
+use crate::planted::{Bug, is_planted};
+use crate::refusal::Refusal;
+use crate::volatile::Touch;
+
+const GONE: &str = "An entity that it concerns is gone.";
+
+/// Where the messages of a delivery end up.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Stored(EntityId),
+    /// In the transfer dead-letter queue of the entity on the way: their destination takes none (S-114).
+    Stranded(EntityId),
+}
+
+impl Settled {
+    /// How a settlement with this outcome comes out.
+    pub(super) fn of(outcome: &Outcome) -> Settled {
+        match outcome {
+            Outcome::Complete => Settled::Completed,
+            Outcome::Abandon(_) => Settled::Abandoned,
+            Outcome::Release => Settled::Released,
+            Outcome::Defer(_) => Settled::Deferred,
+            Outcome::DeadLetter(_) => Settled::DeadLettered,
+        }
+    }
+}
+
+impl Broker {
+    /// Transactions are declared on links of their own (S-217: not in every tier).
+    pub(crate) fn attach_coordinator(
+        &mut self,
+        link: LinkId,
+        namespace: NamespaceId,
+        decision: &mut Decision,
+    ) {
+        match self.tier_of(namespace).check_transactions() {
+            Ok(()) => {
+                self.volatile.apply(Touch::Transaction(Change::Attached { link, namespace }));
+                let (max_message_bytes, wants_ids) = (0, false);
+                decision.effect(Effect::Attached { link, max_message_bytes, wants_ids, session: None });
+            }
+            Err(refusal) => decision.effect(Effect::Detached { link, refusal }),
+        }
+    }
+
+    pub(crate) fn declare(&mut self, link: LinkId, delivery: u32, decision: &mut Decision) {
+        let transactions = &self.volatile.transactions;
+        if !transactions.coordinators.contains_key(&link) {
+            return;
+        }
+        let open = transactions.charges.get(&link.connection).map_or(0, |charges| charges.transactions);
+        if open >= CONNECTION_TRANSACTIONS {
+            let refusal = Refusal::TooManyTransactions(CONNECTION_TRANSACTIONS);
+            return decision.effect(Effect::Rejected { link, delivery, refusal });
+        }
+        let transaction = TransactionId(transactions.last.0 + 1);
+        self.volatile.apply(Touch::Transaction(Change::Declared { link, transaction }));
+        decision.effect(Effect::Declared { link, delivery, transaction });
+    }
+
+    pub(crate) fn discharge(
+        &mut self,
+        link: LinkId,
+        delivery: u32,
+        transaction: TransactionId,
+        is_failed: bool,
+        context: LocalContext,
+        decision: &mut Decision,
+    ) {
+        let found = self.volatile.transactions.of(transaction, link.connection);
+        let ended = match found.filter(|found| found.awaiting.is_none()) {
+            None => Err(Refusal::UnknownTransaction),
+            Some(found) if found.reading > 0 && !is_failed => {
+                let change = Change::Awaited { transaction, delivery };
+                return self.volatile.apply(Touch::Transaction(change));
+            }
+            Some(_) if is_failed => {
+                self.give_up(transaction, context, decision);
+                Ok(())
+            }
+            Some(_) => self.commit(transaction, context, decision),
+        };
+        match ended {
+            Ok(()) => decision.effect(Effect::Accepted { link, delivery }),
+            Err(refusal) => decision.effect(Effect::Rejected { link, delivery, refusal }),
+        }
+    }
+
+    /// An operation that a commit waited for is decided.
+    pub(super) fn resume_discharge(
+        &mut self,
+        transaction: TransactionId,
+        context: LocalContext,
+        decision: &mut Decision,
+    ) {
+        let Some(found) = self.volatile.transactions.open.get(&transaction) else { return };
+        let (link, Some(delivery), 0) = (found.coordinator, found.awaiting, found.reading) else { return };
+        match self.commit(transaction, context, decision) {
+            Ok(()) => decision.effect(Effect::Accepted { link, delivery }),
+            Err(refusal) => decision.effect(Effect::Rejected { link, delivery, refusal }),
+        }
+    }
+
+    /// An operation will not be decided: a message that it needs cannot be read. A commit that waits for it is refused.
+    pub(crate) fn operation_failed(&mut self, transaction: TransactionId, decision: &mut Decision) {
+        self.volatile.apply(Touch::Transaction(Change::Read { transaction }));
+        let Some(found) = self.volatile.transactions.open.get(&transaction) else { return };
+        let (link, Some(delivery)) = (found.coordinator, found.awaiting) else { return };
+        self.volatile.transactions.forget(transaction);
+        let refusal = Refusal::RolledBack(Refusal::Unreadable.to_string().into());
+        decision.effect(Effect::Rejected { link, delivery, refusal });
+    }
+
+    /// Nothing happens to the messages: who has them locked has them still (S-215).
+    fn give_up(&mut self, transaction: TransactionId, context: LocalContext, decision: &mut Decision) {
+        let work = self.volatile.transactions.forget(transaction);
+        if is_planted(Bug::CountedRollBack) {
+            for step in work.into_iter().flat_map(|work| work.steps) {
+                if let Step::Settle { source, token, .. } = step
+                    && self.check_lock(source, token, context).is_ok()
+                {
+                    self.settle_locked(source, token.sequence(), &Outcome::Abandon(None), context, decision);
+                }
+            }
+        }
+    }
+
+    fn commit(
+        &mut self,
+        transaction: TransactionId,
+        context: LocalContext,
+        decision: &mut Decision,
+    ) -> Result<(), Refusal> {
+        if let Phase::RolledBack(why) = &self.volatile.transactions.open[&transaction].phase {
+            let refusal = Refusal::RolledBack(why.clone());
+            self.volatile.transactions.forget(transaction);
+            return Err(refusal);
+        }
+        let work = self.volatile.transactions.forget(transaction).expect("it is open");
+        if work.is_overdue(context.now) {
+            return Err(Refusal::RolledBack(TOO_LATE.into()));
+        }
+        self.check_work(&work, context).map_err(|why| Refusal::RolledBack(why.to_string().into()))?;
+        let mut steps = work.steps;
+        if is_planted(Bug::HalfTransaction) && steps.len() > 1 {
+            steps.pop();
+        }
+        for step in steps {
+            match step {
+                Step::Send(delivery) => self.commit_messages(delivery, context, decision),
+                Step::Settle { source, token, outcome } => {
+                    self.settle_locked(source, token.sequence(), &outcome, context, decision);
+                    self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether everything that was checked when it came still holds. The state is that before the transaction: as with a
+    /// batch, an entity that has room takes all of it.
+    fn check_work(&mut self, work: &Work, context: LocalContext) -> Result<(), Refusal> {
+        let mut copied_bytes = 0;
+        for step in &work.steps {
+            match step {
+                Step::Send(delivery) => {
+                    if let Place::Stored(entity) = self.check_delivery(delivery)?
+                        && self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic)
+                    {
+                        copied_bytes += self.copied_bytes(entity, delivery, context);
+                    }
+                }
+                Step::Settle { source, token, .. } => {
+                    if self.durable.queue(source.entity).is_none() {
+                        return Err(Refusal::NotAllowed(GONE));
+                    }
+                    self.check_lock(*source, *token, context)?;
+                }
+            }
+        }
+        if copied_bytes > FAN_OUT_BYTES {
+            return Err(Refusal::BatchTooLarge { count: work.messages, limit: work.messages - 1 });
+        }
+        Ok(())
+    }
+
+    /// Whether messages can be sent, and where they will be stored.
+    fn check_delivery(&self, delivery: &Delivery) -> Result<Place, Refusal> {
+        let (Way::To(entity) | Way::Via(entity, _)) = &delivery.way;
+        if self.durable.queue(*entity).is_none() {
+            return Err(Refusal::NotAllowed(GONE));
+        }
+        let part_bytes = delivery.parts.iter().map(|parts| parts.bytes).sum();
+        self.check_way(&delivery.way, &delivery.messages, &delivery.sessions, part_bytes)?;
+        Ok(self.place_of(&delivery.way))
+    }
+
+    /// Where messages are stored that were checked.
+    fn place_of(&self, way: &Way) -> Place {
+        match way {
+            Way::To(entity) => Place::Stored(*entity),
+            Way::Via(via, destination) => {
+                let namespace = self.queue_of(Source::main(*via)).namespace;
+                let target = self.resolve_target(namespace, destination).expect("checked before");
+                match self.queue_of(target).settings.status.may_send() {
+                    true => Place::Stored(target.entity),
+                    false => Place::Stranded(*via),
+                }
+            }
+        }
+    }
+
+    fn commit_messages(&mut self, delivery: Delivery, context: LocalContext, decision: &mut Decision) {
+        let place = self.place_of(&delivery.way);
+        let Delivery { way, messages, sessions, parts, numbers } = delivery;
+        for (at, (message, parts)) in messages.iter().zip(parts).enumerate() {
+            let entity = match place {
+                Place::Stored(entity) => entity,
+                Place::Stranded(via) => {
+                    self.strand_message(via, message, parts, context, decision);
+                    continue;
+                }
+            };
+            if self.is_duplicate(entity, message, context) {
+                continue;
+            }
+            let session = sessions.get(at);
+            let number = numbers.as_ref().map(|numbers| numbers[at]);
+            match number.filter(|_| message.scheduled > context.now) {
+                Some(number) => {
+                    self.store_reserved(entity, number, message, session, parts, context, decision);
+                }
+                None => {
+                    let arrivals = Arrivals::default();
+                    self.store(entity, message, session, parts, arrivals, context, decision);
+                }
+            }
+        }
+        let (Place::Stored(entity) | Place::Stranded(entity)) = place;
+        self.volatile.apply(Touch::Accessed { entity, time: context.now });
+        let (Way::To(entity) | Way::Via(entity, _)) = way;
+        self.volatile.apply(Touch::Accessed { entity, time: context.now });
+    }
+
+    /// What the copies of messages take in the journal, about.
+    fn copied_bytes(&mut self, topic: EntityId, delivery: &Delivery, context: LocalContext) -> usize {
+        let messages = delivery.messages.iter().zip(&delivery.parts).enumerate();
+        let due = messages.filter(|(_, (message, _))| message.scheduled <= context.now);
+        due.map(|(at, (message, parts))| {
+            let length = message.body.length + parts.bytes as u32;
+            let session_bytes = delivery.sessions.get(at).map_or(0, |session| session.len());
+            self.copy_bytes(topic, parts.front.as_deref(), length, session_bytes)
+        })
+        .sum()
+    }
+
+    /// Rolls back what has taken too long (S-213).
+    pub(crate) fn end_overdue(&mut self, context: Context) {
+        while let Some(transaction) = self.next_overdue(context) {
+            self.roll_back(transaction, TOO_LATE);
+        }
+    }
+
+    fn next_overdue(&self, context: Context) -> Option<TransactionId> {
+        let timers = &self.volatile.timers;
+        let is_due = |namespace, deadline| deadline <= context.now.local(timers.lead(namespace));
+        let mut deadlines = self.volatile.transactions.deadlines();
+        deadlines.find(|(namespace, deadline, _)| is_due(*namespace, *deadline)).map(|(.., id)| id)
+    }
+}

@@ -1,0 +1,330 @@
+//! Transactions: sends, settlements and schedules that happen together or not at all (S-210 to S-218).
+//!
+//! What is asked for within a transaction is checked at once and kept here, in memory, until the transaction is discharged:
+//! then all of it is decided in one go, which is one batch of the journal, or none of it. The bodies of messages are stored
+//! when they come, as the parts of a large message are: garbage until a record names them. So a crash, like everything else
+//! that ends a transaction early, leaves nothing of it behind.
+//!
+//! What must always hold: an open transaction has changed nothing that anybody but its connection could see; its messages
+//! stay locked as long as their locks last, whatever becomes of it (S-215).
+
+mod discharge;
+mod stage;
+#[cfg(test)]
+mod tests;
+
+use crate::command::{Incoming, Outcome, SessionIds};
+use crate::ids::{
+    BodyId, ConnectionId, EntityId, IdMap, LinkId, LockToken, NamespaceId, Sequence, Source, TransactionId,
+};
+use crate::queue::send::Parts;
+use crate::time::LocalTime;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Every transaction that is not discharged.
+#[derive(Debug, Default)]
+pub struct Transactions {
+    last: TransactionId,
+    coordinators: IdMap<LinkId, Coordinator>,
+    open: IdMap<TransactionId, Transaction>,
+    /// When they end by themselves, in the time of their namespace.
+    deadlines: BTreeSet<(NamespaceId, LocalTime, TransactionId)>,
+    /// Locks whose messages will be settled by a commit.
+    claimed: IdMap<LockToken, TransactionId>,
+    charges: IdMap<ConnectionId, Charges>,
+}
+
+/// A link on which transactions are declared.
+#[derive(Debug, Default)]
+struct Coordinator {
+    namespace: NamespaceId,
+    transactions: BTreeSet<TransactionId>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Transaction {
+    coordinator: LinkId,
+    namespace: NamespaceId,
+    /// Operations that wait until a message was read.
+    reading: u32,
+    /// The delivery of a commit that waits for them.
+    awaiting: Option<u32>,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Open(Box<Work>),
+    /// It was rolled back before it was discharged, and this is why.
+    RolledBack(Box<str>),
+}
+
+/// What a transaction will do.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    steps: Vec<Step>,
+    /// When it ends by itself, once there was an operation.
+    deadline: Option<LocalTime>,
+    messages: usize,
+    settlements: usize,
+    charge: Charge,
+    /// What chooses the partition of its messages, of each partitioned entity (S-216).
+    partitions: Vec<(EntityId, u64)>,
+}
+
+/// What is kept for the messages of a transaction.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Charge {
+    /// Bytes that lie on disk.
+    stored: u64,
+    /// Bytes that lie in memory.
+    held: u64,
+}
+
+/// What the transactions of one connection cost.
+#[derive(Debug, Default)]
+struct Charges {
+    transactions: usize,
+    charge: Charge,
+}
+
+/// One operation.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Send(Delivery),
+    Settle { source: Source, token: LockToken, outcome: Outcome },
+}
+
+/// Messages that were sent or scheduled together.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    way: Way,
+    messages: Vec<Incoming>,
+    sessions: SessionIds,
+    /// Where each of them is stored.
+    parts: Vec<Parts>,
+    /// Of scheduled messages: the numbers that were told (S-48).
+    numbers: Option<Vec<Sequence>>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Way {
+    To(EntityId),
+    /// S-114.
+    Via(EntityId, Arc<str>),
+}
+
+/// A change of memory only.
+#[derive(Debug)]
+pub enum Change {
+    Attached {
+        link: LinkId,
+        namespace: NamespaceId,
+    },
+    /// Everything that it has not discharged is rolled back (S-213).
+    Detached {
+        link: LinkId,
+    },
+    Declared {
+        link: LinkId,
+        transaction: TransactionId,
+    },
+    /// There was an operation; the first one sets the end of the transaction.
+    Used {
+        transaction: TransactionId,
+        deadline: LocalTime,
+    },
+    /// An operation waits until a message was read; it was.
+    Waiting {
+        transaction: TransactionId,
+    },
+    Read {
+        transaction: TransactionId,
+    },
+    /// A commit waits for such operations.
+    Awaited {
+        transaction: TransactionId,
+        delivery: u32,
+    },
+    RolledBack {
+        transaction: TransactionId,
+        why: Box<str>,
+    },
+}
+
+impl Transactions {
+    pub(crate) fn apply(&mut self, change: Change) {
+        match change {
+            Change::Attached { link, namespace } => {
+                let coordinator = Coordinator { namespace, ..Coordinator::default() };
+                let before = self.coordinators.insert(link, coordinator);
+                assert!(before.is_none(), "link {link:?} was attached twice");
+            }
+            Change::Detached { link } => {
+                let Some(coordinator) = self.coordinators.remove(&link) else { return };
+                for transaction in coordinator.transactions {
+                    self.forget(transaction);
+                }
+            }
+            Change::Declared { link, transaction } => {
+                let coordinator = self.coordinators.get_mut(&link).expect("it was looked at");
+                coordinator.transactions.insert(transaction);
+                let (namespace, phase) = (coordinator.namespace, Phase::Open(Box::default()));
+                let declared =
+                    Transaction { coordinator: link, namespace, reading: 0, awaiting: None, phase };
+                self.open.insert(transaction, declared);
+                self.last = transaction;
+                self.charges.entry(link.connection).or_default().transactions += 1;
+            }
+            Change::Used { transaction, deadline } => {
+                let namespace = self.open[&transaction].namespace;
+                if let Some(work) = self.work_mut(transaction)
+                    && work.deadline.is_none()
+                {
+                    work.deadline = Some(deadline);
+                    self.deadlines.insert((namespace, deadline, transaction));
+                }
+            }
+            Change::Waiting { transaction } => self.change(transaction, |each| each.reading += 1),
+            Change::Read { transaction } => self.change(transaction, |each| each.reading -= 1),
+            Change::Awaited { transaction, delivery } => {
+                self.change(transaction, |each| each.awaiting = Some(delivery));
+            }
+            Change::RolledBack { transaction, why } => {
+                self.clear(transaction);
+                self.change(transaction, |each| each.phase = Phase::RolledBack(why));
+            }
+        }
+    }
+
+    fn change(&mut self, transaction: TransactionId, change: impl FnOnce(&mut Transaction)) {
+        if let Some(each) = self.open.get_mut(&transaction) {
+            change(each);
+        }
+    }
+
+    fn work_mut(&mut self, transaction: TransactionId) -> Option<&mut Work> {
+        match &mut self.open.get_mut(&transaction)?.phase {
+            Phase::Open(work) => Some(work),
+            Phase::RolledBack(_) => None,
+        }
+    }
+
+    /// Adds what is to be done at the commit.
+    fn add(&mut self, transaction: TransactionId, step: Step, charge: Charge) {
+        if let Step::Settle { token, .. } = &step {
+            self.claimed.insert(*token, transaction);
+        }
+        let Some(each) = self.open.get_mut(&transaction) else { return };
+        let Phase::Open(work) = &mut each.phase else { return };
+        match &step {
+            Step::Send(delivery) => work.messages += delivery.messages.len(),
+            Step::Settle { .. } => work.settlements += 1,
+        }
+        work.charge.add(charge);
+        work.steps.push(step);
+        self.charges.entry(each.coordinator.connection).or_default().charge.add(charge);
+    }
+
+    /// Takes what a transaction would have done, and with it everything that was kept for it.
+    fn clear(&mut self, transaction: TransactionId) -> Option<Work> {
+        let each = self.open.get_mut(&transaction)?;
+        let Phase::Open(work) = &mut each.phase else { return None };
+        let work = std::mem::take(&mut **work);
+        if let Some(deadline) = work.deadline {
+            self.deadlines.remove(&(each.namespace, deadline, transaction));
+        }
+        for step in &work.steps {
+            if let Step::Settle { token, .. } = step {
+                self.claimed.remove(token);
+            }
+        }
+        if let Some(charges) = self.charges.get_mut(&each.coordinator.connection) {
+            charges.charge.take(work.charge);
+        }
+        Some(work)
+    }
+
+    /// Forgets a transaction that is discharged or whose coordinator is gone.
+    fn forget(&mut self, transaction: TransactionId) -> Option<Work> {
+        let work = self.clear(transaction);
+        let each = self.open.remove(&transaction)?;
+        if let Some(coordinator) = self.coordinators.get_mut(&each.coordinator) {
+            coordinator.transactions.remove(&transaction);
+        }
+        let connection = each.coordinator.connection;
+        if let Some(charges) = self.charges.get_mut(&connection) {
+            charges.transactions -= 1;
+            if charges.transactions == 0 {
+                assert_eq!(charges.charge, Charge::default(), "what is charged to nobody is given back");
+                self.charges.remove(&connection);
+            }
+        }
+        work
+    }
+
+    /// A transaction of that connection.
+    fn of(&self, transaction: TransactionId, connection: ConnectionId) -> Option<&Transaction> {
+        self.open.get(&transaction).filter(|each| each.coordinator.connection == connection)
+    }
+
+    pub(crate) fn namespace_of(&self, link: LinkId) -> NamespaceId {
+        self.coordinators.get(&link).map_or(NamespaceId::default(), |coordinator| coordinator.namespace)
+    }
+
+    /// Whether a message is to be settled by a transaction that can still be committed.
+    pub(crate) fn claims(&self, token: LockToken, now: LocalTime) -> bool {
+        if self.claimed.is_empty() {
+            return false;
+        }
+        let work = self.claimed.get(&token).and_then(|id| match &self.open.get(id)?.phase {
+            Phase::Open(work) => Some(work),
+            Phase::RolledBack(_) => None,
+        });
+        work.is_some_and(|work| !work.is_overdue(now))
+    }
+
+    /// Of each namespace, when the next of its transactions ends by itself.
+    pub(crate) fn deadlines(&self) -> impl Iterator<Item = (NamespaceId, LocalTime, TransactionId)> {
+        let mut from = self.deadlines.first().copied();
+        std::iter::from_fn(move || {
+            let (namespace, deadline, transaction) = from?;
+            let next = (NamespaceId(namespace.0 + 1), LocalTime::AT_ONCE, TransactionId(0));
+            from = self.deadlines.range(next..).next().copied();
+            Some((namespace, deadline, transaction))
+        })
+    }
+
+    /// Bodies that are stored for a commit.
+    pub(crate) fn bodies(&self) -> impl Iterator<Item = BodyId> {
+        let works = self.open.values().filter_map(|each| match &each.phase {
+            Phase::Open(work) => Some(work),
+            Phase::RolledBack(_) => None,
+        });
+        let deliveries = works.flat_map(|work| &work.steps).filter_map(|step| match step {
+            Step::Send(delivery) => Some(delivery),
+            Step::Settle { .. } => None,
+        });
+        let parts = deliveries.flat_map(|delivery| &delivery.parts);
+        parts.flat_map(|parts| parts.bodies.iter().flatten().copied().chain(parts.stored))
+    }
+}
+
+impl Work {
+    fn is_overdue(&self, now: LocalTime) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+}
+
+impl Charge {
+    fn add(&mut self, other: Charge) {
+        self.stored += other.stored;
+        self.held += other.held;
+    }
+
+    fn take(&mut self, other: Charge) {
+        self.stored -= other.stored;
+        self.held -= other.held;
+    }
+}
