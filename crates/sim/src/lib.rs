@@ -15,6 +15,7 @@ pub mod oracle;
 pub mod plan;
 pub mod random;
 pub mod rules;
+pub mod transactions;
 pub mod workload;
 
 use coverage::Coverage;

@@ -52,6 +52,9 @@ struct Flags {
     /// Runs items instead of the bus.
     #[arg(long)]
     items: bool,
+    /// Runs transactions instead of the rest of the bus.
+    #[arg(long)]
+    transactions: bool,
     /// Plants bugs and looks whether they are found (needs the feature of that name).
     #[arg(long)]
     planted: bool,
@@ -66,6 +69,9 @@ fn main() -> ExitCode {
     }
     if flags.items {
         return if run_items(&flags, flags.seeds) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    if flags.transactions {
+        return if run_transactions(&flags) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let plans = plans(&flags);
     let (mut commands, mut crashes, mut violations) = (0, 0, 0);
@@ -129,6 +135,28 @@ fn run_items(flags: &Flags, seeds: u64) -> bool {
     }
     println!(
         "items: {seeds} seeds, {sum}, {violations} violations; {:.0} commands per CPU second",
+        sum.commands as f64 / (cpu_seconds() - before)
+    );
+    violations == 0
+}
+
+/// Runs seeds of transactions, and says whether every promise was kept.
+fn run_transactions(flags: &Flags) -> bool {
+    let first = flags.seed.unwrap_or(1);
+    let before = cpu_seconds();
+    let (mut sum, mut violations) = (otobus_sim::transactions::Report::default(), 0);
+    for seed in first..first + flags.seeds {
+        let report = otobus_sim::transactions::run(seed, flags.commands);
+        sum.add(&report);
+        if let Some(violation) = report.violation {
+            violations += 1;
+            println!("transactions, seed {seed}: {violation}");
+            println!("    cargo xtask sim --transactions --seed {seed} --commands {}", flags.commands);
+        }
+    }
+    println!(
+        "transactions: {} seeds, {sum}, {violations} violations; {:.0} commands per CPU second",
+        flags.seeds,
         sum.commands as f64 / (cpu_seconds() - before)
     );
     violations == 0

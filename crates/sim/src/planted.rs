@@ -16,6 +16,11 @@ pub fn look(commands: u64, only_items: bool) -> ExitCode {
             searches
                 .push(search(format!("{bug:?}"), |seed| run(&Plan::new(seed, commands), false).violation));
         }
+        for bug in Bug::TRANSACTIONS {
+            plant(Some(bug));
+            let violation = |seed| otobus_sim::transactions::run(seed, commands).violation;
+            searches.push(search(format!("{bug:?}"), violation));
+        }
         plant(None);
     }
     for bug in items_engine::planted::Bug::ALL {
