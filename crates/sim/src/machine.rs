@@ -9,8 +9,8 @@ use crate::oracle::Shared;
 use crate::oracle::topic::LIMITS;
 use crate::oracle::watched::Watched;
 use crate::random::Random;
-use broker::{Broker, Tier};
-use engine::commit::{Append, Commit, Door, Step, Stop};
+use broker::{Broker, Tier, Time};
+use engine::commit::{Append, Commit, Door, FULL_RETRY, Step, Stop};
 use engine::{Budget, HandClock, Item, Pace, Partition, SharedPartition, Surroundings, Waiting, recover};
 use journal::disk::{Fault, Faulty, Memory};
 use journal::{Filling, Local, Options};
@@ -52,6 +52,8 @@ pub struct Machine {
     alive: Option<Box<Living>>,
     /// So that the orders of who decides take turns.
     runs: u64,
+    /// Since when the disk has no room, and how often it was called until then.
+    full_since: Option<(u64, Time)>,
 }
 
 /// A partition, and the append that its thread waits for.
@@ -89,6 +91,7 @@ impl Machine {
             watch: HandClock::default(),
             alive: None,
             runs: 0,
+            full_since: None,
         }
     }
 
@@ -292,11 +295,25 @@ impl Machine {
     }
 
     /// The partition's thread sleeps, and nothing wakes it soon.
-    fn rest_at_door(&self, living: &Living, is_all: bool) -> Alive {
-        if is_all && !self.is_full(living) {
+    fn rest_at_door(&mut self, living: &Living, is_all: bool) -> Alive {
+        if self.is_full(living) {
+            self.look_at_full();
+        } else if is_all {
+            self.full_since = None;
             self.be_quiet(living);
         }
         Alive::Yes
+    }
+
+    /// A disk without room is asked again and again.
+    fn look_at_full(&mut self) {
+        let (calls, now) = (self.disk.calls(), self.clock.now());
+        let (asked, since) = *self.full_since.get_or_insert((calls, now));
+        if asked != calls {
+            self.full_since = Some((calls, now));
+        } else if now.0 - since.0 > 2 * FULL_RETRY.as_millis() as i64 {
+            self.shared.lock().fail("what found no room was not tried again");
+        }
     }
 
     fn look_at_end(&self, living: &Living) {
@@ -368,6 +385,7 @@ impl Machine {
             oracle.coverage.fault(self.plan.name());
         }
         self.stalled = 0;
+        self.full_since = None;
         self.memory = self.memory.crash_image(image);
     }
 }
