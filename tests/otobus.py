@@ -38,7 +38,7 @@ class Otobus:
         ready.unlink(missing_ok=True)
         arguments = [
             os.environ["OTOBUS_BIN"],
-            "--config", str(self.config),
+            *(["--config", str(self.config)] if self.config else []),
             "--data", str(self.data),
             "--listen-bus", "127.0.0.1:0",
             "--listen-items", "127.0.0.1:0" if self.has_items else "none",

@@ -23,6 +23,8 @@ pub struct Announcement<'a> {
     pub root: &'a Policy,
     /// Whether clients of the emulator are let in with the key they know.
     pub takes_well_known_key: bool,
+    /// What this start has made because nobody had said what there shall be.
+    pub made: Vec<Box<str>>,
 }
 
 impl Announcement<'_> {
@@ -44,10 +46,14 @@ impl Announcement<'_> {
         let _ = writeln!(text, "data {}", self.data.display());
         let _ = writeln!(text, "ca {}", self.ca.display());
         if self.takes_well_known_key {
+            let well_known = format!("SharedAccessKeyName={ROOT_POLICY};SharedAccessKey=SAS_KEY_VALUE");
             let endpoint = self.endpoint(5672);
+            let _ =
+                writeln!(text, "emulator Endpoint=sb://{endpoint};{well_known};UseDevelopmentEmulator=true;");
+            let endpoint = self.administration_endpoint();
             let _ = writeln!(
                 text,
-                "emulator Endpoint=sb://{endpoint};SharedAccessKeyName={ROOT_POLICY};SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
+                "administer Endpoint=sb://{endpoint};{well_known};UseDevelopmentEmulator=true;"
             );
         }
         if let Some(endpoint) = self.items_endpoint() {
@@ -66,8 +72,23 @@ impl Announcement<'_> {
             text,
             "connect Endpoint=sb://{endpoint}/;SharedAccessKeyName={ROOT_POLICY};SharedAccessKey={key}"
         );
+        if !self.bus.iter().any(|address| address.port() == 443) {
+            text.push_str(
+                "note clients that leave the port out of an address want 443: docs/guide/connecting.md\n",
+            );
+        }
+        if !self.made.is_empty() {
+            let _ = writeln!(text, "made {}", self.made.join(" "));
+        }
         text.push_str("ready\n");
         text
+    }
+
+    /// The host and port for clients that administer. They take the port from the string, and TLS from nobody.
+    fn administration_endpoint(&self) -> String {
+        let usual = self.bus.iter().find(|address| address.port() == 5300).or(self.bus.first());
+        usual
+            .map_or_else(|| "localhost".to_owned(), |address| format!("{}:{}", host(address), address.port()))
     }
 
     /// The host to put into a connection string, with a port unless clients find it by themselves.
@@ -131,6 +152,7 @@ mod tests {
             keys: "/d/keys.toml".into(),
             root: &root,
             takes_well_known_key,
+            made: vec!["queue.1".into(), "topic.1".into()],
         }
         .text(shows_key)
     }
@@ -143,9 +165,11 @@ mod tests {
             env!("CARGO_PKG_VERSION"),
             "\nbus 127.0.0.1:5672\nbus 127.0.0.1:5671\nitems 127.0.0.1:8081\ndata /d\nca /d/tls/ca.pem\n\
              emulator Endpoint=sb://localhost;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;\n\
+             administer Endpoint=sb://localhost:5672;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;\n\
              items-emulator AccountEndpoint=https://localhost:8081/;AccountKey=C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==;\n\
              items-connect AccountEndpoint=https://localhost:8081/;AccountKey=hush;\n\
-             connect Endpoint=sb://localhost/;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=hush\nready\n"
+             connect Endpoint=sb://localhost/;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=hush\n\
+             note clients that leave the port out of an address want 443: docs/guide/connecting.md\nmade queue.1 topic.1\nready\n"
         );
         assert_eq!(text, expected);
     }

@@ -110,6 +110,12 @@ impl Data {
         Ok(())
     }
 
+    /// Whether no server was ever started on it.
+    pub fn is_new(&self) -> bool {
+        let has_keys = self.keys().exists() || self.account_keys_file().exists();
+        !has_keys && !self.has_journal() && !has_journal_in(&self.items())
+    }
+
     /// Whether anything of a journal is there.
     fn has_journal(&self) -> bool {
         has_journal_in(&self.journal())

@@ -30,7 +30,7 @@ use tokio_rustls::TlsAcceptor;
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// `open_files` is how many files this process may have open, its connections among them.
-pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow::Result<()> {
+pub async fn serve(mut settings: Settings, flags: Flags, open_files: u64) -> anyhow::Result<()> {
     let mut stop = StopSignal::listen()?;
     let mut reload = ReloadSignal::listen()?;
     if settings.listen_bus.is_empty() {
@@ -42,6 +42,7 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
         .context("the items cannot be served; --listen-items says where")?;
     let data = Data::open(&settings.data)?;
     data.check_journal()?;
+    let made = if data.is_new() { settings.add_first_entities() } else { Vec::new() };
     if !item_listeners.is_empty() {
         data.check_items()?;
     }
@@ -132,6 +133,7 @@ pub async fn serve(settings: Settings, flags: Flags, open_files: u64) -> anyhow:
         },
         root: configured.unwrap_or(&root),
         takes_well_known_key: default.guard.knows_well_known_key(),
+        made,
     };
     let mut state = State::new(engine.handle().clone(), Namespaces::new(default, others, &known));
     state.has_test_clock = settings.has_test_clock;

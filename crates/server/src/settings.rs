@@ -3,9 +3,11 @@
 use crate::config::{Config, Error};
 use crate::definition::Definition;
 use crate::durability::Durability;
+use crate::emulator;
 use crate::flags::Flags;
 use crate::item_table::ItemsConfig;
 use crate::log::LogFormat;
+use broker::{QueueSettings, Tier};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use tracing::level_filters::LevelFilter;
@@ -79,6 +81,22 @@ impl Settings {
         }
     }
 
+    /// Adds what a server begins with whose owner has not said what it shall have. Returns the names.
+    pub fn add_first_entities(&mut self) -> Vec<Box<str>> {
+        let Some(default) = self.namespaces.first_mut().filter(|_| self.config_file.is_none()) else {
+            return Vec::new();
+        };
+        let mut first = emulator::first_start();
+        if default.tier == Tier::Basic {
+            first.topics.clear();
+            first.queues.iter_mut().for_each(|queue| queue.settings = QueueSettings::default());
+        }
+        default.queues.extend(first.queues);
+        default.topics.extend(first.topics);
+        let queues = default.queues.iter().map(|queue| queue.path.clone());
+        queues.chain(default.topics.iter().map(|topic| topic.path.clone())).collect()
+    }
+
     /// What a reload finds changed and cannot change: it takes effect at the next start.
     pub fn changed_for_later(&self, now: &Settings) -> Vec<&'static str> {
         [
@@ -113,7 +131,6 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use broker::Tier;
     use std::path::Path;
 
     fn config() -> Config {

@@ -102,6 +102,33 @@ fn get(address: SocketAddr, path: &str) -> String {
 }
 
 #[test]
+fn the_first_start_without_a_configuration_says_what_it_made_and_no_other_makes_anything() {
+    let folder = Folder::new();
+    let arguments = ["--listen-bus", "127.0.0.1:0"];
+    let made = |running: &Running| {
+        running.lines.iter().find_map(|line| line.strip_prefix("made ")).map(str::to_owned)
+    };
+    let first = Running::start(&folder.0, &arguments);
+    assert_eq!(made(&first).as_deref(), Some("queue.1 topic.1"));
+    assert_eq!(first.terminate(), Some(0));
+    let second = Running::start(&folder.0, &arguments);
+    assert_eq!(made(&second), None);
+    drop(second);
+    // A directory with the keys of another life is not new, and what somebody has configured is left as it is.
+    let configured = Folder::new();
+    configured.write("otobus.toml", "");
+    assert_eq!(made(&Running::start(&configured.0, &arguments)), None);
+    // Topics are not for everybody.
+    for (tier, expected) in
+        [("basic", "queue.1"), ("standard", "queue.1 topic.1"), ("premium", "queue.1 topic.1")]
+    {
+        let folder = Folder::new();
+        let running = Running::start(&folder.0, &["--listen-bus", "127.0.0.1:0", "--tier", tier]);
+        assert_eq!(made(&running).as_deref(), Some(expected), "{tier}");
+    }
+}
+
+#[test]
 fn it_says_where_it_listens_serves_and_stops_when_told() {
     let folder = Folder::new();
     folder.write("otobus.toml", "[[queue]]\nname = \"orders\"\n");

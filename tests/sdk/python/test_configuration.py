@@ -93,6 +93,24 @@ def test_a_namespace_is_reached_by_the_first_label_of_its_host(unstarted_broker,
         assert [queue.name for queue in admin.list_queues()] == ["archive", "orders"]
 
 
+def test_without_a_configuration_the_emulator_s_entities_are_there_from_the_first_start(unstarted_broker):
+    unstarted_broker.config.unlink()
+    unstarted_broker.config = None
+    unstarted_broker.start()
+    with administration(unstarted_broker) as admin:
+        assert [queue.name for queue in admin.list_queues()] == ["queue.1"]
+        assert [topic.name for topic in admin.list_topics()] == ["topic.1"]
+        names = [each.name for each in admin.list_subscriptions("topic.1")]
+        assert names == ["subscription.1", "subscription.2", "subscription.3", "subscription.4"]
+        by_type = admin.get_rule("topic.1", "subscription.1", "app-prop-filter-1").filter
+        assert by_type.content_type == "application/json"
+        admin.delete_queue("queue.1")
+    # A directory that was used before is left as it is.
+    unstarted_broker.restart()
+    with administration(unstarted_broker) as admin:
+        assert list(admin.list_queues()) == []
+
+
 # H-124
 def test_the_emulator_s_file_is_taken_as_it_is(unstarted_broker):
     unstarted_broker.config = unstarted_broker.folder / "Config.json"

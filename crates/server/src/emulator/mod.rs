@@ -23,6 +23,12 @@ pub fn read(path: &Path) -> Result<Definition, Error> {
     parse(&text).map_err(|(line, what)| Error::Line { path: path.to_owned(), line, what })
 }
 
+/// What a server has after its first start if nobody has configured anything: what the emulator comes with, so that the
+/// samples of the SDKs run.
+pub fn first_start() -> Definition {
+    parse(include_str!("first_start.json")).expect("a test reads it")
+}
+
 /// A complaint about the value at a path of the file.
 struct Mistake {
     at: String,
@@ -323,6 +329,17 @@ mod tests {
         let Filter::Sql(filter) = &subscription.rules[1].filter else { panic!("sql") };
         assert_eq!(&*filter.expression, "sys.Label = '//'");
         assert!(subscription.rules[1].action.is_some());
+    }
+
+    #[test]
+    fn the_first_start_makes_what_the_emulator_comes_with() {
+        let made = first_start();
+        let queue = &made.queues[0];
+        assert_eq!((made.queues.len(), made.topics.len(), &*queue.path), (1, 1, "queue.1"));
+        assert_eq!(queue.settings.max_delivery_count, 3);
+        assert_eq!(queue.settings.default_time_to_live, Span::minutes(60));
+        let rules = |nth: usize| made.topics[0].subscriptions[nth].rules.len();
+        assert_eq!([0, 1, 2, 3].map(rules), [1, 1, 0, 1]);
     }
 
     // H-124
