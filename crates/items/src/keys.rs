@@ -98,16 +98,27 @@ pub fn definition_parts(key: &[u8]) -> Option<(Kind, u64, u64)> {
 }
 
 pub fn container(container: u32) -> Vec<u8> {
-    let mut key = Vec::with_capacity(64);
+    let mut key = Vec::with_capacity(SECTION_BYTES);
     key.push(CONTAINER);
     key.extend_from_slice(&container.to_be_bytes());
     key
 }
 
 pub fn section(container: u32, section: Section) -> Vec<u8> {
-    let mut key = self::container(container);
-    key.push(section as u8);
+    section_and(container, section, 0)
+}
+
+/// A section with room for so many bytes and no more: what becomes `Bytes` with room left over takes a second allocation.
+fn section_and(container: u32, section: Section, more: usize) -> Vec<u8> {
+    let mut key = Vec::with_capacity(SECTION_BYTES + more);
+    push_section(&mut key, container, section);
     key
+}
+
+pub fn push_section(key: &mut Vec<u8>, container: u32, section: Section) {
+    key.push(CONTAINER);
+    key.extend_from_slice(&container.to_be_bytes());
+    key.push(section as u8);
 }
 
 /// Bytes in front of what a section's keys differ in.
@@ -118,7 +129,7 @@ pub fn numbers(container: u32) -> Bytes {
 }
 
 pub fn item(container: u32, place: &[u8]) -> Vec<u8> {
-    let mut key = section(container, Section::Items);
+    let mut key = section_and(container, Section::Items, place.len());
     key.extend_from_slice(place);
     key
 }
@@ -140,7 +151,7 @@ pub struct Version {
 }
 
 pub fn change(container: u32, class: Class, version: Version) -> Vec<u8> {
-    let mut key = section(container, Section::Changes);
+    let mut key = section_and(container, Section::Changes, 11);
     key.push(class as u8);
     key.extend_from_slice(&version.lsn.to_be_bytes());
     key.extend_from_slice(&version.index.to_be_bytes());
@@ -152,7 +163,7 @@ pub fn change_version(key: &[u8]) -> Option<Version> {
 }
 
 pub fn event(container: u32, version: Version) -> Vec<u8> {
-    let mut key = section(container, Section::Events);
+    let mut key = section_and(container, Section::Events, 10);
     key.extend_from_slice(&version.lsn.to_be_bytes());
     key.extend_from_slice(&version.index.to_be_bytes());
     key
@@ -173,7 +184,7 @@ fn version(bytes: &[u8]) -> Option<Version> {
 }
 
 pub fn expiry(container: u32, at: Time, place: &[u8]) -> Vec<u8> {
-    let mut key = section(container, Section::Expiry);
+    let mut key = section_and(container, Section::Expiry, 8 + place.len());
     key.extend_from_slice(&ordered_i64(at.0).to_be_bytes());
     key.extend_from_slice(place);
     key

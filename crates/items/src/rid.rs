@@ -61,7 +61,10 @@ pub fn permission(database: u32, user: u32, number: u64) -> String {
 /// `number` has 60 bits.
 pub fn child(database: u32, container: u32, kind: Child, number: u64) -> String {
     let own = (number & (u64::MAX >> 4) | kind.nibble() << 60).to_le_bytes();
-    text(&[join(database, container | CONTAINER), own].concat())
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&join(database, container | CONTAINER));
+    bytes[8..].copy_from_slice(&own);
+    text(&bytes)
 }
 
 /// The rid of an item's container, from the item's own.
@@ -85,7 +88,8 @@ fn join(database: u32, own: u32) -> [u8; 8] {
 }
 
 fn text(bytes: &[u8]) -> String {
-    STANDARD.encode(bytes).replace('/', "-")
+    let text = STANDARD.encode(bytes);
+    if text.contains('/') { text.replace('/', "-") } else { text }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use items::Direction;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
@@ -54,17 +55,19 @@ impl Table {
         for (key, value) in changes {
             let length = |value: &Value| value.as_ref().map_or(0, |value| value.len() as u64);
             added += length(&value) + ENTRY_BYTES;
-            match entries.get_mut(&key) {
-                // Written twice at once: nobody can have seen the first.
-                Some(slot) if slot.version == version => slot.value = value,
-                Some(slot) => {
+            match entries.entry(key) {
+                Entry::Occupied(mut entry) => {
+                    let slot = entry.get_mut();
                     let before = std::mem::replace(&mut slot.value, value);
-                    slot.older.push((slot.version, before));
-                    slot.version = version;
+                    // Written twice at once: nobody can have seen the first.
+                    if slot.version != version {
+                        slot.older.push((slot.version, before));
+                        slot.version = version;
+                    }
                 }
-                None => {
-                    added += key.len() as u64;
-                    entries.insert(key, Slot { version, value, older: Vec::new() });
+                Entry::Vacant(entry) => {
+                    added += entry.key().len() as u64;
+                    entry.insert(Slot { version, value, older: Vec::new() });
                 }
             }
         }

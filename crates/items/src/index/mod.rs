@@ -25,7 +25,8 @@ pub fn generation(container: u32, generation: u16) -> Vec<u8> {
 
 fn key(container: &Container, path: PathHash, value: &[u8], place: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(keys::SECTION_BYTES + 10 + value.len() + place.len());
-    key.extend_from_slice(&generation(container.number, container.index.generation));
+    keys::push_section(&mut key, container.number, Section::Index);
+    key.extend_from_slice(&container.index.generation.to_be_bytes());
     key.extend_from_slice(&path.0.to_be_bytes());
     key.extend_from_slice(value);
     key.extend_from_slice(place);

@@ -3,6 +3,7 @@
 use super::walk::{self, is_space};
 use super::{Error, Number, Object, Value, write_text};
 use crate::limits;
+use memchr::memchr2;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -258,13 +259,21 @@ impl<'a> Reader<'a> {
         self.expect(b'"')?;
         let start = self.at;
         loop {
-            match self.peek() {
-                Some(b'"') => break,
-                Some(b'\\') => self.at += 2,
-                Some(0..=0x1f) | None => return Err(Error::Malformed(self.at.min(self.text.len()))),
-                Some(_) => self.at += 1,
+            let rest = self.text.get(self.at..).unwrap_or_default();
+            match memchr2(b'"', b'\\', rest) {
+                Some(found) if rest[found] == b'"' => {
+                    self.at += found;
+                    break;
+                }
+                // Whatever is escaped does not end the string.
+                Some(found) => self.at += found + 2,
+                None => {
+                    self.check_controls(start, self.text.len())?;
+                    return Err(Error::Malformed(self.text.len()));
+                }
             }
         }
+        self.check_controls(start, self.at)?;
         let raw = &self.text[start..self.at];
         self.at += 1;
         walk::name_text(raw).map_err(|error| match error {
@@ -272,6 +281,16 @@ impl<'a> Reader<'a> {
             Error::Malformed(at) => Error::Malformed(start + at),
             other => other,
         })
+    }
+
+    /// No control character stands in a string as it is. All bytes are looked at: that takes many at a time.
+    fn check_controls(&self, from: usize, to: usize) -> Result<(), Error> {
+        let raw = self.text.get(from..to).unwrap_or_default();
+        if !raw.iter().fold(false, |is_found, &byte| is_found | (byte < 0x20)) {
+            return Ok(());
+        }
+        let at = raw.iter().position(|&byte| byte < 0x20).unwrap_or(0);
+        Err(Error::Malformed(from + at))
     }
 
     fn number(&mut self) -> Result<Number, Error> {
