@@ -4,6 +4,8 @@
 //! single: `/"a/b"/c`. Clients read the same paths to take keys out of items, so what they take for a name is one here: a quote
 //! with a backslash before it does not end a name, and the backslash stays in it.
 
+use crate::limits;
+
 /// Why a text is no path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -11,6 +13,8 @@ pub enum Error {
     NoSlash(usize),
     #[error("the quote at character {0} is never closed")]
     OpenQuote(usize),
+    #[error("a path has at most {most} names", most = limits::PATH_NAMES)]
+    TooLong,
 }
 
 /// The names in a path, outermost first. A slash at the end stands for nothing; `/` alone has no name.
@@ -20,6 +24,9 @@ pub fn names(path: &str) -> Result<Vec<String>, Error> {
     while let Some(first) = path[at..].chars().next() {
         if first != '/' {
             return Err(Error::NoSlash(at));
+        }
+        if names.len() == limits::PATH_NAMES {
+            return Err(Error::TooLong);
         }
         at += 1;
         let rest = &path[at..];
@@ -50,6 +57,12 @@ fn closing(text: &str, quote: char) -> Option<usize> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_path_is_no_longer_than_an_item_is_deep() {
+        assert_eq!(names(&"/a".repeat(limits::PATH_NAMES)).map(|names| names.len()), Ok(limits::PATH_NAMES));
+        assert_eq!(names(&"/a".repeat(limits::PATH_NAMES + 1)), Err(Error::TooLong));
+    }
 
     // P-40
     #[test]

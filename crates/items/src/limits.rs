@@ -50,6 +50,10 @@ pub const DATABASES: usize = 500;
 pub const CONTAINERS: usize = 500;
 /// Bytes of a query's text (20).
 pub const QUERY_BYTES: usize = 256 * 1024;
+/// Tokens of a query: each takes some eighty bytes until the query is read, so brackets alone would take twenty times their text.
+pub const QUERY_TOKENS: usize = 100_000;
+/// Names in a path of a definition: no item is nested deeper.
+pub const PATH_NAMES: usize = NESTING;
 /// Bytes of a continuation (P-52): clients announce that they take 1 KiB.
 pub const CONTINUATION_BYTES: usize = 1_024;
 /// Bytes of a key in the ordered store: an index value, the effective key and the three longest partition key values with every
@@ -104,8 +108,9 @@ pub const ERROR_QUOTE: usize = 100;
 /// What one item may make a query do, in steps: rows of its joins, elements looked at, sub-query rows. Nested joins over an item's
 /// arrays multiply, so a single item could take for ever otherwise.
 pub const QUERY_ITEM_STEPS: u64 = 10_000_000;
-/// Steps after which a page of a query ends, with a continuation, where rows stream.
-pub const QUERY_PAGE_STEPS: u64 = 5_000_000;
+/// Steps after which a page of a query ends, with a continuation, where rows stream: an item that is looked at takes some
+/// microseconds, so a page takes about a second at most (P-6 allows five).
+pub const QUERY_PAGE_STEPS: u64 = 200_000;
 /// Steps of a query that has to see everything before its first row.
 pub const QUERY_WHOLE_STEPS: u64 = 20_000_000_000;
 /// Bytes that the values of one row may take while they are computed. Functions that repeat or join text multiply sizes.

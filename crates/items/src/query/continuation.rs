@@ -18,8 +18,8 @@ const VERSION: u8 = 2;
 const IS_ORDERED: u8 = 1;
 const IS_SORTED: u8 = 2;
 const IS_CUT: u8 = 4;
-/// A sort key in a token has at most this many bytes; a longer one is cut.
-pub const KEY_ROOM: usize = 300;
+/// A sort key in a token has at most this many bytes; a longer one is cut. With the longest position a token has 1,008 letters then.
+pub const KEY_ROOM: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Token {

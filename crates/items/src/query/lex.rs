@@ -2,6 +2,7 @@
 
 use super::error::{Span, code, error};
 use crate::json::{Number, walk};
+use crate::limits;
 use crate::refusal::Refusal;
 use winnow::ascii::{digit0, digit1, hex_digit1};
 use winnow::combinator::{alt, not, opt, preceded};
@@ -41,6 +42,10 @@ pub fn tokens(text: &str) -> Result<Vec<Token<'_>>, Refusal> {
         if rest.is_empty() {
             tokens.push(Token { kind: Kind::End, span: Span { start, end: start } });
             return Ok(tokens);
+        }
+        if tokens.len() == limits::QUERY_TOKENS {
+            let message = format!("The query has more than {} tokens.", limits::QUERY_TOKENS);
+            return Err(error(code::SYNTAX, Span { start, end: start }, &message));
         }
         let Ok(kind) = token(&mut rest) else {
             let width = rest.chars().next().map_or(0, char::len_utf8);
