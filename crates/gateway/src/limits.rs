@@ -95,6 +95,10 @@ pub const ITEMS_CLOCK_SKEW: Duration = Duration::from_secs(15 * 60);
 /// Body of a request to the items: the largest item or batch (P-36, P-59), and what is around it.
 pub const ITEMS_BODY_BYTES: usize = 2 * 1_024 * 1_024 + 64 * 1_024;
 
+/// What is taken and thrown away of a body that is too long, from somebody who has proved to have a key: so much that a client which
+/// sends it all before it reads gets the answer.
+pub const ITEMS_DISCARDED_BYTES: usize = 8 * 1_024 * 1_024;
+
 /// Bodies that are arriving at the items' port, of all connections together, in KiB. Beyond it they wait for each other.
 pub const ITEMS_BODIES_KIBIBYTES: usize = 256 * 1_024;
 

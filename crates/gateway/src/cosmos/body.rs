@@ -1,9 +1,9 @@
 //! The bodies of requests: each is short and comes soon, and all together have a bound.
 
 use super::failure::Failure;
-use crate::limits::{HTTP_BODY_TIMEOUT, ITEMS_BODIES_KIBIBYTES, ITEMS_BODY_BYTES};
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use crate::limits::{HTTP_BODY_TIMEOUT, ITEMS_BODIES_KIBIBYTES, ITEMS_BODY_BYTES, ITEMS_DISCARDED_BYTES};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http_body_util::BodyExt;
 use hyper::body::Body;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
@@ -30,22 +30,62 @@ impl Bodies {
             return Ok(Bytes::new());
         }
         if hint.lower() > ITEMS_BODY_BYTES as u64 {
+            let _ = timeout(HTTP_BODY_TIMEOUT, discard(body)).await;
             return Err(Failure::body_too_large(ITEMS_BODY_BYTES));
         }
         let most = hint.upper().unwrap_or(u64::MAX).min(ITEMS_BODY_BYTES as u64);
         let kibibytes = u32::try_from(most.div_ceil(1_024)).unwrap_or(u32::MAX);
         let read = async {
             let _held = self.0.acquire_many(kibibytes).await;
-            Limited::new(body, ITEMS_BODY_BYTES).collect().await
+            joined(body).await
         };
-        match timeout(HTTP_BODY_TIMEOUT, read).await {
-            Err(_) => Err(Failure::body_too_slow()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                Err(Failure::body_too_large(ITEMS_BODY_BYTES))
-            }
-            Ok(Err(_)) => Err(Failure::body_broken()),
-            Ok(Ok(body)) => Ok(body.to_bytes()),
+        timeout(HTTP_BODY_TIMEOUT, read).await.unwrap_or_else(|_| Err(Failure::body_too_slow()))
+    }
+}
+
+/// All of a body. Pieces are put together as they come: kept apart, pieces of a byte would take a hundred times their length.
+async fn joined<B>(body: B) -> Result<Bytes, Failure>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+{
+    let mut body = std::pin::pin!(body);
+    let (mut first, mut whole) = (Bytes::new(), BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Failure::body_broken())?;
+        let Ok(mut data) = frame.into_data() else { continue };
+        if first.len().max(whole.len()) + data.remaining() > ITEMS_BODY_BYTES {
+            drop((first, whole));
+            discard(body).await;
+            return Err(Failure::body_too_large(ITEMS_BODY_BYTES));
         }
+        if first.is_empty() && whole.is_empty() {
+            first = data.copy_to_bytes(data.remaining());
+            continue;
+        }
+        if whole.is_empty() {
+            let most = body.size_hint().upper().unwrap_or(0).min(ITEMS_BODY_BYTES as u64) as usize;
+            whole.reserve(first.len() + data.remaining() + most);
+            whole.put(std::mem::take(&mut first));
+        }
+        whole.put(data);
+    }
+    Ok(if whole.is_empty() { first } else { whole.freeze() })
+}
+
+/// Takes what is left of a body that is refused, up to a bound: a client that is still sending when the connection closes sees that and
+/// not the answer.
+async fn discard<B>(body: B)
+where
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+{
+    let mut body = std::pin::pin!(body);
+    let mut left = ITEMS_DISCARDED_BYTES;
+    while let Some(Ok(frame)) = body.frame().await {
+        let taken = frame.data_ref().map_or(0, Buf::remaining);
+        if taken > left {
+            return;
+        }
+        left -= taken;
     }
 }
 

@@ -14,6 +14,9 @@ pub struct Failure {
     pub retry_after_ms: Option<u64>,
 }
 
+/// Characters of a request's path that a failure repeats: a stranger's longest path would be copied several times.
+const SHOWN_PATH: usize = 512;
+
 impl Failure {
     pub fn new(status: u16, sub_status: u32, message: impl Into<String>) -> Failure {
         Failure { status, sub_status, message: message.into(), is_json: false, retry_after_ms: None }
@@ -70,7 +73,9 @@ impl Failure {
             true => self.message.clone(),
             false => json!({ "Errors": [self.message] }).to_string(),
         };
-        let details = format!("ActivityId: {activity}, Request URI: {path}, RequestStats: none, SDK: otobus");
+        let shown = path.char_indices().nth(SHOWN_PATH).map_or(path, |(end, _)| &path[..end]);
+        let details =
+            format!("ActivityId: {activity}, Request URI: {shown}, RequestStats: none, SDK: otobus");
         json!({ "code": self.code(), "message": format!("Message: {message}\r\n{details}") }).to_string()
     }
 }
