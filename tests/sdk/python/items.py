@@ -29,15 +29,15 @@ def authorization(method, kind, link, date, key=ITEMS_KEY):
     return quote(f"type=master&ver=1.0&sig={signature}", safe="")
 
 
-def ask(broker, method, path, kind, link, body=None, headers=None, key=ITEMS_KEY):
-    """A request without the SDK; gives status, headers and body."""
+def ask(broker, verb, path, kind, link, body=None, headers=None, key=ITEMS_KEY, method=None):
+    """A request without the SDK; gives status, headers and body. The verb is what is signed, and used unless another method is given."""
     date = formatdate(usegmt=True)
     request = urllib.request.Request(
         f"http://localhost:{broker.items_port}{path}",
-        method=method,
+        method=method or verb,
         data=None if body is None else (body if isinstance(body, bytes) else json.dumps(body).encode()),
         headers={
-            "authorization": authorization(method, kind, link, date, key),
+            "authorization": authorization(verb, kind, link, date, key),
             "x-ms-date": date,
             "x-ms-version": "2020-07-15",
             **(headers or {}),

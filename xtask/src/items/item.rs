@@ -21,7 +21,7 @@ pub fn id(number: u64) -> String {
     format!("i{number}")
 }
 
-/// `indexed` and `scanned` have the same value; the measured containers leave `scanned` out of their index.
+/// `indexed` and `scanned` have the same value, so that the same rows can be found with the index and without it.
 pub fn body(number: u64, round: u64) -> String {
     let (id, key, value) = (id(number), key(number), mixed(number) % VALUES);
     let (name, score) = (mixed(number ^ round) % VALUES, (mixed(round) % 1_000) as f64 / 8.0);
@@ -32,12 +32,17 @@ pub fn body(number: u64, round: u64) -> String {
     )
 }
 
-/// A container whose items have everything indexed but `scanned`, as a service's own default has it.
+/// A container whose items have everything indexed but `scanned`.
 pub fn container(name: &str, ttl: Option<u64>) -> String {
     let ttl = ttl.map_or(String::new(), |ttl| format!(r#","defaultTtl":{ttl}"#));
     format!(
         r#"{{"id":"{name}","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}},"indexingPolicy":{{"indexingMode":"consistent","automatic":true,"includedPaths":[{{"path":"/*"}}],"excludedPaths":[{{"path":"/scanned/?"}},{{"path":"/_etag/?"}}]}}{ttl}}}"#
     )
+}
+
+/// A container as clients make one who say nothing of its index: every member is in it.
+pub fn container_by_default(name: &str) -> String {
+    format!(r#"{{"id":"{name}","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}}}"#)
 }
 
 /// A container with no index beside its key, as a table with a primary key alone.

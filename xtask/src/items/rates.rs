@@ -27,7 +27,7 @@ pub fn run(plan: &Plan) -> Result<(), String> {
     let mut connection = server.connect()?;
     let failed = |error: std::io::Error| error.to_string();
     connection.create_database().map_err(failed)?;
-    connection.create_container(&item::container("indexed", None)).map_err(failed)?;
+    connection.create_container(&item::container_by_default("indexed")).map_err(failed)?;
     connection.create_container(&item::container_with_key_alone("plain")).map_err(failed)?;
     let (port, few) = (server.port.to_string(), plan.few.to_string());
     for container in ["indexed", "plain"] {

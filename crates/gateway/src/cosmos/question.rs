@@ -60,9 +60,6 @@ pub fn question(
             return Ok(Question::Nothing { container: container.clone() });
         }
         (Resource::Conflict, _) => return Err(Failure::not_found()),
-        (Resource::EncryptionKeys, _) => {
-            return Err(Failure::bad("Client encryption keys are not available in this version."));
-        }
         (_, Verb::Plan) => {
             // So that a wrong body is not taken for a plan that works.
             query_body(&body)?;
@@ -211,6 +208,11 @@ fn definition_command(
         }
         (Resource::Permission(database, user, permission), Verb::Delete) => {
             Command::DeletePermission { database, user, permission }
+        }
+        (Resource::EncryptionKeys(database), Verb::Create) => Command::CreateEncryptionKey { database, body },
+        (Resource::EncryptionKey(database, key), Verb::Read) => Command::ReadEncryptionKey { database, key },
+        (Resource::EncryptionKey(database, key), Verb::Replace) => {
+            Command::ReplaceEncryptionKey { database, key, body }
         }
         (Resource::Offer(offer), Verb::Read) => Command::ReadOffer { offer },
         (Resource::Offer(offer), Verb::Replace) => Command::ReplaceOffer { offer, body },

@@ -27,10 +27,10 @@ pub enum Resource {
     Permission(String, String, String),
     Offers,
     Offer(String),
+    EncryptionKeys(String),
+    EncryptionKey(String, String),
     /// `/$otobus/clock`
     Clock,
-    /// Of the service, and not here.
-    EncryptionKeys,
 }
 
 /// What a method and its headers ask for.
@@ -97,7 +97,8 @@ impl Resource {
             ["dbs", d, "users", u, "permissions", p] => {
                 Resource::Permission(d.to_owned(), u.to_owned(), p.to_owned())
             }
-            ["dbs", _, "clientencryptionkeys", ..] => Resource::EncryptionKeys,
+            ["dbs", d, "clientencryptionkeys"] => Resource::EncryptionKeys(d.to_owned()),
+            ["dbs", d, "clientencryptionkeys", key] => Resource::EncryptionKey(d.to_owned(), key.to_owned()),
             ["offers"] => Resource::Offers,
             ["offers", offer] => Resource::Offer(offer.to_owned()),
             ["$otobus", "clock"] => Resource::Clock,
@@ -133,6 +134,7 @@ impl Resource {
                 | Resource::Script(..)
                 | Resource::User(..)
                 | Resource::Permission(..)
+                | Resource::EncryptionKey(..)
                 | Resource::Offer(_) => Ok(Verb::Replace),
                 _ => not_allowed,
             },
@@ -164,6 +166,7 @@ impl Resource {
             Resource::Permissions(database, user) => {
                 QueryScope::Permissions { database: database.clone(), user: user.clone() }
             }
+            Resource::EncryptionKeys(database) => QueryScope::EncryptionKeys { database: database.clone() },
             Resource::Offers => QueryScope::Offers,
             _ => return None,
         })
@@ -181,6 +184,7 @@ impl Resource {
             Resource::Conflicts(_) => "Conflicts",
             Resource::Users(_) => "Users",
             Resource::Permissions(..) => "Permissions",
+            Resource::EncryptionKeys(_) => "ClientEncryptionKeys",
             Resource::Offers => "Offers",
             _ => "Documents",
         }
