@@ -43,6 +43,7 @@ pub fn run() -> ExitCode {
         Step { name: "crashes (strace)", run: sdk_tests::crash },
         Step { name: "python SDK", run: sdk_tests::python },
         Step { name: "javascript SDK", run: sdk_tests::javascript },
+        Step { name: "rust SDK", run: sdk_tests::rust },
         Step { name: "compatibility pages", run: compatibility::check },
     ];
     run_steps(steps)
@@ -57,6 +58,7 @@ pub fn run_black_box() -> ExitCode {
         Step { name: "crashes (strace)", run: sdk_tests::crash },
         Step { name: "python SDK", run: sdk_tests::python },
         Step { name: "javascript SDK", run: sdk_tests::javascript },
+        Step { name: "rust SDK", run: sdk_tests::rust },
     ];
     run_steps(steps)
 }

@@ -6,7 +6,7 @@ use super::Ran;
 use super::output::{self, Outcome, TestResult};
 use super::rust_tests::noted;
 use super::step::{self, Failure, Report};
-use crate::root::binary;
+use crate::root::{binary, root, target};
 use crate::tools::{javascript, python, strace};
 
 /// The profile of the broker under test: quick to build, every assertion on.
@@ -70,6 +70,19 @@ pub fn javascript(ran: &mut Ran) -> Result<Report, Failure> {
         }
     }
     Ok(Report { passed, note: noted(passed, 0) })
+}
+
+const RUST_SOURCE: &str = "tests/sdk/rust";
+
+/// The official Rust SDK. It has a lock file and a target folder of its own, and stays out of the product's workspace.
+pub fn rust(ran: &mut Ran) -> Result<Report, Failure> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--quiet", "--locked", "--test", "items", "--manifest-path"]);
+    command.arg(root().join(RUST_SOURCE).join("Cargo.toml")).args(["--", "--format=pretty"]);
+    command.env("CARGO_TARGET_DIR", target().join("sdk/rust")).env("OTOBUS_BIN", binary(PROFILE));
+    // The server's certificate is its own; the SDK takes that from an emulator.
+    command.env("AZURE_COSMOS_EMULATOR_SERVER_CERT_VALIDATION_DISABLED", "true");
+    tally(command, output::rust, |name| format!("{RUST_SOURCE}/tests/items.rs::{name}"), ran)
 }
 
 /// Runs a test runner, counts what it says, and notes the tests that passed.
