@@ -55,24 +55,30 @@ impl Broker {
                 Decided::Done
             }
             Command::Settle { link, delivery, token, outcome, wants_answer } => {
-                let Some(source) = self.volatile.link(*link).map(|link| link.source) else {
-                    return Decided::Done;
-                };
                 let within = (transaction, link.connection, is_again);
-                match self.stage_settlements(within, source, &[*token], outcome, material, context) {
-                    Ok(()) if *wants_answer => {
+                let source = self.volatile.link(*link).map(|link| link.source);
+                let staged = source.map(|source| {
+                    self.stage_settlements(within, source, &[*token], outcome, material, context)
+                });
+                match staged {
+                    Some(Ok(())) if *wants_answer => {
                         let outcome = Some(Settled::of(outcome));
                         let (link, delivery) = (*link, *delivery);
                         decision.effect(Effect::Staged { link, delivery, transaction, outcome });
                         Decided::Done
                     }
-                    Err(Hindrance::Refused(refusal)) if *wants_answer => {
+                    Some(Err(Hindrance::Refused(refusal))) if *wants_answer => {
                         decision.effect(Effect::NotSettled { link: *link, delivery: *delivery, refusal });
                         Decided::Done
                     }
-                    Ok(()) | Err(Hindrance::Refused(_)) => Decided::Done,
-                    Err(Hindrance::Needs(needs)) => Decided::Needs(needs),
-                    Err(Hindrance::Check(needs)) => Decided::Check(needs),
+                    Some(Ok(()) | Err(Hindrance::Refused(_))) => Decided::Done,
+                    // Nobody can be told that this one failed.
+                    None => {
+                        self.spoil(*link, transaction);
+                        Decided::Done
+                    }
+                    Some(Err(Hindrance::Needs(needs))) => Decided::Needs(needs),
+                    Some(Err(Hindrance::Check(needs))) => Decided::Check(needs),
                 }
             }
             Command::SettleTokens { request, namespace, path, tokens, outcome } => {

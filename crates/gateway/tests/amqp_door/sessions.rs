@@ -396,3 +396,27 @@ async fn a_lock_that_runs_out_detaches_its_link_and_counts_and_a_renewed_one_doe
     let other = client.delivery().await;
     assert_eq!((other.handle, client.settle(other.id, State::Accepted).await), (1, State::Accepted));
 }
+
+#[tokio::test]
+async fn the_empty_session_is_a_session_like_any_other() {
+    // K-4
+    let house = house().await;
+    let mut client = house.admitted().await;
+    client.sender(9, SESSIONS).await;
+    let key = (symbol("x-opt-partition-key"), "another".into());
+    let annotations = part(section::MESSAGE_ANNOTATIONS, Value::Map(vec![key]));
+    for text in [b"0", b"1"] {
+        let sent = [annotations.clone(), message_of("", text)].concat();
+        assert_eq!(client.send(9, &sent).await, State::Accepted, "its key is not compared");
+    }
+    for (handle, asked, text) in [(1, "".into(), b"0"), (2, Value::Null, b"1")] {
+        let attached = client.attached(session_receiver(handle, SESSIONS, asked)).await;
+        assert_eq!(filter_of(&attached), filter("".into()));
+        client.credit(handle, 0, 1).await;
+        let delivery = client.delivery().await;
+        assert_eq!(body(&delivery.message), text);
+        assert_eq!(list(&delivery.message, |sections| sections.properties)[10], "".into());
+        assert_eq!(client.settle(delivery.id, State::Accepted).await, State::Accepted);
+        client.detach(handle).await;
+    }
+}

@@ -200,3 +200,31 @@ fn a_commit_that_waits_for_what_cannot_be_read_is_refused() {
     ));
     assert_eq!((bench.active(), bench.charge()), (1, Charge::default()));
 }
+
+#[test]
+fn a_commit_that_waits_for_a_settlement_whose_link_is_gone_is_refused() {
+    // S-211
+    let mut bench = Bench::new();
+    bench.world.is_checked = false;
+    bench.world.send_committed("q", 1);
+    let receiver = bench.world.receiver("q", PeekLock, 1);
+    let (token, transaction) = (bench.world.token(1), bench.declare());
+    bench.send(transaction, &[message(1)]).unwrap();
+    let settle =
+        Command::Settle { link: receiver, delivery: 0, token, outcome: changed(), wants_answer: true };
+    let command = Command::Within { transaction, command: Box::new(settle) };
+    let context = Context { now: bench.world.now, position: bench.world.position() };
+    let mut decision = Decision::default();
+    let decided = bench.world.broker.decide(&command, Arrivals::default(), &[], context, &mut decision);
+    let Decided::Needs(Needs(bodies)) = decided else { panic!("{decided:?}") };
+    bench.world.detach(receiver);
+    let (link, delivery) = (bench.coordinator, 3);
+    let discharge = Command::Discharge { link, delivery, transaction, is_failed: false };
+    assert_eq!(bench.world.command(discharge, &[]), []);
+    let material: Vec<_> = bodies.iter().map(|body| (*body, &[][..])).collect();
+    let decided = bench.world.broker.decide(&command, Arrivals::default(), &material, context, &mut decision);
+    assert_eq!(decided, Decided::Done);
+    let told: Vec<_> = decision.effects.into_iter().map(|release| release.effect).collect();
+    assert!(matches!(&told[..], [Effect::Rejected { delivery: 3, refusal: Refusal::RolledBack(_), .. }]));
+    assert_eq!(bench.active(), 1);
+}
