@@ -62,7 +62,7 @@ impl Files {
         if unfinished.exists() {
             fs::remove_dir_all(&unfinished).map_err(|source| failed("remove", &unfinished, source))?;
         }
-        fs::create_dir_all(&unfinished).map_err(|source| failed("create", &unfinished, source))?;
+        make_private(&unfinished).map_err(|source| failed("create", &unfinished, source))?;
         make(&Files::within(&unfinished), extra_names)?;
         sync_directory(&unfinished).map_err(|source| failed("sync", &unfinished, source))?;
         fs::rename(&unfinished, &folder).map_err(|source| failed("create", &folder, source))?;
@@ -203,6 +203,15 @@ fn host_name() -> Option<String> {
     let is_fit =
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
     is_fit.then(|| name.to_owned())
+}
+
+/// Makes a directory that its owner alone may enter.
+fn make_private(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
 }
 
 /// Writes a file that its owner alone may read, from the first instant on.

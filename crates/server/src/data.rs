@@ -8,11 +8,72 @@ use gateway::auth::{Policy, ROOT_POLICY, Rights, Secret};
 use serde::Deserialize;
 use std::fs::{File, TryLockError};
 use std::io::Read;
-use std::os::unix::fs::DirBuilderExt;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Says who holds the directory.
 const LOCK: &str = "lock";
+
+/// What others may do with what lies here: nothing.
+const OTHERS: u32 = 0o077;
+
+/// How deep files lie below the data directory.
+const DEPTH: u32 = 4;
+
+/// What a data directory has. If there is more, it is not ours alone, and its rights are its owner's business.
+const OURS: [&str; 6] = ["bus", "items", "tls", "keys.toml", "items-keys.toml", LOCK];
+
+/// Public by their nature.
+const PUBLIC: [&str; 2] = ["ca.pem", "server.pem"];
+
+/// Opens a file of ours, never what a link leads to: somebody else may have put it there.
+fn plain() -> std::fs::OpenOptions {
+    let mut options = File::options();
+    options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    options
+}
+
+fn read_plain(path: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let read = plain().read(true).open(path).and_then(|mut file| file.read_to_string(&mut text));
+    read.with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(text)
+}
+
+/// Takes from others what a copy, an older server or a careless hand gave them. Links are left alone. Returns how many files
+/// and directories it was.
+fn narrow(path: &Path, depth: u32) -> std::io::Result<usize> {
+    let found = std::fs::symlink_metadata(path)?;
+    if found.is_symlink() || PUBLIC.iter().any(|name| path.ends_with(name)) {
+        return Ok(0);
+    }
+    let mode = found.permissions().mode();
+    let is_wide = mode & OTHERS != 0;
+    if is_wide {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode & !OTHERS & 0o777))?;
+    }
+    let mut count = usize::from(is_wide);
+    if found.is_dir() && depth > 0 {
+        for entry in std::fs::read_dir(path)? {
+            count += narrow(&entry?.path(), depth - 1)?;
+        }
+    }
+    Ok(count)
+}
+
+/// The same for a data directory, and for nothing else that may lie in it.
+fn narrow_data(path: &Path) -> std::io::Result<usize> {
+    let (mut count, mut is_ours) = (0, true);
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        match OURS.iter().any(|name| entry.file_name() == *name) {
+            true => count += narrow(&entry.path(), DEPTH)?,
+            false => is_ours = false,
+        }
+    }
+    Ok(count + if is_ours { narrow(path, 0)? } else { 0 })
+}
 
 /// The directory, held by this process until it is dropped.
 #[derive(Debug)]
@@ -40,9 +101,22 @@ impl Data {
         make_private(path)
             .with_context(|| format!("cannot create the data directory {}; {way_out}", path.display()))?;
         let data = Data::lock(path, File::try_lock)?;
-        std::fs::write(data.path.join(LOCK), format!("process {}", std::process::id())).with_context(
-            || format!("cannot write to the data directory {}; {way_out}", data.path.display()),
-        )?;
+        let mut lock = plain();
+        let lock = lock.write(true).create(true).truncate(true).open(data.path.join(LOCK));
+        lock.and_then(|mut lock| write!(lock, "process {}", std::process::id())).with_context(|| {
+            format!("cannot write to the data directory {}; {way_out}", data.path.display())
+        })?;
+        match narrow_data(&data.path) {
+            Ok(0) => {}
+            Ok(count) => tracing::warn!(
+                count,
+                "others could read files or directories under {}; now their owner alone can",
+                data.path.display()
+            ),
+            Err(error) => {
+                tracing::warn!(%error, "others may be able to read what lies under {}", data.path.display())
+            }
+        }
         Ok(data)
     }
 
@@ -69,7 +143,7 @@ impl Data {
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
                 // Only for the message; another process wrote it, and one that only looks writes none.
-                if let Ok(file) = File::open(path.join(LOCK)) {
+                if let Ok(file) = plain().read(true).open(path.join(LOCK)) {
                     let _ = file.take(64).read_to_string(&mut holder);
                 }
                 let holder = if holder.is_empty() { "another process" } else { &holder };
@@ -137,8 +211,7 @@ impl Data {
         if !path.exists() {
             make_keys(&path).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = read_plain(&path)?;
         // Not the whole error: it would repeat the line with the key.
         let keys: Keys = toml::from_str(&text).map_err(|error| {
             let what = crate::config::without_values(&error);
@@ -158,8 +231,7 @@ impl Data {
         if !path.exists() {
             make_account_keys(&path).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = read_plain(&path)?;
         let wrong = |what: String| {
             anyhow::anyhow!("{}: {what}; remove the file to have new keys made", path.display())
         };
@@ -282,6 +354,41 @@ mod tests {
             let mode = std::fs::metadata(data.keys()).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
+    }
+
+    #[test]
+    fn what_others_could_read_is_theirs_no_more_and_no_link_is_followed() {
+        let folder = Folder::new();
+        let below = folder.0.join("bus/0");
+        std::fs::create_dir_all(&below).unwrap();
+        let wide = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        std::fs::create_dir(folder.0.join("tls")).unwrap();
+        let (secret, public) = (below.join("1.segment"), folder.0.join("tls/ca.pem"));
+        for (path, mode) in [(&secret, 0o644), (&public, 0o644)] {
+            std::fs::write(path, "x").unwrap();
+            wide(path, mode);
+        }
+        wide(&below, 0o755);
+        let outside = Folder::new();
+        std::fs::write(&outside.0, "kept").unwrap();
+        std::os::unix::fs::symlink(&outside.0, folder.0.join("keys.toml")).unwrap();
+        wide(&outside.0, 0o644);
+        let data = Data::open(&folder.0).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let modes = [&folder.0, &below, &secret, &public, &outside.0].map(|path| mode(path));
+        assert_eq!(modes, [0o700, 0o700, 0o600, 0o644, 0o644]);
+        assert_eq!(mode(&folder.0.join(LOCK)), 0o600);
+        drop(data);
+        // One that has more than that in it is somebody's, and keeps its rights.
+        std::fs::write(folder.0.join("notes.txt"), "x").unwrap();
+        wide(&folder.0, 0o755);
+        wide(&below, 0o755);
+        let data = Data::open(&folder.0).unwrap();
+        assert_eq!([mode(&folder.0), mode(&below)], [0o755, 0o700]);
+        assert!(data.root_policy().is_err(), "the keys are somewhere else");
+        std::fs::remove_file(&outside.0).unwrap();
     }
 
     // P-20

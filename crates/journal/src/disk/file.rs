@@ -3,11 +3,22 @@
 use super::pages::are_pages;
 use super::{Disk, DiskFile, Guard, Lock};
 use std::fs::{self, OpenOptions, TryLockError};
-use std::io::{self, IoSlice, Read};
-use std::os::unix::fs::FileExt;
+use std::io::{self, IoSlice, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is stored is for its owner alone, whatever the process was told to grant to others.
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// Opens files of ours, never what a link leads to: somebody else may have put it there.
+fn plain() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(FILE_MODE).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    options
+}
 
 /// A directory.
 #[derive(Debug)]
@@ -54,7 +65,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
         _ => Path::new("."),
     };
     make_directory(parent)?;
-    match fs::create_dir(path) {
+    match fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
@@ -64,17 +75,12 @@ fn make_directory(path: &Path) -> io::Result<()> {
 impl Disk for File {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.must_be_writable()?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(self.path.join(name))?;
+        let file = plain().read(true).write(true).create(true).truncate(true).open(self.path.join(name))?;
         Ok(Arc::new(Open::new(file)))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(!self.is_read_only).open(self.path.join(name))?;
+        let file = plain().read(true).write(!self.is_read_only).open(self.path.join(name))?;
         Ok(Arc::new(Open::new(file)))
     }
 
@@ -112,14 +118,16 @@ impl Disk for File {
         match locked {
             Ok(()) => {
                 if !self.is_read_only {
-                    fs::write(self.path.join(name), holder)?;
+                    let mut file =
+                        plain().write(true).create(true).truncate(true).open(self.path.join(name))?;
+                    file.write_all(holder.as_bytes())?;
                 }
                 Ok(Lock::Held(Box::new(HeldLock { directory })))
             }
             Err(TryLockError::WouldBlock) => {
                 let mut noted = String::new();
                 // Somebody else's text: only for the message, and only so much of it. Whoever only looks leaves none.
-                if let Ok(file) = fs::File::open(self.path.join(name)) {
+                if let Ok(file) = plain().read(true).open(self.path.join(name)) {
                     file.take(200).read_to_string(&mut noted)?;
                 }
                 Ok(Lock::Busy(noted))
@@ -198,7 +206,6 @@ impl Open {
 #[cfg(target_os = "linux")]
 fn reopen_direct(file: &fs::File) -> io::Result<fs::File> {
     use std::os::fd::AsRawFd;
-    use std::os::unix::fs::OpenOptionsExt;
     let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
     OpenOptions::new().write(true).custom_flags(direct).open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
@@ -305,6 +312,27 @@ mod tests {
         assert!(matches!(disk.lock("lock", "one").unwrap(), Lock::Busy(_)));
         drop(held);
         assert!(matches!(disk.lock("lock", "one").unwrap(), Lock::Held(_)));
+    }
+
+    #[test]
+    fn what_is_made_is_for_its_owner_alone_and_no_link_is_followed() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = Scratch::new("modes");
+        let disk = File::open(&folder.path().join("below")).unwrap();
+        let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o777;
+        drop(disk.create("a").unwrap());
+        drop(disk.lock("lock", "one").unwrap());
+        assert_eq!([mode("below"), mode("below/a"), mode("below/lock")], [0o700, 0o600, 0o600]);
+        let elsewhere = folder.path().join("elsewhere");
+        fs::write(&elsewhere, "kept").unwrap();
+        for name in ["link", "lock"] {
+            let _ = disk.remove(name);
+            symlink(&elsewhere, folder.path().join("below").join(name)).unwrap();
+        }
+        assert!(
+            disk.create("link").is_err() && disk.open("link").is_err() && disk.lock("lock", "two").is_err()
+        );
+        assert_eq!(fs::read_to_string(elsewhere).unwrap(), "kept");
     }
 
     #[test]
