@@ -40,6 +40,8 @@ struct Shared {
     checked: AtomicU64,
     expired: AtomicU64,
     is_written: AtomicBool,
+    /// Writers that have read everything for the last time.
+    ended: AtomicU64,
     broken: Mutex<Vec<String>>,
 }
 
@@ -104,6 +106,7 @@ impl Writer<'_> {
             let is_over = self.shared.is_written.load(Ordering::Acquire);
             let life = self.shared.life.load(Ordering::Acquire);
             if is_over && self.looked == life || self.shared.is_broken() {
+                self.shared.ended.fetch_add(1, Ordering::Release);
                 return;
             }
             let port = self.shared.port.load(Ordering::Acquire);
@@ -320,6 +323,14 @@ fn prepare(connection: &mut Connection) -> io::Result<()> {
 /// Everybody reads everything once more; then an index, a feed of all items and the clients must agree on how many there are.
 fn last_look(server: &Server, shared: &Shared) -> Result<u64, String> {
     shared.is_written.store(true, Ordering::Release);
+    let began = Instant::now();
+    while shared.ended.load(Ordering::Acquire) < WRITERS as u64 {
+        if began.elapsed() > LAST_LOOK {
+            shared.fail("a client does not come to its end".into());
+            return Ok(0);
+        }
+        std::thread::sleep(RETRY);
+    }
     // Until everything has ended that ends.
     std::thread::sleep(Duration::from_secs(TTL) + 2 * SLACK);
     let failed = |error: io::Error| format!("the last look failed: {error}");
