@@ -142,3 +142,25 @@ fn a_removal_that_waits_for_request_units_does_not_say_that_nothing_has_expired(
     assert!(matches!(desk.read_of("j", 1_250), Reading::Done(Ok(_))));
     assert!(matches!(desk.read_of("j", 1_400), Reading::After));
 }
+
+#[test]
+fn on_a_full_disk_writes_are_refused_with_507_and_deletes_and_reads_go_on() {
+    let mut desk = desk_with_item();
+    desk.deciding.set_room(false);
+    let write = ItemWrite {
+        container: container(),
+        partition_key: None,
+        body: r#"{"id":"j","pk":"p"}"#.into(),
+        condition: Precondition::default(),
+    };
+    let mut decide = |command: &Command| desk.deciding.decide(command, Time(200), &mut desk.draft).unwrap();
+    assert_eq!(decide(&Command::UpsertItem(write.clone())).unwrap_err().status().0, 507);
+    assert_eq!(decide(&Command::Advance { by_ms: 1 }).unwrap_err().status().0, 507);
+    let Command::ReadItem { item, .. } = point_read("i") else { panic!("it reads") };
+    assert!(decide(&Command::DeleteItem { item, condition: Precondition::default() }).is_ok());
+    assert!(matches!(desk.read(300), Reading::Done(Ok(_))), "it is not committed yet");
+    desk.commit();
+    assert!(matches!(desk.read(300), Reading::Done(Err(_))));
+    desk.deciding.set_room(true);
+    assert!(desk.deciding.decide(&Command::UpsertItem(write), Time(300), &mut desk.draft).unwrap().is_ok());
+}
