@@ -299,6 +299,27 @@ mod tests {
     }
 
     #[test]
+    fn after_one_that_was_put_off_the_next_snapshot_is_taken_and_on_a_full_disk_sooner() {
+        let mut upkeep = upkeep();
+        let every = upkeep.pace.snapshot_every_bytes as usize;
+        upkeep.appended(every, 0);
+        assert!(upkeep.wants_snapshot());
+        upkeep.take(Position(50), broker::Broker::new(broker::Durable::default(), 1).snapshot(Time(1)));
+        assert!(upkeep.committed(Position(50)).is_some());
+        upkeep.appended(every, 0);
+        assert!(!upkeep.wants_snapshot(), "one is being written");
+        upkeep.put_off();
+        assert!(upkeep.wants_snapshot());
+        upkeep.take(Position(60), broker::Broker::new(broker::Durable::default(), 1).snapshot(Time(1)));
+        assert!(upkeep.committed(Position(60)).is_some());
+        upkeep.put_off();
+        upkeep.appended(every / FULL_SNAPSHOTS as usize, 0);
+        assert!(!upkeep.wants_snapshot());
+        upkeep.set_short(true);
+        assert!(upkeep.wants_snapshot());
+    }
+
+    #[test]
     fn what_was_copied_is_given_up_only_when_the_copies_are_committed() {
         let mut upkeep = upkeep();
         assert_eq!(upkeep.next_slice().len(), 3);

@@ -4,8 +4,8 @@
 
 use broker::{Answer, Command, NamespaceId, QueueSettings, Span};
 use journal::disk::{Call, Disk, File, Memory, Watch, Watched};
-use journal::{Filling, Local};
-use otobus_engine::{Batch, Connection, Engine, Options, Outgoing};
+use journal::{Filling, Local, Log};
+use otobus_engine::{Batch, Connection, Engine, Options, Outgoing, recover};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -247,4 +247,16 @@ async fn a_stop_waits_for_the_snapshot_that_is_being_written() {
     let names = memory.list().unwrap();
     assert!(names.iter().any(|name| name.ends_with(".snapshot")), "{names:?}");
     assert!(!names.iter().any(|name| name == "snapshot.tmp"), "{names:?}");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn what_another_owner_wrote_until_it_was_fenced_off_is_read() {
+    let log = Log::default();
+    let options = Options { owner: 1, nonce: 9, tail_cache_bytes: 1 << 20 };
+    let engine = Engine::open(Box::new(log.open().unwrap()), options, |_| {}).unwrap();
+    // Somebody looks at the log before the queue is there, and takes it over afterwards.
+    let mut next = log.open().unwrap();
+    engine.handle().ask(create).await.unwrap().unwrap();
+    let recovered = recover(&mut next, 2).unwrap();
+    assert_eq!(recovered.durable.queues().count(), 1);
 }
