@@ -164,3 +164,44 @@ fn after_a_silence_the_journal_is_sealed_once() {
     }
     assert_eq!(desk.look(|partition| partition.sealed), Sealed::Yes);
 }
+
+#[test]
+fn what_rests_on_durable_things_waits_behind_what_is_in_flight_for_the_same_connection() {
+    let mut ports = Ports::default();
+    let outbox = Arc::new(Outbox::default());
+    ports.open(ConnectionId(1), outbox.clone());
+    let taken = |length| Outgoing::PartTaken { link: link(1), length };
+    ports.list(ConnectionId(1), false).unwrap().push(taken(1));
+    let waiting = ports.take_waiting(0, Arc::default(), |_| {});
+    ports.list(ConnectionId(1), true).unwrap().push(taken(2));
+    ports.flush_free();
+    assert!(super::taken(&outbox).is_empty() && ports.has_gated());
+    crate::commit::Release::release(waiting);
+    ports.committed();
+    ports.flush_gated(|_| {});
+    let lengths: Vec<_> = super::taken(&outbox)
+        .iter()
+        .map(|each| if let Outgoing::PartTaken { length, .. } = each { *length } else { 0 })
+        .collect();
+    assert_eq!(lengths, [1, 2]);
+    // With nothing in flight it leaves at once.
+    ports.list(ConnectionId(1), true).unwrap().push(taken(3));
+    ports.flush_free();
+    assert_eq!(super::taken(&outbox).len(), 1);
+}
+
+#[test]
+fn a_call_by_a_moment_wakes_whoever_would_sleep_longer() {
+    let door = Door::<Item>::default();
+    let now = Moment(0);
+    for until in [None, Some(Moment(9))] {
+        assert!(door.try_sleep(until, now));
+        door.call_by(Moment(5));
+        assert!(door.is_awake(now), "{until:?}");
+    }
+    door.call_by(Moment(5));
+    assert!(!door.try_sleep(None, now), "it was awake, and looks once more");
+    assert!(door.try_sleep(Some(Moment(3)), now));
+    door.call_by(Moment(5));
+    assert!(!door.is_awake(now) && door.is_awake(Moment(3)));
+}
