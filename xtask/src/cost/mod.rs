@@ -13,6 +13,7 @@ mod raw;
 pub mod start;
 pub mod worker;
 
+pub use pace::median;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -199,12 +200,16 @@ fn print_floor(floor: &[Floor], send_p50_us: f64, foreign_cores: f64) {
     println!("window 1 p50 {send_p50_us:.1} us = {ratio:.2} x (round trip + sync); {words}");
 }
 
-/// Runs one of our own commands on a core and returns what it measured.
 fn worker(core: &str, arguments: &[&str]) -> Result<Value, String> {
+    measured(core, "worker", arguments)
+}
+
+/// Runs one of our own commands on a core and returns what it measured.
+pub fn measured(core: &str, command: &str, arguments: &[&str]) -> Result<Value, String> {
     let output = Command::new("taskset")
         .args(["-c", core])
         .arg(target().join("release/xtask"))
-        .arg("worker")
+        .arg(command)
         .args(arguments)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())

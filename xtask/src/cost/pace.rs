@@ -154,7 +154,7 @@ fn print_summary(contenders: &[Contender], rate: &str, rounds: &[Round]) {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

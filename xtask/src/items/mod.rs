@@ -12,10 +12,8 @@ pub mod server;
 pub mod worker;
 
 use crate::cost::quiet::{Usage, is_quiet};
-use crate::cost::{build, scratch};
-use crate::root::target;
+use crate::cost::{build, median, scratch};
 use serde_json::Value;
-use std::process::{Command, Stdio};
 
 const SERVER_CORE: &str = "0";
 const CLIENT_CORE: &str = "1";
@@ -81,28 +79,11 @@ fn asked(arguments: &[String]) -> Result<Plan, String> {
 
 /// Runs a load on the client's core and returns what it measured.
 fn load(arguments: &[&str]) -> Result<Value, String> {
-    let output = Command::new("taskset")
-        .args(["-c", CLIENT_CORE])
-        .arg(target().join("release/xtask"))
-        .arg("items-worker")
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("cannot run taskset: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("the load `{}` failed", arguments.join(" ")));
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("the load printed no JSON: {error}"))
+    crate::cost::measured(CLIENT_CORE, "items-worker", arguments)
 }
 
 fn number(value: &Value, name: &str) -> Result<f64, String> {
     value[name].as_f64().ok_or(format!("the load lacks `{name}`: {value}"))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Whether a goal is met.
