@@ -5,11 +5,12 @@ use anyhow::{Context, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gateway::auth::{Policy, ROOT_POLICY, Rights, Secret};
+use journal::disk::{make_directory, plain};
 use serde::Deserialize;
 use std::fs::{File, TryLockError};
 use std::io::Read;
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Says who holds the directory.
@@ -26,13 +27,6 @@ const OURS: [&str; 6] = ["bus", "items", "tls", "keys.toml", "items-keys.toml", 
 
 /// Public by their nature.
 const PUBLIC: [&str; 2] = ["ca.pem", "server.pem"];
-
-/// Opens a file of ours, never what a link leads to: somebody else may have put it there.
-fn plain() -> std::fs::OpenOptions {
-    let mut options = File::options();
-    options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
-    options
-}
 
 fn read_plain(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
@@ -82,23 +76,11 @@ pub struct Data {
     _lock: File,
 }
 
-/// Makes a directory that only its owner may enter, with all that lead to it, so that it is still there after a power
-/// failure: a directory is durable when the one above it is synced.
-fn make_private(path: &Path) -> std::io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if path.is_dir() {
-        return Ok(());
-    }
-    make_private(parent)?;
-    std::fs::DirBuilder::new().mode(0o700).create(path)?;
-    File::open(parent)?.sync_all()
-}
-
 impl Data {
     /// Creates the directory if it is missing and takes it for this process.
     pub fn open(path: &Path) -> anyhow::Result<Data> {
         let way_out = "make it writable or choose another with --data";
-        make_private(path)
+        make_directory(path)
             .with_context(|| format!("cannot create the data directory {}; {way_out}", path.display()))?;
         let data = Data::lock(path, File::try_lock)?;
         let mut lock = plain();

@@ -14,7 +14,7 @@ const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 
 /// Opens files of ours, never what a link leads to: somebody else may have put it there.
-fn plain() -> OpenOptions {
+pub fn plain() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(FILE_MODE).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
     options
@@ -55,8 +55,9 @@ impl File {
     }
 }
 
-/// Makes the directory durable in its parent: without that a power failure could take all of it.
-fn make_directory(path: &Path) -> io::Result<()> {
+/// Makes a directory for its owner alone, with all that lead to it, each durable in its parent: without that a power failure
+/// could take all of it.
+pub fn make_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }

@@ -11,7 +11,7 @@ mod pages;
 mod watched;
 
 pub use faulty::{Fault, Faulty};
-pub use file::File;
+pub use file::{File, make_directory, plain};
 pub use memory::{Memory, SECTOR_BYTES};
 pub use pages::{PAGE_BYTES, Pages};
 pub use watched::{Call, Watch, Watched};
