@@ -102,6 +102,10 @@ export class Otobus {
     return join(this.#folder, "data", "tls", "ca.pem");
   }
 
+  get port() {
+    return this.#port;
+  }
+
   itemsEndpoint(scheme = "https") {
     return `${scheme}://localhost:${this.#itemsPort}/`;
   }
