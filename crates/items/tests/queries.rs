@@ -266,7 +266,8 @@ fn a_continuation_of_an_index_that_is_gone_is_refused_and_not_taken_for_another(
         ["SELECT VALUE c.id FROM c WHERE c.n >= 0 ORDER BY c.n", "SELECT VALUE c.id FROM c WHERE c.n = 1"]
     {
         let mut world = World::with("");
-        (0..300).for_each(|nth| drop(world.create(&format!("i{nth}"), "\"n\":1").unwrap()));
+        (0..300)
+            .for_each(|nth| drop(world.create(&format!("i{nth}"), &format!("\"n\":{}", nth % 10)).unwrap()));
         let first = page(&mut world, query(text, listing(None)));
         assert!(first.metrics.unwrap().used_index, "{text}");
         world.replace_container(ALL_BUT_N).unwrap();

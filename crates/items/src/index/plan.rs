@@ -9,6 +9,7 @@ use crate::definition::Container;
 use crate::definition::indexing::EACH;
 use crate::item::body::{self, SYSTEM};
 use crate::item::scope::Scope;
+use crate::item::stored::Stored;
 use crate::json::Value;
 use crate::keys::{self, Section};
 use crate::query::{Conjunct, Path, Step, Test, Wants};
@@ -87,7 +88,12 @@ pub fn choose(
             return Ok(plans.swap_remove(at));
         }
     }
-    smallest(view, wants, plans)
+    let items = plans.last().cloned();
+    let plan = smallest(view, wants, plans)?;
+    match items {
+        Some(items) if reads_much(container, view, &plan, &items)? => Ok(items),
+        _ => Ok(plan),
+    }
 }
 
 struct ByPartition {
@@ -330,7 +336,6 @@ fn by_time(wants: &Wants, scope: &Scope, container: &Container) -> Option<Plan> 
     Some(Plan { access, scope: scope.clone(), is_ordered: order.is_some(), direction })
 }
 
-/// Whether a page of this plan can have ended at this key.
 /// Whether a page that ended at this key came from this plan.
 pub fn belongs(container: &Container, plan: &Plan, resume: &[u8]) -> bool {
     let Some((&section, _)) = resume.split_first() else { return false };
@@ -366,6 +371,32 @@ fn smallest(view: &dyn View, wants: &Wants, plans: Vec<Plan>) -> Result<Plan, Un
     }
     let (_, _, plan) = best.expect("reading all items is always a plan");
     Ok(plan)
+}
+
+/// Whether an index would lead to so many of the items that reading all of them in their order costs less than reading those one by one.
+/// Judged by the first ones: places begin with a hash, so those are as good as any.
+fn reads_much(container: &Container, view: &dyn View, plan: &Plan, all: &Plan) -> Result<bool, Unreadable> {
+    let (Access::Index { ranges, .. }, Access::Items(all)) = (&plan.access, &all.access) else {
+        return Ok(false);
+    };
+    if plan.is_ordered || count(view, ranges)? < limits::PLAN_KEYS {
+        return Ok(false);
+    }
+    let (mut sampled, mut found) = (0, 0);
+    'sample: for (from, to) in all {
+        for entry in view.scan(from, to, Direction::Ascending) {
+            if sampled == limits::PLAN_SAMPLE {
+                break 'sample;
+            }
+            let (key, value) = entry?;
+            let entries =
+                super::entries(container, &key[keys::SECTION_BYTES..], &Stored::decode(&value)?.text);
+            let is_within = |key: &Vec<u8>| ranges.iter().any(|(from, to)| from <= key && key < to);
+            sampled += 1;
+            found += usize::from(entries.iter().any(is_within));
+        }
+    }
+    Ok(found * limits::SCAN_ADVANTAGE > sampled)
 }
 
 fn count(view: &dyn View, ranges: &[Range]) -> Result<usize, Unreadable> {

@@ -6,10 +6,12 @@ use super::source::PlanSource;
 use crate::item::scope::Scope;
 use crate::json::{self, Value};
 use crate::query::{Candidate, Conjunct, Path, SortPath, Source, Step, Test, Wants};
-use crate::view::Direction;
-use crate::{Command, ContainerPath, InMemory, ItemWrite, PartitionKey, Time, limits};
+use crate::view::{Direction, Entries, Memory, Unreadable, View};
+use crate::{Answer, Budget, Command, ContainerPath, InMemory, ItemWrite, Listing, PartitionKey};
+use crate::{Query, QueryScope, Time, limits};
 use bytes::Bytes;
 use proptest::prelude::*;
+use std::cell::Cell;
 
 fn world(policy: &str, items: &[String]) -> InMemory {
     let mut world = InMemory { now: Time(1_700_000_000_000), ..InMemory::default() };
@@ -281,6 +283,94 @@ fn time_stamps_are_found_in_the_order_of_changes() {
             assert_eq!(source.next().unwrap().as_ref(), Some(&all[at]));
         }
     }
+}
+
+/// A store that counts what is read of it.
+#[derive(Default)]
+struct Counting {
+    store: Memory,
+    looked_up: Cell<u64>,
+    passed: Cell<u64>,
+}
+
+impl View for Counting {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Unreadable> {
+        self.looked_up.set(self.looked_up.get() + 1);
+        self.store.get(key)
+    }
+
+    fn scan<'a>(&'a self, from: &[u8], to: &[u8], direction: Direction) -> Entries<'a> {
+        let entries = self.store.scan(from, to, direction);
+        Box::new(entries.inspect(|_| self.passed.set(self.passed.get() + 1)))
+    }
+}
+
+/// Rows of a query, and how many keys were looked up one by one, and passed in scans.
+fn asked(world: &InMemory, text: &str) -> (usize, u64, u64) {
+    let view = Counting { store: world.store.clone(), ..Counting::default() };
+    let query = Query {
+        of: QueryScope::Items { container: ContainerPath::new("d", "c") },
+        scope: crate::Scope::All,
+        text: text.to_owned(),
+        parameters: Vec::new(),
+        listing: Listing { max_items: Some(-1), ..Listing::default() },
+        session: None,
+    };
+    let reply = world.account.read(&Command::Query(query), &view, world.now, &mut Budget::default()).unwrap();
+    let Answer::Page(page) = reply.answer else { panic!("{:?}", reply.answer) };
+    assert_eq!(page.continuation, None);
+    (page.values.len(), view.looked_up.get(), view.passed.get())
+}
+
+#[test]
+fn a_range_with_two_bounds_reads_what_lies_between_them_however_many_lie_beyond() {
+    let of = |count: i64| {
+        let items: Vec<String> = (0..count)
+            .map(|n| format!(r#"{{"id":"i{n}","pk":"p{}","n":{n},"s":"t{n:05}","list":[1,9]}}"#, n % 5))
+            .collect();
+        world("{}", &items)
+    };
+    let (few, many) = (of(600), of(2_400));
+    for (filter, rows) in [
+        ("c.n >= 300 AND c.n < 315", 15),
+        ("c.n < 315 AND 300 <= c.n", 15),
+        ("c.n > 299 AND c.n >= 10 AND c.n < 315 AND c.n <= 315", 15),
+        ("c.n >= 300 AND c.s != '' AND c.n <= 300", 1),
+        ("c.s > 't00299' AND c.s < 't00315'", 15),
+        ("c.n > 315 AND c.n < 300", 0),
+        ("c.n > 'a' AND c.n < 300", 0),
+    ] {
+        let text = format!("SELECT VALUE c.id FROM c WHERE {filter}");
+        let (found, looked_up, passed) = asked(&few, &text);
+        assert_eq!(found, rows, "{filter}");
+        assert_eq!(asked(&many, &text), (found, looked_up, passed), "{filter}: more items, no more reading");
+        // Each row's index entry is passed to count it and to read it; other plans are counted up to their limit.
+        assert!(looked_up <= rows as u64 + 4, "{filter}: {looked_up} keys looked up");
+        assert!(passed <= 2 * rows as u64 + 4 * limits::PLAN_KEYS as u64, "{filter}: {passed} keys passed");
+    }
+    // Below an array the bounds may hold for different elements.
+    let text = "SELECT VALUE c.id FROM c JOIN a IN c.list JOIN b IN c.list WHERE a > 8 AND b < 2 AND c.n < 3";
+    assert_eq!(asked(&few, text).0, 3);
+}
+
+#[test]
+fn an_index_that_leads_to_most_items_is_left_for_the_scan() {
+    let items: Vec<String> =
+        (0..2_000).map(|n| format!(r#"{{"id":"i{n}","pk":"p{}","n":{n}}}"#, n % 50)).collect();
+    let world = world("{}", &items);
+    let (rows, looked_up, passed) = asked(&world, "SELECT VALUE COUNT(1) FROM c WHERE c.n >= 100");
+    assert_eq!(rows, 1);
+    assert!(looked_up < 10 && passed < 3_000, "{looked_up} keys looked up, {passed} passed");
+    let (rows, looked_up, passed) = asked(&world, "SELECT VALUE COUNT(1) FROM c WHERE c.n >= 1700");
+    assert_eq!(rows, 1);
+    assert!((300..310).contains(&looked_up) && passed < 1_500, "{looked_up} keys looked up, {passed} passed");
+    // In order an index is worth more: a page ends where it is full.
+    let ordered = wants(vec![Conjunct {
+        path: member("n"),
+        test: Test::Range { low: Some((Value::integer(100), true)), high: None },
+    }]);
+    let ordered = Wants { order: vec![SortPath { path: member("n"), is_descending: false }], ..ordered };
+    assert!(choose(&world, &ordered, None).is_ordered);
 }
 
 /// A value that items have and queries ask for.

@@ -4,7 +4,8 @@ use super::functions::Function;
 use super::plan::{Expr, FromSource, Select};
 use super::run::reads_items;
 use super::syntax::Binary;
-use crate::json::Value;
+use crate::json::{self, Value};
+use std::cmp::Ordering;
 
 /// A step of a path into an item.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,8 +52,8 @@ pub enum Test {
     In(Vec<Value>),
     /// At least one bound; both of the same type. `true` includes the bound.
     Range {
-        low: Option<(Value, bool)>,
-        high: Option<(Value, bool)>,
+        low: Option<Bound>,
+        high: Option<Bound>,
     },
     StartsWith(String),
     /// There at all, null included.
@@ -60,6 +61,9 @@ pub enum Test {
     /// An array with an element equal to this.
     ArrayContains(Value),
 }
+
+/// A value, and whether it is within the range itself.
+pub type Bound = (Value, bool);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SortPath {
@@ -79,6 +83,7 @@ pub(super) fn of(select: &Select) -> Wants {
     let paths = Paths::of(select);
     if let Some(filter) = &select.filter {
         collect(filter, &paths, &mut wants.conjuncts);
+        wants.conjuncts = joined(wants.conjuncts);
         touch(filter, &paths, &mut wants.touched);
     }
     let sorts = select.order.iter().map(|sort| {
@@ -192,6 +197,55 @@ fn range(value: &Expr, low: &Expr, high: &Expr, paths: &Paths) -> Option<Conjunc
     let is_one_type = std::mem::discriminant(&low) == std::mem::discriminant(&high);
     is_one_type
         .then_some(Conjunct { path, test: Test::Range { low: Some((low, true)), high: Some((high, true)) } })
+}
+
+/// Makes one range of several on the same path: `c.a >= 1 AND c.a < 9` lies between two keys of an index, and each half of it alone may be
+/// most of the container.
+fn joined(conjuncts: Vec<Conjunct>) -> Vec<Conjunct> {
+    let mut joined: Vec<Conjunct> = Vec::with_capacity(conjuncts.len());
+    for conjunct in conjuncts {
+        let is_done = joined.iter_mut().any(|other| other.narrow(&conjunct));
+        if !is_done {
+            joined.push(conjunct);
+        }
+    }
+    joined
+}
+
+impl Conjunct {
+    /// Takes the bounds of a range on the same path, if both are ranges over values of one type.
+    fn narrow(&mut self, by: &Conjunct) -> bool {
+        // Below an array each test may hold for another element.
+        if self.path != by.path || self.path.contains(&Step::Each) {
+            return false;
+        }
+        let (Test::Range { low, high }, Test::Range { low: by_low, high: by_high }) =
+            (&mut self.test, &by.test)
+        else {
+            return false;
+        };
+        let bound = |low: &Option<Bound>, high: &Option<Bound>| {
+            low.as_ref().or(high.as_ref()).map(|(value, _)| std::mem::discriminant(value))
+        };
+        if bound(low, high) != bound(by_low, by_high) {
+            return false;
+        }
+        tighten(low, by_low, Ordering::Greater);
+        tighten(high, by_high, Ordering::Less);
+        true
+    }
+}
+
+/// Keeps the tighter of two bounds: the one that is `tighter` than the other, or of equal ones the one that is left out.
+fn tighten(bound: &mut Option<Bound>, by: &Option<Bound>, tighter: Ordering) {
+    let Some((by, by_is_included)) = by else { return };
+    let is_tighter = bound.as_ref().is_none_or(|(value, _)| {
+        let order = json::compare(by, value);
+        order == tighter || order == Ordering::Equal && !by_is_included
+    });
+    if is_tighter {
+        *bound = Some((by.clone(), *by_is_included));
+    }
 }
 
 fn call(function: Function, arguments: &[Expr], paths: &Paths) -> Option<Conjunct> {
