@@ -102,6 +102,16 @@ pub const ITEMS_DISCARDED_BYTES: usize = 8 * 1_024 * 1_024;
 /// Bodies that are arriving at the items' port, of all connections together, in KiB. Beyond it they wait for each other.
 pub const ITEMS_BODIES_KIBIBYTES: usize = 256 * 1_024;
 
+/// Bytes of the headers of an HTTP/2 request, 32 more for each header: a header of one byte on the wire takes a hundred in memory.
+pub const HTTP2_HEAD_BYTES: u32 = 16 * 1_024;
+
+/// Bytes that are read at a time from an HTTP/2 peer none of whose requests was authorized, while none of them is being answered: too few for
+/// two requests with as many headers as there may be.
+pub const HTTP2_STRANGER_READ: usize = 256;
+
+/// Requests of such a peer. Each may leave an answer that the peer does not read.
+pub const HTTP2_STRANGER_REQUESTS: usize = 8;
+
 /// Requests that one HTTP/2 connection may have open at once, each with an answer of up to 4 MiB.
 pub const HTTP2_STREAMS: u32 = 64;
 

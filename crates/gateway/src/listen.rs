@@ -9,7 +9,9 @@ use crate::prefixed::Prefixed;
 use bytes::BytesMut;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -26,11 +28,26 @@ pub struct Peer {
     pub server_name: Option<Box<str>>,
     /// Kept for as long as the connection lives.
     place: Option<Place>,
+    proof: Proof,
+}
+
+/// Whether a peer has shown a valid claim, and who waits for that.
+#[derive(Debug, Default)]
+struct Proof {
+    is_shown: AtomicBool,
+    reader: Mutex<Option<Waker>>,
 }
 
 impl Peer {
     pub fn new(address: SocketAddr) -> Peer {
-        Peer { address, is_encrypted: false, is_page: false, server_name: None, place: None }
+        Peer {
+            address,
+            is_encrypted: false,
+            is_page: false,
+            server_name: None,
+            place: None,
+            proof: Proof::default(),
+        }
     }
 
     pub fn is_loopback(&self) -> bool {
@@ -39,9 +56,27 @@ impl Peer {
 
     /// The peer has shown a valid claim and no longer counts as a stranger.
     pub fn proved(&self) {
+        if self.proof.is_shown.swap(true, Ordering::AcqRel) {
+            return;
+        }
         if let Some(place) = &self.place {
             place.proved();
         }
+        let reader = self.proof.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+        reader.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether it has.
+    pub fn is_proved(&self) -> bool {
+        self.proof.is_shown.load(Ordering::Acquire)
+    }
+
+    /// Has a task woken when the peer has shown a valid claim; false, if that is so already.
+    pub fn wake_when_proved(&self, reader: &Waker) -> bool {
+        let mut held = self.proof.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        *held = Some(reader.clone());
+        // Looked at under the lock: whoever shows it later finds the task there.
+        !self.is_proved()
     }
 }
 

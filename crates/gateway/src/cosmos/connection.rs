@@ -6,14 +6,17 @@ use super::{Ask, Door};
 use crate::limits::*;
 use crate::listen::Peer;
 use crate::prefixed::Prefixed;
+use crate::through::writes_through;
 use bytes::BytesMut;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::convert::Infallible;
-use std::pin::pin;
+use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::io::{AsyncRead, AsyncWrite};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::interval;
 
@@ -33,10 +36,10 @@ pub async fn serve<S, A>(
 {
     let address = peer.address;
     let is_http2 = first.starts_with(HTTP2_BEGINS);
-    let io = TokioIo::new(Prefixed::new(first, stream));
+    let stream = Prefixed::new(first, stream);
     let ended = match is_http2 {
-        true => serve_http2(io, Arc::new(peer), door, stopping).await,
-        false => serve_http1(io, &peer, &door, stopping).await,
+        true => serve_http2(stream, Arc::new(peer), door, stopping).await,
+        false => serve_http1(TokioIo::new(stream), &peer, &door, stopping).await,
     };
     if let Err(error) = ended {
         tracing::debug!(%address, %error, "HTTP connection failed");
@@ -94,12 +97,57 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.0.open.fetch_sub(1, Ordering::Release);
     }
 }
 
+/// Before a request of an HTTP/2 peer is authorized, its requests are read in small pieces and one at a time: whatever it sends, its
+/// connection holds little (P6). HTTP/1.1 is so by itself.
+#[derive(Debug)]
+struct Gate<S> {
+    stream: S,
+    peer: Arc<Peer>,
+    work: Arc<Work>,
+    /// A piece was read; what it holds is to be looked at before the next.
+    is_read: bool,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.peer.is_proved() {
+            return Pin::new(&mut self.stream).poll_read(cx, buffer);
+        }
+        // Whoever answers a request wakes the connection, to send the answer.
+        if self.work.open.load(Ordering::Acquire) > 0 && self.peer.wake_when_proved(cx.waker()) {
+            return Poll::Pending;
+        }
+        if self.work.begun.load(Ordering::Relaxed) > HTTP2_STRANGER_REQUESTS && !self.peer.is_proved() {
+            // As if the peer had ended.
+            return Poll::Ready(Ok(()));
+        }
+        // Whoever reads goes on for as long as something comes, and only then begins to answer.
+        if std::mem::take(&mut self.is_read) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let room = buffer.remaining().min(HTTP2_STRANGER_READ);
+        let mut piece = ReadBuf::new(buffer.initialize_unfilled_to(room));
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece))?;
+        let count = piece.filled().len();
+        buffer.advance(count);
+        self.is_read = true;
+        Poll::Ready(Ok(()))
+    }
+}
+
+writes_through!(Gate);
+
 async fn serve_http2<S, A: Ask>(
-    io: TokioIo<Prefixed<S>>,
+    stream: S,
     peer: Arc<Peer>,
     door: Arc<Door<A>>,
     mut stopping: watch::Receiver<bool>,
@@ -108,6 +156,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let work: Arc<Work> = Arc::default();
+    let io = TokioIo::new(Gate { stream, peer: Arc::clone(&peer), work: Arc::clone(&work), is_read: false });
     let service = service_fn({
         let work = Arc::clone(&work);
         move |request| {
@@ -121,7 +170,7 @@ where
     let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(HTTP2_STREAMS)
-        .max_header_list_size(HTTP_HEAD_BYTES as u32)
+        .max_header_list_size(HTTP2_HEAD_BYTES)
         .initial_stream_window_size(HTTP2_STREAM_WINDOW)
         .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
         .max_send_buf_size(HTTP2_SEND_BYTES)

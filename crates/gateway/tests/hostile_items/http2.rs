@@ -62,6 +62,15 @@ pub fn connections() -> Vec<Vec<u8>> {
         // A head that never ends.
         connection(&[vec![begun.clone()], vec![frame(CONTINUATION, 0, 1, &padded); 20_000]].concat()),
         connection(&[vec![begun.clone()], vec![frame(CONTINUATION, 0, 1, &[]); 50_000]].concat()),
+        // Many headers that take a byte each, in many requests; signed with a wrong key, so that the answers are late.
+        connection(
+            &(0..64).map(|nth| frame(HEADERS, END_HEADERS, stream(nth), &swarm())).collect::<Vec<_>>(),
+        ),
+        connection(
+            &(0..64)
+                .flat_map(|nth| [frame(HEADERS, END_HEADERS, stream(nth), &swarm()), body(nth)])
+                .collect::<Vec<_>>(),
+        ),
         // More streams than may be open, none of them ended.
         connection(&(0..5_000).map(unended).collect::<Vec<_>>()),
         connection(&(0..5_000).map(opened).collect::<Vec<_>>()),
@@ -115,6 +124,20 @@ pub fn connections() -> Vec<Vec<u8>> {
         PREFACE[..10].to_vec(),
         [PREFACE, b"GET / HTTP/1.1\r\n\r\n"].concat(),
     ]
+}
+
+/// A request with a signature of a wrong key, and as many short headers as fit.
+fn swarm() -> Vec<u8> {
+    let mut block = request();
+    block.extend(header("x-ms-date", super::DATE));
+    block.extend(header("authorization", "type%3Dmaster%26ver%3D1.0%26sig%3DAAAA"));
+    // `accept-charset` without a value, of the static table.
+    block.extend([0x80 | 15; 330]);
+    block
+}
+
+fn body(nth: u32) -> Vec<u8> {
+    frame(DATA, 0, stream(nth), &[0; 4_000])
 }
 
 /// A long header that is put into the table once and then named a thousand times in each request.

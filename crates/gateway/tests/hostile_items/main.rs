@@ -28,10 +28,6 @@ static MEMORY: PeakAlloc = PeakAlloc;
 /// What a connection may cost before a signature is accepted (P6).
 const STRANGER_BYTES: usize = 128 * 1_024;
 
-/// What a stranger's HTTP/2 connection may cost: its windows, a head that is being put together, and the streams that it may have open
-/// at once, each with its answer.
-const HTTP2_STRANGER_BYTES: usize = 640 * 1_024;
-
 /// What a request of somebody with a key may cost: its body as it came and joined, read, and what is made of it.
 const OWNER_BYTES: usize = 6 * ITEMS_BODY_BYTES;
 
@@ -161,7 +157,7 @@ async fn more_than_a_hundred_hostile_peers_cost_little_and_leave_nothing_behind(
     exchange(&door, &honest()).await;
     let at_start = MEMORY.current_usage();
     let cases = strangers.iter().map(|case| (case, STRANGER_BYTES, true));
-    let cases = cases.chain(http2.iter().map(|case| (case, HTTP2_STRANGER_BYTES, false)));
+    let cases = cases.chain(http2.iter().map(|case| (case, STRANGER_BYTES, false)));
     let cases = cases.chain(owners.iter().map(|case| (case, OWNER_BYTES, true)));
     let (mut count, mut complaints) = (0, Vec::new());
     for (case, bound, is_http1) in cases {
