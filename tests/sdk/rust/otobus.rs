@@ -8,7 +8,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -22,49 +22,37 @@ const START_DEADLINE: Duration = Duration::from_secs(60);
 pub struct Otobus {
     child: Child,
     folder: PathBuf,
+    /// Of the items.
     port: u16,
+    pub bus_port: u16,
 }
+
+/// The policy and the key that the bus has for every client of the official emulator.
+pub const POLICY: &str = "RootManageSharedAccessKey";
+pub const BUS_KEY: &str = "SAS_KEY_VALUE";
 
 impl Otobus {
     /// Starts a server with items and a clock that can be moved, on new data.
     pub fn start() -> Otobus {
+        Otobus::start_with("")
+    }
+
+    /// The same, with entities that a configuration declares.
+    pub fn start_with(configuration: &str) -> Otobus {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let nth = STARTED.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("otobus-sdk-rust-{}-{nth}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
-        let ready = folder.join("ready.json");
-        let log = std::fs::File::create(folder.join("log")).expect("a log");
-        let mut child = Command::new(std::env::var("OTOBUS_BIN").expect("OTOBUS_BIN names the server"))
-            .arg("--data")
-            .arg(folder.join("data"))
-            .args([
-                "--listen-bus",
-                "127.0.0.1:0",
-                "--listen-items",
-                "127.0.0.1:0",
-                "--test-clock",
-                "--ready-file",
-            ])
-            .arg(&ready)
-            .current_dir(&folder)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a log"))
-            .stderr(log)
-            .spawn()
-            .expect("a server");
-        let began = Instant::now();
-        let port = loop {
-            let told = std::fs::read(&ready).ok();
-            let told: Option<serde_json::Value> = told.and_then(|text| serde_json::from_slice(&text).ok());
-            let port = told.and_then(|told| told["items"][0].as_str()?.rsplit(':').next()?.parse().ok());
-            if let Some(port) = port {
-                break port;
-            }
-            assert!(child.try_wait().expect("a process").is_none(), "the server ended");
-            assert!(began.elapsed() < START_DEADLINE, "the server is not ready");
-            std::thread::sleep(Duration::from_millis(5));
-        };
-        Otobus { child, folder, port }
+        std::fs::write(folder.join("otobus.toml"), configuration).expect("a configuration");
+        let (child, port, bus_port) = serve(&folder);
+        Otobus { child, folder, port, bus_port }
+    }
+
+    /// SIGKILL, then a new process on the same data.
+    pub fn restart(&mut self) {
+        self.child.kill().expect("a process");
+        self.child.wait().expect("a process");
+        (self.child, self.port, self.bus_port) = serve(&self.folder);
     }
 
     /// A client as a user makes it. The SDK does not check the certificate of an emulator where it is told so by environment.
@@ -105,6 +93,45 @@ impl Drop for Otobus {
         if !std::thread::panicking() {
             let _ = std::fs::remove_dir_all(&self.folder);
         }
+    }
+}
+
+/// A process that serves from the folder, and its ports of items and bus.
+fn serve(folder: &Path) -> (Child, u16, u16) {
+    let ready = folder.join("ready.json");
+    let _ = std::fs::remove_file(&ready);
+    let log = std::fs::File::create(folder.join("log")).expect("a log");
+    let mut child = Command::new(std::env::var("OTOBUS_BIN").expect("OTOBUS_BIN names the server"))
+        .arg("--config")
+        .arg(folder.join("otobus.toml"))
+        .arg("--data")
+        .arg(folder.join("data"))
+        .args([
+            "--listen-bus",
+            "127.0.0.1:0",
+            "--listen-items",
+            "127.0.0.1:0",
+            "--test-clock",
+            "--ready-file",
+        ])
+        .arg(&ready)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().expect("a log"))
+        .stderr(log)
+        .spawn()
+        .expect("a server");
+    let began = Instant::now();
+    loop {
+        let told = std::fs::read(&ready).ok();
+        let told: Option<serde_json::Value> = told.and_then(|text| serde_json::from_slice(&text).ok());
+        let port_of = |door: &str| told.as_ref()?[door][0].as_str()?.rsplit(':').next()?.parse().ok();
+        if let (Some(items), Some(bus)) = (port_of("items"), port_of("bus")) {
+            return (child, items, bus);
+        }
+        assert!(child.try_wait().expect("a process").is_none(), "the server ended");
+        assert!(began.elapsed() < START_DEADLINE, "the server is not ready");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -74,15 +74,24 @@ pub fn javascript(ran: &mut Ran) -> Result<Report, Failure> {
 
 const RUST_SOURCE: &str = "tests/sdk/rust";
 
-/// The official Rust SDK. It has a lock file and a target folder of its own, and stays out of the product's workspace.
+/// The clients that are written in Rust: the official SDK of the items, and two of the bus. They have a lock file and a target
+/// folder of their own, and stay out of the product's workspace.
 pub fn rust(ran: &mut Ran) -> Result<Report, Failure> {
-    let mut command = Command::new("cargo");
-    command.args(["test", "--quiet", "--locked", "--test", "items", "--manifest-path"]);
-    command.arg(root().join(RUST_SOURCE).join("Cargo.toml")).args(["--", "--format=pretty"]);
-    command.env("CARGO_TARGET_DIR", target().join("sdk/rust")).env("OTOBUS_BIN", binary(PROFILE));
-    // The server's certificate is its own; the SDK takes that from an emulator.
-    command.env("AZURE_COSMOS_EMULATOR_SERVER_CERT_VALIDATION_DISABLED", "true");
-    tally(command, output::rust, |name| format!("{RUST_SOURCE}/tests/items.rs::{name}"), ran)
+    let mut passed = 0;
+    for file in ["items", "bus"] {
+        let mut command = Command::new("cargo");
+        command.args(["test", "--quiet", "--locked", "--test", file, "--manifest-path"]);
+        command.arg(root().join(RUST_SOURCE).join("Cargo.toml")).args(["--", "--format=pretty"]);
+        command.env("CARGO_TARGET_DIR", target().join("sdk/rust")).env("OTOBUS_BIN", binary(PROFILE));
+        // The server's certificate is its own; the SDK takes that from an emulator.
+        command.env("AZURE_COSMOS_EMULATOR_SERVER_CERT_VALIDATION_DISABLED", "true");
+        let named = |name: String| format!("{RUST_SOURCE}/tests/{file}.rs::{name}");
+        match tally(command, output::rust, named, ran) {
+            Ok(report) => passed += report.passed,
+            Err(failure) => return Err(Failure { passed: passed + failure.passed, ..failure }),
+        }
+    }
+    Ok(Report { passed, note: noted(passed, 0) })
 }
 
 /// Runs a test runner, counts what it says, and notes the tests that passed.
