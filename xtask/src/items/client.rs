@@ -6,6 +6,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The key that every client of the official emulator knows; it counts on loopback.
@@ -33,6 +34,16 @@ pub struct Connection {
     date: (u64, String),
     out: Vec<u8>,
     input: Vec<u8>,
+    /// Bytes of the answer's head; 0 while it is not whole.
+    head: usize,
+    /// Bytes of the whole answer, when its head is there.
+    whole: usize,
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
 }
 
 /// What came back: the head and the body lie in the connection until the next request.
@@ -67,10 +78,18 @@ impl Connection {
         stream.set_read_timeout(Some(PATIENCE))?;
         let key = STANDARD.decode(KEY).map_err(io::Error::other)?;
         let key = Hmac::new_from_slice(&key).map_err(io::Error::other)?;
-        Ok(Connection { stream, key, date: (0, String::new()), out: Vec::new(), input: Vec::new() })
+        let (date, out, input) = Default::default();
+        Ok(Connection { stream, key, date, out, input, head: 0, whole: 0 })
     }
 
     pub fn ask(&mut self, request: Request<'_>) -> io::Result<Answer<'_>> {
+        self.send(request)?;
+        while !self.receive()? {}
+        self.answer()
+    }
+
+    /// Sends a request. Its answer is to be received before the next one is sent.
+    fn send(&mut self, request: Request<'_>) -> io::Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         if self.date.0 != now {
             self.date = (now, http_date(now));
@@ -93,30 +112,31 @@ impl Connection {
         )?;
         self.out.extend_from_slice(body);
         self.stream.write_all(&self.out)?;
-        self.answer()
+        self.input.clear();
+        self.head = 0;
+        Ok(())
     }
 
-    fn answer(&mut self) -> io::Result<Answer<'_>> {
-        self.input.clear();
-        let mut searched = 0;
-        let head = loop {
-            self.read_more()?;
+    /// Reads what has come of an answer, or waits for it; says whether the answer is whole.
+    pub fn receive(&mut self) -> io::Result<bool> {
+        let searched = self.input.len().saturating_sub(3);
+        self.read_more()?;
+        if self.head == 0 {
             let found = self.input[searched..].windows(4).position(|four| four == b"\r\n\r\n");
-            match found {
-                Some(at) => break searched + at + 4,
-                None => searched = self.input.len().saturating_sub(3),
-            }
-        };
-        let text = std::str::from_utf8(&self.input[..head]).map_err(io::Error::other)?;
-        let bare = Answer { status: 0, head: text, body: &[] };
-        let length = bare.header("content-length").and_then(|value| value.parse::<usize>().ok()).unwrap_or(0);
-        let status = text.get(9..12).and_then(|digits| digits.parse().ok());
-        let status = status.ok_or_else(|| io::Error::other(format!("no status in {text:?}")))?;
-        while self.input.len() < head + length {
-            self.read_more()?;
+            let Some(at) = found else { return Ok(false) };
+            self.head = searched + at + 4;
+            let length = self.answer()?.header("content-length").and_then(|value| value.parse().ok());
+            self.whole = self.head + length.unwrap_or(0);
         }
-        let head_text = std::str::from_utf8(&self.input[..head]).map_err(io::Error::other)?;
-        Ok(Answer { status, head: head_text, body: &self.input[head..] })
+        Ok(self.input.len() >= self.whole)
+    }
+
+    /// The answer, when it is whole.
+    pub fn answer(&self) -> io::Result<Answer<'_>> {
+        let head = std::str::from_utf8(&self.input[..self.head]).map_err(io::Error::other)?;
+        let status = head.get(9..12).and_then(|digits| digits.parse().ok());
+        let status = status.ok_or_else(|| io::Error::other(format!("no status in {head:?}")))?;
+        Ok(Answer { status, head, body: &self.input[self.head..] })
     }
 
     fn read_more(&mut self) -> io::Result<()> {
@@ -147,7 +167,7 @@ impl Connection {
         self.ask(request)?.accepted().map(drop)
     }
 
-    pub fn upsert(&mut self, container: &str, key: &str, body: &[u8]) -> io::Result<()> {
+    pub fn send_upsert(&mut self, container: &str, key: &str, body: &[u8]) -> io::Result<()> {
         let link = format!("dbs/{DATABASE}/colls/{container}");
         let path = format!("/{link}/docs");
         let headers = format!(
@@ -155,16 +175,22 @@ impl Connection {
         );
         let request =
             Request { method: "POST", kind: "docs", link: &link, path: &path, headers: &headers, body };
-        self.ask(request)?.accepted().map(drop)
+        self.send(request)
     }
 
     pub fn read(&mut self, container: &str, key: &str, id: &str) -> io::Result<()> {
+        self.send_read(container, key, id)?;
+        while !self.receive()? {}
+        self.answer()?.accepted().map(drop)
+    }
+
+    pub fn send_read(&mut self, container: &str, key: &str, id: &str) -> io::Result<()> {
         let link = format!("dbs/{DATABASE}/colls/{container}/docs/{id}");
         let path = format!("/{link}");
         let headers = format!("x-ms-documentdb-partitionkey: [\"{key}\"]\r\n");
         let request =
             Request { method: "GET", kind: "docs", link: &link, path: &path, headers: &headers, body: b"" };
-        self.ask(request)?.accepted().map(drop)
+        self.send(request)
     }
 
     /// Runs a query to its end; says how many rows it had, and on how many pages.

@@ -1,5 +1,7 @@
 //! The items of the measurements: 1 KiB each, seven indexed members, a thousand partition keys.
 
+use std::sync::LazyLock;
+
 const PARTITIONS: u64 = 1_000;
 /// Values of the members that are filtered by: each is in ten of a million items.
 const VALUES: u64 = 100_000;
@@ -25,8 +27,8 @@ pub fn id(number: u64) -> String {
 pub fn body(number: u64, round: u64) -> String {
     let (id, key, value) = (id(number), key(number), mixed(number) % VALUES);
     let (name, score) = (mixed(number ^ round) % VALUES, (mixed(round) % 1_000) as f64 / 8.0);
-    let padding = "lorem ipsum dolor sit amet ".repeat(PADDING / 27 + 1);
-    let padding = &padding[..PADDING];
+    static TEXT: LazyLock<String> = LazyLock::new(|| "lorem ipsum dolor sit amet ".repeat(PADDING / 27 + 1));
+    let padding = &TEXT[..PADDING];
     format!(
         r#"{{"id":"{id}","pk":"{key}","indexed":{value},"scanned":{value},"name":"n{name}","score":{score},"round":{round},"text":"{padding}"}}"#
     )

@@ -4,9 +4,10 @@
 use super::client::Connection;
 use super::item::{body, id, key, mixed};
 use crate::cost::percentile_us;
+use rustix::event::epoll;
 use serde_json::json;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Connections that read at a steady pace.
@@ -22,21 +23,21 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
             let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|number| *number < to);
             each(number(port)?, number(connections)?, |connection, _| {
                 let Some(number) = take() else { return Ok(false) };
-                connection.upsert(container, &key(number), body(number, 0).as_bytes()).map(|()| true)
+                connection.send_upsert(container, &key(number), body(number, 0).as_bytes()).map(|()| true)
             })?
         }
         ["upsert", port, container, connections, items, seconds] => {
             let items = number(items)?;
             for_seconds(number(port)?, number(connections)?, number(seconds)?, |connection, round| {
                 let number = mixed(round) % items;
-                connection.upsert(container, &key(number), body(number, round).as_bytes())
+                connection.send_upsert(container, &key(number), body(number, round).as_bytes())
             })?
         }
         ["read", port, container, connections, items, seconds] => {
             let items = number(items)?;
             for_seconds(number(port)?, number(connections)?, number(seconds)?, |connection, round| {
                 let number = mixed(round) % items;
-                connection.read(container, &key(number), &id(number))
+                connection.send_read(container, &key(number), &id(number))
             })?
         }
         ["pace", port, container, items, rate, seconds] => {
@@ -50,57 +51,63 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs `act` on so many connections for so long, each time with another number.
+/// Runs `act` on so many connections for so long, each time with another number. It sends a request.
 fn for_seconds(
     port: u64,
     connections: u64,
     seconds: u64,
-    act: impl Fn(&mut Connection, u64) -> io::Result<()> + Sync,
+    act: impl Fn(&mut Connection, u64) -> io::Result<()>,
 ) -> Result<serde_json::Value, String> {
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            std::thread::sleep(Duration::from_secs(seconds));
-            is_over.store(true, Ordering::Relaxed);
-        });
-        each(port, connections, |connection, number| {
-            if is_over.load(Ordering::Relaxed) {
-                return Ok(false);
-            }
-            act(connection, number).map(|()| true)
-        })
+    let end = Instant::now() + Duration::from_secs(seconds);
+    each(port, connections, |connection, number| match Instant::now() < end {
+        true => act(connection, number).map(|()| true),
+        false => Ok(false),
     })
 }
 
-/// Runs `act` on so many connections until it says that there is no more to do.
+/// Runs `act` on so many connections until it says that there is no more to do. One thread serves them all, as that of `pgbench` does: a
+/// thread for each would have the server wake one for every answer, and pay for it.
 fn each(
     port: u64,
     connections: u64,
-    act: impl Fn(&mut Connection, u64) -> io::Result<bool> + Sync,
+    act: impl Fn(&mut Connection, u64) -> io::Result<bool>,
 ) -> Result<serde_json::Value, String> {
     let began = Instant::now();
-    let outcomes: Vec<io::Result<Vec<u64>>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..connections)
-            .map(|nth| {
-                let act = &act;
-                scope.spawn(move || {
-                    let (mut connection, mut times) = (Connection::open(port as u16)?, Vec::new());
-                    loop {
-                        let asked = Instant::now();
-                        if !act(&mut connection, (nth << 40) | times.len() as u64)? {
-                            return Ok(times);
-                        }
-                        times.push(asked.elapsed().as_nanos() as u64);
-                    }
-                })
-            })
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(io::Error::other("panic"))))
-            .collect()
-    });
-    figures(began, outcomes)
+    figures(began, vec![each_in_turn(port as u16, connections, act)])
+}
+
+fn each_in_turn(
+    port: u16,
+    count: u64,
+    act: impl Fn(&mut Connection, u64) -> io::Result<bool>,
+) -> io::Result<Vec<u64>> {
+    let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let (mut connections, mut times) = (Vec::new(), Vec::new());
+    let mut open = 0;
+    for nth in 0..count {
+        let mut connection = Connection::open(port)?;
+        epoll::add(&ready, &connection, epoll::EventData::new_u64(nth), epoll::EventFlags::IN)?;
+        let asked = Instant::now();
+        open += u64::from(act(&mut connection, nth << 40)?);
+        connections.push((connection, asked, 0));
+    }
+    let mut events = Vec::with_capacity(connections.len());
+    while open > 0 {
+        events.clear();
+        epoll::wait(&ready, rustix::buffer::spare_capacity(&mut events), None)?;
+        for event in &events {
+            let nth = event.data.u64();
+            let (connection, asked, done) = &mut connections[nth as usize];
+            if !connection.receive()? {
+                continue;
+            }
+            connection.answer()?.accepted()?;
+            times.push(asked.elapsed().as_nanos() as u64);
+            (*asked, *done) = (Instant::now(), *done + 1);
+            open -= u64::from(!act(connection, (nth << 40) | *done)?);
+        }
+    }
+    Ok(times)
 }
 
 /// Reads at a steady pace. The time of each counts from when it was due, so that no stop is left out.
