@@ -264,7 +264,7 @@ impl Deciding {
         self.account.apply(record, &*self.store, &mut self.changes)?;
         if !self.changes.entries.is_empty() {
             self.skips.written(&self.changes);
-            self.store.write(std::mem::take(&mut self.changes));
+            self.store.write(&mut self.changes);
         }
         Ok(())
     }
@@ -282,7 +282,7 @@ impl Deciding {
             let mut time = Changes::default();
             let value = [self.noted.0.to_be_bytes(), self.lead_ms.to_be_bytes()].concat();
             time.put(keys::TIME, value);
-            self.store.write(time);
+            self.store.write(&mut time);
             self.store.seal(position);
             self.checkpoint = Checkpoint::Sealed(position);
             self.journal_bytes = 0;
@@ -343,7 +343,7 @@ impl Deciding {
     pub fn is_overrun(&self) -> bool {
         let cannot_seal =
             self.checkpoint != Checkpoint::None || self.store.overlapping_files() >= OVERLAPPING_FILES;
-        self.store.unsealed_bytes() >= TABLE_OVERRUN * self.table_bytes && cannot_seal
+        self.store.recent_bytes() >= TABLE_OVERRUN * self.table_bytes && cannot_seal
     }
 
     /// Whether another thread is flushing a checkpoint.

@@ -1,7 +1,7 @@
 //! The threads around the partition of the items: one that owns it, one that makes checkpoints, one that merges files.
 
 use crate::handle::{Handle, Pending};
-use crate::limits::{CACHE_BYTES_LEAST, ROW_SHARE, TABLE_SHARE};
+use crate::limits::{BLOCK_SHARE, CACHE_BYTES_LEAST, ROW_SHARE, TABLE_SHARE};
 use crate::partition::{Clocks, FlushJob, Flusher, OpenError, Partition, Work};
 use crate::store::{Failure, Layered, Lsm, Store};
 use engine::commit::{Door, Moment, Shared};
@@ -87,9 +87,8 @@ impl Engine {
     ) -> Result<Engine, OpenError> {
         let cache_bytes = options.cache_bytes.max(CACHE_BYTES_LEAST);
         let table_bytes = cache_bytes / TABLE_SHARE;
-        let (tables, rows) = (2 * table_bytes, cache_bytes / ROW_SHARE);
-        let base = Lsm::open(&directory.join(STORE), cache_bytes - tables - rows)?;
-        let store = Arc::new(Layered::over(base, rows)?);
+        let base = Lsm::open(&directory.join(STORE), cache_bytes / BLOCK_SHARE)?;
+        let store = Arc::new(Layered::over(base, cache_bytes / ROW_SHARE)?);
         Engine::start(journal, store, table_bytes, options.owner, on_failure)
     }
 

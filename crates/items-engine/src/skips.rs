@@ -30,7 +30,8 @@ impl Skips {
                 continue;
             }
             let before = firsts.range_mut(..=key.clone()).filter(|(_, first)| key < *first);
-            before.for_each(|(_, first)| *first = key.clone());
+            // Copies: an entry is a small part of what it holds.
+            before.for_each(|(_, first)| *first = Bytes::copy_from_slice(key));
         }
     }
 
@@ -73,7 +74,7 @@ impl<V: View + ?Sized> View for Skipping<'_, V> {
             let entry = entries.next();
             if std::mem::take(&mut is_first) {
                 match &entry {
-                    Some(Ok((key, _))) => self.skips.found(from.clone(), key.clone()),
+                    Some(Ok((key, _))) => self.skips.found(from.clone(), Bytes::copy_from_slice(key)),
                     None if from < end => self.skips.found(from.clone(), end.clone()),
                     _ => {}
                 }

@@ -4,7 +4,7 @@
 //! for tests; [`Overlay`] puts changes over a view, so that the operations of a batch see each other.
 
 use crate::Refusal;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -36,18 +36,44 @@ pub trait View {
 }
 
 /// What applying records changes in the ordered store, in order; `None` removes. A later entry of the same key wins.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+///
+/// Keys and values are copied into large pieces of memory that many entries share: an upsert has about ten of them, and a piece of memory for
+/// each would cost more than the copy, in time and in space.
+#[derive(Debug, Default)]
 pub struct Changes {
     pub entries: Vec<(Bytes, Option<Bytes>)>,
+    room: BytesMut,
 }
 
+/// Memory that entries share.
+const SHARED_BYTES: usize = 64 * 1024;
+
+/// Larger ones have memory of their own: what is left of a shared piece would be wasted for them.
+const LARGEST_SHARED: usize = 8 * 1024;
+
 impl Changes {
-    pub fn put(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) {
-        self.entries.push((key.into(), Some(value.into())));
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        let (key, value) = (self.hold(key.as_ref()), self.hold(value.as_ref()));
+        self.entries.push((key, Some(value)));
     }
 
-    pub fn remove(&mut self, key: impl Into<Bytes>) {
-        self.entries.push((key.into(), None));
+    pub fn remove(&mut self, key: impl AsRef<[u8]>) {
+        let key = self.hold(key.as_ref());
+        self.entries.push((key, None));
+    }
+
+    fn hold(&mut self, bytes: &[u8]) -> Bytes {
+        if bytes.is_empty() {
+            return Bytes::new();
+        }
+        if bytes.len() > LARGEST_SHARED {
+            return Bytes::copy_from_slice(bytes);
+        }
+        if self.room.capacity() < bytes.len() {
+            self.room = BytesMut::with_capacity(SHARED_BYTES);
+        }
+        self.room.extend_from_slice(bytes);
+        self.room.split().freeze()
     }
 }
 

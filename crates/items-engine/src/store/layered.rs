@@ -166,10 +166,10 @@ impl<B: Base> Store for Layered<B> {
         Position(self.durable.load(Ordering::Acquire))
     }
 
-    fn write(&self, changes: Changes) {
+    fn write(&self, changes: &mut Changes) {
         let version = self.next.load(Ordering::Relaxed);
         let active = Arc::clone(&self.lock().active);
-        active.write(changes.entries, version);
+        active.write(&mut changes.entries, version);
         self.next.store(version + 1, Ordering::Release);
     }
 
@@ -180,8 +180,8 @@ impl<B: Base> Store for Layered<B> {
     fn seal(&self, position: Position) {
         assert_eq!(self.sealed.swap(position.0, Ordering::AcqRel), 0, "a checkpoint is under way");
         let mut changes = Changes::default();
-        changes.put(keys::POSITION, Bytes::copy_from_slice(&position.0.to_be_bytes()));
-        self.write(changes);
+        changes.put(keys::POSITION, position.0.to_be_bytes());
+        self.write(&mut changes);
         let mut layers = self.lock();
         let active = std::mem::take(&mut layers.active);
         layers.sealed = Some(active);
@@ -215,6 +215,10 @@ impl<B: Base> Store for Layered<B> {
 
     fn unsealed_bytes(&self) -> u64 {
         self.lock().active.bytes()
+    }
+
+    fn recent_bytes(&self) -> u64 {
+        self.lock().tables().map(Table::bytes).sum()
     }
 
     fn overlapping_files(&self) -> usize {

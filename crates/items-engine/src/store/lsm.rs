@@ -63,11 +63,12 @@ impl Lsm {
         let tree = Config::new(directory, next.clone(), SequenceNumberCounter::default())
             .use_cache(Arc::new(Cache::with_capacity_bytes(cache_bytes)))
             .use_descriptor_table(Some(Arc::new(DescriptorTable::new(OPEN_FILES))))
-            // Some 30 bytes of memory for a kilobyte on disk, and a read goes straight to the one block that it wants.
-            .filter_block_pinning_policy(PinningPolicy::all(true))
-            .filter_block_partitioning_policy(PinningPolicy::all(false))
-            .index_block_pinning_policy(PinningPolicy::all(true))
-            .index_block_partitioning_policy(PinningPolicy::all(false))
+            // Some 30 bytes for a kilobyte on disk: of the new files, which are few, they stay in memory; of all others they are read in
+            // pieces and kept like everything else, as long as there is room.
+            .filter_block_pinning_policy(PinningPolicy::new([true, false]))
+            .filter_block_partitioning_policy(PinningPolicy::new([false, true]))
+            .index_block_pinning_policy(PinningPolicy::new([true, false]))
+            .index_block_partitioning_policy(PinningPolicy::new([false, true]))
             .open()
             .map_err(failure)?;
         next.set(tree.get_highest_persisted_seqno().map_or(1, |highest| highest + 1));

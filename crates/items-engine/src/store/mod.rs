@@ -40,8 +40,8 @@ pub trait Store: View + Send + Sync + Debug {
     /// The batch up to which the store is durable.
     fn durable(&self) -> Position;
 
-    /// Takes changes. One thread writes.
-    fn write(&self, changes: Changes);
+    /// Takes the entries of the changes. One thread writes.
+    fn write(&self, changes: &mut Changes);
 
     /// Everything that was written so far, and nothing that is written from now on, for as long as it is held.
     fn freeze(&self) -> Arc<dyn Frozen>;
@@ -58,6 +58,9 @@ pub trait Store: View + Send + Sync + Debug {
 
     /// Bytes in memory that were written and not sealed.
     fn unsealed_bytes(&self) -> u64;
+
+    /// The same, and what was sealed and is not flushed.
+    fn recent_bytes(&self) -> u64;
 
     /// Files in which a read has to look, because they may overlap.
     fn overlapping_files(&self) -> usize;

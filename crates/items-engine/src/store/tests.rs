@@ -5,7 +5,9 @@ use super::*;
 fn changes(entries: &[(&str, Option<&str>)]) -> Changes {
     let owned = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     let entry = |(key, value): &(&str, Option<&str>)| (owned(key), value.map(owned));
-    Changes { entries: entries.iter().map(entry).collect() }
+    let mut changes = Changes::default();
+    changes.entries = entries.iter().map(entry).collect();
+    changes
 }
 
 fn seen(view: &dyn View, direction: Direction) -> Vec<String> {
@@ -31,10 +33,10 @@ fn on_every_store(test: impl Fn(&dyn Fn() -> Arc<dyn Store>)) {
 fn a_view_shows_what_was_written_before_it_and_nothing_else() {
     on_every_store(|open| {
         let store = open();
-        store.write(changes(&[("b", Some("1")), ("c", Some("1")), ("d", Some("1"))]));
+        store.write(&mut changes(&[("b", Some("1")), ("c", Some("1")), ("d", Some("1"))]));
         let before = store.freeze();
-        store.write(changes(&[("b", Some("2")), ("c", None), ("e", Some("2"))]));
-        store.write(changes(&[("d", Some("2")), ("d", None), ("f", None), ("f", Some("2"))]));
+        store.write(&mut changes(&[("b", Some("2")), ("c", None), ("e", Some("2"))]));
+        store.write(&mut changes(&[("d", Some("2")), ("d", None), ("f", None), ("f", Some("2"))]));
         let check = || {
             assert_eq!(seen(&*before, Direction::Ascending), ["b=1", "c=1", "d=1"]);
             assert_eq!(seen(&*before, Direction::Descending), ["d=1", "c=1", "b=1"]);
@@ -49,7 +51,7 @@ fn a_view_shows_what_was_written_before_it_and_nothing_else() {
         store.flush().unwrap();
         while store.tidy().unwrap() {}
         check();
-        store.write(changes(&[("e", None), ("g", Some("3"))]));
+        store.write(&mut changes(&[("e", None), ("g", Some("3"))]));
         assert_eq!(seen(&*before, Direction::Ascending), ["b=1", "c=1", "d=1"]);
         assert_eq!(seen(&*store, Direction::Ascending), ["b=2", "f=2", "g=3"]);
     });
@@ -60,9 +62,9 @@ fn a_crash_goes_back_to_the_newest_checkpoint_and_nothing_in_between() {
     on_every_store(|open| {
         let store = open();
         assert_eq!(store.durable(), Position(0));
-        store.write(changes(&[("b", Some("1"))]));
+        store.write(&mut changes(&[("b", Some("1"))]));
         store.seal(Position(3));
-        store.write(changes(&[("b", Some("2")), ("c", Some("2"))]));
+        store.write(&mut changes(&[("b", Some("2")), ("c", Some("2"))]));
         assert_eq!(store.durable(), Position(0));
         store.flush().unwrap();
         assert_eq!(store.durable(), Position(3));
@@ -72,7 +74,7 @@ fn a_crash_goes_back_to_the_newest_checkpoint_and_nothing_in_between() {
         assert_eq!(store.durable(), Position(3));
         assert_eq!(seen(&*store, Direction::Ascending), ["b=1"]);
         // What is written again goes over what is there.
-        store.write(changes(&[("b", Some("3"))]));
+        store.write(&mut changes(&[("b", Some("3"))]));
         assert_eq!(seen(&*store, Direction::Ascending), ["b=3"]);
         store.seal(Position(4));
         drop(store);
@@ -87,8 +89,8 @@ fn many_checkpoints_are_merged_and_keep_the_newest() {
         for round in 0..20 {
             let of_round = round.to_string();
             let entries: Vec<_> = ["b", "c", "d"].iter().map(|key| (*key, Some(of_round.as_str()))).collect();
-            store.write(changes(&entries));
-            store.write(changes(&[(["x", "y"][round % 2], [None, Some("1")][round % 3 % 2])]));
+            store.write(&mut changes(&entries));
+            store.write(&mut changes(&[(["x", "y"][round % 2], [None, Some("1")][round % 3 % 2])]));
             store.seal(Position(round as u64 + 1));
             store.flush().unwrap();
             while store.tidy().unwrap() {}
@@ -109,14 +111,14 @@ fn a_scan_of_many_entries_is_whole_in_both_directions() {
         let store = open();
         let keys: Vec<String> = (0..2_000).map(|n| format!("k{n:05}")).collect();
         for (nth, key) in keys.iter().enumerate() {
-            store.write(changes(&[(key, Some("old"))]));
+            store.write(&mut changes(&[(key, Some("old"))]));
             if nth == 700 || nth == 1_400 {
                 store.seal(Position(nth as u64));
                 store.flush().unwrap();
             }
         }
         for key in keys.iter().step_by(3) {
-            store.write(changes(&[(key, None)]));
+            store.write(&mut changes(&[(key, None)]));
         }
         let left: Vec<String> = keys
             .iter()

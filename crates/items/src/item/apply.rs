@@ -26,9 +26,8 @@ pub fn transaction(
         one(container, Version { lsn, index: 0 }, at, write, &mut numbers, view, changes)?;
     } else {
         // Later writes of a batch see earlier ones.
-        let mut overlay = Overlay::new(view);
+        let (mut overlay, mut own) = (Overlay::new(view), Changes::default());
         for (index, write) in writes.iter().enumerate() {
-            let mut own = Changes::default();
             let version = Version { lsn, index: index as u16 };
             one(container, version, at, write, &mut numbers, &overlay, &mut own)?;
             overlay.take(&own);

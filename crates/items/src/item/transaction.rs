@@ -24,6 +24,8 @@ pub struct Transaction<'a> {
     records: Vec<Record>,
     /// Later operations will look at what earlier ones did.
     is_batch: bool,
+    /// Memory for what the operations of a batch change.
+    changes: Changes,
 }
 
 /// What an operation did.
@@ -63,7 +65,8 @@ impl<'a> Transaction<'a> {
         // C-42: time does not run backwards, whatever the caller's clock says.
         let now = now.max(numbers.written);
         let seen = Overlay::new(view);
-        Ok(Transaction { container, seen, numbers, now, writes: Vec::new(), records: Vec::new(), is_batch })
+        let (writes, records, changes) = Default::default();
+        Ok(Transaction { container, seen, numbers, now, writes, records, is_batch, changes })
     }
 
     pub fn container(&self) -> &'a Container {
@@ -205,7 +208,7 @@ impl<'a> Transaction<'a> {
     fn write(&mut self, write: Write) -> Result<Version, Refusal> {
         let version = Version { lsn: self.numbers.lsn + 1, index: self.writes.len() as u16 };
         if self.is_batch {
-            let mut changes = Changes::default();
+            let mut changes = std::mem::take(&mut self.changes);
             apply::one(
                 self.container,
                 version,
@@ -216,6 +219,8 @@ impl<'a> Transaction<'a> {
                 &mut changes,
             )?;
             self.seen.take(&changes);
+            changes.entries.clear();
+            self.changes = changes;
         }
         self.writes.push(write);
         Ok(version)
