@@ -78,6 +78,8 @@ pub enum Settled {
 pub struct QueueDescription {
     pub path: Box<str>,
     pub settings: QueueSettings,
+    /// What the queue may choose, or its tier has chosen (K-21).
+    pub max_message_kilobytes: u64,
     pub access: Vec<AccessRule>,
     pub created: LocalTime,
     pub updated: LocalTime,

@@ -229,25 +229,35 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         settings: &QueueSettings,
+        before: Option<&QueueSettings>,
     ) -> Result<(), Refusal> {
-        let targets = [&settings.forward_to, &settings.forward_dead_letters_to];
-        self.check_forwards(namespace, path, targets.map(|target| target.as_deref()))
+        let targets = |settings: &QueueSettings| {
+            [&settings.forward_to, &settings.forward_dead_letters_to].map(Option::clone)
+        };
+        self.check_forwards(namespace, path, targets(settings), before.map(targets))
     }
 
-    /// S-171: where messages are forwarded to must exist and be another entity. `own` is the path of the source.
+    /// S-171: where messages are forwarded to must exist. `own` is the path of the source, `before` are the targets that it has,
+    /// if it is updated. It may keep them, whatever became of them (K-21), and forward to itself: the hop limit ends the
+    /// journey (K-24).
     pub(crate) fn check_forwards(
         &self,
         namespace: NamespaceId,
         own: &str,
-        targets: [Option<&str>; 2],
+        targets: [Option<Box<str>>; 2],
+        before: Option<[Option<Box<str>>; 2]>,
     ) -> Result<(), Refusal> {
-        let [forward_to, dead_letters_to] = targets;
-        for (property, target) in
-            [("ForwardTo", forward_to), ("ForwardDeadLetteredMessagesTo", dead_letters_to)]
+        let is_update = before.is_some();
+        let properties = ["ForwardTo", "ForwardDeadLetteredMessagesTo"];
+        for ((property, target), before) in
+            properties.into_iter().zip(targets).zip(before.unwrap_or_default())
         {
             let Some(target) = target else { continue };
-            let path = forward_path(target);
-            if path.to_lowercase() == own.to_lowercase() {
+            let path = forward_path(&target);
+            if before.is_some_and(|before| forward_path(&before) == path) {
+                continue;
+            }
+            if path.to_lowercase() == own.to_lowercase() && !is_update {
                 let why = "an entity cannot forward to itself".into();
                 return Err(Refusal::InvalidSetting { property, why });
             }
@@ -287,6 +297,13 @@ pub fn forward_path(target: &str) -> &str {
         None => target,
     };
     path.trim_matches('/')
+}
+
+/// A forward target as it is told: of an absolute address the scheme and the host in lower case, the path as it came (K-25).
+pub(crate) fn forward_address(target: &str) -> Box<str> {
+    let Some((scheme, rest)) = target.split_once("://") else { return target.into() };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    format!("{}://{}{path}", scheme.to_lowercase(), host.to_lowercase()).into()
 }
 
 #[cfg(test)]
@@ -355,10 +372,64 @@ mod tests {
             world.manage(create("b", forward("sb://host/x/y"))),
             Err(Refusal::ForwardTargetNotFound("x/y".into()))
         );
-        let itself = world.manage(update("q", forward("sb://host/Q")));
+        let itself = world.manage(create("c", forward("sb://host/C")));
         assert!(matches!(itself, Err(Refusal::InvalidSetting { property: "ForwardTo", .. })));
         let graves = QueueSettings { forward_dead_letters_to: Some("n".into()), ..QueueSettings::default() };
         assert_eq!(world.manage(update("q", graves)), Err(Refusal::ForwardTargetNotFound("n".into())));
+    }
+
+    #[test]
+    fn a_target_that_is_gone_may_stay_and_no_other_may_come() {
+        // K-21
+        let mut world = World::with_queue("q");
+        world
+            .manage(Task::CreateTopic {
+                path: "t".into(),
+                settings: TopicSettings::default(),
+                access: vec![],
+            })
+            .unwrap();
+        let subscribe = |forward_to: &str| SubscriptionSettings {
+            forward_to: Some(forward_to.into()),
+            ..SubscriptionSettings::default()
+        };
+        let (topic, name): (Box<str>, Box<str>) = ("t".into(), "s".into());
+        world.create("x", QueueSettings::default());
+        let settings = QueueSettings {
+            forward_to: Some("sb://host/x".into()),
+            forward_dead_letters_to: Some("x".into()),
+            ..QueueSettings::default()
+        };
+        world.manage(update("q", settings.clone())).unwrap();
+        let (of, called) = (topic.clone(), name.clone());
+        let task = Task::CreateSubscription { topic: of, name: called, settings: subscribe("x"), rule: None };
+        world.manage(task).unwrap();
+        world.delete("x");
+        assert!(world.manage(update("q", settings.clone())).is_ok());
+        let other = QueueSettings { forward_to: Some("y".into()), ..settings };
+        assert_eq!(world.manage(update("q", other)), Err(Refusal::ForwardTargetNotFound("y".into())));
+        let mut resubscribe = |to: &str| {
+            let (topic, name) = (topic.clone(), name.clone());
+            world.manage(Task::UpdateSubscription { topic, name, settings: subscribe(to) })
+        };
+        assert!(resubscribe("x").is_ok());
+        assert_eq!(resubscribe("y"), Err(Refusal::ForwardTargetNotFound("y".into())));
+    }
+
+    #[test]
+    fn an_address_is_told_with_scheme_and_host_in_lower_case() {
+        // K-25
+        for (given, told) in [
+            ("SB://Host.Example:5671/Some/Queue", "sb://host.example:5671/Some/Queue"),
+            ("HTTPS://HOST", "https://host"),
+            ("Some/Queue", "Some/Queue"),
+        ] {
+            assert_eq!(&*forward_address(given), told);
+        }
+        let mut world = World::with_queue("Q");
+        let forward = QueueSettings { forward_to: Some("SB://Host/Q".into()), ..QueueSettings::default() };
+        world.create("a", forward);
+        assert_eq!(world.queue("a").settings.forward_to.as_deref(), Some("sb://host/Q"));
     }
 
     #[test]

@@ -24,9 +24,9 @@ impl Broker {
         decision: &mut Decision,
     ) -> Result<Answer, Refusal> {
         self.check_new_path(namespace, path)?;
-        self.check_queue_forwards(namespace, path, settings)?;
+        self.check_queue_forwards(namespace, path, settings, None)?;
         let settings = Box::new(self.tier_of(namespace).settle(settings, None)?);
-        self.check_room(namespace, &settings)?;
+        self.check_room(namespace, settings.partitioning)?;
         let entity = self.durable.next_entity();
         self.write(
             Record::QueueCreated { entity, namespace, path: path.into(), settings },
@@ -39,13 +39,13 @@ impl Broker {
     }
 
     /// Semantics, section 21.
-    fn check_room(&self, namespace: NamespaceId, settings: &QueueSettings) -> Result<(), Refusal> {
+    pub(crate) fn check_room(&self, namespace: NamespaceId, is_partitioned: bool) -> Result<(), Refusal> {
         let limit = self.tier_of(namespace).partitioned_entities();
-        if settings.partitioning && limit != usize::MAX {
-            let is_partitioned = |entity: &EntityId| {
+        if is_partitioned && limit != usize::MAX {
+            let has_partitions = |entity: &EntityId| {
                 self.durable.queue(*entity).is_some_and(|queue| queue.settings.partitioning)
             };
-            if self.entities_of(namespace).filter(is_partitioned).count() >= limit {
+            if self.entities_of(namespace).filter(has_partitions).count() >= limit {
                 return Err(Refusal::TooManyEntities(limit));
             }
         }
@@ -66,10 +66,13 @@ impl Broker {
         Ok(())
     }
 
-    /// The end of an entity's idleness, counted from `since` (S-70).
+    /// The end of an entity's idleness, counted from `since` (S-70). While it forwards it is never idle (S-75, K-23).
     pub(crate) fn arm_idle(&mut self, entity: EntityId, since: LocalTime) {
-        let queue = self.durable.queue(entity).expect("the caller looked");
-        let at = since.after(queue.settings.auto_delete_on_idle);
+        let settings = &self.durable.queue(entity).expect("the caller looked").settings;
+        let at = match settings.forward_to {
+            Some(_) => LocalTime::NEVER,
+            None => since.after(settings.auto_delete_on_idle),
+        };
         self.volatile.apply(Touch::Armed { entity, chore: Chore::Idle, at });
     }
 
@@ -173,6 +176,9 @@ impl Broker {
         QueueDescription {
             path: queue.path.clone(),
             settings: queue.settings.clone(),
+            max_message_kilobytes: self
+                .tier_of(queue.namespace)
+                .message_kilobytes(queue.settings.max_message_kilobytes),
             access: self.durable.access(entity).to_vec(),
             created: queue.created,
             updated: queue.updated,

@@ -15,7 +15,7 @@ pub enum Refusal {
     #[error("'{name}' is not a valid entity name: {why}")]
     InvalidName { name: Box<str>, why: &'static str },
     /// A property's value is outside its range.
-    #[error("the value of '{property}' is invalid: {why}")]
+    #[error("{}", of_setting(property, why))]
     InvalidSetting { property: &'static str, why: Box<str> },
     /// S-260.
     #[error("The value for the '{property}' property of an existing {kind} can't be changed.")]
@@ -100,4 +100,12 @@ pub enum Refusal {
     /// The server cannot do this.
     #[error("{0} is not supported by this version")]
     NotSupported(&'static str),
+}
+
+/// What is wrong with a setting. Where the service has words of its own they stand alone (H-71, K-26).
+fn of_setting(property: &str, why: &str) -> String {
+    match why.starts_with("The ") {
+        true => why.to_owned(),
+        false => format!("the value of '{property}' is invalid: {why}"),
+    }
 }

@@ -121,14 +121,20 @@ fn within(property: &'static str, value: Span, least: Span, most: Span) -> Resul
     if value >= least && value <= most {
         return Ok(());
     }
-    invalid(property, format!("{} ms is not between {} and {} ms", value.0, least.0, most.0))
+    invalid(property, range(property, least, most))
+}
+
+/// K-26.
+fn range(property: &str, least: impl std::fmt::Display, most: impl std::fmt::Display) -> String {
+    format!("The value for '{property}' must be between {least} and {most}.")
 }
 
 pub(crate) fn check_lock_duration(value: Span) -> Result<(), Refusal> {
     if value > LOCK_DURATION_MOST {
         // H-71
         let why = "The supplied lock time exceeds the allowed maximum of '5' minutes.";
-        return invalid("LockDuration", why);
+        let range = range("LockDuration", LOCK_DURATION_LEAST, LOCK_DURATION_MOST);
+        return invalid("LockDuration", format!("{why} {range}"));
     }
     within("LockDuration", value, LOCK_DURATION_LEAST, LOCK_DURATION_MOST)
 }
@@ -153,7 +159,7 @@ pub(crate) fn check_delivery_count(count: u32) -> Result<(), Refusal> {
     if (1..=MAX_DELIVERY_COUNT_MOST).contains(&count) {
         return Ok(());
     }
-    invalid("MaxDeliveryCount", format!("{count} is not between 1 and {MAX_DELIVERY_COUNT_MOST}"))
+    invalid("MaxDeliveryCount", range("MaxDeliveryCount", 1, MAX_DELIVERY_COUNT_MOST))
 }
 
 /// Whether an entity may have this size. The sizes that the service offers are checked where administrators ask
@@ -164,9 +170,8 @@ pub(crate) fn check_sizes(megabytes: u64, message_kilobytes: Option<u64>) -> Res
     }
     match message_kilobytes {
         Some(kilobytes) if !(MESSAGE_KILOBYTES_LEAST..=MESSAGE_KILOBYTES_MOST).contains(&kilobytes) => {
-            let why =
-                format!("{kilobytes} is not between {MESSAGE_KILOBYTES_LEAST} and {MESSAGE_KILOBYTES_MOST}");
-            invalid("MaxMessageSizeInKilobytes", why)
+            let property = "MaxMessageSizeInKilobytes";
+            invalid(property, range(property, MESSAGE_KILOBYTES_LEAST, MESSAGE_KILOBYTES_MOST))
         }
         _ => Ok(()),
     }

@@ -3,9 +3,11 @@
 
 use crate::durable::PARTITIONS;
 use crate::limits::*;
+use crate::manage::forward_address;
 use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
 use crate::time::Span;
+use crate::topic::settings::TopicSettings;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Tier {
@@ -148,62 +150,133 @@ impl Tier {
         }
     }
 
+    /// Kilobytes of the largest message where entities cannot choose.
+    fn own_message_kilobytes(self) -> Option<u64> {
+        match self {
+            Tier::Basic | Tier::Standard => Some(SMALL_MESSAGE_BYTES / 1_024),
+            Tier::Premium | Tier::Unlimited => None,
+        }
+    }
+
+    /// Kilobytes of the largest message, as clients are told: where entities cannot choose, the tier's own (K-21).
+    pub(crate) fn message_kilobytes(self, chosen: Option<u64>) -> u64 {
+        self.own_message_kilobytes().or(chosen).unwrap_or(MESSAGE_KILOBYTES_DEFAULT)
+    }
+
+    /// What an entity has that is to be updated if the client sends back what it was told, else what was asked for.
+    fn kept_kilobytes(self, asked: Option<u64>, before: Option<Option<u64>>) -> Option<u64> {
+        match before {
+            Some(before) if asked.is_some() && asked == self.own_message_kilobytes() => before,
+            _ => asked,
+        }
+    }
+
     /// The settings that a queue gets when these are asked for, or why it cannot have them. `before` are those that it
-    /// has, if it exists.
+    /// has, if it exists: whatever was read can be sent back (K-21).
     pub(crate) fn settle(
         self,
         asked: &QueueSettings,
         before: Option<&QueueSettings>,
     ) -> Result<QueueSettings, Refusal> {
-        asked.check()?;
-        self.check(asked)?;
         let mut settings = asked.clone();
+        let kept = before.map(|before| before.max_message_kilobytes);
+        settings.max_message_kilobytes = self.kept_kilobytes(asked.max_message_kilobytes, kept);
+        settings.check()?;
+        self.check(&settings, before)?;
         if self == Tier::Basic {
             settings.default_time_to_live = BASIC_TIME_TO_LIVE;
         }
-        // S-75: what forwards is never idle.
-        if settings.forward_to.is_some() {
-            settings.auto_delete_on_idle = Span::MAX;
+        for target in [&mut settings.forward_to, &mut settings.forward_dead_letters_to].into_iter().flatten()
+        {
+            *target = forward_address(target);
         }
-        // Clients send back the size that they were told, which is that of all partitions.
-        if before.is_some_and(|before| before.max_size_megabytes == asked.max_size_megabytes) {
-            return Ok(settings);
-        }
-        let is_offered = match self {
-            Tier::Basic | Tier::Standard => SIZES.contains(&asked.max_size_megabytes),
-            Tier::Premium => [&SIZES[..], &PREMIUM_SIZES].concat().contains(&asked.max_size_megabytes),
-            Tier::Unlimited => true,
-        };
-        if !is_offered {
-            let why = format!("{} is no size of the {} tier", asked.max_size_megabytes, self.name());
-            return Err(Refusal::InvalidSetting { property: "MaxSizeInMegabytes", why: why.into() });
-        }
-        if settings.partitioning {
-            settings.max_size_megabytes *= self.partitions();
-        }
+        let size = before.map(|before| before.max_size_megabytes);
+        settings.max_size_megabytes = self.settle_size(asked.max_size_megabytes, asked.partitioning, size)?;
         Ok(settings)
     }
 
-    /// S-261, and sizes of messages that only Premium lets one choose.
-    fn check(self, asked: &QueueSettings) -> Result<(), Refusal> {
-        let has_own_life =
-            !asked.default_time_to_live.is_max() && asked.default_time_to_live != BASIC_TIME_TO_LIVE;
-        let not_in_basic = [
-            ("RequiresDuplicateDetection", asked.requires_duplicate_detection),
-            ("AutoDeleteOnIdle", !asked.auto_delete_on_idle.is_max()),
-            ("RequiresSession", asked.requires_session),
-            ("DefaultMessageTimeToLive", has_own_life),
-            ("DuplicateDetectionHistoryTimeWindow", asked.duplicate_window != DUPLICATE_WINDOW_DEFAULT),
-            ("EnableExpress", asked.express),
-            ("ForwardTo", asked.forward_to.is_some()),
-        ];
-        let not_in_small = [("MaxMessageSizeInKilobytes", asked.max_message_kilobytes.is_some())];
-        let refused = match self {
-            Tier::Basic => [&not_in_basic[..], &not_in_small].concat(),
-            Tier::Standard => not_in_small.to_vec(),
-            Tier::Premium | Tier::Unlimited => Vec::new(),
+    /// The same for a topic.
+    pub(crate) fn settle_topic(
+        self,
+        asked: &TopicSettings,
+        before: Option<&TopicSettings>,
+    ) -> Result<TopicSettings, Refusal> {
+        let mut settings = asked.clone();
+        let kept = before.map(|before| before.max_message_kilobytes);
+        settings.max_message_kilobytes = self.kept_kilobytes(asked.max_message_kilobytes, kept);
+        settings.check()?;
+        self.check_kilobytes(settings.max_message_kilobytes, kept)?;
+        let size = before.map(|before| before.max_size_megabytes);
+        settings.max_size_megabytes = self.settle_size(asked.max_size_megabytes, asked.partitioning, size)?;
+        Ok(settings)
+    }
+
+    /// The size of an entity that asks for one: a partitioned one has that of all its partitions (S-220, K-22). Clients send
+    /// back what they were told.
+    fn settle_size(self, asked: u64, is_partitioned: bool, before: Option<u64>) -> Result<u64, Refusal> {
+        if before == Some(asked) {
+            return Ok(asked);
+        }
+        let is_offered = match self {
+            Tier::Basic | Tier::Standard => SIZES.contains(&asked),
+            Tier::Premium => SIZES.contains(&asked) || PREMIUM_SIZES.contains(&asked),
+            Tier::Unlimited => true,
         };
-        match refused.into_iter().find(|(_, is_asked)| *is_asked) {
+        if !is_offered {
+            let why = format!("{asked} is no size of the {} tier", self.name());
+            return Err(Refusal::InvalidSetting { property: "MaxSizeInMegabytes", why: why.into() });
+        }
+        Ok(if is_partitioned { asked * self.partitions() } else { asked })
+    }
+
+    /// Sizes of messages are chosen in Premium alone.
+    fn check_kilobytes(self, asked: Option<u64>, before: Option<Option<u64>>) -> Result<(), Refusal> {
+        if asked.is_some() && self.own_message_kilobytes().is_some() && before != Some(asked) {
+            return Err(Refusal::NotInTier { property: "MaxMessageSizeInKilobytes", tier: self.name() });
+        }
+        Ok(())
+    }
+
+    /// S-261. What an entity has from another tier it may keep.
+    fn check(self, asked: &QueueSettings, before: Option<&QueueSettings>) -> Result<(), Refusal> {
+        self.check_kilobytes(asked.max_message_kilobytes, before.map(|before| before.max_message_kilobytes))?;
+        if self != Tier::Basic {
+            return Ok(());
+        }
+        let life = asked.default_time_to_live;
+        let is_other = |is_same: fn(&QueueSettings, &QueueSettings) -> bool| {
+            before.is_none_or(|before| !is_same(asked, before))
+        };
+        let not_in_basic = [
+            (
+                "RequiresDuplicateDetection",
+                asked.requires_duplicate_detection
+                    && is_other(|a, b| a.requires_duplicate_detection == b.requires_duplicate_detection),
+            ),
+            (
+                "AutoDeleteOnIdle",
+                !asked.auto_delete_on_idle.is_max()
+                    && is_other(|a, b| a.auto_delete_on_idle == b.auto_delete_on_idle),
+            ),
+            (
+                "RequiresSession",
+                asked.requires_session && is_other(|a, b| a.requires_session == b.requires_session),
+            ),
+            (
+                "DefaultMessageTimeToLive",
+                !life.is_max()
+                    && life != BASIC_TIME_TO_LIVE
+                    && is_other(|a, b| a.default_time_to_live == b.default_time_to_live),
+            ),
+            (
+                "DuplicateDetectionHistoryTimeWindow",
+                asked.duplicate_window != DUPLICATE_WINDOW_DEFAULT
+                    && is_other(|a, b| a.duplicate_window == b.duplicate_window),
+            ),
+            ("EnableExpress", asked.express && is_other(|a, b| a.express == b.express)),
+            ("ForwardTo", asked.forward_to.is_some() && is_other(|a, b| a.forward_to == b.forward_to)),
+        ];
+        match not_in_basic.into_iter().find(|(_, is_asked)| *is_asked) {
             Some((property, _)) => Err(Refusal::NotInTier { property, tier: self.name() }),
             None => Ok(()),
         }
@@ -274,14 +347,71 @@ mod tests {
     }
 
     #[test]
-    fn what_forwards_is_never_idle() {
-        // S-75
-        let asked = QueueSettings {
-            forward_to: Some("other".into()),
+    fn a_partitioned_topic_has_the_size_of_all_its_partitions() {
+        // K-22
+        let asked = TopicSettings { partitioning: true, ..TopicSettings::default() };
+        let settings = Tier::Standard.settle_topic(&asked, None).unwrap();
+        assert_eq!(settings.max_size_megabytes, 16_384);
+        assert_eq!(Tier::Standard.settle_topic(&settings, Some(&settings)).unwrap(), settings);
+        let smaller = TopicSettings { max_size_megabytes: 2_048, ..settings.clone() };
+        assert_eq!(
+            Tier::Standard.settle_topic(&smaller, Some(&settings)).unwrap().max_size_megabytes,
+            32_768
+        );
+        assert_eq!(Tier::Unlimited.settle_topic(&asked, None).unwrap().max_size_megabytes, 1_024);
+    }
+
+    #[test]
+    fn the_size_of_messages_is_told_by_the_tier_and_may_be_sent_back_and_not_chosen() {
+        // K-21
+        for tier in [Tier::Basic, Tier::Standard] {
+            let told = tier.message_kilobytes(None);
+            assert_eq!((told, tier.message_kilobytes(Some(2_048))), (256, 256));
+            let queue =
+                |kilobytes| QueueSettings { max_message_kilobytes: kilobytes, ..QueueSettings::default() };
+            let topic =
+                |kilobytes| TopicSettings { max_message_kilobytes: kilobytes, ..TopicSettings::default() };
+            for before in [None, Some(2_048)] {
+                let kept = tier.settle(&queue(Some(told)), Some(&queue(before))).unwrap();
+                assert_eq!(kept.max_message_kilobytes, before);
+                let kept = tier.settle_topic(&topic(Some(told)), Some(&topic(before))).unwrap();
+                assert_eq!(kept.max_message_kilobytes, before);
+            }
+            assert!(tier.settle(&queue(Some(told)), None).is_err());
+            assert!(tier.settle_topic(&topic(Some(told)), None).is_err());
+            for other in [1_024, 2_048] {
+                assert!(tier.settle(&queue(Some(other)), Some(&queue(None))).is_err());
+                assert!(tier.settle_topic(&topic(Some(other)), Some(&topic(None))).is_err());
+            }
+        }
+        assert_eq!(Tier::Premium.message_kilobytes(None), 1_024);
+        assert_eq!(Tier::Unlimited.message_kilobytes(Some(2_048)), 2_048);
+    }
+
+    #[test]
+    fn what_a_queue_has_from_another_tier_it_may_keep() {
+        // K-21
+        let before = QueueSettings {
+            requires_duplicate_detection: true,
             auto_delete_on_idle: AUTO_DELETE_LEAST,
+            requires_session: true,
+            default_time_to_live: Span::minutes(1),
+            duplicate_window: DUPLICATE_WINDOW_LEAST,
+            forward_to: Some("other".into()),
+            max_message_kilobytes: Some(2_048),
+            max_size_megabytes: 81_920,
             ..QueueSettings::default()
         };
-        assert!(Tier::Unlimited.settle(&asked, None).unwrap().auto_delete_on_idle.is_max());
+        assert!(Tier::Basic.settle(&before, None).is_err());
+        let kept = Tier::Basic.settle(&before, Some(&before)).unwrap();
+        let own = QueueSettings { default_time_to_live: BASIC_TIME_TO_LIVE, ..before.clone() };
+        assert_eq!(kept, own);
+        let other = QueueSettings { duplicate_window: DUPLICATE_WINDOW_MOST, ..before.clone() };
+        let property = "DuplicateDetectionHistoryTimeWindow";
+        assert_eq!(
+            Tier::Basic.settle(&other, Some(&before)),
+            Err(Refusal::NotInTier { property, tier: "Basic" })
+        );
     }
 
     #[test]

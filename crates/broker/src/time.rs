@@ -4,6 +4,8 @@
 //!
 //! What must always hold: one becomes the other here and nowhere else, by the [`Lead`] of a namespace.
 
+use std::fmt;
+
 /// An instant of the owner's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(pub i64);
@@ -72,6 +74,39 @@ impl Span {
 
     pub fn is_max(self) -> bool {
         self == Span::MAX
+    }
+}
+
+/// The longest duration of the service, which means "for ever": from so many days on it is.
+const LONGEST: &str = "P10675199DT2H48M5.4775807S";
+pub const LONGEST_DAYS: u64 = 10_675_199;
+
+const SECOND: u64 = 1_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// As the bus writes it: `P1DT2H`, with days, hours, minutes and seconds only (H-28).
+impl fmt::Display for Span {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 >= LONGEST_DAYS * DAY {
+            return formatter.write_str(LONGEST);
+        }
+        let (days, clock) = (self.0 / DAY, self.0 % DAY);
+        let (hours, minutes) = (clock / HOUR, clock % HOUR / MINUTE);
+        let (seconds, thousandths) = (clock % MINUTE / SECOND, clock % SECOND);
+        let part =
+            |number: u64, unit: &str| if number > 0 { format!("{number}{unit}") } else { String::new() };
+        let second = match thousandths {
+            0 => part(seconds, "S"),
+            _ => format!("{}S", format!("{seconds}.{thousandths:03}").trim_end_matches('0')),
+        };
+        let time = format!("{}{}{second}", part(hours, "H"), part(minutes, "M"));
+        match (days, time.is_empty()) {
+            (0, true) => formatter.write_str("PT0S"),
+            (_, true) => write!(formatter, "P{days}D"),
+            (_, false) => write!(formatter, "P{}T{time}", part(days, "D")),
+        }
     }
 }
 

@@ -23,9 +23,8 @@ impl Broker {
         let not_found = || Refusal::EntityNotFound(path.into());
         let entity = self.durable.find(namespace, path).ok_or_else(not_found)?;
         let queue = self.durable.plain_queue(entity).ok_or_else(not_found)?;
-        asked.check()?;
         asked.check_update(&queue.settings)?;
-        self.check_queue_forwards(namespace, path, asked)?;
+        self.check_queue_forwards(namespace, path, asked, Some(&queue.settings))?;
         let settings = Box::new(self.tier_of(namespace).settle(asked, Some(&queue.settings))?);
         let change = Change::QueueUpdated { entity, settings };
         self.write(Record::Managed(Box::new(change)), context, decision);

@@ -1,13 +1,9 @@
 //! Durations and dates as the bus writes them (H-28, H-29): `PT1M`, `2026-01-31T12:00:00.0000000Z`.
 
 use broker::Span;
-use std::fmt::Write;
-
-/// The longest duration of the service, which means "for ever".
-const LONGEST: &str = "P10675199DT2H48M5.4775807S";
 
 /// Clients read the longest duration, round it and send it back a little shorter: from here on it is for ever.
-const LONGEST_DAYS: u64 = 10_675_199;
+const LONGEST_DAYS: u64 = broker::time::LONGEST_DAYS;
 
 const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
@@ -66,23 +62,7 @@ fn milliseconds(number: &str, unit: u64) -> Option<u64> {
 
 /// Writes a duration with days, hours, minutes and seconds only.
 pub fn duration_text(span: Span) -> String {
-    if span.0 >= LONGEST_DAYS * DAY {
-        return LONGEST.to_owned();
-    }
-    let (days, clock) = (span.0 / DAY, span.0 % DAY);
-    let (hours, minutes) = (clock / HOUR, clock % HOUR / MINUTE);
-    let (seconds, thousandths) = (clock % MINUTE / SECOND, clock % SECOND);
-    let part = |number: u64, unit: &str| if number > 0 { format!("{number}{unit}") } else { String::new() };
-    let mut text = format!("P{}", part(days, "D"));
-    if clock > 0 {
-        let _ = write!(text, "T{}{}", part(hours, "H"), part(minutes, "M"));
-        if thousandths > 0 {
-            let _ = write!(text, "{}S", format!("{seconds}.{thousandths:03}").trim_end_matches('0'));
-        } else {
-            text.push_str(&part(seconds, "S"));
-        }
-    }
-    if text == "P" { "PT0S".to_owned() } else { text }
+    span.to_string()
 }
 
 /// A date with seven digits of a second, as in descriptions. Like all of these it is given as milliseconds since 1970,
@@ -165,6 +145,8 @@ fn civil(days_since_1970: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LONGEST: &str = "P10675199DT2H48M5.4775807S";
 
     // H-28
     #[test]

@@ -7,7 +7,7 @@
 //! when [`Namespaces::changed`] says so.
 
 use crate::auth::{Guard, Hosts, first_label};
-use broker::{LocalTime, NamespaceId};
+use broker::{LocalTime, NamespaceId, Tier};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::watch;
@@ -18,6 +18,7 @@ pub struct Namespace {
     pub name: Box<str>,
     pub guard: Guard,
     pub created: LocalTime,
+    pub tier: Tier,
 }
 
 #[derive(Debug)]
@@ -42,7 +43,8 @@ const CLOSED: NamespaceId = NamespaceId(u32::MAX);
 impl Namespaces {
     /// One namespace for everybody.
     pub fn single(guard: Guard) -> Namespaces {
-        let default = Namespace { id: NamespaceId(0), name: "default".into(), guard, created: LocalTime(0) };
+        let (id, name, created) = (NamespaceId(0), "default".into(), LocalTime(0));
+        let default = Namespace { id, name, guard, created, tier: Tier::default() };
         Namespaces::new(default, Vec::new(), &[])
     }
 
@@ -112,8 +114,10 @@ impl List {
             let hosts = Hosts::of_named(&namespace.name, names.clone());
             guarded(namespace, hosts)
         };
-        let closed =
-            |name| Arc::new(Namespace { id: CLOSED, name, guard: Guard::closed(), created: LocalTime(0) });
+        let closed = |name| {
+            let (guard, created, tier) = (Guard::closed(), LocalTime(0), Tier::default());
+            Arc::new(Namespace { id: CLOSED, name, guard, created, tier })
+        };
         List {
             others: others.into_iter().map(named).collect(),
             default: guarded(default, Hosts::of_default(names.clone())),
@@ -127,7 +131,8 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn namespace(id: u32, name: &str, guard: Guard) -> Namespace {
-        Namespace { id: NamespaceId(id), name: name.into(), guard, created: LocalTime(0) }
+        let (created, tier) = (LocalTime(0), Tier::default());
+        Namespace { id: NamespaceId(id), name: name.into(), guard, created, tier }
     }
 
     fn guard() -> Guard {

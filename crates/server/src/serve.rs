@@ -388,7 +388,8 @@ impl Houses {
             opened.untaken.extend(applied.untaken);
             if let Some((id, created)) = applied.namespace.or_else(|| before(&definition.name)) {
                 let guard = Guard::new(policies(definition, &self.root), self.is_loopback_only);
-                opened.namespaces.push(Namespace { id, name: definition.name.clone(), guard, created });
+                let (name, tier) = (definition.name.clone(), definition.tier);
+                opened.namespaces.push(Namespace { id, name, guard, created, tier });
             }
         }
         opened

@@ -191,7 +191,9 @@ impl Broker {
     ) -> Moved {
         let due = self.due_of(source, sequence).filter(|due| *due > context.now);
         let queue = self.durable.queue(target).expect("it was found");
-        let (is_topic, looks) = (queue.kind == Kind::Topic, queue.settings.requires_duplicate_detection);
+        // What goes round in one queue is no duplicate of itself (K-24).
+        let looks = queue.settings.requires_duplicate_detection && target != source.entity;
+        let is_topic = queue.kind == Kind::Topic;
         let lacks_session =
             queue.settings.requires_session && self.queue_of(source).session_of(sequence).is_none();
         let is_published = is_topic && due.is_none();

@@ -24,7 +24,8 @@ impl Broker {
         let below = || topic.iter().flat_map(|topic| topic.subscriptions.values().copied());
         let is_awaited =
             self.volatile.is_awaited(entity) || below().any(|entity| self.volatile.is_awaited(entity));
-        let is_kept = is_scheduled || is_awaited;
+        // K-23
+        let is_kept = is_scheduled || is_awaited || queue.settings.forward_to.is_some();
         // After a start nobody knows since when it is idle: it begins again.
         let used_below = below().filter_map(|entity| self.volatile.presence(entity).used).max();
         let own = self.volatile.presence(entity).used;
@@ -69,6 +70,29 @@ mod tests {
         let mut world = World::new();
         world.create("q", settings());
         world
+    }
+
+    #[test]
+    fn an_entity_that_forwards_keeps_its_time_and_is_not_idle_until_it_stops() {
+        // S-75, K-23
+        let mut world = temporary();
+        world.create("next", QueueSettings::default());
+        let forwarding = QueueSettings { forward_to: Some("next".into()), ..settings() };
+        let Ok(Answer::Queue(queue)) = world.update("q", forwarding) else { panic!("updated") };
+        assert_eq!(queue.settings.auto_delete_on_idle, IDLE);
+        let lives_for = |world: &mut World, span| {
+            world.pass(span);
+            while world.is_due() {
+                world.tick();
+            }
+            exists(world)
+        };
+        assert!(lives_for(&mut world, Span::minutes(600)));
+        world.restart();
+        assert!(lives_for(&mut world, Span::minutes(600)));
+        world.update("q", settings()).unwrap();
+        assert!(lives_for(&mut world, Span(IDLE.0 - 1)));
+        assert!(!lives_for(&mut world, Span(1)));
     }
 
     fn exists(world: &World) -> bool {

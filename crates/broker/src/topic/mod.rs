@@ -6,6 +6,8 @@
 
 mod action;
 pub mod change;
+#[cfg(test)]
+mod conformance;
 mod eval;
 mod expression;
 pub(crate) mod fan_out;
@@ -31,6 +33,7 @@ use crate::ids::{EntityId, NamespaceId};
 use crate::limits::LIST_PAGE;
 use crate::record::Record;
 use crate::refusal::Refusal;
+use crate::settings::check_offered_size;
 use crate::time::LocalTime;
 use crate::volatile::Touch;
 use change::Change;
@@ -205,6 +208,8 @@ impl Topics {
 pub struct TopicDescription {
     pub path: Box<str>,
     pub settings: TopicSettings,
+    /// What the topic may choose, or its tier has chosen (K-21).
+    pub max_message_kilobytes: u64,
     pub access: Vec<AccessRule>,
     pub created: LocalTime,
     pub updated: LocalTime,
@@ -229,14 +234,11 @@ impl Broker {
         decision: &mut Decision,
     ) -> Result<EntityId, Refusal> {
         self.check_new_path(namespace, path)?;
-        settings.check()?;
+        check_offered_size(settings.max_size_megabytes)?;
+        let settings = Box::new(self.tier_of(namespace).settle_topic(settings, None)?);
+        self.check_room(namespace, settings.partitioning)?;
         let entity = self.durable.next_entity();
-        let change = Change::TopicCreated {
-            entity,
-            namespace,
-            path: path.into(),
-            settings: Box::new(settings.clone()),
-        };
+        let change = Change::TopicCreated { entity, namespace, path: path.into(), settings };
         self.write(Record::Managed(Box::new(change)), context, decision);
         self.volatile.apply(Touch::EntityCreated { entity, namespace, time: context.now });
         self.arm_idle(entity, context.now);
@@ -252,10 +254,13 @@ impl Broker {
         decision: &mut Decision,
     ) -> Result<EntityId, Refusal> {
         let entity = self.find_topic(namespace, path)?;
-        settings.check()?;
         let topic = self.durable.topics.topic(entity).expect("found above");
         settings.check_update(&topic.settings)?;
-        let change = Change::TopicUpdated { entity, settings: Box::new(settings.clone()) };
+        if settings.max_size_megabytes != topic.settings.max_size_megabytes {
+            check_offered_size(settings.max_size_megabytes)?;
+        }
+        let settings = Box::new(self.tier_of(namespace).settle_topic(settings, Some(&topic.settings))?);
+        let change = Change::TopicUpdated { entity, settings };
         self.write(Record::Managed(Box::new(change)), context, decision);
         self.volatile.apply(Touch::Used { entity, time: context.now });
         self.arm_idle(entity, context.now);
@@ -276,6 +281,9 @@ impl Broker {
         Some(TopicDescription {
             path: topic.path.clone(),
             settings: topic.settings.clone(),
+            max_message_kilobytes: self
+                .tier_of(topic.namespace)
+                .message_kilobytes(topic.settings.max_message_kilobytes),
             access: self.durable.access(entity).to_vec(),
             created: topic.created,
             updated: topic.updated,

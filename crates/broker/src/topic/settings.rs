@@ -71,7 +71,6 @@ impl TopicSettings {
         settings::check_duplicates(self.requires_duplicate_detection, self.duplicate_window, self.express)?;
         settings::check_time_to_live(self.default_time_to_live)?;
         settings::check_auto_delete(self.auto_delete_on_idle)?;
-        settings::check_offered_size(self.max_size_megabytes)?;
         settings::check_sizes(self.max_size_megabytes, self.max_message_kilobytes)?;
         settings::check_metadata(self.user_metadata.as_deref())?;
         match self.status {

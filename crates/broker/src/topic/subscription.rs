@@ -10,9 +10,10 @@ use crate::durable::Counts;
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
 use crate::limits::{LIST_PAGE, NAME_CHARACTERS};
+use crate::manage::forward_address;
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::time::{LocalTime, Span};
+use crate::time::LocalTime;
 use crate::volatile::Touch;
 
 /// The rule of a subscription that is given none (S-181).
@@ -78,13 +79,11 @@ pub(super) fn check_rule_name(name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What forwards is never idle (S-75).
+/// What a subscription gets that asks for this.
 fn settle(settings: &SubscriptionSettings) -> SubscriptionSettings {
-    let mut settings = settings.clone();
-    if settings.forward_to.is_some() {
-        settings.auto_delete_on_idle = Span::MAX;
-    }
-    settings
+    let told = |target: &Option<Box<str>>| target.as_deref().map(forward_address);
+    let (forward_to, letters) = (told(&settings.forward_to), told(&settings.forward_dead_letters_to));
+    SubscriptionSettings { forward_to, forward_dead_letters_to: letters, ..settings.clone() }
 }
 
 impl Broker {
@@ -105,7 +104,7 @@ impl Broker {
             let spelled = self.durable.topics.subscription(taken).map_or(name, |taken| &taken.name);
             return Err(Refusal::EntityExists(spelled.into()));
         }
-        self.check_subscription(namespace, topic, name, settings)?;
+        self.check_subscription(namespace, topic, name, settings, None)?;
         let default = Rule { name: DEFAULT_RULE.into(), filter: Filter::True, action: None };
         let rule = rule.unwrap_or(&default);
         rule.check()?;
@@ -143,7 +142,7 @@ impl Broker {
     ) -> Result<Answer, Refusal> {
         let (entity, before) = self.find_subscription(namespace, topic, name)?;
         settings.check_update(&before.settings)?;
-        self.check_subscription(namespace, topic, name, settings)?;
+        self.check_subscription(namespace, topic, name, settings, Some(&before.settings))?;
         let change = Change::SubscriptionUpdated { entity, settings: Box::new(settle(settings)) };
         self.write(Record::Managed(Box::new(change)), context, decision);
         self.redirect(entity, context, decision);
@@ -157,11 +156,14 @@ impl Broker {
         topic: &str,
         name: &str,
         settings: &SubscriptionSettings,
+        before: Option<&SubscriptionSettings>,
     ) -> Result<(), Refusal> {
         settings.check()?;
         let own = format!("{topic}/{SUBSCRIPTIONS}/{name}");
-        let targets = [&settings.forward_to, &settings.forward_dead_letters_to];
-        self.check_forwards(namespace, &own, targets.map(|target| target.as_deref()))
+        let targets = |settings: &SubscriptionSettings| {
+            [&settings.forward_to, &settings.forward_dead_letters_to].map(Option::clone)
+        };
+        self.check_forwards(namespace, &own, targets(settings), before.map(targets))
     }
 
     pub(crate) fn delete_subscription(

@@ -8,7 +8,7 @@ use crate::iso;
 use broker::topic::TopicDescription;
 use broker::topic::rule::RuleDescription;
 use broker::topic::subscription::SubscriptionDescription;
-use broker::{LocalTime, QueueDescription, Time};
+use broker::{LocalTime, QueueDescription, Tier, Time};
 
 /// How the client reached us; answers name things by it.
 #[derive(Debug, Clone)]
@@ -252,8 +252,12 @@ fn write_entry(
     writer.end().end();
 }
 
-/// The namespace as an entry (HX-1.8.1).
-pub fn namespace_entry(created: LocalTime, site: &Site) -> String {
+/// The namespace as an entry (HX-1.8.1). It tells its tier, and one without quotas the highest that there is (K-20).
+pub fn namespace_entry(created: LocalTime, tier: Tier, site: &Site) -> String {
+    let (tier, has_units) = match tier {
+        Tier::Basic | Tier::Standard => (tier, false),
+        Tier::Premium | Tier::Unlimited => (Tier::Premium, true),
+    };
     let address = site.address("$namespaceinfo");
     let mut writer = Writer::default();
     writer
@@ -268,8 +272,11 @@ pub fn namespace_entry(created: LocalTime, site: &Site) -> String {
         .start("content", &[("type", "application/xml")])
         .start("NamespaceInfo", &[("xmlns", SERVICE_BUS), ("xmlns:i", xml::SCHEMA_INSTANCE)])
         .leaf("CreatedTime", &iso::date(created.0))
-        .leaf("MessagingSKU", "Premium")
-        .leaf("MessagingUnits", "1")
+        .leaf("MessagingSKU", tier.name());
+    if has_units {
+        writer.leaf("MessagingUnits", "1");
+    }
+    writer
         .leaf("ModifiedTime", &iso::date(created.0))
         .leaf("Name", site.called())
         .leaf("NamespaceType", "Messaging")
@@ -299,6 +306,7 @@ mod tests {
         QueueDescription {
             path: path.into(),
             settings: QueueSettings::default(),
+            max_message_kilobytes: 1_024,
             access: Vec::new(),
             created: LocalTime(1_577_836_800_000),
             updated: LocalTime(1_577_836_801_999),
@@ -355,7 +363,7 @@ mod tests {
             ("localhost:5300", "mine"),
             ("other.example", "mine"),
         ] {
-            let text = namespace_entry(LocalTime(0), &Site { host: host.into(), ..site() });
+            let text = namespace_entry(LocalTime(0), Tier::Unlimited, &Site { host: host.into(), ..site() });
             assert!(text.contains(&format!("<Name>{name}</Name>")), "{text}");
         }
     }

@@ -96,11 +96,15 @@ impl Failure {
     /// The body that the SDKs read: without a namespace, the status once more, and a text with the sub-code in front.
     pub fn body(&self, tracking: &str, host: &str, path: &str, timestamp: &str) -> String {
         let status = self.status();
-        let reason = status.canonical_reason().unwrap_or_default();
+        // A wrong request is told what is wrong, and nothing before it (S-260, H-71, K-26).
+        let reason = match status {
+            StatusCode::BAD_REQUEST => String::new(),
+            _ => format!("{}. ", status.canonical_reason().unwrap_or_default()),
+        };
         let what = self.to_string();
         let stop = if what.ends_with('.') { "" } else { "." };
         let detail = format!(
-            "SubCode={}. {reason}. {what}{stop} TrackingId:{tracking}, SystemTracker:{host}:{path}, Timestamp:{timestamp}",
+            "SubCode={}. {reason}{what}{stop} TrackingId:{tracking}, SystemTracker:{host}:{path}, Timestamp:{timestamp}",
             self.sub_code()
         );
         let mut writer = Writer::default();
@@ -159,6 +163,33 @@ mod tests {
             "<Error><Code>409</Code><Detail>SubCode=40900. Conflict. an entity called 'orders' exists \
              already. TrackingId:t_1, SystemTracker:h:orders, Timestamp:now</Detail></Error>"
         );
+    }
+
+    // HX-1.9.3
+    #[test]
+    fn each_failure_has_a_sub_code_that_is_known() {
+        let path = || "q".into();
+        for (failure, status, sub_code) in [
+            (Failure::Bad("it".into()), 400, 40000),
+            (Refusal::InvalidSetting { property: "p", why: "no".into() }.into(), 400, 40000),
+            (Refusal::Unchangeable { property: "p", kind: "Queue" }.into(), 400, 40000),
+            (Refusal::ForwardTargetNotFound(path()).into(), 400, 40400),
+            (Denied::MissingToken.into(), 401, 40102),
+            (Refusal::QueueFull { kind: "Queue", name: path(), size: 2, limit: 1 }.into(), 403, 40300),
+            (Refusal::EntityDisabled(path()).into(), 403, 40301),
+            (Refusal::TooManySqlFilters(1).into(), 403, 40501),
+            (Refusal::TooManyCorrelationFilters(1).into(), 403, 40502),
+            (Refusal::TooManySubscriptions(1).into(), 403, 40503),
+            (Refusal::EntityNotFound(path()).into(), 404, 40400),
+            (Refusal::EntityExists(path()).into(), 409, 40900),
+            (Failure::Gone(path()), 410, 41000),
+            (Failure::Internal, 500, 50000),
+            (Failure::Busy("later".into()), 503, 50004),
+        ] {
+            let body = failure.body("", "", "", "");
+            let start = format!("<Error><Code>{status}</Code><Detail>SubCode={sub_code}. ");
+            assert!(body.starts_with(&start), "{body}");
+        }
     }
 
     // H-70

@@ -1,17 +1,17 @@
-//! How header names were spelled. Case means nothing to HTTP and everything to AMQP, where a header is a property (H-95);
-//! the library knows names in lower case alone, so what it reads is looked at on the way.
+//! How header names are spelled. Case means nothing to HTTP and everything to AMQP, where a header is a property (H-95,
+//! K-30); the library knows names in lower case alone, so what it reads and writes is looked at on the way.
 //!
 //! Only the spelling is taken from here, and only of names that the library has found: bytes that are not a head, such as
-//! the rest of a body that nobody wanted, do no harm. A client that sends a request before it has the answer to the one
-//! before may find its names in lower case.
+//! the rest of a body that nobody wanted, do no harm. The same holds for an answer: the letters of known names change their
+//! case and nothing else does. A client that sends a request before it has the answer to the one before may find its names
+//! in lower case, there as here.
 
 use crate::limits::HTTP_HEAD_BYTES;
-use crate::through::writes_through;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, ReadBuf};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// What was read while no request was being answered: the newest bytes, as many as a head may have.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +21,58 @@ pub(super) struct Heads(Arc<Mutex<Seen>>);
 struct Seen {
     bytes: Vec<u8>,
     is_answering: bool,
+    /// Whether something was written after the last flush: of an answer before.
+    is_writing: bool,
+    answer: Option<Respelling>,
+}
+
+/// The names of an answer, of which one goes with a response as an extension.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Spelled(pub Vec<String>);
+
+/// An answer whose head is on its way out.
+#[derive(Debug)]
+struct Respelling {
+    names: Spelled,
+    /// What has left of it, in the letters of the library.
+    written: Vec<u8>,
+}
+
+impl Respelling {
+    /// The bytes that are to leave in place of these, as many of them.
+    fn of(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut head = [&self.written, bytes].concat();
+        let (start, end) = self.bounds(&head);
+        let mut names: Vec<&str> = self.names.0.iter().map(String::as_str).collect();
+        for line in head[start..end].split_mut(|byte| *byte == b'\n').skip(1) {
+            let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+            let name = &mut line[..colon];
+            // Of two names that differ in their letters' case alone, each is used once.
+            let known = names.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(name));
+            if let Some(known) = known {
+                name.copy_from_slice(names.remove(known).as_bytes());
+            }
+        }
+        head.split_off(self.written.len())
+    }
+
+    /// Where the head of the answer begins and ends, as far as it is there. What says only that a body may come stands before
+    /// it.
+    fn bounds(&self, head: &[u8]) -> (usize, usize) {
+        let after = |from: usize| {
+            let end = head[from..].windows(4).position(|four| four == b"\r\n\r\n");
+            end.map_or(head.len(), |end| from + end + 4)
+        };
+        let start = if head.starts_with(b"HTTP/1.1 1") { after(0) } else { 0 };
+        (start, after(start))
+    }
+
+    /// Whether the head has left once these bytes have.
+    fn leaves(&mut self, bytes: &[u8]) -> bool {
+        self.written.extend_from_slice(bytes);
+        let (start, end) = self.bounds(&self.written);
+        start < end && self.written[..end].ends_with(b"\r\n\r\n")
+    }
 }
 
 impl Heads {
@@ -31,9 +83,13 @@ impl Heads {
         Spelling::of_head(&std::mem::take(&mut seen.bytes))
     }
 
-    /// The request is answered, and the next head may come.
-    pub(super) fn expect(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_answering = false;
+    /// The request is answered, by a head that has such names, and the next one may come.
+    pub(super) fn expect(&self, names: Option<Spelled>) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.is_answering = false;
+        let is_writing = seen.is_writing;
+        let names = names.filter(|_| !is_writing);
+        seen.answer = names.map(|names| Respelling { names, written: Vec::new() });
     }
 
     fn add(&self, read: &[u8]) {
@@ -96,7 +152,51 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-writes_through!(Watched);
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let heads = self.heads.clone();
+        let mut seen = heads.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.is_writing = true;
+        let Some(answer) = &mut seen.answer else {
+            return Pin::new(&mut self.stream).poll_write(cx, bytes);
+        };
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &answer.of(bytes)))?;
+        if answer.leaves(&bytes[..written]) {
+            seen.answer = None;
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let is_respelled = {
+            let mut seen = self.heads.0.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.is_writing = true;
+            seen.answer.is_some()
+        };
+        match slices.iter().find(|slice| !slice.is_empty()) {
+            Some(head) if is_respelled => self.poll_write(cx, head),
+            _ => Pin::new(&mut self.stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.heads.0.lock().unwrap_or_else(PoisonError::into_inner).is_writing = false;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -120,11 +220,53 @@ mod tests {
         assert_eq!(heads.0.lock().unwrap().bytes.len(), HTTP_HEAD_BYTES);
         assert_eq!(heads.take().of("one"), "One");
         heads.add(b"\nTwo: 2\n");
-        heads.expect();
+        heads.expect(None);
         heads.add(b"Thr");
         heads.add(b"ee: 3\n");
         let spelling = heads.take();
         assert_eq!((spelling.of("two"), spelling.of("three")), ("two", "Three"));
         assert_eq!(heads.0.lock().unwrap().bytes.capacity(), 0);
+    }
+
+    /// What arrives of these pieces, each of which is taken in two bites.
+    async fn arrives(names: &[&str], pieces: &[&str]) -> String {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let heads = Heads::default();
+        heads.expect(Some(Spelled(names.iter().map(ToString::to_string).collect())));
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let mut near = Watched::new(near, heads);
+        for piece in pieces {
+            near.write_all(piece.as_bytes()).await.unwrap();
+        }
+        drop(near);
+        let mut text = String::new();
+        far.read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    // K-30
+    #[tokio::test]
+    async fn the_names_of_an_answer_are_spelled_as_they_were_sent_and_its_body_is_as_it_is() {
+        let names = ["OrderId", "A", "a", "absent"];
+        let head = "HTTP/1.1 200 OK\r\norderid: 7\r\na: orderid\r\na: 2\r\nother: 1\r\n\r\n";
+        let spelled = "HTTP/1.1 200 OK\r\nOrderId: 7\r\nA: orderid\r\na: 2\r\nother: 1\r\n\r\n";
+        let body = "orderid: 8\r\n\r\nHTTP/1.1 200\r\norderid: 9\r\n\r\n";
+        assert_eq!(arrives(&names, &[head, body]).await, format!("{spelled}{body}"));
+        let whole = format!("{head}{body}");
+        assert_eq!(arrives(&names, &[&whole]).await, format!("{spelled}{body}"));
+        let (one, two) = head.split_at("HTTP/1.1 200 OK\r\norderid: 7\r\n".len());
+        assert_eq!(arrives(&names, &[one, two, body]).await, format!("{spelled}{body}"));
+        let before = "HTTP/1.1 100 Continue\r\n\r\n";
+        let whole = format!("{before}{head}");
+        assert_eq!(arrives(&names, &[&whole, body]).await, format!("{before}{spelled}{body}"));
+        assert_eq!(arrives(&names, &[before, head, body]).await, format!("{before}{spelled}{body}"));
+    }
+
+    #[test]
+    fn an_answer_behind_one_that_is_still_leaving_keeps_its_letters() {
+        let heads = Heads::default();
+        heads.0.lock().unwrap().is_writing = true;
+        heads.expect(Some(Spelled(vec!["A".into()])));
+        assert!(heads.0.lock().unwrap().answer.is_none());
     }
 }

@@ -28,7 +28,7 @@ use atom::{Page, Site};
 use broker::{Answer, Command, RequestId, Task, Time};
 use bytes::{Bytes, BytesMut};
 use failure::Failure;
-use heads::{Heads, Spelling, Watched};
+use heads::{Heads, Spelled, Spelling, Watched};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN};
@@ -89,8 +89,8 @@ pub async fn serve<S, A>(
     let (heads, (stop, is_stopping)) = (Heads::default(), watch::channel(false));
     let service = service_fn(|request| async {
         let manner = Manner { spelling: heads.take(), stopping: is_stopping.clone() };
-        let response = door.answer(request, &peer, manner).await;
-        heads.expect();
+        let mut response = door.answer(request, &peer, manner).await;
+        heads.expect(response.extensions_mut().remove::<Spelled>());
         Ok::<_, Infallible>(response)
     });
     let connection = hyper::server::conn::http1::Builder::new()
@@ -201,8 +201,14 @@ impl<A: Ask> Door<'_, A> {
                 answered.map_err(|failure| (failure, address.path))
             }
         };
+        let (method, address) = (&head.method, peer.address);
         match answered {
-            Ok(response) => response,
+            Ok(response) => {
+                // Of the address only its path: the rest may hold a secret.
+                let (status, path) = (response.status().as_u16(), head.uri.path());
+                tracing::debug!(%address, %method, path, status, "answered");
+                response
+            }
             Err((Failure::Denied(why @ Denied::InvalidSignature), path)) => {
                 sleep(self.failures.failed(peer.address.ip(), Instant::now())).await;
                 failed(&why.into(), self.node, &host, &path)
@@ -324,7 +330,7 @@ impl<A: Ask> Door<'_, A> {
         if call.method != Method::GET {
             return Err(Failure::MethodNotAllowed);
         }
-        let body = atom::namespace_entry(call.namespace.created, call.site);
+        let body = atom::namespace_entry(call.namespace.created, call.namespace.tier, call.site);
         Ok(Success { status: StatusCode::OK, content_type: ENTRY, body })
     }
 
@@ -437,6 +443,8 @@ fn response(success: Success) -> Response<Payload> {
 fn failed(failure: &Failure, node: &str, host: &str, path: &str) -> Response<Payload> {
     let tracking = format!("{}_{node}", uuid::Uuid::new_v4());
     tracing::info!(tracking, status = failure.status().as_u16(), path, why = failure.logged(), "refused");
+    // Whoever looks for a fault reads what the client was told, whatever it had sent.
+    tracing::debug!(tracking, why = %failure, "the client was told");
     let body = failure.body(&tracking, host, path, &crate::iso::date_in_seconds(now().0));
     response(Success { status: failure.status(), content_type: ERROR, body })
 }

@@ -65,11 +65,11 @@ impl House {
 
     pub fn set_guard(&self, guard: Guard) {
         let default = self.state.namespaces.of_host("", None);
-        let (id, name, created) = (default.id, default.name.clone(), default.created);
+        let (id, name, created, tier) = (default.id, default.name.clone(), default.created, default.tier);
         // Another namespace, whose policies have the same keys.
         let guard_of_shop = Guard::new(policies(), false);
-        let shop = Namespace { id: NamespaceId(1), name: "shop".into(), guard: guard_of_shop, created };
-        self.state.namespaces.replace(Namespace { id, name, guard, created }, vec![shop]);
+        let shop = Namespace { id: NamespaceId(1), name: "shop".into(), guard: guard_of_shop, created, tier };
+        self.state.namespaces.replace(Namespace { id, name, guard, created, tier }, vec![shop]);
     }
 
     pub async fn queue(&self, path: &str, settings: QueueSettings) {

@@ -109,7 +109,7 @@ impl Oracle {
                 if !self.creations.contains(&path.to_lowercase()) {
                     self.fail(format!("queue {path} was created and nobody asked"));
                 }
-                self.check_targets(path, settings);
+                self.check_targets(path, settings, None);
                 self.waiting.clear();
                 self.changes += 1;
                 self.ledger.names.insert(path.to_lowercase(), *entity);
@@ -199,7 +199,7 @@ impl Oracle {
             return self.fail("a queue was updated that does not exist");
         };
         queue.history.update(queue.settings.duplicate_window, settings.duplicate_window, time);
-        queue.settings = settings.clone();
+        let before = std::mem::replace(&mut queue.settings, settings.clone());
         queue.durations.push(settings.lock_duration);
         (queue.used, queue.is_touched) = (time, true);
         let path = queue.path.to_lowercase();
@@ -218,7 +218,7 @@ impl Oracle {
         if !self.asked.iter().any(is_it) {
             self.fail(format!("queue {path} was updated and nobody asked"));
         }
-        self.check_targets(&path, settings);
+        self.check_targets(&path, settings, Some(&before));
         self.waiting.clear();
     }
 
@@ -282,7 +282,7 @@ impl Oracle {
     /// Why a queue must not be deleted by itself (S-70, S-71, S-74). Who uses a subscription uses its topic (S-72).
     fn not_idle(&self, queue: &Queue, time: LocalTime) -> Option<&'static str> {
         let used = self.ledger.family(queue).map(|each| each.used).max().unwrap_or(queue.used);
-        if queue.settings.auto_delete_on_idle.is_max() {
+        if queue.settings.auto_delete_on_idle.is_max() || queue.settings.forward_to.is_some() {
             Some("it never does so by itself")
         } else if queue.counts.scheduled > 0 {
             Some("messages are scheduled")

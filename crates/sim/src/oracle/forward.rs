@@ -89,12 +89,22 @@ impl Oracle {
         }
     }
 
-    /// Only what exists and is another entity is forwarded to (S-171).
-    pub(super) fn check_targets(&mut self, path: &str, settings: &QueueSettings) {
-        for target in PARTS.into_iter().filter_map(|part| target_of(settings, part)) {
+    /// Only what exists is forwarded to (S-171), and what was there when it was said first (K-21). Nothing is created that
+    /// forwards to itself (K-24).
+    pub(super) fn check_targets(
+        &mut self,
+        path: &str,
+        settings: &QueueSettings,
+        before: Option<&QueueSettings>,
+    ) {
+        for part in PARTS {
+            let Some(target) = target_of(settings, part) else { continue };
+            if before.is_some_and(|before| target_of(before, part).as_ref() == Some(&target)) {
+                continue;
+            }
             if !self.ledger.names.contains_key(&target) {
                 self.fail(format!("{path} forwards to {target}, which does not exist"));
-            } else if target == path.to_lowercase() {
+            } else if target == path.to_lowercase() && before.is_none() {
                 self.fail(format!("{path} forwards to itself"));
             }
         }
@@ -204,7 +214,11 @@ impl Oracle {
         for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {
             self.fail(format!("{sequence:?} of {source:?} forwarded as {number:?}: {what}"));
         }
-        if let Some(what) = self.take_noted_forwarded(target, present.message, time) {
+        // What goes round in one queue is no duplicate of itself (K-24).
+        let is_itself = target == source.entity;
+        if let Some(what) =
+            (!is_itself).then(|| self.take_noted_forwarded(target, present.message, time)).flatten()
+        {
             self.fail(format!("{sequence:?} of {source:?} forwarded as {number:?}: {what}"));
         }
     }

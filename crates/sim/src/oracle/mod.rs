@@ -552,6 +552,7 @@ impl Oracle {
             }
             let idle = queue.settings.auto_delete_on_idle;
             if !idle.is_max()
+                && queue.settings.forward_to.is_none()
                 && queue.counts.scheduled == 0
                 && self.ledger.family(queue).all(|each| !each.is_touched && each.touched.after(idle) <= now)
                 && !self.has_links(queue)

@@ -6,7 +6,7 @@ use super::ledger::split;
 use super::{Fate, Oracle, asker};
 use broker::{
     Answer, Delivery, LinkId, LocalTime, LockToken, NamespaceId, Number, Outcome, QueueSettings, ReceiveMode,
-    Refusal, RequestId, Sequence, Settled, Span, State,
+    Refusal, RequestId, Sequence, Settled, State,
 };
 
 impl Oracle {
@@ -304,9 +304,7 @@ impl Oracle {
 /// Whether a queue has the settings that were asked for. Its size is that of all its partitions (S-220).
 pub(super) fn is_granted(asked: &QueueSettings, settings: &QueueSettings) -> bool {
     let max_size_megabytes = settings.max_size_megabytes;
-    // What forwards is never idle (S-75).
-    let auto_delete_on_idle = if asked.forward_to.is_some() { Span::MAX } else { asked.auto_delete_on_idle };
-    *settings == QueueSettings { max_size_megabytes, auto_delete_on_idle, ..asked.clone() }
+    *settings == QueueSettings { max_size_megabytes, ..asked.clone() }
 }
 
 fn settled(outcome: &Outcome) -> Settled {

@@ -9,7 +9,7 @@ use broker::topic::change::Change;
 use broker::topic::rule::{Filter, Rule, RuleDescription};
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
 use broker::topic::subscription::SubscriptionDescription;
-use broker::{Counts, EntityId, LocalTime, QueueSettings, Refusal, Span, Time, TopicLimits};
+use broker::{Counts, EntityId, LocalTime, QueueSettings, Refusal, Time, TopicLimits};
 use std::collections::BTreeMap;
 
 /// Small, so that clients reach them.
@@ -83,10 +83,9 @@ fn of_subscription(settings: &SubscriptionSettings, partitioning: bool) -> Queue
     }
 }
 
-/// What forwards is never idle (S-75).
-fn granted(asked: &SubscriptionSettings) -> SubscriptionSettings {
-    let idle = if asked.forward_to.is_some() { Span::MAX } else { asked.auto_delete_on_idle };
-    SubscriptionSettings { auto_delete_on_idle: idle, ..asked.clone() }
+/// Whether a topic has the settings that were asked for. Its size is that of all its partitions (K-22).
+fn is_granted(asked: &TopicSettings, settings: &TopicSettings) -> bool {
+    *settings == TopicSettings { max_size_megabytes: settings.max_size_megabytes, ..asked.clone() }
 }
 
 fn is_correlation(choice: Choice) -> bool {
@@ -104,7 +103,7 @@ impl Oracle {
             Change::TopicCreated { entity, namespace, path, settings } => {
                 let is_it = |question: &Question| match question {
                     Question::CreateTopic(of, asked) => {
-                        of.eq_ignore_ascii_case(path) && **asked == **settings
+                        of.eq_ignore_ascii_case(path) && is_granted(asked, settings)
                     }
                     _ => false,
                 };
@@ -150,7 +149,7 @@ impl Oracle {
         }
         self.waiting.clear();
         let is_it = |question: &Question| match question {
-            Question::UpdateTopic(of, asked) => of.eq_ignore_ascii_case(&path) && **asked == *settings,
+            Question::UpdateTopic(of, asked) => of.eq_ignore_ascii_case(&path) && is_granted(asked, settings),
             _ => false,
         };
         self.must_be_asked(is_it, || format!("topic {path} was updated"));
@@ -184,13 +183,11 @@ impl Oracle {
             settings: settings.clone(),
             rules: BTreeMap::new(),
         }));
-        self.check_targets(&path, &queue.settings);
+        self.check_targets(&path, &queue.settings, None);
         self.ledger.names.insert(path.to_lowercase(), entity);
         self.ledger.queues.insert(entity, queue);
         let is_it = |question: &Question| match question {
-            Question::Subscribe(of, asked, _) => {
-                of.eq_ignore_ascii_case(&path) && granted(asked) == *settings
-            }
+            Question::Subscribe(of, asked, _) => of.eq_ignore_ascii_case(&path) && **asked == *settings,
             _ => false,
         };
         self.must_be_asked(is_it, || format!("{path} was created"));
@@ -204,17 +201,18 @@ impl Oracle {
         let Some(queue) = self.ledger.queues.get_mut(&entity) else {
             return self.fail("a subscription was updated that does not exist");
         };
-        queue.settings = of_subscription(settings, queue.settings.partitioning);
+        let own = of_subscription(settings, queue.settings.partitioning);
+        let before = std::mem::replace(&mut queue.settings, own.clone());
         queue.durations.push(settings.lock_duration);
         (queue.used, queue.is_touched) = (time, true);
-        let (path, own) = (queue.path.clone(), queue.settings.clone());
+        let path = queue.path.clone();
         if let Kind::Subscription(model) = &mut queue.kind {
             model.settings = settings.clone();
         }
-        self.check_targets(&path, &own);
+        self.check_targets(&path, &own, Some(&before));
         self.waiting.clear();
         let is_it = |question: &Question| match question {
-            Question::Resubscribe(of, asked) => of.eq_ignore_ascii_case(&path) && granted(asked) == *settings,
+            Question::Resubscribe(of, asked) => of.eq_ignore_ascii_case(&path) && **asked == *settings,
             _ => false,
         };
         self.must_be_asked(is_it, || format!("{path} was updated"));

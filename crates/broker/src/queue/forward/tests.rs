@@ -465,3 +465,32 @@ fn a_session_that_an_action_has_set_counts_in_the_destination() {
     let queue = world.queue("b");
     assert_eq!(queue.session_of(Sequence(1)).map(|session| &**session), Some("of the action"));
 }
+
+#[test]
+fn what_forwards_to_itself_ends_its_journey_as_a_dead_letter() {
+    // K-24
+    let detecting = QueueSettings { requires_duplicate_detection: true, ..QueueSettings::default() };
+    for settings in [QueueSettings::default(), detecting] {
+        let mut world = World::new();
+        world.create("q", settings.clone());
+        world.send_committed("q", 2);
+        world.update("q", QueueSettings { forward_to: Some("Q".into()), ..settings }).unwrap();
+        let link = world.sender("q");
+        let named = Incoming { id: MessageKey([1, 7]), ..message(10) };
+        assert_eq!(world.send(link, 0, &[named]), [Effect::Accepted { link, delivery: 0 }]);
+        for _ in 0..50 {
+            world.commit();
+            if world.is_due() {
+                world.tick();
+            }
+        }
+        assert_eq!(counts(&world, "q"), (0, 3), "none is lost and none is there twice");
+        let letters = world.receive("q/$DeadLetterQueue", PeekLock, 5);
+        assert_eq!(letters.len(), 3);
+        for letter in letters {
+            let extra = letter.extra.as_ref().unwrap();
+            assert_eq!(extra.forwarded.unwrap().hops, TRANSFER_HOPS);
+        }
+        world.check_whole_replay();
+    }
+}

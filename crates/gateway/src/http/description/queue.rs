@@ -5,7 +5,6 @@ use super::super::xml::{Element, SCHEMA_INSTANCE, SERVICE_BUS, Writer};
 use super::access::{self, Keys};
 use super::{Counts, count, duration, number, optional, status, status_text, truth, truth_text};
 use crate::iso;
-use broker::limits::MESSAGE_KILOBYTES_DEFAULT;
 use broker::{AccessRule, QueueDescription, QueueSettings};
 
 /// Reads a `QueueDescription`.
@@ -82,8 +81,7 @@ pub fn write(queue: &QueueDescription, api_version: &str, writer: &mut Writer) {
     writer.leaf("EnableExpress", truth_text(settings.express));
     // H-2: earlier versions do not know it.
     if api_version >= "2021-05" {
-        let kilobytes = settings.max_message_kilobytes.unwrap_or(MESSAGE_KILOBYTES_DEFAULT);
-        writer.leaf("MaxMessageSizeInKilobytes", &kilobytes.to_string());
+        writer.leaf("MaxMessageSizeInKilobytes", &queue.max_message_kilobytes.to_string());
     }
     writer.end();
 }
@@ -92,6 +90,7 @@ pub fn write(queue: &QueueDescription, api_version: &str, writer: &mut Writer) {
 mod tests {
     use super::super::super::xml;
     use super::*;
+    use broker::limits::MESSAGE_KILOBYTES_DEFAULT;
     use broker::{LocalTime, Span, Status};
 
     fn read(properties: &str) -> Result<QueueSettings, Failure> {
@@ -126,6 +125,7 @@ mod tests {
         let path = "orders".into();
         QueueDescription {
             path,
+            max_message_kilobytes: settings.max_message_kilobytes.unwrap_or(MESSAGE_KILOBYTES_DEFAULT),
             settings,
             access: Vec::new(),
             created,

@@ -6,7 +6,6 @@ use super::access::{self, Keys};
 use super::{Counts, duration, number, optional, status, status_text, truth, truth_text};
 use crate::iso;
 use broker::AccessRule;
-use broker::limits::MESSAGE_KILOBYTES_DEFAULT;
 use broker::topic::TopicDescription;
 use broker::topic::settings::TopicSettings;
 
@@ -73,8 +72,7 @@ pub fn write(topic: &TopicDescription, api_version: &str, writer: &mut Writer) {
         .leaf("EnableSubscriptionPartitioning", truth_text(settings.subscription_partitioning))
         .leaf("EnableExpress", truth_text(settings.express));
     if api_version >= "2021-05" {
-        let kilobytes = settings.max_message_kilobytes.unwrap_or(MESSAGE_KILOBYTES_DEFAULT);
-        writer.leaf("MaxMessageSizeInKilobytes", &kilobytes.to_string());
+        writer.leaf("MaxMessageSizeInKilobytes", &topic.max_message_kilobytes.to_string());
     }
     writer.end();
 }
@@ -88,6 +86,7 @@ mod tests {
     fn described(settings: TopicSettings) -> TopicDescription {
         TopicDescription {
             path: "t".into(),
+            max_message_kilobytes: settings.max_message_kilobytes.unwrap_or(1_024),
             settings,
             access: Vec::new(),
             created: LocalTime(0),

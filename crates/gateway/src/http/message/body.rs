@@ -21,6 +21,9 @@ pub struct Unreadable;
 #[derive(Debug)]
 pub enum Payload {
     Whole(Full<Bytes>),
+    /// A message, whose length is not told: some clients take every header that they do not know for a property of the
+    /// message, `Content-Length` among them (K-30). It leaves in chunks.
+    Message(Full<Bytes>),
     Parts(Box<Parts>),
 }
 
@@ -47,39 +50,32 @@ pub struct Parts {
     /// Read and not taken.
     ready: Bytes,
     reading: Option<Reading>,
-    /// How much is to come, if that is known.
-    left: Option<u64>,
 }
 
 impl fmt::Debug for Parts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Parts").field("left", &self.left).finish_non_exhaustive()
+        formatter.debug_struct("Parts").field("parts", &self.places.len()).finish_non_exhaustive()
     }
 }
 
 impl Parts {
-    /// `first` is what the first part has behind its front; `unread_bytes` lie in `places`.
+    /// `first` is what the first part has behind its front; the rest lies in `places`.
     pub(super) fn new(
         engine: Handle,
         mut rest: Rest,
         first: &[u8],
         places: Vec<Place>,
-        unread_bytes: u64,
     ) -> Result<Parts, Malformed> {
         let mut ready = Vec::new();
         rest.contents(first, |bytes| ready.extend_from_slice(bytes))?;
-        // If the section that has begun ends with the message, there is nothing in between that is not body.
-        let left = (rest.left() == unread_bytes).then_some(ready.len() as u64 + unread_bytes);
         let places = places.into_iter();
-        Ok(Parts { engine, places, rest, ready: ready.into(), reading: None, left })
+        Ok(Parts { engine, places, rest, ready: ready.into(), reading: None })
     }
 
     fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Unreadable>>> {
         loop {
             if !self.ready.is_empty() {
-                let ready = std::mem::take(&mut self.ready);
-                self.left = self.left.map(|left| left.saturating_sub(ready.len() as u64));
-                return Poll::Ready(Some(Ok(ready)));
+                return Poll::Ready(Some(Ok(std::mem::take(&mut self.ready))));
             }
             let Some(reading) = &mut self.reading else {
                 let Some(place) = self.places.next() else { return Poll::Ready(None) };
@@ -119,7 +115,9 @@ impl Body for Payload {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Unreadable>>> {
         match &mut *self {
-            Payload::Whole(whole) => Pin::new(whole).poll_frame(context).map_err(|never| match never {}),
+            Payload::Whole(whole) | Payload::Message(whole) => {
+                Pin::new(whole).poll_frame(context).map_err(|never| match never {})
+            }
             Payload::Parts(parts) => parts.poll_part(context).map_ok(Frame::data),
         }
     }
@@ -127,14 +125,14 @@ impl Body for Payload {
     fn is_end_stream(&self) -> bool {
         match self {
             Payload::Whole(whole) => whole.is_end_stream(),
-            Payload::Parts(parts) => parts.left == Some(0),
+            Payload::Message(_) | Payload::Parts(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Payload::Whole(whole) => whole.size_hint(),
-            Payload::Parts(parts) => parts.left.map_or_else(SizeHint::default, SizeHint::with_exact),
+            Payload::Message(_) | Payload::Parts(_) => SizeHint::default(),
         }
     }
 }

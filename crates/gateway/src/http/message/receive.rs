@@ -5,6 +5,7 @@
 //! lost in between. A client that goes away while it waits takes its link along.
 
 use super::super::failure::Failure;
+use super::super::heads::Spelled;
 use super::super::{Door, ENTRY};
 use super::body::{Parts, Payload};
 use super::dates::http_date;
@@ -14,6 +15,7 @@ use crate::ask::Ask;
 use broker::{Command, LockToken, NamespaceId, ReceiveMode, Refusal};
 use bytes::Bytes;
 use engine::{Handle, Outgoing, Sent};
+use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use hyper::{Method, Response, StatusCode};
 use message::pieces::Rest;
@@ -24,6 +26,10 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
+
+/// The other headers of a received message, as the service writes them.
+const STANDARD_NAMES: [&str; 5] =
+    ["BrokerProperties", "Content-Type", "Date", "Location", "Transfer-Encoding"];
 
 const BROKER_PROPERTIES: HeaderName = HeaderName::from_static("brokerproperties");
 
@@ -133,12 +139,11 @@ fn shown(engine: &Handle, sent: &Sent, first: &Bytes) -> Result<Response<Payload
         let mut contents = Vec::new();
         let body = sections.body.bytes(first);
         Rest::after(&Sections::default()).contents(body, |bytes| contents.extend_from_slice(bytes))?;
-        contents.into()
+        Payload::Message(Full::new(contents.into()))
     } else {
         let places = sent.parts[1..].iter().chain([&sent.place]).cloned().collect();
-        let unread = u64::from(delivery.length).saturating_sub(first.len() as u64);
         let behind = &first[sections.scanned as usize..];
-        Payload::Parts(Box::new(Parts::new(engine.clone(), Rest::after(&sections), behind, places, unread)?))
+        Payload::Parts(Box::new(Parts::new(engine.clone(), Rest::after(&sections), behind, places)?))
     };
     let mut response = Response::new(payload);
     let headers = response.headers_mut();
@@ -147,7 +152,9 @@ fn shown(engine: &Handle, sent: &Sent, first: &Bytes) -> Result<Response<Payload
     put(headers, CONTENT_TYPE, content_type.unwrap_or(ENTRY));
     put(headers, DATE, &http_date(delivery.enqueued));
     put(headers, BROKER_PROPERTIES, &broker_properties::shown(&view, delivery, &token_text(delivery.token))?);
-    user_properties::show(&view, headers)?;
+    let mut names = Spelled(STANDARD_NAMES.map(str::to_owned).to_vec());
+    user_properties::show(&view, headers, &mut names)?;
+    response.extensions_mut().insert(names);
     Ok(response)
 }
 

@@ -4,7 +4,7 @@
 //! whose name cannot be a header's, or is one that HTTP has a use for, is left out, and so is a value that is not single.
 
 use super::super::failure::Failure;
-use super::super::heads::Spelling;
+use super::super::heads::{Spelled, Spelling};
 use super::dates::{http_date, time_span_text};
 use super::scalar::{Scalar, quoted};
 use base64::Engine as _;
@@ -110,14 +110,19 @@ fn text(value: &HeaderValue) -> String {
     }
 }
 
-/// Adds the properties of a stored message to the headers of an answer.
-pub(super) fn show(view: &View<'_>, headers: &mut HeaderMap) -> Result<(), message::Malformed> {
+/// Adds the properties of a stored message to the headers of an answer, and their names as they are spelled to `names`.
+pub(super) fn show(
+    view: &View<'_>,
+    headers: &mut HeaderMap,
+    names: &mut Spelled,
+) -> Result<(), message::Malformed> {
     for property in view.applications()? {
-        let (name, value) = property?;
-        let name = HeaderName::from_bytes(name.as_bytes()).ok().filter(|name| !is_of_http(name.as_str()));
+        let (spelled, value) = property?;
+        let name = HeaderName::from_bytes(spelled.as_bytes()).ok().filter(|name| !is_of_http(name.as_str()));
         let value = shown(&value.value()?).and_then(|text| HeaderValue::from_str(&text).ok());
         if let Some((name, value)) = name.zip(value) {
             headers.append(name, value);
+            names.0.push(spelled.to_owned());
         }
     }
     Ok(())
@@ -325,7 +330,9 @@ mod tests {
         properties.write(&mut bytes);
         let sections = Sections::scan(&bytes).unwrap();
         let mut headers = HeaderMap::new();
-        show(&View { stored: &bytes, sections: &sections, overlay: None }, &mut headers).unwrap();
+        let mut names = Spelled::default();
+        show(&View { stored: &bytes, sections: &sections, overlay: None }, &mut headers, &mut names).unwrap();
+        assert_eq!(names.0, ["good"]);
         assert_eq!(headers.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["good"]);
     }
 
