@@ -1,6 +1,6 @@
 //! Operations within a transaction: each is checked as it would be outside and kept for the commit. A settlement that fails
-//! is told at once and leaves the transaction as it was; a send that fails spoils it (S-218), for not every client looks
-//! at what became of it.
+//! is told at once and leaves the transaction as it was, unless nobody wants to be told; a send that fails spoils it (S-218),
+//! for not every client looks at what became of it.
 
 use super::{Change, Charge, Delivery, Phase, Step, Way};
 use crate::Broker;
@@ -71,7 +71,14 @@ impl Broker {
                         decision.effect(Effect::NotSettled { link: *link, delivery: *delivery, refusal });
                         Decided::Done
                     }
-                    Some(Ok(()) | Err(Hindrance::Refused(_))) => Decided::Done,
+                    Some(Ok(())) => Decided::Done,
+                    // Who wants no answer is told by the commit, which would otherwise pass for all of it (S-218).
+                    Some(Err(Hindrance::Refused(refusal))) => {
+                        if !matches!(refusal, Refusal::UnknownTransaction | Refusal::RolledBack(_)) {
+                            self.roll_back(transaction, &refusal.to_string());
+                        }
+                        Decided::Done
+                    }
                     // Nobody can be told that this one failed.
                     None => {
                         self.spoil(*link, transaction);

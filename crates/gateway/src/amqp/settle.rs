@@ -4,7 +4,7 @@ use super::connection::Task;
 use super::transaction::{transaction_of, within};
 use crate::limits::DISPOSITION_CHANGE_BYTES;
 use amqp::{Attach, LinkKey, SenderSettleMode, SessionKey, State};
-use broker::{Command, LockToken, Outcome, ReceiveMode, Refusal, Settled};
+use broker::{Command, LockToken, Outcome, ReceiveMode, Refusal, Settled, TransactionId};
 use message::Value;
 use message::overlay::Overlay;
 
@@ -46,7 +46,9 @@ impl<S> Task<S> {
             Some(Ok(Some(outcome))) => outcome,
             // Nothing decided yet.
             None | Some(Ok(None)) => return,
-            Some(Err(refusal)) => return self.refuse_disposition(session, first, last, settled, &refusal),
+            Some(Err(refusal)) => {
+                return self.refuse_disposition((session, first, last), settled, transaction, &refusal);
+            }
         };
         if let Some(change_bytes) = change_bytes(&outcome) {
             let mut count = 0;
@@ -54,7 +56,7 @@ impl<S> Task<S> {
             let size = change_bytes.saturating_mul(count);
             if size > DISPOSITION_CHANGE_BYTES {
                 let refusal = Refusal::PropertiesTooLarge { size, limit: DISPOSITION_CHANGE_BYTES };
-                return self.refuse_disposition(session, first, last, settled, &refusal);
+                return self.refuse_disposition((session, first, last), settled, transaction, &refusal);
             }
         }
         let (batch, engine) = (&mut self.batch, &self.engine);
@@ -72,10 +74,9 @@ impl<S> Task<S> {
 
     fn refuse_disposition(
         &mut self,
-        session: SessionKey,
-        first: u32,
-        last: u32,
+        (session, first, last): (SessionKey, u32, u32),
         settled: bool,
+        transaction: Option<TransactionId>,
         refusal: &Refusal,
     ) {
         let mut refused = Vec::new();
@@ -83,7 +84,13 @@ impl<S> Task<S> {
             refused.push((link, delivery));
         });
         if !settled {
-            refused.into_iter().for_each(|(link, delivery)| self.not_settled(link, delivery, refusal));
+            return refused
+                .into_iter()
+                .for_each(|(link, delivery)| self.not_settled(link, delivery, refusal));
+        }
+        // Who wants no answer is told by the commit (S-218).
+        if let Some((transaction, (link, _))) = transaction.zip(refused.first()) {
+            self.batch.commands.push(Command::Spoil { link: self.engine.link(link.0), transaction });
         }
     }
 

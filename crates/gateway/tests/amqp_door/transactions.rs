@@ -4,7 +4,7 @@
 use crate::client::{Client, Delivery, body, list, message, sender, symbol, via};
 use crate::house::{House, KEY, QUEUE, SENDER};
 use crate::managing;
-use amqp::performative::{Performative, Transfer};
+use amqp::performative::{Disposition, Performative, Transfer};
 use amqp::terminus::Coordinator;
 use amqp::transaction::Request;
 use amqp::{AnyTarget, Attach, Role, Source, State};
@@ -233,6 +233,39 @@ async fn a_settlement_that_fails_is_a_plain_rejection() {
     assert_eq!(lost.status, Value::Int(410));
     assert_eq!(discharge(&mut client, &txn, false).await, State::Accepted, "that spoils nothing");
     assert_eq!(bodies(&house, QUEUE).await, [b"new"]);
+}
+
+#[tokio::test]
+async fn a_settlement_that_fails_and_wants_no_answer_spoils_its_transaction() {
+    // S-218: with a lock that is lost, and with what the door itself refuses.
+    let unnamed = Value::Map(vec![(Value::Int(1), Value::Int(1))]);
+    let wrong =
+        State::Modified { delivery_failed: false, undeliverable_here: false, message_annotations: unnamed };
+    for (outcome, is_lost) in [(State::Accepted, true), (wrong, false)] {
+        let house = House::new().await;
+        let (mut client, delivery) = holder(&house).await;
+        let txn = declare(&mut client).await;
+        send(&mut client, 0, &txn, b"new").await;
+        if is_lost {
+            let mut other = house.admitted().await;
+            managing::attach(&mut other, managing::NODE, 10).await;
+            let arguments =
+                vec![("disposition-status", "completed".into()), ("lock-tokens", tokens(&delivery))];
+            let settled = managing::ask(&mut other, "update-disposition", arguments).await;
+            assert_eq!(settled.status, Value::Int(200));
+        }
+        let settled = Disposition {
+            role: Role::Receiver,
+            first: delivery.id,
+            last: None,
+            settled: true,
+            state: Some(within(&txn, Some(outcome))),
+            batchable: false,
+        };
+        client.give(&[Performative::Disposition(settled)]).await;
+        assert_eq!(condition(&discharge(&mut client, &txn, false).await), "amqp:transaction:rollback");
+        assert!(bodies(&house, QUEUE).await.is_empty());
+    }
 }
 
 #[tokio::test]

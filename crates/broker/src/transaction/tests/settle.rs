@@ -228,3 +228,24 @@ fn a_commit_that_waits_for_a_settlement_whose_link_is_gone_is_refused() {
     assert!(matches!(&told[..], [Effect::Rejected { delivery: 3, refusal: Refusal::RolledBack(_), .. }]));
     assert_eq!(bench.active(), 1);
 }
+
+#[test]
+fn a_settlement_that_fails_and_wants_no_answer_refuses_the_commit() {
+    // S-218
+    let mut bench = Bench::new();
+    bench.lock();
+    let link = bench.world.receiver("q", PeekLock, 1);
+    let transaction = bench.declare();
+    assert_eq!(bench.send(transaction, &[message(1)]), Ok(()));
+    let (delivery, token) = (3, LockToken(9));
+    let settle =
+        || Command::Settle { link, delivery, token, outcome: Outcome::Complete, wants_answer: false };
+    assert_eq!(bench.within(transaction, settle(), &[]), []);
+    let ended = bench.commit(transaction);
+    assert!(rolled_back(&ended, "The lock supplied is invalid."), "{ended:?}");
+    assert_eq!(bench.active(), 1, "nothing of it was done");
+    // Of a transaction that is over it says nothing.
+    assert_eq!(bench.within(transaction, settle(), &[]), []);
+    let other = bench.declare();
+    assert_eq!(bench.commit(other), Ok(()));
+}
