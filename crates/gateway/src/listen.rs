@@ -224,9 +224,16 @@ async fn hand_over<S>(speech: Speech, stream: S, first: BytesMut, peer: Peer, do
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let address = peer.address;
     match speech {
-        Speech::Amqp => doors.amqp(stream, first, peer).await,
-        Speech::Http => doors.http(stream, first, peer).await,
+        Speech::Amqp | Speech::Http => {
+            tracing::debug!(%address, ?speech, is_encrypted = peer.is_encrypted, "connection accepted");
+            match speech {
+                Speech::Amqp => doors.amqp(stream, first, peer).await,
+                _ => doors.http(stream, first, peer).await,
+            }
+            tracing::debug!(%address, "connection ended");
+        }
         // TLS within TLS is as unknown as anything else.
         Speech::Tls | Speech::Unknown | Speech::Unfinished => {
             tracing::debug!(address = %peer.address, "closing a connection that speaks neither AMQP nor HTTP");

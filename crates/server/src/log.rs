@@ -77,6 +77,10 @@ impl Fields {
     }
 
     fn line(self, format: LogFormat) -> String {
+        escaped(self.written(format))
+    }
+
+    fn written(self, format: LogFormat) -> String {
         match format {
             LogFormat::Json => {
                 let fields: Map<_, _> =
@@ -118,6 +122,31 @@ impl Visit for Fields {
     }
 }
 
+/// The line with nothing in it that a terminal or an editor obeys: controls, and marks that turn the direction of a text or end
+/// a line. JSON writes the lower controls as escapes; these stand only in texts too, and are escaped in the same way.
+fn escaped(line: String) -> String {
+    let is_obeyed = |c: char| {
+        matches!(
+            c,
+            '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}'
+                | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+    };
+    if !line.contains(is_obeyed) {
+        return line;
+    }
+    let mut safe = String::with_capacity(line.len());
+    for character in line.chars() {
+        match is_obeyed(character) {
+            true => {
+                let _ = write!(safe, "\\u{:04x}", u32::from(character));
+            }
+            false => safe.push(character),
+        }
+    }
+    safe
+}
+
 /// A value in a line of text: bare if it is one word, else as JSON writes it.
 struct Shown<'a>(&'a Value);
 
@@ -155,6 +184,30 @@ mod tests {
         assert!(!line.contains('\n'));
         let read: Value = serde_json::from_str(&line).unwrap();
         assert_eq!((&read["path"], &read["status"]), (&"a \"b\"\ntime=never".into(), &401.into()));
+    }
+
+    #[test]
+    fn what_a_terminal_obeys_is_escaped_in_either_format() {
+        let obeyed = [
+            '\u{7f}', '\u{80}', '\u{9b}', '\u{9f}', '\u{2028}', '\u{2029}', '\u{202a}', '\u{202e}',
+            '\u{2066}', '\u{2069}', '\u{1b}', '\r',
+        ];
+        for character in obeyed {
+            for format in [LogFormat::Text, LogFormat::Json] {
+                let mut fields = Fields::default();
+                let text = format!("a{character}b");
+                fields.put("path", text.clone().into());
+                let line = fields.line(format);
+                assert!(line.is_ascii() && !line.contains(char::is_control), "{line}");
+                if format == LogFormat::Json {
+                    let read: Value = serde_json::from_str(&line).unwrap();
+                    assert_eq!(read["path"], Value::from(text));
+                }
+            }
+        }
+        let mut fields = Fields::default();
+        fields.put("path", "grüße, 世界".into());
+        assert_eq!(fields.line(LogFormat::Text), "path=\"grüße, 世界\"");
     }
 
     #[test]

@@ -37,6 +37,7 @@ impl Kind {
 impl<S> Task<S> {
     /// Takes a claim in. A newer one of the same scope replaces the older whole, also where it allows less.
     pub(super) fn admit(&mut self, grant: Grant) {
+        tracing::debug!(address = %self.peer.address, scope = ?grant.scope, "claim accepted");
         self.grants.retain(|held| held.scope != grant.scope);
         self.grants.push(grant);
         self.has_proved = true;

@@ -8,6 +8,7 @@ use super::deliver::{OUTPUT_BYTES, Service};
 use super::intake::Frame;
 use super::link::Link;
 use super::management::Desk;
+use super::trail::Trail;
 use crate::State;
 use crate::auth::Grant;
 use crate::limits::{
@@ -68,6 +69,7 @@ pub(super) struct Task<S> {
     pub(super) stranger_declares: usize,
     /// Parts of large messages that were handed over and are not stored yet.
     pub(super) unstored_bytes: usize,
+    trail: Trail,
     /// Of the output: what the socket has taken.
     written: usize,
     needs_flush: bool,
@@ -120,6 +122,7 @@ impl<S> Task<S> {
             receivers: 0,
             stranger_declares: 0,
             unstored_bytes: 0,
+            trail: Trail::default(),
             written: 0,
             needs_flush: false,
             is_ending: false,
@@ -172,6 +175,9 @@ impl<S> Task<S> {
             self.event(event);
         }
         let consumed = unread.len() - rest.len();
+        if tracing::enabled!(tracing::Level::TRACE) {
+            self.trail.read(self.peer.address, &unread[..consumed]);
+        }
         input.consume(consumed);
         self.input = input;
         if has_room {
@@ -184,6 +190,9 @@ impl<S> Task<S> {
     }
 
     fn event(&mut self, event: Event<'_>) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            self.note(&event);
+        }
         match event {
             Event::Transfer {
                 link,
@@ -232,12 +241,17 @@ impl<S> Task<S> {
                 }
             }
             Event::Close { error } => {
-                if let Some(error) = error {
-                    tracing::debug!(condition = %error.condition, "the client closed with an error");
+                let address = self.peer.address;
+                match error {
+                    Some(error) => {
+                        tracing::debug!(%address, condition = %error.condition, "the client closed with an error");
+                    }
+                    None => tracing::debug!(%address, "the client closed"),
                 }
             }
             Event::Closed { reason } => {
-                tracing::debug!(condition = %reason.condition, text = ?reason.description, "connection closed");
+                let (address, why) = (self.peer.address, reason.description.unwrap_or_default());
+                tracing::debug!(%address, condition = %reason.condition, why, "connection closed");
             }
         }
     }
@@ -268,12 +282,18 @@ impl<S> Task<S> {
                         SaslCode::Ok
                     }
                     _ => {
+                        let why = "the name or the key of a login is wrong";
+                        tracing::info!(address = %self.peer.address, why, "refused");
                         self.wrong_key();
                         SaslCode::Auth
                     }
                 }
             }
-            _ => SaslCode::Auth,
+            _ => {
+                let why = "a login asks for a mechanism that was not offered";
+                tracing::info!(address = %self.peer.address, why, "refused");
+                SaslCode::Auth
+            }
         }
     }
 
@@ -362,6 +382,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             let socket = Socket {
                 stream: &mut self.stream,
                 output: self.machine.output(),
+                address: self.peer.address,
+                trail: &mut self.trail,
                 written: &mut self.written,
                 needs_flush: &mut self.needs_flush,
                 // Only what is there to be written can make room: without output this would be true at once, for ever.
@@ -409,6 +431,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
 struct Socket<'a, S> {
     stream: &'a mut S,
     output: &'a mut Vec<u8>,
+    address: std::net::SocketAddr,
+    trail: &'a mut Trail,
     written: &'a mut usize,
     needs_flush: &'a mut bool,
     /// Somebody waits for the output to be written: more of it, or the end.
@@ -443,7 +467,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<'_, S> {
             let unwritten = &self.output[*self.written..];
             match ready!(Pin::new(&mut *self.stream).poll_write(context, unwritten))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                count => *self.written += count,
+                count => {
+                    if tracing::enabled!(tracing::Level::TRACE) {
+                        self.trail.wrote(self.address, &unwritten[..count]);
+                    }
+                    *self.written += count;
+                }
             }
             *self.needs_flush = true;
             if *self.written == self.output.len() {

@@ -20,6 +20,7 @@ mod release;
 mod session;
 mod settle;
 mod tracking;
+mod trail;
 mod transaction;
 
 pub use arriving::Unfinished;

@@ -46,6 +46,7 @@ impl<S> Task<S> {
                 }
             }
             Outgoing::Settled { link, first, last, outcome } => {
+                tracing::debug!(address = %self.peer.address, first, last, ?outcome, "settled");
                 self.settled(LinkKey(link.link), first, last, outcome);
             }
             Outgoing::NotSettled { link, delivery, refusal } => {
@@ -59,6 +60,8 @@ impl<S> Task<S> {
             }
             Outgoing::Drained { link } => self.drained(LinkKey(link.link)),
             Outgoing::Attached { link, max_message_bytes, wants_ids, session } => {
+                let entity = self.links.get(&link.link).map_or("", |link| link.kind.path());
+                tracing::debug!(address = %self.peer.address, entity, "attached");
                 self.attached(LinkKey(link.link), max_message_bytes, wants_ids, session);
             }
             Outgoing::Detached { link, refusal } => self.detached(LinkKey(link.link), &refusal),
