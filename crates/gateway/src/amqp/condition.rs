@@ -164,14 +164,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn only_what_may_succeed_later_is_told_with_a_condition_that_clients_retry() {
-        // S-12: the same send after a refusal of the broker is refused again, until somebody changes something.
-        let is_retried = |condition: &str| {
-            ["com.microsoft:server-busy", "com.microsoft:timeout", "amqp:internal-error"].contains(&condition)
-        };
-        let too_many = || Refusal::TooMany { what: "tokens", count: 2, limit: 1 };
-        let refusals = [
+    /// One of each but for what the disk has lost.
+    fn every_refusal() -> Vec<Refusal> {
+        vec![
             Refusal::EntityNotFound("q".into()),
             Refusal::EntityExists("q".into()),
             Refusal::InvalidName { name: "q".into(), why: "no" },
@@ -184,7 +179,7 @@ mod tests {
             Refusal::TooManyCorrelationFilters(1),
             Refusal::TooManyEntities(1),
             Refusal::TooManyReceivers { name: "q".into(), limit: 1 },
-            too_many(),
+            Refusal::TooMany { what: "tokens", count: 2, limit: 1 },
             Refusal::EntityDisabled("q".into()),
             Refusal::NotAllowed("no"),
             Refusal::MessageTooLarge { size: 2, limit: 1 },
@@ -202,8 +197,83 @@ mod tests {
             Refusal::TooManyTransactions(1),
             Refusal::TransactionsTooLarge { size: 2, limit: 1 },
             Refusal::NotSupported("it"),
+        ]
+    }
+
+    // SX-22.1: clients know no others. Those of transactions are the standard's own.
+    #[test]
+    fn no_condition_is_outside_the_known_table() {
+        const KNOWN: [&str; 30] = [
+            "amqp:not-found",
+            "amqp:unauthorized-access",
+            "amqp:not-allowed",
+            "amqp:not-implemented",
+            "amqp:internal-error",
+            "amqp:resource-limit-exceeded",
+            "amqp:resource-deleted",
+            "amqp:decode-error",
+            "amqp:invalid-field",
+            "amqp:illegal-state",
+            "amqp:precondition-failed",
+            "amqp:frame-size-too-small",
+            "amqp:connection:forced",
+            "amqp:connection:framing-error",
+            "amqp:session:handle-in-use",
+            "amqp:session:unattached-handle",
+            "amqp:link:message-size-exceeded",
+            "amqp:link:detach-forced",
+            "amqp:transaction:unknown-id",
+            "amqp:transaction:rollback",
+            "com.microsoft:timeout",
+            "com.microsoft:server-busy",
+            "com.microsoft:argument-error",
+            "com.microsoft:argument-out-of-range",
+            "com.microsoft:entity-disabled",
+            "com.microsoft:entity-already-exists",
+            "com.microsoft:message-lock-lost",
+            "com.microsoft:session-lock-lost",
+            "com.microsoft:session-cannot-be-locked",
+            "com.microsoft:message-not-found",
         ];
-        for refusal in refusals {
+        let told = every_refusal().into_iter().chain([Refusal::Unreadable]);
+        let mut conditions: Vec<_> =
+            told.map(|refusal| origin().refusal(&refusal, "q").condition.to_string()).collect();
+        conditions.extend([TIMED_OUT, ARGUMENT, SERVER_BUSY].map(str::to_owned));
+        conditions.push(origin().not_implemented("it", "q").condition.to_string());
+        conditions.push(origin().denied(Denied::ExpiredToken, "q").condition.to_string());
+        for unfit in [Unfit::Busy, Unfit::BatchTooLarge] {
+            conditions.push(origin().unfit(&unfit, "q").condition.to_string());
+        }
+        use amqp::condition::*;
+        conditions.extend(
+            [
+                DECODE_ERROR,
+                FRAME_SIZE_TOO_SMALL,
+                ILLEGAL_STATE,
+                INTERNAL_ERROR,
+                INVALID_FIELD,
+                NOT_ALLOWED,
+                RESOURCE_LIMIT_EXCEEDED,
+                CONNECTION_FORCED,
+                FRAMING_ERROR,
+                HANDLE_IN_USE,
+                UNATTACHED_HANDLE,
+                MESSAGE_SIZE_EXCEEDED,
+            ]
+            .map(str::to_owned),
+        );
+        for condition in conditions {
+            assert!(KNOWN.contains(&&*condition), "{condition}");
+        }
+    }
+
+    #[test]
+    fn only_what_may_succeed_later_is_told_with_a_condition_that_clients_retry() {
+        // S-12: the same send after a refusal of the broker is refused again, until somebody changes something.
+        let is_retried = |condition: &str| {
+            ["com.microsoft:server-busy", "com.microsoft:timeout", "amqp:internal-error"].contains(&condition)
+        };
+        for refusal in every_refusal() {
             assert!(!is_retried(&origin().refusal(&refusal, "q").condition), "{refusal}");
         }
         assert!(is_retried(&origin().unfit(&Unfit::Busy, "q").condition));

@@ -8,6 +8,7 @@ mod backlog;
 mod claims;
 mod client;
 mod house;
+mod letters;
 mod living;
 mod managing;
 mod receiving;

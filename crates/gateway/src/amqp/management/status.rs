@@ -65,6 +65,11 @@ mod tests {
             (Refusal::NotAllowed("no"), 400),
             (Refusal::QueueFull { kind: "Queue", name: "q".into(), size: 2, limit: 1 }, 403),
             (Refusal::MessageTooLarge { size: 2, limit: 1 }, 403),
+            (Refusal::EntityExists("r".into()), 409),
+            (Refusal::InvalidSetting { property: "p", why: "no".into() }, 400),
+            (Refusal::UnknownTransaction, 400),
+            (Refusal::NotSupported("it"), 501),
+            (Refusal::Unreadable, 500),
         ];
         for (refusal, status) in statuses {
             assert_eq!(of_refusal(&refusal), status, "{refusal}");
