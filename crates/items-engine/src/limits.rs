@@ -9,18 +9,18 @@ pub const CACHE_BYTES: u64 = 256 * 1024 * 1024;
 pub const CACHE_BYTES_LEAST: u64 = 16 * 1024 * 1024;
 
 /// The part of the budget that one table of recent changes takes before it is written to a file.
-pub const TABLE_SHARE: u64 = 12;
+pub const TABLE_SHARE: u64 = 16;
 
 /// Recent changes beyond this many times a table's share, those included that a checkpoint is writing: nothing more is decided until
 /// it has made room.
 pub const TABLE_OVERRUN: u64 = 3;
 
 /// The part of the budget for entries that were lately asked for one by one.
-pub const ROW_SHARE: u64 = 5;
+pub const ROW_SHARE: u64 = 6;
 
 /// The part of the budget for blocks of files; the system keeps files in memory too. What is left of the budget is for what nobody counts:
 /// merging files, and memory that was freed by one thread and is wanted by another.
-pub const BLOCK_SHARE: u64 = 8;
+pub const BLOCK_SHARE: u64 = 10;
 
 /// A checkpoint is begun when the journal has grown by this much, however few changes that are: so much is replayed at a start.
 pub const CHECKPOINT_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
