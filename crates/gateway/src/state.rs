@@ -1,6 +1,6 @@
 //! What every connection works with, and how all of them are asked to end.
 
-use crate::auth::{Failures, UnixSeconds};
+use crate::auth::{Development, Failures, UnixSeconds};
 use crate::listen::{Doors, Peer};
 use crate::metrics::Meters;
 use crate::names::Names;
@@ -31,6 +31,8 @@ pub struct State {
     wall: fn() -> UnixSeconds,
     /// Whether whoever manages a namespace may move its time.
     pub has_test_clock: bool,
+    /// Gives tokens to programs on this machine, if it was asked for.
+    pub development: Option<Arc<Development>>,
     /// Becomes true when the server stops. Each connection that is served holds a receiver.
     stopping: watch::Sender<bool>,
 }
@@ -52,6 +54,7 @@ impl State {
             failures: Failures::default(),
             wall: UnixSeconds::now,
             has_test_clock: false,
+            development: None,
             stopping: watch::Sender::new(false),
         }
     }
@@ -125,6 +128,7 @@ impl Doors for State {
             unfinished: &self.unfinished,
             node: &self.node,
             has_test_clock: self.has_test_clock,
+            development: self.development.as_deref(),
         };
         http::serve(stream, first, peer, door, self.stopping()).await;
     }

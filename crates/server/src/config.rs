@@ -3,6 +3,7 @@
 use crate::definition::{DEFAULT_NAMESPACE, Definition};
 use crate::durability::Durability;
 use crate::emulator;
+use crate::issuer_table::{IssuerDefinition, IssuerTable};
 use crate::item_table::{DatabaseTable, ItemsConfig, ItemsTable};
 use crate::log::LogFormat;
 use crate::queue_table::QueueTable;
@@ -33,6 +34,7 @@ pub struct Config {
     pub log_format: Option<LogFormat>,
     pub durability: Option<Durability>,
     pub test_clock: Option<bool>,
+    pub development_issuer: Option<bool>,
     pub listen_bus: Option<Vec<SocketAddr>>,
     pub listen_items: Option<Vec<SocketAddr>>,
     pub items: ItemsConfig,
@@ -61,12 +63,14 @@ struct File {
     durability: Option<Spanned<String>>,
     tier: Option<Spanned<String>>,
     test_clock: Option<bool>,
+    development_issuer: Option<bool>,
     listen: Listen,
     tls: Tls,
     memory: Memory,
     items: ItemsTable,
     database: Vec<DatabaseTable>,
     policy: Vec<Spanned<PolicyTable>>,
+    issuer: Vec<IssuerTable>,
     queue: Vec<QueueTable>,
     topic: Vec<TopicTable>,
     namespace: Vec<NamespaceTable>,
@@ -81,6 +85,8 @@ struct NamespaceTable {
     tier: Option<Spanned<String>>,
     #[serde(default)]
     policy: Vec<Spanned<PolicyTable>>,
+    #[serde(default)]
+    issuer: Vec<IssuerTable>,
     #[serde(default)]
     queue: Vec<QueueTable>,
     #[serde(default)]
@@ -192,7 +198,8 @@ impl Config {
             (None, _) => None,
         };
         let default = definition(DEFAULT_NAMESPACE, &file.policy, &file.queue, &file.topic)?;
-        let mut namespaces = vec![Definition { tier: tier(file.tier.as_ref())?, ..default }];
+        let issuers = issuers(&file.issuer)?;
+        let mut namespaces = vec![Definition { tier: tier(file.tier.as_ref())?, issuers, ..default }];
         for table in &file.namespace {
             let name = table.name.get_ref();
             if namespaces.iter().any(|other| other.name.eq_ignore_ascii_case(name)) {
@@ -201,7 +208,8 @@ impl Config {
             broker::manage::check_namespace(name)
                 .map_err(|refusal| complaint(&table.name, refusal.to_string()))?;
             let own = definition(name, &table.policy, &table.queue, &table.topic)?;
-            namespaces.push(Definition { tier: tier(table.tier.as_ref().or(file.tier.as_ref()))?, ..own });
+            let tier = tier(table.tier.as_ref().or(file.tier.as_ref()))?;
+            namespaces.push(Definition { tier, issuers: self::issuers(&table.issuer)?, ..own });
         }
         for place in namespaces.iter_mut().flat_map(Definition::places) {
             place.map(|offset| line(text, offset));
@@ -214,6 +222,7 @@ impl Config {
             log_format,
             durability,
             test_clock: file.test_clock,
+            development_issuer: file.development_issuer,
             listen_bus,
             listen_items,
             items,
@@ -234,6 +243,7 @@ impl Default for Config {
             log_format: None,
             durability: None,
             test_clock: None,
+            development_issuer: None,
             listen_bus: None,
             listen_items: None,
             items: ItemsConfig::default(),
@@ -283,6 +293,15 @@ fn definition(
         definition.topics.push(table.read()?);
     }
     Ok(definition)
+}
+
+fn issuers(tables: &[IssuerTable]) -> Result<Vec<IssuerDefinition>, Complaint> {
+    for (index, table) in tables.iter().enumerate() {
+        if tables[..index].iter().any(|other| other.name.get_ref() == table.name.get_ref()) {
+            return Err(complaint(&table.name, "an issuer of this name is declared already"));
+        }
+    }
+    tables.iter().map(IssuerTable::read).collect()
 }
 
 fn tier(text: Option<&Spanned<String>>) -> Result<Tier, Complaint> {
@@ -361,7 +380,7 @@ fn policy(table: &Spanned<PolicyTable>) -> Result<Policy, Complaint> {
     })
 }
 
-fn rights(value: &Spanned<toml::Value>) -> Result<Rights, Complaint> {
+pub(crate) fn rights(value: &Spanned<toml::Value>) -> Result<Rights, Complaint> {
     let right = |value: &toml::Value| match value.as_str()?.to_ascii_lowercase().as_str() {
         "listen" => Some(Right::Listen),
         "send" => Some(Right::Send),
@@ -370,7 +389,7 @@ fn rights(value: &Spanned<toml::Value>) -> Result<Rights, Complaint> {
     };
     let list = value.get_ref().as_array();
     let rights = list.and_then(|list| list.iter().map(right).collect::<Option<Rights>>());
-    rights.ok_or_else(|| complaint(value, "the rights of a policy are a list of Listen, Send and Manage"))
+    rights.ok_or_else(|| complaint(value, "rights are a list of Listen, Send and Manage"))
 }
 
 #[cfg(test)]
@@ -588,6 +607,26 @@ mod tests {
             ),
             ("[[policy]]\nname = \"p\"\nkey = \"\"\nrights = []", 3, "key"),
             ("[[policy]]\nname = \"p\"\nrights = []", 1, "key"),
+            ("[[issuer]]\nname = \"\"\nkeys = \"k\"", 2, "`iss`"),
+            ("[[issuer]]\nname = \"i\"\nkeys = \"\"", 3, "a file or a URL"),
+            ("[[issuer]]\nname = \"i\"\nkeys = \"ftp://host/keys\"", 3, "https or http"),
+            ("[[issuer]]\nname = \"i\"\nkeys = \"k\"\naudiences = []", 4, "no token is for this server"),
+            ("[[issuer]]\nname = \"i\"\nkeys = \"k\"\nkey = \"l\"", 4, "unknown field"),
+            (
+                "[[issuer]]\nname = \"i\"\nkeys = \"k\"\n[[issuer]]\nname = \"i\"\nkeys = \"l\"",
+                5,
+                "declared already",
+            ),
+            (
+                "[[issuer]]\nname = \"i\"\nkeys = \"k\"\n[[issuer.role]]\nname = \"r\"\nrights = [\"Read\"]",
+                6,
+                "Listen, Send and Manage",
+            ),
+            (
+                "[[issuer]]\nname = \"i\"\nkeys = \"k\"\n[[issuer.role]]\nname = \"r\"\nrights = []\nentity = \"/\"",
+                7,
+                "has no `entity`",
+            ),
             ("[[queue]]\nname = \"q\"\n[[topic]]\nname = \"Q\"", 4, "twice"),
             ("[[queue]]\n\nname = \"a b\"", 3, "`a b`"),
             ("[[queue]]\nname = \"\"", 2, "empty"),

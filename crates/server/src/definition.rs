@@ -3,6 +3,7 @@
 //! One rule, at a start and at a reload: what a file declares is as the file says, what is missing is created and what
 //! differs is changed. What it does not declare is left alone, nothing is ever deleted, and messages are not touched.
 
+use crate::issuer_table::IssuerDefinition;
 use anyhow::bail;
 use broker::manage::forward_path;
 use broker::topic::rule::Rule;
@@ -21,6 +22,8 @@ pub struct Definition {
     /// The quotas that it is held to.
     pub tier: Tier,
     pub policies: Vec<Policy>,
+    /// Those whose bearer tokens count.
+    pub issuers: Vec<IssuerDefinition>,
     pub queues: Vec<Queue>,
     pub topics: Vec<Topic>,
     /// The file that says so, if one does.
@@ -86,8 +89,8 @@ impl Declared {
 impl Definition {
     pub fn named(name: &str) -> Definition {
         let tier = Tier::default();
-        let (policies, queues, topics) = (Vec::new(), Vec::new(), Vec::new());
-        Definition { name: name.into(), tier, policies, queues, topics, file: None }
+        let (policies, issuers, queues, topics) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Definition { name: name.into(), tier, policies, issuers, queues, topics, file: None }
     }
 
     /// Where each thing in it is declared.

@@ -88,6 +88,16 @@ pub struct Flags {
         default_missing_value = "true"
     )]
     pub test_clock: Option<bool>,
+    /// Gives every program on this machine that asks /$otobus/token a bearer token for everything [default: false]
+    #[arg(
+        long,
+        env = "OTOBUS_DEVELOPMENT_ISSUER",
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub development_issuer: Option<bool>,
     /// File to write once everything listens: JSON with the addresses, the data directory and the CA file
     #[arg(long, env = "OTOBUS_READY_FILE", value_name = "FILE")]
     pub ready_file: Option<PathBuf>,

@@ -10,6 +10,8 @@ mod definition;
 mod durability;
 mod emulator;
 mod flags;
+mod issuer_keys;
+mod issuer_table;
 mod item_definition;
 mod item_table;
 mod items;

@@ -6,6 +6,7 @@ use crate::data::Data;
 use crate::definition::{self, Definition, Untaken};
 use crate::durability::Durability;
 use crate::flags::Flags;
+use crate::issuer_keys;
 use crate::item_definition;
 use crate::item_table::AccountKeys;
 use crate::items;
@@ -13,7 +14,7 @@ use crate::settings::Settings;
 use anyhow::{Context, bail};
 use broker::{LocalTime, NamespaceId};
 use engine::{Engine, Handle};
-use gateway::auth::{Guard, Policy};
+use gateway::auth::{Development, Guard, Policy};
 use gateway::names::Names;
 use gateway::namespaces::{Namespace, Namespaces};
 use gateway::places::Places;
@@ -52,6 +53,11 @@ pub async fn serve(mut settings: Settings, flags: Flags, open_files: u64) -> any
     });
     let Some(journal) = unless_stopped(&mut stop, opened).await? else { return Ok(()) };
     // Behind the journal: keys without a journal mean that it was lost.
+    if settings.has_development_issuer && !settings.is_loopback_only() {
+        bail!(
+            "the development issuer gives everybody every right: it needs a server that listens on loopback alone"
+        );
+    }
     let root = data.root_policy()?;
     let certificates = match &settings.certificate {
         Some((certificate, key)) => tls::Files::given(certificate, key),
@@ -83,7 +89,16 @@ pub async fn serve(mut settings: Settings, flags: Flags, open_files: u64) -> any
         false => AccountKeys::default(),
     };
     let is_loopback_only = settings.is_loopback_only();
-    let houses = Houses { engine: engine.handle().clone(), root: root.clone(), is_loopback_only };
+    let development = match settings.has_development_issuer {
+        true => Some(Arc::new(Development::new().ok().context("there is no randomness for a key")?)),
+        false => None,
+    };
+    let houses = Houses {
+        engine: engine.handle().clone(),
+        root: root.clone(),
+        is_loopback_only,
+        development: development.clone(),
+    };
     let opened = async {
         let mut opened = houses.open(&settings.namespaces, |_| None).await;
         let (changes, missing): (Vec<_>, Vec<_>) =
@@ -137,6 +152,7 @@ pub async fn serve(mut settings: Settings, flags: Flags, open_files: u64) -> any
     };
     let mut state = State::new(engine.handle().clone(), Namespaces::new(default, others, &known));
     state.has_test_clock = settings.has_test_clock;
+    state.development = development;
     state.names = Names::new(&settings.tls_names);
     state.items = items_handle.clone();
     let state = Arc::new(state);
@@ -358,6 +374,7 @@ struct Houses {
     engine: Handle,
     root: Policy,
     is_loopback_only: bool,
+    development: Option<Arc<Development>>,
 }
 
 /// Namespaces as far as they could be made, in the order of their definitions, and what could not.
@@ -387,7 +404,18 @@ impl Houses {
             let applied = definition::apply(&self.engine, definition).await;
             opened.untaken.extend(applied.untaken);
             if let Some((id, created)) = applied.namespace.or_else(|| before(&definition.name)) {
+                let mut issuers: Vec<_> =
+                    self.development.iter().map(|development| Arc::new(development.issuer())).collect();
+                for issuer in &definition.issuers {
+                    match issuer_keys::open(issuer) {
+                        Ok(issuer) => issuers.push(issuer),
+                        Err(error) => {
+                            opened.untaken.push(Untaken { what: format!("{error:#}"), is_there: false });
+                        }
+                    }
+                }
                 let guard = Guard::new(policies(definition, &self.root), self.is_loopback_only);
+                let guard = guard.with_issuers(issuers);
                 let (name, tier) = (definition.name.clone(), definition.tier);
                 opened.namespaces.push(Namespace { id, name, guard, created, tier });
             }

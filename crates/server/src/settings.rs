@@ -31,6 +31,7 @@ pub struct Settings {
     pub log_format: LogFormat,
     pub durability: Durability,
     pub has_test_clock: bool,
+    pub has_development_issuer: bool,
     pub listen_bus: Vec<SocketAddr>,
     /// Without an address there are no items.
     pub listen_items: Vec<SocketAddr>,
@@ -65,6 +66,7 @@ impl Settings {
             log_format: flags.log_format.or(config.log_format).unwrap_or_default(),
             durability: flags.durability.or(config.durability).unwrap_or_default(),
             has_test_clock: flags.test_clock.or(config.test_clock).unwrap_or(false),
+            has_development_issuer: flags.development_issuer.or(config.development_issuer).unwrap_or(false),
             listen_bus: flags.listen_bus.or(config.listen_bus).unwrap_or_else(usual_ports),
             listen_items: flags
                 .listen_items
@@ -105,6 +107,7 @@ impl Settings {
             ("log_format", self.log_format != now.log_format),
             ("durability", self.durability != now.durability),
             ("test_clock", self.has_test_clock != now.has_test_clock),
+            ("development_issuer", self.has_development_issuer != now.has_development_issuer),
             ("[listen]", (&self.listen_bus, &self.listen_items) != (&now.listen_bus, &now.listen_items)),
             ("[tls]", (&self.tls_names, &self.certificate) != (&now.tls_names, &now.certificate)),
             ("[memory]", self.tail_cache_bytes != now.tail_cache_bytes),
@@ -138,6 +141,7 @@ mod tests {
             data: Some("from-file".into()),
             durability: Some(Durability::Os),
             test_clock: Some(true),
+            development_issuer: Some(true),
             listen_bus: Some(vec!["0.0.0.0:1".parse().unwrap()]),
             ..Config::default()
         }
@@ -152,6 +156,7 @@ mod tests {
         assert_eq!(from_file.data, Path::new("from-file"));
         assert_eq!((usual.durability, from_file.durability), (Durability::Fsync, Durability::Os));
         assert_eq!((usual.has_test_clock, from_file.has_test_clock), (false, true));
+        assert_eq!((usual.has_development_issuer, from_file.has_development_issuer), (false, true));
         let data = Some("from-flag".into());
         let flags = Flags { data, test_clock: Some(false), ..Flags::default() };
         let from_flag = Settings::merge(flags, config());
@@ -180,7 +185,9 @@ mod tests {
             ..Settings::merge(Flags::default(), config())
         };
         let files = ["[listen]", "[tls]", "[memory]", "[items]"];
-        let all = [&["data", "log", "log_format", "durability", "test_clock"][..], &files].concat();
+        let all =
+            [&["data", "log", "log_format", "durability", "test_clock", "development_issuer"][..], &files]
+                .concat();
         assert_eq!(usual().changed_for_later(&other), all);
     }
 

@@ -4,7 +4,8 @@ use super::address;
 use super::connection::Task;
 use super::link::{Kind, Link, REPLIES_WAITING};
 use super::management;
-use crate::auth::{Denied, Grant, Scope, sas};
+use crate::auth::sas::{self, Shown};
+use crate::auth::{Denied, Grant, Scope};
 use amqp::{LinkKey, SessionKey};
 use broker::{Answer, Command, Refusal, RequestId};
 use journal::Place;
@@ -67,8 +68,14 @@ impl<S> Task<S> {
             Ok(claim) => claim,
             Err(status) => return self.reply(&reply, &status),
         };
-        let signed = self.house.guard.signature(&token, self.peer.is_loopback(), self.state.now());
+        let (guard, now) = (&self.house.guard, self.state.now());
+        let signed = match sas::in_header(&token) {
+            Ok(Shown::Signature(token)) => guard.signature(token, self.peer.is_loopback(), now),
+            Ok(Shown::Bearer(token)) => guard.bearer(token, &claimed, now),
+            Err(why) => Err(why),
+        };
         let path: Box<str> = address::authorizing_entity(&claimed).into();
+        let is_signature = matches!(sas::in_header(&token), Ok(Shown::Signature(_)));
         match signed.and_then(|grant| covering(grant, &claimed)) {
             Ok(grant) if path.is_empty() => {
                 self.admit(grant);
@@ -80,7 +87,7 @@ impl<S> Task<S> {
                 let namespace = self.namespace;
                 self.batch.commands.push(Command::DescribeEntity { request, namespace, path });
             }
-            Err(Denied::InvalidSignature) if !path.is_empty() => {
+            Err(Denied::InvalidSignature) if !path.is_empty() && is_signature => {
                 let task = Box::new(broker::Task::Access { path });
                 let request = self.question(Question::Signature { reply, token, path: claimed });
                 self.batch.commands.push(Command::Manage { request, namespace: self.namespace, task });
@@ -113,7 +120,7 @@ impl<S> Task<S> {
         let audience = text("name").ok_or_else(|| denied(Denied::InvalidAudience))?;
         // The token says what it is; Python calls a signature a `jwt`.
         let token = request.body.as_str().ok_or_else(|| denied(Denied::MalformedToken))?;
-        let token = sas::in_header(token).map_err(denied)?;
+        sas::in_header(token).map_err(denied)?;
         if self.grants.len() >= GRANTS {
             return Err(Status {
                 code: 401,

@@ -64,6 +64,10 @@ impl<S> Task<S> {
                 Holder::Namespace => namespace
                     .as_ref()
                     .and_then(|namespace| namespace.guard.rights_of(&grant.proof, is_loopback)),
+                Holder::Issuer(ref name) => namespace
+                    .as_ref()
+                    .filter(|namespace| namespace.guard.knows_issuer(name))
+                    .map(|_| grant.rights),
                 // The broker knows; it is asked below.
                 Holder::Entity(_) => Some(grant.rights),
             };
@@ -75,7 +79,7 @@ impl<S> Task<S> {
             .iter()
             .filter_map(|grant| match &grant.proof.holder {
                 Holder::Entity(entity) => Some(entity.clone()),
-                Holder::Namespace => None,
+                Holder::Namespace | Holder::Issuer(_) => None,
             })
             .collect();
         entities.sort_unstable();

@@ -92,6 +92,8 @@ pub enum Holder {
     Namespace,
     /// The entity at this path.
     Entity(Box<str>),
+    /// No policy: an issuer of this name has signed it.
+    Issuer(Box<str>),
 }
 
 /// What a peer has proved.

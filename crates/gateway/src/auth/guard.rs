@@ -4,7 +4,7 @@
 
 use super::grant::first_label;
 use super::sas::Token;
-use super::{Denied, Grant, Holder, Policy, Proof, Rights, Scope, Secret, UnixSeconds};
+use super::{Denied, Grant, Holder, Issuer, Policy, Proof, Rights, Scope, Secret, UnixSeconds};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use subtle::{Choice, ConstantTimeEq};
@@ -23,6 +23,8 @@ pub struct Guard {
     /// The policy behind the well-known key, if the server listens where only this machine can reach it.
     well_known: Option<Policy>,
     hosts: Hosts,
+    /// Those whose bearer tokens count.
+    pub(super) issuers: Vec<Arc<Issuer>>,
 }
 
 /// The host names that lead to a namespace. A token counts where its host leads: namespaces may share a key, and what was
@@ -43,6 +45,10 @@ impl Hosts {
 
     pub(crate) fn of_named(own: &str, names: Arc<[Box<str>]>) -> Hosts {
         Hosts { own: Some(own.into()), names, is_closed: false }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     fn lead_here(&self, host: &str) -> bool {
@@ -72,7 +78,7 @@ impl Guard {
             secondary: None,
             rights: Rights::ALL,
         });
-        Guard { policies, decoy, well_known, hosts: Hosts::default() }
+        Guard { policies, decoy, well_known, hosts: Hosts::default(), issuers: Vec::new() }
     }
 
     /// Lets nobody in: of a namespace that is no longer served.

@@ -4,6 +4,7 @@
 //! operation. Keys are compared in constant time, an unknown key name costs the same work as a wrong key, and a key
 //! never appears in an error, a log line or a `Debug` text.
 
+mod bearer;
 mod demand;
 mod denied;
 mod entity;
@@ -13,6 +14,7 @@ mod guard;
 mod policy;
 pub mod sas;
 
+pub use bearer::{Development, Issuer, Keys, KeysError, Role};
 pub use demand::Demand;
 pub use denied::Denied;
 pub use entity::entity_rights;

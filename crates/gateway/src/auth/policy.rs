@@ -31,6 +31,15 @@ pub struct Rights {
 impl Rights {
     pub const ALL: Rights = Rights { listen: true, send: true, manage: true };
 
+    /// These and those together.
+    pub fn with(self, others: Rights) -> Rights {
+        Rights {
+            listen: self.listen || others.listen,
+            send: self.send || others.send,
+            manage: self.manage || others.manage,
+        }
+    }
+
     pub fn include(self, right: Right) -> bool {
         match right {
             Right::Listen => self.listen,

@@ -140,13 +140,26 @@ fn form_encoded(text: &str, digits: &[u8; 16]) -> String {
     encoded
 }
 
+/// What a peer shows: in an `Authorization` header, or put on `$cbs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown<'a> {
+    Signature(&'a str),
+    Bearer(&'a str),
+}
+
 /// The token in an `Authorization` header. One client writes `Bearer` in front of a signature (H-103).
-pub fn in_header(header: &str) -> Result<&str, Denied> {
+pub fn in_header(header: &str) -> Result<Shown<'_>, Denied> {
     let header = header.trim();
     let (kind, rest) = header.split_once(' ').unwrap_or((header, ""));
     let token = if kind.eq_ignore_ascii_case("Bearer") { rest.trim_start() } else { header };
     let is_signature = token.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX));
-    if is_signature { Ok(token) } else { Err(Denied::UnsupportedToken) }
+    // A JSON web token has three parts.
+    let is_bearer = token.matches('.').count() == 2 && !token.contains(' ');
+    match (is_signature, is_bearer) {
+        (true, _) => Ok(Shown::Signature(token)),
+        (_, true) => Ok(Shown::Bearer(token)),
+        _ => Err(Denied::UnsupportedToken),
+    }
 }
 
 /// Makes a token as the clients do; for tests of the doors and for our own command line.
@@ -252,10 +265,14 @@ mod tests {
     // H-103
     #[test]
     fn bearer_in_front_of_a_signature_is_skipped() {
-        assert_eq!(in_header("SharedAccessSignature sr=x"), Ok("SharedAccessSignature sr=x"));
-        assert_eq!(in_header("Bearer SharedAccessSignature sr=x"), Ok("SharedAccessSignature sr=x"));
-        assert_eq!(in_header("Bearer eyJ0eXAi.a.b"), Err(Denied::UnsupportedToken));
-        assert_eq!(in_header("eyJ0eXAi.a.b"), Err(Denied::UnsupportedToken));
+        assert_eq!(
+            in_header("SharedAccessSignature sr=x"),
+            Ok(Shown::Signature("SharedAccessSignature sr=x"))
+        );
+        let signature = Ok(Shown::Signature("SharedAccessSignature sr=x"));
+        assert_eq!(in_header("Bearer SharedAccessSignature sr=x"), signature);
+        assert_eq!(in_header("Bearer eyJ0eXAi.a.b"), Ok(Shown::Bearer("eyJ0eXAi.a.b")));
+        assert_eq!(in_header("eyJ0eXAi.a.b"), Ok(Shown::Bearer("eyJ0eXAi.a.b")));
         assert_eq!(in_header(""), Err(Denied::UnsupportedToken));
     }
 }

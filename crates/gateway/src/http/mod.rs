@@ -17,7 +17,8 @@ mod xml;
 
 use crate::amqp::Unfinished;
 use crate::ask::Ask;
-use crate::auth::{Demand, Denied, Failures, Grant, UnixSeconds, sas};
+use crate::auth::sas::{self, Shown};
+use crate::auth::{Demand, Denied, Development, Failures, Grant, UnixSeconds};
 use crate::limits::*;
 use crate::listen::Peer;
 use crate::metrics::{self, Meters};
@@ -73,6 +74,8 @@ pub struct Door<'a, A> {
     pub node: &'a str,
     /// Whether whoever manages a namespace may move its time.
     pub has_test_clock: bool,
+    /// Gives tokens to programs on this machine, if it was asked for.
+    pub development: Option<&'a Development>,
 }
 
 /// Serves one connection until the peer leaves or `stopping` ends; a request that is being answered is answered.
@@ -236,6 +239,8 @@ impl<A: Ask> Door<'_, A> {
             (Needs::Right(right), _) => right,
             (Needs::Loopback, _) if !is_loopback => return Err(Denied::MissingToken.into()),
             (_, Route::Metrics) => return Ok(response(self.metrics())),
+            (_, Route::Token) if head.method != Method::GET => return Err(Failure::MethodNotAllowed),
+            (_, Route::Token) => return Ok(response(self.token(head)?)),
             (_, Route::Root) => return Ok(response(root(site))),
             // Whoever asks for it in this way does not want to upgrade.
             (_, Route::WebSocket) => return Err(Failure::UpgradeRequired),
@@ -274,9 +279,12 @@ impl<A: Ask> Door<'_, A> {
             Route::Rule { topic, subscription, name } => self.rule(&call, topic, subscription, name).await,
             Route::Clock => self.clock(&call).await,
             Route::Send { .. } | Route::Receive { .. } | Route::Locked { .. } => Err(Failure::Internal),
-            Route::Nothing | Route::Root | Route::Health | Route::Metrics | Route::WebSocket => {
-                Err(Failure::NoSuchAddress)
-            }
+            Route::Nothing
+            | Route::Root
+            | Route::Token
+            | Route::Health
+            | Route::Metrics
+            | Route::WebSocket => Err(Failure::NoSuchAddress),
         };
         success.map(response)
     }
@@ -291,7 +299,11 @@ impl<A: Ask> Door<'_, A> {
         is_loopback: bool,
     ) -> Result<Grant, Failure> {
         let header = header.to_str().map_err(|_| Denied::MalformedToken)?;
-        let (token, now) = (sas::in_header(header)?, UnixSeconds::now());
+        let now = UnixSeconds::now();
+        let token = match sas::in_header(header)? {
+            Shown::Signature(token) => token,
+            Shown::Bearer(token) => return Ok(namespace.guard.bearer(token, path, now)?),
+        };
         match namespace.guard.signature(token, is_loopback, now) {
             Err(Denied::InvalidSignature) => {}
             decided => return Ok(decided?),
@@ -357,6 +369,19 @@ impl<A: Ask> Door<'_, A> {
             body["clockAheadMilliseconds"] = ahead.into();
         }
         Success { status, content_type: JSON, body: body.to_string() }
+    }
+
+    /// A token of the development issuer, for the resource that is asked for as managed identities do.
+    fn token(&self, head: &Parts) -> Result<Success, Failure> {
+        let development = self.development.ok_or(Failure::NoSuchAddress)?;
+        let pairs = head.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let resource = pairs.filter(|(name, _)| *name == "resource").map(|(_, value)| value).next();
+        let resource = resource.ok_or_else(|| {
+            Failure::Bad("The parameter `resource` is missing: what the token is for.".into())
+        })?;
+        let resource = percent_encoding::percent_decode_str(resource).decode_utf8_lossy();
+        let body = development.answer(&resource, UnixSeconds::now()).ok_or(Failure::Internal)?;
+        Ok(Success { status: StatusCode::OK, content_type: JSON, body })
     }
 
     fn metrics(&self) -> Success {

@@ -87,6 +87,8 @@ pub enum Route {
         message: String,
         token: String,
     },
+    /// A token of the development issuer.
+    Token,
     /// A queue or a topic.
     Entity,
     Nothing,
@@ -107,7 +109,7 @@ impl Route {
     pub fn needs(&self, method: &Method) -> Needs {
         match self {
             Route::Health | Route::WebSocket | Route::Root => Needs::Nothing,
-            Route::Metrics => Needs::Loopback,
+            Route::Metrics | Route::Token => Needs::Loopback,
             Route::Rules { .. } | Route::Rule { .. } if method == Method::GET => Needs::Right(Right::Listen),
             // H-99
             Route::Send { .. } => Needs::Right(Right::Send),
@@ -133,6 +135,7 @@ impl Route {
             | Route::Topics(_)
             | Route::NamespaceInfo
             | Route::WebSocket
+            | Route::Token
             | Route::Subscriptions { .. }
             | Route::Rules { .. } => &[Method::GET],
             Route::Entity | Route::Subscription { .. } | Route::Rule { .. } => {
@@ -177,6 +180,7 @@ impl Address {
             Route::Health
             | Route::Metrics
             | Route::Root
+            | Route::Token
             | Route::Send { .. }
             | Route::Receive { .. }
             | Route::Locked { .. } => LATEST_API_VERSION,
@@ -208,6 +212,7 @@ fn route(
         ["$namespaceinfo"] => Route::NamespaceInfo,
         ["$servicebus", "websocket"] => Route::WebSocket,
         ["$otobus", "clock"] => Route::Clock,
+        ["$otobus", "token"] => Route::Token,
         [first, ..] if first.starts_with('$') => Route::Nothing,
         // Before messages: a subscription may have that name.
         [_, ref rest @ ..] if rest.contains(&"subscriptions") => below_topic(method, raw, path, query)?,

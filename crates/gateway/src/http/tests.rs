@@ -149,6 +149,7 @@ impl House {
             unfinished: &Arc::default(),
             node: "n1",
             has_test_clock: !self.has_no_test_clock,
+            development: None,
         };
         let (mut far, near) = tokio::io::duplex(4 << 20);
         far.write_all(request).await.unwrap();

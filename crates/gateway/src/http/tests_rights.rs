@@ -41,13 +41,14 @@ const ROWS: &[(&str, &str, Option<Right>)] = &[
     ("DELETE", "/t/subscriptions/s/messages/1/lock", Some(Right::Listen)),
     ("GET", "/$otobus/clock", Some(Right::Manage)),
     ("POST", "/$otobus/clock", Some(Right::Manage)),
+    ("GET", "/$otobus/token", None),
     ("GET", "/$nothing", Some(Right::Manage)),
 ];
 
 /// A message that is locked, by its number and a token of that number.
 const LOCKED: &str = "/q/messages/1/00000000-0000-0000-0000-000000000001";
 
-const ROUTES: usize = 17;
+const ROUTES: usize = 18;
 
 /// A number for each route, none left out.
 fn number(route: &Route) -> usize {
@@ -69,6 +70,7 @@ fn number(route: &Route) -> usize {
         Route::Nothing => 12,
         Route::Clock => 14,
         Route::Root => 16,
+        Route::Token => 17,
     }
 }
 
