@@ -94,7 +94,11 @@ fn each_in_turn(
     let mut events = Vec::with_capacity(connections.len());
     while open > 0 {
         events.clear();
-        epoll::wait(&ready, rustix::buffer::spare_capacity(&mut events), None)?;
+        match epoll::wait(&ready, rustix::buffer::spare_capacity(&mut events), None) {
+            // A process that was stopped and goes on.
+            Err(rustix::io::Errno::INTR) => continue,
+            waited => waited?,
+        };
         for event in &events {
             let nth = event.data.u64();
             let (connection, asked, done) = &mut connections[nth as usize];
