@@ -96,7 +96,7 @@ def test_the_tracking_id_of_each_refusal_is_in_the_log(talkative):
         admin.create_queue("closed", status="Disabled")
     closed = refused_over_amqp(talkative, root_key(talkative), "closed")
     talkative.stop()
-    logged = {event["tracking"]: event for event in events(talkative) if "tracking" in event}
+    logged = {event["tracking"]: event for event in events(talkative) if event["message"] == "refused" and "tracking" in event}
     for told in http:
         event = logged[TRACKING.search(told)[1]]
         assert f"<Code>{event['status']}</Code>" in told
@@ -166,3 +166,47 @@ def test_lines_are_text_unless_json_is_asked_for(unstarted_broker):
     (line,) = [line for line in unstarted_broker.log.read_text().splitlines() if "tracking=" in line]
     assert f" tracking={TRACKING.search(told)[1]} " in line
     assert ' status=401 path="or\\nder s" ' in line
+
+
+def test_debug_shows_who_comes_and_what_is_done_and_why_it_is_refused(unstarted_broker):
+    unstarted_broker.start(flags=("--log", "debug", "--log-format", "json"))
+    string = unstarted_broker.connection_string()
+    with ServiceBusClient.from_connection_string(string, retry_total=0) as client:
+        with client.get_queue_sender("orders") as sender:
+            sender.send_messages(ServiceBusMessage(BODY))
+        with client.get_queue_receiver("orders") as receiver:
+            (message,) = receiver.receive_messages(max_wait_time=5)
+            receiver.complete_message(message)
+    with administration(unstarted_broker) as admin:
+        admin.get_queue("orders")
+        with pytest.raises(HttpResponseError) as refused:
+            admin.create_queue("wrong", max_delivery_count=0)
+    unstarted_broker.stop()
+    told = events(unstarted_broker)
+    seen = {event["message"] for event in told}
+    assert {
+        "connection accepted", "connection opened", "connection ended", "login", "claim accepted",
+        "attach", "attached", "detach", "disposition", "settled", "answered", "refused",
+    } <= seen
+    links = {(event["role"], event["entity"].rsplit("/", 1)[-1]) for event in told if event["message"] == "attach"}
+    assert {("sender", "orders"), ("receiver", "orders"), ("sender", "$cbs")} <= links
+    # A 400 is told in the log in the words in which the client was told.
+    why = "The value for 'MaxDeliveryCount' must be between 1 and 2147483647."
+    assert why in str(refused.value)
+    tracking = TRACKING.search(str(refused.value))[1]
+    assert [event["why"] for event in told if event.get("tracking") == tracking and event["level"] == "debug"] == [why]
+    assert not any(event["message"].startswith("frame") for event in told)
+    assert BODY not in unstarted_broker.log.read_text()
+
+
+def test_trace_shows_every_frame_by_its_name(talkative):
+    with ServiceBusClient.from_connection_string(as_root(talkative)) as client:
+        with client.get_queue_sender("orders") as sender:
+            sender.send_messages(ServiceBusMessage(BODY))
+    talkative.stop()
+    told = events(talkative)
+    read = {event["frame"] for event in told if event["message"] == "frame read"}
+    written = {event["frame"] for event in told if event["message"] == "frame written"}
+    assert {"protocol header", "sasl-init", "open", "begin", "attach", "flow", "transfer", "close"} <= read
+    assert {"protocol header", "sasl-mechanisms", "sasl-outcome", "open", "begin", "attach", "disposition"} <= written
+    assert "unknown" not in read | written
