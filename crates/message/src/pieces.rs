@@ -98,11 +98,6 @@ impl Rest {
         Ok(Some(found.bytes - before))
     }
 
-    /// Bytes of the current section of the body that are still to come; none of a footer's.
-    pub fn left(&self) -> u64 {
-        if self.footer.is_none() { self.left } else { 0 }
-    }
-
     /// The message has ended.
     pub fn end(self) -> Result<(), FactsError> {
         if self.left > 0 || !self.head.is_empty() {

@@ -64,18 +64,16 @@ impl<S> Task<S> {
             return;
         };
         let reply = Reply { correlation: request.message_id.clone(), link: reply_link };
-        let (token, claimed) = match self.read_claim(&request) {
+        let (token, is_signature, claimed) = match self.read_claim(&request) {
             Ok(claim) => claim,
             Err(status) => return self.reply(&reply, &status),
         };
         let (guard, now) = (&self.house.guard, self.state.now());
-        let signed = match sas::in_header(&token) {
-            Ok(Shown::Signature(token)) => guard.signature(token, self.peer.is_loopback(), now),
-            Ok(Shown::Bearer(token)) => guard.bearer(token, &claimed, now),
-            Err(why) => Err(why),
+        let signed = match is_signature {
+            true => guard.signature(&token, self.peer.is_loopback(), now),
+            false => guard.bearer(&token, &claimed, now),
         };
         let path: Box<str> = address::authorizing_entity(&claimed).into();
-        let is_signature = matches!(sas::in_header(&token), Ok(Shown::Signature(_)));
         match signed.and_then(|grant| covering(grant, &claimed)) {
             Ok(grant) if path.is_empty() => {
                 self.admit(grant);
@@ -111,8 +109,8 @@ impl<S> Task<S> {
         self.engine.request(number)
     }
 
-    /// The token of a request and the path that it is put for.
-    fn read_claim(&self, request: &Request) -> Result<(Box<str>, Box<str>), Status> {
+    /// The token of a request, whether it is a shared access signature, and the path that it is put for.
+    fn read_claim(&self, request: &Request) -> Result<(Box<str>, bool, Box<str>), Status> {
         let text = |key: &str| request.application.get(key).and_then(Value::as_str);
         if text("operation") != Some("put-token") {
             return Err(Status { code: 400, text: "The operation must be put-token.".into() });
@@ -120,14 +118,17 @@ impl<S> Task<S> {
         let audience = text("name").ok_or_else(|| denied(Denied::InvalidAudience))?;
         // The token says what it is; Python calls a signature a `jwt`.
         let token = request.body.as_str().ok_or_else(|| denied(Denied::MalformedToken))?;
-        sas::in_header(token).map_err(denied)?;
+        let (token, is_signature) = match sas::in_header(token).map_err(denied)? {
+            Shown::Signature(token) => (token, true),
+            Shown::Bearer(token) => (token, false),
+        };
         if self.grants.len() >= GRANTS {
             return Err(Status {
                 code: 401,
                 text: format!("This connection holds {GRANTS} claims already."),
             });
         }
-        Ok((token.into(), address::claimed(&address::path(audience)).into()))
+        Ok((token.into(), is_signature, address::claimed(&address::path(audience)).into()))
     }
 
     /// The broker has answered a question of this connection.

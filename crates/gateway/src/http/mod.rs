@@ -239,8 +239,8 @@ impl<A: Ask> Door<'_, A> {
             (Needs::Right(right), _) => right,
             (Needs::Loopback, _) if !is_loopback => return Err(Denied::MissingToken.into()),
             (_, Route::Metrics) => return Ok(response(self.metrics())),
-            (_, Route::Token) if head.method != Method::GET => return Err(Failure::MethodNotAllowed),
-            (_, Route::Token) => return Ok(response(self.token(head)?)),
+            (_, Route::Token { .. }) if head.method != Method::GET => return Err(Failure::MethodNotAllowed),
+            (_, Route::Token { resource }) => return Ok(response(self.token(resource.as_deref())?)),
             (_, Route::Root) => return Ok(response(root(site))),
             // Whoever asks for it in this way does not want to upgrade.
             (_, Route::WebSocket) => return Err(Failure::UpgradeRequired),
@@ -281,7 +281,7 @@ impl<A: Ask> Door<'_, A> {
             Route::Send { .. } | Route::Receive { .. } | Route::Locked { .. } => Err(Failure::Internal),
             Route::Nothing
             | Route::Root
-            | Route::Token
+            | Route::Token { .. }
             | Route::Health
             | Route::Metrics
             | Route::WebSocket => Err(Failure::NoSuchAddress),
@@ -372,15 +372,12 @@ impl<A: Ask> Door<'_, A> {
     }
 
     /// A token of the development issuer, for the resource that is asked for as managed identities do.
-    fn token(&self, head: &Parts) -> Result<Success, Failure> {
+    fn token(&self, resource: Option<&str>) -> Result<Success, Failure> {
         let development = self.development.ok_or(Failure::NoSuchAddress)?;
-        let pairs = head.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-        let resource = pairs.filter(|(name, _)| *name == "resource").map(|(_, value)| value).next();
         let resource = resource.ok_or_else(|| {
             Failure::Bad("The parameter `resource` is missing: what the token is for.".into())
         })?;
-        let resource = percent_encoding::percent_decode_str(resource).decode_utf8_lossy();
-        let body = development.answer(&resource, UnixSeconds::now()).ok_or(Failure::Internal)?;
+        let body = development.answer(resource, UnixSeconds::now()).ok_or(Failure::Internal)?;
         Ok(Success { status: StatusCode::OK, content_type: JSON, body })
     }
 

@@ -87,8 +87,10 @@ pub enum Route {
         message: String,
         token: String,
     },
-    /// A token of the development issuer.
-    Token,
+    /// A token of the development issuer, for a resource.
+    Token {
+        resource: Option<String>,
+    },
     /// A queue or a topic.
     Entity,
     Nothing,
@@ -109,7 +111,7 @@ impl Route {
     pub fn needs(&self, method: &Method) -> Needs {
         match self {
             Route::Health | Route::WebSocket | Route::Root => Needs::Nothing,
-            Route::Metrics | Route::Token => Needs::Loopback,
+            Route::Metrics | Route::Token { .. } => Needs::Loopback,
             Route::Rules { .. } | Route::Rule { .. } if method == Method::GET => Needs::Right(Right::Listen),
             // H-99
             Route::Send { .. } => Needs::Right(Right::Send),
@@ -135,7 +137,7 @@ impl Route {
             | Route::Topics(_)
             | Route::NamespaceInfo
             | Route::WebSocket
-            | Route::Token
+            | Route::Token { .. }
             | Route::Subscriptions { .. }
             | Route::Rules { .. } => &[Method::GET],
             Route::Entity | Route::Subscription { .. } | Route::Rule { .. } => {
@@ -180,7 +182,7 @@ impl Address {
             Route::Health
             | Route::Metrics
             | Route::Root
-            | Route::Token
+            | Route::Token { .. }
             | Route::Send { .. }
             | Route::Receive { .. }
             | Route::Locked { .. } => LATEST_API_VERSION,
@@ -212,7 +214,7 @@ fn route(
         ["$namespaceinfo"] => Route::NamespaceInfo,
         ["$servicebus", "websocket"] => Route::WebSocket,
         ["$otobus", "clock"] => Route::Clock,
-        ["$otobus", "token"] => Route::Token,
+        ["$otobus", "token"] => Route::Token { resource: query.value("resource").map(str::to_owned) },
         [first, ..] if first.starts_with('$') => Route::Nothing,
         // Before messages: a subscription may have that name.
         [_, ref rest @ ..] if rest.contains(&"subscriptions") => below_topic(method, raw, path, query)?,

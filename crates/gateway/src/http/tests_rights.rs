@@ -70,7 +70,7 @@ fn number(route: &Route) -> usize {
         Route::Nothing => 12,
         Route::Clock => 14,
         Route::Root => 16,
-        Route::Token => 17,
+        Route::Token { .. } => 17,
     }
 }
 
