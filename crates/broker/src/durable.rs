@@ -3,6 +3,7 @@
 
 use crate::access::AccessRule;
 use crate::effect::{Extra, Forwarded};
+use crate::extras::Extras;
 use crate::ids::{BodyId, EntityId, IdHasher, IdMap, NamespaceId, Number, Sequence, Source, SubQueue};
 use crate::planted::{Bug, is_planted};
 use crate::queue::history::History;
@@ -87,7 +88,7 @@ pub struct Queue {
     pub dead: Index,
     /// The transfer dead-letter queue, while there is anything in it: few queues ever have one (S-114).
     pub stranded: Option<Box<Index>>,
-    pub extras: IdMap<Sequence, Arc<Extra>>,
+    pub extras: Extras,
     /// What it looks for duplicates in (S-160).
     pub history: History,
     pub counts: Counts,
@@ -161,7 +162,7 @@ impl Queue {
             index: Index::default(),
             dead: Index::default(),
             stranded: None,
-            extras: IdMap::default(),
+            extras: Extras::default(),
             history: History::default(),
             counts: Counts::default(),
             bytes: 0,
@@ -366,9 +367,10 @@ impl Queue {
 
     pub(crate) fn merge(&mut self, sequence: Sequence, overlay: Option<&Overlay>) {
         if let Some(overlay) = overlay {
-            let extra = Arc::make_mut(self.extras.entry(sequence).or_default());
-            let merged = extra.overlay.get_or_insert_default().merge(overlay);
-            merged.expect("the change was checked before");
+            self.extras.edit(sequence, |extra| {
+                let merged = extra.overlay.get_or_insert_default().merge(overlay);
+                merged.expect("the change was checked before");
+            });
         }
     }
 

@@ -10,6 +10,7 @@ pub mod command;
 pub mod decision;
 pub mod durable;
 pub mod effect;
+pub mod extras;
 pub mod ids;
 pub mod limits;
 mod line;

@@ -96,6 +96,16 @@ pub const FILTER_BYTES: usize = PROPERTIES_BYTES;
 /// Longest text that a filter or an action makes out of others: as long as a property may be (S-18).
 pub const FILTER_TEXT_BYTES: usize = 32 * 1_024;
 
+/// What the filter and the action of one rule, and all rules of a topic together, may cost for one message, in steps: a look at
+/// a node of an expression, at a property, or at eight bytes of a text. The rules of a full topic (2,000) take some tens each. A
+/// million is a few milliseconds.
+pub const RULE_STEPS: usize = 256 * 1_024;
+pub const MESSAGE_STEPS: usize = 2 * 1_024 * 1_024;
+
+/// What the rules of a topic may cost for all messages of one delivery: the longest that a command may hold the thread that decides.
+/// A larger batch is refused.
+pub const COMMAND_STEPS: usize = 8 * MESSAGE_STEPS;
+
 /// What a copy takes at the most in the record of a published message, without what an action has changed; and what all copies
 /// of one delivery may take, which is one append of the journal: a quarter of its largest.
 pub const COPY_BYTES: usize = 16;
@@ -108,6 +118,12 @@ pub const FAN_OUT_BYTES: usize = 4 * 1_024 * 1_024;
 
 /// Bytes of records after which a slice ends, whatever its messages are: what clients have changed of one may take 64 KiB.
 pub const SLICE_BYTES: usize = 1_024 * 1_024;
+
+/// Changed properties of a message up to this size are held in memory with it. Those above it are too, and so have a limit: of one
+/// entity, and of all. Beyond it a settlement that changes more is refused, and a rule's action that does so fails.
+pub const SMALL_CHANGE_BYTES: usize = 1_024;
+pub const ENTITY_CHANGE_BYTES: usize = 16 * 1_024 * 1_024;
+pub const CHANGE_BYTES: usize = 64 * 1_024 * 1_024;
 
 /// Bytes of property changes that one request may ask for, over all messages that it settles: they are one append.
 pub const REQUEST_CHANGE_BYTES: usize = 4 * 1_024 * 1_024;

@@ -217,7 +217,7 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
     if let Some(stranded) = stranded {
         count += write_slots(writer, kind::STRANDED_SLOTS, stranded, extras)?;
     }
-    for (sequence, extra) in extras {
+    for (sequence, extra) in extras.iter() {
         let Extra { parts, overlay, time_to_live, forwarded } = &**extra;
         let length = queue.get(*sequence).map_or(0, |slot| slot.length);
         writer.frame(kind::EXTRA, |fields| {
@@ -464,8 +464,10 @@ impl Restored {
                     let number = Number(fields.number()?);
                     let hops =
                         u8::try_from(fields.number()?).map_err(|_| Error::Wrong("a way is too long"))?;
-                    let extra = extras.get_mut(&sequence).ok_or(Error::Wrong("nothing was forwarded"))?;
-                    Arc::make_mut(extra).forwarded = Some(Forwarded { number, hops });
+                    if !extras.contains_key(&sequence) {
+                        return Err(Error::Wrong("nothing was forwarded"));
+                    }
+                    extras.edit(sequence, |extra| extra.forwarded = Some(Forwarded { number, hops }));
                 }
                 kind::MEMBERS => read_members(&mut fields, &mut queue.as_mut().ok_or(none_before)?.1)?,
                 kind::SESSION_STATE => {

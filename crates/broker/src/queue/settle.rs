@@ -8,8 +8,11 @@ use crate::Broker;
 use crate::command::Outcome;
 use crate::decision::{Decided, Decision, Hindrance, LocalContext, Material, Needs};
 use crate::effect::{Answer, Effect, Settled};
-use crate::ids::{LinkId, LockToken, NamespaceId, Sequence, Source, SubQueue};
-use crate::limits::{PROPERTIES_BYTES, REQUEST_CHANGE_BYTES, REQUEST_MESSAGES};
+use crate::extras::counted_bytes;
+use crate::ids::{EntityId, LinkId, LockToken, NamespaceId, Sequence, Source, SubQueue};
+use crate::limits::{
+    CHANGE_BYTES, ENTITY_CHANGE_BYTES, PROPERTIES_BYTES, REQUEST_CHANGE_BYTES, REQUEST_MESSAGES,
+};
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Reason, State};
 use crate::record::Record;
@@ -154,6 +157,23 @@ impl Broker {
         let size = properties_bytes(stored) + overlay.encoded_bytes() + change.encoded_bytes();
         if size > PROPERTIES_BYTES || overlay.merge(change).is_err() {
             return Err(Refusal::PropertiesTooLarge { size, limit: PROPERTIES_BYTES }.into());
+        }
+        self.check_changes_held(source.entity, overlay.encoded_bytes())?;
+        Ok(())
+    }
+
+    /// Whether changed properties of so many bytes may be held for one more message of an entity: they lie in memory.
+    pub(crate) fn check_changes_held(&self, entity: EntityId, bytes: usize) -> Result<(), Refusal> {
+        let more = counted_bytes(bytes);
+        if more == 0 {
+            return Ok(());
+        }
+        let own = self.durable.queue(entity).map_or(0, |queue| queue.extras.large_bytes());
+        let all = self.durable.queues().map(|(_, queue)| queue.extras.large_bytes()).sum::<usize>();
+        for (held, limit) in [(own, ENTITY_CHANGE_BYTES), (all, CHANGE_BYTES)] {
+            if held + more > limit {
+                return Err(Refusal::PropertiesTooLarge { size: held + more, limit });
+            }
         }
         Ok(())
     }
@@ -427,5 +447,36 @@ mod tests {
             [Effect::NotSettled { refusal: Refusal::PropertiesTooLarge { .. }, .. }]
         ));
         assert_eq!(world.token(1), token);
+    }
+
+    #[test]
+    fn large_changes_are_held_up_to_a_limit_and_small_ones_always() {
+        // P7: what changed lies in memory for as long as the message lives.
+        let mut world = World::with_queue("q");
+        let count = ENTITY_CHANGE_BYTES / 30_000 + 10;
+        world.send_committed("q", count as u32);
+        let link = world.receiver("q", PeekLock, count as u32);
+        let change = |bytes: usize| {
+            let mut overlay = Overlay::default();
+            overlay.set("p", &message::Value::Binary(vec![0; bytes])).unwrap();
+            Outcome::Defer(Some(Box::new(overlay)))
+        };
+        let mut defer = |world: &mut World, sequence: u64, bytes: usize| {
+            let (token, stored) = (world.token(sequence), [(crate::BodyId(sequence), &[][..])]);
+            assert_eq!(world.settle_raw(link, token, &change(bytes), &stored), Decided::Done);
+            let effects = world.take_effects();
+            match &effects[..] {
+                [Effect::NotSettled { refusal: Refusal::PropertiesTooLarge { limit, .. }, .. }] => {
+                    Some(*limit)
+                }
+                _ => None,
+            }
+        };
+        let refused = (1..=count as u64).find(|sequence| defer(&mut world, *sequence, 30_000).is_some());
+        let refused = refused.expect("there is a limit");
+        assert_eq!(refused as usize, ENTITY_CHANGE_BYTES / 30_010 + 1);
+        assert!(world.queue("q").extras.large_bytes() <= ENTITY_CHANGE_BYTES);
+        assert_eq!(defer(&mut world, refused, 30_000), Some(ENTITY_CHANGE_BYTES));
+        assert_eq!(defer(&mut world, refused, 900), None, "what is small is always taken");
     }
 }

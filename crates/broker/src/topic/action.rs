@@ -4,6 +4,7 @@
 use super::eval::value;
 use super::expression::{Property, Statement, System};
 use super::scalar::{Scalar, Wrong};
+use super::steps::Steps;
 use super::subject::{About, Front, Subject};
 use crate::limits::PROPERTIES_BYTES;
 use crate::time::Span;
@@ -11,6 +12,7 @@ use message::Value;
 use message::limits::ID_CHARACTERS;
 use message::overlay::Overlay;
 use message::system::SystemProperty;
+use std::rc::Rc;
 
 /// A copy after the action.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,11 +37,14 @@ pub(super) fn act(
     front: &Front<'_>,
     before: Option<&Overlay>,
     about: About,
+    steps: &Rc<Steps>,
 ) -> Result<Acted, Wrong> {
     let mut acted = Acted { overlay: before.cloned().unwrap_or_default(), time_to_live: None };
     for (nth, statement) in statements.iter().enumerate() {
         let seed = [about.seed[0], about.seed[1] ^ (nth as u64) << 32];
-        let subject = Subject::new(front, Some(&acted.overlay), About { seed, ..about })?;
+        // What is changed is written anew with each statement.
+        steps.spend_text(acted.overlay.encoded_bytes())?;
+        let subject = Subject::new(front, Some(&acted.overlay), About { seed, ..about }, steps)?;
         let changed = match change(statement, &subject)? {
             Change::Nothing => Ok(()),
             Change::User(name, value) => acted.overlay.set(&name, &value),
@@ -67,7 +72,7 @@ fn change(statement: &Statement, subject: &Subject<'_>) -> Result<Change, Wrong>
                 return Ok(Change::Nothing);
             }
             match property {
-                Property::User(name) => Ok(match subject.entry(name) {
+                Property::User(name) => Ok(match subject.entry(name)? {
                     Some((name, now)) => {
                         let now = now.value().map_err(|_| Wrong::Unreadable)?;
                         Change::User(name.into(), converted(&scalar, &now))
@@ -77,7 +82,7 @@ fn change(statement: &Statement, subject: &Subject<'_>) -> Result<Change, Wrong>
                 Property::System(system) => set_system(system, &scalar),
             }
         }
-        Statement::Remove(Property::User(name)) => Ok(match subject.entry(name) {
+        Statement::Remove(Property::User(name)) => Ok(match subject.entry(name)? {
             Some((name, _)) => Change::User(name.into(), Value::Null),
             None => Change::Nothing,
         }),
@@ -186,7 +191,7 @@ mod tests {
         let when = Typed { kind: Kind::DateTime, text: "2030-01-01T00:00:00Z".into() };
         let parameters = vec![("@ttl".into(), ttl), ("@when".into(), when)];
         let statements = sql::action(&Sql { expression: text.into(), parameters }).expect(text);
-        act(&statements, "my rule", &Front::of(&bytes).unwrap(), before, about())
+        act(&statements, "my rule", &Front::of(&bytes).unwrap(), before, about(), &Rc::default())
     }
 
     fn user(text: &str, name: &str) -> Option<Value> {

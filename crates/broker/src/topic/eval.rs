@@ -24,10 +24,11 @@ pub(super) fn selects(filter: &Expression, subject: &Subject<'_>) -> Result<bool
 
 /// `None` is unknown.
 fn truth(expression: &Expression, subject: &Subject<'_>) -> Result<Option<bool>, Wrong> {
+    subject.steps.spend(1)?;
     match expression {
         Expression::Comparison(comparison, sides) => {
             let [left, right] = &**sides;
-            Ok(value(left, subject)?.compare(*comparison, &value(right, subject)?))
+            compared(*comparison, &value(left, subject)?, &value(right, subject)?, subject)
         }
         Expression::Not(inner) => Ok(truth(inner, subject)?.map(|truth| !truth)),
         Expression::And(chain) => decided_by(false, chain, subject),
@@ -43,6 +44,16 @@ fn truth(expression: &Expression, subject: &Subject<'_>) -> Result<Option<bool>,
             _ => Err(Wrong::NoTruth),
         },
     }
+}
+
+fn compared(
+    comparison: Comparison,
+    left: &Scalar<'_>,
+    right: &Scalar<'_>,
+    subject: &Subject<'_>,
+) -> Result<Option<bool>, Wrong> {
+    subject.steps.spend_text(left.text_bytes().min(right.text_bytes()))?;
+    Ok(left.compare(comparison, right))
 }
 
 /// A chain in which one `decisive` truth decides; without one the unknown does.
@@ -64,7 +75,7 @@ fn is_in(left: &Scalar<'_>, list: &[Expression], subject: &Subject<'_>) -> Resul
         return Ok(None);
     }
     for element in list {
-        if left.compare(Comparison::Equal, &value(element, subject)?) == Some(true) {
+        if compared(Comparison::Equal, left, &value(element, subject)?, subject)? == Some(true) {
             return Ok(Some(true));
         }
     }
@@ -89,13 +100,20 @@ fn is_like(like: &Like, subject: &Subject<'_>) -> Result<Option<bool>, Wrong> {
         Some(Scalar::Text(text)) if text.chars().count() == 1 => text.chars().next(),
         Some(_) => return Err(Wrong::BadEscape),
     };
-    Ok(Some(Pattern::new(&pattern, escape).matches(&left)))
+    subject.steps.spend(pattern.len())?;
+    let (is_match, steps) = Pattern::new(&pattern, escape).matches(&left);
+    subject.steps.spend(steps)?;
+    Ok(Some(is_match))
 }
 
 // Recursion is bounded by the length of a text (SQL_CHARACTERS), of which each level takes a character.
 pub(super) fn value<'a>(expression: &Expression, subject: &Subject<'a>) -> Result<Scalar<'a>, Wrong> {
+    subject.steps.spend(1)?;
     Ok(match expression {
-        Expression::Constant(constant) => constant.clone(),
+        Expression::Constant(constant) => {
+            subject.steps.spend_text(constant.text_bytes())?;
+            constant.clone()
+        }
         Expression::Property(Property::User(name)) => subject.user(name)?.unwrap_or(Scalar::Unknown),
         Expression::Property(Property::System(system)) => subject.system(system)?,
         Expression::PropertyNamed(name) => match value(name, subject)? {
@@ -108,7 +126,9 @@ pub(super) fn value<'a>(expression: &Expression, subject: &Subject<'a>) -> Resul
         Expression::Negative(inner) => value(inner, subject)?.negative()?,
         Expression::Arithmetic(operator, sides) => {
             let [left, right] = &**sides;
-            value(left, subject)?.combine(*operator, &value(right, subject)?)?
+            let (left, right) = (value(left, subject)?, value(right, subject)?);
+            subject.steps.spend_text(left.text_bytes() + right.text_bytes())?;
+            left.combine(*operator, &right)?
         }
         predicate => truth(predicate, subject)?.map_or(Scalar::Unknown, Scalar::Truth),
     })
@@ -122,6 +142,7 @@ mod tests {
     use super::super::subject::{Front, Subject};
     use super::*;
     use message::Value;
+    use std::rc::Rc;
 
     fn message() -> Vec<u8> {
         encoded(
@@ -142,7 +163,7 @@ mod tests {
     fn try_select(text: &str, parameters: Vec<(Box<str>, Typed)>) -> Result<bool, Wrong> {
         let bytes = message();
         let front = Front::of(&bytes).unwrap();
-        let subject = Subject::new(&front, None, about()).unwrap();
+        let subject = Subject::new(&front, None, about(), &Rc::default()).unwrap();
         let filter = sql::filter(&Sql { expression: text.into(), parameters }).expect(text);
         selects(&filter, &subject)
     }

@@ -13,7 +13,7 @@ use crate::Broker;
 use crate::command::{Arrivals, Incoming, SessionIds};
 use crate::decision::{Decision, LocalContext};
 use crate::ids::{EntityId, Number, Sequence, Source};
-use crate::limits::FAN_OUT_BYTES;
+use crate::limits::{COMMAND_STEPS, FAN_OUT_BYTES, PROPERTIES_BYTES, SLICE_BYTES};
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::Reason;
 use crate::queue::send::Parts;
@@ -67,7 +67,7 @@ impl Broker {
             length,
             expires: self.expiry(topic, message.time_to_live, context.now),
         };
-        let copies = self.copies(&routes, &arriving, context);
+        let copies = self.copies(&routes, &arriving, context, decision);
         if copies.is_empty() {
             let sequence = self.next_number(topic);
             return self.write(Record::Skipped { entity: topic, sequence }, context, decision);
@@ -103,7 +103,7 @@ impl Broker {
             expires: self.expiry(topic, own, context.now),
         };
         let routes = self.routes(topic);
-        let copies = self.copies(&routes, &arriving, context);
+        let copies = self.copies(&routes, &arriving, context, decision);
         let count = copies.len();
         self.hand_on(topic, Origin::Scheduled(scheduled), copies, context, decision);
         count
@@ -135,7 +135,7 @@ impl Broker {
             expires: self.expiry(topic, Span::MAX, context.now).min(expires),
         };
         let routes = self.routes(topic);
-        let mut copies = self.copies(&routes, &arriving, context);
+        let mut copies = self.copies(&routes, &arriving, context, decision);
         // What a dead letter takes along, every copy has; an action has seen it already.
         if source.sub != crate::SubQueue::Main {
             for planned in &mut copies {
@@ -166,18 +166,21 @@ impl Broker {
         let is_due = |message: &Incoming| message.scheduled <= now;
         let messages = arrivals.messages.iter().filter(|message| is_due(message)).count();
         // One message fits in any case.
-        if messages <= 1 || messages * routes.most_bytes() <= FAN_OUT_BYTES {
+        let front_bytes = arrivals.messages.iter().map(|message| message.body.length as usize).max();
+        let most_steps = routes.most_steps(front_bytes.unwrap_or(0).min(PROPERTIES_BYTES));
+        let is_small = messages.saturating_mul(routes.most_bytes()) <= FAN_OUT_BYTES;
+        if messages <= 1 || is_small && messages.saturating_mul(most_steps) <= COMMAND_STEPS {
             return Ok(());
         }
-        let (mut bytes, mut found) = (0, Vec::new());
+        let (mut bytes, mut steps, mut found) = (0, 0, Vec::new());
         for (nth, message) in arrivals.messages.iter().enumerate().filter(|(_, message)| is_due(message)) {
             let front = Front::of(arrivals.body(message.body));
             let session_bytes = sessions.get(nth).map_or(0, |session| session.len());
             let about = About { length: message.body.length, session_bytes, ..About::default() };
             found.clear();
-            routes.select(front.as_ref(), None, about, &mut found);
+            steps += routes.select(front.as_ref(), None, about, &mut found);
             bytes += found.iter().map(|selected| selected.bytes).sum::<usize>();
-            if bytes > FAN_OUT_BYTES {
+            if bytes > FAN_OUT_BYTES || steps > COMMAND_STEPS {
                 return Err(Refusal::BatchTooLarge { count: messages, limit: nth });
             }
         }
@@ -205,7 +208,13 @@ impl Broker {
     }
 
     /// What the subscriptions get of a message.
-    fn copies(&mut self, routes: &Routes, arriving: &Arriving<'_>, context: LocalContext) -> Vec<Planned> {
+    fn copies(
+        &mut self,
+        routes: &Routes,
+        arriving: &Arriving<'_>,
+        context: LocalContext,
+        decision: &mut Decision,
+    ) -> Vec<Planned> {
         let topic = self.durable.queue(arriving.topic).expect("the caller looked");
         let mut about = About {
             now: context.now,
@@ -219,7 +228,9 @@ impl Broker {
             about.seed = [self.volatile.fresh_nonce(), self.volatile.fresh_nonce()];
         }
         let mut found = Vec::new();
-        routes.select(arriving.front.as_ref(), arriving.overlay, about, &mut found);
+        let steps = routes.select(arriving.front.as_ref(), arriving.overlay, about, &mut found);
+        // Work ends a slice as records do.
+        decision.weight += steps * SLICE_BYTES / COMMAND_STEPS;
         if is_planted(Bug::Unheard) && found.len() > 2 {
             found.pop();
         }
@@ -232,7 +243,15 @@ impl Broker {
         let settings = &self.durable.topics.subscription(subscription)?.settings;
         let (mut expires, mut session) = (arriving.expires, arriving.session.clone());
         let (mut overlay, mut dead) = (None, None);
-        match selected.what {
+        let what = match selected.what {
+            Selection::Acted(acted)
+                if self.check_changes_held(subscription, acted.overlay.encoded_bytes()).is_err() =>
+            {
+                Selection::Failed { is_action: true, why: Wrong::TooLarge }
+            }
+            what => what,
+        };
+        match what {
             Selection::Plain => {}
             Selection::Acted(acted) => {
                 if let Some(own) = acted.time_to_live {

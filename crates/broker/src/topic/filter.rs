@@ -85,12 +85,23 @@ impl Ready {
                         Property::User(name) => subject.user(name)?.unwrap_or(Scalar::Unknown),
                         Property::System(system) => subject.system(system)?,
                     };
+                    subject.steps.spend(1)?;
+                    subject.steps.spend_text(found.text_bytes().min(wanted.text_bytes()))?;
                     if found.compare(Comparison::Equal, wanted) != Some(true) {
                         return Ok(false);
                     }
                 }
                 Ok(true)
             }
+        }
+    }
+
+    /// Nodes of the expression, and how many of them may go through a text.
+    pub(super) fn work(&self) -> (usize, usize) {
+        match self {
+            Ready::Always | Ready::Never => (0, 0),
+            Ready::Correlation(conditions) => (2 * conditions.len(), conditions.len()),
+            Ready::Sql(expression) => expression.work(),
         }
     }
 
@@ -153,6 +164,7 @@ mod tests {
     use super::super::subject::tests::{about, encoded};
     use super::*;
     use message::Value;
+    use std::rc::Rc;
 
     fn selected(correlation: Correlation) -> bool {
         let bytes = encoded(
@@ -165,7 +177,7 @@ mod tests {
             ],
         );
         let front = Front::of(&bytes).unwrap();
-        let subject = Subject::new(&front, None, about()).unwrap();
+        let subject = Subject::new(&front, None, about(), &Rc::default()).unwrap();
         Ready::of(&Filter::Correlation(correlation)).selects(&subject).unwrap()
     }
 

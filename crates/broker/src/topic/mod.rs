@@ -20,6 +20,7 @@ pub mod rule;
 mod scalar;
 pub mod settings;
 pub mod sql;
+mod steps;
 pub(crate) mod subject;
 pub mod subscription;
 mod tokens;

@@ -10,15 +10,19 @@ use super::expression::Statement;
 use super::filter::{Key, Ready, Wanted};
 use super::scalar::Wrong;
 use super::sql;
+use super::steps::{STEP_BYTES, Steps};
 use super::subject::{About, Front, Subject};
 use crate::Broker;
 use crate::ids::EntityId;
-use crate::limits::{COPY_BYTES, FAILURE_BYTES, FAN_OUT_BYTES, MOVE_BYTES, PROPERTIES_BYTES, SESSION_BYTES};
+use crate::limits::{
+    COPY_BYTES, FAILURE_BYTES, FAN_OUT_BYTES, MESSAGE_STEPS, MOVE_BYTES, PROPERTIES_BYTES, SESSION_BYTES,
+};
 use crate::volatile::Touch;
 use crate::work::touched;
 use message::overlay::Overlay;
 use message::system::SystemProperty;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 #[derive(Debug, Default)]
@@ -36,6 +40,9 @@ pub struct Routes {
     /// What the records of one message take at the most, without what actions change.
     most_bytes: usize,
     has_sessions: bool,
+    /// Nodes of all expressions, and how often they may go through a text or all properties of a message.
+    nodes: usize,
+    scans: usize,
 }
 
 #[derive(Debug)]
@@ -101,6 +108,10 @@ impl Routes {
 
     fn add(&mut self, route: Route) {
         let nth = self.rules.len() as u32;
+        let (nodes, scans) = route.filter.work();
+        self.nodes += nodes;
+        // Each statement sees all properties anew.
+        self.scans += scans + route.action.as_ref().map_or(0, |statements| 8 * statements.len());
         self.actions += usize::from(route.action.is_some());
         let is_fallible = matches!(route.filter, Ready::Sql(_)) || route.action.is_some();
         self.most_bytes += route.bytes(SESSION_BYTES) + if is_fallible { FAILURE_BYTES } else { 0 };
@@ -142,15 +153,16 @@ impl Routes {
         self.most_bytes + self.actions * PROPERTIES_BYTES
     }
 
-    /// What the subscriptions get of a message, in their order. Without a front only those that take everything do.
+    /// What the subscriptions get of a message, in their order, and how many steps it took to tell. Without a front only those that take everything do.
     pub(super) fn select(
         &self,
         front: Option<&Front<'_>>,
         overlay: Option<&Overlay>,
         about: About,
         found: &mut Vec<Selected>,
-    ) {
-        let subject = front.map(|front| Subject::new(front, overlay, about));
+    ) -> usize {
+        let steps = Rc::new(Steps::default());
+        let subject = front.map(|front| Subject::new(front, overlay, about, &steps));
         let subject = match &subject {
             Some(Ok(subject)) => Some(subject),
             _ => None,
@@ -159,6 +171,7 @@ impl Routes {
         let mut acted_bytes = 0;
         for nth in self.candidates(subject) {
             touched(1);
+            steps.next_rule();
             let route = &self.rules[nth as usize];
             let subscription = route.subscription;
             let is_new = found.last().is_none_or(|last: &Selected| last.subscription != subscription);
@@ -175,7 +188,7 @@ impl Routes {
                 (Ok(true), None, _) => Selection::Plain,
                 (Ok(true), Some(action), Some(front)) => {
                     let seed = [about.seed[0] ^ u64::from(nth) << 40, about.seed[1]];
-                    match action::act(action, &route.name, front, overlay, About { seed, ..about }) {
+                    match action::act(action, &route.name, front, overlay, About { seed, ..about }, &steps) {
                         Ok(acted) => {
                             acted_bytes += route.bytes(about.session_bytes) + acted.overlay.encoded_bytes();
                             match acted_bytes > FAN_OUT_BYTES {
@@ -206,6 +219,13 @@ impl Routes {
                 };
             found.push(Selected { subscription, bytes, what });
         }
+        steps.spent()
+    }
+
+    /// What the rules may cost for a message with so many bytes in front of its body, in steps.
+    pub(super) fn most_steps(&self, front_bytes: usize) -> usize {
+        let each = self.nodes + self.scans * front_bytes / STEP_BYTES;
+        if self.needs_front() { (front_bytes + each).min(MESSAGE_STEPS) } else { 0 }
     }
 
     /// The rules that may select a message, in their order.

@@ -52,6 +52,8 @@ pub(super) enum Wrong {
     NotWritable(Box<str>),
     #[error("a value is not of the type of '{0}', or too long for it")]
     NotOfType(Box<str>),
+    #[error("the rules take more work than one message may cost")]
+    TooMuchWork,
     #[error("the changed properties are too large")]
     TooLarge,
 }
@@ -153,6 +155,11 @@ impl<'a> Scalar<'a> {
             Scalar::Id(id) => Some(id_text(id)),
             Scalar::Unknown | Scalar::Instant(_) | Scalar::Ticks(_) => None,
         }
+    }
+
+    /// Bytes of a text; nothing else takes long to look at.
+    pub(super) fn text_bytes(&self) -> usize {
+        if let Scalar::Text(text) = self { text.len() } else { 0 }
     }
 
     pub(super) fn is_unknown(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use super::expression::System;
 use super::scalar::{Scalar, Wrong, id_text};
+use super::steps::{STEP_NAMES, Steps};
 use crate::ids::{MessageKey, Number};
 use crate::time::LocalTime;
 use message::facts::MessageId;
@@ -9,7 +10,9 @@ use message::overlay::Overlay;
 use message::sections::Sections;
 use message::system::SystemProperty;
 use message::{Encoded, Value, View};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
+use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// What lies in front of a message's body.
@@ -36,9 +39,23 @@ pub(crate) struct About {
 pub(super) struct Subject<'a> {
     view: View<'a>,
     properties: Vec<(&'a str, Encoded<'a>)>,
+    /// Where to find them, once there was more than one question.
+    names: OnceCell<Names<'a>>,
     about: About,
     ids: Cell<u64>,
+    /// What is left to be spent on the message.
+    pub(super) steps: Rc<Steps>,
 }
+
+/// The first property of each name, as it is written and in lower case.
+#[derive(Debug)]
+struct Names<'a> {
+    exact: HashMap<&'a str, u32>,
+    folded: HashMap<Box<str>, u32>,
+}
+
+/// So few are gone through faster than they are ordered.
+const FEW_PROPERTIES: usize = 8;
 
 const TICKS_PER_MS: i64 = 10_000;
 
@@ -95,22 +112,51 @@ impl<'a> Subject<'a> {
         front: &'a Front<'a>,
         overlay: Option<&'a Overlay>,
         about: About,
+        steps: &Rc<Steps>,
     ) -> Result<Subject<'a>, Wrong> {
         let view = View { stored: front.stored, sections: &front.sections, overlay };
         let properties = view.applications().and_then(Iterator::collect).map_err(|_| Wrong::Unreadable)?;
-        Ok(Subject { view, properties, about, ids: Cell::new(0) })
+        let properties: Vec<_> = properties;
+        // Each property is looked for among those that were changed.
+        let changed = overlay.map_or(0, |overlay| overlay.applications().count());
+        steps.spend(properties.len() * (1 + changed / STEP_NAMES))?;
+        Ok(Subject {
+            view,
+            properties,
+            names: OnceCell::new(),
+            about,
+            ids: Cell::new(0),
+            steps: Rc::clone(steps),
+        })
     }
 
     /// A user property, whatever the case of its name (S-190), with the name that it has.
-    pub(super) fn entry(&self, name: &str) -> Option<(&'a str, Encoded<'a>)> {
-        let exact = self.properties.iter().find(|(known, _)| *known == name);
-        let found = exact.or_else(|| self.properties.iter().find(|(known, _)| is_name(known, name)));
-        found.copied()
+    pub(super) fn entry(&self, name: &str) -> Result<Option<(&'a str, Encoded<'a>)>, Wrong> {
+        self.steps.spend(1)?;
+        if self.properties.len() <= FEW_PROPERTIES {
+            let exact = self.properties.iter().find(|(known, _)| *known == name);
+            let found = exact.or_else(|| self.properties.iter().find(|(known, _)| is_name(known, name)));
+            return Ok(found.copied());
+        }
+        if self.names.get().is_none() {
+            self.steps.spend(self.properties.len())?;
+        }
+        let names = self.names.get_or_init(|| Names::of(&self.properties));
+        self.steps.spend_text(name.len())?;
+        let found = names.exact.get(name).or_else(|| names.folded.get(&*name.to_lowercase()));
+        Ok(found.map(|nth| self.properties[*nth as usize]))
     }
 
     /// `None` if there is none; unknown if it is there and null.
     pub(super) fn user(&self, name: &str) -> Result<Option<Scalar<'a>>, Wrong> {
-        self.entry(name).map(|(_, value)| scalar(value)).transpose()
+        self.entry(name)?.map(|(_, value)| self.scalar(value)).transpose()
+    }
+
+    fn scalar(&self, value: Encoded<'a>) -> Result<Scalar<'a>, Wrong> {
+        if value.as_str().is_none() {
+            self.steps.spend(value.bytes().len())?;
+        }
+        scalar(value)
     }
 
     /// Names every user property, with a way to its value. What cannot be read is unknown.
@@ -141,6 +187,8 @@ impl<'a> Subject<'a> {
 
     /// A system property that the sender has set. Ids are texts, whatever they are on the wire.
     pub(super) fn carried(&self, property: SystemProperty) -> Result<Scalar<'a>, Wrong> {
+        let Sections { properties, message_annotations, .. } = self.view.sections;
+        self.steps.spend_text(properties.range().len() + message_annotations.range().len())?;
         let Some(found) = self.view.system(property).map_err(|_| Wrong::Unreadable)? else {
             return Ok(Scalar::Unknown);
         };
@@ -163,6 +211,17 @@ impl<'a> Subject<'a> {
         id[6] = id[6] & 0x0f | 0x40;
         id[8] = id[8] & 0x3f | 0x80;
         id.try_into().expect("twice eight bytes")
+    }
+}
+
+impl<'a> Names<'a> {
+    fn of(properties: &[(&'a str, Encoded<'a>)]) -> Names<'a> {
+        let mut names = Names { exact: HashMap::new(), folded: HashMap::new() };
+        for (nth, (name, _)) in properties.iter().enumerate() {
+            names.exact.entry(name).or_insert(nth as u32);
+            names.folded.entry(name.to_lowercase().into()).or_insert(nth as u32);
+        }
+        names
     }
 }
 
@@ -226,7 +285,7 @@ pub(crate) mod tests {
         let bodiless = &whole[..Front::bytes(&whole).unwrap()];
         for bytes in [&whole[..], cut, bodiless] {
             let front = Front::of(bytes).unwrap();
-            let subject = Subject::new(&front, None, about()).unwrap();
+            let subject = Subject::new(&front, None, about(), &Rc::default()).unwrap();
             assert_eq!(subject.user("A"), Ok(Some(Scalar::Integer(1))));
             assert_eq!(subject.carried(SystemProperty::To), Ok(Scalar::text("x".into())));
         }
@@ -238,7 +297,7 @@ pub(crate) mod tests {
         // S-190
         let bytes = encoded(&[], &[("A", Value::Int(1)), ("a", Value::Int(2)), ("Ü", Value::Int(3))]);
         let front = Front::of(&bytes).unwrap();
-        let subject = Subject::new(&front, None, about()).unwrap();
+        let subject = Subject::new(&front, None, about(), &Rc::default()).unwrap();
         assert_eq!(subject.user("a"), Ok(Some(Scalar::Integer(2))));
         assert_eq!(subject.user("ü"), Ok(Some(Scalar::Integer(3))));
         assert_eq!(subject.user("b"), Ok(None));
@@ -250,7 +309,7 @@ pub(crate) mod tests {
         write_descriptor(&mut out, 0x73);
         Value::List(vec![Value::Uuid([0xab; 16])]).encode(&mut out);
         let front = Front::of(&out).unwrap();
-        let subject = Subject::new(&front, None, about()).unwrap();
+        let subject = Subject::new(&front, None, about(), &Rc::default()).unwrap();
         let text = "abababab-abab-abab-abab-abababababab";
         assert_eq!(subject.carried(SystemProperty::MessageId), Ok(Scalar::text(text.into())));
         assert_ne!(subject.fresh_id(), subject.fresh_id());

@@ -1,11 +1,16 @@
 //! Rules as those see them who send and receive: what is selected, what it becomes, what fails, and what it costs.
 
 use super::super::fan_out::tests::{counts, numbers, subscribe, topic};
+use super::super::filter::Ready;
 use super::super::rule::{Correlation, Filter, Kind, Rule, Sql, Typed};
 use super::super::settings::{SubscriptionSettings, TopicSettings};
 use super::super::subject::tests::encoded;
+use super::super::subject::{About, Front};
+use super::{Route, Routes, Selected, Selection};
 use crate::command::ReceiveMode::PeekLock;
 use crate::effect::{Answer, Delivery, Effect};
+use crate::ids::EntityId;
+use crate::limits::{MESSAGE_STEPS, RULE_STEPS};
 use crate::manage::Task;
 use crate::refusal::Refusal;
 use crate::testing::{World, message};
@@ -375,4 +380,78 @@ fn a_bad_rule_is_refused_and_leaves_the_old_one() {
     publish(&mut world, &[&red_and_blue()[0]]);
     assert_eq!(counts(&mut world, "a"), (1, 0));
     assert!(matches!(world.describe("t"), Ok(Answer::Topic(_))));
+}
+
+/// One rule with this filter in each of so many subscriptions.
+fn routes_of(count: usize, filter: &str) -> Routes {
+    let mut routes = Routes::default();
+    for nth in 0..count {
+        let (subscription, filter) = (EntityId(nth as u32), Ready::of(&sql(filter)));
+        routes.add(Route { subscription, moves: false, name: "r".into(), filter, action: None });
+    }
+    routes
+}
+
+/// The steps that a message takes, and how many rules failed.
+fn steps(routes: &Routes, message: &[u8]) -> (usize, usize) {
+    let mut found = Vec::new();
+    let steps = routes.select(Front::of(message).as_ref(), None, About::default(), &mut found);
+    let is_failed = |selected: &&Selected| matches!(selected.what, Selection::Failed { .. });
+    (steps, found.iter().filter(is_failed).count())
+}
+
+#[test]
+fn a_look_up_of_a_property_does_not_depend_on_how_many_there_are() {
+    let message = |count: usize| {
+        let names: Vec<String> = (0..count).map(|n| format!("ä{n}")).collect();
+        let user: Vec<_> = names.iter().map(|name| (name.as_str(), Value::Null)).collect();
+        encoded(&[], &user)
+    };
+    let (few, many) = (message(10), message(7_000));
+    let filter = "ÄÖ = 'x' OR Äx = 1 OR [Ä7] = 2";
+    let one = steps(&routes_of(1, filter), &few).0;
+    for (count, bytes) in [(1, &few), (2_000, &few), (1, &many), (2_000, &many)] {
+        let (taken, failed) = steps(&routes_of(count, filter), bytes);
+        assert!(taken <= count * one + 4 * 7_000, "{taken} steps of {count} rules");
+        assert_eq!(failed, 0);
+    }
+}
+
+#[test]
+fn long_texts_and_patterns_take_steps_as_they_are_long_and_no_more_than_a_message_may() {
+    // S-194, S-200
+    let message = |value: usize, pattern: &str| {
+        let value = "a".repeat(value);
+        encoded(&[], &[("p", value.as_str().into()), ("q", pattern.into())])
+    };
+    for piece in ["%aaaaaaaaaaaaaaab", "%aaaaaa_aaaaaaaab", "%a"] {
+        let pattern = format!("{}b%", piece.repeat(1_000 / piece.len()));
+        let one = routes_of(1, "p LIKE q");
+        let (short, long) =
+            (steps(&one, &message(10_000, &pattern)).0, steps(&one, &message(20_000, &pattern)).0);
+        assert!(long <= 2 * short + 4_000 && long <= 64_000, "{short}, then {long} of {piece}");
+    }
+    let pattern = format!("%{}b%", "a".repeat(900));
+    let (taken, failed) = steps(&routes_of(2_000, "p LIKE q"), &message(30_000, &pattern));
+    assert!(taken <= MESSAGE_STEPS, "{taken}");
+    assert!(failed > 1_000 && failed < 1_990, "{failed} came too late");
+    let much = vec!["p LIKE q"; 90].join(" OR ");
+    let (taken, failed) = steps(&routes_of(1, &much), &message(30_000, &pattern));
+    assert!(taken <= RULE_STEPS + 8_192 && failed == 1, "{taken} of one rule");
+}
+
+#[test]
+fn a_delivery_that_takes_more_steps_than_a_command_may_is_refused() {
+    let rules = (0..400).map(|nth| rule(&format!("r{nth}"), sql("p LIKE q AND x = 1"), None)).collect();
+    let mut world = world_of(vec![("s", rules)]);
+    let pattern = format!("%{}b%", "a".repeat(900));
+    let body = encoded(&[], &[("p", "a".repeat(20_000).as_str().into()), ("q", pattern.as_str().into())]);
+    let link = world.sender("t");
+    let bodies = vec![&body[..]; 40];
+    let effects = world.send_bytes(link, &bodies, Incoming::new(Intake::default()));
+    let [Effect::Rejected { refusal: Refusal::BatchTooLarge { count: 40, limit }, .. }] = effects[..] else {
+        panic!("{effects:?}")
+    };
+    assert!((1..40).contains(&limit), "{limit}");
+    publish(&mut world, &bodies[..limit]);
 }
