@@ -6,6 +6,13 @@
 /// 5.3.1): a stranger may make us hold 512 bytes, not 512 kilobytes.
 pub const MIN_FRAME_BYTES: u32 = 512;
 
+/// Largest frame that is read before a claim was accepted: the largest request for one, and what is around it. What we announce
+/// counts from then on.
+pub const FRAME_BYTES_BEFORE_CLAIM: u32 = 22 * 1024;
+
+/// Longest delivery tag (AMQP 1.0 part 2, 2.8.7). Ours are lock tokens of 16 bytes.
+pub const TAG_BYTES: usize = 32;
+
 /// Largest frame we write, whatever the peer allows: JavaScript clients allow four gigabytes, and a frame is the
 /// unit in which links of one connection take turns.
 pub const OUTGOING_FRAME_BYTES: u32 = 256 * 1024;
@@ -47,11 +54,23 @@ pub const OUTGOING_WINDOW: u32 = i32::MAX as u32;
 pub const UNSETTLED_PER_SESSION: usize = 65_536;
 
 /// Bytes of unfinished deliveries (frames with `more` set) that the door holds over all links of a connection. A large
-/// message is passed on in parts of half a megabyte, so that dozens of them may arrive at once.
-pub const UNFINISHED_BYTES: u64 = 32 * 1024 * 1024;
-/// A put-token of 32 KiB, and the beginning of another: with what may be read and not understood, below the 128 KiB that a
+/// message is passed on in parts of half a megabyte, so that a dozen of them may arrive at once.
+pub const UNFINISHED_BYTES: u64 = 8 * 1024 * 1024;
+/// A put-token of 20 KiB, and the beginning of another: with what may be read and not understood, below the 128 KiB that a
 /// stranger may cost.
-pub const UNFINISHED_BYTES_BEFORE_CLAIM: u64 = 40 * 1024;
+pub const UNFINISHED_BYTES_BEFORE_CLAIM: u64 = 22 * 1024;
+
+/// Frames that wait for their sessions' windows, in bytes, over all sessions of a connection. Beyond it no delivery begins that
+/// may have to wait: whoever asks for messages and keeps its windows closed is given one.
+pub const HELD_FRAMES_BYTES: usize = 2 * 1024 * 1024;
+
+/// What a session, a link and an unsettled delivery are counted as, in bytes. A link has its name and addresses besides.
+pub const SESSION_COST: usize = 384;
+pub const LINK_COST: usize = 1024;
+pub const UNSETTLED_COST: usize = 24;
+
+/// Deliveries sent and not yet settled on all sessions of a connection.
+pub const UNSETTLED_PER_CONNECTION: usize = 4 * UNSETTLED_PER_SESSION;
 
 /// Largest delivery on a link whose attach is undecided or was accepted without a maximum.
 pub const DEFAULT_MESSAGE_BYTES: u64 = 256 * 1024;

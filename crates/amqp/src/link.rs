@@ -34,6 +34,8 @@ pub(crate) struct Link {
     /// Deliveries sent unsettled are not remembered.
     pub(crate) is_untracked: bool,
     pub(crate) arriving: Option<Arriving>,
+    /// What its attach is counted as.
+    pub(crate) attach_bytes: usize,
 }
 
 /// A delivery of which some frames came. There is one at most on a link.
@@ -59,7 +61,7 @@ impl Arriving {
 }
 
 impl Link {
-    pub(crate) fn new(key: LinkKey, session: u32, attach: Box<Attach>) -> Link {
+    pub(crate) fn new(key: LinkKey, session: u32, attach: Box<Attach>, attach_bytes: usize) -> Link {
         let role = attach.role.opposite();
         let delivery_count = match role {
             Role::Sender => INITIAL_DELIVERY_COUNT,
@@ -76,6 +78,7 @@ impl Link {
             max_message_bytes: DEFAULT_MESSAGE_BYTES,
             is_untracked: false,
             arriving: None,
+            attach_bytes,
         }
     }
 
@@ -136,7 +139,7 @@ mod tests {
     use super::*;
 
     fn link(role: Role) -> Link {
-        Link::new(LinkKey(0), 0, Box::new(Attach::new("n", 4, role)))
+        Link::new(LinkKey(0), 0, Box::new(Attach::new("n", 4, role)), 0)
     }
 
     fn flow(delivery_count: Option<u32>, link_credit: u32) -> Flow<'static> {

@@ -31,6 +31,16 @@ pub(crate) struct Session {
     remote_window: u32,
     /// Link keys by handle.
     handles: Vec<u32>,
+    /// What the connection knows of [`Session::weight`].
+    pub(crate) counted: Weight,
+}
+
+/// What a session holds for its client.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Weight {
+    /// Bytes of frames that wait for the window.
+    pub(crate) held_bytes: usize,
+    pub(crate) unsettled: usize,
 }
 
 /// Frames of one delivery that did not fit the client's incoming window.
@@ -38,6 +48,8 @@ pub(crate) struct Session {
 pub(crate) struct Held {
     pub(crate) link: Option<LinkKey>,
     bytes: Vec<u8>,
+    /// Of those, what was written.
+    written: usize,
     /// All frames have this size but the last, which may be shorter.
     frame_bytes: usize,
     /// The link was drained meanwhile; saying so waits for these frames.
@@ -72,6 +84,7 @@ impl Session {
             next_outgoing_id: FIRST_ID,
             remote_window: begin.incoming_window,
             handles: Vec::new(),
+            counted: Weight::default(),
         }
     }
 
@@ -141,7 +154,7 @@ impl Session {
         if written < frames {
             let cut = begun + written * frame_bytes;
             let bytes = out.split_off(cut);
-            self.held = Held { link: Some(link), bytes, frame_bytes, owes_drained: false };
+            self.held = Held { link: Some(link), bytes, written: 0, frame_bytes, owes_drained: false };
         }
         self.advance(written);
     }
@@ -152,12 +165,15 @@ impl Session {
         if self.held.bytes.is_empty() {
             return None;
         }
-        let frames = self.held.bytes.len().div_ceil(self.held.frame_bytes);
+        let unwritten = &self.held.bytes[self.held.written..];
+        let frames = unwritten.len().div_ceil(self.held.frame_bytes);
         let written = frames.min(self.remote_window as usize);
-        let cut = (written * self.held.frame_bytes).min(self.held.bytes.len());
-        out.extend(self.held.bytes.drain(..cut));
+        let cut = (written * self.held.frame_bytes).min(unwritten.len());
+        out.extend_from_slice(&unwritten[..cut]);
+        // Not moved to the front: a client may open its window frame by frame.
+        self.held.written += cut;
         self.advance(written);
-        if !self.held.bytes.is_empty() {
+        if self.held.written < self.held.bytes.len() {
             return None;
         }
         let held = std::mem::take(&mut self.held);
@@ -177,6 +193,10 @@ impl Session {
     pub(crate) fn advance(&mut self, frames: usize) {
         self.next_outgoing_id = self.next_outgoing_id.wrapping_add(frames as u32);
         self.remote_window -= frames as u32;
+    }
+
+    pub(crate) fn weight(&self) -> Weight {
+        Weight { held_bytes: self.held.bytes.capacity(), unsettled: self.unsettled.len() }
     }
 
     pub(crate) fn link_at(&self, handle: u32) -> Option<LinkKey> {

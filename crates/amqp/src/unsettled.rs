@@ -31,6 +31,11 @@ pub(crate) struct Unsettled {
 }
 
 impl Unsettled {
+    /// Entries, those that are settled and not yet swept among them.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.live >= UNSETTLED_PER_SESSION
     }

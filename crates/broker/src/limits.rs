@@ -122,7 +122,7 @@ pub const SLICE_BYTES: usize = 1_024 * 1_024;
 /// Changed properties of a message up to this size are held in memory with it. Those above it are too, and so have a limit: of one
 /// entity, and of all. Beyond it a settlement that changes more is refused, and a rule's action that does so fails.
 pub const SMALL_CHANGE_BYTES: usize = 1_024;
-pub const ENTITY_CHANGE_BYTES: usize = 16 * 1_024 * 1_024;
+pub const ENTITY_CHANGE_BYTES: usize = 24 * 1_024 * 1_024;
 pub const CHANGE_BYTES: usize = 64 * 1_024 * 1_024;
 
 /// Bytes of property changes that one request may ask for, over all messages that it settles: they are one append.

@@ -13,6 +13,8 @@ pub struct Batch {
     pub sessions: Vec<(u32, Arc<str>)>,
     /// Bodies back to back, each behind its prefix.
     pub bodies: Vec<u8>,
+    /// What the commands hold besides themselves, where that may be much.
+    pub extra_bytes: usize,
 }
 
 impl Batch {
@@ -20,9 +22,12 @@ impl Batch {
         self.commands.is_empty()
     }
 
-    /// Bytes that this batch makes the partition hold.
+    /// Bytes that this batch makes the partition hold, room that is not used included.
     pub fn held_bytes(&self) -> usize {
-        self.bodies.len() + self.commands.len() * size_of::<Command>()
+        self.bodies.capacity()
+            + self.commands.capacity() * size_of::<Command>()
+            + self.messages.capacity() * size_of::<Incoming>()
+            + self.extra_bytes
     }
 
     /// Lays out a body that `write` appends to the buffer.
@@ -84,6 +89,15 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_that_is_not_used_counts_too() {
+        let mut batch = Batch::default();
+        batch.bodies.reserve(256 * 1_024);
+        batch.commands.reserve(1_000);
+        batch.extra_bytes = 7;
+        assert!(batch.held_bytes() >= 256 * 1_024 + 1_000 * size_of::<Command>() + 7);
+    }
 
     #[test]
     fn a_delivery_takes_the_sessions_of_its_own_messages_along() {

@@ -3,10 +3,12 @@
 //! [`listen`] accepts connections and finds out what they speak; [`auth`] says who may do what; the rest is one module
 //! for each protocol. A door decides nothing about messages.
 
+pub mod account;
 pub mod amqp;
 pub mod ask;
 pub mod auth;
 pub mod cosmos;
+mod encrypted;
 pub mod http;
 pub mod iso;
 pub mod limits;

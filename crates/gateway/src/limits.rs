@@ -12,6 +12,54 @@ pub const TOKEN_BYTES: usize = 8 * 1_024;
 /// Fewer where few files may be open.
 pub const UNPROVEN_CONNECTIONS: usize = 1_024;
 
+/// Links of a connection that are ended or refused because too much is held; the next one ends the connection. Each is remembered until
+/// its client says that it is gone too.
+pub const GREEDY_LINKS: usize = 64;
+
+/// What all connections may hold together on behalf of their peers, beyond what each may always hold: unfinished requests and
+/// messages, answers that are not taken, output that is not read, links and claims. `[memory] connections_megabytes` sets it.
+pub const CONNECTIONS_BYTES: usize = 128 * 1_024 * 1_024;
+
+/// What a connection may always hold, whatever others do: the buffers of a peer that says little, and a large request.
+pub const CONNECTION_FREE_BYTES: usize = 96 * 1_024;
+
+/// What one connection may hold: as many unfinished messages as it may have, in vectors that grow by doubling, or an answer
+/// with the most messages, in the output and waiting for a window.
+pub const CONNECTION_BYTES: usize = 24 * 1_024 * 1_024;
+
+/// The connections of one policy together may take one of so many shares of what all may hold.
+pub const POLICY_SHARE: usize = 2;
+
+/// A claim, a question and an effect that waits are counted as this, besides the text that they have.
+pub const CLAIM_COST: usize = 512;
+pub const QUESTION_COST: usize = 512;
+pub const EFFECT_COST: usize = 256;
+
+/// Commands that are handed over at once: a read full of small frames must not become a batch of megabytes.
+pub const COMMANDS_AT_ONCE: usize = 1_024;
+
+/// Longest message id of a request to a node of ours, which its answer repeats, in bytes: as long as that of a message (S-6), in
+/// characters of four bytes. And the longest tracking id, which is repeated too.
+pub const REQUEST_ID_BYTES: usize = 4 * 128;
+pub const TRACKING_BYTES: usize = 256;
+
+/// Values in a request to `$cbs`: the clients' have some twenty.
+pub const CBS_REQUEST_VALUES: u32 = 128;
+
+/// Questions of a stranger that the broker has not answered, and answers that it has not taken, in bytes. The clients put one
+/// token at a time before the first was accepted.
+pub const STRANGER_QUESTIONS_BYTES: usize = 12 * 1_024;
+pub const STRANGER_REPLIES_BYTES: usize = 8 * 1_024;
+
+/// Of the places for connections, one of so many is kept for those who have not proved anything, and one more for those who may
+/// manage.
+pub const KEPT_PLACES: usize = 16;
+
+/// Of the others, what all connections of one policy, and all from one address, may have at the most, in percent. Who may manage is
+/// not counted.
+pub const POLICY_PLACES: usize = 75;
+pub const ADDRESS_PLACES: usize = 90;
+
 /// Longest request to declare or discharge a transaction; the clients' have some forty bytes.
 pub const COORDINATOR_REQUEST_BYTES: u64 = 4 * 1_024;
 
@@ -41,6 +89,9 @@ pub const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A TLS handshake takes two round trips; the rest is patience with slow machines.
 pub const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What TLS holds of output that a stranger has not read. A record has 16 KiB.
+pub const STRANGER_TLS_BYTES: usize = 8 * 1_024;
 
 /// Pause after `accept` fails for want of file handles or memory, so that the loop does not spin until some come back.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -156,7 +207,7 @@ pub const CLAIM_REVIEW: Duration = Duration::from_secs(2);
 pub const WEBSOCKET_FRAME_BYTES: usize = 32 * 1_024;
 
 /// Largest request to `$cbs`: a token and its names. A token of an identity provider may have 16 KiB.
-pub const CBS_REQUEST_BYTES: u64 = 32 * 1_024;
+pub const CBS_REQUEST_BYTES: u64 = 20 * 1_024;
 
 /// Largest batch of messages in one delivery, whatever the entity takes as one message: a batch is stored in one append
 /// and lies in memory until then (S-16).
@@ -191,11 +242,15 @@ pub const MANAGEMENT_REQUEST_BYTES: u64 = BATCH_BYTES as u64 + 512 * 1_024;
 /// thousand messages at some 200 bytes each.
 pub const OPEN_QUESTIONS: usize = 128;
 
-/// Replies of a management node that one link may leave untaken, in bytes. Beyond it the link is ended.
+/// Replies of nodes of ours that the links of one connection may leave untaken, in bytes. The link whose reply goes beyond it
+/// is ended.
 pub const REPLIES_WAITING_BYTES: usize = 4 * 1_024 * 1_024;
 
 /// A reply above this holds messages of more than the usual size, which come whole or not at all.
 pub const LARGE_REPLY_BYTES: usize = 2 * 1_024 * 1_024;
+
+/// A reply up to this is put together whatever others hold.
+pub const SMALL_REPLY_BYTES: usize = 32 * 1_024;
 
 /// Bytes of such replies that all connections may put together at once. One always may: a message has 100 MiB at most.
 pub const LARGE_REPLIES_BYTES: usize = 64 * 1_024 * 1_024;

@@ -3,10 +3,12 @@
 //!
 //! Until a peer has proved who it is, its connection has a stranger's place, which it may lose, and each wait has an end.
 
+use crate::encrypted::Encrypted;
 use crate::limits::*;
-use crate::places::{Place, Places};
+use crate::places::{NoPlace, Place, Places};
 use crate::prefixed::Prefixed;
 use bytes::BytesMut;
+use rustls::ServerConnection;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +36,7 @@ pub struct Peer {
 /// Whether a peer has shown a valid claim, and who waits for that.
 #[derive(Debug, Default)]
 struct Proof {
-    is_shown: AtomicBool,
+    is_shown: Arc<AtomicBool>,
     reader: Mutex<Option<Waker>>,
 }
 
@@ -54,16 +56,18 @@ impl Peer {
         self.address.ip().to_canonical().is_loopback() && !self.is_page
     }
 
-    /// The peer has shown a valid claim and no longer counts as a stranger.
-    pub fn proved(&self) {
-        if self.proof.is_shown.swap(true, Ordering::AcqRel) {
-            return;
+    /// The peer has shown a valid claim and no longer counts as a stranger, unless too many have claims of that policy.
+    pub fn proved(&self, policy: &str, may_manage: bool) -> Result<(), NoPlace> {
+        if self.is_proved() {
+            return Ok(());
         }
         if let Some(place) = &self.place {
-            place.proved();
+            place.proved(policy, may_manage)?;
         }
+        self.proof.is_shown.store(true, Ordering::Release);
         let reader = self.proof.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
         reader.into_iter().for_each(Waker::wake);
+        Ok(())
     }
 
     /// Whether it has.
@@ -208,14 +212,17 @@ where
     if speech != Speech::Tls {
         return hand_over(speech, stream, first, peer, doors).await;
     }
-    let handshake = tls.accept(Prefixed::new(first, stream));
-    let mut stream = match timeout(TLS_HANDSHAKE_TIMEOUT, handshake).await {
+    // A stranger that does not read makes us hold little.
+    let limit = |session: &mut ServerConnection| session.set_buffer_limit(Some(STRANGER_TLS_BYTES));
+    let handshake = tls.accept_with(Prefixed::new(first, stream), limit);
+    let stream = match timeout(TLS_HANDSHAKE_TIMEOUT, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%address, %error, "TLS handshake failed"),
         Err(_) => return tracing::debug!(%address, "TLS handshake took too long"),
     };
     peer.is_encrypted = true;
     peer.server_name = stream.get_ref().1.server_name().map(Into::into);
+    let mut stream = Encrypted { stream, known: Some(Arc::clone(&peer.proof.is_shown)) };
     let Some((speech, first)) = listen_to(&mut stream, D::SPEAKS_HTTP2).await else { return };
     hand_over(speech, stream, first, peer, doors).await;
 }
@@ -380,11 +387,11 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn a_stranger_keeps_its_place_until_it_proves_itself() {
-        let places = Places::new(1, 1);
+        let places = Places::new(2, 1);
         let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let peer = Peer { place: places.take(address.ip()), ..Peer::new(address) };
         places.served(0, tokio::spawn(std::future::pending::<()>()).abort_handle());
-        peer.proved();
+        peer.proved("root", true).unwrap();
         assert!(!places.show_out(), "it is nobody's stranger");
     }
 

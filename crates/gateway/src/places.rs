@@ -2,9 +2,11 @@
 //! kept for peers that have proved who they are.
 //!
 //! Strangers cannot lock others out: when their places are taken, the oldest stranger of the address that has the most
-//! of them is shown out, so that whoever crowds the door pays for it.
+//! of them is shown out, so that whoever crowds the door pays for it. Nor can who has proved itself: some places are always kept
+//! for those who come, `/health` among them, some more for who may manage, and neither a policy nor an address gets all of
+//! the others.
 
-use crate::limits::UNPROVEN_CONNECTIONS;
+use crate::limits::{ADDRESS_PLACES, KEPT_PLACES, POLICY_PLACES, UNPROVEN_CONNECTIONS};
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,7 +39,25 @@ struct Table {
     strangers: HashMap<u64, Stranger>,
     /// The numbers rise, so the first of each is its oldest.
     by_neighbourhood: HashMap<Neighbourhood, BTreeSet<u64>>,
+    known: HashMap<u64, Known>,
+    /// Of those who may not manage: how many there are of each policy and address.
+    by_policy: HashMap<Box<str>, usize>,
+    by_address: HashMap<Neighbourhood, usize>,
+    /// All of those.
+    others: usize,
 }
+
+/// Who has proved itself.
+#[derive(Debug)]
+struct Known {
+    /// None: it may manage, which is not shared out.
+    share: Option<(Box<str>, Neighbourhood)>,
+}
+
+/// Too many connections of its policy or from its address are open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("all places for connections of this policy, or from this address, are taken")]
+pub struct NoPlace;
 
 #[derive(Debug)]
 struct Stranger {
@@ -85,6 +105,39 @@ impl Places {
         self.table().show_out()
     }
 
+    /// Gives a stranger the place of somebody who has proved to have a key of this policy, unless too many have.
+    fn prove(&self, number: u64, policy: &str, may_manage: bool) -> Result<(), NoPlace> {
+        let mut table = self.table();
+        let Some(stranger) = table.strangers.get(&number) else { return Ok(()) };
+        let address = stranger.neighbourhood;
+        let kept = (self.connections / KEPT_PLACES).max(1);
+        let room = self.connections.saturating_sub(kept);
+        let share = if may_manage {
+            if table.known.len() >= room {
+                return Err(NoPlace);
+            }
+            None
+        } else {
+            let room = room.saturating_sub(kept);
+            let of_policy = table.by_policy.get(policy).copied().unwrap_or(0);
+            let of_address = table.by_address.get(&address).copied().unwrap_or(0);
+            let least = |share: usize| (room * share / 100).max(1);
+            let is_full = table.others >= room
+                || of_policy >= least(POLICY_PLACES)
+                || of_address >= least(ADDRESS_PLACES);
+            if is_full {
+                return Err(NoPlace);
+            }
+            *table.by_policy.entry(policy.into()).or_default() += 1;
+            *table.by_address.entry(address).or_default() += 1;
+            table.others += 1;
+            Some((policy.into(), address))
+        };
+        table.remove(number);
+        table.known.insert(number, Known { share });
+        Ok(())
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         // A lock that a panic left behind still guards a valid value.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
@@ -104,6 +157,14 @@ impl Table {
         true
     }
 
+    /// Somebody who had proved itself is gone.
+    fn leave(&mut self, number: u64) {
+        let Some(Known { share: Some((policy, address)) }) = self.known.remove(&number) else { return };
+        self.others -= 1;
+        lower(&mut self.by_policy, policy);
+        lower(&mut self.by_address, address);
+    }
+
     fn remove(&mut self, number: u64) -> Option<Stranger> {
         let stranger = self.strangers.remove(&number)?;
         if let Some(numbers) = self.by_neighbourhood.get_mut(&stranger.neighbourhood) {
@@ -113,6 +174,16 @@ impl Table {
             }
         }
         Some(stranger)
+    }
+}
+
+/// Counts one less; who has none is forgotten.
+fn lower<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
+    if let std::collections::hash_map::Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
     }
 }
 
@@ -129,8 +200,8 @@ impl Place {
     }
 
     /// Whoever has it is no stranger any more: nobody else's coming ends its connection.
-    pub fn proved(&self) {
-        self.places.table().remove(self.number);
+    pub fn proved(&self, policy: &str, may_manage: bool) -> Result<(), NoPlace> {
+        self.places.prove(self.number, policy, may_manage)
     }
 }
 
@@ -138,6 +209,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut table = self.places.table();
         table.remove(self.number);
+        table.leave(self.number);
         table.open -= 1;
     }
 }
@@ -190,15 +262,51 @@ mod tests {
 
     #[tokio::test]
     async fn who_has_proved_itself_is_never_shown_out() {
-        let places = Places::new(3, 2);
+        let places = Places::new(4, 2);
         let proved: Vec<Place> = (0..3)
             .map(|_| places.take("192.0.2.1".parse().unwrap()).unwrap())
-            .inspect(Place::proved)
+            .inspect(|place| place.proved("root", true).unwrap())
             .collect();
-        assert!(Idle::come(&places, "198.51.100.7").is_none(), "no room and nobody to show out");
-        drop(proved);
-        assert!(Idle::come(&places, "198.51.100.7").is_some());
+        let mut newcomer = Idle::come(&places, "198.51.100.7").unwrap();
+        let other = Idle::come(&places, "198.51.100.8").unwrap();
+        assert!(newcomer.is_ended().await, "the one place that is kept is theirs");
+        assert_eq!(places.table().known.len(), 3);
+        drop((proved, other));
         tokio::task::yield_now().await;
+    }
+
+    /// Comes and proves itself as often as it is let; says how many places it has.
+    fn crowd(places: &Arc<Places>, address: &str, policy: &str, may_manage: bool) -> Vec<Place> {
+        let mut had = Vec::new();
+        for _ in 0..1_000 {
+            let Some(place) = places.take(address.parse().unwrap()) else { break };
+            match place.proved(policy, may_manage) {
+                Ok(()) => had.push(place),
+                Err(NoPlace) => break,
+            }
+        }
+        had
+    }
+
+    #[test]
+    fn neither_a_policy_nor_an_address_gets_every_place() {
+        let places = Places::new(160, 40);
+        // Sixteenths are kept: ten for who comes, ten more for who may manage.
+        let one = crowd(&places, "192.0.2.1", "reader", false);
+        assert_eq!(one.len(), 140 * POLICY_PLACES / 100);
+        let two = crowd(&places, "192.0.2.1", "sender", false);
+        assert_eq!(one.len() + two.len(), 140 * ADDRESS_PLACES / 100);
+        let three = crowd(&places, "192.0.2.2", "sender", false);
+        assert_eq!(one.len() + two.len() + three.len(), 140);
+        assert!(crowd(&places, "192.0.2.3", "third", false).is_empty());
+        let managers = crowd(&places, "192.0.2.3", "root", true);
+        assert_eq!(managers.len(), 10);
+        assert!(places.take("192.0.2.4".parse().unwrap()).is_some(), "somebody asks for /health");
+        drop((one, managers));
+        assert!(!crowd(&places, "192.0.2.3", "third", false).is_empty());
+        drop((two, three));
+        let table = places.table();
+        assert_eq!((table.others, table.by_policy.len(), table.by_address.len()), (0, 0, 0));
     }
 
     #[tokio::test]

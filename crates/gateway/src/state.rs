@@ -1,5 +1,6 @@
 //! What every connection works with, and how all of them are asked to end.
 
+use crate::account::Memory;
 use crate::auth::{Development, Failures, UnixSeconds};
 use crate::listen::{Doors, Peer};
 use crate::metrics::Meters;
@@ -21,6 +22,8 @@ pub struct State {
     pub names: Names,
     /// Names this run of the server in tracking ids.
     pub node: String,
+    /// What all connections hold.
+    pub memory: Arc<Memory>,
     /// What all connections hold of unfinished messages.
     pub unfinished: Arc<amqp::Unfinished>,
     /// What all connections hold of large answers.
@@ -48,6 +51,7 @@ impl State {
             namespaces,
             names: Names::default(),
             node,
+            memory: Arc::default(),
             unfinished,
             large_replies,
             meters,

@@ -120,6 +120,10 @@ async fn end_of_head<S: AsyncRead + Unpin>(stream: &mut S, head: &mut BytesMut) 
 fn read_upgrade(head: &[u8], names: &Names) -> Result<Upgrade, Refused> {
     const BAD: Refused = "400 Bad Request";
     let head = std::str::from_utf8(head).map_err(|_| BAD)?;
+    // RFC 9112, 2.2: somebody before us may see other lines.
+    if head.split("\r\n").any(|line| line.contains(['\r', '\n'])) {
+        return Err(BAD);
+    }
     let mut lines = head.split("\r\n");
     let path = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
     let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');

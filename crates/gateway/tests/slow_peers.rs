@@ -7,7 +7,7 @@ use otobus_gateway::State;
 use otobus_gateway::auth::{Guard, Policy, Rights, Secret, UnixSeconds, sas};
 use otobus_gateway::limits::*;
 use otobus_gateway::listen::{Peer, serve};
-use otobus_gateway::namespaces::Namespaces;
+use otobus_gateway::namespaces::{Namespace, Namespaces};
 use otobus_gateway::tls;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -139,4 +139,50 @@ async fn a_kept_connection_that_asks_nothing_more_is_closed() {
     let (waited, said) = house.patience_with(request, b"").await;
     assert!(is_at(waited, HTTP_HEAD_TIMEOUT), "{waited:?}");
     assert!(said.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&said));
+}
+
+/// A receive over HTTP that waits for a minute, and what becomes of it when `change` is made to the house meanwhile.
+async fn waiting_receive(house: &House, token: &str, change: impl FnOnce()) -> (Duration, Vec<u8>) {
+    let create = |request| broker::Command::CreateQueue {
+        request,
+        namespace: broker::NamespaceId(0),
+        path: "orders".into(),
+        settings: Box::default(),
+    };
+    house.state.engine.ask(create).await.unwrap().unwrap();
+    let head = format!(
+        "DELETE /orders/messages/head?timeout=60 HTTP/1.1\r\nHost: h\r\nAuthorization: {token}\r\n\
+         Connection: close\r\nContent-Length: 0\r\n\r\n"
+    );
+    let waiting = house.patience_with(head.as_bytes(), b"");
+    // Nothing tells when the receive has begun to wait; if it had not by then it would be refused at once.
+    let changing = async {
+        tokio::time::sleep(CLAIM_REVIEW / 4).await;
+        change();
+    };
+    let (waited, ()) = tokio::join!(waiting, changing);
+    waited
+}
+
+/// In real time: the engine answers on threads of its own, for which a clock that stands still does not wait.
+#[tokio::test]
+async fn a_receive_that_waits_ends_when_its_policy_goes() {
+    let house = House::new();
+    let forever = sas::sign("https%3a%2f%2fhost", "root", "key", UnixSeconds::NEVER);
+    let default = house.state.namespaces.of_host("", None);
+    let (id, name, created, tier) = (default.id, default.name.clone(), default.created, default.tier);
+    let (waited, said) = waiting_receive(&house, &forever, || {
+        let guard = Guard::new(Vec::new(), false);
+        house.state.namespaces.replace(Namespace { id, name, guard, created, tier }, Vec::new());
+    })
+    .await;
+    assert!(waited >= CLAIM_REVIEW / 2 && waited <= 10 * CLAIM_REVIEW, "{waited:?}");
+    assert!(said.starts_with(b"HTTP/1.1 401 "), "{}", String::from_utf8_lossy(&said));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_whose_lines_end_without_a_carriage_return_is_refused() {
+    let house = House::new();
+    let (_, said) = house.patience_with(b"GET /health HTTP/1.1\r\nHost: h\nX: y\r\n\r\n", b"").await;
+    assert!(said.starts_with(b"HTTP/1.1 400 "), "{}", String::from_utf8_lossy(&said));
 }

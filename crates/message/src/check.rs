@@ -33,6 +33,13 @@ impl Reader<'_> {
     }
 }
 
+/// Whether an encoded value nests deeper than [`VALUE_DEPTH`], however many values there are in it. What is broken in another way
+/// is not judged here: a body is its receiver's affair, but for what may cost a receiver its stack.
+pub fn is_too_deep(value: &[u8]) -> bool {
+    let mut budget = Budget { nodes: u32::MAX };
+    matches!(check_value(&mut Reader::new(value), 0, &mut budget), Err(Malformed::TooDeep))
+}
+
 // Recursion here is bounded by VALUE_DEPTH, which `Budget::spend` checks before each descent.
 fn check_value(reader: &mut Reader<'_>, depth: u32, budget: &mut Budget) -> Result<(), Malformed> {
     if reader.peek()? == code::DESCRIBED {
@@ -84,6 +91,23 @@ mod tests {
         *sound.last_mut().unwrap() = 0xff;
         assert_eq!(Reader::new(&sound).check(), Err(Malformed::NotUtf8));
         assert_eq!(Reader::new(&sound).skip(), Ok(()), "passing over does not look inside");
+    }
+
+    #[test]
+    fn only_what_is_too_deep_is_too_deep() {
+        let nested = |depth: u32| {
+            let mut value = Value::Null;
+            for _ in 0..depth {
+                value = Value::List(vec![value]);
+            }
+            let mut bytes = Vec::new();
+            value.encode(&mut bytes);
+            bytes
+        };
+        assert!(!is_too_deep(&nested(VALUE_DEPTH)) && is_too_deep(&nested(VALUE_DEPTH + 1)));
+        let mut many = Vec::new();
+        Value::List(vec![Value::Null; 2 * VALUE_NODES as usize]).encode(&mut many);
+        assert!(!is_too_deep(&many) && !is_too_deep(b"\xff"));
     }
 
     #[test]

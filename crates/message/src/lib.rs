@@ -4,7 +4,7 @@
 //! Nothing here trusts a length, a count or a depth that a peer wrote: see [`limits`].
 
 pub mod batch;
-mod check;
+pub mod check;
 pub mod codec;
 pub mod delivery;
 mod entries;

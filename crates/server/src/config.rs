@@ -19,6 +19,9 @@ use std::str::FromStr;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
+/// Least memory for connections: one of them may hold more.
+const CONNECTIONS_MEGABYTES_LEAST: usize = 16;
+
 /// Largest tail cache that may be asked for: a typing error must not become all of the machine's memory.
 const TAIL_CACHE_MEGABYTES_MOST: usize = 65_536;
 
@@ -43,6 +46,7 @@ pub struct Config {
     /// The first is the one called `default`.
     pub namespaces: Vec<Definition>,
     pub tail_cache_bytes: Option<usize>,
+    pub connections_bytes: Option<usize>,
     pub items_cache_bytes: Option<u64>,
 }
 
@@ -113,6 +117,7 @@ struct Tls {
 #[serde(deny_unknown_fields, default)]
 struct Memory {
     tail_cache_megabytes: Option<Spanned<usize>>,
+    connections_megabytes: Option<Spanned<usize>>,
 }
 
 /// `[[policy]]` as it stands there. Whatever is in it may be a key in the wrong place, so it is read by hand and nothing
@@ -215,6 +220,8 @@ impl Config {
             place.map(|offset| line(text, offset));
         }
         let tail_cache_bytes = file.memory.tail_cache_megabytes.as_ref().map(cache_bytes).transpose()?;
+        let connections_bytes =
+            file.memory.connections_megabytes.as_ref().map(connections_bytes).transpose()?;
         let items_cache_bytes = file.items.cache_megabytes.as_ref().map(items_cache_bytes).transpose()?;
         Ok(Config {
             data: file.data,
@@ -228,6 +235,7 @@ impl Config {
             items,
             tls_names: file.tls.names,
             tail_cache_bytes,
+            connections_bytes,
             items_cache_bytes,
             certificate,
             namespaces,
@@ -248,6 +256,7 @@ impl Default for Config {
             listen_items: None,
             items: ItemsConfig::default(),
             tail_cache_bytes: None,
+            connections_bytes: None,
             items_cache_bytes: None,
             tls_names: Vec::new(),
             certificate: None,
@@ -323,6 +332,18 @@ fn cache_bytes(megabytes: &Spanned<usize>) -> Result<usize, Complaint> {
     match asked <= most {
         true => Ok(asked * 1_024 * 1_024),
         false => Err(complaint(megabytes, format!("a tail cache of {asked} megabytes is above {most}"))),
+    }
+}
+
+/// What connections may hold: enough to work at all, and no typing error.
+fn connections_bytes(megabytes: &Spanned<usize>) -> Result<usize, Complaint> {
+    let (asked, least, most) = (*megabytes.get_ref(), CONNECTIONS_MEGABYTES_LEAST, TAIL_CACHE_MEGABYTES_MOST);
+    match (least..=most).contains(&asked) {
+        true => Ok(asked * 1_024 * 1_024),
+        false => {
+            let what = format!("memory of {asked} megabytes is not between {least} and {most}");
+            Err(complaint(megabytes, what))
+        }
     }
 }
 
@@ -442,6 +463,7 @@ mod tests {
             name = "invoices"
             [memory]
             tail_cache_megabytes = 8
+            connections_megabytes = 64
             [items]
             cache_megabytes = 64
         "#;
@@ -452,6 +474,7 @@ mod tests {
         assert_eq!(config.test_clock, Some(true));
         assert_eq!(config.listen_bus.map(|addresses| addresses.len()), Some(2));
         assert_eq!(config.tail_cache_bytes, Some(8 * 1_024 * 1_024));
+        assert_eq!(config.connections_bytes, Some(64 * 1_024 * 1_024));
         assert_eq!(config.items_cache_bytes, Some(64 * 1_024 * 1_024));
         assert_eq!(&*config.namespaces[0].policies[0].name, "sender");
         assert!(!config.namespaces[0].policies[0].rights.include(Right::Listen));
@@ -653,6 +676,7 @@ mod tests {
             ("[[namespace]]\nname = \"Default\"", 2, "twice"),
             ("[tls]\ncertificate = \"a\"", 2, "tls.key"),
             ("[memory]\ntail_cache_megabytes = 65537", 2, "65537 megabytes is above 65536"),
+            ("[memory]\nconnections_megabytes = 15", 2, "15 megabytes is not between 16 and 65536"),
             ("[items]\ncache_megabytes = 15", 2, "15 megabytes is not between 16 and 1048576"),
             ("[items]\ncache_megabytes = 1048577", 2, "1048577 megabytes is not between 16 and 1048576"),
             ("log = \"loud\"", 1, "loud"),

@@ -14,6 +14,7 @@ use crate::settings::Settings;
 use anyhow::{Context, bail};
 use broker::{LocalTime, NamespaceId};
 use engine::{Engine, Handle};
+use gateway::account::Memory;
 use gateway::auth::{Development, Guard, Policy};
 use gateway::names::Names;
 use gateway::namespaces::{Namespace, Namespaces};
@@ -153,6 +154,7 @@ pub async fn serve(mut settings: Settings, flags: Flags, open_files: u64) -> any
     let mut state = State::new(engine.handle().clone(), Namespaces::new(default, others, &known));
     state.has_test_clock = settings.has_test_clock;
     state.development = development;
+    state.memory = Arc::new(Memory::new(settings.connections_bytes));
     state.names = Names::new(&settings.tls_names);
     state.items = items_handle.clone();
     let state = Arc::new(state);

@@ -42,6 +42,8 @@ pub struct Settings {
     /// The first is the one called `default`.
     pub namespaces: Vec<Definition>,
     pub tail_cache_bytes: usize,
+    /// What all connections may hold.
+    pub connections_bytes: usize,
     pub items_cache_bytes: u64,
 }
 
@@ -79,6 +81,7 @@ impl Settings {
             certificate: config.certificate,
             namespaces,
             tail_cache_bytes: config.tail_cache_bytes.unwrap_or(engine::limits::TAIL_CACHE_BYTES),
+            connections_bytes: config.connections_bytes.unwrap_or(gateway::limits::CONNECTIONS_BYTES),
             items_cache_bytes: config.items_cache_bytes.unwrap_or(items_engine::limits::CACHE_BYTES),
         }
     }
@@ -110,7 +113,11 @@ impl Settings {
             ("development_issuer", self.has_development_issuer != now.has_development_issuer),
             ("[listen]", (&self.listen_bus, &self.listen_items) != (&now.listen_bus, &now.listen_items)),
             ("[tls]", (&self.tls_names, &self.certificate) != (&now.tls_names, &now.certificate)),
-            ("[memory]", self.tail_cache_bytes != now.tail_cache_bytes),
+            (
+                "[memory]",
+                (self.tail_cache_bytes, self.connections_bytes)
+                    != (now.tail_cache_bytes, now.connections_bytes),
+            ),
             (
                 "[items]",
                 self.items_cache_bytes != now.items_cache_bytes
@@ -181,6 +188,7 @@ mod tests {
             log_format: LogFormat::Json,
             tls_names: vec!["bus.example".to_owned()],
             tail_cache_bytes: 0,
+            connections_bytes: 0,
             items_cache_bytes: 0,
             ..Settings::merge(Flags::default(), config())
         };

@@ -2,7 +2,7 @@
 //!
 //! Every call with the key of something that is gone does nothing.
 
-use super::{AttachReply, Connection, LinkKey, SessionKey};
+use super::{AttachReply, Connection, LinkKey, SessionKey, recount};
 use crate::keyed::Keyed;
 use crate::link::{Link, Phase as LinkPhase};
 use crate::performative::hot::write_disposition;
@@ -30,6 +30,8 @@ impl Connection {
             source.filter = filter;
         }
         link.phase = LinkPhase::Attached;
+        let kept = link.attach_bytes / 4;
+        self.attaches_bytes -= std::mem::replace(&mut link.attach_bytes, kept) - kept;
         link.is_untracked = reply.untracked;
         if let Some(limit) = reply.max_message_size.filter(|limit| *limit > 0) {
             link.max_message_bytes = limit;
@@ -83,6 +85,7 @@ impl Connection {
         });
         if !state.invites_repetition() {
             session.unsettled.walk(first, last, true, |_, _, _| {});
+            recount(&mut self.weight, session);
         }
     }
 
@@ -98,6 +101,7 @@ impl Connection {
     ) {
         if let Some(session) = self.sessions.get_mut(session.0) {
             session.unsettled.walk(first, last, forget, each);
+            recount(&mut self.weight, session);
         }
     }
 
@@ -126,6 +130,7 @@ impl Connection {
     pub fn detach(&mut self, link: LinkKey, error: Option<&Error>) {
         let Some((found, session)) = find(&mut self.links, &mut self.sessions, link) else { return };
         session.forget_link(link);
+        recount(&mut self.weight, session);
         let arriving = found.arriving.take();
         self.forget_arriving(arriving);
         self.write_detach(link, error);

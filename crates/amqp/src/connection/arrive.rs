@@ -43,6 +43,11 @@ impl Connection {
             return Err(Error::new(NOT_ALLOWED, "a transfer on a link that the client receives on"));
         }
         let first = link.arriving.is_none();
+        // AMQP 1.0 part 2, 2.8.7
+        if let Some(tag) = transfer.delivery_tag.filter(|tag| tag.len() > limits::TAG_BYTES) {
+            let text = format!("a delivery tag of {} bytes exceeds {}", tag.len(), limits::TAG_BYTES);
+            return Err(Error::new(INVALID_FIELD, text));
+        }
         let delivery = match link.arriving.take() {
             None => begin_delivery(link, &transfer)?,
             Some(delivery) => continue_delivery(delivery, &transfer)?,

@@ -20,13 +20,13 @@ use crate::condition::{CONNECTION_FORCED, FRAME_SIZE_TOO_SMALL, FRAMING_ERROR};
 use crate::frame::{self, AMQP_HEADER, Kind, SASL_HEADER};
 use crate::keyed::Keyed;
 use crate::limits::{
-    CLOSING_MS, LINKS_PER_SESSION, MIN_FRAME_BYTES, MIN_IDLE_TIME_OUT_MS, SESSIONS, SILENT_PERIODS,
-    UNREAD_OUTPUT_BYTES, UNREAD_OUTPUT_BYTES_BEFORE_CLAIM,
+    CLOSING_MS, LINK_COST, LINKS_PER_SESSION, MIN_FRAME_BYTES, MIN_IDLE_TIME_OUT_MS, SESSION_COST, SESSIONS,
+    SILENT_PERIODS, UNREAD_OUTPUT_BYTES, UNREAD_OUTPUT_BYTES_BEFORE_CLAIM, UNSETTLED_COST,
 };
 use crate::link::Link;
 use crate::performative::{Close, Error, Open};
 use crate::sasl::{Sasl, SaslCode};
-use crate::session::Session;
+use crate::session::{Session, Weight};
 use output::Output;
 
 /// How far the connection has come.
@@ -60,6 +60,10 @@ pub struct Connection {
     links: Keyed<Link>,
     /// Bytes of deliveries that are still arriving, over all links.
     arriving_bytes: u64,
+    /// What the sessions hold, over all of them.
+    weight: Weight,
+    /// What the attaches of all links took.
+    attaches_bytes: usize,
     last_received: u64,
     closing_since: u64,
     peer_idle_time_out: Option<u32>,
@@ -94,6 +98,8 @@ impl Connection {
             channels: Vec::new(),
             links: Keyed::new(),
             arriving_bytes: 0,
+            weight: Weight::default(),
+            attaches_bytes: 0,
             last_received: now,
             closing_since: now,
             peer_idle_time_out: None,
@@ -140,6 +146,23 @@ impl Connection {
     pub fn is_choked(&self) -> bool {
         let most = if self.has_claim { UNREAD_OUTPUT_BYTES } else { UNREAD_OUTPUT_BYTES_BEFORE_CLAIM };
         self.out.bytes.len() >= most
+    }
+
+    /// What this connection makes us hold, in bytes: what was read and is not whole, twice, for vectors grow by doubling; what
+    /// waits to be written; sessions, links, and deliveries that are not settled.
+    pub fn held_bytes(&self) -> usize {
+        self.out.bytes.capacity()
+            + self.weight.held_bytes
+            + self.weight.unsettled * UNSETTLED_COST
+            + 2 * self.arriving_bytes as usize
+            + self.sessions.len() * SESSION_COST
+            + self.links.len() * LINK_COST
+            + self.attaches_bytes
+    }
+
+    /// Bytes of frames that wait for the windows of their sessions.
+    pub fn held_frames_bytes(&self) -> usize {
+        self.weight.held_bytes
     }
 
     /// Bytes to write, in order; the caller drains them.
@@ -315,6 +338,14 @@ impl Connection {
         let asked = idle_time_out.filter(|period| *period > 0);
         self.peer_idle_time_out = asked.map(|period| period.max(MIN_IDLE_TIME_OUT_MS));
     }
+}
+
+/// Counts what a session holds now.
+fn recount(total: &mut Weight, session: &mut Session) {
+    let now = session.weight();
+    total.held_bytes = total.held_bytes - session.counted.held_bytes + now.held_bytes;
+    total.unsettled = total.unsettled - session.counted.unsettled + now.unsettled;
+    session.counted = now;
 }
 
 fn unknown_protocol() -> Error {

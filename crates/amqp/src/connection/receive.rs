@@ -2,7 +2,7 @@
 //! state, and makes at most one event. An `Err` is a violation and ends the connection. Transfers are in
 //! [`super::arrive`].
 
-use super::{Connection, Event, LinkKey, Phase, SessionKey, Step, broken, malformed};
+use super::{Connection, Event, LinkKey, Phase, SessionKey, Step, broken, malformed, recount};
 use crate::condition::{
     FRAMING_ERROR, HANDLE_IN_USE, ILLEGAL_STATE, INVALID_FIELD, NOT_ALLOWED, RESOURCE_LIMIT_EXCEEDED,
     UNATTACHED_HANDLE,
@@ -17,11 +17,16 @@ use crate::performative::{
 use crate::serial::distance;
 use crate::session::Session;
 
+/// An attach is held as it was understood until it is answered; afterwards the door knows its names.
+const UNDECIDED_WEIGHT: usize = 4;
+
 pub(super) type Handled<'a> = Result<Option<Event<'a>>, Error>;
 
 impl Connection {
     pub(super) fn take_frame<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, Error> {
-        let Some(frame) = frame::split(input, self.config.max_frame_size).map_err(broken)? else {
+        let most = self.config.max_frame_size;
+        let most = if self.has_claim { most } else { most.min(limits::FRAME_BYTES_BEFORE_CLAIM) };
+        let Some(frame) = frame::split(input, most).map_err(broken)? else {
             return Ok(Step::Starved);
         };
         self.last_received = self.out.now;
@@ -62,7 +67,7 @@ impl Connection {
                     Performative::Transfer(transfer) => self.on_transfer(session, transfer, payload),
                     Performative::Disposition(disposition) => Ok(on_disposition(session, disposition)),
                     Performative::Flow(flow) => Ok(self.on_flow(session, flow)),
-                    Performative::Attach(attach) => self.on_attach(session, attach),
+                    Performative::Attach(attach) => self.on_attach(session, attach, frame.body.len()),
                     Performative::Detach(detach) => self.on_detach(session, detach),
                     _ => Err(Error::new(ILLEGAL_STATE, "a frame out of place")),
                 }
@@ -155,7 +160,10 @@ impl Connection {
             self.drop_link(*link);
             is_news
         });
-        self.sessions.remove(key.0);
+        if let Some(session) = self.sessions.remove(key.0) {
+            self.weight.held_bytes -= session.counted.held_bytes;
+            self.weight.unsettled -= session.counted.unsettled;
+        }
         self.channels[usize::from(channel)] = ENDED;
         if was_ending {
             return Ok(None);
@@ -164,7 +172,7 @@ impl Connection {
         Ok(Some(Event::End { session: key, links, error: end.error }))
     }
 
-    fn on_attach<'a>(&mut self, session: SessionKey, attach: Box<Attach>) -> Handled<'a> {
+    fn on_attach<'a>(&mut self, session: SessionKey, attach: Box<Attach>, bytes: usize) -> Handled<'a> {
         let handle = attach.handle;
         if handle > self.config.handle_max {
             let text = format!("handle {handle} is above {}", self.config.handle_max);
@@ -177,12 +185,15 @@ impl Connection {
         let limit = if self.has_claim { limits::LINKS } else { limits::LINKS_BEFORE_CLAIM };
         let kept = attach.clone();
         let key = match self.links.len() < limit {
-            true => self.links.insert(|key| Link::new(LinkKey(key), session.0, kept)),
+            true => {
+                self.links.insert(|key| Link::new(LinkKey(key), session.0, kept, UNDECIDED_WEIGHT * bytes))
+            }
             false => None,
         };
         let Some(key) = key else {
             return Err(Error::new(RESOURCE_LIMIT_EXCEEDED, format!("more than {limit} links")));
         };
+        self.attaches_bytes += UNDECIDED_WEIGHT * bytes;
         owner.set_handle(handle, Some(LinkKey(key)));
         Ok(Some(Event::Attach { link: LinkKey(key), session, attach }))
     }
@@ -208,6 +219,7 @@ impl Connection {
         let was_open = owner.is_open();
         owner.take_flow(&flow);
         let drained = owner.release_held(&mut self.out.bytes);
+        recount(&mut self.weight, owner);
         if !was_open && owner.is_open() {
             self.opened_window = Some(session);
         }
@@ -263,14 +275,17 @@ impl Connection {
         let detach = Detach { handle: link.handle, closed: true, error: error.cloned() };
         self.out.frame(session.channel, |out| detach.encode(out));
         link.phase = LinkPhase::Detaching;
+        self.attaches_bytes -= std::mem::take(&mut link.attach_bytes);
     }
 
     /// Forgets a link and all that its session and connection hold for it. Its handle is freed by the caller.
     pub(super) fn drop_link(&mut self, key: LinkKey) {
         let Some(mut link) = self.links.remove(key.0) else { return };
+        self.attaches_bytes -= link.attach_bytes;
         self.forget_arriving(link.arriving.take());
         if let Some(session) = self.sessions.get_mut(link.session) {
             session.forget_link(key);
+            recount(&mut self.weight, session);
         }
     }
 }

@@ -2,24 +2,21 @@
 //! that does not fit the peer's frame is cut, in place.
 
 use super::answer::find;
-use super::{Connection, LinkKey, Sent};
+use super::{Connection, LinkKey, Sent, recount};
 use crate::fields::write_composite;
 use crate::frame::{self, HEADER_BYTES, Kind};
-use crate::limits::FREE_REPLIES;
+use crate::limits::{FREE_REPLIES, HELD_FRAMES_BYTES, TAG_BYTES, UNSETTLED_PER_CONNECTION};
 use crate::link::Link;
 use crate::performative::{Role, TRANSFER, Transfer};
-use crate::session::Session;
+use crate::session::{Session, Weight};
 use message::codec::{code, write_binary, write_boolean, write_uint};
-
-/// Longest delivery tag (AMQP 1.0 part 2, 2.8.7). Ours are lock tokens of 16 bytes.
-pub(super) const TAG_BYTES: usize = 32;
 
 impl Connection {
     /// Whether [`Connection::send`] would write a message on this link.
     pub fn can_send(&self, link: LinkKey) -> bool {
         let Some(link) = self.links.get(link.0) else { return false };
         let Some(session) = self.sessions.get(link.session) else { return false };
-        refusal(link, session, false).is_none()
+        refusal(link, session, self.weight, false).is_none()
     }
 
     /// Sends one message, which `write` puts into the output. `write` is not called unless the message goes out.
@@ -35,7 +32,7 @@ impl Connection {
         let Some((link, session)) = find(&mut self.links, &mut self.sessions, link) else {
             return Sent::NotAttached;
         };
-        if let Some(refusal) = refusal(link, session, settled) {
+        if let Some(refusal) = refusal(link, session, self.weight, settled) {
             return refusal;
         }
         let id = session.next_delivery_id;
@@ -62,12 +59,13 @@ impl Connection {
         if !settled && !link.is_untracked {
             session.unsettled.push(id, link.key, tag);
         }
+        recount(&mut self.weight, session);
         self.out.last_written = self.out.now;
         Sent::Delivery(id)
     }
 }
 
-pub(super) fn refusal(link: &Link, session: &Session, settled: bool) -> Option<Sent> {
+pub(super) fn refusal(link: &Link, session: &Session, weight: Weight, settled: bool) -> Option<Sent> {
     if !link.is_attached() || link.role != Role::Sender {
         return Some(Sent::NotAttached);
     }
@@ -75,7 +73,8 @@ pub(super) fn refusal(link: &Link, session: &Session, settled: bool) -> Option<S
         return Some(Sent::NoCredit);
     }
     let remembers = !settled && !link.is_untracked;
-    if !session.has_room() || (remembers && session.unsettled.is_full()) {
+    let is_full = session.unsettled.is_full() || weight.unsettled >= UNSETTLED_PER_CONNECTION;
+    if !session.has_room() || weight.held_bytes >= HELD_FRAMES_BYTES || (remembers && is_full) {
         return Some(Sent::NoWindow);
     }
     None

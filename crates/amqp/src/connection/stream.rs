@@ -4,9 +4,10 @@
 //! written the session carries no other delivery, for JavaScript cannot tell two apart.
 
 use super::answer::find;
-use super::send::{TAG_BYTES, continuation, refusal, write_transfer};
-use super::{Connection, LinkKey, Sent};
+use super::send::{continuation, refusal, write_transfer};
+use super::{Connection, LinkKey, Sent, recount};
 use crate::frame::{self, HEADER_BYTES, Kind};
+use crate::limits::TAG_BYTES;
 use crate::session::Streaming;
 use message::codec::code;
 
@@ -17,7 +18,7 @@ impl Connection {
         let Some((link, session)) = find(&mut self.links, &mut self.sessions, link) else {
             return Sent::NotAttached;
         };
-        if let Some(refusal) = refusal(link, session, settled) {
+        if let Some(refusal) = refusal(link, session, self.weight, settled) {
             return refusal;
         }
         let id = session.next_delivery_id;
@@ -26,6 +27,7 @@ impl Connection {
         if !settled && !link.is_untracked {
             session.unsettled.push(id, link.key, tag);
         }
+        recount(&mut self.weight, session);
         session.streaming = Some(Streaming {
             link: link.key,
             id,

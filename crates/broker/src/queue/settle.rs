@@ -461,7 +461,7 @@ mod tests {
             overlay.set("p", &message::Value::Binary(vec![0; bytes])).unwrap();
             Outcome::Defer(Some(Box::new(overlay)))
         };
-        let mut defer = |world: &mut World, sequence: u64, bytes: usize| {
+        let defer = |world: &mut World, sequence: u64, bytes: usize| {
             let (token, stored) = (world.token(sequence), [(crate::BodyId(sequence), &[][..])]);
             assert_eq!(world.settle_raw(link, token, &change(bytes), &stored), Decided::Done);
             let effects = world.take_effects();

@@ -84,7 +84,8 @@ impl Partition {
                 self.take_decision(&bodies);
                 if self.drafting.is_full() {
                     let (commands, bodies) = (batch.commands[nth..].to_vec(), bodies.to_vec());
-                    let rest = Batch { commands, messages: batch.messages, bodies, ..Batch::default() };
+                    let (messages, extra_bytes) = (batch.messages, batch.extra_bytes);
+                    let rest = Batch { commands, messages, bodies, extra_bytes, ..Batch::default() };
                     self.drafting.held_bytes -= rest.held_bytes();
                     return self.backlog.push_front(Item::Batch(rest));
                 }

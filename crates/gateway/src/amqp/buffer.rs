@@ -1,11 +1,14 @@
 //! What was read from a socket and not yet understood. Grows while reads fill it, and no further than what a peer may
 //! send in one frame: little before it has proved who it is, more afterwards.
 
-/// Room for a stranger's frames; one frame of the largest size that we announce fits.
-const STRANGER_BYTES: usize = 72 * 1_024;
+/// Room for a stranger's frames: one of the largest size that it may send.
+pub(super) const STRANGER_BYTES: usize = amqp::limits::FRAME_BYTES_BEFORE_CLAIM as usize;
+
+/// Room for a known peer's frames when memory is short: one of the largest size that we announce fits.
+pub(super) const FRAME_BYTES: usize = 72 * 1_024;
 
 /// What one read takes from a known peer: some two hundred messages of a kilobyte.
-const READ_BYTES: usize = 256 * 1_024;
+pub(super) const READ_BYTES: usize = 256 * 1_024;
 
 /// What a connection starts with.
 const FIRST_BYTES: usize = 4 * 1_024;
@@ -17,13 +20,15 @@ pub(super) struct Buffer {
     end: usize,
     /// The last read left no room: the peer has more to say than fits.
     is_full: bool,
+    /// Something was read since somebody last asked for room back.
+    is_busy: bool,
 }
 
 impl Buffer {
     pub(super) fn new(first: &[u8]) -> Buffer {
         let mut bytes = vec![0; FIRST_BYTES.max(first.len())];
         bytes[..first.len()].copy_from_slice(first);
-        Buffer { bytes, start: 0, end: first.len(), is_full: first.len() >= FIRST_BYTES }
+        Buffer { bytes, start: 0, end: first.len(), is_full: first.len() >= FIRST_BYTES, is_busy: true }
     }
 
     pub(super) fn unread(&self) -> &[u8] {
@@ -37,16 +42,27 @@ impl Buffer {
         }
     }
 
-    /// Room for the next read; empty when the peer has sent all that it may without making sense. `is_known`: it has
-    /// proved who it is.
-    pub(super) fn room(&mut self, is_known: bool) -> &mut [u8] {
+    pub(super) fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Keeps no room for a peer that has said nothing for a while.
+    pub(super) fn give_back(&mut self) {
+        if !std::mem::take(&mut self.is_busy) && self.start == self.end && self.bytes.len() > FIRST_BYTES {
+            *self = Buffer { is_busy: false, ..Buffer::new(&[]) };
+        }
+    }
+
+    /// Room for the next read, up to `most` in all; empty when the peer has sent all that it may without making sense.
+    pub(super) fn room(&mut self, most: usize) -> &mut [u8] {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        let most = if is_known { READ_BYTES } else { STRANGER_BYTES };
         if self.is_full && self.bytes.len() < most {
-            self.bytes.resize((self.bytes.len() * 4).min(most), 0);
+            let mut larger = vec![0; (self.bytes.len() * 4).min(most)];
+            larger[..self.end].copy_from_slice(&self.bytes[..self.end]);
+            self.bytes = larger;
         }
         self.is_full = false;
         &mut self.bytes[self.end..]
@@ -54,6 +70,7 @@ impl Buffer {
 
     pub(super) fn filled(&mut self, count: usize) {
         self.end += count;
+        self.is_busy = true;
         self.is_full = self.end == self.bytes.len();
     }
 }
@@ -66,7 +83,7 @@ mod tests {
     fn what_is_left_over_stays_in_front_of_what_comes() {
         let mut buffer = Buffer::new(b"abc");
         buffer.consume(2);
-        buffer.room(true)[..2].copy_from_slice(b"de");
+        buffer.room(READ_BYTES)[..2].copy_from_slice(b"de");
         buffer.filled(2);
         assert_eq!(buffer.unread(), b"cde");
     }
@@ -79,7 +96,7 @@ mod tests {
         let reads = 8;
         let mut last = 0;
         for _ in 0..reads {
-            last = buffer.room(true).len();
+            last = buffer.room(READ_BYTES).len();
             buffer.filled(last);
             let leftover = 10;
             buffer.consume(buffer.unread().len() - leftover);
@@ -91,7 +108,7 @@ mod tests {
     fn a_peer_that_says_little_keeps_a_small_buffer() {
         let mut buffer = Buffer::new(b"");
         for _ in 0..100 {
-            buffer.room(true);
+            buffer.room(READ_BYTES);
             buffer.filled(1_000);
             buffer.consume(1_000);
         }
@@ -99,11 +116,25 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_that_has_grown_silent_keeps_no_room() {
+        let mut buffer = Buffer::new(b"");
+        for _ in 0..4 {
+            let count = buffer.room(READ_BYTES).len();
+            buffer.filled(count);
+            buffer.consume(count);
+        }
+        buffer.give_back();
+        assert_eq!(buffer.held_bytes(), READ_BYTES, "it has said something just now");
+        buffer.give_back();
+        assert_eq!(buffer.held_bytes(), FIRST_BYTES);
+    }
+
+    #[test]
     fn a_stranger_gets_no_more_room_than_one_frame() {
         let mut buffer = Buffer::new(b"");
         let mut total = 0;
-        while !buffer.room(false).is_empty() {
-            let count = buffer.room(false).len();
+        while !buffer.room(STRANGER_BYTES).is_empty() {
+            let count = buffer.room(STRANGER_BYTES).len();
             total += count;
             buffer.filled(count);
         }

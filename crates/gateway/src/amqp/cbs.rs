@@ -2,10 +2,14 @@
 
 use super::address;
 use super::connection::Task;
-use super::link::{Kind, Link, REPLIES_WAITING};
+use super::link::{Kind, Link};
 use super::management;
 use crate::auth::sas::{self, Shown};
 use crate::auth::{Denied, Grant, Scope};
+use crate::limits::{
+    CBS_REQUEST_VALUES, CLAIM_COST, QUESTION_COST, REPLIES_WAITING_BYTES, REQUEST_ID_BYTES,
+    STRANGER_REPLIES_BYTES,
+};
 use amqp::{LinkKey, SessionKey};
 use broker::{Answer, Command, Refusal, RequestId};
 use journal::Place;
@@ -18,6 +22,9 @@ use message::{Reader, Value};
 /// Claims that one connection may hold. JavaScript puts two for each entity it uses.
 const GRANTS: usize = 1_024;
 
+pub(super) const LONG_ID: &str =
+    "The message id of a request must be a number, a UUID, or a text or bytes of 512 at most.";
+
 /// What waits for an answer of the broker.
 #[derive(Debug)]
 pub(super) enum Question {
@@ -29,6 +36,18 @@ pub(super) enum Question {
     Review { entity: Box<str> },
     /// A request to a management node.
     Management(Box<management::Asked>),
+}
+
+impl Question {
+    fn held_bytes(&self) -> usize {
+        let text = match self {
+            Question::Signature { token, path, .. } => token.len() + path.len(),
+            Question::Review { entity } => entity.len(),
+            Question::Claim { .. } | Question::Management(_) => 0,
+        };
+        // Each is known to the broker too.
+        QUESTION_COST + 2 * text + REQUEST_ID_BYTES
+    }
 }
 
 /// Where an answer to the client goes.
@@ -54,7 +73,7 @@ struct Status {
 
 impl<S> Task<S> {
     pub(super) fn put_token(&mut self, key: LinkKey, payload: &[u8]) {
-        let Some(request) = read_request(payload) else {
+        let Some(mut request) = read_request(payload, CBS_REQUEST_VALUES) else {
             tracing::debug!("a request to $cbs cannot be read");
             return;
         };
@@ -63,7 +82,14 @@ impl<S> Task<S> {
             tracing::debug!("a request to $cbs names no link to answer on");
             return;
         };
-        let reply = Reply { correlation: request.message_id.clone(), link: reply_link };
+        let (correlation, is_plain) = match Task::<S>::correlation(&mut request) {
+            Ok(correlation) => (correlation, true),
+            Err(none) => (none, false),
+        };
+        let reply = Reply { correlation, link: reply_link };
+        if !is_plain {
+            return self.reply(&reply, &Status { code: 400, text: LONG_ID.into() });
+        }
         let (token, is_signature, claimed) = match self.read_claim(&request) {
             Ok(claim) => claim,
             Err(status) => return self.reply(&reply, &status),
@@ -105,6 +131,7 @@ impl<S> Task<S> {
     pub(super) fn question(&mut self, question: Question) -> RequestId {
         let number = self.next_question;
         self.next_question = self.next_question.wrapping_add(1);
+        self.questions_bytes += question.held_bytes();
         self.questions.insert(number, question);
         self.engine.request(number)
     }
@@ -122,18 +149,21 @@ impl<S> Task<S> {
             Shown::Signature(token) => (token, true),
             Shown::Bearer(token) => (token, false),
         };
-        if self.grants.len() >= GRANTS {
-            return Err(Status {
-                code: 401,
-                text: format!("This connection holds {GRANTS} claims already."),
-            });
+        if self.grants.len() >= GRANTS || !self.account.has_room(CLAIM_COST) {
+            let text = format!("This connection holds {} claims already.", self.grants.len());
+            return Err(Status { code: 401, text });
         }
         Ok((token.into(), is_signature, address::claimed(&address::path(audience)).into()))
     }
 
     /// The broker has answered a question of this connection.
     pub(super) fn answered(&mut self, number: u32, answer: Result<Answer, Refusal>, places: Vec<Vec<Place>>) {
-        match self.questions.remove(&number) {
+        let question = self.questions.remove(&number);
+        self.questions_bytes -= question.as_ref().map_or(0, Question::held_bytes);
+        if self.questions.is_empty() {
+            self.questions.shrink_to(0);
+        }
+        match question {
             Some(Question::Management(asked)) => self.managed(*asked, answer, places),
             Some(Question::Claim { reply, grant }) => {
                 let status = match &answer {
@@ -187,6 +217,18 @@ impl<S> Task<S> {
             .or_else(|| find(&|link, _| Some(link.session) == session))
     }
 
+    /// What the answer to a request repeats.
+    pub(super) fn correlation(request: &mut Request) -> Result<Value, Value> {
+        let id = std::mem::take(&mut request.message_id);
+        let is_plain = match &id {
+            Value::String(text) | Value::Symbol(text) => text.len() <= REQUEST_ID_BYTES,
+            Value::Binary(bytes) => bytes.len() <= REQUEST_ID_BYTES,
+            Value::Null | Value::Uuid(_) => true,
+            other => other.as_integer().is_some() || matches!(other, Value::Ulong(_)),
+        };
+        if is_plain { Ok(id) } else { Err(Value::Null) }
+    }
+
     fn reply(&mut self, to: &Reply, status: &Status) {
         let tracked;
         let status = match status.code {
@@ -199,10 +241,27 @@ impl<S> Task<S> {
         };
         let (key, reply) = (to.link, encode_reply(&to.correlation, status));
         if let Some(Link { kind: Kind::CbsReplies { waiting, .. }, .. }) = self.links.get_mut(&key.0) {
-            if waiting.len() < REPLIES_WAITING {
-                waiting.push_back(reply);
-            }
+            self.replies_bytes += reply.len();
+            waiting.push_back(reply);
             self.send_replies(key);
+        }
+        self.end_untaken(key);
+    }
+
+    /// Ends a link whose client lets too many answers wait.
+    pub(super) fn end_untaken(&mut self, key: LinkKey) {
+        let most = if self.has_proved { REPLIES_WAITING_BYTES } else { STRANGER_REPLIES_BYTES };
+        let waiting = match self.links.get(&key.0).map(|link| &link.kind) {
+            Some(Kind::CbsReplies { waiting, .. }) => waiting.len(),
+            Some(Kind::ManagementReplies(replies)) => replies.waiting(),
+            _ => 0,
+        };
+        // One is always held, or the largest could never be given.
+        if waiting > 1 && (self.replies_bytes > most || !self.has_room_for(0)) {
+            let text = "The link gave no credit for the answers to its requests.";
+            let path = self.links.get(&key.0).map_or("", |link| link.kind.path());
+            let error = self.origin.error(amqp::condition::RESOURCE_LIMIT_EXCEEDED, text, path);
+            self.end_greedy(key, &error);
         }
     }
 
@@ -215,9 +274,10 @@ impl<S> Task<S> {
             let tag = self.next_question.to_be_bytes();
             match self.machine.send(key, &tag, true, 0, |out| out.extend_from_slice(&reply)) {
                 amqp::Sent::NoCredit | amqp::Sent::NoWindow => return waiting.push_front(reply),
-                amqp::Sent::Delivery(_) | amqp::Sent::NotAttached => {}
+                amqp::Sent::Delivery(_) | amqp::Sent::NotAttached => self.replies_bytes -= reply.len(),
             }
         }
+        waiting.shrink_to(0);
     }
 }
 
@@ -234,25 +294,28 @@ fn accepted() -> Status {
     Status { code: 202, text: "Accepted".into() }
 }
 
-pub(super) fn read_request(payload: &[u8]) -> Option<Request> {
+/// Reads a request of at most so many values, nested ones included.
+pub(super) fn read_request(payload: &[u8], mut values: u32) -> Option<Request> {
     let payload = &*message::normal::in_order(payload).ok()?;
     let sections = Sections::scan(payload).ok()?;
     let (mut message_id, mut reply_to) = (Value::Null, None);
     if let Some(properties) = sections.properties.value(payload) {
-        let Value::List(fields) = Value::decode(properties).ok()? else { return None };
+        let Value::List(fields) = Reader::new(properties).value_within(&mut values).ok()? else {
+            return None;
+        };
         let mut fields = fields.into_iter();
         message_id = fields.next().unwrap_or_default();
         // message-id, user-id, to, subject, reply-to
         reply_to = fields.nth(3).and_then(|value| value.as_str().map(str::to_owned));
     }
     let application = match sections.application_properties.value(payload) {
-        Some(properties) => Value::decode(properties).ok()?,
+        Some(properties) => Reader::new(properties).value_within(&mut values).ok()?,
         None => Value::Null,
     };
     let body = message::sections::sections(payload)
         .flatten()
         .find(|each| each.code == section::VALUE)
-        .and_then(|each| Reader::new(each.span.value(payload)?).value().ok())
+        .and_then(|each| Reader::new(each.span.value(payload)?).value_within(&mut values).ok())
         .unwrap_or_default();
     Some(Request { message_id, reply_to, application, body })
 }

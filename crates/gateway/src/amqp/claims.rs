@@ -38,13 +38,20 @@ impl<S> Task<S> {
     /// Takes a claim in. A newer one of the same scope replaces the older whole, also where it allows less.
     pub(super) fn admit(&mut self, grant: Grant) {
         tracing::debug!(address = %self.peer.address, scope = ?grant.scope, "claim accepted");
-        self.grants.retain(|held| held.scope != grant.scope);
-        self.grants.push(grant);
+        let placed = self.peer.proved(&grant.policy(), grant.rights.include(Right::Manage));
+        self.account.join(&grant.policy());
+        let rights = grant.rights;
+        let replaced = self.grants.put(grant);
+        if let Err(full) = placed {
+            return self.part(&full.to_string());
+        }
         self.has_proved = true;
-        self.peer.proved();
         self.machine.authenticated();
         self.review_at.get_or_insert_with(|| Instant::now() + CLAIM_REVIEW);
-        self.check_links();
+        // Only what the older one allowed can be lost.
+        if replaced.is_some_and(|old| !rights.include_all(old.rights)) {
+            self.check_links();
+        }
     }
 
     /// Looks at every claim again, some time after the last look.
@@ -59,7 +66,8 @@ impl<S> Task<S> {
             None => {}
         }
         let is_loopback = self.peer.is_loopback();
-        self.grants.retain_mut(|grant| {
+        let mut is_less = false;
+        self.grants.retain(|grant| {
             let rights = match grant.proof.holder {
                 Holder::Namespace => namespace
                     .as_ref()
@@ -71,8 +79,10 @@ impl<S> Task<S> {
                 // The broker knows; it is asked below.
                 Holder::Entity(_) => Some(grant.rights),
             };
-            grant.rights = rights.unwrap_or_default();
-            rights.is_some() && !grant.is_expired(now)
+            let before = std::mem::replace(&mut grant.rights, rights.unwrap_or_default());
+            let is_kept = rights.is_some() && !grant.is_expired(now);
+            is_less |= !is_kept || !grant.rights.include_all(before);
+            is_kept
         });
         let mut entities: Vec<Box<str>> = self
             .grants
@@ -90,22 +100,28 @@ impl<S> Task<S> {
             self.batch.commands.push(Command::Manage { request, namespace: self.namespace, task });
         }
         self.review_at = (!self.grants.is_empty()).then(|| Instant::now() + CLAIM_REVIEW);
-        self.check_links();
+        if is_less {
+            self.check_links();
+        }
     }
 
     /// The broker has said which rules an entity has now.
     pub(super) fn reviewed(&mut self, entity: &str, holders: &[Access]) {
         let own = holders.iter().find(|holder| holder.entity.eq_ignore_ascii_case(entity));
         let rules = own.map_or(&[][..], |own| &own.rules);
-        self.grants.retain_mut(|grant| match &grant.proof.holder {
+        let mut is_less = false;
+        self.grants.retain(|grant| match &grant.proof.holder {
             Holder::Entity(holder) if **holder == *entity => {
                 let rights = auth::entity_rights(&grant.proof, rules);
-                grant.rights = rights.unwrap_or_default();
+                let before = std::mem::replace(&mut grant.rights, rights.unwrap_or_default());
+                is_less |= !grant.rights.include_all(before);
                 rights.is_some()
             }
             _ => true,
         });
-        self.check_links();
+        if is_less {
+            self.check_links();
+        }
     }
 
     /// Ends the links that no claim allows any more.

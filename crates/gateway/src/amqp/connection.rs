@@ -1,18 +1,20 @@
 //! One connection's task: reads, decides nothing, writes. Everything it owns ends with it; dropping the engine's side
 //! detaches its links there.
 
-use super::buffer::Buffer;
+use super::buffer::{self, Buffer};
 use super::cbs::Question;
 use super::condition::Origin;
-use super::deliver::{OUTPUT_BYTES, Service};
+use super::deliver::{OUTPUT_BYTES, SHORT_OUTPUT_BYTES, Service};
 use super::intake::Frame;
 use super::link::Link;
 use super::management::Desk;
 use super::trail::Trail;
 use crate::State;
-use crate::auth::Grant;
+use crate::account::Account;
+use crate::auth::Claims;
 use crate::limits::{
-    CLAIM_TIMEOUT, FAILURE_SILENCE_MOST, LAST_OUTPUT_TIMEOUT, OPEN_QUESTIONS, UNREAD_EFFECTS, UNSTORED_BYTES,
+    CLAIM_TIMEOUT, COMMANDS_AT_ONCE, EFFECT_COST, FAILURE_SILENCE_MOST, LAST_OUTPUT_TIMEOUT, OPEN_QUESTIONS,
+    STRANGER_QUESTIONS_BYTES, UNREAD_EFFECTS, UNSTORED_BYTES,
 };
 use crate::listen::Peer;
 use crate::namespaces::Namespace;
@@ -47,13 +49,26 @@ pub(super) struct Task<S> {
     pub(super) version: u64,
     pub(super) origin: Origin,
     pub(super) links: IdMap<u32, Link>,
-    pub(super) grants: Vec<Grant>,
+    pub(super) grants: Claims,
+    /// What is held for this connection. All of it is in [`Task::held_bytes`].
+    pub(super) account: Account,
     /// A claim was accepted once.
     pub(super) has_proved: bool,
     /// When the claims are looked at again.
     pub(super) review_at: Option<Instant>,
     pub(super) questions: IdMap<u32, Question>,
     pub(super) next_question: u32,
+    /// What the questions hold, and the answers that the client has not taken.
+    pub(super) questions_bytes: usize,
+    pub(super) replies_bytes: usize,
+    /// Messages that wait in the queues of their links.
+    pub(super) waiting_deliveries: usize,
+    /// Links that were ended because too much is held.
+    pub(super) greedy_links: usize,
+    /// Encoded bytes beyond which no run or part is added to the output: less while memory is short.
+    pub(super) output_most: usize,
+    /// Something whole may be left in the input, because the connection had to wait.
+    is_held_up: bool,
     /// Commands of the read that is being understood.
     pub(super) batch: Batch,
     pub(super) input: Buffer,
@@ -97,6 +112,7 @@ impl<S> Task<S> {
         let version = state.namespaces.version();
         let house = state.namespaces.of_host("", peer.server_name.as_deref());
         let origin = Origin { node: state.node.clone(), host: "localhost".into() };
+        let account = Account::new(Arc::clone(&state.memory));
         Task {
             stream,
             peer,
@@ -108,11 +124,18 @@ impl<S> Task<S> {
             version,
             origin,
             links: IdMap::default(),
-            grants: Vec::new(),
+            grants: Claims::default(),
+            account,
             has_proved: false,
             review_at: None,
             questions: IdMap::default(),
             next_question: 0,
+            questions_bytes: 0,
+            replies_bytes: 0,
+            waiting_deliveries: 0,
+            greedy_links: 0,
+            output_most: OUTPUT_BYTES,
+            is_held_up: false,
             batch: Batch::default(),
             input: Buffer::new(&first),
             pending: VecDeque::new(),
@@ -150,8 +173,30 @@ impl<S> Task<S> {
     /// Hands the commands so far to the engine.
     pub(super) fn submit(&mut self) {
         if !self.batch.is_empty() {
-            self.engine.submit(std::mem::take(&mut self.batch));
+            let mut batch = std::mem::take(&mut self.batch);
+            // Room that was made for bodies and found none does not wait with the commands.
+            if batch.bodies.is_empty() {
+                self.batch.bodies = std::mem::take(&mut batch.bodies);
+            }
+            self.engine.submit(batch);
         }
+    }
+
+    /// Everything that is held for this connection, in bytes, but for what was handed over to the engine, which counts it.
+    fn held_bytes(&self) -> usize {
+        self.input.held_bytes()
+            + self.machine.held_bytes()
+            + self.grants.held_bytes()
+            + self.questions_bytes
+            + self.replies_bytes
+            + self.batch.bodies.capacity()
+            + (self.pending.capacity() + self.waiting_deliveries) * EFFECT_COST
+    }
+
+    /// Whether so much more may be held for this connection.
+    pub(super) fn has_room_for(&mut self, more_bytes: usize) -> bool {
+        self.account.hold(self.held_bytes().saturating_sub(self.desk.large_bytes()));
+        self.account.has_room(more_bytes)
     }
 
     /// Understands what was read, as far as it is whole.
@@ -169,10 +214,18 @@ impl<S> Task<S> {
         let mut rest = unread;
         let now = self.now();
         let mut has_room = false;
+        self.is_held_up = false;
         while let Some(event) = self.machine.next(&mut rest, now) {
             has_room |=
                 matches!(event, Event::Window { .. } | Event::Flow { .. } | Event::Disposition { .. });
             self.event(event);
+            if self.batch.commands.len() >= COMMANDS_AT_ONCE {
+                self.submit();
+            }
+            if self.is_waiting() {
+                self.is_held_up = true;
+                break;
+            }
         }
         let consumed = unread.len() - rest.len();
         if tracing::enabled!(tracing::Level::TRACE) {
@@ -322,15 +375,31 @@ impl<S> Task<S> {
             self.review();
         }
         self.end_waits(Instant::now());
+        self.input.give_back();
+        if self.batch.bodies.is_empty() {
+            self.batch.bodies = Vec::new();
+        }
+        if self.machine.output().is_empty() {
+            *self.machine.output() = Vec::new();
+        }
     }
 
     /// Whether the peer must wait before it may say more: until the parts of its large message are stored, until its
     /// questions are answered, or until it has read what it was told.
     fn must_wait(&self, may_release: bool) -> bool {
         self.machine.is_choked()
+            || self.is_waiting()
+            || (!may_release && self.engine.outbox().waiting() >= UNREAD_EFFECTS)
+    }
+
+    /// Whether the engine must do something before this connection may ask for more: what it brings is counted there, what it
+    /// asks is counted here.
+    fn is_waiting(&self) -> bool {
+        let most = if self.has_proved { usize::MAX } else { STRANGER_QUESTIONS_BYTES };
+        !self.engine.has_room()
             || self.unstored_bytes >= UNSTORED_BYTES
             || self.questions.len() >= OPEN_QUESTIONS
-            || (!may_release && self.engine.outbox().waiting() >= UNREAD_EFFECTS)
+            || self.questions_bytes >= most
     }
 
     fn awaits_claim(&self) -> bool {
@@ -362,6 +431,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             if let Some(until) = self.silent_until.take() {
                 tokio::time::sleep_until(until).await;
             }
+            if self.is_held_up && !self.is_waiting() {
+                self.understand();
+            }
             self.is_ending = self.machine.is_closed();
             if self.is_ending && self.ended.is_none() {
                 self.ended = Some(Instant::now());
@@ -373,7 +445,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 break;
             }
             let has_room = self.engine.has_room();
-            let may_release = self.machine.output().len() < OUTPUT_BYTES;
+            let has_memory = self.has_room_for(buffer::READ_BYTES);
+            self.output_most = if has_memory { OUTPUT_BYTES } else { SHORT_OUTPUT_BYTES };
+            let may_release = self.machine.output().len() < self.output_most;
             let may_read = has_room && !self.is_ending && !self.must_wait(may_release);
             let has_output = !self.machine.output().is_empty();
             let is_fetching = self.service.is_fetching();
@@ -391,8 +465,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                     || (has_output && (is_busy || !may_read || !may_release || !self.pending.is_empty())),
                 keep_bytes: if is_busy { 4 * OUTPUT_BYTES } else { 2 * OUTPUT_BYTES },
             };
-            let is_known = self.has_proved;
-            let input = may_read.then(|| self.input.room(is_known));
+            let most = match (self.has_proved, has_memory) {
+                (false, _) => buffer::STRANGER_BYTES,
+                (true, false) => buffer::FRAME_BYTES,
+                (true, true) => buffer::READ_BYTES,
+            };
+            let input = may_read.then(|| self.input.room(most));
             tokio::select! {
                 biased;
                 io = socket.turn(input) => match io {

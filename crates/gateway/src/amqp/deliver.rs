@@ -23,6 +23,9 @@ use std::collections::VecDeque;
 /// Encoded bytes in the output beyond which no run or part is added to it.
 pub(super) const OUTPUT_BYTES: usize = 256 * 1_024;
 
+/// The same while memory is short.
+pub(super) const SHORT_OUTPUT_BYTES: usize = 32 * 1_024;
+
 /// A message above this is sent part by part as the client's window allows, and never waits encoded.
 const LARGE_BYTES: u32 = engine::limits::CACHED_BODY_BYTES;
 
@@ -115,6 +118,8 @@ impl<S> Task<S> {
         let key = LinkKey(sent.link.link);
         let Some(receiver) = self.receiver(key) else { return };
         receiver.waiting.push_back(sent);
+        self.waiting_deliveries += 1;
+        let Some(receiver) = self.receiver(key) else { return };
         if !std::mem::replace(&mut receiver.is_listed, true) {
             self.service.turns.push_back(key);
         }
@@ -133,7 +138,7 @@ impl<S> Task<S> {
     /// Sends what can be sent, and reads ahead what can be sent next.
     pub(super) fn serve(&mut self) {
         loop {
-            let is_full = self.machine.output().len() >= OUTPUT_BYTES;
+            let is_full = self.machine.output().len() >= self.output_most;
             if !is_full && let Some((key, bodies)) = self.service.take_fetched() {
                 self.send_fetched(key, bodies);
                 continue;
@@ -176,7 +181,8 @@ impl<S> Task<S> {
             return self.read(key, vec![place], broker::limits::BODY_PART_BYTES as usize, is_full);
         }
         // With a full output all that matters is whether there is something to read ahead.
-        let most = if is_full && !is_fetching { 1 } else { usize::MAX };
+        let is_short = self.output_most < OUTPUT_BYTES;
+        let most = if (is_full && !is_fetching) || is_short { 1 } else { usize::MAX };
         let mut bodies = std::mem::take(&mut self.service.bodies);
         let run = run_of(&receiver.waiting).take(most).map(|sent| sent.delivery.body);
         let front = self.engine.handle().cache().front(run, &mut bodies);
@@ -187,7 +193,7 @@ impl<S> Task<S> {
                 true
             }
             Front::Absent(count) => {
-                let count = if most == 1 { usize::MAX } else { count };
+                let count = if most == 1 && !is_short { usize::MAX } else { count };
                 let run = run_of(&receiver.waiting).take(count);
                 let bytes = run.clone().map(|sent| sent.delivery.length as usize).sum();
                 let places = run.map(|sent| sent.place.clone()).collect();
@@ -244,6 +250,7 @@ impl<S> Task<S> {
 
     /// After a turn in which `count` messages were dealt with.
     pub(super) fn end_turn(&mut self, key: LinkKey, count: u64, is_blocked: bool) {
+        self.waiting_deliveries -= count as usize;
         let Some(receiver) = self.receiver(key) else { return };
         receiver.sent += count;
         let is_empty = receiver.waiting.is_empty();

@@ -12,7 +12,7 @@ use message::batch::BATCH_FORMAT;
 use message::facts::{Facts, FactsError};
 use message::intake::append_stored;
 use message::normal::normalised;
-use message::sections::Sections;
+use message::sections::{BodyKind, Sections, section};
 
 /// Bodies handed over at once at the most: with what one delivery may add, far below the largest append.
 const SUBMIT_BYTES: usize = 1_024 * 1_024;
@@ -36,6 +36,12 @@ impl<S> Task<S> {
         }
         if frame.first && !frame.more {
             return self.delivery(key, frame, frame.payload);
+        }
+        // The machine has counted this frame already. What all hold of messages hurries their parts; what finds no room at all
+        // is not held.
+        if frame.more && !self.has_room_for(0) {
+            let error = self.too_much("unfinished messages");
+            return self.end_greedy(key, &error);
         }
         let Some(link) = self.links.get_mut(&key.0) else { return };
         match &mut link.kind {
@@ -237,12 +243,25 @@ pub(super) fn may_be_normalised(why: &FactsError) -> bool {
 fn add_normal(batch: &mut Batch, bytes: &[u8], wants_ids: bool) -> Result<(), FactsError> {
     let sections = &Sections::scan(bytes).map_err(malformed)?;
     let facts = Facts::read(bytes, sections)?;
+    check_depth(bytes, sections)?;
     batch.arrival(incoming(&facts, wants_ids), |out| append_stored(out, bytes, sections, fresh_message_id));
     facts.session_id.iter().for_each(|session| batch.session(session));
     if let Some(message) = batch.messages.last_mut() {
         message.added_bytes = message.body.length - bytes.len() as u32;
     }
     Ok(())
+}
+
+/// A body of values that nest too deep is an attack on whoever receives it. Bodies of bytes, which most are, have nothing to look at.
+fn check_depth(bytes: &[u8], sections: &Sections) -> Result<(), FactsError> {
+    if sections.body_kind == BodyKind::Data || !sections.body.is_present() {
+        return Ok(());
+    }
+    let is_too_deep = message::sections::sections(bytes)
+        .flatten()
+        .filter(|each| matches!(each.code, section::VALUE | section::SEQUENCE))
+        .any(|each| each.span.value(bytes).is_some_and(message::check::is_too_deep));
+    if is_too_deep { Err(malformed(Malformed::TooDeep)) } else { Ok(()) }
 }
 
 /// What the broker wants to know of a message.

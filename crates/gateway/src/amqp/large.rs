@@ -45,11 +45,13 @@ impl<S> Task<S> {
             match self.machine.begin_stream(key, &tag_of(sent.delivery.token), is_settled, 0) {
                 amqp::Sent::Delivery(_) => progress.is_begun = true,
                 amqp::Sent::NoCredit | amqp::Sent::NoWindow => {}
-                amqp::Sent::NotAttached => return,
+                amqp::Sent::NotAttached => return self.waiting_deliveries -= 1,
             }
         }
         if progress.is_begun {
-            let Some(taken) = self.machine.stream(key, &part[progress.bytes..], is_last) else { return };
+            let Some(taken) = self.machine.stream(key, &part[progress.bytes..], is_last) else {
+                return self.waiting_deliveries -= 1;
+            };
             progress.bytes += taken;
         }
         let is_blocked = progress.bytes < part.len();
@@ -75,6 +77,7 @@ impl<S> Task<S> {
         if !is_begun {
             return self.end_turn(key, 1, false);
         }
+        self.waiting_deliveries -= 1;
         let Some(link) = self.remove(key) else { return };
         let text = "A stored message cannot be read.";
         let error = self.origin.error("amqp:internal-error", text, link.kind.path());

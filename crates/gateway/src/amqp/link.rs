@@ -8,7 +8,7 @@ use super::management::{Replies, Requests};
 use super::session::{Unwanted, Wanted};
 use super::settle::mode_of;
 use crate::auth::{Demand, Denied};
-use crate::limits::BATCH_BYTES;
+use crate::limits::{BATCH_BYTES, GREEDY_LINKS};
 use amqp::{AnyTarget, Attach, AttachReply, LinkKey, Role, SessionKey};
 use broker::{AcceptedSession, Command, Refusal, TransactionId};
 use message::Value;
@@ -28,8 +28,8 @@ pub(super) const DELIVERIES_AHEAD: u64 = 2_000;
 /// The same for all links of a connection together, which share it: a message that waits takes about 200 bytes.
 pub(super) const CONNECTION_DELIVERIES_AHEAD: u64 = 8_000;
 
-/// Replies that wait for a client to grant credit for them.
-pub(super) const REPLIES_WAITING: usize = 100;
+/// The same while memory is short.
+const SHORT_DELIVERIES_AHEAD: u64 = 64;
 
 /// The largest batch that a sender may put into one delivery, besides the limit of its entity (client notes 4.2).
 const BATCH_SIZE_PROPERTY: &str = "com.microsoft:max-message-batch-size";
@@ -93,6 +93,10 @@ impl Kind {
 
 impl<S> Task<S> {
     pub(super) fn attach(&mut self, key: LinkKey, session: SessionKey, attach: &Attach) {
+        if !self.has_room_for(0) {
+            let error = self.too_much("links");
+            return self.end_greedy(key, &error);
+        }
         let address = match (&attach.role, &attach.target, &attach.source) {
             (Role::Sender, Some(AnyTarget::Coordinator(_)), _) => {
                 let (name, kind) = (attach.name.clone(), self.attach_coordinator(key));
@@ -174,6 +178,23 @@ impl<S> Task<S> {
         }
         self.batch.commands.push(command);
         Ok(kind)
+    }
+
+    /// What a client is told that has the server hold more than it may.
+    pub(super) fn too_much(&self, what: &str) -> amqp::Error {
+        let text = format!("The server holds too much for this client or for all to hold more {what}.");
+        self.origin.error(amqp::condition::RESOURCE_LIMIT_EXCEEDED, &text, "")
+    }
+
+    /// Ends a link whose client has the server hold more than it may.
+    pub(super) fn end_greedy(&mut self, key: LinkKey, error: &amqp::Error) {
+        self.forget(key);
+        self.machine.refuse(key, error);
+        self.machine.detach(key, Some(error));
+        self.greedy_links += 1;
+        if self.greedy_links > GREEDY_LINKS && !self.has_parted {
+            self.part("The connection has the server hold more than it may, again and again.");
+        }
     }
 
     /// Where the messages of a sender go on to, if it says so.
@@ -262,16 +283,17 @@ impl<S> Task<S> {
             // Nobody will be told of its parts any more.
             Kind::Sender(sender) => self.unstored_bytes -= sender.arriving.unstored_bytes(),
             // A message of it may have kept others of its session waiting.
-            Kind::Receiver(_) => {
+            Kind::Receiver(receiver) => {
+                self.waiting_deliveries -= receiver.waiting.len();
                 self.receivers -= 1;
                 self.stop_waiting(key);
                 self.service.unblock();
             }
-            Kind::Coordinator { .. }
-            | Kind::CbsRequests { .. }
-            | Kind::CbsReplies { .. }
-            | Kind::ManagementRequests(_)
-            | Kind::ManagementReplies(_) => {}
+            Kind::CbsReplies { waiting, .. } => {
+                self.replies_bytes -= waiting.iter().map(Vec::len).sum::<usize>();
+            }
+            Kind::ManagementReplies(replies) => self.replies_bytes -= replies.waiting_bytes(),
+            Kind::Coordinator { .. } | Kind::CbsRequests { .. } | Kind::ManagementRequests(_) => {}
         }
         Some(link)
     }
@@ -309,7 +331,8 @@ impl<S> Task<S> {
     }
 
     /// Messages that may be on their way to each link: its share of what may be on its way to all.
-    fn deliveries_ahead(&self) -> u64 {
-        (CONNECTION_DELIVERIES_AHEAD / self.receivers.max(1)).clamp(1, DELIVERIES_AHEAD)
+    fn deliveries_ahead(&mut self) -> u64 {
+        let most = if self.has_room_for(0) { CONNECTION_DELIVERIES_AHEAD } else { SHORT_DELIVERIES_AHEAD };
+        (most / self.receivers.max(1)).clamp(1, DELIVERIES_AHEAD)
     }
 }

@@ -1,7 +1,6 @@
 //! Effects going out: answers become frames, messages take their place in the queue of their link.
 
 use super::connection::Task;
-use super::deliver::OUTPUT_BYTES;
 use super::link::Kind;
 use amqp::{LinkKey, State};
 use engine::Outgoing;
@@ -17,7 +16,7 @@ impl<S> Task<S> {
         } else {
             self.pending.extend(taken);
         }
-        while self.machine.output().len() < OUTPUT_BYTES
+        while self.machine.output().len() < self.output_most
             && let Some(outgoing) = self.pending.pop_front()
         {
             self.answer(outgoing);

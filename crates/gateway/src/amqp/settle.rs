@@ -51,13 +51,14 @@ impl<S> Task<S> {
             }
         };
         if let Some(change_bytes) = change_bytes(&outcome) {
-            let mut count = 0;
+            let mut count: usize = 0;
             self.machine.outstanding(session, first, last, false, |_, _, _| count += 1);
             let size = change_bytes.saturating_mul(count);
             if size > DISPOSITION_CHANGE_BYTES {
                 let refusal = Refusal::PropertiesTooLarge { size, limit: DISPOSITION_CHANGE_BYTES };
                 return self.refuse_disposition((session, first, last), settled, transaction, &refusal);
             }
+            self.batch.extra_bytes += size;
         }
         let (batch, engine) = (&mut self.batch, &self.engine);
         self.machine.outstanding(session, first, last, settled, |link, delivery, tag| {

@@ -3,7 +3,7 @@
 //! The matches have no rest. A command or a task that is added does not build until somebody has decided who may ask for
 //! it, and the tests of the doors go through the same list.
 
-use super::{Denied, Grant, Right, UnixSeconds};
+use super::{Claims, Denied, Grant, Right, UnixSeconds};
 use broker::{Command, Task};
 use std::borrow::Cow;
 
@@ -112,35 +112,20 @@ impl<'a> Demand<'a> {
     }
 
     /// Whether these claims allow what is demanded: one of them on each path.
-    pub fn check<'g>(
-        &self,
-        grants: impl IntoIterator<Item = &'g Grant> + Clone,
-        now: UnixSeconds,
-    ) -> Result<(), Denied> {
+    pub fn check(&self, claims: &Claims, now: UnixSeconds) -> Result<(), Denied> {
+        self.check_each(|path, right| claims.check(path, right, now))
+    }
+
+    /// Whether this one claim does.
+    pub fn check_one(&self, grant: &Grant, now: UnixSeconds) -> Result<(), Denied> {
+        self.check_each(|path, right| grant.check(path, right, now))
+    }
+
+    fn check_each(&self, check: impl Fn(&str, Right) -> Result<(), Denied>) -> Result<(), Denied> {
         match self {
-            Demand::Right(right, path) => check(path, *right, grants, now),
-            Demand::SendVia(paths) => {
-                paths.iter().try_for_each(|path| check(path, Right::Send, grants.clone(), now))
-            }
+            Demand::Right(right, path) => check(path, *right),
+            Demand::SendVia(paths) => paths.iter().try_for_each(|path| check(path, Right::Send)),
             Demand::Link | Demand::Nothing | Demand::Server => Ok(()),
         }
     }
-}
-
-/// Whether one of these claims gives a right on a path. The claim that says most about a refusal wins.
-fn check<'g>(
-    path: &str,
-    right: Right,
-    grants: impl IntoIterator<Item = &'g Grant>,
-    now: UnixSeconds,
-) -> Result<(), Denied> {
-    let mut denied = Denied::MissingToken;
-    for grant in grants {
-        match grant.check(path, right, now) {
-            Ok(()) => return Ok(()),
-            Err(Denied::InvalidAudience) if denied != Denied::MissingToken => {}
-            Err(why) => denied = why,
-        }
-    }
-    Err(denied)
 }

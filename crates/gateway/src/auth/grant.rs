@@ -7,28 +7,47 @@ use super::{Denied, Right, Rights, UnixSeconds};
 use crate::limits::CLOCK_SKEW_SECONDS;
 use percent_encoding::percent_decode_str;
 
-/// A path as lower-case segments. Empty means the whole namespace.
+const MANAGEMENT: &str = "$management";
+
+/// A path as lower-case segments, with one slash between two. Empty means the whole namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Scope {
-    segments: Vec<Box<str>>,
+    path: Box<str>,
 }
 
 impl Scope {
-    pub const NAMESPACE: Scope = Scope { segments: Vec::new() };
-
     /// Reads a path such as `orders/$management`. The management node belongs to its entity, so that a claim for either
     /// is a claim for both (client notes 2.3).
     pub fn of_path(path: &str) -> Scope {
         let path = path.split_once('?').map_or(path, |(path, _query)| path);
-        let mut segments: Vec<Box<str>> = path
-            .split('/')
-            .filter(|segment| !segment.is_empty())
-            .map(|segment| segment.to_lowercase().into())
-            .collect();
-        if segments.last().is_some_and(|last| &**last == "$management") {
-            segments.pop();
+        let mut joined = String::with_capacity(path.len());
+        for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+            if !joined.is_empty() {
+                joined.push('/');
+            }
+            joined.push_str(&segment.to_lowercase());
         }
-        Scope { segments }
+        let of_node = match joined.rsplit_once('/') {
+            Some((entity, MANAGEMENT)) => Some(entity.len()),
+            None if joined == MANAGEMENT => Some(0),
+            _ => None,
+        };
+        if let Some(length) = of_node {
+            joined.truncate(length);
+        }
+        Scope { path: joined.into() }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.path
+    }
+
+    /// This path, and every one that it lies below, up to the whole namespace.
+    pub fn upward(&self) -> impl Iterator<Item = &str> {
+        std::iter::successors(Some(&*self.path), |path| match path.rsplit_once('/') {
+            Some((above, _)) => Some(above),
+            None => (!path.is_empty()).then_some(""),
+        })
     }
 
     /// Reads the decoded resource of a token, an address of any scheme (H-102): its host and what it covers there.
@@ -41,24 +60,46 @@ impl Scope {
             Some(_) => return Err(Denied::InvalidAudience),
             None => (address, false),
         };
-        let after_scheme = after_scheme.split_once('?').map_or(after_scheme, |(address, _query)| address);
         let (host, path) = after_scheme.split_once('/').unwrap_or((after_scheme, ""));
-        if host.is_empty() || !(has_scheme || is_surely_a_host(host)) {
+        if !is_plain_host(host) || !(has_scheme || is_surely_a_host(host)) {
             return Err(Denied::InvalidAudience);
         }
+        let path = path.split_once('?').map_or(path, |(path, _query)| path);
         // The path of an address is itself percent-encoded by some clients.
         let path = percent_decode_str(path).decode_utf8().map_err(|_| Denied::InvalidAudience)?;
-        Ok((host, Scope::of_path(&path)))
+        let scope = Scope::of_path(&path);
+        // What names something must not come to mean the whole namespace, nor anything that its signer may have read otherwise.
+        let is_lost = scope.path.is_empty() && path.contains(|c| c != '/');
+        if is_lost || path.contains(|c: char| matches!(c, '\\' | '#' | '?' | ';' | ':') || c.is_control()) {
+            return Err(Denied::InvalidAudience);
+        }
+        Ok((host, scope))
     }
 
     pub fn covers(&self, other: &Scope) -> bool {
-        other.segments.starts_with(&self.segments)
+        match other.path.strip_prefix(&*self.path) {
+            Some(rest) => self.path.is_empty() || rest.is_empty() || rest.starts_with('/'),
+            None => false,
+        }
     }
 }
 
 /// The part of a host's name by which it chooses a namespace.
 pub(crate) fn first_label(host: &str) -> &str {
     host.split(['.', ':']).next().unwrap_or_default()
+}
+
+/// Whether a text is the name or address of a host, perhaps with a port, and nothing that hides a path or a query.
+fn is_plain_host(text: &str) -> bool {
+    let (name, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, rest)) => {
+            return address.parse::<std::net::Ipv6Addr>().is_ok()
+                && rest.strip_prefix(':').map_or(rest.is_empty(), |port| port.parse::<u16>().is_ok());
+        }
+        None => text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port))),
+    };
+    let is_inner = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
+    !name.is_empty() && name.chars().all(is_inner) && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
 /// Whether a text has the form of a scheme; which one it is does not matter (K-6).
@@ -114,7 +155,24 @@ impl Grant {
         if !self.scope.covers(&Scope::of_path(path)) {
             return Err(Denied::InvalidAudience);
         }
+        self.allowing(right, now)
+    }
+
+    /// The same on a path that is known to be covered.
+    pub(super) fn allowing(&self, right: Right, now: UnixSeconds) -> Result<(), Denied> {
+        if self.is_expired(now) {
+            return Err(Denied::ExpiredToken);
+        }
         if self.rights.include(right) { Ok(()) } else { Err(Denied::MissingClaim(right)) }
+    }
+
+    /// Whose policy it was proved by: the entity, if it is one of an entity, and the name.
+    pub fn policy(&self) -> String {
+        match &self.proof.holder {
+            Holder::Namespace => format!("/{}", self.proof.policy),
+            Holder::Entity(path) => format!("{path}/{}", self.proof.policy),
+            Holder::Issuer(name) => format!("//{name}"),
+        }
     }
 
     pub fn allows(&self, path: &str, right: Right, now: UnixSeconds) -> bool {
@@ -161,6 +219,36 @@ mod tests {
         assert!(covers("mine.servicebus.windows.net/q", "q"));
         assert!(covers("sb://host/q/$management", "q"));
         assert!(covers("sb://host/q", "q/$management"));
+    }
+
+    #[test]
+    fn a_resource_that_is_not_plainly_a_path_grants_nothing() {
+        let hidden = [
+            "sb://host%2Fq",
+            "sb://host\\q",
+            "sb://host#/q",
+            "sb://host?/q",
+            "sb://host;/q",
+            "sb://host:q",
+            "sb://host:5671:1",
+            "sb://user@host/q",
+            "sb://[::1/q",
+            "sb://host/$management",
+            "sb://host/$Management?x",
+            "sb://host/q#x",
+            "sb://host/q;x",
+            "sb://host/q\\x",
+            "sb://host/q:1",
+            "sb://host/q%3fx",
+            "sb://host/q%0a",
+            "sb://host/%5c",
+        ];
+        for address in hidden {
+            assert_eq!(Scope::of_address(address), Err(Denied::InvalidAudience), "{address}");
+        }
+        for plain in ["sb://host:5671/q", "sb://[::1]:5671/q", "sb://[::1]/q", "sb://my_host.local/q?x=1"] {
+            assert!(covers(plain, "q") && !covers(plain, "p"), "{plain}");
+        }
     }
 
     #[test]

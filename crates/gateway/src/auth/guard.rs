@@ -134,7 +134,7 @@ impl Guard {
                 |key| Sha256::digest(key.as_bytes()).ct_eq(&given),
             )
             .ok_or(Denied::InvalidSignature)?;
-        Ok(Grant { scope: Scope::NAMESPACE, rights, expires: UnixSeconds::NEVER, proof })
+        Ok(Grant { scope: Scope::default(), rights, expires: UnixSeconds::NEVER, proof })
     }
 
     /// The rights of the policy whose key passes `is_proof`, and the proof. Three keys are tried, whoever asks.

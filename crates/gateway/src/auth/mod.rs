@@ -5,6 +5,7 @@
 //! never appears in an error, a log line or a `Debug` text.
 
 mod bearer;
+mod claims;
 mod demand;
 mod denied;
 mod entity;
@@ -15,6 +16,7 @@ mod policy;
 pub mod sas;
 
 pub use bearer::{Development, Issuer, Keys, KeysError, Role};
+pub use claims::Claims;
 pub use demand::Demand;
 pub use denied::Denied;
 pub use entity::entity_rights;

@@ -40,6 +40,13 @@ impl Rights {
         }
     }
 
+    /// Whether these are at least those.
+    pub fn include_all(self, others: Rights) -> bool {
+        [Right::Listen, Right::Send, Right::Manage]
+            .into_iter()
+            .all(|right| self.include(right) || !others.include(right))
+    }
+
     pub fn include(self, right: Right) -> bool {
         match right {
             Right::Listen => self.listen,

@@ -185,7 +185,8 @@ impl<A: Ask> Door<A> {
         let address = Address::read(head.uri.path()).map_err(|_| Failure::bad("The path cannot be read."))?;
         let headers = Headers(&head.headers);
         let access = self.verify(head, &address, peer).await?;
-        peer.proved();
+        let may_manage = access != Access::ReadOnly;
+        peer.proved("items", may_manage).map_err(|full| Failure::new(503, 0, full.to_string()))?;
         let intended_rid = headers.text("x-ms-cosmos-intended-collection-rid");
         let resource = Resource::of(&address, intended_rid).ok_or_else(Failure::not_found)?;
         let verb = resource.verb(&head.method, headers)?;

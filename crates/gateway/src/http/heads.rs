@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+/// Most heads are shorter.
+const USUAL_HEAD_BYTES: usize = 4 * 1_024;
+
 /// What was read while no request was being answered: the newest bytes, as many as a head may have.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Heads(Arc<Mutex<Seen>>);
@@ -100,13 +103,22 @@ impl Heads {
         let read = &read[read.len().saturating_sub(HTTP_HEAD_BYTES)..];
         let surplus = (seen.bytes.len() + read.len()).saturating_sub(HTTP_HEAD_BYTES);
         seen.bytes.drain(..surplus);
+        // Made larger once and no further: a stranger's bytes are counted.
+        let length = seen.bytes.len() + read.len();
+        let room = if length <= USUAL_HEAD_BYTES { USUAL_HEAD_BYTES } else { HTTP_HEAD_BYTES };
+        let more = room - seen.bytes.len();
+        seen.bytes.reserve_exact(more);
         seen.bytes.extend_from_slice(read);
     }
 }
 
 /// The names of one head, as they came.
 #[derive(Debug, Default)]
-pub(super) struct Spelling(Vec<String>);
+pub(super) struct Spelling {
+    names: Vec<String>,
+    /// A line ends without a carriage return: somebody before us may see other lines (RFC 9112, 2.2).
+    pub(super) has_bare_line_feed: bool,
+}
 
 impl Spelling {
     pub(super) fn of_head(bytes: &[u8]) -> Spelling {
@@ -114,13 +126,19 @@ impl Spelling {
             let end = line.iter().position(|byte| *byte == b':')?;
             Some(std::str::from_utf8(&line[..end]).ok()?.to_owned())
         };
-        let lines = bytes.split(|byte| *byte == b'\n').skip_while(|line| line.trim_ascii().is_empty());
-        Spelling(lines.take_while(|line| !line.trim_ascii().is_empty()).filter_map(name).collect())
+        let is_blank = |line: &&[u8]| line.trim_ascii().is_empty();
+        let lines = || bytes.split(|byte| *byte == b'\n').skip_while(is_blank);
+        let length = lines().take_while(|line| !is_blank(line)).count();
+        let names = lines().take(length).filter_map(name).collect();
+        // The line that ends it is one of them. What is no head is not judged.
+        let is_head = bytes.first().is_some_and(u8::is_ascii_uppercase);
+        let has_bare_line_feed = is_head && lines().take(length + 1).any(|line| !line.ends_with(b"\r"));
+        Spelling { names, has_bare_line_feed }
     }
 
     /// The spelling of a name in lower case. Of two the first counts.
     pub(super) fn of<'a>(&'a self, name: &'a str) -> &'a str {
-        self.0.iter().find(|spelled| spelled.eq_ignore_ascii_case(name)).map_or(name, |spelled| spelled)
+        self.names.iter().find(|spelled| spelled.eq_ignore_ascii_case(name)).map_or(name, |spelled| spelled)
     }
 }
 
@@ -210,6 +228,16 @@ mod tests {
         assert_eq!(spelling.of("orderid"), "orderId");
         assert_eq!(spelling.of("x-trace"), "X-TRACE");
         assert_eq!((spelling.of("missing"), spelling.of("host")), ("missing", "Host"));
+    }
+
+    #[test]
+    fn a_line_of_a_head_that_ends_without_a_carriage_return_is_told() {
+        let is_bare = |head: &str| Spelling::of_head(head.as_bytes()).has_bare_line_feed;
+        assert!(!is_bare("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
+        assert!(!is_bare("POST / HTTP/1.1\r\nHost: h\r\n\r\nbody\nof\nlines\n\n"));
+        assert!(is_bare("GET / HTTP/1.1\nHost: h\r\n\r\n"));
+        assert!(is_bare("GET / HTTP/1.1\r\nHost: h\nX: y\r\n\r\nbody"));
+        assert!(is_bare("GET / HTTP/1.1\r\nHost: h\r\n\n"));
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod xml;
 use crate::amqp::Unfinished;
 use crate::ask::Ask;
 use crate::auth::sas::{self, Shown};
-use crate::auth::{Demand, Denied, Development, Failures, Grant, UnixSeconds};
+use crate::auth::{Demand, Denied, Development, Failures, Grant, Right, UnixSeconds};
 use crate::limits::*;
 use crate::listen::Peer;
 use crate::metrics::{self, Meters};
@@ -116,6 +116,13 @@ pub async fn serve<S, A>(
     }
 }
 
+fn check_head(head: &Parts, manner: &Manner) -> Result<(), Failure> {
+    if manner.spelling.has_bare_line_feed {
+        return Err(Failure::Bad("A line of the head ends without a carriage return.".to_owned()));
+    }
+    check_host(head)
+}
+
 /// What the connection knows of a request beside its head.
 struct Manner {
     spelling: Spelling,
@@ -186,8 +193,8 @@ impl<A: Ask> Door<'_, A> {
         let (head, body) = request.into_parts();
         let has_authorization = head.headers.contains_key(AUTHORIZATION);
         let host = named_host(&head).unwrap_or("localhost").to_owned();
-        let address =
-            check_host(&head).and_then(|()| Address::read(&head.method, &head.uri, has_authorization));
+        let address = check_head(&head, &manner)
+            .and_then(|()| Address::read(&head.method, &head.uri, has_authorization));
         let answered = match address {
             Err(failure) => Err((failure, String::new())),
             Ok(address) => {
@@ -249,7 +256,8 @@ impl<A: Ask> Door<'_, A> {
         let authorization = head.headers.get(AUTHORIZATION).ok_or(Denied::MissingToken)?;
         let grant = self.verify(authorization, namespace, &address.path, is_loopback).await?;
         grant.check(&address.path, right, UnixSeconds::now())?;
-        peer.proved();
+        peer.proved(&grant.policy(), grant.rights.include(Right::Manage))
+            .map_err(|full| Failure::Busy(full.to_string()))?;
         match address.route.methods() {
             [] => return Err(Failure::NoSuchAddress),
             _ if address.route == Route::Clock && !self.has_test_clock => return Err(Failure::NoSuchAddress),
@@ -258,7 +266,8 @@ impl<A: Ask> Door<'_, A> {
         }
         if let Route::Send { .. } | Route::Receive { .. } | Route::Locked { .. } = address.route {
             let Manner { spelling, stopping } = &manner;
-            let errand = Errand { head, spelling, site, namespace, stopping: stopping.clone() };
+            let (grant, stopping) = (&grant, stopping.clone());
+            let errand = Errand { head, spelling, site, namespace, grant, is_loopback, stopping };
             return self.message(&address.route, &errand, body).await;
         }
         let is_clock = address.route == Route::Clock;
@@ -327,7 +336,7 @@ impl<A: Ask> Door<'_, A> {
         make: impl FnOnce(RequestId) -> Command + Clone + Send,
     ) -> Result<Answer, Failure> {
         let command = make.clone()(RequestId::default());
-        Demand::of(&command).check([&call.grant], UnixSeconds::now())?;
+        Demand::of(&command).check_one(&call.grant, UnixSeconds::now())?;
         Ok(self.ask.ask(make).await??)
     }
 

@@ -22,12 +22,12 @@ pub(crate) use arguments::{token_of_uuid, uuid_of_token};
 pub use replies::LargeReplies;
 pub(super) use replies::{Desk, Replies};
 
-use super::cbs::{Question, read_request};
+use super::cbs::{LONG_ID, Question, read_request};
 use super::connection::Task;
 use super::link::{Kind, Link, REQUEST_CREDIT};
 use super::transaction::within;
 use crate::auth::{Demand, Right};
-use crate::limits::MANAGEMENT_REQUEST_BYTES;
+use crate::limits::{MANAGEMENT_REQUEST_BYTES, TRACKING_BYTES};
 use amqp::{Attach, AttachReply, LinkKey, Role};
 use arguments::{Arguments, Failure};
 use broker::{Answer, Command, NamespaceId, Refusal, RequestId, TransactionId};
@@ -146,7 +146,7 @@ impl<S> Task<S> {
     /// A whole request has come on a link.
     pub(super) fn manage(&mut self, key: LinkKey, payload: &[u8]) {
         let transaction = self.take_transaction(key);
-        let Some(request) = read_request(payload) else {
+        let Some(mut request) = read_request(payload, message::limits::VALUE_NODES) else {
             return tracing::debug!("a request to a management node cannot be read");
         };
         let Some(Link { session, kind: Kind::ManagementRequests(requests), .. }) = self.links.get(&key.0)
@@ -157,8 +157,18 @@ impl<S> Task<S> {
         let Some(link) = self.management_replies(request.reply_to.as_deref(), session, &path) else {
             return tracing::debug!("a request to a management node names no link to answer on");
         };
+        let correlation = Task::<S>::correlation(&mut request);
         let tracking = request.application.get("com.microsoft:tracking-id").and_then(Value::as_str);
-        let reply = Reply { correlation: request.message_id, tracking: tracking.map(Box::from) };
+        let tracking = tracking.filter(|text| text.len() <= TRACKING_BYTES).map(Box::from);
+        let correlation = match correlation {
+            Ok(correlation) => correlation,
+            Err(none) => {
+                let reply = Reply { correlation: none, tracking };
+                let error = self.origin.error(super::condition::ARGUMENT, LONG_ID, &path);
+                return self.reply_with(link, Waiting::Encoded(reply.failed(status::BAD_REQUEST, &error)));
+            }
+        };
+        let reply = Reply { correlation, tracking };
         let operation = request.application.get("operation").and_then(Value::as_str).unwrap_or("");
         let arguments = Arguments(&request.body);
         let (messages, bytes) = (self.batch.messages.len(), self.batch.bodies.len());

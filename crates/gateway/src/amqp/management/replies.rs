@@ -10,7 +10,7 @@ use super::super::link::{Kind, Link};
 use super::arguments::uuid_of_token;
 use super::reply::Reply;
 use super::{Verb, status};
-use crate::limits::{LARGE_REPLIES_BYTES, LARGE_REPLY_BYTES, REPLIES_WAITING_BYTES};
+use crate::limits::{LARGE_REPLIES_BYTES, LARGE_REPLY_BYTES, QUESTION_COST, SMALL_REPLY_BYTES};
 use amqp::{LinkKey, SessionKey};
 use broker::{BodyId, Delivery, State};
 use bytes::Bytes;
@@ -57,6 +57,8 @@ pub(in super::super) struct Desk {
     /// Links whose client must open its window first.
     blocked: Vec<LinkKey>,
     fetch: Option<Fetch>,
+    /// Held until a large reply is written.
+    writing: Option<Large>,
     next_tag: u32,
 }
 
@@ -118,6 +120,17 @@ impl Desk {
         self.ready.append(&mut self.blocked);
     }
 
+    fn block(&mut self, key: LinkKey) {
+        if !self.blocked.contains(&key) {
+            self.blocked.push(key);
+        }
+    }
+
+    /// Bytes of a large reply that is being put together or written, which count for all connections.
+    pub(in super::super) fn large_bytes(&self) -> usize {
+        self.writing.as_ref().map_or(0, |large| large.bytes)
+    }
+
     fn wake(&mut self, key: LinkKey) {
         if !self.ready.contains(&key) {
             self.ready.push(key);
@@ -126,8 +139,12 @@ impl Desk {
 
     fn take_fetched(&mut self) -> Option<(LinkKey, Vec<u8>)> {
         let bodies = self.fetch.as_mut()?.reading.take()?;
-        let Fetch { link, messages, .. } = self.fetch.take()?;
-        Some((link, messages.encoded(&bodies.bodies)))
+        let Fetch { link, mut messages, .. } = self.fetch.take()?;
+        let encoded = messages.encoded(&bodies.bodies);
+        if let Some(large) = messages.large.take() {
+            self.writing = Some(large);
+        }
+        Some((link, encoded))
     }
 }
 
@@ -136,10 +153,17 @@ impl Replies {
         Replies { path, address, waiting: VecDeque::new(), waiting_bytes: 0 }
     }
 
-    fn push(&mut self, waiting: Waiting) -> bool {
+    pub(in super::super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(in super::super) fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    fn push(&mut self, waiting: Waiting) {
         self.waiting_bytes += waiting.held_bytes();
         self.waiting.push_back(waiting);
-        self.waiting_bytes <= REPLIES_WAITING_BYTES || self.waiting.len() == 1
     }
 
     fn push_front(&mut self, waiting: Waiting) {
@@ -157,8 +181,10 @@ impl Replies {
 impl Waiting {
     fn held_bytes(&self) -> usize {
         match self {
-            Waiting::Encoded(bytes) => bytes.len(),
-            Waiting::Messages(messages) => messages.found.len() * size_of::<(Delivery, [Place; 1])>(),
+            Waiting::Encoded(bytes) => bytes.capacity(),
+            Waiting::Messages(messages) => {
+                QUESTION_COST + messages.found.capacity() * size_of::<(Delivery, [Place; 2])>()
+            }
         }
     }
 }
@@ -312,19 +338,16 @@ impl<S> Task<S> {
         let Some(Link { kind: Kind::ManagementReplies(replies), .. }) = self.links.get_mut(&key.0) else {
             return;
         };
-        if replies.push(waiting) {
-            return self.send_management(key);
-        }
-        let text = "The link gave no credit for the answers to its requests.";
-        let error = self.origin.error(amqp::condition::RESOURCE_LIMIT_EXCEEDED, text, &replies.path);
-        self.forget(key);
-        self.machine.detach(key, Some(&error));
+        self.replies_bytes += waiting.held_bytes();
+        replies.push(waiting);
+        self.send_management(key);
+        self.end_untaken(key);
     }
 
     /// Sends what can be sent on a link.
     pub(in super::super) fn send_management(&mut self, key: LinkKey) {
         loop {
-            let is_full = self.machine.output().len() >= OUTPUT_BYTES;
+            let is_full = self.machine.output().len() >= self.output_most;
             let Some(Link { kind: Kind::ManagementReplies(replies), .. }) = self.links.get_mut(&key.0) else {
                 return;
             };
@@ -332,12 +355,14 @@ impl<S> Task<S> {
                 return;
             }
             if !self.machine.can_send(key) {
-                return self.desk.blocked.push(key);
+                return self.desk.block(key);
             }
             if is_full {
                 return self.desk.wake(key);
             }
-            let bytes = match replies.pop() {
+            let popped = replies.pop();
+            self.replies_bytes -= popped.as_ref().map_or(0, Waiting::held_bytes);
+            let bytes = match popped {
                 Some(Waiting::Encoded(bytes)) => bytes,
                 Some(Waiting::Messages(messages)) => match self.gather(key, messages) {
                     Some(bytes) => bytes,
@@ -354,6 +379,19 @@ impl<S> Task<S> {
 
     /// The whole reply, if its bodies are at hand. Otherwise they are being read, and it comes back by itself.
     fn gather(&mut self, key: LinkKey, mut messages: Box<Messages>) -> Option<Vec<u8>> {
+        let bytes = messages.bytes();
+        let has_room = if bytes <= LARGE_REPLY_BYTES {
+            // As it is read, as it is encoded, and in the output.
+            bytes <= SMALL_REPLY_BYTES || self.has_room_for(3 * bytes)
+        } else {
+            messages.large = messages.large.take().or_else(|| self.state.large_replies.reserve(bytes));
+            messages.large.is_some()
+        };
+        if !has_room {
+            let text = "The server is putting too many large answers together; ask again later.";
+            let error = self.origin.error(SERVER_BUSY, text, "");
+            return Some(messages.reply.failed(status::BUSY, &error));
+        }
         let mut bodies = Vec::new();
         self.engine.handle().cache().get(messages.bodies(), &mut bodies);
         if bodies.iter().all(Option::is_some) {
@@ -361,19 +399,12 @@ impl<S> Task<S> {
         }
         if self.desk.is_fetching() {
             if let Some(Link { kind: Kind::ManagementReplies(replies), .. }) = self.links.get_mut(&key.0) {
-                replies.push_front(Waiting::Messages(messages));
+                let waiting = Waiting::Messages(messages);
+                self.replies_bytes += waiting.held_bytes();
+                replies.push_front(waiting);
                 self.desk.wake(key);
             }
             return None;
-        }
-        let bytes = messages.bytes();
-        if bytes > LARGE_REPLY_BYTES {
-            messages.large = self.state.large_replies.reserve(bytes);
-            if messages.large.is_none() {
-                let text = "The server is putting too many large answers together; ask again later.";
-                let error = self.origin.error(SERVER_BUSY, text, "");
-                return Some(messages.reply.failed(status::BUSY, &error));
-            }
         }
         let places = messages.places().cloned().collect();
         let reading = self.engine.handle().read(places, bytes, false);
@@ -383,10 +414,16 @@ impl<S> Task<S> {
 
     /// Sends on what waited for a read or for room in the output.
     pub(in super::super) fn serve_management(&mut self) {
+        if self.machine.output().len() < OUTPUT_BYTES && self.machine.held_frames_bytes() < LARGE_REPLY_BYTES
+        {
+            self.desk.writing = None;
+        }
         if let Some((key, reply)) = self.desk.take_fetched()
             && let Some(Link { kind: Kind::ManagementReplies(replies), .. }) = self.links.get_mut(&key.0)
         {
-            replies.push_front(Waiting::Encoded(reply));
+            let waiting = Waiting::Encoded(reply);
+            self.replies_bytes += waiting.held_bytes();
+            replies.push_front(waiting);
             self.desk.wake(key);
         }
         for key in std::mem::take(&mut self.desk.ready) {
@@ -410,16 +447,5 @@ mod tests {
         assert!(total.reserve(LARGE_REPLIES_BYTES / 2).is_some());
         drop(half);
         assert_eq!(total.held_bytes.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn what_waits_is_bounded_but_for_the_first() {
-        let mut replies = Replies::new("q".into(), None);
-        assert!(replies.push(Waiting::Encoded(vec![0; 2 * REPLIES_WAITING_BYTES])));
-        assert!(!replies.push(Waiting::Encoded(vec![0])));
-        while replies.pop().is_some() {}
-        assert!(replies.push(Waiting::Encoded(vec![0; REPLIES_WAITING_BYTES - 1])));
-        assert!(replies.push(Waiting::Encoded(vec![0])));
-        assert!(!replies.push(Waiting::Encoded(vec![0])));
     }
 }

@@ -70,7 +70,7 @@ impl Issuer {
     /// The rights that a token gives on a path by roles whose scope passes.
     fn rights(&self, token: &Jwt<'_>, is_meant: impl Fn(&Scope) -> bool) -> Rights {
         let roles = self.roles.iter().filter(|role| {
-            let scope = role.entity.as_deref().map_or(Scope::NAMESPACE, Scope::of_path);
+            let scope = role.entity.as_deref().map_or_else(Scope::default, Scope::of_path);
             is_meant(&scope) && token.claims.have(&self.claims, &role.name)
         });
         roles.fold(Rights::default(), |sum, role| sum.with(role.rights))
@@ -110,8 +110,8 @@ impl Guard {
             return Err(Denied::InvalidAudience);
         }
         // What it is worth everywhere may be used everywhere; what a narrower role adds counts here alone.
-        let everywhere = issuer.rights(&token, |scope| *scope == Scope::NAMESPACE);
-        let scope = if everywhere == rights { Scope::NAMESPACE } else { asked };
+        let everywhere = issuer.rights(&token, |scope| *scope == Scope::default());
+        let scope = if everywhere == rights { Scope::default() } else { asked };
         let proof = Proof { holder: Holder::Issuer(issuer.name.clone()), ..Proof::default() };
         let grant = Grant { scope, rights, expires, proof };
         if grant.is_expired(now) { Err(Denied::ExpiredToken) } else { Ok(grant) }

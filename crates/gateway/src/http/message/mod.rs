@@ -26,6 +26,7 @@ use super::failure::Failure;
 use super::heads::Spelling;
 use super::route::Route;
 use crate::ask::Ask;
+use crate::auth::Grant;
 use crate::namespaces::Namespace;
 use body::Payload;
 use broker::{Command, LinkId, Refusal};
@@ -42,6 +43,8 @@ pub(super) struct Errand<'a> {
     pub(super) spelling: &'a Spelling,
     pub(super) site: &'a Site,
     pub(super) namespace: &'a Namespace,
+    pub(super) grant: &'a Grant,
+    pub(super) is_loopback: bool,
     /// Becomes true when the server stops: nobody waits any longer.
     pub(super) stopping: watch::Receiver<bool>,
 }

@@ -12,7 +12,9 @@ use super::dates::http_date;
 use super::{Errand, Line, broker_properties, empty, refused, user_properties};
 use crate::amqp::uuid_of_token;
 use crate::ask::Ask;
-use broker::{Command, LockToken, NamespaceId, ReceiveMode, Refusal};
+use crate::auth::{self, Denied, Grant, Holder, Right, UnixSeconds};
+use crate::limits::CLAIM_REVIEW;
+use broker::{Answer, Command, LockToken, NamespaceId, ReceiveMode, Refusal, Task};
 use bytes::Bytes;
 use engine::{Handle, Outgoing, Sent};
 use http_body_util::Full;
@@ -52,7 +54,8 @@ impl<A: Ask> Door<'_, A> {
         let engine = self.ask.engine();
         let line = Line::open(engine)?;
         let namespace = errand.namespace.id;
-        let taken = take(line, namespace, entity, mode, wait, errand.stopping.clone()).await?;
+        let lapsed = self.lapsed(errand, entity);
+        let taken = take(line, (namespace, entity), mode, wait, errand.stopping.clone(), lapsed).await?;
         let Some(sent) = taken else { return Ok(empty(StatusCode::NO_CONTENT)) };
         let first = first_part(engine, &sent).await.ok_or(Refusal::Unreadable)?;
         let mut response = shown(engine, &sent, &first).map_err(|error| {
@@ -72,6 +75,46 @@ impl<A: Ask> Door<'_, A> {
     }
 }
 
+impl<A: Ask> Door<'_, A> {
+    /// Ends when whoever waits may not receive any more: its token has run out, or its policy or right is gone.
+    async fn lapsed(&self, errand: &Errand<'_>, entity: &str) -> Failure {
+        loop {
+            sleep(CLAIM_REVIEW).await;
+            if let Err(why) = self.is_still_allowed(errand, entity).await {
+                return why;
+            }
+        }
+    }
+
+    async fn is_still_allowed(&self, errand: &Errand<'_>, entity: &str) -> Result<(), Failure> {
+        let grant = errand.grant;
+        let rights = match &grant.proof.holder {
+            Holder::Namespace => {
+                let namespace = self.namespaces.of_id(errand.namespace.id).ok_or(Denied::InvalidSignature)?;
+                namespace.guard.rights_of(&grant.proof, errand.is_loopback)
+            }
+            Holder::Issuer(name) => {
+                let namespace = self.namespaces.of_id(errand.namespace.id).ok_or(Denied::InvalidSignature)?;
+                namespace.guard.knows_issuer(name).then_some(grant.rights)
+            }
+            Holder::Entity(path) => {
+                let (namespace, task) = (errand.namespace.id, Box::new(Task::Access { path: path.clone() }));
+                let access = |request| Command::Manage { request, namespace, task };
+                match self.ask.ask(access).await?? {
+                    Answer::Access(holders) => {
+                        let own = holders.iter().find(|holder| holder.entity.eq_ignore_ascii_case(path));
+                        auth::entity_rights(&grant.proof, own.map_or(&[][..], |own| &own.rules))
+                    }
+                    _ => return Err(Failure::Internal),
+                }
+            }
+        };
+        let rights = rights.ok_or(Denied::InvalidSignature)?;
+        Grant { rights, ..grant.clone() }.check(entity, Right::Listen, UnixSeconds::now())?;
+        Ok(())
+    }
+}
+
 /// A lock token as the SDKs show it.
 pub(super) fn token_text(token: LockToken) -> String {
     uuid::Uuid::from_bytes(uuid_of_token(token)).to_string()
@@ -80,11 +123,11 @@ pub(super) fn token_text(token: LockToken) -> String {
 /// Takes the next message, if one comes in time.
 async fn take(
     mut line: Line,
-    namespace: NamespaceId,
-    entity: &str,
+    (namespace, entity): (NamespaceId, &str),
     mode: ReceiveMode,
     wait: Duration,
     mut stopping: watch::Receiver<bool>,
+    lapsed: impl Future<Output = Failure>,
 ) -> Result<Option<Sent>, Failure> {
     let link = line.link();
     let mut is_draining = wait.is_zero();
@@ -94,22 +137,24 @@ async fn take(
     ]);
     let mut over = pin!(async {
         tokio::select! {
-            () = sleep(wait) => {}
-            _ = stopping.wait_for(|is_stopping| *is_stopping) => {}
+            () = sleep(wait) => None,
+            _ = stopping.wait_for(|is_stopping| *is_stopping) => None,
+            why = lapsed => Some(why),
         }
     });
+    let mut denied = None;
     loop {
         tokio::select! {
             biased;
             outgoing = line.next() => match outgoing {
                 Outgoing::Deliver(sent) => return Ok(Some(sent)),
-                Outgoing::Drained { .. } => return Ok(None),
+                Outgoing::Drained { .. } => return denied.map_or(Ok(None), Err),
                 Outgoing::Detached { refusal, .. } => return Err(refused(refusal)),
                 Outgoing::Attached { .. } => {}
                 _ => return Err(Failure::Internal),
             },
-            () = over.as_mut(), if !is_draining => {
-                is_draining = true;
+            why = over.as_mut(), if !is_draining => {
+                (is_draining, denied) = (true, why);
                 line.ask(vec![Command::Credit { link, limit: 1, drain: true }]);
             }
         }

@@ -1,0 +1,173 @@
+//! What is held on behalf of peers, in bytes: of each connection, of all connections of a policy, and of all together.
+//!
+//! A connection says after each step what it holds ([`Account::hold`]), and asks before it takes in what only its peer can
+//! make it give back ([`Account::has_room`]): requests and messages that are not whole, answers that are not taken, links. What
+//! finds no room is refused. What goes away by itself is not refused, but nothing more is read while there is no room.
+//!
+//! A little is always there for everybody, so that who is modest is served while others take all they can.
+
+use crate::limits::{CONNECTION_BYTES, CONNECTION_FREE_BYTES, CONNECTIONS_BYTES, POLICY_SHARE};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What all connections hold.
+#[derive(Debug)]
+pub struct Memory {
+    most_bytes: usize,
+    /// Beyond what is always there for each.
+    pooled_bytes: AtomicUsize,
+    policies: Mutex<HashMap<Box<str>, Arc<Policy>>>,
+}
+
+/// What the connections of one policy hold.
+#[derive(Debug, Default)]
+struct Policy {
+    pooled_bytes: AtomicUsize,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory::new(CONNECTIONS_BYTES)
+    }
+}
+
+impl Memory {
+    pub fn new(most_bytes: usize) -> Memory {
+        Memory { most_bytes, pooled_bytes: AtomicUsize::new(0), policies: Mutex::default() }
+    }
+
+    /// What is held beyond what is always there.
+    pub fn pooled_bytes(&self) -> usize {
+        self.pooled_bytes.load(Ordering::Relaxed)
+    }
+
+    fn policy(&self, name: &str) -> Arc<Policy> {
+        let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of whom nobody is there any more are forgotten when another comes.
+        policies.retain(|_, policy| Arc::strong_count(policy) > 1);
+        Arc::clone(policies.entry(name.into()).or_default())
+    }
+}
+
+/// What one connection holds. Given back when it is dropped.
+#[derive(Debug)]
+pub struct Account {
+    memory: Arc<Memory>,
+    policy: Option<Arc<Policy>>,
+    bytes: usize,
+}
+
+impl Account {
+    pub fn new(memory: Arc<Memory>) -> Account {
+        Account { memory, policy: None, bytes: 0 }
+    }
+
+    /// Whose it is. The first policy that a connection proves counts for as long as it lives.
+    pub fn join(&mut self, policy: &str) {
+        if self.policy.is_none() {
+            let policy = self.memory.policy(policy);
+            policy.pooled_bytes.fetch_add(pooled(self.bytes), Ordering::Relaxed);
+            self.policy = Some(policy);
+        }
+    }
+
+    /// So much is held now.
+    pub fn hold(&mut self, bytes: usize) {
+        let (before, now) = (pooled(self.bytes), pooled(bytes));
+        self.bytes = bytes;
+        if before == now {
+            return;
+        }
+        let policy = self.policy.as_deref().map(|policy| &policy.pooled_bytes);
+        for total in [Some(&self.memory.pooled_bytes), policy].into_iter().flatten() {
+            // Wraps around where less is held than before.
+            total.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether so many bytes more may be held.
+    pub fn has_room(&self, more_bytes: usize) -> bool {
+        let bytes = self.bytes.saturating_add(more_bytes);
+        if bytes <= CONNECTION_FREE_BYTES {
+            return true;
+        }
+        let fits = |total: &AtomicUsize, most: usize| {
+            total.load(Ordering::Relaxed).saturating_add(more_bytes) <= most
+        };
+        bytes <= CONNECTION_BYTES
+            && fits(&self.memory.pooled_bytes, self.memory.most_bytes)
+            && self
+                .policy
+                .as_ref()
+                .is_none_or(|policy| fits(&policy.pooled_bytes, self.memory.most_bytes / POLICY_SHARE))
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.hold(0);
+    }
+}
+
+fn pooled(bytes: usize) -> usize {
+    bytes.saturating_sub(CONNECTION_FREE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEBIBYTE: usize = 1_024 * 1_024;
+
+    #[test]
+    fn what_is_held_is_counted_once_and_given_back() {
+        let memory = Arc::new(Memory::new(8 * MEBIBYTE));
+        let mut account = Account::new(Arc::clone(&memory));
+        account.hold(CONNECTION_FREE_BYTES);
+        assert_eq!(memory.pooled_bytes(), 0, "a little is always there");
+        account.hold(CONNECTION_FREE_BYTES + 100);
+        account.join("a");
+        account.hold(CONNECTION_FREE_BYTES + 70);
+        assert_eq!(memory.pooled_bytes(), 70);
+        assert_eq!(memory.policy("a").pooled_bytes.load(Ordering::Relaxed), 70);
+        drop(account);
+        assert_eq!(memory.pooled_bytes(), 0);
+        memory.policy("b");
+        assert_eq!(memory.policies.lock().unwrap().len(), 1, "who is gone is forgotten");
+    }
+
+    #[test]
+    fn one_policy_leaves_the_other_half_and_everybody_has_a_little() {
+        let memory = Arc::new(Memory::new(8 * MEBIBYTE));
+        let account = |policy: &str| {
+            let mut account = Account::new(Arc::clone(&memory));
+            account.join(policy);
+            account
+        };
+        let mut greedy: Vec<Account> = Vec::new();
+        for _ in 0..100 {
+            let mut one = account("greedy");
+            while one.has_room(MEBIBYTE) {
+                one.hold(one.bytes() + MEBIBYTE);
+            }
+            greedy.push(one);
+        }
+        assert!(memory.pooled_bytes() <= 4 * MEBIBYTE, "{}", memory.pooled_bytes());
+        let modest = account("greedy");
+        assert!(modest.has_room(CONNECTION_FREE_BYTES) && !modest.has_room(MEBIBYTE));
+        assert!(account("other").has_room(2 * MEBIBYTE));
+        drop(greedy);
+        assert!(modest.has_room(MEBIBYTE));
+    }
+
+    #[test]
+    fn one_connection_has_a_limit_of_its_own() {
+        let account = Account::new(Arc::new(Memory::new(usize::MAX)));
+        assert!(account.has_room(CONNECTION_BYTES) && !account.has_room(CONNECTION_BYTES + 1));
+    }
+}

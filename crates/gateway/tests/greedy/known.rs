@@ -1,0 +1,168 @@
+//! Who has some right holds no more than its connection, its policy and all together may (P7), and is refused what goes beyond.
+
+use crate::house::*;
+use crate::{KIBIBYTE, MEBIBYTE, Measured};
+use message::Value;
+use std::sync::atomic::Ordering;
+use tokio::io::DuplexStream;
+
+/// For all connections of a house; one policy has half of it.
+const ALL_BYTES: usize = 16 * MEBIBYTE;
+
+const CONNECTIONS: usize = 8;
+
+/// What each may hold beyond what is shared: what is always there, and what was under way when the last of it was taken.
+const OWN_BYTES: usize = 384 * KIBIBYTE;
+
+const NODE: &str = "orders/$management";
+
+type Peer = Greedy<DuplexStream>;
+
+#[derive(Debug, Clone, Copy)]
+pub enum Deed {
+    /// Answers of a management node that are not taken.
+    UntakenReplies,
+    /// Answers of `$cbs` that are not taken.
+    UntakenClaims,
+    /// Requests of which the end does not come.
+    UnfinishedRequests,
+    /// Messages of which the end does not come.
+    UnfinishedMessages,
+    /// Large messages that are peeked at on sessions whose windows are closed.
+    ClosedWindows,
+    /// Links with long names.
+    ManyLinks,
+}
+
+pub const DEEDS: [Deed; 6] = [
+    Deed::UntakenReplies,
+    Deed::UntakenClaims,
+    Deed::UnfinishedRequests,
+    Deed::UnfinishedMessages,
+    Deed::ClosedWindows,
+    Deed::ManyLinks,
+];
+
+async fn untaken(peer: &mut Peer, node: &str, share: u32) {
+    peer.say_frames(&[(0, sender(0, node))]).await;
+    for handle in 1..200 {
+        peer.say_frames(&[(0, receiver(handle, node))]).await;
+    }
+    let id = Value::String("m".repeat(500));
+    for round in 0..8_000 / share {
+        let request = request(id.clone(), 1 + round % 199, &[("operation", "x")], &Value::Null);
+        peer.transfer(0, 0, &request, false).await;
+    }
+}
+
+async fn unfinished(peer: &mut Peer, address: &str, share: u32) {
+    for handle in 0..250 / share {
+        peer.say_frames(&[(0, sender(handle, address))]).await;
+    }
+    for handle in 0..250 / share {
+        peer.transfer(0, handle, &message(100_000)[..60_000], true).await;
+    }
+}
+
+async fn closed_windows(peer: &mut Peer, share: u32) {
+    peer.say_frames(&[(0, sender(0, NODE)), (0, receiver(1, NODE))]).await;
+    let text = |text: &str| Value::String(text.into());
+    let body = Value::Map(vec![
+        (text("from-sequence-number"), Value::Long(0)),
+        (text("message-count"), Value::Int(250)),
+    ]);
+    for channel in 1..60 / share as u16 {
+        let handle = 1_u32;
+        peer.say_frames(&[
+            (channel, closed_begin()),
+            (channel, sender(0, NODE)),
+            (channel, receiver(handle, NODE)),
+        ])
+        .await;
+        let amqp::performative::Performative::Flow(flow) = credit(handle, 100) else {
+            unreachable!("a flow")
+        };
+        let flow = amqp::performative::Flow { incoming_window: 0, ..flow };
+        peer.say_frames(&[(channel, amqp::performative::Performative::Flow(flow))]).await;
+        let peek = [("operation", "com.microsoft:peek-message")];
+        peer.transfer(channel, 0, &request("id".into(), handle, &peek, &body), false).await;
+    }
+}
+
+async fn many_links(peer: &mut Peer, share: u32) {
+    for number in 0..4_000 / share {
+        let (channel, handle) = ((number / 250) as u16, number % 250);
+        if handle == 0 && channel > 0 {
+            peer.say_frames(&[(channel, begin())]).await;
+        }
+        let amqp::performative::Performative::Attach(mut attach) = receiver(handle, QUEUE) else {
+            unreachable!("an attach")
+        };
+        attach.name = format!("{number}{}", "n".repeat(10_000));
+        peer.say_frames(&[(channel, amqp::performative::Performative::Attach(attach))]).await;
+    }
+}
+
+/// Does it, or one of so many shares of it.
+pub async fn done(house: &House, deed: Deed, share: u32) -> Peer {
+    let policy = if matches!(deed, Deed::UnfinishedMessages) { "sender" } else { "reader" };
+    let mut peer = house.admitted(policy).await;
+    match deed {
+        Deed::UntakenReplies => untaken(&mut peer, NODE, share).await,
+        Deed::UntakenClaims => untaken(&mut peer, "$cbs", share).await,
+        Deed::UnfinishedRequests => unfinished(&mut peer, NODE, share).await,
+        Deed::UnfinishedMessages => unfinished(&mut peer, QUEUE, share).await,
+        Deed::ClosedWindows => closed_windows(&mut peer, share).await,
+        Deed::ManyLinks => many_links(&mut peer, share).await,
+    }
+    peer
+}
+
+/// Puts messages there that a peek shows many bytes of.
+pub async fn fill(house: &House) {
+    let mut peer = house.admitted("sender").await;
+    peer.say_frames(&[(0, sender(0, QUEUE))]).await;
+    for _ in 0..40 {
+        peer.transfer(0, 0, &message(60_000), false).await;
+    }
+    house.settle().await;
+}
+
+#[tokio::test]
+async fn peers_who_take_nothing_and_finish_nothing_hold_what_their_policy_may() {
+    let mut measured = Measured::start().await;
+    let house = House::new(ALL_BYTES).await;
+    fill(&house).await;
+    let mut found = Vec::new();
+    for deed in DEEDS {
+        drop(done(&house, deed, 1).await);
+        house.settle().await;
+        measured.start_again();
+        let mut crowd = vec![done(&house, deed, 1).await];
+        house.settle().await;
+        let one = measured.held();
+        for _ in 1..CONNECTIONS {
+            crowd.push(done(&house, deed, 1).await);
+        }
+        house.settle().await;
+        let (all, counted) = (measured.held(), house.state.memory.pooled_bytes());
+        println!("{deed:?}: one {one}, {CONNECTIONS} {all}, counted {counted}, peak {}", measured.peak());
+        // Somebody else is served beside them.
+        let mut good = house.admitted("sender").await;
+        good.say_frames(&[(0, sender(0, QUEUE))]).await;
+        good.answered().await;
+        let before = good.read_bytes.load(Ordering::Relaxed);
+        good.transfer(0, 0, &message(60_000), false).await;
+        good.answered().await;
+        assert!(good.read_bytes.load(Ordering::Relaxed) > before, "{deed:?}: a good client is not answered");
+        drop((crowd, good));
+        house.settle().await;
+        found.push((deed, one, all, counted, measured.held()));
+    }
+    for (deed, one, all, counted, left) in found {
+        let most = ALL_BYTES / otobus_gateway::limits::POLICY_SHARE + CONNECTIONS * OWN_BYTES;
+        assert!(one <= most && all <= most, "{deed:?}: one {one}, all {all} of {most} bytes");
+        assert!(counted <= ALL_BYTES, "{deed:?}: {counted} are counted");
+        assert!(left <= MEBIBYTE, "{deed:?}: {left} bytes are left");
+    }
+}
