@@ -73,6 +73,8 @@ pub struct Broker {
     pub(crate) topic_limits: TopicLimits,
     /// Reused where numbers are gathered before they are worked off.
     pub(crate) scratch: Vec<Sequence>,
+    /// What rules have cost since the start, in steps.
+    pub(crate) steps: usize,
 }
 
 impl Broker {
@@ -81,7 +83,7 @@ impl Broker {
     pub fn new(durable: Durable, key: u128) -> Broker {
         let volatile = Volatile::rebuilt(&durable, key);
         let (tier, topic_limits) = (Tier::default(), TopicLimits::default());
-        Broker { durable, volatile, tier, topic_limits, scratch: Vec::new() }
+        Broker { durable, volatile, tier, topic_limits, scratch: Vec::new(), steps: 0 }
     }
 
     /// The same broker, held to the quotas of a tier.
@@ -105,6 +107,14 @@ impl Broker {
 
     pub fn durable(&self) -> &Durable {
         &self.durable
+    }
+
+    /// What all work has cost since the start, in steps, with what came of it so far and lies in `decision`. Between two looks, one
+    /// before and one after a call, lies what the call has cost: no more than [`limits::SLICE_STEPS`].
+    pub fn work(&self, decision: &Decision) -> usize {
+        let Decision { records, bodies, effects, doubts, .. } = decision;
+        let results = records.len() + bodies.len() + effects.len() + doubts.len();
+        self.steps + results * limits::RESULT_STEPS
     }
 
     /// Decides one command, at the time of its namespace. `arrivals` are those of its batch; `material` is what an earlier answer asked for.

@@ -106,6 +106,11 @@ pub const MESSAGE_STEPS: usize = 2 * 1_024 * 1_024;
 /// A larger batch is refused.
 pub const COMMAND_STEPS: usize = 8 * MESSAGE_STEPS;
 
+/// What a record, a body or an effect counts for, which take a tenth of a microsecond or two; and what one call of the broker may
+/// cost in all. Rules are looked at twice, before a delivery is taken in and when it is, and all that comes of it fits the rest.
+pub const RESULT_STEPS: usize = 64;
+pub const SLICE_STEPS: usize = 3 * COMMAND_STEPS;
+
 /// What a copy takes at the most in the record of a published message, without what an action has changed; and what all copies
 /// of one delivery may take, which is one append of the journal: a quarter of its largest.
 pub const COPY_BYTES: usize = 16;

@@ -36,6 +36,8 @@ pub struct Work {
     pub appended_bytes: u64,
     pub stored_messages: u64,
     pub delivered_messages: u64,
+    /// The most that one decision has cost, in steps.
+    pub longest_slice_steps: u64,
     /// How often something stored was found damaged.
     pub damages: u64,
 }
@@ -48,6 +50,7 @@ impl From<&engine::Counters> for Work {
             appended_bytes: read(&counters.appended_bytes),
             stored_messages: read(&counters.stored_messages),
             delivered_messages: read(&counters.delivered_messages),
+            longest_slice_steps: counters.longest_slice_steps.load(Ordering::Relaxed) as u64,
             damages: 0,
         }
     }
@@ -93,6 +96,12 @@ pub fn page(work: Work, items: Option<ItemsWork>, meters: &Meters, is_healthy: b
         &[("", work.delivered_messages)],
     );
     family(
+        "otobus_longest_decision_steps",
+        "gauge",
+        "The most that one decision has cost since the start, in steps.",
+        &[("", work.longest_slice_steps)],
+    );
+    family(
         "otobus_storage_damages_total",
         "counter",
         "Damage met in what is stored; the log names file and offset.",
@@ -132,8 +141,14 @@ mod tests {
     fn each_family_has_its_help_its_type_and_its_value() {
         let meters = Meters::default();
         let amqp = Meters::open(&meters.amqp_connections);
-        let work =
-            Work { syncs: 7, appended_bytes: 80, stored_messages: 9, delivered_messages: 10, damages: 11 };
+        let work = Work {
+            syncs: 7,
+            appended_bytes: 80,
+            stored_messages: 9,
+            delivered_messages: 10,
+            longest_slice_steps: 12,
+            damages: 11,
+        };
         let items = ItemsWork { reads: 12, writes: 13, syncs: 14, appended_bytes: 15 };
         let text = page(work, Some(items), &meters, true);
         for line in [
@@ -141,6 +156,7 @@ mod tests {
             "otobus_journal_syncs_total 7",
             "otobus_journal_bytes_total 80",
             "otobus_messages_stored_total 9",
+            "otobus_longest_decision_steps 12",
             "otobus_messages_delivered_total 10",
             "otobus_storage_damages_total 11",
             "otobus_items_requests_total{kind=\"read\"} 12",

@@ -7,6 +7,7 @@
 use crate::Broker;
 use crate::command::Outcome;
 use crate::decision::{Decided, Decision, Hindrance, LocalContext, Material, Needs};
+use crate::durable::Queue;
 use crate::effect::{Answer, Effect, Settled};
 use crate::extras::counted_bytes;
 use crate::ids::{EntityId, LinkId, LockToken, NamespaceId, Sequence, Source, SubQueue};
@@ -158,23 +159,32 @@ impl Broker {
         if size > PROPERTIES_BYTES || overlay.merge(change).is_err() {
             return Err(Refusal::PropertiesTooLarge { size, limit: PROPERTIES_BYTES }.into());
         }
-        self.check_changes_held(source.entity, overlay.encoded_bytes())?;
+        self.check_changes_held(source.entity, overlay.encoded_bytes(), &mut None)?;
         Ok(())
     }
 
-    /// Whether changed properties of so many bytes may be held for one more message of an entity: they lie in memory.
-    pub(crate) fn check_changes_held(&self, entity: EntityId, bytes: usize) -> Result<(), Refusal> {
+    /// Whether changed properties of so many bytes may be held for one more message of an entity: they lie in memory. `all` is what
+    /// is held of every entity. It is counted when it is first asked for, and then goes along with what is allowed, because a
+    /// message may have thousands of copies and the server as many entities.
+    pub(crate) fn check_changes_held(
+        &self,
+        entity: EntityId,
+        bytes: usize,
+        all: &mut Option<usize>,
+    ) -> Result<(), Refusal> {
         let more = counted_bytes(bytes);
         if more == 0 {
             return Ok(());
         }
-        let own = self.durable.queue(entity).map_or(0, |queue| queue.extras.large_bytes());
-        let all = self.durable.queues().map(|(_, queue)| queue.extras.large_bytes()).sum::<usize>();
-        for (held, limit) in [(own, ENTITY_CHANGE_BYTES), (all, CHANGE_BYTES)] {
+        let large_bytes = |queue: &Queue| queue.extras.large_bytes();
+        let own = self.durable.queue(entity).map_or(0, large_bytes);
+        let all = all.get_or_insert_with(|| self.durable.queues().map(|(_, queue)| large_bytes(queue)).sum());
+        for (held, limit) in [(own, ENTITY_CHANGE_BYTES), (*all, CHANGE_BYTES)] {
             if held + more > limit {
                 return Err(Refusal::PropertiesTooLarge { size: held + more, limit });
             }
         }
+        *all += more;
         Ok(())
     }
 

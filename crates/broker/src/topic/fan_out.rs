@@ -178,7 +178,9 @@ impl Broker {
             let session_bytes = sessions.get(nth).map_or(0, |session| session.len());
             let about = About { length: message.body.length, session_bytes, ..About::default() };
             found.clear();
-            steps += routes.select(front.as_ref(), None, about, &mut found);
+            let took = routes.select(front.as_ref(), None, about, &mut found);
+            self.steps += took;
+            steps += took;
             bytes += found.iter().map(|selected| selected.bytes).sum::<usize>();
             if bytes > FAN_OUT_BYTES || steps > COMMAND_STEPS {
                 return Err(Refusal::BatchTooLarge { count: messages, limit: nth });
@@ -199,7 +201,7 @@ impl Broker {
         let front = stored.and_then(Front::of);
         let about = About { length, session_bytes, ..About::default() };
         let mut found = Vec::new();
-        routes.select(front.as_ref(), None, about, &mut found);
+        self.steps += routes.select(front.as_ref(), None, about, &mut found);
         found.iter().map(|selected| selected.bytes).sum()
     }
 
@@ -229,28 +231,37 @@ impl Broker {
         }
         let mut found = Vec::new();
         let steps = routes.select(arriving.front.as_ref(), arriving.overlay, about, &mut found);
+        self.steps += steps;
         // Work ends a slice as records do.
         decision.weight += steps * SLICE_BYTES / COMMAND_STEPS;
         if is_planted(Bug::Unheard) && found.len() > 2 {
             found.pop();
         }
-        found.into_iter().filter_map(|selected| self.copy(selected, arriving, context)).collect()
+        let mut changes_held = None;
+        let copy = |selected| self.copy(selected, arriving, &mut changes_held, context);
+        found.into_iter().filter_map(copy).collect()
     }
 
     /// `None` if a rule failed and nobody wants to know (S-200).
-    fn copy(&self, selected: Selected, arriving: &Arriving<'_>, context: LocalContext) -> Option<Planned> {
+    fn copy(
+        &self,
+        selected: Selected,
+        arriving: &Arriving<'_>,
+        changes_held: &mut Option<usize>,
+        context: LocalContext,
+    ) -> Option<Planned> {
         let subscription = selected.subscription;
         let settings = &self.durable.topics.subscription(subscription)?.settings;
         let (mut expires, mut session) = (arriving.expires, arriving.session.clone());
         let (mut overlay, mut dead) = (None, None);
-        let what = match selected.what {
-            Selection::Acted(acted)
-                if self.check_changes_held(subscription, acted.overlay.encoded_bytes()).is_err() =>
-            {
-                Selection::Failed { is_action: true, why: Wrong::TooLarge }
-            }
-            what => what,
-        };
+        let (mut has_room, mut what) = (true, selected.what);
+        if let Selection::Acted(acted) = &what {
+            let bytes = acted.overlay.encoded_bytes();
+            has_room = self.check_changes_held(subscription, bytes, changes_held).is_ok();
+        }
+        if !has_room {
+            what = Selection::Failed { is_action: true, why: Wrong::TooLarge };
+        }
         match what {
             Selection::Plain => {}
             Selection::Acted(acted) => {
@@ -264,7 +275,10 @@ impl Broker {
                 }
                 overlay = Some(Box::new(acted.overlay));
             }
-            Selection::Failed { .. } if !settings.dead_letter_on_filter_exceptions => return None,
+            // What only found no room here is kept, whatever the subscription does with failures.
+            Selection::Failed { .. } if has_room && !settings.dead_letter_on_filter_exceptions => {
+                return None;
+            }
             Selection::Failed { is_action, why } => {
                 let words = failure(is_action, &why);
                 // What clients have changed may leave no room for the words. It is theirs; the words are only ours.

@@ -107,7 +107,10 @@ impl Partition {
         now: Time,
     ) -> Decided {
         let context = self.context(now);
-        self.broker.decide(command, arrivals, material, context, &mut self.decision)
+        let before = self.broker.work(&self.decision);
+        let decided = self.broker.decide(command, arrivals, material, context, &mut self.decision);
+        self.note_slice(before);
+        decided
     }
 
     /// Moves what was decided into the draft and to the ports. `bodies` is the buffer that the commands spoke of.

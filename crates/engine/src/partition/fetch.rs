@@ -68,10 +68,12 @@ impl Partition {
         checked.damage.iter().for_each(|damage| self.condition.report_damage(damage));
         let context = self.context(now);
         let Checked { source, whole, damaged, content, .. } = checked;
+        let before = self.broker.work(&self.decision);
         match content {
             Some(content) => self.broker.read(source, content, context, &mut self.decision),
             None => self.broker.checked(source, &whole, &damaged, context, &mut self.decision),
         }
+        self.note_slice(before);
         self.take_decision(&Bytes::new());
     }
 

@@ -32,7 +32,7 @@ use journal::{Journal, Resolution, SnapshotInfo, Ticket};
 use ports::Ports;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What has happened since the start, for metrics.
@@ -43,6 +43,8 @@ pub struct Counters {
     pub appended_bytes: AtomicU64,
     pub stored_messages: AtomicU64,
     pub delivered_messages: AtomicU64,
+    /// The most that one call of the broker has cost, in steps ([`broker::limits::SLICE_STEPS`]).
+    pub longest_slice_steps: AtomicUsize,
 }
 
 /// How far the end has come.
@@ -276,8 +278,21 @@ impl Partition {
     fn tick(&mut self, now: Time) {
         let context = self.context(now);
         if !self.drafting.is_full() && self.broker.next_due().is_some_and(|due| due <= context.now) {
+            let before = self.broker.work(&self.decision);
             self.broker.tick(context, &mut self.decision);
+            self.note_slice(before);
             self.take_decision(&bytes::Bytes::new());
+        }
+    }
+
+    /// Notes what a call of the broker has cost, if it is the most so far.
+    fn note_slice(&mut self, before: usize) {
+        let took = self.broker.work(&self.decision).saturating_sub(before);
+        debug_assert!(took <= broker::limits::SLICE_STEPS, "one call of the broker took {took} steps");
+        let longest = &self.counters.longest_slice_steps;
+        // Nobody else writes it.
+        if took > longest.load(Ordering::Relaxed) {
+            longest.store(took, Ordering::Relaxed);
         }
     }
 
@@ -393,7 +408,9 @@ impl Decider for Partition {
         self.start_snapshot(at);
         let now = self.clock.now();
         let context = self.context(now);
+        let before = self.broker.work(&self.decision);
         self.broker.committed(Position(at.0), context, &mut self.decision);
+        self.note_slice(before);
         self.take_decision(&bytes::Bytes::new());
     }
 

@@ -353,6 +353,29 @@ fn what_is_due_together_and_becomes_much_is_published_in_slices_that_an_append_h
 }
 
 #[test]
+fn actions_that_double_a_property_in_sixty_subscriptions_hold_what_all_may_and_lose_nothing() {
+    // P7; S-200 is for rules that fail, and these only find no room.
+    let mut world = world_of(vec![]);
+    let name = |nth: usize| format!("s{nth}");
+    for nth in 0..60 {
+        let settings = SubscriptionSettings {
+            dead_letter_on_filter_exceptions: false,
+            ..SubscriptionSettings::default()
+        };
+        add(&mut world, &name(nth), settings, vec![rule("r", Filter::True, Some("SET b = a + a + a"))]);
+    }
+    let bytes = encoded(&[], &[("a", "x".repeat(10_000).as_str().into())]);
+    for _ in 0..60 {
+        publish(&mut world, &[&bytes]);
+    }
+    let held: usize = world.broker.durable().queues().map(|(_, queue)| queue.extras.large_bytes()).sum();
+    assert!(held <= crate::limits::CHANGE_BYTES && held > crate::limits::CHANGE_BYTES - 40_000, "{held}");
+    let all: Vec<(u64, u64)> = (0..60).map(|nth| counts(&mut world, &name(nth))).collect();
+    assert!(all.iter().all(|(active, dead)| active + dead == 60), "{all:?}");
+    assert!(all.iter().any(|(_, dead)| *dead > 0), "not everything fits");
+}
+
+#[test]
 fn a_message_that_its_actions_make_into_more_than_an_append_holds_is_a_dead_letter() {
     // S-107, S-182
     let mut world = world_of(vec![]);
