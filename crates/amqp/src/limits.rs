@@ -94,7 +94,7 @@ pub const CLOSING_MS: u64 = 10_000;
 /// to, or its echoes and answers would pile up here. Twice what the door keeps encoded for one.
 pub const UNREAD_OUTPUT_BYTES: usize = 1024 * 1024;
 /// An honest stranger is told some hundred bytes at a time and reads each.
-pub const UNREAD_OUTPUT_BYTES_BEFORE_CLAIM: usize = 16 * 1024;
+pub const UNREAD_OUTPUT_BYTES_BEFORE_CLAIM: usize = 12 * 1024;
 
 /// Replies after which a link of a management or CBS node needs no credit for more: Python grants this many once and
 /// never again, and would wait for its answers for ever (client notes 11, 28).

@@ -50,6 +50,11 @@ impl Memory {
     }
 }
 
+/// Those who came before have taken what there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("The server holds as much as it may for the connections of this policy, or of all; try again later.")]
+pub struct NoRoom;
+
 /// What one connection holds. Given back when it is dropped.
 #[derive(Debug)]
 pub struct Account {
@@ -61,6 +66,22 @@ pub struct Account {
 impl Account {
     pub fn new(memory: Arc<Memory>) -> Account {
         Account { memory, policy: None, bytes: 0 }
+    }
+
+    /// The account of a request by a holder of this policy.
+    pub fn of(memory: &Arc<Memory>, policy: &str) -> Account {
+        let mut account = Account::new(Arc::clone(memory));
+        account.join(policy);
+        account
+    }
+
+    /// Holds so much from now on, if there is room for it.
+    pub fn take(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        if bytes > self.bytes && !self.has_room(bytes - self.bytes) {
+            return Err(NoRoom);
+        }
+        self.hold(bytes);
+        Ok(())
     }
 
     /// Whose it is. The first policy that a connection proves counts for as long as it lives.
@@ -163,6 +184,53 @@ mod tests {
         assert!(account("other").has_room(2 * MEBIBYTE));
         drop(greedy);
         assert!(modest.has_room(MEBIBYTE));
+    }
+
+    /// What each account holds beyond what is always there, added up by hand.
+    fn model(accounts: &[(Account, Option<usize>)], policy: Option<usize>) -> usize {
+        let counts = |(_, of): &&(Account, Option<usize>)| policy.is_none() || *of == policy;
+        accounts.iter().filter(counts).map(|(account, _)| pooled(account.bytes())).sum()
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_taken_and_given_back_the_totals_are_what_the_accounts_hold(
+            deeds in proptest::collection::vec((0_usize..12, 0_usize..5, 0_usize..4 * MEBIBYTE), 1..200),
+        ) {
+            let most = 8 * MEBIBYTE;
+            let memory = Arc::new(Memory::new(most));
+            let mut accounts: Vec<(Account, Option<usize>)> = Vec::new();
+            for (nth, deed, bytes) in deeds {
+                let count = accounts.len();
+                match deed {
+                    0 => accounts.push((Account::new(Arc::clone(&memory)), None)),
+                    1 => accounts.push((Account::of(&memory, &format!("{}", nth % 3)), Some(nth % 3))),
+                    2 if count > 0 => drop(accounts.swap_remove(nth % count)),
+                    3 if count > 0 => {
+                        let (account, of) = &mut accounts[nth % count];
+                        account.join(&format!("{}", nth % 3));
+                        of.get_or_insert(nth % 3);
+                    }
+                    4 if count > 0 => {
+                        let before = accounts[nth % count].0.bytes();
+                        let taken = accounts[nth % count].0.take(bytes);
+                        let now = accounts[nth % count].0.bytes();
+                        assert_eq!(now, if taken.is_ok() { bytes } else { before });
+                        // Who wants little gets it, and giving back is never refused.
+                        assert!(taken.is_ok() || bytes > CONNECTION_FREE_BYTES && bytes > before);
+                    }
+                    _ => {}
+                }
+                assert_eq!(memory.pooled_bytes(), model(&accounts, None));
+                assert!(memory.pooled_bytes() <= most);
+                for policy in 0..3 {
+                    let held = memory.policy(&format!("{policy}")).pooled_bytes.load(Ordering::Relaxed);
+                    assert_eq!(held, model(&accounts, Some(policy)));
+                }
+            }
+            drop(accounts);
+            assert_eq!(memory.pooled_bytes(), 0);
+        }
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(10);
 pub const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What TLS holds of output that a stranger has not read. A record has 16 KiB.
-pub const STRANGER_TLS_BYTES: usize = 8 * 1_024;
+pub const STRANGER_TLS_BYTES: usize = 4 * 1_024;
 
 /// Pause after `accept` fails for want of file handles or memory, so that the loop does not spin until some come back.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

@@ -130,6 +130,7 @@ impl Doors for State {
             meters: &self.meters,
             failures: &self.failures,
             unfinished: &self.unfinished,
+            memory: &self.memory,
             node: &self.node,
             has_test_clock: self.has_test_clock,
             development: self.development.as_deref(),

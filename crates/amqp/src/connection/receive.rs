@@ -23,9 +23,16 @@ const UNDECIDED_WEIGHT: usize = 4;
 pub(super) type Handled<'a> = Result<Option<Event<'a>>, Error>;
 
 impl Connection {
+    /// What a stranger may send in one frame: its request is as long whether it comes in one or in several.
+    fn stranger_frame_bytes(&self) -> u32 {
+        let unfinished = u32::try_from(self.arriving_bytes).unwrap_or(u32::MAX);
+        let left = limits::FRAME_BYTES_BEFORE_CLAIM.saturating_sub(unfinished);
+        left.max(limits::COLD_FRAME_BYTES_BEFORE_CLAIM as u32)
+    }
+
     pub(super) fn take_frame<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, Error> {
         let most = self.config.max_frame_size;
-        let most = if self.has_claim { most } else { most.min(limits::FRAME_BYTES_BEFORE_CLAIM) };
+        let most = if self.has_claim { most } else { most.min(self.stranger_frame_bytes()) };
         let Some(frame) = frame::split(input, most).map_err(broken)? else {
             return Ok(Step::Starved);
         };

@@ -90,6 +90,11 @@ impl Arriving {
         }
     }
 
+    /// What is held of it: what was not passed on, and what was and is not stored.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.unstored_bytes
+    }
+
     /// Adds a frame. `pass_on` is called with each part that is laid out in the batch.
     pub(crate) fn add(
         &mut self,

@@ -15,6 +15,7 @@ mod route;
 mod subscription;
 mod xml;
 
+use crate::account::{Account, Memory};
 use crate::amqp::Unfinished;
 use crate::ask::Ask;
 use crate::auth::sas::{self, Shown};
@@ -27,10 +28,10 @@ use crate::namespaces::{Namespace, Namespaces};
 use crate::prefixed::Prefixed;
 use atom::{Page, Site};
 use broker::{Answer, Command, RequestId, Task, Time};
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use failure::Failure;
 use heads::{Heads, Spelled, Spelling, Watched};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use hyper::body::Body;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN};
 use hyper::http::request::Parts;
@@ -70,6 +71,8 @@ pub struct Door<'a, A> {
     pub failures: &'a Failures,
     /// What all connections hold of unfinished messages.
     pub unfinished: &'a Arc<Unfinished>,
+    /// What all connections hold on behalf of their peers.
+    pub memory: &'a Arc<Memory>,
     /// Names this run of the server in tracking ids.
     pub node: &'a str,
     /// Whether whoever manages a namespace may move its time.
@@ -272,7 +275,9 @@ impl<A: Ask> Door<'_, A> {
         }
         let is_clock = address.route == Route::Clock;
         let has_body = head.method == Method::PUT || is_clock && head.method == Method::POST;
-        let body = if has_body { collected(body).await? } else { Bytes::new() };
+        // Held until the request is answered.
+        let mut account = Account::of(self.memory, &grant.policy());
+        let body = if has_body { collected(body, &mut account).await? } else { Bytes::new() };
         let (method, headers, path) = (&head.method, &head.headers, address.path.as_str());
         let call = Call { method, headers, path, site, namespace, grant, is_loopback, body };
         let success = match &address.route {
@@ -412,8 +417,8 @@ fn root(site: &Site) -> Success {
     Success { status: StatusCode::OK, content_type: FEED, body: atom::root(now(), site) }
 }
 
-/// Reads a body whole, if it is short and does not take for ever.
-async fn collected<B>(body: B) -> Result<Bytes, Failure>
+/// Reads a body whole, if it is short and does not take for ever, and if there is room for it.
+async fn collected<B>(body: B, account: &mut Account) -> Result<Bytes, Failure>
 where
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
 {
@@ -421,12 +426,21 @@ where
     if body.size_hint().lower() > HTTP_BODY_BYTES as u64 {
         return Err(Failure::BodyTooLarge(HTTP_BODY_BYTES));
     }
-    match timeout(HTTP_BODY_TIMEOUT, Limited::new(body, HTTP_BODY_BYTES).collect()).await {
-        Err(_) => Err(Failure::BodyTooSlow),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::BodyTooLarge(HTTP_BODY_BYTES)),
-        Ok(Err(_)) => Err(Failure::BodyBroken),
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-    }
+    let mut body = pin!(body);
+    let read = async {
+        let mut whole = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(mut data) = frame.map_err(|_| Failure::BodyBroken)?.into_data() else { continue };
+            let length = whole.len() + data.remaining();
+            if length > HTTP_BODY_BYTES {
+                return Err(Failure::BodyTooLarge(HTTP_BODY_BYTES));
+            }
+            account.take(2 * length).map_err(|full| Failure::Busy(full.to_string()))?;
+            whole.put(data.copy_to_bytes(data.remaining()));
+        }
+        Ok(whole.freeze())
+    };
+    timeout(HTTP_BODY_TIMEOUT, read).await.unwrap_or(Err(Failure::BodyTooSlow))
 }
 
 /// RFC 9112, 3.2: a request names its host once. Of two, one would be checked and the other perhaps believed.

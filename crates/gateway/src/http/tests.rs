@@ -147,6 +147,7 @@ impl House {
             meters: &meters,
             failures: &self.fake.failures,
             unfinished: &Arc::default(),
+            memory: &Arc::default(),
             node: "n1",
             has_test_clock: !self.has_no_test_clock,
             development: None,

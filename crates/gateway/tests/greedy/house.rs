@@ -11,7 +11,7 @@ use message::codec::write_descriptor;
 use message::sections::section;
 use otobus_gateway::State;
 use otobus_gateway::account::Memory;
-use otobus_gateway::auth::{Guard, Policy, Right, Rights, Secret};
+use otobus_gateway::auth::{Guard, Policy, Right, Rights, Secret, UnixSeconds, sas};
 use otobus_gateway::listen::{Peer, serve};
 use otobus_gateway::namespaces::Namespaces;
 use otobus_gateway::tls;
@@ -111,7 +111,16 @@ impl House {
 
     /// A connection that may do what this policy may, with a session on channel 0.
     pub async fn admitted(&self, policy: &str) -> Greedy<tokio::io::DuplexStream> {
+        self.admitted_over(policy, false).await
+    }
+
+    /// The same, perhaps in a WebSocket.
+    pub async fn admitted_over(&self, policy: &str, is_websocket: bool) -> Greedy<tokio::io::DuplexStream> {
         let mut greedy = Greedy::over(self.pipe()).reading();
+        if is_websocket {
+            greedy.say(UPGRADE).await;
+            greedy.is_websocket = true;
+        }
         greedy.say(&greeting("PLAIN", Some(format!("\0{policy}\0{KEY}").as_bytes()))).await;
         greedy.say_frames(&[(0, open()), (0, begin())]).await;
         greedy
@@ -236,6 +245,11 @@ impl<S> Drop for Greedy<S> {
             reading.abort();
         }
     }
+}
+
+/// The token that a request over HTTP shows.
+pub fn token(policy: &str) -> String {
+    sas::sign("http%3a%2f%2fh%2f", policy, KEY, UnixSeconds(99_999_999_999))
 }
 
 /// Asks for a WebSocket; the answer is not read.

@@ -32,16 +32,39 @@ pub enum Deed {
     ClosedWindows,
     /// Links with long names.
     ManyLinks,
+    /// A message over HTTP of which the end does not come.
+    HttpMessage,
+    /// The same of a batch, which nobody can pass on before it is whole.
+    HttpBatch,
+    /// The same of the description of an entity.
+    HttpEntity,
 }
 
-pub const DEEDS: [Deed; 6] = [
+pub const DEEDS: [Deed; 9] = [
     Deed::UntakenReplies,
     Deed::UntakenClaims,
     Deed::UnfinishedRequests,
     Deed::UnfinishedMessages,
     Deed::ClosedWindows,
     Deed::ManyLinks,
+    Deed::HttpMessage,
+    Deed::HttpBatch,
+    Deed::HttpEntity,
 ];
+
+impl Deed {
+    fn policy(self) -> &'static str {
+        match self {
+            Deed::UnfinishedMessages | Deed::HttpMessage | Deed::HttpBatch => "sender",
+            Deed::HttpEntity => "root",
+            _ => "reader",
+        }
+    }
+
+    fn is_http(self) -> bool {
+        matches!(self, Deed::HttpMessage | Deed::HttpBatch | Deed::HttpEntity)
+    }
+}
 
 async fn untaken(peer: &mut Peer, node: &str, share: u32) {
     peer.say_frames(&[(0, sender(0, node))]).await;
@@ -103,11 +126,38 @@ async fn many_links(peer: &mut Peer, share: u32) {
     }
 }
 
-/// Does it, or one of so many shares of it.
-pub async fn done(house: &House, deed: Deed, share: u32) -> Peer {
-    let policy = if matches!(deed, Deed::UnfinishedMessages) { "sender" } else { "reader" };
-    let mut peer = house.admitted(policy).await;
+/// The most of a request over HTTP that may be taken in, but for its last bytes.
+async fn unfinished_request(peer: &mut Peer, line: &str, kind: &str, policy: &str, length: usize) {
+    let token = token(policy);
+    let head = format!(
+        "{line} HTTP/1.1\r\nHost: h\r\nAuthorization: {token}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n"
+    );
+    peer.say(head.as_bytes()).await;
+    for _ in 0..length / 1_000 - 1 {
+        peer.say(&[b' '; 1_000]).await;
+    }
+}
+
+/// Does it, or one of so many shares of it, over AMQP plain or in a WebSocket, or over HTTP.
+pub async fn done(house: &House, deed: Deed, share: u32, is_websocket: bool) -> Peer {
+    let policy = deed.policy();
+    let mut peer = match deed.is_http() {
+        true => Greedy::over(house.pipe()).reading(),
+        false => house.admitted_over(policy, is_websocket).await,
+    };
     match deed {
+        Deed::HttpMessage => {
+            // Shorter than the parts in which a message goes to the disk, which is memory here.
+            unfinished_request(&mut peer, "POST /orders/messages", "text/plain", policy, 500_000).await;
+        }
+        Deed::HttpBatch => {
+            let kind = "application/vnd.microsoft.servicebus.json";
+            unfinished_request(&mut peer, "POST /orders/messages", kind, policy, 1_000_000).await;
+        }
+        Deed::HttpEntity => {
+            let line = "PUT /other?api-version=2021-05";
+            unfinished_request(&mut peer, line, "application/atom+xml", policy, 1_000_000).await;
+        }
         Deed::UntakenReplies => untaken(&mut peer, NODE, share).await,
         Deed::UntakenClaims => untaken(&mut peer, "$cbs", share).await,
         Deed::UnfinishedRequests => unfinished(&mut peer, NODE, share).await,
@@ -135,14 +185,14 @@ async fn peers_who_take_nothing_and_finish_nothing_hold_what_their_policy_may() 
     fill(&house).await;
     let mut found = Vec::new();
     for deed in DEEDS {
-        drop(done(&house, deed, 1).await);
+        drop(done(&house, deed, 1, false).await);
         house.settle().await;
         measured.start_again();
-        let mut crowd = vec![done(&house, deed, 1).await];
+        let mut crowd = vec![done(&house, deed, 1, false).await];
         house.settle().await;
         let one = measured.held();
         for _ in 1..CONNECTIONS {
-            crowd.push(done(&house, deed, 1).await);
+            crowd.push(done(&house, deed, 1, false).await);
         }
         house.settle().await;
         let (all, counted) = (measured.held(), house.state.memory.pooled_bytes());

@@ -1,5 +1,5 @@
-//! A storm of hostile peers, in an order that a seed chooses: strangers and holders of each right at once, and a good client beside
-//! them, which is served. What all of them hold stays below what is declared, and is given back when they are gone.
+//! A storm of hostile peers, in an order that a seed chooses: strangers and holders of each right at once, over AMQP, WebSocket and
+//! HTTP, and a good client beside them, which is served. What all of them hold stays below what is declared, and is given back when they are gone.
 
 use crate::house::*;
 use crate::{KIBIBYTE, MEBIBYTE, Measured, known, strangers};
@@ -29,9 +29,16 @@ async fn hostile(house: Arc<House>, scripts: Arc<Vec<Vec<Vec<u8>>>>, mut random:
     for _ in 0..3 {
         let nth = random.below(known::DEEDS.len() + scripts.len());
         match known::DEEDS.get(nth) {
-            Some(deed) => drop(known::done(&house, *deed, 8).await),
+            Some(deed) => {
+                let is_websocket = random.below(2) == 0;
+                drop(known::done(&house, *deed, 8, is_websocket).await);
+            }
             None => {
                 let mut stranger = Greedy::over(house.pipe());
+                if random.below(2) == 0 {
+                    stranger.say(UPGRADE).await;
+                    stranger.is_websocket = true;
+                }
                 stranger.say_all(&scripts[nth - known::DEEDS.len()]).await;
             }
         }
@@ -76,6 +83,8 @@ async fn a_storm_of_hostile_peers_stays_below_what_is_declared_and_leaves_nothin
     is_over.store(true, Ordering::Relaxed);
     let served = good.await.unwrap();
     let peak = measured.peak();
+    let slice = house.state.engine.counters().longest_slice_steps.load(Ordering::Relaxed);
+    assert!(slice > 0 && slice <= broker::limits::SLICE_STEPS, "one decision took {slice} steps");
     println!("{peak} bytes at the worst moment, {served} messages of the good client");
     assert!(peak <= DECLARED_BYTES, "{peak} of {DECLARED_BYTES} bytes");
     assert!(served >= 10, "the good client was served {served} times");

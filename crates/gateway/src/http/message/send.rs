@@ -11,6 +11,7 @@ use super::outline::{Outline, begin_data, write_data};
 use super::read::Pieces;
 use super::user_properties::UserProperties;
 use super::{Errand, Line, batch, empty, refused};
+use crate::account::Account;
 use crate::amqp::{Arrived, Arriving, Unfinished, Unfit, add_message};
 use crate::ask::Ask;
 use crate::limits::{BATCH_BYTES, UNMEASURED_BYTES, UNSTORED_BYTES};
@@ -64,7 +65,9 @@ impl<A: Ask> Door<'_, A> {
     {
         let headers = &errand.head.headers;
         let content_type = content_type(headers)?;
-        let sender = Sender::attach(Line::open(self.ask.engine())?, errand.namespace.id, entity).await?;
+        let account = Account::of(self.memory, &errand.grant.policy());
+        let line = Line::open(self.ask.engine())?;
+        let sender = Sender::attach(line, errand.namespace.id, entity, account).await?;
         if content_type.as_deref().is_some_and(is_batch) {
             sender.send_batch(self.unfinished, pieces).await
         } else {
@@ -101,14 +104,21 @@ struct Sender {
     max_message_bytes: u64,
     /// Whether the broker looks for duplicates.
     wants_ids: bool,
+    /// What is held of the message.
+    account: Account,
 }
 
 impl Sender {
-    async fn attach(mut line: Line, namespace: NamespaceId, entity: &str) -> Result<Sender, Failure> {
+    async fn attach(
+        mut line: Line,
+        namespace: NamespaceId,
+        entity: &str,
+        account: Account,
+    ) -> Result<Sender, Failure> {
         line.ask(vec![Command::AttachSender { link: line.link(), namespace, path: entity.into() }]);
         match line.next().await {
             Outgoing::Attached { max_message_bytes, wants_ids, .. } => {
-                Ok(Sender { line, max_message_bytes, wants_ids })
+                Ok(Sender { line, max_message_bytes, wants_ids, account })
             }
             Outgoing::Detached { refusal, .. } => Err(refused(refusal)),
             _ => Err(Failure::Internal),
@@ -138,7 +148,7 @@ impl Sender {
                 }
             }
             None => {
-                let body = held(unfinished, pieces).await?;
+                let body = held(unfinished, pieces, &mut self.account).await?;
                 let body = body.ok_or(Failure::LengthRequired(UNMEASURED_BYTES))?;
                 self.check_size((front.len() + body.len()) as u64)?;
                 write_data(&mut front, &body);
@@ -163,7 +173,8 @@ impl Sender {
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
-        let json = held(unfinished, pieces).await?.ok_or(Failure::BodyTooLarge(BATCH_BYTES))?;
+        let json = held(unfinished, pieces, &mut self.account).await?;
+        let json = json.ok_or(Failure::BodyTooLarge(BATCH_BYTES))?;
         let mut batch = Batch::default();
         batch::add(&mut batch, &json, self.wants_ids, super::super::now())?;
         self.finish(batch).await
@@ -183,6 +194,7 @@ impl Sender {
         batch: &mut Batch,
     ) -> Result<(), Failure> {
         let (link, connection) = (self.line.link(), &self.line.connection);
+        hold(&mut self.account, arriving, bytes)?;
         arriving.add(bytes, PLAIN_FORMAT, batch, |batch, body| {
             batch.commands.push(Command::Part { link, body });
             connection.submit(std::mem::take(batch));
@@ -218,7 +230,11 @@ impl Sender {
 
 /// A body that must be whole before anything can be done with it; `None` if it is too long for that. It is counted as
 /// unfinished batches of AMQP are.
-async fn held<B>(unfinished: &Arc<Unfinished>, pieces: &mut Pieces<'_, B>) -> Result<Option<Vec<u8>>, Failure>
+async fn held<B>(
+    unfinished: &Arc<Unfinished>,
+    pieces: &mut Pieces<'_, B>,
+    account: &mut Account,
+) -> Result<Option<Vec<u8>>, Failure>
 where
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
 {
@@ -229,6 +245,7 @@ where
         if length > BATCH_BYTES {
             return Ok(None);
         }
+        hold(account, &arriving, &piece)?;
         // Nothing of a batch is passed on before it is whole.
         arriving.add(&piece, BATCH_FORMAT, &mut batch, |_, _| {});
     }
@@ -237,6 +254,11 @@ where
         Arrived::InParts => Err(Failure::Internal),
         Arrived::Unfit(why) => Err(unfit(why)),
     }
+}
+
+/// Counts what is held of a message when this comes too, in vectors that grow by doubling.
+fn hold(account: &mut Account, arriving: &Arriving, more: &[u8]) -> Result<(), Failure> {
+    account.take(arriving.held_bytes() + 2 * more.len()).map_err(|full| Failure::Busy(full.to_string()))
 }
 
 /// Refuses properties that nobody may have before the body is read.
