@@ -23,7 +23,7 @@ usage: cargo xtask COMMAND
   sdk           only the black-box tests, against a broker built with the quick profile
   dependencies  only licences, bans and sources of our dependencies
   advisories    known weaknesses of our dependencies (needs cargo-deny and its database)
-  cost          sends and receives durable messages: rate, CPU, latency (needs two cores and taskset); --pace, --against PATH
+  cost          sends and receives durable messages: rate, CPU, latency (needs two cores and taskset); --pace, --topics, --against PATH
   crash         kills the broker again and again under load and checks what its clients were told
   items         speed of the items beside PostgreSQL 15, filters, removal, start, memory: --quick, --only PART
   mutants       changes the broker in 200 small ways and runs its tests on each: --seed S

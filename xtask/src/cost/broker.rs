@@ -10,6 +10,9 @@ use crate::root::binary;
 
 use super::QUEUE;
 
+/// What a measurement wants to have declared beside its queue.
+const DECLARED: &str = "declared.toml";
+
 const START_DEADLINE: Duration = Duration::from_secs(30);
 /// Linux counts a process's CPU time in hundredths of a second, whatever the kernel's own tick is.
 const CLOCK_TICK_MS: u64 = 10;
@@ -44,6 +47,12 @@ impl Broker {
             std::thread::sleep(Duration::from_millis(1));
         }
         Err(format!("the broker was not ready in {} s", START_DEADLINE.as_secs()))
+    }
+
+    /// The same, with what this text declares beside the queue.
+    pub fn start_with(folder: &Path, under: &[&str], declared: &str) -> Result<Broker, String> {
+        std::fs::write(folder.join(DECLARED), declared).map_err(|error| error.to_string())?;
+        Broker::start(folder, under)
     }
 
     /// Starts another broker, which says nothing when it is ready: it is once somebody can connect.
@@ -91,8 +100,9 @@ fn spawn_program(
 ) -> Result<Child, String> {
     let config = folder.join("otobus.toml");
     let failed = |error: std::io::Error| format!("cannot start the broker in {}: {error}", folder.display());
+    let declared = std::fs::read_to_string(folder.join(DECLARED)).unwrap_or_default();
     let queue = format!("[[queue]]\nname = \"{QUEUE}\"\nmax_size_in_megabytes = 81920\n");
-    std::fs::write(&config, queue).map_err(failed)?;
+    std::fs::write(&config, queue + &declared).map_err(failed)?;
     let mut command = match under.split_first() {
         Some((program, arguments)) => {
             let mut command = Command::new(program);

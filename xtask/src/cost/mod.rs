@@ -11,6 +11,7 @@ mod pace;
 pub mod quiet;
 mod raw;
 pub mod start;
+mod topics;
 pub mod worker;
 
 pub use pace::median;
@@ -49,20 +50,24 @@ const SCENARIOS: [Scenario; 3] = [
 const RATIO_LIMIT: f64 = 1.6;
 
 const USAGE: &str = "\
-usage: cargo xtask cost [--seconds N] [--pace] [--against PATH] [--rounds N]
+usage: cargo xtask cost [--seconds N] [--pace] [--topics] [--against PATH] [--rounds N]
 
   --seconds   how long each measurement takes (5)
   --pace      only the steady pace
+  --topics    only publishing, beside sends to a queue
   --against   another build of otobus, measured at a steady pace in turns with this one
   --rounds    how many turns the steady pace takes (1); medians are compared";
 
 pub fn run(arguments: &[String]) -> Result<(), String> {
-    let Asked { plan, is_only_pace } = asked(arguments)?;
+    let Asked { plan, is_only_pace, is_only_topics } = asked(arguments)?;
     if !crate::tools::is_on_path("taskset") || std::thread::available_parallelism().map_or(1, usize::from) < 2
     {
         return Err("the measurement needs two cores and `taskset` (package util-linux)".into());
     }
     build()?;
+    if is_only_topics {
+        return topics::run(&plan.seconds, plan.rounds);
+    }
     if !is_only_pace {
         println!("{:<36}{}", "1 KiB, durable", Figures::HEAD);
         for scenario in &SCENARIOS {
@@ -75,16 +80,18 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 struct Asked {
     plan: pace::Plan,
     is_only_pace: bool,
+    is_only_topics: bool,
 }
 
 fn asked(arguments: &[String]) -> Result<Asked, String> {
     let plan = pace::Plan { seconds: SECONDS.into(), rounds: 1, against: None };
-    let mut asked = Asked { plan, is_only_pace: false };
+    let mut asked = Asked { plan, is_only_pace: false, is_only_topics: false };
     let mut words = arguments.iter();
     while let Some(flag) = words.next() {
         let mut value = || words.next().ok_or(format!("`{flag}` needs a value\n\n{USAGE}"));
         match flag.as_str() {
             "--pace" => asked.is_only_pace = true,
+            "--topics" => asked.is_only_topics = true,
             "--seconds" => asked.plan.seconds = value()?.clone(),
             "--rounds" => {
                 asked.plan.rounds = value()?.parse().map_err(|error| format!("--rounds: {error}"))?;
