@@ -2,7 +2,7 @@
 
 use crate::client::{Client, body, list, map, message, part, taker};
 use crate::house::{House, QUEUE};
-use amqp::performative::{Flow, Performative, Transfer};
+use amqp::performative::{Close, Flow, Performative, Transfer};
 use amqp::{Error, State};
 use message::Value;
 use message::sections::section;
@@ -94,6 +94,37 @@ async fn delivery_tags_may_be_anything() {
         client.raw(&bytes).await;
         assert_eq!(client.outcome(id).await, State::Accepted);
     }
+}
+
+#[tokio::test]
+async fn a_delivery_tag_of_more_than_32_bytes_ends_the_connection() {
+    // AMQP 1.0 part 2, 2.8.7
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    let transfer = Transfer { delivery_id: Some(0), delivery_tag: Some(&[7; 33]), ..Transfer::default() };
+    let mut bytes = Vec::new();
+    Performative::Transfer(transfer).write(&mut bytes, 0, &message(b"m"));
+    client.raw(&bytes).await;
+    let frame = client.next().await;
+    let Performative::Close(Close { error: Some(error) }) = frame.performative else { panic!("{frame:?}") };
+    assert_eq!(error.condition, "amqp:invalid-field");
+    assert_eq!(stored(&house).await, []);
+}
+
+#[tokio::test]
+async fn a_body_that_nests_too_deep_is_rejected_and_the_link_lives_on() {
+    let house = House::new().await;
+    let mut client = client_of(&house).await;
+    let nested = |depth: usize| {
+        let mut value = Value::Null;
+        for _ in 0..depth {
+            value = Value::List(vec![value]);
+        }
+        part(section::VALUE, value)
+    };
+    let error = rejection(client.send(0, &nested(message::limits::VALUE_DEPTH as usize + 1)).await);
+    assert_eq!(error.condition, "amqp:decode-error", "{error:?}");
+    assert_eq!(client.send(0, &nested(10)).await, State::Accepted);
 }
 
 #[tokio::test]

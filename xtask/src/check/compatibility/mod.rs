@@ -1,5 +1,5 @@
 //! Checks the compatibility pages: each row says what it may say, each claim has a test that ran and passed, and
-//! COMPATIBILITY.md counts what the pages say.
+//! COMPATIBILITY.md counts what the pages say. The promises of SECURITY.md are checked in the same way.
 //!
 //! A page is docs/compatibility/NAME.md, its proofs are in NAME-proofs.txt beside it.
 
@@ -18,6 +18,9 @@ const REPRODUCE: &str = "cargo xtask check (its last step reads docs/compatibili
 /// The pages, in the order in which the overview lists them.
 const AREAS: [&str; 5] = ["broker", "http", "amqp", "corrections", "items"];
 
+/// What SECURITY.md promises is held to the same, and counted nowhere: it is about us and not about the service.
+const PROMISES: &str = "SECURITY";
+
 /// A page with its proofs.
 #[derive(Debug)]
 pub struct Area {
@@ -34,12 +37,13 @@ impl Area {
     }
 
     fn read(name: &'static str) -> Result<Area, String> {
-        let read = |file: String| {
-            std::fs::read_to_string(root().join(&file))
-                .map_err(|error| format!("cannot read {file}: {error}"))
-        };
-        let page = read(format!("{FOLDER}/{name}.md"))?;
-        Ok(Area::new(name, page, read(format!("{FOLDER}/{name}-proofs.txt"))?))
+        let file = |end: &str| format!("{FOLDER}/{name}{end}");
+        Ok(Area::new(name, read(&file(".md"))?, read(&file("-proofs.txt"))?))
+    }
+
+    fn read_promises() -> Result<Area, String> {
+        let file = |end: &str| format!("{PROMISES}{end}");
+        Ok(Area::new(PROMISES, read(&file(".md"))?, read(&format!("docs/{}", file("-proofs.txt")))?))
     }
 
     fn rows(&self) -> Vec<page::Row<'_>> {
@@ -59,6 +63,7 @@ pub fn check(ran: &mut Ran) -> Result<Report, Failure> {
     let all = || -> Result<Counts, Vec<String>> {
         let areas = AREAS.map(Area::read).into_iter().collect::<Result<Vec<_>, _>>().map_err(|e| vec![e])?;
         let counts = judge(&areas, ran)?;
+        judge(&[Area::read_promises().map_err(|error| vec![error])?], ran)?;
         let text = read_overview().map_err(|error| vec![error])?;
         if overview::renew(&text, &areas) != Some(text) {
             return Err(vec![format!(
@@ -83,7 +88,11 @@ pub fn renew() -> Result<(), String> {
 }
 
 fn read_overview() -> Result<String, String> {
-    std::fs::read_to_string(root().join(OVERVIEW)).map_err(|error| format!("cannot read {OVERVIEW}: {error}"))
+    read(OVERVIEW)
+}
+
+fn read(file: &str) -> Result<String, String> {
+    std::fs::read_to_string(root().join(file)).map_err(|error| format!("cannot read {file}: {error}"))
 }
 
 fn judge(areas: &[Area], ran: &Ran) -> Result<Counts, Vec<String>> {
