@@ -142,7 +142,7 @@ impl MessageKey {
     }
 
     /// The same id under a partition key is another message (S-162). `partition` is a digest too, zero without a key.
-    pub(crate) fn within(self, partition: u64) -> MessageKey {
+    pub fn within(self, partition: u64) -> MessageKey {
         let [high, low] = self.0;
         MessageKey([high ^ partition, low ^ partition.rotate_left(32)])
     }

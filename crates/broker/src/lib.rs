@@ -57,6 +57,7 @@ pub use settings::{QueueSettings, Status};
 pub use snapshot::Snapshot;
 pub use tier::{Tier, TopicLimits};
 pub use time::{Lead, LocalTime, Span, Time};
+pub use transaction::Staged;
 pub use volatile::{Touch, Volatile};
 
 use limits::{DISPATCH_SLICE, TIMER_SLICE};
@@ -115,6 +116,11 @@ impl Broker {
         let Decision { records, bodies, effects, doubts, .. } = decision;
         let results = records.len() + bodies.len() + effects.len() + doubts.len();
         self.steps + results * limits::RESULT_STEPS
+    }
+
+    /// What open transactions keep.
+    pub fn staged(&self) -> Staged {
+        self.volatile.transactions.staged()
     }
 
     /// Decides one command, at the time of its namespace. `arrivals` are those of its batch; `material` is what an earlier answer asked for.

@@ -59,10 +59,18 @@ pub enum Bug {
     StagedBytesLost,
     /// What a settlement frees is handed out at a time in which the lead of its namespace is counted twice.
     ClockLead,
+    /// What is sent by way of another entity within a transaction is stored at its destination and on the way.
+    TransferredTwice,
+    /// A message for which a filter fails is dropped, also where such messages are to be kept.
+    FilterErrorLost,
+    /// Ids are known for the usual window, whatever the entity says.
+    DuplicateWindow,
+    /// What comes back to a session is served behind what is new in it.
+    SessionOrder,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 23] = [
+    pub const ALL: [Bug; 31] = [
         Bug::Lock,
         Bug::Renewal,
         Bug::ExpiryUnderLock,
@@ -81,6 +89,14 @@ impl Bug {
         Bug::Unheard,
         Bug::LostOnItsWay,
         Bug::ClockLead,
+        Bug::HalfTransaction,
+        Bug::CountedRollBack,
+        Bug::VisibleEarly,
+        Bug::StagedBytesLost,
+        Bug::TransferredTwice,
+        Bug::FilterErrorLost,
+        Bug::DuplicateWindow,
+        Bug::SessionOrder,
         Bug::LostWakeUp,
         Bug::ReleaseBeforeSync,
         Bug::DoubleWrite,
@@ -88,7 +104,7 @@ impl Bug {
         Bug::FenceIgnored,
     ];
 
-    /// Those that only transactions show.
+    /// Those that only transactions show, also where there is nothing else.
     pub const TRANSACTIONS: [Bug; 4] =
         [Bug::HalfTransaction, Bug::CountedRollBack, Bug::VisibleEarly, Bug::StagedBytesLost];
 }

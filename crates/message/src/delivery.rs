@@ -13,6 +13,7 @@ use crate::entries::optional_entries;
 use crate::facts::annotation;
 use crate::fields::{Header, Properties, header, property};
 use crate::overlay::{Change, Overlay};
+use crate::planted::is_state_lost;
 use crate::sections::{Sections, section, sections};
 use crate::system::{Home, SystemProperty};
 use std::ops::Range;
@@ -186,7 +187,8 @@ impl<'a> Delivery<'a> {
     fn write_stamp(&self, out: &mut Vec<u8>, is_scheduled: bool) -> u32 {
         let stamp = self.stamp;
         // K-8: clients show a message that was scheduled as such although it is active.
-        let was_scheduled = (stamp.is_delivered && is_scheduled).then_some(SCHEDULED_STATE);
+        let was_scheduled = stamp.is_delivered && is_scheduled && !is_state_lost();
+        let was_scheduled = was_scheduled.then_some(SCHEDULED_STATE);
         let mut count = 2;
         write_symbol(out, "x-opt-enqueued-time");
         write_timestamp(out, stamp.enqueued);

@@ -15,6 +15,7 @@ pub mod limits;
 pub mod normal;
 pub mod overlay;
 pub mod pieces;
+pub mod planted;
 pub mod sections;
 pub mod system;
 pub mod value;

@@ -353,6 +353,8 @@ impl Machine {
             let mut oracle = self.shared.lock();
             oracle.has_unread |= partition.condition().damage().is_some();
             oracle.end_turn(partition.broker().durable());
+            let staged = partition.broker().staged();
+            oracle.check_staged(staged.transactions, staged.stored_bytes, staged.held_bytes);
             let (held, effects) = (self.budget.held_bytes(), partition.held_effects());
             if held != 0 {
                 oracle.fail(format!("I13: {held} bytes count as undurable at rest"));

@@ -11,17 +11,21 @@ const SEEDS: u64 = 1_000;
 pub fn look(commands: u64, only_items: bool) -> ExitCode {
     let mut searches = Vec::new();
     if !only_items {
+        let violation = |seed| run(&Plan::new(seed, commands), false).violation;
         for bug in Bug::ALL {
             plant(Some(bug));
-            searches
-                .push(search(format!("{bug:?}"), |seed| run(&Plan::new(seed, commands), false).violation));
+            searches.push(search(format!("{bug:?}"), violation));
         }
+        // Those of transactions also where there is nothing but transactions.
         for bug in Bug::TRANSACTIONS {
             plant(Some(bug));
             let violation = |seed| otobus_sim::transactions::run(seed, commands).violation;
-            searches.push(search(format!("{bug:?}"), violation));
+            searches.push(search(format!("transactions, {bug:?}"), violation));
         }
         plant(None);
+        message::planted::plant_state(true);
+        searches.push(search("MessageState".into(), violation));
+        message::planted::plant_state(false);
     }
     for bug in items_engine::planted::Bug::ALL {
         items_engine::planted::plant(Some(bug));

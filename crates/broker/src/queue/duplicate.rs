@@ -6,6 +6,7 @@ use crate::Broker;
 use crate::command::Incoming;
 use crate::decision::{Decision, LocalContext};
 use crate::ids::{EntityId, MessageKey};
+use crate::limits::DUPLICATE_WINDOW_DEFAULT;
 use crate::planted::{Bug, is_planted};
 use crate::record::Record;
 use crate::volatile::Touch;
@@ -30,6 +31,7 @@ impl Broker {
     fn is_known(&self, entity: EntityId, key: MessageKey, context: LocalContext) -> bool {
         touched(1);
         let window = self.durable.queue(entity).expect("checked before").settings.duplicate_window;
+        let window = if is_planted(Bug::DuplicateWindow) { DUPLICATE_WINDOW_DEFAULT } else { window };
         let seen = self.volatile.presence(entity).seen.get(&key);
         seen.is_some_and(|time| context.now < time.after(window))
     }

@@ -6,6 +6,7 @@ use crate::decision::{Decision, LocalContext};
 use crate::effect::{Delivery, Effect};
 use crate::ids::{LockToken, Sequence, Source};
 use crate::limits::{CHECK_BYTES, CHECK_MESSAGES};
+use crate::planted::{Bug, is_planted};
 use crate::queue::doubt::Doubt;
 use crate::queue::index::State;
 use crate::record::Record;
@@ -80,7 +81,9 @@ impl Broker {
             && context.now < holder.until
         {
             let returned = room.returned.first().copied().unwrap_or(room.cursor);
-            let from = returned.min(room.cursor);
+            let is_late =
+                is_planted(Bug::SessionOrder) && self.first_free(source, session, room.cursor).is_some();
+            let from = if is_late { room.cursor } else { returned.min(room.cursor) };
             let Some(sequence) = self.next_in_session(source, session, from, context, decision) else {
                 break;
             };

@@ -276,7 +276,10 @@ impl Broker {
                 overlay = Some(Box::new(acted.overlay));
             }
             // What only found no room here is kept, whatever the subscription does with failures.
-            Selection::Failed { .. } if has_room && !settings.dead_letter_on_filter_exceptions => {
+            Selection::Failed { .. }
+                if has_room
+                    && (!settings.dead_letter_on_filter_exceptions || is_planted(Bug::FilterErrorLost)) =>
+            {
                 return None;
             }
             Selection::Failed { is_action, why } => {

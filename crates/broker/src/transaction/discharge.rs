@@ -11,6 +11,7 @@ use crate::effect::{Effect, Settled};
 use crate::ids::{EntityId, LinkId, NamespaceId, Source, TransactionId};
 use crate::limits::{CONNECTION_TRANSACTIONS, FAN_OUT_BYTES};
 use crate::planted::{Bug, is_planted};
+use crate::queue::send::Parts;
 use crate::refusal::Refusal;
 use crate::volatile::Touch;
 
@@ -233,6 +234,12 @@ impl Broker {
                     continue;
                 }
             };
+            if is_planted(Bug::TransferredTwice)
+                && let Way::Via(via, _) = &way
+            {
+                let again = Parts { stored: parts.stored, ..Parts::default() };
+                self.strand_message(*via, message, again, context, decision);
+            }
             if self.is_duplicate(entity, message, context) {
                 continue;
             }

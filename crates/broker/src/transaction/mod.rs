@@ -89,6 +89,15 @@ struct Charges {
     charge: Charge,
 }
 
+/// What all open transactions keep.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Staged {
+    pub transactions: usize,
+    /// On disk, and in memory.
+    pub stored_bytes: u64,
+    pub held_bytes: u64,
+}
+
 /// One operation.
 #[derive(Debug)]
 pub(crate) enum Step {
@@ -262,6 +271,16 @@ impl Transactions {
             }
         }
         work
+    }
+
+    /// What is kept for those that are open.
+    pub(crate) fn staged(&self) -> Staged {
+        let charges = self.charges.values();
+        charges.fold(Staged::default(), |sum, charges| Staged {
+            transactions: sum.transactions + charges.transactions,
+            stored_bytes: sum.stored_bytes + charges.charge.stored,
+            held_bytes: sum.held_bytes + charges.charge.held,
+        })
     }
 
     /// A transaction of that connection.

@@ -4,7 +4,7 @@ use super::forward::{Move, Way};
 use super::ledger::{Kind, Present, Queue};
 use super::reply::is_granted;
 use super::watched::Appended;
-use super::{Gone, Lock, Oracle, Question};
+use super::{Gone, Lock, Oracle, Question, Unfit};
 use broker::queue::index::Reason;
 use broker::{
     BodyId, EntityId, LocalTime, Outcome, QueueSettings, Record, Sequence, Span, State, SubQueue, Tier, Time,
@@ -76,6 +76,7 @@ impl Oracle {
                 Record::Enqueued { .. }
                     | Record::Scheduled { .. }
                     | Record::Published(_)
+                    | Record::Skipped { .. }
                     | Record::Forwarded { .. }
             );
             if self.noted.is_some() && !stores {
@@ -91,9 +92,13 @@ impl Oracle {
         if self.noted.take().is_some() {
             self.fail("I9: an id was noted without its message");
         }
-        if let Some((entity, sequence)) = self.unfit.pop_first() {
-            self.fail(format!("S-200: {sequence:?} of {entity:?} is there though a rule has failed"));
+        if let Some(((entity, sequence), why)) = self.unfit.pop_first() {
+            self.fail(format!("S-20, S-200: {sequence:?} of {entity:?} is there in spite of {why:?}"));
         }
+        if let Some((entity, sequence)) = self.joining.pop_first() {
+            self.fail(format!("S-145: {sequence:?} of {entity:?} is not in its session"));
+        }
+        self.check_committed();
         self.ledger.position = position;
         for ((link, delivery), (count, entity, dated)) in stored {
             self.check_siblings(link, delivery, count, entity, dated);
@@ -203,14 +208,7 @@ impl Oracle {
         queue.durations.push(settings.lock_duration);
         (queue.used, queue.is_touched) = (time, true);
         let path = queue.path.to_lowercase();
-        if !settings.status.may_receive() {
-            // Whoever holds a session loses its link.
-            // Who got one in this turn may have got it afterwards.
-            let turn = self.turn;
-            let held = self.holdings.iter().filter(|((of, _), held)| *of == entity && held.since < turn);
-            let links: Vec<_> = held.map(|(_, holding)| holding.link).collect();
-            links.into_iter().for_each(|link| self.vacate(link, self.turn));
-        }
+        self.end_sessions(entity);
         let is_it = |question: &Question| match question {
             Question::Update(of, asked) => *of == path && is_granted(asked, settings),
             _ => false,
@@ -307,6 +305,9 @@ impl Oracle {
     ) -> Option<usize> {
         let Stored { entity, sequence, length, .. } = *stored;
         let number = self.arrived(stored)?;
+        // What was scheduled within a transaction has had its number since then.
+        let is_reserved = scheduled.is_some() && self.is_reserved(number);
+        let is_numbered = !is_reserved || self.take_reserved(number, entity, sequence);
         let message = &mut self.messages[number];
         message.place = Some((entity, sequence));
         message.first = message.place;
@@ -320,14 +321,20 @@ impl Oracle {
             None => expires == time.after(lives) && message.scheduled <= time,
         };
         let wrong = [
-            (queue.next == sequence, "I4: its number leaves a gap or is taken"),
+            (is_reserved || queue.next == sequence, "I4: its number leaves a gap or is taken"),
+            (is_numbered, "S-48: it has another number than its sender was told"),
             (queue.last_enqueued <= time, "its enqueued time runs backwards"),
             (is_timed, "I8: its times are not what its sender and its queue say"),
         ];
-        queue.next = sequence.next();
+        if !is_reserved {
+            queue.next = sequence.next();
+        }
         queue.last_enqueued = time;
         (queue.used, queue.is_touched) = (time, true);
         let state = if scheduled.is_some() { State::Scheduled } else { State::Active };
+        if message.session.is_some() && queue.keeps_sessions() {
+            self.joining.insert((entity, sequence));
+        }
         let arrived = Present::arrived(number, length, self.turn, self.ledger.position + 1, time);
         queue.insert(sequence, Present { expires, state, ..arrived });
         for (_, what) in wrong.into_iter().filter(|(is_right, _)| !is_right) {
@@ -379,6 +386,8 @@ impl Oracle {
             ));
         } else if message.place.is_some() || message.is_published {
             self.fail(format!("message {number} as {sequence:?}: it was stored twice"));
+        } else if let Some(what) = self.stored_within(number) {
+            self.fail(format!("message {number} as {sequence:?}: {what}"));
         }
         Some(number)
     }
@@ -573,7 +582,7 @@ impl Oracle {
             Outcome::Abandon(changes) | Outcome::Defer(changes) => changes.as_deref() == overlay,
             _ => false,
         };
-        let is_unfit = self.unfit.remove(&(entity, sequence));
+        let unfit = self.unfit.remove(&(entity, sequence));
         let lock = self.locks.get(&(entity, sequence));
         let is_free = lock.is_none_or(|lock| lock.may_be_free(time));
         let is_said = lock.is_some_and(|lock| {
@@ -601,7 +610,7 @@ impl Oracle {
         let was_dead = !present.is_main();
         present.count += u32::from(is_failure);
         let is_right = match reason {
-            Reason::Client if is_unfit => {
+            Reason::Client if unfit == Some(Unfit::Rule) => {
                 let words = overlay.and_then(|overlay| overlay.application("DeadLetterReason"));
                 !is_failure && matches!(words, Some(Change::Set(word)) if word.ends_with(b"FilterException"))
             }
@@ -620,8 +629,9 @@ impl Oracle {
                 let expected = if reason == Reason::NotForwarded { Way::Closed } else { Way::TooFar };
                 way == Some(expected) && is_free && !is_failure && present.state == State::Active
             }
-            // Nothing without a session goes to where one is required, and nothing falls out of a queue on its way.
-            Reason::SessionMissing | Reason::DestinationDisabled => false,
+            Reason::SessionMissing => unfit == Some(Unfit::NoSession) && !is_failure,
+            // Nothing falls out of a queue on its way.
+            Reason::DestinationDisabled => false,
         };
         if let Some(queue) = self.ledger.queues.get_mut(&entity) {
             queue.change(sequence, |present| {

@@ -7,6 +7,7 @@
 
 use super::ledger::{Kind, Queue};
 use super::{Message, Oracle, Question};
+use crate::workload::digest;
 use broker::{EntityId, LinkId, LocalTime, MessageKey, Number, QueueSettings, Sequence, Span};
 use std::collections::BTreeMap;
 
@@ -15,6 +16,10 @@ type Key = (u64, u64);
 
 /// Sequence numbers without the partition above them (S-32).
 const SEQUENCE: u64 = (1 << 48) - 1;
+
+pub(super) fn sequence_of(number: Number) -> Sequence {
+    Sequence(number.0 & SEQUENCE)
+}
 
 #[derive(Debug)]
 struct Known {
@@ -81,9 +86,20 @@ impl History {
         known.is_some_and(|known| began < known.since.after(self.longest))
     }
 
+    /// A number that was kept for a message is used by it.
+    pub fn unskip(&mut self, sequence: Sequence) -> bool {
+        self.skipped.remove(&sequence).is_some()
+    }
+
+    /// Somebody is told a number that was used up. Says whether that is so, and nobody else was told.
+    pub fn tell_skipped(&mut self, sequence: Sequence) -> bool {
+        let told = self.skipped.get_mut(&sequence);
+        told.is_some_and(|told| !std::mem::replace(told, true))
+    }
+
     /// Whether a number was used up for nothing.
     pub fn is_skipped(&self, number: Number) -> bool {
-        self.skipped.contains_key(&Sequence(number.0 & SEQUENCE))
+        self.skipped.contains_key(&sequence_of(number))
     }
 }
 
@@ -91,6 +107,18 @@ impl History {
 fn key_of(settings: &QueueSettings, message: &Message) -> Option<Key> {
     let has_key = settings.requires_duplicate_detection && message.id != 0;
     has_key.then_some((message.id, if settings.partitioning { message.partition } else { 0 }))
+}
+
+/// The same of a message that comes from another queue: its bytes tell its session, and know of no other partition key.
+fn forwarded_key(settings: &QueueSettings, message: &Message) -> Option<Key> {
+    let key = key_of(settings, message);
+    key.map(|(id, partition)| (id, if message.session.is_some() { partition } else { 0 }))
+}
+
+/// The name under which an id is noted, where it is the only trace of a message.
+fn name_of((id, partition): Key, settings: &QueueSettings) -> MessageKey {
+    let name = digest(id);
+    if settings.partitioning { name.within(partition) } else { name }
 }
 
 impl Oracle {
@@ -115,7 +143,7 @@ impl Oracle {
         queue.history.store(key, noted.map(|(_, name)| name), queue.settings.duplicate_window, time)
     }
 
-    /// The same for a message that comes from another queue, whose bytes know of no partition key (S-177).
+    /// The same for a message that comes from another queue (S-177).
     pub(super) fn take_noted_forwarded(
         &mut self,
         entity: EntityId,
@@ -127,14 +155,14 @@ impl Oracle {
             return Some("I9: its id was noted at another queue");
         }
         let queue = self.ledger.queues.get_mut(&entity)?;
-        let key = key_of(&queue.settings, &self.messages[number]).map(|(id, _)| (id, 0));
+        let key = forwarded_key(&queue.settings, &self.messages[number]);
         queue.history.store(key, noted.map(|(_, name)| name), queue.settings.duplicate_window, time)
     }
 
     /// Whether a message that is forwarded to a queue was there before, so that it is dropped (S-160, S-177).
     pub(super) fn may_drop_forwarded(&self, target: EntityId, number: usize, time: LocalTime) -> bool {
         self.ledger.queues.get(&target).is_some_and(|queue| {
-            let key = key_of(&queue.settings, &self.messages[number]).map(|(id, _)| (id, 0));
+            let key = forwarded_key(&queue.settings, &self.messages[number]);
             queue.history.may_drop(key, time)
         })
     }
@@ -152,10 +180,13 @@ impl Oracle {
             if !is_next {
                 self.fail(format!("I4: {sequence:?}, which is used up, leaves a gap or is taken"));
             }
+            self.note_unwanted(entity, time);
             return self.unwanted(entity);
         }
         let (path, settings, history) = (queue.path.to_lowercase(), &queue.settings, &queue.history);
         let is_dropped = |question: &Question| match question {
+            // The number is kept for the message until its transaction is committed.
+            Question::ScheduleWithin(of, ..) => *of == path,
             Question::Schedule(of, link, delivery) if *of == path => {
                 let messages = self.deliveries.get(&(*link, *delivery)).cloned().unwrap_or_default();
                 self.messages[messages].iter().any(|each| history.may_drop(key_of(settings, each), time))
@@ -166,6 +197,26 @@ impl Oracle {
             self.fail(format!("I4: {sequence:?}, which is used up, leaves a gap or is taken"));
         } else if !self.asked.iter().any(is_dropped) {
             self.fail(format!("I4: {sequence:?} was used up for nothing"));
+        }
+    }
+
+    /// A message that nobody at a topic wants leaves its id all the same. Which message it was only that id tells.
+    fn note_unwanted(&mut self, topic: EntityId, time: LocalTime) {
+        let Some((of, name)) = self.noted.take() else { return };
+        let Some(queue) = self.ledger.queues.get_mut(&topic).filter(|_| of == topic) else {
+            return self.fail("I9: an id was noted at another topic than its message was sent to");
+        };
+        let (path, settings) = (queue.path.to_lowercase(), &queue.settings);
+        let key = self.messages.iter().rev().find_map(|message| {
+            let is_nowhere = message.place.is_none() && !message.is_published && *message.path == *path;
+            key_of(settings, message).filter(|key| is_nowhere && name_of(*key, settings) == name)
+        });
+        let Some(key) = key else {
+            return self.fail(format!("I9: an id was noted at {path} for a message that nobody sent"));
+        };
+        if let Some(what) = queue.history.store(Some(key), Some(name), queue.settings.duplicate_window, time)
+        {
+            self.fail(format!("a message that nobody wants at {path}: {what}"));
         }
     }
 
@@ -220,6 +271,11 @@ impl Oracle {
         })
     }
 
+    /// Whether a message was sent to a topic.
+    pub(super) fn is_at_topic(&self, number: usize) -> bool {
+        self.meant(&self.messages[number].path).any(|queue| matches!(queue.kind, Kind::Topic(_)))
+    }
+
     /// Whoever scheduled a message that was dropped is told a number that nobody else has (S-48).
     pub(super) fn told_skipped(&mut self, path: &str, message: usize, number: Number) {
         if self.may_be_unwanted(message) {
@@ -232,8 +288,7 @@ impl Oracle {
             return;
         }
         let queue = self.ledger.find(path).and_then(|entity| self.ledger.queues.get_mut(&entity));
-        let told = queue.and_then(|queue| queue.history.skipped.get_mut(&Sequence(number.0 & SEQUENCE)));
-        if told.is_none_or(|told| std::mem::replace(told, true)) {
+        if !queue.is_some_and(|queue| queue.history.tell_skipped(sequence_of(number))) {
             self.fail(format!("message {message} was dropped as {number:?}, which is not its own"));
         }
     }

@@ -29,9 +29,10 @@ impl Oracle {
             Outgoing::PartTaken { link, length } => {
                 self.trace.add(&[9, u64::from(link.link), u64::from(*length)]);
             }
-            Outgoing::Declared { .. } | Outgoing::Staged { .. } => {
-                self.fail("a transaction was heard of that nobody has declared");
+            Outgoing::Declared { link, delivery, transaction } => {
+                self.declared(*link, *delivery, *transaction);
             }
+            Outgoing::Staged { link, delivery, outcome, .. } => self.staged(*link, *delivery, *outcome),
             Outgoing::Deliver(sent) => self.delivered(sent),
             Outgoing::Drained { link } => self.drained(*link),
             Outgoing::Attached { link, session, .. } => {
@@ -55,6 +56,9 @@ impl Oracle {
 
     fn accepted(&mut self, link: LinkId, delivery: u32) {
         self.trace.add(&[1, u64::from(link.link), u64::from(delivery)]);
+        if self.is_coordinator(link) {
+            return self.discharged(link, delivery);
+        }
         self.answered(link.connection, |due| *due == Due::Send(link, delivery));
         if let Some(rule) = self.must_refuse(link, delivery)
             // What falls out on its way is not looked at so closely.
@@ -62,6 +66,11 @@ impl Oracle {
         {
             self.fail(format!("delivery {delivery} was accepted against {rule}"));
         }
+        self.taken(link, delivery);
+    }
+
+    /// A delivery was accepted, alone or with its transaction: that is durable.
+    pub(super) fn taken(&mut self, link: LinkId, delivery: u32) {
         let Some(range) = self.deliveries.get(&(link, delivery)).cloned() else { return };
         let mut is_stored = true;
         for number in range {
@@ -71,6 +80,9 @@ impl Oracle {
                 continue;
             }
             self.messages[number].is_dropped = self.may_be_dropped(number);
+            if self.messages[number].is_dropped && self.is_at_topic(number) {
+                self.coverage.variant("duplicate dropped at a topic");
+            }
             if !self.messages[number].is_dropped && self.may_be_unwanted(number) {
                 self.count_unwanted(number);
             } else {
@@ -92,9 +104,13 @@ impl Oracle {
 
     fn rejected(&mut self, link: LinkId, delivery: u32, refusal: &Refusal) {
         self.trace.add(&[2, u64::from(link.link), u64::from(delivery)]);
+        if self.is_coordinator(link) {
+            return self.coordinator_refused(link, delivery, refusal);
+        }
+        let within = self.send_refused_within(link, delivery, refusal);
         self.answered(link.connection, |due| *due == Due::Send(link, delivery));
         let rule = self.must_refuse(link, delivery);
-        let is_right = match refusal {
+        let is_right = within.unwrap_or_else(|| match refusal {
             Refusal::BatchTooLarge { .. } => rule == Some("BatchTooLarge"),
             Refusal::MessageTooLarge { .. } => rule == Some("MessageTooLarge"),
             Refusal::NotAllowed(_) => rule == Some("NotAllowed"),
@@ -112,7 +128,7 @@ impl Oracle {
             }
             Refusal::NoSpace => self.may_lack_room,
             _ => false,
-        };
+        });
         let Some(range) = self.deliveries.get(&(link, delivery)).cloned() else { return };
         let messages = &mut self.messages[range];
         let is_stored = messages.iter().any(|message| message.place.is_some() || message.is_published);
@@ -159,6 +175,7 @@ impl Oracle {
     fn not_settled(&mut self, link: LinkId, delivery: u32, refusal: &Refusal) {
         self.trace.add(&[4, u64::from(link.link), u64::from(delivery)]);
         let Some(token) = self.settlement(link, delivery) else { return };
+        let is_within = self.settle_refused_within(link, delivery, refusal);
         if *refusal == Refusal::Unreadable && !self.may_not_read {
             self.fail(format!("{:?} is called unreadable on a disk that works", token.sequence()));
         }
@@ -166,9 +183,15 @@ impl Oracle {
         // A lock that was never used and has not ended is not lost.
         let entity = self.links.get(&link).and_then(|link| self.ledger.find(&link.queue));
         let Some(now) = entity.map(|entity| self.here(entity)) else { return };
-        let lock = self.lock_of(link, token);
-        let is_held = lock.is_some_and(|lock| {
-            !lock.is_hazy && now < lock.until && lock.returned.is_none() && lock.asked.len() < 2
+        let lock = entity.and_then(|entity| self.locks.get(&(entity, token.sequence())));
+        // Within a transaction it is asked for with the commit.
+        let (asked, claims) = if is_within { (0, 1) } else { (1, 0) };
+        let is_held = lock.filter(|lock| lock.token == token).is_some_and(|lock| {
+            !lock.is_hazy
+                && now < lock.until
+                && lock.returned.is_none()
+                && lock.asked.len() <= asked
+                && !self.may_be_claimed(lock, claims)
         });
         if is_held {
             self.fail(format!("the lock on {:?} is called lost and is not", token.sequence()));
@@ -375,6 +398,7 @@ impl Oracle {
             renewals: 0,
             renewed: 0,
             asked: Vec::new(),
+            claims: Vec::new(),
             returned: None,
             session,
             vacated,

@@ -25,6 +25,8 @@ pub(super) enum Due {
     Send(LinkId, u32),
     Settle(LinkId, u32, LockToken),
     Drain(LinkId),
+    Declare(LinkId, u32),
+    Discharge(LinkId, u32),
     Question(u32),
 }
 
@@ -39,7 +41,12 @@ pub(super) struct Expected {
 impl Due {
     fn link(&self) -> Option<LinkId> {
         match self {
-            Due::Attach(link) | Due::Send(link, _) | Due::Settle(link, ..) | Due::Drain(link) => Some(*link),
+            Due::Attach(link)
+            | Due::Send(link, _)
+            | Due::Settle(link, ..)
+            | Due::Drain(link)
+            | Due::Declare(link, _)
+            | Due::Discharge(link, _) => Some(*link),
             Due::Question(_) => None,
         }
     }
@@ -91,6 +98,9 @@ pub enum Question {
     Describe(String, Option<Figures>),
     List,
     Settle(String, Vec<LockToken>, Outcome),
+    /// The same, and scheduling, within a transaction.
+    SettleWithin(String, Vec<LockToken>, Outcome),
+    ScheduleWithin(String, LinkId, u32),
     Renew(String, Vec<LockToken>),
     /// The link and delivery under which its messages are known.
     Schedule(String, LinkId, u32),
@@ -132,8 +142,10 @@ impl Question {
             | Question::Delete(path)
             | Question::Describe(path, _)
             | Question::Settle(path, ..)
+            | Question::SettleWithin(path, ..)
             | Question::Renew(path, _)
             | Question::Schedule(path, ..)
+            | Question::ScheduleWithin(path, ..)
             | Question::Cancel(path, _)
             | Question::Deferred(path, ..)
             | Question::Browse(path, ..)
@@ -226,6 +238,7 @@ impl Oracle {
         haunted.into_iter().for_each(|entity| self.haunt(entity));
         let held: Vec<LinkId> = self.links.range(links_of(connection)).map(|(id, _)| *id).collect();
         held.into_iter().for_each(|link| self.vacate(link, turn));
+        self.connection_left(connection, turn);
     }
 
     /// Nobody is there to be answered: whoever sent does not know what became of it.
@@ -238,7 +251,7 @@ impl Oracle {
         }
     }
 
-    fn expect(&mut self, connection: ConnectionId, due: Due, may_be_late: bool) {
+    pub(super) fn expect(&mut self, connection: ConnectionId, due: Due, may_be_late: bool) {
         let is_void = due.link().is_some_and(|link| !self.is_here(link));
         if is_void {
             self.coverage.fault("peer on a link that is gone");
@@ -294,6 +307,7 @@ impl Oracle {
     pub fn detach(&mut self, link: LinkId) {
         let turn = self.coming();
         self.vacate(link, turn);
+        self.coordinator_left(link, turn);
         if let Some(link) = self.links.get_mut(&link) {
             link.state = LinkState::Gone(turn);
         }
@@ -349,9 +363,13 @@ impl Oracle {
     }
 
     fn expect_send(&mut self, link: LinkId, delivery: u32, is_settled: bool, is_void: bool) {
+        let is_within = self.is_within();
+        if is_within {
+            self.send_within(link, delivery);
+        }
         if !is_settled {
             self.expect(link.connection, Due::Send(link, delivery), false);
-        } else if !is_void {
+        } else if !is_void && !is_within {
             self.settled_sends.push((link, delivery));
         }
         if !is_settled && !is_void {
@@ -383,7 +401,9 @@ impl Oracle {
         wants_answer: bool,
     ) {
         self.touch_link(link);
-        if self.is_here(link)
+        if self.is_within() {
+            self.settle_within(link, delivery, token, outcome);
+        } else if self.is_here(link)
             && let Some(lock) = self.lock_of(link, token)
         {
             lock.asked.push(outcome.clone());
@@ -404,6 +424,18 @@ impl Oracle {
     }
 
     pub fn ask(&mut self, request: RequestId, question: Question) {
+        let question = match question {
+            Question::Settle(path, tokens, outcome) if self.is_within() => {
+                Question::SettleWithin(path, tokens, outcome)
+            }
+            Question::Schedule(path, link, delivery) if self.is_within() => {
+                Question::ScheduleWithin(path, link, delivery)
+            }
+            other => other,
+        };
+        if self.is_within() {
+            self.ask_within(request, &question);
+        }
         let entity = question.path().and_then(|path| self.ledger.find(path));
         if let Some(queue) = entity.and_then(|entity| self.ledger.queues.get_mut(&entity)) {
             queue.is_touched = true;
@@ -426,6 +458,7 @@ impl Oracle {
             Question::Create(path) => drop(self.creations.insert(path.to_lowercase())),
             // What is removed before it leaves is read first.
             Question::Deferred(_, _, mode) => may_be_late = *mode == ReceiveMode::ReceiveAndDelete,
+            Question::SettleWithin(_, _, outcome) => may_be_late = is_changing(outcome),
             Question::Settle(_, tokens, outcome) => {
                 may_be_late = is_changing(outcome);
                 for token in tokens {
@@ -618,15 +651,18 @@ impl Oracle {
         }
     }
 
+    /// Whether a path is that of a queue that may be full or closed, or become so.
+    pub(super) fn may_refuse_path(&self, path: &str) -> bool {
+        let queue = self.ledger.find(path).and_then(|entity| self.ledger.queues.get(&entity));
+        let may_refuse =
+            |queue: &Queue| queue.settings.max_size_megabytes == 1 || !queue.settings.status.may_send();
+        queue.is_none_or(may_refuse) || self.is_updating(path)
+    }
+
     /// Whether the link's queue is one of those that fill up in a run.
     pub(super) fn may_be_full(&self, link: LinkId) -> bool {
         let Some(link) = self.links.get(&link).filter(|_| !self.may_lack_room) else { return true };
-        link.destination.iter().chain([&link.path]).any(|path| {
-            let queue = self.ledger.find(path).and_then(|entity| self.ledger.queues.get(&entity));
-            let may_refuse =
-                |queue: &Queue| queue.settings.max_size_megabytes == 1 || !queue.settings.status.may_send();
-            queue.is_none_or(may_refuse) || self.is_updating(path)
-        })
+        link.destination.iter().chain([&link.path]).any(|path| self.may_refuse_path(path))
     }
 }
 
@@ -635,6 +671,6 @@ pub(super) fn links_of(connection: ConnectionId) -> RangeInclusive<LinkId> {
 }
 
 /// Changed properties must be held against those that are stored, which takes a look at the disk.
-fn is_changing(outcome: &Outcome) -> bool {
+pub(super) fn is_changing(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Abandon(Some(_)) | Outcome::Defer(Some(_)) | Outcome::DeadLetter(Some(_)))
 }

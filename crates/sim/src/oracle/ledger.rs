@@ -94,8 +94,10 @@ impl Present {
                 "DestinationDisabled",
                 "The entity that the message was sent to by way of this one takes no messages.".to_owned(),
             ),
-            // Nothing without a session goes to where one is required.
-            Reason::SessionMissing => return self.overlay.clone(),
+            Reason::SessionMissing => (
+                "Session id is null.",
+                "Session enabled entity doesn't allow a message whose session identifier is null.".to_owned(),
+            ),
         };
         let mut shown = Overlay::default();
         let is_set = shown.set_dead_letter(Some(reason), Some(&description)).is_ok();
@@ -237,6 +239,13 @@ impl Queue {
         if let Some(times) = times(&mut self.schedule, &mut self.expiries, present) {
             times.insert((present.expires, sequence));
         }
+    }
+
+    /// Whether it remembers the sessions of its messages: somebody may ask for them, here or where they go on to.
+    pub fn keeps_sessions(&self) -> bool {
+        let QueueSettings { requires_session, forward_to, forward_dead_letters_to, .. } = &self.settings;
+        let is_asked = *requires_session || matches!(self.kind, Kind::Topic(_));
+        is_asked || forward_to.is_some() || forward_dead_letters_to.is_some()
     }
 
     /// Whether anybody can receive from it.

@@ -14,7 +14,9 @@ pub mod ledger;
 mod publish;
 mod reply;
 mod session;
+mod shown;
 pub mod topic;
+mod transaction;
 mod via;
 pub mod watched;
 
@@ -35,6 +37,7 @@ use watched::Appended;
 
 use clock::{Clocks, Visit};
 pub use expect::{NewMessage, Question};
+use transaction::Transactions;
 
 /// Turns after which live state is compared with its replay, besides every end of a life.
 const COMPARED_TURNS: u64 = 256;
@@ -96,6 +99,10 @@ pub struct Message {
     pub is_confirmed: bool,
     /// It was at a topic, and lives on in its copies, if it has any.
     pub is_published: bool,
+    /// The transaction that it is part of.
+    pub within: Option<usize>,
+    /// The number that it was given when it was scheduled within a transaction.
+    pub reserved: Option<(EntityId, Sequence)>,
     /// The message that was sent: itself, or the one that it is a copy of; and all copies of it.
     pub root: usize,
     pub copies: Vec<usize>,
@@ -126,6 +133,8 @@ impl Message {
             gone: None,
             is_confirmed: false,
             is_published: false,
+            within: None,
+            reserved: None,
             root,
             copies: Vec::new(),
         }
@@ -134,8 +143,10 @@ impl Message {
     /// A copy of a message, in that place.
     fn copied(root: &Message, path: Arc<str>, place: (EntityId, Sequence)) -> Message {
         // The bytes say what it is called: wherever it is sent on, that counts (S-177).
-        let (time_to_live, id) = (root.time_to_live, root.id);
-        let told = NewMessage { time_to_live, id, ..NewMessage::blank(root.length) };
+        let (time_to_live, id, partition) = (root.time_to_live, root.id, root.partition);
+        let (session, scheduled) = (root.session.clone(), root.scheduled);
+        let blank = NewMessage::blank(root.length);
+        let told = NewMessage { time_to_live, id, partition, session, scheduled, ..blank };
         let mut copy = Message::new(root.root, root.link, root.delivery, path, told);
         (copy.place, copy.first) = (Some(place), Some(place));
         copy
@@ -146,6 +157,8 @@ impl Message {
 pub enum Role {
     Sender,
     Receiver(ReceiveMode),
+    /// Declares and discharges transactions.
+    Coordinator,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,6 +202,8 @@ struct Lock {
     renewed: u64,
     /// What was asked with this token.
     asked: Vec<Outcome>,
+    /// The transactions that are to use it up, open or not.
+    claims: Vec<usize>,
     /// The turn in which its delivery failed, by a committed record.
     returned: Option<u64>,
     /// The session with which it was locked.
@@ -209,6 +224,15 @@ struct Holding {
     left: Option<u64>,
     /// Who had it before, and the turn in which that ended.
     former: Option<(ConnectionId, u64)>,
+}
+
+/// Why a copy goes to the dead-letter queue at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unfit {
+    /// A rule has failed for it (S-200).
+    Rule,
+    /// It has no session where one is required (S-20).
+    NoSession,
 }
 
 /// Locks that nobody was told about.
@@ -257,6 +281,9 @@ pub struct Oracle {
     asked: Vec<Question>,
     locks: IdMap<(EntityId, Sequence), Lock>,
     holdings: BTreeMap<(EntityId, Arc<str>), Holding>,
+    transactions: Transactions,
+    /// Transactions of which the append that is being looked at has something.
+    committing: BTreeSet<usize>,
     /// The link on which a message is being delivered.
     delivering: Option<LinkId>,
     /// Queues from which a client that vanished may have been given messages that never reached it, and until when
@@ -268,8 +295,10 @@ pub struct Oracle {
     pending: Option<Appended>,
     /// An id that was noted; the next record must be its message.
     noted: Option<(EntityId, MessageKey)>,
-    /// Copies for which a rule has failed; the next records must bury them.
-    unfit: BTreeSet<(EntityId, Sequence)>,
+    /// Copies that nobody may receive; the next records must bury them.
+    unfit: BTreeMap<(EntityId, Sequence), Unfit>,
+    /// Messages whose next record must say what session they are in.
+    joining: BTreeSet<(EntityId, Sequence)>,
     /// The first message that waits at a topic although its time has come, and since when.
     overdue: BTreeMap<(EntityId, Sequence), LocalTime>,
     /// A violation, unless it turns out that something could not be read.
@@ -323,13 +352,16 @@ impl Default for Oracle {
             asked: Vec::new(),
             locks: IdMap::default(),
             holdings: BTreeMap::new(),
+            transactions: Transactions::default(),
+            committing: BTreeSet::new(),
             delivering: None,
             ghosts: BTreeMap::new(),
             tokens: HashSet::default(),
             settled_sends: Vec::new(),
             pending: None,
             noted: None,
-            unfit: BTreeSet::new(),
+            unfit: BTreeMap::new(),
+            joining: BTreeSet::new(),
             overdue: BTreeMap::new(),
             suspicion: None,
             compared: 0,
@@ -441,6 +473,7 @@ impl Oracle {
         self.end_ghosts();
         self.end_expectations();
         self.end_settled_sends();
+        self.end_turn_of_transactions();
         self.ledger.end_turn(self.now, &self.clocks);
         self.clocks.end_turn();
         self.visits.clear();
@@ -687,12 +720,14 @@ impl Oracle {
         if let Err(what) = self.ledger.compare(durable) {
             self.fail(format!("counters after recovery: {what}"));
         }
+        self.forget_transactions();
         // Only what a planned stop has kept is still locked.
         let kept = &self.ledger.kept;
         self.locks
             .retain(|_, lock| kept.iter().any(|kept| kept.token == lock.token && lock.returned.is_none()));
         for lock in self.locks.values_mut() {
             lock.asked.clear();
+            lock.claims.clear();
             if let Some(kept) = kept.iter().find(|kept| kept.token == lock.token) {
                 (lock.until, lock.renewals) = (kept.until, 0);
             }

@@ -5,7 +5,7 @@
 use super::commit::{Stored, longest_life};
 use super::forward::Travelled;
 use super::ledger::{Kind, Present};
-use super::{Gone, Message, Oracle};
+use super::{Gone, Message, Oracle, Unfit};
 use crate::rules::{TraitSet, Traits, Verdict};
 use broker::queue::index::Reason;
 use broker::topic::published::{Origin, Published};
@@ -17,6 +17,9 @@ struct Original {
     message: usize,
     traits: Traits,
     overlay: Overlay,
+    has_session: bool,
+    /// It comes from another entity, which may not have kept what session it is in. Its bytes tell, where anybody asks.
+    is_forwarded: bool,
     /// A dead letter takes along why it is one.
     is_dead: bool,
     length: u32,
@@ -33,8 +36,8 @@ struct Copy {
     told: Option<Overlay>,
     overlay: Overlay,
     traits: Traits,
-    /// A rule failed, and it belongs into the dead-letter queue.
-    is_unfit: bool,
+    /// It belongs into the dead-letter queue, if it does.
+    unfit: Option<Unfit>,
 }
 
 impl Oracle {
@@ -106,6 +109,8 @@ impl Oracle {
                     message: number,
                     traits: Traits::of(number),
                     overlay: Overlay::default(),
+                    has_session: self.messages[number].session.is_some(),
+                    is_forwarded: false,
                     is_dead: false,
                     length: *length,
                     expires,
@@ -124,7 +129,8 @@ impl Oracle {
                 let message = &mut self.messages[present.message];
                 (message.is_published, message.place) = (true, None);
                 let expires = time.after(message.time_to_live.min(life));
-                Some(Original::of(*present, expires, false))
+                let has_session = message.session.is_some();
+                Some(Original::of(*present, expires, has_session, false))
             }
             Origin::Forwarded { source, sequence } => {
                 let (present, own) = self.forwarded_out(*source, *sequence, topic, time)?;
@@ -132,8 +138,13 @@ impl Oracle {
                 let message = &mut self.messages[present.message];
                 (message.is_published, message.place, message.path) = (true, None, path);
                 message.gone = Some(Gone::Published);
-                let expires = time.after(life).min(own);
-                Some(Original::of(present, expires, source.sub != SubQueue::Main))
+                let (expires, number) = (time.after(life).min(own), present.message);
+                let has_session = message.session.is_some();
+                let is_dead = source.sub != SubQueue::Main;
+                if let Some(what) = self.take_noted_forwarded(topic, number, time) {
+                    self.fail(format!("{sequence:?} of {source:?} forwarded to {topic:?}: {what}"));
+                }
+                Some(Original { is_forwarded: true, ..Original::of(present, expires, has_session, is_dead) })
             }
         }
     }
@@ -148,14 +159,16 @@ impl Oracle {
         for entity in model.subscriptions.values() {
             let Some(queue) = self.ledger.queues.get(entity) else { continue };
             let Kind::Subscription(below) = &queue.kind else { continue };
-            let plain = |is_unfit| Copy {
+            let lacks_session = queue.settings.requires_session && !original.has_session;
+            let lacks = lacks_session.then_some(Unfit::NoSession);
+            let plain = |unfit| Copy {
                 subscription: *entity,
                 // S-58
                 expires: original.expires.min(time.after(longest_life(self.tier, &queue.settings))),
                 told: taken_along(),
                 overlay: original.overlay.clone(),
                 traits: original.traits,
-                is_unfit,
+                unfit,
             };
             let before = copies.len();
             let mut has_plain = false;
@@ -166,16 +179,16 @@ impl Oracle {
                     (Verdict::Yes, None) if has_plain => {}
                     (Verdict::Yes, None) => {
                         has_plain = true;
-                        copies.push(plain(false));
+                        copies.push(plain(lacks));
                     }
                     (Verdict::Yes, Some(deed)) => {
                         let (traits, overlay) = deed.done(&rule.name, original.traits, &original.overlay);
-                        copies.push(Copy { told: Some(overlay.clone()), overlay, traits, ..plain(false) });
+                        copies.push(Copy { told: Some(overlay.clone()), overlay, traits, ..plain(lacks) });
                     }
                     (Verdict::Fails, _) => {
                         copies.truncate(before);
                         if below.settings.dead_letter_on_filter_exceptions {
-                            copies.push(plain(true));
+                            copies.push(plain(Some(Unfit::Rule)));
                         }
                         break;
                     }
@@ -189,6 +202,7 @@ impl Oracle {
         let (turn, position) = (self.turn, self.ledger.position + 1);
         let Some(queue) = self.ledger.queues.get_mut(&copy.subscription) else { return };
         let sequence = queue.next;
+        let (keeps_sessions, requires_session) = (queue.keeps_sessions(), queue.settings.requires_session);
         (queue.next, queue.last_enqueued) = (sequence.next(), time);
         let travelled = Travelled { first: original.travelled.first.or(Some(first)), ..original.travelled };
         let number = self.messages.len();
@@ -219,8 +233,16 @@ impl Oracle {
         );
         self.messages.push(copied);
         self.messages[root].copies.push(number);
-        if copy.is_unfit {
-            self.unfit.insert((copy.subscription, sequence));
+        if requires_session {
+            let has_session = original.has_session;
+            self.coverage.variant(if has_session { "copy in a session" } else { "copy without its session" });
+        }
+        let is_kept = requires_session || keeps_sessions && !original.is_forwarded;
+        if original.has_session && is_kept {
+            self.joining.insert((copy.subscription, sequence));
+        }
+        if let Some(why) = copy.unfit {
+            self.unfit.insert((copy.subscription, sequence), why);
         }
     }
 
@@ -267,11 +289,13 @@ impl Oracle {
 }
 
 impl Original {
-    fn of(present: Present, expires: LocalTime, is_dead: bool) -> Original {
+    fn of(present: Present, expires: LocalTime, has_session: bool, is_dead: bool) -> Original {
         Original {
             message: present.message,
             traits: present.traits,
             overlay: present.overlay,
+            has_session,
+            is_forwarded: false,
             is_dead,
             length: present.length,
             expires,
@@ -285,6 +309,8 @@ impl Original {
             message: 0,
             traits,
             overlay: Overlay::default(),
+            has_session: false,
+            is_forwarded: false,
             is_dead: false,
             length: 0,
             expires: LocalTime(0).after(Span::MAX),

@@ -21,6 +21,7 @@ impl Oracle {
                 queue.used = queue.used.max(since);
             }
         }
+        self.heard_by_question(request, &question, answer.as_ref().map(drop));
         match (&question, answer) {
             (Question::Create(path), Ok(Answer::Queue(_))) => {
                 if self.ledger.find(path).is_none() && !self.went(path) {
@@ -103,7 +104,11 @@ impl Oracle {
             (Question::Schedule(path, link, delivery), Ok(Answer::Scheduled(numbers))) => {
                 self.scheduled(path, *link, *delivery, numbers);
             }
-            (Question::Schedule(_, link, delivery), Err(_)) => {
+            (Question::SettleWithin(..), Ok(Answer::Settled)) => {}
+            (Question::ScheduleWithin(path, link, delivery), Ok(Answer::Scheduled(numbers))) => {
+                self.told_reserved(path, *link, *delivery, numbers);
+            }
+            (Question::Schedule(_, link, delivery) | Question::ScheduleWithin(_, link, delivery), Err(_)) => {
                 let range = self.deliveries[&(*link, *delivery)].clone();
                 if self.messages[range].iter().any(|message| message.place.is_some() || message.is_published)
                 {

@@ -24,6 +24,7 @@ impl Oracle {
             return self.fail(format!("{sequence:?} is in a session and not there"));
         };
         let is_first = present.session.replace(session.clone()).is_none();
+        self.joining.remove(&(entity, sequence));
         if !is_first || self.messages[present.message].session.as_ref() != Some(session) {
             self.fail(format!("{sequence:?} is in session {session}, for which it was not sent"));
         }
@@ -124,6 +125,18 @@ impl Oracle {
                 }
             }
         }
+    }
+
+    /// Whoever holds a session of what nobody may receive from any more loses its link. Who got one in this turn may have got
+    /// it afterwards.
+    pub(super) fn end_sessions(&mut self, entity: EntityId) {
+        if self.ledger.queues.get(&entity).is_none_or(|queue| queue.may_receive()) {
+            return;
+        }
+        let turn = self.turn;
+        let held = self.holdings.iter().filter(|((of, _), held)| *of == entity && held.since < turn);
+        let links: Vec<_> = held.map(|(_, holding)| holding.link).collect();
+        links.into_iter().for_each(|link| self.vacate(link, turn));
     }
 
     /// Whether the time of a session's holder has run out.

@@ -62,6 +62,8 @@ fn of_topic(settings: &TopicSettings) -> QueueSettings {
         default_time_to_live: settings.default_time_to_live,
         auto_delete_on_idle: settings.auto_delete_on_idle,
         partitioning: settings.partitioning,
+        requires_duplicate_detection: settings.requires_duplicate_detection,
+        duplicate_window: settings.duplicate_window,
         status: settings.status,
         ..QueueSettings::default()
     }
@@ -71,6 +73,7 @@ fn of_topic(settings: &TopicSettings) -> QueueSettings {
 fn of_subscription(settings: &SubscriptionSettings, partitioning: bool) -> QueueSettings {
     QueueSettings {
         lock_duration: settings.lock_duration,
+        requires_session: settings.requires_session,
         default_time_to_live: settings.default_time_to_live,
         dead_letter_on_expiration: settings.dead_letter_on_expiration,
         max_delivery_count: settings.max_delivery_count,
@@ -141,6 +144,7 @@ impl Oracle {
         let Some(queue) = self.ledger.queues.get_mut(&entity) else {
             return self.fail("a topic was updated that does not exist");
         };
+        queue.history.update(queue.settings.duplicate_window, settings.duplicate_window, time);
         queue.settings = of_topic(settings);
         (queue.used, queue.is_touched) = (time, true);
         let path = queue.path.clone();
@@ -210,6 +214,10 @@ impl Oracle {
             model.settings = settings.clone();
         }
         self.check_targets(&path, &own, Some(&before));
+        if before.requires_session != own.requires_session {
+            self.fail(format!("S-260: {path} was updated in what is fixed at creation"));
+        }
+        self.end_sessions(entity);
         self.waiting.clear();
         let is_it = |question: &Question| match question {
             Question::Resubscribe(of, asked) => of.eq_ignore_ascii_case(&path) && **asked == *settings,

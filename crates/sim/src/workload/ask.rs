@@ -1,6 +1,7 @@
 //! Questions about entities and messages: queues come, change, go and are looked at; locks are renewed, messages
 //! scheduled, cancelled, received by their numbers, browsed and deleted.
 
+use super::topic::requires_session;
 use super::{Actor, NAMESPACE, PATHS, SESSIONS, Workload, namespace_of};
 use crate::PARTITIONS;
 use crate::machine::Machine;
@@ -180,13 +181,16 @@ impl Workload {
         let count = held.len() as u64;
         let first = if count > 0 { self.random.below(count) as usize } else { return None };
         let path = held[first].path.clone();
+        if self.is_within && namespace_of(&path) != NAMESPACE {
+            return None;
+        }
         let most = *self.random.pick(&[1, 1, 3]);
         let same = held[first..].iter().filter(|other| other.path == path);
         let tokens = same.take(most).map(|other| other.token).collect();
         Some((path, tokens))
     }
 
-    fn renew(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+    pub(super) fn renew(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
         let Some((path, mut tokens)) = self.tokens(who) else { return };
         if self.random.once_in(150) {
             tokens = vec![tokens[0]; REQUEST_MESSAGES + 1];
@@ -197,7 +201,7 @@ impl Workload {
         batch.commands.push(Command::RenewLocks { request, namespace, path, tokens });
     }
 
-    fn settle_tokens(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+    pub(super) fn settle_tokens(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
         let Some((path, tokens)) = self.tokens(who) else { return };
         let outcome = self.outcome();
         if !self.random.once_in(6) {
@@ -252,7 +256,8 @@ impl Workload {
         let request = self.request(who, &path);
         oracle.ask(request, Question::Deferred(path.clone(), numbers.clone(), mode));
         // Only the holder of a session is given what was set aside in it (S-125).
-        let is_session = self.random.once_in(20) != path.contains(SESSIONS) && !path.contains('$');
+        let has_sessions = path.contains(SESSIONS) || requires_session(&path);
+        let is_session = self.random.once_in(20) != has_sessions && !path.contains('$');
         let session = is_session.then(|| (&*self.held_session(who)).into());
         let namespace = namespace_of(&path);
         let (path, numbers) = (path.into(), numbers.into());

@@ -1,7 +1,7 @@
 //! A client as it sees itself: its connection, its links, and the locks it was given.
 
 use crate::oracle::Role;
-use broker::{ConnectionId, Incoming, LinkId, LockToken, Number};
+use broker::{ConnectionId, Incoming, LinkId, LockToken, Number, TransactionId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,6 +15,9 @@ pub(super) struct Client {
     pub(super) requests: u32,
     /// Sends whose outcome is not known yet, oldest first.
     pub(super) unanswered: Vec<(LinkId, u32)>,
+    /// Transactions that it has declared, and some that are over.
+    pub(super) transactions: Vec<Declared>,
+    pub(super) ended: Vec<Declared>,
     /// The path that a question was about.
     pub(super) asked: BTreeMap<u32, String>,
 }
@@ -46,6 +49,13 @@ pub(super) struct Unfinished {
     pub(super) rest: Vec<Vec<u8>>,
 }
 
+/// A transaction, and its partition.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Declared {
+    pub(super) nth: usize,
+    pub(super) id: TransactionId,
+}
+
 /// A lock that some client was given.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
@@ -63,6 +73,8 @@ impl Client {
             made_links: 0,
             requests: 0,
             unanswered: Vec::new(),
+            transactions: Vec::new(),
+            ended: Vec::new(),
             asked: BTreeMap::new(),
         }
     }

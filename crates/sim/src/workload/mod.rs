@@ -13,6 +13,7 @@ mod receive;
 mod send;
 mod session;
 mod topic;
+mod transaction;
 
 pub use body::{Body, digest, message_number};
 
@@ -78,6 +79,12 @@ pub struct Workload {
     pub tier: Tier,
     /// Whether this run reaches for what only many can reach.
     is_crowded: bool,
+    /// Whether a client of this run will declare more transactions than it may.
+    declares_too_many: bool,
+    /// The link on which it is about to.
+    too_many: Option<LinkId>,
+    /// What is said now is part of a transaction.
+    is_within: bool,
 }
 
 /// Who does something, and in which partition.
@@ -99,6 +106,7 @@ impl Workload {
             Tier::Basic,
         ]);
         let is_crowded = random.once_in(40) && tier != Tier::Unlimited;
+        let declares_too_many = random.once_in(30) && tier != Tier::Basic;
         Workload {
             random,
             clients: Vec::new(),
@@ -114,6 +122,9 @@ impl Workload {
             commands: 0,
             tier,
             is_crowded,
+            declares_too_many,
+            too_many: None,
+            is_within: false,
         }
     }
 
@@ -186,6 +197,7 @@ impl Workload {
         }
         oracle.tell(|| format!("said: {:?}", batch.commands));
         self.say(nth, batch);
+        self.declare_too_many(who, &mut oracle);
     }
 
     fn say(&mut self, nth: usize, batch: Batch) {
@@ -207,6 +219,9 @@ impl Workload {
     }
 
     fn act_once(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+        if self.random.once_in(5) && (self.tier != Tier::Basic || self.random.once_in(40)) {
+            return self.transact(who, batch, oracle);
+        }
         match self.random.below(100) {
             0..9 => self.attach(who, batch, oracle),
             9..12 => self.detach(who, batch, oracle),
@@ -237,7 +252,7 @@ impl Workload {
             _ if role == Role::Sender => self.outbox(who.nth),
             _ => self.inbox(who.nth),
         };
-        let is_session = path.eq_ignore_ascii_case(SESSIONS);
+        let is_session = path.eq_ignore_ascii_case(SESSIONS) || topic::requires_session(&path);
         if let Role::Receiver(mode) = role
             && (is_session != self.random.once_in(20))
         {
@@ -250,6 +265,7 @@ impl Workload {
         batch.commands.push(match role {
             Role::Sender => Command::AttachSender { link, namespace, path },
             Role::Receiver(mode) => Command::AttachReceiver { link, namespace, path, mode },
+            Role::Coordinator => Command::AttachCoordinator { link, namespace },
         });
     }
 
@@ -287,7 +303,12 @@ impl Workload {
     /// Some link of a client in one role.
     fn pick_link(&mut self, who: Actor, is_it: impl Fn(&Role) -> bool) -> Option<usize> {
         let links = &self.clients[who.at].links;
-        let fits = |place: &usize| links[*place].nth == who.nth && is_it(&links[*place].role);
+        // Nothing of the second namespace is part of a transaction.
+        let is_open = |path: &str| !self.is_within || namespace_of(path) == NAMESPACE;
+        let fits = |place: &usize| {
+            let link = &links[*place];
+            link.nth == who.nth && is_it(&link.role) && is_open(&link.path)
+        };
         let count = (0..links.len()).filter(fits).count() as u64;
         let chosen = if count > 0 { self.random.below(count) } else { return None };
         (0..links.len()).filter(fits).nth(chosen as usize)
@@ -320,7 +341,10 @@ impl Workload {
                 Outgoing::Accepted { link, first, last } => {
                     (first..=last).for_each(|delivery| self.answered(link, delivery, oracle));
                 }
-                Outgoing::Rejected { link, delivery, .. } => self.answered(link, delivery, oracle),
+                Outgoing::Rejected { link, delivery, .. } | Outgoing::Staged { link, delivery, .. } => {
+                    self.answered(link, delivery, oracle);
+                }
+                Outgoing::Declared { link, transaction, .. } => self.declared(nth, link, transaction),
                 Outgoing::Answered { answer: Ok(answer), places, request } => {
                     let path = self
                         .client_of(request.connection)
@@ -400,7 +424,10 @@ impl Workload {
         let mut whole = Vec::new();
         let read = sent.parts.iter().chain([&sent.place]).try_for_each(|place| place.read_into(&mut whole));
         match read {
-            Ok(()) => oracle.read(&sent.delivery, hash_bytes(&whole), whole.len()),
+            Ok(()) => {
+                oracle.read(&sent.delivery, hash_bytes(&whole), whole.len());
+                oracle.shown(&sent.delivery, &whole);
+            }
             Err(error) if !may_fail() => oracle.fail(format!("I1: a stored body cannot be read: {error}")),
             Err(_) => return,
         }

@@ -1,7 +1,7 @@
 //! Receivers: credit, drains, and settlements of every kind, right and wrong.
 
 use super::client::Held;
-use super::{Actor, Workload};
+use super::{Actor, NAMESPACE, Workload, namespace_of};
 use crate::oracle::{Oracle, Role};
 use broker::{Command, LinkId, LockToken, Outcome};
 use engine::Batch;
@@ -37,6 +37,9 @@ impl Workload {
             return;
         }
         let nth = self.random.below(tokens.len() as u64) as usize;
+        if self.is_within && namespace_of(&tokens[nth].path) != NAMESPACE {
+            return;
+        }
         // Most settle once and forget the token.
         let held = if self.random.once_in(12) { tokens[nth].clone() } else { tokens.swap_remove(nth) };
         let Some((link, delivery)) = self.settling_link(who, &held) else { return };

@@ -4,7 +4,7 @@ use super::client::Unfinished;
 use super::{Actor, Body, Workload, digest, namespace_of};
 use crate::oracle::{NewMessage, Oracle, Role};
 use broker::limits::{BATCH_MESSAGES, MESSAGE_KILOBYTES_DEFAULT};
-use broker::{Command, Incoming, Intake, LinkId, LocalTime, Span};
+use broker::{Command, Incoming, Intake, LinkId, LocalTime, MessageKey, Span};
 use engine::Batch;
 
 /// What a sender of a heavy run puts into one message: five of them fill the small queue.
@@ -28,7 +28,7 @@ impl Workload {
         }
     }
 
-    fn next_delivery(&mut self, who: Actor, nth: usize, is_settled: bool) -> (LinkId, u32) {
+    pub(super) fn next_delivery(&mut self, who: Actor, nth: usize, is_settled: bool) -> (LinkId, u32) {
         let client = &mut self.clients[who.at];
         let link = &mut client.links[nth];
         link.next_delivery += 1;
@@ -46,8 +46,8 @@ impl Workload {
         self.random.between(0, most) as usize
     }
 
-    /// What a sender says of a message: how long it lives, and when it begins to.
-    fn facts(&mut self, now: LocalTime, id: u64) -> Incoming {
+    /// What a sender says of a message: how long it lives, and when it begins to. In a session that chooses its partition.
+    fn facts(&mut self, now: LocalTime, id: u64, session: Option<&str>) -> Incoming {
         let time_to_live = match self.random.below(8) {
             0 => Span(self.random.between(1, 3_000)),
             1 => Span::seconds(self.random.between(1, 100)),
@@ -60,14 +60,21 @@ impl Workload {
             _ => Incoming::AT_ONCE,
         };
         let keys_differ = self.random.once_in(200);
-        let partition = self.partition();
+        let partition = match session {
+            Some(session) => MessageKey::partition(Some(session)),
+            None => self.partition(),
+        };
         let usual = Incoming::new(Intake::default());
         Incoming { time_to_live, scheduled, keys_differ, id: digest(id), partition, ..usual }
     }
 
     /// Messages for later, all in one question.
     pub(super) fn schedule(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
-        let path = if self.random.once_in(10) { "nowhere".to_owned() } else { self.outbox(who.nth) };
+        let path = match self.random.once_in(10) {
+            true => "nowhere".to_owned(),
+            false if self.is_within => self.first_outbox(who.nth),
+            false => self.outbox(who.nth),
+        };
         let request = self.request(who, &path);
         let first = batch.messages.len() as u32;
         let mut told = Vec::new();
@@ -75,14 +82,14 @@ impl Workload {
             let payload = self.random.below(200) as usize;
             let number = oracle.next_message() + n;
             let id = self.id(&path, number);
-            let mut facts = self.facts(oracle.local_at(&path), id);
+            let session = self.session_for(&path);
+            let mut facts = self.facts(oracle.local_at(&path), id, session.as_deref());
             if !self.random.once_in(6) {
                 // Some wait for longer than a queue may be idle.
                 let most = *self.random.pick(&[10_000, 90_000, 90_000, 1_500_000]);
                 facts.scheduled = oracle.local_at(&path).after(Span(self.random.between(1, most)));
             }
-            let body = Body::new(number, id, payload, 1, facts, &mut self.random);
-            let session = self.session_for(&path);
+            let body = Body::new(number, (id, session.as_deref()), payload, 1, facts, &mut self.random);
             told.push(NewMessage { session: session.clone(), ..body.told() });
             batch.arrival(facts, |out| out.extend_from_slice(&body.pieces[0]));
             session.iter().for_each(|session| batch.session(session));
@@ -102,9 +109,9 @@ impl Workload {
             let payload = if count > 1 { self.random.below(300) as usize } else { self.payload(&path) };
             let number = oracle.next_message() + n;
             let id = self.id(&path, number);
-            let facts = self.facts(oracle.local_at(&path), id);
-            let body = Body::new(number, id, payload, 1, facts, &mut self.random);
             let session = self.session_for(&path);
+            let facts = self.facts(oracle.local_at(&path), id, session.as_deref());
+            let body = Body::new(number, (id, session.as_deref()), payload, 1, facts, &mut self.random);
             told.push(NewMessage { session: session.clone(), ..body.told() });
             batch.arrival(facts, |out| out.extend_from_slice(&body.pieces[0]));
             session.iter().for_each(|session| batch.session(session));
@@ -117,13 +124,7 @@ impl Workload {
 
     /// One message more than a batch may have. They are refused before anybody looks at their bytes.
     fn send_too_many(&mut self, who: Actor, nth: usize, batch: &mut Batch, oracle: &mut Oracle) {
-        let first = batch.messages.len();
-        let incoming = Incoming::new(Intake::default());
-        batch.messages.extend(std::iter::repeat_n(incoming, BATCH_MESSAGES + 1));
-        let (link, delivery) = self.next_delivery(who, nth, false);
-        batch.send(link, delivery, false, first);
-        let told = (0..=BATCH_MESSAGES).map(|_| NewMessage::blank(0));
-        oracle.send(link, delivery, false, told.collect());
+        self.send_blank(who, nth, BATCH_MESSAGES + 1, batch, oracle);
     }
 
     fn send_too_large(&mut self, who: Actor, nth: usize, batch: &mut Batch, oracle: &mut Oracle) {
@@ -145,11 +146,10 @@ impl Workload {
         let number = oracle.reserve();
         let path = self.clients[who.at].links[nth].path.clone();
         let id = self.id(&path, number);
-        let facts = self.facts(oracle.local_at(&path), id);
-        let mut body = Body::new(number, id, payload, pieces, facts, &mut self.random);
-        body.pieces.reverse();
-        let path = self.clients[who.at].links[nth].path.clone();
         let session = self.session_for(&path);
+        let facts = self.facts(oracle.local_at(&path), id, session.as_deref());
+        let mut body = Body::new(number, (id, session.as_deref()), payload, pieces, facts, &mut self.random);
+        body.pieces.reverse();
         self.clients[who.at].links[nth].unfinished =
             Some(Unfinished { number, id, facts, session, sent: Vec::new(), rest: body.pieces });
         self.go_on(who, nth, batch, oracle);

@@ -1,5 +1,6 @@
 //! Sessions: messages are put into a few of them, receivers accept one or any, and whoever holds one keeps a state.
 
+use super::topic::is_topic;
 use super::{Actor, SESSIONS, Workload, namespace_of};
 use crate::hash::hash_bytes;
 use crate::oracle::{Oracle, Question, Role};
@@ -20,10 +21,15 @@ impl Workload {
         (*self.random.pick(&IDS)).into()
     }
 
-    /// The session of a message to that queue. Some forget it.
+    /// The session of a message to that queue. Some forget it, and at a topic many have none: only some of its subscriptions
+    /// ask for it.
     pub(super) fn session_for(&mut self, path: &str) -> Option<Arc<str>> {
-        let is_needed = path.eq_ignore_ascii_case(SESSIONS);
-        (is_needed && !self.random.once_in(40)).then(|| self.some_session())
+        let has_one = if path.eq_ignore_ascii_case(SESSIONS) {
+            !self.random.once_in(40)
+        } else {
+            is_topic(path) && !self.random.once_in(3)
+        };
+        has_one.then(|| self.some_session())
     }
 
     /// Accepts a session of a queue, which may have none.
@@ -57,7 +63,12 @@ impl Workload {
 
     /// What the holder of a session asks for, and a list of all.
     pub(super) fn ask_session(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
-        let path = if self.random.once_in(20) { self.path(who.nth) } else { SESSIONS.to_owned() };
+        let path = match self.random.below(20) {
+            0 => self.path(who.nth),
+            1..7 => self.subscription_with_sessions(who.nth),
+            _ if who.nth == 0 => SESSIONS.to_owned(),
+            _ => self.subscription_with_sessions(who.nth),
+        };
         let folded = path.to_lowercase();
         let session = self.held_session(who);
         let id: Box<str> = (&*session).into();

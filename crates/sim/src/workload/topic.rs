@@ -15,6 +15,20 @@ pub(super) const TOPICS: [&[&str]; crate::PARTITIONS] = [&["news", "Alerts"], &[
 const SUBSCRIPTIONS: [&str; 4] = ["all", "Some", "few", "rest"];
 const RULES: [&str; 4] = ["$Default", "first", "Second", "third"];
 
+/// The subscription whose messages are received in sessions.
+const IN_SESSIONS: &str = "Some";
+
+/// Whether a path is that of a topic.
+pub(super) fn is_topic(path: &str) -> bool {
+    TOPICS.iter().flat_map(|topics| topics.iter()).any(|topic| topic.eq_ignore_ascii_case(path))
+}
+
+/// Whether a path is that of a subscription that requires sessions.
+pub(super) fn requires_session(path: &str) -> bool {
+    let name = path.rsplit_once('/').filter(|(topic, _)| topic.contains('/')).map(|(_, name)| name);
+    name.is_some_and(|name| name.eq_ignore_ascii_case(IN_SESSIONS))
+}
+
 fn path_of(topic: &str, name: &str) -> String {
     format!("{topic}/Subscriptions/{name}")
 }
@@ -34,6 +48,10 @@ impl Workload {
     pub(super) fn subscription(&mut self, nth: usize) -> String {
         let (topic, name) = self.topic_and_name(nth);
         path_of(&topic, &name)
+    }
+
+    pub(super) fn subscription_with_sessions(&mut self, nth: usize) -> String {
+        path_of(&self.topic(nth), IN_SESSIONS)
     }
 
     /// Where messages are sent to: a queue or a topic.
@@ -108,6 +126,11 @@ impl Workload {
                 _ => usual.auto_delete_on_idle,
             },
             partitioning: self.random.once_in(6),
+            requires_duplicate_detection: self.random.once_in(3),
+            duplicate_window: match self.random.below(8) {
+                0 => usual.duplicate_window,
+                _ => Span::seconds(self.random.between(20, 120)),
+            },
             status: match self.random.below(16) {
                 0 => Status::SendDisabled,
                 1 => Status::Disabled,
@@ -131,20 +154,23 @@ impl Workload {
             oracle.ledger.find(&topic.to_lowercase()).map(|entity| &oracle.ledger.queues[&entity])
         {
             settings.partitioning = queue.settings.partitioning;
+            settings.requires_duplicate_detection = queue.settings.requires_duplicate_detection;
         }
         let request = self.request(who, &topic);
         oracle.ask(request, Question::UpdateTopic(topic.to_lowercase(), Box::new(settings.clone())));
         self.manage(request, Task::UpdateTopic { path: topic.into(), settings, access: Vec::new() }, batch);
     }
 
-    fn subscription_settings(&mut self, nth: usize) -> SubscriptionSettings {
+    fn subscription_settings(&mut self, nth: usize, name: &str) -> SubscriptionSettings {
         let usual = SubscriptionSettings::default();
-        let forwards = self.random.once_in(7);
+        let requires_session = name.eq_ignore_ascii_case(IN_SESSIONS);
+        let forwards = self.random.once_in(7) && !requires_session;
         // Where dead letters go to a topic, those of its subscriptions stay: they would come round and multiply.
         let letters = nth == 0 && self.random.once_in(12);
         let own = TOPICS[nth][0];
         SubscriptionSettings {
             lock_duration: Span::seconds(self.random.between(5, 30)),
+            requires_session,
             max_delivery_count: *self.random.pick(&[1, 2, 3, 10]),
             dead_letter_on_expiration: self.random.once_in(2),
             dead_letter_on_filter_exceptions: !self.random.once_in(4),
@@ -164,7 +190,7 @@ impl Workload {
     }
 
     fn subscribe(&mut self, who: Actor, topic: &str, name: &str, batch: &mut Batch, oracle: &mut Oracle) {
-        let settings = self.subscription_settings(who.nth);
+        let settings = self.subscription_settings(who.nth, name);
         let first = (!self.random.once_in(3)).then(|| {
             let name = *self.random.pick(&RULES);
             (name.to_owned(), Meaning::draw(&mut self.random))
@@ -180,7 +206,9 @@ impl Workload {
     fn resubscribe(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
         let (topic, name) = self.topic_and_name(who.nth);
         let path = path_of(&topic, &name);
-        let settings = self.subscription_settings(who.nth);
+        let mut settings = self.subscription_settings(who.nth, &name);
+        // What is fixed at creation is sometimes forgotten (S-260).
+        settings.requires_session ^= self.random.once_in(30);
         let request = self.request(who, &path);
         oracle.ask(request, Question::Resubscribe(path.to_lowercase(), Box::new(settings.clone())));
         let (topic, name) = (topic.into(), name.into());
