@@ -1,0 +1,93 @@
+//! `cargo xtask mutants`: small changes are made to the broker or to the doors, and their own tests must notice them.
+//!
+//! Which changes is drawn from a seed: those whose names hash lowest are taken, so that the choice stays nearly the
+//! same while the code changes. All of them are built at once (see tree.rs), so that a change costs one run of the
+//! tests and no build. The tests that take long run only for what the others have not noticed.
+
+mod choice;
+mod tests;
+mod tree;
+
+use crate::root::target;
+use choice::{choose, list};
+use std::time::Duration;
+use tests::Suite;
+
+/// Changes that are made.
+const COUNT: usize = 200;
+
+/// What is changed, and what has to notice it.
+struct Subject {
+    name: &'static str,
+    package: &'static str,
+    /// Where changes are made, and where not: worlds for tests, and bugs for the simulator, are not the product.
+    files: &'static [&'static str],
+    not_mutated: &'static [&'static str],
+    /// How many in a hundred must be noticed.
+    noticed_percent: usize,
+    /// Tests that every change meets, and tests for what those have not noticed.
+    suites: &'static [Suite],
+}
+
+const BROKER: Subject = Subject {
+    name: "broker",
+    package: "otobus-broker",
+    files: &["crates/broker/src/**"],
+    not_mutated: &["crates/broker/src/testing.rs", "crates/broker/src/planted.rs"],
+    noticed_percent: 90,
+    suites: &[
+        // Not the tests with a million messages, or with every byte of a snapshot.
+        Suite {
+            name: "lib",
+            skipped: &["::cost::", "snapshot::tests::a_snapshot_cut_anywhere"],
+            limit: Duration::from_secs(60),
+        },
+        Suite { name: "replay", skipped: &[], limit: Duration::from_secs(600) },
+        Suite { name: "lib", skipped: &[], limit: Duration::from_secs(600) },
+    ],
+};
+
+const GATEWAY: Subject = Subject {
+    name: "gateway",
+    package: "otobus-gateway",
+    files: &["crates/gateway/src/amqp/**", "crates/gateway/src/http/**"],
+    not_mutated: &["crates/gateway/src/http/tests*.rs"],
+    noticed_percent: 85,
+    suites: &[
+        Suite { name: "lib", skipped: &[], limit: Duration::from_secs(120) },
+        Suite { name: "amqp_door", skipped: &[], limit: Duration::from_secs(240) },
+    ],
+};
+
+const SUBJECTS: [&Subject; 2] = [&BROKER, &GATEWAY];
+const USAGE: &str = "usage: cargo xtask mutants [broker|gateway] [--seed S]";
+
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let (subject, seed) = read(arguments)?;
+    let chosen = choose(list(subject)?, seed, COUNT);
+    println!("{} changes of {}, chosen by seed {seed}", chosen.len(), subject.package);
+    let judged = tests::judge(subject, chosen)?;
+    judged.unviable.iter().for_each(|mutant| println!("does not compile: {}", mutant.name));
+    judged.missed.iter().for_each(|mutant| println!("not noticed: {}", mutant.name));
+    let viable = judged.noticed + judged.missed.len();
+    println!("{} of {viable} changes were noticed; {} do not compile", judged.noticed, judged.unviable.len());
+    match 100 * judged.noticed >= subject.noticed_percent * viable {
+        true => Ok(()),
+        false => Err(format!("fewer than {} % were noticed", subject.noticed_percent)),
+    }
+}
+
+fn read(arguments: &[String]) -> Result<(&'static Subject, u64), String> {
+    let (mut subject, mut seed) = (&BROKER, 1);
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--seed" => {
+                let given = rest.next().ok_or(USAGE)?;
+                seed = given.parse().map_err(|_| format!("`{given}` is no seed"))?;
+            }
+            name => subject = SUBJECTS.into_iter().find(|subject| subject.name == name).ok_or(USAGE)?,
+        }
+    }
+    Ok((subject, seed))
+}
