@@ -16,87 +16,10 @@ use otobus_message::{
     BodyKind, Facts, MessageId as OurId, Sections, Stamp, SystemProperty, View, append_stored, delivery,
 };
 use proptest::prelude::*;
-use serde_amqp::described::Described;
-use serde_amqp::descriptor::Descriptor;
-use serde_amqp::primitives::{Dec32, Dec64, Dec128, OrderedMap, Symbol, Timestamp, Uuid};
+use serde_amqp::primitives::{Symbol, Timestamp};
 use serde_amqp::{Value as Theirs, from_slice, to_vec};
+use support::theirs::{ours, tame, theirs};
 use support::{Form, array, encode, scalar, value};
-
-/// Our value in their type.
-fn theirs(value: &Value) -> Theirs {
-    match value {
-        Value::Null => Theirs::Null,
-        Value::Boolean(v) => Theirs::Bool(*v),
-        Value::Ubyte(v) => Theirs::Ubyte(*v),
-        Value::Ushort(v) => Theirs::Ushort(*v),
-        Value::Uint(v) => Theirs::Uint(*v),
-        Value::Ulong(v) => Theirs::Ulong(*v),
-        Value::Byte(v) => Theirs::Byte(*v),
-        Value::Short(v) => Theirs::Short(*v),
-        Value::Int(v) => Theirs::Int(*v),
-        Value::Long(v) => Theirs::Long(*v),
-        Value::Float(bits) => Theirs::Float(f32::from_bits(*bits).into()),
-        Value::Double(bits) => Theirs::Double(f64::from_bits(*bits).into()),
-        Value::Decimal32(v) => Theirs::Decimal32(Dec32::from(*v)),
-        Value::Decimal64(v) => Theirs::Decimal64(Dec64::from(*v)),
-        Value::Decimal128(v) => Theirs::Decimal128(Dec128::from(*v)),
-        Value::Char(v) => Theirs::Char(char::from_u32(*v).unwrap()),
-        Value::Timestamp(v) => Theirs::Timestamp(Timestamp::from(*v)),
-        Value::Uuid(v) => Theirs::Uuid(Uuid::from(*v)),
-        Value::Binary(v) => Theirs::Binary(v.clone().into()),
-        Value::String(v) => Theirs::String(v.clone()),
-        Value::Symbol(v) => Theirs::Symbol(Symbol(v.clone())),
-        Value::List(elements) => Theirs::List(elements.iter().map(theirs).collect()),
-        Value::Map(entries) => {
-            let mut map = OrderedMap::new();
-            for (key, value) in entries {
-                map.insert(theirs(key), theirs(value));
-            }
-            Theirs::Map(map)
-        }
-        Value::Array(array) => Theirs::Array(array.elements.iter().map(theirs).collect::<Vec<_>>().into()),
-        Value::Described(described) => {
-            let descriptor = match &described.0 {
-                Value::Ulong(code) => Descriptor::Code(*code),
-                Value::Symbol(name) => Descriptor::Name(Symbol(name.clone())),
-                other => panic!("{other:?} is no descriptor"),
-            };
-            Theirs::Described(Box::new(Described { descriptor, value: theirs(&described.1) }))
-        }
-    }
-}
-
-fn ours(value: &Value) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    value.encode(&mut bytes);
-    bytes
-}
-
-/// The value without what serde_amqp 0.18 writes wrongly: strings in arrays get their length in characters, not bytes,
-/// and a map's value takes the type of a key that is a timestamp, uuid or decimal.
-fn tame(value: Value) -> Value {
-    match value {
-        Value::List(elements) => Value::List(elements.into_iter().map(tame).collect()),
-        Value::Map(entries) => {
-            let key = |(index, key)| match key {
-                Value::String(_) | Value::Symbol(_) | Value::Uint(_) | Value::Boolean(_) => key,
-                _ => Value::Int(index),
-            };
-            let entries = (0..).zip(entries).map(|(index, (k, v))| (key((index, k)), tame(v)));
-            Value::Map(entries.collect())
-        }
-        Value::Described(described) => Value::Described(Box::new((described.0, tame(described.1)))),
-        Value::Array(mut array) => {
-            for element in &mut array.elements {
-                if let Value::String(text) = element {
-                    text.retain(|character| character.is_ascii());
-                }
-            }
-            Value::Array(array)
-        }
-        other => other,
-    }
-}
 
 proptest! {
     #[test]

@@ -2,6 +2,9 @@
 
 #![allow(dead_code)]
 
+pub mod random;
+pub mod theirs;
+
 use otobus_message::codec::{code, write_descriptor, write_symbol};
 use otobus_message::sections::section;
 use otobus_message::value::{Array, Value};
