@@ -375,11 +375,9 @@ async fn a_link_ends_when_the_policy_behind_its_claim_goes() {
     assert_eq!(ended(&client.next().await), (5, "amqp:unauthorized-access".into()));
 }
 
-#[tokio::test]
-async fn a_rule_of_the_queue_lets_in_until_its_key_is_changed() {
-    // H-102
-    let house = House::new().await;
-    let rule = |key: &str| AccessRule {
+/// Gives the queue a rule `own` of its own, by which one may listen, with a key.
+async fn set_own_rule(house: &House, key: &str) {
+    let rule = AccessRule {
         name: "own".into(),
         primary: Key::chosen(key),
         secondary: Key::chosen("unused"),
@@ -389,19 +387,44 @@ async fn a_rule_of_the_queue_lets_in_until_its_key_is_changed() {
         created: broker::LocalTime(0),
         modified: broker::LocalTime(0),
     };
-    let set = |key: &str| {
-        let (path, settings, access) = (QUEUE.into(), broker::QueueSettings::default(), vec![rule(key)]);
-        let task = Box::new(broker::Task::UpdateQueue { path, settings, access });
-        move |request| broker::Command::Manage { request, namespace: broker::NamespaceId(0), task }
-    };
-    house.ask(set("first")).await;
+    let (path, settings, access) = (QUEUE.into(), broker::QueueSettings::default(), vec![rule]);
+    let task = Box::new(broker::Task::UpdateQueue { path, settings, access });
+    house.ask(|request| broker::Command::Manage { request, namespace: broker::NamespaceId(0), task }).await;
+}
+
+fn own_token(key: &str) -> String {
+    sas::sign("sb%3a%2f%2fbus.example%2forders", "own", key, UnixSeconds(soon()))
+}
+
+#[tokio::test]
+async fn a_signature_behind_the_word_bearer_is_judged_as_one_also_by_a_rule_of_the_queue() {
+    // H-102, H-103
+    let house = House::new().await;
+    set_own_rule(&house, "first").await;
     let audience = format!("sb://bus.example/{QUEUE}");
-    let token = sas::sign("sb%3a%2f%2fbus.example%2forders", "own", "first", UnixSeconds(soon()));
+    let of_the_namespace = token("sb%3a%2f%2fbus.example", ROOT, soon());
+    for (token, status) in [(own_token("first"), 202), (of_the_namespace, 202), (own_token("another"), 401)] {
+        let token = format!("Bearer {token}");
+        let (mut client, said) = answer_to(&house, Put { token, ..put(&audience) }).await;
+        assert_eq!(said.status, Value::Int(status), "{}", said.text);
+        if status == 202 {
+            client.receiver(5, QUEUE).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rule_of_the_queue_lets_in_until_its_key_is_changed() {
+    // H-102
+    let house = House::new().await;
+    set_own_rule(&house, "first").await;
+    let audience = format!("sb://bus.example/{QUEUE}");
+    let token = own_token("first");
     let (mut client, said) = answer_to(&house, Put { token: token.clone(), ..put(&audience) }).await;
     assert_eq!(said.status, Value::Int(202));
     client.receiver(5, QUEUE).await;
     assert_eq!(client.refused(sender(6, QUEUE)).await.condition, "amqp:unauthorized-access");
-    house.ask(set("second")).await;
+    set_own_rule(&house, "second").await;
     tokio::time::pause();
     tokio::time::advance(CLAIM_REVIEW).await;
     tokio::time::resume();
