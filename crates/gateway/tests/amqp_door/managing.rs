@@ -4,9 +4,11 @@ use crate::client::{Client, body, list, map, message, part, receiver, sender};
 use crate::house::{House, KEY, QUEUE, READER};
 use amqp::performative::{Performative, Transfer};
 use amqp::{AnyTarget, Attach, State, Target};
+use broker::QueueSettings;
 use message::Value;
 use message::sections::section;
 use message::value::Array;
+use otobus_gateway::limits::{LARGE_REPLIES_BYTES, LARGE_REPLY_BYTES};
 
 pub const NODE: &str = "orders/$management";
 pub const REQUESTS: u32 = 20;
@@ -321,20 +323,7 @@ async fn messages_are_deleted_without_being_received() {
 async fn a_large_message_is_peeked_whole() {
     // In parts on disk, and in no cache.
     let house = House::new().await;
-    let mut client = house.admitted().await;
-    client.sender(0, QUEUE).await;
-    let large = message(&[7; 900_000]);
-    let mut pieces = large.chunks(60_000).peekable();
-    while let Some(piece) = pieces.next() {
-        let more = pieces.peek().is_some();
-        let transfer =
-            Transfer { delivery_id: Some(0), delivery_tag: Some(b"t"), more, ..Transfer::default() };
-        let mut bytes = Vec::new();
-        Performative::Transfer(transfer).write(&mut bytes, 0, piece);
-        client.raw(&bytes).await;
-    }
-    assert_eq!(client.outcome(0).await, State::Accepted);
-    attach(&mut client, NODE, 100).await;
+    let mut client = with_a_large_message(&house, QUEUE, 900_000).await;
     let settled = Transfer {
         handle: REQUESTS,
         delivery_id: Some(1),
@@ -347,4 +336,62 @@ async fn a_large_message_is_peeked_whole() {
     client.raw(&bytes).await;
     let [found] = &messages(&reply(&mut client).await)[..] else { panic!() };
     assert_eq!(body(found), [7; 900_000]);
+}
+
+/// A client that has sent one message in many frames, as its first delivery, and has the node of the queue attached.
+async fn with_a_large_message(house: &House, queue: &str, size: usize) -> Client {
+    let mut client = house.admitted().await;
+    client.sender(0, queue).await;
+    let large = message(&vec![7; size]);
+    let mut pieces = large.chunks(60_000).peekable();
+    while let Some(piece) = pieces.next() {
+        let more = pieces.peek().is_some();
+        let transfer =
+            Transfer { delivery_id: Some(0), delivery_tag: Some(b"t"), more, ..Transfer::default() };
+        let mut bytes = Vec::new();
+        Performative::Transfer(transfer).write(&mut bytes, 0, piece);
+        client.raw(&bytes).await;
+    }
+    assert_eq!(client.outcome(0).await, State::Accepted);
+    attach(&mut client, &format!("{queue}/$management"), 100).await;
+    client
+}
+
+#[tokio::test]
+async fn a_large_answer_is_503_while_others_take_all_the_room_and_comes_when_there_is_some() {
+    //
+    let house = House::new().await;
+    let settings = QueueSettings { max_message_kilobytes: Some(4_096), ..QueueSettings::default() };
+    house.queue("large", settings).await;
+    let size = LARGE_REPLY_BYTES + 1;
+    let mut client = with_a_large_message(&house, "large", size).await;
+    let others = house.state.large_replies.reserve(LARGE_REPLIES_BYTES).expect("the first finds room");
+    let refused = ask(&mut client, "peek-message", peek(1, 1)).await;
+    assert_eq!(refused.status, Value::Int(503), "{:?}", refused.text);
+    assert_eq!(refused.condition, condition("com.microsoft:server-busy"));
+    drop(others);
+    let found = ask(&mut client, "peek-message", peek(1, 1)).await;
+    assert_eq!(found.status, Value::Int(200), "{:?}", found.text);
+    assert_eq!(body(&messages(&found)[0]).len(), size);
+}
+
+#[tokio::test]
+async fn a_time_out_of_either_name_and_type_is_passed_over() {
+    // Go calls it otherwise and gives it another type. However short it is, the answer is the same.
+    let house = House::new().await;
+    let mut client = with_messages(&house, 1).await;
+    let names = ["com.microsoft:server-timeout", "server-timeout"];
+    for (name, time) in names.into_iter().flat_map(|name| [(name, Value::Uint(0)), (name, Value::Ulong(1))]) {
+        let mut asked = part(section::PROPERTIES, Value::List(vec!["id".into()]));
+        let told = [("operation", "com.microsoft:peek-message".into()), (name, time.clone())];
+        let told = told.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        asked.extend(part(section::APPLICATION_PROPERTIES, Value::Map(told)));
+        let arguments = peek(1, 1).into_iter().map(|(name, value)| (name.into(), value)).collect();
+        asked.extend(part(section::VALUE, Value::Map(arguments)));
+        let settled = Transfer { handle: REQUESTS, settled: Some(true), ..Transfer::default() };
+        client.transfer(settled, &asked).await;
+        let found = reply(&mut client).await;
+        assert_eq!(found.status, Value::Int(200), "{name} as {time:?}: {:?}", found.text);
+        assert_eq!(messages(&found).len(), 1);
+    }
 }

@@ -76,8 +76,9 @@ pub struct LargeReplies {
     held_bytes: AtomicUsize,
 }
 
+/// Room for one of them, until it is dropped.
 #[derive(Debug)]
-struct Large {
+pub struct Large {
     total: Arc<LargeReplies>,
     bytes: usize,
 }
@@ -90,7 +91,7 @@ impl Drop for Large {
 
 impl LargeReplies {
     /// The first always finds room, however large it is.
-    fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Large> {
+    pub fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Large> {
         let before = self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
         let large = Large { total: Arc::clone(self), bytes };
         (before == 0 || before + bytes <= LARGE_REPLIES_BYTES).then_some(large)
