@@ -2,9 +2,12 @@
 the answer to any of them. Two queues take part, and a message that was locked before (S-212).
 """
 
+import itertools
+
 import pytest
 from otobus import EMULATOR_KEY, POLICY, Otobus
 from transaction_peer import ACCEPTED, OTHER, REJECTED, TRANSACTIONAL, TransactionPeer, fields
+from transaction_scripts import EITHER, EVERYTHING, NOTHING, DotNet, Java
 from wire import message
 
 OLD, FIRST, SECOND = "mark-old", "mark-first", "mark-second"
@@ -121,3 +124,27 @@ def test_an_unknown_transaction_is_refused_by_its_name(two_queues):
         assert code == REJECTED
         assert fields(error)[0] == b"amqp:transaction:unknown-id"
     peer.close()
+
+
+@pytest.mark.parametrize("script", [DotNet, Java])
+def test_a_kill_between_any_two_frames_of_a_client_leaves_all_or_nothing(two_queues, script):
+    # S-211, A-8.1, A-8.3, A-8.4, A-8.5
+    kept, stop = {NOTHING: [NOTHING_DONE], EVERYTHING: [ALL_DONE], EITHER: [NOTHING_DONE, ALL_DONE]}, 0
+    while True:
+        preparing = connect(two_queues)
+        preparing.send(message(OLD, b"x"))
+        preparing.close()
+        client = script(two_queues.port, POLICY, EMULATOR_KEY)
+        steps = client.steps("orders", "bills", [message(FIRST, b"x" * 1024), message(SECOND, b"x" * 1024)])
+        said = list(itertools.islice(steps, stop + 1))
+        if len(said) <= stop:
+            break
+        two_queues.restart()
+        client.close()
+        what, expected = said[-1]
+        left = found(two_queues)
+        assert left in kept[expected], f"killed after {what}: {left}"
+        stop += 1
+    # Every frame was the last one once, up to the answer that everything is done.
+    assert said[-1][1] == EVERYTHING
+    assert stop == len(said) > 40, f"{stop} kills"

@@ -112,7 +112,7 @@ class TransactionPeer(Sender):
         self._credit(handle, 100, drain=TRUE)
         taken = []
         while True:
-            body = self._read_any((TRANSFER, FLOW))
+            body = self.read(TRANSFER, FLOW)
             if body[2] == FLOW:
                 return taken
             taken += [mark for mark in marks if mark.encode() in body]

@@ -47,11 +47,44 @@ def message(message_id, body):
     return header + properties + b"\x00\x53\x75" + binary(body)
 
 
-class Sender:
-    def __init__(self, port, queue, policy, key):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS)
+class Frames:
+    """A connection that writes and reads frames."""
+
+    def __init__(self, connected):
+        self.socket = connected
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.unread = b""
+
+    def close(self):
+        self.socket.close()
+
+    def write(self, channel, body, frame_type=0):
+        self.socket.sendall(struct.pack(">IBBH", len(body) + 8, 2, frame_type, channel) + body)
+
+    def read(self, *expected):
+        """The body of the next frame with one of these performatives; frames that refuse are errors, others are skipped."""
+        while True:
+            size, offset = struct.unpack(">IB", self.take(5))
+            body = self.take(size - 5)[offset * 4 - 5:]
+            if not body:
+                continue
+            assert body[:2] == b"\x00\x53", f"a descriptor must be a smallulong: {body.hex()}"
+            if body[2] in expected:
+                return body
+            assert body[2] not in REFUSALS, f"refused: {body.hex()} {body!r}"
+
+    def take(self, count):
+        while len(self.unread) < count:
+            octets = self.socket.recv(65536)
+            assert octets, "the broker closed the connection"
+            self.unread += octets
+        taken, self.unread = self.unread[:count], self.unread[count:]
+        return taken
+
+
+class Sender(Frames):
+    def __init__(self, port, queue, policy, key):
+        super().__init__(socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS))
         self.next_delivery = 0
         self._log_in(policy, key)
         self._write(0, described(OPEN, string("wire"), string("localhost")))
@@ -63,7 +96,7 @@ class Sender:
 
     def _log_in(self, policy, key):
         self.socket.sendall(b"AMQP\x03\x01\x00\x00")
-        assert self._take(8) == b"AMQP\x03\x01\x00\x00"
+        assert self.take(8) == b"AMQP\x03\x01\x00\x00"
         self._read_until(SASL_MECHANISMS)
         initial_response = b"\x00".join([b"", policy.encode(), key.encode()])
         self._write(1, described(SASL_INIT, symbol("PLAIN"), binary(initial_response), string("localhost")))
@@ -72,7 +105,7 @@ class Sender:
         list_head = {0xC0: 3, 0xD0: 9}[outcome[3]]
         assert outcome[3 + list_head:][:2] == b"\x50\x00", f"login refused: {outcome.hex()}"
         self.socket.sendall(b"AMQP\x00\x01\x00\x00")
-        assert self._take(8) == b"AMQP\x00\x01\x00\x00"
+        assert self.take(8) == b"AMQP\x00\x01\x00\x00"
 
     def send(self, encoded):
         """Sends one unsettled message and returns once the broker has settled it as accepted."""
@@ -86,32 +119,8 @@ class Sender:
         self._write(0, described(TRANSFER, uint(0), uint(delivery), tag, uint(0), FALSE, FALSE) + encoded)
         return self._read_until(DISPOSITION)
 
-    def close(self):
-        self.socket.close()
-
     def _write(self, frame_type, body):
-        self.socket.sendall(struct.pack(">IBBH", len(body) + 8, 2, frame_type, 0) + body)
+        self.write(0, body, frame_type)
 
     def _read_until(self, expected):
-        """The body of the next frame with this performative; frames that refuse are errors, others are skipped."""
-        return self._read_any((expected,))
-
-    def _read_any(self, expected):
-        """The same, with one of these performatives."""
-        while True:
-            size, offset = struct.unpack(">IB", self._take(5))
-            body = self._take(size - 5)[offset * 4 - 5:]
-            if not body:
-                continue
-            assert body[:2] == b"\x00\x53", f"a descriptor must be a smallulong: {body.hex()}"
-            if body[2] in expected:
-                return body
-            assert body[2] not in REFUSALS, f"refused: {body.hex()} {body!r}"
-
-    def _take(self, count):
-        while len(self.unread) < count:
-            octets = self.socket.recv(65536)
-            assert octets, "the broker closed the connection"
-            self.unread += octets
-        taken, self.unread = self.unread[:count], self.unread[count:]
-        return taken
+        return self.read(expected)
