@@ -1,5 +1,7 @@
 //! A server as a process, clients of the official SDK, and the test clock of the items' own port.
 
+pub mod cut;
+
 use azure_core::credentials::Secret;
 use azure_data_cosmos::{AccountEndpoint, AccountReference, CosmosClient, RoutingStrategy};
 use base64::Engine as _;
@@ -48,9 +50,13 @@ impl Otobus {
         Otobus { child, folder, port, bus_port }
     }
 
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// SIGKILL, then a new process on the same data.
     pub fn restart(&mut self) {
-        self.child.kill().expect("a process");
+        let _ = self.child.kill();
         self.child.wait().expect("a process");
         (self.child, self.port, self.bus_port) = serve(&self.folder);
     }

@@ -12,13 +12,20 @@ use fe2o3_amqp::transaction::{
     Controller, Transaction, TransactionDischarge as _, TransactionPosting as _, TransactionRetirement as _,
 };
 use fe2o3_amqp::{Connection, Receiver, Sender, Session};
+use futures::StreamExt as _;
+use otobus_sdk_rust::cut::{Cut, Proxy};
 use otobus_sdk_rust::{BUS_KEY, Otobus, POLICY};
+use std::fmt::Debug;
 use std::time::Duration;
 
 const ENTITIES: &str = "[[queue]]\nname = \"orders\"\n\n[[queue]]\nname = \"shipped\"\n\n\
                         [[queue]]\nname = \"parcels\"\nrequires_session = true\n";
 /// Long enough for a message that is there, paid in full where a test proves that none is.
 const WAIT: Duration = Duration::from_secs(2);
+/// For a whole transaction, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// For a client to notice that its server has gone: at some frames `fe2o3-amqp` waits for ever.
+const GRACE: Duration = Duration::from_millis(500);
 
 struct Client {
     connection: ConnectionHandle<()>,
@@ -136,6 +143,63 @@ async fn is_whole_when_killed_after(steps: usize) {
         if steps == STEPS { (&[], &["first", "second"]) } else { (&["order"], &[]) };
     assert_eq!(taken(&server, "orders").await, orders, "killed after step {steps}");
     assert_eq!(taken(&server, "shipped").await, shipped, "killed after step {steps}");
+}
+
+fn lost<E: Debug>(error: E) -> String {
+    format!("{error:?}")
+}
+
+/// The whole transaction through a port, as far as the server lives.
+async fn commit(port: u16) -> Result<(), String> {
+    let url = format!("amqp://{POLICY}:{BUS_KEY}@localhost:{port}");
+    let mut connection = Connection::open("plain", url.as_str()).await.map_err(lost)?;
+    let mut session = Session::begin(&mut connection).await.map_err(lost)?;
+    let mut orders = Receiver::attach(&mut session, "from orders", "orders").await.map_err(lost)?;
+    let mut shipped = Sender::attach(&mut session, "to shipped", "shipped").await.map_err(lost)?;
+    let delivery = orders.recv::<String>().await.map_err(lost)?;
+    let controller = Controller::attach(&mut session, "controller").await.map_err(lost)?;
+    let mut transaction = Transaction::declare(&controller, None).await.map_err(lost)?;
+    transaction.set_rollback_on_drop_trials(0);
+    for body in ["first", "second"] {
+        transaction.post(&mut shipped, body).await.map_err(lost)?;
+    }
+    transaction.accept(&mut orders, &delivery).await.map_err(lost)?;
+    transaction.commit().await.map_err(lost)
+}
+
+/// Runs the transaction with a server that dies, and returns how many frames the client has sent.
+async fn is_whole_when_cut(cut: Cut) -> usize {
+    let mut server = Otobus::start_with(ENTITIES);
+    connect(&server).await.sender("orders").await.send("order").await.expect("an outcome");
+    let proxy = Proxy::before(server.bus_port, server.process(), cut).await;
+    let mut client = tokio::spawn(commit(proxy.port));
+    let said = tokio::time::timeout(PATIENCE, proxy.said()).await.expect("a client that goes on");
+    let ended = match tokio::time::timeout(GRACE, &mut client).await {
+        Ok(ended) => ended.expect("a client that does not panic"),
+        Err(_) => Err("the client waits for a server that has gone".to_owned()),
+    };
+    client.abort();
+    server.restart();
+    let (orders, shipped) = tokio::join!(taken(&server, "orders"), taken(&server, "shipped"));
+    let is_done = orders.is_empty() && shipped == ["first", "second"];
+    let is_undone = orders == ["order"] && shipped.is_empty();
+    let is_right = match (&ended, said.is_discharged) {
+        (Ok(()), is_discharged) => is_discharged && is_done,
+        (Err(_), false) => is_undone,
+        (Err(_), true) => is_done || is_undone,
+    };
+    assert!(is_right, "{cut:?}, {said:?}, {ended:?}: {orders:?} {shipped:?}");
+    assert!(cut != Cut::Never || ended.is_ok(), "{ended:?}");
+    said.frames
+}
+
+// S-211, A-8
+#[tokio::test]
+async fn a_transaction_is_whole_when_the_server_is_killed_between_any_two_frames() {
+    let frames = is_whole_when_cut(Cut::Never).await;
+    assert!(frames > 15, "{frames} frames are not the whole conversation");
+    let cuts = (1..=frames).flat_map(|frame| [Cut::After(frame), Cut::Instead(frame)]);
+    futures::stream::iter(cuts).map(is_whole_when_cut).buffer_unordered(16).collect::<Vec<_>>().await;
 }
 
 // S-216
