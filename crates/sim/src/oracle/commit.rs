@@ -509,7 +509,9 @@ impl Oracle {
         } else if was_returned {
             Err(format!("I7: one delivery of {sequence:?} counts twice"))
         } else if !is_asked && !is_over {
-            Err(format!("I7: the delivery of {sequence:?} counts as failed without having failed"))
+            Err(format!(
+                "I7: the delivery of {sequence:?} counts as failed without having failed at {time:?}: {lock:?}"
+            ))
         } else {
             Ok(())
         }
