@@ -503,7 +503,8 @@ impl Oracle {
         // Who asked for more time and never heard may have got less: an update may have made it so.
         let is_over = overlay.is_none() && (lock.until <= time || lock.renewals > 0);
         let was_returned = lock.returned.replace(turn).is_some();
-        if is_ghostly && (was_returned || lock.asked.contains(&Outcome::Release)) {
+        // Who left a session holds nothing of it, and what the next one cannot read is locked for nobody.
+        if is_ghostly && (was_returned || lock.is_hazy || lock.asked.contains(&Outcome::Release)) {
             self.locks.remove(&(entity, sequence));
             Ok(())
         } else if was_returned {
