@@ -5,6 +5,7 @@
 mod check;
 mod cost;
 mod crash;
+mod fuzz;
 mod items;
 mod load;
 mod mutants;
@@ -25,6 +26,7 @@ usage: cargo xtask COMMAND
   advisories    known weaknesses of our dependencies (needs cargo-deny and its database)
   cost          sends and receives durable messages: rate, CPU, latency (needs two cores and taskset); --pace, --topics, --against PATH
   crash         kills the broker again and again under load and checks what its clients were told
+  fuzz          runs fuzz targets and writes fuzz/LEDGER.md (needs a nightly toolchain): TARGET..., --seconds N, --planted, --minimise
   items         speed of the items beside PostgreSQL 15, filters, removal, start, memory: --quick, --only PART
   mutants       changes the broker, or the gateway, in 200 small ways and runs its tests on each: [broker|gateway], --seed S
   sim           runs seeds on fake time and a failing disk: --items, --seeds N, --seed S, --twice, --strict, --planted
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         "dependencies" => return check::run_dependencies(),
         "advisories" => check::advisories::run(),
         "cost" => cost::run(rest),
+        "fuzz" => fuzz::run(rest),
         "items" => items::run(rest),
         "mutants" => mutants::run(rest),
         "sim" => sim::run(rest),

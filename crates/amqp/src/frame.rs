@@ -3,6 +3,8 @@
 //! A frame is taken from the input only when all of it is there, and its declared size is checked before anyone
 //! buffers for it. Frames are written in place: [`begin`], then the body, then [`end`].
 
+use message::planted::is_planted;
+
 /// Opens a connection without, or after, a security layer.
 pub const AMQP_HEADER: [u8; 8] = *b"AMQP\x00\x01\x00\x00";
 /// Opens the SASL exchange.
@@ -62,7 +64,9 @@ pub fn split<'a>(input: &mut &'a [u8], limit: u32) -> Result<Option<Frame<'a>>, 
     if start < HEADER_BYTES || start > size as usize {
         return Err(Broken::BadOffset(offset));
     }
-    let Some((frame, rest)) = input.split_at_checked(size as usize) else { return Ok(None) };
+    let is_split_early = is_planted("connection") && offset > 2 && input.len() >= start;
+    let size = if is_split_early { input.len().min(size as usize) } else { size as usize };
+    let Some((frame, rest)) = input.split_at_checked(size) else { return Ok(None) };
     *input = rest;
     Ok(Some(Frame { kind, channel: u16::from_be_bytes([channel_high, channel_low]), body: &frame[start..] }))
 }

@@ -11,6 +11,8 @@ pub mod decision;
 pub mod durable;
 pub mod effect;
 pub mod extras;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod ids;
 pub mod limits;
 mod line;

@@ -19,6 +19,7 @@ use crate::session::register::{SessionState, Sessions};
 use crate::settings::QueueSettings;
 use crate::time::{LocalTime, Span, Time};
 use crate::topic::change::Change;
+use message::planted::is_planted;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::Arc;
@@ -26,32 +27,32 @@ use std::sync::Arc;
 /// The version of the layout. Newer ones are refused.
 pub const FORMAT: u32 = 1;
 
-mod kind {
-    pub(super) const HEAD: u8 = 1;
-    pub(super) const QUEUE: u8 = 2;
+pub(crate) mod kind {
+    pub(crate) const HEAD: u8 = 1;
+    pub(crate) const QUEUE: u8 = 2;
     /// Of the queue before it, like the next ones but `MANAGED`.
-    pub(super) const SETTINGS: u8 = 3;
-    pub(super) const SLOTS: u8 = 4;
-    pub(super) const EXTRA: u8 = 5;
+    pub(crate) const SETTINGS: u8 = 3;
+    pub(crate) const SLOTS: u8 = 4;
+    pub(crate) const EXTRA: u8 = 5;
     /// A topic, a subscription, a rule, a policy or the name of a namespace: a time and the record of a change.
-    pub(super) const MANAGED: u8 = 6;
+    pub(crate) const MANAGED: u8 = 6;
     /// Of its dead-letter queue.
-    pub(super) const DEAD_SLOTS: u8 = 7;
+    pub(crate) const DEAD_SLOTS: u8 = 7;
     /// Message ids that it has taken, in order.
-    pub(super) const HISTORY: u8 = 8;
+    pub(crate) const HISTORY: u8 = 8;
     /// Of the extra before it.
-    pub(super) const FORWARDED: u8 = 9;
+    pub(crate) const FORWARDED: u8 = 9;
     /// Messages of the queue and the sessions that they are in.
-    pub(super) const MEMBERS: u8 = 10;
+    pub(crate) const MEMBERS: u8 = 10;
     /// The state of a session.
-    pub(super) const SESSION_STATE: u8 = 11;
+    pub(crate) const SESSION_STATE: u8 = 11;
     /// Of its transfer dead-letter queue.
-    pub(super) const STRANDED_SLOTS: u8 = 12;
+    pub(crate) const STRANDED_SLOTS: u8 = 12;
     /// The messages of a topic or a subscription that came before, as those of a queue; the next ones belong to it.
-    pub(super) const HELD: u8 = 20;
-    pub(super) const LOCKS: u8 = 99;
-    pub(super) const MOVED: u8 = 100;
-    pub(super) const END: u8 = 255;
+    pub(crate) const HELD: u8 = 20;
+    pub(crate) const LOCKS: u8 = 99;
+    pub(crate) const MOVED: u8 = 100;
+    pub(crate) const END: u8 = 255;
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -294,7 +295,8 @@ fn read_members(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error>
         }
         let session = known.get(place).ok_or(Error::Wrong("a session is not known"))?;
         let message = Sequence(sequence);
-        if queue.get(message).is_none() || queue.session_of(message).is_some() {
+        let is_taken = queue.session_of(message).is_some() && !is_planted("snapshot");
+        if queue.get(message).is_none() || is_taken {
             return Err(Error::Wrong("a session has a message that is not there"));
         }
         queue.join(message, session);
@@ -430,24 +432,28 @@ impl Restored {
                     queue = Some(read_held(&mut fields, &durable)?);
                     newest = [Sequence(0); 3];
                 }
-                kind::SETTINGS => queue.as_mut().ok_or(none_before)?.1.settings = fields.settings()?,
+                kind::SETTINGS => {
+                    let queue = &mut queue.as_mut().ok_or(none_before)?.1;
+                    if queue.kind != Kind::Queue {
+                        return Err(Error::Wrong("a topic or a subscription has the settings of a queue"));
+                    }
+                    queue.settings = fields.settings()?;
+                }
                 kind::SLOTS => {
-                    let index = &mut queue.as_mut().ok_or(none_before)?.1.index;
-                    messages +=
-                        read_slots(&mut fields, &mut newest[0], |sequence, slot| index.push(sequence, slot))?;
+                    let Queue { index, next, .. } = &mut queue.as_mut().ok_or(none_before)?.1;
+                    let add = |sequence, slot| index.push(sequence, slot);
+                    messages += read_slots(&mut fields, *next, &mut newest[0], add)?;
                 }
                 kind::DEAD_SLOTS => {
-                    let dead = &mut queue.as_mut().ok_or(none_before)?.1.dead;
-                    messages += read_slots(&mut fields, &mut newest[1], |sequence, slot| {
-                        dead.insert(sequence, slot)
-                    })?;
+                    let Queue { dead, next, .. } = &mut queue.as_mut().ok_or(none_before)?.1;
+                    let add = |sequence, slot| dead.insert(sequence, slot);
+                    messages += read_slots(&mut fields, *next, &mut newest[1], add)?;
                 }
                 kind::STRANDED_SLOTS => {
                     let queue = &mut queue.as_mut().ok_or(none_before)?.1;
                     let stranded = queue.stranded.get_or_insert_default();
-                    let count = read_slots(&mut fields, &mut newest[2], |sequence, slot| {
-                        stranded.push(sequence, slot)
-                    })?;
+                    let add = |sequence, slot| stranded.push(sequence, slot);
+                    let count = read_slots(&mut fields, queue.next, &mut newest[2], add)?;
                     queue.counts.transfer_dead_letter += count;
                     messages += count;
                 }
@@ -484,7 +490,9 @@ impl Restored {
                     durable.put(queue.take(), entities)?;
                     let time = LocalTime(fields.number()? as i64);
                     let is_taken = match Record::decode(&mut fields.rest)? {
-                        Record::Managed(change) => durable.restore(&change, time),
+                        Record::Managed(change) if is_counted(&change, entities) => {
+                            durable.restore(&change, time)
+                        }
                         _ => false,
                     };
                     if !is_taken {
@@ -512,9 +520,11 @@ impl Restored {
         let held: Vec<_> = durable.queues().map(|(_, queue)| (queue.kind, queue.bytes)).collect();
         for (kind, bytes) in held {
             if let Kind::Subscription { topic } = kind {
-                durable.queue_mut(topic).below += bytes;
+                let below = &mut durable.queue_mut(topic).below;
+                *below = below.checked_add(bytes).ok_or(Error::Wrong("messages are larger than any disk"))?;
             }
         }
+        check_locks(&durable, &kept_locks)?;
         durable.moved = Arc::new(moved);
         durable.kept_locks = kept_locks.into();
         Ok(Restored { durable, time })
@@ -541,6 +551,27 @@ impl Durable {
     }
 }
 
+/// Whether what a change creates is among the entities that the head has counted.
+fn is_counted(change: &Change, entities: u32) -> bool {
+    match change {
+        Change::TopicCreated { entity, .. } | Change::SubscriptionCreated { entity, .. } => {
+            entity.0 < entities
+        }
+        _ => true,
+    }
+}
+
+/// A message is locked once, where it is.
+fn check_locks(durable: &Durable, locks: &[KeptLock]) -> Result<(), Error> {
+    let mut known = HashSet::new();
+    for KeptLock { source, token, .. } in locks {
+        if durable.queue(source.entity).is_none() || !known.insert((*source, token.sequence())) {
+            return Err(Error::Wrong("a lock is of no message, or comes twice"));
+        }
+    }
+    Ok(())
+}
+
 fn read_queue(fields: &mut Fields<'_>) -> Result<(EntityId, Queue), Error> {
     let entity = EntityId(fields.small()?);
     let (namespace, path) = (NamespaceId(fields.small()?), fields.text()?);
@@ -556,6 +587,9 @@ fn read_held(fields: &mut Fields<'_>, durable: &Durable) -> Result<(EntityId, Qu
     let entity = EntityId(fields.small()?);
     let held = durable.queue(entity).filter(|queue| queue.kind != Kind::Queue);
     let mut queue = held.cloned().ok_or(Error::Wrong("messages belong to no topic or subscription"))?;
+    if queue.parts().any(|part| part.iter().next().is_some()) {
+        return Err(Error::Wrong("the messages of a topic or a subscription come twice"));
+    }
     read_counts(fields, &mut queue)?;
     queue.lead = fields.number()?;
     Ok((entity, queue))
@@ -563,6 +597,9 @@ fn read_held(fields: &mut Fields<'_>, durable: &Durable) -> Result<(EntityId, Qu
 
 fn read_counts(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error> {
     queue.next = Sequence(fields.number()?);
+    if queue.next == Sequence(0) {
+        return Err(Error::Wrong("the first number of a queue is 1"));
+    }
     queue.counts = Counts {
         active: fields.number()?,
         deferred: fields.number()?,
@@ -576,6 +613,7 @@ fn read_counts(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error> 
 
 fn read_slots(
     fields: &mut Fields<'_>,
+    next: Sequence,
     newest: &mut Sequence,
     mut add: impl FnMut(Sequence, Slot),
 ) -> Result<u64, Error> {
@@ -583,8 +621,8 @@ fn read_slots(
     let mut count = 0;
     while !fields.rest.is_empty() {
         let step = fields.number()?;
-        let sequence = before.0.0.checked_add(step).filter(|sequence| *sequence > newest.0);
-        let sequence = Sequence(sequence.ok_or(Error::Wrong("numbers do not rise"))?);
+        let sequence = before.0.0.checked_add(step).filter(|number| (newest.0 + 1..next.0).contains(number));
+        let sequence = Sequence(sequence.ok_or(Error::Wrong("numbers do not rise, or were not given yet"))?);
         *newest = sequence;
         let mut numbers = before.1;
         for number in &mut numbers {

@@ -9,6 +9,8 @@ pub mod ask;
 pub mod auth;
 pub mod cosmos;
 mod encrypted;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod http;
 pub mod iso;
 pub mod limits;

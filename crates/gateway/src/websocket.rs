@@ -3,11 +3,14 @@
 //! Frames are opened and made as bytes pass through, so that a frame's length, which its sender chooses, costs nothing:
 //! what is held is a header, one small control frame and one frame on its way out.
 
+pub(crate) mod fuzzing;
+
 use crate::limits::{FIRST_BYTES_TIMEOUT, HTTP_HEAD_BYTES, WEBSOCKET_FRAME_BYTES};
 use crate::names::Names;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Buf, BytesMut};
+use message::planted::is_planted;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -150,7 +153,13 @@ fn read_upgrade(head: &[u8], names: &Names) -> Result<Upgrade, Refused> {
     if !has("sec-websocket-version", "13") {
         return Err("426 Upgrade Required\r\nSec-WebSocket-Version: 13");
     }
-    let key = values("sec-websocket-key").next().ok_or(BAD)?;
+    // RFC 6455, 11.3.1 and 11.3.5: of two, one would be answered and the other perhaps meant.
+    let only = |name: &'static str| match (values(name).next(), values(name).nth(1)) {
+        (Some(value), None) => Ok(value),
+        _ => Err(BAD),
+    };
+    only("sec-websocket-version")?;
+    let key = only("sec-websocket-key")?;
     if STANDARD.decode(key).map_or(0, |key| key.len()) != 16 {
         return Err(BAD);
     }
@@ -275,7 +284,9 @@ impl<S> WebSocket<S> {
             }
             opcode::CLOSE => {
                 self.is_closed = true;
-                self.put(opcode::CLOSE, &payload[..payload.len().min(2)]);
+                let code =
+                    if is_planted("websocket") && !payload.is_empty() { 2 } else { payload.len().min(2) };
+                self.put(opcode::CLOSE, &payload[..code]);
             }
             _ => {}
         }
@@ -491,6 +502,8 @@ mod tests {
             ("keep-alive, Upgrade", "close", "426"),
             ("Version: 13", "Version: 8", "426"),
             ("dGhlIHNhbXBsZSBub25jZQ==", "short", "400"),
+            ("Sec-WebSocket-Protocol", "Sec-WebSocket-Key: MTIzNDU2Nzg5MDEyMzQ1Ng==\r\nX", "400"),
+            ("Sec-WebSocket-Protocol", "Sec-WebSocket-Version: 13\r\nX", "400"),
             ("AMQPWSB10", "mqtt", "400"),
             ("websocket/ ", "websockets ", "404"),
             ("Host: localhost", "Host", "400"),

@@ -23,6 +23,7 @@ pub mod limits;
 mod local;
 mod memory;
 mod place;
+mod planted;
 mod ticket;
 mod unsure;
 

@@ -8,6 +8,7 @@ use crate::codec::{Malformed, Reader, code};
 use crate::entries::{Entry, entries};
 use crate::fields::{self, Header, Properties, header, property};
 use crate::limits::{ID_CHARACTERS, PROPERTIES_BYTES, PROPERTY_BYTES};
+use crate::planted::is_planted;
 use crate::sections::Sections;
 
 /// The annotation names that senders set (client notes 4.3).
@@ -187,6 +188,9 @@ impl<'a> Facts<'a> {
         check_other_properties(&properties)?;
         let lifetime = properties.lifetime().map_err(about(Field::Properties))?;
         self.ttl = fields::time_to_live(ttl, lifetime);
+        if is_planted("message") && ttl.is_some_and(|ttl| ttl > i32::MAX as u32 && ttl < u32::MAX) {
+            self.ttl = None;
+        }
         Ok(())
     }
 

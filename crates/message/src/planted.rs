@@ -1,5 +1,5 @@
-//! A bug that is planted on purpose, so that the simulator can show that it finds it. It exists only with the cargo feature
-//! `planted`, which the product never has: without it this is a constant `false`.
+//! Bugs that are planted on purpose, so that the simulator and the fuzz targets can show that they find them. They exist only with
+//! the cargo feature `planted`, which the product never has: without it these are constants `false`.
 
 #[cfg(feature = "planted")]
 mod switch {
@@ -25,5 +25,18 @@ pub use switch::plant_state;
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub(crate) const fn is_state_lost() -> bool {
+    false
+}
+
+/// Whether the bug of a fuzz target is planted: the environment names it.
+#[cfg(feature = "planted")]
+pub fn is_planted(target: &str) -> bool {
+    static PLANTED: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    PLANTED.get_or_init(|| std::env::var("OTOBUS_FUZZ_PLANTED").ok()).as_deref() == Some(target)
+}
+
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub const fn is_planted(_: &str) -> bool {
     false
 }

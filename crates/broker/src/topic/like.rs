@@ -6,6 +6,7 @@
 //! beginnings of the piece that end there, 64 to a word.
 
 use super::steps::STEP_BYTES;
+use message::planted::is_planted;
 use std::collections::HashMap;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,11 +50,13 @@ impl Pattern {
 
     fn is_match(&self, value: &str, steps: &mut usize) -> Option<()> {
         let (first, rest) = self.pieces.split_first()?;
+        let whole = value;
         let value = first.strip_start(value, steps)?;
         let Some((last, between)) = rest.split_last() else {
             return value.is_empty().then_some(());
         };
-        let mut value = last.strip_end(value, steps)?;
+        // The beginning and the end do not share characters.
+        let mut value = last.strip_end(if is_planted("like") { whole } else { value }, steps)?;
         for piece in between {
             value = piece.strip_through(value, steps)?;
         }

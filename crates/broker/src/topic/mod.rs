@@ -12,6 +12,7 @@ mod eval;
 mod expression;
 pub(crate) mod fan_out;
 mod filter;
+pub(crate) mod fuzzing;
 mod like;
 pub mod published;
 pub(crate) mod read;

@@ -1,6 +1,7 @@
 //! The words of the SQL language: a text split into tokens, each with the number of its first character (S-191, S-192).
 
 use super::sql::Mistake;
+use message::planted::is_planted;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
@@ -84,6 +85,9 @@ fn enclosed(characters: &[char], end: char) -> Option<(usize, String)> {
         match (*characters.get(at)?, characters.get(at + 1)) {
             (here, Some(next)) if here == end && *next == end => {
                 content.push(end);
+                if is_planted("sql") && end == '\'' {
+                    content.push(end);
+                }
                 at += 2;
             }
             (here, _) if here == end => return Some((at + 1, content)),

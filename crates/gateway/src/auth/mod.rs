@@ -10,6 +10,7 @@ mod demand;
 mod denied;
 mod entity;
 mod failures;
+pub(crate) mod fuzzing;
 mod grant;
 mod guard;
 mod policy;

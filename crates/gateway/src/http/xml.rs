@@ -5,6 +5,7 @@
 //! there are no entities to expand and no files to fetch.
 
 use crate::limits::{XML_DEPTH, XML_ELEMENTS};
+use message::planted::is_planted;
 use quick_xml::escape::{escape, partial_escape, resolve_predefined_entity};
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::name::ResolveResult;
@@ -203,7 +204,10 @@ impl Writer {
     pub fn leaf_with(&mut self, name: &str, attributes: &[(&str, &str)], text: &str) -> &mut Writer {
         self.tag(name, attributes);
         self.text.push('>');
-        self.text.push_str(&partial_escape(text));
+        match is_planted("atom_xml") && !text.contains('<') {
+            true => self.text.push_str(text),
+            false => self.text.push_str(&partial_escape(text)),
+        }
         self.text.push_str("</");
         self.text.push_str(name);
         self.text.push('>');

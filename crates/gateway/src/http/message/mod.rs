@@ -9,6 +9,7 @@ mod batch;
 pub(super) mod body;
 mod broker_properties;
 mod dates;
+pub(super) mod fuzzing;
 mod outline;
 mod read;
 mod receive;

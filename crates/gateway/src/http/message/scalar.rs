@@ -1,6 +1,7 @@
 //! Single values as they stand in JSON and in headers (H-92, H-95). Anything inside anything else is refused while it is
 //! read, so that a text cannot grow in memory.
 
+use message::planted::is_planted;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde_json::Number;
 use std::fmt;
@@ -87,7 +88,7 @@ pub(super) fn in_ascii(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for letter in json.chars() {
         // Delete is no control character to JSON, but it is to HTTP.
-        if letter.is_ascii() && letter != '\u{7f}' {
+        if letter.is_ascii() && (letter != '\u{7f}' || is_planted("broker_properties")) {
             out.push(letter);
         } else {
             let mut units = [0; 2];
