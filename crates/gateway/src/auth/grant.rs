@@ -175,6 +175,17 @@ impl Grant {
         }
     }
 
+    /// Whether its holder manages the namespace. Clients ask for each entity alone, so the policy counts and not the scope of the
+    /// claim; who manages one entity by a rule of its own is one of many.
+    pub fn manages_namespace(&self) -> bool {
+        let is_whole = match &self.proof.holder {
+            Holder::Namespace => true,
+            Holder::Entity(_) => false,
+            Holder::Issuer(_) => self.scope.covers(&Scope::of_path("")),
+        };
+        is_whole && self.rights.include(Right::Manage)
+    }
+
     pub fn allows(&self, path: &str, right: Right, now: UnixSeconds) -> bool {
         self.check(path, right, now).is_ok()
     }
@@ -276,6 +287,22 @@ mod tests {
         assert_eq!(grant.check("q", Right::Send, over), Err(Denied::ExpiredToken));
         let endless = Grant { expires: UnixSeconds::NEVER, ..grant };
         assert!(endless.allows("q", Right::Send, over));
+    }
+
+    #[test]
+    fn who_manages_one_entity_by_its_own_rule_does_not_manage_the_namespace() {
+        let grant = |holder, path: &str, rights| Grant {
+            scope: Scope::of_path(path),
+            rights,
+            expires: UnixSeconds::NEVER,
+            proof: Proof { holder, ..Proof::default() },
+        };
+        let all = Rights::ALL;
+        assert!(grant(Holder::Namespace, "orders", all).manages_namespace());
+        assert!(!grant(Holder::Namespace, "", [Right::Listen].into_iter().collect()).manages_namespace());
+        assert!(!grant(Holder::Entity("orders".into()), "orders", all).manages_namespace());
+        assert!(grant(Holder::Issuer("i".into()), "", all).manages_namespace());
+        assert!(!grant(Holder::Issuer("i".into()), "orders", all).manages_namespace());
     }
 
     #[test]

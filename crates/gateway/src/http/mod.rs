@@ -20,7 +20,7 @@ use crate::account::{Account, Memory};
 use crate::amqp::Unfinished;
 use crate::ask::Ask;
 use crate::auth::sas::{self, Shown};
-use crate::auth::{Demand, Denied, Development, Failures, Grant, Right, UnixSeconds};
+use crate::auth::{Demand, Denied, Development, Failures, Grant, UnixSeconds};
 use crate::limits::*;
 use crate::listen::Peer;
 use crate::metrics::{self, Meters};
@@ -260,7 +260,7 @@ impl<A: Ask> Door<'_, A> {
         let authorization = head.headers.get(AUTHORIZATION).ok_or(Denied::MissingToken)?;
         let grant = self.verify(authorization, namespace, &address.path, is_loopback).await?;
         grant.check(&address.path, right, UnixSeconds::now())?;
-        peer.proved(&grant.policy(), grant.rights.include(Right::Manage))
+        peer.proved(&grant.policy(), grant.manages_namespace())
             .map_err(|full| Failure::Busy(full.to_string()))?;
         match address.route.methods() {
             [] => return Err(Failure::NoSuchAddress),
