@@ -287,7 +287,7 @@ fn a_strangers_message_that_never_ends_costs_its_link() {
     peer.begin(0, 1);
     peer.events();
     let link = peer.sender(0, 10, 100 * 1024 * 1024);
-    let chunk = vec![0; 8 * 1024];
+    let chunk = vec![0; 2 * 1024];
     let mut given = 0;
     let detached = loop {
         peer.transfer(Transfer { more: true, ..first_transfer() }, &chunk);
@@ -305,6 +305,21 @@ fn a_strangers_message_that_never_ends_costs_its_link() {
     peer.sender(0, 10, 1000);
     peer.transfer(Transfer { more: true, ..first_transfer() }, &chunk[..900]);
     assert!(matches!(peer.event(), Event::Transfer { .. }), "the budget was given back");
+}
+
+#[test]
+fn a_strangers_frame_and_what_it_has_not_finished_have_one_limit() {
+    let mut peer = Peer::stranger(open("c"));
+    peer.begin(0, 1);
+    peer.events();
+    peer.sender(0, 10, 100 * 1024 * 1024);
+    let chunk = vec![0; 8 * 1024];
+    for _ in 0..2 {
+        peer.transfer(Transfer { more: true, ..first_transfer() }, &chunk);
+        assert!(matches!(peer.event(), Event::Transfer { .. }));
+    }
+    peer.transfer(Transfer { more: true, ..first_transfer() }, &chunk);
+    peer.assert_closed("amqp:connection:framing-error");
 }
 
 #[test]
