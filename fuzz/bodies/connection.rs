@@ -154,6 +154,7 @@ impl Door {
                 }
             }
             Event::Window { .. } => self.stream(),
+            Event::Unheard { .. } => {}
             Event::Transfer { link, delivery_id, more, settled, payload, aborted, .. } => {
                 assert!(self.credit.contains_key(link), "a transfer of a link that is gone");
                 assert!(!aborted || payload.is_empty());

@@ -52,7 +52,9 @@ impl Broker {
         match self.check_attach(namespace, path, &role) {
             Ok((source, max_message_bytes)) => {
                 self.volatile.apply(Touch::Attached { link, source, role });
-                let wants_ids = self.queue_of(source).settings.requires_duplicate_detection;
+                // What chooses a partition is looked at within transactions (S-216).
+                let settings = &self.queue_of(source).settings;
+                let wants_ids = settings.requires_duplicate_detection || settings.partitioning;
                 decision.effect(Effect::Attached { link, max_message_bytes, wants_ids, session: None });
             }
             Err(refusal) => decision.effect(Effect::Detached { link, refusal }),

@@ -42,6 +42,11 @@ pub async fn serve(mut settings: Settings, flags: Flags, open_files: u64) -> any
     let item_listeners = bind(&settings.listen_items)
         .await
         .context("the items cannot be served; --listen-items says where")?;
+    if settings.has_development_issuer && !settings.is_loopback_only() {
+        bail!(
+            "the development issuer gives everybody every right: it needs a server that listens on loopback alone"
+        );
+    }
     let data = Data::open(&settings.data)?;
     data.check_journal()?;
     let made = if data.is_new() { settings.add_first_entities() } else { Vec::new() };
@@ -54,11 +59,6 @@ pub async fn serve(mut settings: Settings, flags: Flags, open_files: u64) -> any
     });
     let Some(journal) = unless_stopped(&mut stop, opened).await? else { return Ok(()) };
     // Behind the journal: keys without a journal mean that it was lost.
-    if settings.has_development_issuer && !settings.is_loopback_only() {
-        bail!(
-            "the development issuer gives everybody every right: it needs a server that listens on loopback alone"
-        );
-    }
     let root = data.root_policy()?;
     let certificates = match &settings.certificate {
         Some((certificate, key)) => tls::Files::given(certificate, key),

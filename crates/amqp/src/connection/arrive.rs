@@ -37,7 +37,8 @@ impl Connection {
         }
         let key = owner.link_at(transfer.handle).ok_or_else(|| unattached(transfer.handle))?;
         let Some(link) = self.links.get_mut(key.0).filter(|link| !link.is_detaching()) else {
-            return Ok(None);
+            // Nobody hears of it, but for the transaction that it was to be part of.
+            return Ok(transfer.state.map(|state| Event::Unheard { link: key, state }));
         };
         if link.role != Role::Receiver {
             return Err(Error::new(NOT_ALLOWED, "a transfer on a link that the client receives on"));

@@ -109,6 +109,8 @@ pub enum Event<'a> {
     /// A delivery was larger than its link allows. It has ended; forget what came of it before, and reject it unless
     /// it was settled.
     TooLarge { link: LinkKey, delivery_id: u32, settled: bool, state: Option<State> },
+    /// A frame of a delivery came on a link that is on its way out, and said this of itself. Nothing answers it.
+    Unheard { link: LinkKey, state: State },
     /// From a client that receives; `outstanding` says what it is about. Unless settled, it waits for
     /// `settle_outgoing`.
     Disposition { session: SessionKey, first: u32, last: u32, settled: bool, state: Option<State> },

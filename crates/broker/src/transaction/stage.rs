@@ -166,11 +166,11 @@ impl Broker {
         context: LocalContext,
         decision: &mut Decision,
     ) {
-        // A link that is gone, or was refused, has nobody left to answer.
+        // A link that is gone, or was refused, has nobody left to answer: the commit tells it (S-218).
         let Some(Link { source, role: Role::Sender { part_bytes, destination, .. } }) =
             self.volatile.link(link)
         else {
-            return;
+            return self.spoil(link, transaction);
         };
         let way = match destination {
             None => Way::To(source.entity),

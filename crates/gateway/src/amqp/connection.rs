@@ -265,6 +265,7 @@ impl<S> Task<S> {
                 let frame = Frame { delivery_id, format, settled, payload, first, more, aborted };
                 self.transfer(link, frame);
             }
+            Event::Unheard { link, state } => self.spoil_unheard(link, &state),
             Event::Disposition { session, first, last, settled, state } => {
                 self.disposition(session, first, last, settled, state);
             }

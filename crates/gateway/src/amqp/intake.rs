@@ -107,7 +107,10 @@ impl<S> Task<S> {
     fn drop_arriving(&mut self, key: LinkKey) {
         match self.links.get_mut(&key.0).map(|link| &mut link.kind) {
             Some(Kind::CbsRequests { partial } | Kind::Coordinator { partial }) => *partial = Vec::new(),
-            Some(Kind::ManagementRequests(requests)) => requests.partial = Vec::new(),
+            Some(Kind::ManagementRequests(requests)) => {
+                requests.partial = Vec::new();
+                requests.transaction = None;
+            }
             Some(Kind::Sender(sender)) => {
                 sender.arriving.clear();
                 sender.transaction = None;

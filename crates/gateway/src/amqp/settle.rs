@@ -40,6 +40,10 @@ impl<S> Task<S> {
             Some(State::Transactional { txn_id, outcome: Some(outcome) }) => {
                 (Some(transaction_of(&txn_id)), Some(*outcome))
             }
+            // Refused below.
+            Some(State::Transactional { txn_id, outcome: None }) => {
+                (Some(transaction_of(&txn_id)), Some(State::Transactional { txn_id, outcome: None }))
+            }
             state => (None, state),
         };
         let outcome = match state.map(outcome_of) {

@@ -75,6 +75,14 @@ impl<S> Task<S> {
         }
     }
 
+    /// A delivery came on a link that is gone, or was refused. Nobody hears of it, so the commit must tell (S-218).
+    pub(super) fn spoil_unheard(&mut self, key: LinkKey, state: &State) {
+        if let State::Transactional { txn_id, .. } = state {
+            let (link, transaction) = (self.engine.link(key.0), transaction_of(txn_id));
+            self.batch.commands.push(Command::Spoil { link, transaction });
+        }
+    }
+
     /// Somebody declares or discharges.
     pub(super) fn coordinate(&mut self, key: LinkKey, frame: Frame<'_>, payload: &[u8]) {
         let (link, delivery) = (self.engine.link(key.0), frame.delivery_id);

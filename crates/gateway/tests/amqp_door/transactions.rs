@@ -1,7 +1,7 @@
 //! Transactions as clients write them: a coordinator's link, and the state of transfers and dispositions that are part of
 //! one. The frames are those of .NET and Java, which are the clients that have transactions.
 
-use crate::client::{Client, Delivery, body, list, message, sender, symbol, via};
+use crate::client::{Client, Delivery, body, list, message, part, sender, symbol, via};
 use crate::house::{House, KEY, QUEUE, SENDER};
 use crate::managing;
 use amqp::performative::{Disposition, Performative, Transfer};
@@ -10,6 +10,7 @@ use amqp::transaction::Request;
 use amqp::{AnyTarget, Attach, Role, Source, State};
 use broker::{Command, NamespaceId, QueueSettings, Task, Tier};
 use message::Value;
+use message::sections::section;
 use message::value::Array;
 
 const COORDINATOR: u32 = 9;
@@ -241,7 +242,7 @@ async fn a_settlement_that_fails_and_wants_no_answer_spoils_its_transaction() {
     let unnamed = Value::Map(vec![(Value::Int(1), Value::Int(1))]);
     let wrong =
         State::Modified { delivery_failed: false, undeliverable_here: false, message_annotations: unnamed };
-    for (outcome, is_lost) in [(State::Accepted, true), (wrong, false)] {
+    for (outcome, is_lost) in [(Some(State::Accepted), true), (Some(wrong), false), (None, false)] {
         let house = House::new().await;
         let (mut client, delivery) = holder(&house).await;
         let txn = declare(&mut client).await;
@@ -259,7 +260,7 @@ async fn a_settlement_that_fails_and_wants_no_answer_spoils_its_transaction() {
             first: delivery.id,
             last: None,
             settled: true,
-            state: Some(within(&txn, Some(outcome))),
+            state: Some(within(&txn, outcome)),
             batchable: false,
         };
         client.give(&[Performative::Disposition(settled)]).await;
@@ -279,6 +280,84 @@ async fn a_message_that_the_door_refuses_spoils_its_transaction() {
     assert_eq!(condition(&client.send_as(transfer, b"no message").await), "amqp:decode-error");
     assert_eq!(condition(&discharge(&mut client, &txn, false).await), "amqp:transaction:rollback");
     assert!(bodies(&house, QUEUE).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_message_on_a_link_that_was_refused_or_lost_spoils_its_transaction() {
+    // S-218: the client hears of the link, and of the message by the commit.
+    for is_refused in [true, false] {
+        let house = House::new().await;
+        let mut client = with_sender(&house).await;
+        let txn = declare(&mut client).await;
+        send(&mut client, 0, &txn, b"good").await;
+        if is_refused {
+            client.refused(sender(3, "nowhere")).await;
+        } else {
+            house.queue("short", QueueSettings::default()).await;
+            client.sender(3, "short").await;
+            let delete =
+                |request| Command::DeleteEntity { request, namespace: NamespaceId(0), path: "short".into() };
+            house.ask(delete).await;
+            let frame = client.next().await;
+            assert!(matches!(frame.performative, Performative::Detach(_)), "{frame:?}");
+        }
+        let transfer = Transfer { handle: 3, state: Some(within(&txn, None)), ..Transfer::default() };
+        client.transfer(transfer, &message(b"lost")).await;
+        assert_eq!(condition(&discharge(&mut client, &txn, false).await), "amqp:transaction:rollback");
+        assert!(bodies(&house, QUEUE).await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_aborted_leaves_no_transaction_to_the_next() {
+    // S-210
+    let house = House::new().await;
+    let mut client = with_sender(&house).await;
+    managing::attach(&mut client, managing::NODE, 10).await;
+    let txn = declare(&mut client).await;
+    let state = Some(within(&txn, None));
+    let begun = Transfer { handle: managing::REQUESTS, more: true, state, ..Transfer::default() };
+    client.transfer(begun, b"the beginning").await;
+    let mut bytes = Vec::new();
+    let aborted = Transfer { handle: managing::REQUESTS, aborted: true, ..Transfer::default() };
+    Performative::Transfer(aborted).write(&mut bytes, 0, &[]);
+    client.raw(&bytes).await;
+    let (operation, arguments) = managing::schedule(b"later");
+    assert_eq!(managing::ask(&mut client, operation, arguments).await.status, Value::Int(200));
+    assert_eq!(discharge(&mut client, &txn, true).await, State::Accepted);
+    let peeked = managing::ask(&mut client, "peek-message", managing::peek(1, 10)).await;
+    let Some(Value::List(seen)) = peeked.body.get("messages") else { panic!("{peeked:?}") };
+    assert_eq!(seen.len(), 1, "what was answered stays");
+}
+
+#[tokio::test]
+async fn a_partitioned_queue_takes_messages_with_one_key() {
+    // S-216
+    let house = House::new().await;
+    house.queue("parts", QueueSettings { partitioning: true, ..QueueSettings::default() }).await;
+    let mut client = house.admitted().await;
+    client.attached(coordinator(COORDINATOR)).await;
+    client.sender(0, "parts").await;
+    let keyed = |key: &str, text: &[u8]| {
+        let annotations = Value::Map(vec![(symbol("x-opt-partition-key"), key.into())]);
+        [part(section::MESSAGE_ANNOTATIONS, annotations), message(text)].concat()
+    };
+    let mut txn = declare(&mut client).await;
+    for (key, text, is_taken) in [("k", "a", true), ("k", "b", true), ("l", "c", false)] {
+        let transfer = Transfer { handle: 0, state: Some(within(&txn, None)), ..Transfer::default() };
+        let state = client.send_as(transfer, &keyed(key, text.as_bytes())).await;
+        if is_taken {
+            assert_eq!(state, within(&txn, Some(State::Accepted)), "{text}");
+            continue;
+        }
+        assert_eq!(condition(&state), "amqp:not-allowed");
+    }
+    assert_eq!(condition(&discharge(&mut client, &txn, false).await), "amqp:transaction:rollback");
+    txn = declare(&mut client).await;
+    let transfer = Transfer { handle: 0, state: Some(within(&txn, None)), ..Transfer::default() };
+    client.send_as(transfer, &keyed("k", b"a")).await;
+    assert_eq!(discharge(&mut client, &txn, false).await, State::Accepted);
+    assert_eq!(bodies(&house, "parts").await, [b"a".to_vec()]);
 }
 
 #[tokio::test]
