@@ -143,7 +143,7 @@ mod tests {
     fn a_message_says_when_it_is_due_and_what_session_it_is_in() {
         let scheduled = broker::LocalTime(77);
         let facts = Incoming { scheduled, ..Incoming::new(broker::Intake::default()) };
-        let body = Body::new(7, (0, Some("red")), 10, 1, facts, &mut Random::new(1));
+        let body = Body::new(7, (5, Some("red")), 10, 1, facts, &mut Random::new(1));
         assert_eq!(message_number(&body.pieces[0]), Some(7));
         let sections = message::Sections::scan(&body.pieces[0]).unwrap();
         let facts = message::Facts::read(&body.pieces[0], &sections).unwrap();
