@@ -367,14 +367,15 @@ fn values(fields: &mut Fields<'_>) -> Result<Vec<(Box<str>, Typed)>, Unreadable>
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::access::Key;
     use crate::record::Record;
     use crate::settings::Status;
     use crate::time::LocalTime;
 
-    fn samples() -> Vec<Record> {
+    /// One change of each kind and shape, as records.
+    pub(crate) fn samples() -> Vec<Record> {
         let (entity, namespace) = (EntityId(7), NamespaceId(2));
         let topic = Box::new(TopicSettings {
             support_ordering: Some(true),
@@ -439,6 +440,7 @@ mod tests {
             Change::RuleRemoved { subscription: entity, name: "r".into() },
             Change::AccessChanged { entity, rules: vec![access] },
             Change::NamespaceNamed { namespace, name: "n".into() },
+            Change::ClockMoved { namespace, to: LocalTime(-5) },
         ];
         changes.into_iter().map(|change| Record::Managed(Box::new(change))).collect()
     }

@@ -1,0 +1,349 @@
+//! What holds the messages of a queue, a topic or a subscription.
+
+use crate::effect::Extra;
+use crate::extras::Extras;
+use crate::ids::{BodyId, EntityId, NamespaceId, Number, Sequence, SubQueue};
+use crate::queue::history::History;
+use crate::queue::index::{Index, Reason, Slot, State};
+use crate::session::register::{Part, SessionState, Sessions};
+use crate::settings::QueueSettings;
+use crate::time::{LocalTime, Span};
+use message::overlay::Overlay;
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// What holds messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Queue,
+    /// Holds only what is scheduled (S-180).
+    Topic,
+    Subscription {
+        topic: EntityId,
+    },
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Queue => "Queue",
+            Kind::Topic => "Topic",
+            Kind::Subscription { .. } => "Subscription",
+        }
+    }
+}
+
+/// A queue, or the messages of a topic or of a subscription, which live by the same rules.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    pub kind: Kind,
+    pub namespace: NamespaceId,
+    pub path: Box<str>,
+    /// Of a topic or a subscription: what its own settings mean for its messages.
+    pub settings: QueueSettings,
+    pub created: LocalTime,
+    pub updated: LocalTime,
+    /// The id in the top bits of its numbers, if it is partitioned (S-221).
+    pub partition: u16,
+    /// The number that the next message will take.
+    pub next: Sequence,
+    /// What is received, deferred or scheduled.
+    pub index: Index,
+    /// The dead-letter queue. Numbers are those of `index`, and a message is in one part of the queue alone.
+    pub dead: Index,
+    /// The transfer dead-letter queue, while there is anything in it: few queues ever have one (S-114).
+    pub stranded: Option<Box<Index>>,
+    pub extras: Extras,
+    /// What it looks for duplicates in (S-160).
+    pub history: History,
+    pub counts: Counts,
+    pub bytes: u64,
+    /// The sessions of its messages, where anybody may ask for them.
+    pub sessions: Option<Box<Sessions>>,
+    /// Of a topic: the bytes that its subscriptions hold (S-235).
+    pub below: u64,
+    /// Of a subscription: what most of its messages had for a number at the topic is so much more than the one that they
+    /// have here (S-36). What differs says so in its extra.
+    pub lead: u64,
+}
+
+/// How many messages an entity holds, by what has become of them (S-233).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Counts {
+    /// Ready for delivery, or delivered and locked.
+    pub active: u64,
+    pub deferred: u64,
+    pub scheduled: u64,
+    pub dead_letter: u64,
+    pub transfer_dead_letter: u64,
+}
+
+/// Numbers of a partitioned entity count in 48 bits (S-32, S-33).
+const PARTITION_SHIFT: u32 = 48;
+const COUNTER: u64 = (1 << PARTITION_SHIFT) - 1;
+
+/// A partitioned entity lives in one of sixteen partitions, all of which are here (S-221).
+pub const PARTITIONS: u16 = 16;
+
+/// The partition that an entity lives in, should it be partitioned.
+fn partition_of(entity: EntityId) -> u16 {
+    (entity.0 % u32::from(PARTITIONS)) as u16
+}
+
+impl Counts {
+    pub fn total(&self) -> u64 {
+        self.active + self.deferred + self.scheduled + self.dead_letter + self.transfer_dead_letter
+    }
+
+    fn of(&mut self, state: State) -> &mut u64 {
+        match state {
+            State::Active => &mut self.active,
+            State::Deferred => &mut self.deferred,
+            State::Scheduled => &mut self.scheduled,
+            State::Gone => unreachable!("what is gone is not counted"),
+        }
+    }
+}
+
+impl Queue {
+    pub(crate) fn empty(
+        kind: Kind,
+        entity: EntityId,
+        namespace: NamespaceId,
+        path: Box<str>,
+        settings: QueueSettings,
+        time: LocalTime,
+    ) -> Queue {
+        Queue {
+            kind,
+            namespace,
+            path,
+            settings,
+            created: time,
+            updated: time,
+            // The numbers of a subscription are those of the partition of its topic.
+            partition: partition_of(if let Kind::Subscription { topic } = kind { topic } else { entity }),
+            next: Sequence(1),
+            index: Index::default(),
+            dead: Index::default(),
+            stranded: None,
+            extras: Extras::default(),
+            history: History::default(),
+            counts: Counts::default(),
+            bytes: 0,
+            below: 0,
+            lead: 0,
+            sessions: None,
+        }
+    }
+
+    /// Everything that counts for its quota (S-235).
+    pub fn held_bytes(&self) -> u64 {
+        self.bytes + self.below
+    }
+
+    /// The number that a message had where it was sent, if that was another entity (S-36).
+    pub fn first_number(&self, sequence: Sequence) -> Option<Number> {
+        let forwarded = self.extras.get(&sequence).and_then(|extra| extra.forwarded);
+        let is_copy = matches!(self.kind, Kind::Subscription { .. });
+        let copied = || is_copy.then(|| self.number(Sequence(sequence.0.wrapping_add(self.lead))));
+        forwarded.map(|forwarded| forwarded.number).or_else(copied)
+    }
+
+    /// The body that a message begins with.
+    pub(crate) fn first_body(&self, sequence: Sequence, slot: &Slot) -> BodyId {
+        let parts = self.extras.get(&sequence).map(|extra| &extra.parts[..]).unwrap_or_default();
+        parts.first().copied().unwrap_or(slot.body)
+    }
+
+    /// The messages of a part of the queue, if it has any.
+    pub fn part(&self, sub: SubQueue) -> Option<&Index> {
+        match sub {
+            SubQueue::Main => Some(&self.index),
+            SubQueue::DeadLetter => Some(&self.dead),
+            SubQueue::TransferDeadLetter => self.stranded.as_deref(),
+        }
+    }
+
+    /// The number by which clients know a message.
+    pub fn number(&self, sequence: Sequence) -> Number {
+        if self.settings.partitioning {
+            Number(u64::from(self.partition) << PARTITION_SHIFT | sequence.0 & COUNTER)
+        } else {
+            Number(sequence.0)
+        }
+    }
+
+    /// The newest message that may have this number.
+    pub fn sequence(&self, number: Number) -> Option<Sequence> {
+        if !self.settings.partitioning {
+            return Some(Sequence(number.0));
+        }
+        if number.0 >> PARTITION_SHIFT != u64::from(self.partition) {
+            return None;
+        }
+        let newest = self.next.0 & !COUNTER | number.0 & COUNTER;
+        if newest < self.next.0 {
+            Some(Sequence(newest))
+        } else {
+            newest.checked_sub(COUNTER + 1).map(Sequence)
+        }
+    }
+
+    pub(crate) fn push(&mut self, sequence: Sequence, slot: Slot) {
+        assert_eq!(sequence, self.next, "numbers have no gaps");
+        self.next = sequence.next();
+        self.index.push(sequence, slot);
+        *self.counts.of(slot.state()) += 1;
+        self.bytes += u64::from(slot.length);
+    }
+
+    /// Adds a message that waits for its time, under the next number or one that was kept for it (`Skipped`).
+    pub(crate) fn put_scheduled(&mut self, sequence: Sequence, slot: Slot) {
+        if sequence >= self.next {
+            return self.push(sequence, slot);
+        }
+        self.index.insert(sequence, slot);
+        self.counts.scheduled += 1;
+        self.bytes += u64::from(slot.length);
+    }
+
+    /// Takes a message out of wherever it is.
+    pub(crate) fn remove(&mut self, sequence: Sequence) -> Slot {
+        let slot = match self.index.remove(sequence) {
+            Some(slot) => {
+                *self.counts.of(slot.state()) -= 1;
+                slot
+            }
+            None => {
+                let slot = self.unbury(sequence);
+                slot.expect("only a message that is there is recorded as removed")
+            }
+        };
+        self.bytes -= u64::from(slot.length);
+        if let Some(sessions) = &mut self.sessions {
+            sessions.leave(sequence);
+        }
+        slot
+    }
+
+    /// Takes a message out of whichever dead-letter queue has it.
+    fn unbury(&mut self, sequence: Sequence) -> Option<Slot> {
+        if let Some(slot) = self.dead.remove(sequence) {
+            self.counts.dead_letter -= 1;
+            return Some(slot);
+        }
+        let slot = self.stranded.as_mut()?.remove(sequence)?;
+        self.counts.transfer_dead_letter -= 1;
+        if self.counts.transfer_dead_letter == 0 {
+            self.stranded = None;
+        }
+        Some(slot)
+    }
+
+    /// Whichever dead-letter queue has a message.
+    fn grave_of(&mut self, sequence: Sequence) -> &mut Index {
+        match &mut self.stranded {
+            Some(stranded) if stranded.get(sequence).is_some() => stranded,
+            _ => &mut self.dead,
+        }
+    }
+
+    /// A message, wherever in the queue it is.
+    pub fn get(&self, sequence: Sequence) -> Option<&Slot> {
+        let stranded = || self.stranded.as_ref()?.get(sequence);
+        self.index.get(sequence).or_else(|| self.dead.get(sequence)).or_else(stranded)
+    }
+
+    /// All messages: those that are received, then dead letters, then those of the transfer dead-letter queue.
+    pub fn parts(&self) -> impl Iterator<Item = &Index> {
+        [&self.index, &self.dead].into_iter().chain(self.stranded.as_deref())
+    }
+
+    /// A delivery has failed. In a dead-letter queue the count stands still (S-115).
+    pub(super) fn raise_count(&mut self, sequence: Sequence) {
+        match self.index.get_mut(sequence) {
+            Some(slot) => slot.raise_count(),
+            None => assert!(self.get(sequence).is_some(), "only a message that is there returns"),
+        }
+    }
+
+    pub(super) fn defer(&mut self, sequence: Sequence) {
+        match self.index.get(sequence) {
+            Some(slot) => {
+                *self.counts.of(slot.state()) -= 1;
+                self.counts.deferred += 1;
+                self.index.set_state(sequence, State::Deferred);
+                if let Some(sessions) = &mut self.sessions {
+                    sessions.set_aside(sequence);
+                }
+            }
+            None => self.grave_of(sequence).set_state(sequence, State::Deferred),
+        }
+    }
+
+    pub(super) fn dead_letter(&mut self, sequence: Sequence, reason: Reason) {
+        let slot = self.index.remove(sequence).expect("only a message that is there is dead-lettered");
+        *self.counts.of(slot.state()) -= 1;
+        self.counts.dead_letter += 1;
+        self.dead.insert(sequence, slot.dead(reason));
+        if let Some(sessions) = &mut self.sessions {
+            sessions.bury(sequence);
+        }
+    }
+
+    /// A message begins in the transfer dead-letter queue.
+    pub(super) fn strand(&mut self, sequence: Sequence, slot: Slot) {
+        assert_eq!(sequence, self.next, "numbers have no gaps");
+        self.next = sequence.next();
+        self.stranded.get_or_insert_default().push(sequence, slot);
+        self.counts.transfer_dead_letter += 1;
+        self.bytes += u64::from(slot.length);
+    }
+
+    /// Whether it remembers the sessions of its messages: it, or whatever it forwards to, may ask for them.
+    pub fn keeps_sessions(&self) -> bool {
+        let QueueSettings { requires_session, forward_to, forward_dead_letters_to, .. } = &self.settings;
+        // A topic holds what is scheduled, and its copies may need the session.
+        let is_asked = self.kind == Kind::Topic || *requires_session;
+        is_asked || forward_to.is_some() || forward_dead_letters_to.is_some()
+    }
+
+    /// The session of a message, if it is remembered.
+    pub fn session_of(&self, sequence: Sequence) -> Option<&Arc<str>> {
+        self.sessions.as_ref()?.of(sequence)
+    }
+
+    /// A message that is there belongs to a session.
+    pub(crate) fn join(&mut self, sequence: Sequence, session: &Arc<str>) {
+        let part = match self.index.get(sequence).map(Slot::state) {
+            Some(State::Active) => Part::Active,
+            Some(_) => Part::Aside,
+            None => Part::Dead,
+        };
+        self.sessions.get_or_insert_default().join(sequence, session, part);
+    }
+
+    pub(super) fn set_session_state(&mut self, session: &Arc<str>, state: Option<SessionState>) {
+        self.bytes += state.map_or(0, |state| u64::from(state.length));
+        let before = self.sessions.get_or_insert_default().set_state(session, state);
+        self.bytes -= before.map_or(0, |state| u64::from(state.length));
+    }
+
+    pub(crate) fn merge(&mut self, sequence: Sequence, overlay: Option<&Overlay>) {
+        if let Some(overlay) = overlay {
+            self.extras.edit(sequence, |extra| {
+                let merged = extra.overlay.get_or_insert_default().merge(overlay);
+                merged.expect("the change was checked before");
+            });
+        }
+    }
+
+    pub(super) fn add_extra(&mut self, sequence: Sequence, parts: Option<&[BodyId]>, time_to_live: Span) {
+        let time_to_live = (!time_to_live.is_max()).then_some(time_to_live);
+        if parts.is_some() || time_to_live.is_some() {
+            let parts = parts.map(<[BodyId]>::to_vec).unwrap_or_default();
+            self.extras.insert(sequence, Arc::new(Extra { parts, time_to_live, ..Extra::default() }));
+        }
+    }
+}
