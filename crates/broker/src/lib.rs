@@ -64,7 +64,7 @@ pub use volatile::{Touch, Volatile};
 
 use limits::{DISPATCH_SLICE, TIMER_SLICE};
 use planted::{Bug, is_planted};
-use session::lobby::Change;
+use session::live::Change;
 use timers::Due;
 
 /// One partition's worth of entities and everything that happens in them.

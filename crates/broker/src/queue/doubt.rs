@@ -13,7 +13,7 @@ use crate::ids::{BodyId, LockToken, Sequence, Source};
 use crate::limits::{CHECK_BYTES, CHECK_MESSAGES};
 use crate::queue::index::State;
 use crate::refusal::Refusal;
-use crate::session::lobby::Change;
+use crate::session::live::Change;
 use crate::volatile::{Lock, Touch};
 
 /// What was read of messages; nothing of those that cannot be read.

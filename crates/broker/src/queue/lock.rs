@@ -4,7 +4,7 @@ use crate::Broker;
 use crate::decision::{Decision, LocalContext};
 use crate::ids::LockToken;
 use crate::planted::{Bug, is_planted};
-use crate::session::lobby::ticket_of;
+use crate::session::live::ticket_of;
 use crate::timers::LockTimer;
 use crate::volatile::Touch;
 

@@ -11,7 +11,7 @@ use crate::ids::{BodyId, EntityId, LinkId, Sequence, Source};
 use crate::limits::ADDED_BYTES;
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::session::lobby::Change;
+use crate::session::live::Change;
 use crate::time::{LocalTime, Span};
 use crate::timers::Chore;
 use crate::topic::subject::Front;

@@ -18,7 +18,7 @@ use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Reason, State};
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::session::lobby::Change;
+use crate::session::live::Change;
 use crate::time::LocalTime;
 use crate::volatile::Touch;
 use message::overlay::Overlay;

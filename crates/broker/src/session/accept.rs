@@ -8,7 +8,7 @@ use crate::effect::{AcceptedSession, Effect};
 use crate::ids::{LinkId, NamespaceId, Sequence, Source};
 use crate::limits::SESSION_ID_CHARACTERS;
 use crate::refusal::Refusal;
-use crate::session::lobby::Change;
+use crate::session::live::Change;
 use crate::volatile::{Role, Touch};
 use std::sync::Arc;
 
@@ -86,9 +86,9 @@ impl Broker {
         decision: &mut Decision,
     ) {
         while *left > 0
-            && let Some(lobby) = self.volatile.lobby(source.entity)
-            && let Some(link) = lobby.waiting.front()
-            && let Some(session) = lobby.first_open().cloned()
+            && let Some(sessions) = self.volatile.sessions(source.entity)
+            && let Some(link) = sessions.waiting.front()
+            && let Some(session) = sessions.first_open().cloned()
         {
             *left -= 1;
             // What has expired makes no session worth having (S-51).
@@ -103,9 +103,10 @@ impl Broker {
 
     /// Finds out what is free first of a session, if nobody holds it.
     pub(super) fn refresh(&mut self, source: Source, session: &Arc<str>) {
-        let is_held = self.volatile.lobby(source.entity).is_some_and(|lobby| lobby.room(session).is_some());
+        let is_held =
+            self.volatile.sessions(source.entity).is_some_and(|sessions| sessions.get(session).is_some());
         let first = if is_held { None } else { self.first_free(source, session, Sequence(0)) };
-        let before = self.volatile.lobby(source.entity).and_then(|lobby| lobby.key(session));
+        let before = self.volatile.sessions(source.entity).and_then(|sessions| sessions.key(session));
         if before != first {
             self.touch_session(source.entity, Change::Keyed { session: Arc::clone(session), first });
         }

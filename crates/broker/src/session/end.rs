@@ -6,7 +6,7 @@ use crate::decision::{Decision, LocalContext};
 use crate::effect::Effect;
 use crate::ids::Source;
 use crate::refusal::Refusal;
-use crate::session::lobby::Change;
+use crate::session::live::Change;
 use crate::timers::LockTimer;
 use crate::volatile::Touch;
 use std::sync::Arc;
@@ -22,16 +22,19 @@ impl Broker {
         decision: &mut Decision,
     ) -> usize {
         let source = timer.source;
-        let lobby = self.volatile.lobby(source.entity);
-        let Some(session) = lobby.and_then(|lobby| lobby.timed(ticket, timer.at)).cloned() else { return 1 };
-        let holder = self.volatile.lobby(source.entity).and_then(|lobby| lobby.holder(&session));
+        let sessions = self.volatile.sessions(source.entity);
+        let Some(session) = sessions.and_then(|sessions| sessions.timed(ticket, timer.at)).cloned() else {
+            return 1;
+        };
+        let holder = self.volatile.sessions(source.entity).and_then(|sessions| sessions.holder(&session));
         if holder.is_some_and(|holder| holder.ticket == ticket) {
             self.lose_held(source, &session, context, decision);
         }
         let mut count = 0;
         loop {
-            let lobby = self.volatile.lobby(source.entity);
-            let lost = lobby.and_then(|lobby| lobby.room(&session)).and_then(|room| room.first_lost());
+            let sessions = self.volatile.sessions(source.entity);
+            let lost =
+                sessions.and_then(|sessions| sessions.get(&session)).and_then(|live| live.first_lost());
             let Some(sequence) = lost else {
                 self.volatile.forget_ticket(source.entity, ticket);
                 break;
@@ -56,7 +59,7 @@ impl Broker {
         context: LocalContext,
         decision: &mut Decision,
     ) {
-        let holder = self.volatile.lobby(source.entity).and_then(|lobby| lobby.holder(session));
+        let holder = self.volatile.sessions(source.entity).and_then(|sessions| sessions.holder(session));
         if holder.is_some() {
             self.lose_held(source, session, context, decision);
         }
@@ -69,7 +72,7 @@ impl Broker {
         context: LocalContext,
         decision: &mut Decision,
     ) {
-        let holder = self.volatile.lobby(source.entity).and_then(|lobby| lobby.holder(session));
+        let holder = self.volatile.sessions(source.entity).and_then(|sessions| sessions.holder(session));
         if let Some(holder) = holder {
             // Whoever waited for messages kept the entity from being idle until now (S-74).
             if holder.credit > 0 {

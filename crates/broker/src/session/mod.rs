@@ -1,13 +1,13 @@
 //! Message sessions: messages with the same session id are received in order, by one receiver at a time (S-140 to S-152).
 //!
 //! Which message belongs to which session, and the state that receivers leave, is durable ([`register`]). Who holds a
-//! session is not ([`lobby`]): the lock of a session ends with its link.
+//! session is not ([`live`]): the lock of a session ends with its link.
 
 mod accept;
 #[cfg(test)]
 mod cost;
 mod end;
-pub mod lobby;
+pub mod live;
 pub mod register;
 mod sequences;
 mod serve;
@@ -20,7 +20,7 @@ use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::topic::published::Origin;
 use crate::volatile::Touch;
-use lobby::{Change, Holder};
+use live::{Change, Holder};
 use register::Session;
 use std::sync::Arc;
 
@@ -76,8 +76,8 @@ impl Broker {
             },
             _ => return None,
         };
-        // Whoever has no lobby has no sessions.
-        self.volatile.lobby(entity)?;
+        // An entity without live sessions has no holders.
+        self.volatile.sessions(entity)?;
         let session = self.durable.queue(entity)?.session_of(sequence)?;
         Some((entity, Arc::clone(session)))
     }
@@ -89,7 +89,7 @@ impl Broker {
         (session, connection): Held<'_>,
         context: LocalContext,
     ) -> Result<Holder, Refusal> {
-        let holder = self.volatile.lobby(source.entity).and_then(|lobby| lobby.holder(session));
+        let holder = self.volatile.sessions(source.entity).and_then(|sessions| sessions.holder(session));
         holder
             .filter(|holder| holder.link.connection == connection && context.now < holder.until)
             .ok_or(Refusal::SessionLockLost)
@@ -97,7 +97,7 @@ impl Broker {
 
     /// Whether the session of a message is held by anybody (S-146).
     pub(crate) fn is_session_held(&self, source: Source, session: &str, context: LocalContext) -> bool {
-        let holder = self.volatile.lobby(source.entity).and_then(|lobby| lobby.holder(session));
+        let holder = self.volatile.sessions(source.entity).and_then(|sessions| sessions.holder(session));
         holder.is_some_and(|holder| context.now < holder.until)
     }
 

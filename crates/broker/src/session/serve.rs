@@ -10,7 +10,7 @@ use crate::planted::{Bug, is_planted};
 use crate::queue::doubt::Doubt;
 use crate::queue::index::State;
 use crate::record::Record;
-use crate::session::lobby::Change;
+use crate::session::live::Change;
 use crate::volatile::{Link, Role, Touch};
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl Broker {
         let mut left = most;
         self.expire_loose(source, &mut left, context, decision);
         while left > 0
-            && let Some(session) = self.volatile.lobby_mut(source.entity).take_news()
+            && let Some(session) = self.volatile.sessions_mut(source.entity).take_changed()
         {
             left -= 1;
             self.refresh(source, &session);
@@ -52,7 +52,7 @@ impl Broker {
         decision: &mut Decision,
     ) {
         while *left > 0
-            && let Some(sequence) = self.volatile.lobby_mut(source.entity).take_loose()
+            && let Some(sequence) = self.volatile.sessions_mut(source.entity).take_loose()
         {
             *left -= 1;
             let slot = self.queue_of(source).index.get(sequence);
@@ -74,16 +74,17 @@ impl Broker {
     ) {
         let before = *left;
         while *left > 0
-            && let Some(room) = self.volatile.lobby(source.entity).and_then(|lobby| lobby.room(session))
-            && room.is_whole()
-            && let Some(holder) = room.holder
+            && let Some(live) =
+                self.volatile.sessions(source.entity).and_then(|sessions| sessions.get(session))
+            && live.is_whole()
+            && let Some(holder) = live.holder
             && holder.credit > 0
             && context.now < holder.until
         {
-            let returned = room.returned.first().copied().unwrap_or(room.cursor);
+            let returned = live.returned.first().copied().unwrap_or(live.cursor);
             let is_late =
-                is_planted(Bug::SessionOrder) && self.first_free(source, session, room.cursor).is_some();
-            let from = if is_late { room.cursor } else { returned.min(room.cursor) };
+                is_planted(Bug::SessionOrder) && self.first_free(source, session, live.cursor).is_some();
+            let from = if is_late { live.cursor } else { returned.min(live.cursor) };
             let Some(sequence) = self.next_in_session(source, session, from, context, decision) else {
                 break;
             };

@@ -11,7 +11,7 @@ use crate::queue::index::State;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::session::Held;
-use crate::session::lobby::Change;
+use crate::session::live::Change;
 use crate::session::register::{SessionState, Sessions};
 use crate::time::LocalTime;
 use crate::volatile::Touch;

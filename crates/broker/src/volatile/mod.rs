@@ -12,7 +12,7 @@ use crate::nonce::Nonces;
 use crate::planted::{Bug, is_planted};
 use crate::queue::doubt::Fronts;
 use crate::queue::index::{Index, State};
-use crate::session::lobby::{self, Lobby};
+use crate::session::live::{self, LiveSessions};
 use crate::session::register::Session;
 use crate::tier::Tier;
 use crate::time::{Lead, LocalTime, Time};
@@ -107,7 +107,7 @@ pub struct Presence {
     /// Message ids of the history and when they were taken (S-160).
     pub seen: IdMap<MessageKey, LocalTime>,
     /// Of an entity that requires sessions, once there was one.
-    pub(crate) lobby: Option<Box<Lobby>>,
+    pub(crate) sessions: Option<Box<LiveSessions>>,
 }
 
 /// The hand-out side of a queue.
@@ -335,7 +335,7 @@ pub enum Touch {
     /// Something happened to a session, or to who waits for one.
     Session {
         entity: EntityId,
-        change: lobby::Change,
+        change: live::Change,
     },
     /// Something happened to a transaction.
     Transaction(transaction::Change),
@@ -403,7 +403,7 @@ impl Volatile {
             {
                 let first = |session: &Session| session.active.next_from(Sequence(0));
                 let open = sessions.iter().filter_map(|(id, session)| Some((id.clone(), first(session)?)));
-                presence.lobby = Some(Box::new(Lobby::opened(open)));
+                presence.sessions = Some(Box::new(LiveSessions::opened(open)));
             }
             if !is_planted(Bug::DuplicateAfterStart) {
                 presence.seen = queue.history.iter().map(|noted| (noted.id, noted.time)).collect();
@@ -470,7 +470,7 @@ impl Volatile {
     /// Whether somebody at an entity waits for messages.
     pub(crate) fn is_awaited(&self, entity: EntityId) -> bool {
         let presence = self.presence(entity);
-        let is_session_awaited = presence.lobby.as_ref().is_some_and(|lobby| lobby.is_awaited());
+        let is_session_awaited = presence.sessions.as_ref().is_some_and(|sessions| sessions.is_awaited());
         is_session_awaited || presence.parts.iter().any(|ready| !ready.waiting.is_empty())
     }
 
@@ -479,7 +479,7 @@ impl Volatile {
             Touch::Attached { link, source, role } => {
                 self.entities[source.entity.0 as usize].receivers += usize::from(role.receives());
                 if matches!(role, Role::Waiting { .. }) {
-                    self.lobby_mut(source.entity).waiting.set(link, 1);
+                    self.sessions_mut(source.entity).waiting.set(link, 1);
                     self.stir(source);
                 }
                 let before = self.links.insert(link, Link { source, role });
@@ -492,7 +492,7 @@ impl Volatile {
                         Role::Receiver { session: Some(session), .. } => {
                             self.vacate(source.entity, &session, link);
                         }
-                        Role::Waiting { .. } => self.lobby_mut(source.entity).waiting.remove(link),
+                        Role::Waiting { .. } => self.sessions_mut(source.entity).waiting.remove(link),
                         Role::Receiver { session: None, .. } | Role::Sender { .. } => {}
                     }
                     let ready = self.ready_mut(source);
@@ -653,7 +653,7 @@ impl Volatile {
             Touch::EntityDeleted { entity } => {
                 let presence = std::mem::take(&mut self.entities[entity.0 as usize]);
                 self.held_locks -= presence.parts.iter().map(|ready| ready.locks.len()).sum::<usize>();
-                self.held_locks -= presence.lobby.as_ref().map_or(0, |lobby| lobby.held());
+                self.held_locks -= presence.sessions.as_ref().map_or(0, |sessions| sessions.held());
                 self.timers.of_mut(presence.namespace).disarm(entity);
             }
             Touch::Committed { position } => self.commit(position),
@@ -698,7 +698,7 @@ impl Volatile {
         let Some(Link { source, role }) = self.links.get(&link) else { return 0 };
         match role {
             Role::Receiver { session: Some(session), .. } => {
-                let holder = self.lobby(source.entity).and_then(|lobby| lobby.holder(session));
+                let holder = self.sessions(source.entity).and_then(|sessions| sessions.holder(session));
                 holder.map_or(0, |holder| holder.credit)
             }
             // Whoever waits for a session keeps its entity as whoever waits for messages does.
@@ -862,8 +862,8 @@ fn free_letters(letters: &Index, locks: &IdMap<Sequence, Lock>) -> BTreeSet<Sequ
 
 fn is_held(entities: &[Presence], timer: &LockTimer) -> bool {
     let presence = &entities[timer.source.entity.0 as usize];
-    if let Some(ticket) = lobby::ticket_of(timer) {
-        return presence.lobby.as_ref().is_some_and(|lobby| lobby.timed(ticket, timer.at).is_some());
+    if let Some(ticket) = live::ticket_of(timer) {
+        return presence.sessions.as_ref().is_some_and(|sessions| sessions.timed(ticket, timer.at).is_some());
     }
     let ready = &presence.parts[timer.source.sub as usize];
     let token = LockToken(timer.token);

@@ -1,6 +1,6 @@
 //! Who holds which session, who waits for one, and what of a held session was handed out: the volatile half.
 //!
-//! Only a session that is held, or whose messages are still on their way back, has a room; what is free in all others
+//! Only a session that is held, or whose messages are still on their way back, is live; what is free in all others
 //! follows from the durable half. Sessions that could be handed out are in the order of their oldest messages, so the next
 //! one is found without looking at any other.
 //!
@@ -18,15 +18,15 @@ use std::sync::Arc;
 
 /// The sessions of one entity that requires them.
 #[derive(Debug, Default)]
-pub struct Lobby {
-    rooms: BTreeMap<Arc<str>, Room>,
-    /// Sessions without a room that have free messages, by the first of those, and the other way round.
+pub struct LiveSessions {
+    by_id: BTreeMap<Arc<str>, LiveSession>,
+    /// Sessions that are not live and have free messages, by the first of those, and the other way round.
     open: BTreeMap<Sequence, Arc<str>>,
     keys: BTreeMap<Arc<str>, Sequence>,
     /// Who waits for whatever session is free, in the order in which they came.
     pub(crate) waiting: Line,
     /// Sessions of which something has changed.
-    news: VecDeque<Arc<str>>,
+    changed: VecDeque<Arc<str>>,
     /// Sessions whose messages are to be read before they can be removed.
     pub(crate) doubting: Vec<Arc<str>>,
     /// Messages that were locked by who has left. They may have expired meanwhile.
@@ -36,7 +36,7 @@ pub struct Lobby {
 }
 
 #[derive(Debug, Default)]
-pub struct Room {
+pub struct LiveSession {
     pub holder: Option<Holder>,
     /// Everything below was handed out to the holder.
     pub cursor: Sequence,
@@ -46,8 +46,8 @@ pub struct Room {
     taken: BTreeSet<Sequence>,
     /// Locked by a holder whose time ran out; they are given back in slices.
     lost: BTreeSet<Sequence>,
-    /// Of whom those are.
-    loser: u64,
+    /// The ticket of the holder who lost them.
+    lost_ticket: u64,
     /// Given back, which is not committed yet.
     returning: usize,
 }
@@ -128,7 +128,7 @@ pub enum Change {
     Checked,
 }
 
-impl Room {
+impl LiveSession {
     /// Whether messages of it may be handed out.
     pub fn is_whole(&self) -> bool {
         self.lost.is_empty() && self.returning == 0
@@ -144,24 +144,24 @@ impl Room {
     }
 }
 
-impl Lobby {
+impl LiveSessions {
     /// What a start finds: every session is free whose first message is given.
-    pub(crate) fn opened(sessions: impl Iterator<Item = (Arc<str>, Sequence)>) -> Lobby {
-        let mut lobby = Lobby::default();
-        for (session, first) in sessions {
-            lobby.open.insert(first, Arc::clone(&session));
-            lobby.keys.insert(session, first);
+    pub(crate) fn opened(open: impl Iterator<Item = (Arc<str>, Sequence)>) -> LiveSessions {
+        let mut sessions = LiveSessions::default();
+        for (session, first) in open {
+            sessions.open.insert(first, Arc::clone(&session));
+            sessions.keys.insert(session, first);
         }
-        lobby
+        sessions
     }
 
-    pub fn room(&self, session: &str) -> Option<&Room> {
+    pub fn get(&self, session: &str) -> Option<&LiveSession> {
         touched(1);
-        self.rooms.get(session)
+        self.by_id.get(session)
     }
 
     pub fn holder(&self, session: &str) -> Option<Holder> {
-        self.room(session)?.holder
+        self.get(session)?.holder
     }
 
     /// The session with the oldest free message of those that nobody holds.
@@ -174,8 +174,8 @@ impl Lobby {
         self.keys.get(session).copied()
     }
 
-    pub(crate) fn take_news(&mut self) -> Option<Arc<str>> {
-        self.news.pop_front()
+    pub(crate) fn take_changed(&mut self) -> Option<Arc<str>> {
+        self.changed.pop_front()
     }
 
     pub(crate) fn take_loose(&mut self) -> Option<Sequence> {
@@ -185,19 +185,19 @@ impl Lobby {
     /// The session that a timer speaks of, if it still does.
     pub(crate) fn timed(&self, ticket: u64, at: LocalTime) -> Option<&Arc<str>> {
         let session = self.tickets.get(&ticket)?;
-        let room = self.rooms.get(session)?;
-        let is_held = room.holder.is_some_and(|holder| holder.ticket == ticket && holder.until == at);
-        (is_held || room.loser == ticket && !room.lost.is_empty()).then_some(session)
+        let live = self.by_id.get(session)?;
+        let is_held = live.holder.is_some_and(|holder| holder.ticket == ticket && holder.until == at);
+        (is_held || live.lost_ticket == ticket && !live.lost.is_empty()).then_some(session)
     }
 
     /// Whether somebody waits for a session, or for messages of one.
     pub(crate) fn is_awaited(&self) -> bool {
-        let awaits = |room: &Room| room.holder.is_some_and(|holder| holder.credit > 0);
-        !self.waiting.is_empty() || self.rooms.values().any(awaits)
+        let awaits = |live: &LiveSession| live.holder.is_some_and(|holder| holder.credit > 0);
+        !self.waiting.is_empty() || self.by_id.values().any(awaits)
     }
 
     pub(crate) fn held(&self) -> usize {
-        self.rooms.values().filter(|room| room.holder.is_some()).count()
+        self.by_id.values().filter(|live| live.holder.is_some()).count()
     }
 
     fn key_as(&mut self, session: &Arc<str>, first: Option<Sequence>) {
@@ -216,12 +216,12 @@ impl Lobby {
         }
     }
 
-    /// Gives up a room that nobody needs.
+    /// Forgets a session that is not live any more.
     fn close(&mut self, session: &Arc<str>) {
-        if self.rooms.get(session).is_some_and(Room::is_done_with) {
-            self.rooms.remove(session);
+        if self.by_id.get(session).is_some_and(LiveSession::is_done_with) {
+            self.by_id.remove(session);
         }
-        self.news.push_back(Arc::clone(session));
+        self.changed.push_back(Arc::clone(session));
     }
 }
 
@@ -237,12 +237,12 @@ pub(crate) fn ticket_of(timer: &LockTimer) -> Option<u64> {
 }
 
 impl Volatile {
-    pub(crate) fn lobby(&self, entity: EntityId) -> Option<&Lobby> {
-        self.presence(entity).lobby.as_deref()
+    pub(crate) fn sessions(&self, entity: EntityId) -> Option<&LiveSessions> {
+        self.presence(entity).sessions.as_deref()
     }
 
-    pub(crate) fn lobby_mut(&mut self, entity: EntityId) -> &mut Lobby {
-        self.presence_mut(entity).lobby.get_or_insert_default()
+    pub(crate) fn sessions_mut(&mut self, entity: EntityId) -> &mut LiveSessions {
+        self.presence_mut(entity).sessions.get_or_insert_default()
     }
 
     pub(crate) fn apply_session(&mut self, entity: EntityId, change: Change) {
@@ -250,36 +250,36 @@ impl Volatile {
         touched(1);
         match change {
             Change::Joined { session, sequence, position } => {
-                // There is a lobby from the first message on, or the commit would find none.
-                self.lobby_mut(entity);
+                // There is an entry from the first message on, or the commit would find none.
+                self.sessions_mut(entity);
                 self.await_commit(source, position, Freed::Joined(session, sequence));
             }
             Change::Returned { session, sequence, position } => {
-                let lobby = self.lobby_mut(entity);
-                lobby.rooms.entry(Arc::clone(&session)).or_default().returning += 1;
-                lobby.key_as(&session, None);
+                let sessions = self.sessions_mut(entity);
+                sessions.by_id.entry(Arc::clone(&session)).or_default().returning += 1;
+                sessions.key_as(&session, None);
                 self.await_commit(source, position, Freed::Rejoined(session, sequence));
             }
             Change::Accepted { session, link, until, ticket } => {
                 self.enter(entity, &session, Holder { link, until, credit: 0, ticket });
             }
             Change::Renewed { session, until } => {
-                let room = self.lobby_mut(entity).rooms.get_mut(&session);
-                let holder = room.and_then(|room| room.holder.as_mut());
+                let live = self.sessions_mut(entity).by_id.get_mut(&session);
+                let holder = live.and_then(|live| live.holder.as_mut());
                 let holder = holder.expect("only a session that is held is renewed");
                 holder.until = until;
                 let ticket = holder.ticket;
                 self.time(LockTimer { at: until, source, token: timer_token(ticket) });
             }
             Change::Lost { session } => {
-                let lobby = self.lobby_mut(entity);
-                let room = lobby.rooms.get_mut(&session).expect("only a session that is held is lost");
-                if let Some(holder) = room.holder.take() {
-                    room.lost.append(&mut room.taken);
-                    room.loser = holder.ticket;
+                let sessions = self.sessions_mut(entity);
+                let live = sessions.by_id.get_mut(&session).expect("only a session that is held is lost");
+                if let Some(holder) = live.holder.take() {
+                    live.lost.append(&mut live.taken);
+                    live.lost_ticket = holder.ticket;
                     self.held_locks -= 1;
                 }
-                self.lobby_mut(entity).close(&session);
+                self.sessions_mut(entity).close(&session);
                 self.stir(source);
             }
             Change::Taken { session, token, is_in_order } => {
@@ -289,18 +289,18 @@ impl Volatile {
                 assert!(before.is_none(), "message {} was locked twice", sequence.0);
                 self.held_locks += 1;
                 self.ready_mut(source).vouched.remove(&sequence);
-                let room = self.lobby_mut(entity).rooms.get_mut(&session);
-                let room = room.expect("only what is held is handed out");
-                room.taken.insert(sequence);
+                let live = self.sessions_mut(entity).by_id.get_mut(&session);
+                let live = live.expect("only what is held is handed out");
+                live.taken.insert(sequence);
                 if is_in_order {
                     // What comes before it was not free any more.
-                    room.returned = room.returned.split_off(&sequence.next());
-                    room.cursor = room.cursor.max(sequence.next());
+                    live.returned = live.returned.split_off(&sequence.next());
+                    live.cursor = live.cursor.max(sequence.next());
                 }
             }
             Change::Served { session } => {
-                let room = self.lobby_mut(entity).rooms.get_mut(&session);
-                let holder = room.and_then(|room| room.holder.as_mut()).expect("it was served");
+                let live = self.sessions_mut(entity).by_id.get_mut(&session);
+                let holder = live.and_then(|live| live.holder.as_mut()).expect("it was served");
                 holder.credit -= 1;
                 let link = holder.link;
                 if let Some(Role::Receiver { delivered, .. }) =
@@ -310,43 +310,43 @@ impl Volatile {
                 }
             }
             Change::Untaken { session, sequence } => {
-                let lobby = self.lobby_mut(entity);
-                if let Some(room) = lobby.rooms.get_mut(&session) {
-                    let _ = room.taken.remove(&sequence) || room.lost.remove(&sequence);
-                    if room.is_done_with() {
-                        lobby.close(&session);
+                let sessions = self.sessions_mut(entity);
+                if let Some(live) = sessions.by_id.get_mut(&session) {
+                    let _ = live.taken.remove(&sequence) || live.lost.remove(&sequence);
+                    if live.is_done_with() {
+                        sessions.close(&session);
                     }
                 }
             }
             Change::Freed { session, sequence } => {
-                let lobby = self.lobby_mut(entity);
-                lobby.give_back(&session, sequence);
-                lobby.news.push_back(session);
+                let sessions = self.sessions_mut(entity);
+                sessions.give_back(&session, sequence);
+                sessions.changed.push_back(session);
                 self.stir(source);
             }
             Change::News { session } => {
-                self.lobby_mut(entity).news.push_back(session);
+                self.sessions_mut(entity).changed.push_back(session);
                 self.stir(source);
             }
-            Change::Keyed { session, first } => self.lobby_mut(entity).key_as(&session, first),
-            Change::Doubting { session } => self.lobby_mut(entity).doubting.push(session),
+            Change::Keyed { session, first } => self.sessions_mut(entity).key_as(&session, first),
+            Change::Doubting { session } => self.sessions_mut(entity).doubting.push(session),
             Change::Checked => {
-                let lobby = self.lobby_mut(entity);
-                let Lobby { doubting, news, .. } = lobby;
-                news.extend(doubting.drain(..));
+                let sessions = self.sessions_mut(entity);
+                let LiveSessions { doubting, changed, .. } = sessions;
+                changed.extend(doubting.drain(..));
             }
         }
     }
 
     fn enter(&mut self, entity: EntityId, session: &Arc<str>, holder: Holder) {
-        let lobby = self.lobby_mut(entity);
-        lobby.waiting.remove(holder.link);
-        lobby.key_as(session, None);
-        lobby.tickets.insert(holder.ticket, Arc::clone(session));
-        let room = lobby.rooms.entry(Arc::clone(session)).or_default();
-        assert!(room.holder.is_none(), "a session has one holder");
-        room.holder = Some(holder);
-        (room.cursor, room.returned) = (Sequence(0), BTreeSet::new());
+        let sessions = self.sessions_mut(entity);
+        sessions.waiting.remove(holder.link);
+        sessions.key_as(session, None);
+        sessions.tickets.insert(holder.ticket, Arc::clone(session));
+        let live = sessions.by_id.entry(Arc::clone(session)).or_default();
+        assert!(live.holder.is_none(), "a session has one holder");
+        live.holder = Some(holder);
+        (live.cursor, live.returned) = (Sequence(0), BTreeSet::new());
         if let Some(link) = self.links.get_mut(&holder.link)
             && let Role::Waiting { mode } = link.role
         {
@@ -360,42 +360,42 @@ impl Volatile {
     /// A link that holds a session is gone: so is its lock, at once, and what it had locked is as if it had never been
     /// delivered (S-147, S-148).
     pub(crate) fn vacate(&mut self, entity: EntityId, session: &Arc<str>, link: LinkId) {
-        let Some(room) = self.lobby_mut(entity).rooms.get_mut(session) else { return };
-        let Some(holder) = room.holder.take_if(|holder| holder.link == link) else { return };
-        let taken = std::mem::take(&mut room.taken);
+        let Some(live) = self.sessions_mut(entity).by_id.get_mut(session) else { return };
+        let Some(holder) = live.holder.take_if(|holder| holder.link == link) else { return };
+        let taken = std::mem::take(&mut live.taken);
         self.held_locks -= 1 + taken.len();
         let source = Source::main(entity);
         for sequence in &taken {
             self.ready_mut(source).locks.remove(sequence);
         }
-        let lobby = self.lobby_mut(entity);
-        lobby.loose.extend(taken);
-        lobby.tickets.remove(&holder.ticket);
-        lobby.close(session);
+        let sessions = self.sessions_mut(entity);
+        sessions.loose.extend(taken);
+        sessions.tickets.remove(&holder.ticket);
+        sessions.close(session);
         self.stir(source);
     }
 
     /// What a commit has brought for a session.
     pub(crate) fn rejoin(&mut self, entity: EntityId, session: Arc<str>, sequence: Sequence, is_new: bool) {
-        let Some(lobby) = self.presence_mut(entity).lobby.as_deref_mut() else { return };
+        let Some(sessions) = self.presence_mut(entity).sessions.as_deref_mut() else { return };
         if !is_new {
-            if let Some(room) = lobby.rooms.get_mut(&session) {
-                room.returning -= 1;
+            if let Some(live) = sessions.by_id.get_mut(&session) {
+                live.returning -= 1;
             }
-            lobby.give_back(&session, sequence);
+            sessions.give_back(&session, sequence);
         }
-        lobby.close(&session);
+        sessions.close(&session);
     }
 
     pub(crate) fn credit_session(&mut self, entity: EntityId, session: &Arc<str>, link: LinkId, credit: u32) {
-        let lobby = self.lobby_mut(entity);
-        if let Some(holder) = lobby.rooms.get_mut(session).and_then(|room| room.holder.as_mut())
+        let sessions = self.sessions_mut(entity);
+        if let Some(holder) = sessions.by_id.get_mut(session).and_then(|live| live.holder.as_mut())
             && holder.link == link
         {
             let is_more = credit > holder.credit;
             holder.credit = credit;
             if is_more {
-                lobby.news.push_back(Arc::clone(session));
+                sessions.changed.push_back(Arc::clone(session));
                 self.stir(Source::main(entity));
             }
         }
@@ -403,18 +403,18 @@ impl Volatile {
 
     /// Forgets a ticket of which nothing is left to be given back.
     pub(crate) fn forget_ticket(&mut self, entity: EntityId, ticket: u64) {
-        self.lobby_mut(entity).tickets.remove(&ticket);
+        self.sessions_mut(entity).tickets.remove(&ticket);
     }
 }
 
-impl Lobby {
+impl LiveSessions {
     /// A message is before the place up to which its holder has come, and free.
     fn give_back(&mut self, session: &Arc<str>, sequence: Sequence) {
-        if let Some(room) = self.rooms.get_mut(session)
-            && room.holder.is_some()
-            && sequence < room.cursor
+        if let Some(live) = self.by_id.get_mut(session)
+            && live.holder.is_some()
+            && sequence < live.cursor
         {
-            room.returned.insert(sequence);
+            live.returned.insert(sequence);
         }
     }
 }
