@@ -15,7 +15,7 @@ use crate::limits::{ADVANCE_EVENTS, ADVANCE_MOST, CALENDAR_END, TIMER_SLICE};
 use crate::manage::Task;
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::time::{Lead, LocalTime, Span, Time};
+use crate::time::{ClockOffset, LocalTime, Span, Time};
 use crate::timers::{Chore, Due};
 use crate::topic::change::Change;
 use crate::topic::published::Origin;
@@ -157,13 +157,13 @@ impl Broker {
 
     /// The time at an entity.
     pub(crate) fn context_at(&self, entity: EntityId, context: Context) -> LocalContext {
-        context.at(context.now.local(self.volatile.lead_at(entity)))
+        context.at(context.now.local(self.volatile.clock_offset_at(entity)))
     }
 
     /// The time at which a command is decided: that of its namespace.
     pub(crate) fn context_of(&self, command: &Command, context: Context) -> LocalContext {
         if self.volatile.timers.is_usual() {
-            return context.at(context.now.local(Lead::default()));
+            return context.at(context.now.local(ClockOffset::default()));
         }
         let of_link = |link: &LinkId| {
             self.volatile
@@ -206,7 +206,7 @@ impl Broker {
             | Command::Credit { link, .. }
             | Command::Settle { link, .. } => of_link(link),
         };
-        context.at(context.now.local(self.volatile.timers.lead(namespace)))
+        context.at(context.now.local(self.volatile.timers.offset(namespace)))
     }
 
     /// Begins to move the time of a namespace. The answer comes when it has arrived.
@@ -224,15 +224,15 @@ impl Broker {
         if by > ADVANCE_MOST {
             return refuse("time moves by ten years at most");
         }
-        let lead = self.volatile.timers.lead(namespace);
-        let now = context.now.local(lead);
+        let offset = self.volatile.timers.offset(namespace);
+        let now = context.now.local(offset);
         let until = now.after(by);
         if until > CALENDAR_END {
             return refuse("time ends with the year 9999");
         }
         assert!(!self.is_moving(), "nothing is decided while time is moved");
         // Its timers leave the others, so that they can be visited on their own.
-        self.volatile.apply(Touch::TimeMoved { namespace, lead });
+        self.volatile.apply(Touch::TimeMoved { namespace, offset });
         self.volatile.moving = Some(Box::new(Moving {
             request,
             namespace,
@@ -255,7 +255,7 @@ impl Broker {
             let Some(moving) = self.volatile.moving.as_mut() else { return };
             moving.owner = context.now;
             // While it lasts time goes on too: it does not lead to where the namespace would have been without it.
-            let without = context.now.local(self.volatile.timers.lead(moving.namespace));
+            let without = context.now.local(self.volatile.timers.offset(moving.namespace));
             moving.until = moving.until.max(without);
             if moving.waits_for.is_some() {
                 return;
@@ -310,8 +310,8 @@ impl Broker {
     fn arrive_at(&mut self, until: LocalTime, context: Context, decision: &mut Decision) {
         self.tell_time(until, decision);
         let Some(moving) = self.volatile.moving.take() else { return };
-        let lead = until.lead_over(context.now);
-        self.volatile.apply(Touch::TimeMoved { namespace: moving.namespace, lead });
+        let offset = until.offset_from(context.now);
+        self.volatile.apply(Touch::TimeMoved { namespace: moving.namespace, offset });
         let advanced = Advanced { now: until, events: moving.events, more: moving.more };
         let answer = Ok(Answer::Advanced(Box::new(advanced)));
         decision.effect(Effect::Answered { request: moving.request, answer });
@@ -517,7 +517,7 @@ mod tests {
         let advanced = world.advance(1, Span::minutes(4), Span(1)).unwrap();
         assert_eq!(told(&advanced, start), []);
         let after = world.now;
-        assert_eq!(time_in(&mut world, 2), after.local(Lead::default()));
+        assert_eq!(time_in(&mut world, 2), after.local(ClockOffset::default()));
         assert_eq!(time_in(&mut world, 1), start.after(Span::minutes(4)));
         // The minute that is left passes by itself, and in the other namespace it is only the first.
         world.pass(Span(59_999));

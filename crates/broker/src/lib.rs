@@ -58,7 +58,7 @@ pub use refusal::Refusal;
 pub use settings::{QueueSettings, Status};
 pub use snapshot::Snapshot;
 pub use tier::{Tier, TopicLimits};
-pub use time::{Lead, LocalTime, Span, Time};
+pub use time::{ClockOffset, LocalTime, Span, Time};
 pub use transaction::Staged;
 pub use volatile::{Touch, Volatile};
 

@@ -57,7 +57,7 @@ pub enum Bug {
     VisibleEarly,
     /// What a transaction has stored is not kept from the upkeep of the journal.
     StagedBytesLost,
-    /// What a settlement frees is handed out at a time in which the lead of its namespace is counted twice.
+    /// What a settlement frees is handed out at a time in which the offset of its namespace is counted twice.
     ClockLead,
     /// What is sent by way of another entity within a transaction is stored at its destination and on the way.
     TransferredTwice,

@@ -159,7 +159,7 @@ impl World {
 
     /// The time of the first namespace.
     pub(crate) fn local(&self) -> LocalTime {
-        self.now.local(self.broker.volatile.timers.lead(NamespaceId(0)))
+        self.now.local(self.broker.volatile.timers.offset(NamespaceId(0)))
     }
 
     fn ask(&mut self, command: Command, messages: &[Incoming]) -> Result<Answer, Refusal> {

@@ -2,7 +2,7 @@
 //! written into each batch. A *namespace's own* ([`LocalTime`]) is the owner's until somebody moves it; everything that
 //! clients see, and everything that is due, is in it. Nothing in this crate looks at a clock.
 //!
-//! What must always hold: one becomes the other here and nowhere else, by the [`Lead`] of a namespace.
+//! What must always hold: one becomes the other here and nowhere else, by the [`ClockOffset`] of a namespace.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub struct LocalTime(pub i64);
 
 /// How many milliseconds a namespace's own time is ahead of the owner's: none, until it is moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Lead(pub i64);
+pub struct ClockOffset(pub i64);
 
 /// A length of time in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -27,8 +27,8 @@ impl Time {
     pub const AT_ONCE: Time = Time(i64::MIN);
 
     /// The same instant in the time of a namespace.
-    pub fn local(self, lead: Lead) -> LocalTime {
-        LocalTime(self.0.saturating_add(lead.0))
+    pub fn local(self, offset: ClockOffset) -> LocalTime {
+        LocalTime(self.0.saturating_add(offset.0))
     }
 }
 
@@ -39,13 +39,13 @@ impl LocalTime {
     pub const AT_ONCE: LocalTime = LocalTime(i64::MIN);
 
     /// The same instant in the owner's time. What is due at once or never is that for everybody.
-    pub fn owners(self, lead: Lead) -> Time {
-        Time(if self == LocalTime::AT_ONCE { self.0 } else { self.0.saturating_sub(lead.0) })
+    pub fn owners(self, offset: ClockOffset) -> Time {
+        Time(if self == LocalTime::AT_ONCE { self.0 } else { self.0.saturating_sub(offset.0) })
     }
 
     /// How far a namespace is ahead that has this time while the owner has that.
-    pub fn lead_over(self, owner: Time) -> Lead {
-        Lead(self.0.saturating_sub(owner.0))
+    pub fn offset_from(self, owner: Time) -> ClockOffset {
+        ClockOffset(self.0.saturating_sub(owner.0))
     }
 
     /// The instant that lies `span` later, or never if that is beyond the calendar.
@@ -123,12 +123,12 @@ mod tests {
 
     #[test]
     fn one_time_becomes_the_other_and_back() {
-        let lead = Lead(3_600_000);
-        assert_eq!(Time(5).local(lead), LocalTime(3_600_005));
-        assert_eq!(LocalTime(3_600_005).owners(lead), Time(5));
-        assert_eq!(LocalTime(3_600_005).lead_over(Time(5)), lead);
-        assert_eq!(Time(5).local(Lead::default()), LocalTime(5));
-        assert_eq!(LocalTime::AT_ONCE.owners(lead), Time::AT_ONCE);
-        assert_eq!(LocalTime::AT_ONCE.owners(Lead(-1)), Time::AT_ONCE);
+        let offset = ClockOffset(3_600_000);
+        assert_eq!(Time(5).local(offset), LocalTime(3_600_005));
+        assert_eq!(LocalTime(3_600_005).owners(offset), Time(5));
+        assert_eq!(LocalTime(3_600_005).offset_from(Time(5)), offset);
+        assert_eq!(Time(5).local(ClockOffset::default()), LocalTime(5));
+        assert_eq!(LocalTime::AT_ONCE.owners(offset), Time::AT_ONCE);
+        assert_eq!(LocalTime::AT_ONCE.owners(ClockOffset(-1)), Time::AT_ONCE);
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::ids::{EntityId, IdMap, LockToken, NamespaceId, Sequence, Source};
 use crate::limits::IDLE_TIMERS;
-use crate::time::{Lead, LocalTime, Time};
+use crate::time::{ClockOffset, LocalTime, Time};
 use crate::work::touched;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -74,7 +74,7 @@ pub(crate) struct Agenda {
 /// The timers of a namespace whose time was moved.
 #[derive(Debug, Default)]
 struct Ahead {
-    lead: Lead,
+    offset: ClockOffset,
     timers: Timers,
 }
 
@@ -85,8 +85,8 @@ impl Agenda {
     }
 
     /// How far a namespace is ahead of the owner.
-    pub(crate) fn lead(&self, namespace: NamespaceId) -> Lead {
-        self.ahead.get(&namespace).map_or(Lead::default(), |ahead| ahead.lead)
+    pub(crate) fn offset(&self, namespace: NamespaceId) -> ClockOffset {
+        self.ahead.get(&namespace).map_or(ClockOffset::default(), |ahead| ahead.offset)
     }
 
     pub(crate) fn of(&self, namespace: NamespaceId) -> &Timers {
@@ -101,30 +101,30 @@ impl Agenda {
     }
 
     /// Gives a namespace a time of its own. The first time its timers leave the others; `is_theirs` knows them.
-    pub(crate) fn set_lead(
+    pub(crate) fn set_offset(
         &mut self,
         namespace: NamespaceId,
-        lead: Lead,
+        offset: ClockOffset,
         is_theirs: impl Fn(EntityId) -> bool,
     ) {
         let usual = &mut self.usual;
         let ahead = self.ahead.entry(namespace);
-        let ahead = ahead.or_insert_with(|| Ahead { lead, timers: usual.split(is_theirs) });
-        ahead.lead = lead;
+        let ahead = ahead.or_insert_with(|| Ahead { offset, timers: usual.split(is_theirs) });
+        ahead.offset = offset;
     }
 
     /// When something is next due, in the owner's time.
     pub(crate) fn next_due(&self) -> Option<Time> {
-        let usual = self.usual.next_due().map(|due| due.owners(Lead::default()));
-        let own = |ahead: &Ahead| ahead.timers.next_due().map(|due| due.owners(ahead.lead));
+        let usual = self.usual.next_due().map(|due| due.owners(ClockOffset::default()));
+        let own = |ahead: &Ahead| ahead.timers.next_due().map(|due| due.owners(ahead.offset));
         usual.into_iter().chain(self.ahead.values().filter_map(own)).min()
     }
 
     /// Takes something that is due when the owner's time is `now`; in each namespace what is due first.
     pub(crate) fn take_due(&mut self, now: Time) -> Option<Due> {
         let ahead = self.ahead.values_mut();
-        let mut own = ahead.filter_map(|ahead| ahead.timers.take_due(now.local(ahead.lead)));
-        self.usual.take_due(now.local(Lead::default())).or_else(|| own.next())
+        let mut own = ahead.filter_map(|ahead| ahead.timers.take_due(now.local(ahead.offset)));
+        self.usual.take_due(now.local(ClockOffset::default())).or_else(|| own.next())
     }
 }
 

@@ -624,7 +624,7 @@ impl Rig {
 
     /// The time of the one namespace.
     fn local(&self) -> LocalTime {
-        self.now.local(Lead(self.replayed.leads().next().map_or(0, |(_, lead)| lead)))
+        self.now.local(ClockOffset(self.replayed.clock_offsets().next().map_or(0, |(_, offset)| offset)))
     }
 
     fn commit(&mut self) {

@@ -14,7 +14,7 @@ pub struct Published {
     pub view: Arc<dyn Frozen>,
     pub account: Account,
     /// How far the items' time is ahead of the owner's, in milliseconds.
-    pub lead_ms: i64,
+    pub offset_ms: i64,
     /// The owner's time that the journal holds: no restart goes behind it.
     pub noted: Time,
     /// Before this time of the items nothing that is stored has expired.
@@ -52,8 +52,8 @@ impl Committed {
         self.lock().account.has_offers()
     }
 
-    pub(crate) fn lead_ms(&self) -> i64 {
-        self.lock().lead_ms
+    pub(crate) fn offset_ms(&self) -> i64 {
+        self.lock().offset_ms
     }
 }
 
@@ -74,7 +74,7 @@ pub enum Reading {
 impl Published {
     /// The items' time when the owner's is `owner`: never before anything that is on record (C-42).
     pub fn now(&self, owner: Time) -> Time {
-        owner.after_ms(self.lead_ms).max(self.account.time())
+        owner.after_ms(self.offset_ms).max(self.account.time())
     }
 
     /// Whether something that is stored may have expired by `owner` and not by what the journal knows.

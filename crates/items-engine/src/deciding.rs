@@ -16,7 +16,7 @@ use journal::{Batch, Draft, Position};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes in front of a batch's records: how far the items are ahead of the owner's time behind it, in milliseconds.
-const LEAD_BYTES: usize = 8;
+const OFFSET_BYTES: usize = 8;
 
 /// Bytes in front of each record in a batch: its length, little-endian.
 const LENGTH_BYTES: usize = 4;
@@ -28,7 +28,7 @@ pub struct Deciding {
     committed: Arc<Committed>,
     changes: Changes,
     /// How far the items' time is ahead of the owner's, in milliseconds.
-    lead_ms: i64,
+    offset_ms: i64,
     /// The owner's time that the draft or the journal holds: no restart goes behind it.
     noted: Time,
     checkpoint: Checkpoint,
@@ -95,17 +95,17 @@ impl Deciding {
     /// From a store that holds everything up to its checkpoint. `table_bytes` of recent changes are worth a new one.
     pub fn open(store: Arc<dyn Store>, table_bytes: u64) -> Result<Deciding, Unreadable> {
         let account = Account::load(&*store)?;
-        let (noted, lead_ms) = stored_time(&*store)?.unwrap_or_default();
-        let lead_ms = if is_planted(Bug::LeadForgotten) { 0 } else { lead_ms };
+        let (noted, offset_ms) = stored_time(&*store)?.unwrap_or_default();
+        let offset_ms = if is_planted(Bug::OffsetForgotten) { 0 } else { offset_ms };
         let (view, hidden_from) = (store.freeze(), Time(i64::MIN));
-        let state = Published { view, account: account.clone(), lead_ms, noted, hidden_from };
+        let state = Published { view, account: account.clone(), offset_ms, noted, hidden_from };
         let committed = Arc::new(Committed::new(state));
         Ok(Deciding {
             account,
             store,
             committed,
             changes: Changes::default(),
-            lead_ms,
+            offset_ms,
             noted,
             checkpoint: Checkpoint::None,
             table_bytes,
@@ -131,7 +131,7 @@ impl Deciding {
     pub(crate) fn replay(&mut self, batch: &Batch<'_>) -> Result<(), ReplayError> {
         self.journal_bytes += batch.records.len() as u64;
         self.noted = self.noted.max(Time(batch.time));
-        self.lead_ms = each_record(batch, |record| Ok(self.apply(&record)?))?;
+        self.offset_ms = each_record(batch, |record| Ok(self.apply(&record)?))?;
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl Deciding {
 
     /// The items' time when the owner's is `owner`: never before anything that is on record (C-42).
     pub fn now(&self, owner: Time) -> Time {
-        owner.after_ms(self.lead_ms).max(self.account.time())
+        owner.after_ms(self.offset_ms).max(self.account.time())
     }
 
     /// Decides a command and adds its records to `draft`. An error of the store is final.
@@ -181,7 +181,7 @@ impl Deciding {
             Err(refusal) => return Ok(Err(refusal)),
         };
         if let Command::Advance { by_ms } = command {
-            self.lead_ms = self.lead_ms.saturating_add_unsigned(*by_ms);
+            self.offset_ms = self.offset_ms.saturating_add_unsigned(*by_ms);
         }
         for record in &decided.records {
             self.record(record, owner, draft)?;
@@ -195,7 +195,7 @@ impl Deciding {
     /// Has the next append carry the owner's time, so that no restart goes behind it.
     pub fn note(&mut self, owner: Time, draft: &mut Draft) {
         if draft.records.is_empty() {
-            draft.records.extend_from_slice(&[0; LEAD_BYTES]);
+            draft.records.extend_from_slice(&[0; OFFSET_BYTES]);
         }
         self.noted = self.noted.max(owner);
         draft.time = self.noted.0;
@@ -244,7 +244,7 @@ impl Deciding {
     pub fn purge_due(&self) -> Option<Time> {
         match self.purge {
             PurgePlan::Now => Some(Time(i64::MIN)),
-            PurgePlan::At(due) | PurgePlan::BehindUntil(due) => Some(due.after_ms(-self.lead_ms)),
+            PurgePlan::At(due) | PurgePlan::BehindUntil(due) => Some(due.after_ms(-self.offset_ms)),
             PurgePlan::Later => None,
         }
     }
@@ -271,7 +271,7 @@ impl Deciding {
 
     /// Finishes a draft that is about to be written.
     pub fn seal_draft(&self, draft: &mut Draft) {
-        draft.records[..LEAD_BYTES].copy_from_slice(&self.lead_ms.to_le_bytes());
+        draft.records[..OFFSET_BYTES].copy_from_slice(&self.offset_ms.to_le_bytes());
     }
 
     /// Everything decided so far was written as the batch at `position`. What is returned is to be published when that is durable,
@@ -280,7 +280,7 @@ impl Deciding {
         self.journal_bytes += bytes as u64;
         if self.wants_checkpoint() {
             let mut time = Changes::default();
-            let value = [self.noted.0.to_be_bytes(), self.lead_ms.to_be_bytes()].concat();
+            let value = [self.noted.0.to_be_bytes(), self.offset_ms.to_be_bytes()].concat();
             time.put(keys::TIME, value);
             self.store.write(&mut time);
             self.store.seal(position);
@@ -305,7 +305,7 @@ impl Deciding {
             PurgePlan::At(due) => due,
             PurgePlan::Later => Time(i64::MAX),
         };
-        let state = Published { view, account, lead_ms: self.lead_ms, noted: self.noted, hidden_from };
+        let state = Published { view, account, offset_ms: self.offset_ms, noted: self.noted, hidden_from };
         Publication { state, committed: Arc::clone(&self.committed) }
     }
 
@@ -397,8 +397,8 @@ fn stored_time(store: &dyn Store) -> Result<Option<(Time, i64)>, Unreadable> {
     let Some(value) = store.get(keys::TIME)? else { return Ok(None) };
     let malformed = || Unreadable("its time is malformed".into());
     let (owner, rest) = value.split_first_chunk::<8>().ok_or_else(malformed)?;
-    let lead = rest.try_into().map_err(|_| malformed())?;
-    Ok(Some((Time(i64::from_be_bytes(*owner)), i64::from_be_bytes(lead))))
+    let offset = rest.try_into().map_err(|_| malformed())?;
+    Ok(Some((Time(i64::from_be_bytes(*owner)), i64::from_be_bytes(offset))))
 }
 
 /// Looks at a batch of the journal as a start would, and changes nothing: for whoever verifies it.
@@ -412,8 +412,8 @@ fn each_record(
     mut each: impl FnMut(Record) -> Result<(), ReplayError>,
 ) -> Result<i64, ReplayError> {
     let position = batch.position.0;
-    let (lead, mut rest) =
-        batch.records.split_first_chunk::<LEAD_BYTES>().ok_or(ReplayError::Short { position })?;
+    let (offset, mut rest) =
+        batch.records.split_first_chunk::<OFFSET_BYTES>().ok_or(ReplayError::Short { position })?;
     let mut found = 0;
     while !rest.is_empty() {
         let record = take_record(&mut rest).ok_or(ReplayError::Short { position })?;
@@ -422,7 +422,7 @@ fn each_record(
         found += 1;
     }
     match found == batch.record_count {
-        true => Ok(i64::from_le_bytes(*lead)),
+        true => Ok(i64::from_le_bytes(*offset)),
         false => Err(ReplayError::RecordCount { position, announced: batch.record_count, found }),
     }
 }

@@ -186,7 +186,7 @@ impl Handle {
     /// The time of the items, in milliseconds since 1970: `date` headers and tests.
     pub fn now_ms(&self) -> i64 {
         let inner = &self.inner;
-        inner.clock.now().after_ms(inner.readers.lead_ms()).0
+        inner.clock.now().after_ms(inner.readers.offset_ms()).0
     }
 
     /// How the items are.

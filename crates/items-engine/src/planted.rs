@@ -14,7 +14,7 @@ pub enum Bug {
     /// An answer that rests on something having expired does not wait until the journal holds the time.
     TimeForgotten,
     /// A start forgets how far a test has moved the time.
-    LeadForgotten,
+    OffsetForgotten,
     /// Rows in memory stay what they were before a checkpoint.
     StaleRows,
 }
@@ -25,7 +25,7 @@ impl Bug {
         Bug::BatchLeftOut,
         Bug::ShownTooEarly,
         Bug::TimeForgotten,
-        Bug::LeadForgotten,
+        Bug::OffsetForgotten,
         Bug::StaleRows,
     ];
 }

@@ -530,8 +530,9 @@ fn what_is_read_for_a_drain_while_another_namespace_is_moved_is_handed_out_at_th
     assert!(matches!(effects[0], Effect::Answered { .. }), "{effects:?}");
     assert_eq!(delivered(&effects).len(), 1);
     assert_eq!(effects.last(), Some(&Effect::Drained { link }));
-    let lead = |world: &World, of| world.broker.durable.leads().find(|(each, _)| *each == NamespaceId(of));
-    assert_eq!(lead(&world, 1).map(|(_, lead)| lead), Some(HOUR.0 as i64));
+    let offset =
+        |world: &World, of| world.broker.durable.clock_offsets().find(|(each, _)| *each == NamespaceId(of));
+    assert_eq!(offset(&world, 1).map(|(_, offset)| offset), Some(HOUR.0 as i64));
     world.commit();
     world.restart();
 }
@@ -553,13 +554,13 @@ fn bodies_that_are_copied_forward_during_a_move_move_no_clock() {
 
 #[test]
 fn the_time_of_a_namespace_does_not_stand_still_while_it_is_moved_by_little() {
-    // More of the owner's time passes during the move than it moves: the lead does not fall.
+    // More of the owner's time passes during the move than it moves: the offset does not fall.
     let mut world = with_messages(3);
-    let lead = world.local().0 - world.now.0;
+    let offset = world.local().0 - world.now.0;
     let before = world.local();
     let advanced = world.advance(0, Span(5), Span(1_000)).unwrap();
-    assert_eq!(world.local().0 - world.now.0, lead);
+    assert_eq!(world.local().0 - world.now.0, offset);
     assert!(advanced.now >= before.after(Span(5)));
     world.restart();
-    assert_eq!(world.local().0 - world.now.0, lead);
+    assert_eq!(world.local().0 - world.now.0, offset);
 }

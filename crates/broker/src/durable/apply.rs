@@ -18,15 +18,16 @@ impl Durable {
         if let Some((namespace, to)) = moved_clock(record) {
             return self.move_clock(namespace, to, time);
         }
-        let dated = if self.leads.is_empty() { None } else { self.namespace_of_record(record) };
-        let lead = dated.and_then(|namespace| self.leads.get(&namespace)).copied().unwrap_or_default();
-        self.apply_local(record, time.local(lead));
+        let dated = if self.clock_offsets.is_empty() { None } else { self.namespace_of_record(record) };
+        let offset =
+            dated.and_then(|namespace| self.clock_offsets.get(&namespace)).copied().unwrap_or_default();
+        self.apply_local(record, time.local(offset));
     }
 
     /// Somebody moved the time of a namespace to `to`, when the owner's was `owner`.
     pub(crate) fn move_clock(&mut self, namespace: NamespaceId, to: LocalTime, owner: Time) {
         self.kept_locks = Arc::default();
-        self.leads.insert(namespace, to.lead_over(owner));
+        self.clock_offsets.insert(namespace, to.offset_from(owner));
     }
 
     /// Whose time a record is told in; of those that are told in none, nobody's.

@@ -14,11 +14,11 @@ impl Durable {
         hasher.write_u64(1);
         (self.next_body, self.next_entity(), &self.kept_locks).hash(&mut hasher);
         self.names.hash(&mut hasher);
-        (&self.topics, &self.access, &self.namespaces, &self.leads).hash(&mut hasher);
+        (&self.topics, &self.access, &self.namespaces, &self.clock_offsets).hash(&mut hasher);
         for (id, queue) in self.queues() {
             (id, &queue.path, &queue.settings, queue.created, queue.updated).hash(&mut hasher);
             (queue.partition, queue.next, queue.counts, queue.bytes).hash(&mut hasher);
-            (queue.kind, queue.below, queue.lead).hash(&mut hasher);
+            (queue.kind, queue.below, queue.number_offset).hash(&mut hasher);
             queue.history.hash(&mut hasher);
             if let Some(sessions) = &queue.sessions {
                 sessions.hash(&mut hasher);

@@ -102,8 +102,8 @@ impl Durable {
             (LocalTime(0), Change::AccessChanged { entity: *entity, rules: rules.clone() })
         });
         // Where the clocks were when the owner's time began.
-        let moved = self.leads.iter().map(|(namespace, lead)| {
-            (LocalTime(0), Change::ClockMoved { namespace: *namespace, to: Time(0).local(*lead) })
+        let moved = self.clock_offsets.iter().map(|(namespace, offset)| {
+            (LocalTime(0), Change::ClockMoved { namespace: *namespace, to: Time(0).local(*offset) })
         });
         named.chain(moved).chain(self.topics.changes()).chain(access).collect()
     }

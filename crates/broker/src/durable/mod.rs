@@ -9,7 +9,7 @@ mod queue;
 use crate::access::AccessRule;
 use crate::ids::{BodyId, EntityId, IdMap, NamespaceId};
 use crate::record::KeptLock;
-use crate::time::{Lead, LocalTime};
+use crate::time::{ClockOffset, LocalTime};
 use crate::topic::Topics;
 use std::collections::BTreeMap;
 use std::hash::Hash;
@@ -33,7 +33,7 @@ pub struct Durable {
     /// By number; the first is called `default`. Compared without regard to case.
     pub(crate) namespaces: Vec<Namespace>,
     /// How far the time of a namespace is ahead of the owner's, where it was ever moved.
-    pub(crate) leads: BTreeMap<NamespaceId, Lead>,
+    pub(crate) clock_offsets: BTreeMap<NamespaceId, ClockOffset>,
     /// Where bodies lie that were copied forward: the id that messages know, and the one of the newest copy.
     pub(crate) moved: Arc<IdMap<BodyId, BodyId>>,
 }
@@ -125,8 +125,8 @@ impl Durable {
     }
 
     /// The namespaces whose time was moved, and by how many milliseconds it is ahead of the owner's.
-    pub fn leads(&self) -> impl Iterator<Item = (NamespaceId, i64)> {
-        self.leads.iter().map(|(namespace, lead)| (*namespace, lead.0))
+    pub fn clock_offsets(&self) -> impl Iterator<Item = (NamespaceId, i64)> {
+        self.clock_offsets.iter().map(|(namespace, offset)| (*namespace, offset.0))
     }
     pub(crate) fn take_body(&mut self, body: BodyId) {
         assert_eq!(body, self.next_body, "body ids are handed out in order");

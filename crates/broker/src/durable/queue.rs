@@ -64,7 +64,7 @@ pub struct Queue {
     pub below: u64,
     /// Of a subscription: what most of its messages had for a number at the topic is so much more than the one that they
     /// have here (S-36). What differs says so in its extra.
-    pub lead: u64,
+    pub number_offset: u64,
 }
 
 /// How many messages an entity holds, by what has become of them (S-233).
@@ -132,7 +132,7 @@ impl Queue {
             counts: Counts::default(),
             bytes: 0,
             below: 0,
-            lead: 0,
+            number_offset: 0,
             sessions: None,
         }
     }
@@ -146,7 +146,7 @@ impl Queue {
     pub fn first_number(&self, sequence: Sequence) -> Option<Number> {
         let forwarded = self.extras.get(&sequence).and_then(|extra| extra.forwarded);
         let is_copy = matches!(self.kind, Kind::Subscription { .. });
-        let copied = || is_copy.then(|| self.number(Sequence(sequence.0.wrapping_add(self.lead))));
+        let copied = || is_copy.then(|| self.number(Sequence(sequence.0.wrapping_add(self.number_offset))));
         forwarded.map(|forwarded| forwarded.number).or_else(copied)
     }
 

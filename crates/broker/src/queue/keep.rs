@@ -24,7 +24,7 @@ impl Broker {
             .locks()
             // A message of a session is locked with it, and the session's lock ends with its link.
             .filter(|(source, lock)| {
-                !lock.until.is_never() && now.local(self.volatile.lead_at(source.entity)) < lock.until
+                !lock.until.is_never() && now.local(self.volatile.clock_offset_at(source.entity)) < lock.until
             });
         let mut locks: Vec<_> =
             held.map(|(source, lock)| KeptLock { source, token: lock.token, until: lock.until }).collect();

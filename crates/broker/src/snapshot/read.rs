@@ -217,7 +217,7 @@ fn read_held(fields: &mut Fields<'_>, durable: &Durable) -> Result<(EntityId, Qu
         return Err(Error::Wrong("the messages of a topic or a subscription come twice"));
     }
     read_counts(fields, &mut queue)?;
-    queue.lead = fields.number()?;
+    queue.number_offset = fields.number()?;
     Ok((entity, queue))
 }
 

@@ -85,7 +85,7 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
         sessions,
         // It is the sum of what the subscriptions have.
         below: _,
-        lead,
+        number_offset,
     } = queue;
     // Of the transfer dead-letter queue the slots are counted as they are read.
     let Counts { active, deferred, scheduled, dead_letter, transfer_dead_letter: _ } = *counts;
@@ -107,7 +107,7 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
             fields.number(entity.0.into());
             fields.number(next.0);
             counts.into_iter().for_each(|number| fields.number(number));
-            fields.number(*lead);
+            fields.number(*number_offset);
         })?;
     }
     let mut count = write_slots(writer, kind::SLOTS, index, extras)?

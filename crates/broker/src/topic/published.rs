@@ -148,11 +148,11 @@ impl Durable {
         for copy in copies {
             let queue = self.queue_mut(copy.subscription);
             let number = queue.next;
-            let lead = sequence.0.wrapping_sub(number.0);
+            let number_offset = sequence.0.wrapping_sub(number.0);
             if queue.counts.total() == 0 {
-                queue.lead = lead;
+                queue.number_offset = number_offset;
             }
-            let is_behind = is_first && lead == queue.lead;
+            let is_behind = is_first && number_offset == queue.number_offset;
             queue.push(number, Slot::active(body, length, time, copy.expires));
             if !(is_behind && is_plain) {
                 let extra = if is_behind { &base } else { &numbered };

@@ -282,7 +282,7 @@ impl Broker {
 
     fn next_overdue(&self, context: Context) -> Option<TransactionId> {
         let timers = &self.volatile.timers;
-        let is_due = |namespace, deadline| deadline <= context.now.local(timers.lead(namespace));
+        let is_due = |namespace, deadline| deadline <= context.now.local(timers.offset(namespace));
         let mut deadlines = self.volatile.transactions.deadlines();
         deadlines.find(|(namespace, deadline, _)| is_due(*namespace, *deadline)).map(|(.., id)| id)
     }

@@ -15,7 +15,7 @@ use crate::queue::index::{Index, State};
 use crate::session::live::{self, LiveSessions};
 use crate::session::register::Session;
 use crate::tier::Tier;
-use crate::time::{Lead, LocalTime, Time};
+use crate::time::{ClockOffset, LocalTime, Time};
 use crate::timers::{Agenda, Chore, Due, LockTimer, Timers};
 use crate::topic::routes::Routes;
 use crate::transaction::{self, Transactions};
@@ -342,7 +342,7 @@ pub enum Touch {
     /// The time of a namespace is so far ahead of the owner's.
     TimeMoved {
         namespace: NamespaceId,
-        lead: Lead,
+        offset: ClockOffset,
     },
     /// There is something to do at an entity then, and no earlier.
     Armed {
@@ -375,8 +375,8 @@ impl Volatile {
             let namespace = durable.namespace_of(EntityId(entity)).unwrap_or_default();
             volatile.entities.push(Presence { namespace, ..Presence::default() });
         }
-        for (&namespace, &lead) in &durable.leads {
-            volatile.apply(Touch::TimeMoved { namespace, lead });
+        for (&namespace, &offset) in &durable.clock_offsets {
+            volatile.apply(Touch::TimeMoved { namespace, offset });
         }
         for kept in durable.kept_locks() {
             let lock = Lock { token: kept.token, until: kept.until };
@@ -672,10 +672,10 @@ impl Volatile {
                 let was_there = self.entities[entity.0 as usize].schedule.remove(&(due, sequence));
                 assert!(was_there, "message {} was not scheduled", sequence.0);
             }
-            Touch::TimeMoved { namespace, lead } => {
+            Touch::TimeMoved { namespace, offset } => {
                 let entities = &self.entities;
                 let is_theirs = |entity: EntityId| entities[entity.0 as usize].namespace == namespace;
-                self.timers.set_lead(namespace, lead, is_theirs);
+                self.timers.set_offset(namespace, offset, is_theirs);
             }
             Touch::Armed { entity, chore, at } => self.timers_of(entity).arm(entity, chore, at),
         }
@@ -783,17 +783,17 @@ impl Volatile {
     }
 
     /// How far the time at an entity is ahead of the owner's.
-    pub(crate) fn lead_at(&self, entity: EntityId) -> Lead {
+    pub(crate) fn clock_offset_at(&self, entity: EntityId) -> ClockOffset {
         match self.timers.is_usual() {
-            true => Lead::default(),
-            false => self.timers.lead(self.presence(entity).namespace),
+            true => ClockOffset::default(),
+            false => self.timers.offset(self.presence(entity).namespace),
         }
     }
 
     /// When something is next due, in the owner's time.
     pub fn next_due(&self) -> Option<Time> {
         let ends = self.transactions.deadlines();
-        let ends = ends.map(|(namespace, deadline, _)| deadline.owners(self.timers.lead(namespace)));
+        let ends = ends.map(|(namespace, deadline, _)| deadline.owners(self.timers.offset(namespace)));
         self.timers.next_due().into_iter().chain(ends).min()
     }
 

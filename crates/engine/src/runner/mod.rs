@@ -132,8 +132,8 @@ fn resume(recovered: &Recovered) -> OwnerClock {
             "the last run ended at a time that this machine's clock has not reached; time goes on from there"
         );
     }
-    for (namespace, lead) in recovered.durable.leads() {
-        tracing::warn!(namespace = namespace.0, ahead_ms = lead, "the test clock has moved this namespace");
+    for (namespace, offset) in recovered.durable.clock_offsets() {
+        tracing::warn!(namespace = namespace.0, ahead_ms = offset, "the test clock has moved this namespace");
     }
     clock
 }

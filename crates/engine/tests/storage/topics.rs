@@ -103,7 +103,7 @@ impl Rig {
 
     fn schedule(&mut self, body: &[u8], later: Span) {
         let mut batch = Batch::default();
-        let scheduled = self.now.local(broker::Lead::default()).after(later);
+        let scheduled = self.now.local(broker::ClockOffset::default()).after(later);
         batch.arrival(Incoming { scheduled, ..Incoming::new(Intake::default()) }, |out| {
             out.extend_from_slice(body);
         });

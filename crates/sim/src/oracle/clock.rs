@@ -8,15 +8,15 @@ use broker::clock::{Advanced, Fate, Happened, What};
 use broker::queue::index::Reason;
 use broker::topic::change::Change;
 use broker::topic::published::{Origin, Published};
-use broker::{EntityId, Lead, LocalTime, NamespaceId, Number, Record, Sequence, Span, SubQueue, Time};
+use broker::{ClockOffset, EntityId, LocalTime, NamespaceId, Number, Record, Sequence, Span, SubQueue, Time};
 
 /// The clock of one namespace.
 #[derive(Debug, Clone, Copy, Default)]
 struct Clock {
     /// How far it is ahead, by what is committed.
-    lead: Lead,
+    offset: ClockOffset,
     /// The same when this turn began.
-    before: Lead,
+    before: ClockOffset,
     /// How far somebody has asked in this turn to move it.
     asked: Span,
     /// Where the last move of this turn has ended, by its answer.
@@ -67,7 +67,7 @@ impl Clocks {
 
     /// The time of a namespace in a batch of the owner's time `time`, behind all that is committed.
     pub fn at(&self, namespace: NamespaceId, time: Time) -> LocalTime {
-        time.local(self.of(namespace).lead)
+        time.local(self.of(namespace).offset)
     }
 
     /// The earliest that it may have been when something was decided in a turn that began at `began`.
@@ -78,7 +78,7 @@ impl Clocks {
     /// The latest that it may be by now, moves that are under way included.
     pub fn latest(&self, namespace: NamespaceId, now: Time) -> LocalTime {
         let clock = self.of(namespace);
-        now.local(clock.lead).max(now.local(clock.before).after(clock.asked))
+        now.local(clock.offset).max(now.local(clock.before).after(clock.asked))
     }
 
     /// Somebody asks to move it.
@@ -88,7 +88,7 @@ impl Clocks {
 
     /// A move has come to `to`, by a committed record.
     fn moved(&mut self, namespace: NamespaceId, to: LocalTime, owner: Time) {
-        self.of_mut(namespace).lead = to.lead_over(owner);
+        self.of_mut(namespace).offset = to.offset_from(owner);
     }
 
     /// No move is under way.
@@ -98,7 +98,7 @@ impl Clocks {
 
     pub fn end_turn(&mut self) {
         self.settle();
-        self.0.iter_mut().for_each(|clock| (clock.before, clock.arrived) = (clock.lead, None));
+        self.0.iter_mut().for_each(|clock| (clock.before, clock.arrived) = (clock.offset, None));
     }
 }
 
