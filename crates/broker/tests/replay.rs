@@ -683,7 +683,7 @@ proptest! {
             let scheduled = of(State::Scheduled);
             let counts = Counts { active, deferred, scheduled, dead_letter, transfer_dead_letter: stranded };
             prop_assert_eq!(queue.counts, counts);
-            let all = queue.parts().flat_map(|part| part.iter());
+            let all = queue.indexes().flat_map(|index| index.iter());
             let states = queue.sessions.iter().flat_map(|sessions| sessions.iter());
             let states: u64 = states.filter_map(|(_, session)| Some(u64::from(session.state?.length))).sum();
             prop_assert_eq!(queue.bytes, states + all.map(|(_, slot)| u64::from(slot.length)).sum::<u64>());
@@ -694,7 +694,7 @@ proptest! {
                 let is_aside = session.aside.next_from(sequence) == Some(sequence);
                 prop_assert_eq!((is_active, is_aside), (slot.state() == State::Active, slot.state() != State::Active));
             }
-            let mut numbers: Vec<_> = queue.parts().flat_map(|part| part.iter()).map(|(number, _)| number).collect();
+            let mut numbers: Vec<_> = queue.indexes().flat_map(|index| index.iter()).map(|(number, _)| number).collect();
             numbers.sort_unstable();
             prop_assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "a message is in two places");
             let is_known = |sequence| queue.get(sequence).is_some();

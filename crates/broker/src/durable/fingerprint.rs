@@ -26,8 +26,8 @@ impl Durable {
                     |(_, session): (_, &Session)| session.state.map(|state| self.stored_as(state.body));
                 sessions.iter().filter_map(state).for_each(|stored| stored.hash(&mut hasher));
             }
-            for part in queue.parts() {
-                for (sequence, slot) in part.iter() {
+            for index in queue.indexes() {
+                for (sequence, slot) in index.iter() {
                     let extra = queue.extras.get(&sequence);
                     (sequence, slot, extra, self.stored_as(slot.body)).hash(&mut hasher);
                     let parts = extra.iter().flat_map(|extra| &extra.parts);

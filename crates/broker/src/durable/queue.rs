@@ -5,7 +5,7 @@ use crate::extras::Extras;
 use crate::ids::{BodyId, EntityId, NamespaceId, Number, Sequence, SubQueue};
 use crate::queue::history::History;
 use crate::queue::index::{Index, Reason, Slot, State};
-use crate::session::register::{Part, SessionState, Sessions};
+use crate::session::register::{Membership, SessionState, Sessions};
 use crate::settings::QueueSettings;
 use crate::time::{LocalTime, Span};
 use message::overlay::Overlay;
@@ -157,7 +157,7 @@ impl Queue {
     }
 
     /// The messages of a part of the queue, if it has any.
-    pub fn part(&self, sub: SubQueue) -> Option<&Index> {
+    pub fn index_of(&self, sub: SubQueue) -> Option<&Index> {
         match sub {
             SubQueue::Main => Some(&self.index),
             SubQueue::DeadLetter => Some(&self.dead),
@@ -256,7 +256,7 @@ impl Queue {
     }
 
     /// All messages: those that are received, then dead letters, then those of the transfer dead-letter queue.
-    pub fn parts(&self) -> impl Iterator<Item = &Index> {
+    pub fn indexes(&self) -> impl Iterator<Item = &Index> {
         [&self.index, &self.dead].into_iter().chain(self.stranded.as_deref())
     }
 
@@ -288,7 +288,7 @@ impl Queue {
         self.counts.dead_letter += 1;
         self.dead.insert(sequence, slot.dead(reason));
         if let Some(sessions) = &mut self.sessions {
-            sessions.bury(sequence);
+            sessions.mark_dead(sequence);
         }
     }
 
@@ -316,12 +316,12 @@ impl Queue {
 
     /// A message that is there belongs to a session.
     pub(crate) fn join(&mut self, sequence: Sequence, session: &Arc<str>) {
-        let part = match self.index.get(sequence).map(Slot::state) {
-            Some(State::Active) => Part::Active,
-            Some(_) => Part::Aside,
-            None => Part::Dead,
+        let membership = match self.index.get(sequence).map(Slot::state) {
+            Some(State::Active) => Membership::Active,
+            Some(_) => Membership::Aside,
+            None => Membership::Dead,
         };
-        self.sessions.get_or_insert_default().join(sequence, session, part);
+        self.sessions.get_or_insert_default().join(sequence, session, membership);
     }
 
     pub(super) fn set_session_state(&mut self, session: &Arc<str>, state: Option<SessionState>) {

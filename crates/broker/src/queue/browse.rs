@@ -28,7 +28,7 @@ impl Broker {
         let most = (most as usize).min(BROWSE_MESSAGES);
         let mut seen = Vec::new();
         let mut bytes = 0;
-        if let Some(part) = queue.part(source.sub)
+        if let Some(part) = queue.index_of(source.sub)
             && let Some(mut next) = first_of(queue, from)
         {
             while seen.len() < most

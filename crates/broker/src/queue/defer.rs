@@ -129,7 +129,7 @@ impl Broker {
     fn find_deferred(&self, source: Source, number: Number) -> Option<Sequence> {
         let queue = self.queue_of(source);
         let sequence = queue.sequence(number)?;
-        let slot = queue.part(source.sub)?.get(sequence)?;
+        let slot = queue.index_of(source.sub)?.get(sequence)?;
         let is_locked = self.volatile.ready(source).locks.contains_key(&sequence);
         (slot.state() == State::Deferred && !is_locked).then_some(sequence)
     }

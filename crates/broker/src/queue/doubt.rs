@@ -50,7 +50,7 @@ impl Broker {
             return;
         }
         let queue = self.queue_of(source);
-        let Some(index) = queue.part(source.sub) else { return };
+        let Some(index) = queue.index_of(source.sub) else { return };
         let most = CHECK_MESSAGES.min(most);
         let is_free = |sequence: &Sequence| !ready.locks.contains_key(sequence);
         let mut from = ready.cursor;
@@ -112,7 +112,7 @@ impl Broker {
     /// Locks a message for nobody.
     pub(crate) fn withhold(&mut self, source: Source, sequence: Sequence, context: LocalContext) {
         let queue = self.queue_of(source);
-        let slot = queue.part(source.sub).and_then(|part| part.get(sequence));
+        let slot = queue.index_of(source.sub).and_then(|index| index.get(sequence));
         let is_free = slot.is_some_and(|slot| slot.state() == State::Active)
             && !self.volatile.ready(source).locks.contains_key(&sequence);
         if is_free {
@@ -128,7 +128,7 @@ impl Broker {
 
     /// The messages that are handed out in order before this one: no more than were read with it.
     fn in_order_before(&self, source: Source, end: Sequence) -> Vec<Sequence> {
-        let index = self.queue_of(source).part(source.sub);
+        let index = self.queue_of(source).index_of(source.sub);
         let mut from = self.volatile.ready(source).cursor;
         let in_order = std::iter::from_fn(|| {
             let (sequence, _) = index?.next_active_from(from).filter(|(next, _)| *next < end)?;

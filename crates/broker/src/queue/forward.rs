@@ -281,7 +281,7 @@ impl Broker {
     /// in the destination, which may be stricter; dead letters begin anew (S-64).
     fn taken_along(&self, source: Source, sequence: Sequence) -> (LocalTime, Option<Box<Overlay>>) {
         let queue = self.queue_of(source);
-        let slot = queue.part(source.sub).and_then(|part| part.get(sequence)).expect("it is free");
+        let slot = queue.index_of(source.sub).and_then(|index| index.get(sequence)).expect("it is free");
         match source.sub {
             SubQueue::Main => (slot.expires, None),
             _ => {

@@ -101,7 +101,7 @@ impl Broker {
         if queue.settings.requires_session && source.sub == SubQueue::Main {
             return self.next_outside_sessions(source);
         }
-        let index = queue.part(source.sub)?;
+        let index = queue.index_of(source.sub)?;
         let ready = self.volatile.ready(source);
         if let Some(returned) = ready.returned.first() {
             let slot = index.get(*returned).filter(|slot| slot.state() == State::Active);
@@ -160,7 +160,7 @@ fn is_due(source: Source, slot: &Slot, now: LocalTime) -> bool {
 
 /// A message as it is shown, locked by nobody.
 pub(crate) fn delivery(queue: &Queue, source: Source, sequence: Sequence) -> Option<Delivery> {
-    let slot = queue.part(source.sub)?.get(sequence)?;
+    let slot = queue.index_of(source.sub)?.get(sequence)?;
     Some(Delivery {
         token: LockToken(0),
         sequence,

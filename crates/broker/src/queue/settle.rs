@@ -146,8 +146,10 @@ impl Broker {
         material: Material<'_>,
     ) -> Result<(), Hindrance> {
         let queue = self.queue_of(source);
-        let slot =
-            queue.part(source.sub).and_then(|part| part.get(sequence)).expect("what is locked is there");
+        let slot = queue
+            .index_of(source.sub)
+            .and_then(|index| index.get(sequence))
+            .expect("what is locked is there");
         let extra = queue.extras.get(&sequence);
         // The properties stand at the front of a message, in its first part.
         let front = extra.and_then(|extra| extra.parts.first()).copied().unwrap_or(slot.body);
@@ -283,8 +285,8 @@ impl Broker {
     }
 
     pub(crate) fn locked_slot(&self, source: Source, sequence: Sequence) -> crate::queue::index::Slot {
-        let part = self.queue_of(source).part(source.sub);
-        *part.and_then(|part| part.get(sequence)).expect("what was locked is there")
+        let part = self.queue_of(source).index_of(source.sub);
+        *part.and_then(|index| index.get(sequence)).expect("what was locked is there")
     }
 }
 

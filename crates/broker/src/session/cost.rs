@@ -126,7 +126,7 @@ fn a_command_costs_the_same_with_a_thousand_sessions_and_with_a_million() {
     for is_one in [false, true] {
         let (small, large) = (costs(1_000, is_one), costs(1_000_000, is_one));
         for ((what, small), (_, large)) in small.into_iter().zip(large) {
-            // A page is found by passing over shelves whole and walking through one, of 256.
+            // A page is found by passing over buckets whole and walking through one, of 256.
             let more = if what == "list a page" { 1_000_000 / 256 * 2 } else { 1_024 };
             assert!(large <= 2 * small + more, "{what}: {small} with a thousand, {large} with a million");
             let most = if what == "expire one" || what == "list a page" { 10_000 } else { 100 };

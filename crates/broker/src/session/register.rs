@@ -2,7 +2,7 @@
 //!
 //! A queue without sessions has none of this. The messages of a session are in order, those that can be received apart
 //! from those that are set aside or wait for their time. Everything is shared with a snapshot in pieces (chunks of numbers,
-//! shelves of sessions), so that the first change after it copies a piece and not the whole.
+//! buckets of sessions), so that the first change after it copies a piece and not the whole.
 //!
 //! What must always hold: a message has a session here as long as it is in the queue or in its dead-letter queue, and a
 //! session is here exactly as long as it has messages in the queue, or a state.
@@ -17,14 +17,14 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Pieces in which sessions are kept, by a hash of their ids. Whoever finds ids of the same hash makes us copy more.
-const SHELVES: usize = 256;
+const BUCKETS: usize = 256;
 
 #[derive(Debug, Clone, Default)]
 pub struct Sessions {
     /// By the number of their chunk; in each by number.
     members: BTreeMap<u64, Arc<Vec<Member>>>,
     /// Empty until there is a session.
-    shelves: Vec<Arc<Shelf>>,
+    buckets: Vec<Arc<Bucket>>,
 }
 
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ struct Member {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Shelf {
+struct Bucket {
     sessions: BTreeMap<Arc<str>, Session>,
     /// How many of them a listing shows.
     listed: usize,
@@ -57,9 +57,9 @@ pub struct SessionState {
     pub changed: LocalTime,
 }
 
-/// Where a message of a session is.
+/// What a message is to its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum Membership {
     Active,
     Aside,
     /// In the dead-letter queue, which knows no sessions (S-103).
@@ -92,16 +92,16 @@ impl Sessions {
 
     pub fn get(&self, session: &str) -> Option<&Session> {
         touched(1);
-        self.shelves.get(shelf_of(session))?.sessions.get(session)
+        self.buckets.get(bucket_of(session))?.sessions.get(session)
     }
 
     /// A message joins its session.
-    pub(crate) fn join(&mut self, sequence: Sequence, session: &Arc<str>, part: Part) {
+    pub(crate) fn join(&mut self, sequence: Sequence, session: &Arc<str>, membership: Membership) {
         touched(1);
-        let id = match part {
-            Part::Active => self.change(session, |session| session.active.insert(sequence)),
-            Part::Aside => self.change(session, |session| session.aside.insert(sequence)),
-            Part::Dead => Arc::clone(session),
+        let id = match membership {
+            Membership::Active => self.change(session, |session| session.active.insert(sequence)),
+            Membership::Aside => self.change(session, |session| session.aside.insert(sequence)),
+            Membership::Dead => Arc::clone(session),
         };
         let (chunk, at) = split(sequence);
         let members = Arc::make_mut(self.members.entry(chunk).or_default());
@@ -133,7 +133,7 @@ impl Sessions {
     }
 
     /// A message is in the dead-letter queue now.
-    pub(crate) fn bury(&mut self, sequence: Sequence) {
+    pub(crate) fn mark_dead(&mut self, sequence: Sequence) {
         if let Some(session) = self.of(sequence).cloned() {
             self.take_out(sequence, &session);
         }
@@ -162,39 +162,39 @@ impl Sessions {
 
     /// Changes a session, which may be new or go with it. Gives the one copy of its id that is kept.
     fn change(&mut self, id: &Arc<str>, change: impl FnOnce(&mut Session)) -> Arc<str> {
-        if self.shelves.is_empty() {
-            self.shelves = vec![Arc::default(); SHELVES];
+        if self.buckets.is_empty() {
+            self.buckets = vec![Arc::default(); BUCKETS];
         }
-        let shelf = Arc::make_mut(&mut self.shelves[shelf_of(id)]);
-        let kept = match shelf.sessions.get_key_value(id) {
+        let bucket = Arc::make_mut(&mut self.buckets[bucket_of(id)]);
+        let kept = match bucket.sessions.get_key_value(id) {
             Some((kept, _)) => Arc::clone(kept),
             None => Arc::clone(id),
         };
-        let session = shelf.sessions.entry(Arc::clone(&kept)).or_default();
-        shelf.listed -= usize::from(session.is_listed());
+        let session = bucket.sessions.entry(Arc::clone(&kept)).or_default();
+        bucket.listed -= usize::from(session.is_listed());
         change(session);
-        shelf.listed += usize::from(session.is_listed());
+        bucket.listed += usize::from(session.is_listed());
         if session.is_empty() {
-            shelf.sessions.remove(&kept);
+            bucket.sessions.remove(&kept);
         }
         kept
     }
 
     /// Sessions that have something, each with what it has, in an order that does not change.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Session)> {
-        self.shelves.iter().flat_map(|shelf| &shelf.sessions)
+        self.buckets.iter().flat_map(|bucket| &bucket.sessions)
     }
 
     /// Sessions with messages or a state, from the `skip`-th on (S-150). Shelves before it are passed over whole.
     pub fn page(&self, mut skip: usize, top: usize) -> Vec<Arc<str>> {
         let mut page = Vec::new();
-        for shelf in &self.shelves {
+        for bucket in &self.buckets {
             touched(1);
-            if skip >= shelf.listed {
-                skip -= shelf.listed;
+            if skip >= bucket.listed {
+                skip -= bucket.listed;
                 continue;
             }
-            let listed = shelf.sessions.iter().filter(|(_, session)| session.is_listed());
+            let listed = bucket.sessions.iter().filter(|(_, session)| session.is_listed());
             for (id, _) in listed.skip(std::mem::take(&mut skip)) {
                 touched(1);
                 if page.len() == top {
@@ -227,11 +227,11 @@ impl Hash for Sessions {
 }
 
 /// FNV-1a: the same on every machine and in every run, so that a listing does not shift.
-fn shelf_of(session: &str) -> usize {
+fn bucket_of(session: &str) -> usize {
     let hash = session
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    (hash >> 32) as usize % SHELVES
+    (hash >> 32) as usize % BUCKETS
 }
 
 #[cfg(test)]
@@ -252,12 +252,12 @@ mod tests {
         // S-141
         let mut sessions = Sessions::default();
         for n in 1..=2_000 {
-            sessions.join(Sequence(n), &id(n % 3), Part::Active);
+            sessions.join(Sequence(n), &id(n % 3), Membership::Active);
         }
         assert_eq!(sessions.of(Sequence(1_025)), Some(&id(2)));
         assert_eq!(active(&sessions, "s0")[..3], [3, 6, 9]);
         sessions.set_aside(Sequence(3));
-        sessions.bury(Sequence(6));
+        sessions.mark_dead(Sequence(6));
         assert_eq!(active(&sessions, "s0")[0], 9);
         assert_eq!(sessions.of(Sequence(6)), Some(&id(0)), "it may still be forwarded");
         for n in 1..=2_000 {
@@ -284,8 +284,8 @@ mod tests {
     fn pages_have_every_session_once() {
         // S-150
         let mut sessions = Sessions::default();
-        (1..=1_000).for_each(|n| sessions.join(Sequence(n), &id(n), Part::Active));
-        sessions.join(Sequence(1_001), &id(1_001), Part::Aside);
+        (1..=1_000).for_each(|n| sessions.join(Sequence(n), &id(n), Membership::Active));
+        sessions.join(Sequence(1_001), &id(1_001), Membership::Aside);
         let (mut all, mut skip) = (Vec::new(), 0);
         loop {
             let page = sessions.page(skip, 100);
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_copy_is_not_changed_with_the_original() {
         let mut sessions = Sessions::default();
-        sessions.join(Sequence(1), &id(1), Part::Active);
+        sessions.join(Sequence(1), &id(1), Membership::Active);
         let copy = sessions.clone();
         sessions.leave(Sequence(1));
         assert_eq!(active(&copy, "s1"), [1]);

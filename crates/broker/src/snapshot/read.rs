@@ -213,7 +213,7 @@ fn read_held(fields: &mut Fields<'_>, durable: &Durable) -> Result<(EntityId, Qu
     let entity = EntityId(fields.small()?);
     let held = durable.queue(entity).filter(|queue| queue.kind != Kind::Queue);
     let mut queue = held.cloned().ok_or(Error::Wrong("messages belong to no topic or subscription"))?;
-    if queue.parts().any(|part| part.iter().next().is_some()) {
+    if queue.indexes().any(|index| index.iter().next().is_some()) {
         return Err(Error::Wrong("the messages of a topic or a subscription come twice"));
     }
     read_counts(fields, &mut queue)?;

@@ -121,7 +121,7 @@ impl Broker {
         decision: &mut Decision,
     ) -> usize {
         let queue = self.queue_of(source);
-        let slot = queue.part(source.sub).and_then(|part| part.get(sequence)).expect("it is free");
+        let slot = queue.index_of(source.sub).and_then(|index| index.get(sequence)).expect("it is free");
         let (front, length) = (stored.and_then(Front::of), slot.length);
         let kept = queue.session_of(sequence).cloned();
         let own = queue.extras.get(&sequence).and_then(|extra| extra.overlay.clone());

@@ -96,7 +96,7 @@ pub struct Lock {
 #[derive(Debug, Default)]
 pub struct Presence {
     pub namespace: NamespaceId,
-    parts: [Ready; 3],
+    sub_queues: [Ready; 3],
     pub receivers: usize,
     /// The latest send or receive (S-237).
     pub accessed: Option<LocalTime>,
@@ -383,7 +383,7 @@ impl Volatile {
             volatile.apply(Touch::Locked { source: kept.source, lock });
         }
         for (entity, queue) in durable.queues() {
-            let [main, dead, stranded] = &mut volatile.entities[entity.0 as usize].parts;
+            let [main, dead, stranded] = &mut volatile.entities[entity.0 as usize].sub_queues;
             main.committed = Sequence(queue.next.0 - 1);
             (main.cursor, main.returned) = handed_out(queue, &main.locks);
             dead.returned = free_letters(&queue.dead, &dead.locks);
@@ -433,11 +433,11 @@ impl Volatile {
     }
 
     pub fn ready(&self, source: Source) -> &Ready {
-        &self.entities[source.entity.0 as usize].parts[source.sub as usize]
+        &self.entities[source.entity.0 as usize].sub_queues[source.sub as usize]
     }
 
     pub(crate) fn ready_mut(&mut self, source: Source) -> &mut Ready {
-        &mut self.entities[source.entity.0 as usize].parts[source.sub as usize]
+        &mut self.entities[source.entity.0 as usize].sub_queues[source.sub as usize]
     }
 
     pub fn lock(&self, source: Source, token: LockToken, now: LocalTime) -> Option<Lock> {
@@ -452,7 +452,7 @@ impl Volatile {
         self.entities.iter().enumerate().flat_map(|(entity, presence)| {
             let entity = EntityId(entity as u32);
             let subs = [SubQueue::Main, SubQueue::DeadLetter, SubQueue::TransferDeadLetter];
-            subs.into_iter().zip(&presence.parts).flat_map(move |(sub, ready)| {
+            subs.into_iter().zip(&presence.sub_queues).flat_map(move |(sub, ready)| {
                 ready.locks.values().map(move |lock| (Source { entity, sub }, *lock))
             })
         })
@@ -471,7 +471,7 @@ impl Volatile {
     pub(crate) fn is_awaited(&self, entity: EntityId) -> bool {
         let presence = self.presence(entity);
         let is_session_awaited = presence.sessions.as_ref().is_some_and(|sessions| sessions.is_awaited());
-        is_session_awaited || presence.parts.iter().any(|ready| !ready.waiting.is_empty())
+        is_session_awaited || presence.sub_queues.iter().any(|ready| !ready.waiting.is_empty())
     }
 
     pub fn apply(&mut self, touch: Touch) {
@@ -652,7 +652,7 @@ impl Volatile {
             }
             Touch::EntityDeleted { entity } => {
                 let presence = std::mem::take(&mut self.entities[entity.0 as usize]);
-                self.held_locks -= presence.parts.iter().map(|ready| ready.locks.len()).sum::<usize>();
+                self.held_locks -= presence.sub_queues.iter().map(|ready| ready.locks.len()).sum::<usize>();
                 self.held_locks -= presence.sessions.as_ref().map_or(0, |sessions| sessions.held());
                 self.timers.of_mut(presence.namespace).disarm(entity);
             }
@@ -865,7 +865,7 @@ fn is_held(entities: &[Presence], timer: &LockTimer) -> bool {
     if let Some(ticket) = live::ticket_of(timer) {
         return presence.sessions.as_ref().is_some_and(|sessions| sessions.timed(ticket, timer.at).is_some());
     }
-    let ready = &presence.parts[timer.source.sub as usize];
+    let ready = &presence.sub_queues[timer.source.sub as usize];
     let token = LockToken(timer.token);
     let lock = ready.locks.get(&token.sequence());
     lock.is_some_and(|lock| lock.token == token && lock.until == timer.at)
