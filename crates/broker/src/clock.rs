@@ -70,7 +70,7 @@ pub struct Advanced {
 
 /// A move that has begun.
 #[derive(Debug)]
-pub struct Moving {
+pub struct ClockMove {
     request: RequestId,
     namespace: NamespaceId,
     until: LocalTime,
@@ -107,51 +107,51 @@ struct Checked {
 impl Broker {
     /// Whether a move has begun and not ended: [`Broker::tick`] goes on with it, and nothing else may be decided.
     pub fn is_moving(&self) -> bool {
-        self.volatile.moving.is_some()
+        self.volatile.clock_move.is_some()
     }
 
     /// Whether a move goes on only when messages were read, or are durable.
     pub fn is_waiting(&self) -> bool {
-        self.volatile.moving.as_ref().is_some_and(|moving| moving.waits_for.is_some())
+        self.volatile.clock_move.as_ref().is_some_and(|clock_move| clock_move.waits_for.is_some())
     }
 
     /// A move waits for messages of a topic that are being read.
     pub(crate) fn wait_for_read(&mut self, topic: Source) {
-        if let Some(moving) = &mut self.volatile.moving {
-            moving.waits_for = Some(Wait::Read(topic));
+        if let Some(clock_move) = &mut self.volatile.clock_move {
+            clock_move.waits_for = Some(Wait::Read(topic));
         }
     }
 
     /// A move waits until what was decided before it is durable. False if there is none.
     pub(crate) fn wait_for_commit(&mut self) -> bool {
-        if let Some(moving) = &mut self.volatile.moving {
-            moving.waits_for = Some(Wait::Commit);
+        if let Some(clock_move) = &mut self.volatile.clock_move {
+            clock_move.waits_for = Some(Wait::Commit);
         }
         self.is_moving()
     }
 
     pub(crate) fn waits_for_commit(&self) -> bool {
-        self.volatile.moving.as_ref().is_some_and(|moving| moving.waits_for == Some(Wait::Commit))
+        self.volatile.clock_move.as_ref().is_some_and(|clock_move| clock_move.waits_for == Some(Wait::Commit))
     }
 
     /// Something became durable. A move that has waited for that looks again.
     pub(crate) fn end_wait_for_commit(&mut self) {
-        if let Some(moving) = &mut self.volatile.moving {
-            moving.waits_for = moving.waits_for.filter(|wait| *wait != Wait::Commit);
+        if let Some(clock_move) = &mut self.volatile.clock_move {
+            clock_move.waits_for = clock_move.waits_for.filter(|wait| *wait != Wait::Commit);
         }
     }
 
     /// Messages were read. A move that has waited for them goes on; what others have waited for is nothing to it.
     pub(crate) fn end_wait(&mut self, read: Source) {
-        if let Some(moving) = &mut self.volatile.moving {
-            moving.waits_for = moving.waits_for.filter(|wait| *wait != Wait::Read(read));
+        if let Some(clock_move) = &mut self.volatile.clock_move {
+            clock_move.waits_for = clock_move.waits_for.filter(|wait| *wait != Wait::Read(read));
         }
     }
 
     /// Keeps what was read for receivers until a move has ended. False if there is none.
     pub(crate) fn keep_checked(&mut self, source: Source, whole: &[Sequence], damaged: &[Sequence]) -> bool {
-        let Some(moving) = &mut self.volatile.moving else { return false };
-        moving.checked.push(Checked { source, whole: whole.to_vec(), damaged: damaged.to_vec() });
+        let Some(clock_move) = &mut self.volatile.clock_move else { return false };
+        clock_move.checked.push(Checked { source, whole: whole.to_vec(), damaged: damaged.to_vec() });
         true
     }
 
@@ -233,7 +233,7 @@ impl Broker {
         assert!(!self.is_moving(), "nothing is decided while time is moved");
         // Its timers leave the others, so that they can be visited on their own.
         self.volatile.apply(Touch::TimeMoved { namespace, offset });
-        self.volatile.moving = Some(Box::new(Moving {
+        self.volatile.clock_move = Some(Box::new(ClockMove {
             request,
             namespace,
             until,
@@ -252,15 +252,15 @@ impl Broker {
     pub(crate) fn move_on(&mut self, context: Context, decision: &mut Decision) {
         let mut left = TIMER_SLICE;
         while left > 0 && !decision.is_long() {
-            let Some(moving) = self.volatile.moving.as_mut() else { return };
-            moving.owner = context.now;
+            let Some(clock_move) = self.volatile.clock_move.as_mut() else { return };
+            clock_move.owner = context.now;
             // While it lasts time goes on too: it does not lead to where the namespace would have been without it.
-            let without = context.now.local(self.volatile.timers.offset(moving.namespace));
-            moving.until = moving.until.max(without);
-            if moving.waits_for.is_some() {
+            let without = context.now.local(self.volatile.timers.offset(clock_move.namespace));
+            clock_move.until = clock_move.until.max(without);
+            if clock_move.waits_for.is_some() {
                 return;
             }
-            let (namespace, until) = (moving.namespace, moving.until);
+            let (namespace, until) = (clock_move.namespace, clock_move.until);
             let Some((at, due)) = self.volatile.take_first(namespace, until) else {
                 return self.arrive_at(until, context, decision);
             };
@@ -276,10 +276,10 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) -> usize {
-        let moving = self.volatile.moving.as_mut().expect("the caller looked");
+        let clock_move = self.volatile.clock_move.as_mut().expect("the caller looked");
         // What was due before the move began is decided now.
-        moving.now = moving.now.max(at);
-        let context = context.at(moving.now);
+        clock_move.now = clock_move.now.max(at);
+        let context = context.at(clock_move.now);
         let (entity, sub) = match &due {
             Due::Lock(timer) => (timer.source.entity, timer.source.sub),
             Due::Chore(entity, _) => (*entity, SubQueue::Main),
@@ -294,12 +294,12 @@ impl Broker {
         let count = self.work_off(due, most, context, decision);
         for nth in from..decision.records.len() {
             let told = self.tell(&decision.records[nth], entity, cause);
-            let moving = self.volatile.moving.as_mut().expect("the caller looked");
+            let clock_move = self.volatile.clock_move.as_mut().expect("the caller looked");
             for what in told {
-                if moving.events.len() < ADVANCE_EVENTS {
-                    moving.events.push(Happened { at: context.now, entity: path.clone(), what });
+                if clock_move.events.len() < ADVANCE_EVENTS {
+                    clock_move.events.push(Happened { at: context.now, entity: path.clone(), what });
                 } else {
-                    moving.more += 1;
+                    clock_move.more += 1;
                 }
             }
         }
@@ -309,22 +309,22 @@ impl Broker {
     /// The namespace is where it was to be. What became free on the way may be handed out.
     fn arrive_at(&mut self, until: LocalTime, context: Context, decision: &mut Decision) {
         self.tell_time(until, decision);
-        let Some(moving) = self.volatile.moving.take() else { return };
+        let Some(clock_move) = self.volatile.clock_move.take() else { return };
         let offset = until.offset_from(context.now);
-        self.volatile.apply(Touch::TimeMoved { namespace: moving.namespace, offset });
-        let advanced = Advanced { now: until, events: moving.events, more: moving.more };
+        self.volatile.apply(Touch::TimeMoved { namespace: clock_move.namespace, offset });
+        let advanced = Advanced { now: until, events: clock_move.events, more: clock_move.more };
         let answer = Ok(Answer::Advanced(Box::new(advanced)));
-        decision.effect(Effect::Answered { request: moving.request, answer });
-        for Checked { source, whole, damaged } in moving.checked {
+        decision.effect(Effect::Answered { request: clock_move.request, answer });
+        for Checked { source, whole, damaged } in clock_move.checked {
             self.checked(source, &whole, &damaged, context, decision);
         }
     }
 
     /// While time is moved, a record is preceded by one that says at which instant it was made.
     pub(crate) fn tell_time(&mut self, now: LocalTime, decision: &mut Decision) {
-        let Some(moving) = &mut self.volatile.moving else { return };
-        let (namespace, owner) = (moving.namespace, moving.owner);
-        if moving.told.replace((now, owner)) != Some((now, owner)) {
+        let Some(clock_move) = &mut self.volatile.clock_move else { return };
+        let (namespace, owner) = (clock_move.namespace, clock_move.owner);
+        if clock_move.told.replace((now, owner)) != Some((now, owner)) {
             self.durable.move_clock(namespace, now, owner);
             decision.record(Record::Managed(Box::new(Change::ClockMoved { namespace, to: now })));
         }

@@ -28,11 +28,11 @@ impl Broker {
         let most = (most as usize).min(BROWSE_MESSAGES);
         let mut seen = Vec::new();
         let mut bytes = 0;
-        if let Some(part) = queue.index_of(source.sub)
+        if let Some(index) = queue.index_of(source.sub)
             && let Some(mut next) = first_of(queue, from)
         {
             while seen.len() < most
-                && let Some((sequence, slot)) = next_of(queue, part, session, next)
+                && let Some((sequence, slot)) = next_of(queue, index, session, next)
             {
                 bytes += u64::from(slot.length);
                 if bytes > BROWSE_BYTES && !seen.is_empty() {

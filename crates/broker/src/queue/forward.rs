@@ -35,9 +35,9 @@ enum Way {
     TooFar,
 }
 
-/// What became of it.
+/// What became of a message that was to be forwarded.
 #[derive(Debug, PartialEq, Eq)]
-enum Moved {
+enum Forwarding {
     /// It is elsewhere, or in the dead-letter queue.
     Gone,
     /// It stays where it is, for good: only in a dead-letter queue.
@@ -81,7 +81,7 @@ impl Broker {
         self.forwards(source)
             && (self.queue_of(source).counts.active == 1 || is_planted(Bug::Overtaking))
             && !matches!(self.way(source, sequence), Way::Topic(_))
-            && self.forward(source, sequence, context, decision) == Moved::Gone
+            && self.forward(source, sequence, context, decision) == Forwarding::Gone
     }
 
     /// Forwards what is free, `most` messages at the most, and says how many it were (at least one).
@@ -95,18 +95,18 @@ impl Broker {
         let (mut left, mut is_over) = (most, false);
         while !is_over && let Some(sequence) = self.next_free(source, &mut left, context, decision) {
             match self.forward(source, sequence, context, decision) {
-                Moved::Gone => self.volatile.apply(Touch::Taken { source, sequence }),
-                Moved::Copied(copies) => {
+                Forwarding::Gone => self.volatile.apply(Touch::Taken { source, sequence }),
+                Forwarding::Copied(copies) => {
                     self.volatile.apply(Touch::Taken { source, sequence });
                     left = left.saturating_sub(copies).max(1);
                 }
-                Moved::Unread => {
+                Forwarding::Unread => {
                     self.doubt_next(source, left, true, decision);
                     return (most - left).max(1);
                 }
-                Moved::Withheld => {}
-                Moved::Rests => self.volatile.apply(Touch::Rested { source, sequence }),
-                Moved::Waits => {
+                Forwarding::Withheld => {}
+                Forwarding::Rests => self.volatile.apply(Touch::Rested { source, sequence }),
+                Forwarding::Waits => {
                     let (entity, at) = (source.entity, context.now.after(FORWARD_RETRY));
                     self.volatile.apply(Touch::Armed { entity, chore: Chore::Forward, at });
                     return (most - left).max(1);
@@ -135,20 +135,20 @@ impl Broker {
         sequence: Sequence,
         context: LocalContext,
         decision: &mut Decision,
-    ) -> Moved {
+    ) -> Forwarding {
         match (self.way(source, sequence), source.sub) {
             (Way::To(target) | Way::Topic(target), _) => {
                 self.hand_over(target, source, sequence, context, decision)
             }
-            (Way::Closed, SubQueue::DeadLetter) => Moved::Waits,
-            (Way::TooFar, SubQueue::DeadLetter) => Moved::Rests,
+            (Way::Closed, SubQueue::DeadLetter) => Forwarding::Waits,
+            (Way::TooFar, SubQueue::DeadLetter) => Forwarding::Rests,
             (way, _) => {
                 let reason = match way {
                     Way::TooFar => Reason::MaxTransferHops,
                     _ => Reason::NotForwarded,
                 };
                 self.dead_letter(source.entity, sequence, reason, false, None, context, decision);
-                Moved::Gone
+                Forwarding::Gone
             }
         }
     }
@@ -188,7 +188,7 @@ impl Broker {
         sequence: Sequence,
         context: LocalContext,
         decision: &mut Decision,
-    ) -> Moved {
+    ) -> Forwarding {
         let due = self.due_of(source, sequence).filter(|due| *due > context.now);
         let queue = self.durable.queue(target).expect("it was found");
         // What goes round in one queue is no duplicate of itself (K-24).
@@ -200,12 +200,12 @@ impl Broker {
         let is_read = looks || lacks_session || is_published && self.wants_front(target);
         let front = match is_read.then(|| self.volatile.take_front(source, sequence)) {
             None => None,
-            Some(None) => return Moved::Unread,
+            Some(None) => return Forwarding::Unread,
             Some(Some(Some(front))) => Some(front),
             // It comes up again when that lock ends, like any delivery that failed.
             Some(Some(None)) => {
                 self.withhold(source, sequence, context);
-                return Moved::Withheld;
+                return Forwarding::Withheld;
             }
         };
         let overlay = self.queue_of(source).extras.get(&sequence).and_then(|extra| extra.overlay.as_ref());
@@ -215,16 +215,16 @@ impl Broker {
         let entity = source.entity;
         if lacks_session && session.is_none() {
             if source.sub == SubQueue::DeadLetter {
-                return Moved::Rests;
+                return Forwarding::Rests;
             }
             self.dead_letter(entity, sequence, Reason::SessionMissing, false, None, context, decision);
-            return Moved::Gone;
+            return Forwarding::Gone;
         }
         self.volatile.apply(Touch::Accessed { entity: target, time: context.now });
         if known_by.is_some_and(|known_by| !self.admits(target, known_by, context, decision)) {
             // A duplicate is taken and dropped, as if it had been sent (S-160).
             self.write(Record::Removed { entity, first: sequence, count: 1 }, context, decision);
-            return Moved::Gone;
+            return Forwarding::Gone;
         }
         if let Some(session) = session {
             self.write(Record::InSession { entity, sequence, session }, context, decision);
@@ -232,10 +232,10 @@ impl Broker {
         if is_published {
             let (along, at) = (self.taken_along(source, sequence), (source, sequence));
             let copies = self.publish_forwarded(target, at, along, front.as_deref(), context, decision);
-            return Moved::Copied(copies);
+            return Forwarding::Copied(copies);
         }
         self.transfer(source, sequence, target, due, context, decision);
-        Moved::Gone
+        Forwarding::Gone
     }
 
     /// The time for which the action of a rule has scheduled a message. What its sender wished has come true before.

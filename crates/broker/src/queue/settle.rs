@@ -285,8 +285,8 @@ impl Broker {
     }
 
     pub(crate) fn locked_slot(&self, source: Source, sequence: Sequence) -> crate::queue::index::Slot {
-        let part = self.queue_of(source).index_of(source.sub);
-        *part.and_then(|index| index.get(sequence)).expect("what was locked is there")
+        let index = self.queue_of(source).index_of(source.sub);
+        *index.and_then(|index| index.get(sequence)).expect("what was locked is there")
     }
 }
 

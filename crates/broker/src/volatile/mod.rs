@@ -1,7 +1,7 @@
 //! What does not survive: links, credit, locks, and which messages are free to be handed out. Rebuilt empty; every
 //! change goes through a [`Touch`], as every durable change goes through a record.
 
-use crate::clock::Moving;
+use crate::clock::ClockMove;
 use crate::command::ReceiveMode;
 use crate::durable::{Durable, Queue};
 use crate::ids::{
@@ -34,7 +34,7 @@ pub struct Volatile {
     pub(crate) stirred: VecDeque<Source>,
     pub(crate) timers: Agenda,
     /// The time of a namespace is being moved; nothing is handed out meanwhile.
-    pub(crate) moving: Option<Box<Moving>>,
+    pub(crate) clock_move: Option<Box<ClockMove>>,
     /// Of messages and of sessions.
     pub(crate) held_locks: usize,
     /// There is no room to store messages.
