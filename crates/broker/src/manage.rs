@@ -374,8 +374,8 @@ mod tests {
         );
         let itself = world.manage(create("c", forward("sb://host/C")));
         assert!(matches!(itself, Err(Refusal::InvalidSetting { property: "ForwardTo", .. })));
-        let graves = QueueSettings { forward_dead_letters_to: Some("n".into()), ..QueueSettings::default() };
-        assert_eq!(world.manage(update("q", graves)), Err(Refusal::ForwardTargetNotFound("n".into())));
+        let failed = QueueSettings { forward_dead_letters_to: Some("n".into()), ..QueueSettings::default() };
+        assert_eq!(world.manage(update("q", failed)), Err(Refusal::ForwardTargetNotFound("n".into())));
     }
 
     #[test]

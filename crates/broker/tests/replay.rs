@@ -678,10 +678,10 @@ proptest! {
             let main: Vec<_> = queue.index.iter().collect();
             let of = |state| main.iter().filter(|(_, slot)| slot.state() == state).count() as u64;
             let dead_letter = queue.dead.iter().count() as u64;
-            let stranded = queue.stranded.as_ref().map_or(0, |stranded| stranded.iter().count() as u64);
+            let transfer_dead = queue.transfer_dead.as_ref().map_or(0, |transfer_dead| transfer_dead.iter().count() as u64);
             let (active, deferred) = (of(State::Active), of(State::Deferred));
             let scheduled = of(State::Scheduled);
-            let counts = Counts { active, deferred, scheduled, dead_letter, transfer_dead_letter: stranded };
+            let counts = Counts { active, deferred, scheduled, dead_letter, transfer_dead_letter: transfer_dead };
             prop_assert_eq!(queue.counts, counts);
             let all = queue.indexes().flat_map(|index| index.iter());
             let states = queue.sessions.iter().flat_map(|sessions| sessions.iter());

@@ -152,7 +152,10 @@ impl Durable {
                 self.name_body(*body);
                 let queue = self.queue_mut(*entity);
                 // It lives until somebody receives it.
-                queue.strand(*sequence, Slot::active(*body, *length, time, LocalTime::NEVER).dead(*reason));
+                queue.transfer_dead_letter(
+                    *sequence,
+                    Slot::active(*body, *length, time, LocalTime::NEVER).dead(*reason),
+                );
                 queue.add_extra(*sequence, parts.as_deref(), Span::MAX);
             }
             Record::Noted { entity, id } => {

@@ -52,7 +52,7 @@ pub struct Queue {
     /// The dead-letter queue. Numbers are those of `index`, and a message is in one part of the queue alone.
     pub dead: Index,
     /// The transfer dead-letter queue, while there is anything in it: few queues ever have one (S-114).
-    pub stranded: Option<Box<Index>>,
+    pub transfer_dead: Option<Box<Index>>,
     pub extras: Extras,
     /// What it looks for duplicates in (S-160).
     pub history: History,
@@ -126,7 +126,7 @@ impl Queue {
             next: Sequence(1),
             index: Index::default(),
             dead: Index::default(),
-            stranded: None,
+            transfer_dead: None,
             extras: Extras::default(),
             history: History::default(),
             counts: Counts::default(),
@@ -161,7 +161,7 @@ impl Queue {
         match sub {
             SubQueue::Main => Some(&self.index),
             SubQueue::DeadLetter => Some(&self.dead),
-            SubQueue::TransferDeadLetter => self.stranded.as_deref(),
+            SubQueue::TransferDeadLetter => self.transfer_dead.as_deref(),
         }
     }
 
@@ -233,31 +233,31 @@ impl Queue {
             self.counts.dead_letter -= 1;
             return Some(slot);
         }
-        let slot = self.stranded.as_mut()?.remove(sequence)?;
+        let slot = self.transfer_dead.as_mut()?.remove(sequence)?;
         self.counts.transfer_dead_letter -= 1;
         if self.counts.transfer_dead_letter == 0 {
-            self.stranded = None;
+            self.transfer_dead = None;
         }
         Some(slot)
     }
 
     /// Whichever dead-letter queue has a message.
     fn grave_of(&mut self, sequence: Sequence) -> &mut Index {
-        match &mut self.stranded {
-            Some(stranded) if stranded.get(sequence).is_some() => stranded,
+        match &mut self.transfer_dead {
+            Some(transfer_dead) if transfer_dead.get(sequence).is_some() => transfer_dead,
             _ => &mut self.dead,
         }
     }
 
     /// A message, wherever in the queue it is.
     pub fn get(&self, sequence: Sequence) -> Option<&Slot> {
-        let stranded = || self.stranded.as_ref()?.get(sequence);
-        self.index.get(sequence).or_else(|| self.dead.get(sequence)).or_else(stranded)
+        let transfer_dead = || self.transfer_dead.as_ref()?.get(sequence);
+        self.index.get(sequence).or_else(|| self.dead.get(sequence)).or_else(transfer_dead)
     }
 
     /// All messages: those that are received, then dead letters, then those of the transfer dead-letter queue.
     pub fn indexes(&self) -> impl Iterator<Item = &Index> {
-        [&self.index, &self.dead].into_iter().chain(self.stranded.as_deref())
+        [&self.index, &self.dead].into_iter().chain(self.transfer_dead.as_deref())
     }
 
     /// A delivery has failed. In a dead-letter queue the count stands still (S-115).
@@ -293,10 +293,10 @@ impl Queue {
     }
 
     /// A message begins in the transfer dead-letter queue.
-    pub(super) fn strand(&mut self, sequence: Sequence, slot: Slot) {
+    pub(super) fn transfer_dead_letter(&mut self, sequence: Sequence, slot: Slot) {
         assert_eq!(sequence, self.next, "numbers have no gaps");
         self.next = sequence.next();
-        self.stranded.get_or_insert_default().push(sequence, slot);
+        self.transfer_dead.get_or_insert_default().push(sequence, slot);
         self.counts.transfer_dead_letter += 1;
         self.bytes += u64::from(slot.length);
     }

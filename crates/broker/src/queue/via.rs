@@ -62,14 +62,14 @@ impl Broker {
         if self.queue_of(Source::main(target)).settings.status.may_send() {
             self.send_to(target, link, part_bytes, arrivals, sessions, context, decision)?;
         } else if !is_planted(Bug::LostOnItsWay) {
-            self.strand(via, link, arrivals, context, decision);
+            self.transfer_dead_letter(via, link, arrivals, context, decision);
         }
         self.volatile.apply(Touch::Accessed { entity: via, time: context.now });
         Ok(())
     }
 
     /// Puts messages into the transfer dead-letter queue, where they wait for somebody to receive them.
-    fn strand(
+    fn transfer_dead_letter(
         &mut self,
         entity: EntityId,
         link: LinkId,
@@ -79,11 +79,11 @@ impl Broker {
     ) {
         for message in arrivals.messages {
             let parts = self.take_parts(link);
-            self.strand_message(entity, message, parts, context, decision);
+            self.transfer_dead_letter_message(entity, message, parts, context, decision);
         }
     }
 
-    pub(crate) fn strand_message(
+    pub(crate) fn transfer_dead_letter_message(
         &mut self,
         entity: EntityId,
         message: &Incoming,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     /// The same, after the destination was disabled and messages of these lengths were sent.
-    fn stranded(lengths: &[u32]) -> World {
+    fn transfer_dead(lengths: &[u32]) -> World {
         let (mut world, link) = sending(disabled());
         for (delivery, length) in (0..).zip(lengths) {
             let accepted = world.send(link, delivery, &[message(*length)]);
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn what_is_in_the_transfer_dead_letter_queue_is_received_deferred_browsed_and_purged() {
         // S-114, S-102
-        let mut world = stranded(&[1; 5]);
+        let mut world = transfer_dead(&[1; 5]);
         assert_eq!(world.receive(LOST, ReceiveAndDelete, 1)[0].number, Number(1));
         let taken = world.receive(LOST, PeekLock, 2);
         world.settle_tokens(LOST, &[taken[0].token], Outcome::Complete).unwrap();
@@ -323,7 +323,7 @@ mod tests {
         world.commit();
         assert_eq!(world.purge(LOST, 9, LocalTime::NEVER), Ok(Answer::MessagesDeleted(2)));
         assert_eq!((world.queue("v").counts.total(), world.queue("v").bytes), (0, 0));
-        assert!(world.queue("v").stranded.is_none(), "and costs nothing any more");
+        assert!(world.queue("v").transfer_dead.is_none(), "and costs nothing any more");
     }
 
     #[test]

@@ -550,8 +550,8 @@ mod tests {
     fn a_dead_letter_that_is_forwarded_takes_its_session_along() {
         // S-112
         let mut world = World::new();
-        world.create("graves", sessions());
-        world.create("q", QueueSettings { forward_dead_letters_to: Some("graves".into()), ..sessions() });
+        world.create("failed", sessions());
+        world.create("q", QueueSettings { forward_dead_letters_to: Some("failed".into()), ..sessions() });
         world.send_sessions("q", &["a"]);
         let link = world.link();
         world.accept(link, "q", Some("a"));
@@ -561,7 +561,7 @@ mod tests {
         world.settle(link, 0, token, Outcome::DeadLetter(None));
         world.commit();
         world.commit();
-        let session = world.queue("graves").session_of(Sequence(1)).cloned();
+        let session = world.queue("failed").session_of(Sequence(1)).cloned();
         assert_eq!(session.as_deref(), Some("a"));
     }
 

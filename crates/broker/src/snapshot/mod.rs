@@ -43,7 +43,7 @@ pub(crate) mod kind {
     /// The state of a session.
     pub(crate) const SESSION_STATE: u8 = 11;
     /// Of its transfer dead-letter queue.
-    pub(crate) const STRANDED_SLOTS: u8 = 12;
+    pub(crate) const TRANSFER_DEAD_SLOTS: u8 = 12;
     /// The messages of a topic or a subscription that came before, as those of a queue; the next ones belong to it.
     pub(crate) const HELD: u8 = 20;
     pub(crate) const LOCKS: u8 = 99;

@@ -75,10 +75,10 @@ impl Restored {
                     let add = |sequence, slot| dead.insert(sequence, slot);
                     messages += read_slots(&mut fields, *next, &mut newest[1], add)?;
                 }
-                kind::STRANDED_SLOTS => {
+                kind::TRANSFER_DEAD_SLOTS => {
                     let queue = &mut queue.as_mut().ok_or(none_before)?.1;
-                    let stranded = queue.stranded.get_or_insert_default();
-                    let add = |sequence, slot| stranded.push(sequence, slot);
+                    let transfer_dead = queue.transfer_dead.get_or_insert_default();
+                    let add = |sequence, slot| transfer_dead.push(sequence, slot);
                     let count = read_slots(&mut fields, queue.next, &mut newest[2], add)?;
                     queue.counts.transfer_dead_letter += count;
                     messages += count;

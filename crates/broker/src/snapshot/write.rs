@@ -77,7 +77,7 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
         next,
         index,
         dead,
-        stranded,
+        transfer_dead,
         extras,
         history,
         counts,
@@ -112,8 +112,8 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
     }
     let mut count = write_slots(writer, kind::SLOTS, index, extras)?
         + write_slots(writer, kind::DEAD_SLOTS, dead, extras)?;
-    if let Some(stranded) = stranded {
-        count += write_slots(writer, kind::STRANDED_SLOTS, stranded, extras)?;
+    if let Some(transfer_dead) = transfer_dead {
+        count += write_slots(writer, kind::TRANSFER_DEAD_SLOTS, transfer_dead, extras)?;
     }
     for (sequence, extra) in extras.iter() {
         let Extra { parts, overlay, time_to_live, forwarded } = &**extra;

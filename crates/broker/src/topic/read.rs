@@ -321,8 +321,8 @@ mod tests {
     fn dead_letters_of_a_subscription_go_to_a_topic_with_their_reason() {
         // S-112
         let mut world = pair();
-        topic_named(&mut world, "graves");
-        let to = Some("graves".into());
+        topic_named(&mut world, "failed");
+        let to = Some("failed".into());
         let settings =
             SubscriptionSettings { forward_dead_letters_to: to, ..SubscriptionSettings::default() };
         let (topic, name) = ("t".into(), "a".into());
@@ -331,9 +331,9 @@ mod tests {
         let taken = world.receive(A, PeekLock, 1);
         world.settle_tokens(A, &[taken[0].token], Outcome::DeadLetter(None)).unwrap();
         (0..3).for_each(|_| drop(world.commit()));
-        let buried = world.receive("graves/Subscriptions/s", PeekLock, 9);
-        assert_eq!(buried.len(), 1);
-        let overlay = buried[0].extra.as_ref().unwrap().overlay.as_ref().unwrap();
+        let dead = world.receive("failed/Subscriptions/s", PeekLock, 9);
+        assert_eq!(dead.len(), 1);
+        let overlay = dead[0].extra.as_ref().unwrap().overlay.as_ref().unwrap();
         let source = overlay.system(message::SystemProperty::DeadLetterSource);
         assert!(matches!(source, Some(message::Change::Set(_))));
     }

@@ -22,7 +22,7 @@ const GONE: &str = "An entity that it concerns is gone.";
 enum Place {
     Stored(EntityId),
     /// In the transfer dead-letter queue of the entity on the way: their destination takes none (S-114).
-    Stranded(EntityId),
+    TransferDeadLetter(EntityId),
 }
 
 impl Settled {
@@ -217,7 +217,7 @@ impl Broker {
                 let target = self.resolve_target(namespace, destination).expect("checked before");
                 match self.queue_of(target).settings.status.may_send() {
                     true => Place::Stored(target.entity),
-                    false => Place::Stranded(*via),
+                    false => Place::TransferDeadLetter(*via),
                 }
             }
         }
@@ -229,8 +229,8 @@ impl Broker {
         for (at, (message, parts)) in messages.iter().zip(parts).enumerate() {
             let entity = match place {
                 Place::Stored(entity) => entity,
-                Place::Stranded(via) => {
-                    self.strand_message(via, message, parts, context, decision);
+                Place::TransferDeadLetter(via) => {
+                    self.transfer_dead_letter_message(via, message, parts, context, decision);
                     continue;
                 }
             };
@@ -238,7 +238,7 @@ impl Broker {
                 && let Way::Via(via, _) = &way
             {
                 let again = Parts { stored: parts.stored, ..Parts::default() };
-                self.strand_message(*via, message, again, context, decision);
+                self.transfer_dead_letter_message(*via, message, again, context, decision);
             }
             if self.is_duplicate(entity, message, context) {
                 continue;
@@ -255,7 +255,7 @@ impl Broker {
                 }
             }
         }
-        let (Place::Stored(entity) | Place::Stranded(entity)) = place;
+        let (Place::Stored(entity) | Place::TransferDeadLetter(entity)) = place;
         self.volatile.apply(Touch::Accessed { entity, time: context.now });
         let (Way::To(entity) | Way::Via(entity, _)) = way;
         self.volatile.apply(Touch::Accessed { entity, time: context.now });

@@ -383,12 +383,12 @@ impl Volatile {
             volatile.apply(Touch::Locked { source: kept.source, lock });
         }
         for (entity, queue) in durable.queues() {
-            let [main, dead, stranded] = &mut volatile.entities[entity.0 as usize].sub_queues;
+            let [main, dead, transfer_dead] = &mut volatile.entities[entity.0 as usize].sub_queues;
             main.committed = Sequence(queue.next.0 - 1);
             (main.cursor, main.returned) = handed_out(queue, &main.locks);
             dead.returned = free_letters(&queue.dead, &dead.locks);
-            if let Some(letters) = &queue.stranded {
-                stranded.returned = free_letters(letters, &stranded.locks);
+            if let Some(letters) = &queue.transfer_dead {
+                transfer_dead.returned = free_letters(letters, &transfer_dead.locks);
             }
             let mut schedule = BTreeSet::new();
             if queue.counts.scheduled > 0 {

@@ -208,13 +208,13 @@ async fn where_a_message_was_before_is_told_only_if_it_was_elsewhere() {
     assert_eq!(annotation(&forwarded.message, "x-opt-enqueue-sequence-number"), Some(Value::Long(1)));
 
     let letters = QueueSettings { forward_dead_letters_to: Some(QUEUE.into()), ..QueueSettings::default() };
-    house.queue("graves", letters).await;
-    client.sender(5, "graves").await;
+    house.queue("failed", letters).await;
+    client.sender(5, "failed").await;
     client.send(5, &message(b"dead")).await;
-    let dead = received(&mut client, 6, "graves").await;
+    let dead = received(&mut client, 6, "failed").await;
     client.settle(dead.id, State::Rejected(None)).await;
     let letter = client.delivery().await;
-    assert_eq!(annotation(&letter.message, "x-opt-deadletter-source"), Some("graves".into()));
+    assert_eq!(annotation(&letter.message, "x-opt-deadletter-source"), Some("failed".into()));
 }
 
 #[tokio::test]

@@ -188,7 +188,7 @@ impl Oracle {
                 let parts = parts.as_deref().unwrap_or_default();
                 let stored =
                     Stored { entity: *entity, sequence: *sequence, body: *body, parts, length: *length };
-                return self.strand(&stored, *reason, time).map(|number| (number, *entity));
+                return self.transfer_dead_letter(&stored, *reason, time).map(|number| (number, *entity));
             }
             Record::Relocated { body, copy } => {
                 if self.ledger.bodies.get(&body.0) != self.ledger.bodies.get(&copy.0) {

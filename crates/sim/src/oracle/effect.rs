@@ -62,7 +62,7 @@ impl Oracle {
         self.answered(link.connection, |due| *due == Due::Send(link, delivery));
         if let Some(rule) = self.must_refuse(link, delivery)
             // What falls out on its way is not looked at so closely.
-            && !(rule == "NotAllowed" && self.is_stranded(link, delivery))
+            && !(rule == "NotAllowed" && self.is_transfer_dead(link, delivery))
         {
             self.fail(format!("delivery {delivery} was accepted against {rule}"));
         }

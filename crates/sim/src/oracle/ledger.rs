@@ -22,7 +22,7 @@ pub const PARTS: [SubQueue; 3] = [SubQueue::Main, SubQueue::DeadLetter, SubQueue
 
 /// How the paths of dead-letter queues end, folded.
 const DEAD_LETTERS: &str = "/$deadletterqueue";
-const STRANDED: &str = "/$transfer/$deadletterqueue";
+const TRANSFER_DEAD_LETTERS: &str = "/$transfer/$deadletterqueue";
 
 /// A message in a part of a queue.
 #[derive(Debug)]
@@ -345,7 +345,7 @@ impl Default for Ledger {
 /// The path of the queue, folded, and the part of it that is meant.
 pub fn split(path: &str) -> (String, SubQueue) {
     let mut path = path.to_lowercase();
-    let (length, part) = match path.strip_suffix(STRANDED) {
+    let (length, part) = match path.strip_suffix(TRANSFER_DEAD_LETTERS) {
         Some(queue) => (queue.len(), SubQueue::TransferDeadLetter),
         None => match path.strip_suffix(DEAD_LETTERS) {
             Some(queue) => (queue.len(), SubQueue::DeadLetter),
@@ -368,7 +368,7 @@ pub fn path_of(queue: &str, part: SubQueue) -> String {
 impl Ledger {
     /// The queue that a path means, also by its dead-letter queue.
     pub fn find(&self, path: &str) -> Option<EntityId> {
-        let part = || path.strip_suffix(STRANDED).or_else(|| path.strip_suffix(DEAD_LETTERS));
+        let part = || path.strip_suffix(TRANSFER_DEAD_LETTERS).or_else(|| path.strip_suffix(DEAD_LETTERS));
         let found = self.names.get(path).or_else(|| self.names.get(part()?)).copied();
         let is_folded = || !path.contains(char::is_uppercase);
         found.or_else(|| if is_folded() { None } else { self.find(&path.to_lowercase()) })

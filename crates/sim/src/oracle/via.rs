@@ -9,7 +9,12 @@ use broker::{LinkId, LocalTime, SubQueue};
 
 impl Oracle {
     /// A message falls out on its way: only because its destination is there and takes nothing.
-    pub(super) fn strand(&mut self, stored: &Stored<'_>, reason: Reason, time: LocalTime) -> Option<usize> {
+    pub(super) fn transfer_dead_letter(
+        &mut self,
+        stored: &Stored<'_>,
+        reason: Reason,
+        time: LocalTime,
+    ) -> Option<usize> {
         let Stored { entity, sequence, length, .. } = *stored;
         let number = self.sent(stored)?;
         let message = &self.messages[number];
@@ -46,7 +51,7 @@ impl Oracle {
     }
 
     /// Whether all messages of a delivery lie where those lie that fell out.
-    pub(super) fn is_stranded(&self, link: LinkId, delivery: u32) -> bool {
+    pub(super) fn is_transfer_dead(&self, link: LinkId, delivery: u32) -> bool {
         self.of_delivery(link, delivery).iter().all(|message| {
             message.place.is_some_and(|(entity, sequence)| {
                 let queues = &self.ledger.queues;

@@ -168,15 +168,15 @@ fn what_the_destination_cannot_take_is_a_dead_letter_of_the_source() {
 #[test]
 fn dead_letters_are_forwarded_with_their_reason_and_where_they_became_such() {
     // S-112
-    let mut world = World::with_queue("graves");
-    world.create("q", QueueSettings { max_delivery_count: 1, ..letters_to("graves") });
+    let mut world = World::with_queue("failed");
+    world.create("q", QueueSettings { max_delivery_count: 1, ..letters_to("failed") });
     world.send_committed("q", 1);
     let token = world.receive("q", PeekLock, 1)[0].token;
     world.settle_tokens("q", &[token], Outcome::Abandon(None)).unwrap();
     world.commit();
-    assert_eq!((counts(&world, "q"), counts(&world, "graves")), ((0, 0), (1, 0)));
+    assert_eq!((counts(&world, "q"), counts(&world, "failed")), ((0, 0), (1, 0)));
     world.commit();
-    let taken = world.receive("graves", PeekLock, 1);
+    let taken = world.receive("failed", PeekLock, 1);
     assert_eq!(property(&taken[0], "DeadLetterReason").unwrap(), "MaxDeliveryCountExceeded");
     assert_eq!(source_of(&taken[0]).unwrap(), "q");
     assert_eq!((taken[0].number, taken[0].count), (Number(1), 0));
@@ -185,7 +185,7 @@ fn dead_letters_are_forwarded_with_their_reason_and_where_they_became_such() {
 #[test]
 fn dead_letters_with_long_words_are_forwarded_in_slices_that_an_append_holds() {
     // S-112
-    let mut world = World::with_queue("graves");
+    let mut world = World::with_queue("failed");
     world.create("q", QueueSettings::default());
     world.send_committed("q", 3_000);
     let (entity, mut overlay) = (EntityId(1), Overlay::default());
@@ -197,31 +197,31 @@ fn dead_letters_with_long_words_are_forwarded_in_slices_that_an_append_holds() {
     }
     world.restart();
     // What a decision may take is looked at with each.
-    world.update("q", letters_to("graves")).unwrap();
+    world.update("q", letters_to("failed")).unwrap();
     assert!(counts(&world, "q").1 > 0, "not all at once");
     while world.is_due() {
         world.tick();
     }
-    assert_eq!((counts(&world, "q"), counts(&world, "graves")), ((0, 0), (3_000, 0)));
+    assert_eq!((counts(&world, "q"), counts(&world, "failed")), ((0, 0), (3_000, 0)));
 }
 
 #[test]
 fn dead_letters_wait_for_a_destination_that_is_closed() {
-    let mut world = World::with_queue("graves");
-    world.create("q", letters_to("graves"));
+    let mut world = World::with_queue("failed");
+    world.create("q", letters_to("failed"));
     let disabled = QueueSettings { status: Status::Disabled, ..QueueSettings::default() };
-    world.update("graves", disabled).unwrap();
+    world.update("failed", disabled).unwrap();
     world.send_committed("q", 2);
     let tokens: Vec<_> = world.receive("q", PeekLock, 2).iter().map(|each| each.token).collect();
     world.settle_tokens("q", &tokens, Outcome::DeadLetter(None)).unwrap();
     world.commit();
     assert_eq!(counts(&world, "q"), (0, 2));
-    world.update("graves", QueueSettings::default()).unwrap();
+    world.update("failed", QueueSettings::default()).unwrap();
     assert!(!world.is_due());
     world.pass(FORWARD_RETRY);
     assert!(world.is_due());
     world.tick();
-    assert_eq!((counts(&world, "q"), counts(&world, "graves")), ((0, 0), (2, 0)));
+    assert_eq!((counts(&world, "q"), counts(&world, "failed")), ((0, 0), (2, 0)));
 }
 
 #[test]
@@ -356,15 +356,15 @@ fn a_topic_looks_for_duplicates_in_what_is_forwarded_to_it() {
 fn a_dead_letter_that_its_destination_has_seen_is_dropped() {
     // S-112, S-160
     let mut world = World::new();
-    world.create("graves", detecting());
-    world.create("q", QueueSettings { max_delivery_count: 1, ..letters_to("graves") });
+    world.create("failed", detecting());
+    world.create("q", QueueSettings { max_delivery_count: 1, ..letters_to("failed") });
     for _ in 0..2 {
         send_known(&mut world, "q", "m");
         let token = world.receive("q", PeekLock, 1)[0].token;
         world.settle_tokens("q", &[token], Outcome::Abandon(None)).unwrap();
         (0..3).for_each(|_| drop(world.commit()));
     }
-    assert_eq!((counts(&world, "q"), counts(&world, "graves")), ((0, 0), (1, 0)));
+    assert_eq!((counts(&world, "q"), counts(&world, "failed")), ((0, 0), (1, 0)));
 }
 
 #[test]

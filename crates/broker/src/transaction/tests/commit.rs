@@ -170,9 +170,12 @@ fn a_message_goes_by_way_of_another_entity_with_the_commit() {
         bench.world.update("d", QueueSettings { status, ..QueueSettings::default() }).unwrap();
         assert_eq!(bench.world.queue("d").counts.total(), 0);
         bench.commit(txn).unwrap();
-        let stranded = bench.world.queue("q").counts.transfer_dead_letter;
+        let transfer_dead = bench.world.queue("q").counts.transfer_dead_letter;
         let is_open = status == Status::Active;
-        assert_eq!((bench.world.queue("d").counts.active, stranded), if is_open { (1, 0) } else { (0, 1) });
+        assert_eq!(
+            (bench.world.queue("d").counts.active, transfer_dead),
+            if is_open { (1, 0) } else { (0, 1) }
+        );
         let bytes = if is_open { bench.world.queue("d").bytes } else { bench.world.queue("q").bytes };
         assert_eq!(bytes, 510);
     }

@@ -113,7 +113,7 @@ mod tests {
             partitioning: true,
             express: true,
             forward_to: Some("sb://host/next".into()),
-            forward_dead_letters_to: Some("graves".into()),
+            forward_dead_letters_to: Some("failed".into()),
             status: Status::SendDisabled,
             user_metadata: Some("a <b> & c".into()),
             max_message_kilobytes: Some(2_048),

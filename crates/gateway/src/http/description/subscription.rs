@@ -108,7 +108,7 @@ mod tests {
             status: Status::ReceiveDisabled,
             forward_to: Some("sb://host/next".into()),
             user_metadata: Some("a <b> & c".into()),
-            forward_dead_letters_to: Some("graves".into()),
+            forward_dead_letters_to: Some("failed".into()),
             auto_delete_on_idle: Span::minutes(10),
         }
     }
