@@ -1,7 +1,7 @@
 //! A partition without threads, for tests: whoever has it says what time it is and when it runs, and the disk answers at once.
 
 use crate::clock::Clock;
-use crate::commit::{Door, Moment, Step, Stop};
+use crate::commit::{Inbox, Moment, Step, Stop};
 use crate::item::Item;
 use crate::limits::SEAL_AFTER;
 use crate::partition::{Partition, Surroundings};
@@ -54,7 +54,7 @@ impl HandClock {
 #[derive(Debug)]
 pub struct ByHand {
     partition: SharedPartition,
-    door: Arc<Door<Item>>,
+    inbox: Arc<Inbox<Item>>,
     budget: Arc<Budget>,
     clock: HandClock,
 }
@@ -63,7 +63,7 @@ impl ByHand {
     /// Goes on where recovery has ended.
     pub fn new(recovered: Recovered, journal: Box<dyn Journal>, pace: Pace) -> ByHand {
         let (surroundings, clock) = (Surroundings::default(), HandClock::default());
-        let (door, budget) = (surroundings.door.clone(), surroundings.budget.clone());
+        let (inbox, budget) = (surroundings.inbox.clone(), surroundings.budget.clone());
         let tail = journal.tail();
         let broker = Broker::new(recovered.durable, 7);
         let partition = Partition::new(broker, journal, Box::new(clock.clone()), surroundings).tended(
@@ -71,14 +71,14 @@ impl ByHand {
             &recovered.snapshots,
             recovered.last_time,
         );
-        ByHand { partition: SharedPartition::new(partition, tail, door.clone()), door, budget, clock }
+        ByHand { partition: SharedPartition::new(partition, tail, inbox.clone()), inbox, budget, clock }
     }
 
     pub fn put(&self, item: Item) {
         if let Item::Batch(batch) = &item {
             self.budget.hold(batch.held_bytes());
         }
-        self.door.put(item);
+        self.inbox.put(item);
     }
 
     /// Runs until nothing is left to do at this time. Says whether it has ended.
@@ -90,7 +90,7 @@ impl ByHand {
                 Step::Sync(append) => answered = Some(append.wait()),
                 Step::Sleep { until, now } => match self.partition.gathers_until() {
                     Some(moment) => self.clock.pass_until(moment),
-                    None if self.door.is_empty() && until.is_none_or(|until| until > now) => {
+                    None if self.inbox.is_empty() && until.is_none_or(|until| until > now) => {
                         return Ok(false);
                     }
                     None => {}

@@ -57,7 +57,7 @@ impl Handle {
         let id = ConnectionId(self.inner.connections.fetch_add(1, Ordering::Relaxed));
         let outbox = Arc::new(Outbox::default());
         // Whoever holds the partition when the first work of this connection is there takes both, in this order.
-        self.inner.partition.door().leave(Item::Connect { connection: id, mailbox: outbox.clone() });
+        self.inner.partition.inbox().leave(Item::Connect { connection: id, mailbox: outbox.clone() });
         Connection { id, outbox, handle: self.clone() }
     }
 
@@ -107,7 +107,7 @@ impl Handle {
     }
 
     pub(crate) fn stop(&self) {
-        self.inner.partition.door().put(Item::Stop);
+        self.inner.partition.inbox().put(Item::Stop);
     }
 
     pub(crate) fn close(&self) {

@@ -36,7 +36,7 @@ pub use condition::{Ailment, Condition};
 pub use handle::{Connection, Handle, Stopped};
 pub use item::Item;
 pub use mailbox::{Mailbox, Outbox, Outgoing, Sent};
-pub use partition::{Counters, Partition, Surroundings, Waiting};
+pub use partition::{Counters, Partition, Surroundings, Unreleased};
 pub use read::{Bodies, Reading};
 pub use recovery::{Error, Recovered, recover};
 pub use runner::{Engine, OpenError, Options, SharedPartition};

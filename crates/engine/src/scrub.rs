@@ -1,7 +1,7 @@
 //! Reading everything again, slowly: a disk that has forgotten something should be found out before somebody needs it.
 //! Damage is logged and shown in the health of the server; nothing is changed, and what is whole is served.
 
-use crate::commit::Door;
+use crate::commit::Inbox;
 use crate::condition::Condition;
 use crate::item::Item;
 use crate::limits::{SCRUB_BYTES_PER_SECOND, SCRUB_EVERY, SCRUB_PAUSE};
@@ -24,21 +24,21 @@ const CALM: Rhythm =
 
 /// Starts the thread that scrubs. It ends when the partition is gone or the returned end of the channel is dropped.
 pub(crate) fn spawn(
-    door: &Arc<Door<Item>>,
+    inbox: &Arc<Inbox<Item>>,
     snapshots: Arc<dyn Snapshots>,
     condition: Arc<Condition>,
 ) -> std::io::Result<mpsc::Sender<()>> {
     let (stop, stopped) = mpsc::channel();
-    let door = Arc::downgrade(door);
+    let inbox = Arc::downgrade(inbox);
     std::thread::Builder::new()
         .name("otobus-scrub".into())
-        .spawn(move || while scrub_all(&door, &*snapshots, &condition, &stopped, CALM).is_some() {})?;
+        .spawn(move || while scrub_all(&inbox, &*snapshots, &condition, &stopped, CALM).is_some() {})?;
     Ok(stop)
 }
 
 /// One pass over everything; `None` when told to stop.
 fn scrub_all(
-    door: &Weak<Door<Item>>,
+    inbox: &Weak<Inbox<Item>>,
     snapshots: &dyn Snapshots,
     condition: &Condition,
     stopped: &Receiver<()>,
@@ -48,7 +48,7 @@ fn scrub_all(
     loop {
         rest(stopped, rhythm.pause)?;
         let (reply, answer) = mpsc::channel();
-        door.upgrade()?.put(Item::Scrub { after, reply });
+        inbox.upgrade()?.put(Item::Scrub { after, reply });
         match answer.recv().ok()? {
             Some(scrub) => {
                 after = scrub.first();
@@ -145,10 +145,10 @@ mod tests {
     }
 
     /// Answers as the partition does, until nobody asks any more; how often it was asked.
-    fn serve(door: &Door<Item>, journal: &Local, is_over: &Receiver<()>) -> usize {
+    fn serve(inbox: &Inbox<Item>, journal: &Local, is_over: &Receiver<()>) -> usize {
         let (mut items, mut asked) = (Vec::new(), 0);
         while is_over.try_recv() == Err(mpsc::TryRecvError::Empty) {
-            door.take_awake(&mut items);
+            inbox.take_awake(&mut items);
             std::thread::yield_now();
             for item in items.drain(..) {
                 let Item::Scrub { after, reply } = item else { panic!("{item:?}") };
@@ -165,17 +165,17 @@ mod tests {
 
     /// One pass over everything; how many segments were looked at.
     fn scrub(memory: &Memory, journal: &Local) -> (Condition, usize) {
-        let (door, condition) = (Arc::<Door<Item>>::default(), Condition::default());
+        let (inbox, condition) = (Arc::<Inbox<Item>>::default(), Condition::default());
         let before = contents(memory);
         let ((_stop, stopped), (over, is_over)) = (mpsc::channel(), mpsc::channel());
         let asked = std::thread::scope(|scope| {
-            let weak = Arc::downgrade(&door);
-            let (condition, door, snapshots) = (&condition, &door, journal.snapshots());
+            let weak = Arc::downgrade(&inbox);
+            let (condition, inbox, snapshots) = (&condition, &inbox, journal.snapshots());
             scope.spawn(move || {
                 assert!(scrub_all(&weak, &*snapshots, condition, &stopped, HASTY).is_some());
                 drop(over);
             });
-            serve(door, journal, &is_over)
+            serve(inbox, journal, &is_over)
         });
         assert_eq!(contents(memory), before, "nothing is changed, nothing is deleted");
         (condition, asked - 1)

@@ -59,7 +59,7 @@ impl Partition {
         };
         let bodies = slice.into_iter().filter_map(place).collect();
         let job = CopyJob { bodies, most_bytes: self.upkeep.pace.slice_bytes };
-        self.workers.copy(job, &self.door);
+        self.workers.copy(job, &self.inbox);
     }
 
     /// Stores copies of bodies, as part of the next batch.
@@ -133,7 +133,7 @@ impl Partition {
     pub(crate) fn start_snapshot(&mut self, committed: Position) {
         if let Some((at, snapshot)) = self.upkeep.committed(committed) {
             let job = self.snapshot_job(at, snapshot);
-            self.workers.snapshot(job, &self.door);
+            self.workers.snapshot(job, &self.inbox);
         }
     }
 

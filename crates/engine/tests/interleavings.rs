@@ -30,7 +30,7 @@ mod sync {
     }
 }
 
-use commit::{Door, Shared, Stop};
+use commit::{Inbox, Shared, Stop};
 use counter::{Counter, Reply, Work};
 use journal::{Epoch, Journal, Log, Position, Unsure, Verdict};
 use shuttle::thread;
@@ -54,7 +54,7 @@ fn journal(log: &Log) -> Box<dyn Journal> {
 
 fn begin(journal: Box<dyn Journal>, step: Duration) -> Arc<Shared<Counter>> {
     let tail = journal.tail();
-    Arc::new(Shared::new(Counter::new(journal, step), tail, Arc::<Door<Work>>::default()))
+    Arc::new(Shared::new(Counter::new(journal, step), tail, Arc::<Inbox<Work>>::default()))
 }
 
 /// What was written, append by append.
@@ -99,7 +99,7 @@ fn run(wrap: impl FnOnce(Box<dyn Journal>) -> Box<dyn Journal>, step: Duration) 
         })
         .collect();
     clients.into_iter().for_each(|client| client.join().unwrap());
-    counter.door().put(Work::Stop);
+    counter.inbox().put(Work::Stop);
     owner.join().unwrap().unwrap();
     counter.close();
     let all: Vec<_> = written(&log).concat();
@@ -135,7 +135,7 @@ fn what_nobody_waits_for_is_written_though_nothing_else_comes() {
             counter.hand_over(Work::Note { number: count, reply: reply.clone() });
             assert_eq!(reply.wait(1).len(), 1);
         }
-        counter.door().put(Work::Stop);
+        counter.inbox().put(Work::Stop);
         owner.join().unwrap().unwrap();
         assert_eq!(written(&log).concat(), [1, 2]);
     });
@@ -198,7 +198,7 @@ fn whoever_is_told_to_end_has_everything_written_before() {
             thread::spawn(move || counter.run())
         };
         clients.into_iter().for_each(|client| client.join().unwrap());
-        counter.door().put(Work::Stop);
+        counter.inbox().put(Work::Stop);
         assert!(matches!(owner.join().unwrap(), Ok(()) | Err(Stop::Ended)));
         assert_eq!(written(&log).concat(), [1, 1]);
         assert!(replies.iter().all(|reply| reply.wait(1).len() == 1));

@@ -4,7 +4,7 @@ use crate::handle::{Handle, Pending};
 use crate::limits::{BLOCK_SHARE, CACHE_BYTES_LEAST, ROW_SHARE, TABLE_SHARE};
 use crate::partition::{Clocks, FlushJob, Flusher, OpenError, Partition, Work};
 use crate::store::{Failure, Layered, Lsm, Store};
-use engine::commit::{Door, Moment, Shared};
+use engine::commit::{Inbox, Moment, Shared};
 use engine::{Clock, OwnerClock};
 use items::Time;
 use journal::Journal;
@@ -105,12 +105,12 @@ impl Engine {
         let tail = recovered.journal.tail();
         let readers = Arc::clone(recovered.deciding.readers());
         let throttle = Arc::clone(recovered.deciding.throttle());
-        let door = Arc::new(Door::default());
+        let inbox = Arc::new(Inbox::default());
         let (flushes, jobs) = mpsc::channel();
         let partition = Partition::new(recovered, Box::new(clock.clone()), Box::new(ToThread(flushes)));
         let (activity, condition) = (Arc::clone(partition.activity()), Arc::clone(partition.condition()));
-        let shared = Arc::new(Items::new(partition, tail, Arc::clone(&door)));
-        let helpers = Helpers::spawn(jobs, &store, &door).map_err(OpenError::Thread)?;
+        let shared = Arc::new(Items::new(partition, tail, Arc::clone(&inbox)));
+        let helpers = Helpers::spawn(jobs, &store, &inbox).map_err(OpenError::Thread)?;
         let handle = Handle::new(Arc::clone(&shared), readers, clock, throttle, activity, condition);
         let closing = handle.clone();
         let thread = std::thread::Builder::new()
@@ -169,25 +169,25 @@ impl Helpers {
     fn spawn(
         jobs: mpsc::Receiver<FlushJob>,
         store: &Arc<dyn Store>,
-        door: &Arc<Door<Work<Pending>>>,
+        inbox: &Arc<Inbox<Work<Pending>>>,
     ) -> std::io::Result<Helpers> {
         let is_ending = Arc::new(AtomicBool::new(false));
         let (flushed, merges) = mpsc::channel();
-        let news = Arc::clone(door);
+        let flushing = Arc::clone(inbox);
         let flush = std::thread::Builder::new().name("otobus-items-flush".into()).spawn(move || {
             for job in jobs {
-                news.put(Work::Flushed(job.run()));
+                flushing.put(Work::Flushed(job.run()));
                 // It may have ended with a failure, which the partition has heard of.
                 let _ = flushed.send(());
             }
         })?;
         let store = Arc::clone(store);
-        let (ending, news) = (Arc::clone(&is_ending), Arc::clone(door));
+        let (ending, merging) = (Arc::clone(&is_ending), Arc::clone(inbox));
         let merge = std::thread::Builder::new().name("otobus-items-merge".into()).spawn(move || {
             // Merging can wait. Where the system does not let it wait, it takes its share.
             let _ = rustix::process::nice(MERGE_NICENESS);
             for () in merges {
-                news.put(Work::Merged(merge(&*store, &ending)));
+                merging.put(Work::Merged(merge(&*store, &ending)));
             }
         })?;
         Ok(Helpers { flush, merge, is_ending })

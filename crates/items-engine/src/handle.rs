@@ -199,14 +199,14 @@ impl Handle {
     }
 
     pub(crate) fn stop(&self) {
-        self.inner.items.door().put(Work::Stop);
+        self.inner.items.inbox().put(Work::Stop);
     }
 
     /// The partition has ended: nobody will be answered any more.
     pub(crate) fn close(&self) {
         self.inner.condition.close();
         self.inner.is_closed.store(true, Ordering::SeqCst);
-        self.inner.items.door().take(&mut Vec::new());
+        self.inner.items.inbox().take(&mut Vec::new());
     }
 }
 

@@ -23,6 +23,6 @@ pub use condition::{Ailment, Condition};
 pub use deciding::{Deciding, ReplayError, inspect};
 pub use handle::{Handle, Pending};
 pub use partition::{
-    Answered, Asker, Clocks, FlushJob, Flusher, MARK, OpenError, Partition, Recovered, Waiting, Work,
+    Answered, Asker, Clocks, FlushJob, Flusher, MARK, OpenError, Partition, Recovered, Unreleased, Work,
 };
 pub use store::{Base, Failure, Frozen, Layered, Lsm, Memory, MemoryDisk, Run, Store};

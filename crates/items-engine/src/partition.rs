@@ -81,12 +81,12 @@ enum Asked {
 
 /// What waits for an append: readers are shown what it holds, and then those are answered who asked for it.
 #[derive(Debug)]
-pub struct Waiting<A> {
+pub struct Unreleased<A> {
     publication: Publication,
     answers: Vec<(A, Answered)>,
 }
 
-impl<A: Asker> Release for Waiting<A> {
+impl<A: Asker> Release for Unreleased<A> {
     fn release(self) {
         self.publication.publish();
         self.answers.into_iter().for_each(|(asker, answer)| asker.answer(answer));
@@ -350,7 +350,7 @@ fn stopped(why: &dyn std::fmt::Display) -> Error {
 
 impl<A: Asker> Decider for Partition<A> {
     type Work = Work<A>;
-    type Waiting = Waiting<A>;
+    type Unreleased = Unreleased<A>;
 
     fn now(&mut self) -> Moment {
         self.clocks.moment()
@@ -405,7 +405,7 @@ impl<A: Asker> Decider for Partition<A> {
         })
     }
 
-    fn append(&mut self, at: Position) -> Result<(Ticket, Waiting<A>), Error> {
+    fn append(&mut self, at: Position) -> Result<(Ticket, Unreleased<A>), Error> {
         self.deciding.seal_draft(&mut self.draft);
         let ticket = self.journal.append(&self.draft, at)?;
         let bytes = self.journal.batch_bytes(&self.draft);
@@ -415,14 +415,14 @@ impl<A: Asker> Decider for Partition<A> {
         std::mem::swap(&mut self.draft, &mut self.last);
         self.draft.clear();
         self.condition.sync_began();
-        Ok((ticket, Waiting { publication, answers: std::mem::take(&mut self.gated) }))
+        Ok((ticket, Unreleased { publication, answers: std::mem::take(&mut self.gated) }))
     }
 
-    fn resolve(&mut self, at: Position, _: &mut Waiting<A>) -> Result<Resolution, Error> {
+    fn resolve(&mut self, at: Position, _: &mut Unreleased<A>) -> Result<Resolution, Error> {
         self.journal.resolve(at)
     }
 
-    fn repeat(&mut self, at: Position, _: &mut Waiting<A>) -> Result<Ticket, Error> {
+    fn repeat(&mut self, at: Position, _: &mut Unreleased<A>) -> Result<Ticket, Error> {
         self.journal.append(&self.last, at)
     }
 

@@ -1,7 +1,7 @@
 //! One partition on a disk in memory, with a clock of its own. It is turned by hand, without threads, and ends and begins
 //! again as the faults want it.
 //!
-//! The machine plays everybody around the partition: its own thread, which has a turn only while it is awake at the door;
+//! The machine plays everybody around the partition: its own thread, which has a turn only while it is awake;
 //! the threads of connections, which decide what they bring; and the disk, which answers when it likes.
 
 use crate::faults::{DiskPlan, LogPlan, WorldClock, draw_image};
@@ -10,8 +10,8 @@ use crate::oracle::topic::LIMITS;
 use crate::oracle::watched::Watched;
 use crate::random::Random;
 use broker::{Broker, Tier, Time};
-use engine::commit::{Append, Commit, Door, FULL_RETRY, Step, Stop};
-use engine::{Budget, HandClock, Item, Pace, Partition, SharedPartition, Surroundings, Waiting, recover};
+use engine::commit::{Append, Commit, FULL_RETRY, Inbox, Step, Stop};
+use engine::{Budget, HandClock, Item, Pace, Partition, SharedPartition, Surroundings, Unreleased, recover};
 use journal::disk::{Fault, Faulty, Memory};
 use journal::{Filling, Local, Options};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub struct Machine {
     memory: Memory,
     disk: Arc<Faulty>,
     plan: DiskPlan,
-    door: Arc<Door<Item>>,
+    inbox: Arc<Inbox<Item>>,
     budget: Arc<Budget>,
     watch: HandClock,
     /// In a box, since it is taken out for every run and put back.
@@ -60,7 +60,7 @@ pub struct Machine {
 #[derive(Debug)]
 struct Living {
     partition: SharedPartition,
-    in_flight: Option<Append<Waiting>>,
+    in_flight: Option<Append<Unreleased>>,
 }
 
 /// Whether the process is still there.
@@ -86,7 +86,7 @@ impl Machine {
             disk: faulty(&memory, plan),
             memory,
             plan,
-            door: Arc::default(),
+            inbox: Arc::default(),
             budget: Arc::default(),
             watch: HandClock::default(),
             alive: None,
@@ -154,13 +154,13 @@ impl Machine {
         self.clock.resume(recovered.last_time);
         let broker = Broker::new(recovered.durable, self.random.number().into()).with_tier(self.tier);
         let broker = broker.with_topic_limits(LIMITS);
-        self.door = Arc::default();
+        self.inbox = Arc::default();
         self.budget = Arc::new(Budget::new(BUDGET_BYTES));
         let journal = Watched::new(inner, self.shared.clone(), log);
-        let surroundings = Surroundings::new(self.door.clone(), self.budget.clone());
+        let surroundings = Surroundings::new(self.inbox.clone(), self.budget.clone());
         let partition = Partition::new(broker, Box::new(journal), Box::new(self.watch.clone()), surroundings);
         let partition = partition.tended(PACE, &recovered.snapshots, recovered.last_time);
-        let partition = SharedPartition::new(partition, journal::Position(tail), self.door.clone());
+        let partition = SharedPartition::new(partition, journal::Position(tail), self.inbox.clone());
         self.alive = Some(Box::new(Living { partition, in_flight: None }));
         Ok(())
     }
@@ -170,15 +170,15 @@ impl Machine {
         self.budget.has_room()
     }
 
-    /// Somebody leaves work at the door.
+    /// Somebody leaves work in the inbox.
     pub fn put(&self, item: Item) {
         match item {
             Item::Batch(batch) => {
                 self.budget.hold(batch.held_bytes());
-                self.door.leave(Item::Batch(batch));
+                self.inbox.leave(Item::Batch(batch));
             }
-            Item::Stop => self.door.put(item),
-            item => self.door.leave(item),
+            Item::Stop => self.inbox.put(item),
+            item => self.inbox.leave(item),
         }
     }
 
@@ -203,13 +203,13 @@ impl Machine {
     /// Whether nothing has happened since it last rested, not even time.
     fn is_idle(&self) -> bool {
         let is_waiting = self.alive.as_ref().is_none_or(|living| living.in_flight.is_some());
-        let is_still = self.clock.is_still() && self.door.is_empty();
+        let is_still = self.clock.is_still() && self.inbox.is_empty();
         !is_waiting && is_still && self.shared.lock().has_rested()
     }
 
-    /// What was left at the door is decided by whoever left it, or by the partition's thread, which is called for it.
+    /// What was put into the inbox is decided by the connection that put it there, or by the partition's thread, which is called for it.
     fn bring(&mut self, living: &Living) {
-        if self.door.is_empty() {
+        if self.inbox.is_empty() {
             return;
         }
         let is_in_flight = living.in_flight.is_some();
@@ -218,23 +218,23 @@ impl Machine {
             let what = if is_in_flight { "decided during a sync" } else { "decided by a connection" };
             self.shared.lock().coverage.fault(what);
         } else {
-            self.door.call();
+            self.inbox.call();
         }
     }
 
     /// Sometimes those who bring something come just when the partition's thread has looked and is about to lie down.
     fn hold_back(&self, living: &Living) -> Vec<Item> {
         let mut late = Vec::new();
-        if living.in_flight.is_none() && self.runs.is_multiple_of(3) && !self.door.is_empty() {
-            self.door.take(&mut late);
-            self.door.call();
+        if living.in_flight.is_none() && self.runs.is_multiple_of(3) && !self.inbox.is_empty() {
+            self.inbox.take(&mut late);
+            self.inbox.call();
         }
         late
     }
 
     fn bring_late(&self, living: &Living, late: &mut Vec<Item>) {
         if !late.is_empty() {
-            late.drain(..).for_each(|item| self.door.leave(item));
+            late.drain(..).for_each(|item| self.inbox.leave(item));
             living.partition.decide_here();
             self.shared.lock().coverage.fault("decided before a sleep");
         }
@@ -256,7 +256,7 @@ impl Machine {
                     return Alive::Yes;
                 }
                 Some(append) => living.partition.turn(Some(append.wait())),
-                None if self.door.is_awake(moment) => living.partition.turn(None),
+                None if self.inbox.is_awake(moment) => living.partition.turn(None),
                 // What nobody waits for is written when the partition's thread looks, if nobody calls it before.
                 None => match living.partition.gathers_until() {
                     Some(moment) => {
@@ -274,7 +274,7 @@ impl Machine {
                 }
                 Step::Sleep { until, now } => {
                     self.bring_late(living, &mut late);
-                    if self.door.try_sleep(until, now)
+                    if self.inbox.try_sleep(until, now)
                         && let Some(moment) = living.partition.gathers_until()
                     {
                         // Somebody may come before, and then decides while it gathers.

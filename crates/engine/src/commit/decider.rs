@@ -30,12 +30,12 @@ pub trait Release: Send + Debug {
 ///
 /// What must hold: work is decided in the order in which it is accepted; what was decided is applied at once, so that the
 /// next decision sees it; nothing that rests on a decision leaves before its append is durable. That last thing needs no
-/// care: what waits is given away as [`Decider::Waiting`] when the append is written, and comes out of it when it is durable.
+/// care: what waits is given away as [`Decider::Unreleased`] when the append is written, and comes out of it when it is durable.
 pub trait Decider: Send + Debug {
     /// One piece of work.
     type Work: Send + Debug;
     /// What waits for an append.
-    type Waiting: Release;
+    type Unreleased: Release;
 
     /// A clock that only ever rises.
     fn now(&mut self) -> Moment;
@@ -51,13 +51,13 @@ pub trait Decider: Send + Debug {
     fn drafted(&self) -> Option<Drafted>;
 
     /// Writes what was decided at `at`. After [`Error::Full`] nothing is changed.
-    fn append(&mut self, at: Position) -> Result<(Ticket, Self::Waiting), Error>;
+    fn append(&mut self, at: Position) -> Result<(Ticket, Self::Unreleased), Error>;
 
     /// Asks what became of the append at `at`, of which the journal could not say whether it was kept.
-    fn resolve(&mut self, at: Position, waiting: &mut Self::Waiting) -> Result<Resolution, Error>;
+    fn resolve(&mut self, at: Position, waiting: &mut Self::Unreleased) -> Result<Resolution, Error>;
 
     /// Writes the append before once more, unchanged: it is known not to be there.
-    fn repeat(&mut self, at: Position, waiting: &mut Self::Waiting) -> Result<Ticket, Error>;
+    fn repeat(&mut self, at: Position, waiting: &mut Self::Unreleased) -> Result<Ticket, Error>;
 
     /// The append at `at` is durable, and what waited for it has left. What follows from that is decided now.
     fn committed(&mut self, at: Position);

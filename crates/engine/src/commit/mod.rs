@@ -4,7 +4,7 @@
 //! - [`Commit`] is the machine: one enum for what is known about the disk, and one question, [`Commit::next`].
 //! - [`Gather`] holds the policy of how long to wait for more, in one function.
 //! - [`Shared`] is the shell: a thread that owns the partition, and the threads of connections that decide on the spot.
-//! - [`Door`] is where work waits and the owner sleeps.
+//! - [`Inbox`] is where work waits and the owner sleeps.
 //! - [`Decider`] is what a state machine must offer to be run by them. None of them knows what is decided.
 //!
 //! To run a state machine: implement [`Decider`], put it into a [`Shared`], let a thread call [`Shared::run`], bring work
@@ -12,15 +12,15 @@
 //! interleaving of its threads that a random scheduler finds.
 
 mod decider;
-mod door;
 mod gather;
+mod inbox;
 mod machine;
 mod moment;
 mod shared;
 
 pub use decider::{Decider, Due, Release};
-pub use door::Door;
 pub use gather::{GATHER_MOST, Gather, UNAWAITED_MOST};
+pub use inbox::Inbox;
 pub use machine::{Commit, Disk, Drafted, FULL_RETRY, Next, Stop};
 pub use moment::Moment;
 pub use shared::{Answered, Append, MOST_FOR_OTHERS, Shared, Step};

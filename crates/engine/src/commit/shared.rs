@@ -1,19 +1,19 @@
 //! The threads around a commit machine, as thin as they can be: one that owns the partition, and those of connections.
 //!
-//! The owner's thread takes what waits at the door, has it decided, writes, waits for the disk without holding the
-//! partition, lets go what waited, and begins again. With nothing to do it sleeps at the door. It is the only one that
+//! The owner's thread takes what waits in the inbox, has it decided, writes, waits for the disk without holding the
+//! partition, lets go what waited, and begins again. With nothing to do it sleeps until work is put into the inbox. It is the only one that
 //! writes and the only one that waits for the disk.
 //!
-//! A connection's thread leaves its work at the door and decides it itself if nobody holds the partition: that takes
+//! A connection's thread puts its work into the inbox and decides it itself if nobody holds the partition: that takes
 //! microseconds, and waking a thread takes twenty and more. It calls the owner if there is something to write.
 //!
-//! Why nobody is left asleep: work is left at the door before the partition is tried, and whoever held it meanwhile looks at
-//! the door after it has let it go. The owner looks there, and whether it was called, under the lock under which it falls
-//! asleep. Why nothing is reordered: work is taken from the door only by whoever holds the partition.
+//! Why nobody is left asleep: work is put into the inbox before the partition is tried, and whoever held it meanwhile looks at
+//! the inbox after it has let it go. The owner looks there, and whether it was called, under the lock under which it falls
+//! asleep. Why nothing is reordered: work is taken from the inbox only by whoever holds the partition.
 
 use super::decider::{Decider, Due, Release};
-use super::door::Door;
 use super::gather::UNAWAITED_MOST;
+use super::inbox::Inbox;
 use super::machine::{Commit, Disk, Next, Stop};
 use super::moment::Moment;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError};
@@ -25,12 +25,12 @@ use std::sync::Arc;
 /// left to the owner, so that no connection is kept from its own work for long.
 pub const MOST_FOR_OTHERS: usize = 32;
 
-/// A partition and the door in front of it.
+/// A partition and the inbox in front of it.
 #[derive(Debug)]
 pub struct Shared<D: Decider> {
     /// Empty when it has ended, so that its journal is closed.
     held: Mutex<Option<Held<D>>>,
-    door: Arc<Door<D::Work>>,
+    inbox: Arc<Inbox<D::Work>>,
     /// The owner wants the partition. Others stay out, for the disk has nothing to do until it has it.
     is_owner_waiting: AtomicBool,
 }
@@ -75,7 +75,7 @@ impl<W> Append<W> {
 pub enum Step<W> {
     /// Waits for this append, and comes back with the answer.
     Sync(Append<W>),
-    /// Sleeps at the door.
+    /// Sleeps until work is put into the inbox.
     Sleep { until: Option<Moment>, now: Moment },
     /// It was told to end, and everything is durable.
     Ended,
@@ -84,13 +84,13 @@ pub enum Step<W> {
 }
 
 impl<D: Decider> Shared<D> {
-    pub fn new(decider: D, tail: Position, door: Arc<Door<D::Work>>) -> Shared<D> {
+    pub fn new(decider: D, tail: Position, inbox: Arc<Inbox<D::Work>>) -> Shared<D> {
         let held = Held { decider, commit: Commit::new(tail), taken: Vec::new() };
-        Shared { held: Mutex::new(Some(held)), door, is_owner_waiting: AtomicBool::new(false) }
+        Shared { held: Mutex::new(Some(held)), inbox, is_owner_waiting: AtomicBool::new(false) }
     }
 
-    pub fn door(&self) -> &Arc<Door<D::Work>> {
-        &self.door
+    pub fn inbox(&self) -> &Arc<Inbox<D::Work>> {
+        &self.inbox
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Held<D>>> {
@@ -116,22 +116,22 @@ impl<D: Decider> Shared<D> {
     /// The partition is given up: its journal is closed, and nothing is taken any more.
     pub fn close(&self) {
         drop(self.lock().take());
-        self.door.close();
+        self.inbox.close();
     }
 
     /// Brings work, on the thread of a connection.
     pub fn hand_over(&self, work: D::Work) {
         let on_panic = AbortOnPanic;
-        self.door.leave(work);
+        self.inbox.leave(work);
         self.decide_here();
         std::mem::forget(on_panic);
     }
 
-    /// Decides what waits at the door, unless somebody else is about to.
+    /// Decides what waits in the inbox, unless somebody else is about to.
     pub fn decide_here(&self) {
         let mut left = MOST_FOR_OTHERS;
-        while left > 0 && !self.door.is_empty() {
-            // The owner looks at the door when it is inside, and everybody else when they have left.
+        while left > 0 && !self.inbox.is_empty() {
+            // The owner looks into the inbox when it holds the partition, and every connection after it has given it back.
             if self.is_owner_waiting.load(Ordering::SeqCst) {
                 return;
             }
@@ -140,29 +140,29 @@ impl<D: Decider> Shared<D> {
             if held.commit.is_stopped() {
                 return;
             }
-            held.decide(&self.door, &mut left);
+            held.decide(&self.inbox, &mut left);
             let due = held.due();
             drop(guard);
             match due {
-                Due::Now => self.door.call(),
-                Due::At(moment) => self.door.call_by(moment),
+                Due::Now => self.inbox.call(),
+                Due::At(moment) => self.inbox.call_by(moment),
                 Due::Never => {}
             }
         }
-        if !self.door.is_empty() {
-            self.door.call();
+        if !self.inbox.is_empty() {
+            self.inbox.call();
         }
     }
 
     /// One turn of the owner's thread. `answered` is the append that it has waited for.
-    pub fn turn(&self, answered: Option<Answered<D::Waiting>>) -> Step<D::Waiting> {
+    pub fn turn(&self, answered: Option<Answered<D::Unreleased>>) -> Step<D::Unreleased> {
         self.is_owner_waiting.store(true, Ordering::SeqCst);
         // Before the partition is entered: those who wait are served first, and nobody can be told anything later before them.
         let answered = answered.map(Answered::let_go);
         let mut guard = self.lock();
         self.is_owner_waiting.store(false, Ordering::SeqCst);
         let held = guard.as_mut().expect("it is given up by its own thread");
-        held.turn(answered, &self.door)
+        held.turn(answered, &self.inbox)
     }
 
     /// Runs the partition until it ends, on a thread of its own.
@@ -172,7 +172,7 @@ impl<D: Decider> Shared<D> {
         let ended = loop {
             match self.turn(answered.take()) {
                 Step::Sync(append) => answered = Some(append.wait()),
-                Step::Sleep { until, now } => self.door.sleep(until, now),
+                Step::Sleep { until, now } => self.inbox.sleep(until, now),
                 Step::Ended => break Ok(()),
                 Step::Stopped(why) => break Err(why),
             }
@@ -225,9 +225,9 @@ impl<W: Release> Answered<W> {
 }
 
 impl<D: Decider> Held<D> {
-    /// Decides what is at the door, at most so much.
-    fn decide(&mut self, door: &Door<D::Work>, left: &mut usize) {
-        door.take(&mut self.taken);
+    /// Decides what is in the inbox, at most so much.
+    fn decide(&mut self, inbox: &Inbox<D::Work>, left: &mut usize) {
+        inbox.take(&mut self.taken);
         let count = self.taken.len();
         self.taken.drain(..).for_each(|work| self.decider.accept(work));
         self.decider.decide(*left, &self.commit);
@@ -252,7 +252,11 @@ impl<D: Decider> Held<D> {
         to_write.or(self.decider.due(&self.commit))
     }
 
-    fn turn(&mut self, answered: Option<Outcomes<D::Waiting>>, door: &Door<D::Work>) -> Step<D::Waiting> {
+    fn turn(
+        &mut self,
+        answered: Option<Outcomes<D::Unreleased>>,
+        inbox: &Inbox<D::Work>,
+    ) -> Step<D::Unreleased> {
         if let Some(answered) = answered
             && let Some(step) = self.answered(answered)
         {
@@ -261,7 +265,7 @@ impl<D: Decider> Held<D> {
         if let Some(stopped) = self.stopped() {
             return stopped;
         }
-        door.take_awake(&mut self.taken);
+        inbox.take_awake(&mut self.taken);
         self.taken.drain(..).for_each(|work| self.decider.accept(work));
         self.decider.decide(usize::MAX, &self.commit);
         if let Err(error) = self.decider.tend(&self.commit) {
@@ -276,7 +280,7 @@ impl<D: Decider> Held<D> {
         self.stopped().unwrap_or_else(|| self.sleep())
     }
 
-    fn stopped(&self) -> Option<Step<D::Waiting>> {
+    fn stopped(&self) -> Option<Step<D::Unreleased>> {
         match self.commit.disk() {
             Disk::Stopped(Stop::Ended) => Some(Step::Ended),
             Disk::Stopped(why) => Some(Step::Stopped(why.clone())),
@@ -285,7 +289,7 @@ impl<D: Decider> Held<D> {
     }
 
     /// What others decide while the owner sleeps, and nobody waits for, is written in time without a call.
-    fn sleep(&mut self) -> Step<D::Waiting> {
+    fn sleep(&mut self) -> Step<D::Unreleased> {
         let now = self.decider.now();
         let look = self.commit.last_synced() + UNAWAITED_MOST;
         let look = if now < look { Due::At(look) } else { Due::Never };
@@ -298,7 +302,7 @@ impl<D: Decider> Held<D> {
     }
 
     /// Takes in what the disk has said. A step, if there is something to be done about it first.
-    fn answered(&mut self, answered: Outcomes<D::Waiting>) -> Option<Step<D::Waiting>> {
+    fn answered(&mut self, answered: Outcomes<D::Unreleased>) -> Option<Step<D::Unreleased>> {
         match answered {
             Outcomes::Committed => {
                 let now = self.decider.now();
@@ -318,7 +322,7 @@ impl<D: Decider> Held<D> {
     }
 
     /// Finds out what became of an append, and writes it again if nothing did. Nothing else may be written before.
-    fn resolve(&mut self, position: Position, mut waiting: D::Waiting) -> Step<D::Waiting> {
+    fn resolve(&mut self, position: Position, mut waiting: D::Unreleased) -> Step<D::Unreleased> {
         let why = match self.decider.resolve(position, &mut waiting) {
             // The answer is the same as if it had come at once.
             Ok(Resolution::Committed) if !is_planted(Bug::DoubleWrite) => {
@@ -342,7 +346,7 @@ impl<D: Decider> Held<D> {
     }
 
     /// Writes what was decided, if it is time to and there is room.
-    fn write(&mut self) -> Option<Append<D::Waiting>> {
+    fn write(&mut self) -> Option<Append<D::Unreleased>> {
         let now = self.decider.now();
         if self.commit.next(now) != Next::Write {
             return None;

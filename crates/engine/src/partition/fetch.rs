@@ -32,7 +32,7 @@ impl Partition {
         let place = |body: &BodyId| Some((*body, place_in(journal, self.stored_as(*body))?));
         let places: Vec<_> = needs.0.iter().filter_map(place).collect();
         self.reading += 1;
-        self.workers.read(ReadJob { command: command.clone(), places, is_check }, &self.door);
+        self.workers.read(ReadJob { command: command.clone(), places, is_check }, &self.inbox);
     }
 
     /// Finds out whether messages can be read: those in the cache are whole, for they never left memory.
@@ -60,7 +60,7 @@ impl Partition {
             |(sequence, bodies): (Sequence, Vec<BodyId>)| (sequence, bodies.into_iter().map(place).collect());
         let messages = doubt.messages.into_iter().map(places).collect();
         let wants_content = doubt.wants_content;
-        self.workers.check(CheckJob { source, messages, wants_content }, &self.door);
+        self.workers.check(CheckJob { source, messages, wants_content }, &self.inbox);
     }
 
     pub(super) fn checked(&mut self, checked: Checked, now: Time) {

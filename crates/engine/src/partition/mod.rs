@@ -13,12 +13,12 @@ mod ports;
 #[cfg(test)]
 mod tests;
 
-pub use ports::Waiting;
+pub use ports::Unreleased;
 
 use crate::budget::Budget;
 use crate::cache::Cache;
 use crate::clock::Clock;
-use crate::commit::{Commit, Decider, Door, Drafted, Due, Moment};
+use crate::commit::{Commit, Decider, Drafted, Due, Inbox, Moment};
 use crate::condition::Condition;
 use crate::item::Item;
 use crate::limits::{SEAL_AFTER, TAIL_CACHE_BYTES};
@@ -70,7 +70,7 @@ pub struct Partition {
     pub(crate) workers: Workers,
     pub(crate) journal: Box<dyn Journal>,
     clock: Box<dyn Clock>,
-    pub(crate) door: Arc<Door<Item>>,
+    pub(crate) inbox: Arc<Inbox<Item>>,
     budget: Arc<Budget>,
     cache: Arc<Cache>,
     pub(crate) upkeep: Upkeep,
@@ -98,7 +98,7 @@ pub struct Partition {
 /// What a partition shares with others.
 #[derive(Debug)]
 pub struct Surroundings {
-    pub door: Arc<Door<Item>>,
+    pub inbox: Arc<Inbox<Item>>,
     pub budget: Arc<Budget>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) counters: Arc<Counters>,
@@ -108,7 +108,7 @@ pub struct Surroundings {
 impl Default for Surroundings {
     fn default() -> Surroundings {
         Surroundings {
-            door: Arc::default(),
+            inbox: Arc::default(),
             budget: Arc::default(),
             cache: Arc::new(Cache::new(TAIL_CACHE_BYTES)),
             counters: Arc::default(),
@@ -118,8 +118,8 @@ impl Default for Surroundings {
 }
 
 impl Surroundings {
-    pub fn new(door: Arc<Door<Item>>, budget: Arc<Budget>) -> Surroundings {
-        Surroundings { door, budget, ..Surroundings::default() }
+    pub fn new(inbox: Arc<Inbox<Item>>, budget: Arc<Budget>) -> Surroundings {
+        Surroundings { inbox, budget, ..Surroundings::default() }
     }
 
     /// What connections use of it.
@@ -135,12 +135,12 @@ impl Partition {
         clock: Box<dyn Clock>,
         surroundings: Surroundings,
     ) -> Partition {
-        let Surroundings { door, budget, cache, counters, workers } = surroundings;
+        let Surroundings { inbox, budget, cache, counters, workers } = surroundings;
         Partition {
             broker,
             workers,
             clock,
-            door,
+            inbox,
             budget,
             cache,
             upkeep: Upkeep::new(Pace::default(), &[], &journal.stretches()),
@@ -327,7 +327,7 @@ impl Partition {
 
 impl Decider for Partition {
     type Work = Item;
-    type Waiting = Waiting;
+    type Unreleased = Unreleased;
 
     fn now(&mut self) -> Moment {
         self.clock.moment()
@@ -365,7 +365,7 @@ impl Decider for Partition {
         self.drafting.drafted(self.is_awaited())
     }
 
-    fn append(&mut self, at: journal::Position) -> Result<(Ticket, Waiting), journal::Error> {
+    fn append(&mut self, at: journal::Position) -> Result<(Ticket, Unreleased), journal::Error> {
         assert_eq!(at.0, self.next.0, "what was decided is for this position");
         let ticket = self.journal.append(&self.drafting.draft, at)?;
         let draft = &self.drafting.draft;
@@ -388,14 +388,14 @@ impl Decider for Partition {
     fn resolve(
         &mut self,
         at: journal::Position,
-        waiting: &mut Waiting,
+        waiting: &mut Unreleased,
     ) -> Result<Resolution, journal::Error> {
         let resolution = self.journal.resolve(at)?;
         waiting.outgoing().for_each(|outgoing| places::place_answers(&*self.journal, outgoing));
         Ok(resolution)
     }
 
-    fn repeat(&mut self, at: journal::Position, waiting: &mut Waiting) -> Result<Ticket, journal::Error> {
+    fn repeat(&mut self, at: journal::Position, waiting: &mut Unreleased) -> Result<Ticket, journal::Error> {
         let ticket = self.journal.append(&self.drafting.written, at)?;
         waiting.outgoing().for_each(|outgoing| places::place_answers(&*self.journal, outgoing));
         Ok(ticket)

@@ -33,13 +33,13 @@ pub(super) struct Ports {
 
 /// Effects that wait for an append, and the bytes that are held until then.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct Unreleased {
     releases: Vec<(Arc<dyn Mailbox>, Vec<Outgoing>)>,
     held_bytes: usize,
     budget: Arc<Budget>,
 }
 
-impl Release for Waiting {
+impl Release for Unreleased {
     fn release(self) {
         for (mailbox, outgoing) in self.releases {
             mailbox.put(outgoing);
@@ -48,7 +48,7 @@ impl Release for Waiting {
     }
 }
 
-impl Waiting {
+impl Unreleased {
     pub(super) fn outgoing(&mut self) -> impl Iterator<Item = &mut Vec<Outgoing>> {
         self.releases.iter_mut().map(|(_, outgoing)| outgoing)
     }
@@ -130,7 +130,7 @@ impl Ports {
         held_bytes: usize,
         budget: Arc<Budget>,
         mut place: impl FnMut(&mut [Outgoing]),
-    ) -> Waiting {
+    ) -> Unreleased {
         assert!(self.in_flight.is_empty(), "one append at a time");
         self.in_flight.append(&mut self.gated);
         let mut releases = Vec::with_capacity(self.in_flight.len());
@@ -141,7 +141,7 @@ impl Ports {
                 releases.push((Arc::clone(&port.mailbox), std::mem::take(&mut port.gated)));
             }
         }
-        Waiting { releases, held_bytes, budget }
+        Unreleased { releases, held_bytes, budget }
     }
 
     /// The append in flight is durable, and what waited for it has left.

@@ -12,7 +12,7 @@ pub(crate) use workers::{Worker, Workers};
 
 use crate::cache::Cache;
 use crate::clock::OwnerClock;
-use crate::commit::{Door, Shared};
+use crate::commit::{Inbox, Shared};
 use crate::handle::Handle;
 use crate::item::Item;
 use crate::limits::LARGE_GAP_MS;
@@ -27,7 +27,7 @@ use journal::Journal;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A partition and the door in front of it.
+/// A partition and the inbox in front of it.
 pub type SharedPartition = Shared<Partition>;
 
 #[derive(Debug, Clone)]
@@ -67,11 +67,11 @@ impl Engine {
         let clock = resume(&recovered);
         let gap = clock.gap();
         let (tail, snapshots) = (journal.tail(), journal.snapshots());
-        let door = Arc::<Door<Item>>::default();
+        let inbox = Arc::<Inbox<Item>>::default();
         let surroundings = Surroundings {
-            door: door.clone(),
+            inbox: inbox.clone(),
             cache: Arc::new(Cache::new(options.tail_cache_bytes)),
-            workers: workers(&door).map_err(OpenError::Thread)?,
+            workers: workers(&inbox).map_err(OpenError::Thread)?,
             ..Surroundings::default()
         };
         let asks = Arc::new(Asks::default());
@@ -84,9 +84,9 @@ impl Engine {
         );
         let condition = partition.condition().clone();
         condition.set_ahead(gap);
-        let scrub = scrub::spawn(&door, snapshots, condition.clone()).map_err(OpenError::Thread)?;
-        door.leave(Item::Connect { connection: ASKING, mailbox: asks.clone() });
-        let partition = Arc::new(Shared::new(partition, tail, door));
+        let scrub = scrub::spawn(&inbox, snapshots, condition.clone()).map_err(OpenError::Thread)?;
+        inbox.leave(Item::Connect { connection: ASKING, mailbox: asks.clone() });
+        let partition = Arc::new(Shared::new(partition, tail, inbox));
         let handle = Handle::new(partition.clone(), asks, condition, shared);
         let (closing, abandoned) = (handle.clone(), partition.clone());
         let thread = std::thread::Builder::new()
@@ -138,10 +138,10 @@ fn resume(recovered: &Recovered) -> OwnerClock {
     clock
 }
 
-fn workers(door: &Arc<Door<Item>>) -> std::io::Result<Workers> {
-    let own = Arc::clone(door);
+fn workers(inbox: &Arc<Inbox<Item>>) -> std::io::Result<Workers> {
+    let own = Arc::clone(inbox);
     let read = Worker::spawn("otobus-read", move |job: Reading| own.put(job.run()))?;
-    let own = Arc::clone(door);
+    let own = Arc::clone(inbox);
     let snapshot = Worker::spawn("otobus-snapshot", move |job: SnapshotJob| own.put(job.run()))?;
     Ok(Workers { read: Some(read), snapshot: Some(snapshot) })
 }

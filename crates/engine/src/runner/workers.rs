@@ -1,7 +1,7 @@
 //! The threads that read and write files beside a partition.
 
 use super::jobs::{CheckJob, CopyJob, ReadJob, Reading};
-use crate::commit::Door;
+use crate::commit::Inbox;
 use crate::item::Item;
 use crate::snapshots::SnapshotJob;
 use std::sync::mpsc;
@@ -47,29 +47,29 @@ impl<T> Drop for Worker<T> {
 }
 
 impl Workers {
-    pub(crate) fn read(&self, job: ReadJob, door: &Door<Item>) {
-        self.start(Reading::Needs(job), door);
+    pub(crate) fn read(&self, job: ReadJob, inbox: &Inbox<Item>) {
+        self.start(Reading::Needs(job), inbox);
     }
 
-    pub(crate) fn check(&self, job: CheckJob, door: &Door<Item>) {
-        self.start(Reading::Doubts(job), door);
+    pub(crate) fn check(&self, job: CheckJob, inbox: &Inbox<Item>) {
+        self.start(Reading::Doubts(job), inbox);
     }
 
-    pub(crate) fn copy(&self, job: CopyJob, door: &Door<Item>) {
-        self.start(Reading::Copies(job), door);
+    pub(crate) fn copy(&self, job: CopyJob, inbox: &Inbox<Item>) {
+        self.start(Reading::Copies(job), inbox);
     }
 
-    fn start(&self, reading: Reading, door: &Door<Item>) {
+    fn start(&self, reading: Reading, inbox: &Inbox<Item>) {
         match &self.read {
             Some(reader) => reader.start(reading),
-            None => door.put(reading.run()),
+            None => inbox.put(reading.run()),
         }
     }
 
-    pub(crate) fn snapshot(&self, job: SnapshotJob, door: &Door<Item>) {
+    pub(crate) fn snapshot(&self, job: SnapshotJob, inbox: &Inbox<Item>) {
         match &self.snapshot {
             Some(writer) => writer.start(job),
-            None => door.put(job.run()),
+            None => inbox.put(job.run()),
         }
     }
 }

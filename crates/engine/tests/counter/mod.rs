@@ -40,9 +40,9 @@ impl Reply {
 
 /// Sums that are told when the append is durable.
 #[derive(Debug, Default)]
-pub struct Waiting(Vec<(Arc<Reply>, u32)>);
+pub struct Unreleased(Vec<(Arc<Reply>, u32)>);
 
-impl Release for Waiting {
+impl Release for Unreleased {
     fn release(self) {
         for (reply, sum) in self.0 {
             reply.sums.lock().unwrap().push(sum);
@@ -58,7 +58,7 @@ pub struct Counter {
     accepted: VecDeque<Work>,
     /// What was decided, and what waits for it.
     draft: Draft,
-    waiting: Waiting,
+    waiting: Unreleased,
     is_awaited: bool,
     /// What was written last, for as long as it may have to be written again.
     written: Draft,
@@ -75,7 +75,7 @@ impl Counter {
             sum: 0,
             accepted: VecDeque::new(),
             draft: Draft::default(),
-            waiting: Waiting::default(),
+            waiting: Unreleased::default(),
             is_awaited: false,
             written: Draft::default(),
             is_stopping: false,
@@ -87,7 +87,7 @@ impl Counter {
 
 impl Decider for Counter {
     type Work = Work;
-    type Waiting = Waiting;
+    type Unreleased = Unreleased;
 
     fn now(&mut self) -> Moment {
         self.now = self.now + self.step;
@@ -120,7 +120,7 @@ impl Decider for Counter {
         (records > 0).then_some(Drafted { records, is_awaited: self.is_awaited, is_full: false })
     }
 
-    fn append(&mut self, at: Position) -> Result<(Ticket, Waiting), Error> {
+    fn append(&mut self, at: Position) -> Result<(Ticket, Unreleased), Error> {
         let ticket = self.journal.append(&self.draft, at)?;
         std::mem::swap(&mut self.draft, &mut self.written);
         self.draft.clear();
@@ -128,11 +128,11 @@ impl Decider for Counter {
         Ok((ticket, std::mem::take(&mut self.waiting)))
     }
 
-    fn resolve(&mut self, at: Position, _: &mut Waiting) -> Result<Resolution, Error> {
+    fn resolve(&mut self, at: Position, _: &mut Unreleased) -> Result<Resolution, Error> {
         self.journal.resolve(at)
     }
 
-    fn repeat(&mut self, at: Position, _: &mut Waiting) -> Result<Ticket, Error> {
+    fn repeat(&mut self, at: Position, _: &mut Unreleased) -> Result<Ticket, Error> {
         self.journal.append(&self.written, at)
     }
 

@@ -6,13 +6,13 @@ use super::model::Mark;
 use crate::faults::{DiskPlan, WorldClock, draw_image};
 use crate::random::Random;
 use bytes::Bytes;
-use engine::commit::{Append, Door, Moment, Shared, Step};
+use engine::commit::{Append, Inbox, Moment, Shared, Step};
 use items::{
     Answer, ChangeFeedMode, ChangeFeedStart, Command, Listing, Page, Query, QueryScope, Scope, Time,
 };
 use items_engine::{
     Answered, Asker, Clocks, FlushJob, Flusher, Layered, Memory as MemoryStore, MemoryDisk, Partition,
-    Reading, Store, Waiting, Work,
+    Reading, Store, Unreleased, Work,
 };
 use journal::disk::{Fault, Faulty, Memory};
 use journal::{Filling, Local, Options};
@@ -109,7 +109,7 @@ pub struct World {
     plan: DiskPlan,
     store: MemoryDisk,
     items: Option<Arc<Items>>,
-    at_disk: Option<Append<Waiting<Client>>>,
+    at_disk: Option<Append<Unreleased<Client>>>,
     flush: Slot,
     answers: Arc<Mutex<Vec<(u64, Answered)>>>,
     /// The disk does not answer.
@@ -192,7 +192,7 @@ impl World {
         self.flush = Slot::default();
         let partition =
             Partition::new(recovered, Box::new(self.clocks.clone()), Box::new(self.flush.clone()));
-        self.items = Some(Arc::new(Items::new(partition, tail, Arc::new(Door::default()))));
+        self.items = Some(Arc::new(Items::new(partition, tail, Arc::new(Inbox::default()))));
         self.stop = None;
         Ok(())
     }
@@ -238,7 +238,11 @@ impl World {
         if undecided() > 0 && self.stop.is_none() {
             self.stop = Some(Err("a command is never decided".into()));
         }
-        if undecided() > 0 || !items.door().is_empty() { None } else { Some(self.mark().unwrap_or_default()) }
+        if undecided() > 0 || !items.inbox().is_empty() {
+            None
+        } else {
+            Some(self.mark().unwrap_or_default())
+        }
     }
 
     /// How far what was decided has come.
@@ -266,7 +270,7 @@ impl World {
         let (Some(job), Some(items)) = (self.flush.take(), &self.items) else { return };
         let outcome = job.run();
         self.checkpoints += u64::from(outcome.is_ok());
-        items.door().put(Work::Flushed(outcome));
+        items.inbox().put(Work::Flushed(outcome));
     }
 
     /// One turn of the partition's thread. Says whether it wants another one soon.
@@ -294,7 +298,7 @@ impl World {
                 });
                 true
             }
-            Step::Sleep { .. } => !items.door().is_empty(),
+            Step::Sleep { .. } => !items.inbox().is_empty(),
             Step::Ended => {
                 self.stop = Some(Ok(()));
                 false
@@ -326,7 +330,7 @@ impl World {
 
     pub fn stop(&mut self) {
         if let Some(items) = &self.items {
-            items.door().put(Work::Stop);
+            items.inbox().put(Work::Stop);
         }
         self.run();
     }

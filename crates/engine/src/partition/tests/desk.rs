@@ -22,13 +22,13 @@ pub(super) enum Pause {
 
 pub(super) struct Desk {
     pub(super) partition: Shared<Partition>,
-    pub(super) door: Arc<Door<Item>>,
+    pub(super) inbox: Arc<Inbox<Item>>,
     pub(super) budget: Arc<Budget>,
     pub(super) counters: Arc<Counters>,
     pub(super) clock: HandClock,
     /// Appends are left in flight until the test says that they are durable.
     pub(super) is_held: bool,
-    append: Option<Append<Waiting>>,
+    append: Option<Append<Unreleased>>,
 }
 
 pub(super) fn journal(disk: Arc<dyn Disk>) -> Local {
@@ -45,12 +45,12 @@ impl Desk {
         let clock = HandClock::default();
         clock.set(NOW);
         let surroundings = Surroundings::default();
-        let (door, (budget, _, counters)) = (surroundings.door.clone(), surroundings.shared());
+        let (inbox, (budget, _, counters)) = (surroundings.inbox.clone(), surroundings.shared());
         let tail = journal.tail();
         let partition =
             Partition::new(Broker::new(durable, 5), journal, Box::new(clock.clone()), surroundings);
-        let partition = Shared::new(partition, tail, door.clone());
-        Desk { partition, door, budget, counters, clock, is_held: false, append: None }
+        let partition = Shared::new(partition, tail, inbox.clone());
+        Desk { partition, inbox, budget, counters, clock, is_held: false, append: None }
     }
 
     /// A partition with a queue called `q`.
@@ -79,12 +79,12 @@ impl Desk {
         self.partition.look(|partition, _| look(partition)).expect("it has not ended")
     }
 
-    /// Leaves work at the door.
+    /// Leaves work in the inbox.
     pub(super) fn accept(&mut self, item: Item) {
         if let Item::Batch(batch) = &item {
             self.budget.hold(batch.held_bytes());
         }
-        self.door.leave(item);
+        self.inbox.leave(item);
     }
 
     pub(super) fn give(&mut self, commands: Vec<Command>) -> Pause {
@@ -108,7 +108,7 @@ impl Desk {
         self.run(None)
     }
 
-    fn run(&mut self, mut answered: Option<crate::commit::Answered<Waiting>>) -> Pause {
+    fn run(&mut self, mut answered: Option<crate::commit::Answered<Unreleased>>) -> Pause {
         for _ in 0..MOST_TURNS {
             match self.partition.turn(answered.take()) {
                 Step::Sync(append) if self.is_held => {
@@ -118,7 +118,7 @@ impl Desk {
                 Step::Sync(append) => answered = Some(append.wait()),
                 Step::Sleep { until, now } => match self.partition.gathers_until() {
                     Some(moment) => self.clock.pass_until(moment),
-                    None if self.door.is_empty() && until.is_none_or(|until| until > now) => {
+                    None if self.inbox.is_empty() && until.is_none_or(|until| until > now) => {
                         return Pause::Asleep(until);
                     }
                     None => {}

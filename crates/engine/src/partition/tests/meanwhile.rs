@@ -77,7 +77,7 @@ fn a_connections_thread_decides_for_a_few_others_and_calls_for_the_rest() {
     desk.turn();
     assert_eq!(desk.look(|partition| partition.backlog.len()), 1);
     let now = desk.look(|partition| partition.clock.moment());
-    assert!(!desk.door.try_sleep(None, now), "the partition's thread was called");
+    assert!(!desk.inbox.try_sleep(None, now), "the partition's thread was called");
 }
 
 #[test]
@@ -192,16 +192,16 @@ fn what_rests_on_durable_things_waits_behind_what_is_in_flight_for_the_same_conn
 
 #[test]
 fn a_call_by_a_moment_wakes_whoever_would_sleep_longer() {
-    let door = Door::<Item>::default();
+    let inbox = Inbox::<Item>::default();
     let now = Moment(0);
     for until in [None, Some(Moment(9))] {
-        assert!(door.try_sleep(until, now));
-        door.call_by(Moment(5));
-        assert!(door.is_awake(now), "{until:?}");
+        assert!(inbox.try_sleep(until, now));
+        inbox.call_by(Moment(5));
+        assert!(inbox.is_awake(now), "{until:?}");
     }
-    door.call_by(Moment(5));
-    assert!(!door.try_sleep(None, now), "it was awake, and looks once more");
-    assert!(door.try_sleep(Some(Moment(3)), now));
-    door.call_by(Moment(5));
-    assert!(!door.is_awake(now) && door.is_awake(Moment(3)));
+    inbox.call_by(Moment(5));
+    assert!(!inbox.try_sleep(None, now), "it was awake, and looks once more");
+    assert!(inbox.try_sleep(Some(Moment(3)), now));
+    inbox.call_by(Moment(5));
+    assert!(!inbox.is_awake(now) && inbox.is_awake(Moment(3)));
 }
