@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::commit::{Inbox, Moment, Step, Stop};
 use crate::item::Item;
 use crate::limits::SEAL_AFTER;
-use crate::partition::{Partition, Surroundings};
+use crate::partition::{Environment, Partition};
 use crate::runner::SharedPartition;
 use crate::upkeep::Pace;
 use crate::{Budget, Recovered};
@@ -62,11 +62,11 @@ pub struct ByHand {
 impl ByHand {
     /// Goes on where recovery has ended.
     pub fn new(recovered: Recovered, journal: Box<dyn Journal>, pace: Pace) -> ByHand {
-        let (surroundings, clock) = (Surroundings::default(), HandClock::default());
-        let (inbox, budget) = (surroundings.inbox.clone(), surroundings.budget.clone());
+        let (environment, clock) = (Environment::default(), HandClock::default());
+        let (inbox, budget) = (environment.inbox.clone(), environment.budget.clone());
         let tail = journal.tail();
         let broker = Broker::new(recovered.durable, 7);
-        let partition = Partition::new(broker, journal, Box::new(clock.clone()), surroundings).tended(
+        let partition = Partition::new(broker, journal, Box::new(clock.clone()), environment).tended(
             pace,
             &recovered.snapshots,
             recovered.last_time,

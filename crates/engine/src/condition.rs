@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Why the partition cannot be relied on. The text is for anybody: it names no file and no entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Ailment {
+pub enum Problem {
     #[error("the journal is closed; the log says why")]
     Closed,
     #[error("the disk has not confirmed a write for {0} seconds")]
@@ -48,13 +48,13 @@ impl Default for Condition {
 
 impl Condition {
     /// Everything that ails it at `now`; nothing, if what is sent now would be stored.
-    pub fn ailments(&self, now: Instant) -> Vec<Ailment> {
+    pub fn problems(&self, now: Instant) -> Vec<Problem> {
         let pending = self.sync_pending(now).filter(|pending| *pending >= SYNC_PENDING_MOST);
         [
-            self.is_closed.load(Ordering::Acquire).then_some(Ailment::Closed),
-            pending.map(|pending| Ailment::SyncPending(pending.as_secs())),
-            self.is_full().then_some(Ailment::Full),
-            self.damage().map(|_| Ailment::Damaged),
+            self.is_closed.load(Ordering::Acquire).then_some(Problem::Closed),
+            pending.map(|pending| Problem::SyncPending(pending.as_secs())),
+            self.is_full().then_some(Problem::Full),
+            self.damage().map(|_| Problem::Damaged),
         ]
         .into_iter()
         .flatten()
@@ -134,17 +134,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_ailment_is_named_and_goes_with_its_cause() {
+    fn each_problem_is_named_and_goes_with_its_cause() {
         let condition = Condition::default();
         let now = Instant::now();
-        assert_eq!(condition.ailments(now), []);
+        assert_eq!(condition.problems(now), []);
         condition.set_full(1);
         condition.report_damage("segment 7 at 4096");
-        assert_eq!(condition.ailments(now), [Ailment::Full, Ailment::Damaged]);
+        assert_eq!(condition.problems(now), [Problem::Full, Problem::Damaged]);
         condition.set_roomy();
         condition.close();
-        assert_eq!(condition.ailments(now), [Ailment::Closed, Ailment::Damaged]);
-        assert!(!Ailment::Damaged.to_string().contains("4096"));
+        assert_eq!(condition.problems(now), [Problem::Closed, Problem::Damaged]);
+        assert!(!Problem::Damaged.to_string().contains("4096"));
     }
 
     #[test]
@@ -153,10 +153,10 @@ mod tests {
         condition.sync_began();
         let began =
             condition.started + Duration::from_millis(condition.syncing_since.load(Ordering::Relaxed) - 1);
-        assert_eq!(condition.ailments(began + SYNC_PENDING_MOST - Duration::from_millis(1)), []);
-        assert_eq!(condition.ailments(began + SYNC_PENDING_MOST), [Ailment::SyncPending(5)]);
+        assert_eq!(condition.problems(began + SYNC_PENDING_MOST - Duration::from_millis(1)), []);
+        assert_eq!(condition.problems(began + SYNC_PENDING_MOST), [Problem::SyncPending(5)]);
         condition.sync_ended();
-        assert_eq!(condition.ailments(began + 2 * SYNC_PENDING_MOST), []);
+        assert_eq!(condition.problems(began + 2 * SYNC_PENDING_MOST), []);
     }
 
     #[test]

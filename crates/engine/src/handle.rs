@@ -7,7 +7,7 @@ use crate::condition::Condition;
 use crate::item::Item;
 use crate::mailbox::{Asks, Outbox};
 use crate::partition::Counters;
-use crate::read::{Ahead, Reading};
+use crate::read::{Ahead, BodyRead};
 use crate::runner::SharedPartition;
 use broker::{Answer, Command, ConnectionId, LinkId, Refusal, RequestId};
 use journal::Place;
@@ -92,8 +92,8 @@ impl Handle {
 
     /// Starts to read bodies of `bytes` in all. With `is_ahead` there is no room for them yet, and `None` means that too
     /// much was read ahead already.
-    pub fn read(&self, places: Vec<Place>, bytes: usize, is_ahead: bool) -> Option<Reading> {
-        Reading::start(&self.inner.ahead, &self.inner.condition, places, bytes, is_ahead)
+    pub fn read(&self, places: Vec<Place>, bytes: usize, is_ahead: bool) -> Option<BodyRead> {
+        BodyRead::start(&self.inner.ahead, &self.inner.condition, places, bytes, is_ahead)
     }
 
     pub fn is_closed(&self) -> bool {

@@ -51,12 +51,12 @@ pub struct Bodies {
 
 /// A read that is under way.
 #[derive(Debug)]
-pub struct Reading {
+pub struct BodyRead {
     job: Option<JoinHandle<Bodies>>,
     done: Option<Bodies>,
 }
 
-impl Reading {
+impl BodyRead {
     /// Starts to read `places`, which hold `bytes`. When it is not needed yet (`is_ahead`), only within the budget. What
     /// cannot be read is reported to `condition`.
     pub(crate) fn start(
@@ -65,7 +65,7 @@ impl Reading {
         places: Vec<Place>,
         bytes: usize,
         is_ahead: bool,
-    ) -> Option<Reading> {
+    ) -> Option<BodyRead> {
         let reserved = match is_ahead {
             true => Some(ahead.reserve(bytes)?),
             false => None,
@@ -75,7 +75,7 @@ impl Reading {
             bodies: read(&places, &condition),
             _reserved: reserved,
         });
-        Some(Reading { job: Some(job), done: None })
+        Some(BodyRead { job: Some(job), done: None })
     }
 
     /// Returns when the bodies are there to be taken.

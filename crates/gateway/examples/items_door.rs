@@ -34,7 +34,7 @@ impl Ask for OneItem {
         Ok((*self.0).clone())
     }
 
-    fn ailments(&self) -> Vec<String> {
+    fn problems(&self) -> Vec<String> {
         Vec::new()
     }
 }

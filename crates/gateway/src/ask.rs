@@ -2,7 +2,7 @@
 
 use crate::metrics::Work;
 use broker::{Answer, Command, Refusal, RequestId};
-use engine::{Ailment, Handle, Stopped};
+use engine::{Handle, Problem, Stopped};
 use std::time::Instant;
 
 /// Whoever answers commands that carry a request id.
@@ -17,7 +17,7 @@ pub trait Ask: Send + Sync {
     fn engine(&self) -> &Handle;
 
     /// What keeps what is sent now from being stored; nothing, in good health.
-    fn ailments(&self) -> Vec<Ailment>;
+    fn problems(&self) -> Vec<Problem>;
 
     /// How far the server's time is ahead of its machine's clock, in milliseconds, if that is much.
     fn large_gap_ms(&self) -> Option<i64>;
@@ -38,8 +38,8 @@ impl Ask for Handle {
         self
     }
 
-    fn ailments(&self) -> Vec<Ailment> {
-        self.condition().ailments(Instant::now())
+    fn problems(&self) -> Vec<Problem> {
+        self.condition().problems(Instant::now())
     }
 
     fn large_gap_ms(&self) -> Option<i64> {

@@ -63,7 +63,7 @@ impl Committed {
     clippy::large_enum_variant,
     reason = "almost all of them are answers, and a box for each costs more"
 )]
-pub enum Reading {
+pub enum ReadOutcome {
     Done(Result<Reply, Refusal>),
     /// It rests on something having expired by now, which the journal does not know yet: a restart, with a clock that was set back,
     /// could bring an item back, and so could what was decided before and is not committed (C-41, C-42). Once the journal holds
@@ -89,7 +89,7 @@ impl Published {
     }
 
     /// Reads at the owner's time `owner`.
-    pub fn read(&self, command: &Command, owner: Time, steps: u64) -> Reading {
+    pub fn read(&self, command: &Command, owner: Time, steps: u64) -> ReadOutcome {
         let result = self.read_at(command, self.now(owner), steps);
         let is_told = match &result {
             _ if !self.hides_something(owner) => true,
@@ -98,7 +98,7 @@ impl Published {
             Ok(_) => false,
             Err(refusal) => self.read_at(command, self.now(self.noted), steps).as_ref() == Err(refusal),
         };
-        if is_told { Reading::Done(result) } else { Reading::After }
+        if is_told { ReadOutcome::Done(result) } else { ReadOutcome::After }
     }
 
     /// Reads at the latest time that the journal knows. Everything decided before that time is in this state, and everything later is

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Why the items cannot be relied on. The text is for anybody: it names no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Ailment {
+pub enum Problem {
     #[error("the journal of the items is closed; the log says why")]
     Closed,
     #[error("the disk has not confirmed a write of items for {0} seconds")]
@@ -37,12 +37,12 @@ impl Default for Condition {
 
 impl Condition {
     /// Everything that ails the items at `now`; nothing, if what is written now would be stored.
-    pub fn ailments(&self, now: Instant) -> Vec<Ailment> {
+    pub fn problems(&self, now: Instant) -> Vec<Problem> {
         let pending = self.sync_pending(now).filter(|pending| *pending >= SYNC_PENDING_MOST);
         [
-            self.is_closed.load(Ordering::Acquire).then_some(Ailment::Closed),
-            pending.map(|pending| Ailment::SyncPending(pending.as_secs())),
-            self.is_full.load(Ordering::Relaxed).then_some(Ailment::Full),
+            self.is_closed.load(Ordering::Acquire).then_some(Problem::Closed),
+            pending.map(|pending| Problem::SyncPending(pending.as_secs())),
+            self.is_full.load(Ordering::Relaxed).then_some(Problem::Full),
         ]
         .into_iter()
         .flatten()
@@ -83,16 +83,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_ailment_is_named_and_goes_with_its_cause() {
+    fn each_problem_is_named_and_goes_with_its_cause() {
         let condition = Condition::default();
         let now = Instant::now();
-        assert_eq!(condition.ailments(now), []);
+        assert_eq!(condition.problems(now), []);
         condition.set_full(true);
         condition.sync_began();
-        assert_eq!(condition.ailments(now + SYNC_PENDING_MOST), [Ailment::SyncPending(5), Ailment::Full]);
+        assert_eq!(condition.problems(now + SYNC_PENDING_MOST), [Problem::SyncPending(5), Problem::Full]);
         condition.set_full(false);
         condition.sync_ended();
         condition.close();
-        assert_eq!(condition.ailments(now + SYNC_PENDING_MOST), [Ailment::Closed]);
+        assert_eq!(condition.problems(now + SYNC_PENDING_MOST), [Problem::Closed]);
     }
 }

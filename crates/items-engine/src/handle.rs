@@ -1,7 +1,7 @@
 //! What the doors hold.
 
 use crate::activity::Activity;
-use crate::committed::{Committed, Reading};
+use crate::committed::{Committed, ReadOutcome};
 use crate::condition::Condition;
 use crate::engine::{Items, SharedClock};
 use crate::limits::{LONG_READS, PAGE_STEPS, UNDURABLE_BYTES};
@@ -122,8 +122,8 @@ impl Handle {
         self.inner.activity.reading();
         if is_short(&command) {
             return match self.inner.read(&command) {
-                Reading::Done(answer) => answer,
-                Reading::After => {
+                ReadOutcome::Done(answer) => answer,
+                ReadOutcome::After => {
                     self.note().await?;
                     self.inner.read_noted(&command)
                 }
@@ -226,7 +226,7 @@ impl Inner {
     }
 
     /// Reads on this thread, on what is committed.
-    fn read(&self, command: &Command) -> Reading {
+    fn read(&self, command: &Command) -> ReadOutcome {
         let newest = self.readers.newest();
         // The clock is read later: what is committed was written before now.
         newest.read(command, self.clock.now(), PAGE_STEPS)

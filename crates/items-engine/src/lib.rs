@@ -18,8 +18,8 @@ mod store;
 
 pub use self::engine::{Engine, Options, PARTITION, STORE};
 pub use activity::Activity;
-pub use committed::{Committed, Published, Reading};
-pub use condition::{Ailment, Condition};
+pub use committed::{Committed, Published, ReadOutcome};
+pub use condition::{Condition, Problem};
 pub use deciding::{Deciding, ReplayError, inspect};
 pub use handle::{Handle, Pending};
 pub use partition::{

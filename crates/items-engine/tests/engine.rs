@@ -137,7 +137,7 @@ async fn a_stopped_engine_answers_that_it_has_stopped() {
     prepare(&handle, "").await;
     engine.stop().unwrap();
     assert_eq!(upsert(&handle, "a", "").await, Err(Refusal::Stopped));
-    assert_eq!(handle.condition().ailments(std::time::Instant::now()).len(), 1);
+    assert_eq!(handle.condition().problems(std::time::Instant::now()).len(), 1);
 }
 
 // P-80: what is provisioned is kept, and what is left over is the purge's.

@@ -6,7 +6,7 @@ use items::{
     Answer, Command, ContainerPath, ItemPath, ItemWrite, PartitionKey, Precondition, Throughput, Time,
 };
 use journal::{Draft, Position};
-use otobus_items_engine::{Deciding, Layered, Memory, MemoryDisk, Reading};
+use otobus_items_engine::{Deciding, Layered, Memory, MemoryDisk, ReadOutcome};
 use std::sync::Arc;
 
 const STEPS: u64 = 1_000;
@@ -49,11 +49,11 @@ impl Desk {
         self.decide(&command, at);
     }
 
-    fn read(&self, at: i64) -> Reading {
+    fn read(&self, at: i64) -> ReadOutcome {
         self.read_of("i", at)
     }
 
-    fn read_of(&self, id: &str, at: i64) -> Reading {
+    fn read_of(&self, id: &str, at: i64) -> ReadOutcome {
         self.deciding.readers().newest().read(&point_read(id), Time(at), STEPS)
     }
 
@@ -102,10 +102,10 @@ fn desk_with_item() -> Desk {
 #[test]
 fn nobody_is_told_that_an_item_has_expired_while_a_decision_that_keeps_it_is_not_committed() {
     let mut desk = desk_with_item();
-    assert!(matches!(desk.read(1_000), Reading::Done(Ok(_))));
+    assert!(matches!(desk.read(1_000), ReadOutcome::Done(Ok(_))));
     // Decided before the item ends, and durable after it.
     desk.define("", 500);
-    assert!(matches!(desk.read(1_200), Reading::After));
+    assert!(matches!(desk.read(1_200), ReadOutcome::After));
     desk.deciding.note(Time(1_200), &mut desk.draft);
     desk.commit();
     assert!(desk.read_noted(), "it came back");
@@ -115,12 +115,12 @@ fn nobody_is_told_that_an_item_has_expired_while_a_decision_that_keeps_it_is_not
 #[test]
 fn that_an_item_has_expired_is_told_when_the_journal_holds_the_time() {
     let mut desk = desk_with_item();
-    assert!(matches!(desk.read(1_200), Reading::After));
+    assert!(matches!(desk.read(1_200), ReadOutcome::After));
     desk.deciding.note(Time(1_200), &mut desk.draft);
     desk.commit();
     assert!(!desk.read_noted());
     // And from then on at once.
-    assert!(matches!(desk.read(1_200), Reading::Done(Err(_))));
+    assert!(matches!(desk.read(1_200), ReadOutcome::Done(Err(_))));
     // A change of the setting does not bring it back.
     desk.define("", 1_200);
     desk.commit();
@@ -139,8 +139,8 @@ fn a_removal_that_waits_for_request_units_does_not_say_that_nothing_has_expired(
     assert!(!desk.deciding.purge(Time(1_200), &mut desk.draft).unwrap());
     desk.deciding.note(Time(1_200), &mut desk.draft);
     desk.commit();
-    assert!(matches!(desk.read_of("j", 1_250), Reading::Done(Ok(_))));
-    assert!(matches!(desk.read_of("j", 1_400), Reading::After));
+    assert!(matches!(desk.read_of("j", 1_250), ReadOutcome::Done(Ok(_))));
+    assert!(matches!(desk.read_of("j", 1_400), ReadOutcome::After));
 }
 
 #[test]
@@ -158,9 +158,9 @@ fn on_a_full_disk_writes_are_refused_with_507_and_deletes_and_reads_go_on() {
     assert_eq!(decide(&Command::Advance { by_ms: 1 }).unwrap_err().status().0, 507);
     let Command::ReadItem { item, .. } = point_read("i") else { panic!("it reads") };
     assert!(decide(&Command::DeleteItem { item, condition: Precondition::default() }).is_ok());
-    assert!(matches!(desk.read(300), Reading::Done(Ok(_))), "it is not committed yet");
+    assert!(matches!(desk.read(300), ReadOutcome::Done(Ok(_))), "it is not committed yet");
     desk.commit();
-    assert!(matches!(desk.read(300), Reading::Done(Err(_))));
+    assert!(matches!(desk.read(300), ReadOutcome::Done(Err(_))));
     desk.deciding.set_room(true);
     assert!(desk.deciding.decide(&Command::UpsertItem(write), Time(300), &mut desk.draft).unwrap().is_ok());
 }

@@ -71,7 +71,7 @@ struct Target {
 }
 
 /// What the broker has used up at an instant.
-struct Reading {
+struct Sample {
     at: Instant,
     cpu: Duration,
     syncs: Option<u64>,
@@ -88,13 +88,13 @@ impl Target {
         CpuTicks::of_process(&self.pid.to_string(), false).map(CpuTicks::time)
     }
 
-    fn reading(&self) -> Result<Reading, String> {
+    fn reading(&self) -> Result<Sample, String> {
         let syncs = syncs(self.port);
-        Ok(Reading { at: Instant::now(), cpu: self.cpu()?, syncs })
+        Ok(Sample { at: Instant::now(), cpu: self.cpu()?, syncs })
     }
 
     /// What was used since `before`, for so many messages.
-    fn figures(&self, messages: u64, before: &Reading) -> Result<Figures, String> {
+    fn figures(&self, messages: u64, before: &Sample) -> Result<Figures, String> {
         let (elapsed, cpu) = (before.at.elapsed(), self.cpu()? - before.cpu);
         let syncs = syncs(self.port).zip(before.syncs).map(|(after, before)| after - before);
         Ok(Figures::new(messages, elapsed, cpu, syncs))

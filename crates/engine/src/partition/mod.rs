@@ -97,7 +97,7 @@ pub struct Partition {
 
 /// What a partition shares with others.
 #[derive(Debug)]
-pub struct Surroundings {
+pub struct Environment {
     pub inbox: Arc<Inbox<Item>>,
     pub budget: Arc<Budget>,
     pub(crate) cache: Arc<Cache>,
@@ -105,9 +105,9 @@ pub struct Surroundings {
     pub(crate) workers: Workers,
 }
 
-impl Default for Surroundings {
-    fn default() -> Surroundings {
-        Surroundings {
+impl Default for Environment {
+    fn default() -> Environment {
+        Environment {
             inbox: Arc::default(),
             budget: Arc::default(),
             cache: Arc::new(Cache::new(TAIL_CACHE_BYTES)),
@@ -117,9 +117,9 @@ impl Default for Surroundings {
     }
 }
 
-impl Surroundings {
-    pub fn new(inbox: Arc<Inbox<Item>>, budget: Arc<Budget>) -> Surroundings {
-        Surroundings { inbox, budget, ..Surroundings::default() }
+impl Environment {
+    pub fn new(inbox: Arc<Inbox<Item>>, budget: Arc<Budget>) -> Environment {
+        Environment { inbox, budget, ..Environment::default() }
     }
 
     /// What connections use of it.
@@ -133,9 +133,9 @@ impl Partition {
         broker: Broker,
         journal: Box<dyn Journal>,
         clock: Box<dyn Clock>,
-        surroundings: Surroundings,
+        environment: Environment,
     ) -> Partition {
-        let Surroundings { inbox, budget, cache, counters, workers } = surroundings;
+        let Environment { inbox, budget, cache, counters, workers } = environment;
         Partition {
             broker,
             workers,

@@ -108,18 +108,18 @@ impl CopyJob {
 
 /// Something to read, in the order of asking.
 #[derive(Debug)]
-pub(crate) enum Reading {
+pub(crate) enum ReadWork {
     Needs(ReadJob),
     Doubts(CheckJob),
     Copies(CopyJob),
 }
 
-impl Reading {
+impl ReadWork {
     pub(crate) fn run(self) -> Item {
         match self {
-            Reading::Needs(job) => job.run(),
-            Reading::Doubts(job) => job.run(),
-            Reading::Copies(job) => job.run(),
+            ReadWork::Needs(job) => job.run(),
+            ReadWork::Doubts(job) => job.run(),
+            ReadWork::Copies(job) => job.run(),
         }
     }
 }

@@ -7,7 +7,7 @@
 mod jobs;
 mod workers;
 
-pub(crate) use jobs::{CheckJob, CopyJob, ReadJob, Reading};
+pub(crate) use jobs::{CheckJob, CopyJob, ReadJob, ReadWork};
 pub(crate) use workers::{Worker, Workers};
 
 use crate::cache::Cache;
@@ -17,7 +17,7 @@ use crate::handle::Handle;
 use crate::item::Item;
 use crate::limits::LARGE_GAP_MS;
 use crate::mailbox::{ASKING, Asks};
-use crate::partition::{Partition, Surroundings};
+use crate::partition::{Environment, Partition};
 use crate::recovery::{self, Recovered, recover};
 use crate::scrub;
 use crate::snapshots::SnapshotJob;
@@ -68,16 +68,16 @@ impl Engine {
         let gap = clock.gap();
         let (tail, snapshots) = (journal.tail(), journal.snapshots());
         let inbox = Arc::<Inbox<Item>>::default();
-        let surroundings = Surroundings {
+        let environment = Environment {
             inbox: inbox.clone(),
             cache: Arc::new(Cache::new(options.tail_cache_bytes)),
             workers: workers(&inbox).map_err(OpenError::Thread)?,
-            ..Surroundings::default()
+            ..Environment::default()
         };
         let asks = Arc::new(Asks::default());
-        let shared = surroundings.shared();
+        let shared = environment.shared();
         let broker = Broker::new(recovered.durable, options.nonce);
-        let partition = Partition::new(broker, journal, Box::new(clock), surroundings).tended(
+        let partition = Partition::new(broker, journal, Box::new(clock), environment).tended(
             Pace::default(),
             &recovered.snapshots,
             recovered.last_time,
@@ -140,7 +140,7 @@ fn resume(recovered: &Recovered) -> OwnerClock {
 
 fn workers(inbox: &Arc<Inbox<Item>>) -> std::io::Result<Workers> {
     let own = Arc::clone(inbox);
-    let read = Worker::spawn("otobus-read", move |job: Reading| own.put(job.run()))?;
+    let read = Worker::spawn("otobus-read", move |job: ReadWork| own.put(job.run()))?;
     let own = Arc::clone(inbox);
     let snapshot = Worker::spawn("otobus-snapshot", move |job: SnapshotJob| own.put(job.run()))?;
     Ok(Workers { read: Some(read), snapshot: Some(snapshot) })

@@ -1,6 +1,6 @@
 //! The threads that read and write files beside a partition.
 
-use super::jobs::{CheckJob, CopyJob, ReadJob, Reading};
+use super::jobs::{CheckJob, CopyJob, ReadJob, ReadWork};
 use crate::commit::Inbox;
 use crate::item::Item;
 use crate::snapshots::SnapshotJob;
@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 /// Helpers of a partition. Without them it does everything by itself, which is what the simulator wants.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
-    pub(crate) read: Option<Worker<Reading>>,
+    pub(crate) read: Option<Worker<ReadWork>>,
     pub(crate) snapshot: Option<Worker<SnapshotJob>>,
 }
 
@@ -48,18 +48,18 @@ impl<T> Drop for Worker<T> {
 
 impl Workers {
     pub(crate) fn read(&self, job: ReadJob, inbox: &Inbox<Item>) {
-        self.start(Reading::Needs(job), inbox);
+        self.start(ReadWork::Needs(job), inbox);
     }
 
     pub(crate) fn check(&self, job: CheckJob, inbox: &Inbox<Item>) {
-        self.start(Reading::Doubts(job), inbox);
+        self.start(ReadWork::Doubts(job), inbox);
     }
 
     pub(crate) fn copy(&self, job: CopyJob, inbox: &Inbox<Item>) {
-        self.start(Reading::Copies(job), inbox);
+        self.start(ReadWork::Copies(job), inbox);
     }
 
-    fn start(&self, reading: Reading, inbox: &Inbox<Item>) {
+    fn start(&self, reading: ReadWork, inbox: &Inbox<Item>) {
         match &self.read {
             Some(reader) => reader.start(reading),
             None => inbox.put(reading.run()),

@@ -13,7 +13,7 @@ use super::settle::tag_of;
 use amqp::LinkKey;
 use broker::{Delivery, LocalTime, ReceiveMode, State};
 use bytes::Bytes;
-use engine::{Bodies, Front, Reading, Sent};
+use engine::{Bodies, BodyRead, Front, Sent};
 use journal::Place;
 use journal::limits::RUN_BYTES;
 use message::delivery::{Stamp, encode};
@@ -70,7 +70,7 @@ pub(super) struct Service {
 #[derive(Debug)]
 struct Fetch {
     link: LinkKey,
-    reading: Reading,
+    reading: BodyRead,
 }
 
 impl Service {

@@ -52,7 +52,7 @@ pub trait Ask: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn ask(&self, command: Command) -> impl Future<Output = Result<Reply, Refusal>> + Send;
 
     /// What keeps the items from being served as they should, in words; none when they are well.
-    fn ailments(&self) -> Vec<String>;
+    fn problems(&self) -> Vec<String>;
 }
 
 impl Ask for items_engine::Handle {
@@ -60,8 +60,8 @@ impl Ask for items_engine::Handle {
         items_engine::Handle::ask(self, command).await
     }
 
-    fn ailments(&self) -> Vec<String> {
-        self.condition().ailments(std::time::Instant::now()).iter().map(ToString::to_string).collect()
+    fn problems(&self) -> Vec<String> {
+        self.condition().problems(std::time::Instant::now()).iter().map(ToString::to_string).collect()
     }
 }
 
@@ -320,7 +320,7 @@ impl<A: Ask> Door<A> {
     }
 
     fn health(&self, activity: &HeaderValue) -> Response<Payload> {
-        let reasons = self.ask.ailments();
+        let reasons = self.ask.problems();
         let (status, body) = if reasons.is_empty() {
             (StatusCode::OK, json!({ "status": "healthy", "message": "Service is healthy." }))
         } else {

@@ -44,7 +44,7 @@ impl Ask for Fake {
         Ok(Reply { answer, charge: 100, place: Some(place) })
     }
 
-    fn ailments(&self) -> Vec<String> {
+    fn problems(&self) -> Vec<String> {
         self.is_sick.then(|| "the disk is full".to_owned()).into_iter().collect()
     }
 }

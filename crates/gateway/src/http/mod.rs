@@ -362,17 +362,17 @@ impl<A: Ask> Door<'_, A> {
     }
 
     /// What keeps messages or items that are sent now from being stored.
-    fn ailments(&self) -> Vec<String> {
+    fn problems(&self) -> Vec<String> {
         let of_items =
-            self.items.map(|items| items.condition().ailments(std::time::Instant::now())).unwrap_or_default();
-        let of_bus = self.ask.ailments();
+            self.items.map(|items| items.condition().problems(std::time::Instant::now())).unwrap_or_default();
+        let of_bus = self.ask.problems();
         let of_bus = of_bus.iter().map(ToString::to_string);
         of_bus.chain(of_items.iter().map(ToString::to_string)).collect()
     }
 
     // H-122
     fn health(&self) -> Success {
-        let reasons = self.ailments();
+        let reasons = self.problems();
         let (status, mut body) = if reasons.is_empty() {
             (StatusCode::OK, json!({"status": "healthy", "message": "Service is healthy."}))
         } else {
@@ -398,7 +398,7 @@ impl<A: Ask> Door<'_, A> {
 
     fn metrics(&self) -> Success {
         let items = self.items.map(|items| items.activity().into());
-        let body = metrics::page(self.ask.work(), items, self.meters, self.ailments().is_empty());
+        let body = metrics::page(self.ask.work(), items, self.meters, self.problems().is_empty());
         Success { status: StatusCode::OK, content_type: PROMETHEUS, body }
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::auth::{Guard, Policy, Right, Secret};
 use crate::namespaces::tests::namespace;
 use broker::{Broker, Context, Decision, Durable, Effect, Position, Refusal, RequestId};
-use engine::{Ailment, Engine, Stopped};
+use engine::{Engine, Problem, Stopped};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -80,8 +80,8 @@ impl Ask for Fake {
         self.engine.get_or_init(engine_in_memory).handle()
     }
 
-    fn ailments(&self) -> Vec<Ailment> {
-        self.is_sick.load(Ordering::Relaxed).then_some(Ailment::SyncPending(7)).into_iter().collect()
+    fn problems(&self) -> Vec<Problem> {
+        self.is_sick.load(Ordering::Relaxed).then_some(Problem::SyncPending(7)).into_iter().collect()
     }
 
     fn large_gap_ms(&self) -> Option<i64> {

@@ -53,7 +53,7 @@ impl Ask for Items {
         answer
     }
 
-    fn ailments(&self) -> Vec<String> {
+    fn problems(&self) -> Vec<String> {
         Vec::new()
     }
 }

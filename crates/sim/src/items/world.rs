@@ -12,7 +12,7 @@ use items::{
 };
 use items_engine::{
     Answered, Asker, Clocks, FlushJob, Flusher, Layered, Memory as MemoryStore, MemoryDisk, Partition,
-    Reading, Store, Unreleased, Work,
+    ReadOutcome, Store, Unreleased, Work,
 };
 use journal::disk::{Fault, Faulty, Memory};
 use journal::{Filling, Local, Options};
@@ -365,7 +365,7 @@ impl World {
         let owner = self.clocks.owner();
         let is_short = matches!(command, Command::ReadItem { .. });
         if (is_short || !state.hides_something(owner))
-            && let Reading::Done(answer) = state.read(command, owner, STEPS)
+            && let ReadOutcome::Done(answer) = state.read(command, owner, STEPS)
         {
             return Some((state.now(owner), answer));
         }

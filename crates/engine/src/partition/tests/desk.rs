@@ -44,11 +44,11 @@ impl Desk {
         let durable = recover(&mut *journal, 1).unwrap().durable;
         let clock = HandClock::default();
         clock.set(NOW);
-        let surroundings = Surroundings::default();
-        let (inbox, (budget, _, counters)) = (surroundings.inbox.clone(), surroundings.shared());
+        let environment = Environment::default();
+        let (inbox, (budget, _, counters)) = (environment.inbox.clone(), environment.shared());
         let tail = journal.tail();
         let partition =
-            Partition::new(Broker::new(durable, 5), journal, Box::new(clock.clone()), surroundings);
+            Partition::new(Broker::new(durable, 5), journal, Box::new(clock.clone()), environment);
         let partition = Shared::new(partition, tail, inbox.clone());
         Desk { partition, inbox, budget, counters, clock, is_held: false, append: None }
     }

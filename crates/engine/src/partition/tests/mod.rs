@@ -545,10 +545,10 @@ fn what_comes_while_time_is_moved_is_decided_when_it_has_arrived() {
 fn a_sync_that_does_not_end_is_seen_from_outside() {
     let mut desk = Desk::with_queue();
     let later = std::time::Instant::now() + Duration::from_secs(3_600);
-    assert_eq!(desk.look(|partition| partition.condition.ailments(later)), []);
+    assert_eq!(desk.look(|partition| partition.condition.problems(later)), []);
     desk.leave_in_flight();
-    let ailments = desk.look(|partition| partition.condition.ailments(later));
-    assert!(matches!(ailments[..], [crate::Ailment::SyncPending(_)]), "{ailments:?}");
+    let problems = desk.look(|partition| partition.condition.problems(later));
+    assert!(matches!(problems[..], [crate::Problem::SyncPending(_)]), "{problems:?}");
     desk.finish_sync();
-    assert_eq!(desk.look(|partition| partition.condition.ailments(later)), []);
+    assert_eq!(desk.look(|partition| partition.condition.problems(later)), []);
 }

@@ -14,7 +14,7 @@ use crate::limits::{LARGE_REPLIES_BYTES, LARGE_REPLY_BYTES, QUESTION_COST, SMALL
 use amqp::{LinkKey, SessionKey};
 use broker::{BodyId, Delivery, State};
 use bytes::Bytes;
-use engine::Reading;
+use engine::BodyRead;
 use journal::Place;
 use message::codec::{begin_list, begin_map, code, end_compound, write_binary, write_string, write_uuid};
 use message::delivery::{Stamp, encode};
@@ -67,7 +67,7 @@ pub(in super::super) struct Desk {
 struct Fetch {
     link: LinkKey,
     messages: Box<Messages>,
-    reading: Reading,
+    reading: BodyRead,
 }
 
 /// Bytes of large replies that all connections are putting together.

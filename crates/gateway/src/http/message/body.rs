@@ -39,7 +39,7 @@ impl<T: Into<Bytes>> From<T> for Payload {
     }
 }
 
-type Reading = Pin<Box<dyn Future<Output = Option<Bodies>> + Send>>;
+type PartRead = Pin<Box<dyn Future<Output = Option<Bodies>> + Send>>;
 
 /// What is left of a message in parts.
 pub struct Parts {
@@ -49,7 +49,7 @@ pub struct Parts {
     rest: Rest,
     /// Read and not taken.
     ready: Bytes,
-    reading: Option<Reading>,
+    reading: Option<PartRead>,
 }
 
 impl fmt::Debug for Parts {
