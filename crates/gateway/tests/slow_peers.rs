@@ -16,15 +16,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
-struct House {
+struct TestServer {
     state: Arc<State>,
     tls: TlsAcceptor,
     engine: Option<Engine>,
     folder: PathBuf,
 }
 
-impl House {
-    fn new() -> House {
+impl TestServer {
+    fn new() -> TestServer {
         let options = journal::Options {
             segment_bytes: 1 << 20,
             first_segment_bytes: 1 << 20,
@@ -42,7 +42,7 @@ impl House {
         let certificate = tls::Certificate::load(&files).unwrap();
         let tls = TlsAcceptor::from(tls::server_config(&certificate).unwrap());
         let state = Arc::new(State::new(engine.handle().clone(), namespaces));
-        House { state, tls, engine: Some(engine), folder }
+        TestServer { state, tls, engine: Some(engine), folder }
     }
 
     /// Connects, writes `first` at once and then `drop_by_drop`, a byte each second, for ever. Says after how long the
@@ -73,7 +73,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for TestServer {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.take() {
             let stopped = engine.stop();
@@ -90,7 +90,7 @@ fn is_at(waited: Duration, limit: Duration) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_is_slow_before_it_has_proved_anything_is_closed_at_its_limit() {
-    let house = House::new();
+    let server = TestServer::new();
     // A greeting in TLS that says it has 512 bytes.
     let hello = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
     let upgrade = b"GET /$servicebus/websocket HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\n";
@@ -113,7 +113,7 @@ async fn whoever_is_slow_before_it_has_proved_anything_is_closed_at_its_limit() 
         ("SASL in drops", sasl, b"\0", CLAIM_TIMEOUT),
     ];
     for (what, first, drops, limit) in cases {
-        let (waited, said) = house.patience_with(first, drops).await;
+        let (waited, said) = server.patience_with(first, drops).await;
         let shown = String::from_utf8_lossy(&said);
         assert!(is_at(waited, limit), "{what}: {waited:?} and not {limit:?}, {shown}");
     }
@@ -121,12 +121,12 @@ async fn whoever_is_slow_before_it_has_proved_anything_is_closed_at_its_limit() 
 
 #[tokio::test(start_paused = true)]
 async fn a_body_in_drops_is_refused_at_its_limit_even_from_a_manager() {
-    let house = House::new();
+    let server = TestServer::new();
     let token = sas::sign("https%3a%2f%2fhost", "root", "key", UnixSeconds::NEVER);
     let head =
         format!("PUT /q HTTP/1.1\r\nHost: h\r\nAuthorization: {token}\r\nContent-Length: 100000\r\n\r\n<");
     for drops in [&b""[..], b" "] {
-        let (waited, said) = house.patience_with(head.as_bytes(), drops).await;
+        let (waited, said) = server.patience_with(head.as_bytes(), drops).await;
         assert!(is_at(waited, HTTP_BODY_TIMEOUT), "{waited:?}");
         assert!(said.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&said));
     }
@@ -134,27 +134,27 @@ async fn a_body_in_drops_is_refused_at_its_limit_even_from_a_manager() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kept_connection_that_asks_nothing_more_is_closed() {
-    let house = House::new();
+    let server = TestServer::new();
     let request = b"GET /health HTTP/1.1\r\nHost: h\r\n\r\n";
-    let (waited, said) = house.patience_with(request, b"").await;
+    let (waited, said) = server.patience_with(request, b"").await;
     assert!(is_at(waited, HTTP_HEAD_TIMEOUT), "{waited:?}");
     assert!(said.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&said));
 }
 
-/// A receive over HTTP that waits for a minute, and what becomes of it when `change` is made to the house meanwhile.
-async fn waiting_receive(house: &House, token: &str, change: impl FnOnce()) -> (Duration, Vec<u8>) {
+/// A receive over HTTP that waits for a minute, and what becomes of it when `change` is made to the server meanwhile.
+async fn waiting_receive(server: &TestServer, token: &str, change: impl FnOnce()) -> (Duration, Vec<u8>) {
     let create = |request| broker::Command::CreateQueue {
         request,
         namespace: broker::NamespaceId(0),
         path: "orders".into(),
         settings: Box::default(),
     };
-    house.state.engine.ask(create).await.unwrap().unwrap();
+    server.state.engine.ask(create).await.unwrap().unwrap();
     let head = format!(
         "DELETE /orders/messages/head?timeout=60 HTTP/1.1\r\nHost: h\r\nAuthorization: {token}\r\n\
          Connection: close\r\nContent-Length: 0\r\n\r\n"
     );
-    let waiting = house.patience_with(head.as_bytes(), b"");
+    let waiting = server.patience_with(head.as_bytes(), b"");
     // Nothing tells when the receive has begun to wait; if it had not by then it would be refused at once.
     let changing = async {
         tokio::time::sleep(CLAIM_REVIEW / 4).await;
@@ -167,13 +167,13 @@ async fn waiting_receive(house: &House, token: &str, change: impl FnOnce()) -> (
 /// In real time: the engine answers on threads of its own, for which a clock that stands still does not wait.
 #[tokio::test]
 async fn a_receive_that_waits_ends_when_its_policy_goes() {
-    let house = House::new();
+    let server = TestServer::new();
     let forever = sas::sign("https%3a%2f%2fhost", "root", "key", UnixSeconds::NEVER);
-    let default = house.state.namespaces.of_host("", None);
+    let default = server.state.namespaces.of_host("", None);
     let (id, name, created, tier) = (default.id, default.name.clone(), default.created, default.tier);
-    let (waited, said) = waiting_receive(&house, &forever, || {
+    let (waited, said) = waiting_receive(&server, &forever, || {
         let guard = Guard::new(Vec::new(), false);
-        house.state.namespaces.replace(Namespace { id, name, guard, created, tier }, Vec::new());
+        server.state.namespaces.replace(Namespace { id, name, guard, created, tier }, Vec::new());
     })
     .await;
     assert!(waited >= CLAIM_REVIEW / 2 && waited <= 10 * CLAIM_REVIEW, "{waited:?}");
@@ -183,17 +183,17 @@ async fn a_receive_that_waits_ends_when_its_policy_goes() {
 /// In real time, as above. A token counts a little longer than it says, so this one says less.
 #[tokio::test]
 async fn a_receive_that_waits_ends_when_its_token_runs_out() {
-    let house = House::new();
+    let server = TestServer::new();
     let expires = UnixSeconds(UnixSeconds::now().0 + 3 - CLOCK_SKEW_SECONDS);
     let token = sas::sign("https%3a%2f%2fhost", "root", "key", expires);
-    let (waited, said) = waiting_receive(&house, &token, || {}).await;
+    let (waited, said) = waiting_receive(&server, &token, || {}).await;
     assert!(waited <= 10 * CLAIM_REVIEW, "{waited:?}");
     assert!(said.starts_with(b"HTTP/1.1 401 "), "{}", String::from_utf8_lossy(&said));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_head_whose_lines_end_without_a_carriage_return_is_refused() {
-    let house = House::new();
-    let (_, said) = house.patience_with(b"GET /health HTTP/1.1\r\nHost: h\nX: y\r\n\r\n", b"").await;
+    let server = TestServer::new();
+    let (_, said) = server.patience_with(b"GET /health HTTP/1.1\r\nHost: h\nX: y\r\n\r\n", b"").await;
     assert!(said.starts_with(b"HTTP/1.1 400 "), "{}", String::from_utf8_lossy(&said));
 }

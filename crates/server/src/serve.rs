@@ -94,14 +94,14 @@ pub async fn serve(mut settings: Settings, flags: Flags, open_files: u64) -> any
         true => Some(Arc::new(Development::new().ok().context("there is no randomness for a key")?)),
         false => None,
     };
-    let houses = Houses {
+    let opener = NamespaceOpener {
         engine: engine.handle().clone(),
         root: root.clone(),
         is_loopback_only,
         development: development.clone(),
     };
     let opened = async {
-        let mut opened = houses.open(&settings.namespaces, |_| None).await;
+        let mut opened = opener.open(&settings.namespaces, |_| None).await;
         let (changes, missing): (Vec<_>, Vec<_>) =
             std::mem::take(&mut opened.untaken).into_iter().partition(|untaken| untaken.is_there);
         // Without what is missing clients cannot work. What is only as it was keeps nobody from it.
@@ -110,7 +110,7 @@ pub async fn serve(mut settings: Settings, flags: Flags, open_files: u64) -> any
         }
         changes.iter().for_each(|untaken| tracing::error!("not taken: {}", untaken.what));
         let (default, others) = opened.split().context("there is no namespace")?;
-        anyhow::Ok((default, others, definition::known_namespaces(&houses.engine).await?))
+        anyhow::Ok((default, others, definition::known_namespaces(&opener.engine).await?))
     };
     let (default, others, known) = match opened.await {
         Ok(namespaces) => namespaces,
@@ -196,7 +196,7 @@ pub async fn serve(mut settings: Settings, flags: Flags, open_files: u64) -> any
                 break Err(why.unwrap_or_else(|_| "the thread of the items ended".to_owned()));
             }
             () = reload.received() => {
-                let mut untaken = houses.reload(&settings, &flags, &state, &certificates, &certificate).await;
+                let mut untaken = opener.reload(&settings, &flags, &state, &certificates, &certificate).await;
                 if let Some(door) = &items_door {
                     untaken.extend(reload_items(door, &state, &settings, &flags, &data).await);
                 }
@@ -372,7 +372,7 @@ async fn reload_items(
 }
 
 /// Makes namespaces from definitions, at the start and again at each reload.
-struct Houses {
+struct NamespaceOpener {
     engine: Handle,
     root: Policy,
     is_loopback_only: bool,
@@ -393,7 +393,7 @@ impl Opened {
     }
 }
 
-impl Houses {
+impl NamespaceOpener {
     /// `before` knows the number of a namespace that is served, and since when there is one: it goes on being served,
     /// whatever becomes of its definition.
     async fn open(

@@ -1,7 +1,7 @@
 //! A body that the disk does not give back: whoever needs it is refused, the message stays, and everybody else goes on.
 
-use crate::house::{House, Shared, body, options};
 use crate::judge::judge;
+use crate::owner::{Shared, TestPartition, body, options};
 use broker::{Refusal, Time};
 use journal::disk::{Disk, Fault, Faulty, Memory};
 use message::overlay::Overlay;
@@ -12,10 +12,10 @@ const NOW: Time = Time(1_000_000);
 /// A disk with twenty messages, and their fate so far.
 fn stored() -> (Memory, Shared) {
     let (memory, told) = (Memory::new(), Shared::default());
-    let mut house = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
-    (1..=20).for_each(|number| house.send(number).unwrap());
-    house.stop().unwrap();
-    drop(house);
+    let mut partition = TestPartition::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
+    (1..=20).for_each(|number| partition.send(number).unwrap());
+    partition.stop().unwrap();
+    drop(partition);
     (memory, told)
 }
 
@@ -42,15 +42,15 @@ fn a_damaged_message_is_not_lost_by_receiving_and_deleting() {
     // P2, P4
     let (memory, told) = stored();
     let place = flip(&memory, 7);
-    let mut house = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
-    house.take(100).unwrap();
+    let mut partition = TestPartition::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
+    partition.take(100).unwrap();
     let others: Vec<u32> = (1..=20).filter(|number| *number != 7).collect();
     assert_eq!(told.lock().taken, others, "those behind it are not held up");
-    assert!(names(house.damage(), &place), "{:?} is not {place:?}", house.damage());
-    drop(house);
+    assert!(names(partition.damage(), &place), "{:?} is not {place:?}", partition.damage());
+    drop(partition);
     flip(&memory, 7);
     judge(&memory.crash_image(0), &told.lock(), "it is still there");
-    let mut again = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
+    let mut again = TestPartition::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
     again.take(100).unwrap();
     assert_eq!(told.lock().taken.last(), Some(&7), "once it can be read it is delivered");
     assert_eq!(again.damage(), None);
@@ -60,11 +60,11 @@ fn a_damaged_message_is_not_lost_by_receiving_and_deleting() {
 fn a_damaged_message_is_tried_again_when_time_has_passed() {
     let (memory, told) = stored();
     flip(&memory, 7);
-    let mut house = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
-    house.take(100).unwrap();
+    let mut partition = TestPartition::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
+    partition.take(100).unwrap();
     flip(&memory, 7);
-    house.now.0 += 5 * 60_000;
-    house.run().unwrap();
+    partition.now.0 += 5 * 60_000;
+    partition.run().unwrap();
     assert_eq!(told.lock().taken.last(), Some(&7));
 }
 
@@ -81,24 +81,24 @@ fn lose_oldest_segment(memory: &Memory) {
 fn messages_whose_segment_is_gone_are_damage_and_the_others_are_served() {
     // P4
     let (memory, told) = (Memory::new(), Shared::default());
-    let mut house = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
-    (1..=200).for_each(|number| house.send(number).unwrap());
-    house.stop().unwrap();
-    drop(house);
+    let mut partition = TestPartition::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
+    (1..=200).for_each(|number| partition.send(number).unwrap());
+    partition.stop().unwrap();
+    drop(partition);
     lose_oldest_segment(&memory);
     for takes in [true, false] {
-        let mut house = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
+        let mut partition = TestPartition::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
         if takes {
-            house.take(500).unwrap();
+            partition.take(500).unwrap();
             let taken = told.lock().taken.clone();
             assert!(taken.contains(&200) && !taken.contains(&1), "{taken:?}");
         } else {
-            house.skips_unreadable = true;
-            house.receive(500).unwrap();
-            assert!(!house.held().contains(&1));
+            partition.skips_unreadable = true;
+            partition.receive(500).unwrap();
+            assert!(!partition.held().contains(&1));
         }
         if takes {
-            let damage = house.damage().unwrap();
+            let damage = partition.damage().unwrap();
             assert!(damage.contains("body 1 is missing"), "{damage}");
         }
     }
@@ -113,18 +113,18 @@ fn change() -> Overlay {
 #[test]
 fn a_settlement_that_needs_a_damaged_body_is_refused_and_nothing_else() {
     let (memory, told) = stored();
-    let mut house = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
-    house.receive(10).unwrap();
+    let mut partition = TestPartition::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap();
+    partition.receive(10).unwrap();
     let place = flip(&memory, 7);
-    house.abandon_with(7, change()).unwrap();
-    assert_eq!(house.refusals(), [Refusal::Unreadable]);
-    assert!(names(house.damage(), &place), "{:?} is not {place:?}", house.damage());
+    partition.abandon_with(7, change()).unwrap();
+    assert_eq!(partition.refusals(), [Refusal::Unreadable]);
+    assert!(names(partition.damage(), &place), "{:?} is not {place:?}", partition.damage());
     // The lock is still held, and what needs no look at the body is possible.
-    house.abandon_with(8, change()).unwrap();
-    house.complete(7).unwrap();
-    assert_eq!(house.refusals(), []);
+    partition.abandon_with(8, change()).unwrap();
+    partition.complete(7).unwrap();
+    assert_eq!(partition.refusals(), []);
     assert!(told.lock().completed.contains(&7));
-    house.send(21).unwrap();
+    partition.send(21).unwrap();
     assert!(told.lock().accepted.contains(&21));
 }
 
@@ -132,13 +132,13 @@ fn a_settlement_that_needs_a_damaged_body_is_refused_and_nothing_else() {
 fn a_read_that_fails_is_refused_and_the_partition_goes_on() {
     let (memory, told) = stored();
     let disk = Arc::new(Faulty::new(Arc::new(memory.clone()), Fault::Eio, u64::MAX));
-    let mut house = House::open_with(disk.clone(), told.clone(), NOW, options()).unwrap();
-    house.receive(10).unwrap();
+    let mut partition = TestPartition::open_with(disk.clone(), told.clone(), NOW, options()).unwrap();
+    partition.receive(10).unwrap();
     disk.fail_in(1);
-    house.abandon_with(7, change()).unwrap();
-    assert_eq!(house.refusals(), [Refusal::Unreadable]);
-    house.abandon_with(7, change()).unwrap();
-    assert_eq!(house.refusals(), []);
-    house.send(21).unwrap();
+    partition.abandon_with(7, change()).unwrap();
+    assert_eq!(partition.refusals(), [Refusal::Unreadable]);
+    partition.abandon_with(7, change()).unwrap();
+    assert_eq!(partition.refusals(), []);
+    partition.send(21).unwrap();
     assert!(told.lock().accepted.contains(&21));
 }

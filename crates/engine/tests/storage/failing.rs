@@ -1,7 +1,7 @@
 //! Every n-th call of the disk fails, for each n until a run has no failure.
 
-use crate::house::{House, Shared, work};
 use crate::judge::judge;
+use crate::owner::{Shared, TestPartition, work};
 use broker::Time;
 use journal::disk::{Fault, Faulty, Memory};
 use std::sync::Arc;
@@ -11,15 +11,15 @@ const OPERATIONS: u32 = 300;
 
 /// Two lives: the second begins where the first was stopped.
 fn lives(disk: &Arc<Faulty>, told: &Shared) -> Result<(), String> {
-    let mut house = House::open(disk.clone(), told.clone(), Time(1_000_000))?;
-    work(&mut house, OPERATIONS / 2, 1, 3)?;
-    house.rest(10)?;
-    house.stop()?;
-    let now = house.now;
-    drop(house);
-    let mut house = House::open(disk.clone(), told.clone(), now)?;
-    work(&mut house, OPERATIONS / 2, 1_000, 4)?;
-    house.rest(10)
+    let mut partition = TestPartition::open(disk.clone(), told.clone(), Time(1_000_000))?;
+    work(&mut partition, OPERATIONS / 2, 1, 3)?;
+    partition.rest(10)?;
+    partition.stop()?;
+    let now = partition.now;
+    drop(partition);
+    let mut partition = TestPartition::open(disk.clone(), told.clone(), now)?;
+    work(&mut partition, OPERATIONS / 2, 1_000, 4)?;
+    partition.rest(10)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What must hold of a disk after the process or the power went away, whatever it kept.
 
-use crate::house::{Told, body, options};
+use crate::owner::{Told, body, options};
 use broker::{NamespaceId, Sequence};
 use journal::disk::Memory;
 use journal::{Journal, Local};

@@ -7,8 +7,8 @@
 
 mod damaged;
 mod failing;
-mod house;
 mod judge;
+mod owner;
 mod power_cut;
 mod space;
 mod topics;

@@ -1,9 +1,9 @@
 //! The power goes at every boundary between two calls that change the disk, and the disk keeps what it likes of what
 //! was not synced: nothing, everything, torn sectors, later writes without earlier ones.
 
-use crate::house::{House, Shared, Told, options, work};
 use crate::is_long;
 use crate::judge::judge;
+use crate::owner::{Shared, TestPartition, Told, options, work};
 use crate::watching::watching;
 use broker::Time;
 use journal::disk::{Disk, Memory};
@@ -31,10 +31,10 @@ fn run(seed: u64, operations: u32, durability: Durability) -> (u64, u64, u64) {
         }
     });
     let options = Options { durability, ..options() };
-    let mut house = House::open_with(disk, told, Time(1_000_000), options).unwrap();
-    work(&mut house, operations, 1, seed).unwrap();
-    house.rest(40).unwrap();
-    house.stop().unwrap();
+    let mut partition = TestPartition::open_with(disk, told, Time(1_000_000), options).unwrap();
+    work(&mut partition, operations, 1, seed).unwrap();
+    partition.rest(40).unwrap();
+    partition.stop().unwrap();
     let snapshots = memory.list().unwrap().iter().filter(|name| name.ends_with(".snapshot")).count();
     assert_eq!(snapshots, 2, "the run takes snapshots");
     let trimmed = memory.list().unwrap().iter().any(|name| name == "0000000000000001.segment");

@@ -1,7 +1,7 @@
 //! Space: what is dead is given back, what is alive among it is copied, and a full disk refuses sends and nothing else.
 
-use crate::house::{House, SEGMENT_BYTES, Shared, options};
 use crate::judge::judge;
+use crate::owner::{SEGMENT_BYTES, Shared, TestPartition, options};
 use broker::{Refusal, Time};
 use journal::disk::{Disk, Memory};
 use journal::{Draft, Journal, Local, Options, Outcome};
@@ -13,29 +13,29 @@ fn segments(memory: &Memory) -> usize {
     memory.list().unwrap().iter().filter(|name| name.ends_with(".segment")).count()
 }
 
-fn open(memory: &Memory, told: &Shared) -> House {
-    House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap()
+fn open(memory: &Memory, told: &Shared) -> TestPartition {
+    TestPartition::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap()
 }
 
-fn drain(house: &mut House, keeps: impl Fn(u32) -> bool) {
-    house.receive(10_000).unwrap();
-    for number in house.held().into_iter().filter(|number| !keeps(*number)) {
-        house.now.0 += 1;
-        house.complete(number).unwrap();
+fn drain(partition: &mut TestPartition, keeps: impl Fn(u32) -> bool) {
+    partition.receive(10_000).unwrap();
+    for number in partition.held().into_iter().filter(|number| !keeps(*number)) {
+        partition.now.0 += 1;
+        partition.complete(number).unwrap();
     }
 }
 
 #[test]
 fn after_a_drain_the_directory_is_as_small_as_ever_and_a_start_reads_next_to_nothing() {
     let (memory, told) = (Memory::new(), Shared::default());
-    let mut house = open(&memory, &told);
-    (1..=600).for_each(|number| house.send(number).unwrap());
+    let mut partition = open(&memory, &told);
+    (1..=600).for_each(|number| partition.send(number).unwrap());
     assert!(segments(&memory) > 15, "a backlog takes space");
-    drain(&mut house, |_| false);
-    house.rest(60).unwrap();
+    drain(&mut partition, |_| false);
+    partition.rest(60).unwrap();
     assert!(segments(&memory) <= 2, "{} segments are left", segments(&memory));
     judge(&memory.crash_image(0), &told.lock(), "drained");
-    drop(house);
+    drop(partition);
     let mut again = open(&memory, &told);
     again.send(601).unwrap();
     assert!(told.lock().accepted.contains(&601));
@@ -44,16 +44,16 @@ fn after_a_drain_the_directory_is_as_small_as_ever_and_a_start_reads_next_to_not
 #[test]
 fn what_is_alive_among_the_dead_is_copied_and_found_again() {
     let (memory, told) = (Memory::new(), Shared::default());
-    let mut house = open(&memory, &told);
-    (1..=600).for_each(|number| house.send(number).unwrap());
+    let mut partition = open(&memory, &told);
+    (1..=600).for_each(|number| partition.send(number).unwrap());
     let before = segments(&memory);
     // One in twenty stays, in every segment.
-    drain(&mut house, |number| number % 20 == 0);
-    house.rest(200).unwrap();
+    drain(&mut partition, |number| number % 20 == 0);
+    partition.rest(200).unwrap();
     let after = segments(&memory);
     assert!(after * 3 < before, "{before} segments became {after}");
     judge(&memory.crash_image(0), &told.lock(), "cleaned");
-    drop(house);
+    drop(partition);
     let mut again = open(&memory, &told);
     again.receive(100).unwrap();
     assert_eq!(again.held(), (1..=30).map(|n| n * 20).collect::<Vec<_>>());
@@ -65,20 +65,20 @@ fn what_is_alive_among_the_dead_is_copied_and_found_again() {
 #[test]
 fn a_body_that_is_copied_again_and_again_stays_the_same() {
     let (memory, told) = (Memory::new(), Shared::default());
-    let mut house = open(&memory, &told);
+    let mut partition = open(&memory, &told);
     let mut number = 0;
     for _ in 0..12 {
         (0..150).for_each(|_| {
             number += 1;
-            house.send(number).unwrap();
+            partition.send(number).unwrap();
         });
         // The first two stay for ever; each round they lie before everything else.
-        drain(&mut house, |number| number <= 2);
-        house.rest(60).unwrap();
+        drain(&mut partition, |number| number <= 2);
+        partition.rest(60).unwrap();
         assert!(segments(&memory) < 6, "{} segments", segments(&memory));
     }
     judge(&memory.crash_image(0), &told.lock(), "copied often");
-    drop(house);
+    drop(partition);
     let mut again = open(&memory, &told);
     again.receive(10).unwrap();
     assert_eq!(again.held(), [1, 2]);
@@ -88,15 +88,15 @@ fn a_body_that_is_copied_again_and_again_stays_the_same() {
 fn a_full_disk_refuses_sends_and_nothing_else_and_goes_on_by_itself() {
     // R9
     let (memory, told) = (Memory::new(), Shared::default());
-    let mut house = open(&memory, &told);
-    (1..=100).for_each(|number| house.send(number).unwrap());
+    let mut partition = open(&memory, &told);
+    (1..=100).for_each(|number| partition.send(number).unwrap());
     let mut number = 100;
     for cycle in 0..20 {
         (0..60).for_each(|_| {
             number += 1;
-            house.send(number).unwrap();
+            partition.send(number).unwrap();
         });
-        house.rest(60).unwrap();
+        partition.rest(60).unwrap();
         let used: usize = memory
             .list()
             .unwrap()
@@ -104,26 +104,26 @@ fn a_full_disk_refuses_sends_and_nothing_else_and_goes_on_by_itself() {
             .map(|name| memory.content(name).map_or(0, |bytes| bytes.len()))
             .sum();
         memory.set_room(Some(used as u64));
-        while !house.is_full() {
+        while !partition.is_full() {
             number += 1;
-            house.send(number).unwrap();
+            partition.send(number).unwrap();
         }
         number += 1;
-        house.send(number).unwrap();
-        assert_eq!(house.refusals().pop(), Some(Refusal::NoSpace), "cycle {cycle}");
-        house.receive(40).unwrap();
-        let held = house.held();
+        partition.send(number).unwrap();
+        assert_eq!(partition.refusals().pop(), Some(Refusal::NoSpace), "cycle {cycle}");
+        partition.receive(40).unwrap();
+        let held = partition.held();
         assert!(held.len() >= 40);
         for number in held {
-            house.complete(number).unwrap();
+            partition.complete(number).unwrap();
             assert!(told.lock().completed.contains(&number), "cycle {cycle}: completing goes on");
         }
         memory.set_room(None);
-        house.now.0 += 2_000;
-        house.run().unwrap();
-        assert!(!house.is_full(), "cycle {cycle}: there is room again");
+        partition.now.0 += 2_000;
+        partition.run().unwrap();
+        assert!(!partition.is_full(), "cycle {cycle}: there is room again");
         number += 1;
-        house.send(number).unwrap();
+        partition.send(number).unwrap();
         assert!(told.lock().accepted.contains(&number), "cycle {cycle}: sending goes on");
         judge(&memory.crash_image(0), &told.lock(), &format!("cycle {cycle}"));
     }
@@ -138,18 +138,18 @@ fn receiving_everything_makes_room_on_a_disk_that_stays_full() {
 fn fill_and_drain(room_segments: u64) {
     let (memory, told) = (Memory::new(), Shared::default());
     memory.set_room(Some(room_segments * u64::from(SEGMENT_BYTES)));
-    let mut house = open(&memory, &told);
+    let mut partition = open(&memory, &told);
     let mut number = 0;
-    while !house.is_full() {
+    while !partition.is_full() {
         number += 1;
-        house.send(number).unwrap();
+        partition.send(number).unwrap();
     }
-    drain(&mut house, |_| false);
-    house.rest(200).unwrap();
-    house.now.0 += 2_000;
-    house.run().unwrap();
-    assert!(!house.is_full(), "{} segments of {room_segments} are left", segments(&memory));
-    house.send(number + 1).unwrap();
+    drain(&mut partition, |_| false);
+    partition.rest(200).unwrap();
+    partition.now.0 += 2_000;
+    partition.run().unwrap();
+    assert!(!partition.is_full(), "{} segments of {room_segments} are left", segments(&memory));
+    partition.send(number + 1).unwrap();
     assert!(told.lock().accepted.contains(&(number + 1)));
 }
 
@@ -158,28 +158,28 @@ fn a_drain_makes_room_on_a_full_disk_whenever_the_process_was_killed() {
     // Killed with everything in place, after some of it was received, after all of it was.
     for received in [0, 1, 2] {
         let (memory, told) = (Memory::new(), Shared::default());
-        let mut house = open(&memory, &told);
+        let mut partition = open(&memory, &told);
         memory.set_room(Some(30 * u64::from(SEGMENT_BYTES)));
         let mut number = 0;
-        while !house.is_full() {
+        while !partition.is_full() {
             number += 1;
-            house.send(number).unwrap();
+            partition.send(number).unwrap();
         }
         match received {
             0 => {}
-            1 => drain(&mut house, |each| each > 60),
-            _ => drain(&mut house, |_| false),
+            1 => drain(&mut partition, |each| each > 60),
+            _ => drain(&mut partition, |_| false),
         }
-        drop(house);
+        drop(partition);
         let image = memory.crash_image(0);
         image.set_room(Some(30 * u64::from(SEGMENT_BYTES)));
-        let mut house = open(&image, &told);
-        drain(&mut house, |_| false);
-        house.rest(200).unwrap();
-        house.now.0 += 2_000;
-        house.run().unwrap();
-        assert!(!house.is_full(), "{received}: {} segments are left", segments(&image));
-        house.send(number + 1).unwrap();
+        let mut partition = open(&image, &told);
+        drain(&mut partition, |_| false);
+        partition.rest(200).unwrap();
+        partition.now.0 += 2_000;
+        partition.run().unwrap();
+        assert!(!partition.is_full(), "{received}: {} segments are left", segments(&image));
+        partition.send(number + 1).unwrap();
         assert!(told.lock().accepted.contains(&(number + 1)));
     }
 }
@@ -188,17 +188,17 @@ fn a_drain_makes_room_on_a_full_disk_whenever_the_process_was_killed() {
 fn without_any_reserve_a_full_disk_makes_everybody_wait_and_nobody_lose() {
     let (memory, told) = (Memory::new(), Shared::default());
     let bare = Options { reserve_segments: 0, ..options() };
-    let mut house = House::open_with(Arc::new(memory.clone()), told.clone(), NOW, bare).unwrap();
+    let mut partition = TestPartition::open_with(Arc::new(memory.clone()), told.clone(), NOW, bare).unwrap();
     memory.set_room(Some(u64::from(SEGMENT_BYTES)));
     let mut number = 0;
-    while !house.is_full() {
+    while !partition.is_full() {
         number += 1;
-        house.send(number).unwrap();
+        partition.send(number).unwrap();
     }
     assert!(!told.lock().accepted.contains(&number), "what found no room is not accepted");
     memory.set_room(None);
-    house.now.0 += 2_000;
-    house.run().unwrap();
+    partition.now.0 += 2_000;
+    partition.run().unwrap();
     assert!(told.lock().accepted.contains(&number), "it was stored when there was room");
     judge(&memory.crash_image(0), &told.lock(), "waited");
 }
@@ -206,9 +206,9 @@ fn without_any_reserve_a_full_disk_makes_everybody_wait_and_nobody_lose() {
 #[test]
 fn a_damaged_newest_snapshot_is_set_aside_and_the_older_one_serves() {
     let (memory, told) = (Memory::new(), Shared::default());
-    let mut house = open(&memory, &told);
-    (1..=200).for_each(|number| house.send(number).unwrap());
-    drop(house);
+    let mut partition = open(&memory, &told);
+    (1..=200).for_each(|number| partition.send(number).unwrap());
+    drop(partition);
     let snapshots = || {
         let mut names = memory.list().unwrap();
         names.retain(|name| name.contains(".snapshot"));
@@ -217,13 +217,13 @@ fn a_damaged_newest_snapshot_is_set_aside_and_the_older_one_serves() {
     let newest = snapshots().pop().unwrap();
     memory.damage(&newest, |bytes| bytes[100] ^= 1);
     let before = memory.content(&newest);
-    let mut house = open(&memory, &told);
+    let mut partition = open(&memory, &told);
     let aside = format!("{newest}.damaged");
     assert_eq!(memory.content(&aside), before, "its bytes are kept");
     judge(&memory.crash_image(1), &told.lock(), "older snapshot");
     // It neither counts as one of two nor pushes a good one out.
-    (201..=400).for_each(|number| house.send(number).unwrap());
-    drop(house);
+    (201..=400).for_each(|number| partition.send(number).unwrap());
+    drop(partition);
     assert_eq!(snapshots().len(), 3);
     let newest = snapshots().into_iter().rfind(|name| name.ends_with(".snapshot")).unwrap();
     memory.damage(&newest, |bytes| bytes[100] ^= 1);
@@ -234,17 +234,17 @@ fn a_damaged_newest_snapshot_is_set_aside_and_the_older_one_serves() {
 #[test]
 fn without_a_snapshot_that_is_whole_a_trimmed_journal_is_refused() {
     let (memory, told) = (Memory::new(), Shared::default());
-    let mut house = open(&memory, &told);
-    (1..=300).for_each(|number| house.send(number).unwrap());
-    drain(&mut house, |_| false);
-    house.rest(60).unwrap();
-    drop(house);
+    let mut partition = open(&memory, &told);
+    (1..=300).for_each(|number| partition.send(number).unwrap());
+    drain(&mut partition, |_| false);
+    partition.rest(60).unwrap();
+    drop(partition);
     for name in memory.list().unwrap().iter().filter(|name| name.ends_with(".snapshot")) {
         memory.damage(name, |bytes| bytes[60] ^= 1);
     }
     let before = contents(&memory);
     for _ in 0..2 {
-        let refused = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap_err();
+        let refused = TestPartition::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap_err();
         assert!(refused.contains("every snapshot is damaged") && refused.contains(".snapshot"), "{refused}");
         assert_eq!(contents(&memory), before, "nothing is changed");
     }
@@ -262,9 +262,9 @@ fn contents(memory: &Memory) -> Vec<(String, Option<Vec<u8>>)> {
 #[test]
 fn a_start_that_is_refused_changes_nothing() {
     let (memory, told) = (Memory::new(), Shared::default());
-    let mut house = open(&memory, &told);
-    (1..=200).for_each(|number| house.send(number).unwrap());
-    drop(house);
+    let mut partition = open(&memory, &told);
+    (1..=200).for_each(|number| partition.send(number).unwrap());
+    drop(partition);
     // The newest snapshot is damaged, so the journal behind the older one is read, and the last batch of it is of a kind
     // that this program does not know.
     let newest = memory.list().unwrap().into_iter().rfind(|name| name.ends_with(".snapshot")).unwrap();
@@ -279,7 +279,7 @@ fn a_start_that_is_refused_changes_nothing() {
     memory.create("snapshot.tmp").unwrap();
     let before = contents(&memory);
     for _ in 0..2 {
-        let refused = House::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap_err();
+        let refused = TestPartition::open(Arc::new(memory.clone()), told.clone(), NOW).unwrap_err();
         assert!(refused.contains(&format!("batch {}", at.0)), "{refused}");
         assert_eq!(contents(&memory), before);
     }

@@ -1,7 +1,7 @@
 //! Topics on a disk: copies share a body, which lives as long as the last of them; rules are held against what is read
 //! back; and what becomes many records becomes several appends.
 
-use crate::house::{PACE, options};
+use crate::owner::{PACE, options};
 use broker::topic::rule::{Filter, Rule, Sql};
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
 use broker::{

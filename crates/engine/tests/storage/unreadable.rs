@@ -1,7 +1,7 @@
 //! Segments that the disk does not give to those who copy: nothing stops, nothing is lost, and copying goes on later.
 
-use crate::house::{House, Shared, body};
 use crate::judge::judge;
+use crate::owner::{Shared, TestPartition, body};
 use broker::Time;
 use journal::disk::{Call, Disk, Memory, Watched};
 use std::io;
@@ -41,32 +41,32 @@ fn segments(memory: &Memory) -> Vec<String> {
 }
 
 /// Sends 600 and completes all but one in twenty.
-fn sparse(disk: &Unreadable, told: &Shared) -> House {
-    let mut house = House::open(disk.disk(), told.clone(), NOW).unwrap();
-    (1..=600).for_each(|number| house.send(number).unwrap());
-    house.receive(10_000).unwrap();
-    for number in house.held().into_iter().filter(|number| number % 20 != 0) {
-        house.now.0 += 1;
-        house.complete(number).unwrap();
+fn sparse(disk: &Unreadable, told: &Shared) -> TestPartition {
+    let mut partition = TestPartition::open(disk.disk(), told.clone(), NOW).unwrap();
+    (1..=600).for_each(|number| partition.send(number).unwrap());
+    partition.receive(10_000).unwrap();
+    for number in partition.held().into_iter().filter(|number| number % 20 != 0) {
+        partition.now.0 += 1;
+        partition.complete(number).unwrap();
     }
-    house
+    partition
 }
 
 #[test]
 fn a_read_that_fails_while_copying_is_told_and_copying_goes_on_later() {
     for code in [EIO, EMFILE] {
         let (disk, told) = (Unreadable::default(), Shared::default());
-        let mut house = sparse(&disk, &told);
+        let mut partition = sparse(&disk, &told);
         let before = segments(&disk.memory).len();
         disk.set(code);
-        house.rest(100).unwrap();
+        partition.rest(100).unwrap();
         assert!(segments(&disk.memory).len() * 2 > before, "nothing that is alive is given up");
-        assert!(house.damage().is_some(), "somebody is told");
+        assert!(partition.damage().is_some(), "somebody is told");
         disk.set(0);
-        house.send(601).unwrap();
+        partition.send(601).unwrap();
         assert!(told.lock().accepted.contains(&601));
-        house.now.0 += 20_000;
-        house.rest(200).unwrap();
+        partition.now.0 += 20_000;
+        partition.rest(200).unwrap();
         let after = segments(&disk.memory).len();
         assert!(after * 3 < before, "{before} segments became {after}");
         judge(&disk.memory.crash_image(0), &told.lock(), "copied later");
@@ -76,7 +76,7 @@ fn a_read_that_fails_while_copying_is_told_and_copying_goes_on_later() {
 #[test]
 fn a_damaged_body_keeps_its_segment_and_those_behind_it_and_no_others() {
     let (disk, told) = (Unreadable::default(), Shared::default());
-    let mut house = sparse(&disk, &told);
+    let mut partition = sparse(&disk, &told);
     let before = segments(&disk.memory);
     let (name, at) = before
         .iter()
@@ -88,22 +88,22 @@ fn a_damaged_body_keeps_its_segment_and_those_behind_it_and_no_others() {
         })
         .unwrap();
     disk.memory.damage(&name, |bytes| bytes[at] ^= 1);
-    house.rest(300).unwrap();
+    partition.rest(300).unwrap();
     assert_eq!(segments(&disk.memory)[0], name, "everything before it is given back");
-    assert!(house.damage().is_some_and(|damage| damage.contains(&name)), "{:?}", house.damage());
+    assert!(partition.damage().is_some_and(|damage| damage.contains(&name)), "{:?}", partition.damage());
     // It is still there for whoever restores it.
     disk.memory.damage(&name, |bytes| bytes[at] ^= 1);
     judge(&disk.memory.crash_image(0), &told.lock(), "restored");
     // Once it is dead it keeps nothing.
-    house.complete(400).unwrap();
-    (701..=900).for_each(|number| house.send(number).unwrap());
-    house.receive(10_000).unwrap();
-    house
+    partition.complete(400).unwrap();
+    (701..=900).for_each(|number| partition.send(number).unwrap());
+    partition.receive(10_000).unwrap();
+    partition
         .held()
         .into_iter()
         .filter(|number| *number > 700)
-        .for_each(|number| house.complete(number).unwrap());
-    house.rest(300).unwrap();
+        .for_each(|number| partition.complete(number).unwrap());
+    partition.rest(300).unwrap();
     assert_ne!(segments(&disk.memory)[0], name);
     judge(&disk.memory.crash_image(0), &told.lock(), "given back");
 }

@@ -94,7 +94,7 @@ impl<S> Task<S> {
             Ok(claim) => claim,
             Err(status) => return self.reply(&reply, &status),
         };
-        let (guard, now) = (&self.house.guard, self.state.now());
+        let (guard, now) = (&self.namespace.guard, self.state.now());
         let signed = match is_signature {
             true => guard.signature(&token, self.peer.is_loopback(), now),
             false => guard.bearer(&token, &claimed, now),
@@ -108,13 +108,13 @@ impl<S> Task<S> {
             // Whoever may not use an entity is not told whether it exists, and who may is told at once.
             Ok(grant) => {
                 let request = self.question(Question::Claim { reply, grant });
-                let namespace = self.namespace;
+                let namespace = self.namespace.id;
                 self.batch.commands.push(Command::DescribeEntity { request, namespace, path });
             }
             Err(Denied::InvalidSignature) if !path.is_empty() && is_signature => {
                 let task = Box::new(broker::Task::Access { path });
                 let request = self.question(Question::Signature { reply, token, path: claimed });
-                self.batch.commands.push(Command::Manage { request, namespace: self.namespace, task });
+                self.batch.commands.push(Command::Manage { request, namespace: self.namespace.id, task });
             }
             Err(why) => self.refuse_token(&reply, why),
         }
@@ -181,7 +181,7 @@ impl<S> Task<S> {
             Some(Question::Signature { reply, token, path }) => {
                 let signed = match &answer {
                     Ok(Answer::Access(holders)) => {
-                        self.house.guard.entity_signature(&token, holders, self.state.now())
+                        self.namespace.guard.entity_signature(&token, holders, self.state.now())
                     }
                     _ => Err(Denied::InvalidSignature),
                 };

@@ -58,10 +58,10 @@ impl<S> Task<S> {
     pub(super) fn review(&mut self) {
         let now = self.state.now();
         self.version = self.state.namespaces.version();
-        let namespace = self.state.namespaces.of_id(self.namespace);
+        let namespace = self.state.namespaces.of_id(self.namespace.id);
         match &namespace {
             // Tokens that come later are judged by the keys of now.
-            Some(namespace) => self.house = Arc::clone(namespace),
+            Some(namespace) => self.namespace = Arc::clone(namespace),
             None if !self.has_parted => self.part("The namespace is no longer served here."),
             None => {}
         }
@@ -97,7 +97,7 @@ impl<S> Task<S> {
         for path in entities {
             let task = Box::new(broker::Task::Access { path: path.clone() });
             let request = self.question(Question::Review { entity: path });
-            self.batch.commands.push(Command::Manage { request, namespace: self.namespace, task });
+            self.batch.commands.push(Command::Manage { request, namespace: self.namespace.id, task });
         }
         self.review_at = (!self.grants.is_empty()).then(|| Instant::now() + CLAIM_REVIEW);
         if is_less {

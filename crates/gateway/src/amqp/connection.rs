@@ -43,8 +43,7 @@ pub(super) struct Task<S> {
     pub(super) peer: Peer,
     pub(super) machine: Connection,
     pub(super) engine: engine::Connection,
-    pub(super) namespace: NamespaceId,
-    pub(super) house: Arc<Namespace>,
+    pub(super) namespace: Arc<Namespace>,
     /// Of the namespaces, as they were when the claims were last looked at.
     pub(super) version: u64,
     pub(super) origin: Origin,
@@ -110,7 +109,7 @@ impl<S> Task<S> {
     pub(super) fn new(stream: S, first: BytesMut, peer: Peer, state: Arc<State>) -> Task<S> {
         let config = Config { mechanisms: MECHANISMS, ..Config::default() };
         let version = state.namespaces.version();
-        let house = state.namespaces.of_host("", peer.server_name.as_deref());
+        let namespace = state.namespaces.of_host("", peer.server_name.as_deref());
         let origin = Origin { node: state.node.clone(), host: "localhost".into() };
         let account = Account::new(Arc::clone(&state.memory));
         Task {
@@ -119,8 +118,7 @@ impl<S> Task<S> {
             machine: Connection::new(config, 0),
             engine: state.engine.connect(),
             state,
-            namespace: house.id,
-            house,
+            namespace,
             version,
             origin,
             links: IdMap::default(),
@@ -312,11 +310,11 @@ impl<S> Task<S> {
 
     /// Goes to the namespace of a host. What was proved to one namespace counts in no other.
     fn enter(&mut self, host: &str) {
-        let house = self.state.namespaces.of_host(host, self.peer.server_name.as_deref());
-        if house.id != self.namespace && self.has_proved {
+        let namespace = self.state.namespaces.of_host(host, self.peer.server_name.as_deref());
+        if namespace.id != self.namespace.id && self.has_proved {
             return self.part("The connection was authenticated for another namespace.");
         }
-        (self.namespace, self.house) = (house.id, house);
+        self.namespace = namespace;
     }
 
     fn authenticate(&mut self, mechanism: &str, response: Option<&[u8]>) -> SaslCode {
@@ -329,7 +327,7 @@ impl<S> Task<S> {
                 let granted = name
                     .and_then(|name| std::str::from_utf8(name).ok())
                     .zip(key)
-                    .map(|(name, key)| self.house.guard.plain(name, key, self.peer.is_loopback()));
+                    .map(|(name, key)| self.namespace.guard.plain(name, key, self.peer.is_loopback()));
                 match granted {
                     Some(Ok(grant)) => {
                         self.admit(grant);

@@ -141,7 +141,7 @@ impl<S> Task<S> {
     }
 
     fn attach_entity(&mut self, key: LinkKey, path: &str, attach: &Attach) -> Result<Kind, amqp::Error> {
-        let (link, namespace) = (self.engine.link(key.0), self.namespace);
+        let (link, namespace) = (self.engine.link(key.0), self.namespace.id);
         let mode = mode_of(attach);
         let (command, kind) = match attach.role {
             Role::Sender => {

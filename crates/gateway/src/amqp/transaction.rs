@@ -31,7 +31,7 @@ pub(super) fn within(transaction: Option<TransactionId>, command: Command) -> Co
 
 impl<S> Task<S> {
     pub(super) fn attach_coordinator(&mut self, key: LinkKey) -> Kind {
-        let (link, namespace) = (self.engine.link(key.0), self.namespace);
+        let (link, namespace) = (self.engine.link(key.0), self.namespace.id);
         self.batch.commands.push(Command::AttachCoordinator { link, namespace });
         Kind::Coordinator { partial: Vec::new() }
     }

@@ -88,14 +88,14 @@ mod tests {
     }
 
     /// The default namespace, beside one called `shop`.
-    fn house() -> Guard {
+    fn guard() -> Guard {
         Guard::new(Vec::new(), false).at(Hosts::of_default(["shop".into()].into()))
     }
 
     fn signed(resource: &str, key: &str) -> Result<Grant, Denied> {
         let text = sas::sign(resource, "reader", key, UnixSeconds::NEVER);
         let holders = [Access { entity: "orders".into(), rules: rules("first") }];
-        house().entity_signature(&text, &holders, NOW)
+        guard().entity_signature(&text, &holders, NOW)
     }
 
     // H-102
@@ -122,7 +122,7 @@ mod tests {
         let holders = [holder("a/b", "inner"), holder("a", "outer")];
         let signed = |resource: &str, key| {
             let text = sas::sign(resource, "reader", key, UnixSeconds::NEVER);
-            house().entity_signature(&text, &holders, NOW)
+            guard().entity_signature(&text, &holders, NOW)
         };
         let inner = signed("sb%3a%2f%2fhost", "inner").unwrap();
         assert!(inner.allows("a/b", Right::Listen, NOW) && !inner.allows("a", Right::Listen, NOW));
@@ -132,7 +132,7 @@ mod tests {
         assert!(signed("sb%3a%2f%2fhost", "outer").unwrap().allows("a", Right::Listen, NOW));
         assert_eq!(signed("sb%3a%2f%2fhost", "third"), Err(Denied::InvalidSignature));
         assert_eq!(signed("sb%3a%2f%2fhost%2fc", "outer"), Err(Denied::InvalidAudience));
-        let nobody = house().entity_signature("SharedAccessSignature x=y", &[], NOW);
+        let nobody = guard().entity_signature("SharedAccessSignature x=y", &[], NOW);
         assert_eq!(nobody, Err(Denied::MalformedToken));
     }
 

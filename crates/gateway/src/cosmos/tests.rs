@@ -52,16 +52,16 @@ impl Ask for Fake {
 const THEN: u64 = 1_493_254_272;
 const DATE: &str = "Thu, 27 Apr 2017 00:51:12 GMT";
 
-struct House {
+struct TestServer {
     door: Arc<Door<Fake>>,
     fake: Fake,
     peer: &'static str,
     host: &'static str,
 }
 
-impl Default for House {
-    fn default() -> House {
-        House::new(Fake::default(), Settings { has_test_clock: true, ..Settings::default() })
+impl Default for TestServer {
+    fn default() -> TestServer {
+        TestServer::new(Fake::default(), Settings { has_test_clock: true, ..Settings::default() })
     }
 }
 
@@ -74,13 +74,13 @@ enum As {
     Nobody,
 }
 
-impl House {
-    fn new(fake: Fake, settings: Settings) -> House {
+impl TestServer {
+    fn new(fake: Fake, settings: Settings) -> TestServer {
         let [owner, reader] = ["owner", "reader"].map(|name| Secret::new(STANDARD.encode(name)));
         let keys = Keys::new(&[owner], &[reader], true).unwrap();
         let door =
             Door { wall: || UnixSeconds(THEN), ..Door::new(fake.clone(), keys, Names::default(), settings) };
-        House { door: Arc::new(door), fake, peer: "127.0.0.1:9", host: "localhost:8081" }
+        TestServer { door: Arc::new(door), fake, peer: "127.0.0.1:9", host: "localhost:8081" }
     }
 
     fn request(
@@ -139,60 +139,61 @@ const KEY: (&str, &str) = ("x-ms-documentdb-partitionkey", "[\"x\"]");
 // P-8, P-12 and decisions 3 and 4
 #[tokio::test]
 async fn the_account_leads_back_to_where_it_was_asked() {
-    let house = House { host: "db.example:18081", ..House::default() };
-    let (status, headers, body) = house.ask(As::Owner, "GET", "/", &[]).await;
+    let server = TestServer { host: "db.example:18081", ..TestServer::default() };
+    let (status, headers, body) = server.ask(As::Owner, "GET", "/", &[]).await;
     let account: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(status, 200, "{body}");
     assert_eq!(account["writableLocations"][0]["databaseAccountEndpoint"], "http://db.example:18081/");
     assert_ne!(account["id"], "localhost");
     assert!(!headers.contains_key("etag"));
     let endpoint = Some("https://given:1/".to_owned());
-    let house = House::new(Fake::default(), Settings { endpoint, ..Settings::default() });
-    let (_, _, body) = house.ask(As::Owner, "GET", "/", &[]).await;
+    let server = TestServer::new(Fake::default(), Settings { endpoint, ..Settings::default() });
+    let (_, _, body) = server.ask(As::Owner, "GET", "/", &[]).await;
     assert!(body.contains("https://given:1/"), "{body}");
 }
 
 // P-14, P-19, P-20, P-21
 #[tokio::test]
 async fn only_whoever_has_a_key_is_let_in() {
-    let house = House::default();
-    assert_eq!(house.ask(As::Owner, "GET", ITEM, &[KEY]).await.0, 200);
-    assert_eq!(house.ask(As::Emulator, "GET", ITEM, &[KEY]).await.0, 200);
-    assert_eq!(house.ask(As::Reader, "GET", ITEM, &[KEY]).await.0, 200);
-    let (status, headers, body) = house.ask(As::Reader, "DELETE", ITEM, &[KEY]).await;
+    let server = TestServer::default();
+    assert_eq!(server.ask(As::Owner, "GET", ITEM, &[KEY]).await.0, 200);
+    assert_eq!(server.ask(As::Emulator, "GET", ITEM, &[KEY]).await.0, 200);
+    assert_eq!(server.ask(As::Reader, "GET", ITEM, &[KEY]).await.0, 200);
+    let (status, headers, body) = server.ask(As::Reader, "DELETE", ITEM, &[KEY]).await;
     assert_eq!((status, headers["x-ms-substatus"].to_str().unwrap()), (403, "0"), "{body}");
     let query = [("x-ms-documentdb-isquery", "true")];
-    let request = house.request(As::Reader, "POST", "/dbs/d/colls/c/docs", &query, r#"{"query":"SELECT 1"}"#);
-    assert_eq!(house.send(request).await.0, 200);
-    let (status, _, body) = house.ask(As::Stranger, "GET", ITEM, &[KEY]).await;
+    let request =
+        server.request(As::Reader, "POST", "/dbs/d/colls/c/docs", &query, r#"{"query":"SELECT 1"}"#);
+    assert_eq!(server.send(request).await.0, 200);
+    let (status, _, body) = server.ask(As::Stranger, "GET", ITEM, &[KEY]).await;
     assert_eq!(status, 401);
     let body: Value = serde_json::from_str(&body).unwrap();
     assert!(body["message"].as_str().unwrap().contains("docs\\\\ndbs/d/colls/c/docs/i\\\\nthu"), "{body}");
-    assert_eq!(house.ask(As::Nobody, "GET", ITEM, &[KEY]).await.0, 401);
-    house.asked();
-    assert_eq!(house.ask(As::Nobody, "POST", "/dbs", &[]).await.0, 401);
-    assert_eq!(house.asked(), [], "nothing is asked for strangers");
+    assert_eq!(server.ask(As::Nobody, "GET", ITEM, &[KEY]).await.0, 401);
+    server.asked();
+    assert_eq!(server.ask(As::Nobody, "POST", "/dbs", &[]).await.0, 401);
+    assert_eq!(server.asked(), [], "nothing is asked for strangers");
 }
 
 // P-21
 #[tokio::test]
 async fn the_well_known_key_is_nothing_for_others_and_for_pages() {
-    let far = House { peer: "10.0.0.1:9", ..House::default() };
+    let far = TestServer { peer: "10.0.0.1:9", ..TestServer::default() };
     assert_eq!(far.ask(As::Emulator, "GET", ITEM, &[KEY]).await.0, 401);
     assert_eq!(far.ask(As::Owner, "GET", ITEM, &[KEY]).await.0, 200);
-    let page = House::default();
+    let page = TestServer::default();
     assert_eq!(page.ask(As::Emulator, "GET", ITEM, &[KEY, ("origin", "http://evil")]).await.0, 401);
-    let rebound = House { host: "evil.example", ..House::default() };
+    let rebound = TestServer { host: "evil.example", ..TestServer::default() };
     assert_eq!(rebound.ask(As::Emulator, "GET", ITEM, &[KEY]).await.0, 401);
 }
 
 // P-19
 #[tokio::test]
 async fn a_signature_of_long_ago_is_forbidden() {
-    let house = House::default();
-    let late = Door { wall: || UnixSeconds(THEN + 901), ..Arc::into_inner(house.door).unwrap() };
-    let house = House { door: Arc::new(late), ..House::default() };
-    let (status, _, body) = house.ask(As::Owner, "GET", "/dbs", &[]).await;
+    let server = TestServer::default();
+    let late = Door { wall: || UnixSeconds(THEN + 901), ..Arc::into_inner(server.door).unwrap() };
+    let server = TestServer { door: Arc::new(late), ..TestServer::default() };
+    let (status, _, body) = server.ask(As::Owner, "GET", "/dbs", &[]).await;
     assert_eq!(status, 403);
     assert!(body.contains("is not valid at the current time"), "{body}");
 }
@@ -200,9 +201,9 @@ async fn a_signature_of_long_ago_is_forbidden() {
 // P-44
 #[tokio::test]
 async fn ranges_that_are_known_are_not_told_again() {
-    let house = House::default();
+    let server = TestServer::default();
     let ranges = "/dbs/d/colls/c/pkranges";
-    let (status, headers, body) = house.ask(As::Owner, "GET", ranges, &[("a-im", "Incremental Feed")]).await;
+    let (status, headers, body) = server.ask(As::Owner, "GET", ranges, &[("a-im", "Incremental Feed")]).await;
     let body: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(
         (status, &headers["etag"], &body["_count"]),
@@ -210,88 +211,88 @@ async fn ranges_that_are_known_are_not_told_again() {
     );
     assert_eq!((&body["_rid"], &body["PartitionKeyRanges"][0]["id"]), (&json!("Jic9ANWdO-E="), &json!("1")));
     let known = [("a-im", "Incremental Feed"), ("if-none-match", "\"e\"")];
-    let (status, headers, body) = house.ask(As::Owner, "GET", ranges, &known).await;
+    let (status, headers, body) = server.ask(As::Owner, "GET", ranges, &known).await;
     assert_eq!((status, body.as_str(), &headers["etag"]), (304, "", &HeaderValue::from_static("\"e\"")));
 }
 
 // 12.2
 #[tokio::test]
 async fn index_metrics_come_in_the_form_that_was_asked_for() {
-    let house = House::default();
+    let server = TestServer::default();
     for (name, expected) in [
         ("x-ms-cosmos-populateindexmetrics", STANDARD.encode("{\"a\":\"é\"}")),
         ("x-ms-cosmos-populateindexmetrics-v2", "%7B%22a%22%3A%22%C3%A9%22%7D".to_owned()),
     ] {
         let pairs = [("x-ms-documentdb-isquery", "true"), (name, "True")];
         let request =
-            house.request(As::Owner, "POST", "/dbs/d/colls/c/docs", &pairs, r#"{"query":"SELECT 1"}"#);
-        let (status, headers, _) = house.send(request).await;
+            server.request(As::Owner, "POST", "/dbs/d/colls/c/docs", &pairs, r#"{"query":"SELECT 1"}"#);
+        let (status, headers, _) = server.send(request).await;
         assert_eq!((status, headers["x-ms-cosmos-index-utilization"].to_str().unwrap()), (200, &*expected));
     }
 }
 
 #[tokio::test]
 async fn health_is_told_to_everybody() {
-    let house = House::default();
+    let server = TestServer::default();
     for path in ["/health", "/ready"] {
-        assert_eq!(house.ask(As::Nobody, "GET", path, &[]).await.0, 200);
+        assert_eq!(server.ask(As::Nobody, "GET", path, &[]).await.0, 200);
     }
-    let sick = House::new(Fake { is_sick: true, ..Fake::default() }, Settings::default());
+    let sick = TestServer::new(Fake { is_sick: true, ..Fake::default() }, Settings::default());
     let (status, _, body) = sick.ask(As::Nobody, "GET", "/ready", &[]).await;
     assert!(status == 503 && body.contains("the disk is full"), "{body}");
 }
 
 #[tokio::test]
 async fn time_is_moved_where_it_may_be() {
-    let house = House::default();
+    let server = TestServer::default();
     let clock = "/$otobus/clock";
-    let request = house.request(As::Owner, "POST", clock, &[], r#"{"advance":"PT1H"}"#);
-    let (status, _, body) = house.send(request).await;
+    let request = server.request(As::Owner, "POST", clock, &[], r#"{"advance":"PT1H"}"#);
+    let (status, _, body) = server.send(request).await;
     assert_eq!((status, body.as_str()), (200, r#"{"now":"2020-01-01T01:00:00.000Z"}"#));
-    assert_eq!(house.ask(As::Owner, "POST", clock, &[]).await.0, 400);
-    assert_eq!(house.ask(As::Reader, "POST", clock, &[]).await.0, 403);
-    assert_eq!(house.ask(As::Owner, "GET", clock, &[]).await.0, 200);
-    let without = House::new(Fake::default(), Settings::default());
+    assert_eq!(server.ask(As::Owner, "POST", clock, &[]).await.0, 400);
+    assert_eq!(server.ask(As::Reader, "POST", clock, &[]).await.0, 403);
+    assert_eq!(server.ask(As::Owner, "GET", clock, &[]).await.0, 200);
+    let without = TestServer::new(Fake::default(), Settings::default());
     assert_eq!(without.ask(As::Owner, "POST", clock, &[]).await.0, 404);
 }
 
 // Section 18
 #[tokio::test]
 async fn what_is_missing_is_told_with_code_and_sub_status() {
-    let house = House::default();
-    let (status, headers, body) = house.ask(As::Owner, "GET", "/dbs/d/colls/c/docs/missing", &[KEY]).await;
+    let server = TestServer::default();
+    let (status, headers, body) = server.ask(As::Owner, "GET", "/dbs/d/colls/c/docs/missing", &[KEY]).await;
     let body: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, &body["code"]), (404, &json!("NotFound")));
     assert_eq!(headers["x-ms-substatus"], "0");
     for name in ["x-ms-activity-id", "x-ms-request-charge", "x-ms-request-duration-ms", "content-type"] {
         assert!(headers.contains_key(name), "{name}");
     }
-    assert_eq!(house.ask(As::Owner, "GET", "/other", &[]).await.0, 404);
-    assert_eq!(house.ask(As::Owner, "PUT", "/dbs", &[]).await.0, 405);
+    assert_eq!(server.ask(As::Owner, "GET", "/other", &[]).await.0, 404);
+    assert_eq!(server.ask(As::Owner, "PUT", "/dbs", &[]).await.0, 405);
 }
 
 // K-40, P-1: the same door by HTTP/1.1 and by HTTP/2 with prior knowledge.
 #[tokio::test]
 async fn both_versions_of_http_are_spoken() {
-    let house = House::default();
+    let server = TestServer::default();
     let connect = || {
         let (near, far) = tokio::io::duplex(64 * 1024);
-        let peer = Peer::new(house.peer.parse().unwrap());
+        let peer = Peer::new(server.peer.parse().unwrap());
         let acceptor = crate::listen::tests::acceptor();
-        tokio::spawn(crate::listen::serve(far, peer, acceptor, house.door.clone()));
+        tokio::spawn(crate::listen::serve(far, peer, acceptor, server.door.clone()));
         TokioIo::new(near)
     };
     let (mut one, driver) = hyper::client::conn::http1::handshake(connect()).await.unwrap();
     tokio::spawn(driver);
-    let response = one.send_request(house.request(As::Owner, "GET", ITEM, &[KEY], "")).await.unwrap();
+    let response = one.send_request(server.request(As::Owner, "GET", ITEM, &[KEY], "")).await.unwrap();
     assert_eq!((response.status(), response.version()), (StatusCode::OK, Version::HTTP_11));
     let (mut two, driver) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), connect()).await.unwrap();
     tokio::spawn(driver);
     for _ in 0..3 {
-        let response = two.send_request(house.request(As::Owner, "GET", ITEM, &[KEY], "")).await.unwrap();
+        let response = two.send_request(server.request(As::Owner, "GET", ITEM, &[KEY], "")).await.unwrap();
         assert_eq!((response.status(), response.version()), (StatusCode::OK, Version::HTTP_2));
     }
-    house.door.stop();
-    house.door.idle().await;
+    server.door.stop();
+    server.door.idle().await;
 }

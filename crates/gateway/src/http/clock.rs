@@ -107,47 +107,47 @@ fn instant(time: LocalTime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{As, House};
+    use super::super::tests::{As, TestServer};
     use super::*;
 
     const CLOCK: &str = "/$otobus/clock";
 
-    async fn advanced(house: &House, body: &str) -> (u16, Value) {
-        let (status, body) = house.request(As::Manager, "POST", CLOCK, "", body).await;
+    async fn advanced(server: &TestServer, body: &str) -> (u16, Value) {
+        let (status, body) = server.request(As::Manager, "POST", CLOCK, "", body).await;
         (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
     }
 
-    async fn now(house: &House) -> Value {
-        let (status, body) = house.get(CLOCK).await;
+    async fn now(server: &TestServer) -> Value {
+        let (status, body) = server.get(CLOCK).await;
         assert_eq!(status, 200, "{body}");
         serde_json::from_str(&body).unwrap()
     }
 
     #[tokio::test]
     async fn time_is_told_and_moved() {
-        let house = House::default();
-        assert_eq!(now(&house).await, json!({ "now": "2020-01-01T00:00:00.000Z" }));
-        let (status, body) = advanced(&house, r#"{"advance":"P1DT1H0.25S"}"#).await;
+        let server = TestServer::default();
+        assert_eq!(now(&server).await, json!({ "now": "2020-01-01T00:00:00.000Z" }));
+        let (status, body) = advanced(&server, r#"{"advance":"P1DT1H0.25S"}"#).await;
         let there = "2020-01-02T01:00:00.250Z";
         assert_eq!((status, body), (200, json!({ "now": there, "events": [], "more": 0 })));
-        assert_eq!(now(&house).await, json!({ "now": there }));
+        assert_eq!(now(&server).await, json!({ "now": there }));
     }
 
     #[tokio::test]
     async fn what_happened_is_told_with_its_instant() {
-        let house = House::default();
+        let server = TestServer::default();
         let idle = r#"<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><QueueDescription xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"><AutoDeleteOnIdle>PT5M</AutoDeleteOnIdle></QueueDescription></content></entry>"#;
-        assert_eq!(house.create("/Idle", idle).await.0, 201);
-        let (_, body) = advanced(&house, r#"{"advance":"PT1H"}"#).await;
+        assert_eq!(server.create("/Idle", idle).await.0, 201);
+        let (_, body) = advanced(&server, r#"{"advance":"PT1H"}"#).await;
         let deleted =
             json!([{ "event": "entityDeleted", "instant": "2020-01-01T00:05:00.000Z", "entity": "Idle" }]);
         assert_eq!(body["events"], deleted);
-        assert_eq!(house.get("/Idle").await.0, 404);
+        assert_eq!(server.get("/Idle").await.0, 404);
     }
 
     #[tokio::test]
     async fn a_bad_body_is_refused_with_words_and_moves_nothing() {
-        let house = House::default();
+        let server = TestServer::default();
         for (body, words) in [
             ("", "not JSON"),
             ("PT1H", "not JSON"),
@@ -162,22 +162,22 @@ mod tests {
             (r#"{"advance":"P3654D"}"#, "ten years"),
             (r#"{"advance":"P99999999999999999999D"}"#, "ten years"),
         ] {
-            let (status, answer) = advanced(&house, body).await;
+            let (status, answer) = advanced(&server, body).await;
             assert_eq!(status, 400, "{body}");
             assert!(answer.as_str().is_some_and(|answer| answer.contains(words)), "{body}: {answer}");
         }
-        assert_eq!(now(&house).await, json!({ "now": "2020-01-01T00:00:00.000Z" }));
-        assert_eq!(house.request(As::Manager, "DELETE", CLOCK, "", "").await.0, 405);
+        assert_eq!(now(&server).await, json!({ "now": "2020-01-01T00:00:00.000Z" }));
+        assert_eq!(server.request(As::Manager, "DELETE", CLOCK, "", "").await.0, 405);
     }
 
     #[tokio::test]
     async fn without_the_flag_there_is_no_clock() {
-        let house = House::without_test_clock();
-        let (status, body) = house.get("/$otobus/other").await;
+        let server = TestServer::without_test_clock();
+        let (status, body) = server.get("/$otobus/other").await;
         let same_but_for_its_name = |text: &str| text.split("TrackingId").next().map(str::to_owned);
-        let (without, text) = house.request(As::Manager, "POST", CLOCK, "", r#"{"advance":"PT1H"}"#).await;
+        let (without, text) = server.request(As::Manager, "POST", CLOCK, "", r#"{"advance":"PT1H"}"#).await;
         assert_eq!((status, without), (404, 404));
         assert_eq!(same_but_for_its_name(&text), same_but_for_its_name(&body));
-        assert_eq!(house.get(CLOCK).await.0, 404);
+        assert_eq!(server.get(CLOCK).await.0, 404);
     }
 }

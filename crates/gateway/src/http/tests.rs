@@ -119,16 +119,16 @@ pub(super) enum As {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct House {
+pub(super) struct TestServer {
     fake: Fake,
     /// Where requests come from; this machine unless said otherwise.
     from: Option<std::net::SocketAddr>,
     has_no_test_clock: bool,
 }
 
-impl House {
-    pub(super) fn without_test_clock() -> House {
-        House { has_no_test_clock: true, ..House::default() }
+impl TestServer {
+    pub(super) fn without_test_clock() -> TestServer {
+        TestServer { has_no_test_clock: true, ..TestServer::default() }
     }
 
     /// Takes the policy `leaving` away.
@@ -232,65 +232,65 @@ const TOPIC: &str = r#"<entry xmlns="http://www.w3.org/2005/Atom"><content type=
 // H-10, H-11, H-15
 #[tokio::test]
 async fn a_queue_is_created_shown_and_deleted() {
-    let house = House::default();
-    let (status, body) = house.create("/Orders?api-version=2024-05", PYTHON_QUEUE).await;
+    let server = TestServer::default();
+    let (status, body) = server.create("/Orders?api-version=2024-05", PYTHON_QUEUE).await;
     assert_eq!(status, 201, "{body}");
     assert!(body.contains("<title type=\"text\">Orders</title>"));
     assert!(body.contains("<id>http://mine.example:5300/Orders?api-version=2024-05</id>"));
     assert!(body.contains("<LockDuration>PT30S</LockDuration>"));
-    let (status, shown) = house.get("/orders?enrich=false&api-version=2024-05").await;
+    let (status, shown) = server.get("/orders?enrich=false&api-version=2024-05").await;
     // K-29: the id is what was asked for, the rest is the same.
     let created =
         body.replace("/Orders?api-version=2024-05</id>", "/orders?enrich=false&amp;api-version=2024-05</id>");
     assert_eq!((status, &shown), (200, &created));
-    let (status, body) = house.request(As::Manager, "DELETE", "/orders", "", "").await;
+    let (status, body) = server.request(As::Manager, "DELETE", "/orders", "", "").await;
     assert_eq!((status, &*body), (200, ""));
-    assert_eq!(house.get("/orders").await.0, 404);
-    assert_eq!(house.request(As::Manager, "DELETE", "/orders", "", "").await.0, 404);
+    assert_eq!(server.get("/orders").await.0, 404);
+    assert_eq!(server.request(As::Manager, "DELETE", "/orders", "", "").await.0, 404);
 }
 
 // H-12, H-13 and the error table
 #[tokio::test]
 async fn failures_have_the_status_and_sub_code_of_the_service() {
-    let house = House::default();
-    assert_eq!(house.create("/q", JAVASCRIPT_QUEUE).await.0, 201);
-    let (status, body) = house.create("/Q", JAVASCRIPT_QUEUE).await;
+    let server = TestServer::default();
+    assert_eq!(server.create("/q", JAVASCRIPT_QUEUE).await.0, 201);
+    let (status, body) = server.create("/Q", JAVASCRIPT_QUEUE).await;
     assert_eq!(status, 409);
     assert!(body.starts_with("<Error><Code>409</Code><Detail>SubCode=40900. Conflict. "), "{body}");
     assert!(
         body.contains(" TrackingId:") && body.contains("_n1, SystemTracker:mine.example:5300:Q, Timestamp:")
     );
-    let (status, body) = house.get("/missing").await;
+    let (status, body) = server.get("/missing").await;
     assert_eq!(status, 404);
     assert!(body.starts_with("<Error><Code>404</Code><Detail>SubCode=40400. Not Found. "), "{body}");
-    let (status, body) = house.create("/r", &JAVASCRIPT_QUEUE.replace("PT30S", "PT1H")).await;
+    let (status, body) = server.create("/r", &JAVASCRIPT_QUEUE.replace("PT30S", "PT1H")).await;
     assert_eq!(status, 400);
     assert!(body.contains("SubCode=40000. ") && body.contains("LockDuration"), "{body}");
-    assert_eq!(house.create("/r", "<entry").await.0, 400);
-    assert_eq!(house.get("/%ff").await.0, 400);
-    assert_eq!(house.get("/$nothing").await.0, 404);
-    assert_eq!(house.request(As::Manager, "PATCH", "/q", "", "").await.0, 405);
+    assert_eq!(server.create("/r", "<entry").await.0, 400);
+    assert_eq!(server.get("/%ff").await.0, 400);
+    assert_eq!(server.get("/$nothing").await.0, 404);
+    assert_eq!(server.request(As::Manager, "PATCH", "/q", "", "").await.0, 405);
 }
 
 // HX-1.2.2, H-12, S-260
 #[tokio::test]
 async fn a_queue_is_updated_by_who_says_that_it_is_there() {
-    let house = House::default();
-    house.create("/q", JAVASCRIPT_QUEUE).await;
-    let (status, body) = house.update("/Q", &JAVASCRIPT_QUEUE.replace("PT30S", "PT45S")).await;
+    let server = TestServer::default();
+    server.create("/q", JAVASCRIPT_QUEUE).await;
+    let (status, body) = server.update("/Q", &JAVASCRIPT_QUEUE.replace("PT30S", "PT45S")).await;
     assert_eq!(status, 200, "{body}");
     assert!(body.contains("<LockDuration>PT45S</LockDuration>") && body.contains(">q</title>"), "{body}");
-    assert_eq!(house.update("/missing", JAVASCRIPT_QUEUE).await.0, 404);
+    assert_eq!(server.update("/missing", JAVASCRIPT_QUEUE).await.0, 404);
     let session =
         JAVASCRIPT_QUEUE.replace("</LockDuration>", "</LockDuration><RequiresSession>true</RequiresSession>");
-    let (status, body) = house.update("/q", &session).await;
+    let (status, body) = server.update("/q", &session).await;
     assert_eq!(status, 400);
     let text =
         "SubCode=40000. The value for the 'RequiresSession' property of an existing Queue can't be changed.";
     assert!(body.contains(text), "{body}");
     // What is not said goes back to its default.
     let (_, body) =
-        house.update("/q", &JAVASCRIPT_QUEUE.replace("<LockDuration>PT30S</LockDuration>", "")).await;
+        server.update("/q", &JAVASCRIPT_QUEUE.replace("<LockDuration>PT30S</LockDuration>", "")).await;
     assert!(body.contains("<LockDuration>PT1M</LockDuration>"), "{body}");
 }
 
@@ -301,46 +301,46 @@ const RULE: &str = r#"<entry xmlns="http://www.w3.org/2005/Atom"><content type="
 // HX-1.2.1 to HX-1.2.7, H-16, H-20, H-21
 #[tokio::test]
 async fn a_topic_with_subscriptions_and_rules_is_managed_whole() {
-    let house = House::default();
-    let (status, body) = house.create("/News/Local", TOPIC).await;
+    let server = TestServer::default();
+    let (status, body) = server.create("/News/Local", TOPIC).await;
     assert_eq!(status, 201, "{body}");
     assert!(body.contains("<TopicDescription ") && body.contains("<author><name>default</name></author>"));
-    let (status, body) = house.create("/news/local/subscriptions/Mine", SUBSCRIPTION).await;
+    let (status, body) = server.create("/news/local/subscriptions/Mine", SUBSCRIPTION).await;
     assert_eq!(status, 201, "{body}");
     assert!(body.contains("href=\"http://mine.example:5300/News/Local/Subscriptions/Mine\""), "{body}");
     assert!(body.contains(">Mine</title>") && !body.contains("<author>"), "{body}");
-    assert_eq!(house.create("/news/local/subscriptions/mine", SUBSCRIPTION).await.0, 409);
-    let (status, body) = house.create("/News/Local/Subscriptions/Mine/Rules/R1", RULE).await;
+    assert_eq!(server.create("/news/local/subscriptions/mine", SUBSCRIPTION).await.0, 409);
+    let (status, body) = server.create("/News/Local/Subscriptions/Mine/Rules/R1", RULE).await;
     assert_eq!(status, 201, "{body}");
     let id = "<id>http://mine.example:5300/News/Local/Subscriptions/Mine/Rules/R1</id>";
     assert!(body.contains(id) && body.contains("<Name>R1</Name>"), "{body}");
     let (status, body) =
-        house.update("/News/Local/Subscriptions/Mine/Rules/r1", &RULE.replace("a = 1", "b = 2")).await;
+        server.update("/News/Local/Subscriptions/Mine/Rules/r1", &RULE.replace("a = 1", "b = 2")).await;
     assert_eq!(status, 200, "{body}");
     assert!(body.contains("<SqlExpression>b = 2</SqlExpression>") && body.contains("<Name>R1</Name>"));
-    let (_, body) = house.get("/news/local/subscriptions/mine/rules").await;
+    let (_, body) = server.get("/news/local/subscriptions/mine/rules").await;
     assert_eq!(body.matches("<RuleDescription").count(), 2);
-    let (_, body) = house.get("/news/local?api-version=2024-05").await;
+    let (_, body) = server.get("/news/local?api-version=2024-05").await;
     assert!(body.contains("<SubscriptionCount>1</SubscriptionCount><SqlFilterCount>2</SqlFilterCount>"));
     let changed = SUBSCRIPTION.replace(">7<", ">8<");
     assert!(
-        house.update("/news/local/subscriptions/mine", &changed).await.1.contains(">8</MaxDeliveryCount>")
+        server.update("/news/local/subscriptions/mine", &changed).await.1.contains(">8</MaxDeliveryCount>")
     );
-    assert_eq!(house.get("/News/Local/Subscriptions/").await.1.matches("<entry").count(), 1);
-    assert_eq!(house.get("/$Resources/topics").await.1.matches("<entry").count(), 1);
-    assert_eq!(house.get("/$Resources/queues").await.1.matches("<entry").count(), 0);
+    assert_eq!(server.get("/News/Local/Subscriptions/").await.1.matches("<entry").count(), 1);
+    assert_eq!(server.get("/$Resources/topics").await.1.matches("<entry").count(), 1);
+    assert_eq!(server.get("/$Resources/queues").await.1.matches("<entry").count(), 0);
     let rule = "/news/local/subscriptions/mine/rules/$default";
-    assert_eq!(house.request(As::Manager, "DELETE", rule, "", "").await, (200, String::new()));
-    assert_eq!(house.request(As::Manager, "DELETE", rule, "", "").await.0, 404);
-    assert_eq!(house.request(As::Manager, "DELETE", "/news/local", "", "").await, (200, String::new()));
-    assert_eq!(house.get("/news/local/subscriptions/mine").await.0, 404);
+    assert_eq!(server.request(As::Manager, "DELETE", rule, "", "").await, (200, String::new()));
+    assert_eq!(server.request(As::Manager, "DELETE", rule, "", "").await.0, 404);
+    assert_eq!(server.request(As::Manager, "DELETE", "/news/local", "", "").await, (200, String::new()));
+    assert_eq!(server.get("/news/local/subscriptions/mine").await.0, 404);
     // Whatever a subscription is called, its rules are found.
-    house.create("/t", TOPIC).await;
-    assert_eq!(house.create("/t/subscriptions/messages", SUBSCRIPTION).await.0, 201);
-    assert_eq!(house.create("/t/subscriptions/messages/rules/r", RULE).await.0, 201);
+    server.create("/t", TOPIC).await;
+    assert_eq!(server.create("/t/subscriptions/messages", SUBSCRIPTION).await.0, 201);
+    assert_eq!(server.create("/t/subscriptions/messages/rules/r", RULE).await.0, 201);
     let rule = "/t/subscriptions/messages/rules/r";
-    assert_eq!(house.request(As::Manager, "DELETE", rule, "", "").await.0, 200);
-    assert_eq!(house.create("/news/local/subscriptions/mine", SUBSCRIPTION).await.0, 404);
+    assert_eq!(server.request(As::Manager, "DELETE", rule, "", "").await.0, 200);
+    assert_eq!(server.create("/news/local/subscriptions/mine", SUBSCRIPTION).await.0, 404);
 }
 
 fn described(kind: &str, properties: &str) -> String {
@@ -436,7 +436,7 @@ fn timeless(entry: &str) -> String {
     text
 }
 
-impl House {
+impl TestServer {
     async fn set_tier(&self, tier: broker::Tier) {
         let task = Box::new(Task::SetTier { tier });
         let namespace = broker::NamespaceId(0);
@@ -474,14 +474,14 @@ impl House {
 async fn whatever_is_read_can_be_sent_back_in_every_tier() {
     use broker::Tier;
     for tier in [Tier::Basic, Tier::Standard, Tier::Premium, Tier::Unlimited] {
-        let house = House::default();
-        house.set_tier(tier).await;
+        let server = TestServer::default();
+        server.set_tier(tier).await;
         let entities = entities(tier != Tier::Basic);
         for (path, body) in &entities {
-            let (status, answer) = house.create(path, body).await;
+            let (status, answer) = server.create(path, body).await;
             assert_eq!(status, 201, "{path} in {tier:?}: {answer}");
         }
-        house.send_back(&entities, tier).await;
+        server.send_back(&entities, tier).await;
     }
 }
 
@@ -490,18 +490,18 @@ async fn whatever_is_read_can_be_sent_back_in_every_tier() {
 async fn what_another_tier_has_left_can_be_sent_back() {
     use broker::Tier;
     for tier in [Tier::Basic, Tier::Standard, Tier::Premium, Tier::Unlimited] {
-        let house = House::default();
+        let server = TestServer::default();
         let mut entities = entities(true);
         let large = "<MaxMessageSizeInKilobytes>2048</MaxMessageSizeInKilobytes>";
         entities.push(("/large", described("Queue", large)));
         entities.push(("/wide", described("Topic", large)));
         for (path, body) in &entities {
-            assert_eq!(house.create(path, body).await.0, 201, "{path}");
+            assert_eq!(server.create(path, body).await.0, 201, "{path}");
         }
-        assert_eq!(house.request(As::Manager, "DELETE", "/usual", "", "").await.0, 200);
+        assert_eq!(server.request(As::Manager, "DELETE", "/usual", "", "").await.0, 200);
         entities.retain(|(path, _)| *path != "/usual");
-        house.set_tier(tier).await;
-        house.send_back(&entities, tier).await;
+        server.set_tier(tier).await;
+        server.send_back(&entities, tier).await;
     }
 }
 
@@ -512,8 +512,8 @@ async fn the_size_of_messages_is_told_by_a_tier_that_lets_nobody_choose_it() {
     for (tier, told) in
         [(Tier::Basic, 256), (Tier::Standard, 256), (Tier::Premium, 1_024), (Tier::Unlimited, 1_024)]
     {
-        let house = House::default();
-        house.set_tier(tier).await;
+        let server = TestServer::default();
+        server.set_tier(tier).await;
         for kind in ["Queue", "Topic"] {
             let path = format!("/{kind}");
             let sized = |kilobytes: u32| {
@@ -522,12 +522,12 @@ async fn the_size_of_messages_is_told_by_a_tier_that_lets_nobody_choose_it() {
                     &format!("<MaxMessageSizeInKilobytes>{kilobytes}</MaxMessageSizeInKilobytes>"),
                 )
             };
-            let (status, body) = house.create(&path, &described(kind, "")).await;
+            let (status, body) = server.create(&path, &described(kind, "")).await;
             assert_eq!(status, 201, "{body}");
             assert!(body.contains(&format!("<MaxMessageSizeInKilobytes>{told}<")), "{body}");
             let may_choose = told != 256;
-            assert_eq!(house.create(&format!("/other{kind}"), &sized(told)).await.0 == 201, may_choose);
-            assert_eq!(house.update(&path, &sized(2_048)).await.0 == 200, may_choose);
+            assert_eq!(server.create(&format!("/other{kind}"), &sized(told)).await.0 == 201, may_choose);
+            assert_eq!(server.update(&path, &sized(2_048)).await.0 == 200, may_choose);
         }
     }
 }
@@ -535,7 +535,7 @@ async fn the_size_of_messages_is_told_by_a_tier_that_lets_nobody_choose_it() {
 // K-26
 #[tokio::test]
 async fn a_value_out_of_its_range_is_told_with_the_range() {
-    let house = House::default();
+    let server = TestServer::default();
     let text = |range: &str| format!("<Detail>SubCode=40000. The value for {range}.");
     for (property, value, range) in [
         (
@@ -563,12 +563,12 @@ async fn a_value_out_of_its_range_is_told_with_the_range() {
         ),
     ] {
         let body = described("Queue", &format!("<{property}>{value}</{property}>"));
-        let (status, answer) = house.create("/q", &body).await;
+        let (status, answer) = server.create("/q", &body).await;
         assert_eq!(status, 400);
         assert!(answer.contains(&text(range)), "{answer}");
     }
     // H-71
-    let (_, answer) = house.create("/q", &described("Queue", "<LockDuration>PT6M</LockDuration>")).await;
+    let (_, answer) = server.create("/q", &described("Queue", "<LockDuration>PT6M</LockDuration>")).await;
     assert!(
         answer.contains("The supplied lock time exceeds the allowed maximum of '5' minutes."),
         "{answer}"
@@ -579,7 +579,7 @@ async fn a_value_out_of_its_range_is_told_with_the_range() {
 // H-4, H-14
 #[tokio::test]
 async fn any_content_type_is_taken_and_each_answer_has_its_own() {
-    let house = House::default();
+    let server = TestServer::default();
     let types = [
         "application/atom+xml",
         "application/atom+xml;type=entry;charset=utf-8",
@@ -590,10 +590,10 @@ async fn any_content_type_is_taken_and_each_answer_has_its_own() {
     for (nth, content_type) in types.into_iter().enumerate() {
         let header = format!("Content-Type: {content_type}\r\nAccept: nothing/at-all\r\n");
         let address = format!("/q{nth}");
-        let (status, _) = house.request(As::Manager, "PUT", &address, &header, JAVASCRIPT_QUEUE).await;
+        let (status, _) = server.request(As::Manager, "PUT", &address, &header, JAVASCRIPT_QUEUE).await;
         assert_eq!(status, 201, "{content_type}");
     }
-    house.create("/t", TOPIC).await;
+    server.create("/t", TOPIC).await;
     let signed = sas::sign("https%3a%2f%2fhost", "manager", "key", UnixSeconds::NEVER);
     let head = format!("Host: mine.example\r\nAuthorization: {signed}\r\nConnection: close\r\n\r\n");
     for (address, expected, inside) in [
@@ -602,7 +602,7 @@ async fn any_content_type_is_taken_and_each_answer_has_its_own() {
         ("/$Resources/queues", "application/atom+xml;type=feed;charset=utf-8", "<feed "),
         ("/missing", "application/xml; charset=utf-8", "<Error>"),
     ] {
-        let answer = house.exchange(format!("GET {address} HTTP/1.1\r\n{head}").as_bytes()).await;
+        let answer = server.exchange(format!("GET {address} HTTP/1.1\r\n{head}").as_bytes()).await;
         assert!(answer.contains(&format!("content-type: {expected}\r\n")), "{answer}");
         assert!(answer.contains(inside), "{answer}");
     }
@@ -611,8 +611,8 @@ async fn any_content_type_is_taken_and_each_answer_has_its_own() {
 // S-281, K-25, S-179
 #[tokio::test]
 async fn a_forward_address_is_read_back_as_it_was_given() {
-    let house = House::default();
-    house.create("/next", JAVASCRIPT_QUEUE).await;
+    let server = TestServer::default();
+    server.create("/next", JAVASCRIPT_QUEUE).await;
     for (given, read) in [
         ("http://mine.example:5300/next", "http://mine.example:5300/next"),
         ("SB://Mine.Example/Next", "sb://mine.example/Next"),
@@ -621,13 +621,13 @@ async fn a_forward_address_is_read_back_as_it_was_given() {
         let properties = format!(
             "<LockDuration>PT5S</LockDuration><ForwardTo>{given}</ForwardTo><AutoDeleteOnIdle>PT5M</AutoDeleteOnIdle>"
         );
-        let (status, body) = house.create("/first", &described("Queue", &properties)).await;
+        let (status, body) = server.create("/first", &described("Queue", &properties)).await;
         assert_eq!(status, 201, "{body}");
-        let (_, body) = house.get("/first").await;
+        let (_, body) = server.get("/first").await;
         assert!(body.contains(&format!("<ForwardTo>{read}</ForwardTo>")), "{body}");
         // K-23
         assert!(body.contains("<AutoDeleteOnIdle>PT5M</AutoDeleteOnIdle>"), "{body}");
-        house.request(As::Manager, "DELETE", "/first", "", "").await;
+        server.request(As::Manager, "DELETE", "/first", "", "").await;
     }
 }
 
@@ -642,10 +642,10 @@ async fn the_namespace_tells_its_tier() {
         (Tier::Premium, premium),
         (Tier::Unlimited, premium),
     ] {
-        let house = House::default();
+        let server = TestServer::default();
         let own = Namespace { tier, ..namespace(0, "default", guard(&[])) };
-        house.fake.namespaces.replace(own, vec![]);
-        let (status, body) = house.get("/$namespaceinfo").await;
+        server.fake.namespaces.replace(own, vec![]);
+        let (status, body) = server.get("/$namespaceinfo").await;
         assert!(status == 200 && body.contains(told), "{body}");
     }
 }
@@ -653,8 +653,8 @@ async fn the_namespace_tells_its_tier() {
 // HX-1.8.1
 #[tokio::test]
 async fn the_namespace_tells_of_itself() {
-    let house = House::default();
-    let (status, body) = house.get("/$namespaceinfo").await;
+    let server = TestServer::default();
+    let (status, body) = server.get("/$namespaceinfo").await;
     assert_eq!(status, 200);
     for part in ["<Name>default</Name>", "<MessagingSKU>Premium</MessagingSKU>", "<NamespaceType>Messaging<"]
     {
@@ -664,22 +664,22 @@ async fn the_namespace_tells_of_itself() {
 
 #[tokio::test]
 async fn each_namespace_has_its_own_entities() {
-    let house = House::default();
-    house.create("/q", JAVASCRIPT_QUEUE).await;
+    let server = TestServer::default();
+    server.create("/q", JAVASCRIPT_QUEUE).await;
     let signed = sas::sign("https%3a%2f%2fshop.example", "manager", "key", UnixSeconds::NEVER);
     let ask = |path: &str| {
         format!(
             "GET {path} HTTP/1.1\r\nHost: shop.example\r\nAuthorization: {signed}\r\nConnection: close\r\n\r\n"
         )
     };
-    assert!(house.exchange(ask("/q").as_bytes()).await.starts_with("HTTP/1.1 404 "));
-    assert!(house.exchange(ask("/$namespaceinfo").as_bytes()).await.contains("<Name>shop</Name>"));
+    assert!(server.exchange(ask("/q").as_bytes()).await.starts_with("HTTP/1.1 404 "));
+    assert!(server.exchange(ask("/$namespaceinfo").as_bytes()).await.contains("<Name>shop</Name>"));
 }
 
 // H-102
 #[tokio::test]
 async fn a_token_for_one_namespace_is_worth_nothing_in_another() {
-    let house = House::default();
+    let server = TestServer::default();
     let ask = |host: &str, signed: &str| {
         let signed = sas::sign(&format!("https%3a%2f%2f{signed}"), "manager", "key", UnixSeconds::NEVER);
         format!(
@@ -697,7 +697,7 @@ async fn a_token_for_one_namespace_is_worth_nothing_in_another() {
         ("old.example", "mine.example", false),
         ("mine.example", "old.example", false),
     ] {
-        let answer = house.exchange(ask(host, signed).as_bytes()).await;
+        let answer = server.exchange(ask(host, signed).as_bytes()).await;
         match is_taken {
             true => assert!(answer.starts_with("HTTP/1.1 200 "), "{signed} at {host}: {answer}"),
             false => assert!(answer.contains("SubCode=40104. "), "{signed} at {host}: {answer}"),
@@ -718,41 +718,41 @@ const OWNER: &str = "<Rights><AccessRights>Manage</AccessRights><AccessRights>Se
 // H-102, HX-1.8.2, HX-1.8.3
 #[tokio::test]
 async fn a_rule_of_a_queue_opens_that_queue_alone() {
-    let house = House::default();
+    let server = TestServer::default();
     let own = format!("{OWNER}<PrimaryKey>first</PrimaryKey><SecondaryKey>second</SecondaryKey>");
-    let (status, body) = house.create("/q", &guarded(&own)).await;
+    let (status, body) = server.create("/q", &guarded(&own)).await;
     assert_eq!(status, 201, "{body}");
     assert!(body.contains("<KeyName>owner</KeyName><PrimaryKey>first</PrimaryKey>"), "{body}");
-    house.create("/q2", JAVASCRIPT_QUEUE).await;
+    server.create("/q2", JAVASCRIPT_QUEUE).await;
     let with = |key: &str| {
         let token = sas::sign("https%3a%2f%2fhost", "owner", key, UnixSeconds::NEVER);
         format!("Authorization: {token}\r\n")
     };
     for key in ["first", "second"] {
-        assert_eq!(house.request(As::Nobody, "GET", "/q", &with(key), "").await.0, 200);
-        assert_eq!(house.request(As::Nobody, "GET", "/q2", &with(key), "").await.0, 401);
-        assert_eq!(house.request(As::Nobody, "GET", "/$Resources/queues", &with(key), "").await.0, 401);
+        assert_eq!(server.request(As::Nobody, "GET", "/q", &with(key), "").await.0, 200);
+        assert_eq!(server.request(As::Nobody, "GET", "/q2", &with(key), "").await.0, 401);
+        assert_eq!(server.request(As::Nobody, "GET", "/$Resources/queues", &with(key), "").await.0, 401);
     }
     // Rotated: the first key is another, the second is kept because it is not given.
     let rotated = format!("{OWNER}<PrimaryKey>third</PrimaryKey>");
-    assert_eq!(house.update("/q", &guarded(&rotated)).await.0, 200);
+    assert_eq!(server.update("/q", &guarded(&rotated)).await.0, 200);
     for (key, status) in [("first", 401), ("second", 200), ("third", 200)] {
-        assert_eq!(house.request(As::Nobody, "GET", "/q", &with(key), "").await.0, status, "{key}");
+        assert_eq!(server.request(As::Nobody, "GET", "/q", &with(key), "").await.0, status, "{key}");
     }
-    assert_eq!(house.update("/q", JAVASCRIPT_QUEUE).await.0, 200);
-    assert_eq!(house.request(As::Nobody, "GET", "/q", &with("third"), "").await.0, 401);
-    assert_eq!(house.update("/q", &guarded("<KeyName>x</KeyName>")).await.0, 400);
+    assert_eq!(server.update("/q", JAVASCRIPT_QUEUE).await.0, 200);
+    assert_eq!(server.request(As::Nobody, "GET", "/q", &with("third"), "").await.0, 401);
+    assert_eq!(server.update("/q", &guarded("<KeyName>x</KeyName>")).await.0, 400);
 }
 
 // H-102
 #[tokio::test]
 async fn a_rule_of_the_entity_around_opens_what_lies_below() {
-    let house = House::default();
+    let server = TestServer::default();
     let rule = |key: &str| {
         guarded(&format!("{OWNER}<PrimaryKey>{key}</PrimaryKey><SecondaryKey>{key}</SecondaryKey>"))
     };
-    house.create("/a", &rule("outer")).await;
-    house.create("/a/b", &rule("inner")).await;
+    server.create("/a", &rule("outer")).await;
+    server.create("/a/b", &rule("inner")).await;
     let with = |key: &str| {
         let token = sas::sign("https%3a%2f%2fhost", "owner", key, UnixSeconds::NEVER);
         format!("Authorization: {token}\r\n")
@@ -760,31 +760,31 @@ async fn a_rule_of_the_entity_around_opens_what_lies_below() {
     for (key, address, status) in
         [("outer", "/a", 200), ("outer", "/a/b", 200), ("inner", "/a/b", 200), ("inner", "/a", 401)]
     {
-        assert_eq!(house.raw("GET", address, &with(key)).await.0, status, "{key} at {address}");
+        assert_eq!(server.raw("GET", address, &with(key)).await.0, status, "{key} at {address}");
     }
 }
 
 // H-80, S-171, S-178
 #[tokio::test]
 async fn who_forwards_must_manage_the_target() {
-    let house = House::default();
-    house.create("/target", JAVASCRIPT_QUEUE).await;
+    let server = TestServer::default();
+    server.create("/target", JAVASCRIPT_QUEUE).await;
     let own = format!("{OWNER}<PrimaryKey>first</PrimaryKey>");
-    house.create("/q", &guarded(&own)).await;
+    server.create("/q", &guarded(&own)).await;
     let forward =
         |body: &str| body.replace("</LockDuration>", "</LockDuration><ForwardTo>sb://h/target</ForwardTo>");
     let body = forward(&guarded(&own));
     let owner = sas::sign("https%3a%2f%2fhost%2fq", "owner", "first", UnixSeconds::NEVER);
     let manager = sas::sign("host%3a1", "manager", "key", UnixSeconds::NEVER);
     let headers = format!("If-Match: *\r\nAuthorization: {owner}\r\n");
-    let (status, text) = house.request(As::Nobody, "PUT", "/q", &headers, &body).await;
+    let (status, text) = server.request(As::Nobody, "PUT", "/q", &headers, &body).await;
     assert_eq!(status, 401, "{text}");
     let both = format!("{headers}ServiceBusSupplementaryAuthorization: {manager}\r\n");
-    let (status, text) = house.request(As::Nobody, "PUT", "/q", &both, &body).await;
+    let (status, text) = server.request(As::Nobody, "PUT", "/q", &both, &body).await;
     assert_eq!(status, 200, "{text}");
     assert!(text.contains("<ForwardTo>sb://h/target</ForwardTo>"));
     let (status, text) =
-        house.create("/r", &forward(JAVASCRIPT_QUEUE).replace("h/target", "h/nowhere")).await;
+        server.create("/r", &forward(JAVASCRIPT_QUEUE).replace("h/target", "h/nowhere")).await;
     assert_eq!(status, 400);
     assert!(text.contains("SubCode=40400. The auto forwarding destination entity does not exist"));
 }
@@ -792,9 +792,9 @@ async fn who_forwards_must_manage_the_target() {
 // H-27
 #[tokio::test]
 async fn a_list_comes_in_pages_with_a_link_to_the_next() {
-    let house = House::default();
+    let server = TestServer::default();
     for name in ["c", "a", "b"] {
-        house.create(&format!("/{name}"), JAVASCRIPT_QUEUE).await;
+        server.create(&format!("/{name}"), JAVASCRIPT_QUEUE).await;
     }
     let titles = |body: &str| -> Vec<String> {
         body.split("<title type=\"text\">")
@@ -802,15 +802,15 @@ async fn a_list_comes_in_pages_with_a_link_to_the_next() {
             .map(|rest| rest.split('<').next().unwrap().to_owned())
             .collect()
     };
-    let (status, body) = house.get("/$Resources/Queues?$skip=0&$top=2").await;
+    let (status, body) = server.get("/$Resources/Queues?$skip=0&$top=2").await;
     assert_eq!((status, titles(&body)), (200, vec!["a".to_owned(), "b".to_owned()]));
     assert!(body.contains("rel=\"next\""));
-    let (_, body) = house.get("/$Resources/queues?%24skip=2&%24top=2").await;
+    let (_, body) = server.get("/$Resources/queues?%24skip=2&%24top=2").await;
     assert_eq!(titles(&body), ["c"]);
     assert!(!body.contains("rel=\"next\""));
-    let (status, body) = house.get("/$Resources/queues?$skip=100").await;
+    let (status, body) = server.get("/$Resources/queues?$skip=100").await;
     assert_eq!((status, titles(&body).len()), (200, 0));
-    let (status, body) = house.get("/$Resources/queues?$top=0").await;
+    let (status, body) = server.get("/$Resources/queues?$top=0").await;
     assert_eq!((status, titles(&body).len()), (200, 0));
     assert!(!body.contains("rel=\"next\""), "whoever follows it would follow it for ever");
     assert!(body.starts_with("<feed "));
@@ -819,13 +819,13 @@ async fn a_list_comes_in_pages_with_a_link_to_the_next() {
 // H-27
 #[tokio::test]
 async fn a_full_page_links_to_the_next_only_if_there_is_one() {
-    let house = House::default();
+    let server = TestServer::default();
     for number in 0..FEED_ENTRIES {
-        house.create(&format!("/q{number:03}"), JAVASCRIPT_QUEUE).await;
+        server.create(&format!("/q{number:03}"), JAVASCRIPT_QUEUE).await;
     }
-    assert!(!house.get("/$Resources/queues").await.1.contains("rel=\"next\""));
-    house.create("/q999", JAVASCRIPT_QUEUE).await;
-    let (_, body) = house.get("/$Resources/queues").await;
+    assert!(!server.get("/$Resources/queues").await.1.contains("rel=\"next\""));
+    server.create("/q999", JAVASCRIPT_QUEUE).await;
+    let (_, body) = server.get("/$Resources/queues").await;
     assert!(body.contains("rel=\"next\"") && body.contains("$skip=100&amp;$top=100"));
     assert!(!body.contains("q999"));
 }
@@ -833,33 +833,33 @@ async fn a_full_page_links_to_the_next_only_if_there_is_one() {
 // H-70, H-103
 #[tokio::test]
 async fn only_who_may_manage_may_change_and_look() {
-    let house = House::default();
-    let (status, body) = house.request(As::Reader, "PUT", "/q", "", JAVASCRIPT_QUEUE).await;
+    let server = TestServer::default();
+    let (status, body) = server.request(As::Reader, "PUT", "/q", "", JAVASCRIPT_QUEUE).await;
     assert_eq!(status, 401);
     assert!(body.contains("SubCode=40100. ") && body.contains("Manage"), "{body}");
-    assert_eq!(house.request(As::Reader, "DELETE", "/q", "", "").await.0, 401);
-    assert_eq!(house.request(As::Reader, "GET", "/$Resources/queues", "", "").await.0, 401);
+    assert_eq!(server.request(As::Reader, "DELETE", "/q", "", "").await.0, 401);
+    assert_eq!(server.request(As::Reader, "GET", "/$Resources/queues", "", "").await.0, 401);
     for (method, address) in
         [("PUT", "/q"), ("GET", "/q"), ("DELETE", "/q"), ("GET", "/$Resources/queues"), ("PUT", "/")]
     {
-        let (status, body) = house.request(As::Nobody, method, address, "", "").await;
+        let (status, body) = server.request(As::Nobody, method, address, "", "").await;
         assert_eq!(status, 401, "{method} {address}");
         assert!(body.contains("SubCode=40102. Unauthorized. MissingToken: "), "{body}");
     }
     let stranger = "Authorization: Bearer eyJ.a.b\r\n";
-    assert_eq!(house.request(As::Nobody, "GET", "/q", stranger, "").await.0, 401);
+    assert_eq!(server.request(As::Nobody, "GET", "/q", stranger, "").await.0, 401);
 }
 
 // H-102
 #[tokio::test]
 async fn a_token_for_one_queue_is_worth_nothing_for_another() {
-    let house = House::default();
-    house.create("/q", JAVASCRIPT_QUEUE).await;
+    let server = TestServer::default();
+    server.create("/q", JAVASCRIPT_QUEUE).await;
     let token =
         sas::sign("https%3a%2f%2fhost%2fq%3fapi-version%3d2021-05", "manager", "key", UnixSeconds::NEVER);
     let header = format!("Authorization: {token}\r\n");
-    assert_eq!(house.request(As::Nobody, "GET", "/Q", &header, "").await.0, 200);
-    let (status, body) = house.request(As::Nobody, "GET", "/q2", &header, "").await;
+    assert_eq!(server.request(As::Nobody, "GET", "/Q", &header, "").await.0, 200);
+    let (status, body) = server.request(As::Nobody, "GET", "/q2", &header, "").await;
     assert_eq!(status, 401);
     assert!(body.contains("SubCode=40104. "), "{body}");
 }
@@ -867,70 +867,70 @@ async fn a_token_for_one_queue_is_worth_nothing_for_another() {
 // H-122
 #[tokio::test]
 async fn health_needs_no_token_and_tells_the_truth() {
-    let house = House::default();
-    let (status, body) = house.request(As::Nobody, "GET", "/health", "", "").await;
+    let server = TestServer::default();
+    let (status, body) = server.request(As::Nobody, "GET", "/health", "", "").await;
     assert_eq!((status, &*body), (200, r#"{"message":"Service is healthy.","status":"healthy"}"#));
-    assert_eq!(house.request(As::Nobody, "GET", "/health?api-version=1", "", "").await.0, 200);
-    assert_eq!(house.request(As::Nobody, "HEAD", "/health", "", "").await, (200, String::new()));
-    house.fake.is_sick.store(true, Ordering::Relaxed);
-    assert_eq!(house.request(As::Nobody, "HEAD", "/health", "", "").await, (503, String::new()));
-    let (status, body) = house.request(As::Nobody, "GET", "/health", "", "").await;
+    assert_eq!(server.request(As::Nobody, "GET", "/health?api-version=1", "", "").await.0, 200);
+    assert_eq!(server.request(As::Nobody, "HEAD", "/health", "", "").await, (200, String::new()));
+    server.fake.is_sick.store(true, Ordering::Relaxed);
+    assert_eq!(server.request(As::Nobody, "HEAD", "/health", "", "").await, (503, String::new()));
+    let (status, body) = server.request(As::Nobody, "GET", "/health", "", "").await;
     assert_eq!(status, 503);
     let body: serde_json::Value = serde_json::from_str(&body).unwrap();
     assert_eq!(body["status"], "unhealthy");
     assert_eq!(body["reasons"], serde_json::json!(["the disk has not confirmed a write for 7 seconds"]));
     assert_eq!(body["clockAheadMilliseconds"], 90_000);
-    let (status, body) = house.get("/q").await;
+    let (status, body) = server.get("/q").await;
     assert_eq!(status, 503);
     assert!(body.contains("SubCode=50004. "), "{body}");
 }
 
 #[tokio::test]
 async fn metrics_are_for_this_machine() {
-    let mut house = House::default();
-    let (status, body) = house.request(As::Nobody, "GET", "/metrics", "", "").await;
+    let mut server = TestServer::default();
+    let (status, body) = server.request(As::Nobody, "GET", "/metrics", "", "").await;
     assert_eq!(status, 200);
     assert!(body.contains("\notobus_journal_syncs_total 42\n"), "{body}");
     // A page that has its name lead here, in a browser that says nothing else of it.
-    let (status, body) = house.ask_as("evil.example:5300", "GET", "/metrics", "").await;
+    let (status, body) = server.ask_as("evil.example:5300", "GET", "/metrics", "").await;
     assert_eq!(status, 401);
     assert!(!body.contains("otobus_"), "{body}");
-    assert_eq!(house.ask_as("localhost:5300", "GET", "/metrics", "").await.0, 200);
+    assert_eq!(server.ask_as("localhost:5300", "GET", "/metrics", "").await.0, 200);
     for page in ["Origin: http://evil.example\r\n", "Sec-Fetch-Site: same-origin\r\n"] {
-        let (status, body) = house.request(As::Nobody, "GET", "/metrics", page, "").await;
+        let (status, body) = server.request(As::Nobody, "GET", "/metrics", page, "").await;
         assert_eq!(status, 401, "{page}");
         assert!(!body.contains("otobus_"), "{body}");
     }
-    house.from = Some("192.0.2.1:1".parse().unwrap());
-    let (status, body) = house.request(As::Nobody, "GET", "/metrics", "", "").await;
+    server.from = Some("192.0.2.1:1".parse().unwrap());
+    let (status, body) = server.request(As::Nobody, "GET", "/metrics", "", "").await;
     assert_eq!(status, 401);
     assert!(!body.contains("otobus_"), "{body}");
 }
 
 #[tokio::test]
 async fn a_body_at_its_limit_is_read_and_one_past_it_is_not() {
-    let house = House::default();
+    let server = TestServer::default();
     let padded = |length: usize| format!("{JAVASCRIPT_QUEUE}{}", " ".repeat(length - JAVASCRIPT_QUEUE.len()));
-    assert_eq!(house.create("/q", &padded(HTTP_BODY_BYTES)).await.0, 201);
-    assert_eq!(house.create("/r", &padded(HTTP_BODY_BYTES + 1)).await.0, 413);
+    assert_eq!(server.create("/q", &padded(HTTP_BODY_BYTES)).await.0, 201);
+    assert_eq!(server.create("/r", &padded(HTTP_BODY_BYTES + 1)).await.0, 413);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_announced_too_long_is_not_waited_for() {
-    let house = House::default();
+    let server = TestServer::default();
     let token = sas::sign("https%3a%2f%2fhost", "manager", "key", UnixSeconds::NEVER);
     for (length, status) in [(HTTP_BODY_BYTES + 1, "413"), (HTTP_BODY_BYTES, "408")] {
         let request = format!(
             "PUT /q HTTP/1.1\r\nHost: h\r\nAuthorization: {token}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
         );
-        let answer = house.exchange(request.as_bytes()).await;
+        let answer = server.exchange(request.as_bytes()).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{length}: {answer}");
     }
 }
 
 #[tokio::test]
 async fn a_request_names_its_host_once() {
-    let house = House::default();
+    let server = TestServer::default();
     for (head, status) in [
         ("GET /health HTTP/1.1\r\n", 400),
         ("GET /health HTTP/1.1\r\nHost: a\r\nHost: a\r\n", 400),
@@ -938,7 +938,7 @@ async fn a_request_names_its_host_once() {
         ("GET /health HTTP/1.0\r\n", 200),
         ("GET /health HTTP/1.1\r\nHost: a\r\n", 200),
     ] {
-        let answer = house.exchange(format!("{head}Connection: close\r\n\r\n").as_bytes()).await;
+        let answer = server.exchange(format!("{head}Connection: close\r\n\r\n").as_bytes()).await;
         assert_eq!(answer.split(' ').nth(1), Some(&*status.to_string()), "{head}: {answer}");
     }
 }
@@ -946,67 +946,67 @@ async fn a_request_names_its_host_once() {
 // H-12
 #[tokio::test]
 async fn only_the_star_matches_what_is_there() {
-    let house = House::default();
-    house.create("/q", JAVASCRIPT_QUEUE).await;
+    let server = TestServer::default();
+    server.create("/q", JAVASCRIPT_QUEUE).await;
     let changed = JAVASCRIPT_QUEUE.replace("PT30S", "PT45S");
     for (tag, status) in
         [("\"1\"", 412), ("W/\"x\"", 412), ("*, \"1\"", 412), ("", 412), ("\"*\"", 200), ("*", 200)]
     {
         let headers = format!("If-Match: {tag}\r\n");
-        let (got, body) = house.request(As::Manager, "PUT", "/q", &headers, &changed).await;
+        let (got, body) = server.request(As::Manager, "PUT", "/q", &headers, &changed).await;
         assert_eq!(got, status, "{tag}: {body}");
     }
-    assert_eq!(house.request(As::Manager, "DELETE", "/q", "If-Match: \"1\"\r\n", "").await.0, 412);
-    assert_eq!(house.request(As::Manager, "DELETE", "/q", "If-Match: *\r\n", "").await.0, 200);
+    assert_eq!(server.request(As::Manager, "DELETE", "/q", "If-Match: \"1\"\r\n", "").await.0, 412);
+    assert_eq!(server.request(As::Manager, "DELETE", "/q", "If-Match: *\r\n", "").await.0, 200);
 }
 
 #[tokio::test]
 async fn a_head_that_is_too_long_is_refused() {
-    let house = House::default();
+    let server = TestServer::default();
     let long = format!("X: {}\r\n", "x".repeat(2 * HTTP_HEAD_BYTES));
-    let (status, _) = house.request(As::Manager, "GET", "/q", &long, "").await;
+    let (status, _) = server.request(As::Manager, "GET", "/q", &long, "").await;
     assert_eq!(status, 431);
     let many = "X: x\r\n".repeat(HTTP_HEADERS);
-    assert_eq!(house.request(As::Manager, "GET", "/q", &many, "").await.0, 431);
+    assert_eq!(server.request(As::Manager, "GET", "/q", &many, "").await.0, 431);
 }
 
 #[tokio::test]
 async fn two_lengths_are_not_believed() {
-    let house = House::default();
+    let server = TestServer::default();
     let smuggled = "Content-Length: 5\r\n";
-    let (status, _) = house.request(As::Manager, "PUT", "/q", smuggled, JAVASCRIPT_QUEUE).await;
+    let (status, _) = server.request(As::Manager, "PUT", "/q", smuggled, JAVASCRIPT_QUEUE).await;
     assert_eq!(status, 400);
 }
 
 // An answer repeats the host that the client named only if it is one.
 #[tokio::test]
 async fn a_host_that_is_none_is_not_repeated() {
-    let house = House::default();
+    let server = TestServer::default();
     let request = b"GET /q HTTP/1.1\r\nHost: <script>\r\nConnection: close\r\n\r\n";
-    let answer = house.exchange(request).await;
+    let answer = server.exchange(request).await;
     assert!(answer.contains("SystemTracker:localhost:q") && !answer.contains("script"), "{answer}");
 }
 
 // A door that is knocked on for long opens late to wrong keys, and at once to the right one.
 #[tokio::test(start_paused = true)]
 async fn wrong_keys_wait_and_the_right_one_does_not() {
-    let mut house = House::default();
+    let mut server = TestServer::default();
     let wrong = sas::sign("https%3a%2f%2fhost", "manager", "yek", UnixSeconds::NEVER);
     let wrong = format!("Authorization: {wrong}\r\n");
     for _ in 0..FREE_FAILURES {
         let start = Instant::now();
-        assert_eq!(house.raw("GET", "/q", &wrong).await.0, 401);
+        assert_eq!(server.raw("GET", "/q", &wrong).await.0, 401);
         assert_eq!(start.elapsed(), std::time::Duration::ZERO);
     }
     for _ in 0..20 {
-        house.raw("GET", "/q", &wrong).await;
+        server.raw("GET", "/q", &wrong).await;
     }
     let start = Instant::now();
-    assert_eq!(house.raw("GET", "/q", &wrong).await.0, 401);
+    assert_eq!(server.raw("GET", "/q", &wrong).await.0, 401);
     assert_eq!(start.elapsed().as_secs(), FAILURE_DELAY_MOST.as_secs());
     let start = Instant::now();
-    assert_eq!(house.get("/$Resources/queues").await.0, 200);
-    house.from = Some("192.0.2.1:1".parse().unwrap());
-    assert_eq!(house.raw("GET", "/q", &wrong).await.0, 401);
+    assert_eq!(server.get("/$Resources/queues").await.0, 200);
+    server.from = Some("192.0.2.1:1".parse().unwrap());
+    assert_eq!(server.raw("GET", "/q", &wrong).await.0, 401);
     assert_eq!(start.elapsed(), std::time::Duration::ZERO, "the right key, and another address");
 }

@@ -1,7 +1,7 @@
 //! Who may do what at the HTTP door: every operation against every kind of claim. The matches below have no rest, so an
 //! operation that is added does not build, or does not pass, until it has its row.
 
-use super::tests::{As, House};
+use super::tests::{As, TestServer};
 use super::*;
 use crate::auth::Right;
 use crate::limits::CLOCK_SKEW_SECONDS;
@@ -185,14 +185,14 @@ fn claims() -> Vec<(&'static str, String, &'static [Right])> {
 async fn every_operation_takes_its_right_and_no_less() {
     for (method, address, needed) in ROWS {
         for (claim, header, rights) in claims() {
-            // A new house for each, so that nothing depends on what was done before.
-            let house = House::default();
+            // A new server for each, so that nothing depends on what was done before.
+            let server = TestServer::default();
             if claim == REMOVED {
-                let (before, body) = house.raw("GET", "/$namespaceinfo", &header).await;
+                let (before, body) = server.raw("GET", "/$namespaceinfo", &header).await;
                 assert_eq!(before, 200, "it opens while it is there: {body}");
-                house.remove_policy();
+                server.remove_policy();
             }
-            let (status, body) = house.raw(method, address, &header).await;
+            let (status, body) = server.raw(method, address, &header).await;
             let is_refused = status == 401;
             let may = match needed {
                 Some(needed) => rights.contains(needed),
@@ -246,7 +246,7 @@ async fn a_method_without_a_row_is_not_allowed_to_anybody() {
             if route.methods().contains(&parsed) {
                 continue;
             }
-            let (status, _) = House::default().request(As::Manager, method, address, "", "").await;
+            let (status, _) = TestServer::default().request(As::Manager, method, address, "", "").await;
             assert!([404, 405, 426].contains(&status), "{method} {address}: {status}");
         }
     }

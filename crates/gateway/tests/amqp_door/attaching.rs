@@ -1,7 +1,7 @@
 //! Links to entities: how their addresses are read, what the reply says, and how one is refused or lost.
 
 use crate::client::{performatives, receiver, sender, symbol, taker};
-use crate::house::{House, QUEUE};
+use crate::server::{QUEUE, TestServer};
 use amqp::performative::Performative;
 use amqp::{AnyTarget, Attach, ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
 use broker::{Command, NamespaceId, QueueSettings, Status};
@@ -20,8 +20,8 @@ const SPELLINGS: [&str; 6] = [
 #[tokio::test]
 async fn a_sender_s_attach_is_repeated_with_limits_and_credit_in_the_same_write() {
     //
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     for (handle, address) in (0..).zip(SPELLINGS) {
         let asked = sender(handle, address);
         let written = client.attach(asked.clone()).await;
@@ -47,8 +47,8 @@ async fn a_sender_s_attach_is_repeated_with_limits_and_credit_in_the_same_write(
 #[tokio::test]
 async fn a_receiver_s_attach_is_repeated_with_a_count_and_without_a_limit() {
     //
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     for (handle, address) in (0..).zip(SPELLINGS) {
         for asked in [receiver(handle, address), taker(handle + 100, address)] {
             let reply = client.attached(asked.clone()).await;
@@ -61,8 +61,8 @@ async fn a_receiver_s_attach_is_repeated_with_a_count_and_without_a_limit() {
 #[tokio::test]
 async fn settle_modes_come_back_as_they_were_asked_for() {
     //
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     let sending = [None, Some(SenderSettleMode::Unsettled), Some(SenderSettleMode::Mixed)];
     let receiving = [None, Some(ReceiverSettleMode::First), Some(ReceiverSettleMode::Second)];
     let mut handle = 0;
@@ -83,8 +83,8 @@ async fn settle_modes_come_back_as_they_were_asked_for() {
 #[tokio::test]
 async fn what_a_client_says_beyond_its_needs_is_passed_over() {
     //
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     let properties = Value::Map(vec![
         (symbol("com.microsoft:epoch"), Value::Long(7)),
         (symbol("com.microsoft:timeout"), Value::Uint(60_000)),
@@ -109,8 +109,8 @@ async fn what_a_client_says_beyond_its_needs_is_passed_over() {
 #[tokio::test]
 async fn a_link_to_nothing_is_refused_in_one_write_with_the_known_words() {
     //
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     for attach in [sender(0, "nowhere"), receiver(1, "nowhere")] {
         let error = client.refused(attach).await;
         assert_eq!(error.condition, "amqp:not-found");
@@ -125,10 +125,10 @@ async fn a_link_to_nothing_is_refused_in_one_write_with_the_known_words() {
 #[tokio::test]
 async fn a_disabled_queue_says_so() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let settings = QueueSettings { status: Status::SendDisabled, ..QueueSettings::default() };
-    house.queue("closed", settings).await;
-    let mut client = house.admitted().await;
+    server.queue("closed", settings).await;
+    let mut client = server.admitted().await;
     let error = client.refused(sender(0, "closed")).await;
     assert_eq!(error.condition, "com.microsoft:entity-disabled");
     client.receiver(1, "closed").await;
@@ -137,8 +137,8 @@ async fn a_disabled_queue_says_so() {
 #[tokio::test]
 async fn a_session_receiver_is_refused_where_there_are_no_sessions() {
     //
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     let filter = Value::Map(vec![(symbol("com.microsoft:session-filter"), Value::Null)]);
     let source = Source { address: Some(QUEUE.into()), filter, ..Source::default() };
     let error = client.refused(Attach { source: Some(source), ..receiver(0, QUEUE) }).await;
@@ -148,13 +148,13 @@ async fn a_session_receiver_is_refused_where_there_are_no_sessions() {
 #[tokio::test]
 async fn links_of_a_deleted_queue_are_detached_and_the_session_stays() {
     //
-    let house = House::new().await;
-    house.queue("short-lived", QueueSettings::default()).await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    server.queue("short-lived", QueueSettings::default()).await;
+    let mut client = server.admitted().await;
     client.sender(0, "short-lived").await;
     client.receiver(1, "short-lived").await;
     let (namespace, path) = (NamespaceId(0), "short-lived".into());
-    house.ask(|request| Command::DeleteEntity { request, namespace, path }).await;
+    server.ask(|request| Command::DeleteEntity { request, namespace, path }).await;
     for _ in 0..2 {
         let frame = client.next().await;
         let Performative::Detach(detach) = frame.performative else { panic!("{frame:?}") };
@@ -167,8 +167,8 @@ async fn links_of_a_deleted_queue_are_detached_and_the_session_stays() {
 #[tokio::test]
 async fn a_detached_link_s_name_and_handle_are_free_at_once() {
     //
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     for _ in 0..3 {
         client.receiver(0, QUEUE).await;
         let detach = client.detach(0).await;
@@ -180,9 +180,9 @@ async fn a_detached_link_s_name_and_handle_are_free_at_once() {
 #[tokio::test]
 async fn one_name_may_be_attached_twice_and_from_another_connection() {
     //
-    let house = House::new().await;
-    let mut first = house.admitted().await;
-    let mut second = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut first = server.admitted().await;
+    let mut second = server.admitted().await;
     for (client, handle) in [(&mut first, 0), (&mut second, 0)] {
         client.attached(Attach { name: "same".into(), ..receiver(handle, QUEUE) }).await;
         client.attached(Attach { name: "same".into(), ..receiver(handle + 1, QUEUE) }).await;

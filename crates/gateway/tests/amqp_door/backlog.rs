@@ -1,7 +1,7 @@
-//! Messages that are no longer in the cache, and messages that are too large for it. The house keeps one megabyte.
+//! Messages that are no longer in the cache, and messages that are too large for it. The server keeps one megabyte.
 
 use crate::client::{Client, Delivery, body, message};
-use crate::house::{House, KEY, QUEUE, ROOT};
+use crate::server::{KEY, QUEUE, ROOT, TestServer};
 use amqp::State;
 use amqp::performative::{Flow, Open, Performative, Transfer};
 
@@ -40,8 +40,8 @@ async fn send(client: &mut Client, message: &[u8]) {
     }
 }
 
-async fn fill(house: &House, count: u32) {
-    let mut client = house.admitted().await;
+async fn fill(server: &TestServer, count: u32) {
+    let mut client = server.admitted().await;
     client.sender(0, QUEUE).await;
     for number in 0..count {
         send(&mut client, &message(&distinct(number))).await;
@@ -51,9 +51,9 @@ async fn fill(house: &House, count: u32) {
 #[tokio::test]
 async fn a_backlog_behind_the_cache_comes_in_order_and_byte_for_byte() {
     // S-3, S-30
-    let house = House::new().await;
-    fill(&house, 600).await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    fill(&server, 600).await;
+    let mut client = server.admitted().await;
     client.receiver(0, QUEUE).await;
     client.credit(0, 0, 1_000).await;
     for number in 0..600 {
@@ -65,9 +65,9 @@ async fn a_backlog_behind_the_cache_comes_in_order_and_byte_for_byte() {
 #[tokio::test]
 async fn two_links_share_a_backlog_and_each_gets_its_part_in_order() {
     // S-81
-    let house = House::new().await;
-    fill(&house, 400).await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    fill(&server, 400).await;
+    let mut client = server.admitted().await;
     client.receiver(0, QUEUE).await;
     client.receiver(1, QUEUE).await;
     client.credit(0, 0, 200).await;
@@ -86,12 +86,12 @@ async fn two_links_share_a_backlog_and_each_gets_its_part_in_order() {
 #[tokio::test]
 async fn a_large_message_goes_on_where_the_window_stopped_it() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let large: Vec<u8> = (0..900_000u32).map(|at| (at ^ (at >> 8)) as u8).collect();
-    let mut sender = house.admitted().await;
+    let mut sender = server.admitted().await;
     sender.sender(0, QUEUE).await;
     send(&mut sender, &message(&large)).await;
-    let mut client = house.silent();
+    let mut client = server.silent();
     client.log_in("PLAIN", Some(format!("\0{ROOT}\0{KEY}").as_bytes())).await;
     client.open(Open { container_id: "c".into(), max_frame_size: 4_096, ..Open::default() }).await;
     client.begin(0, 7).await;
@@ -122,8 +122,8 @@ async fn a_large_message_goes_on_where_the_window_stopped_it() {
 
 #[tokio::test]
 async fn a_large_message_that_is_broken_off_leaves_nothing() {
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     client.sender(0, QUEUE).await;
     let large = message(&vec![7; 900_000]);
     let frames: Vec<&[u8]> = large.chunks(60_000).take(12).collect();

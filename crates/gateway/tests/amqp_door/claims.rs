@@ -1,7 +1,7 @@
 //! Claims on `$cbs`: where answers go, what they say, and what a claim is good for.
 
 use crate::client::{Client, Frame, list, map, part, performatives, receiver, sender};
-use crate::house::{House, KEY, QUEUE, READER, ROOT};
+use crate::server::{KEY, QUEUE, READER, ROOT, TestServer};
 use amqp::performative::{Flow, Performative, Transfer};
 use amqp::{AnyTarget, Attach, Source, State, Target};
 use broker::AccessRule;
@@ -154,8 +154,8 @@ pub fn ended(frame: &Frame) -> (u32, String) {
 }
 
 /// Puts one token as a client that has done nothing before.
-async fn answer_to(house: &House, put: Put) -> (Client, Reply) {
-    let mut client = house.stranger().await;
+async fn answer_to(server: &TestServer, put: Put) -> (Client, Reply) {
+    let mut client = server.stranger().await;
     PYTHON.attach(&mut client, 10).await;
     put.send(&mut client, &PYTHON, true).await;
     let reply = reply(&client.next().await);
@@ -165,8 +165,8 @@ async fn answer_to(house: &House, put: Put) -> (Client, Reply) {
 #[tokio::test]
 async fn an_answer_finds_its_link_by_target_by_name_or_by_session() {
     //
-    let house = House::new().await;
-    let mut client = house.stranger().await;
+    let server = TestServer::new().await;
+    let mut client = server.stranger().await;
     client.begin(1, 5_000).await;
     let java = Pair { channel: 0, requests: 0, replies: 1, name: "j", target: Some("cbs-client-reply-to") };
     let javascript = Pair { channel: 0, requests: 2, replies: 3, name: "cbs-77", target: None };
@@ -192,8 +192,8 @@ async fn an_answer_finds_its_link_by_target_by_name_or_by_session() {
 #[tokio::test]
 async fn an_unsettled_request_is_accepted_before_its_answer_and_a_settled_one_is_only_answered() {
     // Go waits for the disposition; .NET and Java send settled.
-    let house = House::new().await;
-    let mut client = house.stranger().await;
+    let server = TestServer::new().await;
+    let mut client = server.stranger().await;
     PYTHON.attach(&mut client, 10).await;
     let put = put("sb://bus.example/");
     put.send(&mut client, &PYTHON, false).await;
@@ -206,8 +206,8 @@ async fn an_unsettled_request_is_accepted_before_its_answer_and_a_settled_one_is
 #[tokio::test]
 async fn an_answer_waits_for_credit_and_each_credit_brings_one() {
     // Java grants one at a time, and late.
-    let house = House::new().await;
-    let mut client = house.stranger().await;
+    let server = TestServer::new().await;
+    let mut client = server.stranger().await;
     PYTHON.attach(&mut client, 0).await;
     for id in 1..=3 {
         let put = Put { message_id: Value::Ulong(id), ..put("sb://bus.example/") };
@@ -224,8 +224,8 @@ async fn an_answer_waits_for_credit_and_each_credit_brings_one() {
 #[tokio::test]
 async fn the_pair_may_be_opened_and_closed_for_every_token() {
     // Go does.
-    let house = House::new().await;
-    let mut client = house.stranger().await;
+    let server = TestServer::new().await;
+    let mut client = server.stranger().await;
     for _ in 0..20 {
         PYTHON.attach(&mut client, 1).await;
         put(&format!("sb://bus.example/{QUEUE}")).send(&mut client, &PYTHON, true).await;
@@ -238,10 +238,10 @@ async fn the_pair_may_be_opened_and_closed_for_every_token() {
 #[tokio::test]
 async fn an_accepted_claim_is_202_with_the_request_s_id_in_its_own_type() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     for id in [Value::Uuid([9; 16]), "text".into(), Value::Ulong(4)] {
         let put = Put { message_id: id.clone(), ..put(&format!("amqps://bus.example:5671/{QUEUE}/")) };
-        let (_, reply) = answer_to(&house, put).await;
+        let (_, reply) = answer_to(&server, put).await;
         assert_eq!((reply.status, reply.correlation), (Value::Int(202), id));
         assert_eq!(reply.text, "Accepted");
     }
@@ -250,7 +250,7 @@ async fn an_accepted_claim_is_202_with_the_request_s_id_in_its_own_type() {
 #[tokio::test]
 async fn whatever_is_wrong_with_a_token_is_401() {
     // never 403, which clients take for a full quota. A stranger is not told whether a queue exists.
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let audience = format!("sb://bus.example/{QUEUE}");
     let wrong = |token: String| Put { token, ..put(&audience) };
     let other_queue = token("sb%3a%2f%2fbus.example%2fother", ROOT, soon());
@@ -262,7 +262,7 @@ async fn whatever_is_wrong_with_a_token_is_401() {
         Put { token: other_queue, ..put("sb://bus.example/nowhere") },
     ];
     for put in puts {
-        let (mut client, reply) = answer_to(&house, put).await;
+        let (mut client, reply) = answer_to(&server, put).await;
         assert_eq!(reply.status, Value::Int(401), "{}", reply.text);
         assert!(reply.text.contains(" TrackingId:"), "S-11: {}", reply.text);
         let refused = client.refused(receiver(5, QUEUE)).await;
@@ -273,13 +273,13 @@ async fn whatever_is_wrong_with_a_token_is_401() {
 #[tokio::test]
 async fn the_expiry_that_counts_is_the_token_s_own() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let now = UnixSeconds::now().0;
     let audience = format!("sb://bus.example/{QUEUE}");
     for (expires, said, status) in [(now - 3_600, now + 3_600, 401), (now + 3_600, now - 3_600, 202)] {
         let token = token("sb%3a%2f%2fbus.example", ROOT, expires);
         let expiration = Value::Timestamp(said as i64 * 1_000);
-        let (_, reply) = answer_to(&house, Put { token, expiration, ..put(&audience) }).await;
+        let (_, reply) = answer_to(&server, Put { token, expiration, ..put(&audience) }).await;
         assert_eq!(reply.status, Value::Int(status), "{}", reply.text);
     }
 }
@@ -287,9 +287,9 @@ async fn the_expiry_that_counts_is_the_token_s_own() {
 #[tokio::test]
 async fn a_claim_for_what_is_not_there_is_404_with_the_words_that_clients_match() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     for audience in ["sb://bus.example/nowhere", "sb://bus.example/nowhere/$management"] {
-        let (_, reply) = answer_to(&house, put(audience)).await;
+        let (_, reply) = answer_to(&server, put(audience)).await;
         assert_eq!(reply.status, Value::Int(404));
         let expected = "The messaging entity 'sb://bus.example/nowhere' could not be found.";
         assert!(reply.text.starts_with(expected), "{}", reply.text);
@@ -299,16 +299,16 @@ async fn a_claim_for_what_is_not_there_is_404_with_the_words_that_clients_match(
 #[tokio::test]
 async fn a_claim_for_the_namespace_is_never_404() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     for audience in ["sb://bus.example", "sb://bus.example/"] {
-        assert_eq!(answer_to(&house, put(audience)).await.1.status, Value::Int(202));
+        assert_eq!(answer_to(&server, put(audience)).await.1.status, Value::Int(202));
     }
 }
 
 #[tokio::test]
 async fn audiences_are_known_in_every_spelling() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let spellings = [
         "amqp://BUS.example/ORDERS",
         "amqps://bus.example:5671/%6Frders",
@@ -317,7 +317,7 @@ async fn audiences_are_known_in_every_spelling() {
         "sb://bus.example/orders/$DeadLetterQueue",
     ];
     for audience in spellings {
-        let (mut client, reply) = answer_to(&house, put(audience)).await;
+        let (mut client, reply) = answer_to(&server, put(audience)).await;
         assert_eq!(reply.status, Value::Int(202), "{audience}");
         client.receiver(5, QUEUE).await;
     }
@@ -326,10 +326,10 @@ async fn audiences_are_known_in_every_spelling() {
 #[tokio::test]
 async fn a_claim_allows_what_its_policy_does_and_no_more() {
     //
-    let house = House::new().await;
-    house.queue("orders2", broker::QueueSettings::default()).await;
+    let server = TestServer::new().await;
+    server.queue("orders2", broker::QueueSettings::default()).await;
     let token = token("sb%3a%2f%2fbus.example%2forders", READER, soon());
-    let (mut client, _) = answer_to(&house, Put { token, ..put("sb://bus.example/orders") }).await;
+    let (mut client, _) = answer_to(&server, Put { token, ..put("sb://bus.example/orders") }).await;
     client.receiver(5, QUEUE).await;
     for attach in [sender(6, QUEUE), receiver(7, "orders2")] {
         assert_eq!(client.refused(attach).await.condition, "amqp:unauthorized-access");
@@ -339,8 +339,8 @@ async fn a_claim_allows_what_its_policy_does_and_no_more() {
 #[tokio::test]
 async fn without_a_claim_a_link_is_refused_and_the_connection_lives_on() {
     //
-    let house = House::new().await;
-    let mut client = house.stranger().await;
+    let server = TestServer::new().await;
+    let mut client = server.stranger().await;
     for attach in [sender(0, QUEUE), receiver(1, QUEUE), sender(2, "nowhere")] {
         assert_eq!(client.refused(attach).await.condition, "amqp:unauthorized-access");
     }
@@ -350,11 +350,11 @@ async fn without_a_claim_a_link_is_refused_and_the_connection_lives_on() {
 #[tokio::test]
 async fn a_newer_claim_for_the_same_path_replaces_the_older() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let audience = format!("sb://bus.example/{QUEUE}");
     let resource = "sb%3a%2f%2fbus.example%2forders";
     let (mut client, _) =
-        answer_to(&house, Put { token: token(resource, ROOT, soon()), ..put(&audience) }).await;
+        answer_to(&server, Put { token: token(resource, ROOT, soon()), ..put(&audience) }).await;
     client.sender(5, QUEUE).await;
     Put { token: token(resource, READER, soon()), ..put(&audience) }.send(&mut client, &PYTHON, true).await;
     assert_eq!(ended(&client.next().await), (5, "amqp:unauthorized-access".into()));
@@ -365,10 +365,10 @@ async fn a_newer_claim_for_the_same_path_replaces_the_older() {
 #[tokio::test]
 async fn a_link_ends_when_the_policy_behind_its_claim_goes() {
     //
-    let house = House::new().await;
-    let (mut client, _) = answer_to(&house, put(&format!("sb://bus.example/{QUEUE}"))).await;
+    let server = TestServer::new().await;
+    let (mut client, _) = answer_to(&server, put(&format!("sb://bus.example/{QUEUE}"))).await;
     client.sender(5, QUEUE).await;
-    house.set_policies(Vec::new());
+    server.set_policies(Vec::new());
     tokio::time::pause();
     tokio::time::advance(CLAIM_REVIEW).await;
     tokio::time::resume();
@@ -376,7 +376,7 @@ async fn a_link_ends_when_the_policy_behind_its_claim_goes() {
 }
 
 /// Gives the queue a rule `own` of its own, by which one may listen, with a key.
-async fn set_own_rule(house: &House, key: &str) {
+async fn set_own_rule(server: &TestServer, key: &str) {
     let rule = AccessRule {
         name: "own".into(),
         primary: Key::chosen(key),
@@ -389,7 +389,7 @@ async fn set_own_rule(house: &House, key: &str) {
     };
     let (path, settings, access) = (QUEUE.into(), broker::QueueSettings::default(), vec![rule]);
     let task = Box::new(broker::Task::UpdateQueue { path, settings, access });
-    house.ask(|request| broker::Command::Manage { request, namespace: broker::NamespaceId(0), task }).await;
+    server.ask(|request| broker::Command::Manage { request, namespace: broker::NamespaceId(0), task }).await;
 }
 
 fn own_token(key: &str) -> String {
@@ -399,13 +399,13 @@ fn own_token(key: &str) -> String {
 #[tokio::test]
 async fn a_signature_behind_the_word_bearer_is_judged_as_one_also_by_a_rule_of_the_queue() {
     // H-102, H-103
-    let house = House::new().await;
-    set_own_rule(&house, "first").await;
+    let server = TestServer::new().await;
+    set_own_rule(&server, "first").await;
     let audience = format!("sb://bus.example/{QUEUE}");
     let of_the_namespace = token("sb%3a%2f%2fbus.example", ROOT, soon());
     for (token, status) in [(own_token("first"), 202), (of_the_namespace, 202), (own_token("another"), 401)] {
         let token = format!("Bearer {token}");
-        let (mut client, said) = answer_to(&house, Put { token, ..put(&audience) }).await;
+        let (mut client, said) = answer_to(&server, Put { token, ..put(&audience) }).await;
         assert_eq!(said.status, Value::Int(status), "{}", said.text);
         if status == 202 {
             client.receiver(5, QUEUE).await;
@@ -416,29 +416,29 @@ async fn a_signature_behind_the_word_bearer_is_judged_as_one_also_by_a_rule_of_t
 #[tokio::test]
 async fn a_rule_of_the_queue_lets_in_until_its_key_is_changed() {
     // H-102
-    let house = House::new().await;
-    set_own_rule(&house, "first").await;
+    let server = TestServer::new().await;
+    set_own_rule(&server, "first").await;
     let audience = format!("sb://bus.example/{QUEUE}");
     let token = own_token("first");
-    let (mut client, said) = answer_to(&house, Put { token: token.clone(), ..put(&audience) }).await;
+    let (mut client, said) = answer_to(&server, Put { token: token.clone(), ..put(&audience) }).await;
     assert_eq!(said.status, Value::Int(202));
     client.receiver(5, QUEUE).await;
     assert_eq!(client.refused(sender(6, QUEUE)).await.condition, "amqp:unauthorized-access");
-    set_own_rule(&house, "second").await;
+    set_own_rule(&server, "second").await;
     tokio::time::pause();
     tokio::time::advance(CLAIM_REVIEW).await;
     tokio::time::resume();
     assert_eq!(ended(&client.next().await), (5, "amqp:unauthorized-access".into()));
-    let (_, said) = answer_to(&house, Put { token, ..put(&audience) }).await;
+    let (_, said) = answer_to(&server, Put { token, ..put(&audience) }).await;
     assert_eq!(said.status, Value::Int(401));
 }
 
 #[tokio::test]
 async fn a_claim_is_renewed_beside_links_that_work_and_links_that_wait() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let audience = format!("sb://bus.example/{QUEUE}");
-    let (mut client, _) = answer_to(&house, put(&audience)).await;
+    let (mut client, _) = answer_to(&server, put(&audience)).await;
     client.receiver(5, QUEUE).await;
     client.credit(5, 0, 10).await;
     assert_eq!(client.said_so_far().await, [], "it waits for a message");
@@ -452,8 +452,8 @@ async fn a_claim_is_renewed_beside_links_that_work_and_links_that_wait() {
 #[tokio::test]
 async fn an_address_of_a_source_is_needed_for_nothing_on_cbs() {
     // .NET, Java and JavaScript give their request link no source address.
-    let house = House::new().await;
-    let mut client = house.stranger().await;
+    let server = TestServer::new().await;
+    let mut client = server.stranger().await;
     let attach = Attach { source: Some(Source::default()), ..PYTHON.requests() };
     client.attached(attach).await;
 }

@@ -304,7 +304,7 @@ impl Client {
     pub async fn said_so_far(&mut self) -> Vec<Frame> {
         const HANDLE: u32 = 255;
         let detach = Performative::Detach(Detach { handle: HANDLE, closed: true, error: None });
-        self.give(&[Performative::Attach(Box::new(receiver(HANDLE, crate::house::QUEUE)))]).await;
+        self.give(&[Performative::Attach(Box::new(receiver(HANDLE, crate::server::QUEUE)))]).await;
         let mut frames = Vec::new();
         loop {
             let frame = self.next().await;

@@ -1,8 +1,8 @@
 //! Dead letters, deferred and forwarded messages: what clients see of them on the wire.
 
 use crate::client::{Client, Delivery, list, map, message, part, symbol};
-use crate::house::{House, QUEUE};
 use crate::managing::{ask, attach, condition, longs, messages};
+use crate::server::{QUEUE, TestServer};
 use amqp::{Error, State};
 use broker::QueueSettings;
 use message::Value;
@@ -19,8 +19,8 @@ async fn received(client: &mut Client, handle: u32, path: &str) -> Delivery {
 }
 
 /// A client that holds the only message of a queue, received on handle 1.
-async fn holder(house: &House) -> (Client, Delivery) {
-    let mut client = house.admitted().await;
+async fn holder(server: &TestServer) -> (Client, Delivery) {
+    let mut client = server.admitted().await;
     client.sender(0, QUEUE).await;
     assert_eq!(client.send(0, &message(b"m")).await, State::Accepted);
     let delivery = received(&mut client, 1, QUEUE).await;
@@ -70,8 +70,8 @@ fn tokens(token: Value) -> Value {
 #[tokio::test]
 async fn rejected_dead_letters_with_words_and_properties_and_is_answered_without_an_error() {
     //
-    let house = House::new().await;
-    let (mut client, delivery) = holder(&house).await;
+    let server = TestServer::new().await;
+    let (mut client, delivery) = holder(&server).await;
     let number = annotation(&delivery.message, "x-opt-sequence-number");
     let words = [
         ("DeadLetterReason", "why".into()),
@@ -90,8 +90,8 @@ async fn rejected_dead_letters_with_words_and_properties_and_is_answered_without
 #[tokio::test]
 async fn rejected_in_a_dead_letter_queue_is_refused_and_the_message_stays() {
     //
-    let house = House::new().await;
-    let (mut client, delivery) = holder(&house).await;
+    let server = TestServer::new().await;
+    let (mut client, delivery) = holder(&server).await;
     client.settle(delivery.id, State::Rejected(None)).await;
     let letter = received(&mut client, 2, LETTERS).await;
     match client.settle(letter.id, dead_letter(&[])).await {
@@ -99,7 +99,7 @@ async fn rejected_in_a_dead_letter_queue_is_refused_and_the_message_stays() {
         other => panic!("{other:?}"),
     }
     // Giving it back counts nothing there.
-    let mut other = house.admitted().await;
+    let mut other = server.admitted().await;
     other.receiver(0, LETTERS).await;
     assert!(other.drain(0, 0, 1).await.0.is_empty(), "its lock is as it was");
 }
@@ -107,9 +107,9 @@ async fn rejected_in_a_dead_letter_queue_is_refused_and_the_message_stays() {
 #[tokio::test]
 async fn a_message_that_was_given_back_too_often_is_dead_lettered_with_the_known_words() {
     //
-    let house = House::new().await;
-    house.queue("few", QueueSettings { max_delivery_count: 2, ..QueueSettings::default() }).await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    server.queue("few", QueueSettings { max_delivery_count: 2, ..QueueSettings::default() }).await;
+    let mut client = server.admitted().await;
     client.sender(0, "few").await;
     client.send(0, &message(b"m")).await;
     let first = received(&mut client, 1, "few").await;
@@ -128,8 +128,8 @@ async fn a_message_that_was_given_back_too_often_is_dead_lettered_with_the_known
 #[tokio::test]
 async fn undeliverable_here_defers_and_counts_and_the_number_brings_it_back_with_its_token() {
     //
-    let house = House::new().await;
-    let (mut client, delivery) = holder(&house).await;
+    let server = TestServer::new().await;
+    let (mut client, delivery) = holder(&server).await;
     assert_eq!(client.settle(delivery.id, deferred()).await, deferred());
     attach(&mut client, "orders/$management", 100).await;
     let by_number = || vec![("sequence-numbers", longs(&[1])), ("receiver-settle-mode", Value::Uint(1))];
@@ -186,10 +186,10 @@ async fn attach_other(client: &mut Client, path: &str) {
 #[tokio::test]
 async fn where_a_message_was_before_is_told_only_if_it_was_elsewhere() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let forwarding = QueueSettings { forward_to: Some(QUEUE.into()), ..QueueSettings::default() };
-    house.queue("first", forwarding).await;
-    let mut client = house.admitted().await;
+    server.queue("first", forwarding).await;
+    let mut client = server.admitted().await;
     client.sender(0, QUEUE).await;
     client.send(0, &message(b"plain")).await;
     let plain = received(&mut client, 1, QUEUE).await;
@@ -208,7 +208,7 @@ async fn where_a_message_was_before_is_told_only_if_it_was_elsewhere() {
     assert_eq!(annotation(&forwarded.message, "x-opt-enqueue-sequence-number"), Some(Value::Long(1)));
 
     let letters = QueueSettings { forward_dead_letters_to: Some(QUEUE.into()), ..QueueSettings::default() };
-    house.queue("failed", letters).await;
+    server.queue("failed", letters).await;
     client.sender(5, "failed").await;
     client.send(5, &message(b"dead")).await;
     let dead = received(&mut client, 6, "failed").await;
@@ -220,10 +220,10 @@ async fn where_a_message_was_before_is_told_only_if_it_was_elsewhere() {
 #[tokio::test]
 async fn a_duplicate_is_accepted_and_is_not_there() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let detecting = QueueSettings { requires_duplicate_detection: true, ..QueueSettings::default() };
-    house.queue("once", detecting).await;
-    let mut client = house.admitted().await;
+    server.queue("once", detecting).await;
+    let mut client = server.admitted().await;
     client.sender(0, "once").await;
     let named = [part(section::PROPERTIES, Value::List(vec!["id".into()])), message(b"m")].concat();
     for _ in 0..2 {

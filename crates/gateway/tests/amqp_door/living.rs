@@ -1,7 +1,7 @@
 //! A connection's life: login, open, silence, and each way it ends.
 
 use crate::client::{performatives, receiver};
-use crate::house::{House, KEY, QUEUE, READER, ROOT};
+use crate::server::{KEY, QUEUE, READER, ROOT, TestServer};
 use amqp::SaslCode;
 use amqp::frame::{AMQP_HEADER, EMPTY, SASL_HEADER};
 use amqp::performative::{Begin, Close, End, Open, Performative};
@@ -14,14 +14,14 @@ const HOUR: Duration = Duration::from_secs(3_600);
 #[tokio::test]
 async fn every_client_finds_its_mechanism() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     for (mechanism, response) in [
         ("MSSBCBS", None),
         ("ANONYMOUS", None),
         ("ANONYMOUS", Some(&b""[..])),
         ("ANONYMOUS", Some(b"\0root")),
     ] {
-        let offered = house.silent().log_in(mechanism, response).await;
+        let offered = server.silent().log_in(mechanism, response).await;
         assert!(offered.iter().any(|each| each == mechanism));
     }
 }
@@ -29,8 +29,8 @@ async fn every_client_finds_its_mechanism() {
 #[tokio::test]
 async fn a_name_and_its_key_give_that_policy_s_rights_to_the_whole_connection() {
     //
-    let house = House::new().await;
-    let mut client = house.silent();
+    let server = TestServer::new().await;
+    let mut client = server.silent();
     client.log_in("PLAIN", Some(format!("\0{READER}\0{KEY}").as_bytes())).await;
     client.open_with_defaults().await;
     client.begin(0, 100).await;
@@ -42,11 +42,11 @@ async fn a_name_and_its_key_give_that_policy_s_rights_to_the_whole_connection() 
 #[tokio::test]
 async fn a_wrong_key_and_an_unknown_mechanism_fail_the_login_and_end_the_connection() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     for (mechanism, response) in
         [("PLAIN", format!("\0{ROOT}\0wrong")), ("PLAIN", String::new()), ("SCRAM-SHA-256", String::new())]
     {
-        let mut client = house.silent();
+        let mut client = server.silent();
         let (_, code) = client.sasl(mechanism, Some(response.as_bytes())).await;
         assert_eq!((code, client.bytes().await), (SaslCode::Auth, None), "{mechanism}");
     }
@@ -54,11 +54,11 @@ async fn a_wrong_key_and_an_unknown_mechanism_fail_the_login_and_end_the_connect
 
 #[tokio::test]
 async fn wrong_keys_wait_for_their_answer_and_the_right_one_does_not() {
-    let house = House::new().await;
+    let server = TestServer::new().await;
     tokio::time::pause();
     let tried = async |key: &str| {
         let start = tokio::time::Instant::now();
-        let (_, code) = house.silent().sasl("PLAIN", Some(format!("\0{ROOT}\0{key}").as_bytes())).await;
+        let (_, code) = server.silent().sasl("PLAIN", Some(format!("\0{ROOT}\0{key}").as_bytes())).await;
         (code, start.elapsed().as_secs())
     };
     for _ in 0..FREE_FAILURES {
@@ -74,8 +74,8 @@ async fn wrong_keys_wait_for_their_answer_and_the_right_one_does_not() {
 #[tokio::test]
 async fn everything_up_to_begin_may_come_in_one_write() {
     // Python does, and starts at channel 1.
-    let house = House::new().await;
-    let mut client = house.silent();
+    let server = TestServer::new().await;
+    let mut client = server.silent();
     let mut bytes = SASL_HEADER.to_vec();
     Sasl::Init { mechanism: "ANONYMOUS", initial_response: Some(b""), hostname: None }.write(&mut bytes);
     bytes.extend_from_slice(&AMQP_HEADER);
@@ -99,8 +99,8 @@ async fn everything_up_to_begin_may_come_in_one_write() {
 #[tokio::test]
 async fn our_open_says_what_clients_need() {
     //
-    let house = House::new().await;
-    let mut client = house.silent();
+    let server = TestServer::new().await;
+    let mut client = server.silent();
     client.log_in("ANONYMOUS", None).await;
     let open = client.open(Open { container_id: "c".into(), ..Open::default() }).await;
     assert!(!open.container_id.is_empty());
@@ -117,8 +117,8 @@ async fn our_open_says_what_clients_need() {
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_puts_no_claim_is_closed_after_twenty_seconds() {
     //
-    let house = House::new().await;
-    let mut client = house.stranger().await;
+    let server = TestServer::new().await;
+    let mut client = server.stranger().await;
     let started = tokio::time::Instant::now();
     client.patience = HOUR;
     let frame = client.next().await;
@@ -133,8 +133,8 @@ async fn a_peer_that_puts_no_claim_is_closed_after_twenty_seconds() {
 #[tokio::test(start_paused = true)]
 async fn an_empty_frame_is_written_at_half_the_peer_s_time_out() {
     //
-    let house = House::new().await;
-    let mut client = house.silent();
+    let server = TestServer::new().await;
+    let mut client = server.silent();
     client.patience = HOUR;
     client.log_in("PLAIN", Some(format!("\0{ROOT}\0{KEY}").as_bytes())).await;
     let started = tokio::time::Instant::now();
@@ -148,8 +148,8 @@ async fn an_empty_frame_is_written_at_half_the_peer_s_time_out() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_peer_is_given_up_after_two_periods_and_any_frame_counts_as_a_sound() {
     //
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     client.patience = HOUR;
     tokio::time::advance(Duration::from_secs(400)).await;
     client.raw(&EMPTY).await;
@@ -164,10 +164,10 @@ async fn a_silent_peer_is_given_up_after_two_periods_and_any_frame_counts_as_a_s
 #[tokio::test]
 async fn a_link_may_be_idle_for_as_long_as_its_connection_lives() {
     // S-95: it may be detached after ten minutes; here it is not.
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     client.patience = HOUR;
-    client.sender(0, crate::house::QUEUE).await;
+    client.sender(0, crate::server::QUEUE).await;
     for _ in 0..20 {
         // Time stands still only here: while it does, it jumps whenever all wait for the engine's thread.
         tokio::time::pause();
@@ -182,8 +182,8 @@ async fn a_link_may_be_idle_for_as_long_as_its_connection_lives() {
 #[tokio::test]
 async fn ends_and_closes_are_answered_once_and_the_connection_ends() {
     //
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     client.receiver(0, QUEUE).await;
     client.give(&[Performative::End(End { error: None }), Performative::Close(Close { error: None })]).await;
     let written = client.write().await;
@@ -195,13 +195,13 @@ async fn ends_and_closes_are_answered_once_and_the_connection_ends() {
 #[tokio::test]
 async fn a_client_that_hangs_up_without_a_word_leaves_nothing_behind() {
     //
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     client.receiver(0, QUEUE).await;
     client.credit(0, 0, 10).await;
     drop(client);
-    tokio::time::timeout(HOUR, house.state.idle()).await.expect("the door notices");
-    let mut next = house.admitted().await;
+    tokio::time::timeout(HOUR, server.state.idle()).await.expect("the door notices");
+    let mut next = server.admitted().await;
     next.sender(0, QUEUE).await;
     assert_eq!(next.send(0, &crate::client::message(b"m")).await, amqp::State::Accepted);
     next.attached(receiver(1, QUEUE)).await;
@@ -212,14 +212,14 @@ async fn a_client_that_hangs_up_without_a_word_leaves_nothing_behind() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_stops_says_so_and_waits_for_the_answer() {
     //
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     tokio::time::advance(Duration::from_secs(60)).await;
-    house.state.stop();
+    server.state.stop();
     let frame = client.next().await;
     let Performative::Close(Close { error: Some(error) }) = frame.performative else { panic!("{frame:?}") };
     assert_eq!(error.condition, "amqp:connection:forced");
     client.give(&[Performative::Close(Close { error: None })]).await;
     assert_eq!(client.bytes().await, None);
-    house.state.idle().await;
+    server.state.idle().await;
 }

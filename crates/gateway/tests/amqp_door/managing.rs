@@ -1,7 +1,7 @@
 //! The management node of a queue: what it answers, to whom, in which types, and to nobody who may not ask.
 
 use crate::client::{Client, body, list, map, message, part, receiver, sender};
-use crate::house::{House, KEY, QUEUE, READER};
+use crate::server::{KEY, QUEUE, READER, TestServer};
 use amqp::performative::{Performative, Transfer};
 use amqp::{AnyTarget, Attach, State, Target};
 use broker::QueueSettings;
@@ -127,8 +127,8 @@ pub fn messages(reply: &Reply) -> Vec<Vec<u8>> {
 }
 
 /// A client with so many messages in the queue, and the node attached.
-async fn with_messages(house: &House, count: u8) -> Client {
-    let mut client = house.admitted().await;
+async fn with_messages(server: &TestServer, count: u8) -> Client {
+    let mut client = server.admitted().await;
     client.sender(0, QUEUE).await;
     for number in 0..count {
         assert_eq!(client.send(0, &message(&[number])).await, State::Accepted);
@@ -140,8 +140,8 @@ async fn with_messages(house: &House, count: u8) -> Client {
 #[tokio::test]
 async fn peek_answers_with_whole_messages_and_204_when_there_are_none() {
     // S-8, S-133, A-7.3.1
-    let house = House::new().await;
-    let mut client = with_messages(&house, 3).await;
+    let server = TestServer::new().await;
+    let mut client = with_messages(&server, 3).await;
     let found = ask(&mut client, "peek-message", peek(2, 9)).await;
     assert_eq!((&found.status, &found.condition), (&Value::Int(200), &None));
     let found = messages(&found);
@@ -159,8 +159,8 @@ async fn peek_answers_with_whole_messages_and_204_when_there_are_none() {
 #[tokio::test]
 async fn a_message_is_peeked_without_its_body_if_asked_so() {
     // an option of JavaScript.
-    let house = House::new().await;
-    let mut client = with_messages(&house, 1).await;
+    let server = TestServer::new().await;
+    let mut client = with_messages(&server, 1).await;
     let mut arguments = peek(1, 1);
     arguments.push(("omit-message-body", Value::Boolean(true)));
     let [found] = &messages(&ask(&mut client, "peek-message", arguments).await)[..] else { panic!() };
@@ -171,8 +171,8 @@ async fn a_message_is_peeked_without_its_body_if_asked_so() {
 #[tokio::test]
 async fn what_is_unknown_or_wrong_is_answered_at_once() {
     //
-    let house = House::new().await;
-    let mut client = with_messages(&house, 1).await;
+    let server = TestServer::new().await;
+    let mut client = with_messages(&server, 1).await;
     let unknown = ask(&mut client, "open-sesame", vec![]).await;
     assert_eq!(unknown.status, Value::Int(501));
     assert_eq!(unknown.condition, condition("amqp:not-implemented"));
@@ -205,8 +205,8 @@ async fn what_is_unknown_or_wrong_is_answered_at_once() {
 #[tokio::test]
 async fn each_reply_repeats_the_id_of_its_request_in_its_own_type() {
     //
-    let house = House::new().await;
-    let mut client = with_messages(&house, 0).await;
+    let server = TestServer::new().await;
+    let mut client = with_messages(&server, 0).await;
     for id in [Value::Uuid([9; 16]), "text".into(), Value::Ulong(4)] {
         let request = request(id.clone(), "peek-message", peek(1, 1));
         let unsettled = Transfer { handle: REQUESTS, ..Transfer::default() };
@@ -218,8 +218,8 @@ async fn each_reply_repeats_the_id_of_its_request_in_its_own_type() {
 #[tokio::test]
 async fn a_reply_waits_for_credit_and_each_credit_brings_one() {
     // Java grants one at a time, and late.
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     client.sender(0, QUEUE).await;
     client.send(0, &message(b"m")).await;
     attach(&mut client, NODE, 0).await;
@@ -238,8 +238,8 @@ async fn a_reply_waits_for_credit_and_each_credit_brings_one() {
 #[tokio::test]
 async fn who_may_only_listen_peeks_and_does_not_schedule() {
     // S-178 and: schedule and cancel need Send, the others Listen.
-    let house = House::new().await;
-    let mut client = house.silent();
+    let server = TestServer::new().await;
+    let mut client = server.silent();
     client.log_in("PLAIN", Some(format!("\0{READER}\0{KEY}").as_bytes())).await;
     client.open_with_defaults().await;
     client.begin(0, 5_000).await;
@@ -259,8 +259,8 @@ async fn who_may_only_listen_peeks_and_does_not_schedule() {
 #[tokio::test]
 async fn a_stranger_gets_no_node() {
     //
-    let house = House::new().await;
-    let mut client = house.stranger().await;
+    let server = TestServer::new().await;
+    let mut client = server.stranger().await;
     let refused = client.refused(sender(REQUESTS, NODE)).await;
     assert_eq!(refused.condition, "amqp:unauthorized-access");
 }
@@ -268,8 +268,8 @@ async fn a_stranger_gets_no_node() {
 #[tokio::test]
 async fn scheduled_numbers_and_renewed_locks_come_as_arrays() {
     // Java ignores lists, Go refuses them.
-    let house = House::new().await;
-    let mut client = with_messages(&house, 1).await;
+    let server = TestServer::new().await;
+    let mut client = with_messages(&server, 1).await;
     let due = Value::Timestamp(i64::MAX / 4);
     let annotations = Value::Map(vec![(Value::Symbol("x-opt-scheduled-enqueue-time".into()), due)]);
     let scheduled = [part(section::MESSAGE_ANNOTATIONS, annotations), message(b"later")].concat();
@@ -305,8 +305,8 @@ async fn scheduled_numbers_and_renewed_locks_come_as_arrays() {
 #[tokio::test]
 async fn messages_are_deleted_without_being_received() {
     // S-240, A-7.10.1
-    let house = House::new().await;
-    let mut client = with_messages(&house, 3).await;
+    let server = TestServer::new().await;
+    let mut client = with_messages(&server, 3).await;
     let delete = |count| {
         vec![("message-count", Value::Int(count)), ("enqueued-time-utc", Value::Timestamp(i64::MAX / 4))]
     };
@@ -322,8 +322,8 @@ async fn messages_are_deleted_without_being_received() {
 #[tokio::test]
 async fn a_large_message_is_peeked_whole() {
     // In parts on disk, and in no cache.
-    let house = House::new().await;
-    let mut client = with_a_large_message(&house, QUEUE, 900_000).await;
+    let server = TestServer::new().await;
+    let mut client = with_a_large_message(&server, QUEUE, 900_000).await;
     let settled = Transfer {
         handle: REQUESTS,
         delivery_id: Some(1),
@@ -339,8 +339,8 @@ async fn a_large_message_is_peeked_whole() {
 }
 
 /// A client that has sent one message in many frames, as its first delivery, and has the node of the queue attached.
-async fn with_a_large_message(house: &House, queue: &str, size: usize) -> Client {
-    let mut client = house.admitted().await;
+async fn with_a_large_message(server: &TestServer, queue: &str, size: usize) -> Client {
+    let mut client = server.admitted().await;
     client.sender(0, queue).await;
     let large = message(&vec![7; size]);
     let mut pieces = large.chunks(60_000).peekable();
@@ -360,12 +360,12 @@ async fn with_a_large_message(house: &House, queue: &str, size: usize) -> Client
 #[tokio::test]
 async fn a_large_answer_is_503_while_others_take_all_the_room_and_comes_when_there_is_some() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let settings = QueueSettings { max_message_kilobytes: Some(4_096), ..QueueSettings::default() };
-    house.queue("large", settings).await;
+    server.queue("large", settings).await;
     let size = LARGE_REPLY_BYTES + 1;
-    let mut client = with_a_large_message(&house, "large", size).await;
-    let others = house.state.large_replies.reserve(LARGE_REPLIES_BYTES).expect("the first finds room");
+    let mut client = with_a_large_message(&server, "large", size).await;
+    let others = server.state.large_replies.reserve(LARGE_REPLIES_BYTES).expect("the first finds room");
     let refused = ask(&mut client, "peek-message", peek(1, 1)).await;
     assert_eq!(refused.status, Value::Int(503), "{:?}", refused.text);
     assert_eq!(refused.condition, condition("com.microsoft:server-busy"));
@@ -378,8 +378,8 @@ async fn a_large_answer_is_503_while_others_take_all_the_room_and_comes_when_the
 #[tokio::test]
 async fn a_time_out_of_either_name_and_type_is_passed_over() {
     // Go calls it otherwise and gives it another type. However short it is, the answer is the same.
-    let house = House::new().await;
-    let mut client = with_messages(&house, 1).await;
+    let server = TestServer::new().await;
+    let mut client = with_messages(&server, 1).await;
     let names = ["com.microsoft:server-timeout", "server-timeout"];
     for (name, time) in names.into_iter().flat_map(|name| [(name, Value::Uint(0)), (name, Value::Ulong(1))]) {
         let mut asked = part(section::PROPERTIES, Value::List(vec!["id".into()]));

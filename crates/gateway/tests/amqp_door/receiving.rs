@@ -3,7 +3,7 @@
 use crate::client::{
     Client, Delivery, body, list, map, message, part, performatives, receiver, symbol, taker,
 };
-use crate::house::{House, KEY, QUEUE, ROOT};
+use crate::server::{KEY, QUEUE, ROOT, TestServer};
 use amqp::performative::{Disposition, Flow, Open, Performative, Transfer};
 use amqp::{Role, State};
 use broker::QueueSettings;
@@ -11,8 +11,8 @@ use message::Value;
 use message::sections::{Sections, section};
 
 /// Puts messages into the queue.
-async fn fill(house: &House, bodies: impl IntoIterator<Item = Vec<u8>>) {
-    let mut client = house.admitted().await;
+async fn fill(server: &TestServer, bodies: impl IntoIterator<Item = Vec<u8>>) {
+    let mut client = server.admitted().await;
     client.sender(0, QUEUE).await;
     for body in bodies {
         assert_eq!(send(&mut client, &message(&body)).await, State::Accepted);
@@ -31,8 +31,8 @@ async fn send(client: &mut Client, message: &[u8]) -> State {
 }
 
 /// A client with a window of its own choice and a link on handle 0.
-async fn client_with(house: &House, max_frame_size: u32, window: u32, is_taker: bool) -> Client {
-    let mut client = house.silent();
+async fn client_with(server: &TestServer, max_frame_size: u32, window: u32, is_taker: bool) -> Client {
+    let mut client = server.silent();
     client.log_in("PLAIN", Some(format!("\0{ROOT}\0{KEY}").as_bytes())).await;
     client.open(Open { container_id: "c".into(), max_frame_size, ..Open::default() }).await;
     client.begin(0, window).await;
@@ -47,8 +47,8 @@ fn numbers(count: u32) -> Vec<Vec<u8>> {
 #[tokio::test]
 async fn a_locked_delivery_has_header_annotations_tag_and_the_message_as_it_was_sent() {
     //
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     client.sender(0, QUEUE).await;
     let span = Value::Described(Box::new((symbol("com.microsoft:timespan"), Value::Long(600_000_000))));
     let values = [("price", Value::Decimal128([7; 16])), ("letter", Value::Char(0x41)), ("span", span)];
@@ -83,10 +83,10 @@ async fn a_locked_delivery_has_header_annotations_tag_and_the_message_as_it_was_
 #[tokio::test]
 async fn a_time_to_live_is_told_as_it_is_kept_whatever_the_sender_s_clock_says() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let default_time_to_live = broker::Span::seconds(50);
-    house.queue("brief", QueueSettings { default_time_to_live, ..QueueSettings::default() }).await;
-    let mut client = house.admitted().await;
+    server.queue("brief", QueueSettings { default_time_to_live, ..QueueSettings::default() }).await;
+    let mut client = server.admitted().await;
     let header = [Value::Boolean(false), Value::Ubyte(20), Value::Uint(60_000), Value::Boolean(false)];
     let set = [
         (symbol("x-opt-partition-key"), "p".into()),
@@ -128,9 +128,9 @@ async fn a_time_to_live_is_told_as_it_is_kept_whatever_the_sender_s_clock_says()
 #[tokio::test]
 async fn a_receiver_that_deletes_gets_settled_deliveries_without_a_lock() {
     // what .NET and Java say of them is passed over.
-    let house = House::new().await;
-    fill(&house, numbers(2)).await;
-    let mut client = client_with(&house, 65_536, 5_000, true).await;
+    let server = TestServer::new().await;
+    fill(&server, numbers(2)).await;
+    let mut client = client_with(&server, 65_536, 5_000, true).await;
     client.credit(0, 0, 2).await;
     for _ in 0..2 {
         let delivery = client.delivery().await;
@@ -152,9 +152,9 @@ async fn a_receiver_that_deletes_gets_settled_deliveries_without_a_lock() {
 #[tokio::test]
 async fn no_more_comes_than_the_credit_and_the_rest_when_there_is_more() {
     //
-    let house = House::new().await;
-    fill(&house, numbers(10)).await;
-    let mut client = client_with(&house, 65_536, 5_000, false).await;
+    let server = TestServer::new().await;
+    fill(&server, numbers(10)).await;
+    let mut client = client_with(&server, 65_536, 5_000, false).await;
     client.credit(0, 0, 0).await;
     assert_eq!(client.said_so_far().await, [], "Python asks for nothing first");
     client.credit(0, 0, 3).await;
@@ -171,8 +171,8 @@ async fn no_more_comes_than_the_credit_and_the_rest_when_there_is_more() {
 #[tokio::test]
 async fn a_credit_without_bounds_brings_everything_in_order() {
     // more than may be on its way at once.
-    let house = House::new().await;
-    let mut sender = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut sender = server.admitted().await;
     sender.sender(0, QUEUE).await;
     let mut bytes = Vec::new();
     for (id, body) in (0..).zip(numbers(5_000)) {
@@ -185,7 +185,7 @@ async fn a_credit_without_bounds_brings_everything_in_order() {
         Performative::Transfer(transfer).write(&mut bytes, 0, &message(&body));
     }
     sender.raw(&bytes).await;
-    let mut client = client_with(&house, 65_536, u32::MAX, true).await;
+    let mut client = client_with(&server, 65_536, u32::MAX, true).await;
     client
         .flow(Flow {
             handle: Some(0),
@@ -203,9 +203,9 @@ async fn a_credit_without_bounds_brings_everything_in_order() {
 #[tokio::test]
 async fn a_drain_brings_what_there_is_and_then_gives_the_credit_back() {
     //
-    let house = House::new().await;
-    fill(&house, numbers(2)).await;
-    let mut client = client_with(&house, 65_536, 5_000, false).await;
+    let server = TestServer::new().await;
+    fill(&server, numbers(2)).await;
+    let mut client = client_with(&server, 65_536, 5_000, false).await;
     let (deliveries, flow) = client.drain(0, 0, 10).await;
     assert_eq!(deliveries.len(), 2);
     assert_eq!((flow.handle, flow.delivery_count), (Some(0), Some(10)));
@@ -222,9 +222,9 @@ async fn a_drain_brings_what_there_is_and_then_gives_the_credit_back() {
 #[tokio::test]
 async fn what_the_window_does_not_admit_waits_for_it() {
     //
-    let house = House::new().await;
-    fill(&house, numbers(9)).await;
-    let mut client = client_with(&house, 65_536, 4, false).await;
+    let server = TestServer::new().await;
+    fill(&server, numbers(9)).await;
+    let mut client = client_with(&server, 65_536, 4, false).await;
     client.flow(window(4, 0, 100)).await;
     let mut seen = 0;
     for expected in [4, 4, 1] {
@@ -258,9 +258,9 @@ fn closed(seen: u32) -> Flow<'static> {
 #[tokio::test]
 async fn a_window_that_opens_wide_lets_out_all_that_waited() {
     // far more than goes out in one write, and nothing else happens that could set it going again.
-    let house = House::new().await;
-    fill(&house, (0..200).map(|number| vec![number; 4_000])).await;
-    let mut client = client_with(&house, 65_536, 1, true).await;
+    let server = TestServer::new().await;
+    fill(&server, (0..200).map(|number| vec![number; 4_000])).await;
+    let mut client = client_with(&server, 65_536, 1, true).await;
     client.flow(window(1, 0, 200)).await;
     assert_eq!(body(&client.delivery().await.message)[0], 0);
     client.flow(window(5_000, 1, 199)).await;
@@ -272,9 +272,9 @@ async fn a_window_that_opens_wide_lets_out_all_that_waited() {
 #[tokio::test]
 async fn a_drain_is_answered_after_what_the_window_held_back() {
     //
-    let house = House::new().await;
-    fill(&house, numbers(3)).await;
-    let mut client = client_with(&house, 65_536, 1, false).await;
+    let server = TestServer::new().await;
+    fill(&server, numbers(3)).await;
+    let mut client = client_with(&server, 65_536, 1, false).await;
     client.flow(Flow { drain: true, ..window(1, 0, 10) }).await;
     client.delivery().await;
     client.flow(Flow { drain: true, ..window(5, 1, 9) }).await;
@@ -288,9 +288,9 @@ async fn a_drain_is_answered_after_what_the_window_held_back() {
 #[tokio::test]
 async fn a_message_is_cut_to_the_frames_that_the_client_takes() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let long: Vec<u8> = (0..200_000_u32).map(|n| n as u8).collect();
-    let mut sender = house.admitted().await;
+    let mut sender = server.admitted().await;
     sender.sender(0, QUEUE).await;
     let whole = message(&long);
     let mut chunks = whole.chunks(60_000).peekable();
@@ -303,7 +303,7 @@ async fn a_message_is_cut_to_the_frames_that_the_client_takes() {
     }
     assert_eq!(sender.outcome(0).await, State::Accepted);
     for (size, least) in [(512, 400), (4_096, 48), (65_536, 4)] {
-        let mut client = client_with(&house, size, 5_000, false).await;
+        let mut client = client_with(&server, size, 5_000, false).await;
         client.credit(0, 0, 1).await;
         let delivery = client.delivery().await;
         assert!(delivery.frames >= least && client.largest_frame <= size as usize, "{}", delivery.frames);

@@ -4,8 +4,8 @@
 
 use crate::claims::{PYTHON, ended, put, reply, soon, token};
 use crate::client::{Client, message as text, part, receiver, sender, session_receiver, via};
-use crate::house::{House, KEY, QUEUE, READER, ROOT, SENDER, policies, policy};
 use crate::managing::{self, NODE, REQUESTS};
+use crate::server::{KEY, QUEUE, READER, ROOT, SENDER, TestServer, policies, policy};
 use crate::transactions;
 use amqp::performative::Transfer;
 use amqp::{SaslCode, State};
@@ -163,12 +163,12 @@ impl Claim {
     }
 
     /// Takes away what was proved and lets the connections notice.
-    async fn end(self, house: &House) {
+    async fn end(self, server: &TestServer) {
         match self {
-            Claim::RemovedPolicy => house.set_policies(policies()),
+            Claim::RemovedPolicy => server.set_policies(policies()),
             Claim::RotatedKey => {
                 let rotated = policy("late", "a new key", Rights::ALL);
-                house.set_policies(policies().into_iter().chain([rotated]).collect());
+                server.set_policies(policies().into_iter().chain([rotated]).collect());
             }
             _ => return,
         }
@@ -188,30 +188,30 @@ enum Login {
     Plain,
 }
 
-async fn house() -> House {
-    let house = House::new().await;
-    house.queue("order", broker::QueueSettings::default()).await;
+async fn server() -> TestServer {
+    let server = TestServer::new().await;
+    server.queue("order", broker::QueueSettings::default()).await;
     let requires_session = true;
-    house.queue(SESSIONS, broker::QueueSettings { requires_session, ..Default::default() }).await;
+    server.queue(SESSIONS, broker::QueueSettings { requires_session, ..Default::default() }).await;
     let late = policy("late", KEY, Rights::ALL);
-    house.set_policies(policies().into_iter().chain([late]).collect());
-    house
+    server.set_policies(policies().into_iter().chain([late]).collect());
+    server
 }
 
 /// A client that has shown its claim. `None` where that claim cannot be shown so, or ends the connection at once.
-async fn shown(house: &House, login: Login, claim: Claim) -> Option<Client> {
+async fn shown(server: &TestServer, login: Login, claim: Claim) -> Option<Client> {
     let mut client = match (login, claim) {
-        (Login::Cbs, _) | (_, Claim::Nothing) => house.stranger().await,
+        (Login::Cbs, _) | (_, Claim::Nothing) => server.stranger().await,
         // A name and a key have neither time nor scope.
         (Login::Plain, Claim::Expired | Claim::WrongScope | Claim::WrongNamespace) => return None,
         (Login::Plain, Claim::WrongKey) => {
-            let mut client = house.silent();
+            let mut client = server.silent();
             let (_, code) = client.sasl("PLAIN", Some(format!("\0{ROOT}\0{KEY}!").as_bytes())).await;
             assert_eq!((code, client.bytes().await), (SaslCode::Auth, None));
             return None;
         }
         (Login::Plain, _) => {
-            let mut client = house.silent();
+            let mut client = server.silent();
             client.log_in("PLAIN", Some(format!("\0{}\0{KEY}", claim.policy()).as_bytes())).await;
             client.open_with_defaults().await;
             client.begin(0, 5_000).await;
@@ -229,11 +229,11 @@ async fn shown(house: &House, login: Login, claim: Claim) -> Option<Client> {
     Some(client)
 }
 
-async fn messages_in(house: &House) -> u64 {
+async fn messages_in(server: &TestServer) -> u64 {
     let path = QUEUE.into();
     let namespace = NamespaceId(0);
     let described = |request| Command::DescribeEntity { request, namespace, path };
-    match house.state.engine.ask(described).await.unwrap().unwrap() {
+    match server.state.engine.ask(described).await.unwrap().unwrap() {
         Answer::Queue(queue) => queue.counts.active,
         other => panic!("{other:?}"),
     }
@@ -280,11 +280,16 @@ fn request(command: &str) -> (&'static str, Vec<(&'static str, Value)>) {
 }
 
 /// Does by `way` what it is for, and says whether it was done.
-async fn is_done(house: &House, client: &mut Client, (command, way): (&str, Way), claim: Claim) -> bool {
+async fn is_done(
+    server: &TestServer,
+    client: &mut Client,
+    (command, way): (&str, Way),
+    claim: Claim,
+) -> bool {
     let refusal = |error: amqp::Error| error.condition.to_string();
     match way {
         Way::AttachSender | Way::AttachVia | Way::AttachReceiver => {
-            claim.end(house).await;
+            claim.end(server).await;
             let is_sender = way != Way::AttachReceiver;
             let attach = match (is_sender, command) {
                 (true, "AttachVia") => via(5, QUEUE, SESSIONS),
@@ -306,14 +311,14 @@ async fn is_done(house: &House, client: &mut Client, (command, way): (&str, Way)
             if !is_late && !claim.gives(right) {
                 return false;
             }
-            let before = messages_in(house).await;
+            let before = messages_in(server).await;
             if way == Way::Sending {
                 client.sender(5, QUEUE).await;
             } else {
                 client.receiver(5, QUEUE).await;
             }
             if is_late {
-                claim.end(house).await;
+                claim.end(server).await;
                 assert_eq!(ended(&client.next().await), (5, "amqp:unauthorized-access".into()));
             }
             match (way, is_late) {
@@ -332,11 +337,11 @@ async fn is_done(house: &House, client: &mut Client, (command, way): (&str, Way)
             if is_late {
                 // The peer has yet to answer the detach; what it says on the link until then goes nowhere.
                 assert_eq!(client.said_before_echo().await, []);
-                assert_eq!(messages_in(house).await, before);
+                assert_eq!(messages_in(server).await, before);
                 return false;
             }
             let done = if way == Way::Sending { before + 1 } else { before - 1 };
-            assert_eq!(messages_in(house).await, done);
+            assert_eq!(messages_in(server).await, done);
             true
         }
         Way::AskingSender | Way::AskingReceiver => {
@@ -349,7 +354,7 @@ async fn is_done(house: &House, client: &mut Client, (command, way): (&str, Way)
                 return false;
             }
             managing::attach(client, node, 1).await;
-            claim.end(house).await;
+            claim.end(server).await;
             let (operation, arguments) = request(command);
             match managing::ask(client, operation, arguments).await.status {
                 Value::Int(401) => false,
@@ -380,14 +385,14 @@ async fn go_through(login: Login) {
     let _: fn(&Command) = has_row;
     for (command, way) in ROWS {
         for claim in CLAIMS {
-            let house = house().await;
+            let server = server().await;
             if *way == Way::Receiving {
-                let mut filler = house.admitted().await;
+                let mut filler = server.admitted().await;
                 filler.sender(0, QUEUE).await;
                 filler.send(0, &text(b"x")).await;
             }
-            let Some(mut client) = shown(&house, login, claim).await else { continue };
-            let is_done = is_done(&house, &mut client, (command, *way), claim).await;
+            let Some(mut client) = shown(&server, login, claim).await else { continue };
+            let is_done = is_done(&server, &mut client, (command, *way), claim).await;
             assert_eq!(is_done, allows(claim, *way), "{command} with {claim:?} by {login:?}");
         }
     }
@@ -410,8 +415,8 @@ async fn every_command_takes_its_right_of_a_name_and_key_at_login() {
 async fn a_token_that_runs_out_ends_the_links_that_it_opened() {
     static NOW: AtomicU64 = AtomicU64::new(1_700_000_000);
     let now = || UnixSeconds(NOW.load(Ordering::Relaxed));
-    let house = House::at(now).await;
-    let mut client = house.stranger().await;
+    let server = TestServer::at(now).await;
+    let mut client = server.stranger().await;
     PYTHON.attach(&mut client, 10).await;
     let token = token("sb%3a%2f%2fbus.example", ROOT, now().0 + 60);
     put(&format!("sb://bus.example/{QUEUE}")).with(token).send(&mut client, &PYTHON, true).await;
@@ -433,22 +438,22 @@ async fn a_token_that_runs_out_ends_the_links_that_it_opened() {
 // A-2.4.8: two keys, so that one can be changed while the other works.
 #[tokio::test]
 async fn the_second_key_goes_on_working_while_the_first_is_changed() {
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let both = |primary: &str| {
         let second = otobus_gateway::auth::Secret::new("second");
         vec![otobus_gateway::auth::Policy { secondary: Some(second), ..policy("two", primary, Rights::ALL) }]
     };
-    house.set_policies(both("first"));
+    server.set_policies(both("first"));
     let mut clients = Vec::new();
     for key in ["first", "second"] {
-        let mut client = house.silent();
+        let mut client = server.silent();
         client.log_in("PLAIN", Some(format!("\0two\0{key}").as_bytes())).await;
         client.open_with_defaults().await;
         client.begin(0, 5_000).await;
         client.sender(5, QUEUE).await;
         clients.push(client);
     }
-    house.set_policies(both("third"));
+    server.set_policies(both("third"));
     pass_review().await;
     assert_eq!(ended(&clients[0].next().await), (5, "amqp:unauthorized-access".into()));
     assert_eq!(clients[1].send(5, &text(b"x")).await, State::Accepted);
@@ -456,10 +461,10 @@ async fn the_second_key_goes_on_working_while_the_first_is_changed() {
 
 #[tokio::test]
 async fn a_connection_that_is_older_than_a_key_s_change_takes_only_the_new_key() {
-    let house = House::new().await;
-    let mut client = house.stranger().await;
+    let server = TestServer::new().await;
+    let mut client = server.stranger().await;
     PYTHON.attach(&mut client, 10).await;
-    house.set_policies(vec![policy(ROOT, "new", Rights::ALL)]);
+    server.set_policies(vec![policy(ROOT, "new", Rights::ALL)]);
     for (key, status) in [(KEY, 401), ("new", 202)] {
         let token = sas::sign("sb%3a%2f%2fbus.example", ROOT, key, UnixSeconds(soon()));
         put("sb://bus.example/").with(token).send(&mut client, &PYTHON, true).await;
@@ -471,7 +476,7 @@ async fn a_connection_that_is_older_than_a_key_s_change_takes_only_the_new_key()
 #[tokio::test]
 async fn the_well_known_key_is_good_at_both_logins_from_this_machine_alone() {
     const WELL_KNOWN: &str = "SAS_KEY_VALUE";
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let cases = [
         ("127.0.0.1", true, true),
         ("::1", true, true),
@@ -479,11 +484,11 @@ async fn the_well_known_key_is_good_at_both_logins_from_this_machine_alone() {
         ("127.0.0.1", false, false),
     ];
     for (address, is_loopback_only, may) in cases {
-        house.set_guard(Guard::new(policies(), is_loopback_only));
+        server.set_guard(Guard::new(policies(), is_loopback_only));
         let response = format!("\0{ROOT_POLICY}\0{WELL_KNOWN}");
-        let (_, code) = house.silent_from(address).sasl("PLAIN", Some(response.as_bytes())).await;
+        let (_, code) = server.silent_from(address).sasl("PLAIN", Some(response.as_bytes())).await;
         assert_eq!(code == SaslCode::Ok, may, "PLAIN from {address}");
-        let mut client = house.silent_from(address);
+        let mut client = server.silent_from(address);
         client.log_in("ANONYMOUS", None).await;
         client.open_with_defaults().await;
         client.begin(0, 5_000).await;
@@ -507,11 +512,11 @@ fn framed(payload: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn a_login_inside_a_websocket_takes_the_same_key() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let house = House::new().await;
+    let server = TestServer::new().await;
     for (key, code) in [(KEY, 0), ("another key", 1)] {
         let (mut far, near) = tokio::io::duplex(64 * 1_024);
         let peer = otobus_gateway::listen::Peer::new("192.0.2.1:4000".parse().unwrap());
-        let state = std::sync::Arc::clone(&house.state);
+        let state = std::sync::Arc::clone(&server.state);
         tokio::spawn(otobus_gateway::listen::Doors::http(state, near, bytes::BytesMut::new(), peer));
         let upgrade = "GET /$servicebus/websocket HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";

@@ -2,8 +2,8 @@
 //! for the holder of a session.
 
 use crate::client::{Client, body, list, part, performatives, receiver, session_receiver, symbol};
-use crate::house::{House, QUEUE};
 use crate::managing::{self, ask, ask_for, condition, longs, messages, peek};
+use crate::server::{QUEUE, TestServer};
 use amqp::performative::{Detach, Performative};
 use amqp::{Attach, State};
 use broker::{Command, NamespaceId, QueueSettings};
@@ -16,10 +16,10 @@ use std::time::Duration;
 const SESSIONS: &str = "sessions";
 const NODE: &str = "sessions/$management";
 
-async fn house() -> House {
-    let house = House::new().await;
-    house.queue(SESSIONS, QueueSettings { requires_session: true, ..QueueSettings::default() }).await;
-    house
+async fn server() -> TestServer {
+    let server = TestServer::new().await;
+    server.queue(SESSIONS, QueueSettings { requires_session: true, ..QueueSettings::default() }).await;
+    server
 }
 
 fn message_of(session: &str, body: &[u8]) -> Vec<u8> {
@@ -56,8 +56,8 @@ fn described(value: Value) -> Value {
 #[tokio::test]
 async fn the_attach_reply_names_the_session_in_the_shape_that_was_asked_and_its_lock_in_ticks() {
     //
-    let house = house().await;
-    let mut client = house.admitted().await;
+    let server = server().await;
+    let mut client = server.admitted().await;
     fill(&mut client, &["a", "b", "c"]).await;
     let asked = [
         (0, "a".into(), "a".into()),
@@ -82,8 +82,8 @@ async fn the_attach_reply_names_the_session_in_the_shape_that_was_asked_and_its_
 #[tokio::test]
 async fn whoever_asks_for_any_session_is_answered_when_there_is_one_and_has_its_credit_then() {
     //
-    let house = house().await;
-    let (mut waiting, mut other) = (house.admitted().await, house.admitted().await);
+    let server = server().await;
+    let (mut waiting, mut other) = (server.admitted().await, server.admitted().await);
     let attach = session_receiver(0, SESSIONS, Value::Null);
     waiting.give(&[Performative::Attach(Box::new(attach))]).await;
     waiting.credit(0, 0, 5).await;
@@ -101,12 +101,12 @@ async fn whoever_asks_for_any_session_is_answered_when_there_is_one_and_has_its_
 #[tokio::test]
 async fn whoever_waited_for_long_enough_is_refused_in_one_write() {
     // S-144, A-6.2.2, A-6.2.3, A-11.35
-    let house = house().await;
+    let server = server().await;
     for (attach, wait) in [
         (with_timeout(session_receiver(0, SESSIONS, Value::Null), 5_000), Duration::from_secs(5)),
         (session_receiver(0, SESSIONS, described(Value::Null)), SESSION_WAIT),
     ] {
-        let mut client = house.admitted().await;
+        let mut client = server.admitted().await;
         client.give(&[Performative::Attach(Box::new(attach))]).await;
         assert_eq!(client.said_before_echo().await, []);
         tokio::time::pause();
@@ -120,7 +120,7 @@ async fn whoever_waited_for_long_enough_is_refused_in_one_write() {
         assert_eq!((&attach.source, &attach.target), (&None, &None));
         assert_eq!(detach.error.as_ref().unwrap().condition, "com.microsoft:timeout");
         // It waits no more: the session is somebody else's.
-        let mut other = house.admitted().await;
+        let mut other = server.admitted().await;
         fill(&mut other, &["x"]).await;
         other.attached(session_receiver(1, SESSIONS, "x".into())).await;
         let id = {
@@ -134,8 +134,8 @@ async fn whoever_waited_for_long_enough_is_refused_in_one_write() {
 #[tokio::test]
 async fn whoever_gives_up_or_goes_away_waits_for_nothing_more() {
     // S-284
-    let house = house().await;
-    let (mut gone, mut detached) = (house.admitted().await, house.admitted().await);
+    let server = server().await;
+    let (mut gone, mut detached) = (server.admitted().await, server.admitted().await);
     for client in [&mut gone, &mut detached] {
         let attach = session_receiver(0, SESSIONS, Value::Null);
         client.give(&[Performative::Attach(Box::new(attach))]).await;
@@ -147,7 +147,7 @@ async fn whoever_gives_up_or_goes_away_waits_for_nothing_more() {
     // What was never answered is answered and ended at once.
     let answer = performatives(&detached.write().await);
     assert!(matches!(&answer[..], [Performative::Attach(_), Performative::Detach(_)]), "{answer:?}");
-    let mut client = house.admitted().await;
+    let mut client = server.admitted().await;
     fill(&mut client, &["a"]).await;
     let reply = client.attached(session_receiver(0, SESSIONS, Value::Null)).await;
     assert_eq!(filter_of(&reply), filter("a".into()));
@@ -156,8 +156,8 @@ async fn whoever_gives_up_or_goes_away_waits_for_nothing_more() {
 #[tokio::test]
 async fn a_held_session_is_refused_until_its_link_or_its_connection_ends() {
     // S-142, S-143, S-147, A-5.6.17, A-6.2.4, A-6.3.2
-    let house = house().await;
-    let (mut holder, mut other) = (house.admitted().await, house.admitted().await);
+    let server = server().await;
+    let (mut holder, mut other) = (server.admitted().await, server.admitted().await);
     let mut handle = 0;
     for ends_by_detach in [true, false] {
         let reply = holder.attached(session_receiver(0, SESSIONS, "empty".into())).await;
@@ -168,7 +168,7 @@ async fn a_held_session_is_refused_until_its_link_or_its_connection_ends() {
         if ends_by_detach {
             holder.detach(0).await;
         } else {
-            holder = house.admitted().await;
+            holder = server.admitted().await;
         }
         // The connection is gone; the broker hears of it a moment later.
         loop {
@@ -184,8 +184,8 @@ async fn a_held_session_is_refused_until_its_link_or_its_connection_ends() {
 #[tokio::test]
 async fn receivers_and_entities_must_agree_on_sessions() {
     // S-140, A-6.2.6
-    let house = house().await;
-    let mut client = house.admitted().await;
+    let server = server().await;
+    let mut client = server.admitted().await;
     let plain = client.refused(receiver(0, SESSIONS)).await;
     let session = client.refused(session_receiver(1, QUEUE, "a".into())).await;
     assert_eq!((&*plain.condition, &*session.condition), ("amqp:not-allowed", "amqp:not-allowed"));
@@ -199,8 +199,8 @@ async fn receivers_and_entities_must_agree_on_sessions() {
 #[tokio::test]
 async fn a_session_that_is_not_exclusive_is_not_implemented() {
     //
-    let house = house().await;
-    let mut client = house.admitted().await;
+    let server = server().await;
+    let mut client = server.admitted().await;
     let mut attach = receiver(0, SESSIONS);
     let key = symbol("com.microsoft:non-exclusive-session-filter:list");
     attach.source.as_mut().unwrap().filter = Value::Map(vec![(key, Value::List(vec![]))]);
@@ -212,8 +212,8 @@ async fn a_session_that_is_not_exclusive_is_not_implemented() {
 #[tokio::test]
 async fn the_holder_keeps_a_state_and_renews_its_lock_and_nobody_else_does() {
     // S-149, A-7.6.1, A-7.6.2, A-7.6.3, A-7.6.5, A-1.6.1
-    let house = house().await;
-    let (mut client, mut other) = (house.admitted().await, house.admitted().await);
+    let server = server().await;
+    let (mut client, mut other) = (server.admitted().await, server.admitted().await);
     client.attached(session_receiver(0, SESSIONS, "a".into())).await;
     managing::attach(&mut client, NODE, 100).await;
     managing::attach(&mut other, NODE, 100).await;
@@ -245,8 +245,8 @@ async fn the_holder_keeps_a_state_and_renews_its_lock_and_nobody_else_does() {
 #[tokio::test]
 async fn sessions_are_listed_as_an_array_of_strings_and_none_are_204() {
     // S-150, A-7.6.4, A-9.3.2
-    let house = house().await;
-    let mut client = house.admitted().await;
+    let server = server().await;
+    let mut client = server.admitted().await;
     managing::attach(&mut client, NODE, 100).await;
     let page = |skip: i32| {
         let since = Value::Timestamp(253_402_300_800_000);
@@ -271,8 +271,8 @@ async fn sessions_are_listed_as_an_array_of_strings_and_none_are_204() {
 #[tokio::test]
 async fn peek_and_deferred_receive_know_the_session_by_its_id_or_by_the_link_of_its_holder() {
     // S-125, S-134, A-7.1.5, A-7.3.2, A-11.58
-    let house = house().await;
-    let mut client = house.admitted().await;
+    let server = server().await;
+    let mut client = server.admitted().await;
     fill(&mut client, &["a", "b", "a"]).await;
     let attach = session_receiver(0, SESSIONS, "a".into());
     let name = attach.name.clone();
@@ -320,8 +320,8 @@ async fn peek_and_deferred_receive_know_the_session_by_its_id_or_by_the_link_of_
 #[tokio::test]
 async fn messages_of_a_session_show_the_end_of_its_lock_and_their_group() {
     //
-    let house = house().await;
-    let mut client = house.admitted().await;
+    let server = server().await;
+    let mut client = server.admitted().await;
     fill(&mut client, &["a"]).await;
     let reply = client.attached(session_receiver(0, SESSIONS, "a".into())).await;
     client.credit(0, 0, 1).await;
@@ -336,8 +336,8 @@ async fn messages_of_a_session_show_the_end_of_its_lock_and_their_group() {
 #[tokio::test]
 async fn a_message_without_a_session_or_with_another_partition_key_is_refused() {
     // S-7, S-20, A-4.4.7
-    let house = house().await;
-    let mut client = house.admitted().await;
+    let server = server().await;
+    let mut client = server.admitted().await;
     client.sender(0, SESSIONS).await;
     let key = |key: &str| {
         part(section::MESSAGE_ANNOTATIONS, Value::Map(vec![(symbol("x-opt-partition-key"), key.into())]))
@@ -353,8 +353,8 @@ async fn a_message_without_a_session_or_with_another_partition_key_is_refused() 
 #[tokio::test]
 async fn a_lock_that_runs_out_detaches_its_link_and_counts_and_a_renewed_one_does_not() {
     // S-92, S-148, A-5.6.10, A-6.3.1, A-6.3.2, A-6.3.3, A-7.6.1
-    let house = house().await;
-    let mut client = house.admitted().await;
+    let server = server().await;
+    let mut client = server.admitted().await;
     fill(&mut client, &["a", "b"]).await;
     managing::attach(&mut client, NODE, 100).await;
     client.attached(session_receiver(0, SESSIONS, "a".into())).await;
@@ -363,7 +363,7 @@ async fn a_lock_that_runs_out_detaches_its_link_and_counts_and_a_renewed_one_doe
     let tag = client.delivery().await.tag;
     let pass = |seconds| {
         let by = broker::Span::seconds(seconds);
-        house.ask(move |request| Command::Advance { request, namespace: NamespaceId(0), by })
+        server.ask(move |request| Command::Advance { request, namespace: NamespaceId(0), by })
     };
     pass(40).await;
     let renewed = ask(&mut client, "renew-session-lock", vec![("session-id", "b".into())]).await;
@@ -400,8 +400,8 @@ async fn a_lock_that_runs_out_detaches_its_link_and_counts_and_a_renewed_one_doe
 #[tokio::test]
 async fn the_empty_session_is_a_session_like_any_other() {
     // K-4
-    let house = house().await;
-    let mut client = house.admitted().await;
+    let server = server().await;
+    let mut client = server.admitted().await;
     client.sender(9, SESSIONS).await;
     let key = (symbol("x-opt-partition-key"), "another".into());
     let annotations = part(section::MESSAGE_ANNOTATIONS, Value::Map(vec![key]));

@@ -2,8 +2,8 @@
 //! one. The frames are those of .NET and Java, which are the clients that have transactions.
 
 use crate::client::{Client, Delivery, body, list, message, part, sender, symbol, via};
-use crate::house::{House, KEY, QUEUE, SENDER};
 use crate::managing;
+use crate::server::{KEY, QUEUE, SENDER, TestServer};
 use amqp::performative::{Disposition, Performative, Transfer};
 use amqp::terminus::Coordinator;
 use amqp::transaction::Request;
@@ -82,8 +82,8 @@ fn condition(state: &State) -> &str {
 }
 
 /// What whoever comes now gets of a queue, and how often it was delivered in vain.
-async fn left(house: &House, path: &str) -> Vec<(Vec<u8>, Value)> {
-    let mut client = house.admitted().await;
+async fn left(server: &TestServer, path: &str) -> Vec<(Vec<u8>, Value)> {
+    let mut client = server.admitted().await;
     client.receiver(0, path).await;
     let (found, _) = client.drain(0, 0, 10).await;
     for delivery in &found {
@@ -93,21 +93,21 @@ async fn left(house: &House, path: &str) -> Vec<(Vec<u8>, Value)> {
     found.iter().map(|each| (body(&each.message), count(each))).collect()
 }
 
-async fn bodies(house: &House, path: &str) -> Vec<Vec<u8>> {
-    left(house, path).await.into_iter().map(|(body, _)| body).collect()
+async fn bodies(server: &TestServer, path: &str) -> Vec<Vec<u8>> {
+    left(server, path).await.into_iter().map(|(body, _)| body).collect()
 }
 
 /// A client with a coordinator and a sender on handle 0.
-async fn with_sender(house: &House) -> Client {
-    let mut client = house.admitted().await;
+async fn with_sender(server: &TestServer) -> Client {
+    let mut client = server.admitted().await;
     client.attached(coordinator(COORDINATOR)).await;
     client.sender(0, QUEUE).await;
     client
 }
 
 /// The same, which also holds the only message of the queue, received on handle 1.
-async fn holder(house: &House) -> (Client, Delivery) {
-    let mut client = with_sender(house).await;
+async fn holder(server: &TestServer) -> (Client, Delivery) {
+    let mut client = with_sender(server).await;
     assert_eq!(client.send(0, &message(b"old")).await, State::Accepted);
     client.receiver(1, QUEUE).await;
     client.credit(1, 0, 1).await;
@@ -118,9 +118,9 @@ async fn holder(house: &House) -> (Client, Delivery) {
 #[tokio::test]
 async fn a_coordinator_needs_no_claim_and_gets_credit_with_its_attach() {
     //
-    let house = House::new().await;
+    let server = TestServer::new().await;
     for attach in [coordinator(COORDINATOR), java_coordinator(COORDINATOR)] {
-        let mut client = house.stranger().await;
+        let mut client = server.stranger().await;
         let target = attach.target.clone();
         let written = client.attach(attach).await;
         let [Performative::Attach(attach), Performative::Flow(flow)] =
@@ -137,8 +137,8 @@ async fn a_coordinator_needs_no_claim_and_gets_credit_with_its_attach() {
 #[tokio::test]
 async fn a_stranger_declares_only_a_few() {
     //
-    let house = House::new().await;
-    let mut client = house.stranger().await;
+    let server = TestServer::new().await;
+    let mut client = server.stranger().await;
     client.attached(coordinator(COORDINATOR)).await;
     for _ in 0..otobus_gateway::limits::STRANGER_TRANSACTIONS {
         declare(&mut client).await;
@@ -149,29 +149,29 @@ async fn a_stranger_declares_only_a_few() {
 #[tokio::test]
 async fn what_was_sent_is_there_when_it_is_committed_and_not_before() {
     // S-211, A-8.2, A-8.3, A-8.4, A-4.3.5
-    let house = House::new().await;
-    let mut client = with_sender(&house).await;
+    let server = TestServer::new().await;
+    let mut client = with_sender(&server).await;
     let txn = declare(&mut client).await;
     for body in [b"a", b"b"] {
         let answer = send(&mut client, 0, &txn, body).await;
         assert_eq!(answer, within(&txn, Some(State::Accepted)));
     }
-    assert!(bodies(&house, QUEUE).await.is_empty());
+    assert!(bodies(&server, QUEUE).await.is_empty());
     assert_eq!(client.send(0, &message(b"beside")).await, State::Accepted);
     assert_eq!(discharge(&mut client, &txn, false).await, State::Accepted);
-    assert_eq!(bodies(&house, QUEUE).await, [&b"beside"[..], b"a", b"b"]);
+    assert_eq!(bodies(&server, QUEUE).await, [&b"beside"[..], b"a", b"b"]);
     assert_eq!(condition(&discharge(&mut client, &txn, false).await), "amqp:transaction:unknown-id");
 }
 
 #[tokio::test]
 async fn what_was_sent_and_rolled_back_was_never_there() {
     // S-211, A-8.3
-    let house = House::new().await;
-    let mut client = with_sender(&house).await;
+    let server = TestServer::new().await;
+    let mut client = with_sender(&server).await;
     let txn = declare(&mut client).await;
     send(&mut client, 0, &txn, b"a").await;
     assert_eq!(discharge(&mut client, &txn, true).await, State::Accepted);
-    assert!(bodies(&house, QUEUE).await.is_empty());
+    assert!(bodies(&server, QUEUE).await.is_empty());
 }
 
 #[tokio::test]
@@ -185,44 +185,44 @@ async fn a_settlement_is_answered_in_the_state_of_its_transaction_and_happens_wi
     let outcomes =
         [(State::Accepted, 0), (modified(false), 1), (modified(true), 0), (State::Rejected(None), 0)];
     for (outcome, stays) in outcomes {
-        let house = House::new().await;
-        let (mut client, delivery) = holder(&house).await;
+        let server = TestServer::new().await;
+        let (mut client, delivery) = holder(&server).await;
         let txn = declare(&mut client).await;
         let answer = client.settle(delivery.id, within(&txn, Some(outcome.clone()))).await;
         assert_eq!(answer, within(&txn, Some(outcome.clone())));
-        assert!(bodies(&house, QUEUE).await.is_empty(), "it is still locked");
+        assert!(bodies(&server, QUEUE).await.is_empty(), "it is still locked");
         assert_eq!(discharge(&mut client, &txn, false).await, State::Accepted);
-        assert_eq!(bodies(&house, QUEUE).await.len(), stays, "{outcome:?}");
+        assert_eq!(bodies(&server, QUEUE).await.len(), stays, "{outcome:?}");
         let dead = matches!(outcome, State::Rejected(_));
-        assert_eq!(bodies(&house, "orders/$DeadLetterQueue").await.len(), usize::from(dead));
+        assert_eq!(bodies(&server, "orders/$DeadLetterQueue").await.len(), usize::from(dead));
     }
 }
 
 #[tokio::test]
 async fn a_settlement_that_is_rolled_back_leaves_the_message_locked_and_uncounted() {
     // S-215
-    let house = House::new().await;
-    let (mut client, delivery) = holder(&house).await;
+    let server = TestServer::new().await;
+    let (mut client, delivery) = holder(&server).await;
     let txn = declare(&mut client).await;
     client.settle(delivery.id, within(&txn, Some(State::Accepted))).await;
     assert_eq!(discharge(&mut client, &txn, true).await, State::Accepted);
-    assert!(left(&house, QUEUE).await.is_empty(), "it is still locked");
+    assert!(left(&server, QUEUE).await.is_empty(), "it is still locked");
     managing::attach(&mut client, managing::NODE, 10).await;
     let tokens = tokens(&delivery);
     let arguments = vec![("disposition-status", "abandoned".into()), ("lock-tokens", tokens)];
     let reply = managing::ask(&mut client, "update-disposition", arguments).await;
     assert_eq!(reply.status, Value::Int(200), "{reply:?}");
-    assert_eq!(left(&house, QUEUE).await, [(b"old".to_vec(), Value::Uint(1))]);
+    assert_eq!(left(&server, QUEUE).await, [(b"old".to_vec(), Value::Uint(1))]);
 }
 
 #[tokio::test]
 async fn a_settlement_that_fails_is_a_plain_rejection() {
     // S-218, A-8.5
-    let house = House::new().await;
-    let (mut client, delivery) = holder(&house).await;
+    let server = TestServer::new().await;
+    let (mut client, delivery) = holder(&server).await;
     let unknown = client.settle(delivery.id, within(b"nothing", Some(State::Accepted))).await;
     assert_eq!(condition(&unknown), "amqp:transaction:unknown-id");
-    let (mut other, txn) = (house.admitted().await, declare(&mut client).await);
+    let (mut other, txn) = (server.admitted().await, declare(&mut client).await);
     managing::attach(&mut other, managing::NODE, 10).await;
     let arguments = vec![("disposition-status", "completed".into()), ("lock-tokens", tokens(&delivery))];
     assert_eq!(managing::ask(&mut other, "update-disposition", arguments).await.status, Value::Int(200));
@@ -233,7 +233,7 @@ async fn a_settlement_that_fails_is_a_plain_rejection() {
     let lost = managing::ask_as(&mut client, state, "update-disposition", arguments).await;
     assert_eq!(lost.status, Value::Int(410));
     assert_eq!(discharge(&mut client, &txn, false).await, State::Accepted, "that spoils nothing");
-    assert_eq!(bodies(&house, QUEUE).await, [b"new"]);
+    assert_eq!(bodies(&server, QUEUE).await, [b"new"]);
 }
 
 #[tokio::test]
@@ -243,12 +243,12 @@ async fn a_settlement_that_fails_and_wants_no_answer_spoils_its_transaction() {
     let wrong =
         State::Modified { delivery_failed: false, undeliverable_here: false, message_annotations: unnamed };
     for (outcome, is_lost) in [(Some(State::Accepted), true), (Some(wrong), false), (None, false)] {
-        let house = House::new().await;
-        let (mut client, delivery) = holder(&house).await;
+        let server = TestServer::new().await;
+        let (mut client, delivery) = holder(&server).await;
         let txn = declare(&mut client).await;
         send(&mut client, 0, &txn, b"new").await;
         if is_lost {
-            let mut other = house.admitted().await;
+            let mut other = server.admitted().await;
             managing::attach(&mut other, managing::NODE, 10).await;
             let arguments =
                 vec![("disposition-status", "completed".into()), ("lock-tokens", tokens(&delivery))];
@@ -265,54 +265,54 @@ async fn a_settlement_that_fails_and_wants_no_answer_spoils_its_transaction() {
         };
         client.give(&[Performative::Disposition(settled)]).await;
         assert_eq!(condition(&discharge(&mut client, &txn, false).await), "amqp:transaction:rollback");
-        assert!(bodies(&house, QUEUE).await.is_empty());
+        assert!(bodies(&server, QUEUE).await.is_empty());
     }
 }
 
 #[tokio::test]
 async fn a_message_that_the_door_refuses_spoils_its_transaction() {
     // S-218, A-8.4
-    let house = House::new().await;
-    let mut client = with_sender(&house).await;
+    let server = TestServer::new().await;
+    let mut client = with_sender(&server).await;
     let txn = declare(&mut client).await;
     send(&mut client, 0, &txn, b"good").await;
     let transfer = Transfer { handle: 0, state: Some(within(&txn, None)), ..Transfer::default() };
     assert_eq!(condition(&client.send_as(transfer, b"no message").await), "amqp:decode-error");
     assert_eq!(condition(&discharge(&mut client, &txn, false).await), "amqp:transaction:rollback");
-    assert!(bodies(&house, QUEUE).await.is_empty());
+    assert!(bodies(&server, QUEUE).await.is_empty());
 }
 
 #[tokio::test]
 async fn a_message_on_a_link_that_was_refused_or_lost_spoils_its_transaction() {
     // S-218: the client hears of the link, and of the message by the commit.
     for is_refused in [true, false] {
-        let house = House::new().await;
-        let mut client = with_sender(&house).await;
+        let server = TestServer::new().await;
+        let mut client = with_sender(&server).await;
         let txn = declare(&mut client).await;
         send(&mut client, 0, &txn, b"good").await;
         if is_refused {
             client.refused(sender(3, "nowhere")).await;
         } else {
-            house.queue("short", QueueSettings::default()).await;
+            server.queue("short", QueueSettings::default()).await;
             client.sender(3, "short").await;
             let delete =
                 |request| Command::DeleteEntity { request, namespace: NamespaceId(0), path: "short".into() };
-            house.ask(delete).await;
+            server.ask(delete).await;
             let frame = client.next().await;
             assert!(matches!(frame.performative, Performative::Detach(_)), "{frame:?}");
         }
         let transfer = Transfer { handle: 3, state: Some(within(&txn, None)), ..Transfer::default() };
         client.transfer(transfer, &message(b"lost")).await;
         assert_eq!(condition(&discharge(&mut client, &txn, false).await), "amqp:transaction:rollback");
-        assert!(bodies(&house, QUEUE).await.is_empty());
+        assert!(bodies(&server, QUEUE).await.is_empty());
     }
 }
 
 #[tokio::test]
 async fn a_request_that_is_aborted_leaves_no_transaction_to_the_next() {
     // S-210
-    let house = House::new().await;
-    let mut client = with_sender(&house).await;
+    let server = TestServer::new().await;
+    let mut client = with_sender(&server).await;
     managing::attach(&mut client, managing::NODE, 10).await;
     let txn = declare(&mut client).await;
     let state = Some(within(&txn, None));
@@ -333,9 +333,9 @@ async fn a_request_that_is_aborted_leaves_no_transaction_to_the_next() {
 #[tokio::test]
 async fn a_partitioned_queue_takes_messages_with_one_key() {
     // S-216
-    let house = House::new().await;
-    house.queue("parts", QueueSettings { partitioning: true, ..QueueSettings::default() }).await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    server.queue("parts", QueueSettings { partitioning: true, ..QueueSettings::default() }).await;
+    let mut client = server.admitted().await;
     client.attached(coordinator(COORDINATOR)).await;
     client.sender(0, "parts").await;
     let keyed = |key: &str, text: &[u8]| {
@@ -357,16 +357,16 @@ async fn a_partitioned_queue_takes_messages_with_one_key() {
     let transfer = Transfer { handle: 0, state: Some(within(&txn, None)), ..Transfer::default() };
     client.send_as(transfer, &keyed("k", b"a")).await;
     assert_eq!(discharge(&mut client, &txn, false).await, State::Accepted);
-    assert_eq!(bodies(&house, "parts").await, [b"a".to_vec()]);
+    assert_eq!(bodies(&server, "parts").await, [b"a".to_vec()]);
 }
 
 #[tokio::test]
 async fn a_large_message_takes_part_whole() {
     // S-211
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let settings = QueueSettings { max_message_kilobytes: Some(4_096), ..QueueSettings::default() };
-    house.queue("large", settings).await;
-    let mut client = house.admitted().await;
+    server.queue("large", settings).await;
+    let mut client = server.admitted().await;
     client.attached(coordinator(COORDINATOR)).await;
     client.sender(0, "large").await;
     let txn = declare(&mut client).await;
@@ -405,8 +405,8 @@ async fn a_large_message_takes_part_whole() {
 #[tokio::test]
 async fn any_session_takes_part_and_losing_the_coordinator_rolls_back() {
     // S-213, A-8.6
-    let house = House::new().await;
-    let mut client = with_sender(&house).await;
+    let server = TestServer::new().await;
+    let mut client = with_sender(&server).await;
     let txn = declare(&mut client).await;
     client.begin(1, 5_000).await;
     let mut bytes = Vec::new();
@@ -426,16 +426,16 @@ async fn any_session_takes_part_and_losing_the_coordinator_rolls_back() {
     client.detach(COORDINATOR).await;
     client.attached(coordinator(COORDINATOR)).await;
     assert_eq!(condition(&discharge(&mut client, &txn, false).await), "amqp:transaction:unknown-id");
-    assert!(bodies(&house, QUEUE).await.is_empty());
+    assert!(bodies(&server, QUEUE).await.is_empty());
 }
 
 #[tokio::test]
 async fn a_schedule_a_settlement_and_a_send_by_way_of_another_entity_take_part_together() {
     // S-210, S-212, A-8.8
-    let house = House::new().await;
-    house.queue("bills", QueueSettings::default()).await;
+    let server = TestServer::new().await;
+    server.queue("bills", QueueSettings::default()).await;
     for fail in [true, false] {
-        let (mut client, delivery) = holder(&house).await;
+        let (mut client, delivery) = holder(&server).await;
         client.attached(via(5, QUEUE, "bills")).await;
         managing::attach(&mut client, managing::NODE, 10).await;
         let txn = declare(&mut client).await;
@@ -451,9 +451,9 @@ async fn a_schedule_a_settlement_and_a_send_by_way_of_another_entity_take_part_t
         let completed = managing::ask_as(&mut client, state(), "update-disposition", complete).await;
         assert_eq!(completed.status, Value::Int(200));
         let cancel = vec![("sequence-numbers", managing::longs(&[9]))];
-        assert!(bodies(&house, "bills").await.is_empty());
+        assert!(bodies(&server, "bills").await.is_empty());
         assert_eq!(discharge(&mut client, &txn, fail).await, State::Accepted);
-        let after = bodies(&house, "bills").await;
+        let after = bodies(&server, "bills").await;
         assert_eq!(after, if fail { vec![] } else { vec![b"bill".to_vec()] });
         let peeked = managing::ask(&mut client, "peek-message", managing::peek(1, 10)).await;
         let Some(Value::List(seen)) = peeked.body.get("messages") else { panic!("{peeked:?}") };
@@ -469,9 +469,9 @@ async fn a_schedule_a_settlement_and_a_send_by_way_of_another_entity_take_part_t
 #[tokio::test]
 async fn what_is_done_within_a_transaction_takes_the_same_rights() {
     //
-    let house = House::new().await;
-    let (_holder, delivery) = holder(&house).await;
-    let mut client = house.silent();
+    let server = TestServer::new().await;
+    let (_holder, delivery) = holder(&server).await;
+    let mut client = server.silent();
     client.log_in("PLAIN", Some(format!("\0{SENDER}\0{KEY}").as_bytes())).await;
     client.open_with_defaults().await;
     client.begin(0, 5_000).await;
@@ -487,13 +487,13 @@ async fn what_is_done_within_a_transaction_takes_the_same_rights() {
 #[tokio::test]
 async fn a_coordinator_is_told_nothing_else_and_the_basic_tier_has_none() {
     // S-217, A-8.3
-    let house = House::new().await;
-    let mut client = house.admitted().await;
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
     client.attached(coordinator(COORDINATOR)).await;
     let transfer = Transfer { handle: COORDINATOR, ..Transfer::default() };
     assert_eq!(condition(&client.send_as(transfer, &message(b"hello")).await), "amqp:decode-error");
     let task = Box::new(Task::SetTier { tier: Tier::Basic });
     let namespace = NamespaceId(0);
-    house.ask(|request| Command::Manage { request, namespace, task }).await;
+    server.ask(|request| Command::Manage { request, namespace, task }).await;
     assert_eq!(client.refused(coordinator(5)).await.condition, "amqp:not-allowed");
 }

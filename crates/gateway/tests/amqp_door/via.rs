@@ -2,7 +2,7 @@
 
 use crate::claims::{PYTHON, ended, put, reply, soon, token};
 use crate::client::{body, map, message, part, sender, symbol, via};
-use crate::house::{House, QUEUE, SENDER};
+use crate::server::{QUEUE, SENDER, TestServer};
 use amqp::State;
 use broker::{Answer, Command, NamespaceId, QueueSettings, Status, Task};
 use message::Value;
@@ -12,22 +12,22 @@ use otobus_gateway::limits::CLAIM_REVIEW;
 const DESTINATION: &str = "elsewhere";
 const LOST: &str = "orders/$Transfer/$DeadLetterQueue";
 
-async fn house() -> House {
-    let house = House::new().await;
-    house.queue(DESTINATION, QueueSettings::default()).await;
-    house
+async fn server() -> TestServer {
+    let server = TestServer::new().await;
+    server.queue(DESTINATION, QueueSettings::default()).await;
+    server
 }
 
-async fn set_status(house: &House, status: Status) {
+async fn set_status(server: &TestServer, status: Status) {
     let settings = QueueSettings { status, ..QueueSettings::default() };
     let task = Task::UpdateQueue { path: DESTINATION.into(), settings, access: Vec::new() };
-    house.ask(|request| Command::Manage { request, namespace: NamespaceId(0), task: Box::new(task) }).await;
+    server.ask(|request| Command::Manage { request, namespace: NamespaceId(0), task: Box::new(task) }).await;
 }
 
-async fn lost(house: &House) -> u64 {
+async fn lost(server: &TestServer) -> u64 {
     let (path, namespace) = (QUEUE.into(), NamespaceId(0));
     let described = |request| Command::DescribeEntity { request, namespace, path };
-    match house.state.engine.ask(described).await.unwrap().unwrap() {
+    match server.state.engine.ask(described).await.unwrap().unwrap() {
         Answer::Queue(queue) => queue.counts.transfer_dead_letter,
         other => panic!("{other:?}"),
     }
@@ -36,8 +36,8 @@ async fn lost(house: &House) -> u64 {
 // S-114, A-4.4.16
 #[tokio::test]
 async fn the_destination_comes_back_in_the_reply_and_has_the_message_with_its_annotations() {
-    let house = house().await;
-    let mut client = house.admitted().await;
+    let server = server().await;
+    let mut client = server.admitted().await;
     for (handle, address) in (0..).zip([DESTINATION, "sb://bus.example/ElseWhere"]) {
         let answer = client.attached(via(handle, QUEUE, address)).await;
         let told = answer.properties.get("com.microsoft:transfer-destination-address");
@@ -60,8 +60,8 @@ async fn the_destination_comes_back_in_the_reply_and_has_the_message_with_its_an
 // S-114, A-4.4.16
 #[tokio::test]
 async fn a_destination_that_is_missing_or_no_text_is_refused() {
-    let house = house().await;
-    let mut client = house.admitted().await;
+    let server = server().await;
+    let mut client = server.admitted().await;
     for (handle, path, destination) in [(0, QUEUE, "nowhere"), (1, "nowhere", DESTINATION)] {
         assert_eq!(client.refused(via(handle, path, destination)).await.condition, "amqp:not-found");
     }
@@ -70,7 +70,7 @@ async fn a_destination_that_is_missing_or_no_text_is_refused() {
     assert_eq!(client.refused(odd).await.condition, "com.microsoft:argument-error");
     client.attached(via(3, QUEUE, DESTINATION)).await;
     let (path, namespace) = (DESTINATION.into(), NamespaceId(0));
-    house.ask(|request| Command::DeleteEntity { request, namespace, path }).await;
+    server.ask(|request| Command::DeleteEntity { request, namespace, path }).await;
     let State::Rejected(Some(error)) = client.send(3, &message(b"x")).await else { panic!() };
     assert_eq!(error.condition, "amqp:not-found");
 }
@@ -78,8 +78,8 @@ async fn a_destination_that_is_missing_or_no_text_is_refused() {
 // S-114, A-4.4.16: one claim for each end, and the link ends with either.
 #[tokio::test]
 async fn a_claim_for_one_end_is_not_enough() {
-    let house = house().await;
-    let mut client = house.stranger().await;
+    let server = server().await;
+    let mut client = server.stranger().await;
     PYTHON.attach(&mut client, 10).await;
     for (handle, path, other) in [(5, QUEUE, DESTINATION), (6, DESTINATION, QUEUE)] {
         let scope = format!("sb%3a%2f%2fbus.example%2f{path}");
@@ -94,7 +94,7 @@ async fn a_claim_for_one_end_is_not_enough() {
     }
     client.attached(via(7, QUEUE, DESTINATION)).await;
     assert_eq!(client.send(7, &message(b"x")).await, State::Accepted);
-    house.set_policies(Vec::new());
+    server.set_policies(Vec::new());
     tokio::time::pause();
     tokio::time::advance(CLAIM_REVIEW).await;
     tokio::time::resume();
@@ -104,12 +104,12 @@ async fn a_claim_for_one_end_is_not_enough() {
 // S-114, S-115
 #[tokio::test]
 async fn what_a_disabled_destination_does_not_take_is_received_from_the_transfer_dead_letter_queue() {
-    let house = house().await;
-    let mut client = house.admitted().await;
+    let server = server().await;
+    let mut client = server.admitted().await;
     client.attached(via(0, QUEUE, DESTINATION)).await;
-    set_status(&house, Status::SendDisabled).await;
+    set_status(&server, Status::SendDisabled).await;
     assert_eq!(client.send(0, &message(b"lost")).await, State::Accepted);
-    assert_eq!(lost(&house).await, 1);
+    assert_eq!(lost(&server).await, 1);
     client.receiver(1, LOST).await;
     client.credit(1, 0, 2).await;
     let first = client.delivery().await;
@@ -125,7 +125,7 @@ async fn what_a_disabled_destination_does_not_take_is_received_from_the_transfer
     client.settle(first.id, abandoned).await;
     let again = client.delivery().await;
     assert_eq!(client.settle(again.id, State::Accepted).await, State::Accepted);
-    assert_eq!(lost(&house).await, 0);
-    set_status(&house, Status::Active).await;
+    assert_eq!(lost(&server).await, 0);
+    set_status(&server, Status::Active).await;
     assert_eq!(client.send(0, &message(b"x")).await, State::Accepted);
 }

@@ -1,12 +1,12 @@
 //! Who has some right holds no more than its connection, its policy and all together may (P7), and is refused what goes beyond.
 
-use crate::house::*;
+use crate::server::*;
 use crate::{KIBIBYTE, MEBIBYTE, Measured};
 use message::Value;
 use std::sync::atomic::Ordering;
 use tokio::io::DuplexStream;
 
-/// For all connections of a house; one policy has half of it.
+/// For all connections of a server; one policy has half of it.
 const ALL_BYTES: usize = 16 * MEBIBYTE;
 
 const CONNECTIONS: usize = 8;
@@ -139,11 +139,11 @@ async fn unfinished_request(peer: &mut Peer, line: &str, kind: &str, policy: &st
 }
 
 /// Does it, or one of so many shares of it, over AMQP plain or in a WebSocket, or over HTTP.
-pub async fn done(house: &House, deed: Deed, share: u32, is_websocket: bool) -> Peer {
+pub async fn done(server: &TestServer, deed: Deed, share: u32, is_websocket: bool) -> Peer {
     let policy = deed.policy();
     let mut peer = match deed.is_http() {
-        true => Greedy::over(house.pipe()).reading(),
-        false => house.admitted_over(policy, is_websocket).await,
+        true => Greedy::over(server.pipe()).reading(),
+        false => server.admitted_over(policy, is_websocket).await,
     };
     match deed {
         Deed::HttpMessage => {
@@ -169,36 +169,36 @@ pub async fn done(house: &House, deed: Deed, share: u32, is_websocket: bool) -> 
 }
 
 /// Puts messages there that a peek shows many bytes of.
-pub async fn fill(house: &House) {
-    let mut peer = house.admitted("sender").await;
+pub async fn fill(server: &TestServer) {
+    let mut peer = server.admitted("sender").await;
     peer.say_frames(&[(0, sender(0, QUEUE))]).await;
     for _ in 0..40 {
         peer.transfer(0, 0, &message(60_000), false).await;
     }
-    house.settle().await;
+    server.settle().await;
 }
 
 #[tokio::test]
 async fn peers_who_take_nothing_and_finish_nothing_hold_what_their_policy_may() {
     let mut measured = Measured::start().await;
-    let house = House::new(ALL_BYTES).await;
-    fill(&house).await;
+    let server = TestServer::new(ALL_BYTES).await;
+    fill(&server).await;
     let mut found = Vec::new();
     for deed in DEEDS {
-        drop(done(&house, deed, 1, false).await);
-        house.settle().await;
+        drop(done(&server, deed, 1, false).await);
+        server.settle().await;
         measured.start_again();
-        let mut crowd = vec![done(&house, deed, 1, false).await];
-        house.settle().await;
+        let mut crowd = vec![done(&server, deed, 1, false).await];
+        server.settle().await;
         let one = measured.held();
         for _ in 1..CONNECTIONS {
-            crowd.push(done(&house, deed, 1, false).await);
+            crowd.push(done(&server, deed, 1, false).await);
         }
-        house.settle().await;
-        let (all, counted) = (measured.held(), house.state.memory.pooled_bytes());
+        server.settle().await;
+        let (all, counted) = (measured.held(), server.state.memory.pooled_bytes());
         println!("{deed:?}: one {one}, {CONNECTIONS} {all}, counted {counted}, peak {}", measured.peak());
         // Somebody else is served beside them.
-        let mut good = house.admitted("sender").await;
+        let mut good = server.admitted("sender").await;
         good.say_frames(&[(0, sender(0, QUEUE))]).await;
         good.answered().await;
         let before = good.read_bytes.load(Ordering::Relaxed);
@@ -206,7 +206,7 @@ async fn peers_who_take_nothing_and_finish_nothing_hold_what_their_policy_may() 
         good.answered().await;
         assert!(good.read_bytes.load(Ordering::Relaxed) > before, "{deed:?}: a good client is not answered");
         drop((crowd, good));
-        house.settle().await;
+        server.settle().await;
         found.push((deed, one, all, counted, measured.held()));
     }
     for (deed, one, all, counted, left) in found {

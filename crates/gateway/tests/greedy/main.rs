@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-mod house;
 mod known;
+mod server;
 mod storm;
 mod strangers;
 

@@ -1,7 +1,7 @@
 //! A storm of hostile peers, in an order that a seed chooses: strangers and holders of each right at once, over AMQP, WebSocket and
 //! HTTP, and a good client beside them, which is served. What all of them hold stays below what is declared, and is given back when they are gone.
 
-use crate::house::*;
+use crate::server::*;
 use crate::{KIBIBYTE, MEBIBYTE, Measured, known, strangers};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,16 +25,16 @@ impl Random {
     }
 }
 
-async fn hostile(house: Arc<House>, scripts: Arc<Vec<Vec<Vec<u8>>>>, mut random: Random) {
+async fn hostile(server: Arc<TestServer>, scripts: Arc<Vec<Vec<Vec<u8>>>>, mut random: Random) {
     for _ in 0..3 {
         let nth = random.below(known::DEEDS.len() + scripts.len());
         match known::DEEDS.get(nth) {
             Some(deed) => {
                 let is_websocket = random.below(2) == 0;
-                drop(known::done(&house, *deed, 8, is_websocket).await);
+                drop(known::done(&server, *deed, 8, is_websocket).await);
             }
             None => {
-                let mut stranger = Greedy::over(house.pipe());
+                let mut stranger = Greedy::over(server.pipe());
                 if random.below(2) == 0 {
                     stranger.say(UPGRADE).await;
                     stranger.is_websocket = true;
@@ -48,18 +48,18 @@ async fn hostile(house: Arc<House>, scripts: Arc<Vec<Vec<Vec<u8>>>>, mut random:
 #[tokio::test]
 async fn a_storm_of_hostile_peers_stays_below_what_is_declared_and_leaves_nothing() {
     let mut measured = Measured::start().await;
-    let house = Arc::new(House::new(CONNECTIONS_BYTES).await);
-    known::fill(&house).await;
+    let server = Arc::new(TestServer::new(CONNECTIONS_BYTES).await);
+    known::fill(&server).await;
     let scripts = Arc::new(strangers::scripts());
     // The first of each makes what is made once.
-    hostile(Arc::clone(&house), Arc::clone(&scripts), Random(7)).await;
-    house.settle().await;
+    hostile(Arc::clone(&server), Arc::clone(&scripts), Random(7)).await;
+    server.settle().await;
     measured.start_again();
     let is_over = Arc::new(AtomicBool::new(false));
     let good = tokio::spawn({
-        let (house, is_over) = (Arc::clone(&house), Arc::clone(&is_over));
+        let (server, is_over) = (Arc::clone(&server), Arc::clone(&is_over));
         async move {
-            let mut client = house.admitted("root").await;
+            let mut client = server.admitted("root").await;
             client.say_frames(&[(0, sender(0, QUEUE))]).await;
             client.answered().await;
             let mut served = 0;
@@ -75,7 +75,7 @@ async fn a_storm_of_hostile_peers_stays_below_what_is_declared_and_leaves_nothin
         }
     });
     let storm: Vec<_> = (0..HOSTILE as u64)
-        .map(|seed| tokio::spawn(hostile(Arc::clone(&house), Arc::clone(&scripts), Random(seed))))
+        .map(|seed| tokio::spawn(hostile(Arc::clone(&server), Arc::clone(&scripts), Random(seed))))
         .collect();
     for peer in storm {
         peer.await.unwrap();
@@ -83,14 +83,14 @@ async fn a_storm_of_hostile_peers_stays_below_what_is_declared_and_leaves_nothin
     is_over.store(true, Ordering::Relaxed);
     let served = good.await.unwrap();
     let peak = measured.peak();
-    let slice = house.state.engine.counters().longest_slice_steps.load(Ordering::Relaxed);
+    let slice = server.state.engine.counters().longest_slice_steps.load(Ordering::Relaxed);
     assert!(slice > 0 && slice <= broker::limits::SLICE_STEPS, "one decision took {slice} steps");
     println!("{peak} bytes at the worst moment, {served} messages of the good client");
     assert!(peak <= DECLARED_BYTES, "{peak} of {DECLARED_BYTES} bytes");
     assert!(served >= 10, "the good client was served {served} times");
     let mut left = usize::MAX;
     for _ in 0..50 {
-        house.settle().await;
+        server.settle().await;
         left = left.min(measured.held());
         if left <= MEBIBYTE {
             break;

@@ -1,6 +1,6 @@
 //! Who has proved nothing costs at most 128 KiB (P6), whatever it says and however it comes in.
 
-use crate::house::*;
+use crate::server::*;
 use crate::{KIBIBYTE, Measured};
 use amqp::performative::{Flow, Open, Performative};
 use message::Value;
@@ -115,10 +115,10 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// Says all of it over a new connection.
-async fn said(house: &House, way: Way, script: &Script) -> Greedy<Box<dyn Stream>> {
+async fn said(server: &TestServer, way: Way, script: &Script) -> Greedy<Box<dyn Stream>> {
     let stream: Box<dyn Stream> = match way {
-        Way::Plain | Way::WebSocket => Box::new(house.pipe()),
-        Way::Tls | Way::WebSocketInTls => Box::new(house.encrypted().await),
+        Way::Plain | Way::WebSocket => Box::new(server.pipe()),
+        Way::Tls | Way::WebSocketInTls => Box::new(server.encrypted().await),
     };
     let mut greedy = Greedy::over(stream);
     if let Way::WebSocket | Way::WebSocketInTls = way {
@@ -132,7 +132,7 @@ async fn said(house: &House, way: Way, script: &Script) -> Greedy<Box<dyn Stream
 #[tokio::test]
 async fn a_stranger_costs_128_kib_whatever_it_says_and_however_it_comes_in() {
     let mut measured = Measured::start().await;
-    let house = House::new(128 << 20).await;
+    let server = TestServer::new(128 << 20).await;
     let amqp = [
         ("answers", untaken_answers()),
         ("values", many_values()),
@@ -142,10 +142,10 @@ async fn a_stranger_costs_128_kib_whatever_it_says_and_however_it_comes_in() {
     let http = [("head", head()), ("requests", requests())];
     let mut found = Vec::new();
     // The client's own half of TLS lies in this process too: of a connection that says nothing it is as large as the server's.
-    let mut idle = vec![house.encrypted().await];
+    let mut idle = vec![server.encrypted().await];
     measured.start_again();
     for _ in 0..CONNECTIONS {
-        idle.push(house.encrypted().await);
+        idle.push(server.encrypted().await);
     }
     let client = measured.held() / CONNECTIONS / 2;
     drop(idle);
@@ -153,21 +153,21 @@ async fn a_stranger_costs_128_kib_whatever_it_says_and_however_it_comes_in() {
         let own = if matches!(way, Way::Plain | Way::WebSocket) { 0 } else { client };
         let http = if matches!(way, Way::Plain | Way::Tls) { &http[..] } else { &[] };
         for (what, script) in amqp.iter().chain(http) {
-            drop(said(&house, way, script).await);
-            house.settle().await;
+            drop(said(&server, way, script).await);
+            server.settle().await;
             measured.start_again();
-            let one = said(&house, way, script).await;
-            house.settle().await;
+            let one = said(&server, way, script).await;
+            server.settle().await;
             let peak = measured.peak().saturating_sub(own);
             let mut crowd = vec![one];
             for _ in 1..CONNECTIONS {
-                crowd.push(said(&house, way, script).await);
+                crowd.push(said(&server, way, script).await);
             }
-            house.settle().await;
+            server.settle().await;
             let each = (measured.held() / CONNECTIONS).saturating_sub(own);
             println!("{way:?} ({own}), {what}: {each} bytes each, {peak} for one at the worst moment");
             drop(crowd);
-            house.settle().await;
+            server.settle().await;
             found.push((way, *what, each, peak, measured.held()));
         }
     }

@@ -2,7 +2,7 @@
 //! and who cannot crowd it out.
 #![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
-mod house;
 mod ports;
 mod reload;
+mod server;
 mod strangers;

@@ -1,6 +1,6 @@
 //! What every port takes.
 
-use crate::house::{Folder, Line, Server, request, tls};
+use crate::server::{Folder, Line, Server, request, tls};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use tokio_rustls::rustls::{ALL_VERSIONS, ProtocolVersion, version};

@@ -1,6 +1,6 @@
 //! What SIGHUP changes while connections go on.
 
-use crate::house::{Folder, Line, Server, WELL_KNOWN_KEY, request, request_at, signed, signed_for, tls};
+use crate::server::{Folder, Line, Server, WELL_KNOWN_KEY, request, request_at, signed, signed_for, tls};
 use broker::limits::NAMESPACES;
 use gateway::tls::Files;
 use std::net::TcpStream;

@@ -1,6 +1,6 @@
 //! Strangers, and those who come with the key that everybody knows.
 
-use crate::house::{Folder, Server, WELL_KNOWN_KEY, request, request_at, signed};
+use crate::server::{Folder, Server, WELL_KNOWN_KEY, request, request_at, signed};
 use std::net::TcpStream;
 
 // H-121

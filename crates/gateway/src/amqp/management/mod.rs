@@ -203,7 +203,7 @@ impl<S> Task<S> {
         arguments: Arguments<'_>,
     ) -> Result<(Verb, Command), Failure> {
         let request = self.engine.request(self.next_question);
-        let (namespace, batch) = (self.namespace, &mut self.batch);
+        let (namespace, batch) = (self.namespace.id, &mut self.batch);
         let asking = Asking { request, namespace, path, session, arguments, batch };
         let (verb, command) = match operation.strip_prefix("com.microsoft:") {
             Some("peek-message") => peek::command(&asking),

@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-struct House {
+struct TestServer {
     state: Arc<State>,
     engine: Option<Engine>,
 }
@@ -79,8 +79,8 @@ fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-impl House {
-    async fn new() -> House {
+impl TestServer {
+    async fn new() -> TestServer {
         let engine = engine_in_memory();
         let policy = |name: &str, rights| Policy {
             name: name.into(),
@@ -92,9 +92,9 @@ impl House {
         let policies = vec![policy("root", Rights::ALL), policy("reader", listen)];
         let namespaces = Namespaces::single(Guard::new(policies, false));
         let state = Arc::new(State::new(engine.handle().clone(), namespaces));
-        let house = House { state, engine: Some(engine) };
-        house.queue("q", QueueSettings::default()).await;
-        house
+        let server = TestServer { state, engine: Some(engine) };
+        server.queue("q", QueueSettings::default()).await;
+        server
     }
 
     async fn queue(&self, path: &str, settings: QueueSettings) {
@@ -138,7 +138,7 @@ impl House {
 
     async fn request(&self, method: &str, address: &str, headers: &str, body: &[u8]) -> Answer {
         let headers = format!("{headers}Content-Length: {}\r\n", body.len());
-        let head = House::head(method, address, &headers);
+        let head = TestServer::head(method, address, &headers);
         self.exchange([head.as_bytes(), body].concat()).await
     }
 
@@ -172,7 +172,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for TestServer {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.take() {
             let stopped = engine.stop();
@@ -184,7 +184,7 @@ impl Drop for House {
 // HX-2.1, HX-2.3, H-92, H-93, H-94, H-95, S-4
 #[tokio::test]
 async fn what_was_sent_is_received_with_everything_in_its_place() {
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let properties =
         r#"{"MessageId":"m-1","Label":"L","CorrelationId":"c","To":"t","ReplyTo":"r","SessionId":"s",
         "PartitionKey":"s","ReplyToSessionId":"rs","TimeToLive":90,"State":"Active"}"#
@@ -193,8 +193,8 @@ async fn what_was_sent_is_received_with_everything_in_its_place() {
         "Content-Type: text/plain\r\nBrokerProperties: {properties}\r\nPriority: \"High\"\r\nordersTotal: 12\r\n\
          Share: 0.5\r\nIs-New: true\r\nx-ms-retrypolicy: NoRetry\r\nPlain: words\r\n"
     );
-    house.send(&headers, "grüße".as_bytes()).await;
-    let answer = house.peek_lock().await;
+    server.send(&headers, "grüße".as_bytes()).await;
+    let answer = server.peek_lock().await;
     assert_eq!(answer.status, 201, "{answer:?}");
     assert_eq!(answer.text(), "grüße");
     assert_eq!(answer.headers["content-type"], "text/plain");
@@ -234,67 +234,67 @@ async fn what_was_sent_is_received_with_everything_in_its_place() {
 // HX-2.3, HX-2.4, H-94
 #[tokio::test]
 async fn without_a_message_there_is_nothing_and_what_is_taken_is_gone() {
-    let house = House::new().await;
-    assert_eq!(house.peek_lock().await.status, 204);
-    assert_eq!(house.take().await.status, 204);
-    house.send("", b"").await;
-    let answer = house.take().await;
+    let server = TestServer::new().await;
+    assert_eq!(server.peek_lock().await.status, 204);
+    assert_eq!(server.take().await.status, 204);
+    server.send("", b"").await;
+    let answer = server.take().await;
     assert_eq!((answer.status, &*answer.body), (200, &b""[..]));
     assert_eq!(answer.headers["content-type"], "application/atom+xml;type=entry;charset=utf-8");
     assert!(!answer.headers.contains_key("location"));
     assert!(answer.properties().get("LockToken").is_none());
-    assert_eq!(house.peek_lock().await.status, 204);
+    assert_eq!(server.peek_lock().await.status, 204);
 }
 
 // HX-2.3
 #[tokio::test(start_paused = true)]
 async fn a_receiver_waits_as_long_as_it_says_and_no_longer() {
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let start = Instant::now();
-    assert_eq!(house.request("POST", "/q/messages/head?timeout=7", "", b"").await.status, 204);
+    assert_eq!(server.request("POST", "/q/messages/head?timeout=7", "", b"").await.status, 204);
     assert_eq!(start.elapsed().as_secs(), 7);
-    assert_eq!(house.request("DELETE", "/q/messages/head", "", b"").await.status, 204);
+    assert_eq!(server.request("DELETE", "/q/messages/head", "", b"").await.status, 204);
     assert_eq!(start.elapsed().as_secs(), 67);
 }
 
 // HX-2.3
 #[tokio::test]
 async fn who_waits_gets_what_comes() {
-    let house = House::new().await;
+    let server = TestServer::new().await;
     for method in ["POST", "DELETE"] {
-        let (mut far, _) = house.connect();
-        far.write_all(House::head(method, "/q/messages/head?timeout=300", "").as_bytes()).await.unwrap();
-        house.send("", b"late").await;
+        let (mut far, _) = server.connect();
+        far.write_all(TestServer::head(method, "/q/messages/head?timeout=300", "").as_bytes()).await.unwrap();
+        server.send("", b"late").await;
         let mut answer = Vec::new();
         far.read_to_end(&mut answer).await.unwrap();
         assert_eq!(Answer::read(&answer).text(), "late");
-        assert_eq!(house.take().await.status, 204);
+        assert_eq!(server.take().await.status, 204);
     }
 }
 
 // S-80, S-94: nothing is taken for who is not there any more.
 #[tokio::test]
 async fn a_client_that_goes_away_while_it_waits_takes_nothing_along() {
-    let house = House::new().await;
+    let server = TestServer::new().await;
     for method in ["POST", "DELETE"] {
-        let (mut far, serving) = house.connect();
-        far.write_all(House::head(method, "/q/messages/head?timeout=300", "").as_bytes()).await.unwrap();
+        let (mut far, serving) = server.connect();
+        far.write_all(TestServer::head(method, "/q/messages/head?timeout=300", "").as_bytes()).await.unwrap();
         // Whether it has asked for a message already or is about to.
         tokio::task::yield_now().await;
         drop(far);
         serving.await.unwrap();
-        house.send("", b"kept").await;
-        assert_eq!(house.take().await.text(), "kept", "{method}");
+        server.send("", b"kept").await;
+        assert_eq!(server.take().await.text(), "kept", "{method}");
     }
 }
 
 #[tokio::test]
 async fn a_server_that_stops_does_not_wait_for_who_waits() {
-    let house = House::new().await;
-    let (mut far, serving) = house.connect();
-    far.write_all(House::head("POST", "/q/messages/head?timeout=300", "").as_bytes()).await.unwrap();
+    let server = TestServer::new().await;
+    let (mut far, serving) = server.connect();
+    far.write_all(TestServer::head("POST", "/q/messages/head?timeout=300", "").as_bytes()).await.unwrap();
     tokio::task::yield_now().await;
-    house.state.stop();
+    server.state.stop();
     serving.await.unwrap();
     let mut answer = Vec::new();
     far.read_to_end(&mut answer).await.unwrap();
@@ -305,16 +305,16 @@ async fn a_server_that_stops_does_not_wait_for_who_waits() {
 // HX-2.5, HX-2.6, HX-2.7
 #[tokio::test]
 async fn a_locked_message_is_renewed_unlocked_and_completed() {
-    let house = House::new().await;
-    house.send("BrokerProperties: {\"MessageId\":\"a/b c\"}\r\n", b"x").await;
-    let first = house.peek_lock().await;
-    assert_eq!(house.take().await.status, 204, "it is locked");
-    assert_eq!(house.request("POST", &first.location(), "", b"").await.status, 200);
-    assert_eq!(house.request("PUT", &first.location(), "", b"").await.status, 200);
-    let second = house.peek_lock().await;
+    let server = TestServer::new().await;
+    server.send("BrokerProperties: {\"MessageId\":\"a/b c\"}\r\n", b"x").await;
+    let first = server.peek_lock().await;
+    assert_eq!(server.take().await.status, 204, "it is locked");
+    assert_eq!(server.request("POST", &first.location(), "", b"").await.status, 200);
+    assert_eq!(server.request("PUT", &first.location(), "", b"").await.status, 200);
+    let second = server.peek_lock().await;
     assert_eq!(second.properties()["DeliveryCount"], 2);
     for method in ["POST", "PUT", "DELETE"] {
-        let answer = house.request(method, &first.location(), "", b"").await;
+        let answer = server.request(method, &first.location(), "", b"").await;
         assert_eq!(answer.status, 404, "the lock is lost");
         assert!(
             answer.text().contains("SubCode=40400. Not Found. The lock supplied is invalid."),
@@ -325,34 +325,34 @@ async fn a_locked_message_is_renewed_unlocked_and_completed() {
     let token = second.properties()["LockToken"].as_str().unwrap().to_owned();
     let by = |name: &str| format!("/q/messages/{name}/{token}");
     for wrong in ["2", "other", "a/b%20c"] {
-        assert_eq!(house.request("DELETE", &by(wrong), "", b"").await.status, 404, "{wrong}");
+        assert_eq!(server.request("DELETE", &by(wrong), "", b"").await.status, 404, "{wrong}");
     }
-    assert_eq!(house.request("POST", &by("a%2Fb%20c"), "", b"").await.status, 200);
-    assert_eq!(house.request("DELETE", &by("a%2Fb%20c"), "", b"").await.status, 200);
-    assert_eq!(house.request("DELETE", &by("1"), "", b"").await.status, 404);
-    assert_eq!(house.request("DELETE", "/q/messages/1/no-token", "", b"").await.status, 404);
-    assert_eq!(house.request("PATCH", &by("1"), "", b"").await.status, 405);
+    assert_eq!(server.request("POST", &by("a%2Fb%20c"), "", b"").await.status, 200);
+    assert_eq!(server.request("DELETE", &by("a%2Fb%20c"), "", b"").await.status, 200);
+    assert_eq!(server.request("DELETE", &by("1"), "", b"").await.status, 404);
+    assert_eq!(server.request("DELETE", "/q/messages/1/no-token", "", b"").await.status, 404);
+    assert_eq!(server.request("PATCH", &by("1"), "", b"").await.status, 405);
 }
 
 #[tokio::test]
 async fn in_a_partitioned_queue_a_message_is_found_by_its_id_and_its_number() {
-    let house = House::new().await;
+    let server = TestServer::new().await;
     // The partition of an entity follows from its id, so that one of three has another than the first.
     for name in ["p1", "p2", "p3"] {
-        house.queue(name, QueueSettings { partitioning: true, ..QueueSettings::default() }).await;
+        server.queue(name, QueueSettings { partitioning: true, ..QueueSettings::default() }).await;
         for (at, id) in ["one", "two", "three"].iter().enumerate() {
             let headers = format!("BrokerProperties: {{\"MessageId\":\"{id}\"}}\r\n");
-            house.request("POST", &format!("/{name}/messages"), &headers, b"").await;
+            server.request("POST", &format!("/{name}/messages"), &headers, b"").await;
             let head = format!("/{name}/messages/head?timeout=0");
-            let locked = house.request("POST", &head, "", b"").await;
+            let locked = server.request("POST", &head, "", b"").await;
             let token = locked.properties()["LockToken"].as_str().unwrap().to_owned();
             if at == 1 {
                 let wrong = format!("/{name}/messages/one/{token}");
-                assert_eq!(house.request("DELETE", &wrong, "", b"").await.status, 404);
+                assert_eq!(server.request("DELETE", &wrong, "", b"").await.status, 404);
                 let by_id = format!("/{name}/messages/{id}/{token}");
-                assert_eq!(house.request("DELETE", &by_id, "", b"").await.status, 200);
+                assert_eq!(server.request("DELETE", &by_id, "", b"").await.status, 200);
             } else if at == 2 {
-                assert_eq!(house.request("DELETE", &locked.location(), "", b"").await.status, 200);
+                assert_eq!(server.request("DELETE", &locked.location(), "", b"").await.status, 200);
             }
         }
     }
@@ -361,27 +361,27 @@ async fn in_a_partitioned_queue_a_message_is_found_by_its_id_and_its_number() {
 // H-96, S-16
 #[tokio::test]
 async fn a_batch_is_stored_whole_or_not_at_all() {
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let batch = "Content-Type: application/vnd.microsoft.servicebus.json\r\nIgnored: 1\r\n";
     let bad = r#"[{"Body":"one"},{"Body":"two","BrokerProperties":{"SessionId":"a","PartitionKey":"b"}}]"#;
-    let answer = house.request("POST", "/q/messages", batch, bad.as_bytes()).await;
+    let answer = server.request("POST", "/q/messages", batch, bad.as_bytes()).await;
     assert_eq!(answer.status, 403, "{answer:?}");
-    assert_eq!(house.request("POST", "/q/messages", batch, b"[{]").await.status, 400);
-    assert_eq!(house.take().await.status, 204);
+    assert_eq!(server.request("POST", "/q/messages", batch, b"[{]").await.status, 400);
+    assert_eq!(server.take().await.status, 204);
     let good = r#"[{"Body":"one","BrokerProperties":{"Label":"M1"}},{"Body":"two","UserProperties":{"Priority":"Low"}}]"#;
-    house.send(batch, good.as_bytes()).await;
-    let (one, two) = (house.take().await, house.take().await);
+    server.send(batch, good.as_bytes()).await;
+    let (one, two) = (server.take().await, server.take().await);
     assert_eq!((one.text(), &one.properties()["Label"]), ("one", &json!("M1")));
     assert_eq!((two.text(), &*two.headers["priority"]), ("two", "\"Low\""));
     assert!(!one.headers.contains_key("ignored"));
     let long = format!("[{{\"Body\":\"{}\"}}]", "x".repeat(BATCH_BYTES));
-    assert_eq!(house.request("POST", "/q/messages", batch, long.as_bytes()).await.status, 413);
+    assert_eq!(server.request("POST", "/q/messages", batch, long.as_bytes()).await.status, 413);
 }
 
 // The tables of the runtime API
 #[tokio::test]
 async fn what_is_not_there_is_gone_and_what_may_not_be_is_refused() {
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let token = "00000000-0000-0000-0000-000000000001";
     for (method, address) in [
         ("POST", "/none/messages".to_owned()),
@@ -390,39 +390,39 @@ async fn what_is_not_there_is_gone_and_what_may_not_be_is_refused() {
         ("DELETE", format!("/none/messages/1/{token}")),
         ("PUT", format!("/none/messages/id/{token}")),
     ] {
-        let answer = house.request(method, &address, "", b"").await;
+        let answer = server.request(method, &address, "", b"").await;
         assert_eq!(answer.status, 410, "{method} {address}: {answer:?}");
         assert!(answer.text().contains("SubCode=41000. Gone. The messaging entity 'none"), "{answer:?}");
     }
     // S-101
-    assert_eq!(house.request("POST", "/q/$DeadLetterQueue/messages", "", b"").await.status, 403);
-    assert_eq!(house.request("PUT", "/q/messages/head", "", b"").await.status, 405);
+    assert_eq!(server.request("POST", "/q/$DeadLetterQueue/messages", "", b"").await.status, 403);
+    assert_eq!(server.request("PUT", "/q/messages/head", "", b"").await.status, 405);
     for bad in [
         "BrokerProperties: {\r\n",
         "BrokerProperties: {\"TimeToLive\":\"soon\"}\r\n",
         "BrokerProperties: {\"Label\":[]}\r\n",
     ] {
-        assert_eq!(house.request("POST", "/q/messages", bad, b"").await.status, 400, "{bad}");
+        assert_eq!(server.request("POST", "/q/messages", bad, b"").await.status, 400, "{bad}");
     }
     let long = format!("BrokerProperties: {{\"MessageId\":\"{}\"}}\r\n", "x".repeat(129));
-    let answer = house.request("POST", "/q/messages", &long, b"").await;
+    let answer = server.request("POST", "/q/messages", &long, b"").await;
     assert!(answer.status == 400 && answer.text().contains("at most 128"), "{answer:?}");
-    assert_eq!(house.take().await.status, 204);
+    assert_eq!(server.take().await.status, 204);
 }
 
 // H-91, S-20
 #[tokio::test]
 async fn into_a_session_one_sends_and_from_it_one_does_not_receive() {
-    let house = House::new().await;
-    house.queue("s", QueueSettings { requires_session: true, ..QueueSettings::default() }).await;
+    let server = TestServer::new().await;
+    server.queue("s", QueueSettings { requires_session: true, ..QueueSettings::default() }).await;
     let session = "BrokerProperties: {\"SessionId\":\"one\"}\r\n";
-    assert_eq!(house.request("POST", "/s/messages", session, b"x").await.status, 201);
-    assert_eq!(house.request("POST", "/s/messages", "", b"x").await.status, 403);
+    assert_eq!(server.request("POST", "/s/messages", session, b"x").await.status, 201);
+    assert_eq!(server.request("POST", "/s/messages", "", b"x").await.status, 403);
     let batch = "Content-Type: application/vnd.microsoft.servicebus.json\r\n";
     let body = br#"[{"BrokerProperties":{"SessionId":"one"}},{"BrokerProperties":{"SessionId":"two"}}]"#;
-    assert_eq!(house.request("POST", "/s/messages", batch, body).await.status, 201);
+    assert_eq!(server.request("POST", "/s/messages", batch, body).await.status, 201);
     for method in ["POST", "DELETE"] {
-        let answer = house.request(method, "/s/messages/head?timeout=0", "", b"").await;
+        let answer = server.request(method, "/s/messages/head?timeout=0", "", b"").await;
         assert_eq!(answer.status, 403, "{answer:?}");
     }
 }
@@ -430,33 +430,33 @@ async fn into_a_session_one_sends_and_from_it_one_does_not_receive() {
 // H-90, H-95
 #[tokio::test]
 async fn a_dead_letter_is_received_with_its_reason() {
-    let house = House::new().await;
-    house.send("", b"dead").await;
-    let locked = house.peek_lock().await;
+    let server = TestServer::new().await;
+    server.send("", b"dead").await;
+    let locked = server.peek_lock().await;
     let guid = uuid::Uuid::parse_str(locked.properties()["LockToken"].as_str().unwrap()).unwrap();
     let tokens = [crate::amqp::token_of_uuid(guid.as_bytes())].into();
     let mut why = message::Overlay::default();
     why.set_dead_letter(Some("bad"), Some("very")).unwrap();
     let (path, outcome, namespace) = ("q".into(), Outcome::DeadLetter(Some(Box::new(why))), NamespaceId(0));
-    let asked = house
+    let asked = server
         .state
         .engine
         .ask(|request| Command::SettleTokens { request, namespace, path, tokens, outcome })
         .await;
     asked.unwrap().unwrap();
-    assert_eq!(house.peek_lock().await.status, 204);
-    let dead = house.request("POST", "/q/$DeadLetterQueue/messages/head?timeout=0", "", b"").await;
+    assert_eq!(server.peek_lock().await.status, 204);
+    let dead = server.request("POST", "/q/$DeadLetterQueue/messages/head?timeout=0", "", b"").await;
     assert_eq!((dead.status, dead.text()), (201, "dead"));
     assert_eq!(dead.headers["deadletterreason"], "\"bad\"");
     assert_eq!(dead.headers["deadlettererrordescription"], "\"very\"");
     assert!(dead.location().starts_with("/q/$DeadLetterQueue/messages/1/"));
-    assert_eq!(house.request("DELETE", &dead.location(), "", b"").await.status, 200);
+    assert_eq!(server.request("DELETE", &dead.location(), "", b"").await.status, 200);
 }
 
 // H-98, S-4
 #[tokio::test]
 async fn every_body_of_amqp_can_be_received() {
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let section = |code: u64, value: &Value| {
         let mut out = Vec::new();
         write_descriptor(&mut out, code);
@@ -473,8 +473,8 @@ async fn every_body_of_amqp_can_be_received() {
         ([section(0x76, &list), section(0x76, &list)].concat(), encoded(&list).repeat(2)),
         (uuid, vec![]),
     ] {
-        house.send_amqp(&sent).await;
-        let answer = house.take().await;
+        server.send_amqp(&sent).await;
+        let answer = server.take().await;
         assert_eq!((answer.status, answer.body), (200, body));
     }
 }
@@ -482,50 +482,50 @@ async fn every_body_of_amqp_can_be_received() {
 // S-17, H-98: above a part it is stored and given in parts.
 #[tokio::test]
 async fn a_large_message_goes_in_and_out_in_parts() {
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let settings = QueueSettings { max_message_kilobytes: Some(10 * 1_024), ..QueueSettings::default() };
-    house.queue("large", settings).await;
+    server.queue("large", settings).await;
     let body: Vec<u8> = (0..3 << 20).map(|n: u32| (n % 251) as u8).collect();
-    let answer = house.request("POST", "/large/messages", "Priority: 1\r\n", &body).await;
+    let answer = server.request("POST", "/large/messages", "Priority: 1\r\n", &body).await;
     assert_eq!(answer.status, 201, "{answer:?}");
-    let locked = house.request("POST", "/large/messages/head?timeout=0", "", b"").await;
+    let locked = server.request("POST", "/large/messages/head?timeout=0", "", b"").await;
     assert_eq!((locked.status, &*locked.headers["priority"]), (201, "1"));
     assert!(locked.body == body);
-    assert_eq!(house.request("PUT", &locked.location(), "", b"").await.status, 200);
-    let taken = house.request("DELETE", "/large/messages/head?timeout=0", "", b"").await;
+    assert_eq!(server.request("PUT", &locked.location(), "", b"").await.status, 200);
+    let taken = server.request("DELETE", "/large/messages/head?timeout=0", "", b"").await;
     assert!(taken.status == 200 && taken.body == body);
     let unannounced = |length: usize| {
         let chunk = format!("{length:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(length));
-        let head = House::head("POST", "/large/messages", "Transfer-Encoding: chunked\r\n");
+        let head = TestServer::head("POST", "/large/messages", "Transfer-Encoding: chunked\r\n");
         [head.as_bytes(), chunk.as_bytes()].concat()
     };
-    assert_eq!(house.exchange(unannounced(UNMEASURED_BYTES)).await.status, 201);
-    assert_eq!(house.exchange(unannounced(UNMEASURED_BYTES + 1)).await.status, 411);
-    let taken = house.request("DELETE", "/large/messages/head?timeout=0", "", b"").await;
+    assert_eq!(server.exchange(unannounced(UNMEASURED_BYTES)).await.status, 201);
+    assert_eq!(server.exchange(unannounced(UNMEASURED_BYTES + 1)).await.status, 411);
+    let taken = server.request("DELETE", "/large/messages/head?timeout=0", "", b"").await;
     assert_eq!(taken.body.len(), UNMEASURED_BYTES);
 }
 
 // S-17
 #[tokio::test]
 async fn a_message_above_the_limit_is_refused_before_it_is_read() {
-    let house = House::new().await;
+    let server = TestServer::new().await;
     // 1 MiB with what stands in front of it.
-    let head = House::head("POST", "/q/messages", "Content-Length: 1048576\r\nExpect: 100-continue\r\n");
-    let answer = house.exchange(head.into_bytes()).await;
+    let head = TestServer::head("POST", "/q/messages", "Content-Length: 1048576\r\nExpect: 100-continue\r\n");
+    let answer = server.exchange(head.into_bytes()).await;
     assert_eq!(answer.status, 403);
     assert!(answer.text().contains("SubCode=40300"), "{answer:?}");
-    house.send("", &vec![7; 1_048_576 - 200]).await;
-    assert_eq!(house.take().await.body.len(), 1_048_576 - 200);
+    server.send("", &vec![7; 1_048_576 - 200]).await;
+    assert_eq!(server.take().await.body.len(), 1_048_576 - 200);
 }
 
 // S-17: a client that reads nothing until it has sent everything.
 #[tokio::test]
 async fn whoever_is_refused_hears_why() {
-    let house = House::new().await;
-    let (mut far, _) = house.connect();
+    let server = TestServer::new().await;
+    let (mut far, _) = server.connect();
     let body = vec![7; REFUSED_MESSAGE_BYTES];
     let headers = format!("Content-Length: {}\r\n", body.len());
-    far.write_all(House::head("POST", "/q/messages", &headers).as_bytes()).await.unwrap();
+    far.write_all(TestServer::head("POST", "/q/messages", &headers).as_bytes()).await.unwrap();
     far.write_all(&body).await.unwrap();
     let mut answer = Vec::new();
     far.read_to_end(&mut answer).await.unwrap();
@@ -534,12 +534,12 @@ async fn whoever_is_refused_hears_why() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sender_that_stalls_is_refused_and_one_that_is_slow_is_not() {
-    let house = House::new().await;
-    let (far, _) = house.connect();
+    let server = TestServer::new().await;
+    let (far, _) = server.connect();
     let (mut answers, mut input) = tokio::io::split(far);
     let length = 40 * MESSAGE_BYTES_PER_SECOND as usize / 4;
     let headers = format!("Content-Length: {length}\r\nExpect: 100-continue\r\n");
-    input.write_all(House::head("POST", "/q/messages", &headers).as_bytes()).await.unwrap();
+    input.write_all(TestServer::head("POST", "/q/messages", &headers).as_bytes()).await.unwrap();
     // From here on the server waits for the body and for nothing else.
     let mut go_on = [0; 25];
     answers.read_exact(&mut go_on).await.unwrap();
@@ -555,13 +555,13 @@ async fn a_sender_that_stalls_is_refused_and_one_that_is_slow_is_not() {
     let waited = start.elapsed().as_millis();
     assert!(Answer::read(&answer).status == 408 && (14_900..=15_100).contains(&waited), "{waited}");
     drop(input);
-    assert_eq!(house.take().await.status, 204);
+    assert_eq!(server.take().await.status, 204);
 }
 
 // H-99
 #[tokio::test]
 async fn a_token_for_the_address_of_messages_is_enough() {
-    let house = House::new().await;
+    let server = TestServer::new().await;
     let token = sas::sign("https%3a%2f%2fhost%2fq%2fmessages", "root", "key", UnixSeconds::NEVER);
     let ask = |method: &str, address: &str| {
         format!(
@@ -569,22 +569,22 @@ async fn a_token_for_the_address_of_messages_is_enough() {
         )
         .into_bytes()
     };
-    assert_eq!(house.exchange(ask("POST", "/q/messages")).await.status, 201);
-    assert_eq!(house.exchange(ask("DELETE", "/q/messages/head?timeout=0")).await.status, 200);
-    assert_eq!(house.exchange(ask("POST", "/other/messages")).await.status, 401);
-    assert_eq!(house.exchange(ask("GET", "/q")).await.status, 401);
+    assert_eq!(server.exchange(ask("POST", "/q/messages")).await.status, 201);
+    assert_eq!(server.exchange(ask("DELETE", "/q/messages/head?timeout=0")).await.status, 200);
+    assert_eq!(server.exchange(ask("POST", "/other/messages")).await.status, 401);
+    assert_eq!(server.exchange(ask("GET", "/q")).await.status, 401);
 }
 
 // H-95: several requests of one connection, each with its own spelling.
 #[tokio::test]
 async fn names_of_properties_keep_their_spelling() {
-    let house = House::new().await;
-    let (far, _) = house.connect();
+    let server = TestServer::new().await;
+    let (far, _) = server.connect();
     let (mut answers, mut input) = tokio::io::split(far);
-    let connection = house.state.engine.connect();
+    let connection = server.state.engine.connect();
     let link = connection.link(0);
     for name in ["OrderId", "orderId", "ORDERID"] {
-        let head = House::head("POST", "/q/messages", &format!("{name}: 1\r\nContent-Length: 2\r\n"));
+        let head = TestServer::head("POST", "/q/messages", &format!("{name}: 1\r\nContent-Length: 2\r\n"));
         input.write_all(head.replace("Connection: close\r\n", "").as_bytes()).await.unwrap();
         input.write_all(b"hi").await.unwrap();
         let mut answer = Vec::new();
@@ -610,7 +610,7 @@ async fn names_of_properties_keep_their_spelling() {
     let mut names = Vec::new();
     for each in &outgoing {
         let Outgoing::Deliver(sent) = each else { continue };
-        let body = super::receive::first_part(&house.state.engine, sent).await.unwrap();
+        let body = super::receive::first_part(&server.state.engine, sent).await.unwrap();
         let sections = message::sections::Sections::scan(&body).unwrap();
         let view = message::View { stored: &body, sections: &sections, overlay: None };
         names.extend(view.applications().unwrap().map(|property| property.unwrap().0.to_owned()));
@@ -621,12 +621,12 @@ async fn names_of_properties_keep_their_spelling() {
 // K-30
 #[tokio::test]
 async fn a_received_message_has_its_properties_as_they_were_sent_and_no_length_among_them() {
-    let house = House::new().await;
+    let server = TestServer::new().await;
     for body in ["hi", ""] {
         let headers =
             "orderId: 7\r\nSource-HOST: \"x\"\r\nPRIORITY: \"High\"\r\nContent-Type: text/plain\r\n";
-        house.send(headers, body.as_bytes()).await;
-        let answer = house.peek_lock().await;
+        server.send(headers, body.as_bytes()).await;
+        let answer = server.peek_lock().await;
         assert_eq!((answer.status, answer.text()), (201, body));
         for line in ["orderId: 7", "Source-HOST: \"x\"", "PRIORITY: \"High\"", "Content-Type: text/plain"] {
             assert!(answer.head.lines().any(|found| found == line), "{line} of {}", answer.head);
@@ -635,6 +635,6 @@ async fn a_received_message_has_its_properties_as_they_were_sent_and_no_length_a
             assert!(answer.head.lines().any(|found| found.starts_with(name)), "{name} of {}", answer.head);
         }
         assert!(!answer.headers.contains_key("content-length"), "{}", answer.head);
-        assert_eq!(house.request("DELETE", &answer.location(), "", b"").await.status, 200);
+        assert_eq!(server.request("DELETE", &answer.location(), "", b"").await.status, 200);
     }
 }

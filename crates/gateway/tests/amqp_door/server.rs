@@ -23,24 +23,24 @@ pub const READER: &str = "reader";
 pub const SENDER: &str = "sender";
 /// Of every policy here.
 pub const KEY: &str = "a key, of which nothing is decoded";
-/// The queue that every house has.
+/// The queue that every server has.
 pub const QUEUE: &str = "orders";
 
 /// More than any test writes before the door reads.
 const INPUT_BYTES: usize = 16 * 1024 * 1024;
 
-pub struct House {
+pub struct TestServer {
     pub state: Arc<State>,
     engine: Option<Engine>,
 }
 
-impl House {
-    pub async fn new() -> House {
-        House::at(UnixSeconds::now).await
+impl TestServer {
+    pub async fn new() -> TestServer {
+        TestServer::at(UnixSeconds::now).await
     }
 
-    /// A house whose claims run out by this clock.
-    pub async fn at(wall: fn() -> UnixSeconds) -> House {
+    /// A server whose claims run out by this clock.
+    pub async fn at(wall: fn() -> UnixSeconds) -> TestServer {
         let disk = Arc::new(journal::disk::Memory::new());
         // Small segments, because every test fills some.
         let options = journal::Options {
@@ -53,12 +53,12 @@ impl House {
         let engine = Engine::open(Box::new(journal), options, |why| panic!("{why}")).unwrap();
         let namespaces = Namespaces::single(Guard::new(policies(), false));
         let state = Arc::new(State::new(engine.handle().clone(), namespaces).with_wall(wall));
-        let house = House { state, engine: Some(engine) };
-        house.queue(QUEUE, QueueSettings::default()).await;
-        house
+        let server = TestServer { state, engine: Some(engine) };
+        server.queue(QUEUE, QueueSettings::default()).await;
+        server
     }
 
-    /// Puts other policies in the place of those that the house has.
+    /// Puts other policies in the place of those that the server has.
     pub fn set_policies(&self, policies: Vec<Policy>) {
         self.set_guard(Guard::new(policies, false));
     }
@@ -119,7 +119,7 @@ pub fn policy(name: &str, key: &str, rights: Rights) -> Policy {
     Policy { name: name.into(), primary: Secret::new(key), secondary: None, rights }
 }
 
-/// The policies that every house starts with.
+/// The policies that every server starts with.
 pub fn policies() -> Vec<Policy> {
     let only = |right| [right].into_iter().collect();
     vec![
@@ -129,7 +129,7 @@ pub fn policies() -> Vec<Policy> {
     ]
 }
 
-impl Drop for House {
+impl Drop for TestServer {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.take() {
             let stopped = engine.stop();

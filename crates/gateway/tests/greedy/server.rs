@@ -30,16 +30,16 @@ const PIPE_BYTES: usize = 4 * 1_024;
 /// A server that takes nothing for so long has stopped reading.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-pub struct House {
+pub struct TestServer {
     pub state: Arc<State>,
     pub acceptor: TlsAcceptor,
     pub files: tls::Files,
     engine: Option<Engine>,
 }
 
-impl House {
+impl TestServer {
     /// With so many bytes for all connections.
-    pub async fn new(connections_bytes: usize) -> House {
+    pub async fn new(connections_bytes: usize) -> TestServer {
         let options = journal::Options {
             segment_bytes: 4 << 20,
             first_segment_bytes: 4 << 20,
@@ -68,18 +68,18 @@ impl House {
         let files = tls::Files::open_or_make(&folder, &[]).unwrap();
         let certificate = tls::Certificate::load(&files).unwrap();
         let acceptor = TlsAcceptor::from(tls::server_config(&certificate).unwrap());
-        let house = House { state: Arc::new(state), acceptor, files, engine: Some(engine) };
+        let server = TestServer { state: Arc::new(state), acceptor, files, engine: Some(engine) };
         let (namespace, path) = (NamespaceId(0), QUEUE.into());
         let settings = Box::new(QueueSettings::default());
         let create = |request| Command::CreateQueue { request, namespace, path, settings };
-        house.state.engine.ask(create).await.unwrap().unwrap();
+        server.state.engine.ask(create).await.unwrap().unwrap();
         // The journal lays its next segment ready beside all this.
         let mut held = 0;
         while held != crate::MEMORY.current_usage() {
             held = crate::MEMORY.current_usage();
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        house
+        server
     }
 
     /// The client's end of a connection to the port.
@@ -139,7 +139,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for TestServer {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.take() {
             let stopped = engine.stop();

@@ -64,7 +64,7 @@ pub fn body(number: u32) -> Vec<u8> {
 }
 
 #[derive(Debug)]
-pub struct House {
+pub struct TestPartition {
     pub told: Shared,
     pub now: Time,
     partition: ByHand,
@@ -84,10 +84,10 @@ const RECEIVER: LinkId = LinkId { connection: ConnectionId(1), link: 2 };
 /// Receives and deletes.
 const TAKER: LinkId = LinkId { connection: ConnectionId(1), link: 3 };
 
-impl House {
+impl TestPartition {
     /// Opens the disk as a starting process would. Errors are those of a failing disk.
-    pub fn open(disk: Arc<dyn Disk>, told: Shared, now: Time) -> Result<House, String> {
-        House::open_with(disk, told, now, options())
+    pub fn open(disk: Arc<dyn Disk>, told: Shared, now: Time) -> Result<TestPartition, String> {
+        TestPartition::open_with(disk, told, now, options())
     }
 
     pub fn open_with(
@@ -95,14 +95,14 @@ impl House {
         told: Shared,
         now: Time,
         options: Options,
-    ) -> Result<House, String> {
+    ) -> Result<TestPartition, String> {
         let mut journal = Local::open(disk, options).map_err(|error| error.to_string())?;
         let recovered = recover(&mut journal, 1).map_err(|error| error.to_string())?;
         let partition = ByHand::new(recovered, Box::new(journal), PACE);
         let outbox = Arc::new(Outbox::default());
         let (locked, deliveries) = (BTreeMap::new(), BTreeMap::new());
         let (next_delivery, credit, outcomes) = (0, 0, Vec::new());
-        let mut house = House {
+        let mut partition = TestPartition {
             told,
             now,
             partition,
@@ -114,19 +114,21 @@ impl House {
             outcomes,
             skips_unreadable: false,
         };
-        house.partition.put(Item::Connect { connection: ConnectionId(1), mailbox: house.outbox.clone() });
+        partition
+            .partition
+            .put(Item::Connect { connection: ConnectionId(1), mailbox: partition.outbox.clone() });
         let (namespace, path) = (NamespaceId(0), Box::<str>::from("q"));
         let settings =
             Box::new(QueueSettings { lock_duration: Span::minutes(5), ..QueueSettings::default() });
         let request = RequestId { connection: ConnectionId(1), request: 1 };
         let mode = ReceiveMode::PeekLock;
-        house.give(vec![
+        partition.give(vec![
             Command::CreateQueue { request, namespace, path: path.clone(), settings },
             Command::AttachSender { link: SENDER, namespace, path: path.clone() },
             Command::AttachReceiver { link: RECEIVER, namespace, path: path.clone(), mode },
             Command::AttachReceiver { link: TAKER, namespace, path, mode: ReceiveMode::ReceiveAndDelete },
         ])?;
-        Ok(house)
+        Ok(partition)
     }
 
     fn give(&mut self, commands: Vec<Command>) -> Result<(), String> {
@@ -263,7 +265,7 @@ impl House {
 }
 
 /// A run of `operations`, each drawn from the seed: sends, receives, completes, abandons and rests.
-pub fn work(house: &mut House, operations: u32, first: u32, seed: u64) -> Result<(), String> {
+pub fn work(partition: &mut TestPartition, operations: u32, first: u32, seed: u64) -> Result<(), String> {
     let mut state = seed;
     let mut draw = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -271,21 +273,21 @@ pub fn work(house: &mut House, operations: u32, first: u32, seed: u64) -> Result
     };
     let mut number = first;
     for _ in 0..operations {
-        house.now.0 += draw(15) as i64;
+        partition.now.0 += draw(15) as i64;
         match draw(10) {
             0..4 => {
-                house.send(number)?;
+                partition.send(number)?;
                 number += 1;
             }
-            4 | 5 => house.receive(1 + draw(3))?,
+            4 | 5 => partition.receive(1 + draw(3))?,
             6..9 => {
-                let held = house.held();
+                let held = partition.held();
                 if let Some(chosen) = held.get(draw(held.len().max(1) as u64) as usize) {
                     // One in eight stays for long, so that what is alive is scattered among the dead.
-                    if chosen % 8 == 0 { house.abandon(*chosen)? } else { house.complete(*chosen)? }
+                    if chosen % 8 == 0 { partition.abandon(*chosen)? } else { partition.complete(*chosen)? }
                 }
             }
-            _ => house.rest(1)?,
+            _ => partition.rest(1)?,
         }
     }
     Ok(())
