@@ -14,11 +14,11 @@ use tokio::task::AbortHandle;
 
 /// Addresses that are told apart. Whoever has one address of version 6 has the whole network of 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Neighbourhood(IpAddr);
+pub struct AddressGroup(IpAddr);
 
-impl Neighbourhood {
-    pub fn of(address: IpAddr) -> Neighbourhood {
-        Neighbourhood(match address.to_canonical() {
+impl AddressGroup {
+    pub fn of(address: IpAddr) -> AddressGroup {
+        AddressGroup(match address.to_canonical() {
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
             address => address,
         })
@@ -38,11 +38,11 @@ struct Table {
     next: u64,
     strangers: HashMap<u64, Stranger>,
     /// The numbers rise, so the first of each is its oldest.
-    by_neighbourhood: HashMap<Neighbourhood, BTreeSet<u64>>,
+    by_neighbourhood: HashMap<AddressGroup, BTreeSet<u64>>,
     known: HashMap<u64, Known>,
     /// Of those who may not manage: how many there are of each policy and address.
     by_policy: HashMap<Box<str>, usize>,
-    by_address: HashMap<Neighbourhood, usize>,
+    by_address: HashMap<AddressGroup, usize>,
     /// All of those.
     others: usize,
 }
@@ -51,7 +51,7 @@ struct Table {
 #[derive(Debug)]
 struct Known {
     /// None: it may manage, which is not shared out.
-    share: Option<(Box<str>, Neighbourhood)>,
+    share: Option<(Box<str>, AddressGroup)>,
 }
 
 /// Too many connections of its policy or from its address are open.
@@ -61,7 +61,7 @@ pub struct NoPlace;
 
 #[derive(Debug)]
 struct Stranger {
-    neighbourhood: Neighbourhood,
+    group: AddressGroup,
     /// Ends its connection. There from the moment on when the connection is served.
     end: Option<AbortHandle>,
 }
@@ -80,7 +80,7 @@ impl Places {
 
     /// A place for a connection that has proved nothing yet; `None` if all are taken by those who have.
     pub fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
-        let neighbourhood = Neighbourhood::of(address);
+        let group = AddressGroup::of(address);
         let mut table = self.table();
         if (table.strangers.len() >= self.strangers || table.open >= self.connections) && !table.show_out() {
             return None;
@@ -88,8 +88,8 @@ impl Places {
         let number = table.next;
         table.next += 1;
         table.open += 1;
-        table.strangers.insert(number, Stranger { neighbourhood, end: None });
-        table.by_neighbourhood.entry(neighbourhood).or_default().insert(number);
+        table.strangers.insert(number, Stranger { group, end: None });
+        table.by_neighbourhood.entry(group).or_default().insert(number);
         Some(Place { places: Arc::clone(self), number })
     }
 
@@ -109,7 +109,7 @@ impl Places {
     fn prove(&self, number: u64, policy: &str, may_manage: bool) -> Result<(), NoPlace> {
         let mut table = self.table();
         let Some(stranger) = table.strangers.get(&number) else { return Ok(()) };
-        let address = stranger.neighbourhood;
+        let address = stranger.group;
         let kept = (self.connections / KEPT_PLACES).max(1);
         let room = self.connections.saturating_sub(kept);
         let share = if may_manage {
@@ -167,10 +167,10 @@ impl Table {
 
     fn remove(&mut self, number: u64) -> Option<Stranger> {
         let stranger = self.strangers.remove(&number)?;
-        if let Some(numbers) = self.by_neighbourhood.get_mut(&stranger.neighbourhood) {
+        if let Some(numbers) = self.by_neighbourhood.get_mut(&stranger.group) {
             numbers.remove(&number);
             if numbers.is_empty() {
-                self.by_neighbourhood.remove(&stranger.neighbourhood);
+                self.by_neighbourhood.remove(&stranger.group);
             }
         }
         Some(stranger)
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_network_of_version_6_is_one_neighbourhood() {
-        let of = |address: &str| Neighbourhood::of(address.parse().unwrap());
+        let of = |address: &str| AddressGroup::of(address.parse().unwrap());
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));

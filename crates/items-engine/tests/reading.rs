@@ -15,17 +15,17 @@ const STEPS: u64 = 1_000;
 const THROUGHPUT: Option<Throughput> = Some(Throughput::Fixed(400));
 
 /// Deciding, and batches that are written and made durable by hand.
-struct Desk {
+struct Bench {
     deciding: Deciding,
     draft: Draft,
     position: Position,
 }
 
-impl Desk {
-    fn new() -> Desk {
+impl Bench {
+    fn new() -> Bench {
         let store = Layered::over(Memory::open(&MemoryDisk::default()), 1 << 20).unwrap();
         let deciding = Deciding::open(Arc::new(store), 1 << 20).unwrap();
-        Desk { deciding, draft: Draft::default(), position: Position(0) }
+        Bench { deciding, draft: Draft::default(), position: Position(0) }
     }
 
     fn decide(&mut self, command: &Command, at: i64) {
@@ -89,78 +89,78 @@ fn point_read(id: &str) -> Command {
 }
 
 /// A container whose items live for a second, and an item that was written at 100 ms, all of it committed.
-fn desk_with_item() -> Desk {
-    let mut desk = Desk::new();
-    desk.decide(&Command::CreateDatabase { body: r#"{"id":"d"}"#.into(), throughput: None }, 0);
-    desk.define(r#","defaultTtl":1"#, 0);
-    desk.upsert("i", 100);
-    desk.commit();
-    desk
+fn desk_with_item() -> Bench {
+    let mut bench = Bench::new();
+    bench.decide(&Command::CreateDatabase { body: r#"{"id":"d"}"#.into(), throughput: None }, 0);
+    bench.define(r#","defaultTtl":1"#, 0);
+    bench.upsert("i", 100);
+    bench.commit();
+    bench
 }
 
 // C-41, C-42
 #[test]
 fn nobody_is_told_that_an_item_has_expired_while_a_decision_that_keeps_it_is_not_committed() {
-    let mut desk = desk_with_item();
-    assert!(matches!(desk.read(1_000), ReadOutcome::Done(Ok(_))));
+    let mut bench = desk_with_item();
+    assert!(matches!(bench.read(1_000), ReadOutcome::Done(Ok(_))));
     // Decided before the item ends, and durable after it.
-    desk.define("", 500);
-    assert!(matches!(desk.read(1_200), ReadOutcome::After));
-    desk.deciding.note(Time(1_200), &mut desk.draft);
-    desk.commit();
-    assert!(desk.read_noted(), "it came back");
+    bench.define("", 500);
+    assert!(matches!(bench.read(1_200), ReadOutcome::After));
+    bench.deciding.note(Time(1_200), &mut bench.draft);
+    bench.commit();
+    assert!(bench.read_noted(), "it came back");
 }
 
 // C-42
 #[test]
 fn that_an_item_has_expired_is_told_when_the_journal_holds_the_time() {
-    let mut desk = desk_with_item();
-    assert!(matches!(desk.read(1_200), ReadOutcome::After));
-    desk.deciding.note(Time(1_200), &mut desk.draft);
-    desk.commit();
-    assert!(!desk.read_noted());
+    let mut bench = desk_with_item();
+    assert!(matches!(bench.read(1_200), ReadOutcome::After));
+    bench.deciding.note(Time(1_200), &mut bench.draft);
+    bench.commit();
+    assert!(!bench.read_noted());
     // And from then on at once.
-    assert!(matches!(desk.read(1_200), ReadOutcome::Done(Err(_))));
+    assert!(matches!(bench.read(1_200), ReadOutcome::Done(Err(_))));
     // A change of the setting does not bring it back.
-    desk.define("", 1_200);
-    desk.commit();
-    assert!(!desk.read_noted());
+    bench.define("", 1_200);
+    bench.commit();
+    assert!(!bench.read_noted());
 }
 
 // C-14, C-42
 #[test]
 fn a_removal_that_waits_for_request_units_does_not_say_that_nothing_has_expired() {
-    let mut desk = desk_with_item();
-    desk.upsert("j", 300);
-    desk.commit();
+    let mut bench = desk_with_item();
+    bench.upsert("j", 300);
+    bench.commit();
     // Somebody has spent the request units of this second and of the next ones.
-    let account = desk.deciding.account().clone();
-    desk.deciding.throttle().lock().unwrap().spend(&account, &point_read("i"), 1_000_000, Time(1_200));
-    assert!(!desk.deciding.purge(Time(1_200), &mut desk.draft).unwrap());
-    desk.deciding.note(Time(1_200), &mut desk.draft);
-    desk.commit();
-    assert!(matches!(desk.read_of("j", 1_250), ReadOutcome::Done(Ok(_))));
-    assert!(matches!(desk.read_of("j", 1_400), ReadOutcome::After));
+    let account = bench.deciding.account().clone();
+    bench.deciding.throttle().lock().unwrap().spend(&account, &point_read("i"), 1_000_000, Time(1_200));
+    assert!(!bench.deciding.purge(Time(1_200), &mut bench.draft).unwrap());
+    bench.deciding.note(Time(1_200), &mut bench.draft);
+    bench.commit();
+    assert!(matches!(bench.read_of("j", 1_250), ReadOutcome::Done(Ok(_))));
+    assert!(matches!(bench.read_of("j", 1_400), ReadOutcome::After));
 }
 
 #[test]
 fn on_a_full_disk_writes_are_refused_with_507_and_deletes_and_reads_go_on() {
-    let mut desk = desk_with_item();
-    desk.deciding.set_room(false);
+    let mut bench = desk_with_item();
+    bench.deciding.set_room(false);
     let write = ItemWrite {
         container: container(),
         partition_key: None,
         body: r#"{"id":"j","pk":"p"}"#.into(),
         condition: Precondition::default(),
     };
-    let mut decide = |command: &Command| desk.deciding.decide(command, Time(200), &mut desk.draft).unwrap();
+    let mut decide = |command: &Command| bench.deciding.decide(command, Time(200), &mut bench.draft).unwrap();
     assert_eq!(decide(&Command::UpsertItem(write.clone())).unwrap_err().status().0, 507);
     assert_eq!(decide(&Command::Advance { by_ms: 1 }).unwrap_err().status().0, 507);
     let Command::ReadItem { item, .. } = point_read("i") else { panic!("it reads") };
     assert!(decide(&Command::DeleteItem { item, condition: Precondition::default() }).is_ok());
-    assert!(matches!(desk.read(300), ReadOutcome::Done(Ok(_))), "it is not committed yet");
-    desk.commit();
-    assert!(matches!(desk.read(300), ReadOutcome::Done(Err(_))));
-    desk.deciding.set_room(true);
-    assert!(desk.deciding.decide(&Command::UpsertItem(write), Time(300), &mut desk.draft).unwrap().is_ok());
+    assert!(matches!(bench.read(300), ReadOutcome::Done(Ok(_))), "it is not committed yet");
+    bench.commit();
+    assert!(matches!(bench.read(300), ReadOutcome::Done(Err(_))));
+    bench.deciding.set_room(true);
+    assert!(bench.deciding.decide(&Command::UpsertItem(write), Time(300), &mut bench.draft).unwrap().is_ok());
 }

@@ -4,7 +4,7 @@
 use crate::machine::{Alive, Machine};
 use crate::oracle::forward::forwards;
 use crate::oracle::ledger::{Kind, PARTS, Present, Queue, path_of};
-use crate::oracle::{Door, Oracle, Question, Role};
+use crate::oracle::{Oracle, OracleMailbox, Question, Role};
 use crate::workload::{Workload, namespace_of};
 use crate::{PARTITIONS, Run};
 use broker::topic::settings::SubscriptionSettings;
@@ -34,7 +34,7 @@ impl Run<'_> {
     fn drain_one(&mut self, nth: usize) {
         let machine = &mut self.machines[nth];
         let shared = machine.shared.clone();
-        let mailbox = Arc::new(Door { connection: DRAINING, shared: shared.clone() });
+        let mailbox = Arc::new(OracleMailbox { connection: DRAINING, shared: shared.clone() });
         shared.lock().connected(DRAINING);
         machine.put(Item::Connect { connection: DRAINING, mailbox });
         let batch = attach_where(machine, |queue, part| !forwards(&queue.settings, part));

@@ -7,7 +7,7 @@ use super::condition::Origin;
 use super::deliver::{OUTPUT_BYTES, SHORT_OUTPUT_BYTES, Service};
 use super::intake::Frame;
 use super::link::Link;
-use super::management::Desk;
+use super::management::PendingReplies;
 use super::trail::Trail;
 use crate::State;
 use crate::account::Account;
@@ -19,7 +19,6 @@ use crate::limits::{
 use crate::listen::Peer;
 use crate::namespaces::Namespace;
 use amqp::{Config, Connection, Event, LinkKey, SaslCode};
-use broker::NamespaceId;
 use broker::ids::IdMap;
 use bytes::BytesMut;
 use engine::{Batch, Outgoing};
@@ -74,7 +73,7 @@ pub(super) struct Task<S> {
     /// Effects that were taken from the outbox and are not yet in the output.
     pub(super) pending: VecDeque<Outgoing>,
     pub(super) service: Service,
-    pub(super) desk: Desk,
+    pub(super) pending_replies: PendingReplies,
     /// Receivers that wait for a session, and until when.
     pub(super) session_waits: BTreeSet<(Instant, LinkKey)>,
     /// Links that the client receives on.
@@ -138,7 +137,7 @@ impl<S> Task<S> {
             input: Buffer::new(&first),
             pending: VecDeque::new(),
             service: Service::default(),
-            desk: Desk::default(),
+            pending_replies: PendingReplies::default(),
             session_waits: BTreeSet::new(),
             receivers: 0,
             stranger_declares: 0,
@@ -193,7 +192,7 @@ impl<S> Task<S> {
 
     /// Whether so much more may be held for this connection.
     pub(super) fn has_room_for(&mut self, more_bytes: usize) -> bool {
-        self.account.hold(self.held_bytes().saturating_sub(self.desk.large_bytes()));
+        self.account.hold(self.held_bytes().saturating_sub(self.pending_replies.large_bytes()));
         self.account.has_room(more_bytes)
     }
 
@@ -233,7 +232,7 @@ impl<S> Task<S> {
         self.input = input;
         if has_room {
             self.service.unblock();
-            self.desk.unblock();
+            self.pending_replies.unblock();
             self.serve();
             self.serve_management();
         }
@@ -450,8 +449,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             let may_read = has_room && !self.is_ending && !self.must_wait(may_release);
             let has_output = !self.machine.output().is_empty();
             let is_fetching = self.service.is_fetching();
-            let is_gathering = self.desk.is_fetching();
-            let is_busy = self.service.is_busy() || self.desk.is_busy();
+            let is_gathering = self.pending_replies.is_fetching();
+            let is_busy = self.service.is_busy() || self.pending_replies.is_busy();
             let socket = Socket {
                 stream: &mut self.stream,
                 output: self.machine.output(),
@@ -488,7 +487,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 },
                 () = self.engine.outbox().arrived(), if may_release => self.release(),
                 () = self.service.fetched(), if is_fetching && may_release => self.release(),
-                () = self.desk.fetched(), if is_gathering && may_release => self.release(),
+                () = self.pending_replies.fetched(), if is_gathering && may_release => self.release(),
                 () = self.engine.room(), if !has_room => {}
                 () = &mut stopping, if !self.has_parted => self.part("The server is stopping."),
                 () = &mut sleep => {

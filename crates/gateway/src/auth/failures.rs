@@ -6,7 +6,7 @@
 use crate::limits::{
     FAILURE_ADDRESSES, FAILURE_DELAY, FAILURE_DELAY_MOST, FAILURE_FORGIVENESS, FREE_FAILURES,
 };
-use crate::places::Neighbourhood;
+use crate::places::AddressGroup;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 #[derive(Debug, Default)]
 pub struct Failures {
-    table: Mutex<HashMap<Neighbourhood, Tally>>,
+    table: Mutex<HashMap<AddressGroup, Tally>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -36,11 +36,11 @@ impl Failures {
     /// Notes a key that was wrong, and says how long its answer shall wait.
     pub fn failed(&self, address: IpAddr, now: Instant) -> Duration {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let neighbourhood = Neighbourhood::of(address);
-        if table.len() >= FAILURE_ADDRESSES && !table.contains_key(&neighbourhood) {
+        let group = AddressGroup::of(address);
+        if table.len() >= FAILURE_ADDRESSES && !table.contains_key(&group) {
             make_room(&mut table, now);
         }
-        let tally = table.entry(neighbourhood).or_insert(Tally { count: 0, at: now });
+        let tally = table.entry(group).or_insert(Tally { count: 0, at: now });
         let count = tally.count_at(now).saturating_add(1);
         *tally = Tally { count, at: now };
         match count.checked_sub(FREE_FAILURES + 1) {
@@ -51,7 +51,7 @@ impl Failures {
 }
 
 /// Forgets what is forgiven, else the one that has been quiet the longest.
-fn make_room(table: &mut HashMap<Neighbourhood, Tally>, now: Instant) {
+fn make_room(table: &mut HashMap<AddressGroup, Tally>, now: Instant) {
     table.retain(|_, tally| tally.count_at(now) > 0);
     if table.len() >= FAILURE_ADDRESSES
         && let Some(quietest) = table.iter().min_by_key(|(_, tally)| tally.at).map(|(address, _)| *address)

@@ -39,7 +39,7 @@ use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use message::Errand;
+use message::MessageRequest;
 use message::body::Payload;
 use route::{Address, Needs, Route, Slice};
 use serde_json::json;
@@ -271,8 +271,8 @@ impl<A: Ask> Door<'_, A> {
         if let Route::Send { .. } | Route::Receive { .. } | Route::Locked { .. } = address.route {
             let Manner { spelling, stopping } = &manner;
             let (grant, stopping) = (&grant, stopping.clone());
-            let errand = Errand { head, spelling, site, namespace, grant, is_loopback, stopping };
-            return self.message(&address.route, &errand, body).await;
+            let asked = MessageRequest { head, spelling, site, namespace, grant, is_loopback, stopping };
+            return self.message(&address.route, &asked, body).await;
         }
         let is_clock = address.route == Route::Clock;
         let has_body = head.method == Method::PUT || is_clock && head.method == Method::POST;

@@ -807,12 +807,12 @@ impl Shared {
 
 /// Where the effects for one connection leave.
 #[derive(Debug)]
-pub struct Door {
+pub struct OracleMailbox {
     pub connection: ConnectionId,
     pub shared: Arc<Shared>,
 }
 
-impl Mailbox for Door {
+impl Mailbox for OracleMailbox {
     fn put(&self, outgoing: Vec<Outgoing>) {
         let mut oracle = self.shared.lock();
         outgoing.iter().for_each(|each| oracle.left(self.connection, each));

@@ -20,7 +20,7 @@ pub use body::{Body, digest, message_number};
 use crate::PARTITIONS;
 use crate::hash::hash_bytes;
 use crate::machine::Machine;
-use crate::oracle::{Door, Oracle, Role};
+use crate::oracle::{Oracle, OracleMailbox, Role};
 use crate::random::Random;
 use broker::{Answer, Command, ConnectionId, LinkId, NamespaceId, Number, ReceiveMode, Tier};
 use client::{Client, Held};
@@ -145,7 +145,7 @@ impl Workload {
         self.clients.push(Client::new(connection));
         for (nth, machine) in machines.iter().enumerate() {
             machine.shared.lock().connected(connection);
-            let mailbox = Arc::new(Door { connection, shared: machine.shared.clone() });
+            let mailbox = Arc::new(OracleMailbox { connection, shared: machine.shared.clone() });
             self.said[nth].push_back(Item::Connect { connection, mailbox });
         }
     }

@@ -6,18 +6,18 @@ use journal::{Log, Unsure, Verdict};
 /// Ten settlements that change more than one append holds.
 #[test]
 fn a_batch_that_is_split_is_counted_once() {
-    let mut desk = Desk::with_queue();
-    let outbox = desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
+    let mut bench = Bench::with_queue();
+    let outbox = bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
     let mut changes = Overlay::default();
     for name in ["a", "b"] {
         changes.set(name, &Value::Binary(vec![7; 30_000])).unwrap();
     }
     let many = (4 * crate::limits::APPEND_BYTES / changes.encoded_bytes()) as u32;
-    (0..many).for_each(|delivery| drop(desk.send(link(1), delivery, 10)));
+    (0..many).for_each(|delivery| drop(bench.send(link(1), delivery, 10)));
     let receiver = LinkId { link: 2, ..link(1) };
     taken(&outbox);
-    desk.give(vec![attach_receiver(receiver), credit(receiver, many.into())]);
+    bench.give(vec![attach_receiver(receiver), credit(receiver, many.into())]);
     let settle = |outgoing: &Outgoing| match outgoing {
         Outgoing::Deliver(sent) => {
             let (token, outcome) = (sent.delivery.token, Outcome::Abandon(Some(Box::new(changes.clone()))));
@@ -27,73 +27,73 @@ fn a_batch_that_is_split_is_counted_once() {
     };
     let commands: Vec<_> = taken(&outbox).iter().filter_map(settle).collect();
     assert_eq!(commands.len(), many as usize);
-    let before = desk.counters.appends.load(Ordering::Relaxed);
-    desk.is_held = true;
+    let before = bench.counters.appends.load(Ordering::Relaxed);
+    bench.is_held = true;
     let batch = Batch { commands, ..Batch::default() };
     let held = batch.held_bytes();
-    desk.accept(Item::Batch(batch));
-    desk.turn();
+    bench.accept(Item::Batch(batch));
+    bench.turn();
     let mut last = held;
-    while desk.is_in_flight() {
-        assert!(desk.budget.held_bytes() <= last, "never more than was handed over");
-        last = desk.budget.held_bytes();
-        desk.finish_sync();
+    while bench.is_in_flight() {
+        assert!(bench.budget.held_bytes() <= last, "never more than was handed over");
+        last = bench.budget.held_bytes();
+        bench.finish_sync();
     }
-    assert!(desk.counters.appends.load(Ordering::Relaxed) > before + 2, "it became several");
-    desk.assert_accounts_are_zero();
+    assert!(bench.counters.appends.load(Ordering::Relaxed) > before + 2, "it became several");
+    bench.assert_accounts_are_zero();
 }
 
 #[test]
 fn a_refusal_gives_back_what_was_held() {
-    let mut desk = Desk::with_queue();
-    let outbox = desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
-    desk.accept(Item::Batch(sending_too_much(link(1))));
-    desk.turn();
+    let mut bench = Bench::with_queue();
+    let outbox = bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
+    bench.accept(Item::Batch(sending_too_much(link(1))));
+    bench.turn();
     assert_eq!(told(&outbox), ["attached", "rejected"]);
-    desk.assert_accounts_are_zero();
+    bench.assert_accounts_are_zero();
 }
 
 #[test]
 fn what_finds_no_room_waits_for_it_and_is_told_nobody_before() {
     let memory = Memory::new();
     let disk = Arc::new(Faulty::lasting(Arc::new(memory), Fault::Enospc, u64::MAX, 3));
-    let mut desk = Desk::alone(disk.clone());
-    desk.create_queue();
-    let outbox = desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
+    let mut bench = Bench::alone(disk.clone());
+    bench.create_queue();
+    let outbox = bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
     told(&outbox);
     disk.fail_in(1);
-    let Pause::Asleep(Some(retry)) = desk.send(link(1), 0, 10) else { panic!("the disk is full") };
-    assert!(desk.partition.look(|_, commit| commit.is_full()).unwrap());
+    let Pause::Asleep(Some(retry)) = bench.send(link(1), 0, 10) else { panic!("the disk is full") };
+    assert!(bench.partition.look(|_, commit| commit.is_full()).unwrap());
     assert_eq!(told(&outbox), Vec::<String>::new());
-    assert!(desk.budget.held_bytes() > 0);
+    assert!(bench.budget.held_bytes() > 0);
     // What comes meanwhile waits with it, and a new message is refused.
-    let now = desk.look(|partition| partition.clock.moment());
+    let now = bench.look(|partition| partition.clock.moment());
     assert!(retry > now);
     let mut turns = 0;
-    while desk.partition.look(|_, commit| commit.is_full()).unwrap() {
-        desk.pass(crate::commit::FULL_RETRY);
-        desk.turn();
+    while bench.partition.look(|_, commit| commit.is_full()).unwrap() {
+        bench.pass(crate::commit::FULL_RETRY);
+        bench.turn();
         turns += 1;
         assert!(turns < 10, "it is asked again until there is room");
     }
     assert_eq!(told(&outbox), ["accepted 0 to 0"]);
-    desk.assert_accounts_are_zero();
+    bench.assert_accounts_are_zero();
 }
 
 #[test]
 fn a_stop_does_not_wait_for_room() {
     let disk = Arc::new(Faulty::lasting(Arc::new(Memory::new()), Fault::Enospc, u64::MAX, u64::MAX));
-    let mut desk = Desk::alone(disk.clone());
-    desk.create_queue();
-    let outbox = desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
+    let mut bench = Bench::alone(disk.clone());
+    bench.create_queue();
+    let outbox = bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
     told(&outbox);
     disk.fail_in(1);
-    desk.send(link(1), 0, 10);
-    desk.accept(Item::Stop);
-    assert_eq!(desk.turn(), Pause::Ended);
+    bench.send(link(1), 0, 10);
+    bench.accept(Item::Stop);
+    assert_eq!(bench.turn(), Pause::Ended);
     assert_eq!(told(&outbox), Vec::<String>::new(), "what found no room was told to nobody");
 }
 
@@ -109,16 +109,16 @@ fn an_append_in_doubt_is_told_once_it_is_known_to_be_there() {
             _ => Verdict::Pass,
         }
     };
-    let mut desk = Desk::on(Box::new(Unsure::new(Box::new(log.open().unwrap()), judge)));
-    desk.create_queue();
-    let outbox = desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
+    let mut bench = Bench::on(Box::new(Unsure::new(Box::new(log.open().unwrap()), judge)));
+    bench.create_queue();
+    let outbox = bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
     told(&outbox);
     for delivery in 0..9 {
-        desk.send(link(1), delivery, 10);
+        bench.send(link(1), delivery, 10);
         assert_eq!(told(&outbox), [format!("accepted {delivery} to {delivery}")]);
     }
-    desk.assert_accounts_are_zero();
+    bench.assert_accounts_are_zero();
     let mut again = log.open().unwrap();
     let durable = recover(&mut again, 2).unwrap().durable;
     assert_eq!(durable.queue(broker::EntityId(0)).unwrap().counts.active, 9, "each is there once");
@@ -127,12 +127,12 @@ fn an_append_in_doubt_is_told_once_it_is_known_to_be_there() {
 #[test]
 fn an_owner_that_was_fenced_off_stops_and_tells_nobody() {
     let log = Log::default();
-    let mut desk = Desk::on(Box::new(log.open().unwrap()));
-    desk.create_queue();
-    let outbox = desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
+    let mut bench = Bench::on(Box::new(log.open().unwrap()));
+    bench.create_queue();
+    let outbox = bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
     told(&outbox);
     recover(&mut log.open().unwrap(), 2).unwrap();
-    assert_eq!(desk.send(link(1), 0, 10), Pause::Stopped(Stop::Fenced));
+    assert_eq!(bench.send(link(1), 0, 10), Pause::Stopped(Stop::Fenced));
     assert_eq!(told(&outbox), Vec::<String>::new());
 }

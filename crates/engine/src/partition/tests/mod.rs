@@ -1,7 +1,7 @@
 //! A partition without threads.
 
 mod accounts;
-mod desk;
+mod bench;
 mod meanwhile;
 
 use super::*;
@@ -9,11 +9,11 @@ use crate::batch::Batch;
 use crate::commit::Stop;
 use crate::mailbox::{Outbox, Outgoing};
 use crate::recovery::recover;
+use bench::{Bench, NOW, Pause, journal};
 use broker::{
     Answer, Command, ConnectionId, Durable, LinkId, NamespaceId, Outcome, QueueSettings, ReceiveMode,
     Refusal, RequestId, Span,
 };
-use desk::{Desk, NOW, Pause, journal};
 use journal::disk::{Disk, Fault, Faulty, Memory};
 use journal::{Draft, Filling, Local, Options};
 use message::{Overlay, Value};
@@ -84,71 +84,71 @@ fn told(outbox: &Outbox) -> Vec<String> {
 
 #[test]
 fn a_refusal_waits_for_the_records_that_were_decided_before_it() {
-    let mut desk = Desk::with_queue();
-    let refused = desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
+    let mut bench = Bench::with_queue();
+    let refused = bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
     assert_eq!(told(&refused), ["attached"]);
-    let accepted = desk.leave_in_flight();
-    desk.accept(Item::Batch(sending_too_much(link(1))));
-    desk.turn();
+    let accepted = bench.leave_in_flight();
+    bench.accept(Item::Batch(sending_too_much(link(1))));
+    bench.turn();
     assert_eq!(told(&refused), Vec::<String>::new());
-    desk.finish_sync();
+    bench.finish_sync();
     assert_eq!(told(&accepted), ["accepted 0 to 0"]);
     assert_eq!(told(&refused), ["rejected"]);
 }
 
 #[test]
 fn a_delivery_never_overtakes_what_was_decided_before_it() {
-    let mut desk = Desk::with_queue();
-    desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
-    desk.send(link(1), 0, 10);
-    desk.leave_in_flight();
-    let receiver = desk.connect(2);
-    desk.give(vec![attach_receiver(link(2)), credit(link(2), 1)]);
+    let mut bench = Bench::with_queue();
+    bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
+    bench.send(link(1), 0, 10);
+    bench.leave_in_flight();
+    let receiver = bench.connect(2);
+    bench.give(vec![attach_receiver(link(2)), credit(link(2), 1)]);
     assert_eq!(told(&receiver), Vec::<String>::new());
-    desk.finish_sync();
+    bench.finish_sync();
     assert_eq!(told(&receiver), ["attached", "message 1"]);
 }
 
 #[test]
 fn what_rests_on_committed_facts_leaves_while_the_disk_is_busy() {
-    let mut desk = Desk::with_queue();
-    desk.connect(1);
-    let receiver = desk.connect(2);
-    desk.give(vec![attach_sender(link(1)), attach_receiver(link(2))]);
-    desk.send(link(1), 0, 10);
-    desk.leave_in_flight();
-    desk.give(vec![credit(link(2), 5)]);
+    let mut bench = Bench::with_queue();
+    bench.connect(1);
+    let receiver = bench.connect(2);
+    bench.give(vec![attach_sender(link(1)), attach_receiver(link(2))]);
+    bench.send(link(1), 0, 10);
+    bench.leave_in_flight();
+    bench.give(vec![credit(link(2), 5)]);
     assert_eq!(told(&receiver), ["attached", "message 1"]);
-    desk.finish_sync();
+    bench.finish_sync();
     assert_eq!(told(&receiver), ["message 2"], "the one that was in flight");
 }
 
 #[test]
 fn with_a_full_draft_the_rest_waits_for_the_disk() {
-    let mut desk = Desk::with_queue();
-    let outbox = desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
-    desk.leave_in_flight();
-    (0..10).for_each(|delivery| desk.accept(Item::Batch(sending(link(1), delivery, 512 * 1_024))));
-    desk.turn();
-    assert_eq!(desk.look(|partition| partition.backlog.len()), 2, "eight fill a draft");
-    while desk.is_in_flight() {
-        desk.finish_sync();
+    let mut bench = Bench::with_queue();
+    let outbox = bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
+    bench.leave_in_flight();
+    (0..10).for_each(|delivery| bench.accept(Item::Batch(sending(link(1), delivery, 512 * 1_024))));
+    bench.turn();
+    assert_eq!(bench.look(|partition| partition.backlog.len()), 2, "eight fill a draft");
+    while bench.is_in_flight() {
+        bench.finish_sync();
     }
     assert_eq!(told(&outbox).last().map(String::as_str), Some("accepted 8 to 9"));
-    desk.assert_accounts_are_zero();
+    bench.assert_accounts_are_zero();
 }
 
 #[test]
 fn more_than_one_append_holds_becomes_several() {
-    let mut desk = Desk::with_queue();
-    let outbox = desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
+    let mut bench = Bench::with_queue();
+    let outbox = bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
     let many = journal::limits::BATCH_BYTES / (512 * 1_024) + 8;
-    (0..many as u32).for_each(|delivery| desk.accept(Item::Batch(sending(link(1), delivery, 512 * 1_024))));
-    desk.turn();
+    (0..many as u32).for_each(|delivery| bench.accept(Item::Batch(sending(link(1), delivery, 512 * 1_024))));
+    bench.turn();
     let accepted: u32 = taken(&outbox)
         .iter()
         .map(|outgoing| match outgoing {
@@ -162,19 +162,19 @@ fn more_than_one_append_holds_becomes_several() {
 #[test]
 fn settlements_that_change_more_than_one_append_holds_become_several() {
     // S-18
-    let mut desk = Desk::with_queue();
-    desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
+    let mut bench = Bench::with_queue();
+    bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
     let mut changes = Overlay::default();
     for name in ["a", "b"] {
         changes.set(name, &Value::Binary(vec![7; 30_000])).unwrap();
     }
     let many = (journal::limits::BATCH_BYTES / changes.encoded_bytes() + 8) as u32;
     for delivery in 0..many {
-        desk.send(link(1), delivery, 10);
+        bench.send(link(1), delivery, 10);
     }
-    let outbox = desk.connect(2);
-    desk.give(vec![attach_receiver(link(2)), credit(link(2), many.into())]);
+    let outbox = bench.connect(2);
+    bench.give(vec![attach_receiver(link(2)), credit(link(2), many.into())]);
     let settle = |outgoing: &Outgoing| match outgoing {
         Outgoing::Deliver(sent) => {
             let (token, outcome) = (sent.delivery.token, Outcome::Abandon(Some(Box::new(changes.clone()))));
@@ -184,39 +184,39 @@ fn settlements_that_change_more_than_one_append_holds_become_several() {
     };
     let commands: Vec<_> = taken(&outbox).iter().filter_map(settle).collect();
     assert_eq!(commands.len(), many as usize);
-    desk.give(commands);
-    desk.turn();
+    bench.give(commands);
+    bench.turn();
     let changed = |partition: &mut Partition| {
         partition.broker.durable().queue(broker::EntityId(0)).unwrap().extras.len()
     };
-    assert_eq!(desk.look(changed), many as usize);
-    desk.assert_accounts_are_zero();
+    assert_eq!(bench.look(changed), many as usize);
+    bench.assert_accounts_are_zero();
 }
 
 #[test]
 fn changed_properties_are_checked_against_the_message_in_the_cache_or_on_disk() {
     // S-18
     let memory = Memory::new();
-    let mut desk = Desk::alone(Arc::new(memory.clone()));
-    desk.create_queue();
-    desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
-    desk.send(link(1), 0, 10);
-    abandon_with_changes(&mut desk);
-    drop(desk);
+    let mut bench = Bench::alone(Arc::new(memory.clone()));
+    bench.create_queue();
+    bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
+    bench.send(link(1), 0, 10);
+    abandon_with_changes(&mut bench);
+    drop(bench);
     // A new partition has nothing in its cache.
-    let mut desk = Desk::alone(Arc::new(memory));
-    abandon_with_changes(&mut desk);
+    let mut bench = Bench::alone(Arc::new(memory));
+    abandon_with_changes(&mut bench);
     let active = |partition: &mut Partition| {
         partition.broker.durable().queue(broker::EntityId(0)).unwrap().counts.active
     };
-    assert_eq!(desk.look(active), 1);
+    assert_eq!(bench.look(active), 1);
 }
 
 /// Receives message 1 and abandons it with changes.
-fn abandon_with_changes(desk: &mut Desk) {
-    let outbox = desk.connect(2);
-    desk.give(vec![attach_receiver(link(2)), credit(link(2), 1)]);
+fn abandon_with_changes(bench: &mut Bench) {
+    let outbox = bench.connect(2);
+    bench.give(vec![attach_receiver(link(2)), credit(link(2), 1)]);
     let token = taken(&outbox)
         .iter()
         .find_map(|outgoing| match outgoing {
@@ -227,27 +227,27 @@ fn abandon_with_changes(desk: &mut Desk) {
     let mut changes = Overlay::default();
     changes.set("attempt", &Value::Int(1)).unwrap();
     let outcome = Outcome::Abandon(Some(Box::new(changes)));
-    desk.give(vec![Command::Settle { link: link(2), delivery: 0, token, outcome, wants_answer: true }]);
+    bench.give(vec![Command::Settle { link: link(2), delivery: 0, token, outcome, wants_answer: true }]);
     assert_eq!(told(&outbox), ["settled"]);
 }
 
 #[test]
 fn a_message_in_parts_is_delivered_whole() {
-    let mut desk = Desk::with_queue();
-    let outbox = desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
+    let mut bench = Bench::with_queue();
+    let outbox = bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
     for part in [&b"one "[..], b"message "] {
         let mut batch = Batch::default();
         let body = batch.body(|out| out.extend_from_slice(part));
         batch.commands.push(Command::Part { link: link(1), body });
-        desk.accept(Item::Batch(batch));
+        bench.accept(Item::Batch(batch));
     }
     let mut batch = Batch::default();
     batch.message(Span::MAX, |out| out.extend_from_slice(b"in parts"));
     batch.send(link(1), 0, false, 0);
-    desk.accept(Item::Batch(batch));
+    bench.accept(Item::Batch(batch));
     let receiver = LinkId { link: 2, ..link(1) };
-    desk.give(vec![attach_receiver(receiver), credit(receiver, 1)]);
+    bench.give(vec![attach_receiver(receiver), credit(receiver, 1)]);
     let outgoing = taken(&outbox);
     let taken = outgoing.iter().filter(|each| matches!(each, Outgoing::PartTaken { .. })).count();
     assert_eq!(taken, 2, "the connection may hand over more");
@@ -260,25 +260,25 @@ fn a_message_in_parts_is_delivered_whole() {
 
 #[test]
 fn a_message_whose_copy_is_not_written_yet_is_found_where_it_was() {
-    let mut desk = Desk::with_queue();
-    let outbox = desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
+    let mut bench = Bench::with_queue();
+    let outbox = bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
     for delivery in 0..2 {
-        desk.send(link(1), delivery, 10);
+        bench.send(link(1), delivery, 10);
     }
-    desk.leave_in_flight();
+    bench.leave_in_flight();
     // Both are copied twice while the disk is busy; the copies are in the draft.
     for _ in 0..2 {
         let copies = (1..=2).map(|body| (BodyId(body), vec![body as u8 - 1; 10])).collect();
-        desk.accept(Item::Copied { copies, unread: Vec::new(), failure: None });
-        desk.turn();
+        bench.accept(Item::Copied { copies, unread: Vec::new(), failure: None });
+        bench.turn();
     }
     let receiver = LinkId { connection: ConnectionId(1), link: 2 };
     taken(&outbox);
-    desk.give(vec![attach_receiver(receiver), credit(receiver, 2)]);
-    desk.finish_sync();
-    while desk.is_in_flight() {
-        desk.finish_sync();
+    bench.give(vec![attach_receiver(receiver), credit(receiver, 2)]);
+    bench.finish_sync();
+    while bench.is_in_flight() {
+        bench.finish_sync();
     }
     let bodies: Vec<_> = taken(&outbox)
         .into_iter()
@@ -292,92 +292,92 @@ fn a_message_whose_copy_is_not_written_yet_is_found_where_it_was() {
 
 #[test]
 fn a_lost_connection_takes_its_links_along() {
-    let mut desk = Desk::with_queue();
-    desk.connect(1);
-    desk.connect(2);
-    let other = desk.connect(3);
-    desk.give(vec![attach_sender(link(1)), attach_receiver(link(2)), credit(link(2), 10)]);
-    desk.accept(Item::Disconnect { connection: ConnectionId(2) });
-    desk.give(vec![attach_receiver(link(3)), credit(link(3), 1)]);
-    desk.send(link(1), 0, 10);
+    let mut bench = Bench::with_queue();
+    bench.connect(1);
+    bench.connect(2);
+    let other = bench.connect(3);
+    bench.give(vec![attach_sender(link(1)), attach_receiver(link(2)), credit(link(2), 10)]);
+    bench.accept(Item::Disconnect { connection: ConnectionId(2) });
+    bench.give(vec![attach_receiver(link(3)), credit(link(3), 1)]);
+    bench.send(link(1), 0, 10);
     assert_eq!(told(&other), ["attached", "message 1"]);
 }
 
 #[test]
 fn a_link_that_was_refused_or_taken_away_is_not_remembered() {
-    let mut desk = Desk::with_queue();
-    let outbox = desk.connect(1);
+    let mut bench = Bench::with_queue();
+    let outbox = bench.connect(1);
     let nowhere = Command::AttachSender { link: link(1), namespace: NamespaceId(0), path: "nowhere".into() };
-    desk.give(vec![nowhere]);
+    bench.give(vec![nowhere]);
     assert_eq!(told(&outbox), ["detached"]);
     let second = LinkId { link: 2, ..link(1) };
     let request = RequestId { connection: ConnectionId(1), request: 1 };
     let delete = Command::DeleteEntity { request, namespace: NamespaceId(0), path: "q".into() };
-    desk.give(vec![attach_sender(second), delete]);
+    bench.give(vec![attach_sender(second), delete]);
     assert_eq!(told(&outbox)[..2], ["attached", "detached"]);
-    assert_eq!(desk.look(|partition| partition.ports.close(ConnectionId(1))), []);
+    assert_eq!(bench.look(|partition| partition.ports.close(ConnectionId(1))), []);
 }
 
 #[test]
 fn what_was_handed_over_counts_until_it_is_durable() {
-    let mut desk = Desk::with_queue();
+    let mut bench = Bench::with_queue();
     let bodies = vec![0; crate::limits::UNDURABLE_BYTES];
-    desk.accept(Item::Batch(Batch { bodies, ..Batch::default() }));
-    assert!(!desk.budget.has_room());
-    desk.turn();
-    assert!(desk.budget.has_room());
-    desk.assert_accounts_are_zero();
+    bench.accept(Item::Batch(Batch { bodies, ..Batch::default() }));
+    assert!(!bench.budget.has_room());
+    bench.turn();
+    assert!(bench.budget.has_room());
+    bench.assert_accounts_are_zero();
 }
 
 #[test]
 fn a_stopped_partition_has_written_everything_and_sealed_it() {
-    let mut desk = Desk::with_queue();
-    let outbox = desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
-    desk.accept(Item::Batch(sending(link(1), 0, 10)));
-    desk.accept(Item::Stop);
-    assert_eq!(desk.turn(), Pause::Ended);
+    let mut bench = Bench::with_queue();
+    let outbox = bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
+    bench.accept(Item::Batch(sending(link(1), 0, 10)));
+    bench.accept(Item::Stop);
+    assert_eq!(bench.turn(), Pause::Ended);
     assert_eq!(told(&outbox), ["attached", "accepted 0 to 0"]);
-    assert_eq!(desk.look(|partition| partition.sealed), Sealed::Yes);
-    desk.assert_accounts_are_zero();
+    assert_eq!(bench.look(|partition| partition.sealed), Sealed::Yes);
+    bench.assert_accounts_are_zero();
 }
 
 #[test]
 fn a_planned_stop_keeps_locks_and_a_crash_does_not() {
     // S-93
     let mut memory = Memory::new();
-    let lock = |desk: &mut Desk, connection: u32| {
-        let outbox = desk.connect(connection);
-        desk.give(vec![attach_receiver(link(connection)), credit(link(connection), 1)]);
+    let lock = |bench: &mut Bench, connection: u32| {
+        let outbox = bench.connect(connection);
+        bench.give(vec![attach_receiver(link(connection)), credit(link(connection), 1)]);
         let told = told(&outbox);
-        desk.accept(Item::Disconnect { connection: ConnectionId(connection) });
-        desk.turn();
+        bench.accept(Item::Disconnect { connection: ConnectionId(connection) });
+        bench.turn();
         told
     };
     let next_life = |memory: &mut Memory| {
         *memory = memory.crash_image(1);
-        Desk::alone(Arc::new(memory.clone()))
+        Bench::alone(Arc::new(memory.clone()))
     };
-    let mut desk = next_life(&mut memory);
-    desk.create_queue();
-    desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
+    let mut bench = next_life(&mut memory);
+    bench.create_queue();
+    bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
     for delivery in 0..3 {
-        desk.send(link(1), delivery, 10);
+        bench.send(link(1), delivery, 10);
     }
-    assert_eq!(lock(&mut desk, 2), ["attached", "message 1"]);
+    assert_eq!(lock(&mut bench, 2), ["attached", "message 1"]);
     for (connection, expected) in [(3, "message 2"), (4, "message 3")] {
-        desk.accept(Item::Stop);
-        assert_eq!(desk.turn(), Pause::Ended);
+        bench.accept(Item::Stop);
+        assert_eq!(bench.turn(), Pause::Ended);
         // Nothing is recorded in the next life, but one more lock is given out.
-        desk = next_life(&mut memory);
-        assert_eq!(lock(&mut desk, connection), ["attached", expected]);
+        bench = next_life(&mut memory);
+        assert_eq!(lock(&mut bench, connection), ["attached", expected]);
     }
-    desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
-    desk.send(link(1), 9, 10);
-    let mut desk = next_life(&mut memory);
-    assert_eq!(lock(&mut desk, 5), ["attached", "message 1"]);
+    bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
+    bench.send(link(1), 9, 10);
+    let mut bench = next_life(&mut memory);
+    assert_eq!(lock(&mut bench, 5), ["attached", "message 1"]);
 }
 
 #[test]
@@ -386,17 +386,17 @@ fn after_a_failed_write_or_sync_nothing_is_told() {
     let other = LinkId { link: 2, ..link(1) };
     let send = |at: u64| {
         let disk = Arc::new(Faulty::new(Arc::new(Memory::new()), Fault::Eio, at));
-        let mut desk = Desk::alone(disk.clone());
-        desk.create_queue();
-        let outbox = desk.connect(1);
-        desk.give(vec![attach_sender(link(1))]);
+        let mut bench = Bench::alone(disk.clone());
+        bench.create_queue();
+        let outbox = bench.connect(1);
+        bench.give(vec![attach_sender(link(1))]);
         assert_eq!(told(&outbox), ["attached"]);
-        desk.accept(Item::Batch(sending(link(1), 0, 10)));
-        let is_ok = !matches!(desk.turn(), Pause::Stopped(Stop::Failed(_)));
+        bench.accept(Item::Batch(sending(link(1), 0, 10)));
+        let is_ok = !matches!(bench.turn(), Pause::Stopped(Stop::Failed(_)));
         let answers = told(&outbox).len();
         // Not later either: what comes now would rest on what was lost.
-        desk.accept(Item::Batch(Batch { commands: vec![attach_sender(other)], ..Batch::default() }));
-        desk.partition.decide_here();
+        bench.accept(Item::Batch(Batch { commands: vec![attach_sender(other)], ..Batch::default() }));
+        bench.partition.decide_here();
         assert_eq!(told(&outbox).len(), usize::from(is_ok));
         (is_ok, answers, disk.calls())
     };
@@ -411,14 +411,14 @@ fn after_a_failed_write_or_sync_nothing_is_told() {
 #[test]
 fn a_send_to_a_full_queue_is_told_why() {
     // S-19
-    let mut desk = Desk::alone(Arc::new(Memory::new()));
-    let outbox = desk.connect(1);
+    let mut bench = Bench::alone(Arc::new(Memory::new()));
+    let outbox = bench.connect(1);
     let settings = Box::new(QueueSettings { max_size_megabytes: 1, ..QueueSettings::default() });
     let request = RequestId { connection: ConnectionId(1), request: 1 };
     let create = Command::CreateQueue { request, namespace: NamespaceId(0), path: "q".into(), settings };
-    desk.give(vec![create, attach_sender(link(1))]);
+    bench.give(vec![create, attach_sender(link(1))]);
     for delivery in 0..3 {
-        desk.send(link(1), delivery, 600_000);
+        bench.send(link(1), delivery, 600_000);
     }
     let last = taken(&outbox).pop();
     assert!(matches!(last, Some(Outgoing::Rejected { delivery: 2, refusal: Refusal::QueueFull { .. }, .. })));
@@ -451,25 +451,27 @@ fn a_journal_with_records_that_cannot_be_read_is_refused() {
 
 #[test]
 fn what_is_due_is_worked_off_a_slice_a_turn_and_a_command_waits_for_none_of_the_others() {
-    let mut desk = Desk::with_queue();
-    let outbox = desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
+    let mut bench = Bench::with_queue();
+    let outbox = bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
     const COUNT: usize = 3 * broker::limits::TIMER_SLICE;
     for part in 0..3 {
         let mut batch = Batch::default();
         (0..COUNT / 3).for_each(|_| batch.message(Span(1_000), |out| out.push(0)));
         batch.send(link(1), part, false, 0);
-        desk.accept(Item::Batch(batch));
-        desk.turn();
+        bench.accept(Item::Batch(batch));
+        bench.turn();
     }
     told(&outbox);
-    desk.pass(Duration::from_secs(1));
-    desk.is_held = true;
+    bench.pass(Duration::from_secs(1));
+    bench.is_held = true;
     let mut left = Vec::new();
     for delivery in 10..13 {
-        desk.accept(Item::Batch(sending(link(1), delivery, 10)));
-        desk.turn();
-        left.push(desk.look(|partition| partition.broker.durable().queues().next().unwrap().1.counts.active));
+        bench.accept(Item::Batch(sending(link(1), delivery, 10)));
+        bench.turn();
+        left.push(
+            bench.look(|partition| partition.broker.durable().queues().next().unwrap().1.counts.active),
+        );
     }
     let slice = broker::limits::TIMER_SLICE as u64;
     assert_eq!(left, [2 * slice + 1, slice + 2, 3]);
@@ -498,19 +500,19 @@ fn mortal(link: LinkId) -> Item {
 
 #[test]
 fn a_move_of_time_is_told_when_all_that_it_did_is_durable() {
-    let mut desk = Desk::with_queue();
-    let outbox = desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
-    desk.accept(mortal(link(1)));
-    desk.turn();
+    let mut bench = Bench::with_queue();
+    let outbox = bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
+    bench.accept(mortal(link(1)));
+    bench.turn();
     assert_eq!(told(&outbox), ["attached", "accepted 0 to 0"]);
-    desk.leave_in_flight();
-    desk.accept(advance(1, Span::minutes(60)));
-    desk.turn();
-    assert!(!desk.look(|partition| partition.broker.is_moving()));
-    desk.finish_sync();
+    bench.leave_in_flight();
+    bench.accept(advance(1, Span::minutes(60)));
+    bench.turn();
+    assert!(!bench.look(|partition| partition.broker.is_moving()));
+    bench.finish_sync();
     assert_eq!(told(&outbox), Vec::<String>::new(), "what it did is with the disk");
-    desk.finish_sync();
+    bench.finish_sync();
     let answer = told(&outbox).concat();
     assert!(answer.contains("MessageExpired { number: Number(1), fate: Dropped }"), "{answer}");
     assert!(answer.contains(&format!("at: LocalTime({})", NOW.0 + 60_000)), "{answer}");
@@ -518,23 +520,23 @@ fn a_move_of_time_is_told_when_all_that_it_did_is_durable() {
 
 #[test]
 fn what_comes_while_time_is_moved_is_decided_when_it_has_arrived() {
-    let mut desk = Desk::with_queue();
-    let outbox = desk.connect(1);
-    desk.give(vec![attach_sender(link(1))]);
+    let mut bench = Bench::with_queue();
+    let outbox = bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
     // More than one tick has to do.
     for _ in 0..=broker::limits::TIMER_SLICE {
-        desk.accept(mortal(link(1)));
+        bench.accept(mortal(link(1)));
     }
-    desk.turn();
+    bench.turn();
     taken(&outbox);
-    desk.accept(advance(1, Span::minutes(60)));
-    desk.accept(tell_time(1));
-    desk.is_held = true;
-    desk.turn();
-    assert!(desk.look(|partition| partition.broker.is_moving()));
+    bench.accept(advance(1, Span::minutes(60)));
+    bench.accept(tell_time(1));
+    bench.is_held = true;
+    bench.turn();
+    assert!(bench.look(|partition| partition.broker.is_moving()));
     assert_eq!(told(&outbox).len(), 0);
-    while desk.is_in_flight() {
-        desk.finish_sync();
+    while bench.is_in_flight() {
+        bench.finish_sync();
     }
     let answers = told(&outbox);
     assert!(answers[0].contains("Advanced") && answers[0].contains("more: 1 "), "{}", answers[0]);
@@ -543,12 +545,12 @@ fn what_comes_while_time_is_moved_is_decided_when_it_has_arrived() {
 
 #[test]
 fn a_sync_that_does_not_end_is_seen_from_outside() {
-    let mut desk = Desk::with_queue();
+    let mut bench = Bench::with_queue();
     let later = std::time::Instant::now() + Duration::from_secs(3_600);
-    assert_eq!(desk.look(|partition| partition.condition.problems(later)), []);
-    desk.leave_in_flight();
-    let problems = desk.look(|partition| partition.condition.problems(later));
+    assert_eq!(bench.look(|partition| partition.condition.problems(later)), []);
+    bench.leave_in_flight();
+    let problems = bench.look(|partition| partition.condition.problems(later));
     assert!(matches!(problems[..], [crate::Problem::SyncPending(_)]), "{problems:?}");
-    desk.finish_sync();
-    assert_eq!(desk.look(|partition| partition.condition.problems(later)), []);
+    bench.finish_sync();
+    assert_eq!(bench.look(|partition| partition.condition.problems(later)), []);
 }

@@ -20,7 +20,7 @@ mod update;
 
 pub(crate) use arguments::{token_of_uuid, uuid_of_token};
 pub use replies::LargeReplies;
-pub(super) use replies::{Desk, Replies};
+pub(super) use replies::{PendingReplies, Replies};
 
 use super::cbs::{LONG_ID, Question, read_request};
 use super::connection::Task;
@@ -34,7 +34,7 @@ use broker::{Answer, Command, NamespaceId, Refusal, RequestId, TransactionId};
 use engine::Batch;
 use journal::Place;
 use message::Value;
-use replies::Waiting;
+use replies::UnsentReply;
 use reply::Reply;
 
 /// What the door knows of a link that brings requests.
@@ -165,7 +165,8 @@ impl<S> Task<S> {
             Err(none) => {
                 let reply = Reply { correlation: none, tracking };
                 let error = self.origin.error(super::condition::ARGUMENT, LONG_ID, &path);
-                return self.reply_with(link, Waiting::Encoded(reply.failed(status::BAD_REQUEST, &error)));
+                return self
+                    .reply_with(link, UnsentReply::Encoded(reply.failed(status::BAD_REQUEST, &error)));
             }
         };
         let reply = Reply { correlation, tracking };
@@ -190,7 +191,7 @@ impl<S> Task<S> {
                     self.batch.commands.push(Command::Spoil { link, transaction });
                 }
                 let error = failure.error(&self.origin, &path);
-                self.reply_with(link, Waiting::Encoded(reply.failed(failure.status(), &error)));
+                self.reply_with(link, UnsentReply::Encoded(reply.failed(failure.status(), &error)));
             }
         }
     }
@@ -230,27 +231,27 @@ impl<S> Task<S> {
     pub(super) fn managed(&mut self, asked: Asked, answer: Result<Answer, Refusal>, places: Vec<Vec<Place>>) {
         let Asked { link, reply, path, verb } = asked;
         let waiting = match answer {
-            Ok(Answer::Messages(messages)) if messages.is_empty() => Waiting::Encoded(reply.empty()),
+            Ok(Answer::Messages(messages)) if messages.is_empty() => UnsentReply::Encoded(reply.empty()),
             Ok(Answer::Messages(messages)) => {
                 let found = messages.into_iter().zip(places).collect();
-                Waiting::Messages(Box::new(replies::Messages::new(reply, verb, found)))
+                UnsentReply::Messages(Box::new(replies::Messages::new(reply, verb, found)))
             }
-            Ok(Answer::Scheduled(numbers)) => Waiting::Encoded(schedule::reply(&reply, &numbers)),
-            Ok(Answer::Renewed(until)) => Waiting::Encoded(renew::reply(&reply, &until)),
-            Ok(Answer::SessionState(None)) => Waiting::Encoded(session::no_state(&reply)),
+            Ok(Answer::Scheduled(numbers)) => UnsentReply::Encoded(schedule::reply(&reply, &numbers)),
+            Ok(Answer::Renewed(until)) => UnsentReply::Encoded(renew::reply(&reply, &until)),
+            Ok(Answer::SessionState(None)) => UnsentReply::Encoded(session::no_state(&reply)),
             Ok(Answer::SessionState(Some(state))) => {
                 let found = vec![*state].into_iter().zip(places).collect();
-                Waiting::Messages(Box::new(replies::Messages::new(reply, verb, found)))
+                UnsentReply::Messages(Box::new(replies::Messages::new(reply, verb, found)))
             }
-            Ok(Answer::SessionRenewed(until)) => Waiting::Encoded(session::renewed(&reply, until)),
-            Ok(Answer::Sessions(sessions)) => Waiting::Encoded(session::listed(&reply, verb, &sessions)),
-            Ok(Answer::Rules(rules)) => Waiting::Encoded(rules::listed(&reply, &rules)),
-            Ok(Answer::MessagesDeleted(0)) => Waiting::Encoded(reply.empty()),
-            Ok(Answer::MessagesDeleted(count)) => Waiting::Encoded(delete::reply(&reply, count)),
-            Ok(_) => Waiting::Encoded(reply.done()),
+            Ok(Answer::SessionRenewed(until)) => UnsentReply::Encoded(session::renewed(&reply, until)),
+            Ok(Answer::Sessions(sessions)) => UnsentReply::Encoded(session::listed(&reply, verb, &sessions)),
+            Ok(Answer::Rules(rules)) => UnsentReply::Encoded(rules::listed(&reply, &rules)),
+            Ok(Answer::MessagesDeleted(0)) => UnsentReply::Encoded(reply.empty()),
+            Ok(Answer::MessagesDeleted(count)) => UnsentReply::Encoded(delete::reply(&reply, count)),
+            Ok(_) => UnsentReply::Encoded(reply.done()),
             Err(refusal) => {
                 let error = self.origin.refusal(&refusal, &path);
-                Waiting::Encoded(reply.failed(status::of_refusal(&refusal), &error))
+                UnsentReply::Encoded(reply.failed(status::of_refusal(&refusal), &error))
             }
         };
         self.reply_with(link, waiting);

@@ -28,13 +28,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(in super::super) struct Replies {
     pub(in super::super) path: String,
     address: Option<String>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<UnsentReply>,
     waiting_bytes: usize,
 }
 
 /// A reply that its client has not taken.
 #[derive(Debug)]
-pub(super) enum Waiting {
+pub(super) enum UnsentReply {
     Encoded(Vec<u8>),
     Messages(Box<Messages>),
 }
@@ -51,7 +51,7 @@ pub(super) struct Messages {
 
 /// The replies of one connection that cannot go on by themselves.
 #[derive(Debug, Default)]
-pub(in super::super) struct Desk {
+pub(in super::super) struct PendingReplies {
     /// Links whose first reply waits for room in the output, or for the read of another.
     ready: Vec<LinkKey>,
     /// Links whose client must open its window first.
@@ -98,7 +98,7 @@ impl LargeReplies {
     }
 }
 
-impl Desk {
+impl PendingReplies {
     pub(in super::super) fn is_fetching(&self) -> bool {
         self.fetch.is_some()
     }
@@ -162,28 +162,28 @@ impl Replies {
         self.waiting_bytes
     }
 
-    fn push(&mut self, waiting: Waiting) {
+    fn push(&mut self, waiting: UnsentReply) {
         self.waiting_bytes += waiting.held_bytes();
         self.waiting.push_back(waiting);
     }
 
-    fn push_front(&mut self, waiting: Waiting) {
+    fn push_front(&mut self, waiting: UnsentReply) {
         self.waiting_bytes += waiting.held_bytes();
         self.waiting.push_front(waiting);
     }
 
-    fn pop(&mut self) -> Option<Waiting> {
+    fn pop(&mut self) -> Option<UnsentReply> {
         let waiting = self.waiting.pop_front()?;
         self.waiting_bytes -= waiting.held_bytes();
         Some(waiting)
     }
 }
 
-impl Waiting {
+impl UnsentReply {
     fn held_bytes(&self) -> usize {
         match self {
-            Waiting::Encoded(bytes) => bytes.capacity(),
-            Waiting::Messages(messages) => {
+            UnsentReply::Encoded(bytes) => bytes.capacity(),
+            UnsentReply::Messages(messages) => {
                 QUESTION_COST + messages.found.capacity() * size_of::<(Delivery, [Place; 2])>()
             }
         }
@@ -335,7 +335,7 @@ impl<S> Task<S> {
     }
 
     /// Sends a reply as soon as its client takes it.
-    pub(super) fn reply_with(&mut self, key: LinkKey, waiting: Waiting) {
+    pub(super) fn reply_with(&mut self, key: LinkKey, waiting: UnsentReply) {
         let Some(Link { kind: Kind::ManagementReplies(replies), .. }) = self.links.get_mut(&key.0) else {
             return;
         };
@@ -356,23 +356,23 @@ impl<S> Task<S> {
                 return;
             }
             if !self.machine.can_send(key) {
-                return self.desk.block(key);
+                return self.pending_replies.block(key);
             }
             if is_full {
-                return self.desk.wake(key);
+                return self.pending_replies.wake(key);
             }
             let popped = replies.pop();
-            self.replies_bytes -= popped.as_ref().map_or(0, Waiting::held_bytes);
+            self.replies_bytes -= popped.as_ref().map_or(0, UnsentReply::held_bytes);
             let bytes = match popped {
-                Some(Waiting::Encoded(bytes)) => bytes,
-                Some(Waiting::Messages(messages)) => match self.gather(key, messages) {
+                Some(UnsentReply::Encoded(bytes)) => bytes,
+                Some(UnsentReply::Messages(messages)) => match self.gather(key, messages) {
                     Some(bytes) => bytes,
                     None => return,
                 },
                 None => return,
             };
-            let tag = self.desk.next_tag.to_be_bytes();
-            self.desk.next_tag = self.desk.next_tag.wrapping_add(1);
+            let tag = self.pending_replies.next_tag.to_be_bytes();
+            self.pending_replies.next_tag = self.pending_replies.next_tag.wrapping_add(1);
             let sent = self.machine.send(key, &tag, true, 0, |out| out.extend_from_slice(&bytes));
             debug_assert!(matches!(sent, amqp::Sent::Delivery(_)), "the link could send: {sent:?}");
         }
@@ -398,18 +398,18 @@ impl<S> Task<S> {
         if bodies.iter().all(Option::is_some) {
             return Some(messages.encoded(&bodies));
         }
-        if self.desk.is_fetching() {
+        if self.pending_replies.is_fetching() {
             if let Some(Link { kind: Kind::ManagementReplies(replies), .. }) = self.links.get_mut(&key.0) {
-                let waiting = Waiting::Messages(messages);
+                let waiting = UnsentReply::Messages(messages);
                 self.replies_bytes += waiting.held_bytes();
                 replies.push_front(waiting);
-                self.desk.wake(key);
+                self.pending_replies.wake(key);
             }
             return None;
         }
         let places = messages.places().cloned().collect();
         let reading = self.engine.handle().read(places, bytes, false);
-        self.desk.fetch = reading.map(|reading| Fetch { link: key, messages, reading });
+        self.pending_replies.fetch = reading.map(|reading| Fetch { link: key, messages, reading });
         None
     }
 
@@ -417,17 +417,17 @@ impl<S> Task<S> {
     pub(in super::super) fn serve_management(&mut self) {
         if self.machine.output().len() < OUTPUT_BYTES && self.machine.held_frames_bytes() < LARGE_REPLY_BYTES
         {
-            self.desk.writing = None;
+            self.pending_replies.writing = None;
         }
-        if let Some((key, reply)) = self.desk.take_fetched()
+        if let Some((key, reply)) = self.pending_replies.take_fetched()
             && let Some(Link { kind: Kind::ManagementReplies(replies), .. }) = self.links.get_mut(&key.0)
         {
-            let waiting = Waiting::Encoded(reply);
+            let waiting = UnsentReply::Encoded(reply);
             self.replies_bytes += waiting.held_bytes();
             replies.push_front(waiting);
-            self.desk.wake(key);
+            self.pending_replies.wake(key);
         }
-        for key in std::mem::take(&mut self.desk.ready) {
+        for key in std::mem::take(&mut self.pending_replies.ready) {
             self.send_management(key);
         }
     }

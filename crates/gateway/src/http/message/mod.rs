@@ -39,7 +39,7 @@ use std::collections::VecDeque;
 use tokio::sync::watch;
 
 /// A request about messages whose sender may make it.
-pub(super) struct Errand<'a> {
+pub(super) struct MessageRequest<'a> {
     pub(super) head: &'a Parts,
     pub(super) spelling: &'a Spelling,
     pub(super) site: &'a Site,
@@ -55,16 +55,16 @@ impl<A: Ask> Door<'_, A> {
     pub(super) async fn message<B>(
         &self,
         route: &Route,
-        errand: &Errand<'_>,
+        asked: &MessageRequest<'_>,
         body: B,
     ) -> Result<Response<Payload>, Failure>
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
         match route {
-            Route::Send { entity } => self.send(errand, entity, body).await,
-            Route::Receive { entity, wait } => self.receive(errand, entity, *wait).await,
-            Route::Locked { entity, message, token } => self.locked(errand, entity, message, token).await,
+            Route::Send { entity } => self.send(asked, entity, body).await,
+            Route::Receive { entity, wait } => self.receive(asked, entity, *wait).await,
+            Route::Locked { entity, message, token } => self.locked(asked, entity, message, token).await,
             _ => Err(Failure::NoSuchAddress),
         }
     }

@@ -9,7 +9,7 @@ use super::super::heads::Spelled;
 use super::super::{Door, ENTRY};
 use super::body::{Parts, Payload};
 use super::dates::http_date;
-use super::{Errand, Line, broker_properties, empty, refused, user_properties};
+use super::{Line, MessageRequest, broker_properties, empty, refused, user_properties};
 use crate::amqp::uuid_of_token;
 use crate::ask::Ask;
 use crate::auth::{self, Denied, Grant, Holder, Right, UnixSeconds};
@@ -42,20 +42,20 @@ const NOT_IN_PATH: &AsciiSet =
 impl<A: Ask> Door<'_, A> {
     pub(super) async fn receive(
         &self,
-        errand: &Errand<'_>,
+        asked: &MessageRequest<'_>,
         entity: &str,
         wait: Duration,
     ) -> Result<Response<Payload>, Failure> {
-        let (mode, status) = match errand.head.method {
+        let (mode, status) = match asked.head.method {
             Method::POST => (ReceiveMode::PeekLock, StatusCode::CREATED),
             Method::DELETE => (ReceiveMode::ReceiveAndDelete, StatusCode::OK),
             _ => return Err(Failure::MethodNotAllowed),
         };
         let engine = self.ask.engine();
         let line = Line::open(engine)?;
-        let namespace = errand.namespace.id;
-        let lapsed = self.lapsed(errand, entity);
-        let taken = take(line, (namespace, entity), mode, wait, errand.stopping.clone(), lapsed).await?;
+        let namespace = asked.namespace.id;
+        let lapsed = self.lapsed(asked, entity);
+        let taken = take(line, (namespace, entity), mode, wait, asked.stopping.clone(), lapsed).await?;
         let Some(sent) = taken else { return Ok(empty(StatusCode::NO_CONTENT)) };
         let first = first_part(engine, &sent).await.ok_or(Refusal::Unreadable)?;
         let mut response = shown(engine, &sent, &first).map_err(|error| {
@@ -65,7 +65,7 @@ impl<A: Ask> Door<'_, A> {
         })?;
         *response.status_mut() = status;
         if mode == ReceiveMode::PeekLock {
-            let site = errand.site;
+            let site = asked.site;
             let path = utf8_percent_encode(entity, NOT_IN_PATH);
             let (number, token) = (sent.delivery.number.0, token_text(sent.delivery.token));
             let location = format!("{}://{}/{path}/messages/{number}/{token}", site.scheme, site.host);
@@ -77,28 +77,28 @@ impl<A: Ask> Door<'_, A> {
 
 impl<A: Ask> Door<'_, A> {
     /// Ends when whoever waits may not receive any more: its token has run out, or its policy or right is gone.
-    async fn lapsed(&self, errand: &Errand<'_>, entity: &str) -> Failure {
+    async fn lapsed(&self, asked: &MessageRequest<'_>, entity: &str) -> Failure {
         loop {
             sleep(CLAIM_REVIEW).await;
-            if let Err(why) = self.is_still_allowed(errand, entity).await {
+            if let Err(why) = self.is_still_allowed(asked, entity).await {
                 return why;
             }
         }
     }
 
-    async fn is_still_allowed(&self, errand: &Errand<'_>, entity: &str) -> Result<(), Failure> {
-        let grant = errand.grant;
+    async fn is_still_allowed(&self, asked: &MessageRequest<'_>, entity: &str) -> Result<(), Failure> {
+        let grant = asked.grant;
         let rights = match &grant.proof.holder {
             Holder::Namespace => {
-                let namespace = self.namespaces.of_id(errand.namespace.id).ok_or(Denied::InvalidSignature)?;
-                namespace.guard.rights_of(&grant.proof, errand.is_loopback)
+                let namespace = self.namespaces.of_id(asked.namespace.id).ok_or(Denied::InvalidSignature)?;
+                namespace.guard.rights_of(&grant.proof, asked.is_loopback)
             }
             Holder::Issuer(name) => {
-                let namespace = self.namespaces.of_id(errand.namespace.id).ok_or(Denied::InvalidSignature)?;
+                let namespace = self.namespaces.of_id(asked.namespace.id).ok_or(Denied::InvalidSignature)?;
                 namespace.guard.knows_issuer(name).then_some(grant.rights)
             }
             Holder::Entity(path) => {
-                let (namespace, task) = (errand.namespace.id, Box::new(Task::Access { path: path.clone() }));
+                let (namespace, task) = (asked.namespace.id, Box::new(Task::Access { path: path.clone() }));
                 let access = |request| Command::Manage { request, namespace, task };
                 match self.ask.ask(access).await?? {
                     Answer::Access(holders) => {

@@ -10,7 +10,7 @@ use super::body::Payload;
 use super::outline::{Outline, begin_data, write_data};
 use super::read::Pieces;
 use super::user_properties::UserProperties;
-use super::{Errand, Line, batch, empty, refused};
+use super::{Line, MessageRequest, batch, empty, refused};
 use crate::account::Account;
 use crate::amqp::{Arrived, Arriving, Unfinished, Unfit, add_message};
 use crate::ask::Ask;
@@ -35,7 +35,7 @@ const PLAIN_FORMAT: u32 = 0;
 impl<A: Ask> Door<'_, A> {
     pub(super) async fn send<B>(
         &self,
-        errand: &Errand<'_>,
+        asked: &MessageRequest<'_>,
         entity: &str,
         body: B,
     ) -> Result<Response<Payload>, Failure>
@@ -44,10 +44,10 @@ impl<A: Ask> Door<'_, A> {
     {
         let body = pin!(body);
         let mut pieces = Pieces::new(body);
-        let sent = self.send_pieces(errand, entity, &mut pieces).await;
+        let sent = self.send_pieces(asked, entity, &mut pieces).await;
         let is_slow = matches!(sent, Err(Failure::BodyTooSlow | Failure::BodyBroken));
         // Who waits for a word before it sends its body has that word now.
-        let waits = errand.head.headers.contains_key(EXPECT);
+        let waits = asked.head.headers.contains_key(EXPECT);
         if sent.is_err() && !is_slow && !waits {
             pieces.forget().await;
         }
@@ -56,24 +56,24 @@ impl<A: Ask> Door<'_, A> {
 
     async fn send_pieces<B>(
         &self,
-        errand: &Errand<'_>,
+        asked: &MessageRequest<'_>,
         entity: &str,
         pieces: &mut Pieces<'_, B>,
     ) -> Result<(), Failure>
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
-        let headers = &errand.head.headers;
+        let headers = &asked.head.headers;
         let content_type = content_type(headers)?;
-        let account = Account::of(self.memory, &errand.grant.policy());
+        let account = Account::of(self.memory, &asked.grant.policy());
         let line = Line::open(self.ask.engine())?;
-        let sender = Sender::attach(line, errand.namespace.id, entity, account).await?;
+        let sender = Sender::attach(line, asked.namespace.id, entity, account).await?;
         if content_type.as_deref().is_some_and(is_batch) {
             sender.send_batch(self.unfinished, pieces).await
         } else {
             let mut outline = outline(headers)?;
             outline.content_type = content_type;
-            outline.properties = UserProperties::of_headers(headers, errand.spelling)?;
+            outline.properties = UserProperties::of_headers(headers, asked.spelling)?;
             sender.send_one(&outline, self.unfinished, pieces).await
         }
     }

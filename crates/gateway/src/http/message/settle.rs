@@ -7,7 +7,7 @@ use super::super::Door;
 use super::super::failure::Failure;
 use super::body::Payload;
 use super::receive::first_part;
-use super::{Errand, Line, broker_properties, empty, refused};
+use super::{Line, MessageRequest, broker_properties, empty, refused};
 use crate::amqp::token_of_uuid;
 use crate::ask::Ask;
 use broker::{
@@ -24,12 +24,12 @@ const COUNTER: u64 = (1 << 48) - 1;
 impl<A: Ask> Door<'_, A> {
     pub(super) async fn locked(
         &self,
-        errand: &Errand<'_>,
+        asked: &MessageRequest<'_>,
         entity: &str,
         message: &str,
         token: &str,
     ) -> Result<Response<Payload>, Failure> {
-        let outcome = match errand.head.method {
+        let outcome = match asked.head.method {
             Method::DELETE => Some(Outcome::Complete),
             Method::PUT => Some(Outcome::Abandon(None)),
             Method::POST => None,
@@ -38,7 +38,7 @@ impl<A: Ask> Door<'_, A> {
         // What is no token has locked nothing.
         let token = uuid::Uuid::parse_str(token).map_err(|_| Refusal::LockLost(Sequence(0)))?;
         let token = token_of_uuid(token.as_bytes());
-        let namespace = errand.namespace.id;
+        let namespace = asked.namespace.id;
         if !is_number_of(message, token.sequence())
             && self.message_id(namespace, entity, token.sequence()).await?.as_deref() != Some(message)
         {

@@ -20,7 +20,7 @@ pub(super) enum Pause {
     Stopped(Stop),
 }
 
-pub(super) struct Desk {
+pub(super) struct Bench {
     pub(super) partition: Shared<Partition>,
     pub(super) inbox: Arc<Inbox<Item>>,
     pub(super) budget: Arc<Budget>,
@@ -35,12 +35,12 @@ pub(super) fn journal(disk: Arc<dyn Disk>) -> Local {
     Local::open(disk, Options { filling: Filling::Never, reserve_segments: 0, ..Options::new(7) }).unwrap()
 }
 
-impl Desk {
-    pub(super) fn alone(disk: Arc<dyn Disk>) -> Desk {
-        Desk::on(Box::new(journal(disk)))
+impl Bench {
+    pub(super) fn alone(disk: Arc<dyn Disk>) -> Bench {
+        Bench::on(Box::new(journal(disk)))
     }
 
-    pub(super) fn on(mut journal: Box<dyn Journal>) -> Desk {
+    pub(super) fn on(mut journal: Box<dyn Journal>) -> Bench {
         let durable = recover(&mut *journal, 1).unwrap().durable;
         let clock = HandClock::default();
         clock.set(NOW);
@@ -50,14 +50,14 @@ impl Desk {
         let partition =
             Partition::new(Broker::new(durable, 5), journal, Box::new(clock.clone()), environment);
         let partition = Shared::new(partition, tail, inbox.clone());
-        Desk { partition, inbox, budget, counters, clock, is_held: false, append: None }
+        Bench { partition, inbox, budget, counters, clock, is_held: false, append: None }
     }
 
     /// A partition with a queue called `q`.
-    pub(super) fn with_queue() -> Desk {
-        let mut desk = Desk::alone(Arc::new(Memory::new()));
-        desk.create_queue();
-        desk
+    pub(super) fn with_queue() -> Bench {
+        let mut bench = Bench::alone(Arc::new(Memory::new()));
+        bench.create_queue();
+        bench
     }
 
     pub(super) fn create_queue(&mut self) {
