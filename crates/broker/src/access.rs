@@ -5,7 +5,7 @@ use crate::Broker;
 use crate::decision::{Decision, LocalContext};
 use crate::ids::{EntityId, NamespaceId};
 use crate::limits::{ACCESS_RULES, KEY_CHARACTERS, KEY_NAME_CHARACTERS, PATH_CHARACTERS};
-use crate::record::{Fields, Record, Unreadable, put_text, put_u64};
+use crate::record::{Field, Fields, Record, Unreadable, structure};
 use crate::refusal::Refusal;
 use crate::time::LocalTime;
 use crate::topic::change::Change;
@@ -65,29 +65,16 @@ impl fmt::Debug for Key {
     }
 }
 
-impl AccessRule {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        put_text(out, &self.name);
-        put_text(out, &self.primary.text);
-        put_text(out, &self.secondary.text);
-        out.push(u8::from(self.listen) | u8::from(self.send) << 1 | u8::from(self.manage) << 2);
-        put_u64(out, self.created.0 as u64);
-        put_u64(out, self.modified.0 as u64);
+structure! { AccessRule { name, primary, secondary; flags listen, send, manage; created, modified } }
+
+/// A key that is stored was chosen once, or has been taken as if it were.
+impl Field for Key {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.text.put(out);
     }
 
-    pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<AccessRule, Unreadable> {
-        let (name, primary, secondary) = (fields.text()?, fields.text()?, fields.text()?);
-        let rights = fields.u8()?;
-        Ok(AccessRule {
-            name,
-            primary: Key { text: primary, is_fresh: false },
-            secondary: Key { text: secondary, is_fresh: false },
-            listen: rights & 1 != 0,
-            send: rights & 2 != 0,
-            manage: rights & 4 != 0,
-            created: LocalTime(fields.u64()? as i64),
-            modified: LocalTime(fields.u64()? as i64),
-        })
+    fn get(fields: &mut Fields<'_>) -> Result<Key, Unreadable> {
+        Ok(Key { text: Field::get(fields)?, is_fresh: false })
     }
 }
 

@@ -3,15 +3,16 @@
 use super::{Error, FORMAT, Restored, kind};
 use crate::durable::{Counts, Durable, Kind, Queue, fold};
 use crate::effect::{Extra, Forwarded};
-use crate::ids::{BodyId, EntityId, IdMap, MessageKey, NamespaceId, Number, Sequence};
+use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Number, Sequence};
 use crate::limits::SNAPSHOT_FRAME_BYTES;
 use crate::queue::history::Noted;
 use crate::queue::index::{SLOT_NUMBERS, Slot};
-use crate::record::{self, Fields, KeptLock, Record};
+use crate::record::{self, Field, Fields, KeptLock, Record};
 use crate::session::register::SessionState;
 use crate::settings::QueueSettings;
 use crate::time::{LocalTime, Span, Time};
 use crate::topic::change::Change;
+use message::overlay::Overlay;
 use message::planted::is_planted;
 use std::collections::HashSet;
 use std::io;
@@ -63,7 +64,7 @@ impl Restored {
                     if queue.kind != Kind::Queue {
                         return Err(Error::Wrong("a topic or a subscription has the settings of a queue"));
                     }
-                    queue.settings = fields.settings()?;
+                    queue.settings = Field::get(&mut fields)?;
                 }
                 kind::SLOTS => {
                     let Queue { index, next, .. } = &mut queue.as_mut().ok_or(none_before)?.1;
@@ -87,7 +88,7 @@ impl Restored {
                     let history = &mut queue.as_mut().ok_or(none_before)?.1.history;
                     while !fields.rest.is_empty() {
                         let time = LocalTime(fields.number()? as i64);
-                        history.push(Noted { id: MessageKey([fields.u64()?, fields.u64()?]), time });
+                        history.push(Noted { id: Field::get(&mut fields)?, time });
                     }
                 }
                 kind::FORWARDED => {
@@ -104,13 +105,13 @@ impl Restored {
                 kind::MEMBERS => read_members(&mut fields, &mut queue.as_mut().ok_or(none_before)?.1)?,
                 kind::SESSION_STATE => {
                     let sessions = &mut queue.as_mut().ok_or(none_before)?.1.sessions;
-                    let session = fields.text()?.into();
+                    let session = Field::get(&mut fields)?;
                     let (body, length) = (BodyId(fields.number()?), fields.small()?);
                     let changed = LocalTime(fields.number()? as i64);
                     let state = Some(SessionState { body, length, changed });
                     sessions.get_or_insert_default().set_state(&session, state);
                 }
-                kind::LOCKS => kept_locks.extend(fields.locks()?),
+                kind::LOCKS => kept_locks.extend(<Box<[KeptLock]>>::get(&mut fields)?),
                 kind::EXTRA => read_extra(&mut fields, &mut queue.as_mut().ok_or(none_before)?.1)?,
                 kind::MANAGED => {
                     durable.put(queue.take(), entities)?;
@@ -200,7 +201,7 @@ fn check_locks(durable: &Durable, locks: &[KeptLock]) -> Result<(), Error> {
 
 fn read_queue(fields: &mut Fields<'_>) -> Result<(EntityId, Queue), Error> {
     let entity = EntityId(fields.small()?);
-    let (namespace, path) = (NamespaceId(fields.small()?), fields.text()?);
+    let (namespace, path) = (NamespaceId(fields.small()?), Field::get(fields)?);
     let created = LocalTime(fields.number()? as i64);
     let mut queue = Queue::empty(Kind::Queue, entity, namespace, path, QueueSettings::default(), created);
     queue.updated = LocalTime(fields.number()? as i64);
@@ -272,7 +273,7 @@ fn read_extra(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error> {
     let time_to_live = fields.number()?.checked_sub(1).map(Span);
     let overlay = match fields.number()? {
         0 => None,
-        _ => Some(fields.overlay()?.map_or_else(Default::default, |overlay| *overlay)),
+        _ => Some(<Option<Box<Overlay>>>::get(fields)?.map_or_else(Default::default, |overlay| *overlay)),
     };
     queue.extras.insert(sequence, Arc::new(Extra { parts, overlay, time_to_live, forwarded: None }));
     Ok(())
@@ -285,7 +286,7 @@ fn read_members(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error>
         sequence = sequence.checked_add(step).ok_or(Error::Wrong("numbers do not rise"))?;
         let place = fields.number()? as usize;
         if place == known.len() {
-            known.push(fields.text()?.into());
+            known.push(Field::get(fields)?);
         }
         let session = known.get(place).ok_or(Error::Wrong("a session is not known"))?;
         let message = Sequence(sequence);

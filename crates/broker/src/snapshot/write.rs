@@ -7,7 +7,7 @@ use crate::ids::{BodyId, EntityId, IdMap, Sequence};
 use crate::limits::BODY_PART_BYTES;
 use crate::queue::history::Noted;
 use crate::queue::index::{CHUNK, Index, SLOT_NUMBERS};
-use crate::record::{self, Record};
+use crate::record::{self, Field, Record};
 use crate::session::register::Sessions;
 use std::collections::BTreeMap;
 use std::io;
@@ -56,7 +56,7 @@ impl Snapshot {
             })?;
         }
         for some in self.kept_locks.chunks(CHUNK as usize) {
-            writer.frame(kind::LOCKS, |fields| record::put_locks(fields.frame, some))?;
+            writer.frame(kind::LOCKS, |fields| some.iter().for_each(|lock| lock.put(fields.frame)))?;
         }
         writer.frame(kind::END, |fields| fields.number(messages))?;
         Ok(self.moved.keys().filter(|body| !in_use.contains_key(body)).copied().collect())
@@ -100,7 +100,7 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
             fields.number(next.0);
             counts.into_iter().for_each(|number| fields.number(number));
         })?;
-        writer.frame(kind::SETTINGS, |fields| record::put_settings(fields.frame, settings))?;
+        writer.frame(kind::SETTINGS, |fields| settings.put(fields.frame))?;
     } else {
         // Everything else follows from the topic or the subscription, which is written before.
         writer.frame(kind::HELD, |fields| {
@@ -145,7 +145,7 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
         writer.frame(kind::HISTORY, |fields| {
             for Noted { id, time } in chunk {
                 fields.number(time.0 as u64);
-                id.0.iter().for_each(|half| record::put_u64(fields.frame, *half));
+                id.put(fields.frame);
             }
         })?;
     }

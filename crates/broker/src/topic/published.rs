@@ -7,8 +7,9 @@
 use crate::durable::Durable;
 use crate::effect::{Extra, Forwarded};
 use crate::ids::{BodyId, EntityId, Sequence, Source};
+use crate::limits::COPY_BYTES;
 use crate::queue::index::Slot;
-use crate::record::{Fields, Unreadable, put_difference, put_number, put_u32, put_u64};
+use crate::record::{Field, Fields, Unreadable, put_difference, put_number};
 use crate::time::LocalTime;
 use message::overlay::Overlay;
 use std::sync::Arc;
@@ -42,63 +43,27 @@ pub struct Copied {
     pub overlay: Option<Box<Overlay>>,
 }
 
-const SENT: u8 = 0;
-const SCHEDULED: u8 = 1;
-const FORWARDED: u8 = 2;
-
-impl Published {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        put_u32(out, self.topic.0);
-        put_u64(out, self.sequence.0);
-        match &self.origin {
-            Origin::Sent { body, length, parts } => {
-                out.push(SENT);
-                put_u64(out, body.0);
-                put_u32(out, *length);
-                put_u32(out, parts.as_ref().map_or(0, |parts| parts.len() as u32));
-                parts.iter().flatten().for_each(|part| put_u64(out, part.0));
-            }
-            Origin::Scheduled(sequence) => {
-                out.push(SCHEDULED);
-                put_u64(out, sequence.0);
-            }
-            Origin::Forwarded { source, sequence } => {
-                out.push(FORWARDED);
-                put_u32(out, source.entity.0);
-                out.push(source.sub as u8);
-                put_u64(out, sequence.0);
-            }
-        }
-        put_u32(out, self.copies.len() as u32);
+impl Field for Published {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Published { topic, sequence, origin, copies } = self;
+        topic.put(out);
+        sequence.put(out);
+        origin.put(out);
+        (copies.len() as u32).put(out);
         // Most copies follow each other closely and live equally long, so that each takes three bytes.
         let mut before = (0, LocalTime(0));
-        for copy in &self.copies {
+        for copy in copies {
             put_difference(out, i64::from(copy.subscription.0) - before.0);
             put_difference(out, copy.expires.0.wrapping_sub(before.1.0));
-            put_number(out, copy.overlay.as_ref().map_or(0, |overlay| overlay.encoded_bytes() as u64));
-            copy.overlay.iter().for_each(|overlay| overlay.encode(out));
+            put_number(out, copy.overlay.more_bytes() as u64);
+            copy.overlay.put(out);
             before = (copy.subscription.0.into(), copy.expires);
         }
     }
 
-    pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<Published, Unreadable> {
-        let topic = EntityId(fields.u32()?);
-        let sequence = Sequence(fields.u64()?);
-        let origin = match fields.u8()? {
-            SENT => {
-                let (body, length) = (BodyId(fields.u64()?), fields.u32()?);
-                let parts =
-                    (0..fields.u32()?).map(|_| fields.u64().map(BodyId)).collect::<Result<Vec<_>, _>>()?;
-                Origin::Sent { body, length, parts: (!parts.is_empty()).then(|| parts.into()) }
-            }
-            SCHEDULED => Origin::Scheduled(Sequence(fields.u64()?)),
-            FORWARDED => {
-                let source = Source { entity: EntityId(fields.u32()?), sub: fields.sub_queue()? };
-                Origin::Forwarded { source, sequence: Sequence(fields.u64()?) }
-            }
-            _ => return Err(Unreadable::BadField("where a published message comes from")),
-        };
-        let count = fields.u32()?;
+    fn get(fields: &mut Fields<'_>) -> Result<Published, Unreadable> {
+        let (topic, sequence, origin) = (Field::get(fields)?, Field::get(fields)?, Field::get(fields)?);
+        let count = u32::get(fields)?;
         let mut before = (0i64, LocalTime(0));
         let copy = |_| {
             let subscription = before.0.wrapping_add(fields.difference()?);
@@ -112,6 +77,50 @@ impl Published {
         };
         let copies = (0..count).map(copy).collect::<Result<_, _>>()?;
         Ok(Published { topic, sequence, origin, copies })
+    }
+
+    fn more_bytes(&self) -> usize {
+        self.copies.iter().map(|copy| COPY_BYTES + copy.overlay.more_bytes()).sum()
+    }
+}
+
+const SENT: u8 = 0;
+const SCHEDULED: u8 = 1;
+const FORWARDED: u8 = 2;
+
+impl Field for Origin {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Origin::Sent { body, length, parts } => {
+                out.push(SENT);
+                body.put(out);
+                length.put(out);
+                (parts.as_ref().map_or(0, |parts| parts.len() as u32)).put(out);
+                parts.put(out);
+            }
+            Origin::Scheduled(sequence) => {
+                out.push(SCHEDULED);
+                sequence.put(out);
+            }
+            Origin::Forwarded { source, sequence } => {
+                out.push(FORWARDED);
+                source.put(out);
+                sequence.put(out);
+            }
+        }
+    }
+
+    fn get(fields: &mut Fields<'_>) -> Result<Origin, Unreadable> {
+        Ok(match u8::get(fields)? {
+            SENT => {
+                let (body, length) = (Field::get(fields)?, Field::get(fields)?);
+                let parts = <Vec<BodyId>>::get(fields)?;
+                Origin::Sent { body, length, parts: (!parts.is_empty()).then(|| parts.into()) }
+            }
+            SCHEDULED => Origin::Scheduled(Field::get(fields)?),
+            FORWARDED => Origin::Forwarded { source: Field::get(fields)?, sequence: Field::get(fields)? },
+            _ => return Err(Unreadable::BadField("where a published message comes from")),
+        })
     }
 }
 
