@@ -19,7 +19,6 @@ use crate::time::{ClockOffset, LocalTime, Span, Time};
 use crate::timers::{Chore, Due};
 use crate::topic::change::Change;
 use crate::topic::published::Origin;
-use crate::volatile::Touch;
 
 /// Something that happened because its time came.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,7 +161,7 @@ impl Broker {
 
     /// The time at which a command is decided: that of its namespace.
     pub(crate) fn context_of(&self, command: &Command, context: Context) -> LocalContext {
-        if self.volatile.timers.is_usual() {
+        if self.volatile.is_time_usual() {
             return context.at(context.now.local(ClockOffset::default()));
         }
         let of_link = |link: &LinkId| {
@@ -206,7 +205,7 @@ impl Broker {
             | Command::Credit { link, .. }
             | Command::Settle { link, .. } => of_link(link),
         };
-        context.at(context.now.local(self.volatile.timers.offset(namespace)))
+        context.at(context.now.local(self.volatile.clock_offset(namespace)))
     }
 
     /// Begins to move the time of a namespace. The answer comes when it has arrived.
@@ -224,7 +223,7 @@ impl Broker {
         if by > ADVANCE_MOST {
             return refuse("time moves by ten years at most");
         }
-        let offset = self.volatile.timers.offset(namespace);
+        let offset = self.volatile.clock_offset(namespace);
         let now = context.now.local(offset);
         let until = now.after(by);
         if until > CALENDAR_END {
@@ -232,7 +231,7 @@ impl Broker {
         }
         assert!(!self.is_moving(), "nothing is decided while time is moved");
         // Its timers leave the others, so that they can be visited on their own.
-        self.volatile.apply(Touch::TimeMoved { namespace, offset });
+        self.volatile.set_offset(namespace, offset);
         self.volatile.clock_move = Some(Box::new(ClockMove {
             request,
             namespace,
@@ -252,15 +251,18 @@ impl Broker {
     pub(crate) fn move_on(&mut self, context: Context, decision: &mut Decision) {
         let mut left = TIMER_SLICE;
         while left > 0 && !decision.is_long() {
-            let Some(clock_move) = self.volatile.clock_move.as_mut() else { return };
+            let Some(namespace) = self.volatile.clock_move.as_ref().map(|each| each.namespace) else {
+                return;
+            };
+            let without = context.now.local(self.volatile.clock_offset(namespace));
+            let clock_move = self.volatile.clock_move.as_mut().expect("it was there");
             clock_move.owner = context.now;
             // While it lasts time goes on too: it does not lead to where the namespace would have been without it.
-            let without = context.now.local(self.volatile.timers.offset(clock_move.namespace));
             clock_move.until = clock_move.until.max(without);
             if clock_move.waits_for.is_some() {
                 return;
             }
-            let (namespace, until) = (clock_move.namespace, clock_move.until);
+            let until = clock_move.until;
             let Some((at, due)) = self.volatile.take_first(namespace, until) else {
                 return self.arrive_at(until, context, decision);
             };
@@ -311,7 +313,7 @@ impl Broker {
         self.tell_time(until, decision);
         let Some(clock_move) = self.volatile.clock_move.take() else { return };
         let offset = until.offset_from(context.now);
-        self.volatile.apply(Touch::TimeMoved { namespace: clock_move.namespace, offset });
+        self.volatile.set_offset(clock_move.namespace, offset);
         let advanced = Advanced { now: until, events: clock_move.events, more: clock_move.more };
         let answer = Ok(Answer::Advanced(Box::new(advanced)));
         decision.effect(Effect::Answered { request: clock_move.request, answer });
@@ -325,8 +327,9 @@ impl Broker {
         let Some(clock_move) = &mut self.volatile.clock_move else { return };
         let (namespace, owner) = (clock_move.namespace, clock_move.owner);
         if clock_move.told.replace((now, owner)) != Some((now, owner)) {
-            self.durable.move_clock(namespace, now, owner);
-            decision.record(Record::Managed(Box::new(Change::ClockMoved { namespace, to: now })));
+            let record = Record::Managed(Box::new(Change::ClockMoved { namespace, to: now }));
+            self.durable.apply(&record, owner);
+            decision.record(record);
         }
     }
 

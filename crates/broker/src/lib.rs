@@ -1,8 +1,8 @@
 //! What a broker decides. Pure: no I/O, no clock, no randomness, no threads.
 //!
 //! A [`Command`] is checked against the state and refused whole, or taken step by step: each step is a [`Record`]
-//! (durable) or a [`Touch`] (memory only), applied at once so that the next step sees it, and [`Effect`]s that whoever
-//! runs the broker releases when the records are durable. Replaying the records gives the durable state again.
+//! (durable) or a change of [`Volatile`] (memory only), made at once so that the next step sees it, and [`Effect`]s that
+//! whoever runs the broker releases when the records are durable. Replaying the records gives the durable state again.
 
 pub mod access;
 pub mod clock;
@@ -39,10 +39,14 @@ mod update;
 pub mod volatile;
 mod work;
 
+use decision::{Hindrance, LocalContext};
+use limits::{DISPATCH_SLICE, TIMER_SLICE};
+use planted::{Bug, is_planted};
+use timers::Due;
+
 pub use access::AccessRule;
 pub use command::{Arrivals, Command, Incoming, Intake, Outcome, ReceiveMode, SessionIds};
 pub use decision::{Context, Decided, Decision, Material, Needs, Release};
-use decision::{Hindrance, LocalContext};
 pub use durable::{Counts, Durable};
 pub use effect::{AcceptedSession, Answer, Delivery, Effect, Extra, Forwarded, QueueDescription, Settled};
 pub use ids::{
@@ -60,12 +64,7 @@ pub use snapshot::Snapshot;
 pub use tier::{Tier, TopicLimits};
 pub use time::{ClockOffset, LocalTime, Span, Time};
 pub use transaction::Staged;
-pub use volatile::{Touch, Volatile};
-
-use limits::{DISPATCH_SLICE, TIMER_SLICE};
-use planted::{Bug, is_planted};
-use session::live::Change;
-use timers::Due;
+pub use volatile::Volatile;
 
 /// One partition's worth of entities and everything that happens in them.
 #[derive(Debug)]
@@ -105,7 +104,7 @@ impl Broker {
 
     /// What a namespace is held to: its own tier, or that of the broker.
     pub(crate) fn tier_of(&self, namespace: NamespaceId) -> Tier {
-        self.volatile.tiers.get(&namespace).copied().unwrap_or(self.tier)
+        self.volatile.tier(namespace).unwrap_or(self.tier)
     }
 
     pub fn durable(&self) -> &Durable {
@@ -149,7 +148,7 @@ impl Broker {
             }
             Command::Credit { link, limit, drain } => self.credit(*link, *limit, *drain, local, decision),
             Command::Part { link, body } => self.store_part(*link, *body, arrivals, local, decision),
-            Command::DropParts { link } => self.volatile.apply(Touch::PartsDropped { link: *link }),
+            Command::DropParts { link } => self.volatile.drop_parts(*link),
             Command::AttachSender { link, namespace, path } => {
                 self.attach_sender(*link, *namespace, path, decision);
             }
@@ -289,7 +288,7 @@ impl Broker {
 
     /// Everything up to `position` is durable: what it brought may be handed out.
     pub fn committed(&mut self, position: Position, context: Context, decision: &mut Decision) {
-        self.volatile.apply(Touch::Committed { position });
+        self.volatile.commit(position);
         self.end_wait_for_commit();
         self.dispatch(context, decision);
     }
@@ -310,7 +309,7 @@ impl Broker {
         if self.is_waiting() {
             return None;
         }
-        let is_at_once = self.is_moving() || !self.volatile.stirred.is_empty();
+        let is_at_once = self.is_moving() || self.volatile.has_stirred();
         if is_at_once { Some(Time::AT_ONCE) } else { self.volatile.next_due() }
     }
 
@@ -355,7 +354,7 @@ impl Broker {
         self.durable.apply_local(&record, context.now);
         decision.record(record);
         if let Some((entity, session)) = left {
-            self.volatile.apply(Touch::Session { entity, change: Change::News { session } });
+            self.volatile.add_news(entity, session);
         }
     }
 

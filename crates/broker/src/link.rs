@@ -1,4 +1,4 @@
-//! Links come and give credit. Going is a [`Touch`] alone: the locks that a link took stay until they end (S-94).
+//! Links come and give credit. Going changes memory alone: the locks that a link took stay until they end (S-94).
 
 use crate::Broker;
 use crate::command::ReceiveMode;
@@ -7,8 +7,7 @@ use crate::durable::{Kind, Queue};
 use crate::effect::Effect;
 use crate::ids::{EntityId, LinkId, NamespaceId, Source, SubQueue};
 use crate::refusal::Refusal;
-use crate::transaction;
-use crate::volatile::{Link, Role, Touch};
+use crate::volatile::{Link, Role};
 
 /// S-172.
 pub(crate) const FORWARDING: &str =
@@ -51,7 +50,7 @@ impl Broker {
     ) {
         match self.check_attach(namespace, path, &role) {
             Ok((source, max_message_bytes)) => {
-                self.volatile.apply(Touch::Attached { link, source, role });
+                self.volatile.attach(link, source, role);
                 // What chooses a partition is looked at within transactions (S-216).
                 let settings = &self.queue_of(source).settings;
                 let wants_ids = settings.requires_duplicate_detection || settings.partitioning;
@@ -89,7 +88,7 @@ impl Broker {
     /// Who receives from an entity; subscriptions of one topic are counted together (S-98).
     fn receivers_at(&self, entity: EntityId) -> usize {
         let receivers = |entity: EntityId| self.volatile.presence(entity).receivers;
-        let topics = &self.durable.topics;
+        let topics = self.durable.topics();
         match topics.subscription(entity).and_then(|subscription| topics.topic(subscription.topic)) {
             Some(topic) => topic.subscriptions.values().copied().map(receivers).sum(),
             None => receivers(entity),
@@ -145,10 +144,10 @@ impl Broker {
             && let Some(Link { source, .. }) = self.volatile.link(link)
         {
             let entity = source.entity;
-            self.volatile.apply(Touch::Used { entity, time: context.now });
+            self.volatile.set_used(entity, context.now);
         }
-        self.volatile.apply(Touch::Detached { link });
-        self.volatile.apply(Touch::Transaction(transaction::Change::Detached { link }));
+        self.volatile.detach(link);
+        self.volatile.transactions.detach(link);
     }
 
     /// Sets what a receiver wants. With `drain`, it gets what there is now and is told when that was all.
@@ -167,14 +166,14 @@ impl Broker {
         let credit = u32::try_from(limit.saturating_sub(*delivered)).unwrap_or(u32::MAX);
         if self.volatile.ready(source).draining.contains(&link) {
             // A drain that still waits for the disk ends here: what it has not brought, the new word on credit will.
-            self.volatile.apply(Touch::DrainEnded { source, link });
+            self.volatile.end_drain(source, link);
             decision.free_effect(Effect::Drained { link });
         }
-        self.volatile.apply(Touch::Credited { link, credit });
-        self.volatile.apply(Touch::Accessed { entity: source.entity, time: context.now });
+        self.volatile.set_credit(link, credit);
+        self.volatile.set_accessed(source.entity, context.now);
         if drain {
             // Whoever waits longer is served first, even by a drain (S-97).
-            self.volatile.apply(Touch::Draining { source, link });
+            self.volatile.drain(source, link);
             self.hand_out(source, usize::MAX, context, decision);
             self.end_drains(source, decision);
         }

@@ -16,7 +16,6 @@ use crate::tier::Tier;
 use crate::topic::change::Change;
 use crate::topic::rule::Rule;
 use crate::topic::settings::{SubscriptionSettings, TopicSettings};
-use crate::volatile::Touch;
 
 #[derive(Debug, Clone)]
 pub enum Task {
@@ -193,7 +192,7 @@ impl Broker {
             }
             Task::Access { path } => Ok(Answer::Access(self.access_at(namespace, path))),
             Task::SetTier { tier } => {
-                self.volatile.apply(Touch::TierSet { namespace, tier: *tier });
+                self.volatile.set_tier(namespace, *tier);
                 Ok(Answer::Time(context.now))
             }
             Task::NameNamespace { name } => self.name_namespace(name, context, decision),

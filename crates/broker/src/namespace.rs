@@ -12,7 +12,7 @@ use crate::settings::QueueSettings;
 use crate::time::LocalTime;
 use crate::timers::Chore;
 use crate::topic::subscription::split_path;
-use crate::volatile::{Link, Touch};
+use crate::volatile::Link;
 
 impl Broker {
     pub(crate) fn create_queue(
@@ -33,7 +33,7 @@ impl Broker {
             context,
             decision,
         );
-        self.volatile.apply(Touch::EntityCreated { entity, namespace, time: context.now });
+        self.volatile.create_entity(entity, namespace, context.now);
         self.arm_idle(entity, context.now);
         self.describe(entity)
     }
@@ -45,7 +45,7 @@ impl Broker {
             let has_partitions = |entity: &EntityId| {
                 self.durable.queue(*entity).is_some_and(|queue| queue.settings.partitioning)
             };
-            if self.entities_of(namespace).filter(has_partitions).count() >= limit {
+            if self.durable.entities_of(namespace).filter(has_partitions).count() >= limit {
                 return Err(Refusal::TooManyEntities(limit));
             }
         }
@@ -60,7 +60,7 @@ impl Broker {
             return Err(Refusal::EntityExists(spelled.map_or(path, |spelled| spelled).into()));
         }
         let limit = self.tier_of(namespace).entities();
-        if limit != usize::MAX && self.entities_of(namespace).count() >= limit {
+        if limit != usize::MAX && self.durable.entities_of(namespace).count() >= limit {
             return Err(Refusal::TooManyEntities(limit));
         }
         Ok(())
@@ -73,7 +73,7 @@ impl Broker {
             Some(_) => LocalTime::NEVER,
             None => since.after(settings.auto_delete_on_idle),
         };
-        self.volatile.apply(Touch::Armed { entity, chore: Chore::Idle, at });
+        self.volatile.arm(entity, Chore::Idle, at);
     }
 
     pub(crate) fn delete_entity(
@@ -97,13 +97,13 @@ impl Broker {
         context: LocalContext,
         decision: &mut Decision,
     ) {
-        let topic = self.durable.topics.topic(entity);
+        let topic = self.durable.topics().topic(entity);
         let below: Vec<_> = topic.iter().flat_map(|topic| topic.subscriptions.values().copied()).collect();
         self.reroute(entity);
         self.write(Record::EntityDeleted { entity }, context, decision);
         for entity in below.into_iter().chain([entity]) {
             self.drop_links(entity, |_| true, &Refusal::EntityNotFound(path.into()), decision);
-            self.volatile.apply(Touch::EntityDeleted { entity });
+            self.volatile.delete_entity(entity);
         }
     }
 
@@ -115,12 +115,8 @@ impl Broker {
         refusal: &Refusal,
         decision: &mut Decision,
     ) {
-        let links = self.volatile.links.iter();
-        let meant = links.filter(|(_, link)| link.source.entity == entity && is_meant(link));
-        let mut meant: Vec<_> = meant.map(|(id, _)| *id).collect();
-        meant.sort_unstable();
-        for link in meant {
-            self.volatile.apply(Touch::Detached { link });
+        for link in self.volatile.links_of(entity, is_meant) {
+            self.volatile.detach(link);
             decision.effect(Effect::Detached { link, refusal: refusal.clone() });
         }
     }
@@ -159,17 +155,12 @@ impl Broker {
 
     /// By name, so that pages do not shift (H-27).
     pub(crate) fn list_queues(&self, namespace: NamespaceId, skip: usize, top: usize) -> Answer {
-        let queues = self.entities_of(namespace).filter(|entity| self.durable.plain_queue(*entity).is_some());
+        let queues =
+            self.durable.entities_of(namespace).filter(|entity| self.durable.plain_queue(*entity).is_some());
         let page = queues.skip(skip).take(top.min(LIST_PAGE));
         Answer::Queues(
             page.filter_map(|entity| Some(self.description(entity, self.durable.queue(entity)?))).collect(),
         )
-    }
-
-    pub(crate) fn entities_of(&self, namespace: NamespaceId) -> impl Iterator<Item = EntityId> + '_ {
-        let from = (namespace, Box::from(""));
-        let names = self.durable.names.range(from..);
-        names.take_while(move |((of, _), _)| *of == namespace).map(|(_, entity)| *entity)
     }
 
     fn description(&self, entity: EntityId, queue: &Queue) -> QueueDescription {

@@ -5,16 +5,14 @@ use crate::command::Intake;
 use crate::decision::Decision;
 use crate::ids::BodyId;
 use crate::record::Record;
-use crate::volatile::Touch;
-use std::sync::Arc;
 
 impl Broker {
     /// Records that bodies lie somewhere else from now on. A body that died meanwhile may be among them: its copy is
     /// garbage like itself, and nobody will ask for either.
     pub fn relocate(&mut self, bodies: &[(BodyId, Intake)], decision: &mut Decision) {
         for (body, copy) in bodies {
-            assert!(*body < self.durable.next_body, "only what was stored is moved");
-            let record = Record::Relocated { body: *body, copy: self.durable.next_body };
+            assert!(*body < self.durable.next_body(), "only what was stored is moved");
+            let record = Record::Relocated { body: *body, copy: self.durable.next_body() };
             self.write_undated(record, decision);
             decision.bodies.push(*copy);
         }
@@ -22,17 +20,12 @@ impl Broker {
 
     /// Forgets where bodies lie that no snapshot names any more.
     pub fn forget_moved(&mut self, bodies: &[BodyId]) {
-        if !bodies.is_empty() {
-            let moved = Arc::make_mut(&mut self.durable.moved);
-            for body in bodies {
-                moved.remove(body);
-            }
-        }
+        self.durable.forget_moved(bodies);
     }
 
     /// Without room messages are refused; whatever makes room or needs none goes on.
     pub fn set_room(&mut self, has_room: bool) {
-        self.volatile.apply(Touch::RoomChanged { is_full: !has_room });
+        self.volatile.set_full(!has_room);
     }
 }
 

@@ -159,7 +159,7 @@ impl World {
 
     /// The time of the first namespace.
     pub(crate) fn local(&self) -> LocalTime {
-        self.now.local(self.broker.volatile.timers.offset(NamespaceId(0)))
+        self.now.local(self.broker.volatile.clock_offset(NamespaceId(0)))
     }
 
     fn ask(&mut self, command: Command, messages: &[Incoming]) -> Result<Answer, Refusal> {
@@ -323,7 +323,7 @@ impl World {
         command: impl FnOnce(std::ops::Range<u32>, SessionIds) -> Command,
     ) -> Vec<Effect> {
         let (mut buffer, mut messages) = (Vec::new(), Vec::new());
-        let first = self.broker.durable.next_body.0;
+        let first = self.broker.durable.next_body().0;
         for (nth, body) in bodies.iter().enumerate() {
             let intake = Intake { offset: buffer.len() as u32, length: body.len() as u32 };
             buffer.extend_from_slice(body);

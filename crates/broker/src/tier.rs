@@ -290,7 +290,6 @@ mod tests {
     use crate::ids::NamespaceId;
     use crate::manage::Task;
     use crate::testing::World;
-    use crate::volatile::Touch;
 
     const ALL: [Tier; 4] = [Tier::Basic, Tier::Standard, Tier::Premium, Tier::Unlimited];
 
@@ -422,7 +421,7 @@ mod tests {
             Ok(Answer::Namespace { namespace, .. }) => namespace,
             answer => panic!("{answer:?}"),
         };
-        world.broker.volatile.apply(Touch::TierSet { namespace: other, tier: Tier::Basic });
+        world.broker.volatile.set_tier(other, Tier::Basic);
         assert_eq!(world.broker.tier_of(other), Tier::Basic);
         assert_eq!(world.broker.tier_of(NamespaceId(0)), Tier::Unlimited);
         world.manage(Task::SetTier { tier: Tier::Standard }).unwrap();

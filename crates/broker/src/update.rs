@@ -9,7 +9,7 @@ use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
 use crate::topic::change::Change;
-use crate::volatile::{Link, Touch};
+use crate::volatile::Link;
 
 impl Broker {
     pub(crate) fn update_queue(
@@ -38,8 +38,8 @@ impl Broker {
         let (may_receive, path) = (queue.settings.status.may_receive(), queue.path.clone());
         let main = queue.settings.forward_to.is_some();
         let dead = queue.settings.forward_dead_letters_to.is_some();
-        self.volatile.apply(Touch::Used { entity, time: context.now });
-        self.volatile.apply(Touch::Redirected { entity });
+        self.volatile.set_used(entity, context.now);
+        self.volatile.redirect(entity);
         self.arm_idle(entity, context.now);
         // Who waits for messages would wait for ever; who sends is told at the next send (S-230).
         if !may_receive {

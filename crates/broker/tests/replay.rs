@@ -624,7 +624,9 @@ impl Rig {
 
     /// The time of the one namespace.
     fn local(&self) -> LocalTime {
-        self.now.local(ClockOffset(self.replayed.clock_offsets().next().map_or(0, |(_, offset)| offset)))
+        self.now.local(
+            self.replayed.clock_offsets().next().map_or_else(ClockOffset::default, |(_, offset)| offset),
+        )
     }
 
     fn commit(&mut self) {

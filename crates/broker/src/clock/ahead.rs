@@ -532,7 +532,7 @@ fn what_is_read_for_a_drain_while_another_namespace_is_moved_is_handed_out_at_th
     assert_eq!(effects.last(), Some(&Effect::Drained { link }));
     let offset =
         |world: &World, of| world.broker.durable.clock_offsets().find(|(each, _)| *each == NamespaceId(of));
-    assert_eq!(offset(&world, 1).map(|(_, offset)| offset), Some(HOUR.0 as i64));
+    assert_eq!(offset(&world, 1).map(|(_, offset)| offset.0), Some(HOUR.0 as i64));
     world.commit();
     world.restart();
 }

@@ -2,9 +2,11 @@
 //! whatever was ever recorded and may rely on nothing but itself and the time of the batch.
 
 mod apply;
+mod entities;
 mod fingerprint;
 mod managed;
 mod queue;
+mod restore;
 
 use crate::access::AccessRule;
 use crate::ids::{BodyId, EntityId, IdMap, NamespaceId};
@@ -15,27 +17,29 @@ use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+pub(crate) use apply::Applying;
 pub use queue::{Counts, Kind, PARTITIONS, Queue};
+pub(crate) use restore::Restoring;
 
 #[derive(Debug, Clone, Default)]
 pub struct Durable {
     /// Entities by namespace and case-folded path (S-250).
-    pub(crate) names: BTreeMap<(NamespaceId, Box<str>), EntityId>,
+    names: BTreeMap<(NamespaceId, Box<str>), EntityId>,
     /// By entity id. Ids are never reused, so the place of a deleted entity stays empty.
     /// Shared with a snapshot that is being written; the first change after it copies the queue, not its messages.
-    pub(crate) entities: Vec<Option<Arc<Queue>>>,
-    pub(crate) next_body: BodyId,
+    entities: Vec<Option<Arc<Queue>>>,
+    next_body: BodyId,
     /// The locks that a planned stop has left. Any record after them makes them void.
-    pub(crate) kept_locks: Arc<[KeptLock]>,
-    pub(crate) topics: Topics,
+    kept_locks: Arc<[KeptLock]>,
+    topics: Topics,
     /// Authorization rules of the entities that have any.
-    pub(crate) access: BTreeMap<EntityId, Vec<AccessRule>>,
+    access: BTreeMap<EntityId, Vec<AccessRule>>,
     /// By number; the first is called `default`. Compared without regard to case.
-    pub(crate) namespaces: Vec<Namespace>,
+    namespaces: Vec<Namespace>,
     /// How far the time of a namespace is ahead of the owner's, where it was ever moved.
-    pub(crate) clock_offsets: BTreeMap<NamespaceId, ClockOffset>,
+    clock_offsets: BTreeMap<NamespaceId, ClockOffset>,
     /// Where bodies lie that were copied forward: the id that messages know, and the one of the newest copy.
-    pub(crate) moved: Arc<IdMap<BodyId, BodyId>>,
+    moved: Arc<IdMap<BodyId, BodyId>>,
 }
 
 /// A namespace, and since when there is one; of `default`, since it was first asked for.
@@ -43,6 +47,14 @@ pub struct Durable {
 pub struct Namespace {
     pub name: Box<str>,
     pub created: Option<LocalTime>,
+}
+
+/// What of the durable state is shared with a snapshot that is being written.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) entities: Vec<Option<Arc<Queue>>>,
+    pub(crate) moved: Arc<IdMap<BodyId, BodyId>>,
+    pub(crate) kept_locks: Arc<[KeptLock]>,
 }
 
 impl Durable {
@@ -82,7 +94,8 @@ impl Durable {
         NamespaceId(self.namespaces.len() as u32)
     }
 
-    pub(crate) fn queue_mut(&mut self, entity: EntityId) -> &mut Queue {
+    /// For [`Applying`] and for reading a snapshot.
+    fn queue_mut(&mut self, entity: EntityId) -> &mut Queue {
         self.entities
             .get_mut(entity.0 as usize)
             .and_then(Option::as_mut)
@@ -101,6 +114,14 @@ impl Durable {
     /// The locks of a planned stop, if nothing was recorded since.
     pub fn kept_locks(&self) -> &[KeptLock] {
         &self.kept_locks
+    }
+
+    pub(crate) fn shared(&self) -> Shared {
+        Shared {
+            entities: self.entities.clone(),
+            moved: Arc::clone(&self.moved),
+            kept_locks: Arc::clone(&self.kept_locks),
+        }
     }
 
     /// Where the bytes of a body lie: under its own id, or under that of the newest copy.
@@ -124,19 +145,30 @@ impl Durable {
         self.queue(entity).map(|queue| queue.namespace)
     }
 
-    /// The namespaces whose time was moved, and by how many milliseconds it is ahead of the owner's.
-    pub fn clock_offsets(&self) -> impl Iterator<Item = (NamespaceId, i64)> {
-        self.clock_offsets.iter().map(|(namespace, offset)| (*namespace, offset.0))
-    }
-    pub(crate) fn take_body(&mut self, body: BodyId) {
-        assert_eq!(body, self.next_body, "body ids are handed out in order");
-        self.next_body = BodyId(body.0 + 1);
+    /// The namespaces whose time was moved, and how far it is ahead of the owner's.
+    pub fn clock_offsets(&self) -> impl Iterator<Item = (NamespaceId, ClockOffset)> {
+        self.clock_offsets.iter().map(|(namespace, offset)| (*namespace, *offset))
     }
 
-    /// A record names a body: the next one, which it brings, or one that was stored before, by `PartStored`.
-    pub(crate) fn name_body(&mut self, body: BodyId) {
-        if body >= self.next_body {
-            self.take_body(body);
+    pub(crate) fn topics(&self) -> &Topics {
+        &self.topics
+    }
+
+    /// The queues and topics of a namespace, by name.
+    pub(crate) fn entities_of(&self, namespace: NamespaceId) -> impl Iterator<Item = EntityId> + '_ {
+        let from = (namespace, Box::from(""));
+        let names = self.names.range(from..);
+        names.take_while(move |((of, _), _)| *of == namespace).map(|(_, entity)| *entity)
+    }
+
+    /// Forgets where bodies lie that no snapshot names any more. No record says so, and none has to: nothing asks for such a
+    /// body, and whoever starts from that snapshot does not know of it either.
+    pub(crate) fn forget_moved(&mut self, bodies: &[BodyId]) {
+        if !bodies.is_empty() {
+            let moved = Arc::make_mut(&mut self.moved);
+            for body in bodies {
+                moved.remove(body);
+            }
         }
     }
 }

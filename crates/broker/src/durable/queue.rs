@@ -24,6 +24,14 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The topic that a subscription belongs to.
+    pub(crate) fn topic(self) -> Option<EntityId> {
+        match self {
+            Kind::Subscription { topic } => Some(topic),
+            Kind::Queue | Kind::Topic => None,
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Queue => "Queue",
@@ -190,9 +198,14 @@ impl Queue {
         }
     }
 
-    pub(crate) fn push(&mut self, sequence: Sequence, slot: Slot) {
+    /// The next number is used, by a message or by none (S-48).
+    pub(crate) fn use_up(&mut self, sequence: Sequence) {
         assert_eq!(sequence, self.next, "numbers have no gaps");
         self.next = sequence.next();
+    }
+
+    pub(crate) fn push(&mut self, sequence: Sequence, slot: Slot) {
+        self.use_up(sequence);
         self.index.push(sequence, slot);
         *self.counts.of(slot.state()) += 1;
         self.bytes += u64::from(slot.length);
@@ -261,14 +274,14 @@ impl Queue {
     }
 
     /// A delivery has failed. In a dead-letter queue the count stands still (S-115).
-    pub(super) fn raise_count(&mut self, sequence: Sequence) {
+    pub(crate) fn raise_count(&mut self, sequence: Sequence) {
         match self.index.get_mut(sequence) {
             Some(slot) => slot.raise_count(),
             None => assert!(self.get(sequence).is_some(), "only a message that is there returns"),
         }
     }
 
-    pub(super) fn defer(&mut self, sequence: Sequence) {
+    pub(crate) fn defer(&mut self, sequence: Sequence) {
         match self.index.get(sequence) {
             Some(slot) => {
                 *self.counts.of(slot.state()) -= 1;
@@ -282,7 +295,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn dead_letter(&mut self, sequence: Sequence, reason: Reason) {
+    pub(crate) fn dead_letter(&mut self, sequence: Sequence, reason: Reason) {
         let slot = self.index.remove(sequence).expect("only a message that is there is dead-lettered");
         *self.counts.of(slot.state()) -= 1;
         self.counts.dead_letter += 1;
@@ -293,9 +306,8 @@ impl Queue {
     }
 
     /// A message begins in the transfer dead-letter queue.
-    pub(super) fn transfer_dead_letter(&mut self, sequence: Sequence, slot: Slot) {
-        assert_eq!(sequence, self.next, "numbers have no gaps");
-        self.next = sequence.next();
+    pub(crate) fn transfer_dead_letter(&mut self, sequence: Sequence, slot: Slot) {
+        self.use_up(sequence);
         self.transfer_dead.get_or_insert_default().push(sequence, slot);
         self.counts.transfer_dead_letter += 1;
         self.bytes += u64::from(slot.length);
@@ -324,7 +336,7 @@ impl Queue {
         self.sessions.get_or_insert_default().join(sequence, session, membership);
     }
 
-    pub(super) fn set_session_state(&mut self, session: &Arc<str>, state: Option<SessionState>) {
+    pub(crate) fn set_session_state(&mut self, session: &Arc<str>, state: Option<SessionState>) {
         self.bytes += state.map_or(0, |state| u64::from(state.length));
         let before = self.sessions.get_or_insert_default().set_state(session, state);
         self.bytes -= before.map_or(0, |state| u64::from(state.length));
@@ -339,7 +351,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn add_extra(&mut self, sequence: Sequence, parts: Option<&[BodyId]>, time_to_live: Span) {
+    pub(crate) fn add_extra(&mut self, sequence: Sequence, parts: Option<&[BodyId]>, time_to_live: Span) {
         let time_to_live = (!time_to_live.is_max()).then_some(time_to_live);
         if parts.is_some() || time_to_live.is_some() {
             let parts = parts.map(<[BodyId]>::to_vec).unwrap_or_default();

@@ -1,11 +1,18 @@
-use super::*;
 use crate::command::Outcome;
 use crate::command::ReceiveMode::PeekLock;
+use crate::durable::{Durable, Queue};
 use crate::effect::Answer;
-use crate::ids::{Number, Sequence};
+use crate::ids::{EntityId, NamespaceId, Number, Sequence};
 use crate::settings::QueueSettings;
 use crate::testing::World;
 use std::collections::BTreeSet;
+
+impl Durable {
+    /// For states that would take too long to reach. No record says so: replay does not lead there.
+    pub(crate) fn by_hand(&mut self, entity: EntityId) -> &mut Queue {
+        self.queue_mut(entity)
+    }
+}
 
 fn partitioned() -> World {
     let mut world = World::new();
@@ -34,7 +41,7 @@ fn an_exhausted_range_starts_again_at_zero_and_messages_are_still_found() {
     let mut world = partitioned();
     let entity = world.broker.durable.find(NamespaceId(0), "q").unwrap();
     world.is_checked = false;
-    world.broker.durable.queue_mut(entity).next = Sequence((1 << 48) - 1);
+    world.broker.durable.by_hand(entity).next = Sequence((1 << 48) - 1);
     world.send_committed("q", 3);
     let received = world.receive("q", PeekLock, 9);
     let numbers: Vec<_> = received.iter().map(|each| each.number.0).collect();

@@ -10,7 +10,6 @@ use crate::ids::{NamespaceId, Number, Sequence};
 use crate::limits::{BROWSE_BYTES, BROWSE_MESSAGES};
 use crate::queue::index::{Index, Slot};
 use crate::refusal::Refusal;
-use crate::volatile::Touch;
 
 impl Broker {
     /// Messages in the order of their numbers, from one on (S-132): active, locked, deferred, scheduled (S-131).
@@ -43,7 +42,7 @@ impl Broker {
             }
         }
         // S-71
-        self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
+        self.volatile.set_used(source.entity, context.now);
         Ok(Answer::Messages(seen))
     }
 }

@@ -26,13 +26,11 @@ pub(super) struct Chunk {
     slots: Slots,
     live: u32,
     active: u32,
-    /// No message of this chunk expires earlier, except those that the owner left to their locks.
-    pub(super) earliest: LocalTime,
 }
 
 impl Chunk {
     pub(super) fn dense() -> Chunk {
-        Chunk { slots: Slots::Dense(Vec::new()), live: 0, active: 0, earliest: LocalTime::NEVER }
+        Chunk { slots: Slots::Dense(Vec::new()), live: 0, active: 0 }
     }
 
     pub(super) fn sparse() -> Chunk {
@@ -129,6 +127,16 @@ impl Chunk {
             }
         };
         Some(found)
+    }
+
+    /// When the first of its active messages expires.
+    pub(super) fn first_expiry(&self) -> LocalTime {
+        let expiry = |slot: &Slot| (slot.state() == State::Active).then_some(slot.expires);
+        let first = match &self.slots {
+            Slots::Dense(slots) => slots.iter().filter_map(expiry).min(),
+            Slots::Sparse(slots) => slots.iter().filter_map(|(_, slot)| expiry(slot)).min(),
+        };
+        first.unwrap_or(LocalTime::NEVER)
     }
 
     /// Makes a list of an array with few messages left. Not for the newest chunk, which still grows.

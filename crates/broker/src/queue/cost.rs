@@ -1,7 +1,6 @@
 //! What a command costs does not depend on how much lies in the queue: counted in slots, chunks, timers and locks that it
 //! touches, with a thousand messages and with a million.
 
-use crate::Tier;
 use crate::command::ReceiveMode::PeekLock;
 use crate::command::{Command, Outcome, ReceiveMode};
 use crate::ids::{LockToken, NamespaceId, Number, RequestId, TransactionId};
@@ -11,7 +10,7 @@ use crate::settings::QueueSettings;
 use crate::testing::{World, message};
 use crate::time::{LocalTime, Span};
 use crate::work::take_touched;
-use crate::{Answer, Incoming, SessionIds};
+use crate::{Answer, Incoming, SessionIds, Tier};
 
 const DEAD: &str = "q/$DeadLetterQueue";
 

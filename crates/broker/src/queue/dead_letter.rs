@@ -4,12 +4,12 @@
 
 use crate::Broker;
 use crate::decision::{Decision, LocalContext};
+use crate::durable::Applying;
 use crate::effect::Extra;
 use crate::ids::{EntityId, Sequence, Source};
 use crate::limits::TRANSFER_HOPS;
 use crate::queue::index::{Reason, Slot};
 use crate::record::Record;
-use crate::volatile::Touch;
 use message::overlay::Overlay;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Broker {
         let record = Record::DeadLettered { entity, sequence, reason, is_failure, overlay };
         self.write(record, context, decision);
         let source = Source::dead_letter(entity);
-        self.volatile.apply(Touch::Returned { source, sequence, position: context.position });
+        self.volatile.await_return(source, sequence, context.position);
     }
 }
 
@@ -75,6 +75,24 @@ pub(super) fn with_reason(slot: &Slot, extra: Option<&Arc<Extra>>) -> Option<Arc
     }
     extra.overlay = Some(overlay);
     Some(Arc::new(extra))
+}
+
+impl Applying<'_> {
+    pub(crate) fn dead_lettered(
+        &mut self,
+        entity: EntityId,
+        sequence: Sequence,
+        reason: Reason,
+        is_failure: bool,
+        overlay: Option<&Overlay>,
+    ) {
+        let queue = self.queue_mut(entity);
+        if is_failure {
+            queue.raise_count(sequence);
+        }
+        queue.dead_letter(sequence, reason);
+        queue.merge(sequence, overlay);
+    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use crate::Broker;
 use crate::command::ReceiveMode;
 use crate::decision::{Decision, Hindrance, LocalContext, Material, Needs};
+use crate::durable::Applying;
 use crate::effect::{Answer, Delivery};
-use crate::ids::{NamespaceId, Number, Sequence, Source, SubQueue};
+use crate::ids::{EntityId, NamespaceId, Number, Sequence, Source, SubQueue};
 use crate::limits::REQUEST_MESSAGES;
 use crate::link::FORWARDING;
 use crate::queue::index::{Reason, State};
@@ -12,7 +13,6 @@ use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::session::Held;
 use crate::time::LocalTime;
-use crate::volatile::Touch;
 use message::overlay::Overlay;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Broker {
             (true, None) => return Err(Refusal::NotAllowed(SESSION_MISSING).into()),
             (false, _) => None,
         };
-        self.volatile.apply(Touch::Accessed { entity: source.entity, time: context.now });
+        self.volatile.set_accessed(source.entity, context.now);
         let (mut found, mut met) = (Vec::with_capacity(count), BTreeSet::new());
         let mut missing = None;
         for number in numbers {
@@ -136,6 +136,15 @@ impl Broker {
 
     fn is_past(&self, source: Source, sequence: Sequence, context: LocalContext) -> bool {
         source.sub == SubQueue::Main && self.locked_slot(source, sequence).expires <= context.now
+    }
+}
+
+impl Applying<'_> {
+    pub(crate) fn deferred(&mut self, entity: EntityId, sequence: Sequence, overlay: Option<&Overlay>) {
+        let queue = self.queue_mut(entity);
+        queue.raise_count(sequence);
+        queue.defer(sequence);
+        queue.merge(sequence, overlay);
     }
 }
 

@@ -13,8 +13,7 @@ use crate::ids::{BodyId, LockToken, Sequence, Source};
 use crate::limits::{CHECK_BYTES, CHECK_MESSAGES};
 use crate::queue::index::State;
 use crate::refusal::Refusal;
-use crate::session::live::Change;
-use crate::volatile::{Lock, Touch};
+use crate::volatile::Lock;
 
 /// What was read of messages; nothing of those that cannot be read.
 pub type Fronts = Vec<(Sequence, Option<Box<[u8]>>)>;
@@ -75,7 +74,7 @@ impl Broker {
             }
         }
         decision.doubts.push(Doubt { source, messages, wants_content });
-        self.volatile.apply(Touch::Doubted { source });
+        self.volatile.begin_check(source);
     }
 
     /// The messages of a [`Doubt`] were read: those that are `whole` may go, those that are `damaged` stay.
@@ -90,10 +89,9 @@ impl Broker {
         if self.durable.queue(source.entity).is_none() || self.keep_checked(source, whole, damaged) {
             return;
         }
-        self.volatile.apply(Touch::Checked { source, whole: whole.iter().copied().collect() });
+        self.volatile.end_check(source, whole.iter().copied().collect());
         if self.has_sessions(source) {
-            let (entity, change) = (source.entity, Change::Checked);
-            self.volatile.apply(Touch::Session { entity, change });
+            self.volatile.end_session_check(source.entity);
         }
         let local = self.context_at(source.entity, context);
         for sequence in damaged {
@@ -119,10 +117,10 @@ impl Broker {
             let until = context.now.after(queue.settings.lock_duration);
             let token = LockToken::new(self.volatile.fresh_nonce(), sequence);
             if self.has_sessions(source) {
-                return self.volatile.apply(Touch::Locked { source, lock: Lock { token, until } });
+                return self.volatile.add_lock(source, Lock { token, until });
             }
             let before = self.in_order_before(source, sequence);
-            self.volatile.apply(Touch::Withheld { source, lock: Lock { token, until }, before });
+            self.volatile.withhold(source, Lock { token, until }, before);
         }
     }
 
@@ -144,8 +142,8 @@ impl Broker {
             return;
         }
         for link in self.volatile.ready(source).draining.clone() {
-            self.volatile.apply(Touch::Credited { link, credit: 0 });
-            self.volatile.apply(Touch::DrainEnded { source, link });
+            self.volatile.set_credit(link, 0);
+            self.volatile.end_drain(source, link);
             decision.free_effect(Effect::Drained { link });
         }
     }

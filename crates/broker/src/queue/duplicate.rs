@@ -5,11 +5,11 @@
 use crate::Broker;
 use crate::command::Incoming;
 use crate::decision::{Decision, LocalContext};
+use crate::durable::Applying;
 use crate::ids::{EntityId, MessageKey};
 use crate::limits::DUPLICATE_WINDOW_DEFAULT;
 use crate::planted::{Bug, is_planted};
 use crate::record::Record;
-use crate::volatile::Touch;
 use crate::work::touched;
 
 impl Broker {
@@ -71,11 +71,19 @@ impl Broker {
         for chunk in queue.history.past(context.now, queue.settings.duplicate_window) {
             touched(1);
             for noted in chunk {
-                self.volatile.apply(Touch::Forgotten { entity, id: noted.id, time: noted.time });
+                self.volatile.forget(entity, noted.id, noted.time);
             }
         }
         self.write(Record::Noted { entity, id }, context, decision);
-        self.volatile.apply(Touch::Noted { entity, id, time: context.now });
+        self.volatile.note(entity, id, context.now);
+    }
+}
+
+impl Applying<'_> {
+    pub(crate) fn noted(&mut self, entity: EntityId, id: MessageKey) {
+        let time = self.time;
+        let queue = self.queue_mut(entity);
+        queue.history.note(id, time, queue.settings.duplicate_window);
     }
 }
 

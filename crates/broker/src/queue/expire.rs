@@ -1,7 +1,7 @@
 //! Time to live: a message that has expired is not received any more, from that instant on (S-51), and is dropped or
 //! dead-lettered whether somebody listens or not. A lock protects it (S-52): who ends the lock looks at the time.
 //!
-//! The timer of a queue is the earliest expiry of its chunks. When it goes off the chunk is looked through, and what is
+//! The timer of a queue is the earliest expiry of its chunks (`volatile/expiries.rs`). When it goes off the chunk is looked through, and what is
 //! due leaves in one record each, in slices.
 
 use crate::Broker;
@@ -11,8 +11,6 @@ use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Reason, State};
 use crate::record::Record;
 use crate::time::LocalTime;
-use crate::timers::Chore;
-use crate::volatile::Touch;
 use message::overlay::Overlay;
 
 impl Broker {
@@ -44,13 +42,11 @@ impl Broker {
     ) -> usize {
         let mut count = 0;
         while count < most
-            && let Some(chunk) =
-                self.durable.queue(entity).and_then(|queue| queue.index.due_chunk(context.now))
+            && let Some(chunk) = self.volatile.presence(entity).expiries.due(context.now)
         {
-            count += self.expire_chunk(entity, chunk, most - count, context, decision);
+            count += self.expire_chunk(entity, chunk, most - count, context, decision).max(1);
         }
-        let queue = self.durable.queue(entity).expect("timers go with their entity");
-        self.volatile.apply(Touch::Armed { entity, chore: Chore::Expire, at: queue.index.earliest() });
+        self.volatile.arm_expiry(entity);
         count.max(1)
     }
 
@@ -63,7 +59,7 @@ impl Broker {
         decision: &mut Decision,
     ) -> usize {
         let source = Source::main(entity);
-        let queue = self.durable.queue(entity).expect("the caller looked");
+        let queue = self.durable.queue(entity).expect("timers go with their entity");
         let locks = &self.volatile.ready(source).locks;
         let mut due = std::mem::take(&mut self.scratch);
         let mut next = LocalTime::NEVER;
@@ -82,11 +78,11 @@ impl Broker {
             }
         }
         for sequence in &due {
-            self.volatile.apply(Touch::Withdrawn { source, sequence: *sequence });
+            self.volatile.withdraw(source, *sequence);
             self.expire(entity, *sequence, false, None, context, decision);
         }
         // What is due and locked is left to its lock.
-        self.durable.queue_mut(entity).index.set_earliest(chunk, next);
+        self.volatile.set_expiry(entity, chunk, next);
         let count = due.len();
         due.clear();
         self.scratch = due;

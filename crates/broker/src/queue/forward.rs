@@ -8,21 +8,21 @@
 use super::dead_letter::with_reason;
 use crate::Broker;
 use crate::decision::{Decision, LocalContext};
-use crate::durable::Kind;
-use crate::effect::Extra;
+use crate::durable::{Applying, Kind};
+use crate::effect::{Extra, Forwarded};
 use crate::ids::{EntityId, Sequence, Source, SubQueue};
 use crate::limits::{DEAD_LETTER_HOPS, FORWARD_RETRY, TRANSFER_HOPS};
 use crate::manage::forward_path;
 use crate::planted::{Bug, is_planted};
-use crate::queue::index::Reason;
+use crate::queue::index::{Reason, Slot};
 use crate::record::Record;
 use crate::time::{LocalTime, Span};
 use crate::timers::Chore;
 use crate::topic::subject::Front;
-use crate::volatile::Touch;
 use message::Value;
 use message::overlay::{Change, Overlay};
 use message::system::SystemProperty;
+use std::sync::Arc;
 
 /// What may become of a message that is to be forwarded.
 enum Way {
@@ -95,9 +95,9 @@ impl Broker {
         let (mut left, mut is_over) = (most, false);
         while !is_over && let Some(sequence) = self.next_free(source, &mut left, context, decision) {
             match self.forward(source, sequence, context, decision) {
-                Forwarding::Gone => self.volatile.apply(Touch::Taken { source, sequence }),
+                Forwarding::Gone => self.volatile.take(source, sequence),
                 Forwarding::Copied(copies) => {
-                    self.volatile.apply(Touch::Taken { source, sequence });
+                    self.volatile.take(source, sequence);
                     left = left.saturating_sub(copies).max(1);
                 }
                 Forwarding::Unread => {
@@ -105,10 +105,10 @@ impl Broker {
                     return (most - left).max(1);
                 }
                 Forwarding::Withheld => {}
-                Forwarding::Rests => self.volatile.apply(Touch::Rested { source, sequence }),
+                Forwarding::Rests => self.volatile.rest(source, sequence),
                 Forwarding::Waits => {
                     let (entity, at) = (source.entity, context.now.after(FORWARD_RETRY));
-                    self.volatile.apply(Touch::Armed { entity, chore: Chore::Forward, at });
+                    self.volatile.arm(entity, Chore::Forward, at);
                     return (most - left).max(1);
                 }
             }
@@ -123,7 +123,7 @@ impl Broker {
 
     /// The destination may be open again.
     pub(crate) fn retry_forward(&mut self, entity: EntityId) -> usize {
-        self.volatile.apply(Touch::Armed { entity, chore: Chore::Forward, at: LocalTime::NEVER });
+        self.volatile.arm(entity, Chore::Forward, LocalTime::NEVER);
         self.volatile.stir(Source::main(entity));
         self.volatile.stir(Source::dead_letter(entity));
         1
@@ -220,7 +220,7 @@ impl Broker {
             self.dead_letter(entity, sequence, Reason::SessionMissing, false, None, context, decision);
             return Forwarding::Gone;
         }
-        self.volatile.apply(Touch::Accessed { entity: target, time: context.now });
+        self.volatile.set_accessed(target, context.now);
         if known_by.is_some_and(|known_by| !self.admits(target, known_by, context, decision)) {
             // A duplicate is taken and dropped, as if it had been sent (S-160).
             self.write(Record::Removed { entity, first: sequence, count: 1 }, context, decision);
@@ -298,6 +298,58 @@ fn dead_letter_overlay(path: &str, extra: Option<&Extra>) -> Option<Box<Overlay>
     // A path is far below the limit; where the clients' own changes leave no room for it, they win.
     let _ = overlay.set_dead_letter_source(path);
     Some(Box::new(overlay))
+}
+
+/// A message that was taken out of one entity, on its way into another.
+pub(crate) struct TakenOut {
+    pub(crate) slot: Slot,
+    /// With where it came from (S-36) and how far (S-173).
+    pub(crate) extra: Arc<Extra>,
+    session: Option<Arc<str>>,
+}
+
+impl Applying<'_> {
+    /// Takes out a message that goes on to another entity, with what it has besides its slot.
+    pub(crate) fn take_out(&mut self, source: Source, sequence: Sequence) -> TakenOut {
+        let from = self.queue_mut(source.entity);
+        let before = from.bytes;
+        let session = from.session_of(sequence).cloned();
+        let number = from.first_number(sequence).unwrap_or_else(|| from.number(sequence));
+        let left = from.index.get(sequence).copied().filter(|_| is_planted(Bug::ForwardedTwice));
+        let slot = left.unwrap_or_else(|| from.remove(sequence));
+        let mut extra = from.extras.remove(&sequence).unwrap_or_default();
+        let forwarded = Arc::make_mut(&mut extra).forwarded.get_or_insert(Forwarded { number, hops: 0 });
+        forwarded.hops += 1;
+        self.tell_topic(source.entity, before);
+        TakenOut { slot, extra, session }
+    }
+
+    pub(crate) fn forwarded(
+        &mut self,
+        message: TakenOut,
+        target: EntityId,
+        number: Sequence,
+        expires: LocalTime,
+        due: Option<LocalTime>,
+        overlay: Option<&Overlay>,
+    ) {
+        let TakenOut { slot, mut extra, session } = message;
+        let time = self.time;
+        let queue = self.queue_mut(target);
+        match due {
+            None => queue.push(number, Slot::active(slot.body, slot.length, time, expires)),
+            Some(due) => {
+                queue.push(number, Slot::scheduled(slot.body, slot.length, time, due));
+                let life = (!expires.is_never()).then(|| Span((expires.0 - due.0).max(0) as u64));
+                Arc::make_mut(&mut extra).time_to_live = life;
+            }
+        }
+        queue.extras.insert(number, extra);
+        queue.merge(number, overlay);
+        if let Some(session) = session.filter(|_| queue.keeps_sessions()) {
+            queue.join(number, &session);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use crate::Broker;
 use crate::decision::{Decision, LocalContext};
 use crate::ids::EntityId;
 use crate::planted::{Bug, is_planted};
-use crate::volatile::Touch;
 
 impl Broker {
     /// Deletes an entity that was idle for as long as it may be; otherwise looks again when it could be.
@@ -20,7 +19,7 @@ impl Broker {
     ) -> usize {
         let queue = self.durable.queue(entity).expect("timers go with their entity");
         let is_scheduled = queue.counts.scheduled > 0 && !is_planted(Bug::IdleDeletion);
-        let topic = self.durable.topics.topic(entity);
+        let topic = self.durable.topics().topic(entity);
         let below = || topic.iter().flat_map(|topic| topic.subscriptions.values().copied());
         let is_awaited =
             self.volatile.is_awaited(entity) || below().any(|entity| self.volatile.is_awaited(entity));
@@ -37,7 +36,7 @@ impl Broker {
         } else {
             // A subscription may go, and what is known through it with it.
             if own.is_none() {
-                self.volatile.apply(Touch::Used { entity, time: since });
+                self.volatile.set_used(entity, since);
             }
             self.arm_idle(entity, since);
         }

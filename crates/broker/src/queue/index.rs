@@ -3,19 +3,17 @@
 //! A chunk is shared by `Arc`: a snapshot clones the list of chunks and writes it out elsewhere, and the queue copies a
 //! chunk only when it changes one that a snapshot still holds. A chunk without messages is given up, so memory follows
 //! the backlog, not the history.
-//!
-//! Each chunk knows when the first of its messages expires, and the index has those instants in order: that is the
-//! timer of the queue, and it goes with the chunk.
 
-pub use super::chunk::CHUNK;
 use super::chunk::Chunk;
-pub(crate) use super::slot::SLOT_NUMBERS;
-pub use super::slot::{Reason, Slot, State};
 use crate::ids::Sequence;
 use crate::time::LocalTime;
 use crate::work::touched;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+pub use super::chunk::CHUNK;
+pub(crate) use super::slot::SLOT_NUMBERS;
+pub use super::slot::{Reason, Slot, State};
 
 #[derive(Debug, Clone)]
 struct Numbered {
@@ -25,19 +23,15 @@ struct Numbered {
 }
 
 /// Messages of one queue, by sequence.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Index {
     /// By number, which rises, perhaps with gaps.
     chunks: VecDeque<Numbered>,
-    /// Chunks by the instant at which their first message expires; those without one are not here.
-    expiries: BTreeSet<(LocalTime, u64)>,
-    earliest: LocalTime,
 }
 
-impl Default for Index {
-    fn default() -> Index {
-        Index { chunks: VecDeque::new(), expiries: BTreeSet::new(), earliest: LocalTime::NEVER }
-    }
+/// The chunk that a message is in.
+pub(crate) fn chunk_of(sequence: Sequence) -> u64 {
+    split(sequence).0
 }
 
 fn split(sequence: Sequence) -> (u64, usize) {
@@ -62,16 +56,10 @@ impl Index {
             None => self.chunks.push_back(Numbered { number, chunk: Arc::new(Chunk::dense()) }),
         }
         let last = self.chunks.back_mut().expect("it was there or was added");
-        let chunk = Arc::make_mut(&mut last.chunk);
-        chunk.put(at, slot);
-        if slot.state() == State::Active && slot.expires < chunk.earliest {
-            let before = std::mem::replace(&mut chunk.earliest, slot.expires);
-            self.move_expiry(number, before, slot.expires);
-        }
+        Arc::make_mut(&mut last.chunk).put(at, slot);
     }
 
-    /// Adds a message anywhere. It does not expire: this is for dead-letter queues (S-64), and for messages that wait for
-    /// their time.
+    /// Adds a message anywhere: to a dead-letter queue, or one that waits for its time.
     pub fn insert(&mut self, sequence: Sequence, slot: Slot) {
         let (number, at) = split(sequence);
         let place = self.place(number).unwrap_or_else(|place| {
@@ -107,9 +95,7 @@ impl Index {
         let chunk = Arc::make_mut(&mut self.chunks[place].chunk);
         let slot = chunk.take(at)?;
         if chunk.is_empty() {
-            let earliest = chunk.earliest;
             self.chunks.remove(place);
-            self.move_expiry(number, earliest, LocalTime::NEVER);
         } else if !is_last && chunk.is_shrinkable() {
             chunk.shrink();
         }
@@ -178,14 +164,17 @@ impl Index {
         })
     }
 
-    /// When the first message expires, or earlier.
-    pub fn earliest(&self) -> LocalTime {
-        self.earliest
+    /// For each chunk, when the first of its active messages expires.
+    pub(crate) fn first_expiries(&self) -> impl Iterator<Item = (u64, LocalTime)> + '_ {
+        self.chunks.iter().map(|Numbered { number, chunk }| (*number, chunk.first_expiry()))
     }
 
-    /// A chunk in which messages may have expired by `now`.
-    pub(crate) fn due_chunk(&self, now: LocalTime) -> Option<u64> {
-        self.expiries.first().filter(|(at, _)| *at <= now).map(|(_, number)| *number)
+    pub(crate) fn chunk_count(&self) -> usize {
+        self.chunks.len()
+    }
+
+    pub(crate) fn has_chunk(&self, number: u64) -> bool {
+        self.place(number).is_ok()
     }
 
     /// The messages of one chunk.
@@ -197,25 +186,6 @@ impl Index {
             next = at + 1;
             Some((join(number, at), slot))
         })
-    }
-
-    /// Says when a chunk is next worth a look. It may be gone meanwhile.
-    pub(crate) fn set_earliest(&mut self, number: u64, at: LocalTime) {
-        if let Ok(place) = self.place(number) {
-            let before = std::mem::replace(&mut Arc::make_mut(&mut self.chunks[place].chunk).earliest, at);
-            self.move_expiry(number, before, at);
-        }
-    }
-
-    fn move_expiry(&mut self, number: u64, before: LocalTime, after: LocalTime) {
-        if before != after {
-            touched(1);
-            self.expiries.remove(&(before, number));
-            if !after.is_never() {
-                self.expiries.insert((after, number));
-            }
-            self.earliest = self.expiries.first().map_or(LocalTime::NEVER, |(at, _)| *at);
-        }
     }
 }
 
@@ -301,20 +271,6 @@ mod tests {
         assert_eq!(index.next_active_from(Sequence(1)).unwrap().0, Sequence(4 * CHUNK));
         index.set_state(Sequence(4 * CHUNK), State::Deferred);
         assert_eq!(index.next_active_from(Sequence(1)), None);
-    }
-
-    #[test]
-    fn the_timer_of_a_chunk_goes_with_its_last_message() {
-        // One entry for each chunk, none for what is gone: timers do not pile up.
-        let mut index = Index::default();
-        for n in 1..=10 * CHUNK {
-            index.push(Sequence(n), Slot::active(BodyId(n), 10, LocalTime(1), LocalTime(n as i64)));
-        }
-        assert_eq!((index.expiries.len(), index.earliest()), (11, LocalTime(1)));
-        (1..5 * CHUNK).for_each(|n| assert!(index.remove(Sequence(n)).is_some()));
-        assert_eq!((index.expiries.len(), index.earliest()), (6, LocalTime(5 * CHUNK as i64)));
-        (5 * CHUNK..=10 * CHUNK).for_each(|n| assert!(index.remove(Sequence(n)).is_some()));
-        assert_eq!((index.expiries.len(), index.earliest()), (0, LocalTime::NEVER));
     }
 
     #[test]

@@ -4,9 +4,8 @@ use crate::Broker;
 use crate::decision::{Decision, LocalContext};
 use crate::ids::LockToken;
 use crate::planted::{Bug, is_planted};
-use crate::session::live::ticket_of;
 use crate::timers::LockTimer;
-use crate::volatile::Touch;
+use crate::volatile::live::ticket_of;
 
 impl Broker {
     pub(crate) fn expire_lock(
@@ -20,7 +19,7 @@ impl Broker {
             return self.expire_session(timer, ticket, most, context, decision);
         }
         let (source, sequence) = (timer.source, LockToken(timer.token).sequence());
-        self.volatile.apply(Touch::Unlocked { source, sequence });
+        self.volatile.unlock(source, sequence);
         if is_planted(Bug::Count) {
             self.volatile.free_now(source, sequence);
             return 1;

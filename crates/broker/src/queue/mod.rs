@@ -9,7 +9,7 @@ mod defer;
 pub mod doubt;
 mod duplicate;
 mod expire;
-mod forward;
+pub(crate) mod forward;
 pub mod history;
 mod idle;
 pub mod index;

@@ -10,7 +10,6 @@ use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::session::Held;
 use crate::time::LocalTime;
-use crate::volatile::Touch;
 
 impl Broker {
     #[expect(clippy::too_many_arguments, reason = "one command's fields")]
@@ -33,7 +32,7 @@ impl Broker {
             return Err(Refusal::NotAllowed("Batch delete is not available for partitioned entities."));
         }
         let entity = source.entity;
-        self.volatile.apply(Touch::Accessed { entity, time: context.now });
+        self.volatile.set_accessed(entity, context.now);
         let most = most.min(limit);
         let mut left = most as usize;
         let mut count = 0;
@@ -42,7 +41,7 @@ impl Broker {
             if self.locked_slot(source, sequence).enqueued >= before && !is_planted(Bug::Purge) {
                 break;
             }
-            self.volatile.apply(Touch::Taken { source, sequence });
+            self.volatile.take(source, sequence);
             self.write(Record::Removed { entity, first: sequence, count: 1 }, context, decision);
             left -= 1;
             count += 1;

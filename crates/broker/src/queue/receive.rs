@@ -9,7 +9,7 @@ use crate::ids::{LockToken, Sequence, Source, SubQueue};
 use crate::queue::index::{Slot, State};
 use crate::record::Record;
 use crate::time::LocalTime;
-use crate::volatile::{Link, Lock, Role, Touch};
+use crate::volatile::{Link, Lock, Role};
 
 impl Broker {
     /// Hands out messages of a queue, `most` units of work at most, and says how many it were (at least one).
@@ -40,8 +40,8 @@ impl Broker {
                 self.doubt(source, decision);
                 break;
             }
-            self.volatile.apply(Touch::Taken { source, sequence });
-            self.volatile.apply(Touch::Served { source });
+            self.volatile.take(source, sequence);
+            self.volatile.serve(source);
             let delivery = self.take(source, sequence, mode, context);
             let effect = Effect::Deliver { link, mode, delivery };
             match mode {
@@ -61,7 +61,7 @@ impl Broker {
             self.volatile.stir(source);
         }
         if left < most {
-            self.volatile.apply(Touch::Accessed { entity: source.entity, time: context.now });
+            self.volatile.set_accessed(source.entity, context.now);
         }
         (most - left).max(1)
     }
@@ -79,7 +79,7 @@ impl Broker {
             let (sequence, is_expired) = match self.next_in_order(source)? {
                 (sequence, Some(slot)) => (sequence, is_due(source, &slot, context.now)),
                 (sequence, None) => {
-                    self.volatile.apply(Touch::Withdrawn { source, sequence });
+                    self.volatile.withdraw(source, sequence);
                     *left -= 1;
                     continue;
                 }
@@ -87,7 +87,7 @@ impl Broker {
             if !is_expired {
                 return Some(sequence);
             }
-            self.volatile.apply(Touch::Taken { source, sequence });
+            self.volatile.take(source, sequence);
             self.expire(source.entity, sequence, false, None, context, decision);
             *left -= 1;
         }
@@ -113,7 +113,7 @@ impl Broker {
             None => ready.committed.next(),
         };
         // What was looked through in vain is not looked through again.
-        self.volatile.apply(Touch::Passed { source, to: passed });
+        self.volatile.pass(source, passed);
         None
     }
 
@@ -147,7 +147,7 @@ impl Broker {
         delivery.token = token;
         if mode == ReceiveMode::PeekLock {
             delivery.locked_until = Some(until);
-            self.volatile.apply(Touch::Locked { source, lock: Lock { token, until } });
+            self.volatile.add_lock(source, Lock { token, until });
         }
         delivery
     }

@@ -8,7 +8,7 @@ use crate::effect::Answer;
 use crate::ids::{LockToken, NamespaceId};
 use crate::planted::{Bug, is_planted};
 use crate::refusal::Refusal;
-use crate::volatile::{Lock, Touch};
+use crate::volatile::Lock;
 
 const IN_SESSION: &str =
     "A message of a session is locked with its session; renew the lock of the session instead.";
@@ -34,9 +34,9 @@ impl Broker {
         }
         let until = context.now.after(self.queue_of(source).settings.lock_duration);
         for token in tokens.iter().filter(|_| !is_planted(Bug::Renewal)) {
-            self.volatile.apply(Touch::Renewed { source, lock: Lock { token: *token, until } });
+            self.volatile.renew_lock(source, Lock { token: *token, until });
         }
-        self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
+        self.volatile.set_used(source.entity, context.now);
         Ok(Answer::Renewed(vec![until; tokens.len()]))
     }
 }

@@ -5,18 +5,17 @@ use super::send::Parts;
 use crate::Broker;
 use crate::command::{Arrivals, Incoming, SessionIds};
 use crate::decision::{Decision, LocalContext};
-use crate::durable::Kind;
-use crate::effect::Answer;
-use crate::ids::{EntityId, NamespaceId, Number, Sequence, Source};
+use crate::durable::{Applying, Kind};
+use crate::effect::{Answer, Extra};
+use crate::ids::{BodyId, EntityId, NamespaceId, Number, Sequence, Source};
 use crate::limits::REQUEST_MESSAGES;
 use crate::planted::{Bug, is_planted};
-use crate::queue::index::State;
+use crate::queue::index::{Slot, State};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::{LocalTime, Span};
 use crate::timers::Chore;
 use crate::topic::read::Known;
-use crate::volatile::Touch;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -37,7 +36,7 @@ impl Broker {
         if self.is_topic(entity) {
             self.check_fan_out(entity, sessions, arrivals, context.now)?;
         }
-        self.volatile.apply(Touch::Accessed { entity, time: context.now });
+        self.volatile.set_accessed(entity, context.now);
         let mut numbers = Vec::with_capacity(messages.len());
         for (at, message) in messages.iter().enumerate() {
             let sequence = if self.is_duplicate(entity, message, context) {
@@ -94,9 +93,9 @@ impl Broker {
         if self.is_topic(entity) {
             // Those behind it may be on disk before it.
             let source = Source::main(entity);
-            self.volatile.apply(Touch::Unwritten { source, sequence, position: context.position });
+            self.volatile.await_writing(source, sequence, context.position);
         }
-        self.volatile.apply(Touch::Scheduled { entity, due: message.scheduled, sequence });
+        self.volatile.schedule(entity, message.scheduled, sequence);
         self.arm_schedule(entity);
     }
 
@@ -129,10 +128,10 @@ impl Broker {
         due: LocalTime,
         context: LocalContext,
     ) {
-        self.volatile.apply(Touch::Scheduled { entity, due, sequence });
+        self.volatile.schedule(entity, due, sequence);
         if self.is_topic(entity) {
             // It may have to be read before it is published, and can be only when it is on disk.
-            self.volatile.apply(Touch::Arrived { entity, sequence, position: context.position });
+            self.volatile.await_arrival(entity, sequence, context.position);
         }
         self.arm_schedule(entity);
     }
@@ -140,7 +139,7 @@ impl Broker {
     pub(crate) fn arm_schedule(&mut self, entity: EntityId) {
         let schedule = &self.volatile.presence(entity).schedule;
         let at = schedule.first().map_or(LocalTime::NEVER, |(due, _)| *due);
-        self.volatile.apply(Touch::Armed { entity, chore: Chore::Activate, at });
+        self.volatile.arm(entity, Chore::Activate, at);
     }
 
     /// Deletes messages that wait, all of these or none. One that waits no more cannot be cancelled (S-42).
@@ -171,9 +170,9 @@ impl Broker {
         for (first, due) in scheduled {
             self.write(Record::Removed { entity, first, count: 1 }, context, decision);
             let due = self.awaited_at(entity, first, due);
-            self.volatile.apply(Touch::Unscheduled { entity, due, sequence: first });
+            self.volatile.unschedule(entity, due, first);
         }
-        self.volatile.apply(Touch::Used { entity, time: context.now });
+        self.volatile.set_used(entity, context.now);
         self.arm_schedule(entity);
         Ok(Answer::Cancelled)
     }
@@ -211,28 +210,28 @@ impl Broker {
                         return count.max(1);
                     }
                     Known::Damaged => {
-                        self.volatile.apply(Touch::Unscheduled { entity, due, sequence: scheduled });
+                        self.volatile.unschedule(entity, due, scheduled);
                         self.postpone(entity, scheduled, context);
                         count += 1;
                     }
                     Known::NotNeeded => {
-                        self.volatile.apply(Touch::Unscheduled { entity, due, sequence: scheduled });
+                        self.volatile.unschedule(entity, due, scheduled);
                         count += 1 + self.publish_scheduled(entity, scheduled, None, context, decision);
                     }
                     Known::Read(front) => {
-                        self.volatile.apply(Touch::Unscheduled { entity, due, sequence: scheduled });
+                        self.volatile.unschedule(entity, due, scheduled);
                         count +=
                             1 + self.publish_scheduled(entity, scheduled, Some(&front), context, decision);
                     }
                 }
                 continue;
             }
-            self.volatile.apply(Touch::Unscheduled { entity, due, sequence: scheduled });
+            self.volatile.unschedule(entity, due, scheduled);
             self.activate(entity, scheduled, context, decision);
             count += 1;
         }
         self.arm_schedule(entity);
-        self.volatile.apply(Touch::Used { entity, time: context.now });
+        self.volatile.set_used(entity, context.now);
         count.clamp(1, most)
     }
 
@@ -253,6 +252,45 @@ impl Broker {
         let expires = self.expiry(entity, own, context.now);
         self.write(Record::Activated { entity, scheduled, sequence, expires }, context, decision);
         self.arrive(entity, sequence, context, decision);
+    }
+}
+
+impl Applying<'_> {
+    pub(crate) fn scheduled(
+        &mut self,
+        entity: EntityId,
+        sequence: Sequence,
+        slot: Slot,
+        time_to_live: Span,
+        parts: Option<&[BodyId]>,
+    ) {
+        self.name_body(slot.body);
+        let queue = self.queue_mut(entity);
+        queue.put_scheduled(sequence, slot);
+        queue.add_extra(sequence, parts, time_to_live);
+    }
+
+    pub(crate) fn activated(
+        &mut self,
+        entity: EntityId,
+        scheduled: Sequence,
+        sequence: Sequence,
+        expires: LocalTime,
+    ) {
+        let time = self.time;
+        let queue = self.queue_mut(entity);
+        let session = queue.session_of(scheduled).cloned();
+        let slot = queue.remove(scheduled);
+        queue.push(sequence, Slot::active(slot.body, slot.length, time, expires));
+        if let Some(session) = session {
+            queue.join(sequence, &session);
+        }
+        if let Some(mut extra) = queue.extras.remove(&scheduled) {
+            Arc::make_mut(&mut extra).time_to_live = None;
+            if *extra != Extra::default() {
+                queue.extras.insert(sequence, extra);
+            }
+        }
     }
 }
 

@@ -5,17 +5,16 @@
 use crate::Broker;
 use crate::command::{Arrivals, Incoming, Intake, SessionIds};
 use crate::decision::{Decision, LocalContext};
-use crate::durable::Kind;
+use crate::durable::{Applying, Kind};
 use crate::effect::Effect;
 use crate::ids::{BodyId, EntityId, LinkId, Sequence, Source};
 use crate::limits::ADDED_BYTES;
+use crate::queue::index::Slot;
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::session::live::Change;
 use crate::time::{LocalTime, Span};
-use crate::timers::Chore;
 use crate::topic::subject::Front;
-use crate::volatile::{Link, PART_REFUSED, Role, Touch};
+use crate::volatile::{Link, PART_REFUSED, Role};
 use std::sync::Arc;
 
 impl Broker {
@@ -48,7 +47,7 @@ impl Broker {
             Ok(()) if is_settled => {}
             Ok(()) => decision.effect(Effect::Accepted { link, delivery }),
             Err(refusal) => {
-                self.volatile.apply(Touch::PartsDropped { link });
+                self.volatile.drop_parts(link);
                 // S-14: nobody is told how a pre-settled send came out.
                 if !is_settled {
                     decision.effect(Effect::Rejected { link, delivery, refusal });
@@ -75,14 +74,14 @@ impl Broker {
             self.check_fan_out(entity, sessions, arrivals, context.now)?;
         }
         for (at, message) in arrivals.messages.iter().enumerate() {
-            let parts = self.take_parts(link);
+            let parts = self.volatile.take_parts(link);
             // A duplicate is accepted and dropped (S-160); its parts, if it came in any, are garbage.
             if self.is_duplicate(entity, message, context) {
                 continue;
             }
             self.store(entity, message, sessions.get(at), parts, arrivals, context, decision);
         }
-        self.volatile.apply(Touch::Accessed { entity, time: context.now });
+        self.volatile.set_accessed(entity, context.now);
         Ok(())
     }
 
@@ -120,7 +119,7 @@ impl Broker {
         if !queue.settings.status.may_send() {
             return Err(Refusal::EntityDisabled(queue.path.clone()));
         }
-        if self.volatile.is_full || part_bytes == PART_REFUSED {
+        if self.volatile.is_full() || part_bytes == PART_REFUSED {
             return Err(Refusal::NoSpace);
         }
         let limit = tier.batch_messages();
@@ -212,7 +211,7 @@ impl Broker {
     ) -> BodyId {
         stored.unwrap_or_else(|| {
             decision.bodies.push(message.body);
-            self.durable.next_body
+            self.durable.next_body()
         })
     }
 
@@ -231,14 +230,14 @@ impl Broker {
         let position = context.position;
         match self.session_of(Source::main(entity), sequence) {
             Some(session) => {
-                let change = Change::Joined { session, sequence, position };
-                self.volatile.apply(Touch::Session { entity, change });
+                self.volatile.join_session(entity, session, sequence, position);
             }
-            None => self.volatile.apply(Touch::Arrived { entity, sequence, position }),
+            None => self.volatile.await_arrival(entity, sequence, position),
         }
-        let earliest = self.durable.queue(entity).expect("it has a message").index.earliest();
-        if !earliest.is_never() && earliest < self.volatile.armed(entity, Chore::Expire) {
-            self.volatile.apply(Touch::Armed { entity, chore: Chore::Expire, at: earliest });
+        let index = &self.durable.queue(entity).expect("it has a message").index;
+        let expires = index.get(sequence).map_or(LocalTime::NEVER, |slot| slot.expires);
+        if !expires.is_never() {
+            self.volatile.add_expiry(entity, sequence, expires, index);
         }
     }
 
@@ -246,20 +245,6 @@ impl Broker {
     pub(crate) fn expiry(&self, entity: EntityId, own: Span, now: LocalTime) -> LocalTime {
         let queue = self.durable.queue(entity).expect("the caller looked");
         now.after(own.min(self.tier_of(queue.namespace).time_to_live(&queue.settings)))
-    }
-
-    pub(crate) fn take_parts(&mut self, link: LinkId) -> Parts {
-        match self.volatile.links.get_mut(&link) {
-            Some(Link { role: Role::Sender { parts, part_bytes, front, .. }, .. }) if !parts.is_empty() => {
-                Parts {
-                    bodies: Some(std::mem::take(parts).into()),
-                    bytes: std::mem::take(part_bytes),
-                    front: front.take(),
-                    stored: None,
-                }
-            }
-            _ => Parts::default(),
-        }
     }
 
     /// Stores a part of a large message. It counts for nothing until the message is whole, and what exceeds the
@@ -278,10 +263,10 @@ impl Broker {
             return;
         };
         let queue = self.queue_of(*source);
-        if self.volatile.is_full || *part_bytes == PART_REFUSED {
-            self.volatile.apply(Touch::PartRefused { link });
+        if self.volatile.is_full() || *part_bytes == PART_REFUSED {
+            self.volatile.refuse_parts(link);
         } else if *part_bytes <= self.tier_of(queue.namespace).message_bytes(&queue.settings) + ADDED_BYTES {
-            let id = self.durable.next_body;
+            let id = self.durable.next_body();
             // The rules of a topic look at what lies in front of the body, which is in the first part (S-18).
             // Of a destination that may still be another entity when the message is whole, nothing is known yet.
             let may_publish = queue.kind == Kind::Topic || destination.is_some();
@@ -291,7 +276,7 @@ impl Broker {
             let front = front.map(Box::from);
             self.write(Record::PartStored { body: id }, context, decision);
             decision.bodies.push(body);
-            self.volatile.apply(Touch::PartStored { link, body: id, length: body.length.into(), front });
+            self.volatile.store_part(link, id, body.length.into(), front);
         }
         decision.effect(Effect::PartTaken { link, length: body.length });
     }
@@ -309,6 +294,23 @@ pub(crate) struct Parts {
     pub(crate) front: Option<Box<[u8]>>,
     /// The last one, if it was stored before.
     pub(crate) stored: Option<BodyId>,
+}
+
+impl Applying<'_> {
+    pub(crate) fn enqueued(
+        &mut self,
+        entity: EntityId,
+        sequence: Sequence,
+        slot: Slot,
+        parts: Option<&[BodyId]>,
+    ) {
+        self.name_body(slot.body);
+        let queue = self.queue_mut(entity);
+        queue.push(sequence, slot);
+        if parts.is_some() {
+            queue.add_extra(sequence, parts, Span::MAX);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -552,7 +554,7 @@ mod tests {
             world.create("q", QueueSettings::default());
             let entity = world.broker.durable.find(crate::NamespaceId(0), "q").unwrap();
             world.is_checked = false;
-            world.broker.durable.queue_mut(entity).bytes = 1 << 30;
+            world.broker.durable.by_hand(entity).bytes = 1 << 30;
             let link = world.sender("q");
             let effects = world.send(link, 0, &[message(1)]);
             matches!(effects[..], [Effect::Rejected { refusal: Refusal::QueueFull { .. }, .. }])

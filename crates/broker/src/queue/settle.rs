@@ -7,7 +7,7 @@
 use crate::Broker;
 use crate::command::Outcome;
 use crate::decision::{Decided, Decision, Hindrance, LocalContext, Material, Needs};
-use crate::durable::Queue;
+use crate::durable::{Applying, Queue};
 use crate::effect::{Answer, Effect, Settled};
 use crate::extras::counted_bytes;
 use crate::ids::{EntityId, LinkId, LockToken, NamespaceId, Sequence, Source, SubQueue};
@@ -18,9 +18,7 @@ use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Reason, State};
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::session::live::Change;
 use crate::time::LocalTime;
-use crate::volatile::Touch;
 use message::overlay::Overlay;
 use message::sections::{section, sections};
 
@@ -44,7 +42,7 @@ impl Broker {
                 if wants_answer {
                     decision.effect(Effect::Settled { link, delivery, outcome });
                 }
-                self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
+                self.volatile.set_used(source.entity, context.now);
                 Decided::Done
             }
             Err(Hindrance::Needs(needs)) => Decided::Needs(needs),
@@ -85,7 +83,7 @@ impl Broker {
         for token in tokens {
             self.settle_locked(source, token.sequence(), outcome, context, decision);
         }
-        self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
+        self.volatile.set_used(source.entity, context.now);
         Ok(Answer::Settled)
     }
 
@@ -238,8 +236,7 @@ impl Broker {
         } else if slot.state() == State::Active {
             match self.session_of(source, sequence) {
                 Some(session) => {
-                    let change = Change::Freed { session, sequence };
-                    self.volatile.apply(Touch::Session { entity: source.entity, change });
+                    self.volatile.free_in_session(source.entity, session, sequence);
                 }
                 None => self.volatile.free_now(source, sequence),
             }
@@ -276,10 +273,9 @@ impl Broker {
             let position = context.position;
             match self.session_of(source, sequence) {
                 Some(session) => {
-                    let change = Change::Returned { session, sequence, position };
-                    self.volatile.apply(Touch::Session { entity, change });
+                    self.volatile.return_to_session(entity, session, sequence, position);
                 }
-                None => self.volatile.apply(Touch::Returned { source, sequence, position }),
+                None => self.volatile.await_return(source, sequence, position),
             }
         }
     }
@@ -318,6 +314,27 @@ fn check_changes(messages: usize, outcome: &Outcome) -> Result<(), Refusal> {
 fn properties_bytes(stored: &[u8]) -> usize {
     let sections = sections(stored).map_while(Result::ok);
     sections.take_while(|each| each.code < section::DATA).map(|each| each.span.range().len()).sum()
+}
+
+impl Applying<'_> {
+    pub(crate) fn removed(&mut self, entity: EntityId, first: Sequence, count: u32) {
+        let queue = self.queue_mut(entity);
+        let before = queue.bytes;
+        for number in first.0..first.0 + u64::from(count) {
+            queue.remove(Sequence(number));
+            queue.extras.remove(&Sequence(number));
+        }
+        if is_planted(Bug::Numbering) && queue.counts.total() == 0 {
+            queue.next = first;
+        }
+        self.tell_topic(entity, before);
+    }
+
+    pub(crate) fn returned(&mut self, entity: EntityId, sequence: Sequence, overlay: Option<&Overlay>) {
+        let queue = self.queue_mut(entity);
+        queue.raise_count(sequence);
+        queue.merge(sequence, overlay);
+    }
 }
 
 #[cfg(test)]

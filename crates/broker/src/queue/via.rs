@@ -10,12 +10,15 @@ use super::send::Parts;
 use crate::Broker;
 use crate::command::{Arrivals, Incoming, SessionIds};
 use crate::decision::{Decision, LocalContext};
+use crate::durable::Applying;
 use crate::effect::Effect;
-use crate::ids::{EntityId, LinkId, NamespaceId, Source};
+use crate::ids::{BodyId, EntityId, LinkId, NamespaceId, Sequence, Source};
 use crate::planted::{Bug, is_planted};
+use crate::queue::index::Slot;
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::volatile::{Role, Touch};
+use crate::time::Span;
+use crate::volatile::Role;
 
 impl Broker {
     /// Attaches a sender whose messages go on to `destination`, which may be disabled, but must be there.
@@ -34,7 +37,7 @@ impl Broker {
         });
         match checked {
             Ok((source, max_message_bytes)) => {
-                self.volatile.apply(Touch::Attached { link, source, role });
+                self.volatile.attach(link, source, role);
                 // Whatever the destination looks for by the time that a message comes, its id will be known.
                 let wants_ids = true;
                 decision.effect(Effect::Attached { link, max_message_bytes, wants_ids, session: None });
@@ -64,7 +67,7 @@ impl Broker {
         } else if !is_planted(Bug::LostOnItsWay) {
             self.transfer_dead_letter(via, link, arrivals, context, decision);
         }
-        self.volatile.apply(Touch::Accessed { entity: via, time: context.now });
+        self.volatile.set_accessed(via, context.now);
         Ok(())
     }
 
@@ -78,7 +81,7 @@ impl Broker {
         decision: &mut Decision,
     ) {
         for message in arrivals.messages {
-            let parts = self.take_parts(link);
+            let parts = self.volatile.take_parts(link);
             self.transfer_dead_letter_message(entity, message, parts, context, decision);
         }
     }
@@ -102,7 +105,22 @@ impl Broker {
             parts: parts.bodies,
         };
         self.write(record, context, decision);
-        self.volatile.apply(Touch::Returned { source, sequence, position: context.position });
+        self.volatile.await_return(source, sequence, context.position);
+    }
+}
+
+impl Applying<'_> {
+    pub(crate) fn transfer_dead_lettered(
+        &mut self,
+        entity: EntityId,
+        sequence: Sequence,
+        slot: Slot,
+        parts: Option<&[BodyId]>,
+    ) {
+        self.name_body(slot.body);
+        let queue = self.queue_mut(entity);
+        queue.transfer_dead_letter(sequence, slot);
+        queue.add_extra(sequence, parts, Span::MAX);
     }
 }
 

@@ -8,8 +8,8 @@ use crate::effect::{AcceptedSession, Effect};
 use crate::ids::{LinkId, NamespaceId, Sequence, Source};
 use crate::limits::SESSION_ID_CHARACTERS;
 use crate::refusal::Refusal;
-use crate::session::live::Change;
-use crate::volatile::{Role, Touch};
+use crate::volatile::Role;
+use crate::volatile::live::Holder;
 use std::sync::Arc;
 
 /// S-140.
@@ -31,9 +31,9 @@ impl Broker {
             Ok(source) => source,
             Err(refusal) => return decision.effect(Effect::Detached { link, refusal }),
         };
-        self.volatile.apply(Touch::Accessed { entity: source.entity, time: context.now });
+        self.volatile.set_accessed(source.entity, context.now);
         let Some(session) = session else {
-            return self.volatile.apply(Touch::Attached { link, source, role: Role::Waiting { mode } });
+            return self.volatile.attach(link, source, Role::Waiting { mode });
         };
         if self.is_session_held(source, session, context) {
             let refusal = Refusal::SessionCannotBeLocked(session.into());
@@ -42,7 +42,7 @@ impl Broker {
         let session: Arc<str> = session.into();
         self.lose_late(source, &session, context, decision);
         let role = Role::Receiver { mode, delivered: 0, session: Some(Arc::clone(&session)) };
-        self.volatile.apply(Touch::Attached { link, source, role });
+        self.volatile.attach(link, source, role);
         let attached = self.give(source, session, link, context);
         decision.effect(attached);
     }
@@ -71,8 +71,7 @@ impl Broker {
         let max_message_bytes = self.tier_of(queue.namespace).message_bytes(&queue.settings);
         let until = context.now.after(queue.settings.lock_duration);
         let ticket = self.volatile.fresh_nonce();
-        let change = Change::Accepted { session: Arc::clone(&session), link, until, ticket };
-        self.touch_session(source.entity, change);
+        self.volatile.accept_session(source.entity, &session, Holder { link, until, credit: 0, ticket });
         let session = Some(Box::new(AcceptedSession { id: session, until }));
         Effect::Attached { link, max_message_bytes, wants_ids: false, session }
     }
@@ -108,7 +107,7 @@ impl Broker {
         let first = if is_held { None } else { self.first_free(source, session, Sequence(0)) };
         let before = self.volatile.sessions(source.entity).and_then(|sessions| sessions.key(session));
         if before != first {
-            self.touch_session(source.entity, Change::Keyed { session: Arc::clone(session), first });
+            self.volatile.key_session(source.entity, session, first);
         }
     }
 }

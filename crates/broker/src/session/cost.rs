@@ -2,14 +2,13 @@
 //! counted in what it touches, with a thousand sessions and with a million, and with a thousand messages in one session and
 //! with a million.
 
-use crate::Tier;
 use crate::command::{Command, Outcome};
 use crate::ids::Number;
 use crate::settings::QueueSettings;
 use crate::testing::{World, message};
 use crate::time::Span;
 use crate::work::take_touched;
-use crate::{Answer, Incoming, LocalTime, SessionIds};
+use crate::{Answer, Incoming, LocalTime, SessionIds, Tier};
 use std::sync::Arc;
 
 /// `count` messages, each in a session of its own or all in one.

@@ -6,9 +6,7 @@ use crate::decision::{Decision, LocalContext};
 use crate::effect::Effect;
 use crate::ids::Source;
 use crate::refusal::Refusal;
-use crate::session::live::Change;
 use crate::timers::LockTimer;
-use crate::volatile::Touch;
 use std::sync::Arc;
 
 impl Broker {
@@ -76,10 +74,10 @@ impl Broker {
         if let Some(holder) = holder {
             // Whoever waited for messages kept the entity from being idle until now (S-74).
             if holder.credit > 0 {
-                self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
+                self.volatile.set_used(source.entity, context.now);
             }
-            self.touch_session(source.entity, Change::Lost { session: Arc::clone(session) });
-            self.volatile.apply(Touch::Detached { link: holder.link });
+            self.volatile.lose_session(source.entity, session);
+            self.volatile.detach(holder.link);
             let refusal = Refusal::SessionLockLost;
             decision.effect(Effect::Detached { link: holder.link, refusal });
         }
@@ -137,9 +135,9 @@ mod tests {
         // S-147
         let mut world = with_sessions(&["a"; 3]);
         let link = world.holder("q", "a", 2);
-        assert_eq!(world.broker.volatile.held_locks, 3, "the session and what was delivered of it");
+        assert_eq!(world.broker.volatile.held_locks(), 3, "the session and what was delivered of it");
         world.detach(link);
-        assert_eq!(world.broker.volatile.held_locks, 0);
+        assert_eq!(world.broker.volatile.held_locks(), 0);
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! Message sessions: messages with the same session id are received in order, by one receiver at a time (S-140 to S-152).
 //!
 //! Which message belongs to which session, and the state that receivers leave, is durable ([`register`]). Who holds a
-//! session is not ([`live`]): the lock of a session ends with its link.
+//! session is not (`volatile/live.rs`): the lock of a session ends with its link.
 
 mod accept;
 #[cfg(test)]
 mod cost;
 mod end;
-pub mod live;
 pub mod register;
 mod sequences;
 mod serve;
@@ -19,8 +18,7 @@ use crate::ids::{ConnectionId, EntityId, Sequence, Source, SubQueue};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::topic::published::Origin;
-use crate::volatile::Touch;
-use live::{Change, Holder};
+use crate::volatile::live::Holder;
 use register::Session;
 use std::sync::Arc;
 
@@ -99,9 +97,5 @@ impl Broker {
     pub(crate) fn is_session_held(&self, source: Source, session: &str, context: LocalContext) -> bool {
         let holder = self.volatile.sessions(source.entity).and_then(|sessions| sessions.holder(session));
         holder.is_some_and(|holder| context.now < holder.until)
-    }
-
-    fn touch_session(&mut self, entity: EntityId, change: Change) {
-        self.volatile.apply(Touch::Session { entity, change });
     }
 }

@@ -10,8 +10,7 @@ use crate::planted::{Bug, is_planted};
 use crate::queue::doubt::Doubt;
 use crate::queue::index::State;
 use crate::record::Record;
-use crate::session::live::Change;
-use crate::volatile::{Link, Role, Touch};
+use crate::volatile::{Link, Role};
 use std::sync::Arc;
 
 impl Broker {
@@ -27,13 +26,13 @@ impl Broker {
         let mut left = most;
         self.expire_loose(source, &mut left, context, decision);
         while left > 0
-            && let Some(session) = self.volatile.sessions_mut(source.entity).take_changed()
+            && let Some(session) = self.volatile.take_changed(source.entity)
         {
             left -= 1;
             self.refresh(source, &session);
             self.serve(source, &session, &mut left, context, decision);
             if left == 0 {
-                self.touch_session(source.entity, Change::News { session });
+                self.volatile.add_news(source.entity, session);
             }
         }
         self.give_out(source, &mut left, context, decision);
@@ -52,7 +51,7 @@ impl Broker {
         decision: &mut Decision,
     ) {
         while *left > 0
-            && let Some(sequence) = self.volatile.sessions_mut(source.entity).take_loose()
+            && let Some(sequence) = self.volatile.take_loose(source.entity)
         {
             *left -= 1;
             let slot = self.queue_of(source).index.get(sequence);
@@ -100,7 +99,7 @@ impl Broker {
             }
             *left -= 1;
             let mut delivery = self.take_in_session(source, session, sequence, true);
-            self.touch_session(source.entity, Change::Served { session: Arc::clone(session) });
+            self.volatile.serve_session(source.entity, session);
             let link = holder.link;
             match mode {
                 ReceiveMode::PeekLock => {
@@ -117,7 +116,7 @@ impl Broker {
             }
         }
         if *left < before {
-            self.volatile.apply(Touch::Accessed { entity: source.entity, time: context.now });
+            self.volatile.set_accessed(source.entity, context.now);
         }
     }
 
@@ -164,22 +163,21 @@ impl Broker {
         let token = LockToken::new(self.volatile.fresh_nonce(), sequence);
         let delivery = crate::queue::delivery_of(self.queue_of(source), source, sequence);
         let delivery = Delivery { token, ..delivery.expect("what is free is there") };
-        let session = Arc::clone(session);
-        self.touch_session(source.entity, Change::Taken { session, token, is_in_order });
+        self.volatile.take_in_session(source.entity, session, token, is_in_order);
         delivery
     }
 
     /// A message is not locked any more, in whatever way that was decided.
     pub(crate) fn untake(&mut self, source: Source, sequence: Sequence) {
-        self.volatile.apply(Touch::Unlocked { source, sequence });
+        self.volatile.unlock(source, sequence);
         if let Some(session) = self.session_of(source, sequence) {
-            self.touch_session(source.entity, Change::Untaken { session, sequence });
+            self.volatile.untake_in_session(source.entity, &session, sequence);
         }
     }
 
     /// Asks for the messages that come next in a session, unless some of another are being read.
     fn doubt_session(&mut self, source: Source, session: &Arc<str>, credit: u32, decision: &mut Decision) {
-        self.touch_session(source.entity, Change::Doubting { session: Arc::clone(session) });
+        self.volatile.doubt_session(source.entity, session);
         if self.volatile.ready(source).is_checking {
             return;
         }
@@ -199,7 +197,7 @@ impl Broker {
             bytes += u64::from(slot.length);
         }
         decision.doubts.push(Doubt { source, messages, wants_content: false });
-        self.volatile.apply(Touch::Doubted { source });
+        self.volatile.begin_check(source);
     }
 }
 

@@ -4,17 +4,17 @@
 use crate::Broker;
 use crate::command::Intake;
 use crate::decision::{Decision, LocalContext};
+use crate::durable::Applying;
 use crate::effect::{Answer, Delivery};
-use crate::ids::{ConnectionId, LockToken, NamespaceId, Number, Sequence, Source};
+use crate::ids::{BodyId, ConnectionId, EntityId, LockToken, NamespaceId, Number, Sequence, Source};
 use crate::limits::SESSIONS_PAGE;
 use crate::queue::index::State;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::session::Held;
-use crate::session::live::Change;
 use crate::session::register::{SessionState, Sessions};
 use crate::time::LocalTime;
-use crate::volatile::Touch;
+use std::sync::Arc;
 
 /// Of an entity that has none.
 const NO_SESSIONS: &str = "The entity does not require sessions.";
@@ -30,7 +30,7 @@ impl Broker {
     ) -> Result<Answer, Refusal> {
         let source = self.find_held(namespace, path, (session, connection), context)?;
         let until = context.now.after(self.queue_of(source).settings.lock_duration);
-        self.touch_session(source.entity, Change::Renewed { session: session.into(), until });
+        self.volatile.renew_session(source.entity, session, until);
         Ok(Answer::SessionRenewed(until))
     }
 
@@ -64,12 +64,12 @@ impl Broker {
             if size > limit {
                 return Err(Refusal::MessageTooLarge { size, limit });
             }
-            if self.volatile.is_full {
+            if self.volatile.is_full() {
                 return Err(Refusal::NoSpace);
             }
             self.check_quota(entity)?;
         }
-        let stored = state.map(|state| (self.durable.next_body, state.length));
+        let stored = state.map(|state| (self.durable.next_body(), state.length));
         let record = Record::SessionStateSet { entity, session: held.0.into(), state: stored };
         self.write(record, context, decision);
         decision.bodies.extend(state);
@@ -88,7 +88,7 @@ impl Broker {
         context: LocalContext,
     ) -> Result<Answer, Refusal> {
         let source = self.resolve_sessions(namespace, path)?;
-        self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
+        self.volatile.set_used(source.entity, context.now);
         let top = top.min(SESSIONS_PAGE);
         let list = |sessions: &Sessions| match since {
             None => sessions.page(skip, top),
@@ -113,7 +113,7 @@ impl Broker {
     ) -> Result<Source, Refusal> {
         let source = self.resolve_sessions(namespace, path)?;
         self.check_held(source, held, context)?;
-        self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
+        self.volatile.set_used(source.entity, context.now);
         Ok(source)
     }
 
@@ -138,6 +138,25 @@ fn shown(state: SessionState) -> Delivery {
         expires: LocalTime::NEVER,
         locked_until: None,
         extra: None,
+    }
+}
+
+impl Applying<'_> {
+    pub(crate) fn session_state_set(
+        &mut self,
+        entity: EntityId,
+        session: &Arc<str>,
+        state: Option<(BodyId, u32)>,
+    ) {
+        if let Some((body, _)) = state {
+            self.take_body(body);
+        }
+        let changed = self.time;
+        let state = state.map(|(body, length)| SessionState { body, length, changed });
+        let queue = self.queue_mut(entity);
+        let before = queue.bytes;
+        queue.set_session_state(session, state);
+        self.tell_topic(entity, before);
     }
 }
 

@@ -11,7 +11,7 @@ mod read;
 mod write;
 
 use crate::Broker;
-use crate::durable::{Durable, Queue};
+use crate::durable::{Durable, Queue, Shared};
 use crate::ids::{BodyId, IdMap};
 use crate::record::{self, KeptLock};
 use crate::time::{LocalTime, Time};
@@ -100,12 +100,13 @@ pub struct Restored {
 impl Broker {
     /// The state as it is now, whose newest batch has the time `time`.
     pub fn snapshot(&self, time: Time) -> Snapshot {
+        let Shared { entities, moved, kept_locks } = self.durable.shared();
         Snapshot {
-            entities: self.durable.entities.clone(),
+            entities,
             managed: self.durable.managed(),
-            next_body: self.durable.next_body,
-            moved: self.durable.moved.clone(),
-            kept_locks: self.durable.kept_locks.clone(),
+            next_body: self.durable.next_body(),
+            moved,
+            kept_locks,
             pinned: self.volatile.pinned_bodies(),
             time,
         }

@@ -1,7 +1,7 @@
 //! Reading a snapshot, none of which is believed before it was looked at.
 
 use super::{Error, FORMAT, Restored, kind};
-use crate::durable::{Counts, Durable, Kind, Queue, fold};
+use crate::durable::{Counts, Kind, Queue, Restoring};
 use crate::effect::{Extra, Forwarded};
 use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Number, Sequence};
 use crate::limits::SNAPSHOT_FRAME_BYTES;
@@ -11,10 +11,8 @@ use crate::record::{self, Field, Fields, KeptLock, Record};
 use crate::session::register::SessionState;
 use crate::settings::QueueSettings;
 use crate::time::{LocalTime, Span, Time};
-use crate::topic::change::Change;
 use message::overlay::Overlay;
 use message::planted::is_planted;
-use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -40,7 +38,7 @@ impl Restored {
         let next_body = BodyId(head.number()?);
         let time = Time(head.number()? as i64);
         head.finish()?;
-        let mut durable = Durable { next_body, ..Durable::new() };
+        let mut restoring = Restoring::new(entities, next_body);
         let mut moved = IdMap::default();
         let mut queue: Option<(EntityId, Queue)> = None;
         let mut kept_locks = Vec::new();
@@ -50,13 +48,13 @@ impl Restored {
             let none_before = Error::Wrong("a frame belongs to no queue");
             match fields.kind {
                 kind::QUEUE => {
-                    durable.put(queue.take(), entities)?;
+                    put(&mut restoring, queue.take())?;
                     queue = Some(read_queue(&mut fields)?);
                     newest = [Sequence(0); 3];
                 }
                 kind::HELD => {
-                    durable.put(queue.take(), entities)?;
-                    queue = Some(read_held(&mut fields, &durable)?);
+                    put(&mut restoring, queue.take())?;
+                    queue = Some(read_held(&mut fields, &restoring)?);
                     newest = [Sequence(0); 3];
                 }
                 kind::SETTINGS => {
@@ -114,17 +112,12 @@ impl Restored {
                 kind::LOCKS => kept_locks.extend(<Box<[KeptLock]>>::get(&mut fields)?),
                 kind::EXTRA => read_extra(&mut fields, &mut queue.as_mut().ok_or(none_before)?.1)?,
                 kind::MANAGED => {
-                    durable.put(queue.take(), entities)?;
+                    put(&mut restoring, queue.take())?;
                     let time = LocalTime(fields.number()? as i64);
-                    let is_taken = match Record::decode(&mut fields.rest)? {
-                        Record::Managed(change) if is_counted(&change, entities) => {
-                            durable.restore(&change, time)
-                        }
-                        _ => false,
+                    let Record::Managed(change) = Record::decode(&mut fields.rest)? else {
+                        return Err(Error::Wrong("a record is none of a change"));
                     };
-                    if !is_taken {
-                        return Err(Error::Wrong("a topic or what belongs to it makes no sense"));
-                    }
+                    restoring.change(&change, time).map_err(Error::Wrong)?;
                 }
                 kind::MOVED => {
                     while !fields.rest.is_empty() {
@@ -142,61 +135,15 @@ impl Restored {
             }
             fields.finish()?;
         }
-        durable.put(queue.take(), entities)?;
-        durable.entities.resize(entities as usize, None);
-        let held: Vec<_> = durable.queues().map(|(_, queue)| (queue.kind, queue.bytes)).collect();
-        for (kind, bytes) in held {
-            if let Kind::Subscription { topic } = kind {
-                let below = &mut durable.queue_mut(topic).below;
-                *below = below.checked_add(bytes).ok_or(Error::Wrong("messages are larger than any disk"))?;
-            }
-        }
-        check_locks(&durable, &kept_locks)?;
-        durable.moved = Arc::new(moved);
-        durable.kept_locks = kept_locks.into();
+        put(&mut restoring, queue.take())?;
+        let durable = restoring.finish(moved, kept_locks).map_err(Error::Wrong)?;
         Ok(Restored { durable, time })
     }
 }
 
-impl Durable {
-    fn put(&mut self, queue: Option<(EntityId, Queue)>, entities: u32) -> Result<(), Error> {
-        let Some((entity, queue)) = queue else { return Ok(()) };
-        if queue.kind != Kind::Queue {
-            self.put_entity(entity, queue);
-            return Ok(());
-        }
-        if entity.0 >= entities || (entity.0 as usize) < self.entities.len() {
-            return Err(Error::Wrong("queues are not in order"));
-        }
-        let taken = self.names.insert((queue.namespace, fold(&queue.path)), entity);
-        if taken.is_some() {
-            return Err(Error::Wrong("a name is taken twice"));
-        }
-        self.entities.resize(entity.0 as usize, None);
-        self.entities.push(Some(Arc::new(queue)));
-        Ok(())
-    }
-}
-
-/// Whether what a change creates is among the entities that the head has counted.
-fn is_counted(change: &Change, entities: u32) -> bool {
-    match change {
-        Change::TopicCreated { entity, .. } | Change::SubscriptionCreated { entity, .. } => {
-            entity.0 < entities
-        }
-        _ => true,
-    }
-}
-
-/// A message is locked once, where it is.
-fn check_locks(durable: &Durable, locks: &[KeptLock]) -> Result<(), Error> {
-    let mut known = HashSet::new();
-    for KeptLock { source, token, .. } in locks {
-        if durable.queue(source.entity).is_none() || !known.insert((*source, token.sequence())) {
-            return Err(Error::Wrong("a lock is of no message, or comes twice"));
-        }
-    }
-    Ok(())
+fn put(restoring: &mut Restoring, queue: Option<(EntityId, Queue)>) -> Result<(), Error> {
+    let Some((entity, queue)) = queue else { return Ok(()) };
+    restoring.put(entity, queue).map_err(Error::Wrong)
 }
 
 fn read_queue(fields: &mut Fields<'_>) -> Result<(EntityId, Queue), Error> {
@@ -210,13 +157,9 @@ fn read_queue(fields: &mut Fields<'_>) -> Result<(EntityId, Queue), Error> {
 }
 
 /// The messages of a topic or a subscription that was read before.
-fn read_held(fields: &mut Fields<'_>, durable: &Durable) -> Result<(EntityId, Queue), Error> {
+fn read_held(fields: &mut Fields<'_>, restoring: &Restoring) -> Result<(EntityId, Queue), Error> {
     let entity = EntityId(fields.small()?);
-    let held = durable.queue(entity).filter(|queue| queue.kind != Kind::Queue);
-    let mut queue = held.cloned().ok_or(Error::Wrong("messages belong to no topic or subscription"))?;
-    if queue.indexes().any(|index| index.iter().next().is_some()) {
-        return Err(Error::Wrong("the messages of a topic or a subscription come twice"));
-    }
+    let mut queue = restoring.held(entity).map_err(Error::Wrong)?;
     read_counts(fields, &mut queue)?;
     queue.number_offset = fields.number()?;
     Ok((entity, queue))
@@ -334,8 +277,7 @@ mod tests {
         };
         assert!(matches!(read(SNAPSHOT_FRAME_BYTES), Ok(SNAPSHOT_FRAME_BYTES)));
         assert!(matches!(read(SNAPSHOT_FRAME_BYTES + 1), Err(Error::Wrong(_))));
-        let mut world = World::with_queue("q");
-        let queue = Arc::make_mut(world.broker.durable.entities[0].as_mut().unwrap());
+        let queue = &mut World::with_queue("q").queue("q").clone();
         // Message 1 has nine parts, in four bytes.
         let refused = read_extra(&mut Fields { kind: 0, rest: &[1, 9, 1, 2, 3, 4] }, queue);
         assert!(matches!(refused, Err(Error::Wrong("a message has more parts than bytes"))));

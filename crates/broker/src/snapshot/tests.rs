@@ -136,7 +136,7 @@ fn a_moved_body_that_nobody_needs_is_forgotten() {
     let forgotten = world.broker.snapshot(world.now).write(&mut io::sink(), &mut |_| {}).unwrap();
     assert_eq!(forgotten, [BodyId(1)]);
     let restored = Restored::read(&mut &written(&world)[..]).unwrap();
-    assert_eq!(restored.durable.moved.len(), 1);
+    assert_eq!(restored.durable.shared().moved.len(), 1);
     world.broker.forget_moved(&forgotten);
     assert_eq!(world.broker.durable().fingerprint(), restored.durable.fingerprint());
 }

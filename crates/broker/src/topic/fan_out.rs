@@ -251,7 +251,7 @@ impl Broker {
         context: LocalContext,
     ) -> Option<Planned> {
         let subscription = selected.subscription;
-        let settings = &self.durable.topics.subscription(subscription)?.settings;
+        let settings = &self.durable.topics().subscription(subscription)?.settings;
         let (mut expires, mut session) = (arriving.expires, arriving.session.clone());
         let (mut overlay, mut dead) = (None, None);
         let (mut has_room, mut what) = (true, selected.what);

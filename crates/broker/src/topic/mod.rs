@@ -6,6 +6,48 @@
 
 mod action;
 pub mod change;
+
+use crate::Broker;
+use crate::access::AccessRule;
+use crate::decision::{Decision, LocalContext};
+use crate::durable::{Applying, Counts, Kind, Queue, fold};
+use crate::effect::Answer;
+use crate::ids::{EntityId, NamespaceId};
+use crate::limits::LIST_PAGE;
+use crate::record::Record;
+use crate::refusal::Refusal;
+use crate::settings::check_offered_size;
+use crate::time::LocalTime;
+use change::Change;
+use rule::{Filter, StoredRule};
+use settings::{SubscriptionSettings, TopicSettings};
+use std::collections::BTreeMap;
+
+impl Applying<'_> {
+    pub(crate) fn topic_created(
+        &mut self,
+        entity: EntityId,
+        namespace: NamespaceId,
+        path: &str,
+        settings: &TopicSettings,
+    ) {
+        self.name_entity(entity, namespace, path);
+        let topic = Topic { settings: settings.clone(), subscriptions: BTreeMap::new() };
+        self.topics_mut().topics.insert(entity, topic);
+        let settings = settings.of_messages();
+        let queue = Queue::empty(Kind::Topic, entity, namespace, path.into(), settings, self.time);
+        self.put_entity(entity, queue);
+    }
+
+    pub(crate) fn topic_updated(&mut self, entity: EntityId, settings: &TopicSettings) {
+        let time = self.time;
+        let queue = self.queue_mut(entity);
+        (queue.settings, queue.updated) = (settings.of_messages(), time);
+        let topic = self.topics_mut().topics.get_mut(&entity).expect("only what exists is updated");
+        topic.settings = settings.clone();
+    }
+}
+
 #[cfg(test)]
 mod conformance;
 mod eval;
@@ -26,44 +68,23 @@ pub(crate) mod subject;
 pub mod subscription;
 mod tokens;
 
-use crate::Broker;
-use crate::access::AccessRule;
-use crate::decision::{Decision, LocalContext};
-use crate::durable::{Counts, fold};
-use crate::effect::Answer;
-use crate::ids::{EntityId, NamespaceId};
-use crate::limits::LIST_PAGE;
-use crate::record::Record;
-use crate::refusal::Refusal;
-use crate::settings::check_offered_size;
-use crate::time::LocalTime;
-use crate::volatile::Touch;
-use change::Change;
-use rule::{Filter, StoredRule};
-use settings::{SubscriptionSettings, TopicSettings};
-use std::collections::BTreeMap;
-
 /// The segment between a topic and its subscription, as answers spell it (H-21).
 pub const SUBSCRIPTIONS: &str = "Subscriptions";
 
+/// What a topic has besides a path, dates and messages, which it has as any entity has them ([`Queue`]).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Topic {
-    pub namespace: NamespaceId,
-    pub path: Box<str>,
     pub settings: TopicSettings,
-    pub created: LocalTime,
-    pub updated: LocalTime,
     /// By case-folded name.
     pub subscriptions: BTreeMap<Box<str>, EntityId>,
 }
 
+/// What a subscription has besides dates and messages.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Subscription {
     pub topic: EntityId,
     pub name: Box<str>,
     pub settings: SubscriptionSettings,
-    pub created: LocalTime,
-    pub updated: LocalTime,
     /// By case-folded name.
     pub rules: BTreeMap<Box<str>, StoredRule>,
 }
@@ -88,66 +109,12 @@ impl Topics {
         self.topics.get(&topic)?.subscriptions.get(&fold(name)).copied()
     }
 
-    /// Takes a change of what exists already. Creating is [`Topics::add_topic`] and [`Topics::add_subscription`].
-    pub(crate) fn apply(&mut self, change: &Change, time: LocalTime) {
-        match change {
-            Change::TopicUpdated { entity, settings } => {
-                let topic = self.topics.get_mut(entity).expect("only what exists is updated");
-                (topic.settings, topic.updated) = ((**settings).clone(), time);
-            }
-            Change::SubscriptionUpdated { entity, settings } => {
-                let subscription = self.subscription_mut(*entity);
-                (subscription.settings, subscription.updated) = ((**settings).clone(), time);
-            }
-            Change::RulePut { subscription, rule } => {
-                let rules = &mut self.subscription_mut(*subscription).rules;
-                let key = fold(&rule.name);
-                let created = rules.get(&key).map_or(time, |before| before.created);
-                rules.insert(key, StoredRule { rule: (**rule).clone(), created });
-            }
-            Change::RuleRemoved { subscription, name } => {
-                let removed = self.subscription_mut(*subscription).rules.remove(&fold(name));
-                assert!(removed.is_some(), "only a rule that is there is removed");
-            }
-            Change::TopicCreated { .. }
-            | Change::SubscriptionCreated { .. }
-            | Change::QueueUpdated { .. }
-            | Change::AccessChanged { .. }
-            | Change::NamespaceNamed { .. }
-            | Change::ClockMoved { .. } => unreachable!("not a change of topics"),
-        }
+    pub(crate) fn topics(&self) -> impl Iterator<Item = (EntityId, &Topic)> {
+        self.topics.iter().map(|(entity, topic)| (*entity, topic))
     }
 
-    /// The changes that make all of this again, each with its time.
-    pub(crate) fn changes(&self) -> Vec<(LocalTime, Change)> {
-        let mut changes = Vec::new();
-        for (entity, topic) in &self.topics {
-            let Topic { namespace, path, settings, created, updated, subscriptions: _ } = topic;
-            let (entity, namespace, path) = (*entity, *namespace, path.clone());
-            let settings = Box::new(settings.clone());
-            changes.push((
-                *created,
-                Change::TopicCreated { entity, namespace, path, settings: settings.clone() },
-            ));
-            changes.push((*updated, Change::TopicUpdated { entity, settings }));
-        }
-        for (entity, subscription) in &self.subscriptions {
-            let Subscription { topic, name, settings, created, updated, rules } = subscription;
-            let (entity, topic, name) = (*entity, *topic, name.clone());
-            let settings = Box::new(settings.clone());
-            changes.push((
-                *created,
-                Change::SubscriptionCreated { entity, topic, name, settings: settings.clone() },
-            ));
-            changes.push((*updated, Change::SubscriptionUpdated { entity, settings }));
-            changes.extend(rules.values().map(|stored| {
-                (
-                    stored.created,
-                    Change::RulePut { subscription: entity, rule: Box::new(stored.rule.clone()) },
-                )
-            }));
-        }
-        changes
+    pub(crate) fn subscriptions(&self) -> impl Iterator<Item = (EntityId, &Subscription)> {
+        self.subscriptions.iter().map(|(entity, subscription)| (*entity, subscription))
     }
 
     /// Whether a change is about what is there.
@@ -162,17 +129,6 @@ impl Topics {
             }
             _ => false,
         }
-    }
-
-    pub(crate) fn add_topic(&mut self, entity: EntityId, topic: Topic) {
-        self.topics.insert(entity, topic);
-    }
-
-    pub(crate) fn add_subscription(&mut self, entity: EntityId, subscription: Subscription) {
-        let topic = self.topics.get_mut(&subscription.topic).expect("a subscription has its topic");
-        let taken = topic.subscriptions.insert(fold(&subscription.name), entity);
-        assert!(taken.is_none(), "subscription '{}' was created twice", subscription.name);
-        self.subscriptions.insert(entity, subscription);
     }
 
     /// Removes a topic with everything below it, or a subscription. Gives the topic, whose name is free again.
@@ -190,7 +146,7 @@ impl Topics {
         Some(topic)
     }
 
-    fn subscription_mut(&mut self, entity: EntityId) -> &mut Subscription {
+    pub(super) fn subscription_mut(&mut self, entity: EntityId) -> &mut Subscription {
         self.subscriptions.get_mut(&entity).expect("a record names only subscriptions that exist")
     }
 
@@ -242,7 +198,7 @@ impl Broker {
         let entity = self.durable.next_entity();
         let change = Change::TopicCreated { entity, namespace, path: path.into(), settings };
         self.write(Record::Managed(Box::new(change)), context, decision);
-        self.volatile.apply(Touch::EntityCreated { entity, namespace, time: context.now });
+        self.volatile.create_entity(entity, namespace, context.now);
         self.arm_idle(entity, context.now);
         Ok(entity)
     }
@@ -256,7 +212,7 @@ impl Broker {
         decision: &mut Decision,
     ) -> Result<EntityId, Refusal> {
         let entity = self.find_topic(namespace, path)?;
-        let topic = self.durable.topics.topic(entity).expect("found above");
+        let topic = self.durable.topics().topic(entity).expect("found above");
         settings.check_update(&topic.settings)?;
         if settings.max_size_megabytes != topic.settings.max_size_megabytes {
             check_offered_size(settings.max_size_megabytes)?;
@@ -264,7 +220,7 @@ impl Broker {
         let settings = Box::new(self.tier_of(namespace).settle_topic(settings, Some(&topic.settings))?);
         let change = Change::TopicUpdated { entity, settings };
         self.write(Record::Managed(Box::new(change)), context, decision);
-        self.volatile.apply(Touch::Used { entity, time: context.now });
+        self.volatile.set_used(entity, context.now);
         self.arm_idle(entity, context.now);
         Ok(entity)
     }
@@ -272,23 +228,23 @@ impl Broker {
     pub(crate) fn find_topic(&self, namespace: NamespaceId, path: &str) -> Result<EntityId, Refusal> {
         let found = self.durable.find(namespace, path);
         found
-            .filter(|entity| self.durable.topics.topic(*entity).is_some())
+            .filter(|entity| self.durable.topics().topic(*entity).is_some())
             .ok_or_else(|| Refusal::EntityNotFound(path.into()))
     }
 
     pub(crate) fn describe_topic(&self, entity: EntityId) -> Option<TopicDescription> {
-        let topics = &self.durable.topics;
+        let topics = self.durable.topics();
         let (topic, queue) = (topics.topic(entity)?, self.durable.queue(entity)?);
         let (sql_filters, correlation_filters) = topics.filters(topic);
         Some(TopicDescription {
-            path: topic.path.clone(),
+            path: queue.path.clone(),
             settings: topic.settings.clone(),
             max_message_kilobytes: self
-                .tier_of(topic.namespace)
+                .tier_of(queue.namespace)
                 .message_kilobytes(topic.settings.max_message_kilobytes),
             access: self.durable.access(entity).to_vec(),
-            created: topic.created,
-            updated: topic.updated,
+            created: queue.created,
+            updated: queue.updated,
             accessed: self.volatile.presence(entity).accessed,
             subscriptions: topic.subscriptions.len() as u32,
             sql_filters,
@@ -300,8 +256,10 @@ impl Broker {
 
     /// By name, so that pages do not shift (H-27).
     pub(crate) fn list_topics(&self, namespace: NamespaceId, skip: usize, top: usize) -> Answer {
-        let topics =
-            self.entities_of(namespace).filter(|entity| self.durable.topics.topic(*entity).is_some());
+        let topics = self
+            .durable
+            .entities_of(namespace)
+            .filter(|entity| self.durable.topics().topic(*entity).is_some());
         let page = topics.skip(skip).take(top.min(LIST_PAGE));
         Answer::Topics(page.filter_map(|entity| self.describe_topic(entity)).collect())
     }

@@ -4,10 +4,11 @@
 //! What must always hold: the copies share the body. A body is alive as long as any of them names it, which is what a
 //! snapshot counts; nobody counts references.
 
-use crate::durable::Durable;
+use crate::durable::Applying;
 use crate::effect::{Extra, Forwarded};
 use crate::ids::{BodyId, EntityId, Sequence, Source};
 use crate::limits::COPY_BYTES;
+use crate::queue::forward::TakenOut;
 use crate::queue::index::Slot;
 use crate::record::{Field, Fields, Unreadable, put_difference, put_number};
 use crate::time::LocalTime;
@@ -124,9 +125,10 @@ impl Field for Origin {
     }
 }
 
-impl Durable {
+impl Applying<'_> {
     /// Takes a message that was published: out of where it was, and into the subscriptions.
-    pub(crate) fn publish(&mut self, published: &Published, time: LocalTime) {
+    pub(crate) fn published(&mut self, published: &Published) {
+        let time = self.time;
         let Published { topic, sequence, origin, copies } = published;
         let (body, length, base) = match origin {
             Origin::Sent { body, length, parts } => {
@@ -142,13 +144,12 @@ impl Durable {
                 (slot.body, slot.length, extra)
             }
             Origin::Forwarded { source, sequence } => {
-                let (slot, extra) = self.take_out(*source, *sequence);
+                let TakenOut { slot, extra, .. } = self.take_out(*source, *sequence);
                 (slot.body, slot.length, extra)
             }
         };
         let queue = self.queue_mut(*topic);
-        assert_eq!(*sequence, queue.next, "numbers have no gaps");
-        queue.next = sequence.next();
+        queue.use_up(*sequence);
         queue.below += u64::from(length) * copies.len() as u64;
         // Most copies have their number at the topic by what the subscription is behind; the others share this.
         let first = Forwarded { number: queue.number(*sequence), hops: 0 };

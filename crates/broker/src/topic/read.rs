@@ -12,7 +12,6 @@ use crate::limits::{CHECK_BYTES, CHECK_MESSAGES, FORWARD_RETRY};
 use crate::queue::doubt::{Doubt, Fronts};
 use crate::time::{LocalTime, Span};
 use crate::timers::Chore;
-use crate::volatile::Touch;
 
 /// What is known of the front of a message.
 pub(crate) enum Known {
@@ -62,7 +61,7 @@ impl Broker {
         if !messages.is_empty() {
             (again, is_uncommitted) = (LocalTime::NEVER, false);
             decision.doubts.push(Doubt { source, messages, wants_content: true });
-            self.volatile.apply(Touch::Doubted { source });
+            self.volatile.begin_check(source);
             self.wait_for_read(source);
         } else if is_checking {
             // Time does not pass over those that were asked for before it was moved.
@@ -72,7 +71,7 @@ impl Broker {
         if is_uncommitted && self.wait_for_commit() {
             again = context.now;
         }
-        self.volatile.apply(Touch::Armed { entity: topic, chore: Chore::Activate, at: again });
+        self.volatile.arm(topic, Chore::Activate, again);
     }
 
     /// The messages of a [`Doubt`] that wants content were read; those that could not be have none.
@@ -80,7 +79,7 @@ impl Broker {
         self.end_wait(source);
         let Some(queue) = self.durable.queue(source.entity) else { return };
         let is_topic = queue.kind == crate::durable::Kind::Topic;
-        self.volatile.apply(Touch::Read { source, fronts });
+        self.volatile.end_read(source, fronts);
         if is_topic {
             self.arm_schedule(source.entity);
         } else {
@@ -92,8 +91,8 @@ impl Broker {
     /// What is scheduled and cannot be read is tried again later; after a start at once.
     pub(crate) fn postpone(&mut self, topic: EntityId, sequence: Sequence, context: LocalContext) {
         let due = context.now.after(FORWARD_RETRY);
-        self.volatile.apply(Touch::Scheduled { entity: topic, due, sequence });
-        self.volatile.apply(Touch::Armed { entity: topic, chore: Chore::Activate, at: due });
+        self.volatile.schedule(topic, due, sequence);
+        self.volatile.arm(topic, Chore::Activate, due);
     }
 }
 

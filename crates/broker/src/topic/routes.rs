@@ -4,20 +4,18 @@
 //! what the rules say, in the order of subscriptions and of the names of their rules. A rule that asks for a value of a
 //! property first is found by that value, so that a message costs what its own subscriptions cost, not all of them.
 
-use super::Topics;
 use super::action::{self, Acted};
 use super::expression::Statement;
 use super::filter::{Key, Ready, Wanted};
 use super::scalar::Wrong;
-use super::sql;
 use super::steps::{STEP_BYTES, Steps};
 use super::subject::{About, Front, Subject};
+use super::{Topics, sql};
 use crate::Broker;
 use crate::ids::EntityId;
 use crate::limits::{
     COPY_BYTES, FAILURE_BYTES, FAN_OUT_BYTES, MESSAGE_STEPS, MOVE_BYTES, PROPERTIES_BYTES, SESSION_BYTES,
 };
-use crate::volatile::Touch;
 use crate::work::touched;
 use message::overlay::Overlay;
 use message::system::SystemProperty;
@@ -261,18 +259,18 @@ impl Routes {
 impl Broker {
     /// The routes of a topic, as its rules are now.
     pub(crate) fn routes(&mut self, topic: EntityId) -> Arc<Routes> {
-        if let Some(routes) = self.volatile.routes.get(&topic) {
+        if let Some(routes) = self.volatile.routes(topic) {
             return Arc::clone(routes);
         }
-        let routes = Arc::new(Routes::of(&self.durable.topics, topic));
-        self.volatile.apply(Touch::Routed { topic, routes: Some(Arc::clone(&routes)) });
+        let routes = Arc::new(Routes::of(self.durable.topics(), topic));
+        self.volatile.set_routes(topic, Some(Arc::clone(&routes)));
         routes
     }
 
     /// The rules of a topic, or of the topic of a subscription, have changed.
     pub(crate) fn reroute(&mut self, entity: EntityId) {
-        let above = self.durable.topics.subscription(entity).map(|subscription| subscription.topic);
-        self.volatile.apply(Touch::Routed { topic: above.unwrap_or(entity), routes: None });
+        let above = self.durable.topics().subscription(entity).map(|subscription| subscription.topic);
+        self.volatile.set_routes(above.unwrap_or(entity), None);
     }
 }
 

@@ -6,14 +6,13 @@ use super::sql;
 use super::subscription::check_rule_name;
 use crate::Broker;
 use crate::decision::{Decision, LocalContext};
-use crate::durable::fold;
+use crate::durable::{Applying, fold};
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
 use crate::limits::*;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::LocalTime;
-use crate::volatile::Touch;
 use message::Value;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -187,7 +186,7 @@ impl Broker {
         let rule = Rule { name: name.clone(), ..rule.clone() };
         let change = Change::RulePut { subscription: entity, rule: Box::new(rule) };
         self.write(Record::Managed(Box::new(change)), context, decision);
-        self.volatile.apply(Touch::Used { entity, time: context.now });
+        self.volatile.set_used(entity, context.now);
         self.reroute(entity);
         self.describe_rule(namespace, topic, subscription, &name)
     }
@@ -203,8 +202,8 @@ impl Broker {
         if before.is_some_and(|before| is_correlation(before) == is_correlation(filter)) {
             return Ok(());
         }
-        let topic = self.durable.topics.topic(topic).expect("the caller has found it");
-        let (sql, correlation) = self.durable.topics.filters(topic);
+        let topic = self.durable.topics().topic(topic).expect("the caller has found it");
+        let (sql, correlation) = self.durable.topics().filters(topic);
         let limits = self.topic_limits;
         if is_correlation(filter) && correlation as usize >= limits.correlation_filters {
             return Err(Refusal::TooManyCorrelationFilters(limits.correlation_filters));
@@ -260,13 +259,28 @@ impl Broker {
     }
 
     fn rule_description(&self, subscription: &super::Subscription, stored: &StoredRule) -> RuleDescription {
-        let topic = self.durable.topics.topic(subscription.topic);
+        let topic = self.durable.queue(subscription.topic);
         RuleDescription {
             topic: topic.map(|topic| topic.path.clone()).unwrap_or_default(),
             subscription: subscription.name.clone(),
             rule: stored.rule.clone(),
             created: stored.created,
         }
+    }
+}
+
+impl Applying<'_> {
+    pub(crate) fn rule_put(&mut self, subscription: EntityId, rule: &Rule) {
+        let time = self.time;
+        let rules = &mut self.topics_mut().subscription_mut(subscription).rules;
+        let key = fold(&rule.name);
+        let created = rules.get(&key).map_or(time, |before| before.created);
+        rules.insert(key, StoredRule { rule: rule.clone(), created });
+    }
+
+    pub(crate) fn rule_removed(&mut self, subscription: EntityId, name: &str) {
+        let removed = self.topics_mut().subscription_mut(subscription).rules.remove(&fold(name));
+        assert!(removed.is_some(), "only a rule that is there is removed");
     }
 }
 

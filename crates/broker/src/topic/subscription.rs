@@ -6,7 +6,7 @@ use super::settings::SubscriptionSettings;
 use super::{SUBSCRIPTIONS, Subscription};
 use crate::Broker;
 use crate::decision::{Decision, LocalContext};
-use crate::durable::Counts;
+use crate::durable::{Applying, Counts, Kind, Queue, fold};
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
 use crate::limits::{LIST_PAGE, NAME_CHARACTERS};
@@ -14,7 +14,7 @@ use crate::manage::forward_address;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::LocalTime;
-use crate::volatile::Touch;
+use std::collections::BTreeMap;
 
 /// The rule of a subscription that is given none (S-181).
 pub const DEFAULT_RULE: &str = "$Default";
@@ -100,8 +100,8 @@ impl Broker {
     ) -> Result<Answer, Refusal> {
         let topic_id = self.find_topic(namespace, topic)?;
         check_name(name)?;
-        if let Some(taken) = self.durable.topics.find_subscription(topic_id, name) {
-            let spelled = self.durable.topics.subscription(taken).map_or(name, |taken| &taken.name);
+        if let Some(taken) = self.durable.topics().find_subscription(topic_id, name) {
+            let spelled = self.durable.topics().subscription(taken).map_or(name, |taken| &taken.name);
             return Err(Refusal::EntityExists(spelled.into()));
         }
         self.check_subscription(namespace, topic, name, settings, None)?;
@@ -109,7 +109,7 @@ impl Broker {
         let rule = rule.unwrap_or(&default);
         rule.check()?;
         self.check_filter_room(topic_id, None, &rule.filter)?;
-        let holds = self.durable.topics.topic(topic_id).map_or(0, |topic| topic.subscriptions.len());
+        let holds = self.durable.topics().topic(topic_id).map_or(0, |topic| topic.subscriptions.len());
         let limit = self.topic_limits.subscriptions;
         if holds >= limit {
             return Err(Refusal::TooManySubscriptions(limit));
@@ -122,8 +122,8 @@ impl Broker {
             settings: Box::new(settle(settings)),
         };
         self.write(Record::Managed(Box::new(change)), context, decision);
-        self.volatile.apply(Touch::EntityCreated { entity, namespace, time: context.now });
-        self.volatile.apply(Touch::Used { entity: topic_id, time: context.now });
+        self.volatile.create_entity(entity, namespace, context.now);
+        self.volatile.set_used(topic_id, context.now);
         self.arm_idle(entity, context.now);
         self.reroute(topic_id);
         let change = Change::RulePut { subscription: entity, rule: Box::new(rule.clone()) };
@@ -177,7 +177,7 @@ impl Broker {
         let (entity, _) = self.find_subscription(namespace, topic, name)?;
         let path = self.durable.queue(entity).map(|queue| queue.path.clone()).unwrap_or_default();
         let topic = self.find_topic(namespace, topic)?;
-        self.volatile.apply(Touch::Used { entity: topic, time: context.now });
+        self.volatile.set_used(topic, context.now);
         self.remove_entity(entity, &path, context, decision);
         Ok(Answer::Deleted)
     }
@@ -189,7 +189,7 @@ impl Broker {
         name: &str,
     ) -> Result<(EntityId, &Subscription), Refusal> {
         let topic_id = self.find_topic(namespace, topic)?;
-        let topics = &self.durable.topics;
+        let topics = self.durable.topics();
         topics
             .find_subscription(topic_id, name)
             .and_then(|entity| Some((entity, topics.subscription(entity)?)))
@@ -202,14 +202,14 @@ impl Broker {
     }
 
     fn subscription_description(&self, entity: EntityId) -> Option<SubscriptionDescription> {
-        let topics = &self.durable.topics;
+        let topics = self.durable.topics();
         let (subscription, queue) = (topics.subscription(entity)?, self.durable.queue(entity)?);
         Some(SubscriptionDescription {
-            topic: topics.topic(subscription.topic)?.path.clone(),
+            topic: self.durable.queue(subscription.topic)?.path.clone(),
             name: subscription.name.clone(),
             settings: subscription.settings.clone(),
-            created: subscription.created,
-            updated: subscription.updated,
+            created: queue.created,
+            updated: queue.updated,
             accessed: self.volatile.presence(entity).accessed,
             counts: queue.counts,
             bytes: queue.bytes,
@@ -224,10 +224,41 @@ impl Broker {
         top: usize,
     ) -> Result<Answer, Refusal> {
         let entity = self.find_topic(namespace, topic)?;
-        let topic = self.durable.topics.topic(entity).expect("found above");
+        let topic = self.durable.topics().topic(entity).expect("found above");
         let page = topic.subscriptions.values().skip(skip).take(top.min(LIST_PAGE));
         let page = page.filter_map(|entity| self.subscription_description(*entity));
         Ok(Answer::Subscriptions(page.collect()))
+    }
+}
+
+impl Applying<'_> {
+    pub(crate) fn subscription_created(
+        &mut self,
+        entity: EntityId,
+        topic: EntityId,
+        name: &str,
+        settings: &SubscriptionSettings,
+    ) {
+        let above = self.queue(topic).expect("a subscription has its topic");
+        let path = format!("{}/{SUBSCRIPTIONS}/{name}", above.path).into();
+        let kind = Kind::Subscription { topic };
+        let of_messages = settings.of_messages(&above.settings);
+        let queue = Queue::empty(kind, entity, above.namespace, path, of_messages, self.time);
+        self.put_entity(entity, queue);
+        let subscription =
+            Subscription { topic, name: name.into(), settings: settings.clone(), rules: BTreeMap::new() };
+        let topics = self.topics_mut();
+        let above = topics.topics.get_mut(&topic).expect("a subscription has its topic");
+        let taken = above.subscriptions.insert(fold(name), entity);
+        assert!(taken.is_none(), "subscription '{name}' was created twice");
+        topics.subscriptions.insert(entity, subscription);
+    }
+
+    pub(crate) fn subscription_updated(&mut self, entity: EntityId, settings: &SubscriptionSettings) {
+        let time = self.time;
+        let queue = self.queue_mut(entity);
+        (queue.settings, queue.updated) = (settings.of_messages(&queue.settings), time);
+        self.topics_mut().subscription_mut(entity).settings = settings.clone();
     }
 }
 

@@ -2,7 +2,7 @@
 //! and then all of them are taken in their order, or none.
 
 use super::stage::TOO_LATE;
-use super::{Change, Delivery, Phase, Step, Way, Work};
+use super::{Delivery, Phase, Step, Way, Work};
 use crate::Broker;
 use crate::command::{Arrivals, Outcome};
 use crate::decision::{Context, Decision, LocalContext};
@@ -13,7 +13,6 @@ use crate::limits::{CONNECTION_TRANSACTIONS, FAN_OUT_BYTES};
 use crate::planted::{Bug, is_planted};
 use crate::queue::send::Parts;
 use crate::refusal::Refusal;
-use crate::volatile::Touch;
 
 const GONE: &str = "An entity that it concerns is gone.";
 
@@ -48,7 +47,7 @@ impl Broker {
     ) {
         match self.tier_of(namespace).check_transactions() {
             Ok(()) => {
-                self.volatile.apply(Touch::Transaction(Change::Attached { link, namespace }));
+                self.volatile.transactions.attach(link, namespace);
                 let (max_message_bytes, wants_ids) = (0, false);
                 decision.effect(Effect::Attached { link, max_message_bytes, wants_ids, session: None });
             }
@@ -67,7 +66,7 @@ impl Broker {
             return decision.effect(Effect::Rejected { link, delivery, refusal });
         }
         let transaction = TransactionId(transactions.last.0 + 1);
-        self.volatile.apply(Touch::Transaction(Change::Declared { link, transaction }));
+        self.volatile.transactions.declare(link, transaction);
         decision.effect(Effect::Declared { link, delivery, transaction });
     }
 
@@ -84,8 +83,7 @@ impl Broker {
         let ended = match found.filter(|found| found.awaiting.is_none()) {
             None => Err(Refusal::UnknownTransaction),
             Some(found) if found.reading > 0 && !is_failed => {
-                let change = Change::Awaited { transaction, delivery };
-                return self.volatile.apply(Touch::Transaction(change));
+                return self.volatile.transactions.set_awaited(transaction, delivery);
             }
             Some(_) if is_failed => {
                 self.give_up(transaction, context, decision);
@@ -116,7 +114,7 @@ impl Broker {
 
     /// An operation will not be decided: a message that it needs cannot be read. A commit that waits for it is refused.
     pub(crate) fn operation_failed(&mut self, transaction: TransactionId, decision: &mut Decision) {
-        self.volatile.apply(Touch::Transaction(Change::Read { transaction }));
+        self.volatile.transactions.end_read(transaction);
         let Some(found) = self.volatile.transactions.open.get(&transaction) else { return };
         let (link, Some(delivery)) = (found.coordinator, found.awaiting) else { return };
         self.volatile.transactions.forget(transaction);
@@ -163,7 +161,7 @@ impl Broker {
                 Step::Send(delivery) => self.commit_messages(delivery, context, decision),
                 Step::Settle { source, token, outcome } => {
                     self.settle_locked(source, token.sequence(), &outcome, context, decision);
-                    self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
+                    self.volatile.set_used(source.entity, context.now);
                 }
             }
         }
@@ -256,9 +254,9 @@ impl Broker {
             }
         }
         let (Place::Stored(entity) | Place::TransferDeadLetter(entity)) = place;
-        self.volatile.apply(Touch::Accessed { entity, time: context.now });
+        self.volatile.set_accessed(entity, context.now);
         let (Way::To(entity) | Way::Via(entity, _)) = way;
-        self.volatile.apply(Touch::Accessed { entity, time: context.now });
+        self.volatile.set_accessed(entity, context.now);
     }
 
     /// What the copies of messages take in the journal, about.
@@ -281,8 +279,8 @@ impl Broker {
     }
 
     fn next_overdue(&self, context: Context) -> Option<TransactionId> {
-        let timers = &self.volatile.timers;
-        let is_due = |namespace, deadline| deadline <= context.now.local(timers.offset(namespace));
+        let is_due =
+            |namespace, deadline| deadline <= context.now.local(self.volatile.clock_offset(namespace));
         let mut deadlines = self.volatile.transactions.deadlines();
         deadlines.find(|(namespace, deadline, _)| is_due(*namespace, *deadline)).map(|(.., id)| id)
     }

@@ -124,87 +124,59 @@ pub(crate) enum Way {
     Via(EntityId, Arc<str>),
 }
 
-/// A change of memory only.
-#[derive(Debug)]
-pub enum Change {
-    Attached {
-        link: LinkId,
-        namespace: NamespaceId,
-    },
-    /// Everything that it has not discharged is rolled back (S-213).
-    Detached {
-        link: LinkId,
-    },
-    Declared {
-        link: LinkId,
-        transaction: TransactionId,
-    },
-    /// There was an operation; the first one sets the end of the transaction.
-    Used {
-        transaction: TransactionId,
-        deadline: LocalTime,
-    },
-    /// An operation waits until a message was read; it was.
-    Waiting {
-        transaction: TransactionId,
-    },
-    Read {
-        transaction: TransactionId,
-    },
-    /// A commit waits for such operations.
-    Awaited {
-        transaction: TransactionId,
-        delivery: u32,
-    },
-    RolledBack {
-        transaction: TransactionId,
-        why: Box<str>,
-    },
-}
-
 impl Transactions {
-    pub(crate) fn apply(&mut self, change: Change) {
-        match change {
-            Change::Attached { link, namespace } => {
-                let coordinator = Coordinator { namespace, ..Coordinator::default() };
-                let before = self.coordinators.insert(link, coordinator);
-                assert!(before.is_none(), "link {link:?} was attached twice");
-            }
-            Change::Detached { link } => {
-                let Some(coordinator) = self.coordinators.remove(&link) else { return };
-                for transaction in coordinator.transactions {
-                    self.forget(transaction);
-                }
-            }
-            Change::Declared { link, transaction } => {
-                let coordinator = self.coordinators.get_mut(&link).expect("it was looked at");
-                coordinator.transactions.insert(transaction);
-                let (namespace, phase) = (coordinator.namespace, Phase::Open(Box::default()));
-                let declared =
-                    Transaction { coordinator: link, namespace, reading: 0, awaiting: None, phase };
-                self.open.insert(transaction, declared);
-                self.last = transaction;
-                self.charges.entry(link.connection).or_default().transactions += 1;
-            }
-            Change::Used { transaction, deadline } => {
-                let namespace = self.open[&transaction].namespace;
-                if let Some(work) = self.work_mut(transaction)
-                    && work.deadline.is_none()
-                {
-                    work.deadline = Some(deadline);
-                    self.deadlines.insert((namespace, deadline, transaction));
-                }
-            }
-            Change::Waiting { transaction } => self.change(transaction, |each| each.reading += 1),
-            Change::Read { transaction } => self.change(transaction, |each| each.reading -= 1),
-            Change::Awaited { transaction, delivery } => {
-                self.change(transaction, |each| each.awaiting = Some(delivery));
-            }
-            Change::RolledBack { transaction, why } => {
-                self.clear(transaction);
-                self.change(transaction, |each| each.phase = Phase::RolledBack(why));
-            }
+    pub(crate) fn attach(&mut self, link: LinkId, namespace: NamespaceId) {
+        let coordinator = Coordinator { namespace, ..Coordinator::default() };
+        let before = self.coordinators.insert(link, coordinator);
+        assert!(before.is_none(), "link {link:?} was attached twice");
+    }
+
+    /// Everything that the link has not discharged is rolled back (S-213).
+    pub(crate) fn detach(&mut self, link: LinkId) {
+        let Some(coordinator) = self.coordinators.remove(&link) else { return };
+        for transaction in coordinator.transactions {
+            self.forget(transaction);
         }
+    }
+
+    fn declare(&mut self, link: LinkId, transaction: TransactionId) {
+        let coordinator = self.coordinators.get_mut(&link).expect("it was looked at");
+        coordinator.transactions.insert(transaction);
+        let (namespace, phase) = (coordinator.namespace, Phase::Open(Box::default()));
+        let declared = Transaction { coordinator: link, namespace, reading: 0, awaiting: None, phase };
+        self.open.insert(transaction, declared);
+        self.last = transaction;
+        self.charges.entry(link.connection).or_default().transactions += 1;
+    }
+
+    /// There was an operation; the first one sets the end of the transaction.
+    fn set_deadline(&mut self, transaction: TransactionId, deadline: LocalTime) {
+        let namespace = self.open[&transaction].namespace;
+        if let Some(work) = self.work_mut(transaction)
+            && work.deadline.is_none()
+        {
+            work.deadline = Some(deadline);
+            self.deadlines.insert((namespace, deadline, transaction));
+        }
+    }
+
+    /// An operation waits until a message was read.
+    fn begin_read(&mut self, transaction: TransactionId) {
+        self.change(transaction, |each| each.reading += 1);
+    }
+
+    fn end_read(&mut self, transaction: TransactionId) {
+        self.change(transaction, |each| each.reading -= 1);
+    }
+
+    /// A commit waits for such operations.
+    fn set_awaited(&mut self, transaction: TransactionId, delivery: u32) {
+        self.change(transaction, |each| each.awaiting = Some(delivery));
+    }
+
+    fn roll_back(&mut self, transaction: TransactionId, why: Box<str>) {
+        self.clear(transaction);
+        self.change(transaction, |each| each.phase = Phase::RolledBack(why));
     }
 
     fn change(&mut self, transaction: TransactionId, change: impl FnOnce(&mut Transaction)) {

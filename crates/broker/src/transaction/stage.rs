@@ -2,7 +2,7 @@
 //! is told at once and leaves the transaction as it was, unless nobody wants to be told; a send that fails spoils it (S-218),
 //! for not every client looks at what became of it.
 
-use super::{Change, Charge, Delivery, Phase, Step, Way};
+use super::{Charge, Delivery, Phase, Step, Way};
 use crate::Broker;
 use crate::command::{Arrivals, Command, Incoming, Outcome, SessionIds};
 use crate::decision::{Decided, Decision, Hindrance, LocalContext, Material, Needs};
@@ -18,7 +18,7 @@ use crate::queue::settle::check_tokens;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::topic::subject::Front;
-use crate::volatile::{Link, Role, Touch};
+use crate::volatile::{Link, Role};
 
 /// S-213.
 pub(super) const TOO_LATE: &str = "it took longer than two minutes.";
@@ -118,10 +118,10 @@ impl Broker {
         };
         match (is_again, &decided) {
             (false, Decided::Needs(_) | Decided::Check(_)) => {
-                self.volatile.apply(Touch::Transaction(Change::Waiting { transaction }));
+                self.volatile.transactions.begin_read(transaction);
             }
             (true, Decided::Done) => {
-                self.volatile.apply(Touch::Transaction(Change::Read { transaction }));
+                self.volatile.transactions.end_read(transaction);
                 self.resume_discharge(transaction, context, decision);
             }
             _ => {}
@@ -149,7 +149,7 @@ impl Broker {
             }
             Some(Phase::Open(_)) => {
                 let deadline = context.now.after(TRANSACTION_TIME);
-                self.volatile.apply(Touch::Transaction(Change::Used { transaction, deadline }));
+                self.volatile.transactions.set_deadline(transaction, deadline);
                 Ok(())
             }
         }
@@ -181,7 +181,7 @@ impl Broker {
             let (entity, part_bytes) = (source.entity, *part_bytes);
             let _ = self.send_to(entity, link, part_bytes, arrivals, sessions, context, decision);
         } else if let Err(refusal) = self.stage_messages(transaction, link, &sent, context, decision) {
-            self.volatile.apply(Touch::PartsDropped { link });
+            self.volatile.drop_parts(link);
             if let Some(delivery) = answer {
                 decision.effect(Effect::Rejected { link, delivery, refusal });
             }
@@ -205,7 +205,7 @@ impl Broker {
         let charge = checked.inspect_err(|refusal| self.roll_back(transaction, &refusal.to_string()))?;
         let (mut parts, may_publish) = (Vec::new(), self.may_publish(&sent.way));
         for message in sent.arrivals.messages {
-            let mut of_link = self.take_parts(link);
+            let mut of_link = self.volatile.take_parts(link);
             if may_publish && of_link.front.is_none() {
                 of_link.front = front_of(sent.arrivals, message);
             }
@@ -339,7 +339,7 @@ impl Broker {
         context: LocalContext,
         decision: &mut Decision,
     ) -> Parts {
-        let body = self.durable.next_body;
+        let body = self.durable.next_body();
         self.write(Record::PartStored { body }, context, decision);
         decision.bodies.push(message.body);
         Parts { stored: Some(body), ..parts }
@@ -383,7 +383,7 @@ impl Broker {
             let step = Step::Settle { source, token: *token, outcome: outcome.clone() };
             self.volatile.transactions.add(transaction, step, Charge { stored: 0, held });
         }
-        self.volatile.apply(Touch::Used { entity: source.entity, time: context.now });
+        self.volatile.set_used(source.entity, context.now);
         Ok(())
     }
 
@@ -415,7 +415,7 @@ impl Broker {
             parts.push(self.store_ahead(message, Parts { front, ..Parts::default() }, context, decision));
             numbers.push(self.skip(entity, context, decision));
         }
-        self.volatile.apply(Touch::Accessed { entity, time: context.now });
+        self.volatile.set_accessed(entity, context.now);
         let queue = self.durable.queue(entity).expect("checked before");
         let told = numbers.iter().map(|sequence| queue.number(*sequence)).collect();
         let delivery = Delivery {
@@ -438,7 +438,7 @@ impl Broker {
 
     pub(super) fn roll_back(&mut self, transaction: TransactionId, why: &str) {
         let why = why.into();
-        self.volatile.apply(Touch::Transaction(Change::RolledBack { transaction, why }));
+        self.volatile.transactions.roll_back(transaction, why);
     }
 }
 

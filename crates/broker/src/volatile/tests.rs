@@ -1,5 +1,6 @@
 use super::*;
-use crate::ids::ConnectionId;
+use crate::command::ReceiveMode;
+use crate::ids::{ConnectionId, LockToken, Position, SubQueue};
 use crate::limits::IDLE_TIMERS;
 use crate::testing::{World, message};
 
@@ -12,10 +13,10 @@ fn link(number: u32) -> LinkId {
 fn with_receivers(count: u32) -> Volatile {
     let mut volatile = Volatile::default();
     let (entity, namespace) = (EntityId(0), NamespaceId(0));
-    volatile.apply(Touch::EntityCreated { entity, namespace, time: LocalTime(0) });
+    volatile.create_entity(entity, namespace, LocalTime(0));
     for number in 0..count {
         let role = Role::Receiver { mode: ReceiveMode::PeekLock, delivered: 0, session: None };
-        volatile.apply(Touch::Attached { link: link(number), source: SOURCE, role });
+        volatile.attach(link(number), SOURCE, role);
     }
     volatile
 }
@@ -41,8 +42,8 @@ fn timers_of_settled_locks_do_not_pile_up() {
     let mut volatile = with_receivers(0);
     for number in 1..=100_000 {
         let token = LockToken::new(number, Sequence(number));
-        volatile.apply(Touch::Locked { source: SOURCE, lock: Lock { token, until: LocalTime(60_000) } });
-        volatile.apply(Touch::Unlocked { source: SOURCE, sequence: Sequence(number) });
+        volatile.add_lock(SOURCE, Lock { token, until: LocalTime(60_000) });
+        volatile.unlock(SOURCE, Sequence(number));
     }
     assert!(volatile.timers.of(NamespaceId(0)).lock_count() <= 2 * IDLE_TIMERS);
     assert_eq!(volatile.take_due(Time(i64::MAX)), None);

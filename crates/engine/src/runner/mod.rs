@@ -133,7 +133,11 @@ fn resume(recovered: &Recovered) -> OwnerClock {
         );
     }
     for (namespace, offset) in recovered.durable.clock_offsets() {
-        tracing::warn!(namespace = namespace.0, ahead_ms = offset, "the test clock has moved this namespace");
+        tracing::warn!(
+            namespace = namespace.0,
+            ahead_ms = offset.0,
+            "the test clock has moved this namespace"
+        );
     }
     clock
 }

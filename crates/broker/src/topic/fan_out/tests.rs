@@ -89,7 +89,7 @@ fn a_message_that_nobody_wants_is_accepted_and_stored_nowhere() {
     world.manage(Task::DeleteRule { topic, subscription, name }).unwrap();
     let link = world.sender("t");
     assert_eq!(world.send(link, 4, &[message(10)]), [Effect::Accepted { link, delivery: 4 }]);
-    assert_eq!(world.broker.durable.next_body, BodyId(1));
+    assert_eq!(world.broker.durable.next_body(), BodyId(1));
     assert_eq!((world.queue("t").next, described(&mut world).bytes), (Sequence(2), 0));
 }
 

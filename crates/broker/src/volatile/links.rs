@@ -1,0 +1,178 @@
+//! Links: who sends and who receives, what credit they have, and parts of large messages that are still arriving.
+
+use super::Volatile;
+use crate::command::ReceiveMode;
+use crate::ids::{BodyId, EntityId, LinkId, Source};
+use crate::queue::send::Parts;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub struct Link {
+    pub source: Source,
+    pub role: Role,
+}
+
+#[derive(Debug)]
+pub enum Role {
+    /// Parts of a large message that is still arriving.
+    Sender {
+        parts: Vec<BodyId>,
+        part_bytes: u64,
+        /// Of such a message to a topic: what lies in front of its body.
+        front: Option<Box<[u8]>>,
+        /// Where its messages go, if that is not the entity that it is attached to (S-114).
+        destination: Option<Arc<str>>,
+    },
+    Receiver {
+        mode: ReceiveMode,
+        /// Messages handed out on this link since it was attached.
+        delivered: u64,
+        /// The session that it holds, where it must hold one.
+        session: Option<Arc<str>>,
+    },
+    /// Will be a receiver once a session is free.
+    Waiting { mode: ReceiveMode },
+}
+
+impl Role {
+    pub(crate) fn sender(destination: Option<Arc<str>>) -> Role {
+        Role::Sender { parts: Vec::new(), part_bytes: 0, front: None, destination }
+    }
+
+    /// Whether it receives, now or when there is a session for it.
+    pub fn receives(&self) -> bool {
+        matches!(self, Role::Receiver { .. } | Role::Waiting { .. })
+    }
+}
+
+/// Stands in for the bytes of a message of which a part was refused.
+pub(crate) const PART_REFUSED: u64 = u64::MAX;
+
+impl Volatile {
+    pub fn link(&self, link: LinkId) -> Option<&Link> {
+        self.links.get(&link)
+    }
+
+    /// The links of an entity, in their order.
+    pub(crate) fn links_of(&self, entity: EntityId, is_meant: impl Fn(&Link) -> bool) -> Vec<LinkId> {
+        let meant = self.links.iter().filter(|(_, link)| link.source.entity == entity && is_meant(link));
+        let mut meant: Vec<_> = meant.map(|(id, _)| *id).collect();
+        meant.sort_unstable();
+        meant
+    }
+
+    pub(crate) fn attach(&mut self, link: LinkId, source: Source, role: Role) {
+        self.presence_mut(source.entity).receivers += usize::from(role.receives());
+        if matches!(role, Role::Waiting { .. }) {
+            self.sessions_mut(source.entity).waiting.set(link, 1);
+            self.stir(source);
+        }
+        let before = self.links.insert(link, Link { source, role });
+        assert!(before.is_none(), "link {link:?} was attached twice");
+    }
+
+    pub(crate) fn detach(&mut self, link: LinkId) {
+        let Some(Link { source, role }) = self.links.remove(&link) else { return };
+        self.presence_mut(source.entity).receivers -= usize::from(role.receives());
+        match role {
+            Role::Receiver { session: Some(session), .. } => self.vacate(source.entity, &session, link),
+            Role::Waiting { .. } => self.sessions_mut(source.entity).waiting.remove(link),
+            Role::Receiver { session: None, .. } | Role::Sender { .. } => {}
+        }
+        let ready = self.ready_mut(source);
+        ready.waiting.remove(link);
+        ready.draining.retain(|draining| *draining != link);
+    }
+
+    /// The link waits for `credit` messages in all, instead of what it waited for.
+    pub(crate) fn set_credit(&mut self, link: LinkId, credit: u32) {
+        let Some(Link { source, role }) = self.links.get(&link) else { return };
+        let source = *source;
+        if let Role::Receiver { session: Some(session), .. } = role {
+            let session = Arc::clone(session);
+            return self.credit_session(source.entity, &session, link, credit);
+        }
+        if self.ready_mut(source).waiting.set(link, credit) {
+            self.stir(source);
+        }
+    }
+
+    /// The credit that a link has left with the broker.
+    pub fn credit(&self, link: LinkId) -> u32 {
+        let Some(Link { source, role }) = self.links.get(&link) else { return 0 };
+        match role {
+            Role::Receiver { session: Some(session), .. } => {
+                let holder = self.sessions(source.entity).and_then(|sessions| sessions.holder(session));
+                holder.map_or(0, |holder| holder.credit)
+            }
+            // Whoever waits for a session keeps its entity as whoever waits for messages does.
+            Role::Waiting { .. } => 1,
+            _ => self.ready(*source).waiting.credit(link),
+        }
+    }
+
+    /// One unit of the credit at the head of the line is used.
+    pub(crate) fn serve(&mut self, source: Source) {
+        let link = self.ready_mut(source).waiting.serve();
+        self.count_delivery(link);
+    }
+
+    pub(super) fn count_delivery(&mut self, link: LinkId) {
+        if let Some(Link { role: Role::Receiver { delivered, .. }, .. }) = self.links.get_mut(&link) {
+            *delivered += 1;
+        }
+    }
+
+    /// A link is to be told when it has got everything.
+    pub(crate) fn drain(&mut self, source: Source, link: LinkId) {
+        self.ready_mut(source).draining.push(link);
+    }
+
+    pub(crate) fn end_drain(&mut self, source: Source, link: LinkId) {
+        self.ready_mut(source).draining.retain(|each| *each != link);
+    }
+
+    /// A part of a message was stored; `front` is what lies in front of the body of one to a topic.
+    pub(crate) fn store_part(&mut self, link: LinkId, body: BodyId, length: u64, front: Option<Box<[u8]>>) {
+        if let Some(Link { role: Role::Sender { parts, part_bytes, front: kept, .. }, .. }) =
+            self.links.get_mut(&link)
+        {
+            parts.push(body);
+            *part_bytes += length;
+            *kept = front.or(kept.take());
+        }
+    }
+
+    /// Takes what was stored of a message that is whole now.
+    pub(crate) fn take_parts(&mut self, link: LinkId) -> Parts {
+        match self.links.get_mut(&link) {
+            Some(Link { role: Role::Sender { parts, part_bytes, front, .. }, .. }) if !parts.is_empty() => {
+                Parts {
+                    bodies: Some(std::mem::take(parts).into()),
+                    bytes: std::mem::take(part_bytes),
+                    front: front.take(),
+                    stored: None,
+                }
+            }
+            _ => Parts::default(),
+        }
+    }
+
+    pub(crate) fn drop_parts(&mut self, link: LinkId) {
+        if let Some(Link { role: Role::Sender { parts, part_bytes, front, .. }, .. }) =
+            self.links.get_mut(&link)
+        {
+            parts.clear();
+            *part_bytes = 0;
+            *front = None;
+        }
+    }
+
+    /// A part found no room; the message that it belongs to cannot be stored any more.
+    pub(crate) fn refuse_parts(&mut self, link: LinkId) {
+        if let Some(Link { role: Role::Sender { parts, part_bytes, .. }, .. }) = self.links.get_mut(&link) {
+            parts.clear();
+            *part_bytes = PART_REFUSED;
+        }
+    }
+}
