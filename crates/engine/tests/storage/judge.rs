@@ -22,7 +22,7 @@ pub fn judge(image: &Memory, told: &Told, context: &str) {
     let mut bytes = 0;
     let mut sequences = told.sequences.clone();
     // A message that was abandoned too often is in the dead-letter queue.
-    for (sequence, slot) in queue.parts().flat_map(|part| part.iter()) {
+    for (sequence, slot) in queue.indexes().flat_map(|index| index.iter()) {
         assert!(Sequence(0) < sequence && sequence < queue.next, "{context}: a number was never given");
         bytes += u64::from(slot.length);
         let place = journal.place(journal::BodyId(durable.stored_as(slot.body).0));
