@@ -17,6 +17,7 @@ use tests::Suite;
 const COUNT: usize = 200;
 
 /// What is changed, and what has to notice it.
+#[derive(Debug)]
 struct Subject {
     name: &'static str,
     package: &'static str,
@@ -60,34 +61,87 @@ const GATEWAY: Subject = Subject {
 };
 
 const SUBJECTS: [&Subject; 2] = [&BROKER, &GATEWAY];
-const USAGE: &str = "usage: cargo xtask mutants [broker|gateway] [--seed S]";
+const USAGE: &str = "usage: cargo xtask mutants [broker|gateway] [--seed S] [--part K/N]";
+
+/// What the command line asks for.
+#[derive(Debug, Clone, Copy)]
+struct Question {
+    subject: &'static Subject,
+    seed: u64,
+    part: Part,
+}
+
+/// The `number`th of `of` parts of the changes, from one: judged alone, so that a run may be short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Part {
+    number: usize,
+    of: usize,
+}
+
+impl Part {
+    fn read(given: &str) -> Option<Part> {
+        let (number, of) = given.split_once('/')?;
+        let part = Part { number: number.parse().ok()?, of: of.parse().ok()? };
+        (1..=part.of).contains(&part.number).then_some(part)
+    }
+
+    /// Every `of`th change is of one part, counted from one.
+    fn holds(self, change: usize) -> bool {
+        change % self.of == self.number % self.of
+    }
+}
 
 pub fn run(arguments: &[String]) -> Result<(), String> {
-    let (subject, seed) = read(arguments)?;
+    let Question { subject, seed, part } = read(arguments)?;
     let chosen = choose(list(subject)?, seed, COUNT);
     println!("{} changes of {}, chosen by seed {seed}", chosen.len(), subject.package);
-    let judged = tests::judge(subject, chosen)?;
+    let judged = tests::judge(subject, chosen, part)?;
     judged.unviable.iter().for_each(|mutant| println!("does not compile: {}", mutant.name));
     judged.missed.iter().for_each(|mutant| println!("not noticed: {}", mutant.name));
     let viable = judged.noticed + judged.missed.len();
     println!("{} of {viable} changes were noticed; {} do not compile", judged.noticed, judged.unviable.len());
-    match 100 * judged.noticed >= subject.noticed_percent * viable {
+    match part.of > 1 || 100 * judged.noticed >= subject.noticed_percent * viable {
         true => Ok(()),
         false => Err(format!("fewer than {} % were noticed", subject.noticed_percent)),
     }
 }
 
-fn read(arguments: &[String]) -> Result<(&'static Subject, u64), String> {
-    let (mut subject, mut seed) = (&BROKER, 1);
+fn read(arguments: &[String]) -> Result<Question, String> {
+    let mut question = Question { subject: &BROKER, seed: 1, part: Part { number: 1, of: 1 } };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--seed" => {
                 let given = rest.next().ok_or(USAGE)?;
-                seed = given.parse().map_err(|_| format!("`{given}` is no seed"))?;
+                question.seed = given.parse().map_err(|_| format!("`{given}` is no seed"))?;
             }
-            name => subject = SUBJECTS.into_iter().find(|subject| subject.name == name).ok_or(USAGE)?,
+            "--part" => question.part = rest.next().and_then(|given| Part::read(given)).ok_or(USAGE)?,
+            name => {
+                question.subject = SUBJECTS.into_iter().find(|subject| subject.name == name).ok_or(USAGE)?;
+            }
         }
     }
-    Ok((subject, seed))
+    Ok(question)
+}
+
+#[cfg(test)]
+mod part_tests {
+    use super::*;
+
+    #[test]
+    fn every_change_is_of_exactly_one_part() {
+        for change in 1..=20 {
+            let parts = (1..=3).filter(|number| Part { number: *number, of: 3 }.holds(change));
+            assert_eq!(parts.count(), 1, "{change}");
+        }
+        assert!((1..=20).all(|change| Part { number: 1, of: 1 }.holds(change)));
+    }
+
+    #[test]
+    fn a_part_beyond_the_last_is_refused() {
+        assert_eq!(Part::read("3/3"), Some(Part { number: 3, of: 3 }));
+        for wrong in ["4/3", "0/3", "1", "1/0", "a/b"] {
+            assert_eq!(Part::read(wrong), None, "{wrong}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Builds the changes and runs the tests on each.
 
 use super::choice::Mutant;
-use super::{Subject, tree};
+use super::{Part, Subject, tree};
 use crate::root::target;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,11 @@ pub(super) struct Suite {
     pub(super) limit: Duration,
 }
 
+/// A test that hangs is known after this many times what all tests take without a change, if that is sooner.
+const SLOWER_BY: u32 = 6;
+/// ... but not sooner than this, for the machine may be busy.
+const SHORTEST_LIMIT: Duration = Duration::from_secs(20);
+
 #[derive(Debug, Default)]
 pub(super) struct Judged {
     pub(super) noticed: usize,
@@ -32,7 +37,7 @@ type Numbered = Vec<(usize, Mutant)>;
 /// Where the tests are, by the name of their suite.
 type Programs = BTreeMap<String, PathBuf>;
 
-pub(super) fn judge(subject: &Subject, chosen: Vec<Mutant>) -> Result<Judged, String> {
+pub(super) fn judge(subject: &Subject, chosen: Vec<Mutant>, part: Part) -> Result<Judged, String> {
     let mut judged = Judged::default();
     let (mut switched, mut alone): (Numbered, Numbered) = Default::default();
     for (number, mutant) in (1..).zip(chosen.clone()) {
@@ -41,7 +46,10 @@ pub(super) fn judge(subject: &Subject, chosen: Vec<Mutant>) -> Result<Judged, St
             false => alone.push((number, mutant)),
         }
     }
+    // All are built whatever the part, so that the next part finds them built.
     let programs = build_switched(subject, &mut switched, &mut judged)?;
+    switched.retain(|(number, _)| part.holds(*number));
+    alone.retain(|(number, _)| part.holds(*number));
     for suite in subject.suites {
         let before = switched.len();
         switched = missed_by(suite, &programs, switched)?;
@@ -135,12 +143,22 @@ fn missed_by(suite: &Suite, programs: &Programs, mutants: Numbered) -> Result<Nu
     let reached = target().join("mutants/reached");
     let _ = std::fs::remove_dir_all(&reached);
     std::fs::create_dir_all(&reached).map_err(|error| format!("{}: {error}", reached.display()))?;
-    if !passes(suite, programs, 0, Some(&reached))? {
+    let start = Instant::now();
+    if !passes(suite, programs, 0, suite.limit, Some(&reached))? {
         return Err(format!("the tests `{}` fail without any change", suite.name));
     }
+    let limit = suite.limit.min((SLOWER_BY * start.elapsed()).max(SHORTEST_LIMIT));
+    println!("{}: without a change in {} s", suite.name, start.elapsed().as_secs());
     let mut missed = Vec::new();
     for (number, mutant) in mutants {
-        if !reached.join(number.to_string()).exists() || passes(suite, programs, number, None)? {
+        let is_reached = reached.join(number.to_string()).exists();
+        if !is_reached || passes(suite, programs, number, limit, None)? {
+            println!(
+                "{}: not noticed by `{}`, {} it",
+                mutant.name,
+                suite.name,
+                if is_reached { "which reaches" } else { "which never reaches" }
+            );
             missed.push((number, mutant));
         }
     }
@@ -154,7 +172,7 @@ fn judge_alone(subject: &Subject, mutant: Mutant, judged: &mut Judged) -> Result
         return Ok(());
     };
     for suite in subject.suites {
-        if !passes(suite, &programs, 0, None)? {
+        if !passes(suite, &programs, 0, suite.limit, None)? {
             judged.noticed += 1;
             return Ok(());
         }
@@ -164,7 +182,13 @@ fn judge_alone(subject: &Subject, mutant: Mutant, judged: &mut Judged) -> Result
 }
 
 /// Whether every test passes, in time, with a change in force.
-fn passes(suite: &Suite, programs: &Programs, number: usize, reached: Option<&Path>) -> Result<bool, String> {
+fn passes(
+    suite: &Suite,
+    programs: &Programs,
+    number: usize,
+    limit: Duration,
+    reached: Option<&Path>,
+) -> Result<bool, String> {
     let program = programs.get(suite.name).ok_or_else(|| format!("there are no tests `{}`", suite.name))?;
     let log = target().join("mutants").join(format!("{}-{number}.log", suite.name));
     let output = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
@@ -175,12 +199,12 @@ fn passes(suite: &Suite, programs: &Programs, number: usize, reached: Option<&Pa
         command.env(tree::REACHED, folder);
     }
     command.args(suite.skipped.iter().flat_map(|slow| ["--skip", slow]));
-    let status = within(suite.limit, command.stdout(output).stderr(again))?;
+    let status = within(limit, &log, command.stdout(output).stderr(again))?;
     Ok(status.is_some_and(|status| status.success()))
 }
 
-/// Runs a command to its end, or kills it when the time is over.
-fn within(limit: Duration, command: &mut Command) -> Result<Option<ExitStatus>, String> {
+/// Runs tests to their end, or kills them when the first has failed or the time is over.
+fn within(limit: Duration, log: &Path, command: &mut Command) -> Result<Option<ExitStatus>, String> {
     let mut child = command.spawn().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     let start = Instant::now();
     loop {
@@ -188,11 +212,19 @@ fn within(limit: Duration, command: &mut Command) -> Result<Option<ExitStatus>, 
         if ended.is_some() {
             return Ok(ended);
         }
-        if start.elapsed() > limit {
+        let has_failed = std::fs::read(log).is_ok_and(|said| has_failed(&said));
+        if has_failed || start.elapsed() > limit {
             let _ = child.kill();
             let _ = child.wait();
             return Ok(None);
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Whether a test has failed, by what the tests have said so far.
+fn has_failed(said: &[u8]) -> bool {
+    String::from_utf8_lossy(said)
+        .lines()
+        .any(|line| line.starts_with("test ") && line.ends_with(" ... FAILED"))
 }
