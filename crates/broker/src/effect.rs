@@ -28,6 +28,8 @@ pub struct Delivery {
     pub number: Number,
     /// S-8.
     pub state: State,
+    /// Whether it has waited for its time (K-8).
+    pub was_scheduled: bool,
     pub body: BodyId,
     /// Bytes of the whole message as stored.
     pub length: u32,

@@ -40,6 +40,8 @@ pub struct Stamp<'a> {
     pub lock_token: Option<[u8; 16]>,
     /// A delivery on a link has delivery annotations even if they are empty (K-2); a message that is shown has not.
     pub is_delivered: bool,
+    /// It has waited for its time; a delivery says so (K-8).
+    pub was_scheduled: bool,
     pub partition_id: Option<i16>,
 }
 
@@ -154,7 +156,7 @@ impl<'a> Delivery<'a> {
             count += 1;
         }
         count += self.write_changed_annotations(out);
-        count += self.write_stamp(out, is_scheduled);
+        count += self.write_stamp(out);
         end_compound(out, open, 2 * count);
         Ok(is_scheduled)
     }
@@ -184,10 +186,10 @@ impl<'a> Delivery<'a> {
     }
 
     /// The broker's annotations, in the exact types that clients assert (client notes 5.3).
-    fn write_stamp(&self, out: &mut Vec<u8>, is_scheduled: bool) -> u32 {
+    fn write_stamp(&self, out: &mut Vec<u8>) -> u32 {
         let stamp = self.stamp;
         // K-8: clients show a message that was scheduled as such although it is active.
-        let was_scheduled = stamp.is_delivered && is_scheduled && !is_state_lost();
+        let was_scheduled = stamp.is_delivered && stamp.was_scheduled && !is_state_lost();
         let was_scheduled = was_scheduled.then_some(SCHEDULED_STATE);
         let mut count = 2;
         write_symbol(out, "x-opt-enqueued-time");

@@ -42,6 +42,19 @@ test("a scheduled message has a number and is cancelled by it", async (t) => {
   });
 });
 
+// K-8
+test("a message that has waited for its time says so, and one whose time was over does not", async (t) => {
+  const broker = await Otobus.forTest(t);
+  await connected(broker, async (client) => {
+    const sender = client.createSender("orders");
+    await sender.sendMessages({ body: "over", scheduledEnqueueTimeUtc: new Date(Date.now() - 60_000) });
+    await sender.scheduleMessages({ body: "ahead" }, new Date(Date.now() + 1_000));
+    const received = await receive(client.createReceiver("orders"), 2);
+    const states = received.map((message) => [message.body, message.state]);
+    assert.deepEqual(states, [["over", "active"], ["ahead", "scheduled"]]);
+  });
+});
+
 // S-83
 test("a lock is renewed, and a lost one is not", async (t) => {
   const broker = await Otobus.forTest(t);

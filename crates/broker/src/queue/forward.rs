@@ -337,7 +337,11 @@ impl Applying<'_> {
         let time = self.time;
         let queue = self.queue_mut(target);
         match due {
-            None => queue.push(number, Slot::active(slot.body, slot.length, time, expires)),
+            None => {
+                let was_scheduled = slot.was_scheduled();
+                let slot = Slot::active(slot.body, slot.length, time, expires);
+                queue.push(number, slot.after_schedule(was_scheduled));
+            }
             Some(due) => {
                 queue.push(number, Slot::scheduled(slot.body, slot.length, time, due));
                 let life = (!expires.is_never()).then(|| Span((expires.0 - due.0).max(0) as u64));

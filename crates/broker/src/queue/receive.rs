@@ -166,6 +166,7 @@ pub(crate) fn delivery(queue: &Queue, source: Source, sequence: Sequence) -> Opt
         sequence,
         number: queue.number(sequence),
         state: slot.state(),
+        was_scheduled: slot.was_scheduled(),
         body: slot.body,
         length: slot.length,
         count: slot.count(),

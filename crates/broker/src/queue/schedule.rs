@@ -281,7 +281,8 @@ impl Applying<'_> {
         let queue = self.queue_mut(entity);
         let session = queue.session_of(scheduled).cloned();
         let slot = queue.remove(scheduled);
-        queue.push(sequence, Slot::active(slot.body, slot.length, time, expires));
+        let slot = Slot::active(slot.body, slot.length, time, expires);
+        queue.push(sequence, slot.after_schedule(true));
         if let Some(session) = session {
             queue.join(sequence, &session);
         }
@@ -345,6 +346,26 @@ mod tests {
         assert_eq!(arrive(&mut world), []);
         world.pass(Span(1));
         assert_eq!(arrive(&mut world), [(receiver, 2)]);
+    }
+
+    #[test]
+    fn a_message_knows_whether_it_has_waited_for_its_time_also_where_it_is_forwarded_to() {
+        // K-8
+        let mut world = World::with_queue("q");
+        world.create("hop", QueueSettings { forward_to: Some("q".into()), ..QueueSettings::default() });
+        for path in ["q", "hop"] {
+            let (link, over) = (world.sender(path), Incoming { scheduled: world.local(), ..message(1) });
+            let ahead = later(&world, 60);
+            world.send(link, 0, &[over, ahead]);
+        }
+        world.commit();
+        world.pass(Span::seconds(60));
+        world.tick();
+        world.commit();
+        world.restart();
+        let received = world.receive("q", PeekLock, 9);
+        let waited: Vec<bool> = received.iter().map(|delivery| delivery.was_scheduled).collect();
+        assert_eq!(waited, [false, false, true, true]);
     }
 
     #[test]

@@ -45,7 +45,8 @@ pub struct Slot {
     /// When it expires; of a scheduled message: when it is due, for its time to live counts from then (S-44).
     pub expires: LocalTime,
     pub length: u32,
-    /// Failed deliveries in the low 25 bits, then three of [`Reason`] and four of [`State`].
+    /// Failed deliveries in the low 25 bits, then three of [`Reason`], three of [`State`] and one that says whether it
+    /// has waited for its time (K-8).
     bits: u32,
 }
 
@@ -56,6 +57,9 @@ const COUNT_BITS: u32 = 25;
 const COUNT_MOST: u32 = (1 << COUNT_BITS) - 1;
 const REASON_BITS: u32 = 3;
 const STATE_SHIFT: u32 = COUNT_BITS + REASON_BITS;
+const STATE_BITS: u32 = 3;
+const STATE_MASK: u32 = ((1 << STATE_BITS) - 1) << STATE_SHIFT;
+const WAS_SCHEDULED: u32 = 1 << (STATE_SHIFT + STATE_BITS);
 
 impl Slot {
     pub(super) const GONE: Slot =
@@ -89,7 +93,7 @@ impl Slot {
     }
 
     pub fn state(&self) -> State {
-        match self.bits >> STATE_SHIFT {
+        match (self.bits & STATE_MASK) >> STATE_SHIFT {
             1 => State::Active,
             2 => State::Deferred,
             3 => State::Scheduled,
@@ -98,7 +102,18 @@ impl Slot {
     }
 
     pub(super) fn set_state(&mut self, state: State) {
-        self.bits = self.bits & ((1 << STATE_SHIFT) - 1) | (state as u32) << STATE_SHIFT;
+        self.bits = self.bits & !STATE_MASK | (state as u32) << STATE_SHIFT;
+    }
+
+    /// Whether it has waited for its time, here or where it came from.
+    pub fn was_scheduled(&self) -> bool {
+        self.bits & WAS_SCHEDULED != 0
+    }
+
+    /// The slot of a message that comes from where it waited for its time, or did not.
+    pub(crate) fn after_schedule(mut self, was_scheduled: bool) -> Slot {
+        self.bits |= if was_scheduled { WAS_SCHEDULED } else { 0 };
+        self
     }
 
     pub fn reason(&self) -> Reason {
@@ -115,7 +130,8 @@ impl Slot {
 
     /// The slot of the message in the dead-letter queue. It can be received there at once, deferred or not before.
     pub fn dead(mut self, reason: Reason) -> Slot {
-        self.bits = self.count() | (reason as u32) << COUNT_BITS | (State::Active as u32) << STATE_SHIFT;
+        let kept = self.bits & (COUNT_MOST | WAS_SCHEDULED);
+        self.bits = kept | (reason as u32) << COUNT_BITS | (State::Active as u32) << STATE_SHIFT;
         self
     }
 
@@ -169,5 +185,19 @@ mod tests {
         assert_eq!((slot.count(), slot.reason(), slot.state()), (1, Reason::Client, State::Deferred));
         let slot = slot.dead(Reason::Expired);
         assert_eq!((slot.count(), slot.reason(), slot.state()), (1, Reason::Expired, State::Active));
+        assert!(!slot.was_scheduled());
+    }
+
+    // K-8
+    #[test]
+    fn what_waited_for_its_time_is_known_whatever_becomes_of_it() {
+        let mut slot = slot().after_schedule(true);
+        slot.raise_count();
+        slot.set_state(State::Deferred);
+        assert_eq!((slot.count(), slot.state(), slot.was_scheduled()), (1, State::Deferred, true));
+        let slot = slot.dead(Reason::DestinationDisabled);
+        assert_eq!((slot.reason(), slot.state()), (Reason::DestinationDisabled, State::Active));
+        assert!(slot.was_scheduled());
+        assert_eq!(Slot::from_numbers(slot.to_numbers()), Some(slot));
     }
 }

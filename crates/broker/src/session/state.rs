@@ -131,6 +131,7 @@ fn shown(state: SessionState) -> Delivery {
         number: Number(0),
         first: None,
         state: State::Active,
+        was_scheduled: false,
         body: state.body,
         length: state.length,
         count: 0,

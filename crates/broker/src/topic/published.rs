@@ -130,22 +130,22 @@ impl Applying<'_> {
     pub(crate) fn published(&mut self, published: &Published) {
         let time = self.time;
         let Published { topic, sequence, origin, copies } = published;
-        let (body, length, base) = match origin {
+        let (body, length, was_scheduled, base) = match origin {
             Origin::Sent { body, length, parts } => {
                 self.name_body(*body);
                 let parts = parts.as_deref().map(<[BodyId]>::to_vec).unwrap_or_default();
-                (*body, *length, Arc::new(Extra { parts, ..Extra::default() }))
+                (*body, *length, false, Arc::new(Extra { parts, ..Extra::default() }))
             }
             Origin::Scheduled(waiting) => {
                 let queue = self.queue_mut(*topic);
                 let slot = queue.remove(*waiting);
                 let mut extra = queue.extras.remove(waiting).unwrap_or_default();
                 Arc::make_mut(&mut extra).time_to_live = None;
-                (slot.body, slot.length, extra)
+                (slot.body, slot.length, true, extra)
             }
             Origin::Forwarded { source, sequence } => {
                 let TakenOut { slot, extra, .. } = self.take_out(*source, *sequence);
-                (slot.body, slot.length, extra)
+                (slot.body, slot.length, slot.was_scheduled(), extra)
             }
         };
         let queue = self.queue_mut(*topic);
@@ -163,7 +163,8 @@ impl Applying<'_> {
                 queue.number_offset = number_offset;
             }
             let is_behind = is_first && number_offset == queue.number_offset;
-            queue.push(number, Slot::active(body, length, time, copy.expires));
+            let slot = Slot::active(body, length, time, copy.expires);
+            queue.push(number, slot.after_schedule(was_scheduled));
             if !(is_behind && is_plain) {
                 let extra = if is_behind { &base } else { &numbered };
                 queue.extras.insert(number, Arc::clone(extra));

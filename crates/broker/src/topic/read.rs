@@ -153,6 +153,23 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_knows_whether_its_message_has_waited_for_its_time() {
+        // K-8
+        let mut world = only_red();
+        schedule(&mut world, &[&colored("red")], Span::minutes(1));
+        world.commit();
+        world.pass(Span::minutes(1));
+        world.tick();
+        world.tick();
+        let link = world.sender("t");
+        world.send_bytes(link, &[&colored("red")], message(0));
+        world.commit();
+        let received = world.receive("t/Subscriptions/red", PeekLock, 9);
+        let waited: Vec<bool> = received.iter().map(|delivery| delivery.was_scheduled).collect();
+        assert_eq!(waited, [true, false]);
+    }
+
+    #[test]
     fn a_scheduled_message_that_cannot_be_read_waits_and_holds_nobody_up() {
         let mut world = only_red();
         schedule(&mut world, &[&colored("red"), &colored("red")], Span::minutes(1));

@@ -339,6 +339,7 @@ pub(super) fn stamp_of(delivery: &Delivery) -> Stamp<'_> {
         enqueued: delivery.enqueued.0,
         locked_until: delivery.locked_until.map(|LocalTime(until)| until),
         enqueued_sequence: delivery.first.map(|number| number.0 as i64),
+        was_scheduled: delivery.was_scheduled,
         ..Stamp::default()
     }
 }

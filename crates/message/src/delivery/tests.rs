@@ -169,9 +169,11 @@ fn a_delivery_of_what_was_scheduled_says_so_and_a_peek_says_what_it_is() {
         entries.into_iter().find(|(key, _)| *key == symbol("x-opt-message-state")).map(|(_, state)| state)
     };
     let delivered = Stamp { is_delivered: true, ..stamp() };
-    assert_eq!(state(&stored, &delivered), Some(Value::Int(2)));
+    assert_eq!(state(&stored, &Stamp { was_scheduled: true, ..delivered }), Some(Value::Int(2)));
+    assert_eq!(state(&stored, &delivered), None, "its time was over when it was sent");
     assert_eq!(state(&[], &delivered), None);
-    assert_eq!(state(&stored, &Stamp { state: Some(0), ..stamp() }), Some(Value::Int(0)));
+    let peeked = Stamp { state: Some(0), was_scheduled: true, ..stamp() };
+    assert_eq!(state(&stored, &peeked), Some(Value::Int(0)));
 }
 
 // K-10

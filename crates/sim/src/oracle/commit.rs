@@ -311,6 +311,7 @@ impl Oracle {
         let message = &mut self.messages[number];
         message.place = Some((entity, sequence));
         message.first = message.place;
+        message.has_waited = scheduled.is_some();
         let Some(queue) = self.ledger.queues.get_mut(&entity) else {
             self.fail("a message was stored in a queue that does not exist");
             return None;

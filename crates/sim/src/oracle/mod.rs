@@ -82,6 +82,8 @@ pub struct Message {
     pub length: u32,
     pub time_to_live: Span,
     pub scheduled: LocalTime,
+    /// It was stored before its time, and has waited for it.
+    pub has_waited: bool,
     pub keys_differ: bool,
     pub session: Option<Arc<str>>,
     /// The id by which its sender knows it, zero without one, and its partition key.
@@ -121,6 +123,7 @@ impl Message {
             length,
             time_to_live,
             scheduled,
+            has_waited: false,
             keys_differ,
             session,
             id,

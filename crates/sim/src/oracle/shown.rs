@@ -2,7 +2,7 @@
 //! reads it as a client does.
 
 use super::Oracle;
-use broker::{Delivery, Incoming};
+use broker::Delivery;
 use message::{Sections, Stamp, Value};
 
 /// The annotation that tells the state of a message, and the state of what was scheduled (S-8).
@@ -14,7 +14,7 @@ impl Oracle {
     pub fn shown(&mut self, delivery: &Delivery, stored: &[u8]) {
         let front = delivery.extra.as_ref().and_then(|extra| extra.parts.first());
         let Some(number) = self.ledger.numbers.get(front.unwrap_or(&delivery.body)).copied() else { return };
-        let was_scheduled = self.messages[number].scheduled != Incoming::AT_ONCE;
+        let was_scheduled = self.messages[self.messages[number].root].has_waited;
         match state_of(delivery, stored) {
             None => self.fail(format!("message {number} cannot be written for its receiver")),
             Some(state) if state != was_scheduled.then_some(SCHEDULED) => {
@@ -35,6 +35,7 @@ fn state_of(delivery: &Delivery, stored: &[u8]) -> Option<Option<i32>> {
         locked_until: delivery.locked_until.map(|until| until.0),
         enqueued_sequence: delivery.first.map(|number| number.0 as i64),
         is_delivered: true,
+        was_scheduled: delivery.was_scheduled,
         ..Stamp::default()
     };
     let overlay = delivery.extra.as_ref().and_then(|extra| extra.overlay.as_ref());

@@ -353,6 +353,23 @@ fn a_topic_looks_for_duplicates_in_what_is_forwarded_to_it() {
 }
 
 #[test]
+fn a_ring_ends_where_a_queue_that_looks_for_duplicates_has_seen_the_message() {
+    // S-160, S-173: a message that comes back is one that has come before.
+    let mut world = World::new();
+    world.create("b", QueueSettings::default());
+    world.create("a", QueueSettings { forward_to: Some("b".into()), ..detecting() });
+    world.update("b", to("a")).unwrap();
+    send_known(&mut world, "a", "m");
+    assert_eq!((counts(&world, "a"), counts(&world, "b")), ((0, 0), (0, 0)));
+    // Without a look for duplicates the hops end the journey, and the message is kept.
+    let mut world = World::with_queue("b");
+    world.create("a", to("b"));
+    world.update("b", to("a")).unwrap();
+    send_known(&mut world, "a", "m");
+    assert_eq!((counts(&world, "a").1, counts(&world, "b").1), (1, 0));
+}
+
+#[test]
 fn a_dead_letter_that_its_destination_has_seen_is_dropped() {
     // S-112, S-160
     let mut world = World::new();

@@ -230,6 +230,7 @@ mod tests {
             sequence: Sequence(2),
             number: Number(2),
             state: State::Active,
+            was_scheduled: false,
             body: BodyId(1),
             length: 0,
             count: 0,

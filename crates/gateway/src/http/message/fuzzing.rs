@@ -67,6 +67,7 @@ fn delivery() -> Delivery {
         sequence: Sequence(1),
         number: Number(1),
         state: State::Active,
+        was_scheduled: false,
         body: BodyId(1),
         length: 0,
         count: 0,
