@@ -1,6 +1,7 @@
 """Bearer tokens: of issuers that the configuration names, and of the development issuer through the official identity library."""
 
 import json
+import ssl
 import threading
 import time
 import urllib.error
@@ -135,8 +136,8 @@ def test_what_another_signed_and_what_has_run_out_is_refused(trusting, signer):
 
 
 @contextmanager
-def serving(signer):
-    """The signer's keys at a URL."""
+def serving(signer, certificate=None):
+    """The signer's keys at a URL, of `https` if there is a certificate with its key."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -150,24 +151,87 @@ def serving(signer):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/discovery/keys"
+    yield f"{'https' if certificate else 'http'}://localhost:{server.server_port}/discovery/keys"
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+def send_once_keys_are_there(broker, signer):
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return send(broker, signer.token(["Orders.Send"]))
+        except REFUSED:
+            assert time.monotonic() < deadline, "the keys were not fetched"
 
 
 def test_keys_are_fetched_from_a_url(unstarted_broker, signer):
     with serving(signer) as url:
         declare(unstarted_broker, url)
         unstarted_broker.start()
+        send_once_keys_are_there(unstarted_broker, signer)
+
+
+def test_keys_are_fetched_by_https_from_whom_the_system_trusts(unstarted_broker, signer, monkeypatch):
+    # The first start makes a certificate for localhost, and who has signed it.
+    unstarted_broker.start()
+    unstarted_broker.stop()
+    tls = unstarted_broker.data / "tls"
+    with serving(signer, (tls / "server.pem", tls / "server.key")) as url:
+        declare(unstarted_broker, url)
+        unstarted_broker.start()
         deadline = time.monotonic() + 30
-        while True:
-            try:
-                return send(unstarted_broker, signer.token(["Orders.Send"]))
-            except REFUSED:
-                assert time.monotonic() < deadline, "the keys were not fetched"
+        while "UnknownIssuer" not in unstarted_broker.log.read_text():
+            assert time.monotonic() < deadline, "the log does not say why there are no keys"
+            time.sleep(0.05)
+        with pytest.raises(REFUSED):
+            send(unstarted_broker, signer.token(["Orders.Send"]))
+        unstarted_broker.stop()
+        monkeypatch.setenv("SSL_CERT_FILE", str(tls / "ca.pem"))
+        unstarted_broker.start()
+        send_once_keys_are_there(unstarted_broker, signer)
+
+
+def test_a_role_for_an_entity_counts_on_its_parts_and_not_on_entities_below(trusting, signer):
+    boss = Credential(signer.token(["Bus.Manage"]))
+    with administration(trusting, boss) as admin:
+        admin.create_queue("orders/late")
+    with pytest.raises(REFUSED):
+        send(trusting, signer.token(["Orders.Send"]), queue="orders/late")
+    # A claim for the entity does not open the one below either, on the same connection.
+    with connected(trusting, Credential(signer.token(["Orders.Send"]))) as client:
+        with client.get_queue_sender("orders") as sender:
+            sender.send_messages(ServiceBusMessage("to the entity"))
+        with pytest.raises(REFUSED), client.get_queue_sender("orders/late") as sender:
+            sender.send_messages(ServiceBusMessage("below it"))
+
+
+def test_the_log_has_the_true_reason_of_each_refusal(unstarted_broker, signer):
+    keys = unstarted_broker.folder / "keys.json"
+    keys.write_text(signer.key_set())
+    declare(unstarted_broker, keys)
+    unstarted_broker.start(flags=("--log", "debug"))
+    wrong = {
+        "has signed it by the algorithm": Signer().token(["Bus.Manage"]),
+        "ended 3600 s ago": signer.token(["Bus.Manage"], seconds=-3600),
+        "`aud` is none of": signer.token(["Bus.Manage"], aud="https://storage.azure.com"),
+        "no issuer here has the name": signer.token(["Bus.Manage"], iss="https://elsewhere.example"),
+        "no role of the issuer": signer.token(["Nothing"]),
+        "the time in `nbf` is to come": signer.token(["Bus.Manage"], nbf=time.time() + 3600),
+        "`iss` or `exp` is missing": signer.token(["Bus.Manage"], exp=None),
+    }
+    for why, token in wrong.items():
+        before = len(unstarted_broker.log.read_text())
+        with administration(unstarted_broker, Credential(token)) as admin, pytest.raises(HttpResponseError):
+            admin.get_queue("orders")
+        assert why in unstarted_broker.log.read_text()[before:]
 
 
 def test_the_default_credential_gets_a_token_of_the_development_issuer(unstarted_broker, monkeypatch):

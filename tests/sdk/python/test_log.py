@@ -108,6 +108,29 @@ def test_the_tracking_id_of_each_refusal_is_in_the_log(talkative):
     ]
 
 
+# A client is told that a signature is wrong; whoever runs the server can see what was wrong with it.
+def test_the_true_reason_of_a_refused_token_is_in_the_log_at_debug(talkative):
+    wrong = {
+        "it fits no key of the policy `mine`": token("http://localhost/", WRONG, "mine"),
+        "no policy here has the name that is given": token("http://localhost/", CONFIGURED, "nobody"),
+        "it ended 3600 s ago by this clock": token("http://localhost/", CONFIGURED, "mine", seconds=-3600),
+        "one of `sr`, `sig`, `se` and `skn` is missing": "SharedAccessSignature sr=a",
+        "it is neither a shared access signature nor a JSON web token": f"Bearer {GARBAGE}",
+        "what is signed is not the address": token("orders", CONFIGURED, "mine"),
+    }
+    for header in wrong.values():
+        assert "<Code>401</Code>" in ask(talkative, "/orders", header)
+    refused_over_amqp(talkative, WRONG)
+    plain_login(talkative, "mine", WRONG)
+    talkative.stop()
+    reasons = [event["why"] for event in events(talkative) if event["message"] == "a token is refused"]
+    for why in wrong:
+        assert any(why in reason for reason in reasons), why
+    # Over HTTP, and by SASL PLAIN.
+    assert reasons.count("it fits no key of the policy `mine`") >= 2
+    assert f"it fits no key of the policy `{POLICY}`" in reasons
+
+
 def test_no_secret_is_logged_told_or_counted(talkative):
     root, mine = root_key(talkative), token("http://localhost/", CONFIGURED, "mine")
     tokens = [

@@ -283,7 +283,10 @@ impl<S> Task<S> {
 
 /// A claim must cover what it is put for.
 fn covering(grant: Grant, path: &str) -> Result<Grant, Denied> {
-    if grant.scope.covers(&Scope::of_path(path)) { Ok(grant) } else { Err(Denied::InvalidAudience) }
+    match grant.reaches(&Scope::of_path(path)) {
+        true => Ok(grant),
+        false => Err(Denied::InvalidAudience.because("it is for another entity than it was put for")),
+    }
 }
 
 fn denied(why: Denied) -> Status {

@@ -45,8 +45,11 @@ impl Claims {
             return Err(Denied::MissingToken);
         }
         let mut denied = Denied::InvalidAudience;
-        for scope in Scope::of_path(path).upward() {
-            let Some(grant) = self.by_scope.get(scope) else { continue };
+        let asked = Scope::of_path(path);
+        for scope in asked.upward() {
+            let Some(grant) = self.by_scope.get(scope).filter(|grant| grant.reaches(&asked)) else {
+                continue;
+            };
             match grant.allowing(right, now) {
                 Ok(()) => return Ok(()),
                 Err(why) if denied == Denied::InvalidAudience => denied = why,
@@ -65,6 +68,21 @@ mod tests {
     fn grant(path: &str, rights: &[Right]) -> Grant {
         let rights: Rights = rights.iter().copied().collect();
         Grant { scope: Scope::of_path(path), rights, expires: UnixSeconds(1_000), proof: Proof::default() }
+    }
+
+    #[test]
+    fn a_claim_by_a_role_counts_on_its_entity_and_not_on_one_below() {
+        let holder = crate::auth::Holder::Issuer("issuer".into());
+        let proof = Proof { holder, ..Proof::default() };
+        let mut claims = Claims::default();
+        claims.put(Grant { proof, ..grant("orders", &[Right::Listen]) });
+        for part in ["orders", "orders/$DeadLetterQueue", "orders/$management", "orders/Subscriptions/s"] {
+            assert_eq!(claims.check(part, Right::Listen, UnixSeconds(0)), Ok(()), "{part}");
+        }
+        for other in ["orders/late", "orders/late/$deadletterqueue", "orders2", ""] {
+            let refused = claims.check(other, Right::Listen, UnixSeconds(0));
+            assert_eq!(refused, Err(Denied::InvalidAudience), "{other}");
+        }
     }
 
     #[test]

@@ -23,6 +23,13 @@ pub enum Denied {
 }
 
 impl Denied {
+    /// The same, with the true reason in the log, which clients are not told. What the peer has sent is never repeated
+    /// there: it may be a secret.
+    pub(crate) fn because(self, why: impl std::fmt::Display) -> Denied {
+        tracing::debug!(%why, told = %self, "a token is refused");
+        self
+    }
+
     pub fn sub_code(self) -> u32 {
         match self {
             Denied::MissingClaim(_) | Denied::UnsupportedToken => 40100,

@@ -39,7 +39,11 @@ impl Guard {
         let scope = match (own.covers(&grant.scope), grant.scope.covers(&own)) {
             (true, _) => grant.scope,
             (false, true) => own,
-            (false, false) => return Err(Denied::InvalidAudience),
+            (false, false) => {
+                return Err(
+                    Denied::InvalidAudience.because("the entity whose rule has signed it is another one")
+                );
+            }
         };
         let proof = Proof { holder: Holder::Entity(entity.into()), ..grant.proof };
         Ok(Grant { scope, proof, ..grant })

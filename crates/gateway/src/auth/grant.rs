@@ -82,6 +82,18 @@ impl Scope {
             None => false,
         }
     }
+
+    /// Whether the other is of the entity at this path: itself, one of its queues of dead letters, or a subscription. A
+    /// queue `orders/late` is an entity beside `orders`, as it is a resource of its own where roles are given in Azure.
+    pub(super) fn is_entity_of(&self, other: &Scope) -> bool {
+        match other.path.strip_prefix(&*self.path) {
+            Some(rest) => {
+                let is_own = ["/$", "/subscriptions/"].into_iter().any(|part| rest.starts_with(part));
+                self.path.is_empty() || rest.is_empty() || is_own
+            }
+            None => false,
+        }
+    }
 }
 
 /// The part of a host's name by which it chooses a namespace.
@@ -152,10 +164,18 @@ impl Grant {
         if self.is_expired(now) {
             return Err(Denied::ExpiredToken);
         }
-        if !self.scope.covers(&Scope::of_path(path)) {
+        if !self.reaches(&Scope::of_path(path)) {
             return Err(Denied::InvalidAudience);
         }
         self.allowing(right, now)
+    }
+
+    /// Whether it counts on a path: below what was signed, or on the entity for which a role counts and its parts.
+    pub(crate) fn reaches(&self, other: &Scope) -> bool {
+        match &self.proof.holder {
+            Holder::Namespace | Holder::Entity(_) => self.scope.covers(other),
+            Holder::Issuer(_) => self.scope.is_entity_of(other),
+        }
     }
 
     /// The same on a path that is known to be covered.
@@ -188,6 +208,15 @@ impl Grant {
 
     pub fn allows(&self, path: &str, right: Right, now: UnixSeconds) -> bool {
         self.check(path, right, now).is_ok()
+    }
+
+    /// Itself, unless it has run out.
+    pub(super) fn unless_expired(self, now: UnixSeconds) -> Result<Grant, Denied> {
+        if self.is_expired(now) {
+            let seconds = now.0.saturating_sub(self.expires.0);
+            return Err(Denied::ExpiredToken.because(format_args!("it ended {seconds} s ago by this clock")));
+        }
+        Ok(self)
     }
 
     /// Whether the claim has run out, the difference between two machines' clocks allowed for.

@@ -105,7 +105,7 @@ impl Guard {
     pub fn signature(&self, text: &str, peer_is_loopback: bool, now: UnixSeconds) -> Result<Grant, Denied> {
         let token = Token::parse(text)?;
         if self.hosts.is_closed {
-            return Err(Denied::InvalidAudience);
+            return Err(Denied::InvalidAudience.because("the namespace is no longer served"));
         }
         let named = |policy: &Policy| {
             *policy.name == *token.key_name || *policy.name == *token.key_name_twice_decoded
@@ -113,14 +113,30 @@ impl Guard {
         let (rights, proof) = self
             .rights_by(named, peer_is_loopback, |key| token.is_signed_with(key))
             .or_else(|| self.rights_by(named, peer_is_loopback, |key| token.is_signed_with_reencoded(key)))
-            .ok_or(Denied::InvalidSignature)?;
+            .ok_or_else(|| self.not_proved(named, peer_is_loopback))?;
         let resource = token.resource()?;
-        let (host, scope) = Scope::of_address(&resource)?;
+        let (host, scope) = Scope::of_address(&resource).map_err(|denied| {
+            denied.because("what is signed is not the address of a namespace or an entity")
+        })?;
         if !self.hosts.lead_here(host) {
-            return Err(Denied::InvalidAudience);
+            return Err(Denied::InvalidAudience.because("the signed address leads to another namespace"));
         }
         let grant = Grant { scope, rights, expires: token.expires, proof };
-        if grant.is_expired(now) { Err(Denied::ExpiredToken) } else { Ok(grant) }
+        grant.unless_expired(now)
+    }
+
+    /// A key did not prove to be one of a policy. Which of the two was wrong is for the log alone.
+    fn not_proved(&self, is_named: impl Fn(&Policy) -> bool, peer_is_loopback: bool) -> Denied {
+        let known = self.policies.iter().find(|policy| is_named(policy));
+        let is_well_known = self.well_known.as_ref().is_some_and(is_named);
+        match known {
+            Some(policy) => Denied::InvalidSignature
+                .because(format_args!("it fits no key of the policy `{}`", policy.name)),
+            None if is_well_known && !peer_is_loopback => {
+                Denied::InvalidSignature.because("the well-known key counts on this machine alone")
+            }
+            None => Denied::InvalidSignature.because("no policy here has the name that is given"),
+        }
     }
 
     /// Verifies SASL PLAIN: a policy's name and its key give the policy's rights for as long as the connection lives.
@@ -133,7 +149,7 @@ impl Guard {
                 peer_is_loopback,
                 |key| Sha256::digest(key.as_bytes()).ct_eq(&given),
             )
-            .ok_or(Denied::InvalidSignature)?;
+            .ok_or_else(|| self.not_proved(|policy| *policy.name == *name, peer_is_loopback))?;
         Ok(Grant { scope: Scope::default(), rights, expires: UnixSeconds::NEVER, proof })
     }
 

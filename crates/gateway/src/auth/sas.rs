@@ -36,17 +36,19 @@ pub struct Token<'a> {
 
 impl<'a> Token<'a> {
     pub fn parse(text: &'a str) -> Result<Token<'a>, Denied> {
+        let malformed = |why: &str| Denied::MalformedToken.because(why);
         if text.len() > TOKEN_BYTES {
-            return Err(Denied::MalformedToken);
+            return Err(malformed("it is too long"));
         }
         let text = text.trim();
-        let (kind, fields) = text.split_once(' ').ok_or(Denied::MalformedToken)?;
+        let (kind, fields) =
+            text.split_once(' ').ok_or_else(|| malformed("nothing stands behind its kind"))?;
         if !kind.eq_ignore_ascii_case(PREFIX) {
-            return Err(Denied::MalformedToken);
+            return Err(malformed("it is no shared access signature"));
         }
         let (mut resource, mut signature, mut expires, mut name) = (None, None, None, None);
         for field in fields.trim().split('&') {
-            let (key, value) = field.split_once('=').ok_or(Denied::MalformedToken)?;
+            let (key, value) = field.split_once('=').ok_or_else(|| malformed("a field has no `=`"))?;
             let place = match key.to_ascii_lowercase().as_str() {
                 "sr" => &mut resource,
                 "sig" => &mut signature,
@@ -56,20 +58,20 @@ impl<'a> Token<'a> {
             };
             // Of two values one would be checked and the other perhaps believed.
             if place.replace(value).is_some() {
-                return Err(Denied::MalformedToken);
+                return Err(malformed("a field stands there twice"));
             }
         }
         let (Some(resource_raw), Some(signature), Some(expires_raw), Some(name)) =
             (resource, signature, expires, name)
         else {
-            return Err(Denied::MalformedToken);
+            return Err(malformed("one of `sr`, `sig`, `se` and `skn` is missing"));
         };
         let key_name = decoded(name)?;
         let key_name_twice_decoded = decoded(&key_name)?.into_owned();
         Ok(Token {
             resource_raw,
             expires_raw,
-            expires: UnixSeconds(expires_raw.parse().map_err(|_| Denied::MalformedToken)?),
+            expires: UnixSeconds(expires_raw.parse().map_err(|_| malformed("`se` is no number of seconds"))?),
             key_name,
             key_name_twice_decoded,
             signature: signature_bytes(signature)?,
@@ -113,12 +115,12 @@ fn signature_bytes(text: &str) -> Result<[u8; 32], Denied> {
     let mut bytes = [0; 32];
     match STANDARD.decode_slice(text.as_bytes(), &mut bytes) {
         Ok(32) => Ok(bytes),
-        _ => Err(Denied::MalformedToken),
+        _ => Err(Denied::MalformedToken.because("`sig` is not 32 bytes in base64")),
     }
 }
 
 fn decoded(text: &str) -> Result<Cow<'_, str>, Denied> {
-    percent_decode_str(text).decode_utf8().map_err(|_| Denied::MalformedToken)
+    percent_decode_str(text).decode_utf8().map_err(|_| Denied::MalformedToken.because("a field is not UTF-8"))
 }
 
 /// Undoes form encoding, where a space is a plus.
@@ -161,7 +163,10 @@ pub fn in_header(header: &str) -> Result<Shown<'_>, Denied> {
     match (is_signature, is_bearer) {
         (true, _) => Ok(Shown::Signature(token)),
         (_, true) => Ok(Shown::Bearer(token)),
-        _ => Err(Denied::UnsupportedToken),
+        _ => {
+            Err(Denied::UnsupportedToken
+                .because("it is neither a shared access signature nor a JSON web token"))
+        }
     }
 }
 

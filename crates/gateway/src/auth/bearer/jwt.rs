@@ -38,17 +38,21 @@ pub(super) struct Claims {
 
 impl<'a> Jwt<'a> {
     pub(super) fn parse(text: &'a str) -> Result<Jwt<'a>, Denied> {
+        let malformed = |why: &str| Denied::MalformedToken.because(why);
         if text.len() > TOKEN_BYTES {
-            return Err(Denied::MalformedToken);
+            return Err(malformed("it is too long"));
         }
-        let (signed, signature) = text.rsplit_once('.').ok_or(Denied::MalformedToken)?;
-        let (header, claims) = signed.split_once('.').ok_or(Denied::MalformedToken)?;
-        let bytes = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| Denied::MalformedToken);
-        let header: Header = serde_json::from_slice(&bytes(header)?).map_err(|_| Denied::MalformedToken)?;
+        let (signed, signature) = text.rsplit_once('.').ok_or_else(|| malformed("it has no three parts"))?;
+        let (header, claims) = signed.split_once('.').ok_or_else(|| malformed("it has no three parts"))?;
+        let bytes =
+            |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| malformed("a part is not base64url"));
+        let header: Header =
+            serde_json::from_slice(&bytes(header)?).map_err(|_| malformed("its header cannot be read"))?;
         if header.crit.is_some() {
-            return Err(Denied::MalformedToken);
+            return Err(malformed("`crit` asks for what is not known here"));
         }
-        let claims = serde_json::from_slice(&bytes(claims)?).map_err(|_| Denied::MalformedToken)?;
+        let claims = serde_json::from_slice(&bytes(claims)?)
+            .map_err(|_| malformed("`iss` or `exp` is missing, or its claims cannot be read"))?;
         Ok(Jwt { header, claims, signed, signature: bytes(signature)? })
     }
 }

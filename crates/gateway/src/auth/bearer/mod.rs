@@ -63,8 +63,12 @@ impl Issuer {
         }
         if !keys.know(id) {
             self.unknown_key.notify_one();
+            let why = format_args!("the issuer `{}` has no key of the name that it gives", self.name);
+            return Err(Denied::InvalidSignature.because(why));
         }
-        Err(Denied::InvalidSignature)
+        let why =
+            format_args!("no key of the issuer `{}` has signed it by the algorithm that it names", self.name);
+        Err(Denied::InvalidSignature.because(why))
     }
 
     /// The rights that a token gives on a path by roles whose scope passes.
@@ -91,29 +95,34 @@ impl Guard {
     /// Verifies a bearer token and says what it is worth on a path.
     pub fn bearer(&self, text: &str, path: &str, now: UnixSeconds) -> Result<Grant, Denied> {
         if self.issuers.is_empty() || self.hosts().is_closed() {
-            return Err(Denied::UnsupportedToken);
+            return Err(Denied::UnsupportedToken.because("the namespace has no issuer of bearer tokens"));
         }
         let token = Jwt::parse(text.trim())?;
         let issuer = self.issuers.iter().find(|issuer| *issuer.name == *token.claims.iss);
-        let issuer = issuer.ok_or(Denied::InvalidSignature)?;
+        let issuer =
+            issuer.ok_or_else(|| Denied::InvalidSignature.because("no issuer here has the name in `iss`"))?;
         issuer.verify(&token)?;
-        let expires = UnixSeconds(token.claims.expires().ok_or(Denied::MalformedToken)?);
+        let expires = UnixSeconds(
+            token.claims.expires().ok_or_else(|| Denied::MalformedToken.because("`exp` is no time"))?,
+        );
         if !token.claims.is_for(&issuer.audiences) {
-            return Err(Denied::InvalidAudience);
+            let why = format_args!("`aud` is none of {:?}", issuer.audiences);
+            return Err(Denied::InvalidAudience.because(why));
         }
         if token.claims.begins() > now.0.saturating_add(CLOCK_SKEW_SECONDS) {
-            return Err(Denied::ExpiredToken);
+            return Err(Denied::ExpiredToken.because("by this clock the time in `nbf` is to come"));
         }
         let asked = Scope::of_path(path);
-        let rights = issuer.rights(&token, |scope| scope.covers(&asked));
+        let rights = issuer.rights(&token, |scope| scope.is_entity_of(&asked));
         if rights == Rights::default() {
-            return Err(Denied::InvalidAudience);
+            let why = format_args!("no role of the issuer `{}` that it holds counts there", issuer.name);
+            return Err(Denied::InvalidAudience.because(why));
         }
         // What it is worth everywhere may be used everywhere; what a narrower role adds counts here alone.
         let everywhere = issuer.rights(&token, |scope| *scope == Scope::default());
         let scope = if everywhere == rights { Scope::default() } else { asked };
         let proof = Proof { holder: Holder::Issuer(issuer.name.clone()), ..Proof::default() };
         let grant = Grant { scope, rights, expires, proof };
-        if grant.is_expired(now) { Err(Denied::ExpiredToken) } else { Ok(grant) }
+        grant.unless_expired(now)
     }
 }

@@ -84,6 +84,16 @@ fn roles_are_worth_what_is_configured_where_it_is_configured() {
     assert!(orders.allows("orders/$deadletterqueue", Right::Send, NOW));
     assert!(!orders.allows("orders/$deadletterqueue", Right::Manage, NOW));
     assert!(!orders.allows("invoices", Right::Listen, NOW), "what counts for one entity counts there alone");
+    // A queue below the path of an entity is another entity, its subscriptions are its own.
+    let below = guard.bearer(&token, "orders/late", NOW).unwrap();
+    assert!(
+        below.allows("orders/late", Right::Send, NOW) && !below.allows("orders/late", Right::Listen, NOW)
+    );
+    let subscription = guard.bearer(&token, "orders/Subscriptions/s", NOW).unwrap();
+    assert!(subscription.allows("orders/subscriptions/S", Right::Listen, NOW));
+    let whole = guard.bearer(&token, "orders", NOW).unwrap();
+    assert!(whole.allows("orders/$deadletterqueue", Right::Listen, NOW));
+    assert!(!whole.allows("orders/late", Right::Listen, NOW));
     let invoices = guard.bearer(&token, "invoices", NOW).unwrap();
     assert!(
         invoices.allows("invoices", Right::Send, NOW) && !invoices.allows("invoices", Right::Listen, NOW)
