@@ -9,8 +9,9 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
     ServiceRequestError,
 )
-from azure.servicebus import ServiceBusMessage
-from azure.servicebus.management import ServiceBusAdministrationClient
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.exceptions import ServiceBusError
+from azure.servicebus.management import AccessRights, AuthorizationRule, ServiceBusAdministrationClient
 
 
 def administration(broker, connection_string=None, **options):
@@ -46,6 +47,23 @@ def test_a_created_queue_takes_messages_and_survives_sigkill(broker, client):
     with client.connect() as connection, connection.get_queue_receiver("invoices") as receiver:
         (message,) = receiver.receive_messages(max_wait_time=2)
         assert str(message) == "due on Monday"
+
+
+# S-178
+def test_who_sends_to_a_queue_that_forwards_needs_no_right_where_its_messages_go(broker):
+    rule = AuthorizationRule(
+        key_name="sender", primary_key="sender-key", rights=[AccessRights.SEND], type="SharedAccessAuthorizationRule"
+    )
+    with administration(broker) as admin:
+        admin.create_queue("source", forward_to="orders", authorization_rules=[rule])
+    string = f"Endpoint=sb://127.0.0.1:{broker.port};SharedAccessKeyName=sender;SharedAccessKey=sender-key;UseDevelopmentEmulator=true;"
+    with ServiceBusClient.from_connection_string(string, retry_total=0) as client:
+        with client.get_queue_sender("source") as sender:
+            sender.send_messages(ServiceBusMessage("on its way"))
+        with pytest.raises(ServiceBusError), client.get_queue_sender("orders") as sender:
+            sender.send_messages(ServiceBusMessage("straight"))
+    with administration(broker) as admin:
+        assert admin.get_queue_runtime_properties("orders").active_message_count == 1
 
 
 def test_a_deleted_queue_stays_deleted_after_sigkill(broker):

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 from azure.core.exceptions import HttpResponseError
-from azure.servicebus import ServiceBusMessage
-from azure.servicebus.exceptions import MessageSizeExceededError
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusError
 from azure.servicebus.management import (
     AccessRights,
     AuthorizationRule,
@@ -82,7 +82,7 @@ def test_a_namespace_is_reached_by_the_first_label_of_its_host(unstarted_broker,
     monkeypatch.setattr(
         socket,
         "getaddrinfo",
-        lambda host, *rest, **more: resolve("127.0.0.1" if str(host).startswith("shop.") else host, *rest, **more),
+        lambda host, *rest, **more: resolve("127.0.0.1" if "shop." in str(host).lower() else host, *rest, **more),
     )
     host = f"shop.servicebus.windows.net:{unstarted_broker.port}"
     string = f"Endpoint=sb://{host};SharedAccessKeyName={POLICY};SharedAccessKey={EMULATOR_KEY}"
@@ -91,6 +91,16 @@ def test_a_namespace_is_reached_by_the_first_label_of_its_host(unstarted_broker,
         assert admin.get_namespace_properties().name == "shop"
     with administration(unstarted_broker) as admin:
         assert [queue.name for queue in admin.list_queues()] == ["archive", "orders"]
+    # Over AMQP by the name in the open frame, whatever its case.
+    upper = string.replace("shop.", "Shop.")
+    options = {"custom_endpoint_address": f"sb://localhost:{unstarted_broker.port}", "connection_verify": unstarted_broker.ca}
+    with ServiceBusClient.from_connection_string(upper, retry_total=0, **options) as shop:
+        with shop.get_queue_sender("sales") as sender:
+            sender.send_messages(ServiceBusMessage("sold"))
+        with pytest.raises(ServiceBusError), shop.get_queue_sender("orders") as sender:
+            sender.send_messages(ServiceBusMessage("of another namespace"))
+    with administration(unstarted_broker, string) as admin:
+        assert admin.get_queue_runtime_properties("sales").active_message_count == 1
 
 
 def test_without_a_configuration_the_emulator_s_entities_are_there_from_the_first_start(unstarted_broker):

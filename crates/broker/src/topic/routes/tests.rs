@@ -9,7 +9,7 @@ use super::super::subject::{About, Front};
 use super::{Route, Routes, Selected, Selection};
 use crate::command::ReceiveMode::PeekLock;
 use crate::effect::{Answer, Delivery, Effect};
-use crate::ids::EntityId;
+use crate::ids::{EntityId, MessageKey};
 use crate::limits::{MESSAGE_STEPS, RULE_STEPS};
 use crate::manage::Task;
 use crate::refusal::Refusal;
@@ -235,6 +235,37 @@ fn an_action_may_shorten_a_life_and_schedules_nothing() {
     publish(&mut world, &[&red_and_blue()[0]]);
     let copy = &received(&mut world, "a")[0];
     assert_eq!(copy.expires, copy.enqueued.after(Span::minutes(1)));
+}
+
+#[test]
+fn what_stands_in_the_body_counts_for_no_rule() {
+    // S-187
+    let mut world = world_of(vec![
+        ("red", vec![rule("r", color("red"), None)]),
+        ("sql", vec![rule("r", sql("color = 'red' OR EXISTS(color)"), None)]),
+    ]);
+    let mut told_in_body = encoded(&[], &[]);
+    message::codec::write_descriptor(&mut told_in_body, 0x77);
+    Value::Map(vec![("color".into(), "red".into())]).encode(&mut told_in_body);
+    publish(&mut world, &[&told_in_body]);
+    assert_eq!((received(&mut world, "red").len(), received(&mut world, "sql").len()), (0, 0));
+}
+
+#[test]
+fn an_id_that_an_action_sets_makes_no_duplicates() {
+    // S-163: they are looked for where messages arrive, and a subscription gets copies.
+    let mut world = World::new();
+    let settings = TopicSettings { requires_duplicate_detection: true, ..TopicSettings::default() };
+    world.manage(Task::CreateTopic { path: "t".into(), settings, access: Vec::new() }).unwrap();
+    let same = rule("r", Filter::True, Some("SET sys.MessageId = 'same'"));
+    add(&mut world, "a", SubscriptionSettings::default(), vec![same]);
+    let link = world.sender("t");
+    for id in [1, 2] {
+        let named = Incoming { id: MessageKey([1, id]), ..Incoming::new(Intake::default()) };
+        world.send_bytes(link, &[&encoded(&[], &[])], named);
+    }
+    world.commit();
+    assert_eq!(received(&mut world, "a").len(), 2);
 }
 
 #[test]
