@@ -13,6 +13,12 @@ pub const LOCK_DURATION_LEAST: Span = Span::seconds(5);
 pub const LOCK_DURATION_MOST: Span = Span::minutes(5);
 pub const LOCK_DURATION_DEFAULT: Span = Span::minutes(1);
 
+/// How long after the end of its lock the link of a session is told that deletes what it receives. Clients wait for messages
+/// for as long as the lock lasts (the Python SDK's tests do, with the shortest one), and leave by themselves when none came: an error
+/// at that very moment is one that the service does not give. Longer than a client takes to close a link, and shorter than
+/// the second after which clients believe that a lock has ended.
+pub const SESSION_END_DELAY: Span = Span(500);
+
 /// Range of a duplicate detection window (S-161).
 pub const DUPLICATE_WINDOW_LEAST: Span = Span::seconds(20);
 pub const DUPLICATE_WINDOW_MOST: Span = Span::minutes(7 * 24 * 60);

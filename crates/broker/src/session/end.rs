@@ -87,10 +87,10 @@ impl Broker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{Command, Outcome};
+    use crate::command::{Command, Outcome, ReceiveMode};
     use crate::effect::Answer;
     use crate::ids::{LinkId, Sequence};
-    use crate::limits::TIMER_SLICE;
+    use crate::limits::{SESSION_END_DELAY, TIMER_SLICE};
     use crate::settings::QueueSettings;
     use crate::testing::{World, deliveries};
     use crate::time::Span;
@@ -128,6 +128,28 @@ mod tests {
         world.take_effects();
         let link = world.holder("q", "a", 9);
         assert_eq!(deliveries(&world.take_effects()), [(link, 1), (link, 2), (link, 3)]);
+    }
+
+    #[test]
+    fn a_receiver_that_deletes_is_told_a_little_after_the_end_and_gets_nothing_meanwhile() {
+        // S-142, S-147
+        let mut world = with_sessions(&["a"]);
+        let link = world.link();
+        world.accept_for(link, "q", ReceiveMode::ReceiveAndDelete, Some("a"));
+        world.pass(Span::minutes(1));
+        assert_eq!(renew(&mut world, "a"), Err(Refusal::SessionLockLost), "the lock is over");
+        assert_eq!(deliveries(&world.credit(link, 9, false)), []);
+        world.pass(Span(SESSION_END_DELAY.0 - 1));
+        assert_eq!(world.tick(), []);
+        world.pass(Span(1));
+        assert_eq!(world.tick(), [Effect::Detached { link, refusal: Refusal::SessionLockLost }]);
+        // Somebody else need not wait for that.
+        world.accept_for(link, "q", ReceiveMode::ReceiveAndDelete, Some("a"));
+        world.pass(Span::minutes(1));
+        let next = world.link();
+        let effects = world.accept(next, "q", Some("a"));
+        assert_eq!(effects[0], Effect::Detached { link, refusal: Refusal::SessionLockLost });
+        assert!(matches!(&effects[1], Effect::Attached { link, .. } if *link == next), "{effects:?}");
     }
 
     #[test]

@@ -10,7 +10,7 @@
 use super::{Freed, Lock, Role, Volatile};
 use crate::ids::{EntityId, IdMap, LinkId, LockToken, Position, Sequence, Source};
 use crate::line::Line;
-use crate::time::LocalTime;
+use crate::time::{LocalTime, Span};
 use crate::timers::LockTimer;
 use crate::work::touched;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -56,9 +56,18 @@ pub struct LiveSession {
 pub struct Holder {
     pub link: LinkId,
     pub until: LocalTime,
+    /// How long after that its link is told.
+    pub delay: Span,
     pub credit: u32,
     /// By which its timer knows it.
     pub ticket: u64,
+}
+
+impl Holder {
+    /// When its link is told that the lock has ended. From `until` on the lock is good for nothing.
+    fn told_at(&self) -> LocalTime {
+        self.until.after(self.delay)
+    }
 }
 
 impl LiveSession {
@@ -111,7 +120,7 @@ impl LiveSessions {
     pub(crate) fn timed(&self, ticket: u64, at: LocalTime) -> Option<&Arc<str>> {
         let session = self.tickets.get(&ticket)?;
         let live = self.by_id.get(session)?;
-        let is_held = live.holder.is_some_and(|holder| holder.ticket == ticket && holder.until == at);
+        let is_held = live.holder.is_some_and(|holder| holder.ticket == ticket && holder.told_at() == at);
         (is_held || live.lost_ticket == ticket && !live.lost.is_empty()).then_some(session)
     }
 
@@ -205,8 +214,8 @@ impl Volatile {
         let holder = live.and_then(|live| live.holder.as_mut());
         let holder = holder.expect("only a session that is held is renewed");
         holder.until = until;
-        let token = timer_token(holder.ticket);
-        self.time(LockTimer { at: until, source: Source::main(entity), token });
+        let (at, token) = (holder.told_at(), timer_token(holder.ticket));
+        self.time(LockTimer { at, source: Source::main(entity), token });
     }
 
     /// The time of the holder ran out. What it had locked is to be given back.
@@ -328,7 +337,7 @@ impl Volatile {
         }
         self.held_locks += 1;
         let (source, token) = (Source::main(entity), timer_token(holder.ticket));
-        self.time(LockTimer { at: holder.until, source, token });
+        self.time(LockTimer { at: holder.told_at(), source, token });
     }
 
     /// A link that holds a session is gone: so is its lock, at once, and what it had locked is as if it had never been
