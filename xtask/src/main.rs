@@ -23,6 +23,7 @@ usage: cargo xtask COMMAND
   compatibility writes the counts of docs/compatibility into COMPATIBILITY.md
   sdk           only the black-box tests, against a broker built with the quick profile
   dependencies  only licences, bans and sources of our dependencies
+  documents     only whether links, named files and the table of crates in the documents are true
   advisories    known weaknesses of our dependencies (needs cargo-deny and its database)
   cost          sends and receives durable messages: rate, CPU, latency (needs two cores and taskset); --pace, --topics, --against PATH
   crash         kills the broker again and again under load and checks what its clients were told
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         "compatibility" => check::renew_compatibility(),
         "sdk" => return check::run_black_box(),
         "dependencies" => return check::run_dependencies(),
+        "documents" => return check::run_documents(),
         "advisories" => check::advisories::run(),
         "cost" => cost::run(rest),
         "fuzz" => fuzz::run(rest),

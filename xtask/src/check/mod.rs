@@ -1,4 +1,5 @@
-//! `cargo xtask check`: the steps in their order, cheap ones first, stopping at the first that fails.
+//! `cargo xtask check`: stages in their order, cheap ones first, stopping at the first that fails. The steps of a stage run side
+//! by side.
 //!
 //! What always holds: the last line printed is `N passed, N failed`, and a failure names the command that
 //! reproduces it. A test counts once; a step without tests of its own (format, lints) counts as one.
@@ -6,6 +7,7 @@
 pub mod advisories;
 mod compatibility;
 mod dependencies;
+mod documents;
 mod licence;
 mod output;
 mod rust_tests;
@@ -23,67 +25,111 @@ use step::{Report, Step};
 type Ran = BTreeSet<String>;
 
 pub fn run() -> ExitCode {
-    let steps: &[Step] = &[
-        Step { name: "format", run: |_| step::cargo(&["fmt", "--all", "--check"]) },
-        Step {
-            name: "lints",
-            run: |_| step::cargo(&["clippy", "--workspace", "--all-targets", "--profile", "quick"]),
-        },
-        Step { name: "dependencies", run: |_| dependencies::check() },
-        Step { name: "build tests", run: |_| rust_tests::build() },
-        Step { name: "unit and property tests", run: rust_tests::run },
-        Step { name: "docs", run: |_| docs() },
-        Step { name: "simulation", run: |_| simulation(&["--seeds", SIMULATED_SEEDS]) },
-        Step { name: "simulation of items", run: |_| simulation(&["--items", "--seeds", SIMULATED_ITEMS]) },
-        Step {
-            name: "simulation of transactions",
-            run: |_| simulation(&["--transactions", "--seeds", SIMULATED_TRANSACTIONS]),
-        },
-        Step { name: "planted bugs", run: |_| planted() },
-        Step { name: "build otobus", run: |_| sdk_tests::build() },
-        Step { name: "kill -9 under load", run: |_| killed() },
-        Step { name: "python packages", run: |_| sdk_tests::prepare_python() },
-        Step { name: "javascript packages", run: |_| sdk_tests::prepare_javascript() },
-        Step { name: "crashes (strace)", run: sdk_tests::crash },
-        Step { name: "python SDK", run: sdk_tests::python },
-        Step { name: "javascript SDK", run: sdk_tests::javascript },
-        Step { name: "rust SDK", run: sdk_tests::rust },
-        Step { name: "compatibility pages", run: compatibility::check },
-    ];
-    run_steps(steps)
+    run_stages(&[
+        &[
+            Step { name: "format", run: |_| step::cargo(&["fmt", "--all", "--check"]) },
+            Step { name: "documents", run: |_| documents::check() },
+        ],
+        // Packages come from the network while the compiler is busy.
+        &[
+            Step {
+                name: "lints",
+                run: |_| step::cargo(&["clippy", "--workspace", "--all-targets", "--profile", "quick"]),
+            },
+            Step { name: "dependencies", run: |_| dependencies::check() },
+            Step { name: "python packages", run: |_| sdk_tests::prepare_python() },
+            Step { name: "javascript packages", run: |_| sdk_tests::prepare_javascript() },
+        ],
+        &[
+            Step { name: "build tests", run: |_| rust_tests::build() },
+            Step { name: "build rust SDK tests", run: |_| sdk_tests::build_rust() },
+        ],
+        &[Step { name: "build otobus", run: |_| sdk_tests::build() }],
+        &[Step { name: "unit and property tests", run: rust_tests::run }],
+        // SDK tests wait for locks and deadlines most of the time; simulations keep the processors busy meanwhile. Each server
+        // has a folder and ports of its own.
+        &[
+            Step { name: "python SDK", run: sdk_tests::python },
+            Step { name: "javascript SDK", run: sdk_tests::javascript },
+            Step { name: "rust SDK", run: sdk_tests::rust },
+            Step { name: "simulations", run: |_| simulations() },
+        ],
+        &[
+            Step { name: "planted bugs", run: |_| planted() },
+            Step { name: "crashes (strace)", run: sdk_tests::crash },
+        ],
+        &[Step { name: "docs", run: |_| docs() }],
+        // By itself: it counts what is accepted until it kills.
+        &[Step { name: "kill -9 under load", run: |_| killed() }],
+        &[Step { name: "compatibility pages", run: compatibility::check }],
+    ])
 }
 
 /// Only the tests that run the built broker.
 pub fn run_black_box() -> ExitCode {
-    let steps: &[Step] = &[
-        Step { name: "build otobus", run: |_| sdk_tests::build() },
-        Step { name: "python packages", run: |_| sdk_tests::prepare_python() },
-        Step { name: "javascript packages", run: |_| sdk_tests::prepare_javascript() },
-        Step { name: "crashes (strace)", run: sdk_tests::crash },
-        Step { name: "python SDK", run: sdk_tests::python },
-        Step { name: "javascript SDK", run: sdk_tests::javascript },
-        Step { name: "rust SDK", run: sdk_tests::rust },
-    ];
-    run_steps(steps)
+    run_stages(&[
+        &[
+            Step { name: "build otobus", run: |_| sdk_tests::build() },
+            Step { name: "build rust SDK tests", run: |_| sdk_tests::build_rust() },
+            Step { name: "python packages", run: |_| sdk_tests::prepare_python() },
+            Step { name: "javascript packages", run: |_| sdk_tests::prepare_javascript() },
+        ],
+        &[
+            Step { name: "crashes (strace)", run: sdk_tests::crash },
+            Step { name: "python SDK", run: sdk_tests::python },
+            Step { name: "javascript SDK", run: sdk_tests::javascript },
+            Step { name: "rust SDK", run: sdk_tests::rust },
+        ],
+    ])
 }
 
 /// Only what deny.toml says about dependencies.
 pub fn run_dependencies() -> ExitCode {
-    run_steps(&[Step { name: "dependencies", run: |_| dependencies::check() }])
+    run_stages(&[&[Step { name: "dependencies", run: |_| dependencies::check() }]])
 }
 
-fn run_steps(steps: &[Step]) -> ExitCode {
-    let mut ran = Ran::new();
-    let mut passed = 0;
-    for (index, step) in steps.iter().enumerate() {
-        match step::announced(index + 1, steps.len(), step, &mut ran) {
-            Ok(report) => passed += report.passed,
-            Err(failure) => {
-                println!("\n{}\n\nto reproduce: {}", failure.output.trim_end(), failure.command);
-                println!("{} passed, {} failed", passed + failure.passed, failure.failed);
-                return ExitCode::FAILURE;
+/// Only what the documents say of the repository.
+pub fn run_documents() -> ExitCode {
+    run_stages(&[&[Step { name: "documents", run: |_| documents::check() }]])
+}
+
+/// Runs stage after stage, the steps of each side by side, until one fails; the other steps of its stage still end.
+fn run_stages(stages: &[&[Step]]) -> ExitCode {
+    let count = stages.iter().map(|stage| stage.len()).sum();
+    let (mut ran, mut passed, mut first) = (Ran::new(), 0, 1);
+    for stage in stages {
+        let before = &ran;
+        let outcomes: Vec<_> = std::thread::scope(|scope| {
+            let run = |(index, step)| {
+                scope.spawn(move || {
+                    let mut ran = before.clone();
+                    let outcome = step::announced(first + index, count, stage.len() == 1, step, &mut ran);
+                    (ran, outcome)
+                })
+            };
+            let threads: Vec<_> = stage.iter().enumerate().map(run).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a step fails by its result")).collect()
+        });
+        let mut failures = Vec::new();
+        for (more, outcome) in outcomes {
+            ran.extend(more);
+            match outcome {
+                Ok(report) => passed += report.passed,
+                Err(failure) => failures.push(failure),
             }
         }
+        if !failures.is_empty() {
+            for failure in &failures {
+                println!("\n{}\n\nto reproduce: {}", failure.output.trim_end(), failure.command);
+            }
+            passed += failures.iter().map(|failure| failure.passed).sum::<usize>();
+            println!(
+                "{passed} passed, {} failed",
+                failures.iter().map(|failure| failure.failed).sum::<usize>()
+            );
+            return ExitCode::FAILURE;
+        }
+        first += stage.len();
     }
     println!("{passed} passed, 0 failed");
     ExitCode::SUCCESS
@@ -106,13 +152,27 @@ fn docs() -> Result<Report, Failure> {
 /// How many seeds every check simulates; longer searches are `cargo run -p otobus-sim`.
 const SIMULATED_SEEDS: &str = "200";
 
-/// The same for items. Each of them takes about twice as long.
+/// The same for items, of which each takes about twice as long.
 const SIMULATED_ITEMS: &str = "100";
 
 /// The same for transactions alone.
 const SIMULATED_TRANSACTIONS: &str = "50";
 
 const SIMULATOR: [&str; 6] = ["run", "--package", "otobus-sim", "--profile", "quick", "--quiet"];
+
+/// One after the other: each keeps all processors busy.
+fn simulations() -> Result<Report, Failure> {
+    let each: [&[&str]; 3] = [
+        &["--seeds", SIMULATED_SEEDS],
+        &["--items", "--seeds", SIMULATED_ITEMS],
+        &["--transactions", "--seeds", SIMULATED_TRANSACTIONS],
+    ];
+    let mut passed = 0;
+    for flags in each {
+        passed += simulation(flags).map_err(|failure| Failure { passed, ..failure })?.passed;
+    }
+    Ok(Report { passed, note: "messages, items, transactions".into() })
+}
 
 fn simulation(flags: &[&str]) -> Result<Report, Failure> {
     step::cargo(&[&SIMULATOR[..], &["--"], flags].concat())

@@ -35,10 +35,17 @@ impl Failure {
     }
 }
 
-/// Runs a step and prints its line: number, name, seconds, outcome.
-pub fn announced(number: usize, of: usize, step: &Step, ran: &mut Ran) -> Result<Report, Failure> {
+/// Runs a step and prints its line when it has ended: number, name, seconds, outcome. One that runs alone is shown from its
+/// beginning.
+pub fn announced(
+    number: usize,
+    of: usize,
+    is_alone: bool,
+    step: &Step,
+    ran: &mut Ran,
+) -> Result<Report, Failure> {
     let label = format!("[{number:>2}/{of}] {:<32}", step.name);
-    let is_terminal = std::io::stdout().is_terminal();
+    let is_terminal = is_alone && std::io::stdout().is_terminal();
     if is_terminal {
         print!("{label} ...");
         let _ = std::io::stdout().flush();
