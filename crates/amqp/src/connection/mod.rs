@@ -160,6 +160,11 @@ impl Connection {
             + self.attaches_bytes
     }
 
+    /// Bytes of deliveries that have not ended, as far as they are held.
+    pub fn arriving_bytes(&self) -> u64 {
+        self.arriving_bytes
+    }
+
     /// Bytes of frames that wait for the windows of their sessions.
     pub fn held_frames_bytes(&self) -> usize {
         self.weight.held_bytes

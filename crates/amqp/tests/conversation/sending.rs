@@ -1,7 +1,7 @@
 //! The client sends: transfers, credit and our dispositions.
 
 use crate::peer::{Peer, error, sender};
-use otobus_amqp::performative::{Disposition, Flow, Performative, Transfer};
+use otobus_amqp::performative::{Disposition, End, Flow, Performative, Transfer};
 use otobus_amqp::{AttachReply, Event, Role, State};
 
 fn transfer(id: u32) -> Transfer<'static> {
@@ -10,7 +10,7 @@ fn transfer(id: u32) -> Transfer<'static> {
 
 #[test]
 fn a_message_comes_whole_and_is_settled_in_one_step() {
-    // AMQP 4.1, 4.4: also when Python asked for two steps.
+    // also when Python asked for two steps.
     let mut peer = Peer::ready();
     let link = peer.sender(0, 100, 1000);
     peer.transfer(Transfer { message_format: Some(0x8001_3700), ..transfer(7) }, b"message");
@@ -35,7 +35,7 @@ fn a_message_comes_whole_and_is_settled_in_one_step() {
 
 #[test]
 fn later_frames_may_repeat_or_omit_the_delivery_id() {
-    // AMQP 4.3: Python repeats it.
+    // Python repeats it.
     let mut peer = Peer::ready();
     peer.sender(0, 100, 1000);
     peer.transfer(Transfer { more: true, message_format: Some(5), ..transfer(3) }, b"one");
@@ -59,7 +59,7 @@ fn later_frames_may_repeat_or_omit_the_delivery_id() {
 
 #[test]
 fn an_aborted_delivery_ends_and_the_next_may_begin() {
-    // AMQP 4.3
+    //
     let mut peer = Peer::ready();
     let link = peer.sender(0, 100, 1000);
     peer.transfer(Transfer { more: true, ..transfer(3) }, b"one");
@@ -87,7 +87,7 @@ fn transfers_before_the_decision_are_given_in_order() {
 
 #[test]
 fn a_client_that_ignores_its_credit_is_served() {
-    // AMQP 11, quirks 20 and 21: Python claims credit by a flow from its sending end.
+    // Python claims credit by a flow from its sending end.
     let mut peer = Peer::ready();
     let link = peer.sender(0, 2, 1000);
     peer.flow(Flow {
@@ -108,7 +108,7 @@ fn a_client_that_ignores_its_credit_is_served() {
 
 #[test]
 fn the_session_window_is_renewed_before_it_runs_out() {
-    // AMQP 1.6
+    //
     let mut peer = Peer::ready();
     peer.sender(0, u32::MAX, 1000);
     let mut window = i64::from(otobus_amqp::limits::INCOMING_WINDOW);
@@ -127,7 +127,7 @@ fn the_session_window_is_renewed_before_it_runs_out() {
 
 #[test]
 fn a_message_at_the_maximum_passes_and_one_byte_more_is_reported() {
-    // AMQP 4.4, M6
+    // P6
     let mut peer = Peer::ready();
     let link = peer.sender(0, 100, 10);
     peer.transfer(transfer(0), &[1; 10]);
@@ -141,7 +141,7 @@ fn a_message_at_the_maximum_passes_and_one_byte_more_is_reported() {
 
 #[test]
 fn a_message_that_grows_too_large_is_dropped_at_once_and_reported_at_its_end() {
-    // M6. Go hears a disposition only after its last frame was written.
+    // P6. Go hears a disposition only after its last frame was written.
     let mut peer = Peer::ready();
     let link = peer.sender(0, 100, 10);
     let state = Some(State::Transactional { txn_id: vec![1], outcome: None });
@@ -157,7 +157,7 @@ fn a_message_that_grows_too_large_is_dropped_at_once_and_reported_at_its_end() {
 
 #[test]
 fn a_state_comes_with_its_transfer() {
-    // AMQP 8
+    //
     let mut peer = Peer::ready();
     peer.sender(0, 100, 10);
     let txn = State::Transactional { txn_id: b"t1".to_vec(), outcome: None };
@@ -175,7 +175,7 @@ fn what_a_client_says_of_its_own_sends_is_ignored() {
 
 #[test]
 fn an_echo_is_answered() {
-    // AMQP 5.5
+    //
     let mut peer = Peer::ready();
     peer.sender(0, 100, 10);
     peer.flow(Flow { handle: Some(0), delivery_count: Some(0), echo: true, drain: true, ..Flow::default() });
@@ -185,4 +185,39 @@ fn an_echo_is_answered() {
     let [Performative::Flow(link), Performative::Flow(session)] = &flows[..] else { panic!("{flows:?}") };
     assert_eq!((link.handle, link.link_credit, link.echo), (Some(0), Some(100), false));
     assert_eq!((session.handle, session.echo), (None, false));
+}
+
+// P7: what is held for a delivery that has not ended is given back by whatever ends it.
+#[test]
+fn every_end_of_an_unfinished_delivery_gives_its_bytes_back() {
+    type Ending = fn(&mut Peer);
+    let ends: [(&str, Ending); 6] = [
+        ("its last frame", |peer| peer.transfer(transfer(3), b"end")),
+        ("an abort", |peer| peer.transfer(Transfer { aborted: true, ..transfer(3) }, b"")),
+        ("an abort with more", |peer| {
+            peer.transfer(Transfer { aborted: true, more: true, ..transfer(3) }, b"x");
+        }),
+        ("too many bytes", |peer| {
+            peer.transfer(Transfer { more: true, ..transfer(3) }, &[1; 600]);
+            peer.transfer(transfer(3), b"end");
+        }),
+        ("a detach", |peer| peer.detach(0)),
+        ("the end of its session", |peer| peer.give(0, Performative::End(End::default()))),
+    ];
+    for (what, end) in ends {
+        let mut peer = Peer::ready();
+        peer.sender(0, 100, 1_000);
+        peer.events();
+        peer.written();
+        let unfinished = |peer: &mut Peer| {
+            peer.transfer(Transfer { more: true, ..transfer(3) }, &[1; 500]);
+            peer.events();
+            peer.written();
+        };
+        unfinished(&mut peer);
+        assert_eq!(peer.server.arriving_bytes(), 500, "{what}");
+        end(&mut peer);
+        peer.events();
+        assert_eq!(peer.server.arriving_bytes(), 0, "{what}");
+    }
 }

@@ -362,4 +362,35 @@ mod tests {
         drop(arriving);
         assert_eq!(unfinished.held_bytes.load(Ordering::Relaxed), UNFINISHED_TOTAL_BYTES);
     }
+
+    // P7: the total that all connections share.
+    #[test]
+    fn every_end_of_a_delivery_gives_back_what_the_total_counted() {
+        type End = fn(Arriving, &mut Batch);
+        let ends: [(&str, End); 4] = [
+            ("its last frame", |mut arriving, batch| {
+                drop(arriving.end(batch));
+                std::mem::forget(arriving);
+            }),
+            ("an abort", |mut arriving, _| {
+                arriving.clear();
+                std::mem::forget(arriving);
+            }),
+            ("a refusal", |mut arriving, _| {
+                arriving.refuse(Unfit::Busy);
+                std::mem::forget(arriving);
+            }),
+            ("the loss of its link", |arriving, _| drop(arriving)),
+        ];
+        for message in [message(1_000), message(PART + 1_000)] {
+            for (what, end) in ends {
+                let unfinished = Arc::new(Unfinished::default());
+                let (mut arriving, mut batch) = (Arriving::new(unfinished.clone()), Batch::default());
+                arrive(&mut arriving, &mut batch, &message, 0);
+                assert!(unfinished.held_bytes.load(Ordering::Relaxed) > 0, "{what}");
+                end(arriving, &mut batch);
+                assert_eq!(unfinished.held_bytes.load(Ordering::Relaxed), 0, "{what}");
+            }
+        }
+    }
 }

@@ -830,6 +830,47 @@ async fn a_full_page_links_to_the_next_only_if_there_is_one() {
     assert!(!body.contains("q999"));
 }
 
+// H-27: every feed is read in pages, by the links that it gives.
+#[tokio::test]
+async fn each_feed_leads_through_all_its_pages() {
+    let server = TestServer::default();
+    let rule = |name: &str| RULE.replace("<Name>other</Name>", &format!("<Name>{name}</Name>"));
+    for name in ["a", "b", "c"] {
+        assert_eq!(server.create(&format!("/{name}"), JAVASCRIPT_QUEUE).await.0, 201);
+        assert_eq!(server.create(&format!("/t{name}"), &described("Topic", "")).await.0, 201);
+        assert_eq!(server.create(&format!("/ta/subscriptions/{name}"), SUBSCRIPTION).await.0, 201);
+        let address = format!("/ta/subscriptions/a/rules/{name}");
+        assert_eq!(server.create(&address, &rule(name)).await.0, 201);
+    }
+    let feeds = [
+        ("/$Resources/queues", 3),
+        ("/$Resources/topics", 3),
+        ("/ta/subscriptions", 3),
+        // With the one that every subscription begins with.
+        ("/ta/subscriptions/a/rules", 4),
+    ];
+    for (feed, count) in feeds {
+        let mut entries = Vec::new();
+        let mut next = Some(format!("{feed}?$skip=0&$top=1"));
+        while let Some(address) = next {
+            let (status, body) = server.get(&address).await;
+            assert_eq!(status, 200, "{address}");
+            let titles = body.split("<title type=\"text\">").skip(2);
+            let before = entries.len();
+            entries.extend(titles.map(|rest| rest.split('<').next().unwrap().to_owned()));
+            assert_eq!(entries.len(), before + 1, "{address}: {body}");
+            next = body.split("rel=\"next\" href=\"").nth(1).map(|rest| {
+                let address = rest.split('"').next().unwrap().replace("&amp;", "&");
+                let path = address.split_once("://").unwrap().1.split_once('/').unwrap().1;
+                format!("/{path}")
+            });
+        }
+        assert_eq!(entries.len(), count, "{feed}: {entries:?}");
+        entries.dedup();
+        assert_eq!(entries.len(), count, "{feed}: {entries:?}");
+    }
+}
+
 // H-70, H-103
 #[tokio::test]
 async fn only_who_may_manage_may_change_and_look() {

@@ -11,7 +11,7 @@ use message::sections::section;
 use otobus_gateway::auth::{UnixSeconds, sas};
 use otobus_gateway::limits::CLAIM_REVIEW;
 
-/// How a client's pair of links looks (client notes 2.1).
+/// How a client's pair of links looks.
 pub struct Pair {
     channel: u16,
     requests: u32,
@@ -456,4 +456,30 @@ async fn an_address_of_a_source_is_needed_for_nothing_on_cbs() {
     let mut client = server.stranger().await;
     let attach = Attach { source: Some(Source::default()), ..PYTHON.requests() };
     client.attached(attach).await;
+}
+
+// a claim in two frames, after one of which only the beginning came.
+#[tokio::test]
+async fn an_aborted_claim_leaves_nothing_for_the_next_one() {
+    let server = TestServer::new().await;
+    let mut client = server.stranger().await;
+    PYTHON.attach(&mut client, 10).await;
+    let whole = put(&format!("sb://bus.example/{QUEUE}")).encode();
+    let (beginning, end) = whole.split_at(20);
+    let frame = |id, more, aborted| Transfer {
+        handle: PYTHON.requests,
+        delivery_id: Some(id),
+        delivery_tag: Some(b"t"),
+        settled: Some(true),
+        more,
+        aborted,
+        ..Transfer::default()
+    };
+    let mut bytes = Vec::new();
+    Performative::Transfer(frame(0, true, false)).write(&mut bytes, PYTHON.channel, beginning);
+    Performative::Transfer(frame(0, false, true)).write(&mut bytes, PYTHON.channel, &[]);
+    Performative::Transfer(frame(1, true, false)).write(&mut bytes, PYTHON.channel, beginning);
+    Performative::Transfer(frame(1, false, false)).write(&mut bytes, PYTHON.channel, end);
+    client.raw(&bytes).await;
+    assert_eq!(reply(&client.next().await).status, Value::Int(202));
 }

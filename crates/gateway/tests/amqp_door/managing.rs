@@ -395,3 +395,46 @@ async fn a_time_out_of_either_name_and_type_is_passed_over() {
         assert_eq!(messages(&found).len(), 1);
     }
 }
+
+// a request in two frames, after one of which only the beginning came.
+#[tokio::test]
+async fn an_aborted_request_leaves_nothing_for_the_next_one() {
+    let server = TestServer::new().await;
+    let mut client = with_messages(&server, 1).await;
+    let whole = request("id".into(), "peek-message", peek(0, 1));
+    let (beginning, end) = whole.split_at(20);
+    let begun = Transfer { handle: REQUESTS, settled: Some(true), more: true, ..Transfer::default() };
+    let id = client.transfer(begun.clone(), beginning).await;
+    let abort = Transfer { delivery_id: Some(id), aborted: true, ..begun.clone() };
+    client.give(&[Performative::Transfer(abort)]).await;
+    client.transfer(begun, beginning).await;
+    let mut bytes = Vec::new();
+    let last = Transfer { handle: REQUESTS, ..Transfer::default() };
+    Performative::Transfer(last).write(&mut bytes, 0, end);
+    client.raw(&bytes).await;
+    let reply = reply(&mut client).await;
+    assert_eq!((&reply.status, messages(&reply).len()), (&Value::Int(200), 1));
+}
+
+// what two nodes answer under one address comes on the link of the node that was asked.
+#[tokio::test]
+async fn two_nodes_with_one_reply_address_answer_each_on_its_own_link() {
+    let server = TestServer::new().await;
+    server.queue("others", QueueSettings::default()).await;
+    let mut client = server.admitted().await;
+    let pairs = [(30, 31, NODE), (32, 33, "others/$management"), (34, 35, NODE)];
+    for (requests, replies, node) in pairs {
+        client.attached(sender(requests, node)).await;
+        let target = Target { address: Some("my-replies".into()), ..Target::default() };
+        let attach = Attach { target: Some(AnyTarget::Target(target)), ..receiver(replies, node) };
+        client.attached(attach).await;
+        client.credit(replies, 0, 5).await;
+    }
+    for (requests, replies, node) in [pairs[1], pairs[0], pairs[1], pairs[2]] {
+        let transfer = Transfer { handle: requests, settled: Some(true), ..Transfer::default() };
+        client.transfer(transfer, &request("id".into(), "peek-message", peek(0, 1))).await;
+        let answered = client.delivery().await.handle;
+        let ours = pairs.iter().filter(|pair| pair.2 == node).map(|pair| pair.1);
+        assert!(ours.clone().any(|handle| handle == answered), "{node}: {answered}, not {replies}");
+    }
+}

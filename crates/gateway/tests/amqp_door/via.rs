@@ -2,7 +2,7 @@
 
 use crate::claims::{PYTHON, ended, put, reply, soon, token};
 use crate::client::{body, map, message, part, sender, symbol, via};
-use crate::server::{QUEUE, SENDER, TestServer};
+use crate::server::{QUEUE, ROOT, SENDER, TestServer, policies};
 use amqp::State;
 use broker::{Answer, Command, NamespaceId, QueueSettings, Status, Task};
 use message::Value;
@@ -99,6 +99,27 @@ async fn a_claim_for_one_end_is_not_enough() {
     tokio::time::advance(CLAIM_REVIEW).await;
     tokio::time::resume();
     assert_eq!(ended(&client.next().await), (7, "amqp:unauthorized-access".into()));
+}
+
+// S-114, A-4.4.16: each end has its claim, and the link ends with either.
+#[tokio::test]
+async fn the_loss_of_the_claim_for_either_end_ends_the_link() {
+    for gone in [SENDER, ROOT] {
+        let server = server().await;
+        let mut client = server.stranger().await;
+        PYTHON.attach(&mut client, 10).await;
+        for (path, policy) in [(QUEUE, SENDER), (DESTINATION, ROOT)] {
+            let token = token(&format!("sb%3a%2f%2fbus.example%2f{path}"), policy, soon());
+            put(&format!("sb://bus.example/{path}")).with(token).send(&mut client, &PYTHON, true).await;
+            assert_eq!(reply(&client.next().await).status, Value::Int(202));
+        }
+        client.attached(via(7, QUEUE, DESTINATION)).await;
+        server.set_policies(policies().into_iter().filter(|policy| &*policy.name != gone).collect());
+        tokio::time::pause();
+        tokio::time::advance(CLAIM_REVIEW).await;
+        tokio::time::resume();
+        assert_eq!(ended(&client.next().await), (7, "amqp:unauthorized-access".into()), "{gone}");
+    }
 }
 
 // S-114, S-115
