@@ -1,7 +1,7 @@
 //! The fields of a composite value (AMQP 1.0 part 1, 1.4): a described list whose trailing fields may be left out.
 //!
 //! Reading takes any list form and any length. Writing always gives every field, nulls included, in a list that is
-//! never the empty form: older Python clients index fields by position and know no `list0` (client notes 1.7).
+//! never the empty form: older Python clients index fields by position and know no `list0`.
 
 use message::codec::{self, code};
 use message::{Descriptor, Malformed, Reader, Value};
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn values_of_one_frame_share_one_budget() {
-        // M2
+        // P6
         let mut bytes = Vec::new();
         let list = Value::List(vec![Value::Null; 3]);
         codec::write_small_list(&mut bytes, 2, |out| {

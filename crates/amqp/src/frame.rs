@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_frame_at_the_limit_passes_and_one_byte_more_is_refused_before_it_arrives() {
-        // M4, M5: the size is judged by the header alone.
+        // P6: the size is judged by the header alone.
         let body = vec![0; 504];
         assert!(split(&mut &frame(512, 2, 0, &body)[..], 512).unwrap().is_some());
         let refused = split(&mut &frame(513, 2, 0, &[])[..], 512).unwrap_err();

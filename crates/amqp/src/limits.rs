@@ -97,5 +97,5 @@ pub const UNREAD_OUTPUT_BYTES: usize = 1024 * 1024;
 pub const UNREAD_OUTPUT_BYTES_BEFORE_CLAIM: usize = 12 * 1024;
 
 /// Replies after which a link of a management or CBS node needs no credit for more: Python grants this many once and
-/// never again, and would wait for its answers for ever (client notes 11, 28).
+/// never again, and would wait for its answers for ever.
 pub const FREE_REPLIES: u32 = 10_000;

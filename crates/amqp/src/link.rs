@@ -96,7 +96,7 @@ impl Link {
     }
 
     /// Takes the credit of a flow from a client that receives: what it allows, less what it has not seen yet
-    /// (client notes 5.5).
+    ///
     pub(crate) fn take_credit(&mut self, flow: &Flow<'_>) {
         if let Some(allowed) = flow.link_credit {
             let seen = flow.delivery_count.unwrap_or(INITIAL_DELIVERY_COUNT);
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn credit_is_what_the_client_allows_less_what_it_has_not_seen() {
-        // AMQP 5.5
+        //
         let mut link = link(Role::Receiver);
         link.take_credit(&flow(None, 5));
         assert_eq!(link.credit, 5);
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_flow_from_a_sending_client_gives_credit_back_but_never_takes_any() {
-        // AMQP 11, quirk 21
+        //
         let mut link = link(Role::Sender);
         link.credit = 100;
         link.take_count(&flow(Some(0), 10_000));
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_client_that_overruns_its_credit_is_tolerated() {
-        // AMQP 11, quirk 20
+        //
         let mut link = link(Role::Sender);
         link.count_delivery();
         assert_eq!((link.credit, link.delivery_count), (0, 1));

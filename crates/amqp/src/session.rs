@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_incoming_window_is_renewed_at_half() {
-        // AMQP 1.6
+        //
         let mut session = session(1);
         let due = (0..INCOMING_WINDOW / 2).filter(|_| session.count_incoming()).count();
         assert_eq!(due, 1);

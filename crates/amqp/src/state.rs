@@ -105,7 +105,7 @@ impl State {
     }
 
     /// Whether a client may repeat its disposition after this answer: Java does so for transient errors on the same
-    /// delivery, which must therefore stay known (client notes 5.6).
+    /// delivery, which must therefore stay known.
     pub(crate) fn invites_repetition(&self) -> bool {
         match self {
             State::Rejected(Some(error)) => matches!(
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn an_outcome_without_fields_is_not_the_empty_list_form() {
-        // AMQP 1.7
+        //
         assert_eq!(encoded(&State::Accepted), [0x00, 0x53, 0x24, 0xc0, 0x01, 0x00]);
     }
 
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_transaction_inside_a_transaction_is_refused() {
-        // M3
+        // P6
         let inner = State::Transactional { txn_id: vec![1], outcome: None };
         let outer = State::Transactional { txn_id: vec![2], outcome: Some(Box::new(inner)) };
         let bytes = encoded(&outer);

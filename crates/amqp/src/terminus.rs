@@ -1,7 +1,7 @@
 //! Sources, targets and the transaction coordinator (AMQP 1.0 part 3, 3.5, and part 4, 4.5.1).
 //!
 //! What a client wrote is kept as it came, because an attach reply repeats it: Python compares the echoed address with
-//! its own, and Go and .NET each need the session filter in the shape that they sent (client notes 3, 6.1).
+//! its own, and Go and .NET each need the session filter in the shape that they sent.
 
 use crate::fields::{Fields, descriptor, write_composite, write_optional};
 use message::codec::{write_boolean, write_string, write_symbol, write_uint};
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_described_filter_comes_back_in_its_shape() {
-        // AMQP 6.1: Go sends and needs a described value, .NET a plain one, next-session a null.
+        // Go sends and needs a described value, .NET a plain one, next-session a null.
         let key = || Value::Symbol("com.microsoft:session-filter".into());
         let described = Value::Described(Box::new((Value::Ulong(0x13_7000_000c), "s1".into())));
         for value in [described, "s1".into(), Value::Null] {
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn every_field_is_written() {
-        // AMQP 1.7: the byte behind the list's size is its count.
+        // the byte behind the list's size is its count.
         let mut bytes = Vec::new();
         Source::default().encode(&mut bytes);
         assert_eq!(bytes[..6], [0x00, 0x53, 0x28, 0xc0, 12, 11]);

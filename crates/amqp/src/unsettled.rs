@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn ranges_across_the_wrap_and_inverted_ones_are_told_apart() {
-        // M8
+        // P6
         let mut unsettled = with([u32::MAX - 1, u32::MAX, 0, 1]);
         assert_eq!(ids(&mut unsettled, u32::MAX, 0, false), [u32::MAX, 0]);
         assert_eq!(ids(&mut unsettled, 1, u32::MAX, false), []);

@@ -396,7 +396,7 @@ impl Broker {
         }
     }
 
-    /// Does what is due, `most` units of work at most, and says how many it were (at least one).
+    /// Does what is due, `most` units of work at most, and says how many there were (at least one).
     pub(crate) fn work_off(
         &mut self,
         due: Due,

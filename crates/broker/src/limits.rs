@@ -8,7 +8,7 @@ pub const PATH_CHARACTERS: usize = 260;
 /// Longest user metadata of an entity, in characters (S-237).
 pub const USER_METADATA_CHARACTERS: usize = 1_024;
 
-/// Range of an entity's lock duration (semantics, section 20).
+/// Range of an entity's lock duration (docs/compatibility/broker.md, 20).
 pub const LOCK_DURATION_LEAST: Span = Span::seconds(5);
 pub const LOCK_DURATION_MOST: Span = Span::minutes(5);
 pub const LOCK_DURATION_DEFAULT: Span = Span::minutes(1);
@@ -30,11 +30,11 @@ pub const TIME_TO_LIVE_LEAST: Span = Span::seconds(1);
 /// Least time an entity must be idle before it deletes itself (S-70).
 pub const AUTO_DELETE_LEAST: Span = Span::minutes(5);
 
-/// Deliveries of a message before it is dead-lettered, unless the entity says otherwise (semantics, section 20).
+/// Deliveries of a message before it is dead-lettered, unless the entity says otherwise (docs/compatibility/broker.md, 20).
 pub const MAX_DELIVERY_COUNT_DEFAULT: u32 = 10;
 pub const MAX_DELIVERY_COUNT_MOST: u32 = i32::MAX as u32;
 
-/// Size of an entity unless it says otherwise, in megabytes (semantics, section 20).
+/// Size of an entity unless it says otherwise, in megabytes (docs/compatibility/broker.md, 20).
 pub const MAX_SIZE_MEGABYTES_DEFAULT: u64 = 1_024;
 
 /// Range of an entity's largest message, in kilobytes, and what applies when it does not say (S-17).
@@ -77,7 +77,7 @@ pub const STAGED_HELD_BYTES: u64 = 8 * 1_024 * 1_024;
 /// Longest name of a subscription, a rule or a namespace, in characters (S-251).
 pub const NAME_CHARACTERS: usize = 50;
 
-/// Most subscriptions of a topic and most filters of each kind over all of them (semantics, section 21).
+/// Most subscriptions of a topic and most filters of each kind over all of them (docs/compatibility/broker.md, 21).
 pub const SUBSCRIPTIONS_PER_TOPIC: usize = 2_000;
 pub const SQL_FILTERS_PER_TOPIC: usize = 2_000;
 pub const CORRELATION_FILTERS_PER_TOPIC: usize = 100_000;
@@ -142,7 +142,7 @@ pub const REQUEST_CHANGE_BYTES: usize = 4 * 1_024 * 1_024;
 /// What a record takes without anything that has no fixed size, about.
 pub const RECORD_BYTES: usize = 48;
 
-/// Authorization rules of one entity (semantics, section 21), the length of their names (HX-1.8.2) and of their keys, which
+/// Authorization rules of one entity (docs/compatibility/broker.md, 21), the length of their names (HX-1.8.2) and of their keys, which
 /// are 44 characters where the service makes them.
 pub const ACCESS_RULES: usize = 12;
 pub const KEY_NAME_CHARACTERS: usize = 256;
@@ -157,7 +157,7 @@ pub const SESSIONS_PAGE: usize = 1_000;
 /// Namespaces of one server. Each costs a name.
 pub const NAMESPACES: usize = 1_000;
 
-/// Sizes that an entity may have, in megabytes (semantics, section 20).
+/// Sizes that an entity may have, in megabytes (docs/compatibility/broker.md, 20).
 pub const MAX_SIZE_MEGABYTES: [u64; 9] = [1_024, 2_048, 3_072, 4_096, 5_120, 10_240, 20_480, 40_960, 81_920];
 
 /// Most messages in one answer to a browser, and the bytes after which it gets no more of them: fewer than asked for

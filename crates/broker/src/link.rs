@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_drain_gives_what_there_is_and_says_when_that_was_all() {
-        // AMQP 5.5
+        //
         let mut world = World::with_queue("q");
         world.send_committed("q", 3);
         let link = world.link();

@@ -38,7 +38,7 @@ impl Broker {
         self.describe(entity)
     }
 
-    /// Semantics, section 21.
+    /// docs/compatibility/broker.md, 21.
     pub(crate) fn check_room(&self, namespace: NamespaceId, is_partitioned: bool) -> Result<(), Refusal> {
         let limit = self.tier_of(namespace).partitioned_entities();
         if is_partitioned && limit != usize::MAX {

@@ -1,4 +1,4 @@
-//! What an entity is told when it is created: its settings, their defaults and their ranges (semantics, section 20).
+//! What an entity is told when it is created: its settings, their defaults and their ranges (docs/compatibility/broker.md, 20).
 
 use crate::limits::*;
 use crate::refusal::Refusal;

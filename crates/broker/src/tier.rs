@@ -1,4 +1,4 @@
-//! Tiers: what the service sells, as profiles of quotas (semantics, sections 20 and 21). Without one nothing is refused
+//! Tiers: what the service sells, as profiles of quotas (docs/compatibility/broker.md, 20 and 21). Without one nothing is refused
 //! for the sake of a price list (S-270); what makes no sense is refused in each of them.
 
 use crate::durable::PARTITIONS;
@@ -19,17 +19,17 @@ pub enum Tier {
     Unlimited,
 }
 
-/// Bytes of the largest message where entities cannot choose (semantics, section 21).
+/// Bytes of the largest message where entities cannot choose (docs/compatibility/broker.md, 21).
 const SMALL_MESSAGE_BYTES: u64 = 256 * 1_024;
 
 /// How long a message lives in the Basic tier, at most and unless it says otherwise (S-57).
 const BASIC_TIME_TO_LIVE: Span = Span::minutes(14 * 24 * 60);
 
-/// Sizes of an entity in megabytes, and those that Premium adds (semantics, section 20).
+/// Sizes of an entity in megabytes, and those that Premium adds (docs/compatibility/broker.md, 20).
 const SIZES: [u64; 5] = [1_024, 2_048, 3_072, 4_096, 5_120];
 const PREMIUM_SIZES: [u64; 4] = [10_240, 20_480, 40_960, 81_920];
 
-/// What one topic may have, in every tier (semantics, section 21).
+/// What one topic may have, in every tier (docs/compatibility/broker.md, 21).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopicLimits {
     pub subscriptions: usize,

@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn everything_else_can_be_changed() {
-        // Semantics, section 20
+        // docs/compatibility/broker.md, 20
         let mut world = World::with_queue("q");
         let settings = QueueSettings {
             lock_duration: Span::seconds(5),

@@ -1,4 +1,4 @@
-//! Bytes that were handed over and are neither durable nor refused, and whoever waits until there are fewer.
+//! Bytes that were handed over and are neither durable nor refused, and the connections that wait until there are fewer.
 
 use crate::limits::UNDURABLE_BYTES;
 use std::sync::atomic::{AtomicUsize, Ordering};

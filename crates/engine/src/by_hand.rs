@@ -1,4 +1,4 @@
-//! A partition without threads, for tests: whoever has it says what time it is and when it runs, and the disk answers at once.
+//! A partition without threads, for tests: the test says what time it is and when it runs, and the disk answers at once.
 
 use crate::clock::Clock;
 use crate::commit::{Inbox, Moment, Step, Stop};

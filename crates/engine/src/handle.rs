@@ -56,7 +56,7 @@ impl Handle {
     pub fn connect(&self) -> Connection {
         let id = ConnectionId(self.inner.connections.fetch_add(1, Ordering::Relaxed));
         let outbox = Arc::new(Outbox::default());
-        // Whoever holds the partition when the first work of this connection is there takes both, in this order.
+        // The thread that holds the partition when the first work of this connection is there takes both, in this order.
         self.inner.partition.inbox().leave(Item::Connect { connection: id, mailbox: outbox.clone() });
         Connection { id, outbox, handle: self.clone() }
     }
@@ -68,7 +68,7 @@ impl Handle {
     ) -> Result<Result<Answer, Refusal>, Stopped> {
         let (reply, answer) = oneshot::channel();
         let request = self.inner.asks.open(reply);
-        // Looked at after the question is known: whoever closes marks it first and then drops the questions it knows.
+        // Looked at after the question is known: the thread that closes marks it first and then drops the questions it knows.
         if self.is_closed() {
             return Err(Stopped);
         }

@@ -1,4 +1,4 @@
-//! Where effects go: a connection's outbox, or whoever asked a question. Filled on whichever thread finished the sync;
+//! Where effects go: a connection's outbox, or the asker of a question. Filled on whichever thread finished the sync;
 //! emptied by the connection, which is woken once per commit however much it gets.
 
 use broker::{
@@ -210,7 +210,7 @@ impl Mailbox for Asks {
             if let Outgoing::Answered { request, answer, .. } = each
                 && let Some(reply) = waiting.1.remove(&request.request)
             {
-                // Whoever asked may have lost interest; that is their affair.
+                // The asker may have lost interest; that is their affair.
                 let _ = reply.send(answer);
             }
         }

@@ -174,7 +174,7 @@ async fn what_one_connection_sends_is_decided_in_its_order_whoever_decides_it() 
     let path = directory("order");
     send_from_all_sides(open(&path)).await;
     std::fs::remove_dir_all(path).unwrap();
-    // Whatever disk is below: what is left to whoever waits for it, or not.
+    // Whatever disk is below: what is left to the thread that waits for it, or not.
     send_from_all_sides(open_on(Arc::new(Memory::direct()))).await;
     send_from_all_sides(open_on(Arc::new(Memory::new()))).await;
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How far a client's clock may be behind ours before its fresh token counts as expired (client notes 2.4).
+/// How far a client's clock may be behind ours before its fresh token counts as expired.
 pub const CLOCK_SKEW_SECONDS: u64 = 300;
 
 /// Longest token read. The longest an SDK makes signs a whole request address and stays under 2 KiB.
@@ -193,10 +193,10 @@ pub const FIRST_READ_BYTES: usize = 4 * 1_024;
 /// only made anew.
 pub const CERTIFICATE_YEARS: i32 = 10;
 
-/// From a connection's start to its first accepted claim. Azure allows the same (client notes 1.5).
+/// From a connection's start to its first accepted claim. Azure allows the same.
 pub const CLAIM_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long a receiver waits for any session to be free, unless it says itself, and at the longest (client notes 6.2).
+/// How long a receiver waits for any session to be free, unless it says itself, and at the longest.
 pub const SESSION_WAIT: Duration = Duration::from_secs(60);
 pub const SESSION_WAIT_MOST: Duration = Duration::from_secs(3_600);
 

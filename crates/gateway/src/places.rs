@@ -38,7 +38,7 @@ struct Table {
     next: u64,
     strangers: HashMap<u64, Stranger>,
     /// The numbers rise, so the first of each is its oldest.
-    by_neighbourhood: HashMap<AddressGroup, BTreeSet<u64>>,
+    by_group: HashMap<AddressGroup, BTreeSet<u64>>,
     known: HashMap<u64, Known>,
     /// Of those who may not manage: how many there are of each policy and address.
     by_policy: HashMap<Box<str>, usize>,
@@ -89,7 +89,7 @@ impl Places {
         table.next += 1;
         table.open += 1;
         table.strangers.insert(number, Stranger { group, end: None });
-        table.by_neighbourhood.entry(group).or_default().insert(number);
+        table.by_group.entry(group).or_default().insert(number);
         Some(Place { places: Arc::clone(self), number })
     }
 
@@ -146,7 +146,7 @@ impl Places {
 
 impl Table {
     fn show_out(&mut self) -> bool {
-        let crowded = self.by_neighbourhood.values().max_by_key(|numbers| numbers.len());
+        let crowded = self.by_group.values().max_by_key(|numbers| numbers.len());
         let is_served = |number: &&u64| self.strangers[number].end.is_some();
         let Some(number) = crowded.and_then(|numbers| numbers.iter().find(is_served)).copied() else {
             return false;
@@ -167,10 +167,10 @@ impl Table {
 
     fn remove(&mut self, number: u64) -> Option<Stranger> {
         let stranger = self.strangers.remove(&number)?;
-        if let Some(numbers) = self.by_neighbourhood.get_mut(&stranger.group) {
+        if let Some(numbers) = self.by_group.get_mut(&stranger.group) {
             numbers.remove(&number);
             if numbers.is_empty() {
-                self.by_neighbourhood.remove(&stranger.group);
+                self.by_group.remove(&stranger.group);
             }
         }
         Some(stranger)
@@ -316,7 +316,7 @@ mod tests {
             drop(places.take("192.0.2.1".parse().unwrap()).unwrap());
         }
         let table = places.table();
-        assert_eq!((table.open, table.strangers.len(), table.by_neighbourhood.len()), (0, 0, 0));
+        assert_eq!((table.open, table.strangers.len(), table.by_group.len()), (0, 0, 0));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A journal at a distance, in memory: requests and answers travel, and whoever holds the [`Wire`] says when each arrives, in
+//! A journal at a distance, in memory: requests and answers travel, and the holder of the [`Wire`] says when each arrives, in
 //! what order, or never. What a distributed log does to its writer, without the luck that it takes to see it.
 //!
 //! What must always hold, and what the log needs for it:
@@ -142,7 +142,7 @@ impl Wire {
     }
 }
 
-/// Outside of the wire's lock: whoever is told may send the next request.
+/// Outside of the wire's lock: the one that is told may send the next request.
 fn tell(answer: Option<(Answer, Arc<Mutex<Told>>)>, told: Told) {
     let Some((answer, known)) = answer else { return };
     *known.lock().unwrap_or_else(PoisonError::into_inner) = told;

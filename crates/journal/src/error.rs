@@ -8,7 +8,7 @@ use std::io;
 pub enum Error {
     #[error("`{path}` is in use by {holder}; stop it, or choose another data directory")]
     Locked { path: String, holder: String },
-    /// The cause is part of the text and therefore no `source`: whoever prints a chain of errors would print it twice.
+    /// The cause is part of the text and therefore no `source`: a printed chain of errors would have it twice.
     #[error("cannot {action} `{file}`: {cause}")]
     Io { action: &'static str, file: String, cause: io::Error },
     /// Nothing was written; the same append may be repeated when there is room.
@@ -34,7 +34,7 @@ pub enum Error {
     /// An earlier write or sync failed, and nobody knows what the disk kept.
     #[error("the journal has stopped: {why}")]
     Stopped { why: String },
-    /// Whoever was handed the batches or bytes refused them.
+    /// The reader that was handed the batches or bytes refused them.
     #[error("{0}")]
     Reader(Box<dyn std::error::Error + Send + Sync>),
 }
@@ -82,7 +82,7 @@ pub enum Flaw {
     SnapshotChecksum,
     /// A snapshot contains batches that the journal does not have.
     SnapshotAhead,
-    /// Whoever understands the content does not understand this.
+    /// The reader of the content does not understand this.
     Content,
 }
 

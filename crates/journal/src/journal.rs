@@ -237,7 +237,7 @@ pub trait Journal: Send + std::fmt::Debug {
     /// Takes the reserve back if there is room for it and for more. Returns whether it is held.
     fn refill_reserve(&mut self) -> Result<bool, Error>;
 
-    /// How much more must be free before the reserve can be taken back; for whoever is to make room.
+    /// How much more must be free before the reserve can be taken back; for the one that is to make room.
     fn lacking_bytes(&self) -> u64 {
         0
     }

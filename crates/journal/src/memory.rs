@@ -40,7 +40,7 @@ struct State {
     /// Of this epoch no request up to this one is taken any more; see [`crate::Distant`].
     barred: (Epoch, RequestId),
     snapshots: BTreeMap<Position, Content>,
-    /// Damaged, and kept for whoever wants to look.
+    /// Damaged, and kept for a person to look at.
     aside: Vec<Content>,
 }
 
@@ -240,7 +240,7 @@ pub struct InMemory {
 }
 
 impl InMemory {
-    /// Refuses whoever is no longer the owner.
+    /// Refuses a process that is no longer the owner.
     fn owned(&self) -> Result<MutexGuard<'_, State>, Error> {
         let state = self.log.lock();
         match self.fence {

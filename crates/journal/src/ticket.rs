@@ -1,7 +1,7 @@
 //! The second half of an append: its outcome, which is known later.
 //!
-//! There are two kinds of ticket. Of a local disk the outcome comes about by waiting: whoever waits writes and syncs, on
-//! whichever thread has time for it. Of a journal elsewhere it arrives by itself, told by whoever holds the [`Answer`]; then
+//! There are two kinds of ticket. Of a local disk the outcome comes about by waiting: the thread that waits writes and syncs, on
+//! whichever thread has time for it. Of a journal elsewhere it arrives by itself, told by the holder of the [`Answer`]; then
 //! nobody has to wait, and [`Ticket::then`] is enough.
 
 use crate::error::Error;
@@ -147,7 +147,7 @@ impl Mailbox {
                 self.arrived.notify_all();
             }
             Mail::Wanted(told) => {
-                // Whoever is told may well append the next one.
+                // The one that is told may well append the next one.
                 drop(mail);
                 told(outcome);
             }

@@ -1,5 +1,5 @@
 //! The messages of a batch envelope: a message whose body is data sections, each holding one complete encoded
-//! message (client notes 4.3). The envelope's other sections are hints for routers and are dropped.
+//! message. The envelope's other sections are hints for routers and are dropped.
 
 use crate::codec::{Malformed, Reader};
 use crate::sections::{Iter, section, sections};

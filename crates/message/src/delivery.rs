@@ -2,7 +2,7 @@
 //! is the sender's, byte for byte, unless somebody changed a property since.
 //!
 //! A delivered message always has a header (the Java client fails without one), never two annotations of a broker's
-//! name, never a null where a client expects text, and every descriptor in its short form (client notes 1.7, 5.3,
+//! name, never a null where a client expects text, and every descriptor in its short form (A-1.7, A-5.3,
 //! 5.4). Usual case: header and annotations written, the rest one copy.
 
 use crate::codec::{
@@ -185,7 +185,7 @@ impl<'a> Delivery<'a> {
         count
     }
 
-    /// The broker's annotations, in the exact types that clients assert (client notes 5.3).
+    /// The broker's annotations, in the exact types that clients assert.
     fn write_stamp(&self, out: &mut Vec<u8>) -> u32 {
         let stamp = self.stamp;
         // K-8: clients show a message that was scheduled as such although it is active.
@@ -273,7 +273,7 @@ impl<'a> Delivery<'a> {
 
     /// Clients show `absolute-expiry-time - creation-time` as the time to live whenever both are there, so the
     /// difference must be the effective one (S-68). Times that still tell the truth are the sender's and stay. If the
-    /// message was delayed they count from its enqueued time (client notes 5.4).
+    /// message was delayed they count from its enqueued time.
     fn new_lifetime(&self, properties: &[u8], ttl: u64, is_scheduled: bool) -> Result<Lifetime, Malformed> {
         let fields = Properties::split(Some(properties))?;
         let stamp = self.stamp;
@@ -385,7 +385,7 @@ fn is_brokers(name: &str) -> bool {
     })
 }
 
-/// Annotations of which clients assert the type: a null is left out (client notes 5.3).
+/// Annotations of which clients assert the type: a null is left out.
 fn is_senders(name: &str) -> bool {
     matches!(
         name,

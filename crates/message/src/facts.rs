@@ -11,7 +11,7 @@ use crate::limits::{ID_CHARACTERS, PROPERTIES_BYTES, PROPERTY_BYTES};
 use crate::planted::is_planted;
 use crate::sections::Sections;
 
-/// The annotation names that senders set (client notes 4.3).
+/// The annotation names that senders set.
 pub(crate) mod annotation {
     pub(crate) const SCHEDULED_ENQUEUE_TIME: &str = "x-opt-scheduled-enqueue-time";
     pub(crate) const PARTITION_KEY: &str = "x-opt-partition-key";
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(facts, Facts::default());
     }
 
-    // Client notes 10: ids are of any id type.
+    // ids are of any id type.
     #[test]
     fn message_ids_are_of_four_types_and_no_other() {
         let read = |id: Value| {

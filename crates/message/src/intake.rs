@@ -1,7 +1,7 @@
 //! How a sent message becomes the stored one: byte for byte, except that every stored message has a message-id.
 //!
 //! The JavaScript client refuses to settle a message without an id and does not set one by default, so a missing
-//! one is assigned here (client notes 5.4). Nothing else of what a sender wrote is touched (S-3).
+//! one is assigned here. Nothing else of what a sender wrote is touched (S-3).
 
 use crate::codec::{Reader, begin_list, code, end_compound, write_descriptor, write_string};
 use crate::sections::{Sections, section};
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    // Client notes 5.4: a message-id is assigned when the sender gave none.
+    // a message-id is assigned when the sender gave none.
     #[test]
     fn a_missing_id_is_assigned_and_nothing_else_changes() {
         let header = described(0x70, Value::List(vec![]));

@@ -66,7 +66,7 @@ impl Overlay {
     }
 
     /// Sets an application property. Null removes it: clients ask for removal so, and some of them stumble over a
-    /// null value when they receive one (client notes 5.3).
+    /// null value when they receive one.
     pub fn set(&mut self, name: &str, value: &Value) -> Result<(), OverlayError> {
         self.change(name, encoded(value))
     }

@@ -76,7 +76,7 @@ pub struct Sections {
     pub body_kind: BodyKind,
     /// How many data, sequence or value sections the body has.
     pub body_sections: u32,
-    /// Every descriptor is a smallulong, the only form that all clients read (client notes 1.7). Otherwise the
+    /// Every descriptor is a smallulong, the only form that all clients read. Otherwise the
     /// message is rewritten on delivery.
     pub is_plain: bool,
     /// Where the bare message begins: behind header and annotations, which are the broker's to write.

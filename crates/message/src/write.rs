@@ -102,7 +102,7 @@ fn write_sized(out: &mut Vec<u8>, narrow: u8, wide: u8, bytes: &[u8]) {
 }
 
 /// Writes the descriptor of a described value. Codes that fit a byte are always written as smallulong: the Python
-/// client reads only that form (part 1.7 of the client notes).
+/// client reads only that form.
 pub fn write_descriptor(out: &mut Vec<u8>, descriptor: u64) {
     out.push(code::DESCRIBED);
     match u8::try_from(descriptor) {

@@ -100,7 +100,7 @@ test("a subscribed handler gets and completes every message", async (t) => {
   assert.ok(await isEmpty(broker));
 });
 
-// Client notes 2.2 and 9.3: JavaScript decides by the text that the entity is missing for good.
+// and 9.3: JavaScript decides by the text that the entity is missing for good.
 test("an unknown queue is refused as a missing entity", async (t) => {
   const broker = await Otobus.forTest(t);
   await connected(broker, async (client) => {

@@ -70,7 +70,7 @@ def test_a_message_received_by_one_is_not_given_to_another_while_locked(client):
         receiver.complete_message(message)
 
 
-# Client notes 2.2: the Python SDK reports a missing entity as a failed put-token, and the reason only in its log.
+# the Python SDK reports a missing entity as a failed put-token, and the reason only in its log.
 def test_an_unknown_queue_is_refused_as_an_authentication_error(client, caplog):
     caplog.set_level("INFO", logger="azure.servicebus")
     with pytest.raises(ServiceBusAuthenticationError):

@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn booleans_in_the_two_byte_form_are_read() {
-        // AMQP 1.7: disposition with role and settled as 0x56 0x01.
+        // disposition with role and settled as 0x56 0x01.
         let body = [0xc0, 8, 4, 0x56, 0x01, 0x52, 9, 0x40, 0x56, 0x01];
         let read = Disposition::read(&mut Reader::new(&body), &mut 9).unwrap();
         assert_eq!(read, Disposition { last: None, ..Disposition::new(Role::Receiver, 9, 9) });

@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn every_performative_is_written_with_all_its_fields() {
-        // AMQP 1.7
+        //
         let error = Error::new("amqp:not-found", "gone");
         let counts = [
             (Performative::Open(Box::default()), 10),
@@ -212,12 +212,12 @@ mod tests {
     #[test]
     fn hostile_bodies_are_refused_at_their_own_price() {
         let refused = |body: &[u8]| Performative::decode(body, &mut 100).unwrap_err();
-        // M1: a list that claims a billion fields.
+        // P6: a list that claims a billion fields.
         let claim = [0x00, 0x53, 0x10, 0xd0, 0, 0, 0, 4, 0x3f, 0xff, 0xff, 0xff];
         assert_eq!(refused(&claim), Malformed::CountExceedsBytes(0x3fff_ffff));
-        // M3: a descriptor that is itself described.
+        // P6: a descriptor that is itself described.
         assert_eq!(refused(&[0x00, 0x00, 0x53, 0x10, 0x45]), Malformed::BadDescriptor);
-        // M4: a string of two gigabytes.
+        // P6: a string of two gigabytes.
         let long = [0x00, 0x53, 0x10, 0xc0, 6, 1, 0xb1, 0x7f, 0xff, 0xff, 0xfe];
         assert_eq!(refused(&long), Malformed::Truncated);
         assert_eq!(refused(&[]), Malformed::Truncated);

@@ -18,7 +18,7 @@ fn first_transfer() -> Transfer<'static> {
 
 #[test]
 fn frames_on_a_channel_that_was_not_begun_close_the_connection() {
-    // M9
+    // P6
     let frames = [
         Performative::Attach(Box::new(sender(0))),
         Performative::Flow(Flow::default()),
@@ -35,7 +35,7 @@ fn frames_on_a_channel_that_was_not_begun_close_the_connection() {
 
 #[test]
 fn transfers_and_detaches_without_an_attach_close_the_connection() {
-    // M9
+    // P6
     let mut peer = Peer::ready();
     peer.transfer(first_transfer(), b"m");
     peer.assert_closed("amqp:session:unattached-handle");
@@ -46,7 +46,7 @@ fn transfers_and_detaches_without_an_attach_close_the_connection() {
 
 #[test]
 fn things_done_twice_close_the_connection() {
-    // M9
+    // P6
     let mut peer = Peer::ready();
     peer.give(0, Performative::Open(Box::new(open("again"))));
     peer.assert_closed("amqp:illegal-state");
@@ -74,7 +74,7 @@ fn numbers_above_what_was_agreed_close_the_connection() {
 
 #[test]
 fn sasl_frames_after_login_close_the_connection() {
-    // M9
+    // P6
     let mut peer = Peer::ready();
     peer.sasl(&Sasl::Init { mechanism: "ANONYMOUS", initial_response: None, hostname: None });
     peer.assert_closed("amqp:connection:framing-error");
@@ -82,7 +82,7 @@ fn sasl_frames_after_login_close_the_connection() {
 
 #[test]
 fn a_frame_before_open_is_answered_by_open_and_close() {
-    // M9
+    // P6
     let mut peer = Peer::silent();
     peer.raw(&SASL_HEADER);
     peer.sasl(&Sasl::Init { mechanism: "ANONYMOUS", initial_response: None, hostname: None });
@@ -99,7 +99,7 @@ fn a_frame_before_open_is_answered_by_open_and_close() {
 
 #[test]
 fn an_illegal_sasl_sequence_ends_in_silence() {
-    // M9
+    // P6
     let wrong = [
         Sasl::Response(b"what"),
         Sasl::Outcome { code: SaslCode::Ok, additional_data: None },
@@ -136,7 +136,7 @@ fn a_sasl_frame_above_512_bytes_is_refused_by_its_header() {
 
 #[test]
 fn a_frame_size_below_the_minimum_is_refused() {
-    // M5: zero must not come to mean unlimited.
+    // P6: zero must not come to mean unlimited.
     for max_frame_size in [0, 1, 511] {
         let mut peer = Peer::silent();
         peer.raw(&SASL_HEADER);
@@ -153,7 +153,7 @@ fn a_frame_size_below_the_minimum_is_refused() {
 
 #[test]
 fn bodies_that_are_not_amqp_close_the_connection() {
-    // M1, M3, M4
+    // P6
     let bodies: [&[u8]; 4] = [
         &[0x00, 0x53, 0x11, 0xd0, 0, 0, 0, 4, 0x3f, 0xff, 0xff, 0xff],
         &[0x00, 0x00, 0x53, 0x11, 0x45],
@@ -171,7 +171,7 @@ fn bodies_that_are_not_amqp_close_the_connection() {
 
 #[test]
 fn a_deep_value_in_an_attach_closes_the_connection() {
-    // M3
+    // P6
     let deep = (0..40).fold(Value::Null, |inner, _| Value::List(vec![inner]));
     let mut peer = Peer::ready();
     peer.give(0, Performative::Attach(Box::new(Attach { properties: deep, ..sender(0) })));
@@ -180,7 +180,7 @@ fn a_deep_value_in_an_attach_closes_the_connection() {
 
 #[test]
 fn a_frame_of_many_small_values_is_refused_before_and_after_login() {
-    // M2
+    // P6
     for (is_known, nodes) in [(false, limits::FRAME_NODES_BEFORE_CLAIM), (true, limits::FRAME_NODES)] {
         let properties = Value::List(vec![Value::Null; nodes as usize]);
         let mut peer = Peer::stranger(open("c"));
@@ -282,7 +282,7 @@ fn a_delivery_without_an_id_or_on_the_wrong_link_closes_the_connection() {
 
 #[test]
 fn a_strangers_message_that_never_ends_costs_its_link() {
-    // M6: with a maximum that would let it grow, the budget for strangers still holds.
+    // P6: with a maximum that would let it grow, the budget for strangers still holds.
     let mut peer = Peer::stranger(open("c"));
     peer.begin(0, 1);
     peer.events();
@@ -324,7 +324,7 @@ fn a_strangers_frame_and_what_it_has_not_finished_have_one_limit() {
 
 #[test]
 fn a_message_far_beyond_its_maximum_costs_its_link() {
-    // M6
+    // P6
     let mut peer = Peer::ready();
     let link = peer.sender(0, 10, 10);
     let chunk = vec![0; 60 * 1024];

@@ -16,7 +16,7 @@ fn attach_reply(peer: &mut Peer) -> Attach {
 
 #[test]
 fn an_accepted_attach_is_an_echo_with_our_role() {
-    // AMQP 5.1; AMQP 11, quirks 4, 23, 26 and 41
+    // , 23, 26 and 41
     for snd in [None, Some(SenderSettleMode::Unsettled), Some(SenderSettleMode::Settled)] {
         for rcv in [None, Some(ReceiverSettleMode::First), Some(ReceiverSettleMode::Second)] {
             let address = Some("amqps://host:5672/q1".into());
@@ -36,7 +36,7 @@ fn an_accepted_attach_is_an_echo_with_our_role() {
 
 #[test]
 fn the_first_credit_follows_the_attach_in_the_same_output() {
-    // AMQP 11, quirks 19, 30 and 45
+    //
     let mut peer = Peer::ready();
     let link = peer.attach(sender(2));
     peer.server.accept(link, AttachReply { max_message_size: Some(262_144), ..AttachReply::default() });
@@ -47,13 +47,13 @@ fn the_first_credit_follows_the_attach_in_the_same_output() {
     };
     assert_eq!((attach.role, attach.max_message_size), (Role::Receiver, Some(262_144)));
     assert_eq!((flow.handle, flow.link_credit, flow.delivery_count), (Some(2), Some(1000), Some(0)));
-    assert!(flow.next_incoming_id.is_some() && flow.incoming_window > 0, "AMQP 11, quirk 33");
+    assert!(flow.next_incoming_id.is_some() && flow.incoming_window > 0, "A-11.33");
     assert_eq!(peer.server.credit_left(link), 1000);
 }
 
 #[test]
 fn a_session_filter_is_answered_in_place() {
-    // AMQP 6.1
+    //
     let mut peer = Peer::ready();
     let key = Value::Symbol("com.microsoft:session-filter".into());
     let filter = Value::Map(vec![(key.clone(), Value::Null)]);
@@ -67,7 +67,7 @@ fn a_session_filter_is_answered_in_place() {
 
 #[test]
 fn a_coordinator_is_echoed_as_one() {
-    // AMQP 8
+    //
     let mut peer = Peer::ready();
     let target = Some(AnyTarget::Coordinator(Coordinator::default()));
     let link = peer.attach(Attach { target: target.clone(), ..sender(0) });
@@ -77,7 +77,7 @@ fn a_coordinator_is_echoed_as_one() {
 
 #[test]
 fn a_refusal_is_an_attach_without_ends_and_a_detach_in_the_same_output() {
-    // AMQP 4.4; AMQP 11, quirks 35, 44 and 49
+    //
     let mut peer = Peer::ready();
     let link = peer.attach(receiver(1));
     peer.server.refuse(link, &error("amqp:not-found"));
@@ -115,7 +115,7 @@ fn transfers_to_a_refused_link_are_dropped() {
 
 #[test]
 fn an_attach_can_wait_and_keeps_the_credit_that_came_meanwhile() {
-    // AMQP 6.2; AMQP 11, quirk 36
+    //
     let mut peer = Peer::ready();
     let link = peer.attach(receiver(0));
     peer.credit(0, 20);
@@ -129,7 +129,7 @@ fn an_attach_can_wait_and_keeps_the_credit_that_came_meanwhile() {
 
 #[test]
 fn a_client_that_gives_up_waiting_is_answered_by_attach_and_detach() {
-    // AMQP 6.2; AMQP 11, quirk 49
+    //
     let mut peer = Peer::ready();
     let link = peer.attach(receiver(0));
     peer.detach(0);
@@ -143,7 +143,7 @@ fn a_client_that_gives_up_waiting_is_answered_by_attach_and_detach() {
 
 #[test]
 fn a_detach_is_answered_once_and_frees_name_and_handle() {
-    // AMQP 11, quirks 18, 40 and 44
+    //
     let mut peer = Peer::ready();
     let link = peer.receiver(0, 5);
     peer.give(0, Performative::Detach(Detach { handle: 0, closed: false, error: None }));
@@ -156,7 +156,7 @@ fn a_detach_is_answered_once_and_frees_name_and_handle() {
 
 #[test]
 fn the_same_name_may_be_attached_twice() {
-    // AMQP 6.2: Java names its links after session ids.
+    // Java names its links after session ids.
     let mut peer = Peer::ready();
     let first = peer.attach(receiver(0));
     let second = peer.attach(receiver(1));
@@ -165,7 +165,7 @@ fn the_same_name_may_be_attached_twice() {
 
 #[test]
 fn our_detach_names_its_reason_and_the_clients_answer_is_no_news() {
-    // AMQP 9.4
+    //
     let mut peer = Peer::ready();
     let link = peer.receiver(3, 5);
     peer.server.detach(link, Some(&error("com.microsoft:session-lock-lost")));

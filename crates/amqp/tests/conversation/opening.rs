@@ -8,7 +8,7 @@ use otobus_amqp::{Config, Event, SaslCode};
 
 #[test]
 fn mechanisms_include_the_one_that_dotnet_knows() {
-    // AMQP 11, quirk 1
+    //
     let mut peer = Peer::silent();
     peer.raw(&SASL_HEADER);
     assert_eq!(peer.events(), []);
@@ -21,7 +21,7 @@ fn mechanisms_include_the_one_that_dotnet_knows() {
 
 #[test]
 fn everything_may_be_pipelined_before_the_sasl_outcome() {
-    // AMQP 11, quirk 27: Python does not wait, and its channels start at 1.
+    // Python does not wait, and its channels start at 1.
     let mut peer = Peer::silent();
     peer.raw(&SASL_HEADER);
     peer.sasl(&Sasl::Init { mechanism: "ANONYMOUS", initial_response: Some(b""), hostname: Some("h") });
@@ -93,7 +93,7 @@ fn a_refused_login_ends_the_connection() {
 
 #[test]
 fn close_is_answered_once() {
-    // AMQP 11, quirk 40
+    //
     let mut peer = Peer::ready();
     peer.give(0, Performative::Close(Close { error: None }));
     assert_eq!(peer.event(), Event::Close { error: None });
@@ -133,7 +133,7 @@ fn a_client_that_does_not_answer_our_close_is_given_up() {
 
 #[test]
 fn what_is_said_of_a_session_after_its_end_is_ignored() {
-    // AMQP 11, quirk 9
+    //
     let mut peer = Peer::ready();
     peer.receiver(0, 10);
     peer.give(0, Performative::End(End { error: None }));
@@ -147,7 +147,7 @@ fn what_is_said_of_a_session_after_its_end_is_ignored() {
 
 #[test]
 fn an_end_takes_its_links_with_it_and_is_answered() {
-    // AMQP 11, quirks 9 and 29
+    //
     let mut peer = Peer::ready();
     let link = peer.receiver(0, 10);
     let detached = peer.receiver(1, 10);
@@ -182,7 +182,7 @@ fn our_end_silences_the_session_until_the_client_ends_it() {
 
 #[test]
 fn a_heartbeat_is_written_after_half_the_peers_time_out() {
-    // AMQP 11, quirk 10; AMQP 1.5
+    //
     let open = Open { container_id: "net".into(), idle_time_out: Some(60_000), ..Open::default() };
     let mut peer = Peer::begun(open, 10);
     assert_eq!(peer.server.next_deadline(), Some(30_000));
@@ -199,7 +199,7 @@ fn a_heartbeat_is_written_after_half_the_peers_time_out() {
 
 #[test]
 fn a_peer_is_given_up_after_two_silent_periods() {
-    // AMQP 1.5
+    //
     let mut peer = Peer::ready();
     peer.now = 1000;
     peer.raw(&EMPTY);
@@ -223,7 +223,7 @@ fn a_time_out_of_a_millisecond_is_not_obeyed_to_the_letter() {
 
 #[test]
 fn each_link_may_have_its_own_session() {
-    // AMQP 1.6: .NET, Java, JavaScript and Go do.
+    // .NET, Java, JavaScript and Go do.
     let mut peer = Peer::ready();
     for channel in 1..500 {
         peer.begin(channel, 5000);
@@ -235,7 +235,7 @@ fn each_link_may_have_its_own_session() {
 
 #[test]
 fn a_configured_maximum_below_the_protocols_is_raised_to_it() {
-    // M5
+    // P6
     let mut peer = Peer::of(Config { max_frame_size: 0, ..Config::default() });
     peer.raw(&SASL_HEADER);
     peer.sasl(&Sasl::Init { mechanism: "ANONYMOUS", initial_response: None, hostname: None });

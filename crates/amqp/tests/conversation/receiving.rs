@@ -22,7 +22,7 @@ fn transfers(written: &[Written]) -> Vec<(Option<u32>, bool, usize)> {
 
 #[test]
 fn a_delivery_has_id_tag_and_format() {
-    // AMQP 5.2; AMQP 11, quirk 43
+    //
     let mut peer = Peer::ready();
     let link = peer.receiver(4, 1);
     let tag = *b"0123456789abcdef";
@@ -40,7 +40,7 @@ fn a_delivery_has_id_tag_and_format() {
 
 #[test]
 fn never_more_is_sent_than_the_credit() {
-    // AMQP 5.5
+    //
     let mut peer = Peer::ready();
     let link = peer.receiver(0, 2);
     assert_eq!(peer.deliver(link, b"a"), Sent::Delivery(1));
@@ -56,7 +56,7 @@ fn never_more_is_sent_than_the_credit() {
 
 #[test]
 fn delivery_ids_are_contiguous_over_the_links_of_a_session() {
-    // AMQP 1.6: JavaScript throws on a gap.
+    // JavaScript throws on a gap.
     let mut peer = Peer::ready();
     let links = [peer.receiver(0, 10), peer.receiver(1, 10)];
     for id in 1..=6 {
@@ -70,7 +70,7 @@ fn delivery_ids_are_contiguous_over_the_links_of_a_session() {
 
 #[test]
 fn an_unsettled_disposition_is_answered_with_its_outcome() {
-    // AMQP 5.6; AMQP 11, quirks 7 and 25
+    //
     let mut peer = Peer::ready();
     let link = peer.receiver(0, 10);
     for _ in 0..3 {
@@ -93,7 +93,7 @@ fn an_unsettled_disposition_is_answered_with_its_outcome() {
 
 #[test]
 fn a_transient_refusal_keeps_the_delivery_known() {
-    // AMQP 5.6; AMQP 11, quirk 59: Java repeats the disposition.
+    // : Java repeats the disposition.
     let mut peer = Peer::ready();
     let link = peer.receiver(0, 10);
     assert_eq!(peer.deliver(link, b"m"), Sent::Delivery(1));
@@ -106,7 +106,7 @@ fn a_transient_refusal_keeps_the_delivery_known() {
 
 #[test]
 fn dispositions_for_what_is_settled_or_unknown_find_nothing() {
-    // AMQP 5.6; AMQP 11, quirk 60
+    //
     let mut peer = Peer::ready();
     let link = peer.receiver(0, 10);
     assert_eq!(peer.server.send(link, &[], true, 0, |_| {}), Sent::Delivery(1));
@@ -118,7 +118,7 @@ fn dispositions_for_what_is_settled_or_unknown_find_nothing() {
 
 #[test]
 fn a_disposition_for_everything_costs_what_is_outstanding() {
-    // M8: half of the numbers, then all of them, which is the same as an inverted range.
+    // P6: half of the numbers, then all of them, which is the same as an inverted range.
     let mut peer = Peer::ready();
     let link = peer.receiver(0, 10);
     assert_eq!(peer.deliver(link, b"m"), Sent::Delivery(1));
@@ -133,7 +133,7 @@ fn a_disposition_for_everything_costs_what_is_outstanding() {
 
 #[test]
 fn replies_on_an_untracked_link_leave_no_trace() {
-    // AMQP 7.1; AMQP 11, quirk 28: Python never settles them.
+    // : Python never settles them.
     let mut peer = Peer::ready();
     let link = peer.attach(receiver(0));
     peer.server.accept(link, AttachReply { untracked: true, ..AttachReply::default() });
@@ -148,7 +148,7 @@ fn replies_on_an_untracked_link_leave_no_trace() {
 
 #[test]
 fn replies_need_no_credit_after_the_ten_thousandth() {
-    // AMQP 11, quirk 28: Python grants ten thousand once. Other links never send without credit.
+    // Python grants ten thousand once. Other links never send without credit.
     for (untracked, most) in [(true, 10_002), (false, 10_000)] {
         let mut peer = Peer::ready();
         let link = peer.attach(receiver(0));
@@ -174,7 +174,7 @@ fn replies_need_no_credit_after_the_ten_thousandth() {
 
 #[test]
 fn drain_is_answered_with_the_credit_given_back() {
-    // AMQP 5.5; AMQP 11, quirks 4, 31 and 33
+    //
     for credit in [8, 0] {
         let mut peer = Peer::ready();
         let link = peer.receiver(2, 10);
@@ -202,7 +202,7 @@ fn drain_is_answered_with_the_credit_given_back() {
 
 #[test]
 fn sending_stops_at_the_clients_window_and_goes_on_when_it_opens() {
-    // AMQP 1.6; AMQP 11, quirk 34
+    //
     let mut peer = Peer::with_window(2);
     let link = peer.attach(receiver(0));
     peer.server.accept(link, AttachReply::default());
@@ -232,7 +232,7 @@ fn sending_stops_at_the_clients_window_and_goes_on_when_it_opens() {
 
 #[test]
 fn a_message_is_cut_to_the_clients_frame_size() {
-    // AMQP 11, quirk 16: Java takes 4 KiB over WebSocket.
+    // Java takes 4 KiB over WebSocket.
     for length in [0, 400, 456, 457, 458, 459, 460, 461, 462, 463, 464, 465, 470, 1000, 5000, 100_000] {
         let open = Open { container_id: "java".into(), max_frame_size: 512, ..Open::default() };
         let mut peer = Peer::begun(open, 5000);

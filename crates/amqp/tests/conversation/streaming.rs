@@ -76,7 +76,7 @@ fn what_the_window_does_not_take_stays_with_the_caller() {
 
 #[test]
 fn a_session_carries_one_delivery_at_a_time_and_another_session_its_own() {
-    // Client notes 5.2: JavaScript cannot tell interleaved deliveries of one session apart.
+    // JavaScript cannot tell interleaved deliveries of one session apart.
     let mut peer = Peer::ready();
     let (one, two) = (peer.receiver(0, 5), peer.receiver(1, 5));
     let _ = begin(&mut peer, one);

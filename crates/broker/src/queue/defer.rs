@@ -40,7 +40,7 @@ impl Broker {
         self.write(Record::Deferred { entity, sequence, overlay }, context, decision);
     }
 
-    /// All of the messages, or none (client notes 7.8). One that has expired goes at this moment (S-65).
+    /// All of the messages, or none. One that has expired goes at this moment (S-65).
     #[expect(clippy::too_many_arguments, reason = "one command's fields")]
     pub(crate) fn receive_deferred(
         &mut self,

@@ -84,7 +84,7 @@ impl Broker {
             && self.forward(source, sequence, context, decision) == Forwarding::Gone
     }
 
-    /// Forwards what is free, `most` messages at the most, and says how many it were (at least one).
+    /// Forwards what is free, `most` messages at the most, and says how many there were (at least one).
     pub(super) fn forward_free(
         &mut self,
         source: Source,

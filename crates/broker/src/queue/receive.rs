@@ -12,7 +12,7 @@ use crate::time::LocalTime;
 use crate::volatile::{Link, Lock, Role};
 
 impl Broker {
-    /// Hands out messages of a queue, `most` units of work at most, and says how many it were (at least one).
+    /// Hands out messages of a queue, `most` units of work at most, and says how many there were (at least one).
     pub(crate) fn hand_out(
         &mut self,
         source: Source,

@@ -10,7 +10,7 @@ use crate::timers::LockTimer;
 use std::sync::Arc;
 
 impl Broker {
-    /// Works off a timer that speaks of a session, `most` messages at most, and says how many it were.
+    /// Works off a timer that speaks of a session, `most` messages at most, and says how many there were.
     pub(crate) fn expire_session(
         &mut self,
         timer: LockTimer,

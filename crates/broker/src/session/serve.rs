@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 impl Broker {
     /// Hands out what is free in the sessions of an entity, and sessions to those who wait for one; `most` units of work at
-    /// most. Says how many it were (at least one).
+    /// most. Says how many there were (at least one).
     pub(crate) fn hand_out_sessions(
         &mut self,
         source: Source,

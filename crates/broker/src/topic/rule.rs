@@ -191,7 +191,7 @@ impl Broker {
         self.describe_rule(namespace, topic, subscription, &name)
     }
 
-    /// Whether a topic may have a filter more (semantics, section 21); `before` is the one that it replaces.
+    /// Whether a topic may have a filter more (docs/compatibility/broker.md, 21); `before` is the one that it replaces.
     pub(super) fn check_filter_room(
         &self,
         topic: EntityId,
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_topic_has_room_for_so_many_sql_filters_and_then_for_others() {
-        // Semantics, section 21; the rule that every subscription begins with is one of them.
+        // docs/compatibility/broker.md, 21; the rule that every subscription begins with is one of them.
         let mut world = with_subscription();
         for number in 1..SQL_FILTERS_PER_TOPIC {
             world.manage(put(false, rule(&format!("r{number}"), sql("1=1")))).unwrap();
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_topic_has_room_for_so_many_correlation_filters_and_so_many_subscriptions() {
-        // Semantics, section 21
+        // docs/compatibility/broker.md, 21
         let correlation =
             || Filter::Correlation(Correlation { message_id: Some("x".into()), ..Correlation::default() });
         let mut world = world();

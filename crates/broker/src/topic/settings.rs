@@ -1,4 +1,4 @@
-//! What topics and subscriptions are told when they are created: settings, defaults, ranges (semantics, section 20).
+//! What topics and subscriptions are told when they are created: settings, defaults, ranges (docs/compatibility/broker.md, 20).
 
 use crate::limits::*;
 use crate::refusal::Refusal;

@@ -43,7 +43,7 @@ pub trait Decider: Send + Debug {
     /// Takes a piece of work. It need not be decided at once.
     fn accept(&mut self, work: Self::Work);
 
-    /// Decides at most so many pieces of what was accepted, as far as one append has room for it, and lets go what waits for
+    /// Decides at most so many pieces of what was accepted, as far as one append has room for it, and releases what waits for
     /// nothing. On the thread of a connection, perhaps: no file is touched.
     fn decide(&mut self, most: usize, commit: &Commit);
 

@@ -66,7 +66,7 @@ impl Gather {
     /// So much was written.
     pub(super) fn written(&mut self, records: u32) {
         match self.waiting_with.take() {
-            // Whoever was to come waits already: they send when they are answered, and not before.
+            // The connections that would send wait already: they send when they are answered, and not before.
             Some(before) if records <= before => {
                 self.failures = (self.failures + 1).min(MOST_FAILURES);
                 self.rest = 1 << self.failures;

@@ -33,8 +33,8 @@ impl<T> InboxState<T> {
     }
 }
 
-/// Work in the order in which it came. It is taken by whoever holds the partition, so what one connection brings is
-/// decided in its order, whoever decides it.
+/// Work in the order in which it came. It is taken by the thread that holds the partition, so what one connection brings is
+/// decided in its order, on whichever thread.
 #[derive(Debug)]
 pub struct Inbox<T> {
     state: Mutex<InboxState<T>>,
@@ -55,7 +55,7 @@ impl<T> Inbox<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves work, for whoever holds the partition next.
+    /// Leaves work, for the thread that holds the partition next.
     pub fn leave(&self, work: T) {
         self.lock().push(work);
     }
@@ -107,7 +107,7 @@ impl<T> Inbox<T> {
         self.lock().work.is_empty()
     }
 
-    /// Takes all that waits. Only whoever holds the partition may.
+    /// Takes all that waits. Only the thread that holds the partition may.
     pub fn take(&self, into: &mut Vec<T>) {
         into.append(&mut self.lock().work);
     }
@@ -151,7 +151,7 @@ impl<T> Inbox<T> {
         Inbox::fall_asleep(&mut self.lock(), until, now)
     }
 
-    /// Whether whoever lay down there would be awake at `now`, and is from then on.
+    /// Whether the thread that fell asleep there would be awake at `now`, and is from then on.
     pub fn is_awake(&self, now: Moment) -> bool {
         let mut state = self.lock();
         if let Owner::Asleep(until) = state.owner

@@ -1,15 +1,15 @@
 //! The threads around a commit machine, as thin as they can be: one that owns the partition, and those of connections.
 //!
 //! The owner's thread takes what waits in the inbox, has it decided, writes, waits for the disk without holding the
-//! partition, lets go what waited, and begins again. With nothing to do it sleeps until work is put into the inbox. It is the only one that
+//! partition, releases what waited, and begins again. With nothing to do it sleeps until work is put into the inbox. It is the only one that
 //! writes and the only one that waits for the disk.
 //!
 //! A connection's thread puts its work into the inbox and decides it itself if nobody holds the partition: that takes
 //! microseconds, and waking a thread takes twenty and more. It calls the owner if there is something to write.
 //!
-//! Why nobody is left asleep: work is put into the inbox before the partition is tried, and whoever held it meanwhile looks at
+//! Why nobody is left asleep: work is put into the inbox before the partition is tried, and the thread that held it meanwhile looks into
 //! the inbox after it has let it go. The owner looks there, and whether it was called, under the lock under which it falls
-//! asleep. Why nothing is reordered: work is taken from the inbox only by whoever holds the partition.
+//! asleep. Why nothing is reordered: work is taken from the inbox only by the thread that holds the partition.
 
 use super::decider::{Decider, Due, Release};
 use super::gather::UNAWAITED_MOST;

@@ -347,7 +347,7 @@ impl Decider for Partition {
                 self.upkeep.put_off();
             }
             Item::Scrub { after, reply } => {
-                // Whoever asked may have been told to stop.
+                // The asker may have been told to stop.
                 let _ = reply.send(self.journal.scrub(after));
             }
             other => self.backlog.push_back(other),

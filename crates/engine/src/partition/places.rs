@@ -28,7 +28,7 @@ pub(super) fn bodies_of(answer: &Result<Answer, broker::Refusal>) -> &[Delivery]
 }
 
 /// Where a body lies; none, if it is not written yet. One that was written and is in no file any more has a place too, which
-/// cannot be read: the damage is told to whoever needs that body, and nobody else suffers.
+/// cannot be read: the damage is told to the command that needs that body, and nobody else suffers.
 pub(super) fn place_in(journal: &dyn Journal, stored: journal::BodyId) -> Option<Place> {
     let missing = || (stored < journal.next_body()).then(|| Place::nowhere(stored));
     journal.place(stored).or_else(missing)

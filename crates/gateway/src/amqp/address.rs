@@ -1,5 +1,5 @@
 //! Addresses as each client writes them: a bare path, a path with a leading slash, percent-encoded, or a whole URI
-//! (client notes 3).
+//!
 
 use percent_encoding::percent_decode_str;
 
@@ -40,12 +40,12 @@ pub(super) fn node(path: &str) -> Node<'_> {
     }
 }
 
-/// What a claim is put for: the management node of a path is part of that path (client notes 2.3).
+/// What a claim is put for: the management node of a path is part of that path.
 pub(super) fn claimed(path: &str) -> &str {
     without_suffix(path, "/$management").unwrap_or(path)
 }
 
-/// The entity whose rights and existence count for an audience (client notes 2.3).
+/// The entity whose rights and existence count for an audience.
 pub(super) fn authorizing_entity(path: &str) -> &str {
     let path = claimed(path);
     parent(path).unwrap_or(path)
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn every_client_s_spelling_names_the_same_queue() {
-        // AMQP 3
+        //
         for address in ["a/b", "/a/b", "/a%2Fb", "amqps://host:5672/a/b", "sb://host/a/b/", "a/b/"] {
             assert_eq!(path(address), "a/b", "{address}");
         }
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn nodes_are_told_apart_whatever_their_case() {
-        // AMQP 3
+        //
         assert_eq!(node("$CBS"), Node::Cbs);
         assert_eq!(node("q/$Management"), Node::Management("q"));
         assert_eq!(node("q/$DeadLetterQueue"), Node::SubQueue("q"));

@@ -1,4 +1,4 @@
-//! Claims: a client puts a token on `$cbs` for each entity it wants to use, and is told whether it may (client notes 2).
+//! Claims: a client puts a token on `$cbs` for each entity it wants to use, and is told whether it may.
 
 use super::address;
 use super::connection::Task;
@@ -203,7 +203,7 @@ impl<S> Task<S> {
     }
 
     /// Where an answer goes: the link that the request names by its address or its name, else the one of the same
-    /// session (client notes 2.1).
+    /// session.
     fn reply_link(&self, reply_to: Option<&str>, session: Option<SessionKey>) -> Option<LinkKey> {
         let find = |fits: &dyn Fn(&Link, Option<&str>) -> bool| {
             self.links.iter().find_map(|(key, link)| match &link.kind {
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_reply_repeats_the_message_id_in_its_own_type() {
-        // AMQP 2.2, 7.1
+        //
         for id in [Value::Uuid([7; 16]), Value::String("id".into()), Value::Ulong(9)] {
             let reply = encode_reply(&id, &accepted());
             let sections = Sections::scan(&reply).unwrap();

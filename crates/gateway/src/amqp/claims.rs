@@ -1,5 +1,5 @@
 //! The claims of a connection after they were accepted: they run out, their policies change or go, and open links end
-//! with them (research: A2, A4, A7).
+//! with them.
 
 use super::address;
 use super::cbs::Question;

@@ -7,7 +7,7 @@ use amqp::Error;
 use broker::Refusal;
 use message::facts::FactsError;
 
-/// Conditions beyond those of the protocol itself (client notes 9.1).
+/// Conditions beyond those of the protocol itself.
 const NOT_FOUND: &str = "amqp:not-found";
 const UNAUTHORIZED: &str = "amqp:unauthorized-access";
 const NOT_IMPLEMENTED: &str = "amqp:not-implemented";
@@ -71,7 +71,7 @@ impl Origin {
 
     pub(super) fn refusal(&self, refusal: &Refusal, entity: &str) -> Error {
         let text = match refusal {
-            // JavaScript and Java tell "gone" from "unreachable" by this sentence (client notes 9.3).
+            // JavaScript and Java tell "gone" from "unreachable" by this sentence.
             Refusal::EntityNotFound(path) => self.not_found(path),
             // K-7: only rules are made over AMQP.
             Refusal::EntityExists(rule) => {
@@ -104,7 +104,7 @@ impl Origin {
         self.error(condition, &why.to_string(), entity)
     }
 
-    /// What is wrong with a message that was sent (client notes 4.4).
+    /// What is wrong with a message that was sent.
     pub(super) fn bad_message(&self, error: &FactsError, entity: &str) -> Error {
         let condition = match error {
             FactsError::Malformed { .. } | FactsError::Repeated(_) => amqp::condition::DECODE_ERROR,
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_missing_entity_is_told_in_the_words_that_clients_match() {
-        // AMQP 9.3
+        //
         let error = origin().refusal(&Refusal::EntityNotFound("q".into()), "q");
         assert_eq!(error.condition, NOT_FOUND);
         let text = error.description.unwrap();
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn each_refusal_has_the_condition_that_clients_act_on() {
-        // AMQP 4.4, 5.6, 9.1
+        //
         let conditions = [
             (Refusal::EntityNotFound("q".into()), "amqp:not-found"),
             (Refusal::EntityDisabled("q".into()), "com.microsoft:entity-disabled"),

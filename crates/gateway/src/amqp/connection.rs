@@ -32,7 +32,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// Mechanisms offered. .NET knows only the first; every other client takes the second (client notes 1.2).
+/// Mechanisms offered. .NET knows only the first; every other client takes the second.
 const MECHANISMS: &[&str] = &["MSSBCBS", "ANONYMOUS", "PLAIN"];
 
 #[derive(Debug)]

@@ -287,7 +287,7 @@ pub(super) fn incoming(facts: &Facts<'_>, wants_ids: bool) -> Incoming {
     }
 }
 
-/// 32 hex digits for a message whose sender gave it no id (client notes 5.4).
+/// 32 hex digits for a message whose sender gave it no id.
 pub(super) fn fresh_message_id() -> [u8; 32] {
     let mut id = [0; 32];
     uuid::Uuid::new_v4().simple().encode_lower(&mut id);

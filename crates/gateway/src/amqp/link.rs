@@ -31,10 +31,10 @@ pub(super) const CONNECTION_DELIVERIES_AHEAD: u64 = 8_000;
 /// The same while memory is short.
 const SHORT_DELIVERIES_AHEAD: u64 = 64;
 
-/// The largest batch that a sender may put into one delivery, besides the limit of its entity (client notes 4.2).
+/// The largest batch that a sender may put into one delivery, besides the limit of its entity.
 const BATCH_SIZE_PROPERTY: &str = "com.microsoft:max-message-batch-size";
 
-/// Where the messages of a link go on to (client notes 4.4).
+/// Where the messages of a link go on to.
 const DESTINATION_PROPERTY: &str = "com.microsoft:transfer-destination-address";
 
 #[derive(Debug)]
@@ -225,7 +225,7 @@ impl<S> Task<S> {
         demand.check(&self.grants, self.state.now())
     }
 
-    /// The broker has taken the link: the reply and the first credit go out in one write (client notes 4.2).
+    /// The broker has taken the link: the reply and the first credit go out in one write.
     pub(super) fn attached(
         &mut self,
         key: LinkKey,

@@ -1,6 +1,6 @@
 //! Sessions at the door: what an attach asks for, how long it may wait, and how the session that it gets is told.
 //!
-//! Whoever asks for any session is not answered before there is one (client notes 6.2). How long that may take is between
+//! Whoever asks for any session is not answered before there is one. How long that may take is between
 //! the client and the door: the broker knows only that somebody waits.
 
 use super::connection::Task;
@@ -26,7 +26,7 @@ const TICKS_PER_MILLISECOND: i64 = 10_000;
 pub(super) struct Wanted {
     /// None: whichever is free.
     pub(super) id: Option<Box<str>>,
-    /// Go describes the value of its filter and takes no other; the rest take no described one (client notes 6.1).
+    /// Go describes the value of its filter and takes no other; the rest take no described one.
     descriptor: Option<Value>,
 }
 
@@ -135,7 +135,7 @@ impl<S> Task<S> {
         }
     }
 
-    /// The session that a receiver of this entity holds on a link of that name (client notes 7.1).
+    /// The session that a receiver of this entity holds on a link of that name.
     pub(super) fn session_of_link(&self, name: &str, path: &str) -> Option<Box<str>> {
         let holder = |link: &Link| match &link.kind {
             Kind::Receiver(receiver) if link.name == name && receiver.path == path => {

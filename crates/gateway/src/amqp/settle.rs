@@ -8,7 +8,7 @@ use broker::{Command, LockToken, Outcome, ReceiveMode, Refusal, Settled, Transac
 use message::Value;
 use message::overlay::Overlay;
 
-/// A client that asks for settled deliveries takes messages for good; every other one locks them (client notes 5.1).
+/// A client that asks for settled deliveries takes messages for good; every other one locks them.
 pub(super) fn mode_of(attach: &Attach) -> ReceiveMode {
     match attach.snd_settle_mode {
         Some(SenderSettleMode::Settled) => ReceiveMode::ReceiveAndDelete,
@@ -99,7 +99,7 @@ impl<S> Task<S> {
         }
     }
 
-    /// The answer repeats the outcome that was asked for: clients take any other for a failure (client notes 5.6).
+    /// The answer repeats the outcome that was asked for: clients take any other for a failure.
     pub(super) fn settled(&mut self, key: LinkKey, first: u32, last: u32, outcome: Settled) {
         self.machine.settle_outgoing(key, first, last, &state_of(outcome));
     }
@@ -127,7 +127,7 @@ pub(super) fn state_of(outcome: Settled) -> State {
     }
 }
 
-/// What a client's state asks for (client notes 5.6); nothing, if it is not an outcome.
+/// What a client's state asks for; nothing, if it is not an outcome.
 fn outcome_of(state: State) -> Result<Option<Outcome>, Refusal> {
     Ok(Some(match state {
         State::Accepted => Outcome::Complete,
@@ -179,14 +179,14 @@ mod tests {
 
     #[test]
     fn a_token_travels_as_a_tag_of_sixteen_bytes() {
-        // AMQP 5.2
+        //
         let token = LockToken::new(0x0123_4567_89ab_cdef, broker::Sequence(77));
         assert_eq!(token_of(&tag_of(token)), token);
     }
 
     #[test]
     fn states_mean_what_the_clients_mean_by_them() {
-        // AMQP 5.6
+        //
         let modified = |undeliverable_here| State::Modified {
             delivery_failed: true,
             undeliverable_here,

@@ -1,4 +1,4 @@
-//! The coordinator of transactions: a link on which they are declared and discharged (client notes 8), and what is done
+//! The coordinator of transactions: a link on which they are declared and discharged, and what is done
 //! within them on other links of the connection.
 //!
 //! Nobody needs a claim for it, because whatever is done within a transaction is judged as it would be outside.
@@ -67,7 +67,7 @@ impl<S> Task<S> {
     }
 
     /// A delivery that was part of a transaction is refused here: the transaction is spoiled, for its client may not look
-    /// at what became of each send (client notes 8).
+    /// at what became of each send.
     pub(super) fn spoil(&mut self, key: LinkKey) {
         if let Some(transaction) = self.take_transaction(key) {
             let link = self.engine.link(key.0);
@@ -113,7 +113,7 @@ impl<S> Task<S> {
         self.machine.settle_incoming(key, delivery, delivery, &state);
     }
 
-    /// A send or a settlement waits for the end of its transaction: the answer says of which (client notes 8).
+    /// A send or a settlement waits for the end of its transaction: the answer says of which.
     pub(super) fn staged(
         &mut self,
         key: LinkKey,

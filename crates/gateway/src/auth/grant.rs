@@ -17,7 +17,7 @@ pub struct Scope {
 
 impl Scope {
     /// Reads a path such as `orders/$management`. The management node belongs to its entity, so that a claim for either
-    /// is a claim for both (client notes 2.3).
+    /// is a claim for both.
     pub fn of_path(path: &str) -> Scope {
         let path = path.split_once('?').map_or(path, |(path, _query)| path);
         let mut joined = String::with_capacity(path.len());

@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(guard(true).signature(&other_name, true, NOW), Err(Denied::InvalidSignature));
     }
 
-    // AMQP 1.2
+    //
     #[test]
     fn plain_takes_a_policys_name_and_either_key() {
         let plain = |name, key: &str| guard(false).plain(name, key.as_bytes(), false);

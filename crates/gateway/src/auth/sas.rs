@@ -1,4 +1,4 @@
-//! The text of a shared access signature and its proof (H-100, H-101, client notes 2.4):
+//! The text of a shared access signature and its proof (H-100, H-101, A-2.4):
 //!
 //! ```text
 //! SharedAccessSignature sr=<encoded address>&sig=<encoded base64>&se=<unix seconds>&skn=<policy name>
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    // AMQP 2.4: Python encodes the name twice.
+    // A-2.4: Python encodes the name twice.
     #[test]
     fn a_name_encoded_twice_is_read_both_ways() {
         let text = sign("sb%3A%2F%2Fhost", "my%2520policy", KEY, UnixSeconds(1));

@@ -7,7 +7,7 @@ use amqp::{AnyTarget, Attach, ReceiverSettleMode, Role, SenderSettleMode, Source
 use broker::{Command, NamespaceId, QueueSettings, Status};
 use message::Value;
 
-/// Every way in which a client writes the address of the queue (client notes 3).
+/// Every way in which a client writes the address of the queue.
 const SPELLINGS: [&str; 6] = [
     "orders",
     "/orders",

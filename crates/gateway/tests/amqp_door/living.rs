@@ -125,7 +125,7 @@ async fn a_peer_that_puts_no_claim_is_closed_after_twenty_seconds() {
     let Performative::Close(Close { error: Some(error) }) = frame.performative else { panic!("{frame:?}") };
     assert_eq!(error.condition, "amqp:connection:forced");
     assert_eq!(started.elapsed().as_secs(), 20);
-    // A peer that does not answer is let go, and costs nothing until then: time goes on only when all are at rest.
+    // A peer that does not answer is disconnected, and costs nothing until then: time goes on only when all are at rest.
     assert_eq!(client.bytes().await, None);
     assert_eq!(started.elapsed().as_secs(), 30);
 }

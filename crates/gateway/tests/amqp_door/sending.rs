@@ -7,7 +7,7 @@ use amqp::{Error, State};
 use message::Value;
 use message::sections::section;
 
-/// The format of a batch (client notes 4.3).
+/// The format of a batch.
 const BATCH: Option<u32> = Some(0x8001_3700);
 
 /// The largest message of a queue that does not say.

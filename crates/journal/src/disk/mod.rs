@@ -32,7 +32,7 @@ pub trait Disk: Send + Sync + Debug {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync_dir(&self) -> io::Result<()>;
-    /// Takes the exclusive lock on `name` and notes `holder` in it for whoever comes second.
+    /// Takes the exclusive lock on `name` and notes `holder` in it for a second process.
     fn lock(&self, name: &str, holder: &str) -> io::Result<Lock>;
     fn free_bytes(&self) -> io::Result<u64>;
     /// The name as a person would find it.

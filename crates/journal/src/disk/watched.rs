@@ -34,7 +34,7 @@ impl Call<'_> {
     }
 }
 
-/// Whoever watches.
+/// What a watcher is told.
 pub trait Watch: Send + Sync {
     /// Before the call reaches the disk, which it does not after an error. It may take its time.
     fn before(&self, call: Call<'_>) -> io::Result<()> {

@@ -193,7 +193,7 @@ impl Local {
         Ok(Written { file, unwritten })
     }
 
-    /// Whether what is laid out may be left to whoever waits for the sync. With the reserve gone the disk may be full, which
+    /// Whether what is laid out may be left to the thread that waits for the sync. With the reserve gone the disk may be full, which
     /// must show where nothing is lost by it.
     pub(super) fn can_leave(&self, file: &dyn DiskFile) -> bool {
         !self.is_relaxed() && file.is_direct() && self.reserve.is_held()
@@ -279,7 +279,7 @@ impl Local {
         self.note_extent()
     }
 
-    /// Whoever relies on what is committed has to sync it first where that was not done.
+    /// A caller that relies on what is committed has to sync it first where that was not done.
     pub(super) fn share_unsynced(&self) {
         if self.is_relaxed() {
             self.snapshots.set_unsynced(self.active().clone());

@@ -96,7 +96,7 @@ impl Handle {
         }
         let file = self.handles.disk.open(&self.name)?;
         *held = Some(file.clone());
-        // Whoever closes looks at the list first and at the file second.
+        // The thread that closes looks at the list first and at the file second.
         drop(held);
         self.handles.add(&self.slot);
         Ok(file)

@@ -26,7 +26,7 @@ pub(super) fn snapshot(position: Position) -> String {
     format!("{:020}.snapshot", position.0)
 }
 
-/// A snapshot that was found damaged: kept for whoever wants to look, and none of ours any more.
+/// A snapshot that was found damaged: kept for a person to look at, and none of ours any more.
 pub(super) fn damaged_snapshot(position: Position) -> String {
     format!("{}.damaged", snapshot(position))
 }

@@ -1,5 +1,5 @@
 //! Opening: take the lock, check every segment's header, find the tail, make it durable. Where there is a journal nothing
-//! is changed before it is fenced: whoever opens it may find that it cannot be used, and must leave it as it was.
+//! is changed before it is fenced: a process that opens it may find that it cannot be used, and must leave it as it was.
 //!
 //! Only the last segment is read; heads of older ones are read when replay or a body asks for them.
 
@@ -89,7 +89,7 @@ impl Local {
         let active = self.active().clone();
         active.hold()?;
         let tail = recovery::find_tail(&active)?;
-        // What a killed process wrote may be only in the system's memory. Whoever reads it from now on may tell
+        // What a killed process wrote may be only in the system's memory. A process that reads it from now on may tell
         // others, so it has to be durable first.
         active.file()?.sync_data().map_err(|error| Error::io("sync", &active.path, error))?;
         self.disk.sync_dir().map_err(|error| Error::io("sync", &self.disk.path(""), error))?;

@@ -14,7 +14,7 @@ pub(super) struct Prepared {
 }
 
 impl Local {
-    /// Lays out what can be left to whoever waits for it. Nothing is written, and no file is made.
+    /// Lays out what can be left to the thread that waits for it. Nothing is written, and no file is made.
     pub(super) fn prepare_batch(&mut self, draft: &Draft, at: Position) -> bool {
         self.prepared = None;
         let bytes = frame::frame_bytes(draft);

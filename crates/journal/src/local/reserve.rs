@@ -1,7 +1,7 @@
 //! Room on the disk that is held for the day when there is none left.
 //!
 //! It is a file that nobody writes to. When a segment or a snapshot finds the disk full, the file is removed and the
-//! work is tried again; whoever runs the journal sees that the reserve is gone, stops storing what it can refuse, and
+//! work is tried again; the engine sees that the reserve is gone, stops storing what it can refuse, and
 //! asks for it back from time to time.
 
 use super::names;
@@ -19,7 +19,7 @@ pub(super) struct Reserve {
     margin_bytes: u64,
     /// Written under the lock only; read without it.
     is_held: AtomicBool,
-    /// Whoever gives it up or takes it back does so alone: were it taken back between the note that it is gone and its
+    /// One thread at a time gives it up or takes it back: were it taken back between the note that it is gone and its
     /// removal, it would be gone and count as held.
     changing: Mutex<()>,
 }

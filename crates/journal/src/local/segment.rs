@@ -138,7 +138,7 @@ pub(crate) struct Segment {
     pub(crate) end: OnceLock<Edge>,
     /// One entry for each body; read from the heads when first needed, so that opening reads only the tail.
     table: Mutex<Option<Vec<Entry>>>,
-    /// The end of the batch in flight, until it is written: whoever reads it before is not to wait.
+    /// The end of the batch in flight, until it is written: a thread that reads it before is not to wait.
     unwritten: Mutex<Option<Arc<Layout>>>,
 }
 

@@ -122,7 +122,7 @@ impl Pending {
         }
         written?;
         self.segment.set_unwritten(None);
-        // Whoever reads it just now keeps it: then the next batch takes new ones.
+        // A thread that reads it just now keeps it: then the next batch takes new ones.
         if let Some(layout) = Arc::into_inner(unwritten) {
             *self.shared.pages.lock().unwrap_or_else(PoisonError::into_inner) = Some(layout.into_pages());
         }

@@ -26,7 +26,7 @@ pub(crate) struct Layout {
     rest: Rest,
 }
 
-/// What of a large frame does not lie in the pages: it begins where they end, at a page, and is copied by whoever writes it.
+/// What of a large frame does not lie in the pages: it begins where they end, at a page, and is copied by the thread that writes it.
 #[derive(Debug, Default)]
 struct Rest {
     parts: Vec<Bytes>,
@@ -40,7 +40,7 @@ struct Rest {
 pub(super) enum Overflow<'a> {
     /// It is written while the frame is laid out. With `is_cached` the system may keep it to itself for as long as it likes.
     Written { file: &'a dyn DiskFile, is_cached: bool },
-    /// It is left to whoever writes the rest.
+    /// It is left to the thread that writes the rest.
     Left,
 }
 

@@ -320,7 +320,7 @@ fn many_segments_need_few_handles() {
     let disk = || Arc::new(crate::disk::File::open(folder.path()).unwrap());
     // A segment for each batch.
     let small = || Options { segment_bytes: 4096, first_segment_bytes: 4096, ..options(1) };
-    // The segments, the one that is written, which is open twice, one whose pages are let go, their list, the directory and
+    // The segments, the one that is written, which is open twice, one whose pages are released, their list, the directory and
     // the lock on it.
     let most = crate::limits::SEGMENT_HANDLES + 6;
     let count = 300;
@@ -452,7 +452,7 @@ fn what_was_prepared_is_appended_without_touching_a_file() {
     assert!(matches!(in_flight.wait(), Outcome::Committed));
     let synced = disk.calls();
     let ticket = journal.append(&draft, Position(3)).unwrap();
-    assert_eq!((appended, disk.calls()), (0, synced), "both appends are left to whoever waits");
+    assert_eq!((appended, disk.calls()), (0, synced), "both appends are left to the waiting thread");
     let laid_out = journal.place(BodyId(4)).unwrap().read().unwrap();
     assert!(matches!(ticket.wait(), Outcome::Committed));
     assert_eq!((laid_out, journal.place(BodyId(4)).unwrap().read().unwrap()), (vec![3; 300], vec![3; 300]));

@@ -16,7 +16,7 @@ use crate::journal::{Batch, Position, Snapshots};
 use std::io;
 use std::sync::Arc;
 
-/// What whoever verifies does with what is found.
+/// What a verification does with what is found.
 pub trait Inspector {
     /// A batch, in order; what cannot be read in it is damage.
     fn batch(&mut self, batch: Batch<'_>) -> Result<(), Error>;

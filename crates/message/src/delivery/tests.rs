@@ -61,7 +61,7 @@ fn body() -> Vec<u8> {
     out
 }
 
-// Client notes 5.4
+//
 #[test]
 fn a_header_is_there_even_if_the_sender_wrote_none() {
     let fields = header(&body(), &Stamp { delivery_count: 2, ttl: Some(5), ..stamp() });
@@ -88,7 +88,7 @@ fn a_ttl_above_49_days_is_written_as_the_largest_one() {
     }
 }
 
-// Client notes 5.3: exact types.
+// exact types.
 #[test]
 fn the_stamp_is_written_with_symbol_keys_and_exact_types() {
     let full = Stamp {
@@ -209,7 +209,7 @@ fn the_bare_message_and_the_footer_are_copied_byte_for_byte() {
     assert_eq!(&out[sections.bare as usize..], bare);
 }
 
-// Client notes 1.7: Python reads descriptors as smallulong only.
+// Python reads descriptors as smallulong only.
 #[test]
 fn wide_descriptors_are_delivered_short() {
     let mut stored = vec![0, code::SYMBOL_8, 16];
@@ -271,7 +271,7 @@ fn application(stored: &[u8], overlay: &Overlay) -> Option<Value> {
     sections.application_properties.value(&out).map(|value| Value::decode(value).unwrap())
 }
 
-// Client notes 5.6: properties to modify, dead-letter reason.
+// properties to modify, dead-letter reason.
 #[test]
 fn an_overlay_sets_and_removes_application_properties() {
     let mut overlay = Overlay::default();

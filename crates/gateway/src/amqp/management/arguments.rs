@@ -1,5 +1,5 @@
 //! What a request says: a map whose keys are text. Numbers are taken in whatever width a client writes them, and arrays
-//! may come as lists (client notes 7.1).
+//! may come as lists.
 
 use super::super::condition::Origin;
 use super::status;
@@ -105,7 +105,7 @@ impl<'a> Arguments<'a> {
 }
 
 /// A token as requests and replies write it: the same GUID as the delivery tag, in the byte order of the AMQP type
-/// (client notes 5.2).
+///
 pub(crate) fn uuid_of_token(token: LockToken) -> [u8; 16] {
     reordered(token.0.to_be_bytes())
 }

@@ -1,4 +1,4 @@
-//! The management node of an entity, `<entity>/$management`: requests on one link, answers on another (client notes 7).
+//! The management node of an entity, `<entity>/$management`: requests on one link, answers on another.
 //!
 //! A request becomes one command of the broker, and the broker's answer one reply. Every request that can be read is
 //! answered, what is unknown or wrong at once; nothing is ever answered by silence or by a detach. Rights are those of the

@@ -5,7 +5,7 @@ use broker::{Command, ReceiveMode};
 
 pub(super) fn command(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
     let arguments = asking.arguments;
-    // `receiver-settle-mode`: first takes the message for good, second locks it (client notes 7.8).
+    // `receiver-settle-mode`: first takes the message for good, second locks it.
     let mode = match arguments.integer("receiver-settle-mode")? {
         0 => ReceiveMode::ReceiveAndDelete,
         1 => ReceiveMode::PeekLock,

@@ -15,7 +15,7 @@ pub(super) fn command(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
     Ok((Verb::Renew, command))
 }
 
-/// An array and not a list: Java ignores a list (client notes 7.1).
+/// An array and not a list: Java ignores a list.
 pub(super) fn reply(reply: &Reply, until: &[LocalTime]) -> Vec<u8> {
     reply.with("expirations", |out| {
         let open = begin_array(out, code::TIMESTAMP);

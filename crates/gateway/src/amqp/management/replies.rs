@@ -311,7 +311,7 @@ impl Messages {
 
 impl<S> Task<S> {
     /// Where an answer goes: the link that the request names by its address or its name, else the one of the same node
-    /// and session (client notes 2.1).
+    /// and session.
     pub(super) fn management_replies(
         &self,
         reply_to: Option<&str>,

@@ -1,5 +1,5 @@
 //! How a reply is written: the request's id in its own type, a status that is an `int`, a condition that is a `symbol`,
-//! and always a map as the body (client notes 7.1).
+//! and always a map as the body.
 
 use super::status;
 use amqp::Error;
@@ -18,7 +18,7 @@ pub(super) struct Reply {
     pub(super) tracking: Option<Box<str>>,
 }
 
-/// What clients look for where nothing was found; JavaScript wants exactly this (client notes 7.10).
+/// What clients look for where nothing was found; JavaScript wants exactly this.
 const MESSAGE_NOT_FOUND: &str = "com.microsoft:message-not-found";
 
 impl Reply {

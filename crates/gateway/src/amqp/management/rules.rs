@@ -1,4 +1,4 @@
-//! Rules of a subscription: `add-rule`, `remove-rule` and `enumerate-rules` (client notes 7.7). What comes as maps goes back
+//! Rules of a subscription: `add-rule`, `remove-rule` and `enumerate-rules`. What comes as maps goes back
 //! as described lists, because that is how clients read them.
 
 use super::reply::Reply;

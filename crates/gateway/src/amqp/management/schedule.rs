@@ -34,7 +34,7 @@ pub(super) fn command(asking: Asking<'_>) -> Result<(Verb, Command), Failure> {
     Ok((Verb::Schedule, command))
 }
 
-/// An array of longs: Go and Java take nothing else (client notes 7.1).
+/// An array of longs: Go and Java take nothing else.
 pub(super) fn reply(reply: &Reply, numbers: &[Number]) -> Vec<u8> {
     reply.with("sequence-numbers", |out| {
         let open = begin_array(out, code::LONG);

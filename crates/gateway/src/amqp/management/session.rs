@@ -1,4 +1,4 @@
-//! The operations on sessions: renewing the lock, reading and writing the state, listing (client notes 7.6).
+//! The operations on sessions: renewing the lock, reading and writing the state, listing.
 
 use super::reply::Reply;
 use super::{Asking, Failure, Verb, status};

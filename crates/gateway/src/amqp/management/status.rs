@@ -1,5 +1,5 @@
 //! The only place where a refusal becomes a status of a reply. No catch-all: a new refusal must choose. Clients read the
-//! condition first and the number where they know no better (client notes 7.1).
+//! condition first and the number where they know no better.
 
 use broker::Refusal;
 

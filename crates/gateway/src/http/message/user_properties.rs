@@ -166,7 +166,7 @@ fn float(value: impl fmt::Debug, is_finite: bool) -> String {
 /// Milliseconds from the year 1, where ticks begin, to 1970.
 const TICKS_EPOCH_MILLISECONDS: i64 = 62_135_596_800_000;
 
-/// What .NET clients write for types that AMQP does not have (client notes 4.3).
+/// What .NET clients write for types that AMQP does not have.
 fn described_text(descriptor: &Value, value: &Value) -> Option<String> {
     match (descriptor, value) {
         (Value::Symbol(name), Value::String(text)) if name == "com.microsoft:uri" => Some(quoted(text)),
