@@ -497,3 +497,23 @@ async fn a_coordinator_is_told_nothing_else_and_the_basic_tier_has_none() {
     server.ask(|request| Command::Manage { request, namespace, task }).await;
     assert_eq!(client.refused(coordinator(5)).await.condition, "amqp:not-allowed");
 }
+
+// a declaration in two frames, after one of which only the beginning came.
+#[tokio::test]
+async fn an_aborted_declaration_leaves_nothing_for_the_next_one() {
+    let server = TestServer::new().await;
+    let mut client = with_sender(&server).await;
+    let mut whole = Vec::new();
+    Request::Declare.encode(&mut whole);
+    let (beginning, end) = whole.split_at(whole.len() / 2);
+    let begun = Transfer { handle: COORDINATOR, more: true, ..Transfer::default() };
+    let id = client.transfer(begun.clone(), beginning).await;
+    let abort = Transfer { handle: COORDINATOR, delivery_id: Some(id), aborted: true, ..Transfer::default() };
+    client.give(&[Performative::Transfer(abort)]).await;
+    let id = client.transfer(begun, beginning).await;
+    let mut bytes = Vec::new();
+    let last = Transfer { handle: COORDINATOR, ..Transfer::default() };
+    Performative::Transfer(last).write(&mut bytes, 0, end);
+    client.raw(&bytes).await;
+    assert!(matches!(client.outcome(id).await, State::Declared { .. }));
+}
