@@ -2,7 +2,7 @@
 //! are the doors. A key appears in no `Debug` text.
 
 use crate::Broker;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::Deciding;
 use crate::ids::{EntityId, NamespaceId};
 use crate::limits::{ACCESS_RULES, KEY_CHARACTERS, KEY_NAME_CHARACTERS, PATH_CHARACTERS};
 use crate::record::{Field, Fields, Record, Unreadable, structure};
@@ -112,13 +112,7 @@ pub(crate) fn check(rules: &[AccessRule]) -> Result<(), Refusal> {
 impl Broker {
     /// Replaces the rules of an entity. A rule that is as it was keeps its dates, a key that is not given keeps its value
     /// (HX-1.8.3).
-    pub(crate) fn set_access(
-        &mut self,
-        entity: EntityId,
-        rules: &[AccessRule],
-        context: LocalContext,
-        decision: &mut Decision,
-    ) {
+    pub(crate) fn set_access(&mut self, entity: EntityId, rules: &[AccessRule], decision: &mut Deciding<'_>) {
         let before = self.durable.access(entity);
         let merged: Vec<AccessRule> = rules
             .iter()
@@ -127,19 +121,19 @@ impl Broker {
                 let mut rule = AccessRule {
                     primary: rule.primary.or_stored(stored.map(|stored| &stored.primary)),
                     secondary: rule.secondary.or_stored(stored.map(|stored| &stored.secondary)),
-                    created: stored.map_or(context.now, |stored| stored.created),
-                    modified: stored.map_or(context.now, |stored| stored.modified),
+                    created: stored.map_or(decision.now, |stored| stored.created),
+                    modified: stored.map_or(decision.now, |stored| stored.modified),
                     ..rule.clone()
                 };
                 if stored.is_some_and(|stored| *stored != rule) {
-                    rule.modified = context.now;
+                    rule.modified = decision.now;
                 }
                 rule
             })
             .collect();
         if merged != before {
             let change = Change::AccessChanged { entity, rules: merged };
-            self.write(Record::Managed(Box::new(change)), context, decision);
+            self.write(Record::Managed(Box::new(change)), decision);
         }
     }
 

@@ -8,7 +8,7 @@
 
 use crate::Broker;
 use crate::command::Command;
-use crate::decision::{Context, Decision, LocalContext};
+use crate::decision::{Context, Deciding, Decision, LocalContext};
 use crate::effect::{Answer, Effect};
 use crate::ids::{EntityId, LinkId, NamespaceId, Number, RequestId, Sequence, Source, SubQueue};
 use crate::limits::{ADVANCE_EVENTS, ADVANCE_MOST, CALENDAR_END, TIMER_SLICE};
@@ -293,7 +293,7 @@ impl Broker {
             Due::Chore(_, Chore::Expire) => Cause::Expiry,
             Due::Chore(..) => Cause::Other,
         };
-        let count = self.work_off(due, most, context, decision);
+        let count = self.work_off(due, most, &mut decision.at(context));
         for nth in from..decision.records.len() {
             let told = self.tell(&decision.records[nth], entity, cause);
             let clock_move = self.volatile.clock_move.as_mut().expect("the caller looked");
@@ -397,18 +397,12 @@ impl Broker {
     }
 
     /// Does what is due, `most` units of work at most, and says how many there were (at least one).
-    pub(crate) fn work_off(
-        &mut self,
-        due: Due,
-        most: usize,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) -> usize {
+    pub(crate) fn work_off(&mut self, due: Due, most: usize, decision: &mut Deciding<'_>) -> usize {
         match due {
-            Due::Lock(timer) => self.expire_lock(timer, most, context, decision),
-            Due::Chore(entity, Chore::Expire) => self.expire_due(entity, most, context, decision),
-            Due::Chore(entity, Chore::Activate) => self.activate_due(entity, most, context, decision),
-            Due::Chore(entity, Chore::Idle) => self.end_idle(entity, context, decision),
+            Due::Lock(timer) => self.expire_lock(timer, most, decision),
+            Due::Chore(entity, Chore::Expire) => self.expire_due(entity, most, decision),
+            Due::Chore(entity, Chore::Activate) => self.activate_due(entity, most, decision),
+            Due::Chore(entity, Chore::Idle) => self.end_idle(entity, decision),
             Due::Chore(entity, Chore::Forward) => self.retry_forward(entity),
         }
     }

@@ -9,6 +9,7 @@ use crate::queue::doubt::Doubt;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::{LocalTime, Time};
+use std::ops::{Deref, DerefMut};
 
 /// When and where a decision takes place, as whoever runs the broker knows it: in the owner's time.
 #[derive(Debug, Clone, Copy)]
@@ -18,11 +19,58 @@ pub struct Context {
     pub position: Position,
 }
 
-/// The same in one namespace, in its own time. Verbs are decided with this.
+/// The same in one namespace, in its own time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LocalContext {
     pub(crate) now: LocalTime,
     pub(crate) position: Position,
+}
+
+/// A decision that is being made in one namespace: all that a verb needs besides what it was asked. Records and effects go
+/// through it to the [`Decision`] of whoever runs the broker.
+#[derive(Debug)]
+pub(crate) struct Deciding<'a> {
+    pub(crate) now: LocalTime,
+    pub(crate) position: Position,
+    /// What an earlier answer asked for.
+    pub(crate) material: Material<'a>,
+    decision: &'a mut Decision,
+}
+
+impl<'a> Deciding<'a> {
+    pub(crate) fn having(self, material: Material<'a>) -> Deciding<'a> {
+        Deciding { material, ..self }
+    }
+
+    pub(crate) fn context(&self) -> LocalContext {
+        LocalContext { now: self.now, position: self.position }
+    }
+
+    pub(crate) fn record(&mut self, record: Record) {
+        self.decision.record(record);
+    }
+
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.decision.effect(effect);
+    }
+
+    pub(crate) fn free_effect(&mut self, effect: Effect) {
+        self.decision.free_effect(effect);
+    }
+}
+
+impl Deref for Deciding<'_> {
+    type Target = Decision;
+
+    fn deref(&self) -> &Decision {
+        self.decision
+    }
+}
+
+impl DerefMut for Deciding<'_> {
+    fn deref_mut(&mut self) -> &mut Decision {
+        self.decision
+    }
 }
 
 impl Context {
@@ -54,6 +102,12 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// This decision, at the time of a namespace.
+    pub(crate) fn at(&mut self, context: LocalContext) -> Deciding<'_> {
+        let LocalContext { now, position } = context;
+        Deciding { now, position, material: &[], decision: self }
+    }
+
     pub fn clear(&mut self) {
         self.records.clear();
         self.bodies.clear();

@@ -39,7 +39,7 @@ mod update;
 pub mod volatile;
 mod work;
 
-use decision::{Hindrance, LocalContext};
+use decision::{Deciding, Hindrance};
 use limits::{DISPATCH_SLICE, TIMER_SLICE};
 use planted::{Bug, is_planted};
 use timers::Due;
@@ -134,20 +134,20 @@ impl Broker {
         decision: &mut Decision,
     ) -> Decided {
         let local = self.context_of(command, context);
+        let deciding = &mut decision.at(local).having(material);
         match command {
             Command::Send { link, delivery, is_settled, messages: range, sessions } => {
                 let arrivals = arrivals.range(range);
-                self.send(*link, *delivery, *is_settled, arrivals, sessions, local, decision);
+                self.send(*link, *delivery, *is_settled, arrivals, sessions, deciding);
             }
             Command::Settle { link, delivery, token, outcome, wants_answer } => {
-                match self.settle(*link, *delivery, *token, outcome, *wants_answer, material, local, decision)
-                {
+                match self.settle(*link, *delivery, *token, outcome, *wants_answer, deciding) {
                     Decided::Done => {}
                     hindered => return hindered,
                 }
             }
-            Command::Credit { link, limit, drain } => self.credit(*link, *limit, *drain, local, decision),
-            Command::Part { link, body } => self.store_part(*link, *body, arrivals, local, decision),
+            Command::Credit { link, limit, drain } => self.credit(*link, *limit, *drain, deciding),
+            Command::Part { link, body } => self.store_part(*link, *body, arrivals, deciding),
             Command::DropParts { link } => self.volatile.drop_parts(*link),
             Command::AttachSender { link, namespace, path } => {
                 self.attach_sender(*link, *namespace, path, decision);
@@ -159,7 +159,7 @@ impl Broker {
                 self.attach_receiver(*link, *namespace, path, *mode, decision);
             }
             Command::AcceptSession { link, namespace, path, mode, session } => {
-                self.accept_session(*link, *namespace, path, *mode, session.as_deref(), local, decision);
+                self.accept_session(*link, *namespace, path, *mode, session.as_deref(), deciding);
             }
             Command::Detach { link } => self.detach(*link, local),
             Command::AttachCoordinator { link, namespace } => {
@@ -167,11 +167,11 @@ impl Broker {
             }
             Command::Declare { link, delivery } => self.declare(*link, *delivery, decision),
             Command::Discharge { link, delivery, transaction, is_failed } => {
-                self.discharge(*link, *delivery, *transaction, *is_failed, local, decision);
+                self.discharge(*link, *delivery, *transaction, *is_failed, deciding);
             }
             Command::Spoil { link, transaction } => self.spoil(*link, *transaction),
             Command::Within { transaction, command } => {
-                match self.stage(*transaction, command, arrivals, material, local, decision) {
+                match self.stage(*transaction, command, arrivals, deciding) {
                     Decided::Done => {}
                     hindered => return hindered,
                 }
@@ -194,9 +194,10 @@ impl Broker {
         decision: &mut Decision,
     ) -> Decided {
         let context = self.context_of(command, owner);
+        let decision = &mut decision.at(context).having(material);
         let (request, answer) = match command {
             Command::SettleTokens { request, namespace, path, tokens, outcome } => {
-                match self.settle_tokens(*namespace, path, tokens, outcome, material, context, decision) {
+                match self.settle_tokens(*namespace, path, tokens, outcome, decision) {
                     Ok(answer) => (request, Ok(answer)),
                     Err(Hindrance::Refused(refusal)) => (request, Err(refusal)),
                     Err(Hindrance::Needs(needs)) => return Decided::Needs(needs),
@@ -208,16 +209,14 @@ impl Broker {
             }
             Command::Schedule { request, namespace, path, messages: range, sessions } => {
                 let arrivals = arrivals.range(range);
-                (request, self.schedule(*namespace, path, arrivals, sessions, context, decision))
+                (request, self.schedule(*namespace, path, arrivals, sessions, decision))
             }
             Command::CancelScheduled { request, namespace, path, numbers } => {
-                (request, self.cancel_scheduled(*namespace, path, numbers, context, decision))
+                (request, self.cancel_scheduled(*namespace, path, numbers, decision))
             }
             Command::ReceiveDeferred { request, namespace, path, numbers, mode, session } => {
                 let held = session.as_deref().map(|session| (session, request.connection));
-                match self
-                    .receive_deferred(*namespace, path, numbers, *mode, held, material, context, decision)
-                {
+                match self.receive_deferred(*namespace, path, numbers, *mode, held, decision) {
                     Ok(answer) => (request, Ok(answer)),
                     Err(Hindrance::Refused(refusal)) => (request, Err(refusal)),
                     Err(Hindrance::Needs(needs)) => return Decided::Needs(needs),
@@ -229,7 +228,7 @@ impl Broker {
             }
             Command::DeleteMessages { request, namespace, path, most, before, session } => {
                 let held = session.as_deref().map(|session| (session, request.connection));
-                (request, self.delete_messages(*namespace, path, *most, *before, held, context, decision))
+                (request, self.delete_messages(*namespace, path, *most, *before, held, decision))
             }
             Command::RenewSession { request, namespace, path, session } => {
                 (request, self.renew_session(*namespace, path, session, request.connection, context))
@@ -239,22 +238,22 @@ impl Broker {
             }
             Command::SetSessionState { request, namespace, path, session, state } => {
                 let held = (&**session, request.connection);
-                (request, self.set_session_state(*namespace, path, held, *state, context, decision))
+                (request, self.set_session_state(*namespace, path, held, *state, decision))
             }
             Command::ListSessions { request, namespace, path, since, skip, top } => {
                 (request, self.list_sessions(*namespace, path, *since, *skip, *top, context))
             }
             Command::CreateQueue { request, namespace, path, settings } => {
-                (request, self.create_queue(*namespace, path, settings, context, decision))
+                (request, self.create_queue(*namespace, path, settings, decision))
             }
             Command::DeleteEntity { request, namespace, path } => {
-                (request, self.delete_entity(*namespace, path, context, decision))
+                (request, self.delete_entity(*namespace, path, decision))
             }
             Command::DescribeEntity { request, namespace, path } => {
                 (request, self.describe_entity(*namespace, path))
             }
             Command::Manage { request, namespace, task } => {
-                (request, self.manage(*namespace, task, context, decision))
+                (request, self.manage(*namespace, task, decision))
             }
             Command::Advance { request, namespace, by } => {
                 match self.advance(*request, *namespace, *by, owner) {
@@ -329,7 +328,7 @@ impl Broker {
                 Due::Lock(timer) => timer.source.entity,
                 Due::Chore(entity, _) => *entity,
             };
-            left -= self.work_off(due, left, self.context_at(entity, context), decision);
+            left -= self.work_off(due, left, &mut decision.at(self.context_at(entity, context)));
         }
         self.dispatch(context, decision);
     }
@@ -341,17 +340,17 @@ impl Broker {
             && !decision.is_long()
             && let Some(source) = self.volatile.next_stirred()
         {
-            left -= self.hand_out(source, left, self.context_at(source.entity, context), decision);
+            left -= self.hand_out(source, left, &mut decision.at(self.context_at(source.entity, context)));
         }
     }
 
     /// Takes a record: into memory now, to the journal by way of the decision.
-    pub(crate) fn write(&mut self, record: Record, context: LocalContext, decision: &mut Decision) {
+    pub(crate) fn write(&mut self, record: Record, decision: &mut Deciding<'_>) {
         if self.is_moving() {
-            self.tell_time(context.now, decision);
+            self.tell_time(decision.now, decision);
         }
         let left = self.sessions_left(&record);
-        self.durable.apply_local(&record, context.now);
+        self.durable.apply_local(&record, decision.now);
         decision.record(record);
         if let Some((entity, session)) = left {
             self.volatile.add_news(entity, session);

@@ -2,7 +2,7 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::{Deciding, Decision, LocalContext};
 use crate::durable::{Kind, Queue};
 use crate::effect::Effect;
 use crate::ids::{EntityId, LinkId, NamespaceId, Source, SubQueue};
@@ -151,14 +151,7 @@ impl Broker {
     }
 
     /// Sets what a receiver wants. With `drain`, it gets what there is now and is told when that was all.
-    pub(crate) fn credit(
-        &mut self,
-        link: LinkId,
-        limit: u64,
-        drain: bool,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) {
+    pub(crate) fn credit(&mut self, link: LinkId, limit: u64, drain: bool, decision: &mut Deciding<'_>) {
         let Some(Link { source, role: Role::Receiver { delivered, .. } }) = self.volatile.link(link) else {
             return;
         };
@@ -170,11 +163,11 @@ impl Broker {
             decision.free_effect(Effect::Drained { link });
         }
         self.volatile.set_credit(link, credit);
-        self.volatile.set_accessed(source.entity, context.now);
+        self.volatile.set_accessed(source.entity, decision.now);
         if drain {
             // Whoever waits longer is served first, even by a drain (S-97).
             self.volatile.drain(source, link);
-            self.hand_out(source, usize::MAX, context, decision);
+            self.hand_out(source, usize::MAX, decision);
             self.end_drains(source, decision);
         }
     }

@@ -5,7 +5,7 @@
 
 use crate::Broker;
 use crate::access::{self, AccessRule};
-use crate::decision::{Decision, LocalContext};
+use crate::decision::Deciding;
 use crate::effect::Answer;
 use crate::ids::NamespaceId;
 use crate::limits::{NAME_CHARACTERS, NAMESPACES};
@@ -131,61 +131,60 @@ impl Broker {
         &mut self,
         namespace: NamespaceId,
         task: &Task,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Refusal> {
         match task {
             Task::CreateQueue { path, settings, access } => {
                 access::check(access)?;
                 check_offered_size(settings.max_size_megabytes)?;
-                self.create_queue(namespace, path, settings, context, decision)?;
-                self.with_access(namespace, path, access, context, decision)
+                self.create_queue(namespace, path, settings, decision)?;
+                self.with_access(namespace, path, access, decision)
             }
             Task::UpdateQueue { path, settings, access } => {
                 access::check(access)?;
                 self.check_changed_size(namespace, path, settings.max_size_megabytes)?;
-                self.update_queue(namespace, path, settings, context, decision)?;
-                self.with_access(namespace, path, access, context, decision)
+                self.update_queue(namespace, path, settings, decision)?;
+                self.with_access(namespace, path, access, decision)
             }
             Task::CreateTopic { path, settings, access } => {
                 access::check(access)?;
-                self.create_topic(namespace, path, settings, context, decision)?;
-                self.with_access(namespace, path, access, context, decision)
+                self.create_topic(namespace, path, settings, decision)?;
+                self.with_access(namespace, path, access, decision)
             }
             Task::UpdateTopic { path, settings, access } => {
                 access::check(access)?;
-                self.update_topic(namespace, path, settings, context, decision)?;
-                self.with_access(namespace, path, access, context, decision)
+                self.update_topic(namespace, path, settings, decision)?;
+                self.with_access(namespace, path, access, decision)
             }
             Task::Describe { path } => self.describe_entity(namespace, path),
             Task::ListTopics { skip, top } => Ok(self.list_topics(namespace, *skip, *top)),
             Task::CreateSubscription { topic, name, settings, rule } => {
-                self.create_subscription(namespace, topic, name, settings, rule.as_ref(), context, decision)
+                self.create_subscription(namespace, topic, name, settings, rule.as_ref(), decision)
             }
             Task::UpdateSubscription { topic, name, settings } => {
-                self.update_subscription(namespace, topic, name, settings, context, decision)
+                self.update_subscription(namespace, topic, name, settings, decision)
             }
             Task::DescribeSubscription { topic, name } => {
                 let (entity, _) = self.find_subscription(namespace, topic, name)?;
                 self.describe_subscription(entity)
             }
             Task::DeleteSubscription { topic, name } => {
-                self.delete_subscription(namespace, topic, name, context, decision)
+                self.delete_subscription(namespace, topic, name, decision)
             }
             Task::ListSubscriptions { topic, skip, top } => {
                 self.list_subscriptions(namespace, topic, *skip, *top)
             }
             Task::CreateRule { topic, subscription, rule } => {
-                self.put_rule(namespace, topic, subscription, rule, false, context, decision)
+                self.put_rule(namespace, topic, subscription, rule, false, decision)
             }
             Task::UpdateRule { topic, subscription, rule } => {
-                self.put_rule(namespace, topic, subscription, rule, true, context, decision)
+                self.put_rule(namespace, topic, subscription, rule, true, decision)
             }
             Task::DescribeRule { topic, subscription, name } => {
                 self.describe_rule(namespace, topic, subscription, name)
             }
             Task::DeleteRule { topic, subscription, name } => {
-                self.delete_rule(namespace, topic, subscription, name, context, decision)
+                self.delete_rule(namespace, topic, subscription, name, decision)
             }
             Task::ListRules { topic, subscription, skip, top } => {
                 self.list_rules(namespace, topic, subscription, *skip, *top)
@@ -193,11 +192,11 @@ impl Broker {
             Task::Access { path } => Ok(Answer::Access(self.access_at(namespace, path))),
             Task::SetTier { tier } => {
                 self.volatile.set_tier(namespace, *tier);
-                Ok(Answer::Time(context.now))
+                Ok(Answer::Time(decision.now))
             }
-            Task::NameNamespace { name } => self.name_namespace(name, context, decision),
+            Task::NameNamespace { name } => self.name_namespace(name, decision),
             Task::ListNamespaces => Ok(Answer::Namespaces(self.durable.namespace_names())),
-            Task::TellTime => Ok(Answer::Time(context.now)),
+            Task::TellTime => Ok(Answer::Time(decision.now)),
         }
     }
 
@@ -206,11 +205,10 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         access: &[AccessRule],
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Refusal> {
         let entity = self.durable.find(namespace, path).expect("it was created or found just now");
-        self.set_access(entity, access, context, decision);
+        self.set_access(entity, access, decision);
         self.describe_entity(namespace, path)
     }
 
@@ -267,12 +265,7 @@ impl Broker {
         Ok(())
     }
 
-    fn name_namespace(
-        &mut self,
-        name: &str,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) -> Result<Answer, Refusal> {
+    fn name_namespace(&mut self, name: &str, decision: &mut Deciding<'_>) -> Result<Answer, Refusal> {
         check_namespace(name)?;
         let named = self.durable.namespace_named(name);
         let namespace = named.unwrap_or(self.durable.next_namespace());
@@ -283,9 +276,9 @@ impl Broker {
         let known = named.and_then(|namespace| self.durable.namespace(namespace)?.created);
         if known.is_none() {
             let change = Change::NamespaceNamed { namespace, name: name.into() };
-            self.write(Record::Managed(Box::new(change)), context, decision);
+            self.write(Record::Managed(Box::new(change)), decision);
         }
-        Ok(Answer::Namespace { namespace, created: known.unwrap_or(context.now) })
+        Ok(Answer::Namespace { namespace, created: known.unwrap_or(decision.now) })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Entities by name: create, describe, list, delete.
 
 use crate::Broker;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::{Deciding, Decision};
 use crate::durable::Queue;
 use crate::effect::{Answer, Effect, QueueDescription};
 use crate::ids::{EntityId, NamespaceId, Source, SubQueue};
@@ -20,21 +20,16 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         settings: &QueueSettings,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Refusal> {
         self.check_new_path(namespace, path)?;
         self.check_queue_forwards(namespace, path, settings, None)?;
         let settings = Box::new(self.tier_of(namespace).settle(settings, None)?);
         self.check_room(namespace, settings.partitioning)?;
         let entity = self.durable.next_entity();
-        self.write(
-            Record::QueueCreated { entity, namespace, path: path.into(), settings },
-            context,
-            decision,
-        );
-        self.volatile.create_entity(entity, namespace, context.now);
-        self.arm_idle(entity, context.now);
+        self.write(Record::QueueCreated { entity, namespace, path: path.into(), settings }, decision);
+        self.volatile.create_entity(entity, namespace, decision.now);
+        self.arm_idle(entity, decision.now);
         self.describe(entity)
     }
 
@@ -80,27 +75,20 @@ impl Broker {
         &mut self,
         namespace: NamespaceId,
         path: &str,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Refusal> {
         let entity =
             self.durable.find(namespace, path).ok_or_else(|| Refusal::EntityNotFound(path.into()))?;
-        self.remove_entity(entity, path, context, decision);
+        self.remove_entity(entity, path, decision);
         Ok(Answer::Deleted)
     }
 
     /// The entity goes, with its messages and its links.
-    pub(crate) fn remove_entity(
-        &mut self,
-        entity: EntityId,
-        path: &str,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) {
+    pub(crate) fn remove_entity(&mut self, entity: EntityId, path: &str, decision: &mut Deciding<'_>) {
         let topic = self.durable.topics().topic(entity);
         let below: Vec<_> = topic.iter().flat_map(|topic| topic.subscriptions.values().copied()).collect();
         self.reroute(entity);
-        self.write(Record::EntityDeleted { entity }, context, decision);
+        self.write(Record::EntityDeleted { entity }, decision);
         for entity in below.into_iter().chain([entity]) {
             self.drop_links(entity, |_| true, &Refusal::EntityNotFound(path.into()), decision);
             self.volatile.delete_entity(entity);

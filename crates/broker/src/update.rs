@@ -2,7 +2,7 @@
 //! next renewal.
 
 use crate::Broker;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::Deciding;
 use crate::ids::{EntityId, NamespaceId, SubQueue};
 use crate::link::FORWARDING;
 use crate::record::Record;
@@ -17,8 +17,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         asked: &QueueSettings,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<EntityId, Refusal> {
         let not_found = || Refusal::EntityNotFound(path.into());
         let entity = self.durable.find(namespace, path).ok_or_else(not_found)?;
@@ -27,20 +26,20 @@ impl Broker {
         self.check_queue_forwards(namespace, path, asked, Some(&queue.settings))?;
         let settings = Box::new(self.tier_of(namespace).settle(asked, Some(&queue.settings))?);
         let change = Change::QueueUpdated { entity, settings };
-        self.write(Record::Managed(Box::new(change)), context, decision);
-        self.redirect(entity, context, decision);
+        self.write(Record::Managed(Box::new(change)), decision);
+        self.redirect(entity, decision);
         Ok(entity)
     }
 
     /// What follows when the settings of a queue or a subscription were changed.
-    pub(crate) fn redirect(&mut self, entity: EntityId, context: LocalContext, decision: &mut Decision) {
+    pub(crate) fn redirect(&mut self, entity: EntityId, decision: &mut Deciding<'_>) {
         let queue = self.durable.queue(entity).expect("it was updated");
         let (may_receive, path) = (queue.settings.status.may_receive(), queue.path.clone());
         let main = queue.settings.forward_to.is_some();
         let dead = queue.settings.forward_dead_letters_to.is_some();
-        self.volatile.set_used(entity, context.now);
+        self.volatile.set_used(entity, decision.now);
         self.volatile.redirect(entity);
-        self.arm_idle(entity, context.now);
+        self.arm_idle(entity, decision.now);
         // Who waits for messages would wait for ever; who sends is told at the next send (S-230).
         if !may_receive {
             let is_receiver = |link: &Link| link.role.receives();

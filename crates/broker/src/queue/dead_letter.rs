@@ -3,7 +3,7 @@
 //! count of deliveries (S-115), no way further (S-102).
 
 use crate::Broker;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::Deciding;
 use crate::durable::Applying;
 use crate::effect::Extra;
 use crate::ids::{EntityId, Sequence, Source};
@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 impl Broker {
     /// Moves a message that nobody has locked. `is_failure`: a delivery failed with it.
-    #[expect(clippy::too_many_arguments, reason = "one record's fields")]
     pub(crate) fn dead_letter(
         &mut self,
         entity: EntityId,
@@ -23,13 +22,12 @@ impl Broker {
         reason: Reason,
         is_failure: bool,
         overlay: Option<Box<Overlay>>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
         let record = Record::DeadLettered { entity, sequence, reason, is_failure, overlay };
-        self.write(record, context, decision);
+        self.write(record, decision);
         let source = Source::dead_letter(entity);
-        self.volatile.await_return(source, sequence, context.position);
+        self.volatile.await_return(source, sequence, decision.position);
     }
 }
 

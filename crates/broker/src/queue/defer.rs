@@ -2,7 +2,7 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Decision, Hindrance, LocalContext, Material, Needs};
+use crate::decision::{Deciding, Hindrance, LocalContext, Material, Needs};
 use crate::durable::Applying;
 use crate::effect::{Answer, Delivery};
 use crate::ids::{EntityId, NamespaceId, Number, Sequence, Source, SubQueue};
@@ -28,20 +28,18 @@ impl Broker {
         source: Source,
         sequence: Sequence,
         overlay: Option<Box<Overlay>>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
         let (entity, count) = (source.entity, self.locked_slot(source, sequence).count());
         let most = self.queue_of(source).settings.max_delivery_count;
         if source.sub == SubQueue::Main && count + 1 >= most {
             let reason = Reason::MaxDeliveryCount;
-            return self.dead_letter(entity, sequence, reason, true, overlay, context, decision);
+            return self.dead_letter(entity, sequence, reason, true, overlay, decision);
         }
-        self.write(Record::Deferred { entity, sequence, overlay }, context, decision);
+        self.write(Record::Deferred { entity, sequence, overlay }, decision);
     }
 
     /// All of the messages, or none. One that has expired goes at this moment (S-65).
-    #[expect(clippy::too_many_arguments, reason = "one command's fields")]
     pub(crate) fn receive_deferred(
         &mut self,
         namespace: NamespaceId,
@@ -49,10 +47,9 @@ impl Broker {
         numbers: &[Number],
         mode: ReceiveMode,
         held: Option<Held<'_>>,
-        material: Material<'_>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Hindrance> {
+        let context = decision.context();
         let source = self.resolve_for_receive(namespace, path)?;
         if self.forwards(source) {
             return Err(Refusal::NotAllowed(FORWARDING).into());
@@ -77,7 +74,7 @@ impl Broker {
             });
             match found_number {
                 Some(sequence) if self.is_past(source, sequence, context) => {
-                    self.expire(source.entity, sequence, false, None, context, decision);
+                    self.expire(source.entity, sequence, false, None, decision);
                     missing = missing.or(Some(*number));
                 }
                 Some(sequence) if met.insert(sequence) => found.push(sequence),
@@ -88,7 +85,7 @@ impl Broker {
             return Err(Refusal::MessageNotFound(number).into());
         }
         if mode == ReceiveMode::ReceiveAndDelete {
-            self.check_read(source, &found, material)?;
+            self.check_read(source, &found, decision.material)?;
         }
         let mut deliveries = Vec::with_capacity(count);
         for sequence in found {
@@ -101,7 +98,7 @@ impl Broker {
             }
             if mode == ReceiveMode::ReceiveAndDelete {
                 let removed = Record::Removed { entity: source.entity, first: sequence, count: 1 };
-                self.write(removed, context, decision);
+                self.write(removed, decision);
             }
         }
         Ok(Answer::Messages(deliveries))

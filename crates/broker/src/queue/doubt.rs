@@ -8,6 +8,7 @@
 use crate::Broker;
 use crate::command::Command;
 use crate::decision::{Context, Decision, LocalContext};
+use crate::durable::Queue;
 use crate::effect::Effect;
 use crate::ids::{BodyId, LockToken, Sequence, Source};
 use crate::limits::{CHECK_BYTES, CHECK_MESSAGES};
@@ -27,6 +28,33 @@ pub struct Doubt {
     /// They are to be published: each has one body, the one that it begins with, and what it holds is wanted
     /// ([`Broker::read`]).
     pub wants_content: bool,
+}
+
+impl Doubt {
+    /// The first messages of those that come next, `most` at the most, and no more than are read at once.
+    pub(crate) fn of(
+        queue: &Queue,
+        source: Source,
+        next: impl Iterator<Item = Sequence>,
+        most: usize,
+        wants_content: bool,
+    ) -> Doubt {
+        let (mut messages, mut bytes) = (Vec::new(), 0);
+        for sequence in next {
+            let slot = queue.index_of(source.sub).and_then(|index| index.get(sequence));
+            let Some(slot) = slot.filter(|slot| slot.state() == State::Active) else { continue };
+            let parts = queue.extras.get(&sequence).map(|extra| &extra.parts[..]).unwrap_or_default();
+            messages.push(match wants_content {
+                true => (sequence, vec![queue.first_body(sequence, slot)]),
+                false => (sequence, parts.iter().copied().chain([slot.body]).collect()),
+            });
+            bytes += u64::from(slot.length);
+            if messages.len() >= most.min(CHECK_MESSAGES) || bytes >= CHECK_BYTES {
+                break;
+            }
+        }
+        Doubt { source, messages, wants_content }
+    }
 }
 
 impl Broker {
@@ -50,7 +78,6 @@ impl Broker {
         }
         let queue = self.queue_of(source);
         let Some(index) = queue.index_of(source.sub) else { return };
-        let most = CHECK_MESSAGES.min(most);
         let is_free = |sequence: &Sequence| !ready.locks.contains_key(sequence);
         let mut from = ready.cursor;
         let in_order = std::iter::from_fn(|| {
@@ -58,22 +85,9 @@ impl Broker {
             from = sequence.next();
             Some(sequence)
         });
-        let (mut messages, mut bytes) = (Vec::new(), 0);
-        for sequence in ready.returned.iter().copied().chain(in_order).filter(is_free) {
-            let Some(slot) = index.get(sequence).filter(|slot| slot.state() == State::Active) else {
-                continue;
-            };
-            let parts = queue.extras.get(&sequence).map(|extra| &extra.parts[..]).unwrap_or_default();
-            messages.push(match wants_content {
-                true => (sequence, vec![queue.first_body(sequence, slot)]),
-                false => (sequence, parts.iter().copied().chain([slot.body]).collect()),
-            });
-            bytes += u64::from(slot.length);
-            if messages.len() >= most || bytes >= CHECK_BYTES {
-                break;
-            }
-        }
-        decision.doubts.push(Doubt { source, messages, wants_content });
+        let next = ready.returned.iter().copied().chain(in_order).filter(is_free);
+        let doubt = Doubt::of(queue, source, next, most, wants_content);
+        decision.doubts.push(doubt);
         self.volatile.begin_check(source);
     }
 
@@ -99,7 +113,7 @@ impl Broker {
         }
         let most = if self.volatile.ready(source).draining.is_empty() { 0 } else { usize::MAX };
         if most > 0 {
-            self.hand_out(source, most, local, decision);
+            self.hand_out(source, most, &mut decision.at(local));
             self.end_drains(source, decision);
         } else {
             self.volatile.stir(source);

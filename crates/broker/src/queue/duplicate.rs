@@ -4,7 +4,7 @@
 
 use crate::Broker;
 use crate::command::Incoming;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::{Deciding, LocalContext};
 use crate::durable::Applying;
 use crate::ids::{EntityId, MessageKey};
 use crate::limits::DUPLICATE_WINDOW_DEFAULT;
@@ -37,15 +37,9 @@ impl Broker {
     }
 
     /// Remembers the id of a message that is being stored, in the same append.
-    pub(super) fn note(
-        &mut self,
-        entity: EntityId,
-        message: &Incoming,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) {
+    pub(super) fn note(&mut self, entity: EntityId, message: &Incoming, decision: &mut Deciding<'_>) {
         if let Some(key) = self.key_of(entity, message.id, message.partition) {
-            self.remember(entity, key, context, decision);
+            self.remember(entity, key, decision);
         }
     }
 
@@ -55,27 +49,27 @@ impl Broker {
         &mut self,
         entity: EntityId,
         (id, partition): (MessageKey, u64),
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> bool {
+        let context = decision.context();
         let Some(key) = self.key_of(entity, id, partition) else { return true };
         let is_new = !self.is_known(entity, key, context);
         if is_new {
-            self.remember(entity, key, context, decision);
+            self.remember(entity, key, decision);
         }
         is_new
     }
 
-    fn remember(&mut self, entity: EntityId, id: MessageKey, context: LocalContext, decision: &mut Decision) {
+    fn remember(&mut self, entity: EntityId, id: MessageKey, decision: &mut Deciding<'_>) {
         let queue = self.durable.queue(entity).expect("checked before");
-        for chunk in queue.history.past(context.now, queue.settings.duplicate_window) {
+        for chunk in queue.history.past(decision.now, queue.settings.duplicate_window) {
             touched(1);
             for noted in chunk {
                 self.volatile.forget(entity, noted.id, noted.time);
             }
         }
-        self.write(Record::Noted { entity, id }, context, decision);
-        self.volatile.note(entity, id, context.now);
+        self.write(Record::Noted { entity, id }, decision);
+        self.volatile.note(entity, id, decision.now);
     }
 }
 

@@ -5,7 +5,7 @@
 //! due leaves in one record each, in slices.
 
 use crate::Broker;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::Deciding;
 use crate::ids::{EntityId, Sequence, Source};
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Reason, State};
@@ -21,30 +21,23 @@ impl Broker {
         sequence: Sequence,
         is_failure: bool,
         overlay: Option<Box<Overlay>>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
         let queue = self.durable.queue(entity).expect("its message is there");
         if queue.settings.dead_letter_on_expiration {
-            self.dead_letter(entity, sequence, Reason::Expired, is_failure, overlay, context, decision);
+            self.dead_letter(entity, sequence, Reason::Expired, is_failure, overlay, decision);
         } else {
-            self.write(Record::Removed { entity, first: sequence, count: 1 }, context, decision);
+            self.write(Record::Removed { entity, first: sequence, count: 1 }, decision);
         }
     }
 
     /// Works off up to `most` messages of a queue that have expired, says how many, and sets the timer for the next.
-    pub(crate) fn expire_due(
-        &mut self,
-        entity: EntityId,
-        most: usize,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) -> usize {
+    pub(crate) fn expire_due(&mut self, entity: EntityId, most: usize, decision: &mut Deciding<'_>) -> usize {
         let mut count = 0;
         while count < most
-            && let Some(chunk) = self.volatile.presence(entity).expiries.due(context.now)
+            && let Some(chunk) = self.volatile.presence(entity).expiries.due(decision.now)
         {
-            count += self.expire_chunk(entity, chunk, most - count, context, decision).max(1);
+            count += self.expire_chunk(entity, chunk, most - count, decision).max(1);
         }
         self.volatile.arm_expiry(entity);
         count.max(1)
@@ -55,8 +48,7 @@ impl Broker {
         entity: EntityId,
         chunk: u64,
         most: usize,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> usize {
         let source = Source::main(entity);
         let queue = self.durable.queue(entity).expect("timers go with their entity");
@@ -67,11 +59,11 @@ impl Broker {
             if slot.state() != State::Active {
                 continue;
             }
-            if slot.expires > context.now {
+            if slot.expires > decision.now {
                 next = next.min(slot.expires);
             } else if due.len() == most {
                 // The rest of the chunk is for the next slice.
-                next = context.now;
+                next = decision.now;
                 break;
             } else if !locks.contains_key(&sequence) || is_planted(Bug::ExpiryUnderLock) {
                 due.push(sequence);
@@ -79,7 +71,7 @@ impl Broker {
         }
         for sequence in &due {
             self.volatile.withdraw(source, *sequence);
-            self.expire(entity, *sequence, false, None, context, decision);
+            self.expire(entity, *sequence, false, None, decision);
         }
         // What is due and locked is left to its lock.
         self.volatile.set_expiry(entity, chunk, next);

@@ -7,7 +7,7 @@
 
 use super::dead_letter::with_reason;
 use crate::Broker;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::Deciding;
 use crate::durable::{Applying, Kind};
 use crate::effect::{Extra, Forwarded};
 use crate::ids::{EntityId, Sequence, Source, SubQueue};
@@ -73,28 +73,21 @@ impl Broker {
         &mut self,
         entity: EntityId,
         sequence: Sequence,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> bool {
         let source = Source::main(entity);
         // What goes to a topic may become many, which may be forwarded in turn: it waits for a slice of its own.
         self.forwards(source)
             && (self.queue_of(source).counts.active == 1 || is_planted(Bug::Overtaking))
             && !matches!(self.way(source, sequence), Way::Topic(_))
-            && self.forward(source, sequence, context, decision) == Forwarding::Gone
+            && self.forward(source, sequence, decision) == Forwarding::Gone
     }
 
     /// Forwards what is free, `most` messages at the most, and says how many there were (at least one).
-    pub(super) fn forward_free(
-        &mut self,
-        source: Source,
-        most: usize,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) -> usize {
+    pub(super) fn forward_free(&mut self, source: Source, most: usize, decision: &mut Deciding<'_>) -> usize {
         let (mut left, mut is_over) = (most, false);
-        while !is_over && let Some(sequence) = self.next_free(source, &mut left, context, decision) {
-            match self.forward(source, sequence, context, decision) {
+        while !is_over && let Some(sequence) = self.next_free(source, &mut left, decision) {
+            match self.forward(source, sequence, decision) {
                 Forwarding::Gone => self.volatile.take(source, sequence),
                 Forwarding::Copied(copies) => {
                     self.volatile.take(source, sequence);
@@ -107,7 +100,7 @@ impl Broker {
                 Forwarding::Withheld => {}
                 Forwarding::Rests => self.volatile.rest(source, sequence),
                 Forwarding::Waits => {
-                    let (entity, at) = (source.entity, context.now.after(FORWARD_RETRY));
+                    let (entity, at) = (source.entity, decision.now.after(FORWARD_RETRY));
                     self.volatile.arm(entity, Chore::Forward, at);
                     return (most - left).max(1);
                 }
@@ -129,17 +122,9 @@ impl Broker {
         1
     }
 
-    fn forward(
-        &mut self,
-        source: Source,
-        sequence: Sequence,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) -> Forwarding {
+    fn forward(&mut self, source: Source, sequence: Sequence, decision: &mut Deciding<'_>) -> Forwarding {
         match (self.way(source, sequence), source.sub) {
-            (Way::To(target) | Way::Topic(target), _) => {
-                self.hand_over(target, source, sequence, context, decision)
-            }
+            (Way::To(target) | Way::Topic(target), _) => self.hand_over(target, source, sequence, decision),
             (Way::Closed, SubQueue::DeadLetter) => Forwarding::Waits,
             (Way::TooFar, SubQueue::DeadLetter) => Forwarding::Rests,
             (way, _) => {
@@ -147,7 +132,7 @@ impl Broker {
                     Way::TooFar => Reason::MaxTransferHops,
                     _ => Reason::NotForwarded,
                 };
-                self.dead_letter(source.entity, sequence, reason, false, None, context, decision);
+                self.dead_letter(source.entity, sequence, reason, false, None, decision);
                 Forwarding::Gone
             }
         }
@@ -186,9 +171,9 @@ impl Broker {
         target: EntityId,
         source: Source,
         sequence: Sequence,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Forwarding {
+        let context = decision.context();
         let due = self.due_of(source, sequence).filter(|due| *due > context.now);
         let queue = self.durable.queue(target).expect("it was found");
         // What goes round in one queue is no duplicate of itself (K-24).
@@ -217,24 +202,24 @@ impl Broker {
             if source.sub == SubQueue::DeadLetter {
                 return Forwarding::Rests;
             }
-            self.dead_letter(entity, sequence, Reason::SessionMissing, false, None, context, decision);
+            self.dead_letter(entity, sequence, Reason::SessionMissing, false, None, decision);
             return Forwarding::Gone;
         }
         self.volatile.set_accessed(target, context.now);
-        if known_by.is_some_and(|known_by| !self.admits(target, known_by, context, decision)) {
+        if known_by.is_some_and(|known_by| !self.admits(target, known_by, decision)) {
             // A duplicate is taken and dropped, as if it had been sent (S-160).
-            self.write(Record::Removed { entity, first: sequence, count: 1 }, context, decision);
+            self.write(Record::Removed { entity, first: sequence, count: 1 }, decision);
             return Forwarding::Gone;
         }
         if let Some(session) = session {
-            self.write(Record::InSession { entity, sequence, session }, context, decision);
+            self.write(Record::InSession { entity, sequence, session }, decision);
         }
         if is_published {
             let (along, at) = (self.taken_along(source, sequence), (source, sequence));
-            let copies = self.publish_forwarded(target, at, along, front.as_deref(), context, decision);
+            let copies = self.publish_forwarded(target, at, along, front.as_deref(), decision);
             return Forwarding::Copied(copies);
         }
-        self.transfer(source, sequence, target, due, context, decision);
+        self.transfer(source, sequence, target, due, decision);
         Forwarding::Gone
     }
 
@@ -256,9 +241,9 @@ impl Broker {
         sequence: Sequence,
         target: EntityId,
         due: Option<LocalTime>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
+        let context = decision.context();
         let (own, overlay) = self.taken_along(source, sequence);
         let number = self.durable.queue(target).expect("it was found").next;
         let expires = match due {
@@ -268,9 +253,9 @@ impl Broker {
             Some(due) => due.after(Span((own.0 - context.now.0).max(0) as u64)),
         };
         let record = Record::Forwarded { source, sequence, target, number, expires, due, overlay };
-        self.write(record, context, decision);
+        self.write(record, decision);
         match due {
-            None => self.arrive(target, number, context, decision),
+            None => self.arrive(target, number, decision),
             Some(due) => self.await_activation(target, number, due, context),
         }
     }

@@ -5,18 +5,13 @@
 //! time that the latest use allows.
 
 use crate::Broker;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::Deciding;
 use crate::ids::EntityId;
 use crate::planted::{Bug, is_planted};
 
 impl Broker {
     /// Deletes an entity that was idle for as long as it may be; otherwise looks again when it could be.
-    pub(crate) fn end_idle(
-        &mut self,
-        entity: EntityId,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) -> usize {
+    pub(crate) fn end_idle(&mut self, entity: EntityId, decision: &mut Deciding<'_>) -> usize {
         let queue = self.durable.queue(entity).expect("timers go with their entity");
         let is_scheduled = queue.counts.scheduled > 0 && !is_planted(Bug::IdleDeletion);
         let topic = self.durable.topics().topic(entity);
@@ -29,10 +24,10 @@ impl Broker {
         let used_below = below().filter_map(|entity| self.volatile.presence(entity).used).max();
         let own = self.volatile.presence(entity).used;
         let used = own.max(used_below);
-        let since = if is_kept { context.now } else { used.unwrap_or(context.now) };
-        if since.after(queue.settings.auto_delete_on_idle) <= context.now {
+        let since = if is_kept { decision.now } else { used.unwrap_or(decision.now) };
+        if since.after(queue.settings.auto_delete_on_idle) <= decision.now {
             let path = queue.path.clone();
-            self.remove_entity(entity, &path, context, decision);
+            self.remove_entity(entity, &path, decision);
         } else {
             // A subscription may go, and what is known through it with it.
             if own.is_none() {

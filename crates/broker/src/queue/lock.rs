@@ -1,7 +1,7 @@
 //! Locks end by themselves: the message is back, and that delivery counts as failed (S-86).
 
 use crate::Broker;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::Deciding;
 use crate::ids::LockToken;
 use crate::planted::{Bug, is_planted};
 use crate::timers::LockTimer;
@@ -12,11 +12,10 @@ impl Broker {
         &mut self,
         timer: LockTimer,
         most: usize,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> usize {
         if let Some(ticket) = ticket_of(&timer) {
-            return self.expire_session(timer, ticket, most, context, decision);
+            return self.expire_session(timer, ticket, most, decision);
         }
         let (source, sequence) = (timer.source, LockToken(timer.token).sequence());
         self.volatile.unlock(source, sequence);
@@ -24,7 +23,7 @@ impl Broker {
             self.volatile.free_now(source, sequence);
             return 1;
         }
-        self.give_back(source, sequence, None, timer.at, context, decision);
+        self.give_back(source, sequence, None, timer.at, decision);
         1
     }
 }

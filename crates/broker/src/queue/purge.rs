@@ -2,7 +2,7 @@
 //! is locked, deferred or scheduled stays, and nothing that stays is looked at.
 
 use crate::Broker;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::Deciding;
 use crate::effect::Answer;
 use crate::ids::{NamespaceId, Sequence, Source};
 use crate::planted::{Bug, is_planted};
@@ -12,7 +12,6 @@ use crate::session::Held;
 use crate::time::LocalTime;
 
 impl Broker {
-    #[expect(clippy::too_many_arguments, reason = "one command's fields")]
     pub(crate) fn delete_messages(
         &mut self,
         namespace: NamespaceId,
@@ -20,8 +19,7 @@ impl Broker {
         most: u32,
         before: LocalTime,
         held: Option<Held<'_>>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Refusal> {
         let source = self.resolve_for_receive(namespace, path)?;
         let tier = self.tier_of(namespace);
@@ -32,17 +30,17 @@ impl Broker {
             return Err(Refusal::NotAllowed("Batch delete is not available for partitioned entities."));
         }
         let entity = source.entity;
-        self.volatile.set_accessed(entity, context.now);
+        self.volatile.set_accessed(entity, decision.now);
         let most = most.min(limit);
         let mut left = most as usize;
         let mut count = 0;
-        while let Some(sequence) = self.next_deleted(source, held, &mut left, context, decision) {
+        while let Some(sequence) = self.next_deleted(source, held, &mut left, decision) {
             // In the order of numbers times only rise: behind this one there is nothing older.
             if self.locked_slot(source, sequence).enqueued >= before && !is_planted(Bug::Purge) {
                 break;
             }
             self.volatile.take(source, sequence);
-            self.write(Record::Removed { entity, first: sequence, count: 1 }, context, decision);
+            self.write(Record::Removed { entity, first: sequence, count: 1 }, decision);
             left -= 1;
             count += 1;
         }
@@ -55,14 +53,14 @@ impl Broker {
         source: Source,
         held: Option<Held<'_>>,
         left: &mut usize,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Option<Sequence> {
-        let Some((session, _)) = held else { return self.next_free(source, left, context, decision) };
+        let context = decision.context();
+        let Some((session, _)) = held else { return self.next_free(source, left, decision) };
         let is_others = self.is_session_held(source, session, context)
             && self.check_held(source, held?, context).is_err();
         let may = self.has_sessions(source) && !is_others && *left > 0;
-        if may { self.next_in_session(source, session, Sequence(0), context, decision) } else { None }
+        if may { self.next_in_session(source, session, Sequence(0), decision) } else { None }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::{Deciding, LocalContext};
 use crate::durable::Queue;
 use crate::effect::{Delivery, Effect};
 use crate::ids::{LockToken, Sequence, Source, SubQueue};
@@ -13,22 +13,17 @@ use crate::volatile::{Link, Lock, Role};
 
 impl Broker {
     /// Hands out messages of a queue, `most` units of work at most, and says how many there were (at least one).
-    pub(crate) fn hand_out(
-        &mut self,
-        source: Source,
-        most: usize,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) -> usize {
+    pub(crate) fn hand_out(&mut self, source: Source, most: usize, decision: &mut Deciding<'_>) -> usize {
+        let context = decision.context();
         if self.forwards(source) {
-            return self.forward_free(source, most, context, decision);
+            return self.forward_free(source, most, decision);
         }
         if self.has_sessions(source) {
-            return self.hand_out_sessions(source, most, context, decision);
+            return self.hand_out_sessions(source, most, decision);
         }
         let mut left = most;
         while let Some(link) = self.volatile.ready(source).waiting.front()
-            && let Some(sequence) = self.next_free(source, &mut left, context, decision)
+            && let Some(sequence) = self.next_free(source, &mut left, decision)
         {
             let Some(Link { role: Role::Receiver { mode, .. }, .. }) = self.volatile.link(link) else {
                 unreachable!("only receivers wait, and who detaches waits no more");
@@ -51,7 +46,7 @@ impl Broker {
                 // The removal must be durable before the message leaves, or a crash would deliver it again (S-80).
                 ReceiveMode::ReceiveAndDelete => {
                     let removed = Record::Removed { entity: source.entity, first: sequence, count: 1 };
-                    self.write(removed, context, decision);
+                    self.write(removed, decision);
                     decision.effect(effect);
                 }
             }
@@ -72,12 +67,11 @@ impl Broker {
         &mut self,
         source: Source,
         left: &mut usize,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Option<Sequence> {
         while *left > 0 {
             let (sequence, is_expired) = match self.next_in_order(source)? {
-                (sequence, Some(slot)) => (sequence, is_due(source, &slot, context.now)),
+                (sequence, Some(slot)) => (sequence, is_due(source, &slot, decision.now)),
                 (sequence, None) => {
                     self.volatile.withdraw(source, sequence);
                     *left -= 1;
@@ -88,7 +82,7 @@ impl Broker {
                 return Some(sequence);
             }
             self.volatile.take(source, sequence);
-            self.expire(source.entity, sequence, false, None, context, decision);
+            self.expire(source.entity, sequence, false, None, decision);
             *left -= 1;
         }
         None

@@ -4,7 +4,7 @@
 use super::send::Parts;
 use crate::Broker;
 use crate::command::{Arrivals, Incoming, SessionIds};
-use crate::decision::{Decision, LocalContext};
+use crate::decision::{Deciding, LocalContext};
 use crate::durable::{Applying, Kind};
 use crate::effect::{Answer, Extra};
 use crate::ids::{BodyId, EntityId, NamespaceId, Number, Sequence, Source};
@@ -27,9 +27,9 @@ impl Broker {
         path: &str,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Refusal> {
+        let context = decision.context();
         let entity = self.resolve_for_send(namespace, path)?.entity;
         let messages = arrivals.messages;
         self.check_send(entity, messages, sessions, 0)?;
@@ -40,10 +40,10 @@ impl Broker {
         let mut numbers = Vec::with_capacity(messages.len());
         for (at, message) in messages.iter().enumerate() {
             let sequence = if self.is_duplicate(entity, message, context) {
-                self.skip(entity, context, decision)
+                self.skip(entity, decision)
             } else {
                 let session = sessions.get(at);
-                self.store(entity, message, session, Parts::default(), arrivals, context, decision)
+                self.store(entity, message, session, Parts::default(), arrivals, decision)
             };
             numbers.push(self.durable.queue(entity).expect("checked before").number(sequence));
         }
@@ -51,14 +51,9 @@ impl Broker {
     }
 
     /// Uses up a number for a message that is dropped: whoever schedules is told one all the same (S-48).
-    pub(crate) fn skip(
-        &mut self,
-        entity: EntityId,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) -> Sequence {
+    pub(crate) fn skip(&mut self, entity: EntityId, decision: &mut Deciding<'_>) -> Sequence {
         let sequence = self.durable.queue(entity).expect("checked before").next;
-        self.write(Record::Skipped { entity, sequence }, context, decision);
+        self.write(Record::Skipped { entity, sequence }, decision);
         sequence
     }
 
@@ -67,16 +62,15 @@ impl Broker {
         entity: EntityId,
         message: &Incoming,
         parts: Parts,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
+        let context = decision.context();
         let sequence = self.durable.queue(entity).expect("checked before").next;
-        self.write_scheduled(entity, sequence, message, parts, context, decision);
+        self.write_scheduled(entity, sequence, message, parts, decision);
         self.await_activation(entity, sequence, message.scheduled, context);
     }
 
     /// Stores a message for later under a number that was told before.
-    #[expect(clippy::too_many_arguments, reason = "what was sent, and where to")]
     pub(crate) fn store_reserved(
         &mut self,
         entity: EntityId,
@@ -84,16 +78,15 @@ impl Broker {
         message: &Incoming,
         session: Option<&Arc<str>>,
         parts: Parts,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
-        self.note(entity, message, context, decision);
-        self.write_scheduled(entity, sequence, message, parts, context, decision);
-        self.join(entity, sequence, session, context, decision);
+        self.note(entity, message, decision);
+        self.write_scheduled(entity, sequence, message, parts, decision);
+        self.join(entity, sequence, session, decision);
         if self.is_topic(entity) {
             // Those behind it may be on disk before it.
             let source = Source::main(entity);
-            self.volatile.await_writing(source, sequence, context.position);
+            self.volatile.await_writing(source, sequence, decision.position);
         }
         self.volatile.schedule(entity, message.scheduled, sequence);
         self.arm_schedule(entity);
@@ -105,8 +98,7 @@ impl Broker {
         sequence: Sequence,
         message: &Incoming,
         Parts { bodies: parts, bytes: part_bytes, stored, .. }: Parts,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
         let record = Record::Scheduled {
             entity,
@@ -117,7 +109,7 @@ impl Broker {
             time_to_live: message.time_to_live,
             parts,
         };
-        self.write(record, context, decision);
+        self.write(record, decision);
     }
 
     /// A message that was just stored waits for its time.
@@ -148,8 +140,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         numbers: &[Number],
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Refusal> {
         let entity = self.resolve_for_send(namespace, path)?.entity;
         let (count, limit) = (numbers.len(), REQUEST_MESSAGES);
@@ -168,11 +159,11 @@ impl Broker {
             }
         }
         for (first, due) in scheduled {
-            self.write(Record::Removed { entity, first, count: 1 }, context, decision);
+            self.write(Record::Removed { entity, first, count: 1 }, decision);
             let due = self.awaited_at(entity, first, due);
             self.volatile.unschedule(entity, due, first);
         }
-        self.volatile.set_used(entity, context.now);
+        self.volatile.set_used(entity, decision.now);
         self.arm_schedule(entity);
         Ok(Answer::Cancelled)
     }
@@ -192,9 +183,9 @@ impl Broker {
         &mut self,
         entity: EntityId,
         most: usize,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> usize {
+        let context = decision.context();
         let mut count = 0;
         while count < most
             && (count == 0 || !decision.is_long())
@@ -206,7 +197,7 @@ impl Broker {
                 match self.front_of(entity, Source::main(entity), scheduled) {
                     // The schedule goes on when they were read.
                     Known::Unread => {
-                        self.ask_for_due(entity, context, decision);
+                        self.ask_for_due(entity, decision);
                         return count.max(1);
                     }
                     Known::Damaged => {
@@ -216,18 +207,17 @@ impl Broker {
                     }
                     Known::NotNeeded => {
                         self.volatile.unschedule(entity, due, scheduled);
-                        count += 1 + self.publish_scheduled(entity, scheduled, None, context, decision);
+                        count += 1 + self.publish_scheduled(entity, scheduled, None, decision);
                     }
                     Known::Read(front) => {
                         self.volatile.unschedule(entity, due, scheduled);
-                        count +=
-                            1 + self.publish_scheduled(entity, scheduled, Some(&front), context, decision);
+                        count += 1 + self.publish_scheduled(entity, scheduled, Some(&front), decision);
                     }
                 }
                 continue;
             }
             self.volatile.unschedule(entity, due, scheduled);
-            self.activate(entity, scheduled, context, decision);
+            self.activate(entity, scheduled, decision);
             count += 1;
         }
         self.arm_schedule(entity);
@@ -239,19 +229,13 @@ impl Broker {
         self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic)
     }
 
-    fn activate(
-        &mut self,
-        entity: EntityId,
-        scheduled: Sequence,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) {
+    fn activate(&mut self, entity: EntityId, scheduled: Sequence, decision: &mut Deciding<'_>) {
         let queue = self.durable.queue(entity).expect("the caller looked");
         let own = queue.extras.get(&scheduled).and_then(|extra| extra.time_to_live).unwrap_or(Span::MAX);
         let sequence = queue.next;
-        let expires = self.expiry(entity, own, context.now);
-        self.write(Record::Activated { entity, scheduled, sequence, expires }, context, decision);
-        self.arrive(entity, sequence, context, decision);
+        let expires = self.expiry(entity, own, decision.now);
+        self.write(Record::Activated { entity, scheduled, sequence, expires }, decision);
+        self.arrive(entity, sequence, decision);
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::Broker;
 use crate::command::{Arrivals, Incoming, Intake, SessionIds};
-use crate::decision::{Decision, LocalContext};
+use crate::decision::{Deciding, Decision};
 use crate::durable::{Applying, Kind};
 use crate::effect::Effect;
 use crate::ids::{BodyId, EntityId, LinkId, Sequence, Source};
@@ -18,7 +18,6 @@ use crate::volatile::{Link, PART_REFUSED, Role};
 use std::sync::Arc;
 
 impl Broker {
-    #[expect(clippy::too_many_arguments, reason = "one command's fields")]
     pub(crate) fn send(
         &mut self,
         link: LinkId,
@@ -26,8 +25,7 @@ impl Broker {
         is_settled: bool,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
         // A link that is gone, or was refused, has nobody left to answer.
         let Some(Link { source, role: Role::Sender { part_bytes, destination, .. } }) =
@@ -37,10 +35,10 @@ impl Broker {
         };
         let (entity, part_bytes) = (source.entity, *part_bytes);
         let sent = match destination.clone() {
-            None => self.send_to(entity, link, part_bytes, arrivals, sessions, context, decision),
+            None => self.send_to(entity, link, part_bytes, arrivals, sessions, decision),
             Some(destination) => {
                 let way = (entity, &*destination);
-                self.send_via(way, link, part_bytes, arrivals, sessions, context, decision)
+                self.send_via(way, link, part_bytes, arrivals, sessions, decision)
             }
         };
         match sent {
@@ -57,7 +55,6 @@ impl Broker {
     }
 
     /// Stores what came on a link, all of it or nothing (S-16).
-    #[expect(clippy::too_many_arguments, reason = "what was sent, and where to")]
     pub(crate) fn send_to(
         &mut self,
         entity: EntityId,
@@ -65,9 +62,9 @@ impl Broker {
         part_bytes: u64,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<(), Refusal> {
+        let context = decision.context();
         let is_topic = self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic);
         self.check_send(entity, arrivals.messages, sessions, part_bytes)?;
         if is_topic {
@@ -79,7 +76,7 @@ impl Broker {
             if self.is_duplicate(entity, message, context) {
                 continue;
             }
-            self.store(entity, message, sessions.get(at), parts, arrivals, context, decision);
+            self.store(entity, message, sessions.get(at), parts, arrivals, decision);
         }
         self.volatile.set_accessed(entity, context.now);
         Ok(())
@@ -153,7 +150,6 @@ impl Broker {
     }
 
     /// Gives a message its number, now or for later (S-46), and says which.
-    #[expect(clippy::too_many_arguments, reason = "what was sent, and where to")]
     pub(crate) fn store(
         &mut self,
         entity: EntityId,
@@ -161,19 +157,18 @@ impl Broker {
         session: Option<&Arc<str>>,
         parts: Parts,
         arrivals: Arrivals<'_>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Sequence {
-        self.note(entity, message, context, decision);
+        self.note(entity, message, decision);
         let queue = self.durable.queue(entity).expect("checked before");
         let (sequence, is_topic) = (queue.next, queue.kind == Kind::Topic);
-        if message.scheduled > context.now {
-            self.store_scheduled(entity, message, parts, context, decision);
-            self.join(entity, sequence, session, context, decision);
+        if message.scheduled > decision.now {
+            self.store_scheduled(entity, message, parts, decision);
+            self.join(entity, sequence, session, decision);
         } else if is_topic {
-            self.publish_sent(entity, message, session, parts, arrivals, context, decision);
+            self.publish_sent(entity, message, session, parts, arrivals, decision);
         } else {
-            self.enqueue(entity, message, session, parts, context, decision);
+            self.enqueue(entity, message, session, parts, decision);
         }
         sequence
     }
@@ -184,8 +179,7 @@ impl Broker {
         message: &Incoming,
         session: Option<&Arc<str>>,
         Parts { bodies: parts, bytes: part_bytes, stored, .. }: Parts,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
         let queue = self.durable.queue(entity).expect("checked before");
         let sequence = queue.next;
@@ -194,12 +188,12 @@ impl Broker {
             sequence,
             body: self.place_body(message, stored, decision),
             length: message.body.length + part_bytes as u32,
-            expires: self.expiry(entity, message.time_to_live, context.now),
+            expires: self.expiry(entity, message.time_to_live, decision.now),
             parts,
         };
-        self.write(record, context, decision);
-        self.join(entity, sequence, session, context, decision);
-        self.arrive(entity, sequence, context, decision);
+        self.write(record, decision);
+        self.join(entity, sequence, session, decision);
+        self.arrive(entity, sequence, decision);
     }
 
     /// Where the body of a message is: it was stored before, or is stored now, under the next number.
@@ -217,17 +211,11 @@ impl Broker {
 
     /// A message is in the queue: it goes on to where the queue forwards, or will be free once it is committed, and may be
     /// the next to expire.
-    pub(crate) fn arrive(
-        &mut self,
-        entity: EntityId,
-        sequence: Sequence,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) {
-        if self.forward_arrival(entity, sequence, context, decision) {
+    pub(crate) fn arrive(&mut self, entity: EntityId, sequence: Sequence, decision: &mut Deciding<'_>) {
+        if self.forward_arrival(entity, sequence, decision) {
             return;
         }
-        let position = context.position;
+        let position = decision.position;
         match self.session_of(Source::main(entity), sequence) {
             Some(session) => {
                 self.volatile.join_session(entity, session, sequence, position);
@@ -254,8 +242,7 @@ impl Broker {
         link: LinkId,
         body: Intake,
         arrivals: Arrivals<'_>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
         let Some(Link { source, role: Role::Sender { part_bytes, destination, .. } }) =
             self.volatile.link(link)
@@ -274,7 +261,7 @@ impl Broker {
             let front =
                 is_front.then(|| arrivals.body(body)).and_then(|part| part.get(..Front::bytes(part)?));
             let front = front.map(Box::from);
-            self.write(Record::PartStored { body: id }, context, decision);
+            self.write(Record::PartStored { body: id }, decision);
             decision.bodies.push(body);
             self.volatile.store_part(link, id, body.length.into(), front);
         }

@@ -6,7 +6,7 @@
 
 use crate::Broker;
 use crate::command::Outcome;
-use crate::decision::{Decided, Decision, Hindrance, LocalContext, Material, Needs};
+use crate::decision::{Decided, Deciding, Hindrance, LocalContext, Material, Needs};
 use crate::durable::{Applying, Queue};
 use crate::effect::{Answer, Effect, Settled};
 use crate::extras::counted_bytes;
@@ -23,7 +23,6 @@ use message::overlay::Overlay;
 use message::sections::{section, sections};
 
 impl Broker {
-    #[expect(clippy::too_many_arguments, reason = "one command's fields")]
     pub(crate) fn settle(
         &mut self,
         link: LinkId,
@@ -31,14 +30,13 @@ impl Broker {
         token: LockToken,
         outcome: &Outcome,
         wants_answer: bool,
-        material: Material<'_>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Decided {
+        let context = decision.context();
         let Some(source) = self.volatile.link(link).map(|link| link.source) else { return Decided::Done };
-        match self.check_settle(source, token, outcome, material, context) {
+        match self.check_settle(source, token, outcome, decision.material, context) {
             Ok(()) => {
-                let outcome = self.settle_locked(source, token.sequence(), outcome, context, decision);
+                let outcome = self.settle_locked(source, token.sequence(), outcome, decision);
                 if wants_answer {
                     decision.effect(Effect::Settled { link, delivery, outcome });
                 }
@@ -56,23 +54,21 @@ impl Broker {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one command's fields")]
     pub(crate) fn settle_tokens(
         &mut self,
         namespace: NamespaceId,
         path: &str,
         tokens: &[LockToken],
         outcome: &Outcome,
-        material: Material<'_>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Hindrance> {
+        let context = decision.context();
         let source = self.resolve(namespace, path)?;
         check_tokens(tokens)?;
         check_changes(tokens.len(), outcome)?;
         let mut needed = Vec::new();
         for token in tokens {
-            match self.check_settle(source, *token, outcome, material, context) {
+            match self.check_settle(source, *token, outcome, decision.material, context) {
                 Err(Hindrance::Needs(Needs(bodies))) => needed.extend(bodies),
                 other => other?,
             }
@@ -81,7 +77,7 @@ impl Broker {
             return Err(Hindrance::Needs(Needs(needed)));
         }
         for token in tokens {
-            self.settle_locked(source, token.sequence(), outcome, context, decision);
+            self.settle_locked(source, token.sequence(), outcome, decision);
         }
         self.volatile.set_used(source.entity, context.now);
         Ok(Answer::Settled)
@@ -193,46 +189,39 @@ impl Broker {
         source: Source,
         sequence: Sequence,
         outcome: &Outcome,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Settled {
         let entity = source.entity;
         self.untake(source, sequence);
         match outcome {
             Outcome::Complete => {
-                self.write(Record::Removed { entity, first: sequence, count: 1 }, context, decision);
+                self.write(Record::Removed { entity, first: sequence, count: 1 }, decision);
                 Settled::Completed
             }
             Outcome::Abandon(overlay) => {
-                self.give_back(source, sequence, overlay.clone(), context.now, context, decision);
+                self.give_back(source, sequence, overlay.clone(), decision.now, decision);
                 Settled::Abandoned
             }
             Outcome::Release => {
-                self.release(source, sequence, context, decision);
+                self.release(source, sequence, decision);
                 Settled::Released
             }
             Outcome::Defer(overlay) => {
-                self.defer(source, sequence, overlay.clone(), context, decision);
+                self.defer(source, sequence, overlay.clone(), decision);
                 Settled::Deferred
             }
             Outcome::DeadLetter(overlay) => {
-                self.dead_letter(entity, sequence, Reason::Client, false, overlay.clone(), context, decision);
+                self.dead_letter(entity, sequence, Reason::Client, false, overlay.clone(), decision);
                 Settled::DeadLettered
             }
         }
     }
 
     /// Handed back unread: free at once, for nothing has happened (S-86). If its time has come meanwhile, it goes.
-    fn release(
-        &mut self,
-        source: Source,
-        sequence: Sequence,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) {
+    fn release(&mut self, source: Source, sequence: Sequence, decision: &mut Deciding<'_>) {
         let slot = self.locked_slot(source, sequence);
-        if source.sub == SubQueue::Main && slot.is_expired(context.now) {
-            self.expire(source.entity, sequence, false, None, context, decision);
+        if source.sub == SubQueue::Main && slot.is_expired(decision.now) {
+            self.expire(source.entity, sequence, false, None, decision);
         } else if slot.state() == State::Active {
             match self.session_of(source, sequence) {
                 Some(session) => {
@@ -252,25 +241,24 @@ impl Broker {
         sequence: Sequence,
         overlay: Option<Box<Overlay>>,
         ended: LocalTime,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
         let entity = source.entity;
         let slot = self.locked_slot(source, sequence);
         if source.sub == SubQueue::Main {
             let most = self.queue_of(source).settings.max_delivery_count;
             let is_last = slot.count() + 1 >= most + u32::from(is_planted(Bug::DeadLetter));
-            if slot.is_expired(ended) || !is_last && slot.is_expired(context.now) {
-                return self.expire(entity, sequence, true, overlay, context, decision);
+            if slot.is_expired(ended) || !is_last && slot.is_expired(decision.now) {
+                return self.expire(entity, sequence, true, overlay, decision);
             }
             if is_last {
                 let reason = Reason::MaxDeliveryCount;
-                return self.dead_letter(entity, sequence, reason, true, overlay, context, decision);
+                return self.dead_letter(entity, sequence, reason, true, overlay, decision);
             }
         }
-        self.write(Record::Returned { entity, sequence, overlay }, context, decision);
+        self.write(Record::Returned { entity, sequence, overlay }, decision);
         if slot.state() == State::Active {
-            let position = context.position;
+            let position = decision.position;
             match self.session_of(source, sequence) {
                 Some(session) => {
                     self.volatile.return_to_session(entity, session, sequence, position);

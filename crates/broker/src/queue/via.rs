@@ -9,7 +9,7 @@ use super::index::Reason;
 use super::send::Parts;
 use crate::Broker;
 use crate::command::{Arrivals, Incoming, SessionIds};
-use crate::decision::{Decision, LocalContext};
+use crate::decision::{Deciding, Decision};
 use crate::durable::Applying;
 use crate::effect::Effect;
 use crate::ids::{BodyId, EntityId, LinkId, NamespaceId, Sequence, Source};
@@ -47,7 +47,6 @@ impl Broker {
     }
 
     /// Stores what came on a link in its destination, or where that takes nothing, on the way.
-    #[expect(clippy::too_many_arguments, reason = "what was sent, and where to")]
     pub(super) fn send_via(
         &mut self,
         (via, destination): (EntityId, &str),
@@ -55,19 +54,18 @@ impl Broker {
         part_bytes: u64,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<(), Refusal> {
         self.check_size(via, arrivals.messages, part_bytes)?;
         self.check_quota(via)?;
         let namespace = self.queue_of(Source::main(via)).namespace;
         let target = self.resolve_target(namespace, destination)?.entity;
         if self.queue_of(Source::main(target)).settings.status.may_send() {
-            self.send_to(target, link, part_bytes, arrivals, sessions, context, decision)?;
+            self.send_to(target, link, part_bytes, arrivals, sessions, decision)?;
         } else if !is_planted(Bug::LostOnItsWay) {
-            self.transfer_dead_letter(via, link, arrivals, context, decision);
+            self.transfer_dead_letter(via, link, arrivals, decision);
         }
-        self.volatile.set_accessed(via, context.now);
+        self.volatile.set_accessed(via, decision.now);
         Ok(())
     }
 
@@ -77,12 +75,11 @@ impl Broker {
         entity: EntityId,
         link: LinkId,
         arrivals: Arrivals<'_>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
         for message in arrivals.messages {
             let parts = self.volatile.take_parts(link);
-            self.transfer_dead_letter_message(entity, message, parts, context, decision);
+            self.transfer_dead_letter_message(entity, message, parts, decision);
         }
     }
 
@@ -91,8 +88,7 @@ impl Broker {
         entity: EntityId,
         message: &Incoming,
         parts: Parts,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
         let source = Source::transfer_dead_letter(entity);
         let sequence = self.queue_of(source).next;
@@ -104,8 +100,8 @@ impl Broker {
             reason: Reason::DestinationDisabled,
             parts: parts.bodies,
         };
-        self.write(record, context, decision);
-        self.volatile.await_return(source, sequence, context.position);
+        self.write(record, decision);
+        self.volatile.await_return(source, sequence, decision.position);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::{Deciding, LocalContext};
 use crate::effect::{AcceptedSession, Effect};
 use crate::ids::{LinkId, NamespaceId, Sequence, Source};
 use crate::limits::{SESSION_END_DELAY, SESSION_ID_CHARACTERS};
@@ -17,7 +17,6 @@ use std::sync::Arc;
 const ON_PLAIN: &str = "A sessionful message receiver cannot be created on an entity that does not require sessions. Ensure RequiresSession is set to true when creating a Queue or Subscription to enable sessionful behavior.";
 
 impl Broker {
-    #[expect(clippy::too_many_arguments, reason = "one command's fields")]
     pub(crate) fn accept_session(
         &mut self,
         link: LinkId,
@@ -25,9 +24,9 @@ impl Broker {
         path: &str,
         mode: ReceiveMode,
         session: Option<&str>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
+        let context = decision.context();
         let source = match self.check_accept(namespace, path, mode, session) {
             Ok(source) => source,
             Err(refusal) => return decision.effect(Effect::Detached { link, refusal }),
@@ -41,7 +40,7 @@ impl Broker {
             return decision.effect(Effect::Detached { link, refusal });
         }
         let session: Arc<str> = session.into();
-        self.lose_late(source, &session, context, decision);
+        self.lose_late(source, &session, decision);
         let role = Role::Receiver { mode, delivered: 0, session: Some(Arc::clone(&session)) };
         self.volatile.attach(link, source, role);
         let attached = self.give(source, session, link, context);
@@ -92,13 +91,8 @@ impl Broker {
     }
 
     /// Gives free sessions to those who wait for one, as long as something is `left` of the slice.
-    pub(super) fn give_out(
-        &mut self,
-        source: Source,
-        left: &mut usize,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) {
+    pub(super) fn give_out(&mut self, source: Source, left: &mut usize, decision: &mut Deciding<'_>) {
+        let context = decision.context();
         while *left > 0
             && let Some(sessions) = self.volatile.sessions(source.entity)
             && let Some(link) = sessions.waiting.front()
@@ -106,7 +100,7 @@ impl Broker {
         {
             *left -= 1;
             // What has expired makes no session worth having (S-51).
-            if self.next_in_session(source, &session, Sequence(0), context, decision).is_some() {
+            if self.next_in_session(source, &session, Sequence(0), decision).is_some() {
                 let attached = self.give(source, session, link, context);
                 decision.free_effect(attached);
             } else {

@@ -2,7 +2,7 @@
 //! count (S-148). A link that goes by its own will ends it at once and counts nothing ([`crate::Volatile`]).
 
 use crate::Broker;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::Deciding;
 use crate::effect::Effect;
 use crate::ids::Source;
 use crate::refusal::Refusal;
@@ -16,8 +16,7 @@ impl Broker {
         timer: LockTimer,
         ticket: u64,
         most: usize,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> usize {
         let source = timer.source;
         let sessions = self.volatile.sessions(source.entity);
@@ -26,7 +25,7 @@ impl Broker {
         };
         let holder = self.volatile.sessions(source.entity).and_then(|sessions| sessions.holder(&session));
         if holder.is_some_and(|holder| holder.ticket == ticket) {
-            self.lose_held(source, &session, context, decision);
+            self.lose_held(source, &session, decision);
         }
         let mut count = 0;
         loop {
@@ -43,38 +42,26 @@ impl Broker {
                 break;
             }
             self.untake(source, sequence);
-            self.give_back(source, sequence, None, timer.at, context, decision);
+            self.give_back(source, sequence, None, timer.at, decision);
             count += 1;
         }
         count.max(1)
     }
 
     /// The time of a session's holder ran out, though no timer has said so yet.
-    pub(super) fn lose_late(
-        &mut self,
-        source: Source,
-        session: &Arc<str>,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) {
+    pub(super) fn lose_late(&mut self, source: Source, session: &Arc<str>, decision: &mut Deciding<'_>) {
         let holder = self.volatile.sessions(source.entity).and_then(|sessions| sessions.holder(session));
         if holder.is_some() {
-            self.lose_held(source, session, context, decision);
+            self.lose_held(source, session, decision);
         }
     }
 
-    fn lose_held(
-        &mut self,
-        source: Source,
-        session: &Arc<str>,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) {
+    fn lose_held(&mut self, source: Source, session: &Arc<str>, decision: &mut Deciding<'_>) {
         let holder = self.volatile.sessions(source.entity).and_then(|sessions| sessions.holder(session));
         if let Some(holder) = holder {
             // Whoever waited for messages kept the entity from being idle until now (S-74).
             if holder.credit > 0 {
-                self.volatile.set_used(source.entity, context.now);
+                self.volatile.set_used(source.entity, decision.now);
             }
             self.volatile.lose_session(source.entity, session);
             self.volatile.detach(holder.link);

@@ -13,7 +13,7 @@ mod serve;
 mod state;
 
 use crate::Broker;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::{Deciding, LocalContext};
 use crate::ids::{ConnectionId, EntityId, Sequence, Source, SubQueue};
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -50,13 +50,12 @@ impl Broker {
         entity: EntityId,
         sequence: Sequence,
         session: Option<&Arc<str>>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
         let keeps = self.durable.queue(entity).is_some_and(|queue| queue.keeps_sessions());
         if let Some(session) = session.filter(|_| keeps) {
             let record = Record::InSession { entity, sequence, session: Arc::clone(session) };
-            self.write(record, context, decision);
+            self.write(record, decision);
         }
     }
 

@@ -2,13 +2,11 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::{Deciding, Decision};
 use crate::effect::{Delivery, Effect};
 use crate::ids::{LockToken, Sequence, Source};
-use crate::limits::{CHECK_BYTES, CHECK_MESSAGES};
 use crate::planted::{Bug, is_planted};
 use crate::queue::doubt::Doubt;
-use crate::queue::index::State;
 use crate::record::Record;
 use crate::volatile::{Link, Role};
 use std::sync::Arc;
@@ -20,22 +18,21 @@ impl Broker {
         &mut self,
         source: Source,
         most: usize,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> usize {
         let mut left = most;
-        self.expire_loose(source, &mut left, context, decision);
+        self.expire_loose(source, &mut left, decision);
         while left > 0
             && let Some(session) = self.volatile.take_changed(source.entity)
         {
             left -= 1;
             self.refresh(source, &session);
-            self.serve(source, &session, &mut left, context, decision);
+            self.serve(source, &session, &mut left, decision);
             if left == 0 {
                 self.volatile.add_news(source.entity, session);
             }
         }
-        self.give_out(source, &mut left, context, decision);
+        self.give_out(source, &mut left, decision);
         if left == 0 {
             self.volatile.stir(source);
         }
@@ -43,34 +40,21 @@ impl Broker {
     }
 
     /// A lock protects a message that has expired (S-52): what it protected goes when its holder has left (S-53).
-    fn expire_loose(
-        &mut self,
-        source: Source,
-        left: &mut usize,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) {
+    fn expire_loose(&mut self, source: Source, left: &mut usize, decision: &mut Deciding<'_>) {
         while *left > 0
             && let Some(sequence) = self.volatile.take_loose(source.entity)
         {
             *left -= 1;
             let slot = self.queue_of(source).index.get(sequence);
-            let is_expired = slot.is_some_and(|slot| slot.is_expired(context.now));
+            let is_expired = slot.is_some_and(|slot| slot.is_expired(decision.now));
             if is_expired && !self.volatile.ready(source).locks.contains_key(&sequence) {
-                self.expire(source.entity, sequence, false, None, context, decision);
+                self.expire(source.entity, sequence, false, None, decision);
             }
         }
     }
 
     /// Hands out messages of one session to its holder.
-    fn serve(
-        &mut self,
-        source: Source,
-        session: &Arc<str>,
-        left: &mut usize,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) {
+    fn serve(&mut self, source: Source, session: &Arc<str>, left: &mut usize, decision: &mut Deciding<'_>) {
         let before = *left;
         while *left > 0
             && let Some(live) =
@@ -78,13 +62,13 @@ impl Broker {
             && live.is_whole()
             && let Some(holder) = live.holder
             && holder.credit > 0
-            && context.now < holder.until
+            && decision.now < holder.until
         {
             let returned = live.returned.first().copied().unwrap_or(live.cursor);
             let is_late =
                 is_planted(Bug::SessionOrder) && self.first_free(source, session, live.cursor).is_some();
             let from = if is_late { live.cursor } else { returned.min(live.cursor) };
-            let Some(sequence) = self.next_in_session(source, session, from, context, decision) else {
+            let Some(sequence) = self.next_in_session(source, session, from, decision) else {
                 break;
             };
             let Some(Link { role: Role::Receiver { mode, .. }, .. }) = self.volatile.link(holder.link) else {
@@ -110,13 +94,13 @@ impl Broker {
                 ReceiveMode::ReceiveAndDelete => {
                     self.untake(source, sequence);
                     let removed = Record::Removed { entity: source.entity, first: sequence, count: 1 };
-                    self.write(removed, context, decision);
+                    self.write(removed, decision);
                     decision.effect(Effect::Deliver { link, mode, delivery });
                 }
             }
         }
         if *left < before {
-            self.volatile.set_accessed(source.entity, context.now);
+            self.volatile.set_accessed(source.entity, decision.now);
         }
     }
 
@@ -140,15 +124,14 @@ impl Broker {
         source: Source,
         session: &str,
         from: Sequence,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Option<Sequence> {
         loop {
             let sequence = self.first_free(source, session, from)?;
-            if !self.locked_slot(source, sequence).is_expired(context.now) {
+            if !self.locked_slot(source, sequence).is_expired(decision.now) {
                 return Some(sequence);
             }
-            self.expire(source.entity, sequence, false, None, context, decision);
+            self.expire(source.entity, sequence, false, None, decision);
         }
     }
 
@@ -181,22 +164,14 @@ impl Broker {
         if self.volatile.ready(source).is_checking {
             return;
         }
-        let most = CHECK_MESSAGES.min(credit as usize);
-        let queue = self.queue_of(source);
-        let (mut messages, mut bytes, mut from) = (Vec::new(), 0, Sequence(0));
-        while messages.len() < most
-            && bytes < CHECK_BYTES
-            && let Some(sequence) = self.first_free(source, session, from)
-        {
+        let mut from = Sequence(0);
+        let next = std::iter::from_fn(|| {
+            let sequence = self.first_free(source, session, from)?;
             from = sequence.next();
-            let Some(slot) = queue.index.get(sequence).filter(|slot| slot.state() == State::Active) else {
-                continue;
-            };
-            let parts = queue.extras.get(&sequence).map(|extra| &extra.parts[..]).unwrap_or_default();
-            messages.push((sequence, parts.iter().copied().chain([slot.body]).collect()));
-            bytes += u64::from(slot.length);
-        }
-        decision.doubts.push(Doubt { source, messages, wants_content: false });
+            Some(sequence)
+        });
+        let doubt = Doubt::of(self.queue_of(source), source, next, credit as usize, false);
+        decision.doubts.push(doubt);
         self.volatile.begin_check(source);
     }
 }

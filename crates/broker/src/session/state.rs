@@ -3,7 +3,7 @@
 
 use crate::Broker;
 use crate::command::Intake;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::{Deciding, LocalContext};
 use crate::durable::Applying;
 use crate::effect::{Answer, Delivery};
 use crate::ids::{BodyId, ConnectionId, EntityId, LockToken, NamespaceId, Number, Sequence, Source};
@@ -53,9 +53,9 @@ impl Broker {
         path: &str,
         held: Held<'_>,
         state: Option<Intake>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Refusal> {
+        let context = decision.context();
         let source = self.find_held(namespace, path, held, context)?;
         let (entity, queue) = (source.entity, self.queue_of(source));
         if let Some(state) = state {
@@ -71,7 +71,7 @@ impl Broker {
         }
         let stored = state.map(|state| (self.durable.next_body(), state.length));
         let record = Record::SessionStateSet { entity, session: held.0.into(), state: stored };
-        self.write(record, context, decision);
+        self.write(record, decision);
         decision.bodies.extend(state);
         Ok(Answer::SessionStateSet)
     }

@@ -1,7 +1,7 @@
 //! Reading a snapshot, none of which is believed before it was looked at.
 
 use super::{Error, FORMAT, Restored, kind};
-use crate::durable::{Counts, Kind, Queue, Restoring};
+use crate::durable::{Counts, Durable, Kind, Queue, Restoring};
 use crate::effect::{Extra, Forwarded};
 use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Number, Sequence};
 use crate::limits::SNAPSHOT_FRAME_BYTES;
@@ -38,112 +38,135 @@ impl Restored {
         let next_body = BodyId(head.number()?);
         let time = Time(head.number()? as i64);
         head.finish()?;
-        let mut restoring = Restoring::new(entities, next_body);
-        let mut moved = IdMap::default();
-        let mut queue: Option<(EntityId, Queue)> = None;
-        let mut kept_locks = Vec::new();
-        let (mut messages, mut newest) = (0, [Sequence(0); 3]);
+        let mut reading = Reading::new(Restoring::new(entities, next_body));
         loop {
             let mut fields = reader.next()?;
-            let none_before = Error::Wrong("a frame belongs to no queue");
-            match fields.kind {
-                kind::QUEUE => {
-                    put(&mut restoring, queue.take())?;
-                    queue = Some(read_queue(&mut fields)?);
-                    newest = [Sequence(0); 3];
-                }
-                kind::HELD => {
-                    put(&mut restoring, queue.take())?;
-                    queue = Some(read_held(&mut fields, &restoring)?);
-                    newest = [Sequence(0); 3];
-                }
-                kind::SETTINGS => {
-                    let queue = &mut queue.as_mut().ok_or(none_before)?.1;
-                    if queue.kind != Kind::Queue {
-                        return Err(Error::Wrong("a topic or a subscription has the settings of a queue"));
-                    }
-                    queue.settings = Field::get(&mut fields)?;
-                }
-                kind::SLOTS => {
-                    let Queue { index, next, .. } = &mut queue.as_mut().ok_or(none_before)?.1;
-                    let add = |sequence, slot| index.push(sequence, slot);
-                    messages += read_slots(&mut fields, *next, &mut newest[0], add)?;
-                }
-                kind::DEAD_SLOTS => {
-                    let Queue { dead, next, .. } = &mut queue.as_mut().ok_or(none_before)?.1;
-                    let add = |sequence, slot| dead.insert(sequence, slot);
-                    messages += read_slots(&mut fields, *next, &mut newest[1], add)?;
-                }
-                kind::TRANSFER_DEAD_SLOTS => {
-                    let queue = &mut queue.as_mut().ok_or(none_before)?.1;
-                    let transfer_dead = queue.transfer_dead.get_or_insert_default();
-                    let add = |sequence, slot| transfer_dead.push(sequence, slot);
-                    let count = read_slots(&mut fields, queue.next, &mut newest[2], add)?;
-                    queue.counts.transfer_dead_letter += count;
-                    messages += count;
-                }
-                kind::HISTORY => {
-                    let history = &mut queue.as_mut().ok_or(none_before)?.1.history;
-                    while !fields.rest.is_empty() {
-                        let time = LocalTime(fields.number()? as i64);
-                        history.push(Noted { id: Field::get(&mut fields)?, time });
-                    }
-                }
-                kind::FORWARDED => {
-                    let extras = &mut queue.as_mut().ok_or(none_before)?.1.extras;
-                    let sequence = Sequence(fields.number()?);
-                    let number = Number(fields.number()?);
-                    let hops =
-                        u8::try_from(fields.number()?).map_err(|_| Error::Wrong("a way is too long"))?;
-                    if !extras.contains_key(&sequence) {
-                        return Err(Error::Wrong("nothing was forwarded"));
-                    }
-                    extras.edit(sequence, |extra| extra.forwarded = Some(Forwarded { number, hops }));
-                }
-                kind::MEMBERS => read_members(&mut fields, &mut queue.as_mut().ok_or(none_before)?.1)?,
-                kind::SESSION_STATE => {
-                    let sessions = &mut queue.as_mut().ok_or(none_before)?.1.sessions;
-                    let session = Field::get(&mut fields)?;
-                    let (body, length) = (BodyId(fields.number()?), fields.small()?);
-                    let changed = LocalTime(fields.number()? as i64);
-                    let state = Some(SessionState { body, length, changed });
-                    sessions.get_or_insert_default().set_state(&session, state);
-                }
-                kind::LOCKS => kept_locks.extend(<Box<[KeptLock]>>::get(&mut fields)?),
-                kind::EXTRA => read_extra(&mut fields, &mut queue.as_mut().ok_or(none_before)?.1)?,
-                kind::MANAGED => {
-                    put(&mut restoring, queue.take())?;
-                    let time = LocalTime(fields.number()? as i64);
-                    let Record::Managed(change) = Record::decode(&mut fields.rest)? else {
-                        return Err(Error::Wrong("a record is none of a change"));
-                    };
-                    restoring.change(&change, time).map_err(Error::Wrong)?;
-                }
-                kind::MOVED => {
-                    while !fields.rest.is_empty() {
-                        moved.insert(BodyId(fields.number()?), BodyId(fields.number()?));
-                    }
-                }
-                kind::END => {
-                    if fields.number()? != messages {
-                        return Err(Error::Wrong("messages are missing"));
-                    }
-                    fields.finish()?;
-                    break;
-                }
-                unknown => return Err(Error::UnknownKind(unknown)),
+            if fields.kind == kind::END {
+                let durable = reading.end(&mut fields)?;
+                return Ok(Restored { durable, time });
             }
+            reading.frame(&mut fields)?;
             fields.finish()?;
         }
-        put(&mut restoring, queue.take())?;
-        let durable = restoring.finish(moved, kept_locks).map_err(Error::Wrong)?;
-        Ok(Restored { durable, time })
     }
 }
 
-fn put(restoring: &mut Restoring, queue: Option<(EntityId, Queue)>) -> Result<(), Error> {
-    let Some((entity, queue)) = queue else { return Ok(()) };
-    restoring.put(entity, queue).map_err(Error::Wrong)
+/// A snapshot of which some frames were read.
+struct Reading {
+    restoring: Restoring,
+    /// The queue that the next frames belong to, until another begins.
+    queue: Option<(EntityId, Queue)>,
+    /// The newest message of each of its indexes.
+    newest: [Sequence; 3],
+    messages: u64,
+    moved: IdMap<BodyId, BodyId>,
+    kept_locks: Vec<KeptLock>,
+}
+
+impl Reading {
+    fn new(restoring: Restoring) -> Reading {
+        let (moved, kept_locks) = (IdMap::default(), Vec::new());
+        Reading { restoring, queue: None, newest: Default::default(), messages: 0, moved, kept_locks }
+    }
+
+    fn frame(&mut self, fields: &mut Fields<'_>) -> Result<(), Error> {
+        match fields.kind {
+            kind::QUEUE => {
+                self.end_queue()?;
+                self.queue = Some(read_queue(fields)?);
+            }
+            kind::HELD => {
+                self.end_queue()?;
+                self.queue = Some(read_held(fields, &self.restoring)?);
+            }
+            kind::MANAGED => {
+                self.end_queue()?;
+                let time = LocalTime(fields.number()? as i64);
+                let Record::Managed(change) = Record::decode(&mut fields.rest)? else {
+                    return Err(Error::Wrong("a record is none of a change"));
+                };
+                self.restoring.change(&change, time).map_err(Error::Wrong)?;
+            }
+            kind::LOCKS => self.kept_locks.extend(<Box<[KeptLock]>>::get(fields)?),
+            kind::MOVED => {
+                while !fields.rest.is_empty() {
+                    self.moved.insert(BodyId(fields.number()?), BodyId(fields.number()?));
+                }
+            }
+            kind::SETTINGS
+            | kind::SLOTS
+            | kind::DEAD_SLOTS
+            | kind::TRANSFER_DEAD_SLOTS
+            | kind::EXTRA
+            | kind::FORWARDED
+            | kind::HISTORY
+            | kind::MEMBERS
+            | kind::SESSION_STATE => self.frame_of_queue(fields)?,
+            unknown => return Err(Error::UnknownKind(unknown)),
+        }
+        Ok(())
+    }
+
+    fn frame_of_queue(&mut self, fields: &mut Fields<'_>) -> Result<(), Error> {
+        let queue = self.queue.as_mut().map(|(_, queue)| queue);
+        let queue = queue.ok_or(Error::Wrong("a frame belongs to no queue"))?;
+        let newest = &mut self.newest;
+        match fields.kind {
+            kind::SETTINGS if queue.kind != Kind::Queue => {
+                return Err(Error::Wrong("a topic or a subscription has the settings of a queue"));
+            }
+            kind::SETTINGS => queue.settings = Field::get(fields)?,
+            kind::SLOTS => {
+                let add = |sequence, slot| queue.index.push(sequence, slot);
+                self.messages += read_slots(fields, queue.next, &mut newest[0], add)?;
+            }
+            kind::DEAD_SLOTS => {
+                let add = |sequence, slot| queue.dead.insert(sequence, slot);
+                self.messages += read_slots(fields, queue.next, &mut newest[1], add)?;
+            }
+            kind::TRANSFER_DEAD_SLOTS => {
+                let transfer_dead = queue.transfer_dead.get_or_insert_default();
+                let add = |sequence, slot| transfer_dead.push(sequence, slot);
+                let count = read_slots(fields, queue.next, &mut newest[2], add)?;
+                queue.counts.transfer_dead_letter += count;
+                self.messages += count;
+            }
+            kind::HISTORY => {
+                while !fields.rest.is_empty() {
+                    let time = LocalTime(fields.number()? as i64);
+                    queue.history.push(Noted { id: Field::get(fields)?, time });
+                }
+            }
+            kind::EXTRA => read_extra(fields, queue)?,
+            kind::FORWARDED => read_forwarded(fields, queue)?,
+            kind::MEMBERS => read_members(fields, queue)?,
+            kind::SESSION_STATE => {
+                let session = Field::get(fields)?;
+                let (body, length) = (BodyId(fields.number()?), fields.small()?);
+                let changed = LocalTime(fields.number()? as i64);
+                let state = Some(SessionState { body, length, changed });
+                queue.sessions.get_or_insert_default().set_state(&session, state);
+            }
+            other => unreachable!("frame {other} is none of a queue"),
+        }
+        Ok(())
+    }
+
+    /// All frames of a queue were read.
+    fn end_queue(&mut self) -> Result<(), Error> {
+        self.newest = Default::default();
+        let Some((entity, queue)) = self.queue.take() else { return Ok(()) };
+        self.restoring.put(entity, queue).map_err(Error::Wrong)
+    }
+
+    fn end(mut self, fields: &mut Fields<'_>) -> Result<Durable, Error> {
+        if fields.number()? != self.messages {
+            return Err(Error::Wrong("messages are missing"));
+        }
+        fields.finish()?;
+        self.end_queue()?;
+        self.restoring.finish(self.moved, self.kept_locks).map_err(Error::Wrong)
+    }
 }
 
 fn read_queue(fields: &mut Fields<'_>) -> Result<(EntityId, Queue), Error> {
@@ -219,6 +242,17 @@ fn read_extra(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error> {
         _ => Some(<Option<Box<Overlay>>>::get(fields)?.map_or_else(Default::default, |overlay| *overlay)),
     };
     queue.extras.insert(sequence, Arc::new(Extra { parts, overlay, time_to_live, forwarded: None }));
+    Ok(())
+}
+
+fn read_forwarded(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error> {
+    let sequence = Sequence(fields.number()?);
+    let number = Number(fields.number()?);
+    let hops = u8::try_from(fields.number()?).map_err(|_| Error::Wrong("a way is too long"))?;
+    if !queue.extras.contains_key(&sequence) {
+        return Err(Error::Wrong("nothing was forwarded"));
+    }
+    queue.extras.edit(sequence, |extra| extra.forwarded = Some(Forwarded { number, hops }));
     Ok(())
 }
 

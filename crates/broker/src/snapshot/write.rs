@@ -116,27 +116,8 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
         count += write_slots(writer, kind::TRANSFER_DEAD_SLOTS, transfer_dead, extras)?;
     }
     for (sequence, extra) in extras.iter() {
-        let Extra { parts, overlay, time_to_live, forwarded } = &**extra;
         let length = queue.get(*sequence).map_or(0, |slot| slot.length);
-        writer.frame(kind::EXTRA, |fields| {
-            fields.number(sequence.0);
-            fields.number(parts.len() as u64);
-            let bytes = u64::from(length) / (parts.len() as u64 + 1);
-            parts.iter().for_each(|part| fields.body(*part, bytes));
-            // Zero is none; nobody lives for ever on his own account.
-            fields.number(time_to_live.map_or(0, |span| span.0 + 1));
-            fields.number(u64::from(overlay.is_some()));
-            if let Some(overlay) = overlay {
-                overlay.encode(fields.frame);
-            }
-        })?;
-        if let Some(Forwarded { number, hops }) = forwarded {
-            writer.frame(kind::FORWARDED, |fields| {
-                fields.number(sequence.0);
-                fields.number(number.0);
-                fields.number((*hops).into());
-            })?;
-        }
+        write_extra(writer, *sequence, length, extra)?;
     }
     if let Some(sessions) = sessions {
         write_sessions(writer, sessions)?;
@@ -150,6 +131,31 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
         })?;
     }
     Ok(count)
+}
+
+/// Writes what a message has besides its slot; `length` is that of the whole message.
+fn write_extra(writer: &mut Writer<'_>, sequence: Sequence, length: u32, extra: &Extra) -> io::Result<()> {
+    let Extra { parts, overlay, time_to_live, forwarded } = extra;
+    writer.frame(kind::EXTRA, |fields| {
+        fields.number(sequence.0);
+        fields.number(parts.len() as u64);
+        let bytes = u64::from(length) / (parts.len() as u64 + 1);
+        parts.iter().for_each(|part| fields.body(*part, bytes));
+        // Zero is none; nobody lives for ever on his own account.
+        fields.number(time_to_live.map_or(0, |span| span.0 + 1));
+        fields.number(u64::from(overlay.is_some()));
+        if let Some(overlay) = overlay {
+            overlay.encode(fields.frame);
+        }
+    })?;
+    if let Some(Forwarded { number, hops }) = forwarded {
+        writer.frame(kind::FORWARDED, |fields| {
+            fields.number(sequence.0);
+            fields.number(number.0);
+            fields.number((*hops).into());
+        })?;
+    }
+    Ok(())
 }
 
 /// In each frame a session is written out where it first comes up, and named by its place in the frame from then on.

@@ -11,7 +11,7 @@ use super::scalar::Wrong;
 use super::subject::{About, Front, session_text};
 use crate::Broker;
 use crate::command::{Arrivals, Incoming, SessionIds};
-use crate::decision::{Decision, LocalContext};
+use crate::decision::{Deciding, LocalContext};
 use crate::ids::{EntityId, Number, Sequence, Source};
 use crate::limits::{COMMAND_STEPS, FAN_OUT_BYTES, PROPERTIES_BYTES, SLICE_BYTES};
 use crate::planted::{Bug, is_planted};
@@ -45,7 +45,6 @@ struct Planned {
 
 impl Broker {
     /// Publishes a message that was just sent.
-    #[expect(clippy::too_many_arguments, reason = "what was sent, and where to")]
     pub(crate) fn publish_sent(
         &mut self,
         topic: EntityId,
@@ -53,8 +52,7 @@ impl Broker {
         session: Option<&Arc<str>>,
         parts: Parts,
         arrivals: Arrivals<'_>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
         let routes = self.routes(topic);
         let length = message.body.length + parts.bytes as u32;
@@ -65,16 +63,16 @@ impl Broker {
             overlay: None,
             session: session.cloned(),
             length,
-            expires: self.expiry(topic, message.time_to_live, context.now),
+            expires: self.expiry(topic, message.time_to_live, decision.now),
         };
-        let copies = self.copies(&routes, &arriving, context, decision);
+        let copies = self.copies(&routes, &arriving, decision);
         if copies.is_empty() {
             let sequence = self.next_number(topic);
-            return self.write(Record::Skipped { entity: topic, sequence }, context, decision);
+            return self.write(Record::Skipped { entity: topic, sequence }, decision);
         }
         let body = self.place_body(message, parts.stored, decision);
         let origin = Origin::Sent { body, length, parts: parts.bodies };
-        self.hand_on(topic, origin, copies, context, decision);
+        self.hand_on(topic, origin, copies, decision);
     }
 
     /// Publishes a message whose time has come (S-49), and says how many copies it became. `stored` is what was read of it,
@@ -84,8 +82,7 @@ impl Broker {
         topic: EntityId,
         scheduled: Sequence,
         stored: Option<&[u8]>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> usize {
         let queue = self.durable.queue(topic).expect("the caller looked");
         let length = queue.index.get(scheduled).expect("it is scheduled").length;
@@ -100,12 +97,12 @@ impl Broker {
             overlay: changed.as_ref(),
             session: queue.session_of(scheduled).cloned(),
             length,
-            expires: self.expiry(topic, own, context.now),
+            expires: self.expiry(topic, own, decision.now),
         };
         let routes = self.routes(topic);
-        let copies = self.copies(&routes, &arriving, context, decision);
+        let copies = self.copies(&routes, &arriving, decision);
         let count = copies.len();
-        self.hand_on(topic, Origin::Scheduled(scheduled), copies, context, decision);
+        self.hand_on(topic, Origin::Scheduled(scheduled), copies, decision);
         count
     }
 
@@ -117,8 +114,7 @@ impl Broker {
         (source, sequence): (Source, Sequence),
         (expires, overlay): (LocalTime, Option<Box<Overlay>>),
         stored: Option<&[u8]>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> usize {
         let queue = self.queue_of(source);
         let slot = queue.index_of(source.sub).and_then(|index| index.get(sequence)).expect("it is free");
@@ -132,10 +128,10 @@ impl Broker {
             overlay: changed.as_ref(),
             session: kept.or_else(|| front.and_then(|front| front.session(changed.as_ref()))),
             length,
-            expires: self.expiry(topic, Span::MAX, context.now).min(expires),
+            expires: self.expiry(topic, Span::MAX, decision.now).min(expires),
         };
         let routes = self.routes(topic);
-        let mut copies = self.copies(&routes, &arriving, context, decision);
+        let mut copies = self.copies(&routes, &arriving, decision);
         // What a dead letter takes along, every copy has; an action has seen it already.
         if source.sub != crate::SubQueue::Main {
             for planned in &mut copies {
@@ -143,7 +139,7 @@ impl Broker {
             }
         }
         let count = copies.len();
-        self.hand_on(topic, Origin::Forwarded { source, sequence }, copies, context, decision);
+        self.hand_on(topic, Origin::Forwarded { source, sequence }, copies, decision);
         count
     }
 
@@ -214,9 +210,9 @@ impl Broker {
         &mut self,
         routes: &Routes,
         arriving: &Arriving<'_>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Vec<Planned> {
+        let context = decision.context();
         let topic = self.durable.queue(arriving.topic).expect("the caller looked");
         let mut about = About {
             now: context.now,
@@ -303,8 +299,7 @@ impl Broker {
         topic: EntityId,
         origin: Origin,
         planned: Vec<Planned>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
         let (mut copies, mut arrived) =
             (Vec::with_capacity(planned.len()), Vec::with_capacity(planned.len()));
@@ -321,13 +316,13 @@ impl Broker {
         }
         let sequence = self.next_number(topic);
         let published = Published { topic, sequence, origin, copies: copies.into() };
-        self.write(Record::Published(Box::new(published)), context, decision);
+        self.write(Record::Published(Box::new(published)), decision);
         for (subscription, sequence, session, dead) in arrived {
-            self.join(subscription, sequence, session.as_ref(), context, decision);
+            self.join(subscription, sequence, session.as_ref(), decision);
             match dead {
-                None => self.arrive(subscription, sequence, context, decision),
+                None => self.arrive(subscription, sequence, decision),
                 Some((reason, overlay)) => {
-                    self.dead_letter(subscription, sequence, reason, false, overlay, context, decision);
+                    self.dead_letter(subscription, sequence, reason, false, overlay, decision);
                 }
             }
         }

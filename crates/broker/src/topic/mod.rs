@@ -9,7 +9,7 @@ pub mod change;
 
 use crate::Broker;
 use crate::access::AccessRule;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::Deciding;
 use crate::durable::{Applying, Counts, Kind, Queue, fold};
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
@@ -188,8 +188,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         settings: &TopicSettings,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<EntityId, Refusal> {
         self.check_new_path(namespace, path)?;
         check_offered_size(settings.max_size_megabytes)?;
@@ -197,9 +196,9 @@ impl Broker {
         self.check_room(namespace, settings.partitioning)?;
         let entity = self.durable.next_entity();
         let change = Change::TopicCreated { entity, namespace, path: path.into(), settings };
-        self.write(Record::Managed(Box::new(change)), context, decision);
-        self.volatile.create_entity(entity, namespace, context.now);
-        self.arm_idle(entity, context.now);
+        self.write(Record::Managed(Box::new(change)), decision);
+        self.volatile.create_entity(entity, namespace, decision.now);
+        self.arm_idle(entity, decision.now);
         Ok(entity)
     }
 
@@ -208,8 +207,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         settings: &TopicSettings,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<EntityId, Refusal> {
         let entity = self.find_topic(namespace, path)?;
         let topic = self.durable.topics().topic(entity).expect("found above");
@@ -219,9 +217,9 @@ impl Broker {
         }
         let settings = Box::new(self.tier_of(namespace).settle_topic(settings, Some(&topic.settings))?);
         let change = Change::TopicUpdated { entity, settings };
-        self.write(Record::Managed(Box::new(change)), context, decision);
-        self.volatile.set_used(entity, context.now);
-        self.arm_idle(entity, context.now);
+        self.write(Record::Managed(Box::new(change)), decision);
+        self.volatile.set_used(entity, decision.now);
+        self.arm_idle(entity, decision.now);
         Ok(entity)
     }
 

@@ -6,7 +6,7 @@
 //! what cannot be read stays where it is.
 
 use crate::Broker;
-use crate::decision::{Context, Decision, LocalContext};
+use crate::decision::{Context, Deciding, Decision, LocalContext};
 use crate::ids::{EntityId, Sequence, Source};
 use crate::limits::{CHECK_BYTES, CHECK_MESSAGES, FORWARD_RETRY};
 use crate::queue::doubt::{Doubt, Fronts};
@@ -38,7 +38,7 @@ impl Broker {
 
     /// Asks for the messages that are due at a topic, unless some are being read already. Those that are not on disk yet
     /// are asked for a moment later.
-    pub(crate) fn ask_for_due(&mut self, topic: EntityId, context: LocalContext, decision: &mut Decision) {
+    pub(crate) fn ask_for_due(&mut self, topic: EntityId, decision: &mut Deciding<'_>) {
         let source = Source::main(topic);
         let queue = self.queue_of(source);
         let ready = self.volatile.ready(source);
@@ -48,11 +48,11 @@ impl Broker {
         for (due, sequence) in &self.volatile.presence(topic).schedule {
             let slot = queue.index.get(*sequence).expect("what is scheduled is there");
             let is_enough = messages.len() >= CHECK_MESSAGES || bytes >= CHECK_BYTES;
-            if *due > context.now || is_enough || is_checking {
+            if *due > decision.now || is_enough || is_checking {
                 break;
             }
             if *sequence > ready.committed || ready.unwritten.contains(sequence) {
-                (again, is_uncommitted) = (context.now.after(Span(1)), true);
+                (again, is_uncommitted) = (decision.now.after(Span(1)), true);
                 break;
             }
             messages.push((*sequence, vec![queue.first_body(*sequence, slot)]));
@@ -69,7 +69,7 @@ impl Broker {
         }
         // Time that is moved stands still meanwhile: each is published at its own.
         if is_uncommitted && self.wait_for_commit() {
-            again = context.now;
+            again = decision.now;
         }
         self.volatile.arm(topic, Chore::Activate, again);
     }

@@ -5,7 +5,7 @@ use super::scalar::Scalar;
 use super::sql;
 use super::subscription::check_rule_name;
 use crate::Broker;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::Deciding;
 use crate::durable::{Applying, fold};
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
@@ -161,7 +161,6 @@ fn check_values(property: &'static str, values: &[(Box<str>, Typed)], others: us
 }
 
 impl Broker {
-    #[expect(clippy::too_many_arguments, reason = "a rule lies three names deep")]
     pub(crate) fn put_rule(
         &mut self,
         namespace: NamespaceId,
@@ -169,8 +168,7 @@ impl Broker {
         subscription: &str,
         rule: &Rule,
         is_update: bool,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Refusal> {
         let (entity, found) = self.find_subscription(namespace, topic, subscription)?;
         let (topic_id, before) = (found.topic, found.rules.get(&fold(&rule.name)));
@@ -185,8 +183,8 @@ impl Broker {
         let name = before.map_or(&rule.name, |stored| &stored.rule.name).clone();
         let rule = Rule { name: name.clone(), ..rule.clone() };
         let change = Change::RulePut { subscription: entity, rule: Box::new(rule) };
-        self.write(Record::Managed(Box::new(change)), context, decision);
-        self.volatile.set_used(entity, context.now);
+        self.write(Record::Managed(Box::new(change)), decision);
+        self.volatile.set_used(entity, decision.now);
         self.reroute(entity);
         self.describe_rule(namespace, topic, subscription, &name)
     }
@@ -220,15 +218,14 @@ impl Broker {
         topic: &str,
         subscription: &str,
         name: &str,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Refusal> {
         let (entity, found) = self.find_subscription(namespace, topic, subscription)?;
         if !found.rules.contains_key(&fold(name)) {
             return Err(Refusal::EntityNotFound(name.into()));
         }
         let change = Change::RuleRemoved { subscription: entity, name: name.into() };
-        self.write(Record::Managed(Box::new(change)), context, decision);
+        self.write(Record::Managed(Box::new(change)), decision);
         self.reroute(entity);
         Ok(Answer::Deleted)
     }

@@ -5,7 +5,7 @@ use super::rule::{Filter, Rule};
 use super::settings::SubscriptionSettings;
 use super::{SUBSCRIPTIONS, Subscription};
 use crate::Broker;
-use crate::decision::{Decision, LocalContext};
+use crate::decision::Deciding;
 use crate::durable::{Applying, Counts, Kind, Queue, fold};
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
@@ -87,7 +87,6 @@ fn settle(settings: &SubscriptionSettings) -> SubscriptionSettings {
 }
 
 impl Broker {
-    #[expect(clippy::too_many_arguments, reason = "a subscription has this much to it")]
     pub(crate) fn create_subscription(
         &mut self,
         namespace: NamespaceId,
@@ -95,8 +94,7 @@ impl Broker {
         name: &str,
         settings: &SubscriptionSettings,
         rule: Option<&Rule>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Refusal> {
         let topic_id = self.find_topic(namespace, topic)?;
         check_name(name)?;
@@ -121,13 +119,13 @@ impl Broker {
             name: name.into(),
             settings: Box::new(settle(settings)),
         };
-        self.write(Record::Managed(Box::new(change)), context, decision);
-        self.volatile.create_entity(entity, namespace, context.now);
-        self.volatile.set_used(topic_id, context.now);
-        self.arm_idle(entity, context.now);
+        self.write(Record::Managed(Box::new(change)), decision);
+        self.volatile.create_entity(entity, namespace, decision.now);
+        self.volatile.set_used(topic_id, decision.now);
+        self.arm_idle(entity, decision.now);
         self.reroute(topic_id);
         let change = Change::RulePut { subscription: entity, rule: Box::new(rule.clone()) };
-        self.write(Record::Managed(Box::new(change)), context, decision);
+        self.write(Record::Managed(Box::new(change)), decision);
         self.describe_subscription(entity)
     }
 
@@ -137,15 +135,14 @@ impl Broker {
         topic: &str,
         name: &str,
         settings: &SubscriptionSettings,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Refusal> {
         let (entity, before) = self.find_subscription(namespace, topic, name)?;
         settings.check_update(&before.settings)?;
         self.check_subscription(namespace, topic, name, settings, Some(&before.settings))?;
         let change = Change::SubscriptionUpdated { entity, settings: Box::new(settle(settings)) };
-        self.write(Record::Managed(Box::new(change)), context, decision);
-        self.redirect(entity, context, decision);
+        self.write(Record::Managed(Box::new(change)), decision);
+        self.redirect(entity, decision);
         self.reroute(entity);
         self.describe_subscription(entity)
     }
@@ -171,14 +168,13 @@ impl Broker {
         namespace: NamespaceId,
         topic: &str,
         name: &str,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Refusal> {
         let (entity, _) = self.find_subscription(namespace, topic, name)?;
         let path = self.durable.queue(entity).map(|queue| queue.path.clone()).unwrap_or_default();
         let topic = self.find_topic(namespace, topic)?;
-        self.volatile.set_used(topic, context.now);
-        self.remove_entity(entity, &path, context, decision);
+        self.volatile.set_used(topic, decision.now);
+        self.remove_entity(entity, &path, decision);
         Ok(Answer::Deleted)
     }
 

@@ -5,7 +5,7 @@ use super::stage::TOO_LATE;
 use super::{Delivery, Phase, Step, Way, Work};
 use crate::Broker;
 use crate::command::{Arrivals, Outcome};
-use crate::decision::{Context, Decision, LocalContext};
+use crate::decision::{Context, Deciding, Decision, LocalContext};
 use crate::durable::Kind;
 use crate::effect::{Effect, Settled};
 use crate::ids::{EntityId, LinkId, NamespaceId, Source, TransactionId};
@@ -76,8 +76,7 @@ impl Broker {
         delivery: u32,
         transaction: TransactionId,
         is_failed: bool,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
         let found = self.volatile.transactions.of(transaction, link.connection);
         let ended = match found.filter(|found| found.awaiting.is_none()) {
@@ -86,10 +85,10 @@ impl Broker {
                 return self.volatile.transactions.set_awaited(transaction, delivery);
             }
             Some(_) if is_failed => {
-                self.give_up(transaction, context, decision);
+                self.give_up(transaction, decision);
                 Ok(())
             }
-            Some(_) => self.commit(transaction, context, decision),
+            Some(_) => self.commit(transaction, decision),
         };
         match ended {
             Ok(()) => decision.effect(Effect::Accepted { link, delivery }),
@@ -98,15 +97,10 @@ impl Broker {
     }
 
     /// An operation that a commit waited for is decided.
-    pub(super) fn resume_discharge(
-        &mut self,
-        transaction: TransactionId,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) {
+    pub(super) fn resume_discharge(&mut self, transaction: TransactionId, decision: &mut Deciding<'_>) {
         let Some(found) = self.volatile.transactions.open.get(&transaction) else { return };
         let (link, Some(delivery), 0) = (found.coordinator, found.awaiting, found.reading) else { return };
-        match self.commit(transaction, context, decision) {
+        match self.commit(transaction, decision) {
             Ok(()) => decision.effect(Effect::Accepted { link, delivery }),
             Err(refusal) => decision.effect(Effect::Rejected { link, delivery, refusal }),
         }
@@ -123,25 +117,22 @@ impl Broker {
     }
 
     /// Nothing happens to the messages: who has them locked has them still (S-215).
-    fn give_up(&mut self, transaction: TransactionId, context: LocalContext, decision: &mut Decision) {
+    fn give_up(&mut self, transaction: TransactionId, decision: &mut Deciding<'_>) {
+        let context = decision.context();
         let work = self.volatile.transactions.forget(transaction);
         if is_planted(Bug::CountedRollBack) {
             for step in work.into_iter().flat_map(|work| work.steps) {
                 if let Step::Settle { source, token, .. } = step
                     && self.check_lock(source, token, context).is_ok()
                 {
-                    self.settle_locked(source, token.sequence(), &Outcome::Abandon(None), context, decision);
+                    self.settle_locked(source, token.sequence(), &Outcome::Abandon(None), decision);
                 }
             }
         }
     }
 
-    fn commit(
-        &mut self,
-        transaction: TransactionId,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) -> Result<(), Refusal> {
+    fn commit(&mut self, transaction: TransactionId, decision: &mut Deciding<'_>) -> Result<(), Refusal> {
+        let context = decision.context();
         if let Phase::RolledBack(why) = &self.volatile.transactions.open[&transaction].phase {
             let refusal = Refusal::RolledBack(why.clone());
             self.volatile.transactions.forget(transaction);
@@ -158,9 +149,9 @@ impl Broker {
         }
         for step in steps {
             match step {
-                Step::Send(delivery) => self.commit_messages(delivery, context, decision),
+                Step::Send(delivery) => self.commit_messages(delivery, decision),
                 Step::Settle { source, token, outcome } => {
-                    self.settle_locked(source, token.sequence(), &outcome, context, decision);
+                    self.settle_locked(source, token.sequence(), &outcome, decision);
                     self.volatile.set_used(source.entity, context.now);
                 }
             }
@@ -221,14 +212,15 @@ impl Broker {
         }
     }
 
-    fn commit_messages(&mut self, delivery: Delivery, context: LocalContext, decision: &mut Decision) {
+    fn commit_messages(&mut self, delivery: Delivery, decision: &mut Deciding<'_>) {
+        let context = decision.context();
         let place = self.place_of(&delivery.way);
         let Delivery { way, messages, sessions, parts, numbers } = delivery;
         for (at, (message, parts)) in messages.iter().zip(parts).enumerate() {
             let entity = match place {
                 Place::Stored(entity) => entity,
                 Place::TransferDeadLetter(via) => {
-                    self.transfer_dead_letter_message(via, message, parts, context, decision);
+                    self.transfer_dead_letter_message(via, message, parts, decision);
                     continue;
                 }
             };
@@ -236,7 +228,7 @@ impl Broker {
                 && let Way::Via(via, _) = &way
             {
                 let again = Parts { stored: parts.stored, ..Parts::default() };
-                self.transfer_dead_letter_message(*via, message, again, context, decision);
+                self.transfer_dead_letter_message(*via, message, again, decision);
             }
             if self.is_duplicate(entity, message, context) {
                 continue;
@@ -245,11 +237,11 @@ impl Broker {
             let number = numbers.as_ref().map(|numbers| numbers[at]);
             match number.filter(|_| message.scheduled > context.now) {
                 Some(number) => {
-                    self.store_reserved(entity, number, message, session, parts, context, decision);
+                    self.store_reserved(entity, number, message, session, parts, decision);
                 }
                 None => {
                     let arrivals = Arrivals::default();
-                    self.store(entity, message, session, parts, arrivals, context, decision);
+                    self.store(entity, message, session, parts, arrivals, decision);
                 }
             }
         }

@@ -5,7 +5,7 @@
 use super::{Charge, Delivery, Phase, Step, Way};
 use crate::Broker;
 use crate::command::{Arrivals, Command, Incoming, Outcome, SessionIds};
-use crate::decision::{Decided, Decision, Hindrance, LocalContext, Material, Needs};
+use crate::decision::{Decided, Deciding, Decision, Hindrance, LocalContext, Material, Needs};
 use crate::durable::Kind;
 use crate::effect::{Answer, Effect, Settled};
 use crate::ids::{ConnectionId, EntityId, LinkId, LockToken, MessageKey, NamespaceId, Source, TransactionId};
@@ -41,24 +41,23 @@ impl Broker {
         transaction: TransactionId,
         command: &Command,
         arrivals: Arrivals<'_>,
-        material: Material<'_>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Decided {
+        let context = decision.context();
         // It was asked for before, and what it needs was read meanwhile.
-        let is_again = !material.is_empty();
+        let is_again = !decision.material.is_empty();
         let decided = match command {
             Command::Send { link, delivery, is_settled, messages, sessions } => {
                 let arrivals = arrivals.range(messages);
                 let answer = (!*is_settled).then_some(*delivery);
-                self.stage_send(transaction, *link, answer, arrivals, sessions, context, decision);
+                self.stage_send(transaction, *link, answer, arrivals, sessions, decision);
                 Decided::Done
             }
             Command::Settle { link, delivery, token, outcome, wants_answer } => {
                 let within = (transaction, link.connection, is_again);
                 let source = self.volatile.link(*link).map(|link| link.source);
                 let staged = source.map(|source| {
-                    self.stage_settlements(within, source, &[*token], outcome, material, context)
+                    self.stage_settlements(within, source, &[*token], outcome, decision.material, context)
                 });
                 match staged {
                     Some(Ok(())) if *wants_answer => {
@@ -91,7 +90,7 @@ impl Broker {
             Command::SettleTokens { request, namespace, path, tokens, outcome } => {
                 let within = (transaction, request.connection, is_again);
                 let staged = self.resolve(*namespace, path).map_err(Hindrance::from).and_then(|source| {
-                    self.stage_settlements(within, source, tokens, outcome, material, context)
+                    self.stage_settlements(within, source, tokens, outcome, decision.material, context)
                 });
                 match staged {
                     Err(Hindrance::Needs(needs)) => Decided::Needs(needs),
@@ -103,8 +102,7 @@ impl Broker {
             Command::Schedule { request, namespace, path, messages, sessions } => {
                 let within = (transaction, request.connection, is_again);
                 let arrivals = arrivals.range(messages);
-                let answer =
-                    self.stage_schedule(within, *namespace, path, arrivals, sessions, context, decision);
+                let answer = self.stage_schedule(within, *namespace, path, arrivals, sessions, decision);
                 answered(*request, answer, decision)
             }
             Command::RenewLocks { request, namespace, path, tokens } => {
@@ -122,7 +120,7 @@ impl Broker {
             }
             (true, Decided::Done) => {
                 self.volatile.transactions.end_read(transaction);
-                self.resume_discharge(transaction, context, decision);
+                self.resume_discharge(transaction, decision);
             }
             _ => {}
         }
@@ -155,7 +153,6 @@ impl Broker {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one command's fields")]
     fn stage_send(
         &mut self,
         transaction: TransactionId,
@@ -163,8 +160,7 @@ impl Broker {
         answer: Option<u32>,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) {
         // A link that is gone, or was refused, has nobody left to answer: the commit tells it (S-218).
         let Some(Link { source, role: Role::Sender { part_bytes, destination, .. } }) =
@@ -179,8 +175,8 @@ impl Broker {
         let sent = Sent { way, part_bytes: *part_bytes, arrivals, sessions };
         if is_planted(Bug::VisibleEarly) && matches!(sent.way, Way::To(_)) {
             let (entity, part_bytes) = (source.entity, *part_bytes);
-            let _ = self.send_to(entity, link, part_bytes, arrivals, sessions, context, decision);
-        } else if let Err(refusal) = self.stage_messages(transaction, link, &sent, context, decision) {
+            let _ = self.send_to(entity, link, part_bytes, arrivals, sessions, decision);
+        } else if let Err(refusal) = self.stage_messages(transaction, link, &sent, decision) {
             self.volatile.drop_parts(link);
             if let Some(delivery) = answer {
                 decision.effect(Effect::Rejected { link, delivery, refusal });
@@ -197,9 +193,9 @@ impl Broker {
         transaction: TransactionId,
         link: LinkId,
         sent: &Sent<'_>,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<(), Refusal> {
+        let context = decision.context();
         self.use_transaction(transaction, link.connection, false, context)?;
         let checked = self.check_messages(transaction, link.connection, Some(link), sent, context);
         let charge = checked.inspect_err(|refusal| self.roll_back(transaction, &refusal.to_string()))?;
@@ -209,7 +205,7 @@ impl Broker {
             if may_publish && of_link.front.is_none() {
                 of_link.front = front_of(sent.arrivals, message);
             }
-            parts.push(self.store_ahead(message, of_link, context, decision));
+            parts.push(self.store_ahead(message, of_link, decision));
         }
         let delivery = Delivery {
             way: sent.way.clone(),
@@ -332,15 +328,9 @@ impl Broker {
     }
 
     /// Stores the body of a message that no record names yet.
-    fn store_ahead(
-        &mut self,
-        message: &Incoming,
-        parts: Parts,
-        context: LocalContext,
-        decision: &mut Decision,
-    ) -> Parts {
+    fn store_ahead(&mut self, message: &Incoming, parts: Parts, decision: &mut Deciding<'_>) -> Parts {
         let body = self.durable.next_body();
-        self.write(Record::PartStored { body }, context, decision);
+        self.write(Record::PartStored { body }, decision);
         decision.bodies.push(message.body);
         Parts { stored: Some(body), ..parts }
     }
@@ -389,7 +379,6 @@ impl Broker {
 
     /// Who schedules is told numbers, so they are used up now, whatever becomes of the transaction; the messages take them
     /// with the commit.
-    #[expect(clippy::too_many_arguments, reason = "one command's fields")]
     fn stage_schedule(
         &mut self,
         (transaction, connection, is_again): (TransactionId, ConnectionId, bool),
@@ -397,9 +386,9 @@ impl Broker {
         path: &str,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        context: LocalContext,
-        decision: &mut Decision,
+        decision: &mut Deciding<'_>,
     ) -> Result<Answer, Refusal> {
+        let context = decision.context();
         self.use_transaction(transaction, connection, is_again, context)?;
         let checked = self.resolve_for_send(namespace, path).and_then(|Source { entity, .. }| {
             let sent = Sent { way: Way::To(entity), part_bytes: 0, arrivals, sessions };
@@ -412,8 +401,8 @@ impl Broker {
         let (mut parts, mut numbers, may_publish) = (Vec::new(), Vec::new(), self.may_publish(&way));
         for message in arrivals.messages {
             let front = may_publish.then(|| front_of(arrivals, message)).flatten();
-            parts.push(self.store_ahead(message, Parts { front, ..Parts::default() }, context, decision));
-            numbers.push(self.skip(entity, context, decision));
+            parts.push(self.store_ahead(message, Parts { front, ..Parts::default() }, decision));
+            numbers.push(self.skip(entity, decision));
         }
         self.volatile.set_accessed(entity, context.now);
         let queue = self.durable.queue(entity).expect("checked before");
