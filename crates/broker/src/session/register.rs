@@ -12,7 +12,7 @@ use crate::ids::{BodyId, Sequence};
 use crate::queue::index::CHUNK;
 use crate::time::LocalTime;
 use crate::work::touched;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -38,6 +38,8 @@ struct Bucket {
     sessions: BTreeMap<Arc<str>, Session>,
     /// How many of them a listing shows.
     listed: usize,
+    /// Those with a state, by when it was set.
+    by_change: BTreeSet<(LocalTime, Arc<str>)>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -73,6 +75,11 @@ impl Session {
 
     fn is_listed(&self) -> bool {
         !self.active.is_empty() || self.state.is_some()
+    }
+
+    /// When its state was set.
+    fn changed(&self) -> Option<LocalTime> {
+        self.state.map(|state| state.changed)
     }
 }
 
@@ -171,9 +178,14 @@ impl Sessions {
             None => Arc::clone(id),
         };
         let session = bucket.sessions.entry(Arc::clone(&kept)).or_default();
-        bucket.listed -= usize::from(session.is_listed());
+        let (was_listed, before) = (session.is_listed(), session.changed());
         change(session);
-        bucket.listed += usize::from(session.is_listed());
+        bucket.listed = bucket.listed + usize::from(session.is_listed()) - usize::from(was_listed);
+        let after = session.changed();
+        if before != after {
+            before.map(|time| bucket.by_change.remove(&(time, Arc::clone(&kept))));
+            after.map(|time| bucket.by_change.insert((time, Arc::clone(&kept))));
+        }
         if session.is_empty() {
             bucket.sessions.remove(&kept);
         }
@@ -185,7 +197,7 @@ impl Sessions {
         self.buckets.iter().flat_map(|bucket| &bucket.sessions)
     }
 
-    /// Sessions with messages or a state, from the `skip`-th on (S-150). Shelves before it are passed over whole.
+    /// Sessions with messages or a state, from the `skip`-th on (S-150). Buckets before it are passed over whole.
     pub fn page(&self, mut skip: usize, top: usize) -> Vec<Arc<str>> {
         let mut page = Vec::new();
         for bucket in &self.buckets {
@@ -204,6 +216,17 @@ impl Sessions {
             }
         }
         page
+    }
+
+    /// Sessions whose state was set after `since`, from the `skip`-th of them on (S-150). Others are not looked at.
+    pub fn page_since(&self, since: LocalTime, skip: usize, top: usize) -> Vec<Arc<str>> {
+        let from = (LocalTime(since.0.saturating_add(1)), Arc::from(""));
+        let newer = self.buckets.iter().flat_map(|bucket| {
+            touched(1);
+            bucket.by_change.range(from.clone()..)
+        });
+        let newer = newer.inspect(|_| touched(1));
+        newer.skip(skip).take(top).map(|(_, id)| Arc::clone(id)).collect()
     }
 
     /// Every message that has a session, by number.
@@ -278,6 +301,34 @@ mod tests {
         assert_eq!(sessions.iter().count(), 0);
         assert_eq!(sessions.set_state(&id(2), None), None);
         assert_eq!(sessions.iter().count(), 0, "clearing makes no session");
+    }
+
+    #[test]
+    fn who_asks_since_a_time_looks_at_what_changed_since_and_at_nothing_else() {
+        // S-150
+        let mut sessions = Sessions::default();
+        let state = |changed| Some(SessionState { body: BodyId(7), length: 3, changed: LocalTime(changed) });
+        for n in 1..=20_000 {
+            sessions.join(Sequence(n), &id(n), Membership::Active);
+            sessions.set_state(&id(n), state(n as i64));
+        }
+        sessions.set_state(&id(5), state(30_000));
+        sessions.set_state(&id(19_999), None);
+        crate::work::take_touched();
+        let mut newer = sessions.page_since(LocalTime(19_990), 0, 100);
+        assert!(crate::work::take_touched() <= BUCKETS + 10, "of 20,000 sessions those that are newer");
+        newer.sort();
+        let expected: Vec<_> = (19_991..=20_000).filter(|n| *n != 19_999).map(id).collect();
+        let mut expected: Vec<_> = expected.into_iter().chain([id(5)]).collect();
+        expected.sort();
+        assert_eq!(newer, expected);
+        let pages = [0, 4, 8, 12].map(|skip| sessions.page_since(LocalTime(19_990), skip, 4));
+        assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [4, 4, 2, 0]);
+        let mut paged = pages.concat();
+        paged.sort();
+        assert_eq!(paged, expected, "pages have every session once");
+        assert_eq!(sessions.page_since(LocalTime(30_000), 0, 100), [], "after, not at");
+        assert_eq!(sessions.page_since(LocalTime(i64::MAX), 0, 100), []);
     }
 
     #[test]

@@ -92,12 +92,7 @@ impl Broker {
         let top = top.min(SESSIONS_PAGE);
         let list = |sessions: &Sessions| match since {
             None => sessions.page(skip, top),
-            Some(since) => {
-                let is_newer = |state: &SessionState| state.changed > since;
-                let changed =
-                    sessions.iter().filter(|(_, session)| session.state.as_ref().is_some_and(is_newer));
-                changed.skip(skip).take(top).map(|(id, _)| id.clone()).collect()
-            }
+            Some(since) => sessions.page_since(since, skip, top),
         };
         let sessions = self.queue_of(source).sessions.as_deref();
         Ok(Answer::Sessions(sessions.map(list).unwrap_or_default()))
