@@ -12,6 +12,7 @@ mod clock;
 pub mod commit;
 mod condition;
 mod handle;
+mod ids;
 mod item;
 pub mod limits;
 mod mailbox;

@@ -1,10 +1,7 @@
 //! Where effects go: a connection's outbox, or the asker of a question. Filled on whichever thread finished the sync;
 //! emptied by the connection, which is woken once per commit however much it gets.
 
-use broker::{
-    AcceptedSession, Answer, Delivery, Effect, LinkId, ReceiveMode, Refusal, RequestId, Settled,
-    TransactionId,
-};
+use broker::{Answer, Delivery, Effect, LinkId, ReceiveMode, Refusal, RequestId, Settled};
 use journal::Place;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -22,7 +19,9 @@ pub struct Sent {
     pub parts: Vec<Place>,
 }
 
-/// An effect on its way out. Runs of deliveries that came out alike are one.
+/// An effect on its way out: as the broker has it, but for four. Dispositions speak of ranges, so runs of deliveries that came
+/// out alike are one; and what shows a message has where its bytes lie, which the broker does not know. Those four are never
+/// [`Outgoing::Plain`].
 #[derive(Debug)]
 pub enum Outgoing {
     Accepted {
@@ -30,57 +29,20 @@ pub enum Outgoing {
         first: u32,
         last: u32,
     },
-    Rejected {
-        link: LinkId,
-        delivery: u32,
-        refusal: Refusal,
-    },
     Settled {
         link: LinkId,
         first: u32,
         last: u32,
         outcome: Settled,
     },
-    NotSettled {
-        link: LinkId,
-        delivery: u32,
-        refusal: Refusal,
-    },
-    PartTaken {
-        link: LinkId,
-        length: u32,
-    },
     Deliver(Sent),
-    Drained {
-        link: LinkId,
-    },
-    Attached {
-        link: LinkId,
-        max_message_bytes: u64,
-        wants_ids: bool,
-        session: Option<Box<AcceptedSession>>,
-    },
-    Detached {
-        link: LinkId,
-        refusal: Refusal,
-    },
-    Declared {
-        link: LinkId,
-        delivery: u32,
-        transaction: TransactionId,
-    },
-    Staged {
-        link: LinkId,
-        delivery: u32,
-        transaction: TransactionId,
-        outcome: Option<Settled>,
-    },
     /// `places` are where the messages of an answer lie, for each of them all its parts in order.
     Answered {
         request: RequestId,
         answer: Result<Answer, Refusal>,
         places: Vec<Vec<Place>>,
     },
+    Plain(Effect),
 }
 
 /// Adds an effect without messages, as part of the run before it where it continues one.
@@ -106,21 +68,8 @@ pub(crate) fn push(out: &mut Vec<Outgoing>, effect: Effect) {
             }
             Outgoing::Settled { link, first: delivery, last: delivery, outcome }
         }
-        Effect::Rejected { link, delivery, refusal } => Outgoing::Rejected { link, delivery, refusal },
-        Effect::NotSettled { link, delivery, refusal } => Outgoing::NotSettled { link, delivery, refusal },
-        Effect::Declared { link, delivery, transaction } => {
-            Outgoing::Declared { link, delivery, transaction }
-        }
-        Effect::Staged { link, delivery, transaction, outcome } => {
-            Outgoing::Staged { link, delivery, transaction, outcome }
-        }
-        Effect::PartTaken { link, length } => Outgoing::PartTaken { link, length },
-        Effect::Drained { link } => Outgoing::Drained { link },
-        Effect::Attached { link, max_message_bytes, wants_ids, session } => {
-            Outgoing::Attached { link, max_message_bytes, wants_ids, session }
-        }
-        Effect::Detached { link, refusal } => Outgoing::Detached { link, refusal },
         Effect::Answered { .. } | Effect::Deliver { .. } => unreachable!("a message needs its place"),
+        plain => Outgoing::Plain(plain),
     };
     out.push(outgoing);
 }

@@ -2,6 +2,7 @@
 //! is given back, what is alive among the dead is copied forward, a step at a time between batches.
 
 use crate::commit::Commit;
+use crate::ids::ForJournal;
 use crate::item::Uncopied;
 use crate::limits::UPKEEP_RETRY_MS;
 use crate::partition::Partition;
@@ -55,7 +56,7 @@ impl Partition {
     fn copy(&mut self, slice: Vec<(BodyId, BodyId)>) {
         let place = |(body, stored): (BodyId, BodyId)| {
             // What is not there any more was dead.
-            Some((body, stored, self.journal.place(journal::BodyId(stored.0))?))
+            Some((body, stored, self.journal.place(stored.for_journal())?))
         };
         let bodies = slice.into_iter().filter_map(place).collect();
         let job = CopyJob { bodies, most_bytes: self.upkeep.pace.slice_bytes };
@@ -85,7 +86,7 @@ impl Partition {
         let context = self.context(now);
         self.broker.relocate(&bodies, &mut self.decision);
         // Without any copy there is nothing to wait for: what was to be copied is gone already.
-        let at = if bodies.is_empty() { Position(0) } else { Position(context.position.0) };
+        let at = if bodies.is_empty() { Position(0) } else { context.position.for_journal() };
         self.upkeep.copied(at, unread);
         self.take_decision(&Bytes::from(stored));
         if let Some(failure) = failure {

@@ -4,7 +4,7 @@
 
 use crate::faults::FAULTS;
 use broker::ids::IdMap;
-use broker::{Answer, Record, Refusal};
+use broker::{Answer, Effect, Record, Refusal};
 use engine::Outgoing;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -202,16 +202,22 @@ impl Coverage {
     pub fn effect(&mut self, outgoing: &Outgoing) {
         let (name, refusal) = match outgoing {
             Outgoing::Accepted { .. } => ("Accepted", None),
-            Outgoing::Rejected { refusal, .. } => ("Rejected", Some(refusal)),
+            Outgoing::Plain(Effect::Rejected { refusal, .. }) => ("Rejected", Some(refusal)),
             Outgoing::Settled { .. } => ("Settled", None),
-            Outgoing::NotSettled { refusal, .. } => ("NotSettled", Some(refusal)),
-            Outgoing::PartTaken { .. } => ("PartTaken", None),
-            Outgoing::Declared { .. } => ("Declared", None),
-            Outgoing::Staged { .. } => ("Staged", None),
+            Outgoing::Plain(Effect::NotSettled { refusal, .. }) => ("NotSettled", Some(refusal)),
+            Outgoing::Plain(Effect::PartTaken { .. }) => ("PartTaken", None),
+            Outgoing::Plain(Effect::Declared { .. }) => ("Declared", None),
+            Outgoing::Plain(Effect::Staged { .. }) => ("Staged", None),
             Outgoing::Deliver(_) => ("Deliver", None),
-            Outgoing::Drained { .. } => ("Drained", None),
-            Outgoing::Attached { .. } => ("Attached", None),
-            Outgoing::Detached { refusal, .. } => ("Detached", Some(refusal)),
+            Outgoing::Plain(Effect::Drained { .. }) => ("Drained", None),
+            Outgoing::Plain(Effect::Attached { .. }) => ("Attached", None),
+            Outgoing::Plain(Effect::Detached { refusal, .. }) => ("Detached", Some(refusal)),
+            Outgoing::Plain(
+                Effect::Accepted { .. }
+                | Effect::Settled { .. }
+                | Effect::Deliver { .. }
+                | Effect::Answered { .. },
+            ) => unreachable!("these are never plain"),
             Outgoing::Answered { answer, .. } => {
                 if let Ok(answer) = answer {
                     self.answer(answer);

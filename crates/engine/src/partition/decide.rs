@@ -3,6 +3,7 @@
 use super::Partition;
 use super::places::{all_places, bodies_of, place_in};
 use crate::batch::Batch;
+use crate::ids::ForJournal;
 use crate::item::Item;
 use crate::limits::TURN_BYTES;
 use crate::mailbox::{self, Outgoing, Sent};
@@ -137,7 +138,7 @@ impl Partition {
         let (durable, drafting, journal) = (self.broker.durable(), &self.drafting, &self.journal);
         let place = |body| {
             let stored = drafting.original(body).unwrap_or_else(|| durable.stored_as(body));
-            place_in(&**journal, journal::BodyId(stored.0))
+            place_in(&**journal, stored.for_journal())
         };
         match release.effect {
             Effect::Accepted { delivery, .. } if delivery % 16 == 15 && is_planted(Bug::LostEffect) => {}

@@ -2,6 +2,7 @@
 
 use crate::cache::Cache;
 use crate::commit::Drafted;
+use crate::ids::ForBroker;
 use crate::limits::APPEND_BYTES;
 use broker::ids::IdMap;
 use broker::{BodyId, Intake, Record, Time};
@@ -34,7 +35,7 @@ impl Drafting {
             written: Draft::default(),
             held_bytes: 0,
             body_bytes: 0,
-            first_body: BodyId(next_body.0),
+            first_body: next_body.for_broker(),
             is_wanted: false,
             moving: IdMap::default(),
             moved: IdMap::default(),

@@ -2,6 +2,7 @@
 
 use super::Partition;
 use super::places::place_in;
+use crate::ids::ForJournal;
 use crate::item::{Checked, Item};
 use crate::runner::{CheckJob, ReadJob};
 use broker::{Arrivals, BodyId, Command, Decided, Doubt, Needs, Sequence, Time};
@@ -80,6 +81,6 @@ impl Partition {
     /// Where the journal has a body.
     fn stored_as(&self, body: BodyId) -> journal::BodyId {
         let original = self.drafting.original(body);
-        journal::BodyId(original.unwrap_or_else(|| self.broker.durable().stored_as(body)).0)
+        original.unwrap_or_else(|| self.broker.durable().stored_as(body)).for_journal()
     }
 }

@@ -20,6 +20,7 @@ use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::commit::{Commit, Decider, Drafted, Due, Inbox, Moment};
 use crate::condition::Condition;
+use crate::ids::ForBroker;
 use crate::item::Item;
 use crate::limits::{SEAL_AFTER, TAIL_CACHE_BYTES};
 use crate::reserve::Reserve;
@@ -151,7 +152,7 @@ impl Partition {
             backlog: VecDeque::new(),
             decision: Decision::default(),
             drafting: Drafting::new(journal.next_body()),
-            next: Position(journal.tail().0 + 1),
+            next: Position(journal.tail().for_broker().0 + 1),
             journal,
             reading: 0,
             ending: Ending::No,
@@ -409,7 +410,7 @@ impl Decider for Partition {
         let now = self.clock.now();
         let context = self.context(now);
         let before = self.broker.work(&self.decision);
-        self.broker.committed(Position(at.0), context, &mut self.decision);
+        self.broker.committed(at.for_broker(), context, &mut self.decision);
         self.note_slice(before);
         self.take_decision(&bytes::Bytes::new());
     }

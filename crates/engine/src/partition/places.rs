@@ -1,5 +1,6 @@
 //! Where the bodies of messages lie.
 
+use crate::ids::ForJournal;
 use crate::mailbox::Outgoing;
 use broker::{Answer, BodyId, Delivery};
 use journal::{Journal, Place};
@@ -11,7 +12,7 @@ pub(super) fn place_answers(journal: &dyn Journal, outgoing: &mut [Outgoing]) {
         if let Outgoing::Answered { answer, places, .. } = each {
             let messages = bodies_of(answer);
             for (message, found) in messages.iter().zip(places).filter(|(_, found)| found.is_empty()) {
-                let place = |body: BodyId| journal.place(journal::BodyId(body.0));
+                let place = |body: BodyId| journal.place(body.for_journal());
                 *found = all_places(message, place).unwrap_or_default();
             }
         }

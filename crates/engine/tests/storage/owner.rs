@@ -2,8 +2,8 @@
 //! outside was told.
 
 use broker::{
-    Command, ConnectionId, LinkId, LockToken, NamespaceId, Outcome, QueueSettings, ReceiveMode, Refusal,
-    RequestId, Span, Time,
+    Command, ConnectionId, Effect, LinkId, LockToken, NamespaceId, Outcome, QueueSettings, ReceiveMode,
+    Refusal, RequestId, Span, Time,
 };
 use journal::disk::Disk;
 use journal::{Filling, Local, Options};
@@ -228,7 +228,7 @@ impl TestPartition {
         for each in outgoing {
             match each {
                 Outgoing::Accepted { first, last, .. } => told.accepted.extend(first..=last),
-                Outgoing::Rejected { delivery, refusal, .. } => {
+                Outgoing::Plain(Effect::Rejected { delivery, refusal, .. }) => {
                     told.refused.insert(delivery);
                     self.outcomes.push(refusal);
                 }
@@ -237,7 +237,7 @@ impl TestPartition {
                     let numbers = (first..=last).filter_map(|delivery| self.deliveries.get(&delivery));
                     completed.extend(numbers.filter(|number| completing.contains(number)));
                 }
-                Outgoing::NotSettled { refusal, .. } => self.outcomes.push(refusal),
+                Outgoing::Plain(Effect::NotSettled { refusal, .. }) => self.outcomes.push(refusal),
                 Outgoing::Deliver(sent) => {
                     let bytes = match sent.place.read() {
                         Err(_) if self.skips_unreadable => continue,

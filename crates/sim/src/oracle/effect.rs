@@ -5,8 +5,8 @@ use super::forward::forwards;
 use super::ledger::Present;
 use super::{Fate, Gone, Link, LinkState, Lock, Oracle, Role};
 use broker::{
-    ConnectionId, Delivery, EntityId, LinkId, LocalTime, LockToken, Outcome, ReceiveMode, Refusal, Settled,
-    State, SubQueue,
+    ConnectionId, Delivery, Effect, EntityId, LinkId, LocalTime, LockToken, Outcome, ReceiveMode, Refusal,
+    Settled, State, SubQueue,
 };
 use engine::{Outgoing, Sent};
 
@@ -21,21 +21,27 @@ impl Oracle {
             Outgoing::Accepted { link, first, last } => {
                 (*first..=*last).for_each(|delivery| self.accepted(*link, delivery));
             }
-            Outgoing::Rejected { link, delivery, refusal } => self.rejected(*link, *delivery, refusal),
+            Outgoing::Plain(Effect::Rejected { link, delivery, refusal }) => {
+                self.rejected(*link, *delivery, refusal)
+            }
             Outgoing::Settled { link, first, last, outcome } => {
                 (*first..=*last).for_each(|delivery| self.settled(*link, delivery, *outcome));
             }
-            Outgoing::NotSettled { link, delivery, refusal } => self.not_settled(*link, *delivery, refusal),
-            Outgoing::PartTaken { link, length } => {
+            Outgoing::Plain(Effect::NotSettled { link, delivery, refusal }) => {
+                self.not_settled(*link, *delivery, refusal)
+            }
+            Outgoing::Plain(Effect::PartTaken { link, length }) => {
                 self.trace.add(&[9, u64::from(link.link), u64::from(*length)]);
             }
-            Outgoing::Declared { link, delivery, transaction } => {
+            Outgoing::Plain(Effect::Declared { link, delivery, transaction }) => {
                 self.declared(*link, *delivery, *transaction);
             }
-            Outgoing::Staged { link, delivery, outcome, .. } => self.staged(*link, *delivery, *outcome),
+            Outgoing::Plain(Effect::Staged { link, delivery, outcome, .. }) => {
+                self.staged(*link, *delivery, *outcome)
+            }
             Outgoing::Deliver(sent) => self.delivered(sent),
-            Outgoing::Drained { link } => self.drained(*link),
-            Outgoing::Attached { link, session, .. } => {
+            Outgoing::Plain(Effect::Drained { link }) => self.drained(*link),
+            Outgoing::Plain(Effect::Attached { link, session, .. }) => {
                 let may_wait = self.links.get(link).is_some_and(|link| link.wants == Some(None));
                 if !may_wait {
                     self.answered(connection, |due| *due == Due::Attach(*link));
@@ -48,8 +54,14 @@ impl Oracle {
                     None => self.fail("a link was attached that nobody wanted"),
                 }
             }
-            Outgoing::Detached { link, refusal } => self.detached(*link, refusal),
+            Outgoing::Plain(Effect::Detached { link, refusal }) => self.detached(*link, refusal),
             Outgoing::Answered { request, answer, .. } => self.replied(*request, answer),
+            Outgoing::Plain(
+                Effect::Accepted { .. }
+                | Effect::Settled { .. }
+                | Effect::Deliver { .. }
+                | Effect::Answered { .. },
+            ) => unreachable!("these are never plain"),
         }
         self.trace.add(&[u64::from(connection.0)]);
     }

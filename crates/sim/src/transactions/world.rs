@@ -3,7 +3,7 @@
 use super::model::PLACES;
 use crate::random::Random;
 use broker::{
-    Answer, Command, ConnectionId, LinkId, LockToken, NamespaceId, Number, Outcome, QueueSettings,
+    Answer, Command, ConnectionId, Effect, LinkId, LockToken, NamespaceId, Number, Outcome, QueueSettings,
     ReceiveMode, Refusal, RequestId, Span, Time, TransactionId,
 };
 use engine::{Batch, ByHand, Item, Outbox, Outgoing, Pace, recover};
@@ -241,8 +241,8 @@ impl World {
         match &heard[..] {
             [Outgoing::Accepted { .. }] => Heard::Accepted,
             [Outgoing::Settled { .. }] => Heard::Settled,
-            [Outgoing::Staged { .. }] => Heard::Staged,
-            [Outgoing::Rejected { refusal, .. } | Outgoing::NotSettled { refusal, .. }] => {
+            [Outgoing::Plain(Effect::Staged { .. })] => Heard::Staged,
+            [Outgoing::Plain(Effect::Rejected { refusal, .. } | Effect::NotSettled { refusal, .. })] => {
                 Heard::Refused(name(refusal))
             }
             _ => panic!("{heard:?} is no answer"),
@@ -331,7 +331,7 @@ impl World {
         let delivery = self.delivery(connection);
         self.give(vec![Command::Declare { link, delivery }]);
         match &self.hear(connection)[..] {
-            [Outgoing::Declared { transaction, .. }] => *transaction,
+            [Outgoing::Plain(Effect::Declared { transaction, .. })] => *transaction,
             other => panic!("{other:?}"),
         }
     }

@@ -22,7 +22,7 @@ use crate::hash::hash_bytes;
 use crate::machine::Machine;
 use crate::oracle::{Oracle, OracleMailbox, Role};
 use crate::random::Random;
-use broker::{Answer, Command, ConnectionId, LinkId, NamespaceId, Number, ReceiveMode, Tier};
+use broker::{Answer, Command, ConnectionId, Effect, LinkId, NamespaceId, Number, ReceiveMode, Tier};
 use client::{Client, Held};
 use engine::{Batch, Item, Outgoing, Sent};
 use journal::Place;
@@ -325,13 +325,13 @@ impl Workload {
         for each in outgoing {
             match each {
                 Outgoing::Deliver(sent) => self.take(nth, &sent, &may_fail, oracle),
-                Outgoing::Detached { link, .. } => {
+                Outgoing::Plain(Effect::Detached { link, .. }) => {
                     if let Some(client) = self.client(link) {
                         client.links.retain(|other| other.id != link);
                         client.unanswered.retain(|(other, _)| *other != link);
                     }
                 }
-                Outgoing::Attached { link, session: Some(session), .. } => {
+                Outgoing::Plain(Effect::Attached { link, session: Some(session), .. }) => {
                     let links = self.client(link).map(|client| &mut client.links);
                     if let Some(link) = links.and_then(|links| links.iter_mut().find(|each| each.id == link))
                     {
@@ -341,10 +341,14 @@ impl Workload {
                 Outgoing::Accepted { link, first, last } => {
                     (first..=last).for_each(|delivery| self.answered(link, delivery, oracle));
                 }
-                Outgoing::Rejected { link, delivery, .. } | Outgoing::Staged { link, delivery, .. } => {
+                Outgoing::Plain(
+                    Effect::Rejected { link, delivery, .. } | Effect::Staged { link, delivery, .. },
+                ) => {
                     self.answered(link, delivery, oracle);
                 }
-                Outgoing::Declared { link, transaction, .. } => self.declared(nth, link, transaction),
+                Outgoing::Plain(Effect::Declared { link, transaction, .. }) => {
+                    self.declared(nth, link, transaction)
+                }
                 Outgoing::Answered { answer: Ok(answer), places, request } => {
                     let path = self
                         .client_of(request.connection)

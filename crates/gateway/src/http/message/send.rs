@@ -15,7 +15,7 @@ use crate::account::Account;
 use crate::amqp::{Arrived, Arriving, Unfinished, Unfit, add_message};
 use crate::ask::Ask;
 use crate::limits::{BATCH_BYTES, UNMEASURED_BYTES, UNSTORED_BYTES};
-use broker::{Command, NamespaceId, Refusal};
+use broker::{Command, Effect, NamespaceId, Refusal};
 use engine::{Batch, Outgoing};
 use hyper::body::Body;
 use hyper::header::{CONTENT_TYPE, EXPECT, HeaderMap};
@@ -117,10 +117,10 @@ impl Sender {
     ) -> Result<Sender, Failure> {
         line.ask(vec![Command::AttachSender { link: line.link(), namespace, path: entity.into() }]);
         match line.next().await {
-            Outgoing::Attached { max_message_bytes, wants_ids, .. } => {
+            Outgoing::Plain(Effect::Attached { max_message_bytes, wants_ids, .. }) => {
                 Ok(Sender { line, max_message_bytes, wants_ids, account })
             }
-            Outgoing::Detached { refusal, .. } => Err(refused(refusal)),
+            Outgoing::Plain(Effect::Detached { refusal, .. }) => Err(refused(refusal)),
             _ => Err(Failure::Internal),
         }
     }
@@ -201,8 +201,8 @@ impl Sender {
         });
         while arriving.unstored_bytes() > UNSTORED_BYTES {
             match self.line.next().await {
-                Outgoing::PartTaken { length, .. } => arriving.part_taken(length as usize),
-                Outgoing::Detached { refusal, .. } => return Err(refused(refusal)),
+                Outgoing::Plain(Effect::PartTaken { length, .. }) => arriving.part_taken(length as usize),
+                Outgoing::Plain(Effect::Detached { refusal, .. }) => return Err(refused(refusal)),
                 _ => return Err(Failure::Internal),
             }
         }
@@ -218,10 +218,10 @@ impl Sender {
         loop {
             match self.line.next().await {
                 Outgoing::Accepted { .. } => return Ok(()),
-                Outgoing::Rejected { refusal, .. } | Outgoing::Detached { refusal, .. } => {
+                Outgoing::Plain(Effect::Rejected { refusal, .. } | Effect::Detached { refusal, .. }) => {
                     return Err(refused(refusal));
                 }
-                Outgoing::PartTaken { .. } => {}
+                Outgoing::Plain(Effect::PartTaken { .. }) => {}
                 _ => return Err(Failure::Internal),
             }
         }

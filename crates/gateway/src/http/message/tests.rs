@@ -6,7 +6,7 @@ use crate::http::tests::engine_in_memory;
 use crate::limits::*;
 use crate::listen::{Doors, Peer};
 use crate::namespaces::Namespaces;
-use broker::{Command, NamespaceId, Outcome, QueueSettings, ReceiveMode};
+use broker::{Command, Effect, NamespaceId, Outcome, QueueSettings, ReceiveMode};
 use bytes::BytesMut;
 use engine::{Batch, Engine, Outgoing};
 use message::Value;
@@ -603,7 +603,7 @@ async fn names_of_properties_keep_their_spelling() {
     };
     connection.submit(batch);
     let mut outgoing = Vec::new();
-    while !outgoing.iter().any(|each| matches!(each, Outgoing::Drained { .. })) {
+    while !outgoing.iter().any(|each| matches!(each, Outgoing::Plain(Effect::Drained { .. }))) {
         connection.outbox().arrived().await;
         connection.outbox().take(&mut outgoing);
     }
