@@ -69,38 +69,33 @@ pub fn description(body: &[u8]) -> Result<Element, Failure> {
         })
 }
 
-/// What an entry needs to know of what it describes.
-pub trait Describe {
+/// What an entry says of what it describes.
+#[derive(Debug)]
+pub struct Heading<'a> {
     /// Where it is, in the exact spelling that names are read from (H-21).
-    fn path(&self) -> String;
+    path: String,
     /// Its name alone (H-20).
-    fn title(&self) -> &str;
-    fn published(&self) -> LocalTime;
-    fn updated(&self) -> LocalTime;
+    title: &'a str,
+    published: LocalTime,
+    updated: LocalTime,
     /// Queues and topics name the namespace as their author; what lies below a topic does not.
-    fn has_author(&self) -> bool;
+    has_author: bool,
+}
+
+/// What may be in an entry.
+pub trait Describe {
+    fn heading(&self) -> Heading<'_>;
     fn write(&self, site: &Site, writer: &mut Writer);
 }
 
+/// The heading of a queue or a topic.
+fn of_entity(path: &str, published: LocalTime, updated: LocalTime) -> Heading<'_> {
+    Heading { path: path.to_owned(), title: path, published, updated, has_author: true }
+}
+
 impl Describe for QueueDescription {
-    fn path(&self) -> String {
-        self.path.to_string()
-    }
-
-    fn title(&self) -> &str {
-        &self.path
-    }
-
-    fn published(&self) -> LocalTime {
-        self.created
-    }
-
-    fn updated(&self) -> LocalTime {
-        self.updated
-    }
-
-    fn has_author(&self) -> bool {
-        true
+    fn heading(&self) -> Heading<'_> {
+        of_entity(&self.path, self.created, self.updated)
     }
 
     fn write(&self, site: &Site, writer: &mut Writer) {
@@ -109,24 +104,8 @@ impl Describe for QueueDescription {
 }
 
 impl Describe for TopicDescription {
-    fn path(&self) -> String {
-        self.path.to_string()
-    }
-
-    fn title(&self) -> &str {
-        &self.path
-    }
-
-    fn published(&self) -> LocalTime {
-        self.created
-    }
-
-    fn updated(&self) -> LocalTime {
-        self.updated
-    }
-
-    fn has_author(&self) -> bool {
-        true
+    fn heading(&self) -> Heading<'_> {
+        of_entity(&self.path, self.created, self.updated)
     }
 
     fn write(&self, site: &Site, writer: &mut Writer) {
@@ -135,24 +114,10 @@ impl Describe for TopicDescription {
 }
 
 impl Describe for SubscriptionDescription {
-    fn path(&self) -> String {
-        format!("{}/Subscriptions/{}", self.topic, self.name)
-    }
-
-    fn title(&self) -> &str {
-        &self.name
-    }
-
-    fn published(&self) -> LocalTime {
-        self.created
-    }
-
-    fn updated(&self) -> LocalTime {
-        self.updated
-    }
-
-    fn has_author(&self) -> bool {
-        false
+    fn heading(&self) -> Heading<'_> {
+        let path = format!("{}/Subscriptions/{}", self.topic, self.name);
+        let (published, updated) = (self.created, self.updated);
+        Heading { path, title: &self.name, published, updated, has_author: false }
     }
 
     fn write(&self, _: &Site, writer: &mut Writer) {
@@ -161,24 +126,10 @@ impl Describe for SubscriptionDescription {
 }
 
 impl Describe for RuleDescription {
-    fn path(&self) -> String {
-        format!("{}/Subscriptions/{}/Rules/{}", self.topic, self.subscription, self.rule.name)
-    }
-
-    fn title(&self) -> &str {
-        &self.rule.name
-    }
-
-    fn published(&self) -> LocalTime {
-        self.created
-    }
-
-    fn updated(&self) -> LocalTime {
-        self.created
-    }
-
-    fn has_author(&self) -> bool {
-        false
+    fn heading(&self) -> Heading<'_> {
+        let path = format!("{}/Subscriptions/{}/Rules/{}", self.topic, self.subscription, self.rule.name);
+        let (published, updated) = (self.created, self.created);
+        Heading { path, title: &self.rule.name, published, updated, has_author: false }
     }
 
     fn write(&self, _: &Site, writer: &mut Writer) {
@@ -222,7 +173,7 @@ pub fn feed(title: &str, path: &str, described: &[impl Describe], page: Page, si
         writer.empty("link", &[("rel", "next"), ("href", &paged(page.skip + described.len()))]);
     }
     for each in described {
-        write_entry(each, &site.address(&each.path()), site, &[("xml:base", &itself)], &mut writer);
+        write_entry(each, &site.address(&each.heading().path), site, &[("xml:base", &itself)], &mut writer);
     }
     writer.end();
     writer.finish()
@@ -235,14 +186,15 @@ fn write_entry(
     attributes: &[(&str, &str)],
     writer: &mut Writer,
 ) {
-    let address = site.address(&described.path());
+    let heading = described.heading();
+    let address = site.address(&heading.path);
     writer
         .start("entry", attributes)
         .leaf("id", id)
-        .leaf_with("title", &[("type", "text")], described.title())
-        .leaf("published", &iso::date_in_seconds(described.published().0))
-        .leaf("updated", &iso::date_in_seconds(described.updated().0));
-    if described.has_author() {
+        .leaf_with("title", &[("type", "text")], heading.title)
+        .leaf("published", &iso::date_in_seconds(heading.published.0))
+        .leaf("updated", &iso::date_in_seconds(heading.updated.0));
+    if heading.has_author {
         writer.start("author", &[]).leaf("name", &site.namespace).end();
     }
     writer
