@@ -79,7 +79,7 @@ pub fn build_rust() -> Result<Report, Failure> {
     let manifest = root().join(RUST_SOURCE).join("Cargo.toml").to_string_lossy().into_owned();
     let folder = target().join("sdk/rust").to_string_lossy().into_owned();
     let arguments = ["test", "--quiet", "--locked", "--no-run", "--manifest-path", &manifest];
-    step::command("cargo", &arguments, &[("CARGO_TARGET_DIR", &folder)])?;
+    step::command("cargo", &arguments, &[("CARGO_TARGET_DIR", folder.as_str())])?;
     Ok(Report { passed: 0, note: String::new() })
 }
 

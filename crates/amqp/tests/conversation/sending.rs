@@ -202,7 +202,7 @@ fn every_end_of_an_unfinished_delivery_gives_its_bytes_back() {
             peer.transfer(transfer(3), b"end");
         }),
         ("a detach", |peer| peer.detach(0)),
-        ("the end of its session", |peer| peer.give(0, Performative::End(End::default()))),
+        ("the end of its session", |peer| peer.give(0, Performative::End(End { error: None }))),
     ];
     for (what, end) in ends {
         let mut peer = Peer::ready();
