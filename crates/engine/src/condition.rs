@@ -20,36 +20,51 @@ pub enum Problem {
     Damaged,
 }
 
+/// Whether a sync is on its way, and since when.
 #[derive(Debug)]
+pub struct PendingSync {
+    started: Instant,
+    /// Milliseconds from `started` to the sync that is on its way, and one more; zero if there is none.
+    since: AtomicU64,
+}
+
+impl Default for PendingSync {
+    fn default() -> PendingSync {
+        PendingSync { started: Instant::now(), since: AtomicU64::new(0) }
+    }
+}
+
+impl PendingSync {
+    pub fn began(&self) {
+        let since = self.started.elapsed().as_millis() as u64;
+        self.since.store(since + 1, Ordering::Release);
+    }
+
+    pub fn ended(&self) {
+        self.since.store(0, Ordering::Release);
+    }
+
+    /// For how long the sync that is on its way has been.
+    pub fn pending(&self, now: Instant) -> Option<Duration> {
+        let since = self.since.load(Ordering::Acquire).checked_sub(1)?;
+        Some(now.saturating_duration_since(self.started + Duration::from_millis(since)))
+    }
+}
+
+#[derive(Debug, Default)]
 pub struct Condition {
     is_full: AtomicBool,
     is_closed: AtomicBool,
     damage: Mutex<Option<String>>,
     damages: AtomicU64,
-    started: Instant,
-    /// Milliseconds from `started` to the sync that is on its way, and one more; zero if there is none.
-    syncing_since: AtomicU64,
+    sync: PendingSync,
     ahead_ms: AtomicI64,
-}
-
-impl Default for Condition {
-    fn default() -> Condition {
-        Condition {
-            is_full: AtomicBool::new(false),
-            is_closed: AtomicBool::new(false),
-            damage: Mutex::new(None),
-            damages: AtomicU64::new(0),
-            started: Instant::now(),
-            syncing_since: AtomicU64::new(0),
-            ahead_ms: AtomicI64::new(0),
-        }
-    }
 }
 
 impl Condition {
     /// Everything that ails it at `now`; nothing, if what is sent now would be stored.
     pub fn problems(&self, now: Instant) -> Vec<Problem> {
-        let pending = self.sync_pending(now).filter(|pending| *pending >= SYNC_PENDING_MOST);
+        let pending = self.sync.pending(now).filter(|pending| *pending >= SYNC_PENDING_MOST);
         [
             self.is_closed.load(Ordering::Acquire).then_some(Problem::Closed),
             pending.map(|pending| Problem::SyncPending(pending.as_secs())),
@@ -64,12 +79,6 @@ impl Condition {
     /// How far the owner's time was ahead of the machine's clock at the start, if that is worth telling.
     pub fn large_gap_ms(&self) -> Option<i64> {
         Some(self.ahead_ms.load(Ordering::Relaxed)).filter(|ahead| *ahead > LARGE_GAP_MS)
-    }
-
-    /// For how long the sync that is on its way has been.
-    fn sync_pending(&self, now: Instant) -> Option<Duration> {
-        let since = self.syncing_since.load(Ordering::Acquire).checked_sub(1)?;
-        Some(now.saturating_duration_since(self.started + Duration::from_millis(since)))
     }
 
     /// Whether the disk is full and sends are refused.
@@ -88,12 +97,11 @@ impl Condition {
     }
 
     pub(crate) fn sync_began(&self) {
-        let since = self.started.elapsed().as_millis() as u64;
-        self.syncing_since.store(since + 1, Ordering::Release);
+        self.sync.began();
     }
 
     pub(crate) fn sync_ended(&self) {
-        self.syncing_since.store(0, Ordering::Release);
+        self.sync.ended();
     }
 
     pub(crate) fn close(&self) {
@@ -152,7 +160,7 @@ mod tests {
         let condition = Condition::default();
         condition.sync_began();
         let began =
-            condition.started + Duration::from_millis(condition.syncing_since.load(Ordering::Relaxed) - 1);
+            condition.sync.started + Duration::from_millis(condition.sync.since.load(Ordering::Relaxed) - 1);
         assert_eq!(condition.problems(began + SYNC_PENDING_MOST - Duration::from_millis(1)), []);
         assert_eq!(condition.problems(began + SYNC_PENDING_MOST), [Problem::SyncPending(5)]);
         condition.sync_ended();

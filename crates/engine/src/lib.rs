@@ -33,7 +33,7 @@ pub use budget::Budget;
 pub use by_hand::{ByHand, HandClock};
 pub use cache::{Cache, Front};
 pub use clock::{Clock, OwnerClock, Slew};
-pub use condition::{Condition, Problem};
+pub use condition::{Condition, PendingSync, Problem};
 pub use handle::{Connection, Handle, Stopped};
 pub use item::Item;
 pub use mailbox::{Mailbox, Outbox, Outgoing, Sent};

@@ -1,8 +1,9 @@
 //! How the items are, for those who ask from outside: health, metrics.
 
 use crate::limits::SYNC_PENDING_MOST;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use engine::PendingSync;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// Why the items cannot be relied on. The text is for anybody: it names no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -15,30 +16,17 @@ pub enum Problem {
     Full,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Condition {
     is_full: AtomicBool,
     is_closed: AtomicBool,
-    started: Instant,
-    /// Milliseconds from `started` to the sync that is on its way, and one more; zero if there is none.
-    syncing_since: AtomicU64,
-}
-
-impl Default for Condition {
-    fn default() -> Condition {
-        Condition {
-            is_full: AtomicBool::new(false),
-            is_closed: AtomicBool::new(false),
-            started: Instant::now(),
-            syncing_since: AtomicU64::new(0),
-        }
-    }
+    sync: PendingSync,
 }
 
 impl Condition {
     /// Everything that ails the items at `now`; nothing, if what is written now would be stored.
     pub fn problems(&self, now: Instant) -> Vec<Problem> {
-        let pending = self.sync_pending(now).filter(|pending| *pending >= SYNC_PENDING_MOST);
+        let pending = self.sync.pending(now).filter(|pending| *pending >= SYNC_PENDING_MOST);
         [
             self.is_closed.load(Ordering::Acquire).then_some(Problem::Closed),
             pending.map(|pending| Problem::SyncPending(pending.as_secs())),
@@ -49,18 +37,12 @@ impl Condition {
         .collect()
     }
 
-    fn sync_pending(&self, now: Instant) -> Option<Duration> {
-        let since = self.syncing_since.load(Ordering::Acquire).checked_sub(1)?;
-        Some(now.saturating_duration_since(self.started + Duration::from_millis(since)))
-    }
-
     pub(crate) fn sync_began(&self) {
-        let since = self.started.elapsed().as_millis() as u64;
-        self.syncing_since.store(since + 1, Ordering::Release);
+        self.sync.began();
     }
 
     pub(crate) fn sync_ended(&self) {
-        self.syncing_since.store(0, Ordering::Release);
+        self.sync.ended();
     }
 
     pub(crate) fn close(&self) {
