@@ -100,19 +100,7 @@ pub async fn serve(mut settings: Settings, flags: Flags, open_files: u64) -> any
         is_loopback_only,
         development: development.clone(),
     };
-    let opened = async {
-        let mut opened = opener.open(&settings.namespaces, |_| None).await;
-        let (changes, missing): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut opened.untaken).into_iter().partition(|untaken| untaken.is_there);
-        // Without what is missing clients cannot work. What is only as it was keeps nobody from it.
-        if !missing.is_empty() {
-            bail!("{}", missing.into_iter().map(|untaken| untaken.what).collect::<Vec<_>>().join("; "));
-        }
-        changes.iter().for_each(|untaken| tracing::error!("not taken: {}", untaken.what));
-        let (default, others) = opened.split().context("there is no namespace")?;
-        anyhow::Ok((default, others, definition::known_namespaces(&opener.engine).await?))
-    };
-    let (default, others, known) = match opened.await {
+    let (default, others, known) = match opener.open_all(&settings.namespaces).await {
         Ok(namespaces) => namespaces,
         Err(error) => {
             end_items(items);
@@ -213,13 +201,24 @@ pub async fn serve(mut settings: Settings, flags: Flags, open_files: u64) -> any
     if let Err(why) = ended {
         return Err(journal_stopped(&why));
     }
+    end_politely(&state, items_door.as_deref(), engine, items, &mut stop).await
+}
+
+/// Lets connections end, for a while, and then the engines; a second signal ends it all at once.
+async fn end_politely(
+    state: &State,
+    items_door: Option<&ItemsDoor>,
+    engine: Engine,
+    items: Option<items_engine::Engine>,
+    stop: &mut StopSignal,
+) -> anyhow::Result<()> {
     state.stop();
-    if let Some(door) = &items_door {
+    if let Some(door) = items_door {
         door.stop();
     }
     let idle = async {
         state.idle().await;
-        if let Some(door) = &items_door {
+        if let Some(door) = items_door {
             door.idle().await;
         }
     };
@@ -394,6 +393,23 @@ impl Opened {
 }
 
 impl NamespaceOpener {
+    /// Opens all namespaces at a start: the one called `default`, the others, and the names that were ever given.
+    async fn open_all(
+        &self,
+        definitions: &[Definition],
+    ) -> anyhow::Result<(Namespace, Vec<Namespace>, Vec<Box<str>>)> {
+        let mut opened = self.open(definitions, |_| None).await;
+        let (changes, missing): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut opened.untaken).into_iter().partition(|untaken| untaken.is_there);
+        // Without what is missing clients cannot work. What is only as it was keeps nobody from it.
+        if !missing.is_empty() {
+            bail!("{}", missing.into_iter().map(|untaken| untaken.what).collect::<Vec<_>>().join("; "));
+        }
+        changes.iter().for_each(|untaken| tracing::error!("not taken: {}", untaken.what));
+        let (default, others) = opened.split().context("there is no namespace")?;
+        Ok((default, others, definition::known_namespaces(&self.engine).await?))
+    }
+
     /// `before` knows the number of a namespace that is served, and since when there is one: it goes on being served,
     /// whatever becomes of its definition.
     async fn open(
