@@ -353,7 +353,7 @@ impl Broker {
         self.durable.apply_local(&record, decision.now);
         decision.record(record);
         if let Some((entity, session)) = left {
-            self.volatile.add_news(entity, session);
+            self.volatile.mark_changed(entity, session);
         }
     }
 

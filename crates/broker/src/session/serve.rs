@@ -29,7 +29,7 @@ impl Broker {
             self.refresh(source, &session);
             self.serve(source, &session, &mut left, decision);
             if left == 0 {
-                self.volatile.add_news(source.entity, session);
+                self.volatile.mark_changed(source.entity, session);
             }
         }
         self.give_out(source, &mut left, decision);

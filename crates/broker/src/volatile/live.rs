@@ -282,11 +282,11 @@ impl Volatile {
     /// A message is free again, for nothing has happened.
     pub(crate) fn free_in_session(&mut self, entity: EntityId, session: Arc<str>, sequence: Sequence) {
         self.sessions_mut(entity).give_back(&session, sequence);
-        self.add_news(entity, session);
+        self.mark_changed(entity, session);
     }
 
     /// Something may have changed for a session.
-    pub(crate) fn add_news(&mut self, entity: EntityId, session: Arc<str>) {
+    pub(crate) fn mark_changed(&mut self, entity: EntityId, session: Arc<str>) {
         touched(1);
         self.sessions_mut(entity).changed.push_back(session);
         self.stir(Source::main(entity));
