@@ -62,7 +62,7 @@ fn check_container(container: &Container, view: &dyn View, now: Time) -> Result<
         )));
     }
     expected.order().map_err(wrong)?;
-    for section in [Section::Changes, Section::Expiry] {
+    for section in [Section::Changes, Section::Expiry, Section::Rids] {
         compare(&section_entries(container, section, view)?, &expected.entries, section).map_err(wrong)?;
     }
     check_unique(container, &expected, view)?;
@@ -75,7 +75,7 @@ struct Expected {
     bytes: u64,
     made: u64,
     newest: Version,
-    /// Of the order of changes and of expiry.
+    /// Of the order of changes, of expiry and of rids.
     entries: BTreeMap<Bytes, Bytes>,
     /// Unique keys: the items that have the values, and whether each still counts.
     unique: BTreeMap<Bytes, Vec<(Bytes, bool)>>,
@@ -96,6 +96,7 @@ impl Expected {
             keys::change(number, item.class(), item.version).into(),
             change_value(item.written, &place).into(),
         );
+        self.entries.insert(keys::by_rid(number, item.number).into(), place.clone());
         if let Some(ends) = item.own_expiry() {
             self.entries.insert(keys::expiry(number, ends, &place).into(), Bytes::new());
         }

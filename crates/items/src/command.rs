@@ -300,8 +300,9 @@ pub struct Precondition {
 pub enum Throughput {
     /// `x-ms-offer-throughput`.
     Fixed(u32),
-    /// `maxThroughput` of `x-ms-cosmos-offer-autopilot-settings`.
-    Autoscale(u32),
+    /// Of `x-ms-cosmos-offer-autopilot-settings`: `maxThroughput`, and `incrementPercent` of its policy, by which the most would grow with
+    /// what is stored.
+    Autoscale { most: u32, increment_percent: u32 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

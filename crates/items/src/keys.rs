@@ -11,6 +11,7 @@
 //! 10 container(4) 04 expiry(8) place           items with a time to live of their own, in the order in which they expire
 //! 10 container(4) 05 key(1) partition values   unique keys: the item's place
 //! 10 container(4) 06 generation(2) path(8) value place   index entries
+//! 10 container(4) 07 number(8)                 items by the number in their rid: the item's place
 //! ```
 //!
 //! `place` is the effective partition key, the partition key and the id: a logical partition, a range of effective keys and
@@ -73,6 +74,7 @@ pub enum Section {
     Expiry = 4,
     Unique = 5,
     Index = 6,
+    Rids = 7,
 }
 
 pub fn definition(kind: Kind, parent: u64, number: u64) -> Bytes {
@@ -181,6 +183,13 @@ fn version(bytes: &[u8]) -> Option<Version> {
         lsn: u64::from_be_bytes(bytes[..8].try_into().ok()?),
         index: u16::from_be_bytes(bytes[8..].try_into().ok()?),
     })
+}
+
+/// Where the place of the item with this number is told.
+pub fn by_rid(container: u32, number: u64) -> Vec<u8> {
+    let mut key = section_and(container, Section::Rids, 8);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
 }
 
 pub fn expiry(container: u32, at: Time, place: &[u8]) -> Vec<u8> {

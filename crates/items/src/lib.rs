@@ -43,6 +43,7 @@ pub use command::{
     Listing, OperationKind, PatchOperation, PatchVerb, Precondition, Query, QueryScope, Scope, ScriptKind,
     Throughput,
 };
+pub use definition::offer::of_header as autoscale_of_header;
 pub use in_memory::InMemory;
 pub use partition_key::{KeyPart, PartitionKey};
 pub use record::{Event, Record};

@@ -24,9 +24,6 @@ pub const NAME_BYTES: usize = 255;
 pub const TTL_SECONDS_MOST: i64 = 2_147_483_647;
 /// Bytes of one partition key value (P-43).
 pub const KEY_VALUE_BYTES: usize = 2_048;
-/// Bytes of one partition key value in a container of partition key version 1 (P-43): behind them its effective key does not tell
-/// two keys apart.
-pub const KEY_VALUE_BYTES_V1: usize = 101;
 /// Levels of a hierarchical partition key (P-40).
 pub const KEY_PATHS: usize = 3;
 /// Unique keys of a container, and paths of one of them (5.2).

@@ -379,16 +379,21 @@ fn take_offer(from: &mut wire::Reader) -> Option<Option<(u32, Throughput)>> {
 pub(crate) fn put_throughput(out: &mut Vec<u8>, throughput: &Throughput) {
     let (kind, units) = match throughput {
         Throughput::Fixed(units) => (0, *units),
-        Throughput::Autoscale(units) => (1, *units),
+        Throughput::Autoscale { most, increment_percent: 0 } => (1, *most),
+        Throughput::Autoscale { most, .. } => (2, *most),
     };
     out.push(kind);
     wire::put(out, u64::from(units));
+    if let Throughput::Autoscale { increment_percent: percent @ 1.., .. } = throughput {
+        wire::put(out, u64::from(*percent));
+    }
 }
 
 pub(crate) fn take_throughput(from: &mut wire::Reader) -> Option<Throughput> {
     Some(match from.byte()? {
         0 => Throughput::Fixed(from.small()?),
-        1 => Throughput::Autoscale(from.small()?),
+        1 => Throughput::Autoscale { most: from.small()?, increment_percent: 0 },
+        2 => Throughput::Autoscale { most: from.small()?, increment_percent: from.small()? },
         _ => return None,
     })
 }
@@ -412,13 +417,17 @@ mod tests {
                 database: 1,
                 container: 3,
                 definition: "{}".into(),
-                offer: Some((4, Throughput::Autoscale(4000))),
+                offer: Some((4, Throughput::Autoscale { most: 4000, increment_percent: 0 })),
             },
             Event::ContainerReplaced { container: 3, definition: "{}".into() },
             Event::ContainerDeleted { container: 3 },
             Event::DocumentWritten { kind: Kind::User, parent: 1, number: 5, body: "{}".into() },
             Event::DocumentDeleted { kind: Kind::User, parent: 1, number: 5 },
             Event::OfferReplaced { offer: 2, throughput: Throughput::Fixed(500) },
+            Event::OfferReplaced {
+                offer: 2,
+                throughput: Throughput::Autoscale { most: 5000, increment_percent: 300 },
+            },
             Event::ItemsWritten {
                 container: 3,
                 lsn: 9,

@@ -30,7 +30,8 @@ pub enum Refusal {
     /// The entity tag or the condition of a patch does not hold.
     #[error("{0}")]
     PreconditionFailed(&'static str),
-    #[error("Request size is too large: {bytes} bytes, the limit is {limit}.")]
+    /// The words are those that clients look for, with nothing behind them.
+    #[error("Request size is too large")]
     TooLarge { bytes: usize, limit: usize },
     /// Another operation of the same batch failed (P-58).
     #[error("Another operation of the batch failed.")]

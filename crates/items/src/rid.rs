@@ -73,6 +73,20 @@ pub fn container_of(child: &str) -> Option<String> {
     (bytes.len() == 16).then(|| text(&bytes[..8]))
 }
 
+/// The number of an item, from its rid; `None`: it is none of an item of that container.
+pub fn item_number(database: u32, container: u32, text: &str) -> Option<u64> {
+    // Almost everything that is asked for here is an id.
+    if text.len() != ITEM_CHARACTERS || !text.ends_with("==") {
+        return None;
+    }
+    let bytes = bytes(text)?;
+    let number = u64::from_le_bytes(bytes.get(8..)?.try_into().ok()?);
+    (child(database, container, Child::Item, number) == text).then_some(number)
+}
+
+/// Of a rid of sixteen bytes.
+const ITEM_CHARACTERS: usize = 24;
+
 /// The bytes of a rid; `None`: it is none.
 pub fn bytes(text: &str) -> Option<Vec<u8>> {
     // Longer ones exist for what is not kept here; none is long.
@@ -124,6 +138,18 @@ mod tests {
         assert_eq!(bits(child(7, 9, Child::Range, 1))[8..], [1, 0, 0, 0, 0, 0, 0, 0x50]);
         assert_eq!(bits(child(7, 9, Child::Procedure, 1))[15], 0x80);
         assert_eq!(bits(child(7, 9, Child::Item, u64::MAX))[15], 0x0F);
+    }
+
+    #[test]
+    fn an_item_is_known_by_its_own_rid_alone() {
+        let own = child(7, 9, Child::Item, 300);
+        assert_eq!(item_number(7, 9, &own), Some(300));
+        assert_eq!(item_number(7, 8, &own), None);
+        assert_eq!(item_number(7, 9, &child(7, 9, Child::Procedure, 300)), None);
+        assert_eq!(item_number(7, 9, &container(7, 9)), None);
+        for id in ["", "300", "AAAAAAAAAAAAAAAAAAAAAA==", "not a rid, but 24 long.=="] {
+            assert_eq!(item_number(7, 9, id), None, "{id}");
+        }
     }
 
     #[test]

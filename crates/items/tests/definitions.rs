@@ -129,9 +129,23 @@ fn a_partition_key_is_needed_and_its_kind_and_version_default() {
         r#","partitionKey":{"paths":["/a"],"version":3}"#,
         r#","partitionKey":{"paths":["/a","/b"],"kind":"MultiHash","version":1}"#,
         r#","partitionKey":{"paths":["/a","/b","/c","/d"],"kind":"MultiHash"}"#,
+        r#","partitionKey":{"paths":["/a b"]}"#,
     ] {
         assert_eq!(status(&create(bad)), 400, "{bad}");
     }
+    // What tests of the SDKs look for in the words.
+    for (members, words) in [
+        (
+            r#","partitionKey":{"paths":["/a","/b","/c","/d"],"kind":"MultiHash"}"#,
+            "Too many partition key paths",
+        ),
+        (r#","partitionKey":{"paths":["/a b"]}"#, "Partition key paths must contain only valid characters"),
+        (r#","partitionKey":{"paths":["id"]}"#, "definition path 'id' could not be accepted"),
+    ] {
+        let why = create(members).unwrap_err().to_string();
+        assert!(why.contains(words), "{why}");
+    }
+    assert!(create(r#","partitionKey":{"paths":["/\"a b\""]}"#).is_ok());
 }
 
 // CX-5.2.5
@@ -321,7 +335,8 @@ fn client_encryption_keys_are_documents_of_a_database() {
 fn offers_belong_to_databases_and_containers_and_can_be_replaced() {
     let mut world = World::new();
     let body = r#"{"id":"shared"}"#.into();
-    world.ask(Command::CreateDatabase { body, throughput: Some(Throughput::Autoscale(4000)) }).unwrap();
+    let throughput = Some(Throughput::Autoscale { most: 4000, increment_percent: 7 });
+    world.ask(Command::CreateDatabase { body, throughput }).unwrap();
     let body = r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#;
     let create = |throughput| Command::CreateContainer {
         database: "d".into(),

@@ -40,6 +40,44 @@ fn a_created_item_is_read_back_with_system_properties() {
     world.check();
 }
 
+// P-28
+#[test]
+fn an_item_is_read_replaced_patched_and_deleted_by_its_rid() {
+    let mut world = World::with("\"defaultTtl\":-1");
+    let made = world.create("i", "\"n\":1").unwrap();
+    let rid = |document: &Document| {
+        json::walk::string(member(document, "_rid").unwrap().as_bytes()).unwrap().into_owned()
+    };
+    let own = rid(&made);
+    assert_eq!(world.read(&own).unwrap(), made);
+    let replace = Command::ReplaceItem { id: own.clone(), write: World::write("i", "\"n\":2") };
+    assert_eq!(member(&world.ask(replace).map(document).unwrap(), "n").as_deref(), Some("2"));
+    let patched = world.patch(&own, r#"{"operations":[{"op":"incr","path":"/n","value":1}]}"#).unwrap();
+    assert_eq!((rid(&patched), member(&patched, "n").as_deref()), (own.clone(), Some("3")));
+    // The rid of another item names that one, and so does another partition's.
+    let other = rid(&world.create("j", "").unwrap());
+    let replace = Command::ReplaceItem { id: other.clone(), write: World::write("i", "") };
+    assert_eq!(status(&world.ask(replace)), 400);
+    let elsewhere = ItemPath { partition_key: key("q"), ..item(&own) };
+    let read = Command::ReadItem { item: elsewhere, if_none_match: None, session: None };
+    assert_eq!(world.ask(read), Err(Refusal::NotFound));
+    // An item whose id looks like a rid is found by its id first.
+    world.create(&other, "\"n\":9").unwrap();
+    assert_eq!(member(&world.read(&other).unwrap(), "n").as_deref(), Some("9"));
+    world.check();
+    assert_eq!(world.delete(&own), Ok(Answer::Deleted));
+    assert_eq!((world.read(&own), world.read("i")), (Err(Refusal::NotFound), Err(Refusal::NotFound)));
+    // Made anew it is another item with another rid; one that has expired is gone by either name.
+    let again = rid(&world.create("i", "\"ttl\":1").unwrap());
+    assert!(again != own && world.read(&own) == Err(Refusal::NotFound));
+    world.inner.now = world.inner.now.after_ms(1_000);
+    assert_eq!(world.read(&again), Err(Refusal::NotFound));
+    let anew = rid(&world.create("i", "").unwrap());
+    assert_eq!(world.read(&again), Err(Refusal::NotFound));
+    assert_eq!(member(&world.read(&anew).unwrap(), "id").as_deref(), Some("\"i\""));
+    world.check();
+}
+
 // CX-6.1, CX-6.2, CX-6.4, CX-6.5, P-30
 #[test]
 fn each_operation_answers_as_it_should() {

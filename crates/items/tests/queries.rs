@@ -197,6 +197,10 @@ fn an_explanation_names_the_index_and_metrics_tell_what_was_read() {
     let used = json::parse(&text).unwrap();
     let used = used.get("UtilizedSingleIndexes").unwrap().as_array().unwrap();
     assert_eq!(used[0].get("IndexSpec").unwrap().as_str(), Some("/n/?"));
+    let scoped = Query { scope: Scope::Key(key("p")), ..query("SELECT * FROM c", Listing::default()) };
+    let Answer::Explanation(text) = world.ask(Command::Explain(scoped)).unwrap() else { panic!() };
+    let expected = r#""UtilizedSingleIndexes":[{"FilterExpression":"","IndexSpec":"/pk/?","FilterPreciseSet":true,"IndexPreciseSet":true,"IndexImpactScore":"High"}]"#;
+    assert!(String::from_utf8_lossy(&text).contains(expected), "{text:?}");
     let scan =
         page(&mut world, query("SELECT * FROM c WHERE c.n + 1 = 8", Listing::default())).metrics.unwrap();
     assert_eq!((scan.retrieved_items, scan.returned_items, scan.used_index), (50, 1, false));

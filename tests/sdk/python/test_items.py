@@ -3,7 +3,7 @@
 
 import pytest
 from azure.core import MatchConditions
-from azure.cosmos import PartitionKey, exceptions
+from azure.cosmos import PartitionKey, ThroughputProperties, exceptions
 from items import ask, connect
 from otobus import ITEMS_KEY
 
@@ -63,6 +63,34 @@ def test_an_item_is_created_read_replaced_upserted_and_deleted(container):
     with pytest.raises(exceptions.CosmosResourceNotFoundError):
         container.delete_item("1", "ann")
     assert [one["id"] for one in container.read_all_items()] == ["2"]
+
+
+def test_what_was_read_stands_for_the_item(container):
+    # P-28: the SDK addresses it by its `_self` then.
+    item = container.create_item({"id": "1", "user": "ann", "n": 1})
+    assert container.read_item(item, "ann")["n"] == 1
+    item["n"] = 2
+    replaced = container.replace_item(item, item)
+    assert replaced["n"] == 2 and replaced["_rid"] == item["_rid"]
+    assert container.patch_item(item, "ann", [{"op": "incr", "path": "/n", "value": 1}])["n"] == 3
+    container.delete_item(item, "ann")
+    with pytest.raises(exceptions.CosmosResourceNotFoundError):
+        container.read_item(item, "ann")
+
+
+def test_an_autoscale_offer_keeps_how_it_grows(database):
+    # P-77
+    most = ThroughputProperties(auto_scale_max_throughput=5000, auto_scale_increment_percent=2)
+    container = database.create_container("grows", PartitionKey("/user"), offer_throughput=most)
+    told = container.get_throughput()
+    assert (told.auto_scale_max_throughput, told.auto_scale_increment_percent) == (5000, 2)
+    container.replace_throughput(ThroughputProperties(auto_scale_max_throughput=7000, auto_scale_increment_percent=20))
+    told = container.get_throughput()
+    assert (told.auto_scale_max_throughput, told.auto_scale_increment_percent) == (7000, 20)
+    with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
+        wrong = ThroughputProperties(auto_scale_max_throughput=-200, auto_scale_increment_percent=0)
+        database.create_container("wrong", PartitionKey("/user"), offer_throughput=wrong)
+    assert "Requested throughput -200 is less than required minimum throughput 1000" in str(refused.value)
 
 
 def test_an_id_is_taken_within_its_partition_alone(container):

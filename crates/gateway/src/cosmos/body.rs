@@ -31,7 +31,7 @@ impl Bodies {
         }
         if hint.lower() > ITEMS_BODY_BYTES as u64 {
             let _ = timeout(HTTP_BODY_TIMEOUT, discard(body)).await;
-            return Err(Failure::body_too_large(ITEMS_BODY_BYTES));
+            return Err(Failure::body_too_large());
         }
         let most = hint.upper().unwrap_or(u64::MAX).min(ITEMS_BODY_BYTES as u64);
         let kibibytes = u32::try_from(most.div_ceil(1_024)).unwrap_or(u32::MAX);
@@ -56,7 +56,7 @@ where
         if first.len().max(whole.len()) + data.remaining() > ITEMS_BODY_BYTES {
             drop((first, whole));
             discard(body).await;
-            return Err(Failure::body_too_large(ITEMS_BODY_BYTES));
+            return Err(Failure::body_too_large());
         }
         if first.is_empty() && whole.is_empty() {
             first = data.copy_to_bytes(data.remaining());

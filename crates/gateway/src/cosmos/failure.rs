@@ -34,8 +34,8 @@ impl Failure {
         Failure::new(405, 0, "The requested verb is not supported on this resource.")
     }
 
-    pub fn body_too_large(limit: usize) -> Failure {
-        Failure::new(413, 0, format!("Request size is too large: the limit is {limit} bytes."))
+    pub fn body_too_large() -> Failure {
+        Failure::new(413, 0, "Request size is too large")
     }
 
     pub fn body_too_slow() -> Failure {

@@ -118,11 +118,7 @@ impl<'a> Headers<'a> {
     /// P-77
     pub fn throughput(self) -> Result<Option<Throughput>, Failure> {
         if let Some(settings) = self.text("x-ms-cosmos-offer-autopilot-settings") {
-            let wrong =
-                || Failure::bad("The header x-ms-cosmos-offer-autopilot-settings needs maxThroughput.");
-            let settings: Value = serde_json::from_str(settings).map_err(|_| wrong())?;
-            let most = settings.get("maxThroughput").and_then(Value::as_u64).ok_or_else(wrong)?;
-            return Ok(Some(Throughput::Autoscale(u32::try_from(most).map_err(|_| wrong())?)));
+            return Ok(Some(items::autoscale_of_header(settings)?));
         }
         let Some(text) = self.text("x-ms-offer-throughput") else { return Ok(None) };
         let wrong = |_| Failure::bad("The header x-ms-offer-throughput is not a number.");

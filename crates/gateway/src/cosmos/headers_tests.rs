@@ -89,7 +89,8 @@ fn numbers_are_read_or_refused() {
     assert_eq!(throughput("x-ms-offer-throughput", "400"), Ok(Some(Throughput::Fixed(400))));
     let autoscale = r#"{"maxThroughput":4000,"autoUpgradePolicy":null}"#;
     let name = "x-ms-cosmos-offer-autopilot-settings";
-    assert_eq!(throughput(name, autoscale), Ok(Some(Throughput::Autoscale(4_000))));
+    let expected = Throughput::Autoscale { most: 4_000, increment_percent: 0 };
+    assert_eq!(throughput(name, autoscale), Ok(Some(expected)));
     assert!(throughput("x-ms-offer-throughput", "-1").is_err());
     assert!(throughput(name, "{}").is_err() && throughput(name, "[").is_err());
 }

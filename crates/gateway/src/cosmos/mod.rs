@@ -206,6 +206,7 @@ impl<A: Ask> Door<A> {
             activity: activity.clone(),
             wants_no_content: verb.writes() && headers.wants_no_content(),
             wants_quota: headers.flag("x-ms-documentdb-populatequotainfo"),
+            wants_statistics: headers.flag("x-ms-documentdb-populatepartitionstatistics"),
             wants_metrics: headers.flag("x-ms-documentdb-populatequerymetrics"),
             batch_reads: match verb {
                 Verb::Batch if headers.wants_no_content() => body::reads_of_batch(&body),

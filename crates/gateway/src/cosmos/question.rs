@@ -247,7 +247,7 @@ fn query_body(body: &[u8]) -> Result<QueryBody<'_>, Failure> {
     let read: QueryBody<'_> = serde_json::from_slice(body)
         .map_err(|_| Failure::bad("The body is not a query: {\"query\":\"...\",\"parameters\":[...]}."))?;
     if read.query.len() > QUERY_BYTES {
-        return Err(Failure::body_too_large(QUERY_BYTES));
+        return Err(Failure::body_too_large());
     }
     Ok(read)
 }
@@ -268,7 +268,7 @@ fn as_text(body: Bytes) -> Result<Bytes, Failure> {
     }
     match binary_json::to_text(&body, ITEM_BYTES) {
         Ok(text) => Ok(text.into()),
-        Err(binary_json::Error::TooLong) => Err(Failure::body_too_large(ITEM_BYTES)),
+        Err(binary_json::Error::TooLong) => Err(Failure::body_too_large()),
         Err(error) => Err(Failure::bad(format!("The body cannot be read: {error}."))),
     }
 }

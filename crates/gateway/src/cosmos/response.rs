@@ -54,6 +54,8 @@ pub struct Asked<'a> {
     pub wants_no_content: bool,
     /// Whether a container's answer shall tell its quota (5.2).
     pub wants_quota: bool,
+    /// Whether a container shall tell what its partition key ranges hold (5.2).
+    pub wants_statistics: bool,
     pub wants_metrics: bool,
     /// Which operations of a batch read: they show what they read to whoever wants to see no content.
     pub batch_reads: Vec<bool>,
@@ -124,7 +126,12 @@ impl Usual {
     }
 
     pub fn reply(&self, reply: Reply, asked: Asked<'_>) -> Response<Payload> {
-        let Shown { status, body, etag, item_count, continuation, metrics } = shown(reply.answer, &asked);
+        let Shown { status, mut body, etag, item_count, continuation, metrics } = shown(reply.answer, &asked);
+        if let (true, Some(place), Resource::Container(_)) =
+            (asked.wants_statistics && !body.is_empty(), &reply.place, asked.resource)
+        {
+            body = with_statistics(&body, place);
+        }
         let mut response = self.answer(status, asked.activity.clone(), reply.charge, body);
         let headers = response.headers_mut();
         if let Some(etag) = etag.and_then(|etag| HeaderValue::from_maybe_shared(Bytes::from(etag)).ok()) {
@@ -149,6 +156,19 @@ impl Usual {
         }
         response
     }
+}
+
+/// A container's document with what its one range holds.
+fn with_statistics(document: &Bytes, place: &Place) -> Bytes {
+    let mut body = BytesMut::with_capacity(document.len() + 128);
+    body.put_slice(document.strip_suffix(b"}").unwrap_or(document));
+    let kilobytes = place.item_bytes.div_ceil(1_024);
+    let _ = write!(
+        body,
+        ",\"statistics\":[{{\"id\":\"{RANGE}\",\"sizeInKB\":{kilobytes},\"documentCount\":{},\"partitionKeys\":[]}}]}}",
+        place.item_count
+    );
+    body.freeze()
 }
 
 /// How long a request took, as it is told with the answer.

@@ -10,6 +10,7 @@ fn asked(resource: &Resource) -> Asked<'_> {
         activity: HeaderValue::from_static("a"),
         wants_no_content: false,
         wants_quota: false,
+        wants_statistics: false,
         wants_metrics: false,
         batch_reads: Vec::new(),
     }
@@ -169,4 +170,19 @@ async fn a_failure_tells_its_sub_status_and_when_to_come_again() {
         (429, "3200", "70")
     );
     assert!(serde_json::from_str::<Value>(&body).is_ok());
+}
+
+// CX-5.2.6
+#[tokio::test]
+async fn a_container_tells_what_its_range_holds_to_whoever_asks() {
+    let resource = Resource::Container(ContainerPath::new("d", "c"));
+    let (_, _, plain) = shown(Answer::Found(document()), asked(&resource)).await;
+    assert_eq!(plain, "{\"id\":\"1\"}");
+    let asking = Asked { wants_statistics: true, ..asked(&resource) };
+    let (_, _, body) = shown(Answer::Found(document()), asking).await;
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        body["statistics"],
+        json!([{ "id": "0", "sizeInKB": 3, "documentCount": 2, "partitionKeys": [] }])
+    );
 }

@@ -1,7 +1,7 @@
 //! Transactional batches and bulk requests (section 11), and patches, which they share.
 
 use super::Scene;
-use super::items::{decided, place_of};
+use super::items::decided;
 use crate::account::Decided;
 use crate::item::body::{self, Body};
 use crate::item::patch::Patch;
@@ -22,7 +22,7 @@ impl Scene<'_> {
     ) -> Result<Decided, Refusal> {
         let mut transaction = self.transaction(&item.container, false)?;
         let patch = Patch::read(body)?;
-        let place = place_of(&transaction, item)?;
+        let place = transaction.place_of(item)?;
         let done = apply_patch(&mut transaction, &place, &patch, condition)?;
         Ok(decided(transaction, done))
     }

@@ -2,10 +2,9 @@
 
 use super::Scene;
 use crate::account::Decided;
-use crate::item::body::{self, Body};
+use crate::item::body::Body;
 use crate::item::transaction::{Done, Transaction};
 use crate::{ItemPath, ItemWrite, Precondition, Refusal, Reply};
-use bytes::Bytes;
 
 impl<'a> Scene<'a> {
     pub(super) fn transaction(
@@ -43,16 +42,10 @@ impl<'a> Scene<'a> {
 
     pub fn delete_item(&self, item: &ItemPath, condition: &Precondition) -> Result<Decided, Refusal> {
         let mut transaction = self.transaction(&item.container, false)?;
-        let place = place_of(&transaction, item)?;
+        let place = transaction.place_of(item)?;
         let done = transaction.delete(place, condition)?;
         Ok(decided(transaction, done))
     }
-}
-
-pub(super) fn place_of(transaction: &Transaction<'_>, item: &ItemPath) -> Result<Bytes, Refusal> {
-    let settings = &transaction.container().settings;
-    let key = body::whole_key(settings, &item.partition_key)?;
-    Ok(body::place(settings, &key, &item.id).into())
 }
 
 pub(super) fn decided(mut transaction: Transaction<'_>, done: Done) -> Decided {

@@ -185,11 +185,19 @@ fn partition_key(definition: &Value) -> Result<(Vec<Vec<String>>, Hashing), Refu
     };
     let mut key_paths = Vec::new();
     for path in paths {
-        match path.as_str().map(key_path::names) {
+        let names = path.as_str().filter(|path| is_plain_or_quoted(path)).map(key_path::names);
+        match names {
             Some(Ok(names)) if !names.is_empty() && names.iter().all(|name| name != "*" && name != "[]") => {
                 key_paths.push(names);
             }
-            _ => return bad(format!("a path is {}", String::from_utf8_lossy(&path.to_text()))),
+            _ => {
+                let path = path.as_str().map_or_else(|| path.to_text(), |path| path.as_bytes().to_vec());
+                return bad(format!(
+                    "The partition key component definition path '{}' could not be accepted. Partition key paths must \
+                     contain only valid characters and not contain a trailing slash or wildcard character",
+                    String::from_utf8_lossy(&path)
+                ));
+            }
         }
     }
     let version = match key.get("version") {
@@ -208,10 +216,18 @@ fn partition_key(definition: &Value) -> Result<(Vec<Vec<String>>, Hashing), Refu
     };
     // P-40
     let most = if hashing == Hashing::Multi { limits::KEY_PATHS } else { 1 };
-    if key_paths.is_empty() || key_paths.len() > most {
-        return bad(format!("it has {} paths, of 1 to {most}", key_paths.len()));
+    if key_paths.len() > most {
+        return bad(format!("Too many partition key paths: {} of at most {most}", key_paths.len()));
+    }
+    if key_paths.is_empty() {
+        return bad("it has no path".into());
     }
     Ok((key_paths, hashing))
+}
+
+/// A name with a space in it stands in quotes.
+fn is_plain_or_quoted(path: &str) -> bool {
+    path.contains(['"', '\'']) || !path.trim().contains(char::is_whitespace)
 }
 
 /// C-20
@@ -275,7 +291,9 @@ fn unique_keys(definition: &Value) -> Result<Vec<Vec<Vec<String>>>, Refusal> {
 }
 
 fn computed(definition: &Value) -> Result<Vec<(String, String)>, Refusal> {
-    let bad = |text: &str| Refusal::bad(format!("The computed properties are invalid: {text}."));
+    let bad = |text: &str| {
+        Refusal::bad(format!("One of the specified inputs is invalid: computedProperties: {text}."))
+    };
     let Some(list) = definition.get("computedProperties") else {
         return Ok(Vec::new());
     };

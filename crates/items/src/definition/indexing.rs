@@ -56,9 +56,20 @@ pub fn fill_in(mut policy: Object) -> Result<Object, Refusal> {
 fn paths(policy: &Object, name: &str) -> Result<Vec<Value>, Refusal> {
     match policy.get(name) {
         None | Some(Value::Null) => Ok(Vec::new()),
-        Some(Value::Array(paths)) => Ok(paths.clone()),
+        Some(Value::Array(paths)) => Ok(paths.iter().map(as_of_today).collect()),
         Some(_) => Err(Refusal::bad(format!("The {name} of the indexing policy are no array."))),
     }
+}
+
+/// A path as older clients send it: `/` is everything, and what kinds of indexes there shall be is not asked any more (5.2).
+fn as_of_today(entry: &Value) -> Value {
+    let Value::Object(entry) = entry else { return entry.clone() };
+    let mut entry = entry.clone();
+    entry.0.retain(|(name, _)| name != "indexes");
+    if entry.get("path").and_then(Value::as_str) == Some("/") {
+        entry.set("path", Value::text("/*"));
+    }
+    Value::Object(entry)
 }
 
 fn path(text: &str) -> Value {
@@ -164,6 +175,16 @@ mod tests {
             );
             assert!(policy(text).unwrap().is_everything());
         }
+    }
+
+    // CX-5.2.4
+    #[test]
+    fn paths_of_older_clients_are_those_of_today() {
+        let text = r#"{"includedPaths":[{"path":"/","indexes":[{"kind":"Range","dataType":"Number","precision":-1}]}]}"#;
+        let Value::Object(object) = json::parse(text.as_bytes()).unwrap() else { panic!("an object") };
+        let included = fill_in(object).unwrap().get("includedPaths").unwrap().to_text();
+        assert_eq!(included, br#"[{"path":"/*"}]"#);
+        assert!(policy(text).unwrap().is_everything());
     }
 
     #[test]

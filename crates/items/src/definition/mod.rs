@@ -223,20 +223,29 @@ impl Definitions {
 
 /// A name of a database, container, script or user (P-30).
 pub fn check_name(name: &str, limit: usize) -> Result<(), Refusal> {
-    if name.is_empty() {
-        return Err(Refusal::bad("The input name is invalid: it is empty."));
-    }
-    if name.len() > limit {
-        return Err(Refusal::bad(format!(
-            "The input name is invalid: it has {} bytes of {limit}.",
-            name.len()
-        )));
-    }
-    if let Some(bad) = name.chars().find(|c| matches!(c, '/' | '\\' | '?' | '#' | '\t' | '\r' | '\n')) {
+    check_id(name, limit)?;
+    if let Some(bad) = name.chars().find(|c| matches!(c, '?' | '\t' | '\r' | '\n')) {
         return Err(Refusal::bad(format!("The input name '{name}' is invalid: it contains {bad:?}.")));
     }
     if name.ends_with(' ') {
         return Err(Refusal::bad(format!("The input name '{name}' is invalid: it ends with a space.")));
+    }
+    Ok(())
+}
+
+/// An id of an item: more is taken than in a name, as the service does (P-30). Some clients refuse the rest by themselves.
+pub fn check_id(name: &str, limit: usize) -> Result<(), Refusal> {
+    if name.is_empty() {
+        return Err(Refusal::bad("The input name is invalid. Ensure to provide a unique non-empty string."));
+    }
+    if name.len() > limit {
+        return Err(Refusal::bad(format!(
+            "The input name is invalid: it has {} bytes. Ensure to provide a unique non-empty string less than '{limit}' characters.",
+            name.len()
+        )));
+    }
+    if let Some(bad) = name.chars().find(|c| matches!(c, '/' | '\\' | '#')) {
+        return Err(Refusal::bad(format!("The input name '{name}' is invalid: it contains {bad:?}.")));
     }
     Ok(())
 }

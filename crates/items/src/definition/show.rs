@@ -147,9 +147,9 @@ pub fn offer(definitions: &Definitions, offer: &Offer) -> Shown {
     let content = match offer.throughput {
         Throughput::Fixed(units) => format!(r#"{{"offerThroughput":{units},{ever}}}"#),
         // What an idle autoscale offer runs at: a tenth.
-        Throughput::Autoscale(units) => format!(
-            r#"{{"offerThroughput":{},{ever},"offerAutopilotSettings":{{"tier":0,"maximumTierThroughput":{units},"autoUpgrade":false,"maxThroughput":{units}}}}}"#,
-            units / 10
+        Throughput::Autoscale { most, increment_percent } => format!(
+            r#"{{"offerThroughput":{},{ever},"offerAutopilotSettings":{{"tier":0,"maximumTierThroughput":{most},"autoUpgrade":false,"maxThroughput":{most},"autoUpgradePolicy":{{"throughputPolicy":{{"incrementPercent":{increment_percent}}}}}}}}}"#,
+            most / 10
         ),
     };
     let own = format!(

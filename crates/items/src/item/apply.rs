@@ -52,7 +52,7 @@ pub fn one(
         Write::Put { place, number, ttl, body } => {
             let old = Stored::read(view, container.number, place)?;
             let new = Stored::new(container, *number, version, at, Ttl::of(*ttl), body);
-            changes.put(keys::item(container.number, place), new.encode());
+            changes.put(keys::item(container.number, place), new.encoded());
             numbers.made = numbers.made.max(*number);
             numbers.items += u64::from(old.is_none());
             numbers.bytes += new.text.len() as u64;
@@ -82,6 +82,15 @@ fn exchange(
     numbers: &mut Numbers,
     changes: &mut Changes,
 ) -> Result<(), Unreadable> {
+    let (old_number, new_number) = (old.map(|old| old.number), new.map(|new| new.number));
+    if old_number != new_number {
+        if let Some(number) = old_number {
+            changes.remove(keys::by_rid(container.number, number));
+        }
+        if let Some(number) = new_number {
+            changes.put(keys::by_rid(container.number, number), place);
+        }
+    }
     if let Some(old) = old {
         numbers.bytes = numbers.bytes.saturating_sub(old.text.len() as u64);
         changes.remove(keys::change(container.number, old.class(), old.version));

@@ -2,7 +2,7 @@
 
 use super::stored::Ttl;
 use super::ttl;
-use crate::definition::check_name;
+use crate::definition::check_id;
 use crate::definition::container::Settings;
 use crate::effective_key::{self, Hashing};
 use crate::json::{self, walk};
@@ -37,7 +37,7 @@ impl Body {
             ([names], Some(seen)) if names.len() == 1 => PartitionKey(vec![part_of(of(&seen.key))?]),
             _ => key_of(settings, &text)?,
         };
-        check_key(settings, &key)?;
+        check_key(&key)?;
         if let Some(header) = header {
             let header = whole_key(settings, header)?;
             if header != key {
@@ -145,7 +145,7 @@ fn id_of(text: Option<&[u8]>) -> Result<String, Refusal> {
             "The input content is invalid because the required property 'id' is missing or no text.",
         ));
     };
-    check_name(&id, limits::ITEM_ID_BYTES)?;
+    check_id(&id, limits::ITEM_ID_BYTES)?;
     Ok(id.into_owned())
 }
 
@@ -160,7 +160,7 @@ pub fn key_of(settings: &Settings, text: &[u8]) -> Result<PartitionKey, Refusal>
         part_of(value)
     });
     let key = PartitionKey(parts.collect::<Result<_, _>>()?);
-    check_key(settings, &key)?;
+    check_key(&key)?;
     Ok(key)
 }
 
@@ -174,7 +174,9 @@ fn part_of(value: Option<&[u8]>) -> Result<KeyPart, Refusal> {
         Some(walk::Kind::Bool(fact)) => KeyPart::Bool(fact),
         Some(walk::Kind::Number) => KeyPart::Number(walk::number(text).ok_or_else(bad)?.as_f64()),
         Some(walk::Kind::String) => KeyPart::String(walk::string(text).ok_or_else(bad)?.into_owned()),
-        _ => return Err(bad()),
+        // Clients tell no key for what is no scalar, as if nothing were there.
+        Some(walk::Kind::Array | walk::Kind::Object) => KeyPart::Undefined,
+        None => return Err(bad()),
     })
 }
 
@@ -186,31 +188,30 @@ pub fn whole_key(settings: &Settings, key: &PartitionKey) -> Result<PartitionKey
     }
     if key.0.len() != paths {
         return Err(Refusal::bad(format!(
-            "Partition key provided either doesn't correspond to definition in the collection or doesn't match partition key field values specified in the document: it has {} parts of {paths}.",
+            "Partition key provided either doesn't correspond to definition in the collection or doesn't match partition key field values specified in the document. It has {} parts of {paths}.",
             key.0.len()
         )));
     }
-    check_key(settings, key)?;
+    check_key(key)?;
     Ok(key.clone())
 }
 
 /// A key that may have fewer parts than there are paths, of a feed, a query or a delete by partition key.
 pub fn key_or_prefix(settings: &Settings, key: &PartitionKey) -> Result<PartitionKey, Refusal> {
-    let is_prefix =
-        settings.hashing == Hashing::Multi && !key.0.is_empty() && key.0.len() < settings.key_paths.len();
+    if settings.hashing == Hashing::Multi && key.0.is_empty() {
+        return Err(Refusal::bad("A prefix of a hierarchical partition key has at least one part."));
+    }
+    let is_prefix = settings.hashing == Hashing::Multi && key.0.len() < settings.key_paths.len();
     if !is_prefix {
         return whole_key(settings, key);
     }
-    check_key(settings, key)?;
+    check_key(key)?;
     Ok(key.clone())
 }
 
 /// P-43
-fn check_key(settings: &Settings, key: &PartitionKey) -> Result<(), Refusal> {
-    let limit = match settings.hashing {
-        Hashing::V1 => limits::KEY_VALUE_BYTES_V1,
-        Hashing::V2 | Hashing::Multi => limits::KEY_VALUE_BYTES,
-    };
+fn check_key(key: &PartitionKey) -> Result<(), Refusal> {
+    let limit = limits::KEY_VALUE_BYTES;
     for part in &key.0 {
         if let KeyPart::String(text) = part
             && text.len() > limit
@@ -265,7 +266,10 @@ mod tests {
     fn an_id_is_a_text_of_1_to_1023_bytes() {
         let with_id = |id: &str| read(&format!(r#"{{"id":"{id}"}}"#));
         assert!(with_id(&"x".repeat(1023)).is_ok());
-        for bad in [&"x".repeat(1024), "", "a/b", "a?b", "a#b", "a ", "a\\\\b"] {
+        for good in ["a?b", "a ", "a\\tb", "a\\r\\n"] {
+            assert!(with_id(good).is_ok(), "{good}");
+        }
+        for bad in [&"x".repeat(1024), "", "a/b", "a#b", "a\\\\b"] {
             assert!(matches!(with_id(bad), Err(Refusal::BadRequest(_))), "{bad}");
         }
         for bad in ["{}", r#"{"id":1}"#, r#"{"id":null}"#, "[]", "1", "", "{"] {
@@ -306,7 +310,10 @@ mod tests {
         let missing = Bytes::from_static(br#"{"id":"a"}"#);
         assert!(Body::read(&plain(), Some(&PartitionKey(vec![])), &missing).is_ok());
         assert!(Body::read(&plain(), Some(&PartitionKey(vec![KeyPart::Null; 2])), &missing).is_err());
-        assert!(read(r#"{"id":"a","pk":{}}"#).is_err());
+        for no_scalar in ["{}", r#"{"a":1}"#, "[1]"] {
+            let text = format!(r#"{{"id":"a","pk":{no_scalar}}}"#);
+            assert_eq!(read(&text).unwrap().key, PartitionKey(vec![KeyPart::Undefined]), "{no_scalar}");
+        }
     }
 
     // P-40, P-43
@@ -319,7 +326,8 @@ mod tests {
         let body = Body::read(&three, None, &text).unwrap();
         assert_eq!(body.key.0, [KeyPart::String("x".into()), KeyPart::Number(1.0), KeyPart::Null]);
         let v1 = settings(r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#);
-        for (settings, limit) in [(plain(), 2048), (v1, 101)] {
+        let limit = 2048;
+        for settings in [plain(), v1] {
             let with_key = |bytes: usize| {
                 let text = format!(r#"{{"id":"a","pk":"{}"}}"#, "k".repeat(bytes));
                 Body::read(&settings, None, &text.into())

@@ -48,6 +48,8 @@ pub struct Stored {
     /// Bytes of `text` that are the client's, without the closing brace.
     pub own: u32,
     pub text: Bytes,
+    /// All of it as it is stored; `text` is its end.
+    value: Bytes,
 }
 
 const FORMAT: u8 = 1;
@@ -67,13 +69,8 @@ impl Stored {
         let own = body.len().saturating_sub(1);
         let rid = rid::child(container.database, container.number, rid::Child::Item, number);
         let etag = show::etag(version, written);
-        let mut text = Vec::with_capacity(HEADER_BYTES + body.len() + 160 + container.link.len());
-        text.extend_from_slice(&body[..own]);
-        if own > 1 {
-            text.push(b',');
-        }
-        for piece in [
-            "\"_rid\":\"",
+        let system = [
+            if own > 1 { ",\"_rid\":\"" } else { "\"_rid\":\"" },
             &rid,
             "\",\"_self\":\"",
             &container.link,
@@ -84,23 +81,27 @@ impl Stored {
             "\\\"\",\"_attachments\":\"attachments/\",\"_ts\":",
             &written.seconds().to_string(),
             "}",
-        ] {
-            text.extend_from_slice(piece.as_bytes());
-        }
-        Stored { number, version, written, ttl, own: own as u32, text: text.into() }
+        ];
+        // Exactly as long as it gets: what becomes `Bytes` with room left over takes a second allocation.
+        let behind: usize = system.iter().map(|piece| piece.len()).sum();
+        let mut value = Vec::with_capacity(HEADER_BYTES + own + behind);
+        value.push(FORMAT);
+        value.extend_from_slice(&ttl.number().to_be_bytes());
+        value.extend_from_slice(&number.to_be_bytes());
+        value.extend_from_slice(&version.lsn.to_be_bytes());
+        value.extend_from_slice(&version.index.to_be_bytes());
+        value.extend_from_slice(&written.0.to_be_bytes());
+        value.extend_from_slice(&(own as u32).to_be_bytes());
+        value.extend_from_slice(&body[..own]);
+        system.iter().for_each(|piece| value.extend_from_slice(piece.as_bytes()));
+        let value = Bytes::from(value);
+        let text = value.slice(HEADER_BYTES..);
+        Stored { number, version, written, ttl, own: own as u32, text, value }
     }
 
-    pub fn encode(&self) -> Bytes {
-        let mut value = Vec::with_capacity(HEADER_BYTES + self.text.len());
-        value.push(FORMAT);
-        value.extend_from_slice(&self.ttl.number().to_be_bytes());
-        value.extend_from_slice(&self.number.to_be_bytes());
-        value.extend_from_slice(&self.version.lsn.to_be_bytes());
-        value.extend_from_slice(&self.version.index.to_be_bytes());
-        value.extend_from_slice(&self.written.0.to_be_bytes());
-        value.extend_from_slice(&self.own.to_be_bytes());
-        value.extend_from_slice(&self.text);
-        value.into()
+    /// As it is stored.
+    pub fn encoded(&self) -> &Bytes {
+        &self.value
     }
 
     pub fn decode(value: &Bytes) -> Result<Stored, Unreadable> {
@@ -118,7 +119,7 @@ impl Stored {
         };
         let number = u64::from_be_bytes(array(&header[5..13]));
         let written = Time(i64::from_be_bytes(array(&header[23..31])));
-        Ok(Stored { number, version, written, ttl, own, text })
+        Ok(Stored { number, version, written, ttl, own, text, value: value.clone() })
     }
 
     pub fn read(view: &dyn View, container: u32, place: &[u8]) -> Result<Option<Stored>, Unreadable> {

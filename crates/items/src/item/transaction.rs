@@ -3,14 +3,14 @@
 //! An operation either refuses and leaves nothing, or adds its writes. In a batch later operations see earlier ones. Every rule on
 //! conditions, ids, uniqueness and expiry is here; batch, bulk, patch and the point operations all come this way.
 
-use super::body::Body;
+use super::body::{self, Body};
 use super::stored::{Numbers, Stored};
 use super::{apply, ttl, unique};
 use crate::definition::Container;
-use crate::keys::Version;
+use crate::keys::{self, Version};
 use crate::record::{Event, Record, Why, Write};
 use crate::view::{Changes, Overlay, View};
-use crate::{Answer, OperationResult, Place, Precondition, Refusal, Time, charge};
+use crate::{Answer, ItemPath, OperationResult, Place, Precondition, Refusal, Time, charge, rid};
 use bytes::Bytes;
 
 #[derive(Debug)]
@@ -86,6 +86,25 @@ impl<'a> Transaction<'a> {
         Ok(Some(Found { item, is_gone, is_expired }))
     }
 
+    /// Where the item is that a path names: by its id, else by its rid (P-28).
+    pub fn place_of(&self, item: &ItemPath) -> Result<Bytes, Refusal> {
+        let settings = &self.container.settings;
+        let key = body::whole_key(settings, &item.partition_key)?;
+        let named: Bytes = body::place(settings, &key, &item.id).into();
+        let Some(place) = self.place_by_rid(&item.id)? else { return Ok(named) };
+        let partition = &named[..named.len() - item.id.len()];
+        let is_named = self.found(&named)?.is_some_and(|found| !found.is_gone);
+        Ok(if is_named || !place.starts_with(partition) { named } else { place })
+    }
+
+    /// Where the item is that has this rid, if it is one.
+    fn place_by_rid(&self, rid: &str) -> Result<Option<Bytes>, Refusal> {
+        match rid::item_number(self.container.database, self.container.number, rid) {
+            Some(number) => Ok(self.seen.get(&keys::by_rid(self.container.number, number))?),
+            None => Ok(None),
+        }
+    }
+
     /// The item at a place, if it counts.
     pub fn live(&self, place: &[u8]) -> Result<Stored, Refusal> {
         match self.found(place)? {
@@ -117,7 +136,7 @@ impl<'a> Transaction<'a> {
     }
 
     pub fn replace(&mut self, id: &str, body: Body, condition: &Precondition) -> Result<Done, Refusal> {
-        if body.id != id {
+        if body.id != id && self.place_by_rid(id)?.as_ref() != Some(&body.place) {
             return Err(Refusal::bad("The id in the body of a replace is not the one in its path."));
         }
         let found = self.found(&body.place)?;

@@ -64,7 +64,8 @@ impl Token {
     }
 
     pub fn decode(text: &str, fingerprint: u64, binding: u64) -> Result<Token, Refusal> {
-        let refused = || Refusal::bad("The continuation token is malformed, or belongs to another query.");
+        let refused =
+            || Refusal::bad("Invalid Continuation Token: it is malformed, or belongs to another query.");
         if text.len() > 2 * limits::KEY_BYTES {
             return Err(refused());
         }

@@ -77,7 +77,8 @@ impl Scene<'_> {
 
 fn read_etag(etag: &str) -> Result<u64, Refusal> {
     let bare = etag.trim_matches('"');
-    bare.parse().map_err(|_| Refusal::bad("The continuation of the change feed is not one that it gave."))
+    bare.parse()
+        .map_err(|_| Refusal::bad("Invalid Continuation Token: it is not one that the change feed gave."))
 }
 
 /// P-73
@@ -97,13 +98,13 @@ fn all_versions_start(
             let after = read_etag(etag)?.min(numbers.lsn);
             if after < numbers.forgotten {
                 return Err(Refusal::bad(
-                    "The continuation of the change feed is older than the retention of the container.",
+                    "The continuation of the change feed is too old. You must read the change feed from within the retention period.",
                 ));
             }
             Ok(after)
         }
         ChangeFeedStart::Beginning | ChangeFeedStart::Time(_) => Err(Refusal::bad(
-            "The change feed mode All Versions and Deletes begins now or at a continuation.",
+            "The change feed mode All Versions and Deletes begins now or at a continuation. You must read the change feed from within the retention period.",
         )),
     }
 }

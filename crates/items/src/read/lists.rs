@@ -79,9 +79,9 @@ impl Scene<'_> {
         let Listed { parent_rid, documents } = self.listed(of)?;
         let after = match &listing.continuation {
             None => 0,
-            Some(token) => token
-                .parse::<u32>()
-                .map_err(|_| Refusal::bad("The continuation is not one that this list gave."))?,
+            Some(token) => token.parse::<u32>().map_err(|_| {
+                Refusal::bad("Invalid Continuation Token: it is not one that this list gave.")
+            })?,
         };
         let most = page_items(listing.max_items)?;
         let mut page = Page { parent_rid, ..Page::default() };

@@ -41,7 +41,7 @@ pub fn token(binding: u64, position: &[u8]) -> String {
 }
 
 pub fn read_token(token: &str, binding: u64) -> Result<Bytes, Refusal> {
-    let bad = || Refusal::bad("The continuation is not one that this feed gave.");
+    let bad = || Refusal::bad("Invalid Continuation Token: it is not one that this feed gave.");
     if token.len() > crate::limits::CONTINUATION_BYTES {
         return Err(bad());
     }

@@ -118,8 +118,12 @@ impl Scene<'_> {
             return Err(Refusal::bad("Only queries over items use indexes."));
         };
         let Asked { container, prepared, scope, resume } = self.ask(query, path)?;
+        // A partition key that is named is an index too.
+        let named = scope.key.as_ref().map_or(0, |key| key.0.len());
+        let keys =
+            container.settings.key_paths[..named].iter().map(|names| format!("/{}/?", names.join("/")));
         let plan = self.plan(container, &prepared, scope, resume.as_ref())?;
-        let used: Vec<String> = plan.index_path().into_iter().collect();
+        let used: Vec<String> = plan.index_path().into_iter().chain(keys).collect();
         let touched = prepared.wants().touched.iter().map(plan::path_text).collect::<Vec<_>>();
         let mut potential: Vec<String> = touched.into_iter().filter(|path| !used.contains(path)).collect();
         potential.sort();
@@ -171,7 +175,10 @@ fn explanation(used: &[String], potential: &[String]) -> Bytes {
     let singles = |paths: &[String]| {
         let one = |path: &String| {
             Value::Object(Object(vec![
+                ("FilterExpression".to_owned(), Value::text("")),
                 ("IndexSpec".to_owned(), Value::text(path.clone())),
+                ("FilterPreciseSet".to_owned(), Value::Bool(true)),
+                ("IndexPreciseSet".to_owned(), Value::Bool(true)),
                 ("IndexImpactScore".to_owned(), Value::text("High")),
             ]))
         };
