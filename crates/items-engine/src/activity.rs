@@ -1,6 +1,6 @@
 //! What is asked, counted, so that the background removal can tell when it would be in somebody's way.
 
-use crate::limits::PURGE_RESTS;
+use crate::limits::{PURGE_RESTS, PURGE_SLICE, PURGE_SLICE_ALONE};
 use engine::commit::Moment;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -50,10 +50,20 @@ pub(crate) struct Pace {
 impl Pace {
     /// When the next slice may begin: at once while nobody asks, else after a rest.
     pub(crate) fn may_begin(&self, now: Moment, activity: &Activity) -> Moment {
-        match activity.asked() == self.asked {
+        match self.is_alone(activity) {
             true => now,
             false => self.ended + self.took * PURGE_RESTS,
         }
+    }
+
+    /// How many items the next slice may remove.
+    pub(crate) fn slice(&self, activity: &Activity) -> usize {
+        if self.is_alone(activity) { PURGE_SLICE_ALONE } else { PURGE_SLICE }
+    }
+
+    /// Nobody has asked anything since the last slice.
+    fn is_alone(&self, activity: &Activity) -> bool {
+        activity.asked() == self.asked
     }
 
     pub(crate) fn ended(&mut self, began: Moment, now: Moment, activity: &Activity) {
@@ -70,7 +80,9 @@ mod tests {
         let (mut pace, activity) = (Pace::default(), Activity::default());
         pace.ended(Moment(100), Moment(200), &activity);
         assert_eq!(pace.may_begin(Moment(201), &activity), Moment(201), "nobody asks");
+        assert_eq!(pace.slice(&activity), PURGE_SLICE_ALONE);
         activity.reading();
         assert_eq!(pace.may_begin(Moment(201), &activity), Moment(200 + 100 * u64::from(PURGE_RESTS)));
+        assert_eq!(pace.slice(&activity), PURGE_SLICE);
     }
 }

@@ -4,8 +4,9 @@
 //! [`Deciding::committed`] has been told of; every answer that may rest on a batch leaves after that batch is durable.
 
 use crate::committed::{Committed, Published};
-use crate::limits::{CHECKPOINT_JOURNAL_BYTES, OVERLAPPING_FILES, PURGE_SLICE, TABLE_OVERRUN};
+use crate::limits::{CHECKPOINT_JOURNAL_BYTES, OVERLAPPING_FILES, TABLE_OVERRUN};
 use crate::planted::{Bug, is_planted};
+use crate::remembering::Remembering;
 use crate::skips::{Skipping, Skips};
 use crate::store::{Store, keys};
 use bytes::Bytes;
@@ -131,7 +132,8 @@ impl Deciding {
     pub(crate) fn replay(&mut self, batch: &Batch<'_>) -> Result<(), ReplayError> {
         self.journal_bytes += batch.records.len() as u64;
         self.noted = self.noted.max(Time(batch.time));
-        self.offset_ms = each_record(batch, |record| Ok(self.apply(&record)?))?;
+        let store = Arc::clone(&self.store);
+        self.offset_ms = each_record(batch, |record| Ok(self.apply(&record, &*store)?))?;
         Ok(())
     }
 
@@ -165,13 +167,14 @@ impl Deciding {
             return Ok(Err(Refusal::Full));
         }
         let now = self.now(owner);
-        let view: &dyn View = &*self.store;
-        let decided = self.account.decide(command, view, now);
+        let store = Arc::clone(&self.store);
+        let view = Remembering::over(&*store);
+        let decided = self.account.decide(command, &view, now);
         if !matches!(&decided, Ok(Decided { records, .. }) if !records.is_empty())
             && now > self.now(self.noted)
         {
             // What is told may rest on something having expired, and that must be so after a restart too (C-42).
-            let before = self.account.decide(command, view, self.now(self.noted));
+            let before = self.account.decide(command, &view, self.now(self.noted));
             if before != decided && !is_planted(Bug::TimeForgotten) {
                 self.note(owner, draft);
             }
@@ -183,8 +186,11 @@ impl Deciding {
         if let Command::Advance { by_ms } = command {
             self.offset_ms = self.offset_ms.saturating_add_unsigned(*by_ms);
         }
-        for record in &decided.records {
-            self.record(record, owner, draft)?;
+        if let [record] = &decided.records[..] {
+            self.record(record, &view, owner, draft)?;
+        } else {
+            // Each sees what the one before has changed.
+            decided.records.iter().try_for_each(|record| self.record(record, &*store, owner, draft))?;
         }
         if !decided.records.is_empty() {
             self.purge = PurgePlan::Now;
@@ -201,8 +207,8 @@ impl Deciding {
         draft.time = self.noted.0;
     }
 
-    /// Removes a slice of what has expired. Says whether it removed something.
-    pub fn purge(&mut self, owner: Time, draft: &mut Draft) -> Result<bool, Unreadable> {
+    /// Removes a slice of what has expired, about `most` items. Says whether it removed something.
+    pub fn purge(&mut self, owner: Time, most: usize, draft: &mut Draft) -> Result<bool, Unreadable> {
         let now = self.now(owner);
         if !self.purge_is_due(owner) {
             return Ok(false);
@@ -210,7 +216,7 @@ impl Deciding {
         let view = Skipping { view: &*self.store, skips: &self.skips };
         let throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
         let may_spend = |container| throttle.left(&self.account, container, now);
-        let slice = self.account.purge(&view, now, PURGE_SLICE, &may_spend)?;
+        let slice = self.account.purge(&view, now, most, &may_spend)?;
         drop(throttle);
         match slice {
             Purge::Slice { records, spent } => {
@@ -219,9 +225,8 @@ impl Deciding {
                     throttle.spend_on_purge(&self.account, container, charge, now);
                 }
                 drop(throttle);
-                for record in &records {
-                    self.record(record, owner, draft)?;
-                }
+                let store = Arc::clone(&self.store);
+                records.iter().try_for_each(|record| self.record(record, &*store, owner, draft))?;
                 Ok(!records.is_empty())
             }
             Purge::Idle { next, is_behind } => {
@@ -249,7 +254,13 @@ impl Deciding {
         }
     }
 
-    fn record(&mut self, record: &Record, owner: Time, draft: &mut Draft) -> Result<(), Unreadable> {
+    fn record(
+        &mut self,
+        record: &Record,
+        view: &dyn View,
+        owner: Time,
+        draft: &mut Draft,
+    ) -> Result<(), Unreadable> {
         self.note(owner, draft);
         let start = draft.records.len();
         draft.records.extend_from_slice(&[0; LENGTH_BYTES]);
@@ -257,11 +268,12 @@ impl Deciding {
         let length = (draft.records.len() - start - LENGTH_BYTES) as u32;
         draft.records[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
         draft.record_count += 1;
-        self.apply(record)
+        self.apply(record, view)
     }
 
-    fn apply(&mut self, record: &Record) -> Result<(), Unreadable> {
-        self.account.apply(record, &*self.store, &mut self.changes)?;
+    /// `view` shows everything before the record.
+    fn apply(&mut self, record: &Record, view: &dyn View) -> Result<(), Unreadable> {
+        self.account.apply(record, view, &mut self.changes)?;
         if !self.changes.entries.is_empty() {
             self.skips.written(&self.changes);
             self.store.write(&mut self.changes);

@@ -13,6 +13,7 @@ mod handle;
 pub mod limits;
 mod partition;
 pub mod planted;
+mod remembering;
 mod skips;
 mod store;
 

@@ -295,7 +295,9 @@ impl<A: Asker> Partition<A> {
         {
             return Ok(());
         }
-        self.deciding.purge(owner, &mut self.draft).map_err(|why| stopped(&why))?;
+        self.deciding
+            .purge(owner, self.pace.slice(&self.activity), &mut self.draft)
+            .map_err(|why| stopped(&why))?;
         let after = self.clocks.moment();
         self.pace.ended(now, after, &self.activity);
         Ok(())

@@ -136,7 +136,7 @@ fn a_removal_that_waits_for_request_units_does_not_say_that_nothing_has_expired(
     // Somebody has spent the request units of this second and of the next ones.
     let account = bench.deciding.account().clone();
     bench.deciding.throttle().lock().unwrap().spend(&account, &point_read("i"), 1_000_000, Time(1_200));
-    assert!(!bench.deciding.purge(Time(1_200), &mut bench.draft).unwrap());
+    assert!(!bench.deciding.purge(Time(1_200), 16, &mut bench.draft).unwrap());
     bench.deciding.note(Time(1_200), &mut bench.draft);
     bench.commit();
     assert!(matches!(bench.read_of("j", 1_250), ReadOutcome::Done(Ok(_))));

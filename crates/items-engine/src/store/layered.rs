@@ -46,6 +46,11 @@ impl<B: Base> Layers<B> {
         if let Some(value) = self.tables().find_map(|table| table.get(key, at)) {
             return Ok(value);
         }
+        self.get_below(key)
+    }
+
+    /// What the tables say nothing about.
+    fn get_below(&self, key: &[u8]) -> Result<Option<Bytes>, Unreadable> {
         if let Some(value) = self.rows.get(key, self.generation) {
             return Ok(value);
         }
@@ -125,8 +130,13 @@ impl<B: Base> Layered<B> {
 
 impl<B: Base> View for Layered<B> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Unreadable> {
-        let layers = self.lock().clone();
-        layers.get(key, u64::MAX)
+        let layers = self.lock();
+        // Most of what is decided about was written lately: for that nothing needs to be held beyond the lock.
+        if let Some(value) = layers.tables().find_map(|table| table.get(key, u64::MAX)) {
+            return Ok(value);
+        }
+        let layers = layers.clone();
+        layers.get_below(key)
     }
 
     fn scan<'a>(&'a self, from: &[u8], to: &[u8], direction: Direction) -> Entries<'a> {

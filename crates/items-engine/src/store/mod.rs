@@ -5,6 +5,7 @@
 //! other. A checkpoint moves a table into the base, durable, with the batch of the journal up to which it holds everything; a
 //! crash takes the store back to the newest checkpoint, and to nothing in between.
 
+mod key;
 mod layered;
 mod lsm;
 mod memory;

@@ -1,5 +1,6 @@
 //! Recent changes in memory, each with the version under which it was written.
 
+use super::key::{Key, Ordered, Probe};
 use bytes::Bytes;
 use items::Direction;
 use std::collections::BTreeMap;
@@ -11,8 +12,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 /// Entries that a scan takes at a time: the lock is held for some microseconds.
 const SCAN_CHUNK: usize = 32;
 
-/// What an entry takes beside its bytes, about: two handles and a version, in a tree whose nodes are two thirds full.
-const ENTRY_BYTES: u64 = 136;
+/// What an entry takes beside its bytes, about: two handles, a key's head and a version, in a tree whose nodes are two thirds full.
+const ENTRY_BYTES: u64 = 172;
 
 type Value = Option<Bytes>;
 
@@ -42,12 +43,12 @@ impl Slot {
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    entries: RwLock<BTreeMap<Bytes, Slot>>,
+    entries: RwLock<BTreeMap<Key, Slot>>,
     bytes: AtomicU64,
 }
 
 impl Table {
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Bytes, Slot>> {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Slot>> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,7 +58,7 @@ impl Table {
         for (key, value) in changes.drain(..) {
             let length = |value: &Value| value.as_ref().map_or(0, |value| value.len() as u64);
             added += length(&value) + ENTRY_BYTES;
-            match entries.entry(key) {
+            match entries.entry(key.into()) {
                 Entry::Occupied(mut entry) => {
                     let slot = entry.get_mut();
                     let before = std::mem::replace(&mut slot.value, value);
@@ -68,7 +69,7 @@ impl Table {
                     }
                 }
                 Entry::Vacant(entry) => {
-                    added += entry.key().len() as u64;
+                    added += entry.key().bytes.len() as u64;
                     entry.insert(Slot { version, value, older: None });
                 }
             }
@@ -82,7 +83,8 @@ impl Table {
     }
 
     pub(super) fn get(&self, key: &[u8], at: u64) -> Option<Value> {
-        self.read().get(key).and_then(|slot| slot.at(at)).cloned()
+        let probe: &dyn Ordered = &Probe::new(key);
+        self.read().get(probe).and_then(|slot| slot.at(at)).cloned()
     }
 
     /// The next entries between the bounds.
@@ -93,8 +95,11 @@ impl Table {
         at: u64,
     ) -> Vec<(Bytes, Value)> {
         let entries = self.read();
-        let range = entries.range::<[u8], _>(range);
-        let shown = |(key, slot): (&Bytes, &Slot)| Some((key.clone(), slot.at(at)?.clone()));
+        let (from, to) = (range.0.map(Probe::new), range.1.map(Probe::new));
+        let from = from.as_ref().map(|probe| probe as &dyn Ordered);
+        let to = to.as_ref().map(|probe| probe as &dyn Ordered);
+        let range = entries.range::<dyn Ordered, _>((from, to));
+        let shown = |(key, slot): (&Key, &Slot)| Some((key.bytes.clone(), slot.at(at)?.clone()));
         match direction {
             Direction::Ascending => range.filter_map(shown).take(SCAN_CHUNK).collect(),
             Direction::Descending => range.rev().filter_map(shown).take(SCAN_CHUNK).collect(),
@@ -138,6 +143,6 @@ impl Table {
     /// Everything as it is now, in order. For a table that nobody writes to any more.
     pub(super) fn each(&self, visit: Visit<'_>) {
         let entries = self.read();
-        visit(&mut entries.iter().map(|(key, slot)| (key.clone(), slot.value.clone())));
+        visit(&mut entries.iter().map(|(key, slot)| (key.bytes.clone(), slot.value.clone())));
     }
 }
