@@ -42,6 +42,12 @@ pub fn run(plan: &Plan) -> Result<(), String> {
         megabytes_of(&folder.join("data")),
         disturbed(&before)?
     );
+    if let Some(calm) = &plan.calm {
+        println!("waiting for {}", calm.display());
+        while !calm.exists() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
     let ((), most_filtering) = with_memory(&server, || filters(&server))?;
     let most_reading =
         with_memory(&server, || load(&["read", &port, "ends", "32", &many.to_string(), "5"]))?.1;

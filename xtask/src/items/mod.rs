@@ -19,14 +19,15 @@ const SERVER_CORE: &str = "0";
 const CLIENT_CORE: &str = "1";
 
 const USAGE: &str = "\
-usage: cargo xtask items [--quick] [--only rates|million] [--items N] [--seconds N] [--rounds N] [--unbuilt]
+usage: cargo xtask items [--quick] [--only rates|million] [--items N] [--seconds N] [--rounds N] [--unbuilt] [--calm FILE]
 
   --quick     a tenth of the data and short measurements: for a look, not for a verdict
   --only      rates: upserts and reads beside PostgreSQL; million: filters, removal, start, memory
   --items     items of the second part (1,000,000)
   --seconds   how long each rate is measured (5)
   --rounds    how many times the rates are measured, in turns with PostgreSQL (3); medians are compared
-  --unbuilt   takes the release build that is there";
+  --unbuilt   takes the release build that is there
+  --calm      when the items of the second part are written, waits for this file: the machine may be busy until then";
 
 #[derive(Debug, Clone)]
 struct Plan {
@@ -38,6 +39,8 @@ struct Plan {
     rounds: usize,
     only: Option<String>,
     is_built: bool,
+    /// Who calms the machine makes this file when it is.
+    calm: Option<std::path::PathBuf>,
 }
 
 pub fn run(arguments: &[String]) -> Result<(), String> {
@@ -59,7 +62,8 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 }
 
 fn asked(arguments: &[String]) -> Result<Plan, String> {
-    let mut plan = Plan { few: 100_000, many: 1_000_000, seconds: 5, rounds: 3, only: None, is_built: false };
+    let (few, many, seconds, rounds) = (100_000, 1_000_000, 5, 3);
+    let mut plan = Plan { few, many, seconds, rounds, only: None, is_built: false, calm: None };
     let mut words = arguments.iter();
     while let Some(flag) = words.next() {
         let mut value = || words.next().ok_or(format!("`{flag}` needs a value\n\n{USAGE}"));
@@ -71,6 +75,7 @@ fn asked(arguments: &[String]) -> Result<Plan, String> {
             "--seconds" => plan.seconds = number(value()?)?,
             "--rounds" => plan.rounds = number(value()?)? as usize,
             "--unbuilt" => plan.is_built = true,
+            "--calm" => plan.calm = Some(value()?.into()),
             _ => return Err(USAGE.into()),
         }
     }
