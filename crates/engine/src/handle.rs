@@ -3,6 +3,7 @@
 use crate::batch::Batch;
 use crate::budget::Budget;
 use crate::cache::Cache;
+use crate::commit::Pauses;
 use crate::condition::Condition;
 use crate::item::Item;
 use crate::mailbox::{Asks, Outbox};
@@ -94,6 +95,17 @@ impl Handle {
     /// much was read ahead already.
     pub fn read(&self, places: Vec<Place>, bytes: usize, is_ahead: bool) -> Option<BodyRead> {
         BodyRead::start(&self.inner.ahead, &self.inner.condition, places, bytes, is_ahead)
+    }
+
+    /// To be called by a thread that has nothing left to do for connections, before it waits for what clients send. Pauses it
+    /// while nothing is gained by looking: see [`crate::commit::Gather`].
+    pub fn pause(&self) {
+        self.inner.partition.pause();
+    }
+
+    /// Where threads pause.
+    pub fn pauses(&self) -> &Arc<Pauses> {
+        self.inner.partition.pauses()
     }
 
     pub fn is_closed(&self) -> bool {

@@ -76,6 +76,8 @@ fn add(counter: &Shared<Counter>) {
     let reply = Arc::<Reply>::default();
     for count in 1..=ADDITIONS {
         counter.hand_over(Work::Add { number: 1, reply: reply.clone() });
+        // It has nothing left to decide. Others may find the partition held meanwhile.
+        counter.pause();
         if count > 1 {
             reply.wait(count as usize);
         }

@@ -260,3 +260,18 @@ async fn what_another_owner_wrote_until_it_was_fenced_off_is_read() {
     let recovered = recover(&mut next, 2).unwrap();
     assert_eq!(recovered.durable.queues().count(), 1);
 }
+
+#[test]
+fn a_pause_that_was_ended_before_it_began_is_none_and_one_that_began_ends_with_the_next_end() {
+    let pauses = otobus_engine::commit::Pauses::default();
+    let long = Duration::from_secs(3_600);
+    let ends = pauses.ends();
+    pauses.end();
+    pauses.pause(ends, long);
+    let ends = pauses.ends();
+    std::thread::scope(|scope| {
+        scope.spawn(|| pauses.pause(ends, long));
+        pauses.end();
+    });
+    pauses.pause(pauses.ends(), Duration::from_micros(1));
+}

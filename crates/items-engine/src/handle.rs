@@ -157,6 +157,11 @@ impl Handle {
         tokio::task::spawn_blocking(read).await.map_err(|_| Refusal::Stopped)?
     }
 
+    /// Ends these pauses, from now on, when there is something to answer: they are of the threads that serve its doors.
+    pub fn end_also(&self, pauses: Arc<::engine::commit::Pauses>) {
+        self.inner.items.end_also(pauses);
+    }
+
     /// Waits until the journal holds the owner's time, and readers see everything that was decided before.
     async fn note(&self) -> Result<(), Refusal> {
         let held = self.inner.undurable.hold(std::mem::size_of::<Answered>()).await;

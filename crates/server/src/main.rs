@@ -24,7 +24,9 @@ mod topic_table;
 mod verify;
 
 use clap::Parser;
+use std::num::NonZeroU64;
 use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
 
 /// As clap's own, for a wrong flag: what was asked for cannot be right.
 const WRONG_USE: u8 = 2;
@@ -58,11 +60,26 @@ fn ended(outcome: anyhow::Result<()>) -> ExitCode {
 fn run(settings: settings::Settings, flags: flags::Flags) -> anyhow::Result<()> {
     let open_files = allow_open_files();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(cores).enable_all().build()?;
-    let ended = runtime.block_on(serve::serve(settings, flags, open_files));
+    let bus = Arc::<OnceLock<engine::Handle>>::default();
+    let served = Arc::clone(&bus);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores)
+        .on_thread_start(wake_in_time)
+        .on_thread_park(move || served.get().into_iter().for_each(engine::Handle::pause))
+        .enable_all()
+        .build()?;
+    let ended = runtime.block_on(serve::serve(settings, flags, open_files, &bus));
     // Connections that would not end have nothing left to say.
     runtime.shutdown_background();
     ended
+}
+
+/// The kernel may let a thread sleep for 50 microseconds longer than it asked for, a sixth of what more is gathered for.
+fn wake_in_time() {
+    const SLACK_NS: NonZeroU64 = NonZeroU64::new(1_000).expect("it is not zero");
+    if let Err(error) = rustix::thread::set_current_timer_slack(Some(SLACK_NS)) {
+        tracing::debug!(%error, "threads wake up a little late");
+    }
 }
 
 /// Each connection is an open file, and the journal has some more; the usual soft limit of 1,024 is a courtesy to

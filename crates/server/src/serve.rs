@@ -22,7 +22,7 @@ use gateway::places::Places;
 use gateway::{State, listen, tls};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -31,8 +31,14 @@ use tokio_rustls::TlsAcceptor;
 /// How long a stopping server waits for connections to end. What was accepted is durable already; the rest is politeness.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// `open_files` is how many files this process may have open, its connections among them.
-pub async fn serve(mut settings: Settings, flags: Flags, open_files: u64) -> anyhow::Result<()> {
+/// Serves until somebody stops it. `open_files` is how many files this process may have open, its connections among them. The
+/// engine is put into `bus`, for the threads that serve connections.
+pub async fn serve(
+    mut settings: Settings,
+    flags: Flags,
+    open_files: u64,
+    bus: &OnceLock<engine::Handle>,
+) -> anyhow::Result<()> {
     let mut stop = StopSignal::listen()?;
     let mut reload = ReloadSignal::listen()?;
     if settings.listen_bus.is_empty() {
@@ -71,6 +77,7 @@ pub async fn serve(mut settings: Settings, flags: Flags, open_files: u64) -> any
     let tail_cache_bytes = settings.tail_cache_bytes;
     let opened = tokio::task::spawn_blocking(move || open_engine(journal, tail_cache_bytes, failed));
     let Some(engine) = unless_stopped(&mut stop, opened).await? else { return Ok(()) };
+    bus.get_or_init(|| engine.handle().clone());
     let (items_failed, items_failure) = oneshot::channel();
     let has_items = !item_listeners.is_empty();
     let opened = tokio::task::spawn_blocking({
@@ -110,6 +117,8 @@ pub async fn serve(mut settings: Settings, flags: Flags, open_files: u64) -> any
     };
     let items_handle = items.as_ref().map(|items| items.handle().clone());
     if let Some(handle) = &items_handle {
+        // The same threads serve both: what the items have to answer does not wait for the bus.
+        handle.end_also(Arc::clone(engine.handle().pauses()));
         let untaken =
             item_definition::apply(handle, &settings.items.databases, settings.config_file.as_deref()).await;
         if !untaken.is_empty() {

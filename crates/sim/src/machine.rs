@@ -220,6 +220,10 @@ impl Machine {
         } else {
             self.inbox.call();
         }
+        // A connection's thread that has nothing left to decide asks whether to pause, which may be what the next append waits for.
+        if self.runs.is_multiple_of(4) {
+            living.partition.may_pause();
+        }
     }
 
     /// Sometimes those who bring something come just when the partition's thread has looked and is about to lie down.

@@ -72,6 +72,8 @@ pub struct Commit {
     durable: Position,
     /// What was decided and is not written, and since when.
     drafted: Option<(Drafted, Moment)>,
+    /// When something last became durable.
+    synced_at: Moment,
     gather: Gather,
 }
 
@@ -83,6 +85,7 @@ impl Commit {
             next: tail.next(),
             durable: tail,
             drafted: None,
+            synced_at: Moment::default(),
             gather: Gather::default(),
         }
     }
@@ -123,7 +126,23 @@ impl Commit {
 
     /// When something last became durable.
     pub fn last_synced(&self) -> Moment {
-        self.gather.last_synced()
+        self.synced_at
+    }
+
+    /// When the owner looks for what others have decided though nobody has called it.
+    pub fn look_at(&self, now: Moment) -> Option<Moment> {
+        self.gather.look_at(now)
+    }
+
+    /// A thread of connections has decided all that it has read. Until when it may pause before it reads more, if it may;
+    /// and perhaps this was what the next append has waited for: see [`Commit::next`].
+    pub fn may_pause_until(&mut self, now: Moment) -> Option<Moment> {
+        let drafted = self.drafted.map(|(drafted, _)| drafted);
+        match self.disk {
+            Disk::Idle => self.gather.may_pause_until(drafted, None, now),
+            Disk::InFlight { since, .. } => self.gather.may_pause_until(drafted, Some(since), now),
+            Disk::Unknown { .. } | Disk::Full { .. } | Disk::Stopped(_) => None,
+        }
     }
 
     /// Something was decided: so much is not written now.
@@ -140,9 +159,6 @@ impl Commit {
             _ => now,
         };
         self.drafted = Some((drafted, since));
-        if drafted.is_awaited && self.disk == Disk::Idle && self.next(now) != Next::Write {
-            self.gather.waits(drafted.records);
-        }
     }
 
     /// The one question: what is to happen now.
@@ -161,7 +177,8 @@ impl Commit {
     pub fn written(&mut self, now: Moment) -> Position {
         assert!(matches!(self.disk, Disk::Idle | Disk::Full { .. }), "one append at a time: {:?}", self.disk);
         let position = self.next;
-        self.gather.written(self.drafted.take().map_or(0, |(drafted, _)| drafted.records));
+        self.drafted = None;
+        self.gather.written();
         self.disk = Disk::InFlight { position, since: now };
         self.next = position.next();
         position
@@ -185,6 +202,7 @@ impl Commit {
             self.gather.synced(since, now);
         }
         self.disk = Disk::Idle;
+        self.synced_at = now;
         self.durable = position;
         position
     }

@@ -5,6 +5,7 @@
 //! - [`Gather`] holds the policy of how long to wait for more, in one function.
 //! - [`Shared`] is the shell: a thread that owns the partition, and the threads of connections that decide on the spot.
 //! - [`Inbox`] is where work waits and the owner sleeps.
+//! - [`Pauses`] is where the threads of connections pause while nothing is gained by reading what clients send.
 //! - [`Decider`] is what a state machine must offer to be run by them. None of them knows what is decided.
 //!
 //! To run a state machine: implement [`Decider`], put it into a [`Shared`], let a thread call [`Shared::run`], bring work
@@ -16,11 +17,13 @@ mod gather;
 mod inbox;
 mod machine;
 mod moment;
+mod pause;
 mod shared;
 
 pub use decider::{Decider, Due, Release};
-pub use gather::{GATHER_MOST, Gather, UNAWAITED_MOST};
+pub use gather::{CYCLE_MOST, GATHER_MOST, Gather, READ_MOST, UNAWAITED_MOST};
 pub use inbox::Inbox;
 pub use machine::{Commit, Disk, Drafted, FULL_RETRY, Next, Stop};
 pub use moment::Moment;
+pub use pause::Pauses;
 pub use shared::{Answered, Append, MOST_FOR_OTHERS, Shared, Step};

@@ -12,14 +12,14 @@
 //! asleep. Why nothing is reordered: work is taken from the inbox only by the thread that holds the partition.
 
 use super::decider::{Decider, Due, Release};
-use super::gather::UNAWAITED_MOST;
 use super::inbox::Inbox;
 use super::machine::{Commit, Disk, Next, Stop};
 use super::moment::Moment;
+use super::pause::Pauses;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError};
 use broker::planted::{Bug, is_planted};
 use journal::{Error, Outcome, Position, Resolution, Ticket};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Pieces of work that a connection's thread decides: its own and those of a few others who came at the same time. The rest is
 /// left to the owner, so that no connection is kept from its own work for long.
@@ -33,6 +33,9 @@ pub struct Shared<D: Decider> {
     inbox: Arc<Inbox<D::Work>>,
     /// The owner wants the partition. Others stay out, for the disk has nothing to do until it has it.
     is_owner_waiting: AtomicBool,
+    pauses: Arc<Pauses>,
+    /// Those of another partition, whose connections are served by the same threads.
+    others: OnceLock<Arc<Pauses>>,
 }
 
 #[derive(Debug)]
@@ -86,7 +89,20 @@ pub enum Step<W> {
 impl<D: Decider> Shared<D> {
     pub fn new(decider: D, tail: Position, inbox: Arc<Inbox<D::Work>>) -> Shared<D> {
         let held = Held { decider, commit: Commit::new(tail), taken: Vec::new() };
-        Shared { held: Mutex::new(Some(held)), inbox, is_owner_waiting: AtomicBool::new(false) }
+        let is_owner_waiting = AtomicBool::new(false);
+        let (pauses, others) = Default::default();
+        Shared { held: Mutex::new(Some(held)), inbox, is_owner_waiting, pauses, others }
+    }
+
+    /// Where threads of connections pause for this partition.
+    pub fn pauses(&self) -> &Arc<Pauses> {
+        &self.pauses
+    }
+
+    /// Ends these pauses too, from now on, when there is something to write to clients.
+    pub fn end_also(&self, pauses: Arc<Pauses>) {
+        // There is one other partition: the first word stands.
+        let _ = self.others.set(pauses);
     }
 
     pub fn inbox(&self) -> &Arc<Inbox<D::Work>> {
@@ -154,15 +170,55 @@ impl<D: Decider> Shared<D> {
         }
     }
 
+    /// A thread of connections has decided all that it has read and is about to wait for more. Pauses it, as long as nothing is
+    /// gained by reading, and has what was gathered written.
+    pub fn pause(&self) {
+        let ends = self.pauses.ends();
+        let Some((now, until)) = self.may_pause() else { return };
+        if !self.inbox.is_empty() {
+            // Somebody found the partition held.
+            return self.decide_here();
+        }
+        if let Some(until) = until {
+            self.pauses.pause(ends, until.since(now));
+        }
+    }
+
+    /// What [`Shared::pause`] does but for the pause itself: what time it is, and until when a thread may pause. Nothing, if
+    /// another thread holds the partition.
+    pub fn may_pause(&self) -> Option<(Moment, Option<Moment>)> {
+        if self.is_owner_waiting.load(Ordering::SeqCst) {
+            return None;
+        }
+        let mut guard = self.held.try_lock().ok()?;
+        let held = guard.as_mut()?;
+        let now = held.decider.now();
+        let until = held.commit.may_pause_until(now);
+        let is_due = held.commit.next(now) == Next::Write;
+        drop(guard);
+        if is_due {
+            self.inbox.call();
+        }
+        Some((now, until))
+    }
+
     /// One turn of the owner's thread. `answered` is the append that it has waited for.
     pub fn turn(&self, answered: Option<Answered<D::Unreleased>>) -> Step<D::Unreleased> {
         self.is_owner_waiting.store(true, Ordering::SeqCst);
         // Before the partition is entered: those who wait are served first, and nobody can be told anything later before them.
+        let is_answer = answered.is_some();
         let answered = answered.map(Answered::let_go);
         let mut guard = self.lock();
         self.is_owner_waiting.store(false, Ordering::SeqCst);
         let held = guard.as_mut().expect("it is given up by its own thread");
-        held.turn(answered, &self.inbox)
+        let step = held.turn(answered, &self.inbox);
+        drop(guard);
+        // Once, when all that an append releases is there to be written to clients. What was only written has nothing for them.
+        if is_answer || !matches!(step, Step::Sync(_)) {
+            self.pauses.end();
+            self.others.get().into_iter().for_each(|others| others.end());
+        }
+        step
     }
 
     /// Runs the partition until it ends, on a thread of its own.
@@ -291,8 +347,7 @@ impl<D: Decider> Held<D> {
     /// What others decide while the owner sleeps, and nobody waits for, is written in time without a call.
     fn sleep(&mut self) -> Step<D::Unreleased> {
         let now = self.decider.now();
-        let look = self.commit.last_synced() + UNAWAITED_MOST;
-        let look = if now < look { Due::At(look) } else { Due::Never };
+        let look = self.commit.look_at(now).map_or(Due::Never, Due::At);
         let until = match self.due().or(look) {
             Due::Now => Some(now),
             Due::At(moment) => Some(moment),
