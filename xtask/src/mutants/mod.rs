@@ -57,6 +57,10 @@ const GATEWAY: Subject = Subject {
     suites: &[
         Suite { name: "lib", skipped: &[], limit: Duration::from_secs(120) },
         Suite { name: "amqp_door", skipped: &[], limit: Duration::from_secs(240) },
+        // What strangers and greedy peers may hold, and when they are turned away.
+        Suite { name: "hostile", skipped: &[], limit: Duration::from_secs(240) },
+        Suite { name: "slow_peers", skipped: &[], limit: Duration::from_secs(240) },
+        Suite { name: "greedy", skipped: &[], limit: Duration::from_secs(600) },
     ],
 };
 

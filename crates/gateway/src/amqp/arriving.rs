@@ -259,6 +259,7 @@ pub(super) fn malformed(reason: message::Malformed) -> FactsError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use message::Value;
     use message::codec::{write_binary, write_descriptor};
 
     const PART: usize = BODY_PART_BYTES as usize;
@@ -339,6 +340,31 @@ mod tests {
         assert!(matches!(arriving.end(&mut batch), Arrived::Unfit(_)));
     }
 
+    // K-1
+    #[test]
+    fn the_sections_of_a_large_message_come_in_any_order_and_are_stored_in_the_usual_one() {
+        let section = |code: u64, value: Value| {
+            let mut out = Vec::new();
+            write_descriptor(&mut out, code);
+            value.encode(&mut out);
+            out
+        };
+        let properties = section(0x73, Value::List(vec!["an id".into()]));
+        let annotations = section(0x72, Value::Map(vec![(Value::Symbol("x-own".into()), Value::Int(1))]));
+        let body = message(2 * PART);
+        let sent = [&properties[..], &annotations, &body].concat();
+        let (mut arriving, mut batch) = (Arriving::new(Arc::default()), Batch::default());
+        let (parts, _) = arrive(&mut arriving, &mut batch, &sent, 0);
+        assert!(matches!(arriving.end(&mut batch), Arrived::InParts));
+        let stored = [parts.concat(), batch.bodies[journal::BODY_PREFIX_BYTES..].to_vec()].concat();
+        assert_eq!(stored, [&annotations[..], &properties, &body].concat());
+        // What is wrong and cannot be put in order is refused as it is.
+        let twice = [&properties[..], &properties, &body].concat();
+        let (mut arriving, mut batch) = (Arriving::new(Arc::default()), Batch::default());
+        assert!(arrive(&mut arriving, &mut batch, &twice, 0).0.is_empty());
+        assert!(matches!(arriving.end(&mut batch), Arrived::Unfit(Unfit::Facts(_))));
+    }
+
     #[test]
     fn a_batch_is_held_to_the_limit_and_no_further() {
         let (mut arriving, mut batch) = (Arriving::new(Arc::default()), Batch::default());
@@ -359,6 +385,8 @@ mod tests {
         assert!(matches!(arriving.end(&mut batch), Arrived::InParts));
         arrive(&mut arriving, &mut batch, &vec![0; 2 * HURRIED_PART_BYTES], BATCH_FORMAT);
         assert!(matches!(arriving.end(&mut batch), Arrived::Unfit(Unfit::Busy)));
+        arrive(&mut arriving, &mut batch, &vec![0; HURRIED_PART_BYTES], BATCH_FORMAT);
+        assert!(matches!(arriving.end(&mut batch), Arrived::Whole(_)), "a small batch is taken");
         drop(arriving);
         assert_eq!(unfinished.held_bytes.load(Ordering::Relaxed), UNFINISHED_TOTAL_BYTES);
     }
