@@ -74,7 +74,7 @@ fn run(settings: settings::Settings, flags: flags::Flags) -> anyhow::Result<()> 
     ended
 }
 
-/// The kernel may let a thread sleep for 50 microseconds longer than it asked for, a sixth of what more is gathered for.
+/// The kernel may let a thread sleep for 50 microseconds longer than it asked for, which is much of a pause.
 fn wake_in_time() {
     const SLACK_NS: NonZeroU64 = NonZeroU64::new(1_000).expect("it is not zero");
     if let Err(error) = rustix::thread::set_current_timer_slack(Some(SLACK_NS)) {

@@ -22,7 +22,7 @@ pub const UNAWAITED_MOST: Duration = Duration::from_millis(1);
 pub const GATHER_MOST: Duration = Duration::from_micros(300);
 
 /// How many syncs' time lies between the beginnings of two appends, if connections pause meanwhile, and how much at most: then
-/// sockets are read as often as the disk is written, and twice the messages for each wake-up are worth a sync's time.
+/// sockets are read as often as the disk is written. More messages share a wake-up with each sync's time, and each waits longer.
 const CYCLE_SYNCS: u32 = 4;
 pub const CYCLE_MOST: Duration = Duration::from_millis(1);
 
