@@ -4,9 +4,12 @@
 //! make it give back ([`Account::has_room`]): requests and messages that are not whole, answers that are not taken, links. What
 //! finds no room is refused. What goes away by itself is not refused, but nothing more is read while there is no room.
 //!
-//! A little is always there for everybody, so that who is modest is served while others take all they can.
+//! A little is there for everybody, so that who is modest is served while others take all they can. It is counted too: when
+//! many have taken it, only the least is left for each.
 
-use crate::limits::{CONNECTION_BYTES, CONNECTION_FREE_BYTES, CONNECTIONS_BYTES, POLICY_SHARE};
+use crate::limits::{
+    CONNECTION_BYTES, CONNECTION_FREE_BYTES, CONNECTION_LEAST_BYTES, CONNECTIONS_BYTES, POLICY_SHARE,
+};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +18,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub struct Memory {
     most_bytes: usize,
-    /// Beyond what is always there for each.
+    /// Beyond what is there for each.
     pooled_bytes: AtomicUsize,
+    /// Of that, what each has taken beyond the least.
+    own_bytes: AtomicUsize,
     policies: Mutex<HashMap<Box<str>, Arc<Policy>>>,
 }
 
@@ -34,7 +39,12 @@ impl Default for Memory {
 
 impl Memory {
     pub fn new(most_bytes: usize) -> Memory {
-        Memory { most_bytes, pooled_bytes: AtomicUsize::new(0), policies: Mutex::default() }
+        Memory {
+            most_bytes,
+            pooled_bytes: AtomicUsize::new(0),
+            own_bytes: AtomicUsize::new(0),
+            policies: Mutex::default(),
+        }
     }
 
     /// What is held beyond what is always there.
@@ -96,7 +106,11 @@ impl Account {
     /// So much is held now.
     pub fn hold(&mut self, bytes: usize) {
         let (before, now) = (pooled(self.bytes), pooled(bytes));
+        let (own_before, own_now) = (own(self.bytes), own(bytes));
         self.bytes = bytes;
+        if own_before != own_now {
+            self.memory.own_bytes.fetch_add(own_now.wrapping_sub(own_before), Ordering::Relaxed);
+        }
         if before == now {
             return;
         }
@@ -110,18 +124,21 @@ impl Account {
     /// Whether so many bytes more may be held.
     pub fn has_room(&self, more_bytes: usize) -> bool {
         let bytes = self.bytes.saturating_add(more_bytes);
+        let fits = |total: &AtomicUsize, more_bytes: usize, most: usize| {
+            total.load(Ordering::Relaxed).saturating_add(more_bytes) <= most
+        };
+        let more_own = own(bytes).saturating_sub(own(self.bytes));
+        if more_own > 0 && !fits(&self.memory.own_bytes, more_own, self.memory.most_bytes) {
+            return false;
+        }
         if bytes <= CONNECTION_FREE_BYTES {
             return true;
         }
-        let fits = |total: &AtomicUsize, most: usize| {
-            total.load(Ordering::Relaxed).saturating_add(more_bytes) <= most
-        };
         bytes <= CONNECTION_BYTES
-            && fits(&self.memory.pooled_bytes, self.memory.most_bytes)
-            && self
-                .policy
-                .as_ref()
-                .is_none_or(|policy| fits(&policy.pooled_bytes, self.memory.most_bytes / POLICY_SHARE))
+            && fits(&self.memory.pooled_bytes, more_bytes, self.memory.most_bytes)
+            && self.policy.as_ref().is_none_or(|policy| {
+                fits(&policy.pooled_bytes, more_bytes, self.memory.most_bytes / POLICY_SHARE)
+            })
     }
 
     pub fn bytes(&self) -> usize {
@@ -137,6 +154,10 @@ impl Drop for Account {
 
 fn pooled(bytes: usize) -> usize {
     bytes.saturating_sub(CONNECTION_FREE_BYTES)
+}
+
+fn own(bytes: usize) -> usize {
+    bytes.min(CONNECTION_FREE_BYTES).saturating_sub(CONNECTION_LEAST_BYTES)
 }
 
 #[cfg(test)]
@@ -217,7 +238,7 @@ mod tests {
                         let now = accounts[nth % count].0.bytes();
                         assert_eq!(now, if taken.is_ok() { bytes } else { before });
                         // Who wants little gets it, and giving back is never refused.
-                        assert!(taken.is_ok() || bytes > CONNECTION_FREE_BYTES && bytes > before);
+                        assert!(taken.is_ok() || bytes > CONNECTION_LEAST_BYTES && bytes > before);
                     }
                     _ => {}
                 }
@@ -231,6 +252,25 @@ mod tests {
             drop(accounts);
             assert_eq!(memory.pooled_bytes(), 0);
         }
+    }
+
+    #[test]
+    fn what_is_there_for_each_has_a_total_too_and_the_least_is_always_there() {
+        let memory = Arc::new(Memory::new(8 * MEBIBYTE));
+        let mut many = Vec::new();
+        for _ in 0..1_000 {
+            let mut account = Account::of(&memory, "p");
+            let most = [CONNECTION_FREE_BYTES, CONNECTION_LEAST_BYTES];
+            let taken = most.into_iter().find(|bytes| account.take(*bytes).is_ok());
+            assert!(taken.is_some(), "the least is always there");
+            many.push(account);
+        }
+        let held: usize = many.iter().map(Account::bytes).sum();
+        assert!(held <= 8 * MEBIBYTE + 1_000 * CONNECTION_LEAST_BYTES, "{held}");
+        assert!(held > 8 * MEBIBYTE, "{held}");
+        assert_eq!(memory.pooled_bytes(), 0);
+        drop(many);
+        assert_eq!(memory.own_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod fuzzing;
 pub mod http;
 pub mod iso;
 pub mod limits;
+mod line_ends;
 pub mod listen;
 pub mod metrics;
 pub mod names;

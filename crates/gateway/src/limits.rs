@@ -20,8 +20,10 @@ pub const GREEDY_LINKS: usize = 64;
 /// messages, answers that are not taken, output that is not read, links and claims. `[memory] connections_megabytes` sets it.
 pub const CONNECTIONS_BYTES: usize = 128 * 1_024 * 1_024;
 
-/// What a connection may always hold, whatever others do: the buffers of a peer that says little, and a large request.
+/// What a connection may hold apart from that: the buffers of a peer that says little, and a large request. All connections together may
+/// take as much of it as of the other, and then each has only the least; and there are no more places than that is enough for.
 pub const CONNECTION_FREE_BYTES: usize = 96 * 1_024;
+pub const CONNECTION_LEAST_BYTES: usize = 16 * 1_024;
 
 /// What one connection may hold: as many unfinished messages as it may have, in vectors that grow by doubling, or an answer
 /// with the most messages, in the output and waiting for a window.
@@ -51,12 +53,12 @@ pub const CBS_REQUEST_VALUES: u32 = 128;
 pub const STRANGER_QUESTIONS_BYTES: usize = 12 * 1_024;
 pub const STRANGER_REPLIES_BYTES: usize = 8 * 1_024;
 
-/// Of the places for connections, one of so many is kept for those who have not proved anything, and one more for those who may
-/// manage.
+/// Of the places for connections, one of so many is kept for those who have not proved anything, one more for those who may
+/// manage, and one more for the root key.
 pub const KEPT_PLACES: usize = 16;
 
 /// Of the others, what all connections of one policy, and all from one address, may have at the most, in percent. Who may manage is
-/// not counted.
+/// held to its policy's share alone, and the root key to none.
 pub const POLICY_PLACES: usize = 75;
 pub const ADDRESS_PLACES: usize = 90;
 
@@ -98,6 +100,9 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Bytes of an HTTP request's line and headers together. Also the size of the connection's read buffer.
 pub const HTTP_HEAD_BYTES: usize = 32 * 1_024;
+
+/// Of a line of a head so many bytes are looked at: the names that tell how long a body is, and their values.
+pub const HEAD_LINE_KEPT: usize = 64;
 
 /// Path of a request's address. The longest honest one, a rule of a subscription of a topic whose names are all escaped,
 /// has 3.3 KiB.
@@ -238,9 +243,17 @@ pub const DISPOSITION_CHANGE_BYTES: usize = 4 * 1_024 * 1_024;
 /// Largest request to a management node: as many messages to be scheduled as one batch may have, and what is around each.
 pub const MANAGEMENT_REQUEST_BYTES: u64 = BATCH_BYTES as u64 + 512 * 1_024;
 
-/// Questions of one connection that the broker has not answered; its socket is not read beyond. An answer may name a
-/// thousand messages at some 200 bytes each.
+/// Questions of one connection that the broker has not answered, and bytes of what the answers may hold; its socket is not read
+/// beyond. An answer may name a thousand messages at some 200 bytes each.
 pub const OPEN_QUESTIONS: usize = 128;
+pub const QUESTIONS_BYTES: usize = 1_024 * 1_024;
+
+/// What a message counts for in an answer, before its bytes are read: what the broker tells of it and where its body is.
+pub const ANSWERED_MESSAGE_COST: usize = 256;
+
+/// What the id of a session counts for in an answer, at the most; and a list of rules, which may have large values.
+pub const SESSION_ID_COST: usize = 512 + 32;
+pub const RULES_ANSWER_BYTES: usize = 512 * 1_024;
 
 /// Replies of nodes of ours that the links of one connection may leave untaken, in bytes. The link whose reply goes beyond it
 /// is ended.

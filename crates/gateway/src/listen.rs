@@ -5,7 +5,7 @@
 
 use crate::encrypted::Encrypted;
 use crate::limits::*;
-use crate::places::{NoPlace, Place, Places};
+use crate::places::{NoPlace, Place, Places, Standing};
 use crate::prefixed::Prefixed;
 use bytes::BytesMut;
 use rustls::ServerConnection;
@@ -57,12 +57,12 @@ impl Peer {
     }
 
     /// The peer has shown a valid claim and no longer counts as a stranger, unless too many have claims of that policy.
-    pub fn proved(&self, policy: &str, may_manage: bool) -> Result<(), NoPlace> {
+    pub fn proved(&self, policy: &str, standing: Standing) -> Result<(), NoPlace> {
         if self.is_proved() {
             return Ok(());
         }
         if let Some(place) = &self.place {
-            place.proved(policy, may_manage)?;
+            place.proved(policy, standing)?;
         }
         self.proof.is_shown.store(true, Ordering::Release);
         let reader = self.proof.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -366,8 +366,12 @@ pub(crate) mod tests {
         let (notes, mut noted) = tokio::sync::mpsc::unbounded_channel();
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server =
-            tokio::spawn(accept(listener, acceptor, Places::of_open_files(1_024), Arc::new(Notes(notes))));
+        let server = tokio::spawn(accept(
+            listener,
+            acceptor,
+            Places::of_open_files(1_024, CONNECTIONS_BYTES),
+            Arc::new(Notes(notes)),
+        ));
         for (door, first) in [("amqp", &b"AMQP\x03\x01\x00\x00"[..]), ("http", b"GET /health HTTP/1.1\r\n")] {
             let mut plain = TcpStream::connect(address).await.unwrap();
             plain.write_all(first).await.unwrap();
@@ -391,7 +395,7 @@ pub(crate) mod tests {
         let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let peer = Peer { place: places.take(address.ip()), ..Peer::new(address) };
         places.served(0, tokio::spawn(std::future::pending::<()>()).abort_handle());
-        peer.proved("root", true).unwrap();
+        peer.proved("root", Standing::Root).unwrap();
         assert!(!places.show_out(), "it is nobody's stranger");
     }
 
@@ -405,7 +409,7 @@ pub(crate) mod tests {
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         // As many as a process that may open 256 files has: the proportions are what counts.
-        let places = Places::of_open_files(256);
+        let places = Places::of_open_files(256, CONNECTIONS_BYTES);
         let server = tokio::spawn(accept(listener, acceptor, places, Arc::new(Notes(notes))));
         let mut strangers = Vec::new();
         for _ in 0..200 {

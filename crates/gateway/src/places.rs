@@ -3,10 +3,12 @@
 //!
 //! Strangers cannot lock others out: when their places are taken, the oldest stranger of the address that has the most
 //! of them is shown out, so that whoever crowds the door pays for it. Nor can who has proved itself: some places are always kept
-//! for those who come, `/health` among them, some more for who may manage, and neither a policy nor an address gets all of
-//! the others.
+//! for those who come, `/health` among them, some more for who may manage and for the root key, and neither a policy nor an
+//! address gets all of the others.
 
-use crate::limits::{ADDRESS_PLACES, KEPT_PLACES, POLICY_PLACES, UNPROVEN_CONNECTIONS};
+use crate::limits::{
+    ADDRESS_PLACES, CONNECTION_LEAST_BYTES, KEPT_PLACES, POLICY_PLACES, UNPROVEN_CONNECTIONS,
+};
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,18 +42,29 @@ struct Table {
     /// The numbers rise, so the first of each is its oldest.
     by_group: HashMap<AddressGroup, BTreeSet<u64>>,
     known: HashMap<u64, Known>,
-    /// Of those who may not manage: how many there are of each policy and address.
+    /// How many there are of each policy, and from each address of those who may not manage.
     by_policy: HashMap<Box<str>, usize>,
     by_address: HashMap<AddressGroup, usize>,
-    /// All of those.
+    /// Those who do not have the root key, and those of them who may not manage.
+    without_root: usize,
     others: usize,
+}
+
+/// What somebody may do, as far as it matters for places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    Other,
+    Manages,
+    /// It has the key of the root policy, which must get in whatever others do.
+    Root,
 }
 
 /// Who has proved itself.
 #[derive(Debug)]
 struct Known {
-    /// None: it may manage, which is not shared out.
-    share: Option<(Box<str>, AddressGroup)>,
+    policy: Box<str>,
+    address: AddressGroup,
+    standing: Standing,
 }
 
 /// Too many connections of its policy or from its address are open.
@@ -67,10 +80,11 @@ struct Stranger {
 }
 
 impl Places {
-    /// The places of a process that may have this many files open. Half of them are for connections: the journal has one
-    /// for each of its segments, and must never find that strangers took them.
-    pub fn of_open_files(files: u64) -> Arc<Places> {
-        let connections = usize::try_from(files / 2).unwrap_or(usize::MAX).max(2);
+    /// The places of a process that may have this many files open, and whose connections may hold so many bytes. Half of the files
+    /// are for connections: the journal has one for each of its segments, and must never find that strangers took them.
+    pub fn of_open_files(files: u64, connections_bytes: usize) -> Arc<Places> {
+        let files = usize::try_from(files / 2).unwrap_or(usize::MAX);
+        let connections = files.min(connections_bytes / CONNECTION_LEAST_BYTES).max(2);
         Places::new(connections, UNPROVEN_CONNECTIONS.min(connections / 2))
     }
 
@@ -106,35 +120,40 @@ impl Places {
     }
 
     /// Gives a stranger the place of somebody who has proved to have a key of this policy, unless too many have.
-    fn prove(&self, number: u64, policy: &str, may_manage: bool) -> Result<(), NoPlace> {
+    fn prove(&self, number: u64, policy: &str, standing: Standing) -> Result<(), NoPlace> {
         let mut table = self.table();
         let Some(stranger) = table.strangers.get(&number) else { return Ok(()) };
-        let address = stranger.group;
+        let known = Known { policy: policy.into(), address: stranger.group, standing };
+        // Each standing leaves what is kept for those above it.
         let kept = (self.connections / KEPT_PLACES).max(1);
-        let room = self.connections.saturating_sub(kept);
-        let share = if may_manage {
-            if table.known.len() >= room {
-                return Err(NoPlace);
-            }
-            None
-        } else {
-            let room = room.saturating_sub(kept);
-            let of_policy = table.by_policy.get(policy).copied().unwrap_or(0);
-            let of_address = table.by_address.get(&address).copied().unwrap_or(0);
-            let least = |share: usize| (room * share / 100).max(1);
-            let is_full = table.others >= room
-                || of_policy >= least(POLICY_PLACES)
-                || of_address >= least(ADDRESS_PLACES);
-            if is_full {
-                return Err(NoPlace);
-            }
-            *table.by_policy.entry(policy.into()).or_default() += 1;
-            *table.by_address.entry(address).or_default() += 1;
+        let room = |kept_for: usize| self.connections.saturating_sub(kept_for * kept);
+        let of_policy = table.by_policy.get(policy).copied().unwrap_or(0);
+        let of_address = table.by_address.get(&known.address).copied().unwrap_or(0);
+        let share = |room: usize, percent: usize| (room * percent / 100).max(1);
+        let is_full = table.known.len() >= room(1)
+            || match standing {
+                Standing::Root => false,
+                Standing::Manages => {
+                    table.without_root >= room(2) || of_policy >= share(room(2), POLICY_PLACES)
+                }
+                Standing::Other => {
+                    table.without_root >= room(2)
+                        || table.others >= room(3)
+                        || of_policy >= share(room(3), POLICY_PLACES)
+                        || of_address >= share(room(3), ADDRESS_PLACES)
+                }
+            };
+        if is_full {
+            return Err(NoPlace);
+        }
+        *table.by_policy.entry(policy.into()).or_default() += 1;
+        table.without_root += usize::from(standing != Standing::Root);
+        if standing == Standing::Other {
+            *table.by_address.entry(known.address).or_default() += 1;
             table.others += 1;
-            Some((policy.into(), address))
-        };
+        }
         table.remove(number);
-        table.known.insert(number, Known { share });
+        table.known.insert(number, known);
         Ok(())
     }
 
@@ -159,10 +178,13 @@ impl Table {
 
     /// Somebody who had proved itself is gone.
     fn leave(&mut self, number: u64) {
-        let Some(Known { share: Some((policy, address)) }) = self.known.remove(&number) else { return };
-        self.others -= 1;
+        let Some(Known { policy, address, standing }) = self.known.remove(&number) else { return };
         lower(&mut self.by_policy, policy);
-        lower(&mut self.by_address, address);
+        self.without_root -= usize::from(standing != Standing::Root);
+        if standing == Standing::Other {
+            self.others -= 1;
+            lower(&mut self.by_address, address);
+        }
     }
 
     fn remove(&mut self, number: u64) -> Option<Stranger> {
@@ -200,8 +222,8 @@ impl Place {
     }
 
     /// Whoever has it is no stranger any more: nobody else's coming ends its connection.
-    pub fn proved(&self, policy: &str, may_manage: bool) -> Result<(), NoPlace> {
-        self.places.prove(self.number, policy, may_manage)
+    pub fn proved(&self, policy: &str, standing: Standing) -> Result<(), NoPlace> {
+        self.places.prove(self.number, policy, standing)
     }
 }
 
@@ -265,7 +287,7 @@ mod tests {
         let places = Places::new(4, 2);
         let proved: Vec<Place> = (0..3)
             .map(|_| places.take("192.0.2.1".parse().unwrap()).unwrap())
-            .inspect(|place| place.proved("root", true).unwrap())
+            .inspect(|place| place.proved("root", Standing::Root).unwrap())
             .collect();
         let mut newcomer = Idle::come(&places, "198.51.100.7").unwrap();
         let other = Idle::come(&places, "198.51.100.8").unwrap();
@@ -276,11 +298,11 @@ mod tests {
     }
 
     /// Comes and proves itself as often as it is let; says how many places it has.
-    fn crowd(places: &Arc<Places>, address: &str, policy: &str, may_manage: bool) -> Vec<Place> {
+    fn crowd(places: &Arc<Places>, address: &str, policy: &str, standing: Standing) -> Vec<Place> {
         let mut had = Vec::new();
         for _ in 0..1_000 {
             let Some(place) = places.take(address.parse().unwrap()) else { break };
-            match place.proved(policy, may_manage) {
+            match place.proved(policy, standing) {
                 Ok(()) => had.push(place),
                 Err(NoPlace) => break,
             }
@@ -290,23 +312,41 @@ mod tests {
 
     #[test]
     fn neither_a_policy_nor_an_address_gets_every_place() {
+        use Standing::{Manages, Other, Root};
         let places = Places::new(160, 40);
-        // Sixteenths are kept: ten for who comes, ten more for who may manage.
-        let one = crowd(&places, "192.0.2.1", "reader", false);
-        assert_eq!(one.len(), 140 * POLICY_PLACES / 100);
-        let two = crowd(&places, "192.0.2.1", "sender", false);
-        assert_eq!(one.len() + two.len(), 140 * ADDRESS_PLACES / 100);
-        let three = crowd(&places, "192.0.2.2", "sender", false);
-        assert_eq!(one.len() + two.len() + three.len(), 140);
-        assert!(crowd(&places, "192.0.2.3", "third", false).is_empty());
-        let managers = crowd(&places, "192.0.2.3", "root", true);
+        // Sixteenths are kept: ten for who comes, ten more for who may manage, ten more for the root key.
+        let one = crowd(&places, "192.0.2.1", "reader", Other);
+        assert_eq!(one.len(), 130 * POLICY_PLACES / 100);
+        let two = crowd(&places, "192.0.2.1", "sender", Other);
+        assert_eq!(one.len() + two.len(), 130 * ADDRESS_PLACES / 100);
+        let three = crowd(&places, "192.0.2.2", "sender", Other);
+        assert_eq!(one.len() + two.len() + three.len(), 130);
+        assert!(crowd(&places, "192.0.2.3", "third", Other).is_empty());
+        let managers = crowd(&places, "192.0.2.3", "ops", Manages);
         assert_eq!(managers.len(), 10);
+        let roots = crowd(&places, "192.0.2.3", "root", Root);
+        assert_eq!(roots.len(), 10);
         assert!(places.take("192.0.2.4".parse().unwrap()).is_some(), "somebody asks for /health");
-        drop((one, managers));
-        assert!(!crowd(&places, "192.0.2.3", "third", false).is_empty());
+        drop((one, managers, roots));
+        assert!(!crowd(&places, "192.0.2.3", "third", Other).is_empty());
         drop((two, three));
         let table = places.table();
-        assert_eq!((table.others, table.by_policy.len(), table.by_address.len()), (0, 0, 0));
+        assert_eq!((table.others, table.without_root), (0, 0));
+        assert_eq!((table.by_policy.len(), table.by_address.len()), (0, 0));
+    }
+
+    #[test]
+    fn policies_that_manage_the_namespace_leave_places_for_the_root_key_and_for_health() {
+        use Standing::{Manages, Root};
+        let places = Places::new(160, 40);
+        let one = crowd(&places, "192.0.2.1", "ops", Manages);
+        assert_eq!(one.len(), 140 * POLICY_PLACES / 100);
+        let two = crowd(&places, "192.0.2.1", "dev", Manages);
+        assert_eq!(one.len() + two.len(), 140);
+        assert!(crowd(&places, "192.0.2.2", "third", Manages).is_empty());
+        let roots = crowd(&places, "192.0.2.1", "root", Root);
+        assert_eq!(roots.len(), 10, "from the same address too");
+        assert!(places.take("192.0.2.1".parse().unwrap()).is_some(), "somebody asks for /health");
     }
 
     #[tokio::test]
@@ -331,11 +371,11 @@ mod tests {
     #[test]
     fn few_files_give_few_places_and_many_no_more_than_memory_allows() {
         let places = |files| {
-            let places = Places::of_open_files(files);
+            let places = Places::of_open_files(files, 128 * 1_024 * 1_024);
             (places.connections, places.strangers)
         };
         assert_eq!(places(64), (32, 16));
         assert_eq!(places(1_024), (512, 256));
-        assert_eq!(places(1 << 20), (1 << 19, UNPROVEN_CONNECTIONS));
+        assert_eq!(places(1 << 20), (8_192, UNPROVEN_CONNECTIONS));
     }
 }

@@ -196,4 +196,12 @@ async fn a_head_whose_lines_end_without_a_carriage_return_is_refused() {
     let server = TestServer::new();
     let (_, said) = server.patience_with(b"GET /health HTTP/1.1\r\nHost: h\nX: y\r\n\r\n", b"").await;
     assert!(said.starts_with(b"HTTP/1.1 400 "), "{}", String::from_utf8_lossy(&said));
+    // Behind others too, whose answers it may not spoil.
+    let good = "GET /health HTTP/1.1\r\nHost: h\r\n\r\n";
+    for bad in ["GET /health HTTP/1.1\nHost: h\r\n\r\n", "GET /health HTTP/1.1\r\nHost: h\r\n\n"] {
+        let (_, said) = server.patience_with(format!("{good}{bad}").as_bytes(), b"").await;
+        let said = String::from_utf8_lossy(&said);
+        let statuses: Vec<&str> = said.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+        assert_eq!(statuses, ["200", "400"], "{said}");
+    }
 }

@@ -124,7 +124,7 @@ impl Visit for Fields {
 
 /// The line with nothing in it that a terminal or an editor obeys: controls, and marks that turn the direction of a text or end
 /// a line. JSON writes the lower controls as escapes; these stand only in texts too, and are escaped in the same way.
-fn escaped(line: String) -> String {
+pub fn escaped(line: String) -> String {
     let is_obeyed = |c: char| {
         matches!(
             c,

@@ -32,6 +32,8 @@ use std::sync::{Arc, OnceLock};
 const WRONG_USE: u8 = 2;
 
 fn main() -> ExitCode {
+    // What is made is for its owner alone, whoever makes it and whatever was set before.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let flags = match flags::Cli::parse().into_verb() {
         flags::Verb::Serve(flags) => flags,
         flags::Verb::Verify(flags) => return ended(verify::verify(&flags.data)),
@@ -39,7 +41,7 @@ fn main() -> ExitCode {
     let settings = match settings::Settings::gather(flags.clone()) {
         Ok(settings) => settings,
         Err(error) => {
-            eprintln!("otobus: {error}");
+            eprintln!("otobus: {}", log::escaped(error.to_string()));
             return ExitCode::from(WRONG_USE);
         }
     };
@@ -51,7 +53,7 @@ fn ended(outcome: anyhow::Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("otobus: {error:#}");
+            eprintln!("otobus: {}", log::escaped(format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

@@ -158,7 +158,7 @@ pub async fn serve(
     if settings.has_test_clock {
         tracing::warn!("whoever manages a namespace may move its time: the test clock is on");
     }
-    let places = Places::of_open_files(open_files);
+    let places = Places::of_open_files(open_files, settings.connections_bytes);
     let doors: Vec<_> = listeners
         .into_iter()
         .map(|listener| listen::accept(listener, acceptor.clone(), places.clone(), state.clone()))

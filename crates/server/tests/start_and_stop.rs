@@ -336,3 +336,80 @@ fn an_amqp_client_that_closes_is_let_go_at_once() {
     let last = &answer[answer.len() - 16..];
     assert!(last.windows(3).any(|bytes| bytes == b"\x00\x53\x18"), "its last frame is no close: {last:x?}");
 }
+
+// W-14
+#[test]
+fn what_a_terminal_obeys_is_escaped_in_errors_of_the_configuration() {
+    let folder = Folder::new();
+    let arguments = ["--listen-bus", "127.0.0.1:0", "--config", "Config.json"];
+    for obeyed in ['\u{1b}', '\u{9b}', '\u{2028}', '\u{202e}', '\u{2066}'] {
+        folder.write("otobus.toml", &format!("[[queue]]\nname = \"a//{obeyed}b\"\n"));
+        let queues = format!("{{ \"Name\": \"q{obeyed}\" }}, {{ \"Name\": \"Q{obeyed}\" }}");
+        let namespace = format!("{{ \"Name\": \"n\", \"Queues\": [ {queues} ] }}");
+        let file = format!("{{ \"UserConfig\": {{ \"Namespaces\": [ {namespace} ] }} }}");
+        folder.write("Config.json", &file);
+        let escaped = format!("\\u{:04x}", u32::from(obeyed));
+        for text in [refused(&folder.0, &arguments[..2]), refused(&folder.0, &arguments)] {
+            assert!(text.contains(&escaped) || obeyed == '\u{1b}', "{text}");
+            assert!(!text.trim_end().contains(|c: char| c == obeyed || c.is_control()), "{text:?}");
+        }
+    }
+}
+
+/// Everything below a folder whose mode lets others in.
+fn open_to_others(folder: &Path) -> Vec<(PathBuf, u32)> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let (path, metadata) = (entry.path(), entry.metadata().unwrap());
+        let mode = metadata.permissions().mode() & 0o7777;
+        if mode & 0o077 != 0 {
+            found.push((path.clone(), mode));
+        }
+        if metadata.is_dir() {
+            found.append(&mut open_to_others(&path));
+        }
+    }
+    found
+}
+
+// W-13
+#[test]
+fn whatever_the_umask_is_everything_that_is_made_is_for_its_owner_alone() {
+    let folder = Folder::new();
+    let binary = env!("CARGO_BIN_EXE_otobus");
+    let mut command = Command::new("sh");
+    let script = format!("umask 000; exec {binary} --listen-bus 127.0.0.1:0 --listen-items 127.0.0.1:0");
+    command.args(["-c", &script]).current_dir(&folder.0).stdin(Stdio::null());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut running = Running { child, lines: Vec::new() };
+    let lines = BufReader::new(running.child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    running.lines = lines.take_while(|line| line != "ready").collect();
+    let data = folder.0.join("otobus-data");
+    assert!(data.join("items").exists() && data.join("keys.toml").exists(), "{:?}", running.lines);
+    assert_eq!(open_to_others(&data), []);
+    assert_eq!(running.terminate(), Some(0));
+    assert_eq!(open_to_others(&data), [], "after its end");
+}
+
+// W-30
+#[test]
+fn a_head_whose_lines_end_without_a_carriage_return_is_refused_at_the_items_port_too() {
+    let folder = Folder::new();
+    let arguments = ["--listen-bus", "127.0.0.1:0", "--listen-items", "127.0.0.1:0"];
+    let server = Running::start(&folder.0, &arguments);
+    let items = server.lines.iter().find_map(|line| line.strip_prefix("items ")).unwrap();
+    let items: SocketAddr = items.parse().unwrap();
+    let asked = |text: &str| {
+        let mut stream = TcpStream::connect(items).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let good = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let last = "GET /health HTTP/1.1\r\nHost: localhost\nConnection: close\r\n\r\n";
+    assert!(asked(last).starts_with("HTTP/1.1 400 "));
+    let both = asked(&format!("{good}{last}"));
+    assert!(both.starts_with("HTTP/1.1 200 ") && both.contains("HTTP/1.1 400 "), "{both}");
+}

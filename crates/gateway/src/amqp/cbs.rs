@@ -45,8 +45,12 @@ impl Question {
             Question::Review { entity } => entity.len(),
             Question::Claim { .. } | Question::Management(_) => 0,
         };
+        let answer = match self {
+            Question::Management(asked) => asked.answer_bytes(),
+            _ => 0,
+        };
         // Each is known to the broker too.
-        QUESTION_COST + 2 * text + REQUEST_ID_BYTES
+        QUESTION_COST + 2 * text + REQUEST_ID_BYTES + answer
     }
 }
 

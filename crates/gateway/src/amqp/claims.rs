@@ -38,7 +38,7 @@ impl<S> Task<S> {
     /// Takes a claim in. A newer one of the same scope replaces the older whole, also where it allows less.
     pub(super) fn admit(&mut self, grant: Grant) {
         tracing::debug!(address = %self.peer.address, scope = ?grant.scope, "claim accepted");
-        let placed = self.peer.proved(&grant.policy(), grant.manages_namespace());
+        let placed = self.peer.proved(&grant.policy(), grant.standing());
         self.account.join(&grant.policy());
         let rights = grant.rights;
         let replaced = self.grants.put(grant);

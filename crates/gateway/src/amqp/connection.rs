@@ -14,7 +14,7 @@ use crate::account::Account;
 use crate::auth::Claims;
 use crate::limits::{
     CLAIM_TIMEOUT, COMMANDS_AT_ONCE, EFFECT_COST, FAILURE_SILENCE_MOST, LAST_OUTPUT_TIMEOUT, OPEN_QUESTIONS,
-    STRANGER_QUESTIONS_BYTES, UNREAD_EFFECTS, UNSTORED_BYTES,
+    QUESTIONS_BYTES, STRANGER_QUESTIONS_BYTES, UNREAD_EFFECTS, UNSTORED_BYTES,
 };
 use crate::listen::Peer;
 use crate::namespaces::Namespace;
@@ -393,7 +393,7 @@ impl<S> Task<S> {
     /// Whether the engine must do something before this connection may ask for more: what it brings is counted there, what it
     /// asks is counted here.
     fn is_waiting(&self) -> bool {
-        let most = if self.has_proved { usize::MAX } else { STRANGER_QUESTIONS_BYTES };
+        let most = if self.has_proved { QUESTIONS_BYTES } else { STRANGER_QUESTIONS_BYTES };
         !self.engine.has_room()
             || self.unstored_bytes >= UNSTORED_BYTES
             || self.questions.len() >= OPEN_QUESTIONS

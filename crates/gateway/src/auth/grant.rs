@@ -3,8 +3,10 @@
 //! Paths are compared by whole segments and without regard to letters' case (H-102): a grant for `orders` covers
 //! `orders/$deadletterqueue` and not `orders2`.
 
+use super::guard::ROOT_POLICY;
 use super::{Denied, Right, Rights, UnixSeconds};
 use crate::limits::CLOCK_SKEW_SECONDS;
+use crate::places::Standing;
 use percent_encoding::percent_decode_str;
 
 const MANAGEMENT: &str = "$management";
@@ -64,7 +66,13 @@ impl Scope {
         if !is_plain_host(host) || !(has_scheme || is_surely_a_host(host)) {
             return Err(Denied::InvalidAudience);
         }
+        // Some clients sign the address of a whole request (H-101).
         let path = path.split_once('?').map_or(path, |(path, _query)| path);
+        // A slash that is written as something else may have been part of a name to whoever signed it.
+        let lower = path.to_ascii_lowercase();
+        if ["%2f", "%5c", "%25"].iter().any(|hidden| lower.contains(hidden)) {
+            return Err(Denied::InvalidAudience);
+        }
         // The path of an address is itself percent-encoded by some clients.
         let path = percent_decode_str(path).decode_utf8().map_err(|_| Denied::InvalidAudience)?;
         let scope = Scope::of_path(&path);
@@ -197,13 +205,14 @@ impl Grant {
 
     /// Whether its holder manages the namespace. Clients ask for each entity alone, so the policy counts and not the scope of the
     /// claim; who manages one entity by a rule of its own is one of many.
-    pub fn manages_namespace(&self) -> bool {
+    pub fn standing(&self) -> Standing {
         let is_whole = match &self.proof.holder {
+            Holder::Namespace if &*self.proof.policy == ROOT_POLICY => return Standing::Root,
             Holder::Namespace => true,
             Holder::Entity(_) => false,
             Holder::Issuer(_) => self.scope.covers(&Scope::of_path("")),
         };
-        is_whole && self.rights.include(Right::Manage)
+        if is_whole && self.rights.include(Right::Manage) { Standing::Manages } else { Standing::Other }
     }
 
     pub fn allows(&self, path: &str, right: Right, now: UnixSeconds) -> bool {
@@ -254,7 +263,7 @@ mod tests {
             assert!(covers(&address, "Q/One"));
             assert_eq!(Scope::of_address(&address).unwrap().0, "Any.Host:5300");
         }
-        assert!(covers("amqps://host/q%2Fone", "q/one"));
+        assert!(covers("amqps://host/q/%C3%B6ne", "q/öne"));
         assert!(covers("localhost:5300", "q"));
         assert!(covers("mine.servicebus.windows.net/q", "q"));
         assert!(covers("sb://host/q/$management", "q"));
@@ -282,6 +291,10 @@ mod tests {
             "sb://host/q%3fx",
             "sb://host/q%0a",
             "sb://host/%5c",
+            "sb://host/q%2Fone",
+            "sb://host/q%2fone",
+            "sb://host/%2fq",
+            "sb://host/q%252fone",
         ];
         for address in hidden {
             assert_eq!(Scope::of_address(address), Err(Denied::InvalidAudience), "{address}");
@@ -327,11 +340,18 @@ mod tests {
             proof: Proof { holder, ..Proof::default() },
         };
         let all = Rights::ALL;
-        assert!(grant(Holder::Namespace, "orders", all).manages_namespace());
-        assert!(!grant(Holder::Namespace, "", [Right::Listen].into_iter().collect()).manages_namespace());
-        assert!(!grant(Holder::Entity("orders".into()), "orders", all).manages_namespace());
-        assert!(grant(Holder::Issuer("i".into()), "", all).manages_namespace());
-        assert!(!grant(Holder::Issuer("i".into()), "orders", all).manages_namespace());
+        use Standing::{Manages, Other, Root};
+        assert_eq!(grant(Holder::Namespace, "orders", all).standing(), Manages);
+        let listens = [Right::Listen].into_iter().collect();
+        assert_eq!(grant(Holder::Namespace, "", listens).standing(), Other);
+        assert_eq!(grant(Holder::Entity("orders".into()), "orders", all).standing(), Other);
+        assert_eq!(grant(Holder::Issuer("i".into()), "", all).standing(), Manages);
+        assert_eq!(grant(Holder::Issuer("i".into()), "orders", all).standing(), Other);
+        let mut root = grant(Holder::Namespace, "orders", all);
+        root.proof.policy = ROOT_POLICY.into();
+        assert_eq!(root.standing(), Root);
+        root.proof.holder = Holder::Entity("orders".into());
+        assert_eq!(root.standing(), Other, "a rule of an entity may have any name");
     }
 
     #[test]

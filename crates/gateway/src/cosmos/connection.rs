@@ -4,6 +4,7 @@
 
 use super::{Ask, Door};
 use crate::limits::*;
+use crate::line_ends::{Followed, LineEnds};
 use crate::listen::Peer;
 use crate::prefixed::Prefixed;
 use crate::through::writes_through;
@@ -39,7 +40,7 @@ pub async fn serve<S, A>(
     let stream = Prefixed::new(first, stream);
     let ended = match is_http2 {
         true => serve_http2(stream, Arc::new(peer), door, stopping).await,
-        false => serve_http1(TokioIo::new(stream), &peer, &door, stopping).await,
+        false => serve_http1(stream, &peer, &door, stopping).await,
     };
     if let Err(error) = ended {
         tracing::debug!(%address, %error, "HTTP connection failed");
@@ -47,7 +48,7 @@ pub async fn serve<S, A>(
 }
 
 async fn serve_http1<S, A: Ask>(
-    io: TokioIo<Prefixed<S>>,
+    stream: S,
     peer: &Peer,
     door: &Door<A>,
     mut stopping: watch::Receiver<bool>,
@@ -55,7 +56,12 @@ async fn serve_http1<S, A: Ask>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let service = service_fn(|request| async { Ok::<_, Infallible>(door.answer(request, peer).await) });
+    let line_ends = LineEnds::default();
+    let service = service_fn(|request| {
+        let is_wrong = line_ends.is_next_wrong();
+        async move { Ok::<_, Infallible>(door.answer(request, peer, is_wrong).await) }
+    });
+    let io = TokioIo::new(Followed::new(stream, line_ends.clone()));
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HTTP_HEAD_TIMEOUT)
@@ -163,7 +169,7 @@ where
             let (counted, door, peer) = (Counted::new(&work), Arc::clone(&door), Arc::clone(&peer));
             async move {
                 let _counted = counted;
-                Ok::<_, Infallible>(door.answer(request, &peer).await)
+                Ok::<_, Infallible>(door.answer(request, &peer, false).await)
             }
         }
     });

@@ -23,9 +23,11 @@ pub use keys::{Access, Keys, NotBase64, WELL_KNOWN_KEY, sign};
 
 use crate::auth::{Failures, UnixSeconds};
 use crate::limits::*;
+use crate::line_ends;
 use crate::listen::{Doors, Peer};
 use crate::metrics::Meters;
 use crate::names::Names;
+use crate::places::Standing;
 use activity::Activities;
 use address::Address;
 use body::Bodies;
@@ -143,15 +145,18 @@ impl<A: Ask> Door<A> {
         Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Answers one request.
-    async fn answer<B>(&self, request: Request<B>, peer: &Peer) -> Response<Payload>
+    /// Answers one request, whose head may have lines that somebody else sees otherwise.
+    async fn answer<B>(&self, request: Request<B>, peer: &Peer, has_wrong_lines: bool) -> Response<Payload>
     where
         B: hyper::body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
     {
         let began = std::time::Instant::now();
         let (head, body) = request.into_parts();
         let activity = self.activities.of(&head.headers);
-        let answered = self.answer_to(&head, body, peer, &activity).await;
+        let answered = match has_wrong_lines {
+            true => Err(Failure::bad(line_ends::WRONG)),
+            false => self.answer_to(&head, body, peer, &activity).await,
+        };
         let mut response = match answered {
             Ok(response) => response,
             Err(failure) => {
@@ -185,8 +190,8 @@ impl<A: Ask> Door<A> {
         let address = Address::read(head.uri.path()).map_err(|_| Failure::bad("The path cannot be read."))?;
         let headers = Headers(&head.headers);
         let access = self.verify(head, &address, peer).await?;
-        let may_manage = access != Access::ReadOnly;
-        peer.proved("items", may_manage).map_err(|full| Failure::new(503, 0, full.to_string()))?;
+        let standing = if access == Access::ReadOnly { Standing::Other } else { Standing::Manages };
+        peer.proved("items", standing).map_err(|full| Failure::new(503, 0, full.to_string()))?;
         let intended_rid = headers.text("x-ms-cosmos-intended-collection-rid");
         let resource = Resource::of(&address, intended_rid).ok_or_else(Failure::not_found)?;
         let verb = resource.verb(&head.method, headers)?;

@@ -113,7 +113,7 @@ impl TestServer {
 
     async fn send(&self, request: Request<Full<Bytes>>) -> (u16, HeaderMap, String) {
         let peer = Peer::new(self.peer.parse().unwrap());
-        let (head, body) = self.door.answer(request, &peer).await.into_parts();
+        let (head, body) = self.door.answer(request, &peer, false).await.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         (head.status.as_u16(), head.headers, String::from_utf8(body.to_vec()).unwrap())
     }

@@ -10,6 +10,7 @@ use super::xml::{self, Element, Writer};
 use super::{Manner, check_head};
 use crate::fuzzing::{Pieces, run_until_it_waits};
 use crate::limits::{HTTP_HEAD_BYTES, HTTP_HEADERS, XML_DEPTH, XML_ELEMENTS};
+use crate::line_ends::{Followed, LineEnds};
 use broker::topic::TopicDescription;
 use broker::topic::rule::RuleDescription;
 use broker::topic::subscription::SubscriptionDescription;
@@ -56,19 +57,21 @@ struct Seen {
 
 fn seen(request: &[u8], cut: &[usize]) -> Option<Seen> {
     let (heads, found) = (Heads::default(), RefCell::new(None));
-    let (_stop, stopping) = watch::channel(false);
+    let ((_stop, stopping), line_ends) = (watch::channel(false), LineEnds::default());
     let service = service_fn(|request: hyper::Request<hyper::body::Incoming>| {
-        let manner = Manner { spelling: heads.take(), stopping: stopping.clone() };
+        let (spelling, stopping) = (heads.take(), stopping.clone());
+        let manner = Manner { spelling, has_wrong_lines: line_ends.is_next_wrong(), stopping };
         found.borrow_mut().get_or_insert_with(|| look(&request.into_parts().0, &manner));
         heads.expect(Some(Spelled(vec!["OrderId".to_owned()])));
         let answer = Response::builder().header("orderid", "7").header("connection", "close");
         async { Ok::<_, Infallible>(answer.body(Empty::<Bytes>::new()).expect("it is sound")) }
     });
     let mut stream = Pieces::new(request, cut).staying();
+    let followed = Followed::new(&mut stream, line_ends.clone());
     let connection = hyper::server::conn::http1::Builder::new()
         .max_buf_size(HTTP_HEAD_BYTES)
         .max_headers(HTTP_HEADERS)
-        .serve_connection(TokioIo::new(Watched::new(&mut stream, heads.clone())), service);
+        .serve_connection(TokioIo::new(Watched::new(followed, heads.clone())), service);
     let _ = run_until_it_waits(connection);
     let found = found.into_inner();
     if found.is_some() {

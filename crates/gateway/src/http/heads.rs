@@ -7,7 +7,6 @@
 //! in lower case, there as here.
 
 use crate::limits::HTTP_HEAD_BYTES;
-use message::planted::is_planted;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -117,8 +116,6 @@ impl Heads {
 #[derive(Debug, Default)]
 pub(super) struct Spelling {
     names: Vec<String>,
-    /// A line ends without a carriage return: somebody before us may see other lines (RFC 9112, 2.2).
-    pub(super) has_bare_line_feed: bool,
 }
 
 impl Spelling {
@@ -132,11 +129,7 @@ impl Spelling {
         let start = bytes.split(|byte| *byte == b'\n').position(is_request_line);
         let lines = || bytes.split(|byte| *byte == b'\n').skip(start.unwrap_or(0)).skip_while(is_blank);
         let length = lines().take_while(|line| !is_blank(line)).count();
-        let names = lines().take(length).filter_map(name).collect();
-        // The line that ends it is one of them. What is no head is not judged.
-        let judged = length + usize::from(!is_planted("http_head"));
-        let has_bare_line_feed = start.is_some() && lines().take(judged).any(|line| !line.ends_with(b"\r"));
-        Spelling { names, has_bare_line_feed }
+        Spelling { names: lines().take(length).filter_map(name).collect() }
     }
 
     /// The spelling of a name in lower case. Of two the first counts.
@@ -237,20 +230,6 @@ mod tests {
         assert_eq!(spelling.of("orderid"), "orderId");
         assert_eq!(spelling.of("x-trace"), "X-TRACE");
         assert_eq!((spelling.of("missing"), spelling.of("host")), ("missing", "Host"));
-    }
-
-    #[test]
-    fn a_line_of_a_head_that_ends_without_a_carriage_return_is_told() {
-        let is_bare = |head: &str| Spelling::of_head(head.as_bytes()).has_bare_line_feed;
-        assert!(!is_bare("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
-        assert!(!is_bare("POST / HTTP/1.1\r\nHost: h\r\n\r\nbody\nof\nlines\n\n"));
-        assert!(is_bare("GET / HTTP/1.1\nHost: h\r\n\r\n"));
-        assert!(is_bare("GET / HTTP/1.1\r\nHost: h\nX: y\r\n\r\nbody"));
-        assert!(is_bare("GET / HTTP/1.1\r\nHost: h\r\n\n"));
-        assert!(is_bare("\r\nGET / HTTP/1.1\r\nHost: h\n\r\n"), "the library passes over empty lines");
-        assert!(is_bare("get / HTTP/1.0\nHost: h\r\n\r\n"), "the library knows methods in any case");
-        assert!(is_bare("of a body\nGET / HTTP/1.1\r\nHost: h\n\r\n"), "somebody was not heard out");
-        assert!(!is_bare("of a body\nGET / HTTP/1.1\r\nHost: h\r\n\r\n"));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::ask::Ask;
 use crate::auth::sas::{self, Shown};
 use crate::auth::{Demand, Denied, Development, Failures, Grant, UnixSeconds};
 use crate::limits::*;
+use crate::line_ends::{self, Followed, LineEnds};
 use crate::listen::Peer;
 use crate::metrics::{self, Meters};
 use crate::names::Names;
@@ -94,18 +95,21 @@ pub async fn serve<S, A>(
     A: Ask,
 {
     let (heads, (stop, is_stopping)) = (Heads::default(), watch::channel(false));
+    let line_ends = LineEnds::default();
     let service = service_fn(|request| async {
-        let manner = Manner { spelling: heads.take(), stopping: is_stopping.clone() };
+        let (spelling, stopping) = (heads.take(), is_stopping.clone());
+        let manner = Manner { spelling, has_wrong_lines: line_ends.is_next_wrong(), stopping };
         let mut response = door.answer(request, &peer, manner).await;
         heads.expect(response.extensions_mut().remove::<Spelled>());
         Ok::<_, Infallible>(response)
     });
+    let stream = Followed::new(Prefixed::new(first, stream), line_ends.clone());
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HTTP_HEAD_TIMEOUT)
         .max_buf_size(HTTP_HEAD_BYTES)
         .max_headers(HTTP_HEADERS)
-        .serve_connection(TokioIo::new(Watched::new(Prefixed::new(first, stream), heads.clone())), service);
+        .serve_connection(TokioIo::new(Watched::new(stream, heads.clone())), service);
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -121,8 +125,8 @@ pub async fn serve<S, A>(
 }
 
 fn check_head(head: &Parts, manner: &Manner) -> Result<(), Failure> {
-    if manner.spelling.has_bare_line_feed {
-        return Err(Failure::Bad("A line of the head ends without a carriage return.".to_owned()));
+    if manner.has_wrong_lines {
+        return Err(Failure::Bad(line_ends::WRONG.to_owned()));
     }
     check_host(head)
 }
@@ -130,6 +134,8 @@ fn check_head(head: &Parts, manner: &Manner) -> Result<(), Failure> {
 /// What the connection knows of a request beside its head.
 struct Manner {
     spelling: Spelling,
+    /// A line ends without a carriage return, or the end of the body is hidden.
+    has_wrong_lines: bool,
     /// Becomes true when the server stops.
     stopping: watch::Receiver<bool>,
 }
@@ -260,8 +266,7 @@ impl<A: Ask> Door<'_, A> {
         let authorization = head.headers.get(AUTHORIZATION).ok_or(Denied::MissingToken)?;
         let grant = self.verify(authorization, namespace, &address.path, is_loopback).await?;
         grant.check(&address.path, right, UnixSeconds::now())?;
-        peer.proved(&grant.policy(), grant.manages_namespace())
-            .map_err(|full| Failure::Busy(full.to_string()))?;
+        peer.proved(&grant.policy(), grant.standing()).map_err(|full| Failure::Busy(full.to_string()))?;
         match address.route.methods() {
             [] => return Err(Failure::NoSuchAddress),
             _ if address.route == Route::Clock && !self.has_test_clock => return Err(Failure::NoSuchAddress),
@@ -269,7 +274,7 @@ impl<A: Ask> Door<'_, A> {
             _ => check_tags(head)?,
         }
         if let Route::Send { .. } | Route::Receive { .. } | Route::Locked { .. } = address.route {
-            let Manner { spelling, stopping } = &manner;
+            let Manner { spelling, stopping, .. } = &manner;
             let (grant, stopping) = (&grant, stopping.clone());
             let asked = MessageRequest { head, spelling, site, namespace, grant, is_loopback, stopping };
             return self.message(&address.route, &asked, body).await;

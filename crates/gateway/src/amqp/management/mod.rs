@@ -27,9 +27,12 @@ use super::connection::Task;
 use super::link::{Kind, Link, REQUEST_CREDIT};
 use super::transaction::within;
 use crate::auth::{Demand, Right};
-use crate::limits::{MANAGEMENT_REQUEST_BYTES, TRACKING_BYTES};
+use crate::limits::{
+    ANSWERED_MESSAGE_COST, MANAGEMENT_REQUEST_BYTES, RULES_ANSWER_BYTES, SESSION_ID_COST, TRACKING_BYTES,
+};
 use amqp::{Attach, AttachReply, LinkKey, Role};
 use arguments::{Arguments, Failure};
+use broker::limits::{BROWSE_MESSAGES, SESSIONS_PAGE};
 use broker::{Answer, Command, NamespaceId, Refusal, RequestId, TransactionId};
 use engine::Batch;
 use journal::Place;
@@ -55,6 +58,29 @@ pub(super) struct Asked {
     reply: Reply,
     path: Box<str>,
     verb: Verb,
+    /// What the broker's answer may hold.
+    answer_bytes: usize,
+}
+
+impl Asked {
+    pub(super) fn answer_bytes(&self) -> usize {
+        self.answer_bytes
+    }
+}
+
+/// What the answer to a command may hold before its bytes are read.
+fn answer_bytes(command: &Command) -> usize {
+    let message = ANSWERED_MESSAGE_COST;
+    match command {
+        Command::Within { command, .. } => answer_bytes(command),
+        Command::Browse { most, .. } => (*most as usize).min(BROWSE_MESSAGES) * message,
+        Command::ReceiveDeferred { numbers, .. } => numbers.len() * message,
+        Command::ListSessions { top, .. } => (*top).min(SESSIONS_PAGE) * SESSION_ID_COST,
+        Command::Manage { task, .. } if matches!(**task, broker::Task::ListRules { .. }) => {
+            RULES_ANSWER_BYTES
+        }
+        _ => 0,
+    }
 }
 
 /// What was asked, as far as the reply depends on it.
@@ -179,7 +205,8 @@ impl<S> Task<S> {
         let asked = self.operation(operation, &path, session, arguments);
         match asked.and_then(|(verb, command)| Ok((verb, joined(transaction, command)?))) {
             Ok((verb, command)) => {
-                let asked = Asked { link, reply, path, verb };
+                let answer_bytes = answer_bytes(&command);
+                let asked = Asked { link, reply, path, verb, answer_bytes };
                 self.question(Question::Management(Box::new(asked)));
                 self.batch.commands.push(command);
             }
@@ -229,7 +256,7 @@ impl<S> Task<S> {
 
     /// The broker has answered.
     pub(super) fn managed(&mut self, asked: Asked, answer: Result<Answer, Refusal>, places: Vec<Vec<Place>>) {
-        let Asked { link, reply, path, verb } = asked;
+        let Asked { link, reply, path, verb, .. } = asked;
         let waiting = match answer {
             Ok(Answer::Messages(messages)) if messages.is_empty() => UnsentReply::Encoded(reply.empty()),
             Ok(Answer::Messages(messages)) => {
@@ -255,5 +282,29 @@ impl<S> Task<S> {
             }
         };
         self.reply_with(link, waiting);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_answer_may_hold_is_counted_with_its_question() {
+        // W-34
+        let browse = |most| Command::Browse {
+            request: RequestId::default(),
+            namespace: NamespaceId(0),
+            path: "q".into(),
+            from: broker::Number(0),
+            most,
+            session: None,
+        };
+        assert!(ANSWERED_MESSAGE_COST >= size_of::<(broker::Delivery, [Place; 2])>());
+        assert_eq!(answer_bytes(&browse(u32::MAX)), BROWSE_MESSAGES * ANSWERED_MESSAGE_COST);
+        assert_eq!(answer_bytes(&browse(u32::MAX)), answer_bytes(&browse(1_000)));
+        assert!(answer_bytes(&browse(1_000)) < crate::limits::QUESTIONS_BYTES, "one may always be asked");
+        let (transaction, command) = (TransactionId(1), Box::new(browse(7)));
+        assert_eq!(answer_bytes(&Command::Within { transaction, command }), answer_bytes(&browse(7)));
     }
 }
