@@ -4,7 +4,9 @@
 //! batch's own buffer, and a command only says where ([`Intake`]): the broker decides about messages without ever
 //! touching their bytes.
 
-use crate::ids::{LinkId, LockToken, MessageKey, NamespaceId, Number, RequestId, TransactionId};
+use crate::ids::{
+    ConnectionId, LinkId, LockToken, MessageKey, NamespaceId, Number, RequestId, TransactionId,
+};
 use crate::manage::Task;
 use crate::settings::QueueSettings;
 use crate::time::{LocalTime, Span};
@@ -357,6 +359,46 @@ pub enum Command {
         skip: usize,
         top: usize,
     },
+}
+
+impl Command {
+    /// Whose it is.
+    pub fn connection(&self) -> ConnectionId {
+        match self {
+            Command::Within { command, .. } => command.connection(),
+            Command::AttachSender { link, .. }
+            | Command::AttachVia { link, .. }
+            | Command::AttachReceiver { link, .. }
+            | Command::AcceptSession { link, .. }
+            | Command::AttachCoordinator { link, .. }
+            | Command::Declare { link, .. }
+            | Command::Discharge { link, .. }
+            | Command::Spoil { link, .. }
+            | Command::Detach { link }
+            | Command::Send { link, .. }
+            | Command::Part { link, .. }
+            | Command::DropParts { link }
+            | Command::Credit { link, .. }
+            | Command::Settle { link, .. } => link.connection,
+            Command::SettleTokens { request, .. }
+            | Command::RenewLocks { request, .. }
+            | Command::Schedule { request, .. }
+            | Command::CancelScheduled { request, .. }
+            | Command::ReceiveDeferred { request, .. }
+            | Command::Browse { request, .. }
+            | Command::DeleteMessages { request, .. }
+            | Command::RenewSession { request, .. }
+            | Command::GetSessionState { request, .. }
+            | Command::SetSessionState { request, .. }
+            | Command::ListSessions { request, .. }
+            | Command::CreateQueue { request, .. }
+            | Command::DeleteEntity { request, .. }
+            | Command::DescribeEntity { request, .. }
+            | Command::Manage { request, .. }
+            | Command::Advance { request, .. }
+            | Command::ListQueues { request, .. } => request.connection,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -95,8 +95,11 @@ pub struct Decision {
     pub effects: Vec<Release>,
     /// Messages to be read before they can be removed; whoever runs the broker takes them.
     pub doubts: Vec<Doubt>,
-    /// About how many bytes the records take. Whoever decides in slices ends one above [`SLICE_BYTES`].
+    /// About how many bytes the records take, and how many steps publishing took. Whoever decides in slices ends one above
+    /// [`SLICE_BYTES`].
     pub weight: usize,
+    /// What it was when the command that is being decided began.
+    begun: usize,
     /// Records before this one stay as they are: they were looked at.
     seam: usize,
 }
@@ -114,6 +117,7 @@ impl Decision {
         self.effects.clear();
         self.doubts.clear();
         self.weight = 0;
+        self.begun = 0;
         self.seam = 0;
     }
 
@@ -121,6 +125,16 @@ impl Decision {
     pub(crate) fn seam(&mut self) -> usize {
         self.seam = self.records.len();
         self.seam
+    }
+
+    /// Another command is decided.
+    pub(crate) fn begin(&mut self) {
+        self.begun = self.weight;
+    }
+
+    /// What the command that is being decided has come to so far.
+    pub(crate) fn command_weight(&self) -> usize {
+        self.weight - self.begun
     }
 
     /// Whether so much is recorded that what is left waits for the next decision: all of one is one append.

@@ -135,6 +135,22 @@ pub enum Answer {
     Sessions(Vec<Arc<str>>),
 }
 
+impl Answer {
+    /// How many things it lists, each of which was looked at.
+    pub(crate) fn entries(&self) -> usize {
+        match self {
+            Answer::Queues(list) => list.len(),
+            Answer::Topics(list) => list.len(),
+            Answer::Subscriptions(list) => list.len(),
+            Answer::Rules(list) => list.len(),
+            Answer::Messages(list) => list.len(),
+            Answer::Sessions(list) => list.len(),
+            Answer::Renewed(list) => list.len(),
+            _ => 1,
+        }
+    }
+}
+
 /// A session and until when it is locked (S-142).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcceptedSession {

@@ -3,7 +3,7 @@
 
 use crate::effect::Extra;
 use crate::ids::{IdMap, Sequence};
-use crate::limits::SMALL_CHANGE_BYTES;
+use crate::limits::{EXTRA_COST, SMALL_CHANGE_BYTES};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -12,6 +12,8 @@ pub struct Extras {
     by_sequence: IdMap<Sequence, Arc<Extra>>,
     /// Of changed properties that are not small.
     large_bytes: usize,
+    /// Of everything.
+    held_bytes: usize,
 }
 
 impl Deref for Extras {
@@ -28,30 +30,56 @@ impl Extras {
         self.large_bytes
     }
 
+    /// What all of it takes in memory, about.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
     pub(crate) fn insert(&mut self, sequence: Sequence, extra: Arc<Extra>) {
-        self.large_bytes += large_bytes(&extra);
-        let before = self.by_sequence.insert(sequence, extra);
-        self.large_bytes -= before.map_or(0, |before| large_bytes(&before));
+        self.count(&extra);
+        if let Some(before) = self.by_sequence.insert(sequence, extra) {
+            self.discount(&before);
+        }
+    }
+
+    fn count(&mut self, extra: &Extra) {
+        self.large_bytes += large_bytes(extra);
+        self.held_bytes += held_bytes(extra);
+    }
+
+    fn discount(&mut self, extra: &Extra) {
+        self.large_bytes -= large_bytes(extra);
+        self.held_bytes -= held_bytes(extra);
     }
 
     pub(crate) fn remove(&mut self, sequence: &Sequence) -> Option<Arc<Extra>> {
         let removed = self.by_sequence.remove(sequence);
-        self.large_bytes -= removed.as_ref().map_or(0, |removed| large_bytes(removed));
+        if let Some(removed) = &removed {
+            self.discount(removed);
+        }
         removed
     }
 
     /// Changes what a message has, which may have been nothing.
     pub(crate) fn edit(&mut self, sequence: Sequence, edit: impl FnOnce(&mut Extra)) {
+        let before =
+            self.by_sequence.get(&sequence).map_or((0, 0), |extra| (large_bytes(extra), held_bytes(extra)));
+        (self.large_bytes, self.held_bytes) = (self.large_bytes - before.0, self.held_bytes - before.1);
         let extra = Arc::make_mut(self.by_sequence.entry(sequence).or_default());
-        let before = large_bytes(extra);
         edit(extra);
-        self.large_bytes = self.large_bytes - before + large_bytes(extra);
+        self.large_bytes += large_bytes(extra);
+        self.held_bytes += held_bytes(extra);
     }
 }
 
 /// What changed properties of this size count for.
 pub(crate) fn counted_bytes(bytes: usize) -> usize {
     if bytes > SMALL_CHANGE_BYTES { bytes } else { 0 }
+}
+
+fn held_bytes(extra: &Extra) -> usize {
+    let overlay = extra.overlay.as_ref().map_or(0, |overlay| overlay.encoded_bytes());
+    EXTRA_COST + overlay + extra.parts.len() * size_of::<crate::ids::BodyId>()
 }
 
 fn large_bytes(extra: &Extra) -> usize {

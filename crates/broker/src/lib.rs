@@ -28,6 +28,7 @@ mod relocate;
 pub mod session;
 pub mod settings;
 pub mod snapshot;
+mod state_bytes;
 #[cfg(test)]
 mod testing;
 pub mod tier;
@@ -77,6 +78,10 @@ pub struct Broker {
     pub(crate) scratch: Vec<Sequence>,
     /// What rules have cost since the start, in steps.
     pub(crate) steps: usize,
+    /// What lives long in memory.
+    pub(crate) state_bytes: state_bytes::StateBytes,
+    /// What a command may cost before its messages are published later ([`limits::PUBLISH_STEPS`]).
+    pub(crate) publish_steps: usize,
 }
 
 impl Broker {
@@ -85,7 +90,17 @@ impl Broker {
     pub fn new(durable: Durable, key: u128) -> Broker {
         let volatile = Volatile::rebuilt(&durable, key);
         let (tier, topic_limits) = (Tier::default(), TopicLimits::default());
-        Broker { durable, volatile, tier, topic_limits, scratch: Vec::new(), steps: 0 }
+        let publish_steps = limits::PUBLISH_STEPS;
+        let state_bytes = state_bytes::StateBytes::new(limits::STATE_BYTES);
+        let scratch = Vec::new();
+        Broker { durable, volatile, tier, topic_limits, scratch, steps: 0, state_bytes, publish_steps }
+    }
+
+    /// The same broker, which puts off publishing after so many steps of a command.
+    #[must_use]
+    pub fn with_publish_steps(mut self, steps: usize) -> Broker {
+        self.publish_steps = steps;
+        self
     }
 
     /// The same broker, held to the quotas of a tier.
@@ -134,6 +149,8 @@ impl Broker {
         decision: &mut Decision,
     ) -> Decided {
         let local = self.context_of(command, context);
+        decision.begin();
+        self.count_state();
         let deciding = &mut decision.at(local).having(material);
         match command {
             Command::Send { link, delivery, is_settled, messages: range, sessions } => {
@@ -280,6 +297,7 @@ impl Broker {
             | Command::Within { .. }
             | Command::Detach { .. } => unreachable!("a link asks no questions"),
         };
+        self.steps += answer.as_ref().map_or(0, Answer::entries) * limits::RESULT_STEPS;
         decision.effect(Effect::Answered { request: *request, answer });
         self.dispatch(owner, decision);
         Decided::Done
@@ -349,6 +367,7 @@ impl Broker {
         if self.is_moving() {
             self.tell_time(decision.now, decision);
         }
+        self.state_bytes.changes = self.state_bytes.changes.saturating_add(1);
         let left = self.sessions_left(&record);
         self.durable.apply_local(&record, decision.now);
         decision.record(record);

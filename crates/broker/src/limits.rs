@@ -71,8 +71,13 @@ pub const CONNECTION_TRANSACTIONS: usize = 1_000;
 pub const STAGED_BYTES: u64 = 256 * 1_024 * 1_024;
 
 /// Bytes of messages that they hold in memory, for the rules of topics and changed properties: of a full transaction the
-/// largest that there may be (S-18), and a little more.
+/// largest that there may be (S-18), and a little more. And those of all connections together.
 pub const STAGED_HELD_BYTES: u64 = 8 * 1_024 * 1_024;
+pub const STAGED_HELD_TOTAL: u64 = 64 * 1_024 * 1_024;
+
+/// What a message and a settlement of a transaction count for there, besides what they hold.
+pub const STAGED_MESSAGE_COST: u64 = 512;
+pub const STAGED_SETTLEMENT_COST: u64 = 192;
 
 /// Longest name of a subscription, a rule or a namespace, in characters (S-251).
 pub const NAME_CHARACTERS: usize = 50;
@@ -106,28 +111,28 @@ pub const FILTER_TEXT_BYTES: usize = 32 * 1_024;
 /// a node of an expression, at a property, or at eight bytes of a text. The rules of a full topic (2,000) take some tens each. A
 /// million is a few milliseconds.
 pub const RULE_STEPS: usize = 256 * 1_024;
-pub const MESSAGE_STEPS: usize = 2 * 1_024 * 1_024;
+pub const MESSAGE_STEPS: usize = 1_024 * 1_024;
 
-/// What the rules of a topic may cost for all messages of one delivery: the longest that a command may hold the thread that decides.
-/// A larger batch is refused.
-pub const COMMAND_STEPS: usize = 8 * MESSAGE_STEPS;
-
-/// What a record, a body or an effect counts for, which take a tenth of a microsecond or two; and what one call of the broker may
-/// cost in all. Rules are looked at twice, before a delivery is taken in and when it is, and all that comes of it fits the rest.
+/// What a record, a body, an effect or a copy of a published message counts for, which take a tenth of a microsecond or two.
 pub const RESULT_STEPS: usize = 64;
-pub const SLICE_STEPS: usize = 3 * COMMAND_STEPS;
+
+/// Steps after which the messages that are left of a delivery, or of a transaction, are stored and published later, in slices of
+/// their own: a batch of 16,000 copies is published at once.
+pub const PUBLISH_STEPS: usize = MESSAGE_STEPS;
+
+/// What one call of the broker may cost: the messages that are published at once, the last of them with all that one may take, and
+/// what else came of the command. About ten milliseconds, and the longest that anybody waits for anybody.
+pub const SLICE_STEPS: usize = 4 * MESSAGE_STEPS;
 
 /// What a copy takes at the most in the record of a published message, without what an action has changed; and what all copies
-/// of one delivery may take, which is one append of the journal: a quarter of its largest.
+/// of one message may take that actions have changed, which is one append of the journal: a quarter of its largest.
 pub const COPY_BYTES: usize = 16;
 /// What the records take by which a copy is in a session (the id not counted), is forwarded at once or dead-lettered without a
-/// session, or, with its words, after a rule that failed; and the longest session id (S-6).
+/// session.
 pub const MOVE_BYTES: usize = 96;
-pub const FAILURE_BYTES: usize = 512;
-pub const SESSION_BYTES: usize = 4 * 128;
 pub const FAN_OUT_BYTES: usize = 4 * 1_024 * 1_024;
 
-/// Bytes of records after which a slice ends, whatever its messages are: what clients have changed of one may take 64 KiB.
+/// Bytes of records, or steps, after which a slice ends, whatever its messages are: what clients have changed of one may take 64 KiB.
 pub const SLICE_BYTES: usize = 1_024 * 1_024;
 
 /// Changed properties of a message up to this size are held in memory with it. Those above it are too, and so have a limit: of one
@@ -135,6 +140,29 @@ pub const SLICE_BYTES: usize = 1_024 * 1_024;
 pub const SMALL_CHANGE_BYTES: usize = 1_024;
 pub const ENTITY_CHANGE_BYTES: usize = 24 * 1_024 * 1_024;
 pub const CHANGE_BYTES: usize = 64 * 1_024 * 1_024;
+
+/// What lives long in memory, in all, unless it is configured: the index of messages, changed properties, sessions, ids of messages, locks
+/// and definitions. Beyond it nothing that adds to it is taken.
+pub const STATE_BYTES: usize = 2 * 1_024 * 1_024 * 1_024;
+
+/// It is counted again after so many records: a few megabytes at the most.
+pub const STATE_LOOK_RECORDS: usize = 4_096;
+
+/// What things are counted for, besides the texts that they have: an entity with its settings, in both halves of the state; the place of
+/// one that was deleted; a rule, and how many times its text it takes once it was read; a value of it; what few messages have; a
+/// session and each of its messages; an id in which duplicates are looked for; a lock; a message that is scheduled, or a dead letter.
+pub const ENTITY_COST: usize = 4 * 1_024;
+pub const DELETED_COST: usize = 32;
+pub const RULE_COST: usize = 1_024;
+pub const TEXT_FACTOR: usize = 12;
+pub const VALUE_COST: usize = 128;
+pub const EXTRA_COST: usize = 192;
+pub const SESSION_COST: usize = 512;
+pub const MEMBER_COST: usize = 48;
+pub const HISTORY_ID_COST: usize = 80;
+pub const LOCK_COST: usize = 128;
+pub const SCHEDULED_COST: usize = 32;
+pub const DEAD_LETTER_COST: usize = 16;
 
 /// Bytes of property changes that one request may ask for, over all messages that it settles: they are one append.
 pub const REQUEST_CHANGE_BYTES: usize = 4 * 1_024 * 1_024;

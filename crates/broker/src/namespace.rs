@@ -50,6 +50,7 @@ impl Broker {
     /// Whether a queue or a topic may have this path.
     pub(crate) fn check_new_path(&self, namespace: NamespaceId, path: &str) -> Result<(), Refusal> {
         check_path(path)?;
+        self.check_state()?;
         if let Some(taken) = self.durable.find(namespace, path) {
             let spelled = self.durable.queue(taken).map(|queue| &queue.path);
             return Err(Refusal::EntityExists(spelled.map_or(path, |spelled| spelled).into()));

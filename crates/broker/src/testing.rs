@@ -11,6 +11,8 @@ pub(crate) struct World {
     /// Whether the records are kept and checked; not where there are millions of them.
     pub(crate) is_checked: bool,
     pub(crate) last_release_is_free: bool,
+    /// The most that was done at once, in steps.
+    pub(crate) longest_slice: usize,
     /// Messages that the disk does not give back.
     pub(crate) unreadable: std::collections::BTreeSet<Sequence>,
     /// Whether the disk takes its time: what is to be read is kept for later.
@@ -55,6 +57,7 @@ impl World {
             times: Vec::new(),
             is_checked: true,
             last_release_is_free: false,
+            longest_slice: 0,
             unreadable: Default::default(),
             is_reading_held: false,
             held_reads: Vec::new(),
@@ -74,7 +77,9 @@ impl World {
     fn run(&mut self, act: impl FnOnce(&mut Broker, Context, &mut Decision)) -> Vec<Effect> {
         let mut decision = Decision::default();
         let context = Context { now: self.now, position: self.position };
+        let before = self.broker.work(&decision);
         act(&mut self.broker, context, &mut decision);
+        self.longest_slice = self.longest_slice.max(self.broker.work(&decision) - before);
         match self.is_reading_held {
             true => self.held_reads.append(&mut decision.doubts),
             false => decision.doubts.append(&mut self.held_reads),

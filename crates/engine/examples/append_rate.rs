@@ -152,7 +152,7 @@ fn journal(path: &Path, seed: u64) -> Local {
 }
 
 fn engine(path: &Path) -> Engine {
-    let options = Options { owner: 1, nonce: 9, tail_cache_bytes: otobus_engine::limits::TAIL_CACHE_BYTES };
+    let options = Options::new(9);
     Engine::open(Box::new(journal(path, 3)), options, |why| panic!("{why}")).unwrap()
 }
 

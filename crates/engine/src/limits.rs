@@ -10,8 +10,9 @@ pub const UNDURABLE_BYTES: usize = 64 * 1024 * 1024;
 /// takes a few milliseconds.
 pub const APPEND_BYTES: usize = 4 * 1024 * 1024;
 
-/// Bytes of records that are decided before anybody looks whether the append is full: it may exceed [`APPEND_BYTES`] by this
-/// and by one delivery or request, and must stay below what the journal takes.
+/// Bytes of records, or steps of publishing, that are decided before anybody looks whether the append is full, and after which
+/// another connection has its turn: an append may exceed [`APPEND_BYTES`] by this and by one delivery or request, and must stay
+/// below what the journal takes.
 pub const TURN_BYTES: usize = 1024 * 1024;
 
 /// Batch buffers kept after their commit, so that a message that is received soon is not read back from disk. A setting;

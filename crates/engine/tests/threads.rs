@@ -29,7 +29,7 @@ fn open(path: &Path) -> Engine {
 fn open_on(disk: Arc<dyn Disk>) -> Engine {
     let options = journal::Options { filling: Filling::Inline, ..journal::Options::new(3) };
     let journal = Box::new(Local::open(disk, options).unwrap());
-    let options = Options { owner: 1, nonce: 9, tail_cache_bytes: 1 << 20 };
+    let options = Options { tail_cache_bytes: 1 << 20, ..Options::new(9) };
     Engine::open(journal, options, |_| {}).unwrap()
 }
 
@@ -252,7 +252,7 @@ async fn a_stop_waits_for_the_snapshot_that_is_being_written() {
 #[tokio::test(flavor = "current_thread")]
 async fn what_another_owner_wrote_until_it_was_fenced_off_is_read() {
     let log = Log::default();
-    let options = Options { owner: 1, nonce: 9, tail_cache_bytes: 1 << 20 };
+    let options = Options { tail_cache_bytes: 1 << 20, ..Options::new(9) };
     let engine = Engine::open(Box::new(log.open().unwrap()), options, |_| {}).unwrap();
     // Somebody looks at the log before the queue is there, and takes it over afterwards.
     let mut next = log.open().unwrap();

@@ -31,7 +31,7 @@ impl TestServer {
             ..journal::Options::new(7)
         };
         let journal = journal::Local::open(Arc::new(journal::disk::Memory::new()), options).unwrap();
-        let options = engine::Options { owner: 1, nonce: 2, tail_cache_bytes: 1 << 20 };
+        let options = engine::Options { tail_cache_bytes: 1 << 20, ..engine::Options::new(2) };
         let engine = Engine::open(Box::new(journal), options, |why| panic!("{why}")).unwrap();
         let (name, primary) = ("root".into(), Secret::new("key"));
         let root = Policy { name, primary, secondary: None, rights: Rights::ALL };

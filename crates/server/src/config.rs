@@ -19,8 +19,8 @@ use std::str::FromStr;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
-/// Least memory for connections: one of them may hold more.
-const CONNECTIONS_MEGABYTES_LEAST: usize = 16;
+/// Least memory for connections, one of which may hold more, and for what lives long.
+const MEMORY_MEGABYTES_LEAST: usize = 16;
 
 /// Largest tail cache that may be asked for: a typing error must not become all of the machine's memory.
 const TAIL_CACHE_MEGABYTES_MOST: usize = 65_536;
@@ -47,6 +47,7 @@ pub struct Config {
     pub namespaces: Vec<Definition>,
     pub tail_cache_bytes: Option<usize>,
     pub connections_bytes: Option<usize>,
+    pub state_bytes: Option<usize>,
     pub items_cache_bytes: Option<u64>,
 }
 
@@ -118,6 +119,7 @@ struct Tls {
 struct Memory {
     tail_cache_megabytes: Option<Spanned<usize>>,
     connections_megabytes: Option<Spanned<usize>>,
+    state_megabytes: Option<Spanned<usize>>,
 }
 
 /// `[[policy]]` as it stands there. Whatever is in it may be a key in the wrong place, so it is read by hand and nothing
@@ -220,8 +222,8 @@ impl Config {
             place.map(|offset| line(text, offset));
         }
         let tail_cache_bytes = file.memory.tail_cache_megabytes.as_ref().map(cache_bytes).transpose()?;
-        let connections_bytes =
-            file.memory.connections_megabytes.as_ref().map(connections_bytes).transpose()?;
+        let connections_bytes = file.memory.connections_megabytes.as_ref().map(memory_bytes).transpose()?;
+        let state_bytes = file.memory.state_megabytes.as_ref().map(memory_bytes).transpose()?;
         let items_cache_bytes = file.items.cache_megabytes.as_ref().map(items_cache_bytes).transpose()?;
         Ok(Config {
             data: file.data,
@@ -236,6 +238,7 @@ impl Config {
             tls_names: file.tls.names,
             tail_cache_bytes,
             connections_bytes,
+            state_bytes,
             items_cache_bytes,
             certificate,
             namespaces,
@@ -257,6 +260,7 @@ impl Default for Config {
             items: ItemsConfig::default(),
             tail_cache_bytes: None,
             connections_bytes: None,
+            state_bytes: None,
             items_cache_bytes: None,
             tls_names: Vec::new(),
             certificate: None,
@@ -335,9 +339,9 @@ fn cache_bytes(megabytes: &Spanned<usize>) -> Result<usize, Complaint> {
     }
 }
 
-/// What connections may hold: enough to work at all, and no typing error.
-fn connections_bytes(megabytes: &Spanned<usize>) -> Result<usize, Complaint> {
-    let (asked, least, most) = (*megabytes.get_ref(), CONNECTIONS_MEGABYTES_LEAST, TAIL_CACHE_MEGABYTES_MOST);
+/// What connections may hold, or what may live long: enough to work at all, and no typing error.
+fn memory_bytes(megabytes: &Spanned<usize>) -> Result<usize, Complaint> {
+    let (asked, least, most) = (*megabytes.get_ref(), MEMORY_MEGABYTES_LEAST, TAIL_CACHE_MEGABYTES_MOST);
     match (least..=most).contains(&asked) {
         true => Ok(asked * 1_024 * 1_024),
         false => {

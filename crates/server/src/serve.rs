@@ -74,8 +74,8 @@ pub async fn serve(
     let certificate = tls::Certificate::load(&certificates)?;
     let acceptor = TlsAcceptor::from(tls::server_config(&certificate)?);
     let (failed, failure) = oneshot::channel();
-    let tail_cache_bytes = settings.tail_cache_bytes;
-    let opened = tokio::task::spawn_blocking(move || open_engine(journal, tail_cache_bytes, failed));
+    let memory = (settings.tail_cache_bytes, settings.state_bytes);
+    let opened = tokio::task::spawn_blocking(move || open_engine(journal, memory, failed));
     let Some(engine) = unless_stopped(&mut stop, opened).await? else { return Ok(()) };
     bus.get_or_init(|| engine.handle().clone());
     let (items_failed, items_failure) = oneshot::channel();
@@ -320,13 +320,14 @@ fn open_journal(path: &Path, durability: Durability) -> anyhow::Result<journal::
 /// Starts the partition on its journal. `failed` hears when it cannot go on.
 fn open_engine(
     journal: journal::Local,
-    tail_cache_bytes: usize,
+    (tail_cache_bytes, state_bytes): (usize, usize),
     failed: oneshot::Sender<String>,
 ) -> anyhow::Result<Engine> {
     let options = engine::Options {
         owner: u64::from(std::process::id()),
         nonce: u128::from(getrandom::u64()?) << 64 | u128::from(getrandom::u64()?),
         tail_cache_bytes,
+        state_bytes,
     };
     let on_failure = |why| {
         // The server may be gone already; then nobody needs to hear it.

@@ -44,6 +44,8 @@ pub struct Settings {
     pub tail_cache_bytes: usize,
     /// What all connections may hold.
     pub connections_bytes: usize,
+    /// What may live long in memory.
+    pub state_bytes: usize,
     pub items_cache_bytes: u64,
 }
 
@@ -82,6 +84,7 @@ impl Settings {
             namespaces,
             tail_cache_bytes: config.tail_cache_bytes.unwrap_or(engine::limits::TAIL_CACHE_BYTES),
             connections_bytes: config.connections_bytes.unwrap_or(gateway::limits::CONNECTIONS_BYTES),
+            state_bytes: config.state_bytes.unwrap_or(broker::limits::STATE_BYTES),
             items_cache_bytes: config.items_cache_bytes.unwrap_or(items_engine::limits::CACHE_BYTES),
         }
     }
@@ -115,8 +118,8 @@ impl Settings {
             ("[tls]", (&self.tls_names, &self.certificate) != (&now.tls_names, &now.certificate)),
             (
                 "[memory]",
-                (self.tail_cache_bytes, self.connections_bytes)
-                    != (now.tail_cache_bytes, now.connections_bytes),
+                (self.tail_cache_bytes, self.connections_bytes, self.state_bytes)
+                    != (now.tail_cache_bytes, now.connections_bytes, now.state_bytes),
             ),
             (
                 "[items]",
@@ -189,6 +192,7 @@ mod tests {
             tls_names: vec!["bus.example".to_owned()],
             tail_cache_bytes: 0,
             connections_bytes: 0,
+            state_bytes: 0,
             items_cache_bytes: 0,
             ..Settings::merge(Flags::default(), config())
         };

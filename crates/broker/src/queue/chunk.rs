@@ -37,6 +37,15 @@ impl Chunk {
         Chunk { slots: Slots::Sparse(Vec::new()), ..Chunk::dense() }
     }
 
+    /// What it takes in memory, with its place in the index.
+    pub(super) fn held_bytes(&self) -> usize {
+        let slots = match &self.slots {
+            Slots::Dense(slots) => slots.capacity() * size_of::<Slot>(),
+            Slots::Sparse(slots) => slots.capacity() * size_of::<(u16, Slot)>(),
+        };
+        slots + 2 * size_of::<Chunk>()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.live == 0
     }

@@ -60,6 +60,10 @@ impl History {
         self.count += 1;
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Noted> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }

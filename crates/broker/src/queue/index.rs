@@ -164,6 +164,11 @@ impl Index {
         })
     }
 
+    /// What it takes in memory.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.chunks.iter().map(|numbered| numbered.chunk.held_bytes()).sum()
+    }
+
     /// For each chunk, when the first of its active messages expires.
     pub(crate) fn first_expiries(&self) -> impl Iterator<Item = (u64, LocalTime)> + '_ {
         self.chunks.iter().map(|Numbered { number, chunk }| (*number, chunk.first_expiry()))

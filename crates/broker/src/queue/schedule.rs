@@ -33,9 +33,6 @@ impl Broker {
         let entity = self.resolve_for_send(namespace, path)?.entity;
         let messages = arrivals.messages;
         self.check_send(entity, messages, sessions, 0)?;
-        if self.is_topic(entity) {
-            self.check_fan_out(entity, sessions, arrivals, context.now)?;
-        }
         self.volatile.set_accessed(entity, context.now);
         let mut numbers = Vec::with_capacity(messages.len());
         for (at, message) in messages.iter().enumerate() {
@@ -61,13 +58,14 @@ impl Broker {
         &mut self,
         entity: EntityId,
         message: &Incoming,
+        due: LocalTime,
         parts: Parts,
         decision: &mut Deciding<'_>,
     ) {
         let context = decision.context();
         let sequence = self.durable.queue(entity).expect("checked before").next;
-        self.write_scheduled(entity, sequence, message, parts, decision);
-        self.await_activation(entity, sequence, message.scheduled, context);
+        self.write_scheduled(entity, sequence, (message, due), parts, decision);
+        self.await_activation(entity, sequence, due, context);
     }
 
     /// Stores a message for later under a number that was told before.
@@ -81,7 +79,7 @@ impl Broker {
         decision: &mut Deciding<'_>,
     ) {
         self.note(entity, message, decision);
-        self.write_scheduled(entity, sequence, message, parts, decision);
+        self.write_scheduled(entity, sequence, (message, message.scheduled), parts, decision);
         self.join(entity, sequence, session, decision);
         if self.is_topic(entity) {
             // Those behind it may be on disk before it.
@@ -96,7 +94,7 @@ impl Broker {
         &mut self,
         entity: EntityId,
         sequence: Sequence,
-        message: &Incoming,
+        (message, due): (&Incoming, LocalTime),
         Parts { bodies: parts, bytes: part_bytes, stored, .. }: Parts,
         decision: &mut Deciding<'_>,
     ) {
@@ -105,7 +103,7 @@ impl Broker {
             sequence,
             body: self.place_body(message, stored, decision),
             length: message.body.length + part_bytes as u32,
-            due: message.scheduled,
+            due,
             time_to_live: message.time_to_live,
             parts,
         };
@@ -225,7 +223,7 @@ impl Broker {
         count.clamp(1, most)
     }
 
-    fn is_topic(&self, entity: EntityId) -> bool {
+    pub(crate) fn is_topic(&self, entity: EntityId) -> bool {
         self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic)
     }
 

@@ -65,11 +65,7 @@ impl Broker {
         decision: &mut Deciding<'_>,
     ) -> Result<(), Refusal> {
         let context = decision.context();
-        let is_topic = self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic);
         self.check_send(entity, arrivals.messages, sessions, part_bytes)?;
-        if is_topic {
-            self.check_fan_out(entity, sessions, arrivals, context.now)?;
-        }
         for (at, message) in arrivals.messages.iter().enumerate() {
             let parts = self.volatile.take_parts(link);
             // A duplicate is accepted and dropped (S-160); its parts, if it came in any, are garbage.
@@ -133,8 +129,9 @@ impl Broker {
         Ok(())
     }
 
-    /// Whether an entity has room within its own limit (S-19).
+    /// Whether an entity has room within its own limit (S-19), and the server within its.
     pub(crate) fn check_quota(&self, entity: EntityId) -> Result<(), Refusal> {
+        self.check_state()?;
         let queue = self.durable.queue(entity).expect("it was looked at");
         let limit = self.tier_of(queue.namespace).queue_bytes(&queue.settings);
         let size = queue.held_bytes();
@@ -162,8 +159,10 @@ impl Broker {
         self.note(entity, message, decision);
         let queue = self.durable.queue(entity).expect("checked before");
         let (sequence, is_topic) = (queue.next, queue.kind == Kind::Topic);
-        if message.scheduled > decision.now {
-            self.store_scheduled(entity, message, parts, decision);
+        let is_later = message.scheduled > decision.now;
+        if is_later || is_topic && self.puts_off_publishing(entity, decision) {
+            let due = if is_later { message.scheduled } else { LocalTime::AT_ONCE };
+            self.store_scheduled(entity, message, due, parts, decision);
             self.join(entity, sequence, session, decision);
         } else if is_topic {
             self.publish_sent(entity, message, session, parts, arrivals, decision);

@@ -168,6 +168,9 @@ impl Broker {
         bytes: usize,
         all: &mut Option<usize>,
     ) -> Result<(), Refusal> {
+        if bytes > 0 {
+            self.check_state()?;
+        }
         let more = counted_bytes(bytes);
         if more == 0 {
             return Ok(());

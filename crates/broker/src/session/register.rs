@@ -9,6 +9,7 @@
 
 use super::sequences::Sequences;
 use crate::ids::{BodyId, Sequence};
+use crate::limits::{MEMBER_COST, SESSION_COST};
 use crate::queue::index::CHUNK;
 use crate::time::LocalTime;
 use crate::work::touched;
@@ -25,6 +26,8 @@ pub struct Sessions {
     members: BTreeMap<u64, Arc<Vec<Member>>>,
     /// Empty until there is a session.
     buckets: Vec<Arc<Bucket>>,
+    /// What all of it takes in memory, about.
+    held_bytes: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -88,6 +91,11 @@ fn split(sequence: Sequence) -> (u64, u16) {
 }
 
 impl Sessions {
+    /// What it takes in memory, about.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
     /// The session of a message.
     pub fn of(&self, sequence: Sequence) -> Option<&Arc<str>> {
         touched(1);
@@ -114,6 +122,7 @@ impl Sessions {
         let members = Arc::make_mut(self.members.entry(chunk).or_default());
         let place = members.binary_search_by_key(&at, |member| member.at);
         members.insert(place.expect_err("a message joins once"), Member { at, session: id });
+        self.held_bytes += MEMBER_COST;
     }
 
     /// A message leaves for good. Says what session it had, if any.
@@ -125,6 +134,7 @@ impl Sessions {
         if members.is_empty() {
             self.members.remove(&chunk);
         }
+        self.held_bytes -= MEMBER_COST;
         self.take_out(sequence, &session);
         Some(session)
     }
@@ -175,7 +185,10 @@ impl Sessions {
         let bucket = Arc::make_mut(&mut self.buckets[bucket_of(id)]);
         let kept = match bucket.sessions.get_key_value(id) {
             Some((kept, _)) => Arc::clone(kept),
-            None => Arc::clone(id),
+            None => {
+                self.held_bytes += SESSION_COST + id.len();
+                Arc::clone(id)
+            }
         };
         let session = bucket.sessions.entry(Arc::clone(&kept)).or_default();
         let (was_listed, before) = (session.is_listed(), session.changed());
@@ -188,6 +201,7 @@ impl Sessions {
         }
         if session.is_empty() {
             bucket.sessions.remove(&kept);
+            self.held_bytes -= SESSION_COST + kept.len();
         }
         kept
     }

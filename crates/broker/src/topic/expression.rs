@@ -25,48 +25,6 @@ pub(super) enum Expression {
     Like(Box<Like>),
 }
 
-impl Expression {
-    /// How many nodes there are, and how many of them may go through a whole text.
-    pub(super) fn work(&self) -> (usize, usize) {
-        let of = |parts: &mut dyn Iterator<Item = &Expression>| {
-            parts.map(Expression::work).fold((1, 0), |(n, s), (nodes, scans)| (n + nodes, s + scans))
-        };
-        match self {
-            Expression::Constant(_)
-            | Expression::Unset(_)
-            | Expression::NewId
-            | Expression::Exists(_)
-            | Expression::Property(Property::User(_)) => (2, 0),
-            Expression::Property(Property::System(_)) => (2, 1),
-            Expression::PropertyNamed(inner)
-            | Expression::Negative(inner)
-            | Expression::Not(inner)
-            | Expression::IsNull(inner) => of(&mut [&**inner].into_iter()),
-            // A constant is short, and so is whatever is compared with it.
-            Expression::Comparison(_, sides) => {
-                let (nodes, scans) = of(&mut sides.iter());
-                let has_constant = sides.iter().any(|side| matches!(side, Expression::Constant(_)));
-                (nodes, scans + usize::from(!has_constant))
-            }
-            Expression::Arithmetic(_, sides) => {
-                let (nodes, scans) = of(&mut sides.iter());
-                (nodes, scans + 1)
-            }
-            Expression::And(chain) | Expression::Or(chain) => of(&mut chain.iter()),
-            Expression::In(left, list) => {
-                let (nodes, scans) = of(&mut std::iter::once(&**left).chain(list));
-                (nodes, scans + list.len())
-            }
-            Expression::Like(like) => {
-                let parts = [Some(&like.value), Some(&like.pattern), like.escape.as_ref()];
-                let (nodes, scans) = of(&mut parts.into_iter().flatten());
-                // With places for any character it may take sixteen words each.
-                (nodes, scans + 128)
-            }
-        }
-    }
-}
-
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Like {
     pub(super) value: Expression,

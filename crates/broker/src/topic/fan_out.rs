@@ -10,15 +10,14 @@ use super::routes::{Routes, Selected, Selection};
 use super::scalar::Wrong;
 use super::subject::{About, Front, session_text};
 use crate::Broker;
-use crate::command::{Arrivals, Incoming, SessionIds};
+use crate::command::{Arrivals, Incoming};
 use crate::decision::{Deciding, LocalContext};
 use crate::ids::{EntityId, Number, Sequence, Source};
-use crate::limits::{COMMAND_STEPS, FAN_OUT_BYTES, PROPERTIES_BYTES, SLICE_BYTES};
+use crate::limits::RESULT_STEPS;
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::Reason;
 use crate::queue::send::Parts;
 use crate::record::Record;
-use crate::refusal::Refusal;
 use crate::time::{LocalTime, Span};
 use message::overlay::{Change, Overlay};
 use message::system::SystemProperty;
@@ -149,56 +148,12 @@ impl Broker {
         routes.needs_front() || routes.has_sessions()
     }
 
-    /// A delivery becomes one append, so the copies of its messages have a limit together.
-    pub(crate) fn check_fan_out(
-        &mut self,
-        topic: EntityId,
-        sessions: &SessionIds,
-        arrivals: Arrivals<'_>,
-        now: LocalTime,
-    ) -> Result<(), Refusal> {
-        let routes = self.routes(topic);
-        // What is for later is published alone.
-        let is_due = |message: &Incoming| message.scheduled <= now;
-        let messages = arrivals.messages.iter().filter(|message| is_due(message)).count();
-        // One message fits in any case.
-        let front_bytes = arrivals.messages.iter().map(|message| message.body.length as usize).max();
-        let most_steps = routes.most_steps(front_bytes.unwrap_or(0).min(PROPERTIES_BYTES));
-        let is_small = messages.saturating_mul(routes.most_bytes()) <= FAN_OUT_BYTES;
-        if messages <= 1 || is_small && messages.saturating_mul(most_steps) <= COMMAND_STEPS {
-            return Ok(());
-        }
-        let (mut bytes, mut steps, mut found) = (0, 0, Vec::new());
-        for (nth, message) in arrivals.messages.iter().enumerate().filter(|(_, message)| is_due(message)) {
-            let front = Front::of(arrivals.body(message.body));
-            let session_bytes = sessions.get(nth).map_or(0, |session| session.len());
-            let about = About { length: message.body.length, session_bytes, ..About::default() };
-            found.clear();
-            let took = routes.select(front.as_ref(), None, about, &mut found);
-            self.steps += took;
-            steps += took;
-            bytes += found.iter().map(|selected| selected.bytes).sum::<usize>();
-            if bytes > FAN_OUT_BYTES || steps > COMMAND_STEPS {
-                return Err(Refusal::BatchTooLarge { count: messages, limit: nth });
-            }
-        }
-        Ok(())
-    }
-
-    /// What the copies of one message take in the journal, about, if it is published now.
-    pub(crate) fn copy_bytes(
-        &mut self,
-        topic: EntityId,
-        stored: Option<&[u8]>,
-        length: u32,
-        session_bytes: usize,
-    ) -> usize {
-        let routes = self.routes(topic);
-        let front = stored.and_then(Front::of);
-        let about = About { length, session_bytes, ..About::default() };
-        let mut found = Vec::new();
-        self.steps += routes.select(front.as_ref(), None, about, &mut found);
-        found.iter().map(|selected| selected.bytes).sum()
+    /// Whether a message that is sent to a topic is stored as if it had been scheduled, and published in a slice of its own: the
+    /// command that brings it has taken long, or others wait so already, which it must not overtake.
+    pub(crate) fn puts_off_publishing(&self, topic: EntityId, decision: &Deciding<'_>) -> bool {
+        let first = self.volatile.presence(topic).schedule.first();
+        decision.command_weight() >= self.publish_steps
+            || first.is_some_and(|(due, _)| *due == LocalTime::AT_ONCE)
     }
 
     fn next_number(&self, topic: EntityId) -> Sequence {
@@ -227,9 +182,10 @@ impl Broker {
         }
         let mut found = Vec::new();
         let steps = routes.select(arriving.front.as_ref(), arriving.overlay, about, &mut found);
+        let steps = steps + found.len() * RESULT_STEPS;
         self.steps += steps;
         // Work ends a slice as records do.
-        decision.weight += steps * SLICE_BYTES / COMMAND_STEPS;
+        decision.weight += steps;
         if is_planted(Bug::Unheard) && found.len() > 2 {
             found.pop();
         }
@@ -314,6 +270,7 @@ impl Broker {
             copies.push(copied);
             arrived.push((subscription, sequence, session, dead));
         }
+        self.state_bytes.changes = self.state_bytes.changes.saturating_add(copies.len());
         let sequence = self.next_number(topic);
         let published = Published { topic, sequence, origin, copies: copies.into() };
         self.write(Record::Published(Box::new(published)), decision);

@@ -96,15 +96,6 @@ impl Ready {
         }
     }
 
-    /// Nodes of the expression, and how many of them may go through a text.
-    pub(super) fn work(&self) -> (usize, usize) {
-        match self {
-            Ready::Always | Ready::Never => (0, 0),
-            Ready::Correlation(conditions) => (2 * conditions.len(), conditions.len()),
-            Ready::Sql(expression) => expression.work(),
-        }
-    }
-
     /// A message that has another value there is not selected, and nothing else of the filter is asked.
     pub(super) fn first(&self) -> Option<First> {
         match self {

@@ -141,7 +141,8 @@ impl Applying<'_> {
                 let slot = queue.remove(*waiting);
                 let mut extra = queue.extras.remove(waiting).unwrap_or_default();
                 Arc::make_mut(&mut extra).time_to_live = None;
-                (slot.body, slot.length, true, extra)
+                // What only waited for its turn had no time to wait for.
+                (slot.body, slot.length, slot.expires != LocalTime::AT_ONCE, extra)
             }
             Origin::Forwarded { source, sequence } => {
                 let TakenOut { slot, extra, .. } = self.take_out(*source, *sequence);

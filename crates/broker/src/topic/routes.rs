@@ -8,14 +8,12 @@ use super::action::{self, Acted};
 use super::expression::Statement;
 use super::filter::{Key, Ready, Wanted};
 use super::scalar::Wrong;
-use super::steps::{STEP_BYTES, Steps};
+use super::steps::Steps;
 use super::subject::{About, Front, Subject};
 use super::{Topics, sql};
 use crate::Broker;
 use crate::ids::EntityId;
-use crate::limits::{
-    COPY_BYTES, FAILURE_BYTES, FAN_OUT_BYTES, MESSAGE_STEPS, MOVE_BYTES, PROPERTIES_BYTES, SESSION_BYTES,
-};
+use crate::limits::{COPY_BYTES, FAN_OUT_BYTES, MOVE_BYTES};
 use crate::work::touched;
 use message::overlay::Overlay;
 use message::system::SystemProperty;
@@ -35,12 +33,7 @@ pub struct Routes {
     others: Vec<u32>,
     /// How many rules have an action.
     actions: usize,
-    /// What the records of one message take at the most, without what actions change.
-    most_bytes: usize,
     has_sessions: bool,
-    /// Nodes of all expressions, and how often they may go through a text or all properties of a message.
-    nodes: usize,
-    scans: usize,
 }
 
 #[derive(Debug)]
@@ -64,8 +57,6 @@ impl Route {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Selected {
     pub(super) subscription: EntityId,
-    /// What its records take, about.
-    pub(super) bytes: usize,
     pub(super) what: Selection,
 }
 
@@ -106,13 +97,7 @@ impl Routes {
 
     fn add(&mut self, route: Route) {
         let nth = self.rules.len() as u32;
-        let (nodes, scans) = route.filter.work();
-        self.nodes += nodes;
-        // Each statement sees all properties anew.
-        self.scans += scans + route.action.as_ref().map_or(0, |statements| 8 * statements.len());
         self.actions += usize::from(route.action.is_some());
-        let is_fallible = matches!(route.filter, Ready::Sql(_)) || route.action.is_some();
-        self.most_bytes += route.bytes(SESSION_BYTES) + if is_fallible { FAILURE_BYTES } else { 0 };
         match (&route.filter, route.filter.first()) {
             (Ready::Never, _) => {}
             (Ready::Always, _) => self.always.push(nth),
@@ -144,11 +129,6 @@ impl Routes {
     /// Whether it matters to a subscription that a message has a session (S-108).
     pub(super) fn has_sessions(&self) -> bool {
         self.has_sessions
-    }
-
-    /// What the records of one message take at the most.
-    pub(super) fn most_bytes(&self) -> usize {
-        self.most_bytes + self.actions * PROPERTIES_BYTES
     }
 
     /// What the subscriptions get of a message, in their order, and how many steps it took to tell. Without a front only those that take everything do.
@@ -209,21 +189,9 @@ impl Routes {
                 }
                 _ => {}
             }
-            let bytes = route.bytes(about.session_bytes)
-                + match &what {
-                    Selection::Plain => 0,
-                    Selection::Acted(acted) => acted.overlay.encoded_bytes(),
-                    Selection::Failed { .. } => FAILURE_BYTES,
-                };
-            found.push(Selected { subscription, bytes, what });
+            found.push(Selected { subscription, what });
         }
         steps.spent()
-    }
-
-    /// What the rules may cost for a message with so many bytes in front of its body, in steps.
-    pub(super) fn most_steps(&self, front_bytes: usize) -> usize {
-        let each = self.nodes + self.scans * front_bytes / STEP_BYTES;
-        if self.needs_front() { (front_bytes + each).min(MESSAGE_STEPS) } else { 0 }
     }
 
     /// The rules that may select a message, in their order.
@@ -274,5 +242,7 @@ impl Broker {
     }
 }
 
+#[cfg(test)]
+mod slices;
 #[cfg(test)]
 pub(crate) mod tests;

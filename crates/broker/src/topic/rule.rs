@@ -160,6 +160,38 @@ fn check_values(property: &'static str, values: &[(Box<str>, Typed)], others: us
     Ok(())
 }
 
+impl Rule {
+    /// What it takes in memory, about, ready for use too.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let typed = |values: &[(Box<str>, Typed)]| -> usize {
+            values.iter().map(|(name, value)| VALUE_COST + name.len() + value.text.len()).sum()
+        };
+        let sql = |sql: &Sql| TEXT_FACTOR * sql.expression.len() + typed(&sql.parameters);
+        let filter = match &self.filter {
+            Filter::True | Filter::False => 0,
+            Filter::Sql(text) => sql(text),
+            Filter::Correlation(correlation) => {
+                let Correlation { correlation_id, message_id, to, reply_to, label, .. } = correlation;
+                let Correlation { session_id, reply_to_session_id, content_type, properties, .. } =
+                    correlation;
+                let texts = [
+                    correlation_id,
+                    message_id,
+                    to,
+                    reply_to,
+                    label,
+                    session_id,
+                    reply_to_session_id,
+                    content_type,
+                ];
+                let texts: usize = texts.into_iter().flatten().map(|text| VALUE_COST + text.len()).sum();
+                2 * (texts + typed(properties))
+            }
+        };
+        RULE_COST + 2 * self.name.len() + filter + self.action.as_ref().map_or(0, sql)
+    }
+}
+
 impl Broker {
     pub(crate) fn put_rule(
         &mut self,
@@ -178,6 +210,7 @@ impl Broker {
             _ => {}
         }
         rule.check()?;
+        self.check_state()?;
         self.check_filter_room(topic_id, before.map(|stored| &stored.rule.filter), &rule.filter)?;
         // The spelling of the name is that of its creation (S-189).
         let name = before.map_or(&rule.name, |stored| &stored.rule.name).clone();

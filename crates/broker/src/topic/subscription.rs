@@ -98,6 +98,7 @@ impl Broker {
     ) -> Result<Answer, Refusal> {
         let topic_id = self.find_topic(namespace, topic)?;
         check_name(name)?;
+        self.check_state()?;
         if let Some(taken) = self.durable.topics().find_subscription(topic_id, name) {
             let spelled = self.durable.topics().subscription(taken).map_or(name, |taken| &taken.name);
             return Err(Refusal::EntityExists(spelled.into()));

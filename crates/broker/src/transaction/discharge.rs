@@ -6,10 +6,9 @@ use super::{Delivery, Phase, Step, Way, Work};
 use crate::Broker;
 use crate::command::{Arrivals, Outcome};
 use crate::decision::{Context, Deciding, Decision, LocalContext};
-use crate::durable::Kind;
 use crate::effect::{Effect, Settled};
 use crate::ids::{EntityId, LinkId, NamespaceId, Source, TransactionId};
-use crate::limits::{CONNECTION_TRANSACTIONS, FAN_OUT_BYTES};
+use crate::limits::CONNECTION_TRANSACTIONS;
 use crate::planted::{Bug, is_planted};
 use crate::queue::send::Parts;
 use crate::refusal::Refusal;
@@ -161,17 +160,10 @@ impl Broker {
 
     /// Whether everything that was checked when it came still holds. The state is that before the transaction: as with a
     /// batch, an entity that has room takes all of it.
-    fn check_work(&mut self, work: &Work, context: LocalContext) -> Result<(), Refusal> {
-        let mut copied_bytes = 0;
+    fn check_work(&self, work: &Work, context: LocalContext) -> Result<(), Refusal> {
         for step in &work.steps {
             match step {
-                Step::Send(delivery) => {
-                    if let Place::Stored(entity) = self.check_delivery(delivery)?
-                        && self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic)
-                    {
-                        copied_bytes += self.copied_bytes(entity, delivery, context);
-                    }
-                }
+                Step::Send(delivery) => self.check_delivery(delivery)?,
                 Step::Settle { source, token, .. } => {
                     if self.durable.queue(source.entity).is_none() {
                         return Err(Refusal::NotAllowed(GONE));
@@ -180,21 +172,17 @@ impl Broker {
                 }
             }
         }
-        if copied_bytes > FAN_OUT_BYTES {
-            return Err(Refusal::BatchTooLarge { count: work.messages, limit: work.messages - 1 });
-        }
         Ok(())
     }
 
-    /// Whether messages can be sent, and where they will be stored.
-    fn check_delivery(&self, delivery: &Delivery) -> Result<Place, Refusal> {
+    /// Whether messages can be sent.
+    fn check_delivery(&self, delivery: &Delivery) -> Result<(), Refusal> {
         let (Way::To(entity) | Way::Via(entity, _)) = &delivery.way;
         if self.durable.queue(*entity).is_none() {
             return Err(Refusal::NotAllowed(GONE));
         }
         let part_bytes = delivery.parts.iter().map(|parts| parts.bytes).sum();
-        self.check_way(&delivery.way, &delivery.messages, &delivery.sessions, part_bytes)?;
-        Ok(self.place_of(&delivery.way))
+        self.check_way(&delivery.way, &delivery.messages, &delivery.sessions, part_bytes)
     }
 
     /// Where messages are stored that were checked.
@@ -249,18 +237,6 @@ impl Broker {
         self.volatile.set_accessed(entity, context.now);
         let (Way::To(entity) | Way::Via(entity, _)) = way;
         self.volatile.set_accessed(entity, context.now);
-    }
-
-    /// What the copies of messages take in the journal, about.
-    fn copied_bytes(&mut self, topic: EntityId, delivery: &Delivery, context: LocalContext) -> usize {
-        let messages = delivery.messages.iter().zip(&delivery.parts).enumerate();
-        let due = messages.filter(|(_, (message, _))| message.scheduled <= context.now);
-        due.map(|(at, (message, parts))| {
-            let length = message.body.length + parts.bytes as u32;
-            let session_bytes = delivery.sessions.get(at).map_or(0, |session| session.len());
-            self.copy_bytes(topic, parts.front.as_deref(), length, session_bytes)
-        })
-        .sum()
     }
 
     /// Rolls back what has taken too long (S-213).

@@ -33,6 +33,8 @@ pub struct Transactions {
     /// Locks whose messages will be settled by a commit.
     claimed: IdMap<LockToken, TransactionId>,
     charges: IdMap<ConnectionId, Charges>,
+    /// What all of them hold in memory.
+    held: u64,
 }
 
 /// A link on which transactions are declared.
@@ -204,6 +206,7 @@ impl Transactions {
             Step::Settle { .. } => work.settlements += 1,
         }
         work.charge.add(charge);
+        self.held += charge.held;
         work.steps.push(step);
         self.charges.entry(each.coordinator.connection).or_default().charge.add(charge);
     }
@@ -223,6 +226,7 @@ impl Transactions {
         }
         if let Some(charges) = self.charges.get_mut(&each.coordinator.connection) {
             charges.charge.take(work.charge);
+            self.held -= work.charge.held;
         }
         Some(work)
     }

@@ -10,7 +10,8 @@ use crate::durable::Kind;
 use crate::effect::{Answer, Effect, Settled};
 use crate::ids::{ConnectionId, EntityId, LinkId, LockToken, MessageKey, NamespaceId, Source, TransactionId};
 use crate::limits::{
-    STAGED_BYTES, STAGED_HELD_BYTES, TRANSACTION_MESSAGES, TRANSACTION_SETTLEMENTS, TRANSACTION_TIME,
+    STAGED_BYTES, STAGED_HELD_BYTES, STAGED_HELD_TOTAL, STAGED_MESSAGE_COST, STAGED_SETTLEMENT_COST,
+    TRANSACTION_MESSAGES, TRANSACTION_SETTLEMENTS, TRANSACTION_TIME,
 };
 use crate::planted::{Bug, is_planted};
 use crate::queue::send::Parts;
@@ -197,7 +198,7 @@ impl Broker {
     ) -> Result<(), Refusal> {
         let context = decision.context();
         self.use_transaction(transaction, link.connection, false, context)?;
-        let checked = self.check_messages(transaction, link.connection, Some(link), sent, context);
+        let checked = self.check_messages(transaction, link.connection, Some(link), sent);
         let charge = checked.inspect_err(|refusal| self.roll_back(transaction, &refusal.to_string()))?;
         let (mut parts, may_publish) = (Vec::new(), self.may_publish(&sent.way));
         for message in sent.arrivals.messages {
@@ -225,7 +226,6 @@ impl Broker {
         connection: ConnectionId,
         link: Option<LinkId>,
         sent: &Sent<'_>,
-        context: LocalContext,
     ) -> Result<Charge, Refusal> {
         let count = sent.arrivals.messages.len();
         let work = self.volatile.transactions.work_mut(transaction).expect("it is open");
@@ -235,9 +235,6 @@ impl Broker {
         self.check_way(&sent.way, sent.arrivals.messages, sent.sessions, sent.part_bytes)?;
         if let Way::To(entity) = sent.way {
             self.check_partition(transaction, entity, sent.arrivals.messages)?;
-            if self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic) {
-                self.check_fan_out(entity, sent.sessions, sent.arrivals, context.now)?;
-            }
         }
         let own: u64 = sent.arrivals.messages.iter().map(|message| u64::from(message.body.length)).sum();
         let mut charge = Charge { stored: own + sent.part_bytes, held: 0 };
@@ -251,6 +248,7 @@ impl Broker {
                 }
             };
         }
+        charge.held += STAGED_MESSAGE_COST * count as u64;
         self.check_charge(connection, charge)?;
         Ok(charge)
     }
@@ -311,7 +309,10 @@ impl Broker {
         let charges = self.volatile.transactions.charges.get(&connection);
         let mut sum = charges.map(|charges| charges.charge).unwrap_or_default();
         sum.add(more);
-        for (size, limit) in [(sum.stored, STAGED_BYTES), (sum.held, STAGED_HELD_BYTES)] {
+        let all = self.volatile.transactions.held + more.held;
+        for (size, limit) in
+            [(sum.stored, STAGED_BYTES), (sum.held, STAGED_HELD_BYTES), (all, STAGED_HELD_TOTAL)]
+        {
             if size > limit {
                 return Err(Refusal::TransactionsTooLarge { size, limit });
             }
@@ -357,7 +358,7 @@ impl Broker {
                 changes.as_ref()
             }
         };
-        let held = changes.map_or(0, |changes| changes.encoded_bytes() as u64);
+        let held = STAGED_SETTLEMENT_COST + changes.map_or(0, |changes| changes.encoded_bytes() as u64);
         self.check_charge(connection, Charge { stored: 0, held: held * tokens.len() as u64 })?;
         let mut needed = Vec::new();
         for token in tokens {
@@ -392,7 +393,7 @@ impl Broker {
         self.use_transaction(transaction, connection, is_again, context)?;
         let checked = self.resolve_for_send(namespace, path).and_then(|Source { entity, .. }| {
             let sent = Sent { way: Way::To(entity), part_bytes: 0, arrivals, sessions };
-            Ok((entity, self.check_messages(transaction, connection, None, &sent, context)?))
+            Ok((entity, self.check_messages(transaction, connection, None, &sent)?))
         });
         let (entity, charge) = checked.inspect_err(|refusal| {
             self.roll_back(transaction, &refusal.to_string());

@@ -1,6 +1,7 @@
 //! Locks of messages, and the timers that end them.
 
-use super::{Presence, Volatile, live};
+use super::presences::Presences;
+use super::{Volatile, live};
 use crate::ids::{EntityId, LockToken, NamespaceId, Sequence, Source, SubQueue};
 use crate::planted::{Bug, is_planted};
 use crate::time::{LocalTime, Time};
@@ -24,7 +25,7 @@ impl Volatile {
 
     /// Every lock that is held.
     pub(crate) fn locks(&self) -> impl Iterator<Item = (Source, Lock)> {
-        self.entities.iter().enumerate().flat_map(|(entity, presence)| {
+        self.entities.iter().flat_map(|(entity, presence)| {
             let entity = EntityId(entity as u32);
             let subs = [SubQueue::Main, SubQueue::DeadLetter, SubQueue::TransferDeadLetter];
             subs.into_iter().zip(&presence.sub_queues).flat_map(move |(sub, ready)| {
@@ -109,7 +110,7 @@ impl Volatile {
     }
 }
 
-fn is_held(entities: &[Presence], timer: &LockTimer) -> bool {
+fn is_held(entities: &Presences, timer: &LockTimer) -> bool {
     let presence = &entities[timer.source.entity.0 as usize];
     if let Some(ticket) = live::ticket_of(timer) {
         return presence.sessions.as_ref().is_some_and(|sessions| sessions.timed(ticket, timer.at).is_some());

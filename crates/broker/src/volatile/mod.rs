@@ -6,6 +6,7 @@ mod expiries;
 mod links;
 pub(crate) mod live;
 mod locks;
+mod presences;
 mod ready;
 mod rebuild;
 
@@ -22,6 +23,7 @@ use crate::transaction::Transactions;
 use crate::work::touched;
 use expiries::Expiries;
 use live::LiveSessions;
+use presences::Presences;
 use ready::{Awaiting, Freed};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -35,7 +37,7 @@ pub use ready::Ready;
 pub struct Volatile {
     links: IdMap<LinkId, Link>,
     /// By entity id, beside the durable queues.
-    entities: Vec<Presence>,
+    entities: Presences,
     /// What becomes free once a position is committed, in the order of positions.
     awaiting: VecDeque<Awaiting>,
     /// Queues that have messages to hand out and perhaps somebody who wants them.
@@ -111,13 +113,24 @@ impl Volatile {
         is_session_awaited || presence.sub_queues.iter().any(|ready| !ready.waiting.is_empty())
     }
 
+    /// How many entities have somebody, or something to do.
+    #[cfg(test)]
+    pub(crate) fn present_entities(&self) -> usize {
+        self.entities.iter().count()
+    }
+
+    /// Locks of messages and of sessions.
+    pub(crate) fn held_locks(&self) -> usize {
+        self.held_locks
+    }
+
     pub(crate) fn create_entity(&mut self, entity: EntityId, namespace: NamespaceId, time: LocalTime) {
         assert_eq!(entity.0 as usize, self.entities.len(), "entities come in order");
-        self.entities.push(Presence { namespace, used: Some(time), ..Presence::default() });
+        self.entities.push(Some(Presence { namespace, used: Some(time), ..Presence::default() }));
     }
 
     pub(crate) fn delete_entity(&mut self, entity: EntityId) {
-        let presence = std::mem::take(self.presence_mut(entity));
+        let presence = self.entities.take(entity.0 as usize);
         self.held_locks -= presence.sub_queues.iter().map(|ready| ready.locks.len()).sum::<usize>();
         self.held_locks -= presence.sessions.as_ref().map_or(0, |sessions| sessions.held());
         self.timers.of_mut(presence.namespace).disarm(entity);
@@ -225,12 +238,6 @@ impl Volatile {
         let entities = &self.entities;
         let is_theirs = |entity: EntityId| entities[entity.0 as usize].namespace == namespace;
         self.timers.set_offset(namespace, offset, is_theirs);
-    }
-
-    /// How many locks are held, of messages and of sessions.
-    #[cfg(test)]
-    pub(crate) fn held_locks(&self) -> usize {
-        self.held_locks
     }
 
     /// The tier of a namespace that has one of its own.

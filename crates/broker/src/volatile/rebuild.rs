@@ -19,8 +19,8 @@ impl Volatile {
     pub fn rebuilt(durable: &Durable, key: u128) -> Volatile {
         let mut volatile = Volatile { nonces: Nonces::new(key), ..Volatile::default() };
         for entity in 0..durable.next_entity().0 {
-            let namespace = durable.namespace_of(EntityId(entity)).unwrap_or_default();
-            volatile.entities.push(Presence { namespace, ..Presence::default() });
+            let namespace = durable.namespace_of(EntityId(entity));
+            volatile.entities.push(namespace.map(|namespace| Presence { namespace, ..Presence::default() }));
         }
         for (namespace, offset) in durable.clock_offsets() {
             volatile.set_offset(namespace, offset);

@@ -11,18 +11,36 @@ use broker::planted::{Bug, is_planted};
 use broker::{Arrivals, Command, Decided, Effect, Release, Time};
 use bytes::Bytes;
 use journal::BODY_PREFIX_BYTES;
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 impl Partition {
-    /// Decides at most so many pieces of what was accepted, as far as the draft has room.
+    /// Decides at most so many pieces of what was accepted, as far as the draft has room, until somebody's turn is over: then
+    /// whoever has come meanwhile is looked at first.
     pub(super) fn decide_waiting(&mut self, most: usize, now: Time) {
+        let begun = self.worked_steps;
         for _ in 0..most {
-            if self.drafting.is_full() {
+            if self.drafting.is_full() || self.worked_steps - begun > TURN_BYTES {
                 return;
             }
             let Some(item) = self.next_item() else { return };
             self.handle(item, now);
         }
+    }
+
+    /// Puts back what is left of a batch, and behind it what else its connection has brought: behind all others.
+    fn put_back(&mut self, rest: Batch) {
+        let connection = rest.commands.first().map(Command::connection);
+        let is_theirs = |item: &Item| match item {
+            Item::Batch(batch) => batch.commands.first().map(Command::connection) == connection,
+            Item::Disconnect { connection: other } => Some(*other) == connection,
+            _ => false,
+        };
+        let waiting = std::mem::take(&mut self.backlog);
+        let (theirs, others): (VecDeque<_>, VecDeque<_>) = waiting.into_iter().partition(is_theirs);
+        self.backlog = others;
+        self.backlog.push_back(Item::Batch(rest));
+        self.backlog.extend(theirs);
     }
 
     /// The next thing to decide. A move waits for nothing but what it has asked for itself.
@@ -79,17 +97,17 @@ impl Partition {
         } else {
             Bytes::from(batch.bodies)
         };
+        let begun = self.worked_steps;
         for (nth, command) in batch.commands.iter().enumerate() {
-            // What becomes many copies, or changes much, may be more than one append holds: the rest waits for the next.
-            if self.decision.weight > TURN_BYTES {
+            // What becomes many copies, or changes much, may be more than one append holds, and takes long: the rest waits
+            // until the others have had their turn.
+            if self.decision.weight.max(self.worked_steps - begun) > TURN_BYTES {
                 self.take_decision(&bodies);
-                if self.drafting.is_full() {
-                    let (commands, bodies) = (batch.commands[nth..].to_vec(), bodies.to_vec());
-                    let (messages, extra_bytes) = (batch.messages, batch.extra_bytes);
-                    let rest = Batch { commands, messages, bodies, extra_bytes, ..Batch::default() };
-                    self.drafting.held_bytes -= rest.held_bytes();
-                    return self.backlog.push_front(Item::Batch(rest));
-                }
+                let (commands, bodies) = (batch.commands[nth..].to_vec(), bodies.to_vec());
+                let (messages, extra_bytes) = (batch.messages, batch.extra_bytes);
+                let rest = Batch { commands, messages, bodies, extra_bytes, ..Batch::default() };
+                self.drafting.held_bytes -= rest.held_bytes();
+                return self.put_back(rest);
             }
             self.ports.note_link(command);
             let arrivals =

@@ -84,6 +84,8 @@ pub struct Partition {
     drafting: Drafting,
     /// Of what is being decided.
     next: Position,
+    /// What all calls of the broker have cost, in steps.
+    worked_steps: usize,
     /// Commands whose bodies are being read; they come again.
     reading: usize,
     ending: Ending,
@@ -154,6 +156,7 @@ impl Partition {
             drafting: Drafting::new(journal.next_body()),
             next: Position(journal.tail().for_broker().0 + 1),
             journal,
+            worked_steps: 0,
             reading: 0,
             ending: Ending::No,
             sealed: Sealed::NotBefore(Moment(0)),
@@ -290,6 +293,7 @@ impl Partition {
     fn note_slice(&mut self, before: usize) {
         let took = self.broker.work(&self.decision).saturating_sub(before);
         debug_assert!(took <= broker::limits::SLICE_STEPS, "one call of the broker took {took} steps");
+        self.worked_steps += took;
         let longest = &self.counters.longest_slice_steps;
         // Nobody else writes it.
         if took > longest.load(Ordering::Relaxed) {

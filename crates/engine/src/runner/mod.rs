@@ -38,6 +38,20 @@ pub struct Options {
     pub nonce: u128,
     /// Budget of the tail cache; [`crate::limits::TAIL_CACHE_BYTES`] unless somebody asked for another.
     pub tail_cache_bytes: usize,
+    /// What may live long in memory, in all ([`broker::limits::STATE_BYTES`]).
+    pub state_bytes: usize,
+}
+
+impl Options {
+    /// The budgets that hold unless somebody asked for others.
+    pub fn new(nonce: u128) -> Options {
+        Options {
+            owner: 1,
+            nonce,
+            tail_cache_bytes: crate::limits::TAIL_CACHE_BYTES,
+            state_bytes: broker::limits::STATE_BYTES,
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +90,7 @@ impl Engine {
         };
         let asks = Arc::new(Asks::default());
         let shared = environment.shared();
-        let broker = Broker::new(recovered.durable, options.nonce);
+        let broker = Broker::new(recovered.durable, options.nonce).with_state_bytes(options.state_bytes);
         let partition = Partition::new(broker, journal, Box::new(clock), environment).tended(
             Pace::default(),
             &recovered.snapshots,

@@ -97,7 +97,7 @@ pub(super) fn engine_in_memory() -> Engine {
     let sizes =
         journal::Options { segment_bytes: 4 << 20, first_segment_bytes: 1 << 20, ..journal::Options::new(7) };
     let journal = journal::Local::open(Arc::new(journal::disk::Memory::new()), sizes).unwrap();
-    let options = engine::Options { owner: 1, nonce: 2, tail_cache_bytes: 1 << 20 };
+    let options = engine::Options { tail_cache_bytes: 1 << 20, ..engine::Options::new(2) };
     Engine::open(Box::new(journal), options, |why| panic!("{why}")).unwrap()
 }
 

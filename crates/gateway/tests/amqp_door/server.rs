@@ -49,7 +49,7 @@ impl TestServer {
             ..journal::Options::new(7)
         };
         let journal = journal::Local::open(disk, options).unwrap();
-        let options = engine::Options { owner: 1, nonce: 2, tail_cache_bytes: 1 << 20 };
+        let options = engine::Options { tail_cache_bytes: 1 << 20, ..engine::Options::new(2) };
         let engine = Engine::open(Box::new(journal), options, |why| panic!("{why}")).unwrap();
         let namespaces = Namespaces::single(Guard::new(policies(), false));
         let state = Arc::new(State::new(engine.handle().clone(), namespaces).with_wall(wall));

@@ -151,7 +151,7 @@ async fn a_hundred_hostile_requests_cost_little_and_leave_nothing_behind() {
     let options =
         journal::Options { segment_bytes: 1 << 20, first_segment_bytes: 1 << 20, ..journal::Options::new(7) };
     let journal = journal::Local::open(disk, options).unwrap();
-    let options = engine::Options { owner: 1, nonce: 2, tail_cache_bytes: 1 << 20 };
+    let options = engine::Options { tail_cache_bytes: 1 << 20, ..engine::Options::new(2) };
     let engine = Engine::open(Box::new(journal), options, |why| panic!("{why}")).unwrap();
     let root =
         Policy { name: "root".into(), primary: Secret::new("key"), secondary: None, rights: Rights::ALL };

@@ -45,6 +45,7 @@ fn a_whole_file_is_read() {
         [memory]
         tail_cache_megabytes = 8
         connections_megabytes = 64
+        state_megabytes = 512
         [items]
         cache_megabytes = 64
     "#;
@@ -56,6 +57,7 @@ fn a_whole_file_is_read() {
     assert_eq!(config.listen_bus.map(|addresses| addresses.len()), Some(2));
     assert_eq!(config.tail_cache_bytes, Some(8 * 1_024 * 1_024));
     assert_eq!(config.connections_bytes, Some(64 * 1_024 * 1_024));
+    assert_eq!(config.state_bytes, Some(512 * 1_024 * 1_024));
     assert_eq!(config.items_cache_bytes, Some(64 * 1_024 * 1_024));
     assert_eq!(&*config.namespaces[0].policies[0].name, "sender");
     assert!(!config.namespaces[0].policies[0].rights.include(Right::Listen));
@@ -244,6 +246,7 @@ fn each_mistake_is_named_with_its_line() {
         ("[tls]\ncertificate = \"a\"", 2, "tls.key"),
         ("[memory]\ntail_cache_megabytes = 65537", 2, "65537 megabytes is above 65536"),
         ("[memory]\nconnections_megabytes = 15", 2, "15 megabytes is not between 16 and 65536"),
+        ("[memory]\nstate_megabytes = 65537", 2, "65537 megabytes is not between 16 and 65536"),
         ("[items]\ncache_megabytes = 15", 2, "15 megabytes is not between 16 and 1048576"),
         ("[items]\ncache_megabytes = 1048577", 2, "1048577 megabytes is not between 16 and 1048576"),
         ("log = \"loud\"", 1, "loud"),

@@ -305,19 +305,23 @@ impl Oracle {
     ) -> Option<usize> {
         let Stored { entity, sequence, length, .. } = *stored;
         let number = self.arrived(stored)?;
+        let has_waited = scheduled.is_some() && self.messages[number].scheduled > time;
         // What was scheduled within a transaction has had its number since then.
-        let is_reserved = scheduled.is_some() && self.is_reserved(number);
+        let is_reserved = has_waited && self.is_reserved(number);
         let is_numbered = !is_reserved || self.take_reserved(number, entity, sequence);
         let message = &mut self.messages[number];
         message.place = Some((entity, sequence));
         message.first = message.place;
-        message.has_waited = scheduled.is_some();
+        message.has_waited = has_waited;
         let Some(queue) = self.ledger.queues.get_mut(&entity) else {
             self.fail("a message was stored in a queue that does not exist");
             return None;
         };
         let lives = message.time_to_live.min(longest_life(self.tier, &queue.settings));
+        // What a topic publishes in a slice of its own waits there as if it had been scheduled.
+        let is_put_off = matches!(queue.kind, Kind::Topic(_)) && message.scheduled <= time;
         let is_timed = match scheduled {
+            Some(own) if is_put_off => expires == LocalTime::AT_ONCE && own == message.time_to_live,
             Some(own) => expires == message.scheduled && time < expires && own == message.time_to_live,
             None => expires == time.after(lives) && message.scheduled <= time,
         };

@@ -30,7 +30,7 @@ fn color(color: &str) -> Filter {
     Filter::Correlation(Correlation { properties, ..Correlation::default() })
 }
 
-fn rule(name: &str, filter: Filter, action: Option<&str>) -> Rule {
+pub(super) fn rule(name: &str, filter: Filter, action: Option<&str>) -> Rule {
     let action = action.map(|text| Sql { expression: text.into(), parameters: Vec::new() });
     Rule { name: name.into(), filter, action }
 }
@@ -45,7 +45,7 @@ pub(crate) fn world_of(subscriptions: Vec<(&str, Vec<Rule>)>) -> World {
     world
 }
 
-fn add(world: &mut World, name: &str, settings: SubscriptionSettings, rules: Vec<Rule>) {
+pub(super) fn add(world: &mut World, name: &str, settings: SubscriptionSettings, rules: Vec<Rule>) {
     let mut rules = rules.into_iter();
     let first = rules.next();
     let (topic, name) = (Box::<str>::from("t"), Box::<str>::from(name));
@@ -314,55 +314,6 @@ fn a_thousand_subscriptions_cost_what_the_few_cost_that_are_selected() {
 }
 
 #[test]
-fn a_delivery_that_becomes_more_than_an_append_holds_is_refused_whole() {
-    // S-16
-    let mut world = World::unchecked(crate::Tier::Unlimited);
-    topic(&mut world, TopicSettings::default());
-    let count = 200;
-    for nth in 0..count {
-        subscribe(&mut world, &format!("s{nth}"), SubscriptionSettings::default(), None);
-    }
-    let link = world.sender("t");
-    let bytes = encoded(&[], &[]);
-    let bodies = vec![&bytes[..]; crate::limits::FAN_OUT_BYTES / (count * crate::limits::COPY_BYTES) + 1];
-    let effects = world.send_bytes(link, &bodies, Incoming::new(Intake::default()));
-    assert!(matches!(effects[..], [Effect::Rejected { refusal: Refusal::BatchTooLarge { .. }, .. }]));
-    assert_eq!(counts(&mut world, "s0"), (0, 0));
-    let effects = world.send_bytes(link, &bodies[1..], Incoming::new(Intake::default()));
-    assert!(matches!(effects[..], [Effect::Accepted { .. }]));
-}
-
-#[test]
-fn a_schedule_for_now_is_held_to_what_an_append_holds_and_one_for_later_is_not() {
-    // S-16, S-46
-    let mut world = World::unchecked(crate::Tier::Unlimited);
-    topic(&mut world, TopicSettings::default());
-    let count = 200;
-    for nth in 0..count {
-        subscribe(&mut world, &format!("s{nth}"), SubscriptionSettings::default(), None);
-    }
-    let bytes = encoded(&[], &[]);
-    let bodies = vec![&bytes[..]; crate::limits::FAN_OUT_BYTES / (count * crate::limits::COPY_BYTES) + 1];
-    let mut schedule = |bodies: &[&[u8]], scheduled| {
-        let facts = Incoming { scheduled, ..Incoming::new(Intake::default()) };
-        let (request, namespace, path) = (Default::default(), Default::default(), "t".into());
-        let effects = world.put_bytes(bodies, facts, |messages, sessions| crate::Command::Schedule {
-            request,
-            namespace,
-            path,
-            messages,
-            sessions,
-        });
-        let [Effect::Answered { answer, .. }] = &effects[..] else { panic!("{effects:?}") };
-        answer.clone().map(drop)
-    };
-    let refused = schedule(&bodies, crate::LocalTime(0));
-    assert!(matches!(refused, Err(Refusal::BatchTooLarge { .. })), "{refused:?}");
-    assert_eq!(schedule(&bodies, crate::LocalTime(i64::MAX / 2)), Ok(()));
-    assert_eq!(schedule(&bodies[1..], crate::LocalTime(0)), Ok(()));
-}
-
-#[test]
 fn what_is_due_together_and_becomes_much_is_published_in_slices_that_an_append_holds() {
     // S-49; what a decision may take is looked at with each.
     let actions = (0..20).map(|nth| rule(&format!("r{nth}"), Filter::True, Some("SET b = a + a + a")));
@@ -492,20 +443,4 @@ fn long_texts_and_patterns_take_steps_as_they_are_long_and_no_more_than_a_messag
     let much = vec!["p LIKE q"; 90].join(" OR ");
     let (taken, failed) = steps(&routes_of(1, &much), &message(30_000, &pattern));
     assert!(taken <= RULE_STEPS + 8_192 && failed == 1, "{taken} of one rule");
-}
-
-#[test]
-fn a_delivery_that_takes_more_steps_than_a_command_may_is_refused() {
-    let rules = (0..400).map(|nth| rule(&format!("r{nth}"), sql("p LIKE q AND x = 1"), None)).collect();
-    let mut world = world_of(vec![("s", rules)]);
-    let pattern = format!("%{}b%", "a".repeat(900));
-    let body = encoded(&[], &[("p", "a".repeat(20_000).as_str().into()), ("q", pattern.as_str().into())]);
-    let link = world.sender("t");
-    let bodies = vec![&body[..]; 40];
-    let effects = world.send_bytes(link, &bodies, Incoming::new(Intake::default()));
-    let [Effect::Rejected { refusal: Refusal::BatchTooLarge { count: 40, limit }, .. }] = effects[..] else {
-        panic!("{effects:?}")
-    };
-    assert!((1..40).contains(&limit), "{limit}");
-    publish(&mut world, &bodies[..limit]);
 }

@@ -173,7 +173,7 @@ fn what_is_staged_is_charged_to_its_connection_until_it_is_discharged() {
     for txn in &txns {
         bench.send(*txn, &[message(large)]).unwrap();
     }
-    assert_eq!(bench.charge(), Charge { stored: STAGED_BYTES, held: 0 });
+    assert_eq!(bench.charge(), Charge { stored: STAGED_BYTES, held: 4 * STAGED_MESSAGE_COST });
     let more = bench.declare();
     let refusal = Refusal::TransactionsTooLarge { size: STAGED_BYTES + 1, limit: STAGED_BYTES };
     assert_eq!(bench.send(more, &[message(1)]), Err(refusal));
@@ -184,6 +184,22 @@ fn what_is_staged_is_charged_to_its_connection_until_it_is_discharged() {
     bench.send(again, &[message(1)]).unwrap();
     bench.world.detach(bench.coordinator);
     assert!(bench.world.broker.volatile.transactions.charges.is_empty());
+}
+
+#[test]
+fn what_all_transactions_hold_has_a_total() {
+    let mut bench = Bench::new();
+    let held = STAGED_HELD_TOTAL - STAGED_MESSAGE_COST;
+    // Those of other connections.
+    bench.world.broker.volatile.transactions.held = held;
+    let (first, second) = (bench.declare(), bench.declare());
+    bench.send(first, &[message(1)]).unwrap();
+    let (size, limit) = (STAGED_HELD_TOTAL + STAGED_MESSAGE_COST, STAGED_HELD_TOTAL);
+    assert_eq!(bench.send(second, &[message(1)]), Err(Refusal::TransactionsTooLarge { size, limit }));
+    bench.discharge(first, true).unwrap();
+    assert_eq!(bench.world.broker.volatile.transactions.held, held);
+    let third = bench.declare();
+    bench.send(third, &[message(1)]).unwrap();
 }
 
 #[test]

@@ -7,7 +7,10 @@ mod settle;
 
 use super::Charge;
 use crate::command::ReceiveMode::{PeekLock, ReceiveAndDelete};
-use crate::limits::{CONNECTION_TRANSACTIONS, STAGED_BYTES, TRANSACTION_MESSAGES, TRANSACTION_SETTLEMENTS};
+use crate::limits::{
+    CONNECTION_TRANSACTIONS, STAGED_BYTES, STAGED_HELD_TOTAL, STAGED_MESSAGE_COST, TRANSACTION_MESSAGES,
+    TRANSACTION_SETTLEMENTS,
+};
 use crate::snapshot::stored_bodies;
 use crate::testing::{World, deliveries, message};
 use crate::topic::routes::tests::{sql, world_of};

@@ -559,3 +559,72 @@ fn a_sync_that_does_not_end_is_seen_from_outside() {
     bench.finish_sync();
     assert_eq!(bench.look(|partition| partition.condition.problems(later)), []);
 }
+
+/// A topic with so many subscriptions that a small batch is more than one turn.
+fn bench_with_topic() -> Bench {
+    let mut bench = Bench::with_queue();
+    bench.connect(9);
+    let manage = |task| {
+        let (request, namespace) = (RequestId { connection: ConnectionId(9), request: 0 }, NamespaceId(0));
+        Command::Manage { request, namespace, task: Box::new(task) }
+    };
+    let (path, settings) = (Box::<str>::from("t"), broker::topic::settings::TopicSettings::default());
+    let mut tasks = vec![manage(broker::Task::CreateTopic { path, settings, access: Vec::new() })];
+    for nth in 0..600 {
+        let (topic, name) = ("t".into(), format!("s{nth}").into());
+        let settings = broker::topic::settings::SubscriptionSettings::default();
+        tasks.push(manage(broker::Task::CreateSubscription { topic, name, settings, rule: None }));
+    }
+    bench.give(tasks);
+    bench
+}
+
+#[test]
+fn connections_take_turns_and_what_one_of_them_asks_stays_in_its_order() {
+    // W-29
+    let mut bench = bench_with_topic();
+    let (greedy, modest) = (bench.connect(1), bench.connect(2));
+    let topic = Command::AttachSender { link: link(1), namespace: NamespaceId(0), path: "t".into() };
+    bench.give(vec![topic, attach_sender(link(2))]);
+    let many = |first: u32| {
+        let mut batch = Batch::default();
+        for delivery in first..first + 200 {
+            let at = batch.messages.len();
+            batch.message(Span::MAX, |out| out.extend_from_slice(&[0x00, 0x53, 0x77, 0x41]));
+            batch.send(link(1), delivery, false, at);
+        }
+        batch
+    };
+    told(&greedy);
+    told(&modest);
+    let batches = [many(0), many(200), sending(link(2), 0, 10)];
+    batches.iter().for_each(|batch| bench.budget.hold(batch.held_bytes()));
+    // One call for each of them is enough for the one who wants little.
+    let has_decided = |partition: &mut Partition, connection: u32| {
+        let is_its = |item: &Item| match item {
+            Item::Batch(batch) => batch.commands[0].connection() == ConnectionId(connection),
+            _ => false,
+        };
+        !partition.backlog.iter().any(is_its)
+    };
+    bench.look(|partition| {
+        batches.into_iter().for_each(|batch| partition.accept(Item::Batch(batch)));
+        let mut calls = 0;
+        while !has_decided(partition, 2) {
+            partition.decide_waiting(usize::MAX, NOW);
+            calls += 1;
+        }
+        assert!(calls <= 2, "{calls} calls");
+        assert!(!has_decided(partition, 1), "the other one is not done");
+    });
+    bench.turn();
+    assert_eq!(told(&modest), ["accepted 0 to 0"]);
+    let mut next = 0;
+    for outgoing in taken(&greedy) {
+        let Outgoing::Accepted { first, last, .. } = outgoing else { panic!("{outgoing:?}") };
+        assert_eq!(first, next);
+        next = last + 1;
+    }
+    assert_eq!(next, 400);
+    bench.assert_accounts_are_zero();
+}

@@ -1,0 +1,198 @@
+//! What lives long in memory, in bytes, about: the index of messages, changed properties, sessions, the ids in which duplicates are
+//! looked for, locks, and definitions. All of it together has a limit, and at it nothing that adds to it is taken, while
+//! receiving, settling and deleting go on.
+//!
+//! It is counted anew each time enough has changed, which costs little for each change, and not with each of them.
+
+use crate::Broker;
+use crate::durable::{Durable, Queue};
+use crate::limits::{
+    DEAD_LETTER_COST, DELETED_COST, ENTITY_COST, HISTORY_ID_COST, LOCK_COST, SCHEDULED_COST,
+    STATE_LOOK_RECORDS,
+};
+use crate::refusal::Refusal;
+
+/// What is known of it.
+#[derive(Debug)]
+pub(crate) struct StateBytes {
+    pub(crate) limit: usize,
+    counted: usize,
+    /// Records and copies since then.
+    pub(crate) changes: usize,
+}
+
+impl StateBytes {
+    pub(crate) fn new(limit: usize) -> StateBytes {
+        StateBytes { limit, counted: 0, changes: usize::MAX }
+    }
+}
+
+impl Queue {
+    fn state_bytes(&self) -> usize {
+        let index: usize = self.indexes().map(|index| index.held_bytes()).sum();
+        let sessions = self.sessions.as_ref().map_or(0, |sessions| sessions.held_bytes());
+        let settings = self.path.len() * 4 + self.settings.user_metadata.as_deref().map_or(0, str::len);
+        ENTITY_COST
+            + settings
+            + index
+            + sessions
+            + self.extras.held_bytes()
+            + self.history.len() * HISTORY_ID_COST
+            + self.counts.scheduled as usize * SCHEDULED_COST
+            + self.counts.dead_letter as usize * DEAD_LETTER_COST
+    }
+}
+
+/// What all definitions and messages take.
+fn of_entities(durable: &Durable) -> usize {
+    let queues = durable
+        .queues()
+        .map(|(entity, queue)| queue.state_bytes() + durable.access(entity).len() * ENTITY_COST);
+    let rules = durable.topics().subscriptions().flat_map(|(_, subscription)| subscription.rules.values());
+    let rules: usize = rules.map(|stored| stored.rule.held_bytes()).sum();
+    queues.sum::<usize>() + rules + durable.next_entity().0 as usize * DELETED_COST
+}
+
+impl Broker {
+    /// The same broker, held to another limit for what lives long in memory.
+    #[must_use]
+    pub fn with_state_bytes(mut self, limit: usize) -> Broker {
+        self.state_bytes = StateBytes::new(limit);
+        self
+    }
+
+    /// What lives long in memory, as it was counted last.
+    pub fn state_bytes(&self) -> usize {
+        self.state_bytes.counted
+    }
+
+    /// Counts it again, if enough has changed.
+    pub(crate) fn count_state(&mut self) {
+        if self.state_bytes.changes >= STATE_LOOK_RECORDS {
+            self.state_bytes.counted = of_entities(&self.durable) + self.volatile.held_locks() * LOCK_COST;
+            self.state_bytes.changes = 0;
+        }
+    }
+
+    /// Whether something may be added to it.
+    pub(crate) fn check_state(&self) -> Result<(), Refusal> {
+        let (size, limit) = (self.state_bytes.counted, self.state_bytes.limit);
+        if size < limit {
+            return Ok(());
+        }
+        let (kind, name) = ("Memory", "[memory] state_megabytes".into());
+        Err(Refusal::QueueFull { kind, name, size: size as u64, limit: limit as u64 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Decided;
+    use crate::command::ReceiveMode::PeekLock;
+    use crate::command::{Incoming, Outcome};
+    use crate::effect::Effect;
+    use crate::ids::MessageKey;
+    use crate::limits::{ENTITY_COST, STATE_LOOK_RECORDS};
+    use crate::manage::Task;
+    use crate::refusal::Refusal;
+    use crate::settings::QueueSettings;
+    use crate::testing::{World, message};
+    use crate::topic::rule::{Filter, Rule, Sql};
+    use crate::topic::settings::{SubscriptionSettings, TopicSettings};
+    use message::{Overlay, Value};
+
+    /// What is counted now.
+    fn counted(world: &mut World) -> usize {
+        world.broker.state_bytes.changes = usize::MAX;
+        world.broker.count_state();
+        world.broker.state_bytes()
+    }
+
+    fn is_full(effects: &[Effect]) -> bool {
+        matches!(effects, [Effect::Rejected { refusal: Refusal::QueueFull { kind: "Memory", .. }, .. }])
+    }
+
+    #[test]
+    fn sessions_ids_changes_and_definitions_are_counted_and_given_back() {
+        // P7
+        let mut world = World::unchecked(crate::Tier::Unlimited);
+        let settings = QueueSettings {
+            requires_session: true,
+            requires_duplicate_detection: true,
+            ..QueueSettings::default()
+        };
+        let empty = counted(&mut world);
+        world.create("q", settings);
+        let made = counted(&mut world);
+        assert!(made >= empty + ENTITY_COST);
+        let link = world.sender("q");
+        let session = "s".repeat(128);
+        for nth in 0..100_u64 {
+            let sent = Incoming { id: MessageKey([nth, 1]), ..message(10) };
+            world.send_in(link, 0, &[sent], &[&format!("{nth:03}{}", &session[3..])]);
+        }
+        world.commit();
+        let sent = counted(&mut world);
+        assert!(sent >= made + 100 * (128 + 80 + 32), "{made}, then {sent}");
+        let holder = world.holder("q", &format!("000{}", &session[3..]), 1);
+        let mut changes = Overlay::default();
+        changes.set("p", &Value::String("x".repeat(900))).unwrap();
+        let token = world.take_tokens()[0];
+        let defer = Outcome::Defer(Some(Box::new(changes)));
+        let stored = [(crate::BodyId(1), &[][..])];
+        assert_eq!(world.settle_raw(holder, token, &defer, &stored), Decided::Done);
+        assert!(counted(&mut world) >= sent + 900);
+        let (path, settings, access) = ("t".into(), TopicSettings::default(), Vec::new());
+        world.manage(Task::CreateTopic { path, settings, access }).unwrap();
+        let (topic, name, settings) = ("t".into(), "s".into(), SubscriptionSettings::default());
+        let expression = format!("a = '{}'", "x".repeat(1_000)).into();
+        let filter = Filter::Sql(Sql { expression, parameters: Vec::new() });
+        let rule = Some(Rule { name: "r".into(), filter, action: None });
+        let before = counted(&mut world);
+        world.manage(Task::CreateSubscription { topic, name, settings, rule }).unwrap();
+        assert!(counted(&mut world) >= before + ENTITY_COST + 1_000);
+        world.delete("t");
+        world.delete("q");
+        let left = counted(&mut world);
+        assert!(left <= empty + 100, "{empty}, then {left}");
+    }
+
+    #[test]
+    fn at_the_limit_nothing_is_added_and_receiving_makes_room() {
+        let mut world = World::unchecked(crate::Tier::Unlimited);
+        world.create("q", QueueSettings::default());
+        let link = world.sender("q");
+        world.send_committed("q", 2 * STATE_LOOK_RECORDS as u32);
+        let limit = counted(&mut world);
+        world.broker.state_bytes.limit = limit;
+        assert!(is_full(&world.send(link, 0, &[message(1)])));
+        let refused = world.try_create("other", QueueSettings::default());
+        assert!(matches!(refused, Err(Refusal::QueueFull { .. })), "{refused:?}");
+        world.broker.state_bytes.limit = limit + 1;
+        assert!(!is_full(&world.send(link, 1, &[message(1)])));
+        world.broker.state_bytes.limit = limit;
+        let receiver = world.receiver("q", PeekLock, 0);
+        world.credit(receiver, 2 * STATE_LOOK_RECORDS as u32, false);
+        while world.queue("q").counts.active > 1 {
+            for token in world.take_tokens() {
+                world.settle(receiver, 0, token, Outcome::Complete);
+            }
+        }
+        assert!(counted(&mut world) < limit);
+        assert!(!is_full(&world.send(link, 2, &[message(1)])));
+    }
+
+    #[test]
+    fn a_queue_that_is_made_and_deleted_again_and_again_leaves_next_to_nothing() {
+        let mut world = World::unchecked(crate::Tier::Unlimited);
+        world.create("q", QueueSettings::default());
+        let before = counted(&mut world);
+        for _ in 0..1_000 {
+            world.create("other", QueueSettings::default());
+            world.delete("other");
+            world.commit();
+        }
+        assert!(counted(&mut world) <= before + 1_000 * 64);
+        assert_eq!(world.broker.volatile.present_entities(), 1);
+    }
+}
