@@ -111,7 +111,7 @@ struct Listen {
 struct Tls {
     names: Vec<String>,
     certificate: Option<Spanned<PathBuf>>,
-    key: Option<PathBuf>,
+    key: Option<Spanned<PathBuf>>,
 }
 
 #[derive(Debug, Deserialize, Default)]
@@ -200,9 +200,10 @@ impl Config {
             database.containers.iter_mut().for_each(|container| container.line = line(text, container.line));
         }
         let certificate = match (&file.tls.certificate, &file.tls.key) {
-            (Some(certificate), Some(key)) => Some((certificate.get_ref().clone(), key.clone())),
+            (Some(certificate), Some(key)) => Some((certificate.get_ref().clone(), key.get_ref().clone())),
             (Some(certificate), None) => return Err(complaint(certificate, "tls.key is missing")),
-            (None, _) => None,
+            (None, Some(key)) => return Err(complaint(key, "tls.certificate is missing")),
+            (None, None) => None,
         };
         let default = definition(DEFAULT_NAMESPACE, &file.policy, &file.queue, &file.topic)?;
         let issuers = issuers(&file.issuer)?;

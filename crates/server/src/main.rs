@@ -28,6 +28,11 @@ use std::num::NonZeroU64;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
+/// Gives freed memory back to the system, on a thread of its own.
+#[cfg(unix)]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// As clap's own, for a wrong flag: what was asked for cannot be right.
 const WRONG_USE: u8 = 2;
 

@@ -244,6 +244,7 @@ fn each_mistake_is_named_with_its_line() {
         ("[[namespace]]\nname = \"a\"\n[[namespace]]\nname = \"A\"", 4, "twice"),
         ("[[namespace]]\nname = \"Default\"", 2, "twice"),
         ("[tls]\ncertificate = \"a\"", 2, "tls.key"),
+        ("[tls]\nkey = \"a\"", 2, "tls.certificate"),
         ("[memory]\ntail_cache_megabytes = 65537", 2, "65537 megabytes is above 65536"),
         ("[memory]\nconnections_megabytes = 15", 2, "15 megabytes is not between 16 and 65536"),
         ("[memory]\nstate_megabytes = 65537", 2, "65537 megabytes is not between 16 and 65536"),
