@@ -88,7 +88,7 @@ impl Broker {
     pub(crate) fn remove_entity(&mut self, entity: EntityId, path: &str, decision: &mut Deciding<'_>) {
         let topic = self.durable.topics().topic(entity);
         let below: Vec<_> = topic.iter().flat_map(|topic| topic.subscriptions.values().copied()).collect();
-        self.reroute(entity);
+        self.unroute(entity);
         self.write(Record::EntityDeleted { entity }, decision);
         for entity in below.into_iter().chain([entity]) {
             self.drop_links(entity, |_| true, &Refusal::EntityNotFound(path.into()), decision);

@@ -10,7 +10,7 @@ use std::path::Path;
 /// The targets that the ledger has a line for whatever was run, each with what it is about and the bug that is planted for it.
 const LISTED: [(&str, &str, &str); 13] = [
     ("value", "AMQP values", "a long from 128 to 255 is written in one byte, which has a sign"),
-    ("frame", "AMQP performatives", "that a disposition can wait for others is not written"),
+    ("frame", "AMQP performatives", "the last of a disposition is not written if it is from 128 to 255"),
     (
         "connection",
         "an AMQP connection, cut anywhere",

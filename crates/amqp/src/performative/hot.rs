@@ -165,10 +165,11 @@ pub(crate) fn write_disposition(
     write_composite(out, DISPOSITION, 6, |out| {
         write_boolean(out, role.is_receiver());
         write_uint(out, first);
-        write_optional(out, last, write_uint);
+        let is_lost = |last: &u32| (128..256).contains(last) && is_planted("frame");
+        write_optional(out, last.filter(|last| !is_lost(last)), write_uint);
         write_boolean(out, settled);
         write_optional(out, state, |out, state| state.encode(out));
-        write_boolean(out, batchable && !is_planted("frame"));
+        write_boolean(out, batchable);
     });
 }
 

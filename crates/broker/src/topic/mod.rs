@@ -19,7 +19,7 @@ use crate::refusal::Refusal;
 use crate::settings::check_offered_size;
 use crate::time::LocalTime;
 use change::Change;
-use rule::{Filter, StoredRule};
+use rule::StoredRule;
 use settings::{SubscriptionSettings, TopicSettings};
 use std::collections::BTreeMap;
 
@@ -149,17 +149,6 @@ impl Topics {
     pub(super) fn subscription_mut(&mut self, entity: EntityId) -> &mut Subscription {
         self.subscriptions.get_mut(&entity).expect("a record names only subscriptions that exist")
     }
-
-    /// How many rules of a topic have a SQL filter and how many a correlation filter (S-234). The true and false filters
-    /// are SQL filters (S-184).
-    fn filters(&self, topic: &Topic) -> (u32, u32) {
-        let rules = topic.subscriptions.values().filter_map(|entity| self.subscriptions.get(entity));
-        let rules = rules.flat_map(|subscription| subscription.rules.values());
-        rules.fold((0, 0), |(sql, correlation), stored| match stored.rule.filter {
-            Filter::Correlation(_) => (sql, correlation + 1),
-            Filter::True | Filter::False | Filter::Sql(_) => (sql + 1, correlation),
-        })
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,6 +187,7 @@ impl Broker {
         let change = Change::TopicCreated { entity, namespace, path: path.into(), settings };
         self.write(Record::Managed(Box::new(change)), decision);
         self.volatile.create_entity(entity, namespace, decision.now);
+        self.volatile.set_routes(entity, routes::Routes::default());
         self.arm_idle(entity, decision.now);
         Ok(entity)
     }
@@ -233,7 +223,7 @@ impl Broker {
     pub(crate) fn describe_topic(&self, entity: EntityId) -> Option<TopicDescription> {
         let topics = self.durable.topics();
         let (topic, queue) = (topics.topic(entity)?, self.durable.queue(entity)?);
-        let (sql_filters, correlation_filters) = topics.filters(topic);
+        let (sql_filters, correlation_filters) = self.volatile.routes(entity)?.filters();
         Some(TopicDescription {
             path: queue.path.clone(),
             settings: topic.settings.clone(),
@@ -245,8 +235,8 @@ impl Broker {
             updated: queue.updated,
             accessed: self.volatile.presence(entity).accessed,
             subscriptions: topic.subscriptions.len() as u32,
-            sql_filters,
-            correlation_filters,
+            sql_filters: sql_filters as u32,
+            correlation_filters: correlation_filters as u32,
             counts: queue.counts,
             bytes: queue.held_bytes(),
         })

@@ -218,7 +218,7 @@ impl Broker {
         let change = Change::RulePut { subscription: entity, rule: Box::new(rule) };
         self.write(Record::Managed(Box::new(change)), decision);
         self.volatile.set_used(entity, decision.now);
-        self.reroute(entity);
+        self.reroute_rule(entity, &name);
         self.describe_rule(namespace, topic, subscription, &name)
     }
 
@@ -233,13 +233,12 @@ impl Broker {
         if before.is_some_and(|before| is_correlation(before) == is_correlation(filter)) {
             return Ok(());
         }
-        let topic = self.durable.topics().topic(topic).expect("the caller has found it");
-        let (sql, correlation) = self.durable.topics().filters(topic);
+        let (sql, correlation) = self.volatile.routes(topic).expect("the caller has found it").filters();
         let limits = self.topic_limits;
-        if is_correlation(filter) && correlation as usize >= limits.correlation_filters {
+        if is_correlation(filter) && correlation >= limits.correlation_filters {
             return Err(Refusal::TooManyCorrelationFilters(limits.correlation_filters));
         }
-        if !is_correlation(filter) && sql as usize >= limits.sql_filters {
+        if !is_correlation(filter) && sql >= limits.sql_filters {
             return Err(Refusal::TooManySqlFilters(limits.sql_filters));
         }
         Ok(())
@@ -259,7 +258,7 @@ impl Broker {
         }
         let change = Change::RuleRemoved { subscription: entity, name: name.into() };
         self.write(Record::Managed(Box::new(change)), decision);
-        self.reroute(entity);
+        self.reroute_rule(entity, name);
         Ok(Answer::Deleted)
     }
 
@@ -416,11 +415,10 @@ mod tests {
         }
         let full = Err(Refusal::TooManySubscriptions(SUBSCRIPTIONS_PER_TOPIC));
         assert_eq!(world.manage(named("one-more".into(), correlation())), full);
-        let (subscription, _) = world.broker.find_subscription(NamespaceId(0), "t", "s0").unwrap();
         for number in SUBSCRIPTIONS_PER_TOPIC..CORRELATION_FILTERS_PER_TOPIC {
-            let rule = Box::new(rule(&format!("r{number}"), correlation()));
-            let change = Change::RulePut { subscription, rule };
-            world.broker.durable.apply(&Record::Managed(Box::new(change)), crate::Time(0));
+            let (topic, subscription) = ("t".into(), "s0".into());
+            let rule = rule(&format!("r{number}"), correlation());
+            world.manage(Task::CreateRule { topic, subscription, rule }).unwrap();
         }
         let put = |filter| {
             let (topic, subscription) = ("t".into(), "s1".into());

@@ -124,9 +124,10 @@ impl Broker {
         self.volatile.create_entity(entity, namespace, decision.now);
         self.volatile.set_used(topic_id, decision.now);
         self.arm_idle(entity, decision.now);
-        self.reroute(topic_id);
         let change = Change::RulePut { subscription: entity, rule: Box::new(rule.clone()) };
         self.write(Record::Managed(Box::new(change)), decision);
+        self.reroute_subscription(entity);
+        self.reroute_rule(entity, &rule.name);
         self.describe_subscription(entity)
     }
 
@@ -144,7 +145,7 @@ impl Broker {
         let change = Change::SubscriptionUpdated { entity, settings: Box::new(settle(settings)) };
         self.write(Record::Managed(Box::new(change)), decision);
         self.redirect(entity, decision);
-        self.reroute(entity);
+        self.reroute_subscription(entity);
         self.describe_subscription(entity)
     }
 

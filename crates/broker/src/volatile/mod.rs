@@ -262,12 +262,19 @@ impl Volatile {
         self.routes.get(&topic)
     }
 
-    /// The rules of a topic were made ready, or have changed since.
-    pub(crate) fn set_routes(&mut self, topic: EntityId, routes: Option<Arc<Routes>>) {
-        match routes {
-            Some(routes) => drop(self.routes.insert(topic, routes)),
-            None => drop(self.routes.remove(&topic)),
-        }
+    /// To be changed with the rules. Nobody keeps routes beyond a decision.
+    pub(crate) fn routes_mut(&mut self, topic: EntityId) -> &mut Routes {
+        let routes = self.routes.get_mut(&topic).expect("a topic has routes from its beginning");
+        Arc::get_mut(routes).expect("nobody reads them now")
+    }
+
+    /// A topic has come, with these rules.
+    pub(crate) fn set_routes(&mut self, topic: EntityId, routes: Routes) {
+        self.routes.insert(topic, Arc::new(routes));
+    }
+
+    pub(crate) fn drop_routes(&mut self, topic: EntityId) {
+        self.routes.remove(&topic);
     }
 
     /// A number that no delivery of this run had before and that an outsider cannot guess.

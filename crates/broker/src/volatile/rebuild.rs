@@ -11,6 +11,7 @@ use crate::queue::index::{Index, State};
 use crate::session::register::Session;
 use crate::time::LocalTime;
 use crate::timers::Chore;
+use crate::topic::routes::Routes;
 use std::collections::BTreeSet;
 
 impl Volatile {
@@ -28,6 +29,9 @@ impl Volatile {
         for kept in durable.kept_locks() {
             let lock = Lock { token: kept.token, until: kept.until };
             volatile.add_lock(kept.source, lock);
+        }
+        for (topic, _) in durable.topics().topics() {
+            volatile.set_routes(topic, Routes::of(durable.topics(), topic));
         }
         for (entity, queue) in durable.queues() {
             let [main, dead, transfer_dead] = &mut volatile.entities[entity.0 as usize].sub_queues;

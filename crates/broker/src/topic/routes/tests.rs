@@ -1,24 +1,26 @@
 //! Rules as those see them who send and receive: what is selected, what it becomes, what fails, and what it costs.
 
 use super::super::fan_out::tests::{counts, numbers, subscribe, topic};
-use super::super::filter::Ready;
+use super::super::filter::{Key, Ready};
 use super::super::rule::{Correlation, Filter, Kind, Rule, Sql, Typed};
 use super::super::settings::{SubscriptionSettings, TopicSettings};
 use super::super::subject::tests::encoded;
 use super::super::subject::{About, Front};
-use super::{Route, Routes, Selected, Selection};
+use super::{Place, Route, Routes, Selected, Selection};
 use crate::command::ReceiveMode::PeekLock;
 use crate::effect::{Answer, Delivery, Effect};
-use crate::ids::{EntityId, MessageKey};
+use crate::ids::{EntityId, MessageKey, NamespaceId};
 use crate::limits::{MESSAGE_STEPS, RULE_STEPS};
 use crate::manage::Task;
 use crate::refusal::Refusal;
+use crate::settings::QueueSettings;
 use crate::testing::{World, message};
 use crate::time::Span;
 use crate::work::take_touched;
 use crate::{Incoming, Intake};
 use message::Value;
 use message::overlay::Change;
+use std::collections::BTreeMap;
 
 pub(crate) fn sql(expression: &str) -> Filter {
     Filter::Sql(Sql { expression: expression.into(), parameters: Vec::new() })
@@ -392,7 +394,17 @@ fn routes_of(count: usize, filter: &str) -> Routes {
     let mut routes = Routes::default();
     for nth in 0..count {
         let (subscription, filter) = (EntityId(nth as u32), Ready::of(&sql(filter)));
-        routes.add(Route { subscription, moves: false, name: "r".into(), filter, action: None });
+        let place = (format!("{nth:04}").into(), "r".into());
+        let (moves, is_correlation) = (false, false);
+        routes.add(Route {
+            subscription,
+            place,
+            moves,
+            name: "r".into(),
+            is_correlation,
+            filter,
+            action: None,
+        });
     }
     routes
 }
@@ -443,4 +455,93 @@ fn long_texts_and_patterns_take_steps_as_they_are_long_and_no_more_than_a_messag
     let much = vec!["p LIKE q"; 90].join(" OR ");
     let (taken, failed) = steps(&routes_of(1, &much), &message(30_000, &pattern));
     assert!(taken <= RULE_STEPS + 8_192 && failed == 1, "{taken} of one rule");
+}
+
+/// What routes say, whatever way they came to be.
+fn told(routes: &Routes) -> Vec<String> {
+    let places = |list: &[u32]| -> Vec<_> { list.iter().map(|at| &routes.route(*at).place).collect() };
+    let rule = |(place, at): (&Place, &u32)| {
+        let Route { subscription, place: own, moves, name, .. } = routes.route(*at);
+        format!("{place:?} is {own:?} of {subscription:?}, {moves}, {name}")
+    };
+    let mut told: Vec<String> = routes.by_place.iter().map(rule).collect();
+    let keyed = |keys: &BTreeMap<Key, Vec<u32>>| -> Vec<_> {
+        keys.iter().map(|(key, list)| format!("{key:?} {:?}", places(list))).collect()
+    };
+    told.push(format!("{:?} {:?}", places(&routes.always), places(&routes.others)));
+    told.extend(routes.by_user.iter().map(|(name, keys)| format!("{name} {:?}", keyed(keys))));
+    let mut by_system: Vec<_> =
+        routes.by_system.iter().map(|(property, keys)| format!("{property:?} {:?}", keyed(keys))).collect();
+    by_system.sort();
+    told.extend(by_system);
+    told.push(format!("{} {:?} {:?}", routes.actions, routes.filters(), routes.sessions));
+    told
+}
+
+#[test]
+fn one_rule_more_or_less_costs_as_much_as_one_rule() {
+    // W-29
+    let many = (0..500).map(|nth| rule(&format!("r{nth}"), color(&format!("c{nth}")), None)).collect();
+    let mut world = world_of(vec![("a", many)]);
+    let (topic, subscription) = (Box::from("t"), Box::from("a"));
+    let [red, _] = red_and_blue();
+    take_touched();
+    let rule = rule("one-more", color("none"), None);
+    world.manage(Task::CreateRule { topic, subscription, rule }).unwrap();
+    publish(&mut world, &[&red]);
+    let (topic, subscription, name) = ("t".into(), "a".into(), "r7".into());
+    world.manage(Task::DeleteRule { topic, subscription, name }).unwrap();
+    publish(&mut world, &[&red]);
+    let looks = take_touched();
+    assert!((1..20).contains(&looks), "{looks} looks at rules");
+}
+
+#[test]
+fn routes_that_change_with_the_rules_are_as_routes_made_anew() {
+    let mut world = world_of(Vec::new());
+    world.create("other", QueueSettings::default());
+    let topic = world.broker.durable.find(NamespaceId(0), "t").unwrap();
+    let mut random = 7_u64;
+    let mut draw = |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    let names = ["B", "a", "ab", "C", "aa"];
+    let filters = [
+        Filter::True,
+        Filter::False,
+        sql("color = 'red'"),
+        sql("Color = 'blue' AND x > 1"),
+        sql("x > 1"),
+        sql("sys.Label = 'l'"),
+        sql("sys.To = 'l'"),
+        color("red"),
+    ];
+    let mut done = 0;
+    for _ in 0..3_000 {
+        let topic_path: Box<str> = "t".into();
+        let subscription: Box<str> = names[draw(5) as usize].into();
+        let name = names[draw(5) as usize];
+        let action = (draw(4) == 0).then(|| Sql { expression: "SET y = 1".into(), parameters: Vec::new() });
+        let rule = Rule { name: name.into(), filter: filters[draw(8) as usize].clone(), action };
+        let settings = SubscriptionSettings { requires_session: draw(2) == 0, ..Default::default() };
+        let task = match draw(12) {
+            0 => {
+                Task::CreateSubscription { topic: topic_path, name: subscription, settings, rule: Some(rule) }
+            }
+            1 => Task::DeleteSubscription { topic: topic_path, name: subscription },
+            2 => {
+                let forward_to = (draw(2) == 0).then(|| "other".into());
+                let settings = SubscriptionSettings { forward_to, ..settings };
+                Task::UpdateSubscription { topic: topic_path, name: subscription, settings }
+            }
+            3..=5 => Task::DeleteRule { topic: topic_path, subscription, name: name.into() },
+            6 | 7 => Task::UpdateRule { topic: topic_path, subscription, rule },
+            _ => Task::CreateRule { topic: topic_path, subscription, rule },
+        };
+        done += usize::from(world.manage(task).is_ok());
+        let anew = Routes::of(world.broker.durable.topics(), topic);
+        assert_eq!(told(&world.broker.routes(topic)), told(&anew));
+    }
+    assert!(done > 600, "{done} changes were made");
 }
