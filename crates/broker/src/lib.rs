@@ -337,6 +337,7 @@ impl Broker {
             return self.dispatch(context, decision);
         }
         self.end_overdue(context);
+        self.count_state();
         let mut left = TIMER_SLICE;
         while left > 0
             && !decision.is_long()
@@ -367,7 +368,7 @@ impl Broker {
         if self.is_moving() {
             self.tell_time(decision.now, decision);
         }
-        self.state_bytes.changes = self.state_bytes.changes.saturating_add(1);
+        self.note_change(&record);
         let left = self.sessions_left(&record);
         self.durable.apply_local(&record, decision.now);
         decision.record(record);

@@ -25,7 +25,7 @@ pub const DUPLICATE_WINDOW_MOST: Span = Span::minutes(7 * 24 * 60);
 pub const DUPLICATE_WINDOW_DEFAULT: Span = Span::minutes(10);
 
 /// Least default time to live of an entity (S-66).
-pub const TIME_TO_LIVE_LEAST: Span = Span::seconds(1);
+pub const TIME_TO_LIVE_LEAST: Span = Span(1_000);
 
 /// Least time an entity must be idle before it deletes itself (S-70).
 pub const AUTO_DELETE_LEAST: Span = Span::minutes(5);
@@ -147,6 +147,11 @@ pub const STATE_BYTES: usize = 2 * 1_024 * 1_024 * 1_024;
 
 /// It is counted again after so many records: a few megabytes at the most.
 pub const STATE_LOOK_RECORDS: usize = 4_096;
+/// ... and after so many while nothing is taken because of it.
+pub const FULL_STATE_LOOK_RECORDS: usize = 64;
+
+/// How long a topic that has no memory for copies waits before it tries again.
+pub const STATE_RETRY: Span = Span::seconds(1);
 
 /// What things are counted for, besides the texts that they have: an entity with its settings, in both halves of the state; the place of
 /// one that was deleted; a rule, and how many times its text it takes once it was read; a value of it; what few messages have; a

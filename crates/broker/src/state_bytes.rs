@@ -7,9 +7,10 @@
 use crate::Broker;
 use crate::durable::{Durable, Queue};
 use crate::limits::{
-    DEAD_LETTER_COST, DELETED_COST, ENTITY_COST, HISTORY_ID_COST, LOCK_COST, SCHEDULED_COST,
-    STATE_LOOK_RECORDS,
+    DEAD_LETTER_COST, DELETED_COST, ENTITY_COST, FULL_STATE_LOOK_RECORDS, HISTORY_ID_COST, LOCK_COST,
+    SCHEDULED_COST, STATE_LOOK_RECORDS,
 };
+use crate::record::Record;
 use crate::refusal::Refusal;
 
 /// What is known of it.
@@ -66,12 +67,24 @@ impl Broker {
         self.state_bytes.counted
     }
 
-    /// Counts it again, if enough has changed.
+    /// Counts it again, if enough has changed; sooner while nothing is taken because of it.
     pub(crate) fn count_state(&mut self) {
-        if self.state_bytes.changes >= STATE_LOOK_RECORDS {
+        let StateBytes { limit, counted, changes } = self.state_bytes;
+        let enough = if counted < limit { STATE_LOOK_RECORDS } else { FULL_STATE_LOOK_RECORDS };
+        if changes >= enough {
             self.state_bytes.counted = of_entities(&self.durable) + self.volatile.held_locks() * LOCK_COST;
             self.state_bytes.changes = 0;
         }
+    }
+
+    /// A record was made.
+    pub(crate) fn note_change(&mut self, record: &Record) {
+        let changes = &mut self.state_bytes.changes;
+        *changes = match record {
+            // It may have held everything.
+            Record::EntityDeleted { .. } => usize::MAX,
+            _ => changes.saturating_add(1),
+        };
     }
 
     /// Whether something may be added to it.
@@ -91,7 +104,7 @@ mod tests {
     use crate::command::ReceiveMode::PeekLock;
     use crate::command::{Incoming, Outcome};
     use crate::effect::Effect;
-    use crate::ids::MessageKey;
+    use crate::ids::{MessageKey, NamespaceId};
     use crate::limits::{ENTITY_COST, STATE_LOOK_RECORDS};
     use crate::manage::Task;
     use crate::refusal::Refusal;
@@ -194,5 +207,59 @@ mod tests {
         }
         assert!(counted(&mut world) <= before + 1_000 * 64);
         assert_eq!(world.broker.volatile.present_entities(), 1);
+    }
+
+    #[test]
+    fn what_a_deleted_entity_held_is_free_at_once() {
+        let mut world = World::unchecked(crate::Tier::Unlimited);
+        world.create("q", QueueSettings::default());
+        world.create("other", QueueSettings::default());
+        world.send_committed("q", 2 * STATE_LOOK_RECORDS as u32);
+        world.broker.state_bytes.limit = counted(&mut world);
+        let link = world.sender("other");
+        assert!(is_full(&world.send(link, 0, &[message(1)])));
+        world.delete("q");
+        assert!(!is_full(&world.send(link, 1, &[message(1)])));
+    }
+
+    #[test]
+    fn copies_wait_until_there_is_memory_for_them() {
+        // P7: one message becomes as many as there are subscriptions.
+        let mut world = World::unchecked(crate::Tier::Unlimited);
+        let (path, settings, access) = ("t".into(), TopicSettings::default(), Vec::new());
+        world.manage(Task::CreateTopic { path, settings, access }).unwrap();
+        for nth in 0..100 {
+            let (topic, name, rule) = ("t".into(), format!("s{nth}").into(), None);
+            let settings = SubscriptionSettings::default();
+            world.manage(Task::CreateSubscription { topic, name, settings, rule }).unwrap();
+        }
+        let link = world.sender("t");
+        let scheduled = world.local().after(crate::time::Span::seconds(5));
+        for nth in 0..2_000 {
+            world.send(link, nth, &[Incoming { scheduled, ..message(10) }]);
+        }
+        world.commit();
+        let before = counted(&mut world);
+        world.broker.state_bytes.limit = before + 100_000;
+        let copies = |world: &World| {
+            let durable = &world.broker.durable;
+            let topic = durable.find(NamespaceId(0), "t").unwrap();
+            let first = durable.topics().find_subscription(topic, "s0").unwrap();
+            durable.queue(first).unwrap().counts.active
+        };
+        for _ in 0..200 {
+            world.pass(crate::time::Span::seconds(1));
+            world.tick();
+            world.commit();
+        }
+        let most = before + 100_000 + 2 * STATE_LOOK_RECORDS * 64;
+        assert!((1..2_000).contains(&copies(&world)) && counted(&mut world) < most);
+        world.broker.state_bytes.limit = usize::MAX;
+        for _ in 0..200 {
+            world.pass(crate::time::Span::seconds(1));
+            world.tick();
+            world.commit();
+        }
+        assert_eq!(copies(&world), 2_000);
     }
 }

@@ -1,6 +1,7 @@
 //! What a connection hands over at once: commands, the messages they send, and the bodies of those messages, laid out
 //! as they will lie on disk.
 
+use crate::limits::COMMAND_EFFECT_BYTES;
 use broker::{Command, Incoming, Intake, LinkId, SessionIds, Span};
 use journal::{BODY_PREFIX_BYTES, body_prefix};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ impl Batch {
     /// Bytes that this batch makes the partition hold, room that is not used included.
     pub fn held_bytes(&self) -> usize {
         self.bodies.capacity()
-            + self.commands.capacity() * size_of::<Command>()
+            + self.commands.capacity() * (size_of::<Command>() + COMMAND_EFFECT_BYTES)
             + self.messages.capacity() * size_of::<Incoming>()
             + self.extra_bytes
     }

@@ -148,6 +148,7 @@ impl Connection {
 
     /// Hands work over. Wait for [`Connection::room`] before reading more of it from a socket.
     pub fn submit(&self, batch: Batch) {
+        self.outbox.handed_over(batch.commands.len());
         self.handle.hand_over(batch);
     }
 

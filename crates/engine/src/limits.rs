@@ -15,6 +15,13 @@ pub const APPEND_BYTES: usize = 4 * 1024 * 1024;
 /// below what the journal takes.
 pub const TURN_BYTES: usize = 1024 * 1024;
 
+/// Commands of one connection that wait to be decided, beyond which its socket is not read: what comes behind them, of whomever,
+/// waits for them, a millisecond.
+pub const UNDECIDED_COMMANDS: usize = 1_024;
+
+/// What a command that is not decided counts for besides itself: it becomes an effect or two.
+pub const COMMAND_EFFECT_BYTES: usize = 256;
+
 /// Batch buffers kept after their commit, so that a message that is received soon is not read back from disk. A setting;
 /// this is what it is by default.
 pub const TAIL_CACHE_BYTES: usize = 32 * 1024 * 1024;

@@ -1,10 +1,12 @@
 //! Where effects go: a connection's outbox, or the asker of a question. Filled on whichever thread finished the sync;
 //! emptied by the connection, which is woken once per commit however much it gets.
 
+use crate::limits::UNDECIDED_COMMANDS;
 use broker::{Answer, Delivery, Effect, LinkId, ReceiveMode, Refusal, RequestId, Settled};
 use journal::Place;
 use std::collections::HashMap;
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
@@ -77,6 +79,11 @@ pub(crate) fn push(out: &mut Vec<Outgoing>, effect: Effect) {
 /// Takes what a commit released.
 pub trait Mailbox: Send + Sync + Debug {
     fn put(&self, outgoing: Vec<Outgoing>);
+
+    /// So many commands of the connection were decided.
+    fn decided(&self, commands: usize) {
+        let _ = commands;
+    }
 }
 
 /// What waits for one connection. What it holds is small: bodies stay where they are until the connection can send
@@ -85,6 +92,8 @@ pub trait Mailbox: Send + Sync + Debug {
 pub struct Outbox {
     outgoing: Mutex<Vec<Outgoing>>,
     arrived: Notify,
+    /// Commands that were handed over and are not decided.
+    undecided: AtomicUsize,
 }
 
 impl Outbox {
@@ -97,6 +106,20 @@ impl Outbox {
         self.lock().len()
     }
 
+    pub(crate) fn handed_over(&self, commands: usize) {
+        self.undecided.fetch_add(commands, Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn undecided(&self) -> usize {
+        self.undecided.load(Ordering::Relaxed)
+    }
+
+    /// Whether so much of this connection waits to be decided that it must wait itself: others come behind it.
+    pub fn is_behind(&self) -> bool {
+        self.undecided.load(Ordering::Relaxed) >= UNDECIDED_COMMANDS
+    }
+
     /// Takes everything that waits. Nothing is copied if `into` is empty, and the outbox keeps no room for what it had.
     pub fn take(&self, into: &mut Vec<Outgoing>) {
         let mut taken = std::mem::take(&mut *self.lock());
@@ -107,7 +130,7 @@ impl Outbox {
         }
     }
 
-    /// Returns when something may wait.
+    /// Returns when something may wait, or when the connection is no longer behind.
     pub async fn arrived(&self) {
         self.arrived.notified().await;
     }
@@ -123,6 +146,13 @@ impl Mailbox for Outbox {
         }
         drop(waiting);
         self.arrived.notify_one();
+    }
+
+    fn decided(&self, commands: usize) {
+        let before = self.undecided.fetch_sub(commands, Ordering::Relaxed);
+        if before >= UNDECIDED_COMMANDS && before - commands < UNDECIDED_COMMANDS {
+            self.arrived.notify_one();
+        }
     }
 }
 
@@ -169,6 +199,20 @@ impl Mailbox for Asks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_connection_is_behind_until_enough_of_it_is_decided() {
+        let outbox = Outbox::default();
+        outbox.handed_over(UNDECIDED_COMMANDS - 1);
+        assert!(!outbox.is_behind());
+        outbox.handed_over(10);
+        assert!(outbox.is_behind());
+        outbox.decided(9);
+        assert!(outbox.is_behind());
+        // Who waits is woken when it is over.
+        tokio::join!(biased; outbox.arrived(), async { outbox.decided(1) });
+        assert!(!outbox.is_behind());
+    }
 
     #[test]
     fn contiguous_outcomes_of_a_link_are_one_range() {

@@ -104,13 +104,15 @@ impl Lines {
                 let digits = kept.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
                 let size =
                     std::str::from_utf8(digits).ok().and_then(|text| u64::from_str_radix(text, 16).ok());
-                self.stage = match size {
+                // What is beyond the kept beginning may be digits, too.
+                self.stage = match size.filter(|_| has_return && length == kept.len()) {
                     Some(0) => Stage::Trailer,
                     // What it holds ends with a line's end of its own.
                     Some(size) => Stage::Chunk(size.saturating_add(2)),
                     None => return self.wrong = Some(self.read),
                 };
             }
+            Stage::Trailer if !has_return => return self.wrong = Some(self.read),
             Stage::Trailer if length == 0 => self.stage = Stage::Head,
             Stage::Trailer | Stage::Body(_) | Stage::Chunk(_) => {}
         }
@@ -253,5 +255,20 @@ mod tests {
         assert_eq!(wrong(&padded("X", "5"), 1), NONE);
         let bad = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n";
         assert_eq!(wrong(&format!("{bad}{GET}"), 2), [1]);
+    }
+
+    #[test]
+    fn chunks_and_trailers_hide_no_head() {
+        let late = "GET / HTTP/1.1\r\nHost: h\nX: 1\r\n\r\n";
+        let zeros = "0".repeat(HEAD_LINE_KEPT);
+        for body in [
+            format!("{zeros}5\r\nhel\r\n\r\n0\r\n\r\n"),
+            "5\nhello\r\n0\r\n\r\n".to_owned(),
+            "0\r\nX: a\n\nGET / HTTP/1.1\r\n\r\n".to_owned(),
+            "0\r\n\nGET / HTTP/1.1\r\n\r\n".to_owned(),
+        ] {
+            let stream = format!("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{body}{late}");
+            assert_eq!(wrong(&stream, 2), [1], "{body}");
+        }
     }
 }

@@ -99,10 +99,11 @@ enum Built {
     Faults(Vec<(String, usize)>),
 }
 
-/// Builds the tests of the copy. Its target folder is ours, where the dependencies are built already.
+/// Builds the tests of the copy, in a target folder of its own: packages have the same names there as here, and cargo takes the one
+/// for the other.
 fn build(subject: &Subject) -> Result<Built, String> {
     let mut command = Command::new("cargo");
-    command.current_dir(tree::folder()).env("CARGO_TARGET_DIR", target());
+    command.current_dir(tree::folder()).env("CARGO_TARGET_DIR", target().join("mutants/target"));
     command.args(["test", "--quiet", "--no-run", "--profile", "quick", "--message-format", "json"]);
     command.args(["--package", subject.package]);
     for suite in subject.suites {

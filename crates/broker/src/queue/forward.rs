@@ -124,6 +124,8 @@ impl Broker {
 
     fn forward(&mut self, source: Source, sequence: Sequence, decision: &mut Deciding<'_>) -> Forwarding {
         match (self.way(source, sequence), source.sub) {
+            // Its copies take memory for each subscription.
+            (Way::Topic(_), _) if self.check_state().is_err() => Forwarding::Waits,
             (Way::To(target) | Way::Topic(target), _) => self.hand_over(target, source, sequence, decision),
             (Way::Closed, SubQueue::DeadLetter) => Forwarding::Waits,
             (Way::TooFar, SubQueue::DeadLetter) => Forwarding::Rests,

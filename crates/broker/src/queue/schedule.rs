@@ -8,7 +8,7 @@ use crate::decision::{Deciding, LocalContext};
 use crate::durable::{Applying, Kind};
 use crate::effect::{Answer, Extra};
 use crate::ids::{BodyId, EntityId, NamespaceId, Number, Sequence, Source};
-use crate::limits::REQUEST_MESSAGES;
+use crate::limits::{REQUEST_MESSAGES, STATE_RETRY};
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Slot, State};
 use crate::record::Record;
@@ -192,6 +192,11 @@ impl Broker {
                 || is_planted(Bug::Activation) && due <= context.now.after(Span::seconds(1)))
         {
             if self.is_topic(entity) {
+                // Its copies take memory for each subscription: it waits until there is some.
+                if self.check_state().is_err() {
+                    self.volatile.arm(entity, Chore::Activate, context.now.after(STATE_RETRY));
+                    return count.max(1);
+                }
                 match self.front_of(entity, Source::main(entity), scheduled) {
                     // The schedule goes on when they were read.
                     Known::Unread => {

@@ -168,13 +168,11 @@ impl Broker {
         bytes: usize,
         all: &mut Option<usize>,
     ) -> Result<(), Refusal> {
-        if bytes > 0 {
-            self.check_state()?;
-        }
         let more = counted_bytes(bytes);
         if more == 0 {
             return Ok(());
         }
+        self.check_state()?;
         let large_bytes = |queue: &Queue| queue.extras.large_bytes();
         let own = self.durable.queue(entity).map_or(0, large_bytes);
         let all = all.get_or_insert_with(|| self.durable.queues().map(|(_, queue)| large_bytes(queue)).sum());

@@ -98,6 +98,7 @@ impl Partition {
             Bytes::from(batch.bodies)
         };
         let begun = self.worked_steps;
+        let connection = batch.commands.first().map(Command::connection);
         for (nth, command) in batch.commands.iter().enumerate() {
             // What becomes many copies, or changes much, may be more than one append holds, and takes long: the rest waits
             // until the others have had their turn.
@@ -107,6 +108,7 @@ impl Partition {
                 let (messages, extra_bytes) = (batch.messages, batch.extra_bytes);
                 let rest = Batch { commands, messages, bodies, extra_bytes, ..Batch::default() };
                 self.drafting.held_bytes -= rest.held_bytes();
+                self.ports.decided(connection, nth);
                 return self.put_back(rest);
             }
             self.ports.note_link(command);
@@ -115,6 +117,7 @@ impl Partition {
             let decided = self.decide_one(command, arrivals, &[], now);
             self.fetch_if_needed(command, decided, now);
         }
+        self.ports.decided(connection, batch.commands.len());
         self.take_decision(&bodies);
     }
 

@@ -100,6 +100,13 @@ impl Ports {
         Some(list)
     }
 
+    /// So many commands of a connection were decided.
+    pub(super) fn decided(&self, connection: Option<ConnectionId>, commands: usize) {
+        if let Some(port) = connection.and_then(|connection| self.ports.get(&connection)) {
+            port.mailbox.decided(commands);
+        }
+    }
+
     /// Whether an effect waits for what is not written yet.
     pub(super) fn has_gated(&self) -> bool {
         !self.gated.is_empty()

@@ -82,6 +82,8 @@ pub(super) struct Task<S> {
     pub(super) stranger_declares: usize,
     /// Parts of large messages that were handed over and are not stored yet.
     pub(super) unstored_bytes: usize,
+    /// Commands that were handed over since others had their turn on this thread.
+    handed_over: usize,
     trail: Trail,
     /// Of the output: what the socket has taken.
     written: usize,
@@ -142,6 +144,7 @@ impl<S> Task<S> {
             receivers: 0,
             stranger_declares: 0,
             unstored_bytes: 0,
+            handed_over: 0,
             trail: Trail::default(),
             written: 0,
             needs_flush: false,
@@ -175,6 +178,7 @@ impl<S> Task<S> {
             if batch.bodies.is_empty() {
                 self.batch.bodies = std::mem::take(&mut batch.bodies);
             }
+            self.handed_over += batch.commands.len();
             self.engine.submit(batch);
         }
     }
@@ -187,7 +191,8 @@ impl<S> Task<S> {
             + self.questions_bytes
             + self.replies_bytes
             + self.batch.bodies.capacity()
-            + (self.pending.capacity() + self.waiting_deliveries) * EFFECT_COST
+            + (self.pending.capacity() + self.engine.outbox().waiting() + self.waiting_deliveries)
+                * EFFECT_COST
     }
 
     /// Whether so much more may be held for this connection.
@@ -384,10 +389,11 @@ impl<S> Task<S> {
 
     /// Whether the peer must wait before it may say more: until the parts of its large message are stored, until its
     /// questions are answered, or until it has read what it was told.
-    fn must_wait(&self, may_release: bool) -> bool {
+    fn must_wait(&self, has_memory: bool) -> bool {
         self.machine.is_choked()
             || self.is_waiting()
-            || (!may_release && self.engine.outbox().waiting() >= UNREAD_EFFECTS)
+            || self.pending.len() + self.engine.outbox().waiting() >= UNREAD_EFFECTS
+            || (!has_memory && !self.pending.is_empty())
     }
 
     /// Whether the engine must do something before this connection may ask for more: what it brings is counted there, what it
@@ -395,6 +401,7 @@ impl<S> Task<S> {
     fn is_waiting(&self) -> bool {
         let most = if self.has_proved { QUESTIONS_BYTES } else { STRANGER_QUESTIONS_BYTES };
         !self.engine.has_room()
+            || self.engine.outbox().is_behind()
             || self.unstored_bytes >= UNSTORED_BYTES
             || self.questions.len() >= OPEN_QUESTIONS
             || self.questions_bytes >= most
@@ -446,7 +453,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             let has_memory = self.has_room_for(buffer::READ_BYTES);
             self.output_most = if has_memory { OUTPUT_BYTES } else { SHORT_OUTPUT_BYTES };
             let may_release = self.machine.output().len() < self.output_most;
-            let may_read = has_room && !self.is_ending && !self.must_wait(may_release);
+            let may_read = has_room && !self.is_ending && !self.must_wait(has_memory);
             let has_output = !self.machine.output().is_empty();
             let is_fetching = self.service.is_fetching();
             let is_gathering = self.pending_replies.is_fetching();
@@ -496,6 +503,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 }
             }
             self.submit();
+            // A socket that always has more would keep the thread for a hundred reads.
+            if self.handed_over >= COMMANDS_AT_ONCE {
+                self.handed_over = 0;
+                tokio::task::yield_now().await;
+            }
             if self.deadline() < sleep.deadline() {
                 sleep.as_mut().reset(self.deadline());
             }

@@ -32,6 +32,10 @@ pub enum Deed {
     ClosedWindows,
     /// Links with long names.
     ManyLinks,
+    /// A receiver asks for the rest again and again, and reads no answer.
+    UnreadDrains,
+    /// Messages without the session that their queue wants, whose refusals are not read.
+    UnreadRefusals,
     /// A message over HTTP of which the end does not come.
     HttpMessage,
     /// The same of a batch, which nobody can pass on before it is whole.
@@ -40,13 +44,15 @@ pub enum Deed {
     HttpEntity,
 }
 
-pub const DEEDS: [Deed; 9] = [
+pub const DEEDS: [Deed; 11] = [
     Deed::UntakenReplies,
     Deed::UntakenClaims,
     Deed::UnfinishedRequests,
     Deed::UnfinishedMessages,
     Deed::ClosedWindows,
     Deed::ManyLinks,
+    Deed::UnreadDrains,
+    Deed::UnreadRefusals,
     Deed::HttpMessage,
     Deed::HttpBatch,
     Deed::HttpEntity,
@@ -55,7 +61,7 @@ pub const DEEDS: [Deed; 9] = [
 impl Deed {
     fn policy(self) -> &'static str {
         match self {
-            Deed::UnfinishedMessages | Deed::HttpMessage | Deed::HttpBatch => "sender",
+            Deed::UnfinishedMessages | Deed::UnreadRefusals | Deed::HttpMessage | Deed::HttpBatch => "sender",
             Deed::HttpEntity => "root",
             _ => "reader",
         }
@@ -126,6 +132,28 @@ async fn many_links(peer: &mut Peer, share: u32) {
     }
 }
 
+async fn unread_drains(peer: &mut Peer, share: u32) {
+    peer.say_frames(&[(0, receiver(0, QUEUE))]).await;
+    peer.answered().await;
+    peer.read_no_more();
+    let amqp::performative::Performative::Flow(flow) = credit(0, 1) else { unreachable!("a flow") };
+    let drain = amqp::performative::Performative::Flow(amqp::performative::Flow { drain: true, ..flow });
+    let many = frames(&[(0, drain)])[0].repeat(1_000);
+    for _ in 0..200 / share {
+        peer.say(&many).await;
+    }
+}
+
+async fn unread_refusals(peer: &mut Peer, share: u32) {
+    peer.say_frames(&[(0, sender(0, SESSION_QUEUE))]).await;
+    peer.answered().await;
+    peer.read_no_more();
+    for first in 0..200 / share {
+        let each = |id| transfer(first * 500 + id, (0, 0), &message(10), false);
+        peer.say(&(0..500).flat_map(each).collect::<Vec<u8>>()).await;
+    }
+}
+
 /// The most of a request over HTTP that may be taken in, but for its last bytes.
 async fn unfinished_request(peer: &mut Peer, line: &str, kind: &str, policy: &str, length: usize) {
     let token = token(policy);
@@ -164,6 +192,8 @@ pub async fn done(server: &TestServer, deed: Deed, share: u32, is_websocket: boo
         Deed::UnfinishedMessages => unfinished(&mut peer, QUEUE, share).await,
         Deed::ClosedWindows => closed_windows(&mut peer, share).await,
         Deed::ManyLinks => many_links(&mut peer, share).await,
+        Deed::UnreadDrains => unread_drains(&mut peer, share).await,
+        Deed::UnreadRefusals => unread_refusals(&mut peer, share).await,
     }
     peer
 }

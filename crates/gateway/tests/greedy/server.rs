@@ -23,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 pub const KEY: &str = "a key, of which nothing is decoded";
 pub const QUEUE: &str = "orders";
+pub const SESSION_QUEUE: &str = "sessions";
 
 /// A socket's buffer, small, so that what a peer has written is not in the server's memory.
 const PIPE_BYTES: usize = 4 * 1_024;
@@ -69,10 +70,12 @@ impl TestServer {
         let certificate = tls::Certificate::load(&files).unwrap();
         let acceptor = TlsAcceptor::from(tls::server_config(&certificate).unwrap());
         let server = TestServer { state: Arc::new(state), acceptor, files, engine: Some(engine) };
-        let (namespace, path) = (NamespaceId(0), QUEUE.into());
-        let settings = Box::new(QueueSettings::default());
-        let create = |request| Command::CreateQueue { request, namespace, path, settings };
-        server.state.engine.ask(create).await.unwrap().unwrap();
+        for (path, requires_session) in [(QUEUE, false), (SESSION_QUEUE, true)] {
+            let (namespace, path) = (NamespaceId(0), path.into());
+            let settings = Box::new(QueueSettings { requires_session, ..QueueSettings::default() });
+            let create = |request| Command::CreateQueue { request, namespace, path, settings };
+            server.state.engine.ask(create).await.unwrap().unwrap();
+        }
         // The journal lays its next segment ready beside all this.
         let mut held = 0;
         while held != crate::MEMORY.current_usage() {
@@ -188,6 +191,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Greedy<S> {
             }
         }));
         self
+    }
+
+    /// From now on the server's words are left where they are.
+    pub fn read_no_more(&mut self) {
+        if let Some(reading) = self.reading.take() {
+            reading.abort();
+        }
     }
 
     /// Writes as much as the server takes.

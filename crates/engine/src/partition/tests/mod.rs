@@ -585,7 +585,10 @@ fn connections_take_turns_and_what_one_of_them_asks_stays_in_its_order() {
     let mut bench = bench_with_topic();
     let (greedy, modest) = (bench.connect(1), bench.connect(2));
     let topic = Command::AttachSender { link: link(1), namespace: NamespaceId(0), path: "t".into() };
-    bench.give(vec![topic, attach_sender(link(2))]);
+    greedy.handed_over(1);
+    bench.give(vec![topic]);
+    modest.handed_over(1);
+    bench.give(vec![attach_sender(link(2))]);
     let many = |first: u32| {
         let mut batch = Batch::default();
         for delivery in first..first + 200 {
@@ -599,6 +602,8 @@ fn connections_take_turns_and_what_one_of_them_asks_stays_in_its_order() {
     told(&modest);
     let batches = [many(0), many(200), sending(link(2), 0, 10)];
     batches.iter().for_each(|batch| bench.budget.hold(batch.held_bytes()));
+    greedy.handed_over(400);
+    modest.handed_over(batches[2].commands.len());
     // One call for each of them is enough for the one who wants little.
     let has_decided = |partition: &mut Partition, connection: u32| {
         let is_its = |item: &Item| match item {
@@ -626,5 +631,6 @@ fn connections_take_turns_and_what_one_of_them_asks_stays_in_its_order() {
         next = last + 1;
     }
     assert_eq!(next, 400);
+    assert_eq!((greedy.undecided(), modest.undecided()), (0, 0), "all that was handed over is decided");
     bench.assert_accounts_are_zero();
 }
