@@ -81,9 +81,7 @@ pub trait Mailbox: Send + Sync + Debug {
     fn put(&self, outgoing: Vec<Outgoing>);
 
     /// So many commands of the connection were decided.
-    fn decided(&self, commands: usize) {
-        let _ = commands;
-    }
+    fn decided(&self, commands: usize);
 }
 
 /// What waits for one connection. What it holds is small: bodies stay where they are until the connection can send
@@ -194,6 +192,9 @@ impl Mailbox for Asks {
             }
         }
     }
+
+    /// Each asker waits for its own answer, so there are no more questions than askers.
+    fn decided(&self, _: usize) {}
 }
 
 #[cfg(test)]

@@ -822,6 +822,9 @@ impl Mailbox for OracleMailbox {
         drop(oracle);
         self.shared.outgoing.lock().unwrap_or_else(PoisonError::into_inner).extend(outgoing);
     }
+
+    /// Simulated clients do not wait for room.
+    fn decided(&self, _: usize) {}
 }
 
 /// Whom a request came from.
