@@ -20,5 +20,10 @@ pub fn target() -> PathBuf {
 
 /// The broker as built with a profile.
 pub fn binary(profile: &str) -> PathBuf {
-    target().join(profile).join("otobus")
+    built(profile, "otobus")
+}
+
+/// A program as built with a profile.
+pub fn built(profile: &str, program: &str) -> PathBuf {
+    target().join(profile).join(program)
 }

@@ -14,12 +14,16 @@ mod rust_tests;
 mod sdk_tests;
 mod step;
 
+use crate::root::built;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 pub use compatibility::renew as renew_compatibility;
 pub use step::{Failure, finished};
 use step::{Report, Step};
+
+/// What tests and the broker under test are built with: quick to build, every assertion on.
+const PROFILE: &str = "quick";
 
 /// Names of all tests that ran and passed so far, as the proofs in docs/compatibility write them.
 type Ran = BTreeSet<String>;
@@ -40,11 +44,12 @@ pub fn run() -> ExitCode {
             Step { name: "python packages", run: |_| sdk_tests::prepare_python() },
             Step { name: "javascript packages", run: |_| sdk_tests::prepare_javascript() },
         ],
+        // The tests of a package with programs are built with these: `otobus` and `otobus-sim` need no build of their own. They
+        // differ from `cargo build`'s in features of libraries alone (tokio's `test-util`, hyper's client).
         &[
-            Step { name: "build tests", run: |_| rust_tests::build() },
+            Step { name: "build", run: |_| rust_tests::build() },
             Step { name: "build rust SDK tests", run: |_| sdk_tests::build_rust() },
         ],
-        &[Step { name: "build otobus", run: |_| sdk_tests::build() }],
         &[Step { name: "unit and property tests", run: rust_tests::run }],
         // SDK tests wait for locks and deadlines most of the time; simulations keep the processors busy meanwhile. Each server
         // has a folder and ports of its own.
@@ -158,8 +163,6 @@ const SIMULATED_ITEMS: &str = "100";
 /// The same for transactions alone.
 const SIMULATED_TRANSACTIONS: &str = "50";
 
-const SIMULATOR: [&str; 6] = ["run", "--package", "otobus-sim", "--profile", "quick", "--quiet"];
-
 /// One after the other: each keeps all processors busy.
 fn simulations() -> Result<Report, Failure> {
     let each: [&[&str]; 3] = [
@@ -176,14 +179,17 @@ fn simulations() -> Result<Report, Failure> {
 
 /// Tests beside it have deadlines in real time, and a simulation has none: it takes the processors that they leave.
 fn simulation(flags: &[&str]) -> Result<Report, Failure> {
-    let arguments = [&SIMULATOR[..], &["--"], flags].concat();
+    let simulator = built(PROFILE, "otobus-sim");
+    let simulator = simulator.to_string_lossy();
     match cfg!(unix) {
-        true => step::command("nice", &[&["-n", "19", "cargo"][..], &arguments].concat(), &[]),
-        false => step::cargo(&arguments),
+        true => step::command("nice", &[&["-n", "19", &simulator][..], flags].concat(), &[]),
+        false => step::command(&simulator, flags, &[]),
     }
 }
 
 /// A simulator that finds nothing must be one that would find something.
 fn planted() -> Result<Report, Failure> {
-    step::cargo(&[&SIMULATOR[..], &["--features", "planted", "--", "--planted"]].concat())
+    let simulator =
+        ["run", "--package", "otobus-sim", "--profile", PROFILE, "--quiet", "--features", "planted"];
+    step::cargo(&[&simulator[..], &["--", "--planted"]].concat())
 }

@@ -27,17 +27,26 @@ pub fn rust(line: &str) -> Option<Outcome> {
     Some(Outcome { name: name.to_string(), result })
 }
 
-/// A line of `pytest -v`: `tests/file.py::test_name PASSED [ 10%]`.
+/// A line of `pytest -v`: `tests/file.py::test_name PASSED [ 10%]`, or by one of several workers
+/// `[gw0] [ 10%] PASSED tests/file.py::test_name`.
 pub fn python(line: &str) -> Option<Outcome> {
     let mut words = line.split_whitespace();
-    let name = words.next().filter(|name| name.contains(".py::"))?;
-    let result = match words.next()? {
-        "PASSED" | "XPASS" => TestResult::Passed,
-        "FAILED" | "ERROR" => TestResult::Failed,
-        "SKIPPED" | "XFAIL" => TestResult::Skipped,
-        _ => return None,
+    let (name, result) = if line.starts_with("[gw") {
+        let result = words.find_map(python_result)?;
+        (words.next()?, result)
+    } else {
+        (words.next()?, python_result(words.next()?)?)
     };
-    Some(Outcome { name: name.to_string(), result })
+    name.contains(".py::").then(|| Outcome { name: name.to_string(), result })
+}
+
+fn python_result(word: &str) -> Option<TestResult> {
+    match word {
+        "PASSED" | "XPASS" => Some(TestResult::Passed),
+        "FAILED" | "ERROR" => Some(TestResult::Failed),
+        "SKIPPED" | "XFAIL" => Some(TestResult::Skipped),
+        _ => None,
+    }
 }
 
 /// A line of Node's TAP reporter: `ok 1 - a sentence`, `not ok 2 - a sentence`, either with `# SKIP`.
@@ -89,6 +98,15 @@ mod tests {
             python("tests/x.py::test_b SKIPPED (why) [9%]"),
             outcome("tests/x.py::test_b", TestResult::Skipped)
         );
+        assert_eq!(
+            python("[gw2] [ 10%] FAILED tests/x.py::test_b "),
+            outcome("tests/x.py::test_b", TestResult::Failed)
+        );
+        assert_eq!(
+            python("[gw0] [100%] PASSED tests/x.py::test_c"),
+            outcome("tests/x.py::test_c", TestResult::Passed)
+        );
+        assert_eq!(python("tests/x.py::test_begun "), None);
         assert_eq!(python("FAILED tests/x.py::test_b - assert 1 == 2"), None);
         assert_eq!(python("collected 3 items"), None);
     }
