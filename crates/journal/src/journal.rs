@@ -187,14 +187,6 @@ pub trait Journal: Send + std::fmt::Debug {
         crate::frame::frame_bytes(draft)
     }
 
-    /// Does what can be done for [`Journal::append`] of this draft before the append in flight is durable. Until something is
-    /// appended at `at` the draft may grow, which makes this vain, and must not change otherwise. Returns whether `append` will
-    /// touch no file if the draft stays as it is and the reserve is held; doing nothing is right too.
-    fn prepare(&mut self, draft: &Draft, at: Position) -> bool {
-        let _ = (draft, at);
-        false
-    }
-
     /// Writes the draft at `at`, which is the position after the tail. Whole or nothing.
     ///
     /// Panics when `at` is another position, when an append is in flight, or when the journal was not fenced: these

@@ -78,10 +78,6 @@ impl Journal for Unsure {
         self.doubt.as_ref().map_or(self.inner.next_body(), |doubt| doubt.first_body)
     }
 
-    fn prepare(&mut self, draft: &Draft, at: Position) -> bool {
-        self.doubt.is_none() && self.inner.prepare(draft, at)
-    }
-
     fn append(&mut self, draft: &Draft, at: Position) -> Result<Ticket, Error> {
         if let Some(doubt) = self.doubt.take() {
             let is_same = doubt.at == at

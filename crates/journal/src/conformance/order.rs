@@ -1,9 +1,7 @@
 //! Order and atomicity: what was committed is there, whole, once, in its place, also after a kill, and what was given up
 //! is gone.
 
-use super::{
-    Harness, append_surely, beginning, must_verify, open, put_snapshot, sample, verify_snapshot, write_up_to,
-};
+use super::{Harness, append_surely, must_verify, open, put_snapshot, sample, verify_snapshot, write_up_to};
 use crate::draft::Draft;
 use crate::error::Error;
 use crate::journal::{BodyId, Position};
@@ -56,28 +54,6 @@ pub(super) fn seals(harness: &dyn Harness) {
     drop(journal);
     let journal = open(harness);
     assert_eq!(journal.tail(), Position(3));
-    must_verify(&*journal, Position(1));
-}
-
-pub(super) fn prepared(harness: &dyn Harness) {
-    let mut journal = open(harness);
-    for at in (1..=60).map(Position) {
-        if at.0 % 2 == 0 {
-            journal.prepare(&beginning(at), at);
-        }
-        if at.0 % 3 == 0 {
-            journal.prepare(&sample(at), at);
-        }
-        if at.0 % 5 == 0 {
-            journal.seal().expect("a journal can be sealed, whatever comes next");
-        }
-        append_surely(&mut *journal, &sample(at));
-    }
-    journal.prepare(&sample(Position(61)), Position(61));
-    must_verify(&*journal, Position(1));
-    harness.kill(journal);
-    let journal = open(harness);
-    assert_eq!(journal.tail(), Position(60), "what was prepared and not appended is not there");
     must_verify(&*journal, Position(1));
 }
 

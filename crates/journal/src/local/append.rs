@@ -22,7 +22,6 @@ use std::sync::Arc;
 struct Frame<'a> {
     bytes: u64,
     pieces: &'a [Bytes],
-    is_laid_out: bool,
 }
 
 /// A frame that is to be synced.
@@ -46,10 +45,9 @@ impl Local {
             return Err(error);
         }
         let fixed = self.fixed(Kind::Batch, at, self.edge.epoch, draft);
-        let prepared = self.take_prepared(&fixed, draft);
-        let chain = prepared.unwrap_or_else(|| frame::encode(&mut self.head, &fixed, draft));
+        let chain = frame::encode(&mut self.head, &fixed, draft);
         let bodies_at = self.offset + self.head.len() as u64;
-        let frame = Frame { bytes: bytes as u64, pieces: &draft.pieces, is_laid_out: prepared.is_some() };
+        let frame = Frame { bytes: bytes as u64, pieces: &draft.pieces };
         let Written { file, unwritten } =
             self.write_frame(&frame, true).inspect_err(|_| self.shared.abandon())?;
         let (_, table) = frame::split(&fixed, &self.head).expect("the head was just made from the draft");
@@ -128,7 +126,7 @@ impl Local {
         self.sync_if_relaxed()?;
         let fixed = self.fixed(kind, self.edge.position, epoch, draft);
         frame::encode(&mut self.head, &fixed, draft);
-        let frame = Frame { bytes, pieces: &[], is_laid_out: false };
+        let frame = Frame { bytes, pieces: &[] };
         let Written { file, .. } = self.write_frame(&frame, false)?;
         self.is_sealed = true;
         let active = self.active();
@@ -164,17 +162,13 @@ impl Local {
     /// Writes the encoded head and the bodies at the tail, in one call to the system where it can. With `may_wait` they are
     /// returned instead, where writing takes its time. Returns also the file that is to be synced.
     fn write_frame(&mut self, frame: &Frame<'_>, may_wait: bool) -> Result<Written, Error> {
-        self.prepared = None;
         let active = self.active().clone();
         assert!(self.offset + frame.bytes <= u64::from(active.header.bytes));
         let file = active.file()?;
         let is_left = may_wait && self.can_leave(&*file);
         let write = |local: &mut Local| {
-            if !frame.is_laid_out {
-                let is_cached = local.is_relaxed();
-                let written = Overflow::Written { file: &*file, is_cached };
-                local.lay_out(frame.bytes, frame.pieces, if is_left { Overflow::Left } else { written })?;
-            }
+            let written = Overflow::Written { file: &*file, is_cached: local.is_relaxed() };
+            local.lay_out(frame, if is_left { Overflow::Left } else { written })?;
             if is_left { Ok(()) } else { local.tail_pages.write(&*file, local.is_relaxed()) }
         };
         let mut written = write(self);
@@ -195,12 +189,12 @@ impl Local {
 
     /// Whether what is laid out may be left to the thread that waits for the sync. With the reserve gone the disk may be full, which
     /// must show where nothing is lost by it.
-    pub(super) fn can_leave(&self, file: &dyn DiskFile) -> bool {
+    fn can_leave(&self, file: &dyn DiskFile) -> bool {
         !self.is_relaxed() && file.is_direct() && self.reserve.is_held()
     }
 
     /// Lays the encoded head and the bodies out for the place behind the tail.
-    pub(super) fn lay_out(&mut self, bytes: u64, pieces: &[Bytes], overflow: Overflow<'_>) -> io::Result<()> {
+    fn lay_out(&mut self, frame: &Frame<'_>, overflow: Overflow<'_>) -> io::Result<()> {
         assert!(self.head.len() >= FIXED_BYTES);
         let header = &self.active().header;
         let (incarnation, file_bytes) = (header.incarnation, u64::from(header.bytes));
@@ -210,11 +204,12 @@ impl Local {
         {
             self.tail_pages.take_back(pages);
         }
-        self.tail_pages.lay_out((self.offset, bytes, file_bytes), &self.head, pieces, overflow)
+        let place = (self.offset, frame.bytes, file_bytes);
+        self.tail_pages.lay_out(place, &self.head, frame.pieces, overflow)
     }
 
     /// Whether the last segment takes a frame of `bytes`.
-    pub(super) fn has_place(&self, bytes: u64) -> bool {
+    fn has_place(&self, bytes: u64) -> bool {
         self.offset + bytes <= u64::from(self.active().header.bytes) && !self.must_roll
     }
 
@@ -274,7 +269,6 @@ impl Local {
         self.share_unsynced();
         self.offset = SEGMENT_HEADER_BYTES as u64;
         self.tail_pages.clear();
-        self.prepared = None;
         self.must_roll = false;
         self.note_extent()
     }

@@ -1,5 +1,5 @@
-//! Writes interleaved with reads: whatever was appended can be read at every moment, before it is written, while it is, while
-//! the next one is prepared and after it is synced; and what fails, or is written in part, at each call.
+//! Writes interleaved with reads: whatever was appended can be read at every moment, before it is written, while it is
+//! and after it is synced; and what fails, or is written in part, at each call.
 
 use super::*;
 use crate::disk::{Call, Fault, Faulty, Memory, PAGE_BYTES, Watched};
@@ -71,8 +71,7 @@ fn reading(memory: Memory, places: &Places, looked: &Arc<AtomicU32>) -> Arc<dyn 
 
 #[test]
 fn what_was_appended_can_be_read_at_every_moment_until_it_is_synced() {
-    for (memory, is_prepared) in [(Memory::direct(), false), (Memory::direct(), true), (Memory::new(), true)]
-    {
+    for memory in [Memory::direct(), Memory::new()] {
         let (places, looked) = (Places::default(), Arc::default());
         let mut journal = Local::open(reading(memory.clone(), &places, &looked), options()).unwrap();
         journal.fence(1, Epoch(1)).unwrap();
@@ -80,10 +79,6 @@ fn what_was_appended_can_be_read_at_every_moment_until_it_is_synced() {
             let ticket = journal.append(&draft(at), Position(at)).unwrap();
             places.lock().unwrap().push(journal.place(BodyId(at)).unwrap());
             must_read(&places.lock().unwrap(), "appended");
-            if is_prepared {
-                journal.prepare(&draft(at + 1), Position(at + 1));
-                must_read(&places.lock().unwrap(), "while the next one is prepared");
-            }
             let mut seen = 0;
             let count = &mut |_: Batch<'_>| {
                 seen += 1;
@@ -135,9 +130,6 @@ fn a_ticket_that_nobody_waits_for_leaves_the_batch_readable_and_absent() {
 /// Appends until something fails; returns the last that was committed, and whether one failed.
 fn write_until_failure(journal: &mut Local, last: u64) -> (u64, bool) {
     for at in 1..=last {
-        if at % 2 == 0 {
-            journal.prepare(&draft(at), Position(at));
-        }
         match journal.append(&draft(at), Position(at)).map(|ticket| ticket.wait()) {
             Ok(Outcome::Committed) => {}
             Ok(Outcome::Failed(_)) | Err(_) => return (at - 1, true),
@@ -211,8 +203,6 @@ fn what_is_scrubbed_is_on_the_disk_and_what_is_in_flight_comes_next_time() {
     for at in 1..=8 {
         let ticket = journal.append(&draft(at), Position(at)).unwrap();
         assert_eq!(scrubbed(&journal), (at - 1, vec![]), "what is in flight is no damage");
-        journal.prepare(&draft(at + 1), Position(at + 1));
-        assert_eq!(scrubbed(&journal), (at - 1, vec![]));
         assert!(matches!(ticket.wait(), Outcome::Committed));
         assert_eq!(scrubbed(&journal), (at, vec![]));
     }

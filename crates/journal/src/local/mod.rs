@@ -15,7 +15,6 @@ mod handles;
 mod interleaved;
 mod names;
 mod open;
-mod prepare;
 mod recovery;
 mod reserve;
 mod scan;
@@ -46,7 +45,6 @@ use crate::ticket::Ticket;
 use extent::ExtentFile;
 use fill::Spare;
 use handles::Handles;
-use prepare::Prepared;
 use reserve::Reserve;
 use segment::Edge;
 use shared::Shared;
@@ -118,8 +116,6 @@ pub struct Local {
     cut: Option<Cut>,
     /// Reused for every head.
     head: Vec<u8>,
-    /// What the head and the pages of the tail hold already.
-    prepared: Option<Prepared>,
     tail_pages: TailPages,
     shared: Arc<Shared>,
     snapshots: Arc<SnapshotFiles>,
@@ -174,10 +170,6 @@ impl Journal for Local {
         self.edge.body
     }
 
-    fn prepare(&mut self, draft: &Draft, at: Position) -> bool {
-        self.prepare_batch(draft, at)
-    }
-
     fn append(&mut self, draft: &Draft, at: Position) -> Result<Ticket, Error> {
         self.shared.check()?;
         self.write_batch(draft, at)
@@ -185,7 +177,6 @@ impl Journal for Local {
 
     fn resolve(&mut self, at: Position) -> Result<Resolution, Error> {
         self.shared.check()?;
-        self.prepared = None;
         // Nobody else can write while the directory is locked, so what is there since the fence is ours.
         let fenced_at = self.fenced_at.expect("only the fenced writer resolves");
         Ok(match at {

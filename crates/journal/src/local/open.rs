@@ -51,7 +51,6 @@ impl Local {
             doubtful_from: SEGMENT_HEADER_BYTES as u64,
             cut: None,
             head: Vec::new(),
-            prepared: None,
             tail_pages: TailPages::new(),
             shared,
             snapshots,

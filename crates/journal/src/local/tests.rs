@@ -2,7 +2,7 @@
 
 use super::segment::Header;
 use super::*;
-use crate::disk::{Call, Fault, Faulty, Memory, Watched};
+use crate::disk::{Call, Memory, Watched};
 use crate::ticket::Outcome;
 
 fn options(seed: u64) -> Options {
@@ -432,90 +432,4 @@ fn what_is_left_to_whoever_waits_can_be_read_before_and_is_on_the_disk_after() {
     drop(journal);
     let journal = Local::open(Arc::new(disk.crash_image(0)), one(2)).unwrap();
     assert_eq!((journal.tail(), journal.cut()), (Position(5), None));
-}
-
-#[test]
-fn what_was_prepared_is_appended_without_touching_a_file() {
-    let memory = Memory::direct();
-    let disk = Arc::new(Faulty::new(Arc::new(memory.clone()), Fault::Eio, u64::MAX));
-    let options = Options { first_segment_bytes: 64 * 1024, reserve_segments: 1, ..options(1) };
-    let mut journal = Local::open(disk.clone(), options).unwrap();
-    journal.fence(7, Epoch(1)).unwrap();
-    write(&mut journal, &[1; 300]);
-    let mut draft = Draft { time: 5, record_count: 1, records: vec![9; 5], ..Draft::default() };
-    draft.push_body(&[2; 2000]);
-    let before = disk.calls();
-    let in_flight = journal.append(&draft, Position(2)).unwrap();
-    draft.push_body(&[3; 300]);
-    assert!(journal.prepare(&draft, Position(3)), "while one is in flight");
-    let appended = disk.calls() - before;
-    assert!(matches!(in_flight.wait(), Outcome::Committed));
-    let synced = disk.calls();
-    let ticket = journal.append(&draft, Position(3)).unwrap();
-    assert_eq!((appended, disk.calls()), (0, synced), "both appends are left to the waiting thread");
-    let laid_out = journal.place(BodyId(4)).unwrap().read().unwrap();
-    assert!(matches!(ticket.wait(), Outcome::Committed));
-    assert_eq!((laid_out, journal.place(BodyId(4)).unwrap().read().unwrap()), (vec![3; 300], vec![3; 300]));
-
-    // What does not fit behind the tail, or must be seen to fit, is not prepared.
-    let room = u64::from(journal.active().header.bytes) - journal.offset;
-    draft.push_body(&vec![4; room as usize]);
-    assert!(!journal.prepare(&draft, Position(4)), "it needs another segment");
-    assert!(!journal.prepare(&Draft::default(), Position(5)), "not the next position");
-    assert!(journal.prepare(&Draft::default(), Position(4)));
-    journal.reserve.release();
-    assert!(!journal.prepare(&Draft::default(), Position(4)), "the disk may be full");
-}
-
-#[test]
-fn nothing_is_written_by_preparing_however_large_it_is() {
-    let disk = Arc::new(Faulty::new(Arc::new(Memory::direct()), Fault::Eio, u64::MAX));
-    let options = Options { first_segment_bytes: 4 << 20, ..options(1) };
-    let mut journal = Local::open(disk.clone(), options).unwrap();
-    journal.fence(7, Epoch(1)).unwrap();
-    for bytes in [100, limits::WRITE_BYTES - crate::disk::PAGE_BYTES, limits::WRITE_BYTES, 2 << 20] {
-        let mut draft = Draft::default();
-        draft.push_body(&vec![5; bytes]);
-        let before = disk.calls();
-        assert!(journal.prepare(&draft, Position(1)), "{bytes}");
-        assert_eq!(disk.calls(), before, "{bytes}");
-    }
-}
-
-#[test]
-fn what_was_prepared_for_a_segment_that_is_left_is_laid_out_again() {
-    let disk = Memory::direct();
-    write(&mut open(&disk).unwrap(), &[1; 300]);
-    let mut journal = open(&disk).unwrap();
-    let mut draft = Draft { time: 5, record_count: 1, records: vec![9; 5], ..Draft::default() };
-    draft.push_body(&[2; 300]);
-    assert!(journal.prepare(&draft, Position(2)));
-    journal.must_roll = true;
-    assert!(matches!(journal.append(&draft, Position(2)).unwrap().wait(), Outcome::Committed));
-    assert_eq!(journal.segments.len(), 2);
-    journal.must_roll = true;
-    assert!(!journal.prepare(&draft, Position(3)), "it needs another segment");
-    drop(journal);
-    let journal = open(&disk).unwrap();
-    assert_eq!(journal.place(BodyId(2)).unwrap().read().unwrap(), [2; 300]);
-}
-
-#[test]
-#[should_panic(expected = "only grown")]
-fn a_draft_that_was_changed_after_it_was_prepared_is_a_bug() {
-    let mut journal = open(&Memory::direct()).unwrap();
-    let mut draft = Draft { record_count: 1, records: vec![9; 5], ..Draft::default() };
-    assert!(journal.prepare(&draft, Position(1)));
-    draft.records[0] = 8;
-    let _ = journal.append(&draft, Position(1));
-}
-
-#[test]
-fn where_writes_go_through_the_system_nothing_is_prepared() {
-    let mut journal = open(&Memory::new()).unwrap();
-    assert!(!journal.prepare(&Draft::default(), Position(1)));
-    let options = Options { durability: Durability::Os, ..options(1) };
-    let mut journal = Local::open(Arc::new(Memory::direct()), options).unwrap();
-    journal.fence(7, Epoch(1)).unwrap();
-    assert!(!journal.prepare(&Draft::default(), Position(1)));
 }

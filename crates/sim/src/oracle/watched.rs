@@ -142,10 +142,6 @@ impl Journal for Watched {
         Ok(Ticket::new(|| Outcome::Unknown))
     }
 
-    fn prepare(&mut self, draft: &Draft, at: Position) -> bool {
-        self.inner.prepare(draft, at)
-    }
-
     fn describe(&self) -> Description {
         self.inner.describe()
     }
