@@ -502,7 +502,3 @@ fn failed(failure: &Failure, node: &str, host: &str, path: &str) -> Response<Pay
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_hostile;
-#[cfg(test)]
-mod tests_rights;

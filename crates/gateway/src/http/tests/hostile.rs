@@ -1,9 +1,9 @@
 //! A hundred requests that mean harm: each is answered with a refusal or closed, changes nothing, and leaves the door open
 //! for the next.
 
-use super::tests::TestServer;
+use super::TestServer;
 
-#[path = "../../tests/hostile/cases.rs"]
+#[path = "../../../tests/hostile/cases.rs"]
 mod cases;
 
 #[tokio::test]

@@ -1,9 +1,7 @@
 //! Who may do what at the HTTP door: every operation against every kind of claim. The matches below have no rest, so an
 //! operation that is added does not build, or does not pass, until it has its row.
 
-use super::tests::{As, TestServer};
 use super::*;
-use crate::auth::Right;
 use crate::limits::CLOCK_SKEW_SECONDS;
 
 /// Every operation: method, address, and the least right that it takes; `None` where nobody is asked.
