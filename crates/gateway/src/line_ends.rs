@@ -7,11 +7,7 @@
 
 use crate::limits::HEAD_LINE_KEPT;
 use message::planted::is_planted;
-use std::io;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, ReadBuf};
 
 /// What somebody hears whose request is refused for it.
 pub(crate) const WRONG: &str =
@@ -165,46 +161,20 @@ impl Lines {
     }
 }
 
-/// What is known of the heads of a connection, for whoever answers its requests.
+/// What is known of the heads of a connection: the stream adds what is read, the answer to each request asks.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LineEnds(Arc<Mutex<Lines>>);
 
 impl LineEnds {
+    /// These bytes were read.
+    pub(crate) fn add(&self, read: &[u8]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).feed(read);
+    }
+
     pub(crate) fn is_next_wrong(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_next_wrong()
     }
 }
-
-/// A stream whose heads are followed.
-#[derive(Debug)]
-pub(crate) struct Followed<S> {
-    stream: S,
-    line_ends: LineEnds,
-}
-
-impl<S> Followed<S> {
-    pub(crate) fn new(stream: S, line_ends: LineEnds) -> Followed<S> {
-        Followed { stream, line_ends }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Followed<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if read.is_ready() {
-            let mut lines = self.line_ends.0.lock().unwrap_or_else(PoisonError::into_inner);
-            lines.feed(&buffer.filled()[before..]);
-        }
-        read
-    }
-}
-
-crate::through::writes_through!(Followed);
 
 #[cfg(test)]
 mod tests {

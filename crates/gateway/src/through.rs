@@ -1,9 +1,14 @@
 //! Streams around another one, called `stream`, that look at what is read and at nothing else: what is written goes through as
 //! it is.
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, ReadBuf};
+
 macro_rules! writes_through {
-    ($wrapper:ident) => {
-        impl<S: tokio::io::AsyncWrite + Unpin> tokio::io::AsyncWrite for $wrapper<S> {
+    ($wrapper:ident $(, $more:ident)?) => {
+        impl<S: tokio::io::AsyncWrite + Unpin $(, $more: Unpin)?> tokio::io::AsyncWrite for $wrapper<S $(, $more)?> {
             fn poll_write(
                 mut self: Pin<&mut Self>,
                 cx: &mut Context<'_>,
@@ -36,3 +41,32 @@ macro_rules! writes_through {
 }
 
 pub(crate) use writes_through;
+
+/// A stream that shows `look` all that is read, piece by piece.
+pub(crate) struct Watched<S, F> {
+    stream: S,
+    look: F,
+}
+
+impl<S, F: FnMut(&[u8])> Watched<S, F> {
+    pub(crate) fn new(stream: S, look: F) -> Watched<S, F> {
+        Watched { stream, look }
+    }
+}
+
+impl<S: AsyncRead + Unpin, F: FnMut(&[u8]) + Unpin> AsyncRead for Watched<S, F> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if read.is_ready() {
+            (self.look)(&buffer.filled()[before..]);
+        }
+        read
+    }
+}
+
+writes_through!(Watched, F);

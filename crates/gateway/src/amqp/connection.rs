@@ -63,7 +63,7 @@ pub(super) struct Task<S> {
     pub(super) waiting_deliveries: usize,
     /// Links that were ended because too much is held.
     pub(super) greedy_links: usize,
-    /// Encoded bytes beyond which no run or part is added to the output: less while memory is short.
+    /// Of the [`Pace`] that was looked at last.
     pub(super) output_most: usize,
     /// Something whole may be left in the input, because the connection had to wait.
     is_held_up: bool,
@@ -97,6 +97,14 @@ pub(super) struct Task<S> {
     started: Instant,
     /// Wrong keys were shown: nothing is read or said before this.
     silent_until: Option<Instant>,
+}
+
+/// How much is read and written at a time.
+struct Pace {
+    /// Bytes to be read at most; `None` while the peer must wait before it may say more.
+    read_most: Option<usize>,
+    /// Encoded bytes beyond which no run or part is added to the output.
+    output_most: usize,
 }
 
 /// What the socket has done.
@@ -224,7 +232,7 @@ impl<S> Task<S> {
             if self.batch.commands.len() >= COMMANDS_AT_ONCE {
                 self.submit();
             }
-            if self.is_waiting() {
+            if !self.may_understand() {
                 self.is_held_up = true;
                 break;
             }
@@ -387,24 +395,33 @@ impl<S> Task<S> {
         }
     }
 
-    /// Whether the peer must wait before it may say more: until the parts of its large message are stored, until its
-    /// questions are answered, or until it has read what it was told.
-    fn must_wait(&self, has_memory: bool) -> bool {
-        self.machine.is_choked()
-            || self.is_waiting()
-            || self.pending.len() + self.engine.outbox().waiting() >= UNREAD_EFFECTS
-            || (!has_memory && !self.pending.is_empty())
+    /// Whether what was read may be understood. Otherwise the engine must do something first: it counts what this connection
+    /// brings, and what it asks is counted here.
+    fn may_understand(&self) -> bool {
+        let most = if self.has_proved { QUESTIONS_BYTES } else { STRANGER_QUESTIONS_BYTES };
+        self.engine.has_room()
+            && !self.engine.outbox().is_behind()
+            && self.unstored_bytes < UNSTORED_BYTES
+            && self.questions.len() < OPEN_QUESTIONS
+            && self.questions_bytes < most
     }
 
-    /// Whether the engine must do something before this connection may ask for more: what it brings is counted there, what it
-    /// asks is counted here.
-    fn is_waiting(&self) -> bool {
-        let most = if self.has_proved { QUESTIONS_BYTES } else { STRANGER_QUESTIONS_BYTES };
-        !self.engine.has_room()
-            || self.engine.outbox().is_behind()
-            || self.unstored_bytes >= UNSTORED_BYTES
-            || self.questions.len() >= OPEN_QUESTIONS
-            || self.questions_bytes >= most
+    /// What may be read and written now. More is read only when what came before may be understood, and when the peer has
+    /// taken enough of what it was told: all of it, while memory is short.
+    fn pace(&mut self) -> Pace {
+        let has_memory = self.has_room_for(buffer::READ_BYTES);
+        let may_read = !self.is_ending
+            && self.may_understand()
+            && !self.machine.is_choked()
+            && self.pending.len() + self.engine.outbox().waiting() < UNREAD_EFFECTS
+            && (has_memory || self.pending.is_empty());
+        let (read_most, output_most) = match (self.has_proved, has_memory) {
+            (false, true) => (buffer::STRANGER_BYTES, OUTPUT_BYTES),
+            (false, false) => (buffer::STRANGER_BYTES, SHORT_OUTPUT_BYTES),
+            (true, true) => (buffer::READ_BYTES, OUTPUT_BYTES),
+            (true, false) => (buffer::FRAME_BYTES, SHORT_OUTPUT_BYTES),
+        };
+        Pace { read_most: may_read.then_some(read_most), output_most }
     }
 
     fn awaits_claim(&self) -> bool {
@@ -436,7 +453,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             if let Some(until) = self.silent_until.take() {
                 tokio::time::sleep_until(until).await;
             }
-            if self.is_held_up && !self.is_waiting() {
+            if self.is_held_up && self.may_understand() {
                 self.understand();
             }
             self.is_ending = self.machine.is_closed();
@@ -450,10 +467,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 break;
             }
             let has_room = self.engine.has_room();
-            let has_memory = self.has_room_for(buffer::READ_BYTES);
-            self.output_most = if has_memory { OUTPUT_BYTES } else { SHORT_OUTPUT_BYTES };
+            let pace = self.pace();
+            self.output_most = pace.output_most;
             let may_release = self.machine.output().len() < self.output_most;
-            let may_read = has_room && !self.is_ending && !self.must_wait(has_memory);
+            let may_read = pace.read_most.is_some();
             let has_output = !self.machine.output().is_empty();
             let is_fetching = self.service.is_fetching();
             let is_gathering = self.pending_replies.is_fetching();
@@ -470,12 +487,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                     || (has_output && (is_busy || !may_read || !may_release || !self.pending.is_empty())),
                 keep_bytes: if is_busy { 4 * OUTPUT_BYTES } else { 2 * OUTPUT_BYTES },
             };
-            let most = match (self.has_proved, has_memory) {
-                (false, _) => buffer::STRANGER_BYTES,
-                (true, false) => buffer::FRAME_BYTES,
-                (true, true) => buffer::READ_BYTES,
-            };
-            let input = may_read.then(|| self.input.room(most));
+            let input = pace.read_most.map(|most| self.input.room(most));
             tokio::select! {
                 biased;
                 io = socket.turn(input) => match io {

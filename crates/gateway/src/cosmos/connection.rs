@@ -4,10 +4,10 @@
 
 use super::{Ask, Door};
 use crate::limits::*;
-use crate::line_ends::{Followed, LineEnds};
+use crate::line_ends::LineEnds;
 use crate::listen::Peer;
 use crate::prefixed::Prefixed;
-use crate::through::writes_through;
+use crate::through::{Watched, writes_through};
 use bytes::BytesMut;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -61,7 +61,7 @@ where
         let is_wrong = line_ends.is_next_wrong();
         async move { Ok::<_, Infallible>(door.answer(request, peer, is_wrong).await) }
     });
-    let io = TokioIo::new(Followed::new(stream, line_ends.clone()));
+    let io = TokioIo::new(Watched::new(stream, |read: &[u8]| line_ends.add(read)));
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HTTP_HEAD_TIMEOUT)
@@ -127,7 +127,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
         if self.peer.is_proved() {
             return Pin::new(&mut self.stream).poll_read(cx, buffer);
         }
-        // Whoever answers a request wakes the connection, to send the answer.
+        // The answer to a request wakes the connection, to be sent.
         if self.work.open.load(Ordering::Acquire) > 0 && self.peer.wake_when_proved(cx.waker()) {
             return Poll::Pending;
         }
@@ -135,7 +135,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
             // As if the peer had ended.
             return Poll::Ready(Ok(()));
         }
-        // Whoever reads goes on for as long as something comes, and only then begins to answer.
+        // The library reads for as long as something comes, and only then begins to answer.
         if std::mem::take(&mut self.is_read) {
             cx.waker().wake_by_ref();
             return Poll::Pending;

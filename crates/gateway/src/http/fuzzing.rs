@@ -4,13 +4,14 @@ pub use super::message::fuzzing::broker_properties;
 
 use super::atom;
 use super::description::{queue, rule, subscription, topic};
-use super::heads::{Heads, Spelled, Watched};
+use super::heads::{Heads, Respelled, Spelled};
 use super::route::{Address, Needs};
 use super::xml::{self, Element, Writer};
 use super::{Manner, check_head};
 use crate::fuzzing::{Pieces, run_until_it_waits};
 use crate::limits::{HTTP_HEAD_BYTES, HTTP_HEADERS, XML_DEPTH, XML_ELEMENTS};
-use crate::line_ends::{Followed, LineEnds};
+use crate::line_ends::LineEnds;
+use crate::through::Watched;
 use broker::topic::TopicDescription;
 use broker::topic::rule::RuleDescription;
 use broker::topic::subscription::SubscriptionDescription;
@@ -67,11 +68,14 @@ fn seen(request: &[u8], cut: &[usize]) -> Option<Seen> {
         async { Ok::<_, Infallible>(answer.body(Empty::<Bytes>::new()).expect("it is sound")) }
     });
     let mut stream = Pieces::new(request, cut).staying();
-    let followed = Followed::new(&mut stream, line_ends.clone());
+    let watched = Watched::new(&mut stream, |read: &[u8]| {
+        line_ends.add(read);
+        heads.add(read);
+    });
     let connection = hyper::server::conn::http1::Builder::new()
         .max_buf_size(HTTP_HEAD_BYTES)
         .max_headers(HTTP_HEADERS)
-        .serve_connection(TokioIo::new(Watched::new(followed, heads.clone())), service);
+        .serve_connection(TokioIo::new(Respelled::new(watched, heads.clone())), service);
     let _ = run_until_it_waits(connection);
     let found = found.into_inner();
     if found.is_some() {

@@ -95,7 +95,8 @@ impl Heads {
         seen.answer = names.map(|names| Respelling { names, written: Vec::new() });
     }
 
-    fn add(&self, read: &[u8]) {
+    /// These bytes were read.
+    pub(super) fn add(&self, read: &[u8]) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.is_answering {
             return;
@@ -144,35 +145,30 @@ fn is_request_line(line: &[u8]) -> bool {
     line.ends_with(b" HTTP/1.1") || line.ends_with(b" HTTP/1.0")
 }
 
-/// A stream whose reads are looked at.
+/// A stream that spells the names of an answer on its way out.
 #[derive(Debug)]
-pub(super) struct Watched<S> {
+pub(super) struct Respelled<S> {
     stream: S,
     heads: Heads,
 }
 
-impl<S> Watched<S> {
-    pub(super) fn new(stream: S, heads: Heads) -> Watched<S> {
-        Watched { stream, heads }
+impl<S> Respelled<S> {
+    pub(super) fn new(stream: S, heads: Heads) -> Respelled<S> {
+        Respelled { stream, heads }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Respelled<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if read.is_ready() {
-            self.heads.add(&buffer.filled()[before..]);
-        }
-        read
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Respelled<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let heads = self.heads.clone();
         let mut seen = heads.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -254,7 +250,7 @@ mod tests {
         let heads = Heads::default();
         heads.expect(Some(Spelled(names.iter().map(ToString::to_string).collect())));
         let (near, mut far) = tokio::io::duplex(1 << 16);
-        let mut near = Watched::new(near, heads);
+        let mut near = Respelled::new(near, heads);
         for piece in pieces {
             near.write_all(piece.as_bytes()).await.unwrap();
         }

@@ -22,17 +22,18 @@ use crate::ask::Ask;
 use crate::auth::sas::{self, Shown};
 use crate::auth::{Demand, Denied, Development, Failures, Grant, UnixSeconds};
 use crate::limits::*;
-use crate::line_ends::{self, Followed, LineEnds};
+use crate::line_ends::{self, LineEnds};
 use crate::listen::Peer;
 use crate::metrics::{self, Meters};
 use crate::names::Names;
 use crate::namespaces::{Namespace, Namespaces};
 use crate::prefixed::Prefixed;
+use crate::through::Watched;
 use atom::{Page, Site};
 use broker::{Answer, Command, RequestId, Task, Time};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use failure::Failure;
-use heads::{Heads, Spelled, Spelling, Watched};
+use heads::{Heads, Respelled, Spelled, Spelling};
 use http_body_util::BodyExt;
 use hyper::body::Body;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN};
@@ -77,7 +78,7 @@ pub struct Door<'a, A> {
     pub memory: &'a Arc<Memory>,
     /// Names this run of the server in tracking ids.
     pub node: &'a str,
-    /// Whether whoever manages a namespace may move its time.
+    /// Whether clients with the right Manage may move the time of their namespace.
     pub has_test_clock: bool,
     /// Gives tokens to programs on this machine, if it was asked for.
     pub development: Option<&'a Development>,
@@ -103,13 +104,16 @@ pub async fn serve<S, A>(
         heads.expect(response.extensions_mut().remove::<Spelled>());
         Ok::<_, Infallible>(response)
     });
-    let stream = Followed::new(Prefixed::new(first, stream), line_ends.clone());
+    let stream = Watched::new(Prefixed::new(first, stream), |read: &[u8]| {
+        line_ends.add(read);
+        heads.add(read);
+    });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HTTP_HEAD_TIMEOUT)
         .max_buf_size(HTTP_HEAD_BYTES)
         .max_headers(HTTP_HEADERS)
-        .serve_connection(TokioIo::new(Watched::new(stream, heads.clone())), service);
+        .serve_connection(TokioIo::new(Respelled::new(stream, heads.clone())), service);
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -160,7 +164,7 @@ impl Success {
         slice: Slice,
         site: &Site,
     ) -> Success {
-        // Whoever asks for nothing gets nothing, and no way to ask for nothing again.
+        // A page of no entries has no next page: a client that followed it would follow it for ever.
         let has_more = slice.top > 0 && described.len() > slice.top;
         described.truncate(slice.top);
         let page = Page { skip: slice.skip, top: slice.top, has_more, now: now() };
@@ -259,7 +263,7 @@ impl<A: Ask> Door<'_, A> {
             (_, Route::Token { .. }) if head.method != Method::GET => return Err(Failure::MethodNotAllowed),
             (_, Route::Token { resource }) => return Ok(response(self.token(resource.as_deref())?)),
             (_, Route::Root) => return Ok(response(root(site))),
-            // Whoever asks for it in this way does not want to upgrade.
+            // A request like this does not ask to upgrade.
             (_, Route::WebSocket) => return Err(Failure::UpgradeRequired),
             _ => return Ok(response(self.health())),
         };
@@ -428,7 +432,7 @@ async fn collected<B>(body: B, account: &mut Account) -> Result<Bytes, Failure>
 where
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
 {
-    // Whoever says that it will be too long need not be waited for.
+    // A body that is announced too long need not be waited for.
     if body.size_hint().lower() > HTTP_BODY_BYTES as u64 {
         return Err(Failure::BodyTooLarge(HTTP_BODY_BYTES));
     }
@@ -494,7 +498,7 @@ fn response(success: Success) -> Response<Payload> {
 fn failed(failure: &Failure, node: &str, host: &str, path: &str) -> Response<Payload> {
     let tracking = format!("{}_{node}", uuid::Uuid::new_v4());
     tracing::info!(tracking, status = failure.status().as_u16(), path, why = failure.logged(), "refused");
-    // Whoever looks for a fault reads what the client was told, whatever it had sent.
+    // For the operator who looks for a fault: what the client was told, whatever it had sent.
     tracing::debug!(tracking, why = %failure, "the client was told");
     let body = failure.body(&tracking, host, path, &crate::iso::date_in_seconds(now().0));
     response(Success { status: failure.status(), content_type: ERROR, body })
