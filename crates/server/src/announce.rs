@@ -28,7 +28,7 @@ pub struct Announcement<'a> {
 }
 
 impl Announcement<'_> {
-    /// Prints to standard output. Whoever closed it does not want to know.
+    /// Prints to standard output. If it is closed, nobody wants to know.
     pub fn print(&self) {
         let mut out = io::stdout().lock();
         let text = self.text(out.is_terminal());

@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 /// Says who holds the directory.
 const LOCK: &str = "lock";
 
-/// What others may do with what lies here: nothing.
+/// What others may do with the files here: nothing.
 const OTHERS: u32 = 0o077;
 
-/// How deep files lie below the data directory.
+/// How many folders deep the data directory's files are.
 const DEPTH: u32 = 4;
 
 /// What a data directory has. If there is more, it is not ours alone, and its rights are its owner's business.
@@ -56,7 +56,7 @@ fn narrow(path: &Path, depth: u32) -> std::io::Result<usize> {
     Ok(count)
 }
 
-/// The same for a data directory, and for nothing else that may lie in it.
+/// The same for a data directory, and for nothing else that may be in it.
 fn narrow_data(path: &Path) -> std::io::Result<usize> {
     let (mut count, mut is_ours) = (0, true);
     for entry in std::fs::read_dir(path)? {
@@ -96,7 +96,7 @@ impl Data {
                 data.path.display()
             ),
             Err(error) => {
-                tracing::warn!(%error, "others may be able to read what lies under {}", data.path.display())
+                tracing::warn!(%error, "others may be able to read the files under {}", data.path.display())
             }
         }
         Ok(data)
@@ -177,12 +177,12 @@ impl Data {
         has_journal_in(&self.journal())
     }
 
-    /// Where the journal of the bus lies.
+    /// Where the journal of the bus is.
     pub fn journal(&self) -> PathBuf {
         self.path.join("bus").join("0")
     }
 
-    /// Where the journal and the store of the items lie.
+    /// Where the journal and the store of the items are.
     pub fn items(&self) -> PathBuf {
         self.path.join("items")
     }
@@ -275,7 +275,7 @@ fn make_keys(path: &Path) -> anyhow::Result<()> {
     getrandom::fill(&mut bytes)?;
     let key = STANDARD.encode(bytes);
     let text = format!(
-        "# Made at the first start. Whoever has this key may do everything.\n[{ROOT_POLICY}]\nprimary = \"{key}\"\n"
+        "# Made at the first start. This key opens everything.\n[{ROOT_POLICY}]\nprimary = \"{key}\"\n"
     );
     write_whole(path, &text)
 }

@@ -78,7 +78,7 @@ pub struct Flags {
     /// Quotas of the service that are held to: basic, standard, premium or unlimited [default: unlimited]
     #[arg(long, env = "OTOBUS_TIER", value_name = "TIER")]
     pub tier: Option<broker::Tier>,
-    /// Lets whoever manages a namespace move its time (POST /$otobus/clock); for tests alone [default: false]
+    /// Lets clients with the right Manage move the time of their namespace (POST /$otobus/clock); for tests alone [default: false]
     #[arg(
         long,
         env = "OTOBUS_TEST_CLOCK",

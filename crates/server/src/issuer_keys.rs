@@ -53,7 +53,7 @@ async fn refresh(issuer: Weak<Issuer>, url: String) {
             }
         }
         tokio::time::sleep(REFRESH_LEAST).await;
-        // Whoever has reloaded the configuration holds another one.
+        // A reload of the configuration makes another one.
         let rest = REFRESH - REFRESH_LEAST;
         let _ = tokio::time::timeout(rest, issuer.unknown_key()).await;
     }

@@ -1,6 +1,7 @@
 //! The items: their journal and store under the data directory, opened beside the bus and stopped with it.
 
 use crate::durability::Durability;
+use crate::engines::{journal_options, open_journal};
 use anyhow::Context;
 use items_engine::{Engine, Options, PARTITION};
 use journal::disk::File;
@@ -8,29 +9,16 @@ use journal::{Batch, Counts, Error, Inspector, Local, Position};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-use tokio::sync::oneshot;
 
-/// Opens what is there, or begins it. `failed` hears when it cannot go on.
+/// Opens what is there, or begins it. `on_failure` hears when it cannot go on.
 pub fn open(
     path: &Path,
     durability: Durability,
     cache_bytes: u64,
-    failed: oneshot::Sender<String>,
+    on_failure: impl FnOnce(String) + Send + 'static,
 ) -> anyhow::Result<Engine> {
-    let disk = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let options = journal::Options {
-        durability: durability.into(),
-        partition: PARTITION,
-        ..journal::Options::new(getrandom::u64()?)
-    };
-    let journal = Local::open(Arc::new(disk), options)?;
-    if let Some(cut) = journal.cut() {
-        tracing::warn!("{cut}");
-    }
-    let on_failure = |why| {
-        // The server may be gone already; then nobody needs to hear it.
-        let _ = failed.send(why);
-    };
+    let options = journal::Options { partition: PARTITION, ..journal_options(durability)? };
+    let journal = open_journal(path, options)?;
     let options = Options { owner: u64::from(std::process::id()), cache_bytes };
     Engine::open(Box::new(journal), path, &options, on_failure)
         .with_context(|| format!("cannot open the items in {}", path.display()))

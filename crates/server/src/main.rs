@@ -9,6 +9,7 @@ mod data;
 mod definition;
 mod durability;
 mod emulator;
+mod engines;
 mod flags;
 mod issuer_keys;
 mod issuer_table;
@@ -17,9 +18,11 @@ mod item_table;
 mod items;
 mod json_lines;
 mod log;
+mod namespaces;
 mod queue_table;
 mod serve;
 mod settings;
+mod signals;
 mod topic_table;
 mod verify;
 
@@ -37,7 +40,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const WRONG_USE: u8 = 2;
 
 fn main() -> ExitCode {
-    // What is made is for its owner alone, whoever makes it and whatever was set before.
+    // Every file is made for its owner alone, whatever was set before.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let flags = match flags::Cli::parse().into_verb() {
         flags::Verb::Serve(flags) => flags,

@@ -66,7 +66,7 @@ impl QueueTable {
     }
 }
 
-/// Where a table stands; in bytes, to be counted in lines by whoever has the text.
+/// Where a table stands; in bytes, turned into a line where the text is at hand.
 pub fn declared(name: &Spanned<String>, forwards: [&Option<Spanned<String>>; 2]) -> Declared {
     let [forward_to, forward_dead_letters_to] =
         forwards.map(|target| target.as_ref().map(|target| target.span().start));
