@@ -19,7 +19,7 @@ STRACE = os.environ.get("OTOBUS_STRACE") or shutil.which("strace")
 def strace(log):
     delay = f"inject=fdatasync,fsync:delay_exit={SYNC_DELAY_MICROSECONDS}"
     # `-D`: strace stands aside, and the process we start and end is the broker itself. Of each write three pages are shown: it
-    # begins with what lies before in its first page.
+    # begins with what comes before it in its first page.
     shown = ["-D", "-f", "-xx", "-yy", "-s", "12288", "-e", f"trace={','.join(TRACED)}", "-e", delay]
     return [STRACE, *shown, "-o", str(log), "--"]
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("xtask/ lies in the repository's root")
+        .expect("xtask/ is a folder of the repository's root")
         .to_path_buf()
 }
 

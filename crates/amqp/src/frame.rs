@@ -59,7 +59,7 @@ pub fn split<'a>(input: &mut &'a [u8], limit: u32) -> Result<Option<Frame<'a>>, 
         1 => Kind::Sasl,
         other => return Err(Broken::BadType(other)),
     };
-    // The offset counts words of four bytes; what lies between header and body is for extensions and is ignored.
+    // The offset counts words of four bytes; what is between header and body is for extensions and is ignored.
     let start = usize::from(offset) * 4;
     if start < HEADER_BYTES || start > size as usize {
         return Err(Broken::BadOffset(offset));

@@ -61,7 +61,7 @@ pub const UNFINISHED_BYTES: u64 = 8 * 1024 * 1024;
 pub const UNFINISHED_BYTES_BEFORE_CLAIM: u64 = 22 * 1024;
 
 /// Frames that wait for their sessions' windows, in bytes, over all sessions of a connection. Beyond it no delivery begins that
-/// may have to wait: whoever asks for messages and keeps its windows closed is given one.
+/// may have to wait: a client that asks for messages and keeps its windows closed is given one.
 pub const HELD_FRAMES_BYTES: usize = 2 * 1024 * 1024;
 
 /// What a session, a link and an unsettled delivery are counted as, in bytes. A link has its name and addresses besides.

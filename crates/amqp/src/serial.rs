@@ -1,6 +1,6 @@
 //! RFC 1982 serial numbers of 32 bits: delivery ids, transfer ids and delivery counts wrap around.
 
-/// How far `later` lies after `earlier`; `None` when it lies before it.
+/// How far `later` is after `earlier`; `None` when it is before it.
 pub(crate) fn distance(earlier: u32, later: u32) -> Option<u32> {
     let ahead = later.wrapping_sub(earlier);
     (ahead < 1 << 31).then_some(ahead)

@@ -137,7 +137,7 @@ impl Broker {
         }
     }
 
-    /// The rules that count at `path` (H-102): of the entity that it names, then of each that it lies below.
+    /// The rules that count at `path` (H-102): of the entity that it names, then of each that it is below.
     pub(crate) fn access_at(&self, namespace: NamespaceId, path: &str) -> Vec<Access> {
         std::iter::successors(Some(path), |front| front.rsplit_once('/').map(|(shorter, _)| shorter))
             // A stranger may ask with a long path. No entity has one, so looking for it would be work for nothing.

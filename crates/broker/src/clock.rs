@@ -2,7 +2,7 @@
 //!
 //! Each namespace has a time of its own, which is the owner's until it is moved and runs with it ever after. A move
 //! visits the instants at which something is due, in order, and decides each at its own time; it takes as many ticks as
-//! it needs, and whoever runs the broker lets nothing else be decided meanwhile. Nothing is handed out on the way: no
+//! it needs, and the engine lets nothing else be decided meanwhile. Nothing is handed out on the way: no
 //! client lives in the time that passes. What must always hold: the time of a namespace never runs backwards, and
 //! replay sees every record at the instant at which it was made.
 
@@ -175,7 +175,7 @@ impl Broker {
             Command::Declare { link, .. } | Command::Discharge { link, .. } | Command::Spoil { link, .. } => {
                 self.volatile.transactions.namespace_of(*link)
             }
-            // Namespaces are dated by the first of them, whoever names them.
+            // Namespaces are dated by the first of them, wherever they are named.
             Command::Manage { task, .. } if matches!(**task, Task::NameNamespace { .. }) => NamespaceId(0),
             Command::AttachSender { namespace, .. }
             | Command::AttachVia { namespace, .. }

@@ -1,6 +1,6 @@
 //! Everything one may ask of the broker.
 //!
-//! Commands arrive in batches, one for each read of a socket. The bodies of the messages lie back to back in the
+//! Commands arrive in batches, one for each read of a socket. The bodies of the messages are back to back in the
 //! batch's own buffer, and a command only says where ([`Intake`]): the broker decides about messages without ever
 //! touching their bytes.
 
@@ -14,7 +14,7 @@ use message::overlay::Overlay;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Where a body lies in the buffer of the batch that brought it, as it will be written to disk (its prefix included).
+/// Where a body is in the buffer of the batch that brought it, as it will be written to disk (its prefix included).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Intake {
     pub offset: u32,
@@ -84,7 +84,7 @@ impl SessionIds {
     }
 }
 
-/// What a batch of commands brings along: messages, and the buffer in which their bodies lie. The broker looks into it
+/// What a batch of commands brings along: messages, and the buffer with their bodies. The broker looks into it
 /// only where the rules of a topic ask for properties.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Arrivals<'a> {
@@ -232,7 +232,7 @@ pub enum Command {
         outcome: Outcome,
         wants_answer: bool,
     },
-    /// Settles what the tokens have locked, all of it or nothing, for whoever presents them (S-94).
+    /// Settles what the tokens have locked, all of it or nothing, whichever link presents them (S-94).
     SettleTokens {
         request: RequestId,
         namespace: NamespaceId,
@@ -240,7 +240,7 @@ pub enum Command {
         tokens: Box<[LockToken]>,
         outcome: Outcome,
     },
-    /// Renews the locks of these tokens, all of them or none, for whoever presents them (S-83).
+    /// Renews the locks of these tokens, all of them or none, whichever connection presents them (S-83).
     RenewLocks {
         request: RequestId,
         namespace: NamespaceId,
@@ -269,7 +269,7 @@ pub enum Command {
         path: Box<str>,
         numbers: Box<[Number]>,
         mode: ReceiveMode,
-        /// The session that they are in; whoever asks must hold it (S-125).
+        /// The session that they are in; the asking connection must hold it (S-125).
         session: Option<Box<str>>,
     },
     /// Looks at messages without touching them, from a number on (S-130).
@@ -345,7 +345,7 @@ pub enum Command {
         namespace: NamespaceId,
         task: Box<Task>,
     },
-    /// Moves the time of a namespace, past everything that is due on the way. Whoever runs the broker ticks it until
+    /// Moves the time of a namespace, past everything that is due on the way. The engine ticks the broker until
     /// [`crate::Broker::is_moving`] says no more, and asks nothing else meanwhile.
     Advance {
         request: RequestId,

@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 use crate::time::{LocalTime, Time};
 use std::ops::{Deref, DerefMut};
 
-/// When and where a decision takes place, as whoever runs the broker knows it: in the owner's time.
+/// When and where a decision takes place, as the engine knows it: in the owner's time.
 #[derive(Debug, Clone, Copy)]
 pub struct Context {
     pub now: Time,
@@ -27,7 +27,7 @@ pub(crate) struct LocalContext {
 }
 
 /// A decision that is being made in one namespace: all that a verb needs besides what it was asked. Records and effects go
-/// through it to the [`Decision`] of whoever runs the broker.
+/// through it to the [`Decision`] of the engine.
 #[derive(Debug)]
 pub(crate) struct Deciding<'a> {
     pub(crate) now: LocalTime,
@@ -93,9 +93,9 @@ pub struct Decision {
     /// Bodies to store, in the order of their ids.
     pub bodies: Vec<Intake>,
     pub effects: Vec<Release>,
-    /// Messages to be read before they can be removed; whoever runs the broker takes them.
+    /// Messages to be read before they can be removed; the engine takes them.
     pub doubts: Vec<Doubt>,
-    /// About how many bytes the records take, and how many steps publishing took. Whoever decides in slices ends one above
+    /// About how many bytes the records take, and how many steps publishing took. The engine decides in slices, and ends one above
     /// [`SLICE_BYTES`].
     pub weight: usize,
     /// What it was when the command that is being decided began.
@@ -171,7 +171,7 @@ impl Decision {
     }
 }
 
-/// What a decision must see before it can be made: stored bodies. Whoever runs the broker reads them and asks again
+/// What a decision must see before it can be made: stored bodies. The engine reads them and asks again
 /// with the [`Material`]; the command is then decided afresh.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Needs(pub Vec<BodyId>);

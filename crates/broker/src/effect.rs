@@ -18,7 +18,7 @@ use crate::topic::subscription::SubscriptionDescription;
 use message::overlay::Overlay;
 use std::sync::Arc;
 
-/// A message on its way to whoever wants to see it. The body comes from the journal; everything the broker adds is here.
+/// A message on its way to a client. The body comes from the journal; everything the broker adds is here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// Zero when the message is only looked at.
@@ -122,13 +122,13 @@ pub enum Answer {
     /// The numbers of scheduled messages, in the order of the request (S-40).
     Scheduled(Vec<Number>),
     Cancelled,
-    /// Messages received by their numbers, or looked at. Whoever runs the broker adds the bodies.
+    /// Messages received by their numbers, or looked at. The engine adds the bodies.
     Messages(Vec<Delivery>),
     /// How many messages were deleted without being received (S-240).
     MessagesDeleted(u32),
     /// Until when a session is now locked.
     SessionRenewed(LocalTime),
-    /// The state of a session: a body of that length. Whoever runs the broker adds it.
+    /// The state of a session: a body of that length. The engine adds it.
     SessionState(Option<Box<Delivery>>),
     SessionStateSet,
     /// Ids of sessions (S-150).
@@ -163,7 +163,7 @@ pub enum Effect {
     Attached {
         link: LinkId,
         max_message_bytes: u64,
-        /// Whoever sends must say by which ids messages are known (S-160).
+        /// The sender must say by which ids messages are known (S-160).
         wants_ids: bool,
         /// The session that a receiver holds now.
         session: Option<Box<AcceptedSession>>,

@@ -51,7 +51,7 @@ pub struct BodyId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Position(pub u64);
 
-/// A client connection, or whoever else may ask and be answered.
+/// A client connection, or something else that may ask and be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ConnectionId(pub u32);
 
@@ -73,7 +73,7 @@ pub struct RequestId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TransactionId(pub u64);
 
-/// What proves that its holder has a message locked. Owned by whoever presents it, not by a link (S-83, S-94).
+/// What proves that its holder has a message locked. It belongs to no link: it counts on every one (S-83, S-94).
 ///
 /// The low half is the message's sequence number, so that a lock is found without a second index; the high half is
 /// fresh for each delivery, so that a token of an earlier delivery is worth nothing.
@@ -124,7 +124,7 @@ impl MessageKey {
     /// Of a message without an id, which is never a duplicate (S-164).
     pub const NONE: MessageKey = MessageKey([0, 0]);
 
-    /// A digest of a message-id, in which ids of different types differ. Its whole strength is needed: whoever finds
+    /// A digest of a message-id, in which ids of different types differ. Its whole strength is needed: a client that finds
     /// another id of the same digest has a message dropped that is none of his business. It is on disk, so it stays.
     pub fn of(id: Option<MessageId<'_>>) -> MessageKey {
         MessageKey(match id {

@@ -2,7 +2,7 @@
 //!
 //! A [`Command`] is checked against the state and refused whole, or taken step by step: each step is a [`Record`]
 //! (durable) or a change of [`Volatile`] (memory only), made at once so that the next step sees it, and [`Effect`]s that
-//! whoever runs the broker releases when the records are durable. Replaying the records gives the durable state again.
+//! the engine releases when the records are durable. Replaying the records gives the durable state again.
 
 pub mod access;
 pub mod clock;
@@ -126,8 +126,8 @@ impl Broker {
         &self.durable
     }
 
-    /// What all work has cost since the start, in steps, with what came of it so far and lies in `decision`. Between two looks, one
-    /// before and one after a call, lies what the call has cost: no more than [`limits::SLICE_STEPS`].
+    /// What all work has cost since the start, in steps, including what has been decided so far and is in `decision`. Between two looks, one
+    /// before and one after a call, it grows by what the call has cost: no more than [`limits::SLICE_STEPS`].
     pub fn work(&self, decision: &Decision) -> usize {
         let Decision { records, bodies, effects, doubts, .. } = decision;
         let results = records.len() + bodies.len() + effects.len() + doubts.len();

@@ -42,7 +42,7 @@ pub const MESSAGE_KILOBYTES_LEAST: u64 = 1_024;
 pub const MESSAGE_KILOBYTES_MOST: u64 = 102_400;
 pub const MESSAGE_KILOBYTES_DEFAULT: u64 = 1_024;
 
-/// A body above this is stored in parts as its frames arrive, so that it never lies whole in memory (design 0004).
+/// A body above this is stored in parts as its frames arrive, so that it is never whole in memory (design 0004).
 pub const BODY_PART_BYTES: u32 = 512 * 1_024;
 
 /// All properties of one message together (S-18).
@@ -67,7 +67,7 @@ pub const TRANSACTION_TIME: Span = Span::minutes(2);
 pub const CONNECTION_TRANSACTIONS: usize = 1_000;
 
 /// Bytes of messages that the open transactions of a connection have stored: two full ones of messages of a megabyte. They
-/// lie on disk and are garbage unless they are committed.
+/// are on disk, and garbage unless they are committed.
 pub const STAGED_BYTES: u64 = 256 * 1_024 * 1_024;
 
 /// Bytes of messages that they hold in memory, for the rules of topics and changed properties: of a full transaction the
@@ -194,7 +194,7 @@ pub const NAMESPACES: usize = 1_000;
 pub const MAX_SIZE_MEGABYTES: [u64; 9] = [1_024, 2_048, 3_072, 4_096, 5_120, 10_240, 20_480, 40_960, 81_920];
 
 /// Most messages in one answer to a browser, and the bytes after which it gets no more of them: fewer than asked for
-/// is no sign of the end (S-133), and an answer lies in memory whole.
+/// is no sign of the end (S-133), and an answer is in memory whole.
 pub const BROWSE_MESSAGES: usize = 1_000;
 pub const BROWSE_BYTES: u64 = 1_024 * 1_024;
 

@@ -165,7 +165,7 @@ impl Broker {
         self.volatile.set_credit(link, credit);
         self.volatile.set_accessed(source.entity, decision.now);
         if drain {
-            // Whoever waits longer is served first, even by a drain (S-97).
+            // The receiver that waits longest is served first, even by a drain (S-97).
             self.volatile.drain(source, link);
             self.hand_out(source, usize::MAX, decision);
             self.end_drains(source, decision);

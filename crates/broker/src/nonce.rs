@@ -1,4 +1,4 @@
-//! The unguessable half of lock tokens: a count under a key. Whoever sees its own tokens learns nothing of those of
+//! The unguessable half of lock tokens: a count under a key. A receiver learns from its own tokens nothing of those of
 //! others, because SipHash (Aumasson and Bernstein, 2012) is a pseudo-random function; with the same key the same numbers
 //! come again, as the simulator needs.
 

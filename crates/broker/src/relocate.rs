@@ -7,7 +7,7 @@ use crate::ids::BodyId;
 use crate::record::Record;
 
 impl Broker {
-    /// Records that bodies lie somewhere else from now on. A body that died meanwhile may be among them: its copy is
+    /// Records that bodies are stored somewhere else from now on. A body that died meanwhile may be among them: its copy is
     /// garbage like itself, and nobody will ask for either.
     pub fn relocate(&mut self, bodies: &[(BodyId, Intake)], decision: &mut Decision) {
         for (body, copy) in bodies {
@@ -18,7 +18,7 @@ impl Broker {
         }
     }
 
-    /// Forgets where bodies lie that no snapshot names any more.
+    /// Forgets where bodies are stored that no snapshot names any more.
     pub fn forget_moved(&mut self, bodies: &[BodyId]) {
         self.durable.forget_moved(bodies);
     }

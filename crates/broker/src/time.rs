@@ -48,7 +48,7 @@ impl LocalTime {
         ClockOffset(self.0.saturating_sub(owner.0))
     }
 
-    /// The instant that lies `span` later, or never if that is beyond the calendar.
+    /// The instant `span` later, or never if that is beyond the calendar.
     pub fn after(self, span: Span) -> LocalTime {
         i64::try_from(span.0)
             .ok()

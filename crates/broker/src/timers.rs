@@ -64,7 +64,7 @@ pub(crate) struct Timers {
     armed: IdMap<EntityId, [LocalTime; 4]>,
 }
 
-/// The timers of all namespaces. Whoever asks from outside asks in the owner's time.
+/// The timers of all namespaces, asked in the owner's time.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     usual: Timers,

@@ -1,5 +1,5 @@
 //! What a connection hands over at once: commands, the messages they send, and the bodies of those messages, laid out
-//! as they will lie on disk.
+//! as they will be on disk.
 
 use crate::limits::COMMAND_EFFECT_BYTES;
 use broker::{Command, Incoming, Intake, LinkId, SessionIds, Span};
@@ -47,7 +47,7 @@ impl Batch {
         self.arrival(Incoming { time_to_live, ..Incoming::new(Intake::default()) }, write);
     }
 
-    /// Adds a message of which more is known than its time to live. Where its body lies is filled in.
+    /// Adds a message of which more is known than its time to live. The place of its body is filled in.
     pub fn arrival(&mut self, facts: Incoming, write: impl FnOnce(&mut Vec<u8>)) {
         let body = self.body(write);
         self.messages.push(Incoming { body, ..facts });

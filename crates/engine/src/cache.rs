@@ -21,7 +21,7 @@ struct Tail {
     budget_bytes: usize,
 }
 
-/// Bodies that lie back to back in one buffer.
+/// Bodies, back to back in one buffer.
 #[derive(Debug)]
 struct Run {
     first: BodyId,

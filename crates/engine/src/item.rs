@@ -54,7 +54,7 @@ pub enum Item {
 /// A body that could not be read when it was to be copied.
 #[derive(Debug)]
 pub struct Uncopied {
-    /// Under which it lies.
+    /// Under which it is stored.
     pub(crate) stored: BodyId,
     pub(crate) why: String,
     /// It may be read some other time, and is among those that were not read.

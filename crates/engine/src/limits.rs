@@ -33,7 +33,7 @@ pub const CACHED_BODY_BYTES: u32 = 128 * 1024;
 /// beyond it reads when it has room, and waits for the disk.
 pub const READ_AHEAD_BYTES: usize = 16 * 1024 * 1024;
 
-/// Without anything to do for this long, the journal is sealed: damage to what lies before can no longer pass for an
+/// Without anything to do for this long, the journal is sealed: damage to what comes before can no longer pass for an
 /// interrupted write.
 pub const SEAL_AFTER: Duration = Duration::from_millis(50);
 

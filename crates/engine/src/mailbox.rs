@@ -38,7 +38,7 @@ pub enum Outgoing {
         outcome: Settled,
     },
     Deliver(Sent),
-    /// `places` are where the messages of an answer lie, for each of them all its parts in order.
+    /// `places` are where the messages of an answer are stored, for each of them all its parts in order.
     Answered {
         request: RequestId,
         answer: Result<Answer, Refusal>,

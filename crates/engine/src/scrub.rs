@@ -69,7 +69,7 @@ fn scrub_snapshots(
     stopped: &Receiver<()>,
     rhythm: Rhythm,
 ) -> Option<()> {
-    // What cannot be listed is going to be told by whoever puts the next one.
+    // What cannot be listed is told when the next one is put.
     for info in snapshots.latest().unwrap_or_default() {
         let owed = Duration::from_millis(info.bytes.saturating_mul(1_000) / rhythm.bytes_per_second);
         rest(stopped, rhythm.pause + owed)?;

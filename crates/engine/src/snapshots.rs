@@ -24,7 +24,7 @@ pub struct Snapshotted {
     pub(crate) at: Position,
     pub(crate) bytes: u64,
     pub(crate) plan: Plan,
-    /// The living in front of `plan.clean_before`, by the id that messages know and the id under which they lie.
+    /// The living in front of `plan.clean_before`, by the id that messages know and the id under which they are stored.
     pub(crate) to_copy: Vec<(BodyId, BodyId)>,
     /// Moved bodies that nobody needs any more.
     pub(crate) forgotten: Vec<BodyId>,
@@ -65,7 +65,7 @@ impl SnapshotJob {
             }
         });
         collected.expect("a sink takes everything");
-        // In the order in which they lie, and each once, however many messages share it.
+        // In the order in which they are stored, and each once, however many messages share it.
         alive.sort_unstable();
         alive.dedup();
         alive.into_iter().map(|(stored, body)| (body, stored)).collect()

@@ -16,7 +16,7 @@ pub(crate) struct Survey {
     shared_bytes: u64,
     /// One bit for each body since the first stretch: a body that many messages share counts once.
     seen: Vec<u64>,
-    /// Where the body before was found; the next one usually lies there too.
+    /// Where the body before was found; the next one is usually there too.
     recent: usize,
 }
 

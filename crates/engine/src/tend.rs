@@ -94,7 +94,7 @@ impl Partition {
         }
     }
 
-    /// A body cannot be copied. It stays, with the stretch in which it lies and what comes behind; what lies before is given
+    /// A body cannot be copied. It stays, with its stretch and what comes behind; what comes before is given
     /// up as ever.
     fn leave_in_place(&mut self, failure: &Uncopied, now: Time) {
         self.condition.report_damage(&failure.why);

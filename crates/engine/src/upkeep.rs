@@ -1,7 +1,7 @@
 //! When a snapshot is due, what may be given up, and what is to be copied before: the bookkeeping of a partition that
 //! keeps its journal short. It decides; `tend.rs` acts.
 //!
-//! What must hold: a stretch is given up only when nothing alive lies in it that was not copied by a batch that is
+//! What must hold: a stretch is given up only when nothing alive is in it that was not copied by a batch that is
 //! committed, and when the older of two snapshots contains all of its records.
 
 use crate::limits::{
@@ -50,12 +50,12 @@ pub(crate) struct Upkeep {
     is_wanted: bool,
     /// The disk is full: only snapshots, and what they let go, make room.
     is_short: bool,
-    /// Nothing alive lies in front of this batch.
+    /// Nothing alive is stored before this batch.
     dead_before: Position,
     /// Trimming may free something.
     pub(crate) may_trim: bool,
     cleaning: Option<Cleaning>,
-    /// Bodies that are damaged and cannot be copied, by where they lie: the stretch of the first is the last that is cleaned.
+    /// Bodies that are damaged and cannot be copied, by where they are: the stretch of the first is the last that is cleaned.
     kept: BTreeMap<BodyId, Stretch>,
     /// Bytes of bodies alive at the newest snapshot, and stored since. `None` before the first snapshot of this run: what
     /// has died since the last one of the run before is not known.
@@ -70,7 +70,7 @@ pub(crate) struct Upkeep {
 #[derive(Debug)]
 struct Cleaning {
     before: Position,
-    /// The id that messages know, and the id under which the bytes lie.
+    /// The id that messages know, and the id under which the bytes are stored.
     left: VecDeque<(BodyId, BodyId)>,
     is_reading: bool,
     /// The batch of the last copies.
@@ -171,7 +171,7 @@ impl Upkeep {
         }
     }
 
-    /// What can be cleaned of what should be: no more than lies before the first stretch with a body that cannot be copied.
+    /// What can be cleaned of what should be: no more than comes before the first stretch with a body that cannot be copied.
     fn without_kept(
         &mut self,
         stretch: Option<Stretch>,
@@ -222,7 +222,7 @@ impl Upkeep {
         }
     }
 
-    /// A body that lies in `stretch` is damaged and cannot be copied: cleaning ends before it.
+    /// A body in `stretch` is damaged and cannot be copied: cleaning ends before it.
     pub(crate) fn keep(&mut self, stored: BodyId, stretch: Stretch) {
         self.kept.insert(stored, stretch);
         if let Some(cleaning) = &mut self.cleaning {
@@ -354,7 +354,7 @@ mod tests {
     fn damage_where_something_was_to_be_copied_keeps_its_stretch_and_nothing_before_it() {
         let mut upkeep = upkeep();
         assert_eq!(upkeep.next_slice().len(), 3);
-        // Body 12 lies in the second stretch and cannot be read.
+        // Body 12 is in the second stretch and cannot be read.
         upkeep.copied(Position(40), vec![(BodyId(12), BodyId(12))]);
         upkeep.keep(BodyId(12), stretch(1));
         upkeep.conclude_cleaning(Position(40));

@@ -177,7 +177,7 @@ fn an_owner_that_is_fenced_off_ends_and_tells_nobody_anything() {
         assert!(ended.is_err(), "{ended:?}");
         assert_eq!((reply.wait(0), written(&log).len()), (vec![], 0));
         counter.close();
-        // Whoever comes later finds nobody and is not kept.
+        // A thread that comes later finds nobody and is not kept.
         counter.hand_over(Work::Add { number: 1, reply });
     });
 }

@@ -5,7 +5,7 @@ use broker::{Answer, Command, Refusal, RequestId};
 use engine::{Handle, Problem, Stopped};
 use std::time::Instant;
 
-/// Whoever answers commands that carry a request id.
+/// What answers commands that carry a request id.
 pub trait Ask: Send + Sync {
     /// Asks and waits. The answer is durable when it arrives.
     fn ask(

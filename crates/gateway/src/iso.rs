@@ -66,7 +66,7 @@ pub fn duration_text(span: Span) -> String {
 }
 
 /// A date with seven digits of a second, as in descriptions. Like all of these it is given as milliseconds since 1970,
-/// whoever's time that is.
+/// in whichever time.
 pub fn date(milliseconds: i64) -> String {
     let thousandths = milliseconds.rem_euclid(1_000);
     format!("{}.{thousandths:03}0000Z", date_and_time(milliseconds))

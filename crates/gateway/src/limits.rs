@@ -127,7 +127,7 @@ pub const HTTP_BODY_BYTES: usize = 1_024 * 1_024;
 pub const HTTP_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a message that is sent over HTTP may keep us waiting for its bytes, and how many of them buy another second:
-/// whoever sends faster may send as long as the message is. What we make the sender wait is not counted.
+/// a sender that is faster may send as long as the message is. What we make the sender wait is not counted.
 pub const MESSAGE_PATIENCE: Duration = Duration::from_secs(30);
 pub const MESSAGE_BYTES_PER_SECOND: u64 = 64 * 1_024;
 
@@ -215,7 +215,7 @@ pub const WEBSOCKET_FRAME_BYTES: usize = 32 * 1_024;
 pub const CBS_REQUEST_BYTES: u64 = 20 * 1_024;
 
 /// Largest batch of messages in one delivery, whatever the entity takes as one message: a batch is stored in one append
-/// and lies in memory until then (S-16).
+/// and is held in memory until then (S-16).
 pub const BATCH_BYTES: usize = 1_024 * 1_024;
 
 /// Unfinished messages of all connections together. Beyond it, large messages are passed on in smaller parts, and large

@@ -79,7 +79,7 @@ impl Peer {
     pub fn wake_when_proved(&self, reader: &Waker) -> bool {
         let mut held = self.proof.reader.lock().unwrap_or_else(PoisonError::into_inner);
         *held = Some(reader.clone());
-        // Looked at under the lock: whoever shows it later finds the task there.
+        // Looked at under the lock: if it is shown later, the task is found there.
         !self.is_proved()
     }
 }

@@ -1,7 +1,7 @@
 //! The names by which programs on this machine call the server.
 //!
 //! A web page can make its own name lead to this machine and then ask as if it came from here. It cannot choose another
-//! name than its own, so being here is worth something only to whoever calls the server by one of these.
+//! name than its own, so a page gains something by being here only if it calls the server by one of these.
 
 use std::net::IpAddr;
 

@@ -1,9 +1,9 @@
 //! The namespaces of a server and how a client chooses one: by the first label of the host name that it uses, if there is
 //! a namespace of that name; otherwise it gets the one called `default`.
 //!
-//! A name that was a namespace's once leads to nothing: whoever still uses it must not end up in another namespace.
+//! A name that was a namespace's once leads to nothing: a client that still uses it must not end up in another namespace.
 //!
-//! The list can be replaced while the server runs. Whoever holds a namespace keeps what it was; connections look again
+//! The list can be replaced while the server runs. A namespace that somebody holds stays what it was; connections look again
 //! when [`Namespaces::changed`] says so.
 
 use crate::auth::{Guard, Hosts, first_label};

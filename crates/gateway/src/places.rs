@@ -2,7 +2,7 @@
 //! kept for peers that have proved who they are.
 //!
 //! Strangers cannot lock others out: when their places are taken, the oldest stranger of the address that has the most
-//! of them is shown out, so that whoever crowds the door pays for it. Nor can who has proved itself: some places are always kept
+//! of them is shown out, so that the one that crowds the door pays for it. Nor can who has proved itself: some places are always kept
 //! for those who come, `/health` among them, some more for who may manage and for the root key, and neither a policy nor an
 //! address gets all of the others.
 
@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 
-/// Addresses that are told apart. Whoever has one address of version 6 has the whole network of 64 bits.
+/// Addresses that are told apart. An address of version 6 stands for its network of 64 bits, all of which one peer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AddressGroup(IpAddr);
 
@@ -221,7 +221,7 @@ impl Place {
         self.number
     }
 
-    /// Whoever has it is no stranger any more: nobody else's coming ends its connection.
+    /// Its peer is no stranger any more: no newcomer ends its connection.
     pub fn proved(&self, policy: &str, standing: Standing) -> Result<(), NoPlace> {
         self.places.prove(self.number, policy, standing)
     }

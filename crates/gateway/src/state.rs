@@ -32,7 +32,7 @@ pub struct State {
     pub failures: Failures,
     /// The wall clock that claims run out by.
     wall: fn() -> UnixSeconds,
-    /// Whether whoever manages a namespace may move its time.
+    /// Whether clients with the right Manage may move the time of their namespace.
     pub has_test_clock: bool,
     /// Gives tokens to programs on this machine, if it was asked for.
     pub development: Option<Arc<Development>>,

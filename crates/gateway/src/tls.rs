@@ -35,7 +35,7 @@ pub enum Error {
     Unusable { path: PathBuf, why: String },
 }
 
-/// Where certificate, key and CA lie.
+/// The files of certificate, key and CA.
 #[derive(Debug, Clone)]
 pub struct Files {
     pub ca: PathBuf,
@@ -105,7 +105,7 @@ impl Files {
     }
 }
 
-/// The certificate that is shown to whoever comes next. It can be changed while connections go on with the old one.
+/// The certificate that is shown to the next connection. It can be changed while connections go on with the old one.
 #[derive(Debug)]
 pub struct Certificate(RwLock<Arc<CertifiedKey>>);
 

@@ -413,7 +413,7 @@ fn stored_time(store: &dyn Store) -> Result<Option<(Time, i64)>, Unreadable> {
     Ok(Some((Time(i64::from_be_bytes(*owner)), i64::from_be_bytes(offset))))
 }
 
-/// Looks at a batch of the journal as a start would, and changes nothing: for whoever verifies it.
+/// Looks at a batch of the journal as a start would, and changes nothing: to verify it.
 pub fn inspect(batch: &Batch<'_>) -> Result<(), ReplayError> {
     each_record(batch, |_| Ok(())).map(drop)
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// The store lies in a directory of this name beside the journal's files.
+/// The store is in a directory of this name beside the journal's files.
 pub const STORE: &str = "store";
 
 /// The number of the partition in its journal's files, so that nobody takes the bus's for it.

@@ -181,7 +181,7 @@ impl Handle {
     ) -> Result<Reply, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.inner.items.hand_over(work(Pending { reply, _held: held }));
-        // Looked at after the question is known: whoever closes marks it first and then drops the questions it finds.
+        // Looked at after the question is known: closing marks it first and then drops the questions it finds.
         if self.inner.is_closed.load(Ordering::SeqCst) {
             return Err(Refusal::Stopped);
         }

@@ -1,7 +1,7 @@
 //! Items made durable: the journal is the truth, an ordered store holds what it says up to a synced position.
 //!
 //! A door holds a [`Handle`] and asks. Writes are decided on one thread at a time, appended, synced, and answered when they are
-//! durable, by the engine's commit machine; reads and queries run on the side of whoever asks, on what is committed.
+//! durable, by the engine's commit machine; reads and queries run on the thread that asks, on what is committed.
 //! A start opens the store, which a crash takes back to its newest checkpoint, and applies what the journal has behind it.
 
 mod activity;

@@ -47,14 +47,14 @@ pub const UNDURABLE_BYTES: usize = 64 * 1024 * 1024;
 /// Items removed in one slice of the background removal: some hundred microseconds, for which a decision may have to wait.
 pub const PURGE_SLICE: usize = 16;
 
-/// The same while nobody asks: each slice is an append with a sync of its own, so larger ones end sooner. Whoever comes in the middle of one
+/// The same while nobody asks: each slice is an append with a sync of its own, so larger ones end sooner. A command that comes in the middle of one
 /// waits for a few milliseconds.
 pub const PURGE_SLICE_ALONE: usize = 128;
 
 /// While somebody asks, the removal rests so many times as long as a slice took: it takes a fifth of a core at most.
 pub const PURGE_RESTS: u32 = 4;
 
-/// Without anything to do for this long, the journal is sealed: damage to what lies before can no longer pass for an
+/// Without anything to do for this long, the journal is sealed: damage to what comes before can no longer pass for an
 /// interrupted write.
 pub const SEAL_AFTER: Duration = Duration::from_millis(50);
 

@@ -40,7 +40,7 @@ pub enum OpenError {
     Thread(std::io::Error),
 }
 
-/// Whoever asked.
+/// Who asked.
 pub trait Asker: Send + Debug {
     fn answer(self, answer: Answered);
 }
@@ -101,7 +101,7 @@ pub struct FlushJob {
 }
 
 impl FlushJob {
-    /// Flushes the store and marks the checkpoint, so that the journal may give up what lies before it.
+    /// Flushes the store and marks the checkpoint, so that the journal may give up what comes before it.
     pub fn run(&self) -> Result<(), Failure> {
         self.store.flush()?;
         let mut write = |out: &mut dyn std::io::Write| out.write_all(MARK);
@@ -255,7 +255,7 @@ impl<A: Asker> Partition<A> {
         }
     }
 
-    /// Gives up what lies before the checkpoints, if there was one.
+    /// Gives up what comes before the checkpoints, if there was one.
     fn trim(&mut self) -> Result<(), Error> {
         match std::mem::take(&mut self.may_trim) {
             true => self.journal.trim(self.deciding.store().durable().next()),
@@ -312,12 +312,12 @@ impl<A: Asker> Partition<A> {
         }
         match self.may_purge(commit) {
             true => Due::At(self.pace.may_begin(now, &self.activity)),
-            // Whoever is served first comes back here.
+            // The one that is served first comes back here.
             false => Due::Never,
         }
     }
 
-    /// When what lies in the journal is called complete: after it was quiet for a while.
+    /// When what the journal holds is called complete: after it was quiet for a while.
     fn seal_due(&self, now: Moment, commit: &Commit) -> Due {
         match self.is_sealed || !commit.is_at_rest() || !self.draft.records.is_empty() {
             true => Due::Never,
@@ -326,7 +326,7 @@ impl<A: Asker> Partition<A> {
         }
     }
 
-    /// Nothing has happened for a while: what lies in the journal is complete, and readers need no older version.
+    /// Nothing has happened for a while: what the journal holds is complete, and readers need no older version.
     fn tend_seal(&mut self, now: Moment, commit: &Commit) -> Result<(), Error> {
         if !matches!(self.seal_due(now, commit), Due::At(due) if due <= now) {
             return Ok(());
@@ -497,5 +497,5 @@ fn replay(
     replayed.map_err(|error| unreadable.take().map_or(OpenError::Journal(error), OpenError::Replay))
 }
 
-/// The content of the journal's mark of a checkpoint: nothing but a word for whoever looks at the file.
+/// The content of the journal's mark of a checkpoint: nothing but a word for a person who looks at the file.
 pub const MARK: &[u8] = b"the store of the items holds everything up to here";

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Ranges whose first entry is known; more are forgotten.
 const MOST_RANGES: usize = 4_096;
 
-/// The first entry of ranges, by where they begin: what lies between is empty.
+/// The first entry of ranges, by where they begin: what is between is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Skips {
     firsts: RefCell<BTreeMap<Bytes, Bytes>>,

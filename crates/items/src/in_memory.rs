@@ -1,4 +1,4 @@
-//! An account with everything in memory: commands in, answers out. For tests, and for whoever wants to see how the pieces meet.
+//! An account with everything in memory: commands in, answers out. For tests, and to see how the pieces meet.
 
 use crate::record::Record;
 use crate::view::{Changes, Memory};

@@ -287,7 +287,7 @@ impl Event {
                 lsn: from.number()?,
                 writes: {
                     let count = from.number()?;
-                    // A write has at least two bytes: a count that the rest cannot hold is a lie.
+                    // A write has at least two bytes: a count that the rest cannot hold is false.
                     if count > from.remaining() as u64 / 2 {
                         return None;
                     }

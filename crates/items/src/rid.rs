@@ -1,4 +1,4 @@
-//! Resource ids: where a resource lies, in bytes, as text (P-27, P-28).
+//! Resource ids: where a resource is, in bytes, as text (P-27, P-28).
 //!
 //! ```text
 //! database                  4 bytes
@@ -16,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 /// The bit that tells containers from users.
 const CONTAINER: u32 = 1 << 31;
 
-/// What lies in a container, as its rid tells.
+/// What kind of thing of a container a rid names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Child {
     Item,

@@ -141,7 +141,7 @@ fn pages_go_on_across_writes_and_belong_to_their_query() {
             let Some(token) = &continuation else { break };
             assert!(token.len() <= limits::CONTINUATION_BYTES);
             if found.len() == 3 {
-                // Something new, which sorts behind everything or before: whoever was there comes once all the same.
+                // Something new, which sorts behind everything or before: what was there comes once all the same.
                 let id = json::walk::string(found[0].as_bytes()).unwrap().into_owned();
                 world.delete(&id).unwrap();
                 let other = query(

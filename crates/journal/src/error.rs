@@ -26,7 +26,7 @@ pub enum Error {
     Fenced { asked: Epoch, seen: Epoch },
     #[error("position {} is no longer in the journal, which begins at {}", asked.0, first.0)]
     Trimmed { asked: Position, first: Position },
-    /// A body that is still needed lies in no file.
+    /// A body that is still needed is in no file.
     #[error("body {} is missing: no segment has it. Restore the segments from a copy", .0.0)]
     Missing(BodyId),
     #[error("there is no snapshot at position {}", .0.0)]

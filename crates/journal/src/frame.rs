@@ -88,7 +88,7 @@ pub(crate) fn frame_bytes(draft: &Draft) -> usize {
     bytes.next_multiple_of(FRAME_ALIGNMENT as usize)
 }
 
-/// Writes a head into `head`, without mark and checksum, which depend on where it will lie. Returns the frame's
+/// Writes a head into `head`, without mark and checksum, which depend on where it will be. Returns the frame's
 /// chain value.
 pub(crate) fn encode(head: &mut Vec<u8>, fixed: &Fixed, draft: &Draft) -> u64 {
     head.clear();

@@ -81,7 +81,7 @@ pub struct Space {
 pub struct Stretch {
     /// The first batch; it need not exist yet in the last stretch.
     pub first: Position,
-    /// The first body that lies here, if any does.
+    /// The first body that is stored here, if any is.
     pub first_body: BodyId,
     /// What giving it up would free.
     pub bytes: u64,
@@ -203,7 +203,7 @@ pub trait Journal: Send + std::fmt::Debug {
     fn read(&self, from: Position, each: &mut dyn FnMut(Batch<'_>) -> Result<(), Error>)
     -> Result<(), Error>;
 
-    /// Where a body lies; no I/O. `None` when it was trimmed or never written.
+    /// Where a body is stored; no I/O. `None` when it was trimmed or never written.
     fn place(&self, body: BodyId) -> Option<Place>;
 
     /// Marks everything so far as complete, so that later damage to it cannot pass for a torn tail. For idle

@@ -6,7 +6,7 @@
 //! one would be; [`Distant`] writes to it over a [`Wire`] whose requests and answers arrive when told; [`Unsure`] loses the
 //! answers of another. The bytes are drawn in docs/format/journal.md.
 //!
-//! What must always hold: a batch is there whole or not at all; it lies at exactly the position it was written
+//! What must always hold: a batch is there whole or not at all; it stays at exactly the position it was written
 //! for, behind everything before it; and damage is reported with file and offset, never skipped.
 
 pub mod conformance;

@@ -299,7 +299,7 @@ impl InMemory {
         Ok(link)
     }
 
-    /// The place of a body that lies before `next`.
+    /// The place of a body that is stored before `next`.
     pub(crate) fn place_before(&self, next: BodyId, body: BodyId) -> Option<Place> {
         let state = self.log.lock();
         if body >= next || body < state.trimmed.body {

@@ -1,4 +1,4 @@
-//! Where a body lies, as a handle that outlives trimming and can be read on any thread; alone, or with its neighbours.
+//! Where a body is stored, as a handle that outlives trimming and can be read on any thread; alone, or with its neighbours.
 
 use crate::draft::BODY_PREFIX_BYTES;
 use crate::error::{Error, Flaw};

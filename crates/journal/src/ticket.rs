@@ -77,7 +77,7 @@ impl Ticket {
         Err(self)
     }
 
-    /// Has `told` called with the outcome: where that arrives by itself at once or later, by whoever tells it; otherwise after
+    /// Has `told` called with the outcome: where that arrives by itself at once or later, on the thread that tells it; otherwise after
     /// waiting here.
     pub fn then(self, told: impl FnOnce(Outcome) + Send + 'static) {
         match self.kind {
@@ -117,7 +117,7 @@ impl fmt::Debug for Answer {
     }
 }
 
-/// Where an outcome lies until somebody asks for it. The first that is put there is the one.
+/// Where an outcome waits until somebody asks for it. The first that is put there is the one.
 #[derive(Default)]
 struct Mailbox {
     state: Mutex<Mail>,

@@ -42,7 +42,7 @@ fn run(disk: Arc<dyn Disk>, told: &mut Told) -> Result<(), Error> {
             "{told:?}, {:?}",
             journal.tail()
         );
-        // Whoever opened it may tell others what is there, so from now on it has to stay.
+        // The opener may tell others what is there, so from now on it has to stay.
         told.acknowledged = journal.tail().0;
         while journal.tail() < Position(last) {
             step(&mut journal, told)?;
@@ -94,7 +94,7 @@ fn judge(disk: &Memory, told: &Told, context: &str) {
         assert!(newest.0 >= snapshot && journal.first() <= newest.next(), "{context}: {newest:?}");
         verify_snapshot(&journal, newest);
     }
-    // And it goes on, over whatever lies behind the tail.
+    // And it goes on, over whatever is behind the tail.
     let epoch = journal.epoch().next();
     journal.fence(2, epoch).unwrap();
     write_up_to(&mut journal, Position(tail + 2));

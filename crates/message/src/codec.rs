@@ -502,7 +502,7 @@ fn ascii(bytes: &[u8]) -> Result<&str, Malformed> {
     }
 }
 
-/// Every element of a list or map has at least its constructor byte, so a count above the byte count is a lie.
+/// Every element of a list or map has at least its constructor byte, so a count above the byte count is false.
 fn compound(count: u32, body: &[u8]) -> Result<Compound<'_>, Malformed> {
     if count as usize <= body.len() {
         Ok(Compound { count, body })

@@ -1,7 +1,7 @@
 //! A message that arrives in pieces and is never whole: its front is read from the first piece, the rest is checked as it
 //! passes by.
 //!
-//! [`Sections::scan_front`] finds what lies before the body, which must be whole in the first piece; [`Rest`] accepts
+//! [`Sections::scan_front`] finds what comes before the body, which must be whole in the first piece; [`Rest`] accepts
 //! from there on exactly what [`Sections::scan`] and [`crate::Facts::read`] accept of a whole message.
 
 use crate::codec::{Malformed, Reader, code};

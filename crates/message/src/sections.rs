@@ -1,8 +1,8 @@
-//! Where each section of an encoded message lies (AMQP 1.0 part 3, 3.2).
+//! Where each section of an encoded message is (AMQP 1.0 part 3, 3.2).
 //!
 //! One pass, no allocation, nothing copied: positions only. What is found here holds for every later reader: each
 //! section is in its place, at most once (data and sequence sections may repeat), its value is of its outer type
-//! and lies wholly within the bytes. What is *inside* lists and maps is not looked at; see [`crate::facts`].
+//! and is wholly within the bytes. What is *inside* lists and maps is not looked at; see [`crate::facts`].
 
 use crate::codec::{Descriptor, Malformed, Reader, code};
 use crate::limits::MESSAGE_SECTIONS;
@@ -104,7 +104,7 @@ impl Sections {
         Ok(found)
     }
 
-    /// Finds what lies in front of the body in the first piece of a message. The body is not looked at, and the piece may
+    /// Finds what comes before the body in the first piece of a message. The body is not looked at, and the piece may
     /// end in it; before its descriptor has come nobody knows whether the front is whole, and that is an error.
     pub fn scan_front(piece: &[u8]) -> Result<Sections, Malformed> {
         let mut found = Sections { is_plain: true, ..Sections::default() };

@@ -1,4 +1,4 @@
-//! The system properties that travel in a message: their names, where each lies, and of which type it is.
+//! The system properties that travel in a message: their names, where each is, and of which type it is.
 //!
 //! What the broker alone knows (sequence number, enqueued time, delivery count, lock) is not in a stored message
 //! and so not here; it is stamped on at delivery.

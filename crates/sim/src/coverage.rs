@@ -154,7 +154,7 @@ pub struct Coverage {
 }
 
 /// A name, known by where it stands in the program: it is counted at every record and effect, and reading it each time
-/// would take long. The same name may stand in several places, so whoever reads the counts adds them up.
+/// would take long. The same name may stand in several places, so a reader of the counts adds them up.
 #[derive(Debug, Clone, Copy)]
 struct Name(&'static str);
 

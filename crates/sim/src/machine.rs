@@ -231,7 +231,7 @@ impl Machine {
         }
     }
 
-    /// Sometimes those who bring something come just when the partition's thread has looked and is about to lie down.
+    /// Sometimes those who bring something come just when the partition's thread has looked and is about to sleep.
     fn hold_back(&self, living: &Living) -> Vec<Item> {
         let mut late = Vec::new();
         if living.in_flight.is_none() && self.runs.is_multiple_of(3) && !self.inbox.is_empty() {

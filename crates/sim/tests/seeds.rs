@@ -1,4 +1,4 @@
-//! A short simulation among the ordinary tests: whoever changes a decision hears of it at once.
+//! A short simulation among the ordinary tests: a change to a decision shows at once.
 
 use otobus_sim::plan::Plan;
 use otobus_sim::run;

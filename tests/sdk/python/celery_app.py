@@ -32,7 +32,7 @@ def third_time_lucky(self, number):
 
 @app.task
 def hang_once(marker):
-    """Hangs for whoever comes first, until somebody kills them."""
+    """Hangs for the first that comes, until somebody kills them."""
     marker = Path(marker)
     if not marker.exists():
         marker.touch()

@@ -43,7 +43,7 @@ def test_an_hour_passes_in_order_and_each_event_at_its_own_instant(clocked):
     ) as receiver:
         (late,) = receiver.receive_messages(max_wait_time=5)
     assert late.dead_letter_reason == "TTLExpiredException"
-    # Nobody can look at what was dropped; its instant lies between two looks at the clock.
+    # Nobody can look at what was dropped; its instant is between two looks at the clock.
     dropped = clock.read(told["events"][2]["instant"])
     assert earliest + live <= dropped <= latest + live
 

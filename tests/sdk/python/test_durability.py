@@ -29,7 +29,7 @@ def test_a_message_survives_sigkill_and_a_completed_one_stays_away(broker, clien
         assert decoded(message.application_properties) == PROPERTIES
         assert message.message_id == "order-1"
         assert message.sequence_number == 1
-        # The broker keeps milliseconds, so the time may lie just under the sender's finer clock.
+        # The broker keeps milliseconds, so the time may be just under the sender's finer clock.
         assert before - timedelta(milliseconds=1) <= message.enqueued_time_utc <= after
         receiver.complete_message(message)
         broker.kill()

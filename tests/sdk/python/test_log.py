@@ -1,4 +1,4 @@
-"""The log: whoever was refused is found by the tracking id, and no secret is ever in it."""
+"""The log: a refused client is found by the tracking id, and no secret is ever in it."""
 
 import json
 import re
@@ -108,7 +108,7 @@ def test_the_tracking_id_of_each_refusal_is_in_the_log(talkative):
     ]
 
 
-# A client is told that a signature is wrong; whoever runs the server can see what was wrong with it.
+# A client is told that a signature is wrong; the operator can see what was wrong with it.
 def test_the_true_reason_of_a_refused_token_is_in_the_log_at_debug(talkative):
     wrong = {
         "it fits no key of the policy `mine`": token("http://localhost/", WRONG, "mine"),

@@ -79,7 +79,7 @@ def test_a_lock_is_renewed(client):
             receiver.renew_message_lock(message)
 
 
-# S-83: whoever has the token, on a connection of its own, as kombu does.
+# S-83: the token counts on another connection too, which is how kombu renews.
 def test_a_lock_is_renewed_from_another_connection(client):
     client.send(ServiceBusMessage("mine"))
     with client.connect() as connection, connection.get_queue_receiver("orders") as receiver:

@@ -117,7 +117,7 @@ fn targets() -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Where everything lies that a run makes.
+/// Where everything is that a run makes.
 fn folder() -> PathBuf {
     target().join("fuzz")
 }

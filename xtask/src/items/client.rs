@@ -46,7 +46,7 @@ impl AsFd for Connection {
     }
 }
 
-/// What came back: the head and the body lie in the connection until the next request.
+/// What came back: the head and the body stay in the connection until the next request.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer<'a> {
     pub status: u16,

@@ -1,6 +1,6 @@
 //! `cargo xtask items`: what the items cost and how fast they are, beside PostgreSQL 15 on the same machine in the same run.
 //!
-//! The server (release build) has one core, whoever asks has the other. Every figure is told with its goal; where others used the
+//! The server (release build) has one core, the client has the other. Every figure is told with its goal; where others used the
 //! machine meanwhile, there is no verdict.
 
 pub mod client;

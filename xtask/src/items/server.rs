@@ -19,7 +19,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts on what lies in the folder. `cache_megabytes` is what the items may hold in memory.
+    /// Starts on what is in the folder. `cache_megabytes` is what the items may hold in memory.
     pub fn start(folder: &Path, cache_megabytes: u64, core: &str) -> Result<Server, String> {
         Server::start_program(folder, cache_megabytes, &["taskset", "-c", core], &binary("release"))
     }

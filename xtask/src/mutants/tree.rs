@@ -77,7 +77,7 @@ fn write(path: &Path, content: &[u8]) -> Result<(), String> {
     if std::fs::read(path).is_ok_and(|there| there == content) {
         return Ok(());
     }
-    let parent = path.parent().expect("a file lies in a folder");
+    let parent = path.parent().expect("a file is in a folder");
     let written = std::fs::create_dir_all(parent).and_then(|()| std::fs::write(path, content));
     written.map_err(|error| format!("cannot write {}: {error}", path.display()))
 }

@@ -124,7 +124,7 @@ pub(super) fn continuation(channel: u16, handle: u32, settled: bool) -> Continua
     Continuation { bytes: last, more_at }
 }
 
-/// Cuts the message that lies from `payload_at` to the end of `out` into frames of `max` bytes, by moving its parts
+/// Cuts the message that reaches from `payload_at` to the end of `out` into frames of `max` bytes, by moving its parts
 /// apart from the last to the first. Returns the number of frames.
 fn cut(out: &mut Vec<u8>, begun: usize, payload_at: usize, max: usize, next: &Continuation) -> usize {
     let head = next.bytes.len();

@@ -1,4 +1,4 @@
-//! One message out, piece by piece: for messages that shall never lie whole in memory.
+//! One message out, piece by piece: for messages that shall never be whole in memory.
 //!
 //! Nothing is kept here: what the client's window does not take stays with the caller. Until the last piece is
 //! written the session carries no other delivery, for JavaScript cannot tell two apart.

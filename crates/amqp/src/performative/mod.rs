@@ -111,7 +111,7 @@ pub enum Performative<'a> {
 }
 
 impl<'a> Performative<'a> {
-    /// Reads the performative at the front of a frame's body; what lies behind it is the payload of a transfer.
+    /// Reads the performative at the front of a frame's body; what follows it is the payload of a transfer.
     ///
     /// `nodes` is the budget of the frame: how many values of any type may be built from it.
     pub fn decode(body: &'a [u8], nodes: &mut u32) -> Result<(Performative<'a>, &'a [u8]), Malformed> {

@@ -86,7 +86,7 @@ fn a_lock_lasts_for_its_duration() {
 
 #[test]
 fn a_message_that_is_settled_on_its_link_and_goes_out_again_is_locked_for_exactly_its_duration() {
-    // S-82, S-86: whoever hands it back unread makes it free within the settlement.
+    // S-82, S-86: a receiver that hands it back unread makes it free within the settlement.
     let mut world = with_messages(1);
     let link = world.receiver("q", PeekLock, 2);
     let token = world.token(1);

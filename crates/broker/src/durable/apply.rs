@@ -1,7 +1,7 @@
 //! Taking records into memory: live, and again in replay. What a record does is told beside its verb; here is which verb that
 //! is, and in whose time it is told.
 //!
-//! What must always hold: nothing durable changes in another way. Whoever decides has a `&Durable`; a `&mut` of anything in it
+//! What must always hold: nothing durable changes in another way. Decisions have a `&Durable`; a `&mut` of anything in it
 //! is had through [`Applying`] alone, which is made here, for one record.
 
 use super::{Durable, Queue};
@@ -78,7 +78,7 @@ impl Durable {
                 | Change::SubscriptionUpdated { entity, .. }
                 | Change::RulePut { subscription: entity, .. }
                 | Change::RuleRemoved { subscription: entity, .. } => self.namespace_of(*entity),
-                // Whoever names namespaces asks in the first of them.
+                // Namespaces are named in the time of the first of them.
                 Change::NamespaceNamed { .. } => Some(NamespaceId(0)),
                 // The rules are dated by themselves, and a move says where it leads to.
                 Change::AccessChanged { .. } | Change::ClockMoved { .. } => None,

@@ -38,7 +38,7 @@ pub struct Durable {
     namespaces: Vec<Namespace>,
     /// How far the time of a namespace is ahead of the owner's, where it was ever moved.
     clock_offsets: BTreeMap<NamespaceId, ClockOffset>,
-    /// Where bodies lie that were copied forward: the id that messages know, and the one of the newest copy.
+    /// Where bodies are stored that were copied forward: the id that messages know, and the one of the newest copy.
     moved: Arc<IdMap<BodyId, BodyId>>,
 }
 
@@ -124,7 +124,7 @@ impl Durable {
         }
     }
 
-    /// Where the bytes of a body lie: under its own id, or under that of the newest copy.
+    /// Where the bytes of a body are stored: under its own id, or under that of the newest copy.
     pub fn stored_as(&self, body: BodyId) -> BodyId {
         if self.moved.is_empty() { body } else { self.moved.get(&body).copied().unwrap_or(body) }
     }
@@ -161,8 +161,8 @@ impl Durable {
         names.take_while(move |((of, _), _)| *of == namespace).map(|(_, entity)| *entity)
     }
 
-    /// Forgets where bodies lie that no snapshot names any more. No record says so, and none has to: nothing asks for such a
-    /// body, and whoever starts from that snapshot does not know of it either.
+    /// Forgets where bodies are stored that no snapshot names any more. No record says so, and none has to: nothing asks for such a
+    /// body, and a start from that snapshot does not know of it either.
     pub(crate) fn forget_moved(&mut self, bodies: &[BodyId]) {
         if !bodies.is_empty() {
             let moved = Arc::make_mut(&mut self.moved);

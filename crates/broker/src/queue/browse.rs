@@ -1,4 +1,4 @@
-//! Looking at messages: nothing is locked and nothing changes (S-130). The answer names the messages; whoever runs the
+//! Looking at messages: nothing is locked and nothing changes (S-130). The answer names the messages; the engine that runs the
 //! broker adds their bodies.
 
 use super::receive::delivery;

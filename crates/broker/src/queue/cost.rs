@@ -1,4 +1,4 @@
-//! What a command costs does not depend on how much lies in the queue: counted in slots, chunks, timers and locks that it
+//! What a command costs does not depend on how much is in the queue: counted in slots, chunks, timers and locks that it
 //! touches, with a thousand messages and with a million.
 
 use crate::command::ReceiveMode::PeekLock;
@@ -68,7 +68,7 @@ fn costs(count: u32) -> Vec<(&'static str, usize)> {
         act(world);
         costs.push((what, take_touched()));
     };
-    // The first receive passes over what lies before the first free message; that is once, and not for each.
+    // The first receive passes over what comes before the first free message; that is once, and not for each.
     world.credit(receiver, 1, false);
     let mut token = world.take_tokens()[0];
     cost(&mut world, "send", &mut |world| drop(world.send(sender, 0, &[message(1)])));

@@ -1,7 +1,7 @@
 //! Receive-and-delete forgets a message before it leaves, so what the disk has of it is read first: a message whose body
 //! is damaged stays.
 //!
-//! Messages that are next in line for such a receiver are doubted a slice at a time. Whoever runs the broker reads them
+//! Messages that are next in line for such a receiver are doubted a slice at a time. The engine reads them
 //! and says which are whole ([`Broker::checked`]); only those are removed and handed out. The others are locked for
 //! nobody: they come up again when that lock ends, like any delivery that failed.
 

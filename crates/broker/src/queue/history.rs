@@ -1,6 +1,6 @@
 //! The ids of messages that a queue has taken within its window (S-160), in the order in which they came.
 //!
-//! Ids lie in chunks that are shared by `Arc`, so a snapshot costs nothing and a change copies one chunk. What is older
+//! Ids are kept in chunks that are shared by `Arc`, so a snapshot costs nothing and a change copies one chunk. What is older
 //! than the window goes a chunk at a time as new ids come, never more than a few at once, and never by a record of its
 //! own: replaying the same ids at the same times drops the same chunks. The history holds [`HISTORY_IDS`] at the most.
 //! Looking an id up is not done here but in memory that is rebuilt at the start.

@@ -1,4 +1,4 @@
-//! Receiving: messages whose records are committed go to whoever waits, oldest message to oldest credit.
+//! Receiving: messages whose records are committed go to the receivers that wait, oldest message to oldest credit.
 
 use crate::Broker;
 use crate::command::ReceiveMode;
@@ -111,7 +111,7 @@ impl Broker {
         None
     }
 
-    /// The next message of an entity with sessions for whoever takes them without: a destination, or nobody. What is locked
+    /// The next message of an entity with sessions for something that takes them without: a destination, or nobody. What is locked
     /// is passed over, one by one.
     fn next_outside_sessions(&self, source: Source) -> Option<(Sequence, Option<Slot>)> {
         let (index, ready) = (&self.queue_of(source).index, self.volatile.ready(source));

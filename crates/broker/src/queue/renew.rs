@@ -1,4 +1,4 @@
-//! Renewing locks: whoever presents the token has the message for another lock duration, from now on and as often as
+//! Renewing locks: a receiver that presents the token has the message for another lock duration, from now on and as often as
 //! it likes (S-83). A lock that is lost cannot be renewed.
 
 use super::settle::check_tokens;

@@ -47,7 +47,7 @@ impl Broker {
         Ok(Answer::Scheduled(numbers))
     }
 
-    /// Uses up a number for a message that is dropped: whoever schedules is told one all the same (S-48).
+    /// Uses up a number for a message that is dropped: the scheduler is told one all the same (S-48).
     pub(crate) fn skip(&mut self, entity: EntityId, decision: &mut Deciding<'_>) -> Sequence {
         let sequence = self.durable.queue(entity).expect("checked before").next;
         self.write(Record::Skipped { entity, sequence }, decision);

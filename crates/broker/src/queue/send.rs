@@ -1,6 +1,6 @@
 //! Sending: a delivery with one message or a batch is checked whole, then each message takes the next number.
 //!
-//! A message whose time lies ahead is scheduled instead (S-40). "Accepted" leaves only when the records are durable (S-10), and a refused delivery leaves nothing behind (S-16).
+//! A message whose time is yet to come is scheduled instead (S-40). "Accepted" leaves only when the records are durable (S-10), and a refused delivery leaves nothing behind (S-16).
 
 use crate::Broker;
 use crate::command::{Arrivals, Incoming, Intake, SessionIds};
@@ -253,7 +253,7 @@ impl Broker {
             self.volatile.refuse_parts(link);
         } else if *part_bytes <= self.tier_of(queue.namespace).message_bytes(&queue.settings) + ADDED_BYTES {
             let id = self.durable.next_body();
-            // The rules of a topic look at what lies in front of the body, which is in the first part (S-18).
+            // The rules of a topic look at what comes before the body, which is in the first part (S-18).
             // Of a destination that may still be another entity when the message is whole, nothing is known yet.
             let may_publish = queue.kind == Kind::Topic || destination.is_some();
             let is_front = may_publish && *part_bytes == 0;
@@ -276,7 +276,7 @@ const SESSION_MISSING: &str = "The SessionId was not set on a message, and it ca
 pub(crate) struct Parts {
     pub(crate) bodies: Option<Box<[BodyId]>>,
     pub(crate) bytes: u64,
-    /// What lies in front of its body, if it goes to a topic.
+    /// What comes before its body, if it goes to a topic.
     pub(crate) front: Option<Box<[u8]>>,
     /// The last one, if it was stored before.
     pub(crate) stored: Option<BodyId>,

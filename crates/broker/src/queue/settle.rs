@@ -1,4 +1,4 @@
-//! Settling: what a receiver decides about a message it has locked. Whoever presents the token may settle, on the link
+//! Settling: what a receiver decides about a message it has locked. The token is what counts: it may be used on the link
 //! that brought the message or without any (S-94).
 //!
 //! The receiver hears that it is settled only when the record is durable, so a crash before that delivers the message
@@ -159,7 +159,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Whether changed properties of so many bytes may be held for one more message of an entity: they lie in memory. `all` is what
+    /// Whether changed properties of so many bytes may be held for one more message of an entity: they are held in memory. `all` is what
     /// is held of every entity. It is counted when it is first asked for, and then goes along with what is allowed, because a
     /// message may have thousands of copies and the server as many entities.
     pub(crate) fn check_changes_held(
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn large_changes_are_held_up_to_a_limit_and_small_ones_always() {
-        // P7: what changed lies in memory for as long as the message lives.
+        // P7: what changed is held in memory for as long as the message lives.
         let mut world = World::with_queue("q");
         let count = ENTITY_CHANGE_BYTES / 30_000 + 10;
         world.send_committed("q", count as u32);

@@ -17,7 +17,7 @@ pub enum State {
     Scheduled = 3,
 }
 
-/// Why a message lies in the dead-letter queue, where the broker itself decided so. The words of each reason are made
+/// Why a message is in the dead-letter queue, where the broker itself decided so. The words of each reason are made
 /// when the message is read, so that a million of them cost no memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]

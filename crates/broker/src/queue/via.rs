@@ -3,7 +3,7 @@
 //!
 //! The destination is known by its name, so that it may go and come back while the link stays. Everything that holds for
 //! a message sent to it directly holds here: duplicates, sessions, schedules, rules. One thing is different: while it takes
-//! no messages, they are accepted and lie in the transfer dead-letter queue of the entity on the way.
+//! no messages, they are accepted and kept in the transfer dead-letter queue of the entity on the way.
 
 use super::index::Reason;
 use super::send::Parts;

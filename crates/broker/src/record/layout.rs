@@ -1,4 +1,4 @@
-//! The tables that say how a record lies on disk. Each names its fields once, in their order there; writing, reading and
+//! The tables that say how a record is laid out on disk. Each names its fields once, in their order there; writing, reading and
 //! weighing are made of it. The compiler refuses a table that leaves out a field or a variant.
 
 use super::Unreadable;

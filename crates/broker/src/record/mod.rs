@@ -93,7 +93,7 @@ pub enum Record {
         is_failure: bool,
         overlay: Option<Box<Overlay>>,
     },
-    /// A message that was sent by way of an entity took a number there, for its destination does not take it: it lies in
+    /// A message that was sent by way of an entity took a number there, for its destination does not take it: it is in
     /// the transfer dead-letter queue (S-114). `parts` come before `body`.
     TransferDeadLettered {
         entity: EntityId,
@@ -147,7 +147,7 @@ pub enum Record {
     /// Something was created, changed or named by an administrator.
     Managed(Box<Change>),
     /// A body was copied forward, so that the space around the original can be given back. Messages go on knowing it
-    /// as `body`; its bytes lie under `copy`.
+    /// as `body`; its bytes are stored under `copy`.
     Relocated {
         body: BodyId,
         copy: BodyId,

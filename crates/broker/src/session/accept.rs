@@ -1,5 +1,5 @@
 //! Accepting a session: its lock is exclusive, on all its messages, present and future (S-142). A named one is given or
-//! refused at once (S-143); whoever takes any waits until one is free (S-144).
+//! refused at once (S-143); one for any session waits until one is free (S-144).
 
 use crate::Broker;
 use crate::command::ReceiveMode;

@@ -59,7 +59,7 @@ impl Broker {
     fn lose_held(&mut self, source: Source, session: &Arc<str>, decision: &mut Deciding<'_>) {
         let holder = self.volatile.sessions(source.entity).and_then(|sessions| sessions.holder(session));
         if let Some(holder) = holder {
-            // Whoever waited for messages kept the entity from being idle until now (S-74).
+            // A waiting receiver kept the entity from being idle until now (S-74).
             if holder.credit > 0 {
                 self.volatile.set_used(source.entity, decision.now);
             }

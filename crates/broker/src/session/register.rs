@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Pieces in which sessions are kept, by a hash of their ids. Whoever finds ids of the same hash makes us copy more.
+/// Pieces in which sessions are kept, by a hash of their ids. A client that finds ids of the same hash makes us copy more.
 const BUCKETS: usize = 256;
 
 #[derive(Debug, Clone, Default)]

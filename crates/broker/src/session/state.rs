@@ -118,7 +118,7 @@ impl Broker {
     }
 }
 
-/// A state on its way to whoever wants to see it: a body, and nothing that only messages have.
+/// A state on its way to a client that asked for it: a body, and nothing that only messages have.
 fn shown(state: SessionState) -> Delivery {
     Delivery {
         token: LockToken(0),

@@ -5,7 +5,7 @@
 //! knows more fields takes missing ones as their defaults, a reader that knows fewer refuses.
 //!
 //! What must always hold: a body is alive exactly as long as a snapshot would name it. Everything that can lead to a
-//! body is therefore written through `body` below, which tells whoever counts what is still needed on disk.
+//! body is therefore written through `body` below, by which the count of what is still needed on disk hears of it.
 
 mod read;
 mod write;
@@ -70,7 +70,7 @@ pub enum Error {
 pub struct Named {
     /// The id that messages know.
     pub body: BodyId,
-    /// The id under which the bytes lie.
+    /// The id under which the bytes are stored.
     pub stored: BodyId,
     /// About how many bytes: a message in parts is taken to have equal ones.
     pub bytes: u64,
@@ -113,7 +113,7 @@ impl Broker {
     }
 }
 
-/// What a snapshot names, each body once, by the id under which it lies.
+/// What a snapshot names, each body once, by the id under which it is stored.
 pub fn stored_bodies(snapshot: &Snapshot) -> HashSet<BodyId> {
     let mut stored = HashSet::new();
     let written = snapshot.write(&mut io::sink(), &mut |named| {

@@ -2,7 +2,7 @@
 //! and a life of its own, all of them with the same body.
 //!
 //! The topic itself keeps nothing but what is scheduled. A message that nobody selects is accepted and gone; it has used a
-//! number all the same. Rules look at what lies in front of a message's body: of one that was just sent it is at hand, of
+//! number all the same. Rules look at what comes before a message's body: of one that was just sent it is at hand, of
 //! one that is scheduled or forwarded it is read first (`read.rs`).
 
 use super::published::{Copied, Origin, Published};

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What lies in front of a message's body.
+/// What comes before a message's body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Front<'a> {
     stored: &'a [u8],

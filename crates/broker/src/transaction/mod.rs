@@ -78,9 +78,9 @@ pub(crate) struct Work {
 /// What is kept for the messages of a transaction.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Charge {
-    /// Bytes that lie on disk.
+    /// Bytes on disk.
     stored: u64,
-    /// Bytes that lie in memory.
+    /// Bytes in memory.
     held: u64,
 }
 

@@ -441,7 +441,7 @@ fn answered(
     Decided::Done
 }
 
-/// What lies in front of a message's body.
+/// What comes before a message's body.
 fn front_of(arrivals: Arrivals<'_>, message: &Incoming) -> Option<Box<[u8]>> {
     let stored = arrivals.body(message.body);
     // A message without a body is all front.

@@ -18,7 +18,7 @@ pub enum Role {
     Sender {
         parts: Vec<BodyId>,
         part_bytes: u64,
-        /// Of such a message to a topic: what lies in front of its body.
+        /// Of such a message to a topic: what comes before its body.
         front: Option<Box<[u8]>>,
         /// Where its messages go, if that is not the entity that it is attached to (S-114).
         destination: Option<Arc<str>>,
@@ -105,7 +105,7 @@ impl Volatile {
                 let holder = self.sessions(source.entity).and_then(|sessions| sessions.holder(session));
                 holder.map_or(0, |holder| holder.credit)
             }
-            // Whoever waits for a session keeps its entity as whoever waits for messages does.
+            // A receiver that waits for a session keeps its entity from being idle, as one that waits for messages does.
             Role::Waiting { .. } => 1,
             _ => self.ready(*source).waiting.credit(link),
         }
@@ -132,7 +132,7 @@ impl Volatile {
         self.ready_mut(source).draining.retain(|each| *each != link);
     }
 
-    /// A part of a message was stored; `front` is what lies in front of the body of one to a topic.
+    /// A part of a message was stored; `front` is what comes before the body of one to a topic.
     pub(crate) fn store_part(&mut self, link: LinkId, body: BodyId, length: u64, front: Option<Box<[u8]>>) {
         if let Some(Link { role: Role::Sender { parts, part_bytes, front: kept, .. }, .. }) =
             self.links.get_mut(&link)

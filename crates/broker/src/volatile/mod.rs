@@ -1,6 +1,6 @@
 //! What does not survive: links, credit, locks, and which messages are free to be handed out. Rebuilt at every start.
 //!
-//! What must always hold: this state changes by the methods of this folder alone. Whoever decides reads it, and calls them.
+//! What must always hold: this state changes by the methods of this folder alone. Decisions read it, and call them.
 
 mod expiries;
 mod links;

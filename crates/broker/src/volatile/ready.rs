@@ -123,7 +123,7 @@ impl Volatile {
         self.stir(source);
     }
 
-    /// The next free message is no longer free, whoever takes it.
+    /// The next free message is no longer free: somebody takes it.
     pub(crate) fn take(&mut self, source: Source, sequence: Sequence) {
         touched(1);
         let ready = self.ready_mut(source);

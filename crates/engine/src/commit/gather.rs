@@ -14,14 +14,14 @@ use super::machine::Drafted;
 use super::moment::Moment;
 use std::time::Duration;
 
-/// How long what nobody waits for may lie undurable: settlements that no client wants confirmed, messages that were sent
+/// How long what nobody waits for may stay undurable: settlements that no client wants confirmed, messages that were sent
 /// settled. If the machine fails meanwhile it is as if they had come that much later.
 pub const UNAWAITED_MOST: Duration = Duration::from_millis(1);
 
 /// The most that is waited for more, whatever the disk is like: on a slow one a sync takes long enough.
 pub const GATHER_MOST: Duration = Duration::from_micros(300);
 
-/// How many syncs' time lies between the beginnings of two appends, if connections pause meanwhile, and how much at most: then
+/// How many syncs' time passes between the beginnings of two appends, if connections pause meanwhile, and how much at most: then
 /// sockets are read as often as the disk is written. More messages share a wake-up with each sync's time, and each waits longer.
 const CYCLE_SYNCS: u32 = 4;
 pub const CYCLE_MOST: Duration = Duration::from_millis(1);

@@ -1,5 +1,5 @@
 //! Where the threads of connections pause while nothing is gained by reading what clients send: an append is in flight, or
-//! more is gathered for the next one. Whoever pauses is woken as soon as there is something to write to clients.
+//! more is gathered for the next one. A pausing thread is woken as soon as there is something to write to clients.
 
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError, sleep_for};
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl Pauses {
         self.lock().ends
     }
 
-    /// Something has happened that those who pause may want to see. They go on, and so does whoever was about to pause.
+    /// Something has happened that pausing threads may want to see. They go on, and so does a thread that was about to pause.
     pub fn end(&self) {
         let mut pausing = self.lock();
         pausing.ends += 1;

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 impl Partition {
     /// Decides at most so many pieces of what was accepted, as far as the draft has room, until somebody's turn is over: then
-    /// whoever has come meanwhile is looked at first.
+    /// work that has come meanwhile is looked at first.
     pub(super) fn decide_waiting(&mut self, most: usize, now: Time) {
         let begun = self.worked_steps;
         for _ in 0..most {

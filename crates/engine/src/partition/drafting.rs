@@ -21,7 +21,7 @@ pub(super) struct Drafting {
     first_body: BodyId,
     /// An append is wanted though nothing need be recorded.
     pub(super) is_wanted: bool,
-    /// Where bodies lie whose copies are in the draft: the copies have no place before it is written.
+    /// Where bodies are stored whose copies are in the draft: the copies have no place before it is written.
     pub(super) moving: IdMap<BodyId, BodyId>,
     /// The same for those that were written last: a journal that is far away may have to be asked whether it has them.
     moved: IdMap<BodyId, BodyId>,
@@ -114,7 +114,7 @@ impl Drafting {
         std::mem::take(&mut self.held_bytes)
     }
 
-    /// Where a body lies that was copied, until the copy is durable.
+    /// Where a body is stored that was copied, until the copy is durable.
     pub(super) fn original(&self, body: BodyId) -> Option<BodyId> {
         self.moving.get(&body).or_else(|| self.moved.get(&body)).copied()
     }

@@ -211,7 +211,7 @@ impl Partition {
         self.drafting.is_empty() && self.backlog.is_empty() && !self.broker.is_moving()
     }
 
-    /// Where bodies lie whose copies are in the draft.
+    /// Where bodies are stored whose copies are in the draft.
     pub(crate) fn moving(&mut self) -> &mut IdMap<BodyId, BodyId> {
         &mut self.drafting.moving
     }

@@ -1,11 +1,11 @@
-//! Where the bodies of messages lie.
+//! Where the bodies of messages are stored.
 
 use crate::ids::ForJournal;
 use crate::mailbox::Outgoing;
 use broker::{Answer, BodyId, Delivery};
 use journal::{Journal, Place};
 
-/// Says of answers that are about to leave where those of their messages lie that were not written before. A journal that
+/// Says of answers that are about to leave where those of their messages are stored that were not written before. A journal that
 /// cannot say yet is asked again when it knows what became of the append.
 pub(super) fn place_answers(journal: &dyn Journal, outgoing: &mut [Outgoing]) {
     for each in outgoing {
@@ -28,14 +28,14 @@ pub(super) fn bodies_of(answer: &Result<Answer, broker::Refusal>) -> &[Delivery]
     }
 }
 
-/// Where a body lies; none, if it is not written yet. One that was written and is in no file any more has a place too, which
+/// Where a body is stored; none, if it is not written yet. One that was written and is in no file any more has a place too, which
 /// cannot be read: the damage is told to the command that needs that body, and nobody else suffers.
 pub(super) fn place_in(journal: &dyn Journal, stored: journal::BodyId) -> Option<Place> {
     let missing = || (stored < journal.next_body()).then(|| Place::nowhere(stored));
     journal.place(stored).or_else(missing)
 }
 
-/// Where a message lies: the parts before its body, and its body. None, if it is not written yet.
+/// Where a message is stored: the parts before its body, and its body. None, if it is not written yet.
 pub(super) fn all_places(message: &Delivery, place: impl Fn(BodyId) -> Option<Place>) -> Option<Vec<Place>> {
     let parts = message.extra.as_ref().map_or(&[][..], |extra| &extra.parts);
     parts.iter().chain([&message.body]).map(|body| place(*body)).collect()

@@ -75,7 +75,7 @@ impl CheckJob {
 /// Bodies that are to be copied.
 #[derive(Debug)]
 pub(crate) struct CopyJob {
-    /// The id that messages know, the id under which it lies, and where that is.
+    /// The id that messages know, the id under which it is stored, and where that is.
     pub(crate) bodies: Vec<(BodyId, BodyId, Place)>,
     pub(crate) most_bytes: usize,
 }

@@ -1,5 +1,5 @@
 //! The smallest state machine that the commit machine can run: a counter that everybody adds to. Each addition is a record,
-//! and whoever has added hears the sum when that is durable. A state machine of its own begins as a copy of this file.
+//! and each adder hears the sum when that is durable. A state machine of its own begins as a copy of this file.
 
 use crate::commit::{Commit, Decider, Drafted, Due, Moment, Release};
 use crate::sync::{Condvar, Mutex};

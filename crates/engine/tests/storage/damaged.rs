@@ -1,4 +1,4 @@
-//! A body that the disk does not give back: whoever needs it is refused, the message stays, and everybody else goes on.
+//! A body that the disk does not give back: a receiver that needs it is refused, the message stays, and everybody else goes on.
 
 use crate::judge::judge;
 use crate::owner::{Shared, TestPartition, body, options};
@@ -68,7 +68,7 @@ fn a_damaged_message_is_tried_again_when_time_has_passed() {
     assert_eq!(told.lock().taken.last(), Some(&7));
 }
 
-/// Takes away the segment in which the first messages lie, and every trace of it.
+/// Takes away the segment that holds the first messages, and every trace of it.
 fn lose_oldest_segment(memory: &Memory) {
     let mut names = memory.list().unwrap();
     names.retain(|name| name.ends_with(".segment"));

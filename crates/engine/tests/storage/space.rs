@@ -72,7 +72,7 @@ fn a_body_that_is_copied_again_and_again_stays_the_same() {
             number += 1;
             partition.send(number).unwrap();
         });
-        // The first two stay for ever; each round they lie before everything else.
+        // The first two stay for ever; each round they come before everything else.
         drain(&mut partition, |number| number <= 2);
         partition.rest(60).unwrap();
         assert!(segments(&memory) < 6, "{} segments", segments(&memory));

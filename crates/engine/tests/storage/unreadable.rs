@@ -91,7 +91,7 @@ fn a_damaged_body_keeps_its_segment_and_those_behind_it_and_no_others() {
     partition.rest(300).unwrap();
     assert_eq!(segments(&disk.memory)[0], name, "everything before it is given back");
     assert!(partition.damage().is_some_and(|damage| damage.contains(&name)), "{:?}", partition.damage());
-    // It is still there for whoever restores it.
+    // It is still there, to be restored.
     disk.memory.damage(&name, |bytes| bytes[at] ^= 1);
     judge(&disk.memory.crash_image(0), &told.lock(), "restored");
     // Once it is dead it keeps nothing.

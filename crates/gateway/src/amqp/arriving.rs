@@ -1,5 +1,5 @@
 //! A delivery of which some frames came. Once it is longer than a part, its beginning is passed on, so that a large
-//! message never lies whole in memory; sooner, when all connections together hold too much of unfinished messages.
+//! message is never whole in memory; sooner, when all connections together hold too much of unfinished messages.
 
 use super::intake::may_be_normalised;
 use crate::limits::{BATCH_BYTES, HURRIED_PART_BYTES, UNFINISHED_TOTAL_BYTES};
@@ -237,7 +237,7 @@ fn scan_whole_front(part: &[u8]) -> Result<Sections, FactsError> {
     Facts::read(part, &front).map(|_| front)
 }
 
-/// The first part of a message, with what lies in front of its body in the form in which it is stored (K-1, K-3). Its length is
+/// The first part of a message, with what comes before its body in the form in which it is stored (K-1, K-3). Its length is
 /// the same.
 fn with_normal_front(part: &[u8]) -> Result<Vec<u8>, message::Malformed> {
     let (front, body) = part.split_at(front_bytes(part));

@@ -109,7 +109,7 @@ impl<S> Task<S> {
                 self.admit(grant);
                 self.reply(&reply, &accepted());
             }
-            // Whoever may not use an entity is not told whether it exists, and who may is told at once.
+            // A client that may not use an entity is not told whether it exists, and one that may is told at once.
             Ok(grant) => {
                 let request = self.question(Question::Claim { reply, grant });
                 let namespace = self.namespace.id;

@@ -1,4 +1,4 @@
-//! Messages coming in: frames become deliveries, deliveries become messages laid out as they will lie on disk.
+//! Messages coming in: frames become deliveries, deliveries become messages laid out as they will be on disk.
 
 use super::arriving::{Arrived, Unfit, malformed};
 use super::connection::Task;
@@ -255,7 +255,7 @@ fn add_normal(batch: &mut Batch, bytes: &[u8], wants_ids: bool) -> Result<(), Fa
     Ok(())
 }
 
-/// A body of values that nest too deep is an attack on whoever receives it. Bodies of bytes, which most are, have nothing to look at.
+/// A body of values that nest too deep is an attack on its receiver. Bodies of bytes, which most are, have nothing to look at.
 fn check_depth(bytes: &[u8], sections: &Sections) -> Result<(), FactsError> {
     if sections.body_kind == BodyKind::Data || !sections.body.is_present() {
         return Ok(());

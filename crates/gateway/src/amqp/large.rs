@@ -24,7 +24,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Where the part lies that goes out next.
+    /// Where the part is that goes out next.
     pub(super) fn next_place<'a>(&self, sent: &'a Sent) -> &'a Place {
         sent.parts.get(self.parts).unwrap_or(&sent.place)
     }

@@ -1,6 +1,6 @@
 //! Sessions at the door: what an attach asks for, how long it may wait, and how the session that it gets is told.
 //!
-//! Whoever asks for any session is not answered before there is one. How long that may take is between
+//! A receiver that asks for any session is not answered before there is one. How long that may take is between
 //! the client and the door: the broker knows only that somebody waits.
 
 use super::connection::Task;

@@ -1,4 +1,4 @@
-//! What each command takes of whoever asks for it: the one list, for every door.
+//! Which right each command takes: the one list, for every door.
 //!
 //! The matches have no rest. A command or a task that is added does not build until somebody has decided who may ask for
 //! it, and the tests of the doors go through the same list.
@@ -70,7 +70,7 @@ impl<'a> Demand<'a> {
     }
 
     /// The path is the one of the task's own address, because a client may sign no more than that (H-101). Descriptions
-    /// show keys, so reading them takes Manage; rules are also the affair of whoever listens.
+    /// show keys, so reading them takes Manage; rules are also the affair of receivers.
     fn of_task(task: &'a Task) -> Demand<'a> {
         let on = |right, path: &'a str| Demand::Right(right, path.into());
         let below = |right, path: String| Demand::Right(right, path.into());

@@ -44,7 +44,7 @@ impl Scope {
         &self.path
     }
 
-    /// This path, and every one that it lies below, up to the whole namespace.
+    /// This path, and every one that it is below, up to the whole namespace.
     pub fn upward(&self) -> impl Iterator<Item = &str> {
         std::iter::successors(Some(&*self.path), |path| match path.rsplit_once('/') {
             Some((above, _)) => Some(above),
@@ -68,7 +68,7 @@ impl Scope {
         }
         // Some clients sign the address of a whole request (H-101).
         let path = path.split_once('?').map_or(path, |(path, _query)| path);
-        // A slash that is written as something else may have been part of a name to whoever signed it.
+        // The signer may have meant an encoded slash as part of a name.
         let lower = path.to_ascii_lowercase();
         if ["%2f", "%5c", "%25"].iter().any(|hidden| lower.contains(hidden)) {
             return Err(Denied::InvalidAudience);

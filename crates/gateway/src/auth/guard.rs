@@ -153,7 +153,7 @@ impl Guard {
         Ok(Grant { scope: Scope::default(), rights, expires: UnixSeconds::NEVER, proof })
     }
 
-    /// The rights of the policy whose key passes `is_proof`, and the proof. Three keys are tried, whoever asks.
+    /// The rights of the policy whose key passes `is_proof`, and the proof. Three keys are always tried, so the time tells nothing.
     fn rights_by(
         &self,
         is_named: impl Fn(&Policy) -> bool,

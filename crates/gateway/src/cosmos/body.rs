@@ -20,7 +20,7 @@ impl Default for Bodies {
 }
 
 impl Bodies {
-    /// Reads a body whole. Whoever does not tell its length is reckoned with the longest.
+    /// Reads a body whole. A body of untold length is reckoned as the longest.
     pub async fn whole<B>(&self, body: B) -> Result<Bytes, Failure>
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
@@ -96,7 +96,7 @@ struct Operation<'a> {
     operation_type: Option<std::borrow::Cow<'a, str>>,
 }
 
-/// Which operations of a batch read. A body that cannot be read has none: whoever decides will say what is wrong with it.
+/// Which operations of a batch read. A body that cannot be read has none: the decision will say what is wrong with it.
 pub fn reads_of_batch(body: &[u8]) -> Vec<bool> {
     let operations: Vec<Operation<'_>> = serde_json::from_slice(body).unwrap_or_default();
     let reads = |operation: &Operation<'_>| {

@@ -146,7 +146,7 @@ impl<'a> Headers<'a> {
         Ok(Some((mode, start)))
     }
 
-    /// P-85: the account is of level Session; whoever wants more would not get it.
+    /// P-85: the account is of level Session; a request for more cannot be met.
     pub fn check_consistency(self) -> Result<(), Failure> {
         match self.text("x-ms-consistency-level") {
             Some(level) if ["strong", "boundedstaleness"].contains(&level.to_ascii_lowercase().as_str()) => {

@@ -49,7 +49,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-/// Whoever answers commands: the engine, or in tests something smaller.
+/// What answers commands: the engine, or in tests something smaller.
 pub trait Ask: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn ask(&self, command: Command) -> impl Future<Output = Result<Reply, Refusal>> + Send;
 
@@ -76,7 +76,7 @@ pub struct Settings {
     pub endpoint: Option<String>,
     /// How far the date of a signature may be off (P-19).
     pub skew: Duration,
-    /// Whether whoever has a key may move the items' time.
+    /// Whether clients with a key may move the items' time.
     pub has_test_clock: bool,
 }
 
@@ -242,7 +242,7 @@ impl<A: Ask> Door<A> {
         Ok(response)
     }
 
-    /// Verifies the signature. Whoever shows wrong ones waits longer and longer for the answer.
+    /// Verifies the signature. Each wrong one from an address makes the answer wait longer.
     async fn verify(&self, head: &Parts, address: &Address, peer: &Peer) -> Result<Access, Failure> {
         let headers = Headers(&head.headers);
         let is_here = peer.is_loopback() && !self.is_from_page(head);
@@ -299,7 +299,7 @@ impl<A: Ask> Door<A> {
         response
     }
 
-    /// What indexes a query uses, if it was asked for: base64 for whoever uses the older header, else escaped JSON (12.2).
+    /// What indexes a query uses, if it was asked for: base64 for the older header, else escaped JSON (12.2).
     async fn index_metrics(
         &self,
         resource: &Resource,

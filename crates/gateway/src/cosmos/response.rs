@@ -57,7 +57,7 @@ pub struct Asked<'a> {
     /// Whether a container shall tell what its partition key ranges hold (5.2).
     pub wants_statistics: bool,
     pub wants_metrics: bool,
-    /// Which operations of a batch read: they show what they read to whoever wants to see no content.
+    /// Which operations of a batch read: they show what they read even if the client wants no content.
     pub batch_reads: Vec<bool>,
 }
 

@@ -78,7 +78,7 @@ pub struct Heading<'a> {
     title: &'a str,
     published: LocalTime,
     updated: LocalTime,
-    /// Queues and topics name the namespace as their author; what lies below a topic does not.
+    /// Queues and topics name the namespace as their author; what is below a topic does not.
     has_author: bool,
 }
 

@@ -107,7 +107,7 @@ pub enum Needs {
 
 impl Route {
     /// The one list of what each route needs. Descriptions show keys, so reading them takes Manage; rules are also the
-    /// affair of whoever listens.
+    /// affair of receivers.
     pub fn needs(&self, method: &Method) -> Needs {
         match self {
             Route::Health | Route::WebSocket | Route::Root => Needs::Nothing,
@@ -178,7 +178,7 @@ impl Address {
         let query = Query::read(query);
         let route = route(method, uri.path(), &path, &query, has_authorization)?;
         let api_version = match route {
-            // Whoever looks after the server speaks no version of the API, and messages are the same in all of them (K-28).
+            // Requests for health and metrics name no version of the API, and messages are the same in all of them (K-28).
             Route::Health
             | Route::Metrics
             | Route::Root

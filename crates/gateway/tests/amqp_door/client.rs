@@ -310,7 +310,7 @@ impl Client {
             let frame = self.next().await;
             match frame.performative {
                 Performative::Attach(attach) if attach.handle == HANDLE => {
-                    assert!(attach.source.is_some(), "whoever asks may receive");
+                    assert!(attach.source.is_some(), "this client may receive");
                     self.give(std::slice::from_ref(&detach)).await;
                 }
                 performative if performative == detach => return frames,

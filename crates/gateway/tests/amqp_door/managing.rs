@@ -76,7 +76,7 @@ pub fn schedule(text: &[u8]) -> (&'static str, Vec<(&'static str, Value)>) {
     ("schedule-message", vec![("messages", Value::List(vec![Value::Map(entry)]))])
 }
 
-/// Asks as whoever receives on a link of that name.
+/// Asks as the receiver on a link of that name.
 pub async fn ask_for(
     client: &mut Client,
     link: &str,

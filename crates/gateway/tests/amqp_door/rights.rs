@@ -32,7 +32,7 @@ enum Way {
     /// On such a link.
     Sending,
     Receiving,
-    /// By the management node of an entity, as whoever sends or whoever receives.
+    /// By the management node of an entity, as a sender or as a receiver.
     AskingSender,
     AskingReceiver,
     /// On the link of a coordinator, which anybody may attach: what is done within a transaction has its own row.

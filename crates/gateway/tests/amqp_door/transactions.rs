@@ -81,7 +81,7 @@ fn condition(state: &State) -> &str {
     }
 }
 
-/// What whoever comes now gets of a queue, and how often it was delivered in vain.
+/// What a receiver that comes now gets of a queue, and how often it was delivered in vain.
 async fn left(server: &TestServer, path: &str) -> Vec<(Vec<u8>, Value)> {
     let mut client = server.admitted().await;
     client.receiver(0, path).await;

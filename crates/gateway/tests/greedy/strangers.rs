@@ -13,7 +13,7 @@ const LEFT_BYTES: usize = 64 * KIBIBYTE;
 
 const CONNECTIONS: usize = 24;
 
-/// What the client's half of TLS has on its way, which lies in this process too: the bytes that are being said, and their record.
+/// What the client's half of TLS has on its way, which is in this process too: the bytes that are being said, and their record.
 const CLIENT_BYTES: usize = 8 * KIBIBYTE;
 
 pub type Script = Vec<Vec<u8>>;
@@ -141,7 +141,7 @@ async fn a_stranger_costs_128_kib_whatever_it_says_and_however_it_comes_in() {
     ];
     let http = [("head", head()), ("requests", requests())];
     let mut found = Vec::new();
-    // The client's own half of TLS lies in this process too: of a connection that says nothing it is as large as the server's.
+    // The client's own half of TLS is in this process too: of a connection that says nothing it is as large as the server's.
     let mut idle = vec![server.encrypted().await];
     measured.start_again();
     for _ in 0..CONNECTIONS {

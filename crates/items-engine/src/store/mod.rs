@@ -1,6 +1,6 @@
 //! The ordered store: what the journal says, in the form in which it is read.
 //!
-//! Recent changes lie in tables in memory, everything older in a [`Base`]. A view shows the store as it was when the view was
+//! Recent changes are in tables in memory, everything older in a [`Base`]. A view shows the store as it was when the view was
 //! made, whatever is written later: so deciding sees everything, readers see what is committed, and neither waits for the
 //! other. A checkpoint moves a table into the base, durable, with the batch of the journal up to which it holds everything; a
 //! crash takes the store back to the newest checkpoint, and to nothing in between.

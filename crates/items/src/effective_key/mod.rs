@@ -1,4 +1,4 @@
-//! The effective partition key: where a partition key value lies on the ring of all values (P-41, P-42).
+//! The effective partition key: where a partition key value is on the ring of all values (P-41, P-42).
 //!
 //! Clients compute it too, and name ranges of it. So it must agree with theirs to the bit: it is never changed, only versions are
 //! added. As bytes, keys compare as their upper-case hexadecimal text does.
@@ -126,7 +126,7 @@ fn write_for_hash(part: &KeyPart, most_units: Option<usize>, text_end: u8, out: 
     }
 }
 
-/// The characters that lie within the first `most` UTF-16 units. (Half a pair of surrogates is no character, and is left out.)
+/// The characters within the first `most` UTF-16 units. (Half a pair of surrogates is no character, and is left out.)
 fn units(text: &str, most: usize) -> &str {
     let mut count = 0;
     let end = text.char_indices().find(|(_, character)| {

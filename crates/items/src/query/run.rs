@@ -397,7 +397,7 @@ enum Place {
     Unknown,
 }
 
-/// Where a full key lies, seen from the end of the page before.
+/// Where a full key is, seen from the end of the page before.
 fn place(key: &[u8], sort_length: usize, resume: &Token) -> Place {
     if !resume.is_sorted {
         return Place::Behind;

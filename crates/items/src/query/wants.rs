@@ -199,7 +199,7 @@ fn range(value: &Expr, low: &Expr, high: &Expr, paths: &Paths) -> Option<Conjunc
         .then_some(Conjunct { path, test: Test::Range { low: Some((low, true)), high: Some((high, true)) } })
 }
 
-/// Makes one range of several on the same path: `c.a >= 1 AND c.a < 9` lies between two keys of an index, and each half of it alone may be
+/// Makes one range of several on the same path: `c.a >= 1 AND c.a < 9` is between two keys of an index, and each half of it alone may be
 /// most of the container.
 fn joined(conjuncts: Vec<Conjunct>) -> Vec<Conjunct> {
     let mut joined: Vec<Conjunct> = Vec::with_capacity(conjuncts.len());

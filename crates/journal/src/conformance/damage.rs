@@ -1,4 +1,4 @@
-//! Damage: refused where it lies, naming it, again and again; nothing is skipped and nothing is deleted, so that a medium
+//! Damage: refused where it is, naming it, again and again; nothing is skipped and nothing is deleted, so that a medium
 //! that is mended is whole. Only a last batch that nothing seals may be cut, for nobody was told about it.
 
 use super::Damage::{Flip, FlipBody, FlipSnapshot, Rebody, Rechain, Reepoch, Reposition, Retable, Torn};

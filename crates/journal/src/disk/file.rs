@@ -127,7 +127,7 @@ impl Disk for File {
             }
             Err(TryLockError::WouldBlock) => {
                 let mut noted = String::new();
-                // Somebody else's text: only for the message, and only so much of it. Whoever only looks leaves none.
+                // Somebody else's text: only for the message, and only so much of it. A process that only looks leaves none.
                 if let Ok(file) = plain().read(true).open(self.path.join(name)) {
                     file.take(200).read_to_string(&mut noted)?;
                 }

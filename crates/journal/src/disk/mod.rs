@@ -146,7 +146,7 @@ mod tests {
         pages.push(&vec![9; 2 * PAGE_BYTES]);
         write_all_direct(&*file, 0, pages.bytes()).unwrap();
         assert_eq!(read_full(&*file, 0, &mut back).unwrap(), back.len());
-        assert!(back.iter().all(|byte| *byte == 9), "what lies on the disk is what is read");
+        assert!(back.iter().all(|byte| *byte == 9), "what is on the disk is what is read");
         write_all_direct(&*file, 100, &expected).unwrap();
         write_all_direct(&*file, PAGE_BYTES as u64, &pages.bytes()[PAGE_BYTES..]).unwrap();
         assert_eq!(read_full(&*file, 100, &mut back).unwrap(), back.len());

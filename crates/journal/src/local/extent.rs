@@ -27,7 +27,7 @@ pub(super) struct ExtentFile {
     file: Option<Arc<dyn DiskFile>>,
     /// What it says; `None` when there is none, or when nobody knows.
     noted: Option<RangeInclusive<u64>>,
-    /// Of the newest note. It also says where that one lies.
+    /// Of the newest note. It also says where that one is.
     turn: u64,
 }
 
@@ -202,7 +202,7 @@ mod tests {
         };
         assert_eq!(open(&disk).unwrap().noted, Some(4..=6));
         for bit in 0..CRC_AT * 8 {
-            // The third note lies in the second place.
+            // The third note is in the second place.
             flip(bit, NOTE_AT[1]);
             let mut torn = open(&disk).unwrap();
             assert_eq!(torn.noted, Some(4..=5), "bit {bit}");

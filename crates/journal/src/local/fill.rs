@@ -107,7 +107,7 @@ impl Spare {
         }
     }
 
-    /// Segments that lie behind the tail are rarely read again, and then in long runs. Were what is read of them, or was
+    /// Segments before the tail are rarely read again, and then in long runs. Were what is read of them, or was
     /// written where nothing is written past the page cache, to stay there, each new segment would take fresh memory from
     /// the machine: on a virtual one the first touch of a page costs more than everything else that is done for the messages
     /// on it.

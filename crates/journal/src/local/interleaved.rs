@@ -206,7 +206,7 @@ fn what_is_scrubbed_is_on_the_disk_and_what_is_in_flight_comes_next_time() {
         assert!(matches!(ticket.wait(), Outcome::Committed));
         assert_eq!(scrubbed(&journal), (at, vec![]));
     }
-    // The page in which the next frame begins lies in memory too; it is read from the disk all the same.
+    // The page in which the next frame begins is in memory too; it is read from the disk all the same.
     let end = journal.offset as usize;
     assert!(!end.is_multiple_of(PAGE_BYTES), "the last page is begun");
     let _ticket = journal.append(&draft(9), Position(9)).unwrap();

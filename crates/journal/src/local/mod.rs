@@ -110,7 +110,7 @@ pub struct Local {
     fenced_at: Option<Position>,
     is_sealed: bool,
     must_roll: bool,
-    /// What lies between here and the tail may be in memory only: see [`Local::rewrite_doubtful`].
+    /// The bytes between here and the tail may be in memory only: see [`Local::rewrite_doubtful`].
     doubtful_from: u64,
     /// What opening has cut off.
     cut: Option<Cut>,

@@ -21,7 +21,7 @@ pub(crate) struct Tail {
     pub(crate) entries: Vec<Entry>,
     /// Whether a seal or a fence is the last frame.
     pub(crate) is_sealed: bool,
-    /// Intact frames may lie behind the tail, so nothing may be written into this segment any more.
+    /// There may be intact frames behind the tail, so nothing may be written into this segment any more.
     pub(crate) must_roll: bool,
     pub(crate) cut: Option<Cut>,
     /// From here on nobody knows whether the last sync of the life before succeeded.

@@ -1,4 +1,4 @@
-//! Reading frame heads one after another, and checking that each belongs where it lies.
+//! Reading frame heads one after another, and checking that each belongs where it is.
 //!
 //! A scan reads heads and skips bodies. "No intact frame here" is an answer; an intact frame that does not continue
 //! the one before it is damage.
@@ -161,7 +161,7 @@ impl<'s> Scan<'s> {
         })
     }
 
-    /// Makes the buffer hold `count` bytes from `at` on. The caller has checked that they lie inside the segment.
+    /// Makes the buffer hold `count` bytes from `at` on. The caller has checked that they are inside the segment.
     fn load(&mut self, at: u64, count: usize) -> Result<(), Error> {
         if at >= self.buffer_at && at + count as u64 <= self.buffer_at + self.buffer.len() as u64 {
             return Ok(());

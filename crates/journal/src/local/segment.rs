@@ -1,4 +1,4 @@
-//! One segment file: its header, its table of bodies, and what lies at its two edges.
+//! One segment file: its header, its table of bodies, and what is at its two edges.
 //!
 //! A segment's file is as long as its header says from before its first frame on, so a shorter file is damage and
 //! never an early end. Its incarnation is fresh with each life of the file. A segment that has a successor is
@@ -67,7 +67,7 @@ impl Header {
         block
     }
 
-    /// Checks everything that the block alone can tell. Magic, version and checksum lie where they are in every
+    /// Checks everything that the block alone can tell. Magic, version and checksum are where they are in every
     /// version, so that damage and newer data can be told apart.
     fn decode(block: &[u8; SEGMENT_HEADER_BYTES], path: &str) -> Result<Header, Error> {
         let word = |at: usize| u32::from_le_bytes(*block[at..].first_chunk().expect("within the block"));
@@ -219,14 +219,14 @@ impl Segment {
         Ok(())
     }
 
-    /// The entry of a body that lies in this segment.
+    /// The entry of a body of this segment.
     pub(crate) fn entry(&self, body: BodyId) -> Result<Entry, Error> {
         let mut found = Vec::with_capacity(1);
         self.entries(std::iter::once(body), &mut found)?;
         Ok(found[0])
     }
 
-    /// Adds the entries of bodies that lie in this segment.
+    /// Adds the entries of bodies of this segment.
     pub(crate) fn entries(
         &self,
         bodies: impl Iterator<Item = BodyId>,
@@ -307,7 +307,7 @@ impl Segment {
     }
 }
 
-/// Appends the entries of bodies that lie back to back from `offset` on.
+/// Appends the entries of bodies that are stored back to back from `offset` on.
 pub(crate) fn list_bodies(mut offset: u64, table: &[[u8; 8]], entries: &mut Vec<Entry>) {
     for &entry in table {
         let (length, crc) = split_prefix(entry);

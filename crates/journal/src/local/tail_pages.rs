@@ -12,7 +12,7 @@ use std::ops::Range;
 
 #[derive(Debug)]
 pub(super) struct TailPages {
-    /// What lies in the last page before the place where the next frame goes.
+    /// The bytes of the last page before the place where the next frame goes.
     begun: Vec<u8>,
     /// Where a frame is laid out.
     last: Layout,
@@ -26,7 +26,7 @@ pub(crate) struct Layout {
     rest: Rest,
 }
 
-/// What of a large frame does not lie in the pages: it begins where they end, at a page, and is copied by the thread that writes it.
+/// The rest of a large frame, which is not in the pages: it begins where they end, at a page, and is copied by the thread that writes it.
 #[derive(Debug, Default)]
 struct Rest {
     parts: Vec<Bytes>,
@@ -118,7 +118,7 @@ impl Layout {
         }
     }
 
-    /// The bytes between two places of the file, up to a page; what lies behind the frame is zeros.
+    /// The bytes between two places of the file, up to a page; behind the frame there are zeros.
     fn copy_to(&self, range: Range<u64>, out: &mut Vec<u8>) {
         out.clear();
         out.resize((range.end - range.start) as usize, 0);
@@ -130,7 +130,7 @@ impl Layout {
     }
 }
 
-/// Puts a part that lies at `at` over what was read at `offset`.
+/// Puts a part of the file at `at` over what was read at `offset`.
 fn lay_part_over(at: u64, part: &[u8], offset: u64, read: &mut [u8]) {
     let from = at.max(offset);
     let to = (at + part.len() as u64).min(offset + read.len() as u64);
@@ -196,7 +196,7 @@ impl TailPages {
 
     /// Writes what is laid out and was not left.
     pub(super) fn write(&self, file: &dyn DiskFile, is_cached: bool) -> io::Result<()> {
-        assert!(self.last.rest.parts.is_empty(), "what was left is written by whoever it was left to");
+        assert!(self.last.rest.parts.is_empty(), "what is left is written by the thread that took it over");
         self.last.write_pages(file, is_cached)
     }
 

@@ -77,7 +77,7 @@ impl DiskPlan {
         let most = *random.pick(&[12, 60, 400, 1_200]);
         let at = match fault {
             // Soon after a start nothing is in memory, and what is stored must be read. Counted from when it is open:
-            // whoever finds other bytes at the end of a journal must take them for what was never written.
+            // recovery must take other bytes at the end of a journal for what was never written.
             Fault::Rot => random.between(1, 60),
             _ => random.between(1, most),
         };

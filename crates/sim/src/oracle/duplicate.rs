@@ -276,7 +276,7 @@ impl Oracle {
         self.meant(&self.messages[number].path).any(|queue| matches!(queue.kind, Kind::Topic(_)))
     }
 
-    /// Whoever scheduled a message that was dropped is told a number that nobody else has (S-48).
+    /// The scheduler of a message that was dropped is told a number that no message has (S-48).
     pub(super) fn told_skipped(&mut self, path: &str, message: usize, number: Number) {
         if self.may_be_unwanted(message) {
             self.count_unwanted(message);

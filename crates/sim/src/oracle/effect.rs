@@ -335,7 +335,7 @@ impl Oracle {
             // A queue that was deleted in the same turn keeps what was not removed before.
             ReceiveMode::ReceiveAndDelete => removed,
         };
-        // Whoever leaves a session holds none of its messages any more, and may have them deleted at once.
+        // A receiver that leaves a session holds none of its messages any more, and may have them deleted at once.
         let is_purged = |removed: &Present| self.messages[removed.message].gone == Some(Gone::Purged);
         let holding = session.and_then(|session| self.holdings.get(&(entity, session)));
         let has_left = holding.is_some_and(|holding| holding.left == Some(turn));
@@ -447,7 +447,7 @@ impl Oracle {
             let went = |(turn, queue): &(u64, super::ledger::Queue)| {
                 *turn == self.turn && queue.path.eq_ignore_ascii_case(&path)
             };
-            // S-172, S-230. Nothing is forwarded from where messages lie that fell out on their way.
+            // S-172, S-230. Nothing is forwarded from where messages are that fell out on their way.
             let is_closed = match refusal {
                 Refusal::EntityDisabled(_) => true,
                 Refusal::NotAllowed(_) => part != SubQueue::TransferDeadLetter,

@@ -172,7 +172,7 @@ impl Question {
         }
     }
 
-    /// Whether whoever asks this and is not refused has used the queue (S-71).
+    /// Whether this counts as use of the queue unless it is refused (S-71).
     pub(super) fn uses(&self) -> bool {
         !matches!(
             self,
@@ -241,7 +241,7 @@ impl Oracle {
         self.connection_left(connection, turn);
     }
 
-    /// Nobody is there to be answered: whoever sent does not know what became of it.
+    /// Nobody is there to be answered: the sender does not know what became of it.
     pub(super) fn forget(&mut self, connection: ConnectionId) {
         for expected in self.expected.remove(&connection).into_iter().flatten() {
             if let Due::Send(link, delivery) = expected.due {
@@ -296,7 +296,7 @@ impl Oracle {
             wants,
             holds: None,
         };
-        // Whoever takes any session may wait for ever.
+        // A receiver that takes any session may wait for ever.
         let may_wait = link.wants == Some(None);
         self.links.insert(id, link);
         if !may_wait {

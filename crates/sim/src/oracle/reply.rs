@@ -182,7 +182,7 @@ impl Oracle {
     }
 
     /// Only a lock that is held is renewed, and for a lock duration from now (S-83). Of two renewals the one that was
-    /// asked for later counts, whoever hears first.
+    /// asked for later counts, whichever is heard of first.
     fn renewed(&mut self, path: &str, tokens: &[LockToken], times: &[LocalTime], order: u64) {
         let Some(entity) = self.ledger.find(path).filter(|_| !self.went(path)) else { return };
         let durations = self.ledger.queues[&entity].durations.clone();

@@ -127,7 +127,7 @@ impl Oracle {
         }
     }
 
-    /// Whoever holds a session of what nobody may receive from any more loses its link. Who got one in this turn may have got
+    /// The holder of a session of what nobody may receive from any more loses its link. Who got one in this turn may have got
     /// it afterwards.
     pub(super) fn end_sessions(&mut self, entity: EntityId) {
         if self.ledger.queues.get(&entity).is_none_or(|queue| queue.may_receive()) {
@@ -141,7 +141,7 @@ impl Oracle {
 
     /// Whether the time of a session's holder has run out.
     pub(super) fn is_holding_over(&self, link: LinkId) -> bool {
-        // Whoever has it now was looked at when it got it.
+        // The link that has it now was looked at when it got it.
         let mut held = self.holdings.iter().filter(|(_, holding)| holding.link == link);
         held.next().is_none_or(|((entity, _), holding)| holding.until <= self.here(*entity))
     }

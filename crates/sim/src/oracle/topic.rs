@@ -348,7 +348,7 @@ impl Oracle {
         })
     }
 
-    /// What an entity holds, and must be told to hold by whoever asks alone.
+    /// What an entity holds, and must be told to hold when nobody else asks.
     pub fn figures(&self, path: &str) -> Option<Figures> {
         let entity = self.ledger.find(path)?;
         let queue = &self.ledger.queues[&entity];

@@ -1,5 +1,5 @@
 //! Transactions (S-210 to S-218): what is asked for within one is done with its commit, all of it in one append, or never;
-//! whoever rolls back finds every lock as it was.
+//! a client that rolls back finds every lock as it was.
 //!
 //! The oracle knows of a transaction what its client was told: what is staged, what was refused, how it ended. A message
 //! of a transaction may be stored only while its commit is being decided, and a lock may be used up only then.

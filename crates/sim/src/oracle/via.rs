@@ -50,7 +50,7 @@ impl Oracle {
         Some(number)
     }
 
-    /// Whether all messages of a delivery lie where those lie that fell out.
+    /// Whether all messages of a delivery are where those are that fell out.
     pub(super) fn is_transfer_dead(&self, link: LinkId, delivery: u32) -> bool {
         self.of_delivery(link, delivery).iter().all(|message| {
             message.place.is_some_and(|(entity, sequence)| {

@@ -60,7 +60,7 @@ const PATHS: [&[&str]; PARTITIONS] = [
 pub struct Workload {
     random: Random,
     clients: Vec<Client>,
-    /// Locks that were handed out, whoever has them; some are used again long after.
+    /// Locks that were handed out, on every link; some are used again long after.
     held: [Vec<Held>; PARTITIONS],
     /// Numbers of messages that were set aside or scheduled, with the path of their queue.
     deferred: [Vec<(String, Number)>; PARTITIONS],
@@ -186,7 +186,7 @@ impl Workload {
             }
         }
         let mut batch = Batch::default();
-        // Whoever moves time says nothing else with it.
+        // A client that moves time says nothing else with it.
         let is_clock = self.random.once_in(90);
         if is_clock {
             self.ask_clock(who, &mut batch, &mut oracle);
@@ -423,7 +423,7 @@ impl Workload {
         }
     }
 
-    /// A message reaches whoever it was for, who reads it.
+    /// A message reaches its receiver, who reads it.
     pub fn take(&mut self, nth: usize, sent: &Sent, may_fail: impl Fn() -> bool, oracle: &mut Oracle) {
         let mut whole = Vec::new();
         let read = sent.parts.iter().chain([&sent.place]).try_for_each(|place| place.read_into(&mut whole));

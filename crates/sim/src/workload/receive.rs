@@ -60,7 +60,7 @@ impl Workload {
         batch.commands.push(Command::Settle { link, delivery, token, outcome, wants_answer });
     }
 
-    /// Whoever has the token may settle, on any link to the queue (S-94).
+    /// A token may be used on any link to the queue (S-94).
     fn settling_link(&mut self, who: Actor, held: &Held) -> Option<(LinkId, u32)> {
         let links = &mut self.clients[who.at].links;
         let fitting = |link: &&mut super::client::ClientLink| link.path.eq_ignore_ascii_case(&held.path);

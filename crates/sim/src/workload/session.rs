@@ -1,4 +1,4 @@
-//! Sessions: messages are put into a few of them, receivers accept one or any, and whoever holds one keeps a state.
+//! Sessions: messages are put into a few of them, receivers accept one or any, and the holder of one keeps a state.
 
 use super::topic::is_topic;
 use super::{Actor, SESSIONS, Workload, namespace_of};

@@ -98,7 +98,7 @@ impl Bench {
         self.turn()
     }
 
-    /// What happens until nothing does: the partition's thread has its turns, or, while it waits for the disk, whoever has
+    /// What happens until nothing does: the partition's thread has its turns, or, while it waits for the disk, the one that has
     /// brought something decides it.
     pub(super) fn turn(&mut self) -> Pause {
         if self.append.is_some() {

@@ -137,7 +137,7 @@ fn what_is_stored_is_counted_by_messages() {
     }
     bench.accept(Item::Batch(batch));
     bench.turn();
-    assert_eq!(bench.counters.stored_messages.load(Ordering::Relaxed), 5, "neighbours lie in one run");
+    assert_eq!(bench.counters.stored_messages.load(Ordering::Relaxed), 5, "neighbours are in one run");
 }
 
 #[test]

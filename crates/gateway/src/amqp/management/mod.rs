@@ -137,7 +137,7 @@ fn joined(transaction: Option<TransactionId>, command: Command) -> Result<Comman
 }
 
 impl<S> Task<S> {
-    /// A node is open to whoever holds some right on its entity; each request is looked at again.
+    /// A node is open to every client with some right on its entity; each request is looked at again.
     pub(super) fn attach_management(
         &mut self,
         key: LinkKey,

@@ -1,4 +1,4 @@
-//! `renew-lock`: another lock duration for whoever presents the tokens (S-83).
+//! `renew-lock`: another lock duration, on whichever connection the tokens are presented (S-83).
 
 use super::reply::Reply;
 use super::{Asking, Failure, Verb};

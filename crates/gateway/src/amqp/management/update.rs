@@ -1,4 +1,4 @@
-//! `update-disposition`: settles what the tokens have locked, for whoever presents them (S-94, S-123).
+//! `update-disposition`: settles what the tokens have locked, on whichever connection they are presented (S-94, S-123).
 
 use super::super::settle::overlay_of;
 use super::{Asking, Failure, Verb};

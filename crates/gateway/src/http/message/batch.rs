@@ -1,6 +1,6 @@
 //! A batch: a JSON array of messages, stored whole or not at all (H-96, S-16).
 //!
-//! Messages are read one by one and written as AMQP at once, so that what lies in memory is the text and the messages,
+//! Messages are read one by one and written as AMQP at once, so that memory holds the text and the messages,
 //! and of all objects in between one.
 
 use super::super::failure::Failure;

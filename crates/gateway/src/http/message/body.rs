@@ -1,5 +1,5 @@
 //! The body of an answer. A message that is stored in parts leaves part by part: the next one is read when the client has
-//! taken the last, so that however slow it is, one part lies in memory.
+//! taken the last, so that however slow it is, one part is in memory.
 
 use bytes::Bytes;
 use engine::{Bodies, Handle};
@@ -44,7 +44,7 @@ type PartRead = Pin<Box<dyn Future<Output = Option<Bodies>> + Send>>;
 /// What is left of a message in parts.
 pub struct Parts {
     engine: Handle,
-    /// Where the parts lie that are still to be read.
+    /// Where the parts are that are still to be read.
     places: std::vec::IntoIter<Place>,
     rest: Rest,
     /// Read and not taken.
@@ -59,7 +59,7 @@ impl fmt::Debug for Parts {
 }
 
 impl Parts {
-    /// `first` is what the first part has behind its front; the rest lies in `places`.
+    /// `first` is what the first part has behind its front; the rest is in `places`.
     pub(super) fn new(
         engine: Handle,
         mut rest: Rest,

@@ -27,7 +27,7 @@ pub(super) struct Outline {
 }
 
 impl Outline {
-    /// Appends all that lies before the body. `now` is the sender's time, of which only differences matter (S-67).
+    /// Appends all that comes before the body. `now` is the sender's time, of which only differences matter (S-67).
     pub(super) fn write(&self, out: &mut Vec<u8>, now: Time) {
         let life = self.time_to_live.filter(|span| *span != Span::MAX);
         if let Some(life) = life {

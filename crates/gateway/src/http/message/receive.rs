@@ -76,7 +76,7 @@ impl<A: Ask> Door<'_, A> {
 }
 
 impl<A: Ask> Door<'_, A> {
-    /// Ends when whoever waits may not receive any more: its token has run out, or its policy or right is gone.
+    /// Ends when the waiting client may not receive any more: its token has run out, or its policy or right is gone.
     async fn lapsed(&self, asked: &MessageRequest<'_>, entity: &str) -> Failure {
         loop {
             sleep(CLAIM_REVIEW).await;

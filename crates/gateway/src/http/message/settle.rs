@@ -1,4 +1,4 @@
-//! Settling: complete, unlock and renew a message by its lock token (HX-2.5 to HX-2.7), for whoever presents it (S-94).
+//! Settling: complete, unlock and renew a message by its lock token (HX-2.5 to HX-2.7), which counts on every connection (S-94).
 //!
 //! The token finds the lock. What stands before it in the address, the sequence number or the message id, must be the
 //! message's: a client that takes the one for the other is told.

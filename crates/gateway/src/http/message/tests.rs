@@ -125,7 +125,7 @@ impl TestServer {
     async fn exchange(&self, request: Vec<u8>) -> Answer {
         let (far, _) = self.connect();
         let (mut answers, mut input) = tokio::io::split(far);
-        // Whoever is refused may find that nobody reads the rest.
+        // The server does not read the rest of a request that it refuses.
         let sending = tokio::spawn(async move {
             let _ = input.write_all(&request).await;
             input

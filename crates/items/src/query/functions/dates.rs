@@ -220,7 +220,7 @@ fn bin(arguments: &[Val<'_>]) -> Option<i64> {
     (binned >= 0).then_some(binned)
 }
 
-/// How many boundaries of the unit lie between.
+/// How many boundaries of the unit are between.
 fn difference(arguments: &[Val<'_>]) -> Option<i64> {
     let unit = unit(&arguments[0])?;
     let (from, to) = (parse(arguments[1].as_text()?)?, parse(arguments[2].as_text()?)?);

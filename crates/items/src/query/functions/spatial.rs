@@ -1,7 +1,7 @@
 //! Places on the earth as GeoJSON: points, lines and polygons, on a sphere.
 //!
 //! Distances and areas are of a sphere with the earth's mean radius, so they differ from the service's ellipsoid by up to half a
-//! per cent. Whether a point lies in a polygon is decided on the flat longitude-latitude plane.
+//! per cent. Whether a point is in a polygon is decided on the flat longitude-latitude plane.
 
 use super::Function as F;
 use super::Function;
