@@ -6,10 +6,11 @@ import subprocess
 import time
 
 import pytest
+from amqp_values import DISPOSITION
 from azure.servicebus import ServiceBusClient
 from otobus import EMULATOR_KEY, POLICY, START_DEADLINE_SECONDS
 from strace_log import TRACED, WRITES, parse
-from wire import ACCEPTED, DISPOSITION, Sender, message
+from wire import ACCEPTED, Sender, message
 
 STRACE = os.environ.get("OTOBUS_STRACE") or shutil.which("strace")
 SENDS = 200

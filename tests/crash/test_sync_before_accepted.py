@@ -5,9 +5,10 @@ import shutil
 import time
 
 import pytest
+from amqp_values import DISPOSITION
 from otobus import EMULATOR_KEY, POLICY
 from strace_log import FILE_WRITES, READS, TRACED, WRITES, parse
-from wire import DISPOSITION, Sender, message
+from wire import Sender, message
 
 SENDS = 300
 # Each sync returns this much later than the disk was done. A broker that answers without waiting for it would

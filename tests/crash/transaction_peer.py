@@ -4,9 +4,10 @@ of its source, transfers and dispositions in a transactional state), and a test 
 
 import struct
 
-from wire import (
-    ATTACH, DISPOSITION, FALSE, FLOW, NULL, TRANSFER, TRUE, Sender, binary, described, string, symbol, ubyte, uint,
+from amqp_values import (
+    ATTACH, DISPOSITION, FALSE, FLOW, NULL, TRANSFER, TRUE, binary, described, string, symbol, ubyte, uint,
 )
+from wire import Sender
 
 COORDINATOR, OTHER, RECEIVER = 1, 2, 3
 ACCEPTED, REJECTED, DECLARED, TRANSACTIONAL = 0x24, 0x25, 0x33, 0x34

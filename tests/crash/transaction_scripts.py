@@ -13,11 +13,9 @@ import struct
 import time
 import urllib.parse
 
+from amqp_values import ATTACH, BEGIN, DISPOSITION, FALSE, FLOW, NULL, OPEN, TRANSFER, TRUE
 from transaction_peer import ACCEPTED, DECLARED, TRANSACTIONAL, VALUE, fields
-from wire import (
-    ATTACH, BEGIN, DISPOSITION, FALSE, FLOW, NULL, OPEN, SASL_INIT, SASL_MECHANISMS, SASL_OUTCOME, TIMEOUT_SECONDS, TRANSFER,
-    TRUE, Frames,
-)
+from wire import SASL_INIT, SASL_MECHANISMS, SASL_OUTCOME, TIMEOUT_SECONDS, Frames
 
 NOTHING, EITHER, EVERYTHING = "nothing", "either", "everything"
 SASL, AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"

@@ -6,40 +6,15 @@ It understands just what a broker says to it and raises on everything else.
 import socket
 import struct
 
+from amqp_values import (
+    ATTACH, BEGIN, DISPOSITION, FALSE, FLOW, NULL, OPEN, REFUSALS, TRANSFER, TRUE, binary, described, string, symbol, ubyte, uint,
+)
+
 SASL_MECHANISMS, SASL_INIT, SASL_OUTCOME = 0x40, 0x41, 0x44
-OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
-REFUSALS = {DETACH, END, CLOSE}
 ACCEPTED = b"\x00\x53\x24\x45"
 FRAME_BYTES = 65536
 WINDOW = 2048
 TIMEOUT_SECONDS = 60
-
-NULL, TRUE, FALSE = b"\x40", b"\x41", b"\x42"
-
-
-def uint(number):
-    return struct.pack(">BI", 0x70, number)
-
-
-def ubyte(number):
-    return struct.pack(">BB", 0x50, number)
-
-
-def string(text):
-    return struct.pack(">BI", 0xB1, len(text.encode())) + text.encode()
-
-
-def symbol(text):
-    return struct.pack(">BI", 0xB3, len(text)) + text.encode()
-
-
-def binary(octets):
-    return struct.pack(">BI", 0xB0, len(octets)) + octets
-
-
-def described(code, *fields):
-    body = b"".join(fields)
-    return struct.pack(">BBBBII", 0, 0x53, code, 0xD0, len(body) + 4, len(fields)) + body
 
 
 def fields_of(performative):

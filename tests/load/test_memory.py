@@ -5,8 +5,9 @@ import socket
 import sys
 
 import pytest
+from amqp_values import DISPOSITION, binary, described, string
 from otobus import EMULATOR_KEY, POLICY, Otobus
-from raw import ACCEPTED, DISPOSITION, Link, binary, described, fields_of, string
+from raw import ACCEPTED, Link, fields_of
 
 MEBIBYTE = 1024 * 1024
 # The largest message there is: 102,400 kilobytes, less a little for its properties.
