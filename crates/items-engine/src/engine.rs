@@ -4,7 +4,7 @@ use crate::handle::{Handle, Pending};
 use crate::limits::{BLOCK_SHARE, CACHE_BYTES_LEAST, ROW_SHARE, TABLE_SHARE};
 use crate::partition::{Clocks, FlushJob, Flusher, OpenError, Partition, Work};
 use crate::store::{Failure, Layered, Lsm, Store};
-use engine::commit::{Inbox, Moment, Shared};
+use engine::commit::{Inbox, Moment, OwnerThread, Shared};
 use engine::{Clock, OwnerClock};
 use items::Time;
 use journal::Journal;
@@ -73,7 +73,7 @@ pub(crate) type Items = Shared<Partition<Pending>>;
 #[derive(Debug)]
 pub struct Engine {
     handle: Handle,
-    thread: JoinHandle<Result<(), String>>,
+    thread: OwnerThread,
 }
 
 impl Engine {
@@ -113,21 +113,14 @@ impl Engine {
         let helpers = Helpers::spawn(jobs, &store, &inbox).map_err(OpenError::Thread)?;
         let handle = Handle::new(Arc::clone(&shared), readers, clock, throttle, activity, condition);
         let closing = handle.clone();
-        let thread = std::thread::Builder::new()
-            .name("otobus-items".into())
-            .spawn(move || {
-                let guard = AbortOnPanic;
-                let ended = shared.run().map_err(|why| why.to_string());
-                shared.close();
-                closing.close();
-                helpers.end();
-                std::mem::forget(guard);
-                if let Err(why) = &ended {
-                    on_failure(why.clone());
-                }
-                ended
-            })
-            .map_err(OpenError::Thread)?;
+        let work = move || {
+            let ended = shared.run().map_err(|why| why.to_string());
+            shared.close();
+            closing.close();
+            helpers.end();
+            ended
+        };
+        let thread = OwnerThread::spawn("otobus-items", work, on_failure).map_err(OpenError::Thread)?;
         Ok(Engine { handle, thread })
     }
 
@@ -138,22 +131,7 @@ impl Engine {
     /// Finishes what was begun and closes the journal. Says why, if it could not be finished; `on_failure` was told too.
     pub fn stop(self) -> Result<(), String> {
         self.handle.stop();
-        match self.thread.join() {
-            Ok(ended) => ended,
-            // A bug on the partition's thread. It has been reported where it happened, and nothing may be served.
-            Err(_) => std::process::abort(),
-        }
-    }
-}
-
-/// A panic on the partition's thread is a bug in a decision: the process stops rather than carry on wrong.
-struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            std::process::abort();
-        }
+        self.thread.join()
     }
 }
 

@@ -70,7 +70,7 @@ pub struct Gather {
     rest: u32,
     /// Connections pause while more is gathered.
     is_paused_for: bool,
-    /// They have been let go to read what has arrived, and have read and decided all of it.
+    /// The pause was ended so that connections read what has arrived, and they have read and decided all of it.
     is_reading: bool,
     is_read: bool,
     /// What that takes, smoothed.

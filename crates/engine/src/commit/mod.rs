@@ -4,6 +4,7 @@
 //! - [`Commit`] is the machine: one enum for what is known about the disk, and one question, [`Commit::next`].
 //! - [`Gather`] holds the policy of how long to wait for more, in one function.
 //! - [`Shared`] is the shell: a thread that owns the partition, and the threads of connections that decide on the spot.
+//! - [`OwnerThread`] is the thread that owns it, as a value to wait for.
 //! - [`Inbox`] is where work waits and the owner sleeps.
 //! - [`Pauses`] is where the threads of connections pause while nothing is gained by reading what clients send.
 //! - [`Decider`] is what a state machine must offer to be run by them. None of them knows what is decided.
@@ -19,6 +20,7 @@ mod machine;
 mod moment;
 mod pause;
 mod shared;
+mod thread;
 
 pub use decider::{Decider, Due, Release};
 pub use gather::{CYCLE_MOST, GATHER_MOST, Gather, READ_MOST, UNAWAITED_MOST};
@@ -27,3 +29,4 @@ pub use machine::{Commit, Disk, Drafted, FULL_RETRY, Next, Stop};
 pub use moment::Moment;
 pub use pause::Pauses;
 pub use shared::{Answered, Append, MOST_FOR_OTHERS, Shared, Step};
+pub use thread::OwnerThread;

@@ -113,7 +113,7 @@ impl<D: Decider> Shared<D> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the partition. For tests and for those who ask how it is.
+    /// Looks at the partition. For tests and for health.
     pub fn look<R>(&self, look: impl FnOnce(&mut D, &Commit) -> R) -> Option<R> {
         self.lock().as_mut().map(|held| look(&mut held.decider, &held.commit))
     }
@@ -205,7 +205,7 @@ impl<D: Decider> Shared<D> {
     /// One turn of the owner's thread. `answered` is the append that it has waited for.
     pub fn turn(&self, answered: Option<Answered<D::Unreleased>>) -> Step<D::Unreleased> {
         self.is_owner_waiting.store(true, Ordering::SeqCst);
-        // Before the partition is entered: those who wait are served first, and nobody can be told anything later before them.
+        // Before the partition is entered: what waits leaves first, so nothing decided later can leave before it.
         let is_answer = answered.is_some();
         let answered = answered.map(Answered::let_go);
         let mut guard = self.lock();

@@ -12,7 +12,7 @@ pub(crate) use workers::{Worker, Workers};
 
 use crate::cache::Cache;
 use crate::clock::OwnerClock;
-use crate::commit::{Inbox, Shared};
+use crate::commit::{Inbox, OwnerThread, Shared};
 use crate::handle::Handle;
 use crate::item::Item;
 use crate::limits::LARGE_GAP_MS;
@@ -25,7 +25,6 @@ use crate::upkeep::Pace;
 use broker::Broker;
 use journal::Journal;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 /// A partition and the inbox in front of it.
 pub type SharedPartition = Shared<Partition>;
@@ -66,7 +65,7 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct Engine {
     handle: Handle,
-    thread: JoinHandle<Result<(), String>>,
+    thread: OwnerThread,
 }
 
 impl Engine {
@@ -103,22 +102,17 @@ impl Engine {
         let partition = Arc::new(Shared::new(partition, tail, inbox));
         let handle = Handle::new(partition.clone(), asks, condition, shared);
         let (closing, abandoned) = (handle.clone(), partition.clone());
-        let thread = std::thread::Builder::new()
-            .name("otobus-partition".into())
-            .spawn(move || {
-                let ended = partition.run().map_err(|why| why.to_string());
-                partition.close();
-                drop(scrub);
-                closing.close();
-                if let Err(why) = &ended {
-                    on_failure(why.clone());
-                }
-                ended
-            })
-            .map_err(|error| {
-                abandoned.close();
-                OpenError::Thread(error)
-            })?;
+        let work = move || {
+            let ended = partition.run().map_err(|why| why.to_string());
+            partition.close();
+            drop(scrub);
+            closing.close();
+            ended
+        };
+        let thread = OwnerThread::spawn("otobus-partition", work, on_failure).map_err(|error| {
+            abandoned.close();
+            OpenError::Thread(error)
+        })?;
         Ok(Engine { handle, thread })
     }
 
@@ -129,11 +123,7 @@ impl Engine {
     /// Finishes what was begun and closes the journal. Says why, if it could not be finished; `on_failure` was told too.
     pub fn stop(self) -> Result<(), String> {
         self.handle.stop();
-        match self.thread.join() {
-            Ok(ended) => ended,
-            // A bug on the partition's thread. It has been reported where it happened, and nothing may be served.
-            Err(_) => std::process::abort(),
-        }
+        self.thread.join()
     }
 }
 
