@@ -50,11 +50,11 @@ impl<'a> Deciding<'a> {
         self.decision.record(record);
     }
 
-    pub(crate) fn effect(&mut self, effect: Effect) {
+    pub(crate) fn effect(&mut self, effect: impl Into<Effect>) {
         self.decision.effect(effect);
     }
 
-    pub(crate) fn free_effect(&mut self, effect: Effect) {
+    pub(crate) fn free_effect(&mut self, effect: impl Into<Effect>) {
         self.decision.free_effect(effect);
     }
 }
@@ -161,13 +161,13 @@ impl Decision {
     }
 
     /// Adds an effect that waits for everything decided so far.
-    pub(crate) fn effect(&mut self, effect: Effect) {
-        self.effects.push(Release { is_free: false, effect });
+    pub(crate) fn effect(&mut self, effect: impl Into<Effect>) {
+        self.effects.push(Release { is_free: false, effect: effect.into() });
     }
 
     /// Adds an effect that rests on what is committed already.
-    pub(crate) fn free_effect(&mut self, effect: Effect) {
-        self.effects.push(Release { is_free: true, effect });
+    pub(crate) fn free_effect(&mut self, effect: impl Into<Effect>) {
+        self.effects.push(Release { is_free: true, effect: effect.into() });
     }
 }
 

@@ -160,6 +160,16 @@ pub struct AcceptedSession {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
+    Accepted { link: LinkId, delivery: u32 },
+    Deliver { link: LinkId, mode: ReceiveMode, delivery: Delivery },
+    Settled { link: LinkId, delivery: u32, outcome: Settled },
+    Answered { request: RequestId, answer: Result<Answer, Refusal> },
+    Notice(Notice),
+}
+
+/// What a link is told as it is here: the engine joins nothing to it and adds no bytes, as it does for the other effects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
     Attached {
         link: LinkId,
         max_message_bytes: u64,
@@ -173,10 +183,6 @@ pub enum Effect {
         link: LinkId,
         refusal: Refusal,
     },
-    Accepted {
-        link: LinkId,
-        delivery: u32,
-    },
     Rejected {
         link: LinkId,
         delivery: u32,
@@ -187,19 +193,9 @@ pub enum Effect {
         link: LinkId,
         length: u32,
     },
-    Deliver {
-        link: LinkId,
-        mode: ReceiveMode,
-        delivery: Delivery,
-    },
     /// All credit that was not used is void; the receiver is told so.
     Drained {
         link: LinkId,
-    },
-    Settled {
-        link: LinkId,
-        delivery: u32,
-        outcome: Settled,
     },
     NotSettled {
         link: LinkId,
@@ -219,28 +215,38 @@ pub enum Effect {
         transaction: TransactionId,
         outcome: Option<Settled>,
     },
-    Answered {
-        request: RequestId,
-        answer: Result<Answer, Refusal>,
-    },
+}
+
+impl Notice {
+    pub fn link(&self) -> LinkId {
+        match self {
+            Notice::Attached { link, .. }
+            | Notice::Detached { link, .. }
+            | Notice::Rejected { link, .. }
+            | Notice::PartTaken { link, .. }
+            | Notice::Drained { link }
+            | Notice::NotSettled { link, .. }
+            | Notice::Declared { link, .. }
+            | Notice::Staged { link, .. } => *link,
+        }
+    }
+}
+
+impl From<Notice> for Effect {
+    fn from(notice: Notice) -> Effect {
+        Effect::Notice(notice)
+    }
 }
 
 impl Effect {
     /// Whom it goes to.
     pub fn connection(&self) -> ConnectionId {
         match self {
-            Effect::Attached { link, .. }
-            | Effect::Detached { link, .. }
-            | Effect::Accepted { link, .. }
-            | Effect::Rejected { link, .. }
-            | Effect::PartTaken { link, .. }
-            | Effect::Deliver { link, .. }
-            | Effect::Drained { link }
-            | Effect::Settled { link, .. }
-            | Effect::NotSettled { link, .. }
-            | Effect::Declared { link, .. }
-            | Effect::Staged { link, .. } => link.connection,
+            Effect::Accepted { link, .. } | Effect::Deliver { link, .. } | Effect::Settled { link, .. } => {
+                link.connection
+            }
             Effect::Answered { request, .. } => request.connection,
+            Effect::Notice(notice) => notice.link().connection,
         }
     }
 }

@@ -49,7 +49,9 @@ pub use access::AccessRule;
 pub use command::{Arrivals, Command, Incoming, Intake, Outcome, ReceiveMode, SessionIds};
 pub use decision::{Context, Decided, Decision, Material, Needs, Release};
 pub use durable::{Counts, Durable};
-pub use effect::{AcceptedSession, Answer, Delivery, Effect, Extra, Forwarded, QueueDescription, Settled};
+pub use effect::{
+    AcceptedSession, Answer, Delivery, Effect, Extra, Forwarded, Notice, QueueDescription, Settled,
+};
 pub use ids::{
     BodyId, ConnectionId, EntityId, LinkId, LockToken, MessageKey, NamespaceId, Number, Position, RequestId,
     Sequence, Source, SubQueue, TransactionId,

@@ -4,7 +4,7 @@ use crate::Broker;
 use crate::command::ReceiveMode;
 use crate::decision::{Deciding, Decision, LocalContext};
 use crate::durable::{Kind, Queue};
-use crate::effect::Effect;
+use crate::effect::Notice;
 use crate::ids::{EntityId, LinkId, NamespaceId, Source, SubQueue};
 use crate::refusal::Refusal;
 use crate::volatile::{Link, Role};
@@ -54,9 +54,9 @@ impl Broker {
                 // What chooses a partition is looked at within transactions (S-216).
                 let settings = &self.queue_of(source).settings;
                 let wants_ids = settings.requires_duplicate_detection || settings.partitioning;
-                decision.effect(Effect::Attached { link, max_message_bytes, wants_ids, session: None });
+                decision.effect(Notice::Attached { link, max_message_bytes, wants_ids, session: None });
             }
-            Err(refusal) => decision.effect(Effect::Detached { link, refusal }),
+            Err(refusal) => decision.effect(Notice::Detached { link, refusal }),
         }
     }
 
@@ -160,7 +160,7 @@ impl Broker {
         if self.volatile.ready(source).draining.contains(&link) {
             // A drain that still waits for the disk ends here: what it has not brought, the new word on credit will.
             self.volatile.end_drain(source, link);
-            decision.free_effect(Effect::Drained { link });
+            decision.free_effect(Notice::Drained { link });
         }
         self.volatile.set_credit(link, credit);
         self.volatile.set_accessed(source.entity, decision.now);
@@ -176,7 +176,7 @@ impl Broker {
 #[cfg(test)]
 mod tests {
     use crate::command::ReceiveMode::PeekLock;
-    use crate::effect::Effect;
+    use crate::effect::{Effect, Notice};
     use crate::refusal::Refusal;
     use crate::settings::{QueueSettings, Status};
     use crate::testing::World;
@@ -187,14 +187,17 @@ mod tests {
         let mut world = World::new();
         let link = world.link();
         let effects = world.attach_sender(link, "nowhere");
-        assert_eq!(effects, [Effect::Detached { link, refusal: Refusal::EntityNotFound("nowhere".into()) }]);
+        assert_eq!(
+            effects,
+            [Effect::Notice(Notice::Detached { link, refusal: Refusal::EntityNotFound("nowhere".into()) })]
+        );
     }
 
     #[test]
     fn a_path_is_found_whatever_its_case() {
         let mut world = World::with_queue("Orders");
         let link = world.link();
-        assert!(matches!(world.attach_sender(link, "oRDERS")[..], [Effect::Attached { .. }]));
+        assert!(matches!(world.attach_sender(link, "oRDERS")[..], [Effect::Notice(Notice::Attached { .. })]));
     }
 
     #[test]
@@ -207,15 +210,18 @@ mod tests {
         let (sender, receiver) = (world.link(), world.link());
         assert!(matches!(
             world.attach_sender(sender, "in")[..],
-            [Effect::Detached { refusal: Refusal::EntityDisabled(_), .. }]
+            [Effect::Notice(Notice::Detached { refusal: Refusal::EntityDisabled(_), .. })]
         ));
         assert!(matches!(
             world.attach_receiver(receiver, "out", PeekLock)[..],
-            [Effect::Detached { refusal: Refusal::EntityDisabled(_), .. }]
+            [Effect::Notice(Notice::Detached { refusal: Refusal::EntityDisabled(_), .. })]
         ));
         let (sender, receiver) = (world.link(), world.link());
-        assert!(matches!(world.attach_sender(sender, "out")[..], [Effect::Attached { .. }]));
-        assert!(matches!(world.attach_receiver(receiver, "in", PeekLock)[..], [Effect::Attached { .. }]));
+        assert!(matches!(world.attach_sender(sender, "out")[..], [Effect::Notice(Notice::Attached { .. })]));
+        assert!(matches!(
+            world.attach_receiver(receiver, "in", PeekLock)[..],
+            [Effect::Notice(Notice::Attached { .. })]
+        ));
     }
 
     #[test]
@@ -228,7 +234,7 @@ mod tests {
         let effects = world.credit(link, 10, true);
         let delivered = effects.iter().filter(|e| matches!(e, Effect::Deliver { .. })).count();
         assert_eq!(delivered, 3);
-        assert_eq!(effects.last(), Some(&Effect::Drained { link }));
+        assert_eq!(effects.last(), Some(&Effect::Notice(Notice::Drained { link })));
         world.send_committed("q", 1);
         assert!(world.take_effects().iter().all(|effect| !matches!(effect, Effect::Deliver { .. })));
     }
@@ -242,15 +248,24 @@ mod tests {
         world.attach_receiver(first, "q", PeekLock);
         for path in std::iter::repeat_n("q", 2_500).chain(std::iter::repeat_n("q/$DeadLetterQueue", 2_499)) {
             let link = world.link();
-            assert!(matches!(world.attach_receiver(link, path, PeekLock)[..], [Effect::Attached { .. }]));
+            assert!(matches!(
+                world.attach_receiver(link, path, PeekLock)[..],
+                [Effect::Notice(Notice::Attached { .. })]
+            ));
         }
         let link = world.link();
         let refusal = Refusal::TooManyReceivers { name: "q".into(), limit: 5_000 };
-        assert_eq!(world.attach_receiver(link, "q", PeekLock), [Effect::Detached { link, refusal }]);
-        assert!(matches!(world.attach_sender(link, "q")[..], [Effect::Attached { .. }]));
+        assert_eq!(
+            world.attach_receiver(link, "q", PeekLock),
+            [Effect::Notice(Notice::Detached { link, refusal })]
+        );
+        assert!(matches!(world.attach_sender(link, "q")[..], [Effect::Notice(Notice::Attached { .. })]));
         world.detach(first);
         let link = world.link();
-        assert!(matches!(world.attach_receiver(link, "q", PeekLock)[..], [Effect::Attached { .. }]));
+        assert!(matches!(
+            world.attach_receiver(link, "q", PeekLock)[..],
+            [Effect::Notice(Notice::Attached { .. })]
+        ));
     }
 
     #[test]
@@ -260,8 +275,12 @@ mod tests {
             let mut world = World::with_tier(tier);
             world.create("q", QueueSettings::default());
             let link = world.link();
-            let attached =
-                Effect::Attached { link, max_message_bytes: limit, wants_ids: false, session: None };
+            let attached = Effect::Notice(Notice::Attached {
+                link,
+                max_message_bytes: limit,
+                wants_ids: false,
+                session: None,
+            });
             assert_eq!(world.attach_sender(link, "q"), [attached]);
         }
     }

@@ -3,7 +3,7 @@
 use crate::Broker;
 use crate::decision::{Deciding, Decision};
 use crate::durable::Queue;
-use crate::effect::{Answer, Effect, QueueDescription};
+use crate::effect::{Answer, Notice, QueueDescription};
 use crate::ids::{EntityId, NamespaceId, Source, SubQueue};
 use crate::limits::{LIST_PAGE, PATH_CHARACTERS};
 use crate::record::Record;
@@ -106,7 +106,7 @@ impl Broker {
     ) {
         for link in self.volatile.links_of(entity, is_meant) {
             self.volatile.detach(link);
-            decision.effect(Effect::Detached { link, refusal: refusal.clone() });
+            decision.effect(Notice::Detached { link, refusal: refusal.clone() });
         }
     }
 
@@ -225,6 +225,7 @@ mod tests {
     use crate::command::ReceiveMode::PeekLock;
     use crate::command::{Incoming, Outcome};
     use crate::durable::Counts;
+    use crate::effect::Effect;
     use crate::testing::{World, message};
     use crate::tier::Tier;
     use crate::time::Span;
@@ -290,7 +291,8 @@ mod tests {
         world.commit();
         let receiver = world.receiver("q", PeekLock, 1);
         let effects = world.delete("q");
-        let gone = |link| Effect::Detached { link, refusal: Refusal::EntityNotFound("q".into()) };
+        let gone =
+            |link| Effect::Notice(Notice::Detached { link, refusal: Refusal::EntityNotFound("q".into()) });
         assert_eq!(effects[..2], [gone(sender), gone(receiver)]);
         world.create("q", QueueSettings::default());
         assert_eq!(world.queue("q").next.0, 1);

@@ -33,7 +33,7 @@ impl Broker {
 mod tests {
     use crate::command::Intake;
     use crate::command::ReceiveMode::PeekLock;
-    use crate::effect::Effect;
+    use crate::effect::{Effect, Notice};
     use crate::ids::BodyId;
     use crate::refusal::Refusal;
     use crate::testing::{World, deliveries, message};
@@ -46,7 +46,10 @@ mod tests {
         let sender = world.sender("q");
         world.broker.set_room(false);
         let refused = world.send(sender, 0, &[message(1)]);
-        assert_eq!(refused, [Effect::Rejected { link: sender, delivery: 0, refusal: Refusal::NoSpace }]);
+        assert_eq!(
+            refused,
+            [Effect::Notice(Notice::Rejected { link: sender, delivery: 0, refusal: Refusal::NoSpace })]
+        );
         let receiver = world.link();
         world.attach_receiver(receiver, "q", PeekLock);
         assert_eq!(deliveries(&world.credit(receiver, 1, false)), [(receiver, 1)]);
@@ -64,7 +67,10 @@ mod tests {
         world.broker.set_room(true);
         world.part(sender, 500);
         let refused = world.send(sender, 0, &[message(100)]);
-        assert_eq!(refused, [Effect::Rejected { link: sender, delivery: 0, refusal: Refusal::NoSpace }]);
+        assert_eq!(
+            refused,
+            [Effect::Notice(Notice::Rejected { link: sender, delivery: 0, refusal: Refusal::NoSpace })]
+        );
         assert!(matches!(world.send(sender, 1, &[message(100)])[..], [Effect::Accepted { .. }]));
         assert_eq!(world.queue("q").bytes, 100);
     }

@@ -103,7 +103,7 @@ mod tests {
     use crate::Decided;
     use crate::command::ReceiveMode::PeekLock;
     use crate::command::{Incoming, Outcome};
-    use crate::effect::Effect;
+    use crate::effect::{Effect, Notice};
     use crate::ids::{MessageKey, NamespaceId};
     use crate::limits::{ENTITY_COST, STATE_LOOK_RECORDS};
     use crate::manage::Task;
@@ -122,7 +122,10 @@ mod tests {
     }
 
     fn is_full(effects: &[Effect]) -> bool {
-        matches!(effects, [Effect::Rejected { refusal: Refusal::QueueFull { kind: "Memory", .. }, .. }])
+        matches!(
+            effects,
+            [Effect::Notice(Notice::Rejected { refusal: Refusal::QueueFull { kind: "Memory", .. }, .. })]
+        )
     }
 
     #[test]

@@ -65,7 +65,7 @@ mod tests {
     use crate::command::Outcome;
     use crate::command::ReceiveMode::PeekLock;
     use crate::effect::Answer;
-    use crate::effect::Effect;
+    use crate::effect::{Effect, Notice};
     use crate::settings::Status;
     use crate::testing::{World, message};
     use crate::time::Span;
@@ -155,10 +155,10 @@ mod tests {
         let disabled = QueueSettings { status: Status::Disabled, ..QueueSettings::default() };
         world.update("q", disabled).unwrap();
         let refusal = Refusal::EntityDisabled("q".into());
-        let gone = Effect::Detached { link: receiver, refusal: refusal.clone() };
+        let gone = Effect::Notice(Notice::Detached { link: receiver, refusal: refusal.clone() });
         assert_eq!(world.take_effects()[0], gone);
         let effects = world.send(sender, 0, &[message(1)]);
-        assert_eq!(effects, [Effect::Rejected { link: sender, delivery: 0, refusal }]);
+        assert_eq!(effects, [Effect::Notice(Notice::Rejected { link: sender, delivery: 0, refusal })]);
         world.update("q", QueueSettings::default()).unwrap();
         assert!(matches!(world.send(sender, 1, &[message(1)])[..], [Effect::Accepted { .. }]));
     }
@@ -180,7 +180,7 @@ mod tests {
         world.update("q", settings).unwrap();
         let effects = world.take_effects();
         let detached = effects.iter().filter_map(|effect| match effect {
-            Effect::Detached { link, .. } => Some(*link),
+            Effect::Notice(Notice::Detached { link, .. }) => Some(*link),
             _ => None,
         });
         assert_eq!(detached.collect::<Vec<_>>(), [main, dead]);

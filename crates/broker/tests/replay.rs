@@ -349,11 +349,11 @@ impl Rig {
     /// A session has one holder at a time, and its messages go to nobody else.
     fn check_holders(&mut self, effect: &Effect) {
         match effect {
-            Effect::Attached { link, session: Some(session), .. } => {
+            Effect::Notice(Notice::Attached { link, session: Some(session), .. }) => {
                 let before = self.holders.insert((&*session.id).into(), *link);
                 assert_eq!(before, None, "session {} has a holder", session.id);
             }
-            Effect::Detached { link, .. } => self.holders.retain(|_, holder| holder != link),
+            Effect::Notice(Notice::Detached { link, .. }) => self.holders.retain(|_, holder| holder != link),
             Effect::Deliver { link, .. } => {
                 let holds = self.holders.values().any(|holder| holder == link);
                 let source = self.sources.get(link).copied();

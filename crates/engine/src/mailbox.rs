@@ -2,7 +2,7 @@
 //! emptied by the connection, which is woken once per commit however much it gets.
 
 use crate::limits::UNDECIDED_COMMANDS;
-use broker::{Answer, Delivery, Effect, LinkId, ReceiveMode, Refusal, RequestId, Settled};
+use broker::{Answer, Delivery, LinkId, Notice, ReceiveMode, Refusal, RequestId, Settled};
 use journal::Place;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -21,9 +21,8 @@ pub struct Sent {
     pub parts: Vec<Place>,
 }
 
-/// An effect on its way out: as the broker has it, but for four. Dispositions speak of ranges, so runs of deliveries that came
-/// out alike are one; and what shows a message has where its bytes lie, which the broker does not know. Those four are never
-/// [`Outgoing::Plain`].
+/// An effect on its way out. Dispositions speak of ranges, so runs of deliveries that came out alike are one; and what shows a
+/// message has where its bytes are stored, which the broker does not know. Notices leave as they are.
 #[derive(Debug)]
 pub enum Outgoing {
     Accepted {
@@ -44,36 +43,29 @@ pub enum Outgoing {
         answer: Result<Answer, Refusal>,
         places: Vec<Vec<Place>>,
     },
-    Plain(Effect),
+    Notice(Notice),
 }
 
-/// Adds an effect without messages, as part of the run before it where it continues one.
-pub(crate) fn push(out: &mut Vec<Outgoing>, effect: Effect) {
-    let outgoing = match effect {
-        Effect::Accepted { link, delivery } => {
-            if let Some(Outgoing::Accepted { link: l, last, .. }) = out.last_mut()
-                && *l == link
-                && last.wrapping_add(1) == delivery
-            {
-                *last = delivery;
-                return;
-            }
-            Outgoing::Accepted { link, first: delivery, last: delivery }
+/// Adds a delivery that was accepted, to the run before it where it continues one.
+pub(crate) fn accepted(out: &mut Vec<Outgoing>, link: LinkId, delivery: u32) {
+    match out.last_mut() {
+        Some(Outgoing::Accepted { link: l, last, .. }) if *l == link && last.wrapping_add(1) == delivery => {
+            *last = delivery;
         }
-        Effect::Settled { link, delivery, outcome } => {
-            if let Some(Outgoing::Settled { link: l, last, outcome: o, .. }) = out.last_mut()
-                && (*l, *o) == (link, outcome)
-                && last.wrapping_add(1) == delivery
-            {
-                *last = delivery;
-                return;
-            }
-            Outgoing::Settled { link, first: delivery, last: delivery, outcome }
+        _ => out.push(Outgoing::Accepted { link, first: delivery, last: delivery }),
+    }
+}
+
+/// Adds a delivery that was settled, to the run before it where it continues one.
+pub(crate) fn settled(out: &mut Vec<Outgoing>, link: LinkId, delivery: u32, outcome: Settled) {
+    match out.last_mut() {
+        Some(Outgoing::Settled { link: l, last, outcome: o, .. })
+            if (*l, *o) == (link, outcome) && last.wrapping_add(1) == delivery =>
+        {
+            *last = delivery;
         }
-        Effect::Answered { .. } | Effect::Deliver { .. } => unreachable!("a message needs its place"),
-        plain => Outgoing::Plain(plain),
-    };
-    out.push(outgoing);
+        _ => out.push(Outgoing::Settled { link, first: delivery, last: delivery, outcome }),
+    }
 }
 
 /// Takes what a commit released.
@@ -156,7 +148,7 @@ impl Mailbox for Outbox {
 
 type Reply = oneshot::Sender<Result<Answer, Refusal>>;
 
-/// Questions of those who have no connection of their own.
+/// Questions that come without a connection, from HTTP and from the server itself.
 #[derive(Debug, Default)]
 pub(crate) struct Asks {
     waiting: Mutex<(u32, HashMap<u32, Reply>)>,
@@ -210,7 +202,7 @@ mod tests {
         assert!(outbox.is_behind());
         outbox.decided(9);
         assert!(outbox.is_behind());
-        // Who waits is woken when it is over.
+        // The waiting task is woken when it is over.
         tokio::join!(biased; outbox.arrived(), async { outbox.decided(1) });
         assert!(!outbox.is_behind());
     }
@@ -220,7 +212,7 @@ mod tests {
         let link = |n| LinkId { connection: broker::ConnectionId(1), link: n };
         let mut out = Vec::new();
         for (n, delivery) in [(1, 4), (1, 5), (2, 6), (2, 8)] {
-            push(&mut out, Effect::Accepted { link: link(n), delivery });
+            accepted(&mut out, link(n), delivery);
         }
         let ranges: Vec<_> = out
             .iter()

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
-use broker::{Answer, Command, Effect, NamespaceId, QueueSettings, Span};
+use broker::{Answer, Command, NamespaceId, Notice, QueueSettings, Span};
 use journal::disk::{Call, Disk, File, Memory, Watch, Watched};
 use journal::{Filling, Local, Log};
 use otobus_engine::{Batch, Connection, Engine, Options, Outgoing, recover};
@@ -67,7 +67,7 @@ async fn send(connection: Connection) {
                     assert_eq!(first, accepted, "answers come in order");
                     accepted = last + 1;
                 }
-                Outgoing::Plain(Effect::Attached { .. }) => {}
+                Outgoing::Notice(Notice::Attached { .. }) => {}
                 other => panic!("{other:?}"),
             }
         }

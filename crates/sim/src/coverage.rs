@@ -4,7 +4,7 @@
 
 use crate::faults::FAULTS;
 use broker::ids::IdMap;
-use broker::{Answer, Effect, Record, Refusal};
+use broker::{Answer, Notice, Record, Refusal};
 use engine::Outgoing;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -202,22 +202,16 @@ impl Coverage {
     pub fn effect(&mut self, outgoing: &Outgoing) {
         let (name, refusal) = match outgoing {
             Outgoing::Accepted { .. } => ("Accepted", None),
-            Outgoing::Plain(Effect::Rejected { refusal, .. }) => ("Rejected", Some(refusal)),
+            Outgoing::Notice(Notice::Rejected { refusal, .. }) => ("Rejected", Some(refusal)),
             Outgoing::Settled { .. } => ("Settled", None),
-            Outgoing::Plain(Effect::NotSettled { refusal, .. }) => ("NotSettled", Some(refusal)),
-            Outgoing::Plain(Effect::PartTaken { .. }) => ("PartTaken", None),
-            Outgoing::Plain(Effect::Declared { .. }) => ("Declared", None),
-            Outgoing::Plain(Effect::Staged { .. }) => ("Staged", None),
+            Outgoing::Notice(Notice::NotSettled { refusal, .. }) => ("NotSettled", Some(refusal)),
+            Outgoing::Notice(Notice::PartTaken { .. }) => ("PartTaken", None),
+            Outgoing::Notice(Notice::Declared { .. }) => ("Declared", None),
+            Outgoing::Notice(Notice::Staged { .. }) => ("Staged", None),
             Outgoing::Deliver(_) => ("Deliver", None),
-            Outgoing::Plain(Effect::Drained { .. }) => ("Drained", None),
-            Outgoing::Plain(Effect::Attached { .. }) => ("Attached", None),
-            Outgoing::Plain(Effect::Detached { refusal, .. }) => ("Detached", Some(refusal)),
-            Outgoing::Plain(
-                Effect::Accepted { .. }
-                | Effect::Settled { .. }
-                | Effect::Deliver { .. }
-                | Effect::Answered { .. },
-            ) => unreachable!("these are never plain"),
+            Outgoing::Notice(Notice::Drained { .. }) => ("Drained", None),
+            Outgoing::Notice(Notice::Attached { .. }) => ("Attached", None),
+            Outgoing::Notice(Notice::Detached { refusal, .. }) => ("Detached", Some(refusal)),
             Outgoing::Answered { answer, .. } => {
                 if let Ok(answer) = answer {
                     self.answer(answer);

@@ -4,7 +4,7 @@
 use super::*;
 use crate::command::ReceiveMode::{PeekLock, ReceiveAndDelete};
 use crate::command::{Incoming, Outcome};
-use crate::effect::Delivery;
+use crate::effect::{Delivery, Notice};
 use crate::ids::MessageKey;
 use crate::settings::{QueueSettings, Status};
 use crate::testing::{World, message};
@@ -131,7 +131,7 @@ fn a_lock_that_has_ended_settles_nothing_on_a_link_or_by_its_token() {
         assert!(matches!(world.settle(link, 0, first, outcome.clone())[0], Effect::Settled { .. }));
         world.pass(Span(1));
         let refused = world.settle(link, 0, second, outcome.clone());
-        assert!(matches!(refused[0], Effect::NotSettled { .. }), "{refused:?}");
+        assert!(matches!(refused[0], Effect::Notice(Notice::NotSettled { .. })), "{refused:?}");
         let by_token = world.settle_tokens("q", &[second], outcome);
         assert_eq!(by_token, Err(Refusal::LockLost(Sequence(2))));
     }
@@ -368,7 +368,9 @@ fn a_session_is_held_and_renewed_by_the_time_of_its_namespace() {
     let link = world.link();
     let effects = world.accept(link, "q", Some("a"));
     let until = world.local().after(MINUTE);
-    let [Effect::Attached { session: Some(session), .. }] = &effects[..] else { panic!("{effects:?}") };
+    let [Effect::Notice(Notice::Attached { session: Some(session), .. })] = &effects[..] else {
+        panic!("{effects:?}")
+    };
     assert_eq!(session.until, until);
     let effects = world.credit(link, 1, false);
     assert_eq!(delivered(&effects)[0].locked_until, Some(until));
@@ -386,7 +388,10 @@ fn a_session_is_held_and_renewed_by_the_time_of_its_namespace() {
     world.tick();
     assert!(world.ask_held(renew).is_err());
     let again = world.link();
-    assert!(matches!(world.accept(again, "q", Some("a"))[0], Effect::Attached { session: Some(_), .. }));
+    assert!(matches!(
+        world.accept(again, "q", Some("a"))[0],
+        Effect::Notice(Notice::Attached { session: Some(_), .. })
+    ));
 }
 
 #[test]
@@ -529,7 +534,7 @@ fn what_is_read_for_a_drain_while_another_namespace_is_moved_is_handed_out_at_th
     let effects = world.tick();
     assert!(matches!(effects[0], Effect::Answered { .. }), "{effects:?}");
     assert_eq!(delivered(&effects).len(), 1);
-    assert_eq!(effects.last(), Some(&Effect::Drained { link }));
+    assert_eq!(effects.last(), Some(&Effect::Notice(Notice::Drained { link })));
     let offset =
         |world: &World, of| world.broker.durable.clock_offsets().find(|(each, _)| *each == NamespaceId(of));
     assert_eq!(offset(&world, 1).map(|(_, offset)| offset.0), Some(HOUR.0 as i64));

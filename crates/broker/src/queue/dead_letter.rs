@@ -97,7 +97,7 @@ impl Applying<'_> {
 mod tests {
     use crate::command::Outcome;
     use crate::command::ReceiveMode::{PeekLock, ReceiveAndDelete};
-    use crate::effect::{Answer, Delivery, Effect, Settled};
+    use crate::effect::{Answer, Delivery, Effect, Notice, Settled};
     use crate::ids::{Number, Sequence};
     use crate::refusal::Refusal;
     use crate::settings::QueueSettings;
@@ -250,7 +250,10 @@ mod tests {
         let reader = world.receiver(DEAD, PeekLock, 1);
         let token = world.dead_token(1);
         let effects = world.settle(reader, 0, token, Outcome::DeadLetter(None));
-        assert!(matches!(effects[..], [Effect::NotSettled { refusal: Refusal::NotAllowed(_), .. }]));
+        assert!(matches!(
+            effects[..],
+            [Effect::Notice(Notice::NotSettled { refusal: Refusal::NotAllowed(_), .. })]
+        ));
         assert_eq!(world.dead_token(1), token);
         assert!(matches!(world.settle(reader, 0, token, Outcome::Complete)[..], [Effect::Settled { .. }]));
         assert_eq!(world.queue("q").counts.total(), 0);
@@ -285,7 +288,10 @@ mod tests {
         for path in [DEAD, "q/$Transfer/$DeadLetterQueue"] {
             let link = world.link();
             let effects = world.attach_sender(link, path);
-            assert!(matches!(effects[..], [Effect::Detached { refusal: Refusal::NotAllowed(_), .. }]));
+            assert!(matches!(
+                effects[..],
+                [Effect::Notice(Notice::Detached { refusal: Refusal::NotAllowed(_), .. })]
+            ));
         }
     }
 
@@ -298,7 +304,10 @@ mod tests {
         world.delete("q");
         let link = world.link();
         let effects = world.attach_receiver(link, DEAD, PeekLock);
-        assert!(matches!(effects[..], [Effect::Detached { refusal: Refusal::EntityNotFound(_), .. }]));
+        assert!(matches!(
+            effects[..],
+            [Effect::Notice(Notice::Detached { refusal: Refusal::EntityNotFound(_), .. })]
+        ));
     }
 
     #[test]

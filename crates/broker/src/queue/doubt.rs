@@ -9,7 +9,7 @@ use crate::Broker;
 use crate::command::Command;
 use crate::decision::{Context, Decision, LocalContext};
 use crate::durable::Queue;
-use crate::effect::Effect;
+use crate::effect::{Effect, Notice};
 use crate::ids::{BodyId, LockToken, Sequence, Source};
 use crate::limits::{CHECK_BYTES, CHECK_MESSAGES};
 use crate::queue::index::State;
@@ -158,7 +158,7 @@ impl Broker {
         for link in self.volatile.ready(source).draining.clone() {
             self.volatile.set_credit(link, 0);
             self.volatile.end_drain(source, link);
-            decision.free_effect(Effect::Drained { link });
+            decision.free_effect(Notice::Drained { link });
         }
     }
 
@@ -172,7 +172,7 @@ impl Broker {
             }
             Command::Settle { link, delivery, wants_answer, .. } => {
                 if *wants_answer {
-                    decision.effect(Effect::NotSettled { link: *link, delivery: *delivery, refusal });
+                    decision.effect(Notice::NotSettled { link: *link, delivery: *delivery, refusal });
                 }
             }
             Command::SettleTokens { request, .. } | Command::ReceiveDeferred { request, .. } => {
@@ -187,7 +187,7 @@ impl Broker {
 mod tests {
     use crate::command::Outcome;
     use crate::command::ReceiveMode::{PeekLock, ReceiveAndDelete};
-    use crate::effect::Effect;
+    use crate::effect::{Effect, Notice};
     use crate::ids::Sequence;
     use crate::limits::CHECK_MESSAGES;
     use crate::record::Record;
@@ -254,8 +254,11 @@ mod tests {
         world.attach_receiver(link, "q", ReceiveAndDelete);
         let effects = world.credit(link, count, true);
         assert_eq!(deliveries(&effects).len(), count as usize);
-        assert_eq!(effects.last(), Some(&Effect::Drained { link }));
-        assert_eq!(effects.iter().filter(|effect| matches!(effect, Effect::Drained { .. })).count(), 1);
+        assert_eq!(effects.last(), Some(&Effect::Notice(Notice::Drained { link })));
+        assert_eq!(
+            effects.iter().filter(|effect| matches!(effect, Effect::Notice(Notice::Drained { .. }))).count(),
+            1
+        );
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Broker {
 mod tests {
     use crate::command::Outcome;
     use crate::command::ReceiveMode::PeekLock;
-    use crate::effect::{Answer, Effect};
+    use crate::effect::{Answer, Effect, Notice};
     use crate::ids::NamespaceId;
     use crate::manage::Task;
     use crate::record::Record;
@@ -119,7 +119,7 @@ mod tests {
         let effects = world.tick();
         assert!(!exists(&world));
         let refusal = Refusal::EntityNotFound("q".into());
-        assert_eq!(effects, [Effect::Detached { link: sender, refusal }]);
+        assert_eq!(effects, [Effect::Notice(Notice::Detached { link: sender, refusal })]);
         assert!(matches!(world.records.last(), Some(Record::EntityDeleted { .. })));
         assert_eq!(world.broker.next_due(), None);
     }

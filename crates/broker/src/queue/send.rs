@@ -6,7 +6,7 @@ use crate::Broker;
 use crate::command::{Arrivals, Incoming, Intake, SessionIds};
 use crate::decision::{Deciding, Decision};
 use crate::durable::{Applying, Kind};
-use crate::effect::Effect;
+use crate::effect::{Effect, Notice};
 use crate::ids::{BodyId, EntityId, LinkId, Sequence, Source};
 use crate::limits::ADDED_BYTES;
 use crate::queue::index::Slot;
@@ -48,7 +48,7 @@ impl Broker {
                 self.volatile.drop_parts(link);
                 // S-14: nobody is told how a pre-settled send came out.
                 if !is_settled {
-                    decision.effect(Effect::Rejected { link, delivery, refusal });
+                    decision.effect(Notice::Rejected { link, delivery, refusal });
                 }
             }
         }
@@ -264,7 +264,7 @@ impl Broker {
             decision.bodies.push(body);
             self.volatile.store_part(link, id, body.length.into(), front);
         }
-        decision.effect(Effect::PartTaken { link, length: body.length });
+        decision.effect(Notice::PartTaken { link, length: body.length });
     }
 }
 
@@ -326,7 +326,10 @@ mod tests {
         let effects = world.send(link, 0, &vec![message(1); BATCH_MESSAGES + 1]);
         assert!(matches!(
             effects[..],
-            [Effect::Rejected { refusal: Refusal::BatchTooLarge { count: 4_501, limit: 4_500 }, .. }]
+            [Effect::Notice(Notice::Rejected {
+                refusal: Refusal::BatchTooLarge { count: 4_501, limit: 4_500 },
+                ..
+            })]
         ));
         assert_eq!(world.queue("q").next.0, 1);
         world.send(link, 1, &vec![message(1); BATCH_MESSAGES]);
@@ -341,7 +344,7 @@ mod tests {
         assert!(matches!(world.send(link, 0, &[message(1_048_576)])[..], [Effect::Accepted { .. }]));
         assert!(matches!(
             world.send(link, 1, &[message(1_048_577)])[..],
-            [Effect::Rejected { refusal: Refusal::MessageTooLarge { .. }, .. }]
+            [Effect::Notice(Notice::Rejected { refusal: Refusal::MessageTooLarge { .. }, .. })]
         ));
     }
 
@@ -354,7 +357,10 @@ mod tests {
         world.send(link, 0, &[message(1_048_576)]);
         let refusal =
             Refusal::QueueFull { kind: "Queue", name: "q".into(), size: 1_048_576, limit: 1_048_576 };
-        assert_eq!(world.send(link, 1, &[message(1)]), [Effect::Rejected { link, delivery: 1, refusal }]);
+        assert_eq!(
+            world.send(link, 1, &[message(1)]),
+            [Effect::Notice(Notice::Rejected { link, delivery: 1, refusal })]
+        );
     }
 
     #[test]
@@ -392,7 +398,7 @@ mod tests {
     fn a_large_message_is_one_message_of_several_bodies() {
         let mut world = World::with_queue("q");
         let link = world.sender("q");
-        assert_eq!(world.part(link, 500), [Effect::PartTaken { link, length: 500 }]);
+        assert_eq!(world.part(link, 500), [Effect::Notice(Notice::PartTaken { link, length: 500 })]);
         world.part(link, 400);
         assert_eq!(world.queue("q").counts.active, 0);
         world.send(link, 0, &[message(100)]);
@@ -434,7 +440,10 @@ mod tests {
             world.send(link, 0, &[message(1)]);
             world.update("q", QueueSettings { status, ..QueueSettings::default() }).unwrap();
             let refusal = Refusal::EntityDisabled("q".into());
-            assert_eq!(world.send(link, 1, &[message(1)]), [Effect::Rejected { link, delivery: 1, refusal }]);
+            assert_eq!(
+                world.send(link, 1, &[message(1)]),
+                [Effect::Notice(Notice::Rejected { link, delivery: 1, refusal })]
+            );
             world.update("q", QueueSettings::default()).unwrap();
             assert_eq!(world.send(link, 2, &[message(1)]), [Effect::Accepted { link, delivery: 2 }]);
             assert_eq!(world.queue("q").counts.active, 2);
@@ -448,7 +457,8 @@ mod tests {
         world.create("q", QueueSettings { requires_session: true, ..QueueSettings::default() });
         let link = world.sender("q");
         let effects = world.send_in(link, 0, &[message(1); 2], &["a"]);
-        let [Effect::Rejected { refusal: Refusal::NotAllowed(text), .. }] = &effects[..] else {
+        let [Effect::Notice(Notice::Rejected { refusal: Refusal::NotAllowed(text), .. })] = &effects[..]
+        else {
             panic!("{effects:?}")
         };
         assert!(text.starts_with("The SessionId was not set on a message, and it cannot be sent"), "{text}");
@@ -480,7 +490,10 @@ mod tests {
         let link = world.sender("q");
         let odd = Incoming { keys_differ: true, ..message(1) };
         let effects = world.send(link, 0, &[message(1), odd]);
-        assert!(matches!(effects[..], [Effect::Rejected { refusal: Refusal::NotAllowed(_), .. }]));
+        assert!(matches!(
+            effects[..],
+            [Effect::Notice(Notice::Rejected { refusal: Refusal::NotAllowed(_), .. })]
+        ));
         assert_eq!(world.queue("q").counts.total(), 0);
     }
 
@@ -505,7 +518,7 @@ mod tests {
             assert!(matches!(world.send(link, 0, &[message(limit)])[..], [Effect::Accepted { .. }]));
             let refusal = Refusal::MessageTooLarge { size: u64::from(limit) + 1, limit: limit.into() };
             let effects = world.send(link, 1, &[message(limit + 1)]);
-            assert_eq!(effects, [Effect::Rejected { link, delivery: 1, refusal }]);
+            assert_eq!(effects, [Effect::Notice(Notice::Rejected { link, delivery: 1, refusal })]);
         }
     }
 
@@ -516,7 +529,10 @@ mod tests {
         world.create("q", QueueSettings { max_message_kilobytes: Some(2_048), ..QueueSettings::default() });
         let link = world.sender("q");
         assert!(matches!(world.send(link, 0, &[message(2_097_152)])[..], [Effect::Accepted { .. }]));
-        assert!(matches!(world.send(link, 1, &[message(2_097_153)])[..], [Effect::Rejected { .. }]));
+        assert!(matches!(
+            world.send(link, 1, &[message(2_097_153)])[..],
+            [Effect::Notice(Notice::Rejected { .. })]
+        ));
     }
 
     #[test]
@@ -529,7 +545,7 @@ mod tests {
         let beyond = Incoming { added_bytes: 45, ..added };
         let effects = world.send(link, 1, &[added, added, added, beyond]);
         let refusal = Refusal::MessageTooLarge { size: 1_048_577, limit: 1_048_576 };
-        assert_eq!(effects, [Effect::Rejected { link, delivery: 1, refusal }]);
+        assert_eq!(effects, [Effect::Notice(Notice::Rejected { link, delivery: 1, refusal })]);
     }
 
     #[test]
@@ -543,7 +559,10 @@ mod tests {
             world.broker.durable.by_hand(entity).bytes = 1 << 30;
             let link = world.sender("q");
             let effects = world.send(link, 0, &[message(1)]);
-            matches!(effects[..], [Effect::Rejected { refusal: Refusal::QueueFull { .. }, .. }])
+            matches!(
+                effects[..],
+                [Effect::Notice(Notice::Rejected { refusal: Refusal::QueueFull { .. }, .. })]
+            )
         };
         assert!(full(Tier::Standard) && full(Tier::Premium));
         assert!(!full(Tier::Unlimited));

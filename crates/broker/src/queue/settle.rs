@@ -8,7 +8,7 @@ use crate::Broker;
 use crate::command::Outcome;
 use crate::decision::{Decided, Deciding, Hindrance, LocalContext, Material, Needs};
 use crate::durable::{Applying, Queue};
-use crate::effect::{Answer, Effect, Settled};
+use crate::effect::{Answer, Effect, Notice, Settled};
 use crate::extras::counted_bytes;
 use crate::ids::{EntityId, LinkId, LockToken, NamespaceId, Sequence, Source, SubQueue};
 use crate::limits::{
@@ -47,7 +47,7 @@ impl Broker {
             Err(Hindrance::Check(needs)) => Decided::Check(needs),
             Err(Hindrance::Refused(refusal)) => {
                 if wants_answer {
-                    decision.effect(Effect::NotSettled { link, delivery, refusal });
+                    decision.effect(Notice::NotSettled { link, delivery, refusal });
                 }
                 Decided::Done
             }
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!((world.queue("q").counts.active, world.queue("q").bytes), (0, 0));
         let refusal = Refusal::LockLost(Sequence(1));
         let again = world.settle(link, 7, token, Outcome::Complete);
-        assert_eq!(again, [Effect::NotSettled { link, delivery: 7, refusal }]);
+        assert_eq!(again, [Effect::Notice(Notice::NotSettled { link, delivery: 7, refusal })]);
     }
 
     #[test]
@@ -390,7 +390,7 @@ mod tests {
         world.pass(Span(1));
         assert!(matches!(
             world.settle(link, 0, token, Outcome::Complete)[..],
-            [Effect::NotSettled { refusal: Refusal::LockLost(Sequence(1)), .. }]
+            [Effect::Notice(Notice::NotSettled { refusal: Refusal::LockLost(Sequence(1)), .. })]
         ));
     }
 
@@ -423,7 +423,7 @@ mod tests {
         assert_ne!(world.token(1), old);
         assert!(matches!(
             world.settle(link, 0, old, Outcome::Complete)[..],
-            [Effect::NotSettled { refusal: Refusal::LockLost(_), .. }]
+            [Effect::Notice(Notice::NotSettled { refusal: Refusal::LockLost(_), .. })]
         ));
     }
 
@@ -462,7 +462,7 @@ mod tests {
         assert_eq!(world.settle_raw(link, token, &abandon, &stored), Decided::Done);
         assert!(matches!(
             world.take_effects()[..],
-            [Effect::NotSettled { refusal: Refusal::PropertiesTooLarge { .. }, .. }]
+            [Effect::Notice(Notice::NotSettled { refusal: Refusal::PropertiesTooLarge { .. }, .. })]
         ));
         assert_eq!(world.token(1), token);
     }
@@ -484,9 +484,12 @@ mod tests {
             assert_eq!(world.settle_raw(link, token, &change(bytes), &stored), Decided::Done);
             let effects = world.take_effects();
             match &effects[..] {
-                [Effect::NotSettled { refusal: Refusal::PropertiesTooLarge { limit, .. }, .. }] => {
-                    Some(*limit)
-                }
+                [
+                    Effect::Notice(Notice::NotSettled {
+                        refusal: Refusal::PropertiesTooLarge { limit, .. },
+                        ..
+                    }),
+                ] => Some(*limit),
                 _ => None,
             }
         };

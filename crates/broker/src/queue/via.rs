@@ -11,7 +11,7 @@ use crate::Broker;
 use crate::command::{Arrivals, Incoming, SessionIds};
 use crate::decision::{Deciding, Decision};
 use crate::durable::Applying;
-use crate::effect::Effect;
+use crate::effect::Notice;
 use crate::ids::{BodyId, EntityId, LinkId, NamespaceId, Sequence, Source};
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::Slot;
@@ -40,9 +40,9 @@ impl Broker {
                 self.volatile.attach(link, source, role);
                 // Whatever the destination looks for by the time that a message comes, its id will be known.
                 let wants_ids = true;
-                decision.effect(Effect::Attached { link, max_message_bytes, wants_ids, session: None });
+                decision.effect(Notice::Attached { link, max_message_bytes, wants_ids, session: None });
             }
-            Err(refusal) => decision.effect(Effect::Detached { link, refusal }),
+            Err(refusal) => decision.effect(Notice::Detached { link, refusal }),
         }
     }
 
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::command::ReceiveMode::{PeekLock, ReceiveAndDelete};
     use crate::command::{Command, Incoming, Outcome};
-    use crate::effect::Answer;
+    use crate::effect::{Answer, Effect};
     use crate::ids::{MessageKey, Number, Sequence};
     use crate::manage::Task;
     use crate::settings::{QueueSettings, Status};
@@ -151,7 +151,7 @@ mod tests {
         let mut world = World::with_queue("v");
         world.create("d", destination);
         let (link, effects) = attach(&mut world, "V", "D");
-        assert!(matches!(effects[..], [Effect::Attached { wants_ids: true, .. }]));
+        assert!(matches!(effects[..], [Effect::Notice(Notice::Attached { wants_ids: true, .. })]));
         (world, link)
     }
 
@@ -196,8 +196,8 @@ mod tests {
         let mut world = World::with_queue("v");
         world.create("d", disabled());
         let mut refused = |path, destination| match &attach(&mut world, path, destination).1[..] {
-            [Effect::Attached { .. }] => None,
-            [Effect::Detached { refusal, .. }] => Some(refusal.clone()),
+            [Effect::Notice(Notice::Attached { .. })] => None,
+            [Effect::Notice(Notice::Detached { refusal, .. })] => Some(refusal.clone()),
             other => panic!("{other:?}"),
         };
         assert_eq!(refused("v", "nowhere"), Some(Refusal::EntityNotFound("nowhere".into())));
@@ -215,10 +215,13 @@ mod tests {
             let mut world = World::with_queue("small");
             world.create("large", large());
             let (link, effects) = attach(&mut world, path, destination);
-            assert!(matches!(effects[..], [Effect::Attached { max_message_bytes: 1_048_576, .. }]));
+            assert!(matches!(
+                effects[..],
+                [Effect::Notice(Notice::Attached { max_message_bytes: 1_048_576, .. })]
+            ));
             let refusal = Refusal::MessageTooLarge { size: 1_048_577, limit: 1_048_576 };
             let effects = world.send(link, 0, &[message(1_048_577)]);
-            assert_eq!(effects, [Effect::Rejected { link, delivery: 0, refusal }]);
+            assert_eq!(effects, [Effect::Notice(Notice::Rejected { link, delivery: 0, refusal })]);
         }
     }
 
@@ -231,7 +234,7 @@ mod tests {
         let refusal = Refusal::EntityNotFound("D".into());
         assert_eq!(
             world.send(link, 0, &[message(1)]),
-            [Effect::Rejected { link, delivery: 0, refusal }],
+            [Effect::Notice(Notice::Rejected { link, delivery: 0, refusal })],
             "and the link stays"
         );
         assert_eq!(world.queue("v").counts.total(), 0);
@@ -255,7 +258,10 @@ mod tests {
             let (link, _) = attach(&mut world, "v", "d");
             let refusal =
                 Refusal::QueueFull { kind: "Queue", name: full.into(), size: 1_048_576, limit: 1_048_576 };
-            assert_eq!(world.send(link, 0, &[message(1)]), [Effect::Rejected { link, delivery: 0, refusal }]);
+            assert_eq!(
+                world.send(link, 0, &[message(1)]),
+                [Effect::Notice(Notice::Rejected { link, delivery: 0, refusal })]
+            );
             let total = |path| world.queue(path).counts.total();
             assert_eq!((total("v") + total("d"), world.queue(full).counts.active), (1, 1));
         }
@@ -267,7 +273,10 @@ mod tests {
         let (mut world, link) = sending(QueueSettings::default());
         world.update("v", disabled()).unwrap();
         let refusal = Refusal::EntityDisabled("v".into());
-        assert_eq!(world.send(link, 0, &[message(1)]), [Effect::Rejected { link, delivery: 0, refusal }]);
+        assert_eq!(
+            world.send(link, 0, &[message(1)]),
+            [Effect::Notice(Notice::Rejected { link, delivery: 0, refusal })]
+        );
         assert_eq!(active(&world, "d"), 0);
     }
 
@@ -276,7 +285,10 @@ mod tests {
         // S-20, S-40, S-114
         let (mut world, link) = sending(QueueSettings { requires_session: true, ..QueueSettings::default() });
         let refused = world.send(link, 0, &[message(1)]);
-        assert!(matches!(refused[..], [Effect::Rejected { refusal: Refusal::NotAllowed(_), .. }]));
+        assert!(matches!(
+            refused[..],
+            [Effect::Notice(Notice::Rejected { refusal: Refusal::NotAllowed(_), .. })]
+        ));
         let later = Incoming { scheduled: world.local().after(Span::minutes(1)), ..message(1) };
         world.send_in(link, 1, &[later, message(1)], &["s", "s"]);
         let counts = world.queue("d").counts;

@@ -4,7 +4,7 @@
 use crate::Broker;
 use crate::command::ReceiveMode;
 use crate::decision::{Deciding, LocalContext};
-use crate::effect::{AcceptedSession, Effect};
+use crate::effect::{AcceptedSession, Effect, Notice};
 use crate::ids::{LinkId, NamespaceId, Sequence, Source};
 use crate::limits::{SESSION_END_DELAY, SESSION_ID_CHARACTERS};
 use crate::refusal::Refusal;
@@ -29,7 +29,7 @@ impl Broker {
         let context = decision.context();
         let source = match self.check_accept(namespace, path, mode, session) {
             Ok(source) => source,
-            Err(refusal) => return decision.effect(Effect::Detached { link, refusal }),
+            Err(refusal) => return decision.effect(Notice::Detached { link, refusal }),
         };
         self.volatile.set_accessed(source.entity, context.now);
         let Some(session) = session else {
@@ -37,7 +37,7 @@ impl Broker {
         };
         if self.is_session_held(source, session, context) {
             let refusal = Refusal::SessionCannotBeLocked(session.into());
-            return decision.effect(Effect::Detached { link, refusal });
+            return decision.effect(Notice::Detached { link, refusal });
         }
         let session: Arc<str> = session.into();
         self.lose_late(source, &session, decision);
@@ -75,7 +75,7 @@ impl Broker {
         let holder = Holder { link, until, delay, credit: 0, ticket };
         self.volatile.accept_session(source.entity, &session, holder);
         let session = Some(Box::new(AcceptedSession { id: session, until }));
-        Effect::Attached { link, max_message_bytes, wants_ids: false, session }
+        Effect::Notice(Notice::Attached { link, max_message_bytes, wants_ids: false, session })
     }
 
     /// How long after the end of its lock the link of a session is told. One that deletes what it receives has nothing locked
@@ -139,11 +139,13 @@ mod tests {
 
     fn accepted(effects: &[Effect]) -> Vec<(LinkId, &str, LocalTime)> {
         let accepted = |effect: &'_ Effect| match effect {
-            Effect::Attached { link, session: Some(_), .. } => Some(*link),
+            Effect::Notice(Notice::Attached { link, session: Some(_), .. }) => Some(*link),
             _ => None,
         };
         let ids = effects.iter().filter_map(|effect| match effect {
-            Effect::Attached { session: Some(session), .. } => Some((&*session.id, session.until)),
+            Effect::Notice(Notice::Attached { session: Some(session), .. }) => {
+                Some((&*session.id, session.until))
+            }
             _ => None,
         });
         effects.iter().filter_map(accepted).zip(ids).map(|(link, (id, until))| (link, id, until)).collect()
@@ -151,7 +153,7 @@ mod tests {
 
     fn refused(effects: &[Effect]) -> &Refusal {
         match effects {
-            [Effect::Detached { refusal, .. }] => refusal,
+            [Effect::Notice(Notice::Detached { refusal, .. })] => refusal,
             other => panic!("{other:?}"),
         }
     }
@@ -281,7 +283,7 @@ mod tests {
         }
         let link = world.link();
         let effects = world.attach_receiver(link, "q/$DeadLetterQueue", PeekLock);
-        assert!(matches!(effects[..], [Effect::Attached { .. }]));
+        assert!(matches!(effects[..], [Effect::Notice(Notice::Attached { .. })]));
     }
 
     #[test]
@@ -304,7 +306,10 @@ mod tests {
         let link = world.link();
         world.accept(link, "q", None);
         let effects = world.delete("q");
-        assert!(effects.contains(&Effect::Detached { link, refusal: Refusal::EntityNotFound("q".into()) }));
+        assert!(effects.contains(&Effect::Notice(Notice::Detached {
+            link,
+            refusal: Refusal::EntityNotFound("q".into())
+        })));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::Broker;
 use crate::decision::Deciding;
-use crate::effect::Effect;
+use crate::effect::Notice;
 use crate::ids::Source;
 use crate::refusal::Refusal;
 use crate::timers::LockTimer;
@@ -66,7 +66,7 @@ impl Broker {
             self.volatile.lose_session(source.entity, session);
             self.volatile.detach(holder.link);
             let refusal = Refusal::SessionLockLost;
-            decision.effect(Effect::Detached { link: holder.link, refusal });
+            decision.effect(Notice::Detached { link: holder.link, refusal });
         }
     }
 }
@@ -75,7 +75,7 @@ impl Broker {
 mod tests {
     use super::*;
     use crate::command::{Command, Outcome, ReceiveMode};
-    use crate::effect::Answer;
+    use crate::effect::{Answer, Effect};
     use crate::ids::{LinkId, Sequence};
     use crate::limits::{SESSION_END_DELAY, TIMER_SLICE};
     use crate::settings::QueueSettings;
@@ -107,7 +107,10 @@ mod tests {
         world.pass(Span(59_999));
         assert_eq!(world.tick(), []);
         world.pass(Span(1));
-        assert_eq!(world.tick(), [Effect::Detached { link, refusal: Refusal::SessionLockLost }]);
+        assert_eq!(
+            world.tick(),
+            [Effect::Notice(Notice::Detached { link, refusal: Refusal::SessionLockLost })]
+        );
         assert_eq!(counts(&world), [1, 1, 0]);
         let late = world.settle_tokens("q", &[token], Outcome::Complete);
         assert_eq!(late, Err(Refusal::SessionLockLost));
@@ -129,14 +132,20 @@ mod tests {
         world.pass(Span(SESSION_END_DELAY.0 - 1));
         assert_eq!(world.tick(), []);
         world.pass(Span(1));
-        assert_eq!(world.tick(), [Effect::Detached { link, refusal: Refusal::SessionLockLost }]);
+        assert_eq!(
+            world.tick(),
+            [Effect::Notice(Notice::Detached { link, refusal: Refusal::SessionLockLost })]
+        );
         // Somebody else need not wait for that.
         world.accept_for(link, "q", ReceiveMode::ReceiveAndDelete, Some("a"));
         world.pass(Span::minutes(1));
         let next = world.link();
         let effects = world.accept(next, "q", Some("a"));
-        assert_eq!(effects[0], Effect::Detached { link, refusal: Refusal::SessionLockLost });
-        assert!(matches!(&effects[1], Effect::Attached { link, .. } if *link == next), "{effects:?}");
+        assert_eq!(effects[0], Effect::Notice(Notice::Detached { link, refusal: Refusal::SessionLockLost }));
+        assert!(
+            matches!(&effects[1], Effect::Notice(Notice::Attached { link, .. }) if *link == next),
+            "{effects:?}"
+        );
     }
 
     #[test]
@@ -157,7 +166,10 @@ mod tests {
         let token = world.token(1);
         world.pass(Span::minutes(1));
         let effects = world.settle(link, 7, token, Outcome::Complete);
-        assert_eq!(effects[0], Effect::NotSettled { link, delivery: 7, refusal: Refusal::SessionLockLost });
+        assert_eq!(
+            effects[0],
+            Effect::Notice(Notice::NotSettled { link, delivery: 7, refusal: Refusal::SessionLockLost })
+        );
         assert_eq!(renew(&mut world, "a"), Err(Refusal::SessionLockLost));
     }
 
@@ -214,8 +226,11 @@ mod tests {
         world.pass(Span::minutes(1));
         let link = world.link();
         let effects = world.accept(link, "q", Some("a"));
-        assert_eq!(effects[0], Effect::Detached { link: late, refusal: Refusal::SessionLockLost });
-        assert!(matches!(effects[1], Effect::Attached { session: Some(_), .. }));
+        assert_eq!(
+            effects[0],
+            Effect::Notice(Notice::Detached { link: late, refusal: Refusal::SessionLockLost })
+        );
+        assert!(matches!(effects[1], Effect::Notice(Notice::Attached { session: Some(_), .. })));
         assert_eq!(deliveries(&world.credit(link, 9, false)), [], "what was lost is on its way back");
         world.tick();
         assert_eq!(deliveries(&world.commit()), [(link, 1), (link, 2)]);
@@ -253,7 +268,7 @@ mod tests {
         let waiting: LinkId = world.link();
         assert_eq!(world.accept(waiting, "q", None), [], "not before it is back");
         let effects = world.commit();
-        assert!(matches!(&effects[..], [Effect::Attached { link, .. }] if *link == waiting));
+        assert!(matches!(&effects[..], [Effect::Notice(Notice::Attached { link, .. })] if *link == waiting));
         assert_eq!(deliveries(&world.credit(waiting, 9, false)), [(waiting, 1), (waiting, 2)]);
         assert_eq!(world.queue("q").index.get(Sequence(1)).unwrap().count(), 1);
     }

@@ -105,7 +105,7 @@ mod tests {
     use super::super::subject::tests::encoded;
     use crate::command::ReceiveMode::PeekLock;
     use crate::command::{Command, Incoming, Outcome};
-    use crate::effect::{Answer, Effect};
+    use crate::effect::{Answer, Effect, Notice};
     use crate::ids::{NamespaceId, Number, RequestId, Sequence};
     use crate::limits::FORWARD_RETRY;
     use crate::manage::Task;
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(described(&mut world).bytes, 0);
         let link = world.link();
         let refused = world.attach_receiver(link, A, PeekLock);
-        assert!(matches!(refused[..], [Effect::Detached { .. }]));
+        assert!(matches!(refused[..], [Effect::Notice(Notice::Detached { .. })]));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{Delivery, Phase, Step, Way, Work};
 use crate::Broker;
 use crate::command::{Arrivals, Outcome};
 use crate::decision::{Context, Deciding, Decision, LocalContext};
-use crate::effect::{Effect, Settled};
+use crate::effect::{Effect, Notice, Settled};
 use crate::ids::{EntityId, LinkId, NamespaceId, Source, TransactionId};
 use crate::limits::CONNECTION_TRANSACTIONS;
 use crate::planted::{Bug, is_planted};
@@ -48,9 +48,9 @@ impl Broker {
             Ok(()) => {
                 self.volatile.transactions.attach(link, namespace);
                 let (max_message_bytes, wants_ids) = (0, false);
-                decision.effect(Effect::Attached { link, max_message_bytes, wants_ids, session: None });
+                decision.effect(Notice::Attached { link, max_message_bytes, wants_ids, session: None });
             }
-            Err(refusal) => decision.effect(Effect::Detached { link, refusal }),
+            Err(refusal) => decision.effect(Notice::Detached { link, refusal }),
         }
     }
 
@@ -62,11 +62,11 @@ impl Broker {
         let open = transactions.charges.get(&link.connection).map_or(0, |charges| charges.transactions);
         if open >= CONNECTION_TRANSACTIONS {
             let refusal = Refusal::TooManyTransactions(CONNECTION_TRANSACTIONS);
-            return decision.effect(Effect::Rejected { link, delivery, refusal });
+            return decision.effect(Notice::Rejected { link, delivery, refusal });
         }
         let transaction = TransactionId(transactions.last.0 + 1);
         self.volatile.transactions.declare(link, transaction);
-        decision.effect(Effect::Declared { link, delivery, transaction });
+        decision.effect(Notice::Declared { link, delivery, transaction });
     }
 
     pub(crate) fn discharge(
@@ -91,7 +91,7 @@ impl Broker {
         };
         match ended {
             Ok(()) => decision.effect(Effect::Accepted { link, delivery }),
-            Err(refusal) => decision.effect(Effect::Rejected { link, delivery, refusal }),
+            Err(refusal) => decision.effect(Notice::Rejected { link, delivery, refusal }),
         }
     }
 
@@ -101,7 +101,7 @@ impl Broker {
         let (link, Some(delivery), 0) = (found.coordinator, found.awaiting, found.reading) else { return };
         match self.commit(transaction, decision) {
             Ok(()) => decision.effect(Effect::Accepted { link, delivery }),
-            Err(refusal) => decision.effect(Effect::Rejected { link, delivery, refusal }),
+            Err(refusal) => decision.effect(Notice::Rejected { link, delivery, refusal }),
         }
     }
 
@@ -112,7 +112,7 @@ impl Broker {
         let (link, Some(delivery)) = (found.coordinator, found.awaiting) else { return };
         self.volatile.transactions.forget(transaction);
         let refusal = Refusal::RolledBack(Refusal::Unreadable.to_string().into());
-        decision.effect(Effect::Rejected { link, delivery, refusal });
+        decision.effect(Notice::Rejected { link, delivery, refusal });
     }
 
     /// Nothing happens to the messages: who has them locked has them still (S-215).

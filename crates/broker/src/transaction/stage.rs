@@ -7,7 +7,7 @@ use crate::Broker;
 use crate::command::{Arrivals, Command, Incoming, Outcome, SessionIds};
 use crate::decision::{Decided, Deciding, Decision, Hindrance, LocalContext, Material, Needs};
 use crate::durable::Kind;
-use crate::effect::{Answer, Effect, Settled};
+use crate::effect::{Answer, Effect, Notice, Settled};
 use crate::ids::{ConnectionId, EntityId, LinkId, LockToken, MessageKey, NamespaceId, Source, TransactionId};
 use crate::limits::{
     STAGED_BYTES, STAGED_HELD_BYTES, STAGED_HELD_TOTAL, STAGED_MESSAGE_COST, STAGED_SETTLEMENT_COST,
@@ -64,11 +64,11 @@ impl Broker {
                     Some(Ok(())) if *wants_answer => {
                         let outcome = Some(Settled::of(outcome));
                         let (link, delivery) = (*link, *delivery);
-                        decision.effect(Effect::Staged { link, delivery, transaction, outcome });
+                        decision.effect(Notice::Staged { link, delivery, transaction, outcome });
                         Decided::Done
                     }
                     Some(Err(Hindrance::Refused(refusal))) if *wants_answer => {
-                        decision.effect(Effect::NotSettled { link: *link, delivery: *delivery, refusal });
+                        decision.effect(Notice::NotSettled { link: *link, delivery: *delivery, refusal });
                         Decided::Done
                     }
                     Some(Ok(())) => Decided::Done,
@@ -180,12 +180,12 @@ impl Broker {
         } else if let Err(refusal) = self.stage_messages(transaction, link, &sent, decision) {
             self.volatile.drop_parts(link);
             if let Some(delivery) = answer {
-                decision.effect(Effect::Rejected { link, delivery, refusal });
+                decision.effect(Notice::Rejected { link, delivery, refusal });
             }
             return;
         }
         if let Some(delivery) = answer {
-            decision.effect(Effect::Staged { link, delivery, transaction, outcome: None });
+            decision.effect(Notice::Staged { link, delivery, transaction, outcome: None });
         }
     }
 

@@ -8,7 +8,7 @@ use crate::item::Item;
 use crate::limits::TURN_BYTES;
 use crate::mailbox::{self, Outgoing, Sent};
 use broker::planted::{Bug, is_planted};
-use broker::{Arrivals, Command, Decided, Effect, Release, Time};
+use broker::{Arrivals, Command, Decided, Effect, Notice, Release, Time};
 use bytes::Bytes;
 use journal::BODY_PREFIX_BYTES;
 use std::collections::VecDeque;
@@ -152,7 +152,7 @@ impl Partition {
     }
 
     fn route(&mut self, release: Release) {
-        if let Effect::Detached { link, .. } = &release.effect {
+        if let Effect::Notice(Notice::Detached { link, .. }) = &release.effect {
             self.ports.forget_link(*link);
         }
         let Some(list) = self.ports.list(release.effect.connection(), release.is_free) else { return };
@@ -175,7 +175,9 @@ impl Partition {
                 let places = bodies_of(&answer).iter().map(placed).collect();
                 list.push(Outgoing::Answered { request, answer, places });
             }
-            effect => mailbox::push(list, effect),
+            Effect::Accepted { link, delivery } => mailbox::accepted(list, link, delivery),
+            Effect::Settled { link, delivery, outcome } => mailbox::settled(list, link, delivery, outcome),
+            Effect::Notice(notice) => list.push(Outgoing::Notice(notice)),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! outside was told.
 
 use broker::{
-    Command, ConnectionId, Effect, LinkId, LockToken, NamespaceId, Outcome, QueueSettings, ReceiveMode,
+    Command, ConnectionId, LinkId, LockToken, NamespaceId, Notice, Outcome, QueueSettings, ReceiveMode,
     Refusal, RequestId, Span, Time,
 };
 use journal::disk::Disk;
@@ -228,7 +228,7 @@ impl TestPartition {
         for each in outgoing {
             match each {
                 Outgoing::Accepted { first, last, .. } => told.accepted.extend(first..=last),
-                Outgoing::Plain(Effect::Rejected { delivery, refusal, .. }) => {
+                Outgoing::Notice(Notice::Rejected { delivery, refusal, .. }) => {
                     told.refused.insert(delivery);
                     self.outcomes.push(refusal);
                 }
@@ -237,7 +237,7 @@ impl TestPartition {
                     let numbers = (first..=last).filter_map(|delivery| self.deliveries.get(&delivery));
                     completed.extend(numbers.filter(|number| completing.contains(number)));
                 }
-                Outgoing::Plain(Effect::NotSettled { refusal, .. }) => self.outcomes.push(refusal),
+                Outgoing::Notice(Notice::NotSettled { refusal, .. }) => self.outcomes.push(refusal),
                 Outgoing::Deliver(sent) => {
                     let bytes = match sent.place.read() {
                         Err(_) if self.skips_unreadable => continue,

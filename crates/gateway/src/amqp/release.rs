@@ -3,7 +3,7 @@
 use super::connection::Task;
 use super::link::Kind;
 use amqp::{LinkKey, State};
-use broker::Effect;
+use broker::Notice;
 use engine::Outgoing;
 
 impl<S> Task<S> {
@@ -32,13 +32,13 @@ impl<S> Task<S> {
             Outgoing::Accepted { link, first, last } => {
                 self.machine.settle_incoming(LinkKey(link.link), first, last, &State::Accepted);
             }
-            Outgoing::Plain(Effect::Rejected { link, delivery, refusal }) => {
+            Outgoing::Notice(Notice::Rejected { link, delivery, refusal }) => {
                 let path = self.links.get(&link.link).map_or("", |link| link.kind.path());
                 let error = self.origin.refusal(&refusal, path);
                 let state = State::rejected(error);
                 self.machine.settle_incoming(LinkKey(link.link), delivery, delivery, &state);
             }
-            Outgoing::Plain(Effect::PartTaken { link, length }) => {
+            Outgoing::Notice(Notice::PartTaken { link, length }) => {
                 if let Some(Kind::Sender(sender)) = self.links.get_mut(&link.link).map(|link| &mut link.kind)
                 {
                     sender.arriving.part_taken(length as usize);
@@ -49,33 +49,27 @@ impl<S> Task<S> {
                 tracing::debug!(address = %self.peer.address, first, last, ?outcome, "settled");
                 self.settled(LinkKey(link.link), first, last, outcome);
             }
-            Outgoing::Plain(Effect::NotSettled { link, delivery, refusal }) => {
+            Outgoing::Notice(Notice::NotSettled { link, delivery, refusal }) => {
                 self.not_settled(LinkKey(link.link), delivery, &refusal);
             }
-            Outgoing::Plain(Effect::Declared { link, delivery, transaction }) => {
+            Outgoing::Notice(Notice::Declared { link, delivery, transaction }) => {
                 self.declared(LinkKey(link.link), delivery, transaction);
             }
-            Outgoing::Plain(Effect::Staged { link, delivery, transaction, outcome }) => {
+            Outgoing::Notice(Notice::Staged { link, delivery, transaction, outcome }) => {
                 self.staged(LinkKey(link.link), delivery, transaction, outcome);
             }
-            Outgoing::Plain(Effect::Drained { link }) => self.drained(LinkKey(link.link)),
-            Outgoing::Plain(Effect::Attached { link, max_message_bytes, wants_ids, session }) => {
+            Outgoing::Notice(Notice::Drained { link }) => self.drained(LinkKey(link.link)),
+            Outgoing::Notice(Notice::Attached { link, max_message_bytes, wants_ids, session }) => {
                 let entity = self.links.get(&link.link).map_or("", |link| link.kind.path());
                 tracing::debug!(address = %self.peer.address, entity, "attached");
                 self.attached(LinkKey(link.link), max_message_bytes, wants_ids, session);
             }
-            Outgoing::Plain(Effect::Detached { link, refusal }) => {
+            Outgoing::Notice(Notice::Detached { link, refusal }) => {
                 self.detached(LinkKey(link.link), &refusal)
             }
             Outgoing::Answered { request, answer, places } => {
                 self.answered(request.request, answer, places);
             }
-            Outgoing::Plain(
-                Effect::Accepted { .. }
-                | Effect::Settled { .. }
-                | Effect::Deliver { .. }
-                | Effect::Answered { .. },
-            ) => unreachable!("these are never plain"),
         }
     }
 }

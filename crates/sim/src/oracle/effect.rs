@@ -5,7 +5,7 @@ use super::forward::forwards;
 use super::ledger::Present;
 use super::{Fate, Gone, Link, LinkState, Lock, Oracle, Role};
 use broker::{
-    ConnectionId, Delivery, Effect, EntityId, LinkId, LocalTime, LockToken, Outcome, ReceiveMode, Refusal,
+    ConnectionId, Delivery, EntityId, LinkId, LocalTime, LockToken, Notice, Outcome, ReceiveMode, Refusal,
     Settled, State, SubQueue,
 };
 use engine::{Outgoing, Sent};
@@ -21,27 +21,27 @@ impl Oracle {
             Outgoing::Accepted { link, first, last } => {
                 (*first..=*last).for_each(|delivery| self.accepted(*link, delivery));
             }
-            Outgoing::Plain(Effect::Rejected { link, delivery, refusal }) => {
+            Outgoing::Notice(Notice::Rejected { link, delivery, refusal }) => {
                 self.rejected(*link, *delivery, refusal)
             }
             Outgoing::Settled { link, first, last, outcome } => {
                 (*first..=*last).for_each(|delivery| self.settled(*link, delivery, *outcome));
             }
-            Outgoing::Plain(Effect::NotSettled { link, delivery, refusal }) => {
+            Outgoing::Notice(Notice::NotSettled { link, delivery, refusal }) => {
                 self.not_settled(*link, *delivery, refusal)
             }
-            Outgoing::Plain(Effect::PartTaken { link, length }) => {
+            Outgoing::Notice(Notice::PartTaken { link, length }) => {
                 self.trace.add(&[9, u64::from(link.link), u64::from(*length)]);
             }
-            Outgoing::Plain(Effect::Declared { link, delivery, transaction }) => {
+            Outgoing::Notice(Notice::Declared { link, delivery, transaction }) => {
                 self.declared(*link, *delivery, *transaction);
             }
-            Outgoing::Plain(Effect::Staged { link, delivery, outcome, .. }) => {
+            Outgoing::Notice(Notice::Staged { link, delivery, outcome, .. }) => {
                 self.staged(*link, *delivery, *outcome)
             }
             Outgoing::Deliver(sent) => self.delivered(sent),
-            Outgoing::Plain(Effect::Drained { link }) => self.drained(*link),
-            Outgoing::Plain(Effect::Attached { link, session, .. }) => {
+            Outgoing::Notice(Notice::Drained { link }) => self.drained(*link),
+            Outgoing::Notice(Notice::Attached { link, session, .. }) => {
                 let may_wait = self.links.get(link).is_some_and(|link| link.wants == Some(None));
                 if !may_wait {
                     self.answered(connection, |due| *due == Due::Attach(*link));
@@ -54,14 +54,8 @@ impl Oracle {
                     None => self.fail("a link was attached that nobody wanted"),
                 }
             }
-            Outgoing::Plain(Effect::Detached { link, refusal }) => self.detached(*link, refusal),
+            Outgoing::Notice(Notice::Detached { link, refusal }) => self.detached(*link, refusal),
             Outgoing::Answered { request, answer, .. } => self.replied(*request, answer),
-            Outgoing::Plain(
-                Effect::Accepted { .. }
-                | Effect::Settled { .. }
-                | Effect::Deliver { .. }
-                | Effect::Answered { .. },
-            ) => unreachable!("these are never plain"),
         }
         self.trace.add(&[u64::from(connection.0)]);
     }

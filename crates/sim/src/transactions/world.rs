@@ -3,7 +3,7 @@
 use super::model::PLACES;
 use crate::random::Random;
 use broker::{
-    Answer, Command, ConnectionId, Effect, LinkId, LockToken, NamespaceId, Number, Outcome, QueueSettings,
+    Answer, Command, ConnectionId, LinkId, LockToken, NamespaceId, Notice, Number, Outcome, QueueSettings,
     ReceiveMode, Refusal, RequestId, Span, Time, TransactionId,
 };
 use engine::{Batch, ByHand, Item, Outbox, Outgoing, Pace, recover};
@@ -241,8 +241,8 @@ impl World {
         match &heard[..] {
             [Outgoing::Accepted { .. }] => Heard::Accepted,
             [Outgoing::Settled { .. }] => Heard::Settled,
-            [Outgoing::Plain(Effect::Staged { .. })] => Heard::Staged,
-            [Outgoing::Plain(Effect::Rejected { refusal, .. } | Effect::NotSettled { refusal, .. })] => {
+            [Outgoing::Notice(Notice::Staged { .. })] => Heard::Staged,
+            [Outgoing::Notice(Notice::Rejected { refusal, .. } | Notice::NotSettled { refusal, .. })] => {
                 Heard::Refused(name(refusal))
             }
             _ => panic!("{heard:?} is no answer"),
@@ -331,7 +331,7 @@ impl World {
         let delivery = self.delivery(connection);
         self.give(vec![Command::Declare { link, delivery }]);
         match &self.hear(connection)[..] {
-            [Outgoing::Plain(Effect::Declared { transaction, .. })] => *transaction,
+            [Outgoing::Notice(Notice::Declared { transaction, .. })] => *transaction,
             other => panic!("{other:?}"),
         }
     }

@@ -22,7 +22,7 @@ use crate::hash::hash_bytes;
 use crate::machine::Machine;
 use crate::oracle::{Oracle, OracleMailbox, Role};
 use crate::random::Random;
-use broker::{Answer, Command, ConnectionId, Effect, LinkId, NamespaceId, Number, ReceiveMode, Tier};
+use broker::{Answer, Command, ConnectionId, LinkId, NamespaceId, Notice, Number, ReceiveMode, Tier};
 use client::{Client, Held};
 use engine::{Batch, Item, Outgoing, Sent};
 use journal::Place;
@@ -325,13 +325,13 @@ impl Workload {
         for each in outgoing {
             match each {
                 Outgoing::Deliver(sent) => self.take(nth, &sent, &may_fail, oracle),
-                Outgoing::Plain(Effect::Detached { link, .. }) => {
+                Outgoing::Notice(Notice::Detached { link, .. }) => {
                     if let Some(client) = self.client(link) {
                         client.links.retain(|other| other.id != link);
                         client.unanswered.retain(|(other, _)| *other != link);
                     }
                 }
-                Outgoing::Plain(Effect::Attached { link, session: Some(session), .. }) => {
+                Outgoing::Notice(Notice::Attached { link, session: Some(session), .. }) => {
                     let links = self.client(link).map(|client| &mut client.links);
                     if let Some(link) = links.and_then(|links| links.iter_mut().find(|each| each.id == link))
                     {
@@ -341,12 +341,12 @@ impl Workload {
                 Outgoing::Accepted { link, first, last } => {
                     (first..=last).for_each(|delivery| self.answered(link, delivery, oracle));
                 }
-                Outgoing::Plain(
-                    Effect::Rejected { link, delivery, .. } | Effect::Staged { link, delivery, .. },
+                Outgoing::Notice(
+                    Notice::Rejected { link, delivery, .. } | Notice::Staged { link, delivery, .. },
                 ) => {
                     self.answered(link, delivery, oracle);
                 }
-                Outgoing::Plain(Effect::Declared { link, transaction, .. }) => {
+                Outgoing::Notice(Notice::Declared { link, transaction, .. }) => {
                     self.declared(nth, link, transaction)
                 }
                 Outgoing::Answered { answer: Ok(answer), places, request } => {

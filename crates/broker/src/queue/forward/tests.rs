@@ -3,7 +3,7 @@
 use super::*;
 use crate::command::ReceiveMode::PeekLock;
 use crate::command::{Incoming, Outcome};
-use crate::effect::{Delivery, Effect};
+use crate::effect::{Delivery, Effect, Notice};
 use crate::ids::{MessageKey, Number};
 use crate::manage::Task;
 use crate::refusal::Refusal;
@@ -93,14 +93,18 @@ fn nobody_receives_from_a_queue_that_forwards() {
         let link = world.link();
         let refused = world.attach_receiver(link, path, PeekLock);
         assert!(
-            matches!(refused[..], [Effect::Detached { refusal: Refusal::NotAllowed(_), .. }]),
+            matches!(refused[..], [Effect::Notice(Notice::Detached { refusal: Refusal::NotAllowed(_), .. })]),
             "{refused:?}"
         );
     }
     let link = world.link();
-    assert!(matches!(world.attach_receiver(link, "c", PeekLock)[..], [Effect::Attached { .. }]));
+    assert!(matches!(
+        world.attach_receiver(link, "c", PeekLock)[..],
+        [Effect::Notice(Notice::Attached { .. })]
+    ));
     world.update("c", to("b")).unwrap();
-    let is_sent_away = |effect: &Effect| matches!(effect, Effect::Detached { link: l, .. } if *l == link);
+    let is_sent_away =
+        |effect: &Effect| matches!(effect, Effect::Notice(Notice::Detached { link: l, .. }) if *l == link);
     assert!(world.take_effects().iter().any(is_sent_away));
 }
 

@@ -1,6 +1,6 @@
 use crate::command::Outcome;
 use crate::command::ReceiveMode::{PeekLock, ReceiveAndDelete};
-use crate::effect::{Answer, Effect, Settled};
+use crate::effect::{Answer, Effect, Notice, Settled};
 use crate::ids::{LinkId, Number, Sequence};
 use crate::manage::Task;
 use crate::record::Record;
@@ -181,7 +181,7 @@ fn receive_and_delete_takes_the_messages_of_one_session_in_order() {
         let records = world.records.len();
         let effects = world.credit(link, 9, true);
         assert_eq!(deliveries(&effects), numbers.map(|number| (link, number)));
-        assert_eq!(effects.last(), Some(&Effect::Drained { link }));
+        assert_eq!(effects.last(), Some(&Effect::Notice(Notice::Drained { link })));
         let removed = |record: &Record| matches!(record, Record::Removed { .. });
         assert!(world.records[records..].iter().all(removed));
     }

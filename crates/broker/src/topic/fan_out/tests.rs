@@ -5,7 +5,7 @@ use super::super::settings::{SubscriptionSettings, TopicSettings};
 use super::*;
 use crate::command::Outcome;
 use crate::command::ReceiveMode::{PeekLock, ReceiveAndDelete};
-use crate::effect::{Answer, Delivery, Effect};
+use crate::effect::{Answer, Delivery, Effect, Notice};
 use crate::ids::{BodyId, LinkId, MessageKey, NamespaceId, Number, Source};
 use crate::manage::Task;
 use crate::queue::index::State;
@@ -221,7 +221,10 @@ fn a_disabled_subscription_collects_and_a_disabled_topic_takes_nothing() {
     world.manage(update(disabled)).unwrap();
     world.send_committed("t", 1);
     let link = world.link();
-    let refused = Effect::Detached { link, refusal: Refusal::EntityDisabled("t/Subscriptions/a".into()) };
+    let refused = Effect::Notice(Notice::Detached {
+        link,
+        refusal: Refusal::EntityDisabled("t/Subscriptions/a".into()),
+    });
     assert_eq!(world.attach_receiver(link, A, PeekLock), [refused]);
     world.manage(update(SubscriptionSettings::default())).unwrap();
     assert_eq!(numbers(&world.receive(A, PeekLock, 9)), [1]);
@@ -230,7 +233,7 @@ fn a_disabled_subscription_collects_and_a_disabled_topic_takes_nothing() {
     world.manage(Task::UpdateTopic { path: "t".into(), settings, access: Vec::new() }).unwrap();
     let effects = world.send(sender, 0, &[message(1)]);
     let refusal = Refusal::EntityDisabled("t".into());
-    assert_eq!(effects, [Effect::Rejected { link: sender, delivery: 0, refusal }]);
+    assert_eq!(effects, [Effect::Notice(Notice::Rejected { link: sender, delivery: 0, refusal })]);
 }
 
 #[test]
@@ -258,7 +261,7 @@ fn a_full_topic_is_full_of_what_its_subscriptions_hold() {
         assert!(matches!(world.send(link, delivery, &[large])[..], [Effect::Accepted { .. }]));
     }
     let effects = world.send(link, 512, &[message(1)]);
-    let [Effect::Rejected { refusal, .. }] = &effects[..] else { panic!("{effects:?}") };
+    let [Effect::Notice(Notice::Rejected { refusal, .. })] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(
         refusal.to_string(),
         "The maximum entity size has been reached or exceeded for Topic: 't'. Size of entity in bytes:1073741824, Max entity size in bytes:1073741824."
@@ -274,7 +277,10 @@ fn nobody_sends_to_a_subscription_or_receives_from_a_topic() {
     let mut world = pair();
     let link = world.link();
     for effects in [world.attach_sender(link, A), world.attach_receiver(link, "t", PeekLock)] {
-        assert!(matches!(effects[..], [Effect::Detached { refusal: Refusal::NotAllowed(_), .. }]));
+        assert!(matches!(
+            effects[..],
+            [Effect::Notice(Notice::Detached { refusal: Refusal::NotAllowed(_), .. })]
+        ));
     }
     assert!(matches!(world.browse("t", 0, 9), Err(Refusal::NotAllowed(_))));
 }
@@ -287,7 +293,9 @@ fn what_is_deleted_takes_messages_and_links_along() {
     let (receiver, _) = receiver(&mut world, A, 1);
     world.take_effects();
     world.manage(Task::DeleteSubscription { topic: "t".into(), name: "a".into() }).unwrap();
-    let gone = |link, path: &str| Effect::Detached { link, refusal: Refusal::EntityNotFound(path.into()) };
+    let gone = |link, path: &str| {
+        Effect::Notice(Notice::Detached { link, refusal: Refusal::EntityNotFound(path.into()) })
+    };
     assert_eq!(world.take_effects()[0], gone(receiver, "t/Subscriptions/a"));
     assert_eq!(described(&mut world).bytes, 20);
     let sender = world.sender("t");

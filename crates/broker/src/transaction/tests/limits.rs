@@ -109,7 +109,7 @@ fn a_transaction_is_worth_nothing_to_another_connection() {
     let (link, delivery, transaction) = (stranger, 0, txn);
     for is_failed in [false, true] {
         let discharge = Command::Discharge { link, delivery, transaction, is_failed };
-        let refused = Effect::Rejected { link, delivery, refusal: UNKNOWN };
+        let refused = Effect::Notice(Notice::Rejected { link, delivery, refusal: UNKNOWN });
         assert_eq!(bench.world.command(discharge, &[]), [refused]);
     }
     bench.world.command(Command::Spoil { link, transaction }, &[]);
@@ -143,7 +143,7 @@ fn the_basic_tier_has_no_transactions() {
     let mut world = World::with_tier(Tier::Basic);
     let link = world.link();
     let refusal = Refusal::NotInTier { property: "Transactions", tier: "Basic" };
-    assert_eq!(attach(&mut world, link), [Effect::Detached { link, refusal }]);
+    assert_eq!(attach(&mut world, link), [Effect::Notice(Notice::Detached { link, refusal })]);
     assert_eq!(world.command(Command::Declare { link, delivery: 0 }, &[]), []);
 }
 
@@ -156,7 +156,7 @@ fn a_connection_has_so_many_transactions_and_no_more() {
     }
     let (link, delivery) = (bench.coordinator, 0);
     let refusal = Refusal::TooManyTransactions(CONNECTION_TRANSACTIONS);
-    let refused = Effect::Rejected { link, delivery, refusal };
+    let refused = Effect::Notice(Notice::Rejected { link, delivery, refusal });
     assert_eq!(bench.world.command(Command::Declare { link, delivery }, &[]), [refused]);
     bench.discharge(first, true).unwrap();
     bench.declare();

@@ -36,7 +36,7 @@ impl Bench {
     fn in_world(mut world: World, path: &str) -> Bench {
         let coordinator = world.link();
         let effects = attach(&mut world, coordinator);
-        assert!(matches!(effects[..], [Effect::Attached { .. }]), "{effects:?}");
+        assert!(matches!(effects[..], [Effect::Notice(Notice::Attached { .. })]), "{effects:?}");
         let sender = world.sender(path);
         Bench { world, coordinator, sender }
     }
@@ -44,7 +44,7 @@ impl Bench {
     fn declare(&mut self) -> TransactionId {
         let effects = self.world.command(Command::Declare { link: self.coordinator, delivery: 0 }, &[]);
         match effects[..] {
-            [Effect::Declared { transaction, .. }] => transaction,
+            [Effect::Notice(Notice::Declared { transaction, .. })] => transaction,
             _ => panic!("{effects:?}"),
         }
     }
@@ -58,11 +58,11 @@ impl Bench {
         let sessions = SessionIds::default();
         let send = Command::Send { link, delivery: 7, is_settled: false, messages: range, sessions };
         match &self.within(transaction, send, messages)[..] {
-            [Effect::Staged { delivery: 7, outcome: None, transaction: told, .. }] => {
+            [Effect::Notice(Notice::Staged { delivery: 7, outcome: None, transaction: told, .. })] => {
                 assert_eq!(*told, transaction);
                 Ok(())
             }
-            [Effect::Rejected { delivery: 7, refusal, .. }] => Err(refusal.clone()),
+            [Effect::Notice(Notice::Rejected { delivery: 7, refusal, .. })] => Err(refusal.clone()),
             other => panic!("{other:?}"),
         }
     }
@@ -110,7 +110,7 @@ impl Bench {
             self.world.command(Command::Discharge { link, delivery: 9, transaction, is_failed }, &[]);
         let told = effects.into_iter().find_map(|effect| match effect {
             Effect::Accepted { delivery: 9, link: told } if told == link => Some(Ok(())),
-            Effect::Rejected { delivery: 9, refusal, .. } => Some(Err(refusal)),
+            Effect::Notice(Notice::Rejected { delivery: 9, refusal, .. }) => Some(Err(refusal)),
             _ => None,
         });
         told.expect("a discharge is answered")

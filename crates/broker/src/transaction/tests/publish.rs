@@ -84,7 +84,7 @@ fn the_rules_of_a_topic_look_at_what_is_committed() {
         command: Box::new(Command::Send { link: sender, delivery: 0, is_settled: false, messages, sessions }),
     };
     let staged = bench.world.put_bytes(&[&one, &two], message(0), send);
-    assert!(matches!(staged[..], [Effect::Staged { .. }]), "{staged:?}");
+    assert!(matches!(staged[..], [Effect::Notice(Notice::Staged { .. })]), "{staged:?}");
     assert!(bench.charge().held > 0);
     assert_eq!(count_of(&bench.world, "t/Subscriptions/all"), 0);
     bench.commit(transaction).unwrap();
@@ -140,7 +140,7 @@ fn a_commit_that_forks_into_more_than_an_append_holds_is_published_in_slices() {
                 let send = Command::Send { link, delivery: 0, is_settled: false, messages, sessions };
                 Command::Within { transaction, command: Box::new(send) }
             });
-            assert!(matches!(staged[..], [Effect::Staged { .. }]), "{staged:?}");
+            assert!(matches!(staged[..], [Effect::Notice(Notice::Staged { .. })]), "{staged:?}");
         }
     }
     bench.commit(first).unwrap();

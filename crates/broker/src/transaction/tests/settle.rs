@@ -57,11 +57,12 @@ fn a_settlement_on_its_link_is_answered_in_its_own_terms() {
     let transaction = bench.declare();
     let settle =
         || Command::Settle { link, delivery: 4, token, outcome: Outcome::Defer(None), wants_answer: true };
-    let staged = Effect::Staged { link, delivery: 4, transaction, outcome: Some(Settled::Deferred) };
+    let staged =
+        Effect::Notice(Notice::Staged { link, delivery: 4, transaction, outcome: Some(Settled::Deferred) });
     assert_eq!(bench.within(transaction, settle(), &[]), [staged]);
     // Once is enough.
     let refusal = Refusal::LockLost(Sequence(1));
-    let refused = Effect::NotSettled { link, delivery: 4, refusal };
+    let refused = Effect::Notice(Notice::NotSettled { link, delivery: 4, refusal });
     assert_eq!(bench.within(transaction, settle(), &[]), [refused]);
     bench.commit(transaction).unwrap();
     assert_eq!(bench.world.queue("q").counts.deferred, 1);
@@ -164,7 +165,7 @@ fn a_commit_waits_for_what_is_still_being_read() {
     let (link, delivery) = (bench.coordinator, 3);
     let discharge = || Command::Discharge { link, delivery, transaction: txn, is_failed: false };
     assert_eq!(bench.world.command(discharge(), &[]), [], "not yet");
-    let unknown = Effect::Rejected { link, delivery, refusal: UNKNOWN };
+    let unknown = Effect::Notice(Notice::Rejected { link, delivery, refusal: UNKNOWN });
     assert_eq!(bench.world.command(discharge(), &[]), [unknown], "it is discharged already");
     assert_eq!(bench.send(txn, &[message(1)]), Err(UNKNOWN));
     let material: Vec<_> = bodies.iter().map(|body| (*body, &[][..])).collect();
@@ -195,7 +196,7 @@ fn a_commit_that_waits_for_what_cannot_be_read_is_refused() {
         &told[..],
         [
             Effect::Answered { answer: Err(Refusal::Unreadable), .. },
-            Effect::Rejected { delivery: 3, refusal: Refusal::RolledBack(_), .. }
+            Effect::Notice(Notice::Rejected { delivery: 3, refusal: Refusal::RolledBack(_), .. })
         ]
     ));
     assert_eq!((bench.active(), bench.charge()), (1, Charge::default()));
@@ -225,7 +226,10 @@ fn a_commit_that_waits_for_a_settlement_whose_link_is_gone_is_refused() {
     let decided = bench.world.broker.decide(&command, Arrivals::default(), &material, context, &mut decision);
     assert_eq!(decided, Decided::Done);
     let told: Vec<_> = decision.effects.into_iter().map(|release| release.effect).collect();
-    assert!(matches!(&told[..], [Effect::Rejected { delivery: 3, refusal: Refusal::RolledBack(_), .. }]));
+    assert!(matches!(
+        &told[..],
+        [Effect::Notice(Notice::Rejected { delivery: 3, refusal: Refusal::RolledBack(_), .. })]
+    ));
     assert_eq!(bench.active(), 1);
 }
 

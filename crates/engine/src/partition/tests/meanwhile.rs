@@ -170,7 +170,7 @@ fn what_rests_on_durable_things_waits_behind_what_is_in_flight_for_the_same_conn
     let mut ports = Ports::default();
     let outbox = Arc::new(Outbox::default());
     ports.open(ConnectionId(1), outbox.clone());
-    let taken = |length| Outgoing::Plain(Effect::PartTaken { link: link(1), length });
+    let taken = |length| Outgoing::Notice(Notice::PartTaken { link: link(1), length });
     ports.list(ConnectionId(1), false).unwrap().push(taken(1));
     let waiting = ports.take_waiting(0, Arc::default(), |_| {});
     ports.list(ConnectionId(1), true).unwrap().push(taken(2));
@@ -181,7 +181,7 @@ fn what_rests_on_durable_things_waits_behind_what_is_in_flight_for_the_same_conn
     ports.flush_gated(|_| {});
     let lengths: Vec<_> = super::taken(&outbox)
         .iter()
-        .map(|each| if let Outgoing::Plain(Effect::PartTaken { length, .. }) = each { *length } else { 0 })
+        .map(|each| if let Outgoing::Notice(Notice::PartTaken { length, .. }) = each { *length } else { 0 })
         .collect();
     assert_eq!(lengths, [1, 2]);
     // With nothing in flight it leaves at once.

@@ -11,7 +11,7 @@ use crate::mailbox::{Outbox, Outgoing};
 use crate::recovery::recover;
 use bench::{Bench, NOW, Pause, journal};
 use broker::{
-    Answer, Command, ConnectionId, Durable, Effect, LinkId, NamespaceId, Outcome, QueueSettings, ReceiveMode,
+    Answer, Command, ConnectionId, Durable, LinkId, NamespaceId, Notice, Outcome, QueueSettings, ReceiveMode,
     Refusal, RequestId, Span,
 };
 use journal::disk::{Disk, Fault, Faulty, Memory};
@@ -66,19 +66,18 @@ fn taken(outbox: &Outbox) -> Vec<Outgoing> {
 fn told(outbox: &Outbox) -> Vec<String> {
     let words = |outgoing: &Outgoing| match outgoing {
         Outgoing::Accepted { first, last, .. } => format!("accepted {first} to {last}"),
-        Outgoing::Plain(Effect::Rejected { .. }) => "rejected".to_owned(),
+        Outgoing::Notice(Notice::Rejected { .. }) => "rejected".to_owned(),
         Outgoing::Settled { .. } => "settled".to_owned(),
-        Outgoing::Plain(Effect::NotSettled { .. }) => "not settled".to_owned(),
+        Outgoing::Notice(Notice::NotSettled { .. }) => "not settled".to_owned(),
         Outgoing::Deliver(sent) => format!("message {}", sent.delivery.sequence.0),
-        Outgoing::Plain(Effect::PartTaken { .. }) => "part taken".to_owned(),
-        Outgoing::Plain(Effect::Declared { .. }) => "declared".to_owned(),
-        Outgoing::Plain(Effect::Staged { .. }) => "staged".to_owned(),
-        Outgoing::Plain(Effect::Drained { .. }) => "drained".to_owned(),
-        Outgoing::Plain(Effect::Attached { .. }) => "attached".to_owned(),
-        Outgoing::Plain(Effect::Detached { .. }) => "detached".to_owned(),
+        Outgoing::Notice(Notice::PartTaken { .. }) => "part taken".to_owned(),
+        Outgoing::Notice(Notice::Declared { .. }) => "declared".to_owned(),
+        Outgoing::Notice(Notice::Staged { .. }) => "staged".to_owned(),
+        Outgoing::Notice(Notice::Drained { .. }) => "drained".to_owned(),
+        Outgoing::Notice(Notice::Attached { .. }) => "attached".to_owned(),
+        Outgoing::Notice(Notice::Detached { .. }) => "detached".to_owned(),
         Outgoing::Answered { answer: Ok(Answer::Queue(_)), .. } => "created".to_owned(),
         Outgoing::Answered { answer, .. } => format!("{answer:?}"),
-        Outgoing::Plain(other) => unreachable!("{other:?} is never plain"),
     };
     taken(outbox).iter().map(words).collect()
 }
@@ -251,7 +250,7 @@ fn a_message_in_parts_is_delivered_whole() {
     bench.give(vec![attach_receiver(receiver), credit(receiver, 1)]);
     let outgoing = taken(&outbox);
     let taken =
-        outgoing.iter().filter(|each| matches!(each, Outgoing::Plain(Effect::PartTaken { .. }))).count();
+        outgoing.iter().filter(|each| matches!(each, Outgoing::Notice(Notice::PartTaken { .. }))).count();
     assert_eq!(taken, 2, "the connection may hand over more");
     let Some(Outgoing::Deliver(sent)) = outgoing.last() else { panic!("{outgoing:?}") };
     let mut whole = Vec::new();
@@ -425,7 +424,7 @@ fn a_send_to_a_full_queue_is_told_why() {
     let last = taken(&outbox).pop();
     assert!(matches!(
         last,
-        Some(Outgoing::Plain(Effect::Rejected { delivery: 2, refusal: Refusal::QueueFull { .. }, .. }))
+        Some(Outgoing::Notice(Notice::Rejected { delivery: 2, refusal: Refusal::QueueFull { .. }, .. }))
     ));
 }
 

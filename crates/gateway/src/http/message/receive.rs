@@ -14,7 +14,7 @@ use crate::amqp::uuid_of_token;
 use crate::ask::Ask;
 use crate::auth::{self, Denied, Grant, Holder, Right, UnixSeconds};
 use crate::limits::CLAIM_REVIEW;
-use broker::{Answer, Command, Effect, LockToken, NamespaceId, ReceiveMode, Refusal, Task};
+use broker::{Answer, Command, LockToken, NamespaceId, Notice, ReceiveMode, Refusal, Task};
 use bytes::Bytes;
 use engine::{Handle, Outgoing, Sent};
 use http_body_util::Full;
@@ -148,9 +148,9 @@ async fn take(
             biased;
             outgoing = line.next() => match outgoing {
                 Outgoing::Deliver(sent) => return Ok(Some(sent)),
-                Outgoing::Plain(Effect::Drained { .. }) => return denied.map_or(Ok(None), Err),
-                Outgoing::Plain(Effect::Detached { refusal, .. }) => return Err(refused(refusal)),
-                Outgoing::Plain(Effect::Attached { .. }) => {}
+                Outgoing::Notice(Notice::Drained { .. }) => return denied.map_or(Ok(None), Err),
+                Outgoing::Notice(Notice::Detached { refusal, .. }) => return Err(refused(refusal)),
+                Outgoing::Notice(Notice::Attached { .. }) => {}
                 _ => return Err(Failure::Internal),
             },
             why = over.as_mut(), if !is_draining => {

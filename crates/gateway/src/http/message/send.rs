@@ -15,7 +15,7 @@ use crate::account::Account;
 use crate::amqp::{Arrived, Arriving, Unfinished, Unfit, add_message};
 use crate::ask::Ask;
 use crate::limits::{BATCH_BYTES, UNMEASURED_BYTES, UNSTORED_BYTES};
-use broker::{Command, Effect, NamespaceId, Refusal};
+use broker::{Command, NamespaceId, Notice, Refusal};
 use engine::{Batch, Outgoing};
 use hyper::body::Body;
 use hyper::header::{CONTENT_TYPE, EXPECT, HeaderMap};
@@ -46,7 +46,7 @@ impl<A: Ask> Door<'_, A> {
         let mut pieces = Pieces::new(body);
         let sent = self.send_pieces(asked, entity, &mut pieces).await;
         let is_slow = matches!(sent, Err(Failure::BodyTooSlow | Failure::BodyBroken));
-        // Who waits for a word before it sends its body has that word now.
+        // A client that asked before it sends its body (Expect: 100-continue) has its answer now.
         let waits = asked.head.headers.contains_key(EXPECT);
         if sent.is_err() && !is_slow && !waits {
             pieces.forget().await;
@@ -117,10 +117,10 @@ impl Sender {
     ) -> Result<Sender, Failure> {
         line.ask(vec![Command::AttachSender { link: line.link(), namespace, path: entity.into() }]);
         match line.next().await {
-            Outgoing::Plain(Effect::Attached { max_message_bytes, wants_ids, .. }) => {
+            Outgoing::Notice(Notice::Attached { max_message_bytes, wants_ids, .. }) => {
                 Ok(Sender { line, max_message_bytes, wants_ids, account })
             }
-            Outgoing::Plain(Effect::Detached { refusal, .. }) => Err(refused(refusal)),
+            Outgoing::Notice(Notice::Detached { refusal, .. }) => Err(refused(refusal)),
             _ => Err(Failure::Internal),
         }
     }
@@ -201,8 +201,8 @@ impl Sender {
         });
         while arriving.unstored_bytes() > UNSTORED_BYTES {
             match self.line.next().await {
-                Outgoing::Plain(Effect::PartTaken { length, .. }) => arriving.part_taken(length as usize),
-                Outgoing::Plain(Effect::Detached { refusal, .. }) => return Err(refused(refusal)),
+                Outgoing::Notice(Notice::PartTaken { length, .. }) => arriving.part_taken(length as usize),
+                Outgoing::Notice(Notice::Detached { refusal, .. }) => return Err(refused(refusal)),
                 _ => return Err(Failure::Internal),
             }
         }
@@ -218,10 +218,10 @@ impl Sender {
         loop {
             match self.line.next().await {
                 Outgoing::Accepted { .. } => return Ok(()),
-                Outgoing::Plain(Effect::Rejected { refusal, .. } | Effect::Detached { refusal, .. }) => {
+                Outgoing::Notice(Notice::Rejected { refusal, .. } | Notice::Detached { refusal, .. }) => {
                     return Err(refused(refusal));
                 }
-                Outgoing::Plain(Effect::PartTaken { .. }) => {}
+                Outgoing::Notice(Notice::PartTaken { .. }) => {}
                 _ => return Err(Failure::Internal),
             }
         }

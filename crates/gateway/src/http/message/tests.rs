@@ -6,7 +6,7 @@ use crate::http::tests::engine_in_memory;
 use crate::limits::*;
 use crate::listen::{Doors, Peer};
 use crate::namespaces::Namespaces;
-use broker::{Command, Effect, NamespaceId, Outcome, QueueSettings, ReceiveMode};
+use broker::{Command, NamespaceId, Notice, Outcome, QueueSettings, ReceiveMode};
 use bytes::BytesMut;
 use engine::{Batch, Engine, Outgoing};
 use message::Value;
@@ -272,7 +272,7 @@ async fn who_waits_gets_what_comes() {
     }
 }
 
-// S-80, S-94: nothing is taken for who is not there any more.
+// S-80, S-94: nothing is taken for a client that is gone.
 #[tokio::test]
 async fn a_client_that_goes_away_while_it_waits_takes_nothing_along() {
     let server = TestServer::new().await;
@@ -603,7 +603,7 @@ async fn names_of_properties_keep_their_spelling() {
     };
     connection.submit(batch);
     let mut outgoing = Vec::new();
-    while !outgoing.iter().any(|each| matches!(each, Outgoing::Plain(Effect::Drained { .. }))) {
+    while !outgoing.iter().any(|each| matches!(each, Outgoing::Notice(Notice::Drained { .. }))) {
         connection.outbox().arrived().await;
         connection.outbox().take(&mut outgoing);
     }
