@@ -16,7 +16,7 @@ use crate::manage::Task;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::{ClockOffset, LocalTime, Span, Time};
-use crate::timers::{Chore, Due};
+use crate::timers::{Due, EntityTimer};
 use crate::topic::change::Change;
 use crate::topic::published::Origin;
 
@@ -284,14 +284,14 @@ impl Broker {
         let context = context.at(clock_move.now);
         let (entity, sub) = match &due {
             Due::Lock(timer) => (timer.source.entity, timer.source.sub),
-            Due::Chore(entity, _) => (*entity, SubQueue::Main),
+            Due::Entity(entity, _) => (*entity, SubQueue::Main),
         };
         let path = self.path_of(entity, sub);
         let from = decision.seam();
         let cause = match &due {
             Due::Lock(_) => Cause::Lock,
-            Due::Chore(_, Chore::Expire) => Cause::Expiry,
-            Due::Chore(..) => Cause::Other,
+            Due::Entity(_, EntityTimer::Expire) => Cause::Expiry,
+            Due::Entity(..) => Cause::Other,
         };
         let count = self.work_off(due, most, &mut decision.at(context));
         for nth in from..decision.records.len() {
@@ -400,10 +400,10 @@ impl Broker {
     pub(crate) fn work_off(&mut self, due: Due, most: usize, decision: &mut Deciding<'_>) -> usize {
         match due {
             Due::Lock(timer) => self.expire_lock(timer, most, decision),
-            Due::Chore(entity, Chore::Expire) => self.expire_due(entity, most, decision),
-            Due::Chore(entity, Chore::Activate) => self.activate_due(entity, most, decision),
-            Due::Chore(entity, Chore::Idle) => self.end_idle(entity, decision),
-            Due::Chore(entity, Chore::Forward) => self.retry_forward(entity),
+            Due::Entity(entity, EntityTimer::Expire) => self.expire_due(entity, most, decision),
+            Due::Entity(entity, EntityTimer::Activate) => self.activate_due(entity, most, decision),
+            Due::Entity(entity, EntityTimer::Idle) => self.end_idle(entity, decision),
+            Due::Entity(entity, EntityTimer::Forward) => self.retry_forward(entity),
         }
     }
 }

@@ -347,7 +347,7 @@ impl Broker {
         {
             let entity = match &due {
                 Due::Lock(timer) => timer.source.entity,
-                Due::Chore(entity, _) => *entity,
+                Due::Entity(entity, _) => *entity,
             };
             left -= self.work_off(due, left, &mut decision.at(self.context_at(entity, context)));
         }

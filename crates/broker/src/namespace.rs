@@ -10,7 +10,7 @@ use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
 use crate::time::LocalTime;
-use crate::timers::Chore;
+use crate::timers::EntityTimer;
 use crate::topic::subscription::split_path;
 use crate::volatile::Link;
 
@@ -69,7 +69,7 @@ impl Broker {
             Some(_) => LocalTime::NEVER,
             None => since.after(settings.auto_delete_on_idle),
         };
-        self.volatile.arm(entity, Chore::Idle, at);
+        self.volatile.arm(entity, EntityTimer::Idle, at);
     }
 
     pub(crate) fn delete_entity(

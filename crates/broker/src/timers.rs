@@ -2,7 +2,7 @@
 //! scheduled, and the end of its idleness. Rebuilt from the state, never stored.
 //!
 //! Timers speak the time of their namespace. Nearly always that is the owner's; a namespace whose time was moved has
-//! timers of its own, which are asked with its own time. Only `Agenda` knows the owner's.
+//! timers of its own, which are asked with its own time. Only `NamespaceTimers` knows the owner's.
 
 use crate::ids::{EntityId, IdMap, LockToken, NamespaceId, Sequence, Source};
 use crate::limits::IDLE_TIMERS;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// What an entity has to do at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Chore {
+pub enum EntityTimer {
     /// Messages expire.
     Expire,
     /// Scheduled messages are due.
@@ -54,19 +54,19 @@ impl PartialOrd for LockTimer {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Lock(LockTimer),
-    Chore(EntityId, Chore),
+    Entity(EntityId, EntityTimer),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     locks: BinaryHeap<Reverse<LockTimer>>,
-    chores: BTreeSet<(LocalTime, EntityId, Chore)>,
+    entities: BTreeSet<(LocalTime, EntityId, EntityTimer)>,
     armed: IdMap<EntityId, [LocalTime; 4]>,
 }
 
 /// The timers of all namespaces, asked in the owner's time.
 #[derive(Debug, Default)]
-pub(crate) struct Agenda {
+pub(crate) struct NamespaceTimers {
     usual: Timers,
     ahead: BTreeMap<NamespaceId, Ahead>,
 }
@@ -78,7 +78,7 @@ struct Ahead {
     timers: Timers,
 }
 
-impl Agenda {
+impl NamespaceTimers {
     /// Whether the time of any namespace was ever moved.
     pub(crate) fn is_usual(&self) -> bool {
         self.ahead.is_empty()
@@ -135,10 +135,11 @@ impl Timers {
             std::mem::take(&mut self.locks).into_iter().partition(|timer| is_theirs(timer.0.source.entity));
         self.locks = others;
         let mut split = Timers { locks: theirs, ..Timers::default() };
-        let armed: Vec<_> = self.chores.iter().filter(|(_, entity, _)| is_theirs(*entity)).copied().collect();
-        for (at, entity, chore) in armed {
-            self.arm(entity, chore, LocalTime::NEVER);
-            split.arm(entity, chore, at);
+        let armed: Vec<_> =
+            self.entities.iter().filter(|(_, entity, _)| is_theirs(*entity)).copied().collect();
+        for (at, entity, timer) in armed {
+            self.arm(entity, timer, LocalTime::NEVER);
+            split.arm(entity, timer, at);
         }
         split
     }
@@ -163,49 +164,49 @@ impl Timers {
         self.locks = locks.into_iter().filter(|Reverse(timer)| is_held(timer)).collect();
     }
 
-    /// Sets when a chore is due, instead of when it was.
-    pub(crate) fn arm(&mut self, entity: EntityId, chore: Chore, at: LocalTime) {
-        let before = self.armed(entity, chore);
+    /// Sets when a timer of an entity is due, instead of when it was.
+    pub(crate) fn arm(&mut self, entity: EntityId, timer: EntityTimer, at: LocalTime) {
+        let before = self.armed(entity, timer);
         if before == at {
             return;
         }
         touched(1);
-        self.armed.entry(entity).or_insert([LocalTime::NEVER; 4])[chore as usize] = at;
-        self.chores.remove(&(before, entity, chore));
+        self.armed.entry(entity).or_insert([LocalTime::NEVER; 4])[timer as usize] = at;
+        self.entities.remove(&(before, entity, timer));
         if !at.is_never() {
-            self.chores.insert((at, entity, chore));
+            self.entities.insert((at, entity, timer));
         }
     }
 
-    pub(crate) fn armed(&self, entity: EntityId, chore: Chore) -> LocalTime {
-        self.armed.get(&entity).map_or(LocalTime::NEVER, |armed| armed[chore as usize])
+    pub(crate) fn armed(&self, entity: EntityId, timer: EntityTimer) -> LocalTime {
+        self.armed.get(&entity).map_or(LocalTime::NEVER, |armed| armed[timer as usize])
     }
 
     pub(crate) fn disarm(&mut self, entity: EntityId) {
-        for chore in [Chore::Expire, Chore::Activate, Chore::Idle, Chore::Forward] {
-            self.arm(entity, chore, LocalTime::NEVER);
+        for timer in [EntityTimer::Expire, EntityTimer::Activate, EntityTimer::Idle, EntityTimer::Forward] {
+            self.arm(entity, timer, LocalTime::NEVER);
         }
         self.armed.remove(&entity);
     }
 
     pub(crate) fn next_due(&self) -> Option<LocalTime> {
         let lock = self.locks.peek().map(|Reverse(timer)| timer.at);
-        let chore = self.chores.first().map(|(at, ..)| *at);
-        lock.into_iter().chain(chore).min()
+        let timer = self.entities.first().map(|(at, ..)| *at);
+        lock.into_iter().chain(timer).min()
     }
 
-    /// Takes what is due first. A lock goes before a chore of the same instant: what it held may then expire.
+    /// Takes what is due first. A lock goes before an entity's timer of the same instant: what it held may then expire.
     pub(crate) fn take_due(&mut self, now: LocalTime) -> Option<Due> {
         let due = self.next_due().filter(|due| *due <= now)?;
         touched(1);
         if self.locks.peek().is_some_and(|Reverse(timer)| timer.at == due) {
             return self.locks.pop().map(|Reverse(timer)| Due::Lock(timer));
         }
-        let (_, entity, chore) = self.chores.pop_first()?;
+        let (_, entity, timer) = self.entities.pop_first()?;
         if let Some(armed) = self.armed.get_mut(&entity) {
-            armed[chore as usize] = LocalTime::NEVER;
+            armed[timer as usize] = LocalTime::NEVER;
         }
-        Some(Due::Chore(entity, chore))
+        Some(Due::Entity(entity, timer))
     }
 }
 
@@ -218,13 +219,13 @@ mod tests {
         let mut timers = Timers::default();
         let lock = LockTimer { at: LocalTime(2), source: Source::default(), token: 1 };
         timers.add_lock(lock);
-        timers.arm(EntityId(1), Chore::Idle, LocalTime(2));
-        timers.arm(EntityId(2), Chore::Expire, LocalTime(1));
-        timers.arm(EntityId(3), Chore::Expire, LocalTime(3));
+        timers.arm(EntityId(1), EntityTimer::Idle, LocalTime(2));
+        timers.arm(EntityId(2), EntityTimer::Expire, LocalTime(1));
+        timers.arm(EntityId(3), EntityTimer::Expire, LocalTime(3));
         assert_eq!(timers.next_due(), Some(LocalTime(1)));
-        assert_eq!(timers.take_due(LocalTime(2)), Some(Due::Chore(EntityId(2), Chore::Expire)));
+        assert_eq!(timers.take_due(LocalTime(2)), Some(Due::Entity(EntityId(2), EntityTimer::Expire)));
         assert_eq!(timers.take_due(LocalTime(2)), Some(Due::Lock(lock)));
-        assert_eq!(timers.take_due(LocalTime(2)), Some(Due::Chore(EntityId(1), Chore::Idle)));
+        assert_eq!(timers.take_due(LocalTime(2)), Some(Due::Entity(EntityId(1), EntityTimer::Idle)));
         assert_eq!(timers.take_due(LocalTime(2)), None);
     }
 
@@ -245,8 +246,8 @@ mod tests {
     #[test]
     fn a_chore_has_one_time() {
         let mut timers = Timers::default();
-        timers.arm(EntityId(1), Chore::Idle, LocalTime(2));
-        timers.arm(EntityId(1), Chore::Idle, LocalTime(5));
+        timers.arm(EntityId(1), EntityTimer::Idle, LocalTime(2));
+        timers.arm(EntityId(1), EntityTimer::Idle, LocalTime(5));
         assert_eq!(timers.next_due(), Some(LocalTime(5)));
         timers.disarm(EntityId(1));
         assert_eq!(timers.next_due(), None);

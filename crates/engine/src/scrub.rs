@@ -10,17 +10,17 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How slowly.
+/// How fast everything is read again.
 #[derive(Debug, Clone, Copy)]
-struct Rhythm {
+struct Speed {
     /// Between two passes, and between two segments.
     every: Duration,
     pause: Duration,
     bytes_per_second: u64,
 }
 
-const CALM: Rhythm =
-    Rhythm { every: SCRUB_EVERY, pause: SCRUB_PAUSE, bytes_per_second: SCRUB_BYTES_PER_SECOND };
+const USUAL_SPEED: Speed =
+    Speed { every: SCRUB_EVERY, pause: SCRUB_PAUSE, bytes_per_second: SCRUB_BYTES_PER_SECOND };
 
 /// Starts the thread that scrubs. It ends when the partition is gone or the returned end of the channel is dropped.
 pub(crate) fn spawn(
@@ -30,9 +30,9 @@ pub(crate) fn spawn(
 ) -> std::io::Result<mpsc::Sender<()>> {
     let (stop, stopped) = mpsc::channel();
     let inbox = Arc::downgrade(inbox);
-    std::thread::Builder::new()
-        .name("otobus-scrub".into())
-        .spawn(move || while scrub_all(&inbox, &*snapshots, &condition, &stopped, CALM).is_some() {})?;
+    std::thread::Builder::new().name("otobus-scrub".into()).spawn(move || {
+        while scrub_all(&inbox, &*snapshots, &condition, &stopped, USUAL_SPEED).is_some() {}
+    })?;
     Ok(stop)
 }
 
@@ -42,21 +42,21 @@ fn scrub_all(
     snapshots: &dyn Snapshots,
     condition: &Condition,
     stopped: &Receiver<()>,
-    rhythm: Rhythm,
+    speed: Speed,
 ) -> Option<()> {
     let mut after = Position(0);
     loop {
-        rest(stopped, rhythm.pause)?;
+        rest(stopped, speed.pause)?;
         let (reply, answer) = mpsc::channel();
         inbox.upgrade()?.put(Item::Scrub { after, reply });
         match answer.recv().ok()? {
             Some(scrub) => {
                 after = scrub.first();
-                scrub_one(&scrub, condition, stopped, rhythm.bytes_per_second)?;
+                scrub_one(&scrub, condition, stopped, speed.bytes_per_second)?;
             }
             None => {
-                scrub_snapshots(snapshots, condition, stopped, rhythm)?;
-                return rest(stopped, rhythm.every);
+                scrub_snapshots(snapshots, condition, stopped, speed)?;
+                return rest(stopped, speed.every);
             }
         }
     }
@@ -67,12 +67,12 @@ fn scrub_snapshots(
     snapshots: &dyn Snapshots,
     condition: &Condition,
     stopped: &Receiver<()>,
-    rhythm: Rhythm,
+    speed: Speed,
 ) -> Option<()> {
     // What cannot be listed is told when the next one is put.
     for info in snapshots.latest().unwrap_or_default() {
-        let owed = Duration::from_millis(info.bytes.saturating_mul(1_000) / rhythm.bytes_per_second);
-        rest(stopped, rhythm.pause + owed)?;
+        let owed = Duration::from_millis(info.bytes.saturating_mul(1_000) / speed.bytes_per_second);
+        rest(stopped, speed.pause + owed)?;
         let read = snapshots.read(info.position, &mut |_| Ok(()));
         // A newer one may have taken its place meanwhile.
         let is_there = || {
@@ -121,8 +121,8 @@ mod tests {
     use journal::disk::{Disk, Memory};
     use journal::{Draft, Epoch, Filling, Journal, Local, Options, Outcome};
 
-    const HASTY: Rhythm =
-        Rhythm { every: Duration::ZERO, pause: Duration::ZERO, bytes_per_second: u64::MAX / 1_000 };
+    const HASTY: Speed =
+        Speed { every: Duration::ZERO, pause: Duration::ZERO, bytes_per_second: u64::MAX / 1_000 };
 
     fn journal(memory: &Memory) -> Local {
         let (segment_bytes, first_segment_bytes) = (16 * 1024, 16 * 1024);

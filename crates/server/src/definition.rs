@@ -109,12 +109,12 @@ impl Definition {
 pub struct Applied {
     /// Its number and since when it is there; none if it could not be named.
     pub namespace: Option<(NamespaceId, LocalTime)>,
-    pub untaken: Vec<Untaken>,
+    pub not_taken: Vec<NotTaken>,
 }
 
 /// What could not be taken, by its name and with the reason.
 #[derive(Debug)]
-pub struct Untaken {
+pub struct NotTaken {
     pub what: String,
     /// It is there, only not as the file says.
     pub is_there: bool,
@@ -128,11 +128,11 @@ pub async fn apply(engine: &Handle, definition: &Definition) -> Applied {
         Ok(other) => return Applied::nothing(definition, &format!("the broker answered {other:?}")),
         Err(why) => return Applied::nothing(definition, &why.to_string()),
     };
-    let mut untaken = Vec::new();
+    let mut not_taken = Vec::new();
     let tier = definition.tier;
     if let Err(why) = ask(engine, namespace, Task::SetTier { tier }).await {
         let what = format!("the tier of namespace `{}` cannot be set: {why}", definition.name);
-        untaken.push(Untaken { what, is_there: false });
+        not_taken.push(NotTaken { what, is_there: false });
     }
     let site = Site { engine, namespace, file: definition.file.as_deref() };
     let mut has_subscription = true;
@@ -143,15 +143,15 @@ pub async fn apply(engine: &Handle, definition: &Definition) -> Applied {
         }
         let taken = site.take(step).await;
         has_subscription = if is_rule { has_subscription } else { taken.is_ok() };
-        untaken.extend(taken.err());
+        not_taken.extend(taken.err());
     }
-    Applied { namespace: Some((namespace, created)), untaken }
+    Applied { namespace: Some((namespace, created)), not_taken }
 }
 
 impl Applied {
     fn nothing(definition: &Definition, why: &str) -> Applied {
         let what = format!("namespace `{}` cannot be created: {why}", definition.name);
-        Applied { namespace: None, untaken: vec![Untaken { what, is_there: false }] }
+        Applied { namespace: None, not_taken: vec![NotTaken { what, is_there: false }] }
     }
 }
 
@@ -275,7 +275,7 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    async fn take(&self, mut step: Step) -> Result<(), Untaken> {
+    async fn take(&self, mut step: Step) -> Result<(), NotTaken> {
         let targets = step.targets().map(|target| target.map(Box::<str>::from));
         let (declared, what) = (step.declared, step.what);
         // As a line of a file that cannot be read is named.
@@ -291,14 +291,14 @@ impl Site<'_> {
             Err(Failed::Refused(Refusal::EntityExists(_))) => {}
             Err(why) => {
                 let what = format!("{}{what} cannot be created: {why}", place(&why));
-                return Err(Untaken { what, is_there: false });
+                return Err(NotTaken { what, is_there: false });
             }
         }
         if self.is_as_said(&mut step.update).await {
             return Ok(());
         }
         let changed = self.ask(step.update).await;
-        changed.map(drop).map_err(|why| Untaken {
+        changed.map(drop).map_err(|why| NotTaken {
             what: format!("{}{what} cannot be changed to this: {why}", place(&why)),
             is_there: true,
         })

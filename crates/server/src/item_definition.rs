@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Makes what is missing. Says what could not be made.
 pub async fn apply(items: &Handle, databases: &[Database], file: Option<&Path>) -> Vec<String> {
-    let mut untaken = Vec::new();
+    let mut not_taken = Vec::new();
     let place =
         |line: usize| file.map(|file| format!("{} line {line}: ", file.display())).unwrap_or_default();
     for database in databases {
@@ -19,21 +19,21 @@ pub async fn apply(items: &Handle, databases: &[Database], file: Option<&Path>) 
             Ok(_) | Err(Refusal::Conflict(_)) => {}
             Err(why) => {
                 let name = &database.name;
-                untaken.push(format!("{}database `{name}` cannot be created: {why}", place(database.line)));
+                not_taken.push(format!("{}database `{name}` cannot be created: {why}", place(database.line)));
                 continue;
             }
         }
         for container in &database.containers {
             if let Err(why) = make(items, &database.name, container).await {
                 let name = format!("{}/{}", database.name, container.name);
-                untaken.push(format!(
+                not_taken.push(format!(
                     "{}container `{name}` cannot be made as declared: {why}",
                     place(container.line)
                 ));
             }
         }
     }
-    untaken
+    not_taken
 }
 
 async fn make(items: &Handle, database: &str, container: &Container) -> Result<(), Refusal> {

@@ -1,6 +1,6 @@
 //! From definitions to namespaces that can be served: applied to the broker, with the policies and issuers that guard them.
 
-use crate::definition::{self, Definition, Untaken};
+use crate::definition::{self, Definition, NotTaken};
 use crate::issuer_keys;
 use anyhow::{Context, bail};
 use broker::{LocalTime, NamespaceId};
@@ -21,7 +21,7 @@ pub struct NamespaceOpener {
 /// Namespaces as far as they could be made, in the order of their definitions, and what could not.
 struct Opened {
     namespaces: Vec<Namespace>,
-    untaken: Vec<Untaken>,
+    not_taken: Vec<NotTaken>,
 }
 
 impl Opened {
@@ -40,12 +40,12 @@ impl NamespaceOpener {
     ) -> anyhow::Result<(Namespace, Vec<Namespace>, Vec<Box<str>>)> {
         let mut opened = self.open(definitions, |_| None).await;
         let (changes, missing): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut opened.untaken).into_iter().partition(|untaken| untaken.is_there);
+            std::mem::take(&mut opened.not_taken).into_iter().partition(|not_taken| not_taken.is_there);
         // Without what is missing clients cannot work. What is only as it was keeps nobody from it.
         if !missing.is_empty() {
-            bail!("{}", missing.into_iter().map(|untaken| untaken.what).collect::<Vec<_>>().join("; "));
+            bail!("{}", missing.into_iter().map(|not_taken| not_taken.what).collect::<Vec<_>>().join("; "));
         }
-        changes.iter().for_each(|untaken| tracing::error!("not taken: {}", untaken.what));
+        changes.iter().for_each(|not_taken| tracing::error!("not taken: {}", not_taken.what));
         let (default, others) = opened.split().context("there is no namespace")?;
         Ok((default, others, definition::known_namespaces(&self.engine).await?))
     }
@@ -57,10 +57,10 @@ impl NamespaceOpener {
         definitions: &[Definition],
         before: impl Fn(&str) -> Option<(NamespaceId, LocalTime)>,
     ) -> Opened {
-        let mut opened = Opened { namespaces: Vec::with_capacity(definitions.len()), untaken: Vec::new() };
+        let mut opened = Opened { namespaces: Vec::with_capacity(definitions.len()), not_taken: Vec::new() };
         for definition in definitions {
             let applied = definition::apply(&self.engine, definition).await;
-            opened.untaken.extend(applied.untaken);
+            opened.not_taken.extend(applied.not_taken);
             if let Some((id, created)) = applied.namespace.or_else(|| before(&definition.name)) {
                 let mut issuers: Vec<_> =
                     self.development.iter().map(|development| Arc::new(development.issuer())).collect();
@@ -68,7 +68,7 @@ impl NamespaceOpener {
                     match issuer_keys::open(issuer) {
                         Ok(issuer) => issuers.push(issuer),
                         Err(error) => {
-                            opened.untaken.push(Untaken { what: format!("{error:#}"), is_there: false });
+                            opened.not_taken.push(NotTaken { what: format!("{error:#}"), is_there: false });
                         }
                     }
                 }
@@ -86,11 +86,12 @@ impl NamespaceOpener {
     pub async fn reload(&self, definitions: &[Definition], served: &Namespaces) -> Vec<String> {
         let before = |name: &str| served.named(name).map(|known| (known.id, known.created));
         let mut opened = self.open(definitions, before).await;
-        let untaken = std::mem::take(&mut opened.untaken).into_iter().map(|untaken| untaken.what).collect();
+        let not_taken =
+            std::mem::take(&mut opened.not_taken).into_iter().map(|not_taken| not_taken.what).collect();
         if let Some((default, others)) = opened.split() {
             served.replace(default, others);
         }
-        untaken
+        not_taken
     }
 }
 

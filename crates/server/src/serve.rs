@@ -164,9 +164,9 @@ impl Start {
         if let Some(items) = items {
             // The same threads serve both: what the items have to answer does not wait for the bus.
             items.end_also(Arc::clone(engines.bus.handle().pauses()));
-            let untaken = declare_items(items, settings).await;
-            if !untaken.is_empty() {
-                bail!("{}", untaken.join("; "));
+            let not_taken = declare_items(items, settings).await;
+            if !not_taken.is_empty() {
+                bail!("{}", not_taken.join("; "));
             }
         }
         let takes_well_known_key = default.guard.knows_well_known_key();
@@ -257,10 +257,12 @@ impl Start {
             let accept = listen::accept(listener, acceptor.clone(), places.clone(), state.clone());
             accepting.push(tokio::spawn(accept));
         }
-        let acceptor = TlsAcceptor::from(tls::server_config_with_http2(certificate)?);
-        for (listener, door) in listeners.items.into_iter().zip(std::iter::repeat(items_door).flatten()) {
-            let accept = listen::accept(listener, acceptor.clone(), places.clone(), Arc::clone(door));
-            accepting.push(tokio::spawn(accept));
+        if let Some(door) = items_door {
+            let acceptor = TlsAcceptor::from(tls::server_config_with_http2(certificate)?);
+            for listener in listeners.items {
+                let accept = listen::accept(listener, acceptor.clone(), places.clone(), Arc::clone(door));
+                accepting.push(tokio::spawn(accept));
+            }
         }
         Ok(accepting)
     }
@@ -316,10 +318,10 @@ impl Server {
                 () = stop.received() => return Ok(()),
                 why = engines.failed() => return Err(why),
                 () = reload.received() => {
-                    let untaken = self.reload().await;
+                    let not_taken = self.reload().await;
                     // What runs goes on with what it has.
-                    untaken.iter().for_each(|what| tracing::error!("not taken: {what}"));
-                    match untaken.len() {
+                    not_taken.iter().for_each(|what| tracing::error!("not taken: {what}"));
+                    match not_taken.len() {
                         0 => tracing::info!("the configuration was read again"),
                         count => tracing::error!(count, "the configuration was read again in part"),
                     }
@@ -331,15 +333,15 @@ impl Server {
     /// Reads the configuration again: definitions are applied, policies, keys and certificates take the place of the old ones.
     /// Messages, connections and ports stay as they are. Each thing is taken or not for itself; says which were not.
     async fn reload(&self) -> Vec<String> {
-        let mut untaken = Vec::new();
+        let mut not_taken = Vec::new();
         if let Err(error) = self.certificate.shown.reload(&self.certificate.files) {
-            untaken.push(format!("the certificate: {error}"));
+            not_taken.push(format!("the certificate: {error}"));
         }
         let settings = match Settings::gather(self.flags.clone()) {
             Ok(settings) => settings,
             Err(error) => {
-                untaken.push(error.to_string());
-                return untaken;
+                not_taken.push(error.to_string());
+                return not_taken;
             }
         };
         let later = self.settings.changed_for_later(&settings);
@@ -348,17 +350,17 @@ impl Server {
             tracing::warn!("changed, and counting from the next start only: {later}");
         }
         if let Err(error) = warn_of_names(&settings, &self.certificate.files) {
-            untaken.push(format!("the names of the certificate: {error:#}"));
+            not_taken.push(format!("the names of the certificate: {error:#}"));
         }
-        untaken.extend(self.opener.reload(&settings.namespaces, &self.state.namespaces).await);
+        not_taken.extend(self.opener.reload(&settings.namespaces, &self.state.namespaces).await);
         if let (Some(door), Some(items)) = (&self.items_door, &self.state.items) {
             match self.account_keys(&settings) {
                 Ok(keys) => door.replace_keys(keys),
-                Err(why) => untaken.push(format!("the keys of the items: {why:#}")),
+                Err(why) => not_taken.push(format!("the keys of the items: {why:#}")),
             }
-            untaken.extend(declare_items(items, &settings).await);
+            not_taken.extend(declare_items(items, &settings).await);
         }
-        untaken
+        not_taken
     }
 
     fn account_keys(&self, settings: &Settings) -> anyhow::Result<gateway::cosmos::Keys> {

@@ -17,7 +17,7 @@ use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Reason, Slot};
 use crate::record::Record;
 use crate::time::{LocalTime, Span};
-use crate::timers::Chore;
+use crate::timers::EntityTimer;
 use crate::topic::subject::Front;
 use message::Value;
 use message::overlay::{Change, Overlay};
@@ -101,7 +101,7 @@ impl Broker {
                 Forwarding::Rests => self.volatile.rest(source, sequence),
                 Forwarding::Waits => {
                     let (entity, at) = (source.entity, decision.now.after(FORWARD_RETRY));
-                    self.volatile.arm(entity, Chore::Forward, at);
+                    self.volatile.arm(entity, EntityTimer::Forward, at);
                     return (most - left).max(1);
                 }
             }
@@ -116,7 +116,7 @@ impl Broker {
 
     /// The destination may be open again.
     pub(crate) fn retry_forward(&mut self, entity: EntityId) -> usize {
-        self.volatile.arm(entity, Chore::Forward, LocalTime::NEVER);
+        self.volatile.arm(entity, EntityTimer::Forward, LocalTime::NEVER);
         self.volatile.stir(Source::main(entity));
         self.volatile.stir(Source::dead_letter(entity));
         1

@@ -14,7 +14,7 @@ use crate::queue::index::{Slot, State};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::{LocalTime, Span};
-use crate::timers::Chore;
+use crate::timers::EntityTimer;
 use crate::topic::read::Known;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -129,7 +129,7 @@ impl Broker {
     pub(crate) fn arm_schedule(&mut self, entity: EntityId) {
         let schedule = &self.volatile.presence(entity).schedule;
         let at = schedule.first().map_or(LocalTime::NEVER, |(due, _)| *due);
-        self.volatile.arm(entity, Chore::Activate, at);
+        self.volatile.arm(entity, EntityTimer::Activate, at);
     }
 
     /// Deletes messages that wait, all of these or none. One that waits no more cannot be cancelled (S-42).
@@ -194,7 +194,7 @@ impl Broker {
             if self.is_topic(entity) {
                 // Its copies take memory for each subscription: it waits until there is some.
                 if self.check_state().is_err() {
-                    self.volatile.arm(entity, Chore::Activate, context.now.after(STATE_RETRY));
+                    self.volatile.arm(entity, EntityTimer::Activate, context.now.after(STATE_RETRY));
                     return count.max(1);
                 }
                 match self.front_of(entity, Source::main(entity), scheduled) {

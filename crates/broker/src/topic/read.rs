@@ -11,7 +11,7 @@ use crate::ids::{EntityId, Sequence, Source};
 use crate::limits::{CHECK_BYTES, CHECK_MESSAGES, FORWARD_RETRY};
 use crate::queue::doubt::{Doubt, Fronts};
 use crate::time::{LocalTime, Span};
-use crate::timers::Chore;
+use crate::timers::EntityTimer;
 
 /// What is known of the front of a message.
 pub(crate) enum Known {
@@ -71,7 +71,7 @@ impl Broker {
         if is_uncommitted && self.wait_for_commit() {
             again = decision.now;
         }
-        self.volatile.arm(topic, Chore::Activate, again);
+        self.volatile.arm(topic, EntityTimer::Activate, again);
     }
 
     /// The messages of a [`Doubt`] that wants content were read; those that could not be have none.
@@ -92,7 +92,7 @@ impl Broker {
     pub(crate) fn postpone(&mut self, topic: EntityId, sequence: Sequence, context: LocalContext) {
         let due = context.now.after(FORWARD_RETRY);
         self.volatile.schedule(topic, due, sequence);
-        self.volatile.arm(topic, Chore::Activate, due);
+        self.volatile.arm(topic, EntityTimer::Activate, due);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::planted::{Bug, is_planted};
 use crate::queue::index::Index;
 use crate::tier::Tier;
 use crate::time::{ClockOffset, LocalTime, Time};
-use crate::timers::{Agenda, Chore, Timers};
+use crate::timers::{EntityTimer, NamespaceTimers, Timers};
 use crate::topic::routes::Routes;
 use crate::transaction::Transactions;
 use crate::work::touched;
@@ -42,7 +42,7 @@ pub struct Volatile {
     awaiting: VecDeque<Awaiting>,
     /// Queues that have messages to hand out and perhaps somebody who wants them.
     stirred: VecDeque<Source>,
-    timers: Agenda,
+    timers: NamespaceTimers,
     /// The time of a namespace is being moved; nothing is handed out meanwhile. `clock.rs` has its methods.
     pub(crate) clock_move: Option<Box<ClockMove>>,
     /// Of messages and of sessions.
@@ -178,8 +178,8 @@ impl Volatile {
     pub(crate) fn add_expiry(&mut self, entity: EntityId, sequence: Sequence, at: LocalTime, index: &Index) {
         self.presence_mut(entity).expiries.add(sequence, at, index);
         let earliest = self.presence(entity).expiries.earliest();
-        if earliest < self.armed(entity, Chore::Expire) {
-            self.timers_of(entity).arm(entity, Chore::Expire, earliest);
+        if earliest < self.armed(entity, EntityTimer::Expire) {
+            self.timers_of(entity).arm(entity, EntityTimer::Expire, earliest);
         }
     }
 
@@ -191,12 +191,12 @@ impl Volatile {
     /// Sets the timer of an entity to when its messages next expire.
     pub(crate) fn arm_expiry(&mut self, entity: EntityId) {
         let earliest = self.presence(entity).expiries.earliest();
-        self.timers_of(entity).arm(entity, Chore::Expire, earliest);
+        self.timers_of(entity).arm(entity, EntityTimer::Expire, earliest);
     }
 
     /// There is something to do at an entity then, and no earlier.
-    pub(crate) fn arm(&mut self, entity: EntityId, chore: Chore, at: LocalTime) {
-        self.timers_of(entity).arm(entity, chore, at);
+    pub(crate) fn arm(&mut self, entity: EntityId, timer: EntityTimer, at: LocalTime) {
+        self.timers_of(entity).arm(entity, timer, at);
     }
 
     fn timers_of(&mut self, entity: EntityId) -> &mut Timers {
@@ -218,9 +218,9 @@ impl Volatile {
         self.timers.next_due().into_iter().chain(ends).min()
     }
 
-    /// When that chore of an entity is due; never, if it has none.
-    pub(crate) fn armed(&self, entity: EntityId, chore: Chore) -> LocalTime {
-        self.timers.of(self.presence(entity).namespace).armed(entity, chore)
+    /// When that timer of an entity is due; never, if it has none.
+    pub(crate) fn armed(&self, entity: EntityId, timer: EntityTimer) -> LocalTime {
+        self.timers.of(self.presence(entity).namespace).armed(entity, timer)
     }
 
     /// How far the time of a namespace is ahead of the owner's.

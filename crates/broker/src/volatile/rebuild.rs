@@ -10,7 +10,7 @@ use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Index, State};
 use crate::session::register::Session;
 use crate::time::LocalTime;
-use crate::timers::Chore;
+use crate::timers::EntityTimer;
 use crate::topic::routes::Routes;
 use std::collections::BTreeSet;
 
@@ -65,13 +65,13 @@ impl Volatile {
                 volatile.redirect(entity);
             }
             let is_mortal = !queue.settings.auto_delete_on_idle.is_max();
-            for (chore, at) in [
-                (Chore::Expire, expires),
-                (Chore::Activate, due),
+            for (timer, at) in [
+                (EntityTimer::Expire, expires),
+                (EntityTimer::Activate, due),
                 // At the first opportunity: only then is it known since when the entity is idle.
-                (Chore::Idle, if is_mortal { LocalTime::AT_ONCE } else { LocalTime::NEVER }),
+                (EntityTimer::Idle, if is_mortal { LocalTime::AT_ONCE } else { LocalTime::NEVER }),
             ] {
-                volatile.arm(entity, chore, at);
+                volatile.arm(entity, timer, at);
             }
         }
         volatile

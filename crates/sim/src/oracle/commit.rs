@@ -490,7 +490,7 @@ impl Oracle {
 
     /// Whether locks may exist that nobody was told about.
     pub(super) fn is_ghostly(&self, entity: EntityId) -> bool {
-        self.is_blurred || self.has_unread || self.ghosts.contains_key(&entity)
+        self.is_blurred || self.has_unread || self.untold_locks.contains_key(&entity)
     }
 
     /// A delivery failed: because its receiver said so with `said`, or because its lock ended. Forgets the lock.

@@ -134,13 +134,7 @@ impl Oracle {
         number: usize,
         time: LocalTime,
     ) -> Option<&'static str> {
-        let noted = self.noted.take();
-        if noted.is_some_and(|(of, _)| of != entity) {
-            return Some("I9: its id was noted at another queue");
-        }
-        let queue = self.ledger.queues.get_mut(&entity)?;
-        let key = key_of(&queue.settings, &self.messages[number]);
-        queue.history.store(key, noted.map(|(_, name)| name), queue.settings.duplicate_window, time)
+        self.take_noted_as(key_of, entity, number, time)
     }
 
     /// The same for a message that comes from another queue (S-177).
@@ -150,12 +144,22 @@ impl Oracle {
         number: usize,
         time: LocalTime,
     ) -> Option<&'static str> {
+        self.take_noted_as(forwarded_key, entity, number, time)
+    }
+
+    fn take_noted_as(
+        &mut self,
+        key: impl Fn(&QueueSettings, &Message) -> Option<Key>,
+        entity: EntityId,
+        number: usize,
+        time: LocalTime,
+    ) -> Option<&'static str> {
         let noted = self.noted.take();
         if noted.is_some_and(|(of, _)| of != entity) {
             return Some("I9: its id was noted at another queue");
         }
         let queue = self.ledger.queues.get_mut(&entity)?;
-        let key = forwarded_key(&queue.settings, &self.messages[number]);
+        let key = key(&queue.settings, &self.messages[number]);
         queue.history.store(key, noted.map(|(_, name)| name), queue.settings.duplicate_window, time)
     }
 

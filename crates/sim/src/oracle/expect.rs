@@ -221,21 +221,21 @@ impl Oracle {
     pub fn disconnected(&mut self, connection: ConnectionId) {
         self.forget(connection);
         let turn = self.coming();
-        let mut haunted = Vec::new();
+        let mut untold = Vec::new();
         for question in
             self.questions.range((connection, 0)..=(connection, u32::MAX)).map(|(_, asked)| &asked.1)
         {
             if let Question::Deferred(path, ..) = question {
-                haunted.extend(self.ledger.find(path));
+                untold.extend(self.ledger.find(path));
             }
         }
         for (_, link) in self.links.range_mut(links_of(connection)) {
             link.state = LinkState::Gone(turn);
             if let Role::Receiver(_) = link.role {
-                haunted.extend(self.ledger.find(&link.queue));
+                untold.extend(self.ledger.find(&link.queue));
             }
         }
-        haunted.into_iter().for_each(|entity| self.haunt(entity));
+        untold.into_iter().for_each(|entity| self.add_untold_locks(entity));
         let held: Vec<LinkId> = self.links.range(links_of(connection)).map(|(id, _)| *id).collect();
         held.into_iter().for_each(|link| self.vacate(link, turn));
         self.connection_left(connection, turn);

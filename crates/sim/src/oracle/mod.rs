@@ -240,7 +240,7 @@ enum Unfit {
 
 /// Locks that nobody was told about.
 #[derive(Debug, Default)]
-struct Ghost {
+struct UntoldLocks {
     /// They end by then.
     until: LocalTime,
     /// Some begin in this turn.
@@ -291,7 +291,7 @@ pub struct Oracle {
     delivering: Option<LinkId>,
     /// Queues from which a client that vanished may have been given messages that never reached it, and until when
     /// those may be locked.
-    ghosts: BTreeMap<EntityId, Ghost>,
+    untold_locks: BTreeMap<EntityId, UntoldLocks>,
     tokens: HashSet<u128, BuildHasherDefault<IdHasher>>,
     settled_sends: Vec<(LinkId, u32)>,
     /// Written, not known to be durable.
@@ -358,7 +358,7 @@ impl Default for Oracle {
             transactions: Transactions::default(),
             committing: BTreeSet::new(),
             delivering: None,
-            ghosts: BTreeMap::new(),
+            untold_locks: BTreeMap::new(),
             tokens: HashSet::default(),
             settled_sends: Vec::new(),
             pending: None,
@@ -473,7 +473,7 @@ impl Oracle {
         }
         self.compared = self.ledger.position;
         self.check_order();
-        self.end_ghosts();
+        self.end_untold_locks();
         self.end_expectations();
         self.end_settled_sends();
         self.end_turn_of_transactions();
@@ -488,23 +488,23 @@ impl Oracle {
     }
 
     /// The locks of those who vanished have begun by now, and end by themselves.
-    fn end_ghosts(&mut self) {
+    fn end_untold_locks(&mut self) {
         let (now, clocks, queues) = (self.now, &self.clocks, &self.ledger.queues);
-        self.ghosts.retain(|entity, ghost| {
+        self.untold_locks.retain(|entity, untold| {
             let Some(queue) = queues.get(entity) else { return false };
             let now = clocks.latest(queue.namespace, now);
-            if std::mem::take(&mut ghost.is_new)
+            if std::mem::take(&mut untold.is_new)
                 && let Some(longest) = queue.durations.iter().max()
             {
-                ghost.until = ghost.until.max(now.after(*longest));
+                untold.until = untold.until.max(now.after(*longest));
             }
-            now < ghost.until
+            now < untold.until
         });
     }
 
     /// Somebody who vanished in this turn may have been given messages of a queue.
-    fn haunt(&mut self, entity: EntityId) {
-        self.ghosts.entry(entity).or_default().is_new = true;
+    fn add_untold_locks(&mut self, entity: EntityId) {
+        self.untold_locks.entry(entity).or_default().is_new = true;
     }
 
     /// The fingerprint of what was committed.
@@ -535,7 +535,7 @@ impl Oracle {
         }
         for (entity, queue) in &self.ledger.queues {
             let is_quiet = queue.newest_in_turn == [Sequence(0); 3] && queue.newest_by_session.is_empty();
-            if is_quiet || self.ghosts.contains_key(entity) {
+            if is_quiet || self.untold_locks.contains_key(entity) {
                 continue;
             }
             if let Some(what) = self.passed_over_in_session(*entity, queue) {
@@ -572,7 +572,7 @@ impl Oracle {
             let is_locked = |sequence: &Sequence| {
                 let lock = self.locks.get(&(*entity, *sequence));
                 self.has_unread
-                    || self.ghosts.contains_key(entity)
+                    || self.untold_locks.contains_key(entity)
                     || lock.is_some_and(|lock| lock.returned.is_none() && now < lock.latest())
             };
             let due = queue.expiries.iter().take_while(|(at, _)| *at <= now);
@@ -738,11 +738,11 @@ impl Oracle {
         self.questions.clear();
         self.asked.clear();
         self.changes = 0;
-        self.ghosts.clear();
+        self.untold_locks.clear();
         self.has_unread = false;
         for kept in kept.iter().filter(|kept| !self.locks.values().any(|lock| lock.token == kept.token)) {
-            let ghost = self.ghosts.entry(kept.source.entity).or_default();
-            ghost.until = kept.until.max(ghost.until);
+            let untold = self.untold_locks.entry(kept.source.entity).or_default();
+            untold.until = kept.until.max(untold.until);
         }
         self.links.clear();
         self.holdings.clear();
