@@ -1,4 +1,4 @@
-//! Error conditions of AMQP 1.0 that this room sends of its own accord (part 2, 2.8.15 to 2.8.18).
+//! Error conditions of AMQP 1.0 that this crate sends by itself (part 2, 2.8.15 to 2.8.18).
 
 pub const DECODE_ERROR: &str = "amqp:decode-error";
 pub const FRAME_SIZE_TOO_SMALL: &str = "amqp:frame-size-too-small";

@@ -76,7 +76,7 @@ pub struct Broker {
     pub(crate) volatile: Volatile,
     pub(crate) tier: Tier,
     pub(crate) topic_limits: TopicLimits,
-    /// Reused where numbers are gathered before they are worked off.
+    /// Reused where numbers are gathered before they are gone through.
     pub(crate) scratch: Vec<Sequence>,
     /// What rules have cost since the start, in steps.
     pub(crate) steps: usize,
@@ -128,8 +128,8 @@ impl Broker {
         &self.durable
     }
 
-    /// What all work has cost since the start, in steps, including what has been decided so far and is in `decision`. Between two looks, one
-    /// before and one after a call, it grows by what the call has cost: no more than [`limits::SLICE_STEPS`].
+    /// What all work has cost since the start, in steps, with what has been decided so far and is in `decision`. From before a
+    /// call until after it this grows by what the call has cost: no more than [`limits::SLICE_STEPS`].
     pub fn work(&self, decision: &Decision) -> usize {
         let Decision { records, bodies, effects, doubts, .. } = decision;
         let results = records.len() + bodies.len() + effects.len() + doubts.len();

@@ -198,7 +198,7 @@ pub const MAX_SIZE_MEGABYTES: [u64; 9] = [1_024, 2_048, 3_072, 4_096, 5_120, 10_
 pub const BROWSE_MESSAGES: usize = 1_000;
 pub const BROWSE_BYTES: u64 = 1_024 * 1_024;
 
-/// What is due (locks that end, messages that expire or whose time has come) and worked off in one go, so that no other
+/// What is due (locks that end, messages that expire or whose time has come) and done in one go, so that no other
 /// command waits behind more than this.
 pub const TIMER_SLICE: usize = 1_000;
 

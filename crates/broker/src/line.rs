@@ -1,5 +1,5 @@
-//! Who waits for messages of a queue, in the order in which the credit came (S-97). What a change costs does not depend on
-//! how many wait: thousands of receivers may give and take back credit all the time.
+//! The receivers that wait for messages of a queue, in the order in which the credit came (S-97). What a change costs
+//! does not depend on how many wait: thousands of receivers may give and take back credit all the time.
 
 use crate::ids::{IdMap, LinkId};
 use crate::work::touched;
@@ -38,7 +38,7 @@ impl Line {
         self.links.get(&link).map_or(0, |standing| standing.credit)
     }
 
-    /// Who is served next.
+    /// The receiver that is served next.
     pub fn front(&self) -> Option<LinkId> {
         self.places.first_key_value().map(|(_, (link, _))| *link)
     }

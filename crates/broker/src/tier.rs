@@ -14,7 +14,7 @@ pub enum Tier {
     Basic,
     Standard,
     Premium,
-    /// For those who host themselves: no quotas.
+    /// No quotas: there is nobody who sells them.
     #[default]
     Unlimited,
 }

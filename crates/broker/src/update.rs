@@ -40,7 +40,7 @@ impl Broker {
         self.volatile.set_used(entity, decision.now);
         self.volatile.redirect(entity);
         self.arm_idle(entity, decision.now);
-        // Who waits for messages would wait for ever; who sends is told at the next send (S-230).
+        // A receiver would wait for ever; a sender is told at its next send (S-230).
         if !may_receive {
             let is_receiver = |link: &Link| link.role.receives();
             self.drop_links(entity, is_receiver, &Refusal::EntityDisabled(path), decision);

@@ -109,7 +109,7 @@ impl Run {
 }
 
 impl Tail {
-    /// Looks first where the last one was found: those who ask for many ask for neighbours.
+    /// Looks first where the last one was found: a connection that asks for many asks for neighbours.
     fn find(&self, body: BodyId, near: &mut usize) -> Option<Bytes> {
         if let Some(bytes) = self.runs.get(*near).and_then(|run| run.get(body)) {
             return Some(bytes);

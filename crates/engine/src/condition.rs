@@ -1,4 +1,4 @@
-//! How the partition is, for those who ask from outside: health, metrics.
+//! How the partition is, as health and metrics ask it.
 //!
 //! Everything here can be asked while the partition's thread waits for the disk.
 

@@ -4,7 +4,7 @@
 //! make it give back ([`Account::has_room`]): requests and messages that are not whole, answers that are not taken, links. What
 //! finds no room is refused. What goes away by itself is not refused, but nothing more is read while there is no room.
 //!
-//! A little is there for everybody, so that who is modest is served while others take all they can. It is counted too: when
+//! A little is there for everybody, so that a modest peer is served while others take all they can. It is counted too: when
 //! many have taken it, only the least is left for each.
 
 use crate::limits::{
@@ -60,7 +60,7 @@ impl Memory {
     }
 }
 
-/// Those who came before have taken what there is.
+/// Others have taken what there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("The server holds as much as it may for the connections of this policy, or of all; try again later.")]
 pub struct NoRoom;
@@ -180,7 +180,7 @@ mod tests {
         drop(account);
         assert_eq!(memory.pooled_bytes(), 0);
         memory.policy("b");
-        assert_eq!(memory.policies.lock().unwrap().len(), 1, "who is gone is forgotten");
+        assert_eq!(memory.policies.lock().unwrap().len(), 1, "a policy without connections is forgotten");
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
                         let taken = accounts[nth % count].0.take(bytes);
                         let now = accounts[nth % count].0.bytes();
                         assert_eq!(now, if taken.is_ok() { bytes } else { before });
-                        // Who wants little gets it, and giving back is never refused.
+                        // A peer that wants little gets it, and giving back is never refused.
                         assert!(taken.is_ok() || bytes > CONNECTION_LEAST_BYTES && bytes > before);
                     }
                     _ => {}

@@ -7,7 +7,7 @@
 
 use crate::limits::HEAD_LINE_KEPT;
 use message::planted::is_planted;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// What somebody hears whose request is refused for it.
 pub(crate) const WRONG: &str =
@@ -162,8 +162,8 @@ impl Lines {
 }
 
 /// What is known of the heads of a connection: the stream adds what is read, the answer to each request asks.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct LineEnds(Arc<Mutex<Lines>>);
+#[derive(Debug, Default)]
+pub(crate) struct LineEnds(Mutex<Lines>);
 
 impl LineEnds {
     /// These bytes were read.

@@ -25,7 +25,7 @@ pub struct Namespace {
 pub struct Namespaces {
     list: RwLock<List>,
     changes: watch::Sender<u64>,
-    /// How often the list was replaced: for those who look at every read of a socket.
+    /// How often the list was replaced: connections compare it at every read of a socket.
     version: AtomicU64,
 }
 
@@ -181,7 +181,7 @@ pub(crate) mod tests {
         assert!(is_closed("old.example") && !is_closed("shop"));
         namespaces.replace(namespace(0, "default", guard()), vec![namespace(3, "old", guard())]);
         assert!(is_closed("Shop:5671") && !is_closed("old"));
-        assert!(namespaces.of_id(CLOSED).is_none(), "who is inside has to leave");
+        assert!(namespaces.of_id(CLOSED).is_none(), "a connection that is inside has to leave");
         assert_eq!(namespaces.of_host("", Some("shop.example")).id, CLOSED);
     }
 }

@@ -2,9 +2,9 @@
 //! kept for peers that have proved who they are.
 //!
 //! Strangers cannot lock others out: when their places are taken, the oldest stranger of the address that has the most
-//! of them is shown out, so that the one that crowds the door pays for it. Nor can who has proved itself: some places are always kept
-//! for those who come, `/health` among them, some more for who may manage and for the root key, and neither a policy nor an
-//! address gets all of the others.
+//! of them is shown out, so that the one that crowds the door pays for it. Nor can a peer with a key lock
+//! others out: some places are always kept for newcomers, `/health` among them, some more for peers with Manage and for the root
+//! key, and neither a policy nor an address gets all of the others.
 
 use crate::limits::{
     ADDRESS_PLACES, CONNECTION_LEAST_BYTES, KEPT_PLACES, POLICY_PLACES, UNPROVEN_CONNECTIONS,
@@ -59,7 +59,7 @@ pub enum Standing {
     Root,
 }
 
-/// Who has proved itself.
+/// What a peer has proved.
 #[derive(Debug)]
 struct Known {
     policy: Box<str>,

@@ -1,4 +1,4 @@
-//! How the items are, for those who ask from outside: health, metrics.
+//! How the items are, as health and metrics ask it.
 
 use crate::limits::SYNC_PENDING_MOST;
 use engine::PendingSync;

@@ -77,7 +77,7 @@ pub struct Pending {
 
 impl Asker for Pending {
     fn answer(self, answer: Answered) {
-        // Who has gone meanwhile needs no answer.
+        // An asker that has gone meanwhile needs no answer.
         let _ = self.reply.send(answer);
     }
 }

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The mark of its frames: there is only one life of this medium.
 const INCARNATION: u64 = 1;
 
-/// The medium, which outlives those who write it. Clones are the same log.
+/// The medium, which outlives the journals that write it. Clones are the same log.
 #[derive(Debug, Clone, Default)]
 pub struct Log {
     state: Arc<Mutex<State>>,

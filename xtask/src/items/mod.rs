@@ -39,7 +39,7 @@ struct Plan {
     rounds: usize,
     only: Option<String>,
     is_built: bool,
-    /// Who calms the machine makes this file when it is.
+    /// A person who calms the machine makes this file when it is calm.
     calm: Option<std::path::PathBuf>,
 }
 

@@ -263,7 +263,7 @@ fn one_of_each(world: &mut World, n: u64) -> Vec<Command> {
         Command::Spoil { link: fifth, transaction: TransactionId(2) },
         Command::Detach { link: receiver },
         Command::DeleteEntity { request, namespace, path: q() },
-        // Only begins: what it passes is worked off in ticks, with nothing else in between.
+        // Only begins: what it passes is done in ticks, with nothing else in between.
         Command::Advance { request, namespace, by: Span(1) },
     ]
 }

@@ -150,7 +150,7 @@ impl Broker {
         in_order.collect()
     }
 
-    /// Tells those who drain that there is no more, unless messages are still being read for them.
+    /// Tells the receivers that drain that there is no more, unless messages are still being read for them.
     pub(crate) fn end_drains(&mut self, source: Source, decision: &mut Decision) {
         if self.volatile.ready(source).is_checking {
             return;

@@ -1,6 +1,7 @@
 //! Sending: a delivery with one message or a batch is checked whole, then each message takes the next number.
 //!
-//! A message whose time is yet to come is scheduled instead (S-40). "Accepted" leaves only when the records are durable (S-10), and a refused delivery leaves nothing behind (S-16).
+//! A message whose time is yet to come is scheduled instead (S-40). "Accepted" leaves only when the records are durable
+//! (S-10), and a refused delivery leaves nothing behind (S-16).
 
 use crate::Broker;
 use crate::command::{Arrivals, Incoming, Intake, SessionIds};

@@ -94,7 +94,7 @@ impl Broker {
         let sequence = token.sequence();
         self.check_lock(source, token, context)?;
         if self.volatile.transactions.claims(token, context.now) {
-            // Who settles first, settles: the commit of a transaction is to find its message.
+            // The first settlement counts: the commit of a transaction is to find its message.
             return Err(Refusal::LockLost(sequence).into());
         }
         match outcome {

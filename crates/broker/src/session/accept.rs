@@ -90,7 +90,7 @@ impl Broker {
         }
     }
 
-    /// Gives free sessions to those who wait for one, as long as something is `left` of the slice.
+    /// Gives free sessions to the links that wait for one, as long as something is `left` of the slice.
     pub(super) fn give_out(&mut self, source: Source, left: &mut usize, decision: &mut Deciding<'_>) {
         let context = decision.context();
         while *left > 0

@@ -12,7 +12,7 @@ use crate::volatile::{Link, Role};
 use std::sync::Arc;
 
 impl Broker {
-    /// Hands out what is free in the sessions of an entity, and sessions to those who wait for one; `most` units of work at
+    /// Hands out what is free in the sessions of an entity, and sessions to the links that wait for one; `most` units of work at
     /// most. Says how many there were (at least one).
     pub(crate) fn hand_out_sessions(
         &mut self,

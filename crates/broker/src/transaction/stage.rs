@@ -72,7 +72,7 @@ impl Broker {
                         Decided::Done
                     }
                     Some(Ok(())) => Decided::Done,
-                    // Who wants no answer is told by the commit, which would otherwise pass for all of it (S-218).
+                    // A sender that wants no answer is told by the commit, which would otherwise pass for all of it (S-218).
                     Some(Err(Hindrance::Refused(refusal))) => {
                         if !matches!(refusal, Refusal::UnknownTransaction | Refusal::RolledBack(_)) {
                             self.roll_back(transaction, &refusal.to_string());
@@ -107,7 +107,7 @@ impl Broker {
                 answered(*request, answer, decision)
             }
             Command::RenewLocks { request, namespace, path, tokens } => {
-                // Who renews is told until when the lock now lasts, so it cannot be taken back: it happens at once.
+                // A renewal is answered with when the lock now ends, so it cannot be taken back: it happens at once.
                 let answer = self
                     .use_transaction(transaction, request.connection, is_again, context)
                     .and_then(|()| self.renew_locks(*namespace, path, tokens, context));
@@ -378,7 +378,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Who schedules is told numbers, so they are used up now, whatever becomes of the transaction; the messages take them
+    /// Scheduling is answered with numbers, so they are used up now, whatever becomes of the transaction; the messages take them
     /// with the commit.
     fn stage_schedule(
         &mut self,

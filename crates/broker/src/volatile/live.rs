@@ -1,4 +1,4 @@
-//! Who holds which session, who waits for one, and what of a held session was handed out: the volatile half.
+//! Which link holds which session, which wait for one, and what of a held session was handed out: the volatile half.
 //!
 //! Only a session that is held, or whose messages are still on their way back, is live; what is free in all others
 //! follows from the durable half. Sessions that could be handed out are in the order of their oldest messages, so the next
@@ -23,7 +23,7 @@ pub struct LiveSessions {
     /// Sessions that are not live and have free messages, by the first of those, and the other way round.
     open: BTreeMap<Sequence, Arc<str>>,
     keys: BTreeMap<Arc<str>, Sequence>,
-    /// Who waits for whatever session is free, in the order in which they came.
+    /// The links that wait for whatever session is free, in the order in which they came.
     pub(crate) waiting: Line,
     /// Sessions of which something has changed.
     changed: VecDeque<Arc<str>>,

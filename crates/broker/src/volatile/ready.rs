@@ -19,7 +19,7 @@ pub struct Ready {
     /// fill in the order of its numbers, everything that is free.
     pub returned: BTreeSet<Sequence>,
     pub locks: IdMap<Sequence, Lock>,
-    /// Who waits for messages, in the order in which the credit came (S-97).
+    /// The receivers that wait for messages, in the order in which the credit came (S-97).
     pub waiting: Line,
     /// Dead letters that were to be forwarded and have come too far. Nobody receives them while the others are forwarded.
     pub(super) resting: BTreeSet<Sequence>,
@@ -31,7 +31,7 @@ pub struct Ready {
     pub unwritten: BTreeSet<Sequence>,
     /// What was read of messages that are about to be published; nothing of those that cannot be read.
     pub(super) fronts: BTreeMap<Sequence, Option<Box<[u8]>>>,
-    /// Who gets what there is and is then told that this was all.
+    /// The receivers that get what there is and are then told that this was all.
     pub draining: Vec<LinkId>,
     pub(super) is_stirred: bool,
 }

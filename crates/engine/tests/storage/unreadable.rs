@@ -1,4 +1,4 @@
-//! Segments that the disk does not give to those who copy: nothing stops, nothing is lost, and copying goes on later.
+//! Segments that the disk does not give when they are to be copied: nothing stops, nothing is lost, and copying goes on later.
 
 use crate::judge::judge;
 use crate::owner::{Shared, TestPartition, body};

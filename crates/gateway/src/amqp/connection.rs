@@ -63,7 +63,7 @@ pub(super) struct Task<S> {
     pub(super) waiting_deliveries: usize,
     /// Links that were ended because too much is held.
     pub(super) greedy_links: usize,
-    /// Of the [`Pace`] that was looked at last.
+    /// Of the [`Allowance`] that was looked at last.
     pub(super) output_most: usize,
     /// Something whole may be left in the input, because the connection had to wait.
     is_held_up: bool,
@@ -100,7 +100,7 @@ pub(super) struct Task<S> {
 }
 
 /// How much is read and written at a time.
-struct Pace {
+struct Allowance {
     /// Bytes to be read at most; `None` while the peer must wait before it may say more.
     read_most: Option<usize>,
     /// Encoded bytes beyond which no run or part is added to the output.
@@ -408,7 +408,7 @@ impl<S> Task<S> {
 
     /// What may be read and written now. More is read only when what came before may be understood, and when the peer has
     /// taken enough of what it was told: all of it, while memory is short.
-    fn pace(&mut self) -> Pace {
+    fn allowance(&mut self) -> Allowance {
         let has_memory = self.has_room_for(buffer::READ_BYTES);
         let may_read = !self.is_ending
             && self.may_understand()
@@ -421,7 +421,7 @@ impl<S> Task<S> {
             (true, true) => (buffer::READ_BYTES, OUTPUT_BYTES),
             (true, false) => (buffer::FRAME_BYTES, SHORT_OUTPUT_BYTES),
         };
-        Pace { read_most: may_read.then_some(read_most), output_most }
+        Allowance { read_most: may_read.then_some(read_most), output_most }
     }
 
     fn awaits_claim(&self) -> bool {
@@ -434,6 +434,18 @@ impl<S> Task<S> {
         self.machine.heartbeat(self.now());
         let error = self.origin.error("amqp:connection:forced", why, "");
         self.machine.close(Some(&error));
+    }
+
+    /// Whether nothing is left to be done for the peer.
+    fn is_over(&mut self) -> bool {
+        self.is_ending = self.machine.is_closed();
+        if self.is_ending && self.ended.is_none() {
+            self.ended = Some(Instant::now());
+        }
+        // A peer that does not read its last output is not waited for.
+        let is_cut = self.ended.is_some_and(|ended| ended.elapsed() >= LAST_OUTPUT_TIMEOUT);
+        let is_done = self.is_ending && (is_cut || self.is_written());
+        is_done || self.state.engine.is_closed()
     }
 
     /// Whether the socket has taken all output.
@@ -456,21 +468,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             if self.is_held_up && self.may_understand() {
                 self.understand();
             }
-            self.is_ending = self.machine.is_closed();
-            if self.is_ending && self.ended.is_none() {
-                self.ended = Some(Instant::now());
-            }
-            // A peer that does not read its last output is not waited for.
-            let is_cut = self.ended.is_some_and(|ended| ended.elapsed() >= LAST_OUTPUT_TIMEOUT);
-            let is_over = self.is_ending && (is_cut || self.is_written());
-            if is_over || self.state.engine.is_closed() {
+            if self.is_over() {
                 break;
             }
             let has_room = self.engine.has_room();
-            let pace = self.pace();
-            self.output_most = pace.output_most;
+            let allowance = self.allowance();
+            self.output_most = allowance.output_most;
             let may_release = self.machine.output().len() < self.output_most;
-            let may_read = pace.read_most.is_some();
+            let may_read = allowance.read_most.is_some();
             let has_output = !self.machine.output().is_empty();
             let is_fetching = self.service.is_fetching();
             let is_gathering = self.pending_replies.is_fetching();
@@ -487,7 +492,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                     || (has_output && (is_busy || !may_read || !may_release || !self.pending.is_empty())),
                 keep_bytes: if is_busy { 4 * OUTPUT_BYTES } else { 2 * OUTPUT_BYTES },
             };
-            let input = pace.read_most.map(|most| self.input.room(most));
+            let input = allowance.read_most.map(|most| self.input.room(most));
             tokio::select! {
                 biased;
                 io = socket.turn(input) => match io {

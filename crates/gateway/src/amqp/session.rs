@@ -97,7 +97,7 @@ impl<S> Task<S> {
         }
     }
 
-    /// Tells those who have waited for long enough that there is no session. In one write: JavaScript takes a detach that
+    /// Tells the receivers that have waited for long enough that there is no session. In one write: JavaScript takes a detach that
     /// comes after its attach for something else.
     pub(super) fn end_waits(&mut self, now: Instant) {
         while let Some((until, key)) = self.session_waits.first().copied()

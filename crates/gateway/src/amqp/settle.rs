@@ -93,7 +93,7 @@ impl<S> Task<S> {
                 .into_iter()
                 .for_each(|(link, delivery)| self.not_settled(link, delivery, refusal));
         }
-        // Who wants no answer is told by the commit (S-218).
+        // A receiver that wants no answer is told by the commit (S-218).
         if let Some((transaction, (link, _))) = transaction.zip(refused.first()) {
             self.batch.commands.push(Command::Spoil { link: self.engine.link(link.0), transaction });
         }

@@ -1,4 +1,4 @@
-//! Who tries keys in vain waits longer and longer for the answer, counted by address.
+//! Wrong keys: the more of them come from an address, the longer it waits for an answer.
 //!
 //! A key is judged before anybody waits: the right one is never held up, whatever others at the same address have tried,
 //! and no address pays for another.

@@ -303,7 +303,7 @@ mod tests {
             let expected = if is_taken { Ok(()) } else { Err(Denied::InvalidAudience) };
             assert_eq!(signed, expected, "{host} at {hosts:?}");
         }
-        // Who has no key is not told which namespaces there are.
+        // A client without a key is not told which namespaces there are.
         let text = sas::sign("sb%3a%2f%2fbank%2fq", "reader", "third", LATER);
         assert_eq!(guard(false).at(shop()).signature(&text, false, NOW), Err(Denied::InvalidSignature));
     }

@@ -114,7 +114,7 @@ impl<A: Ask> Door<'_, A> {
         }
     }
 
-    /// Who forwards needs Manage on the target too (S-178): by a token of its own, else by the main one (H-80).
+    /// Forwarding needs Manage on the target too (S-178): by a token of its own, else by the main one (H-80).
     pub(super) async fn check_targets(
         &self,
         call: &Call<'_>,

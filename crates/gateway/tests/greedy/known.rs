@@ -1,4 +1,4 @@
-//! Who has some right holds no more than its connection, its policy and all together may (P7), and is refused what goes beyond.
+//! A peer with some right holds no more than its connection, its policy and all together may (P7), and is refused what goes beyond.
 
 use crate::server::*;
 use crate::{KIBIBYTE, MEBIBYTE, Measured};

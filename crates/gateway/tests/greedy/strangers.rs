@@ -1,4 +1,4 @@
-//! Who has proved nothing costs at most 128 KiB (P6), whatever it says and however it comes in.
+//! A peer that has proved nothing costs at most 128 KiB (P6), whatever it says and however it comes in.
 
 use crate::server::*;
 use crate::{KIBIBYTE, Measured};

@@ -206,7 +206,7 @@ impl Spare {
         Ok(file)
     }
 
-    /// Gives the room of spares that are ready to those who need it more. Returns whether there was one.
+    /// Gives back the room of spares that are ready, where it is needed more. Returns whether there was one.
     pub(super) fn give_up(&mut self) -> bool {
         self.notice();
         let mut is_given = false;

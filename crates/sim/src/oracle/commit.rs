@@ -505,10 +505,10 @@ impl Oracle {
             };
         };
         let is_asked = time < lock.latest() && lock.asked.iter().any(said);
-        // Who asked for more time and never heard may have got less: an update may have made it so.
+        // A client that asked for more time and never heard may have got less: an update may have made it so.
         let is_over = overlay.is_none() && (lock.until <= time || lock.renewals > 0);
         let was_returned = lock.returned.replace(turn).is_some();
-        // Who left a session holds nothing of it, and what the next one cannot read is locked for nobody.
+        // A link that left a session holds nothing of it, and what the next one cannot read is locked for nobody.
         if is_ghostly && (was_returned || lock.is_hazy || lock.asked.contains(&Outcome::Release)) {
             self.locks.remove(&(entity, sequence));
             Ok(())

@@ -447,7 +447,7 @@ impl Oracle {
         }
         let mut may_be_late = false;
         match &question {
-            // Who changes what a topic has uses the topic.
+            // A change of what a topic has is a use of the topic.
             Question::Subscribe(path, ..) | Question::Unsubscribe(path) => {
                 let topic = path.split("/subscriptions/").next().and_then(|topic| self.ledger.find(topic));
                 if let Some(topic) = topic.and_then(|topic| self.ledger.queues.get_mut(&topic)) {

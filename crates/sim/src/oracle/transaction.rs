@@ -756,7 +756,7 @@ impl Oracle {
         is_kept && reserved.is_none_or(|reserved| reserved == (entity, sequence))
     }
 
-    /// Who scheduled within a transaction was told numbers.
+    /// Scheduling within a transaction was answered with numbers.
     pub(super) fn told_reserved(&mut self, path: &str, link: LinkId, delivery: u32, numbers: &[Number]) {
         let range = self.deliveries[&(link, delivery)].clone();
         if range.len() != numbers.len() {
