@@ -51,19 +51,19 @@ pub fn run() -> ExitCode {
             Step { name: "build rust SDK tests", run: |_| sdk_tests::build_rust() },
         ],
         &[Step { name: "unit and property tests", run: rust_tests::run }],
-        // SDK tests wait for locks and deadlines most of the time; simulations keep the processors busy meanwhile. Each server
-        // has a folder and ports of its own.
+        // SDK tests wait for locks and deadlines most of the time; what has no deadlines keeps the processors busy meanwhile.
+        // Each server has a folder and ports of its own.
         &[
             Step { name: "python SDK", run: sdk_tests::python },
             Step { name: "javascript SDK", run: sdk_tests::javascript },
             Step { name: "rust SDK", run: sdk_tests::rust },
             Step { name: "simulations", run: |_| simulations() },
+            Step { name: "docs", run: |_| docs() },
         ],
         &[
             Step { name: "planted bugs", run: |_| planted() },
             Step { name: "crashes (strace)", run: sdk_tests::crash },
         ],
-        &[Step { name: "docs", run: |_| docs() }],
         // By itself: it counts what is accepted until it kills.
         &[Step { name: "kill -9 under load", run: |_| killed() }],
         &[Step { name: "compatibility pages", run: compatibility::check }],
@@ -150,8 +150,8 @@ fn killed() -> Result<Report, Failure> {
 }
 
 fn docs() -> Result<Report, Failure> {
-    let arguments = ["doc", "--workspace", "--no-deps", "--document-private-items", "--profile", "quick"];
-    step::command("cargo", &arguments, &[("RUSTDOCFLAGS", "-D warnings")])
+    let arguments = ["doc", "--workspace", "--no-deps", "--document-private-items", "--profile", PROFILE];
+    behind_others("cargo", &arguments, &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
 /// How many seeds every check simulates; longer searches are `cargo run -p otobus-sim`.
@@ -174,22 +174,25 @@ fn simulations() -> Result<Report, Failure> {
     for flags in each {
         passed += simulation(flags).map_err(|failure| Failure { passed, ..failure })?.passed;
     }
-    Ok(Report { passed, note: "messages, items, transactions".into() })
+    // The next stage's, in the place of this one: there the processors are needed to run it.
+    let more = ["build", "--package", "otobus-sim", "--profile", PROFILE, "--features", "planted"];
+    let build = behind_others("cargo", &more, &[]).map_err(|failure| Failure { passed, ..failure })?;
+    Ok(Report { passed: passed + build.passed, note: "messages, items, transactions".into() })
 }
 
-/// Tests beside it have deadlines in real time, and a simulation has none: it takes the processors that they leave.
 fn simulation(flags: &[&str]) -> Result<Report, Failure> {
-    let simulator = built(PROFILE, "otobus-sim");
-    let simulator = simulator.to_string_lossy();
+    behind_others(&built(PROFILE, "otobus-sim").to_string_lossy(), flags, &[])
+}
+
+/// Tests beside it have deadlines in real time, and this has none: it takes the processors that they leave.
+fn behind_others(program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Result<Report, Failure> {
     match cfg!(unix) {
-        true => step::command("nice", &[&["-n", "19", &simulator][..], flags].concat(), &[]),
-        false => step::command(&simulator, flags, &[]),
+        true => step::command("nice", &[&["-n", "19", program][..], arguments].concat(), variables),
+        false => step::command(program, arguments, variables),
     }
 }
 
-/// A simulator that finds nothing must be one that would find something.
+/// A simulator that finds nothing must be one that would find something. The simulations have built it.
 fn planted() -> Result<Report, Failure> {
-    let simulator =
-        ["run", "--package", "otobus-sim", "--profile", PROFILE, "--quiet", "--features", "planted"];
-    step::cargo(&[&simulator[..], &["--", "--planted"]].concat())
+    simulation(&["--planted"])
 }
