@@ -78,8 +78,8 @@ pub const LARGE_GAP_MS: i64 = 60_000;
 /// A sync that takes longer than this is no sync to wait for: health says so.
 pub const SYNC_PENDING_MOST: Duration = Duration::from_secs(5);
 
-/// How often a full disk is asked whether it has room again.
-pub const FULL_RETRY_MS: i64 = 1_000;
+/// How often a full disk is asked whether it has room again: [`crate::commit::FULL_RETRY`] in the owner's time.
+pub const FULL_RETRY_MS: i64 = crate::commit::FULL_RETRY.as_millis() as i64;
 
 /// Everything stored is read again once in this time, to find what the disk has forgotten.
 pub const SCRUB_EVERY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -9,7 +9,7 @@ use crate::deciding::{Deciding, Publication, ReplayError};
 use crate::limits::{APPEND_BYTES, SEAL_AFTER};
 use crate::planted::{Bug, is_planted};
 use crate::store::{Failure, Store};
-use engine::commit::{Commit, Decider, Drafted, Due, FULL_RETRY, Moment, Release};
+use engine::commit::{Commit, Decider, Drafted, Due, FULL_RETRY, Moment, Releasable};
 use items::Unreadable;
 use items::{Answer, Command, Refusal, Reply, Time};
 use journal::{Draft, Epoch, Error, Journal, Position, Resolution, Ticket};
@@ -86,7 +86,7 @@ pub struct Unreleased<A> {
     answers: Vec<(A, Answered)>,
 }
 
-impl<A: Asker> Release for Unreleased<A> {
+impl<A: Asker> Releasable for Unreleased<A> {
     fn release(self) {
         self.publication.publish();
         self.answers.into_iter().for_each(|(asker, answer)| asker.answer(answer));
@@ -354,7 +354,7 @@ impl<A: Asker> Decider for Partition<A> {
     type Work = Work<A>;
     type Unreleased = Unreleased<A>;
 
-    fn now(&mut self) -> Moment {
+    fn moment(&mut self) -> Moment {
         self.clocks.moment()
     }
 

@@ -21,7 +21,7 @@ impl Due {
 }
 
 /// What waits for an append: answers, bytes that are counted until it is durable.
-pub trait Release: Send + Debug {
+pub trait Releasable: Send + Debug {
     /// The append is durable: everything may leave.
     fn release(self);
 }
@@ -35,10 +35,10 @@ pub trait Decider: Send + Debug {
     /// One piece of work.
     type Work: Send + Debug;
     /// What waits for an append.
-    type Unreleased: Release;
+    type Unreleased: Releasable;
 
     /// A clock that only ever rises.
-    fn now(&mut self) -> Moment;
+    fn moment(&mut self) -> Moment;
 
     /// Takes a piece of work. It need not be decided at once.
     fn accept(&mut self, work: Self::Work);

@@ -55,7 +55,7 @@ pub struct Gather {
     ended: Moment,
     /// How many came while the append in flight was, with something to wait for. Who comes then does not wait for its answer,
     /// so more are sure to come.
-    came: u32,
+    came_in_flight: u32,
     /// The same of the appends that were watched, smoothed, in [`ONE`]s.
     usual: u32,
     /// More was gathered for the append in flight; and it is watched: sockets are read meanwhile.
@@ -67,12 +67,12 @@ pub struct Gather {
     /// it is not tried for that.
     lasted: u32,
     failures: u32,
-    rest: u32,
+    resting: u32,
     /// Connections pause while more is gathered.
     is_paused_for: bool,
     /// The pause was ended so that connections read what has arrived, and they have read and decided all of it.
-    is_reading: bool,
-    is_read: bool,
+    is_letting_read: bool,
+    has_read: bool,
     /// What that takes, smoothed.
     reading: Duration,
 }
@@ -86,7 +86,7 @@ impl Gather {
         if !drafted.is_awaited {
             return since + UNAWAITED_MOST;
         }
-        if !self.is_more_sure_to_come() || self.is_read {
+        if !self.is_more_sure_to_come() || self.has_read {
             return since;
         }
         if self.is_paused_for {
@@ -113,15 +113,15 @@ impl Gather {
         }
         let read_at = self.read_at();
         if now < read_at {
-            self.is_reading = true;
+            self.is_letting_read = true;
             return Some(read_at);
         }
-        if !std::mem::replace(&mut self.is_reading, true) {
+        if !std::mem::replace(&mut self.is_letting_read, true) {
             return None;
         }
         let drafted = drafted.filter(|drafted| drafted.is_awaited)?;
-        if !self.is_read {
-            self.is_read = true;
+        if !self.has_read {
+            self.has_read = true;
             let took = now.since(read_at).min(READ_EACH * drafted.records);
             self.reading = (self.reading * 7 + took) / 8;
         }
@@ -144,7 +144,7 @@ impl Gather {
         let time = if self.is_paused_for { self.cycle() } else { self.sync_time };
         let comes = time.as_micros() as u64 * u64::from(self.usual);
         let least = if self.is_paused_for { CYCLE_LEAST } else { ONE };
-        self.rest == 0 && self.usual > 0 && comes >= self.sync_time.as_micros() as u64 * u64::from(least)
+        self.resting == 0 && self.usual > 0 && comes >= self.sync_time.as_micros() as u64 * u64::from(least)
     }
 
     /// From the beginning of one append to the next.
@@ -160,20 +160,20 @@ impl Gather {
     /// So much is drafted now and somebody waits for it.
     pub(super) fn arrived(&mut self, is_in_flight: bool) {
         if is_in_flight {
-            self.came += 1;
+            self.came_in_flight += 1;
         }
     }
 
     pub(super) fn written(&mut self) {
-        (self.is_reading, self.is_read) = (false, false);
-        self.came = 0;
+        (self.is_letting_read, self.has_read) = (false, false);
+        self.came_in_flight = 0;
         self.was_sure = self.is_more_sure_to_come();
         self.is_watched = !self.is_paused_for || !self.was_sure || self.unwatched == 0;
         self.unwatched = self.unwatched.saturating_sub(1);
         if self.was_sure {
             self.lasted += 1;
         } else {
-            self.rest = self.rest.saturating_sub(1);
+            self.resting = self.resting.saturating_sub(1);
         }
     }
 
@@ -189,14 +189,15 @@ impl Gather {
     /// Takes in what came during the sync that has ended.
     fn watched(&mut self) {
         // Where two and more have come each time and now none does, everybody waits for an answer.
-        let is_over = self.came == 0 && self.usual >= 2 * ONE;
+        let is_over = self.came_in_flight == 0 && self.usual >= 2 * ONE;
         // Rounded up, or one that comes each time would never be one.
-        self.usual = if is_over { 0 } else { (self.usual * 7 + self.came.min(ONE) * ONE).div_ceil(8) };
+        self.usual =
+            if is_over { 0 } else { (self.usual * 7 + self.came_in_flight.min(ONE) * ONE).div_ceil(8) };
         // The first that is gathered for is watched, to see whether those who came before come again.
-        self.unwatched = if self.was_sure { (4 * self.came).min(UNWATCHED_MOST) } else { 0 };
+        self.unwatched = if self.was_sure { (4 * self.came_in_flight).min(UNWATCHED_MOST) } else { 0 };
         if self.was_sure && !self.is_more_sure_to_come() {
             self.failures = if self.lasted < LASTING { (self.failures + 1).min(MOST_FAILURES) } else { 0 };
-            self.rest = (1 << self.failures) - 1;
+            self.resting = (1 << self.failures) - 1;
             self.lasted = 0;
         }
     }
@@ -263,7 +264,7 @@ mod tests {
         assert_eq!(gather.write_at(AWAITED, Moment(10_010)), Moment(10_010), "all is read");
         gather.unwatched = 0;
         assert_eq!(gather.may_pause_until(Some(AWAITED), None, read_at), None, "this one is watched");
-        gather.is_reading = false;
+        gather.is_letting_read = false;
         assert_eq!(
             gather.may_pause_until(Some(AWAITED), None, read_at),
             None,

@@ -4,7 +4,7 @@
 //! | state | means | leaves by |
 //! |---|---|---|
 //! | `Idle` | nothing is on its way: the next append may be written | `written`, `full`, `stop` |
-//! | `InFlight` | one append was written and its outcome is not known | `synced`, `unknown`, `stop` |
+//! | `InFlight` | one append was handed to the journal and its outcome is not known | `synced`, `unknown`, `stop` |
 //! | `Unknown` | the journal cannot say whether it kept that append | `repeated`, `synced`, `stop` |
 //! | `Full` | what was decided found no room and is tried again later | `written`, `full`, `stop` |
 //! | `Stopped` | nothing is written any more | |

@@ -22,7 +22,7 @@ mod pause;
 mod shared;
 mod thread;
 
-pub use decider::{Decider, Due, Release};
+pub use decider::{Decider, Due, Releasable};
 pub use gather::{CYCLE_MOST, GATHER_MOST, Gather, READ_MOST, UNAWAITED_MOST};
 pub use inbox::Inbox;
 pub use machine::{Commit, Disk, Drafted, FULL_RETRY, Next, Stop};

@@ -11,7 +11,7 @@
 //! the inbox after it has let it go. The owner looks there, and whether it was called, under the lock under which it falls
 //! asleep. Why nothing is reordered: work is taken from the inbox only by the thread that holds the partition.
 
-use super::decider::{Decider, Due, Release};
+use super::decider::{Decider, Due, Releasable};
 use super::inbox::Inbox;
 use super::machine::{Commit, Disk, Next, Stop};
 use super::moment::Moment;
@@ -122,7 +122,7 @@ impl<D: Decider> Shared<D> {
     pub fn gathers_until(&self) -> Option<Moment> {
         let mut guard = self.lock();
         let held = guard.as_mut()?;
-        let now = held.decider.now();
+        let now = held.decider.moment();
         match held.commit.next(now) {
             Next::Wait(moment) if !held.commit.is_full() => Some(moment),
             _ => None,
@@ -192,7 +192,7 @@ impl<D: Decider> Shared<D> {
         }
         let mut guard = self.held.try_lock().ok()?;
         let held = guard.as_mut()?;
-        let now = held.decider.now();
+        let now = held.decider.moment();
         let until = held.commit.may_pause_until(now);
         let is_due = held.commit.next(now) == Next::Write;
         drop(guard);
@@ -257,7 +257,7 @@ enum Outcomes<W> {
     Stop(Stop),
 }
 
-impl<W: Release> Answered<W> {
+impl<W: Releasable> Answered<W> {
     /// Lets go what waited, if it may go.
     fn let_go(self) -> Outcomes<W> {
         match self.outcome {
@@ -293,13 +293,13 @@ impl<D: Decider> Held<D> {
 
     /// Tells the machine what was decided.
     fn note(&mut self) {
-        let now = self.decider.now();
+        let now = self.decider.moment();
         self.commit.decided(self.decider.drafted(), now);
     }
 
     /// When the owner is to look.
     fn due(&mut self) -> Due {
-        let now = self.decider.now();
+        let now = self.decider.moment();
         let to_write = match self.commit.next(now) {
             Next::Write | Next::Stop => Due::Now,
             Next::Wait(moment) => Due::At(moment),
@@ -346,7 +346,7 @@ impl<D: Decider> Held<D> {
 
     /// What others decide while the owner sleeps, and nobody waits for, is written in time without a call.
     fn sleep(&mut self) -> Step<D::Unreleased> {
-        let now = self.decider.now();
+        let now = self.decider.moment();
         let look = self.commit.look_at(now).map_or(Due::Never, Due::At);
         let until = match self.due().or(look) {
             Due::Now => Some(now),
@@ -360,7 +360,7 @@ impl<D: Decider> Held<D> {
     fn answered(&mut self, answered: Outcomes<D::Unreleased>) -> Option<Step<D::Unreleased>> {
         match answered {
             Outcomes::Committed => {
-                let now = self.decider.now();
+                let now = self.decider.moment();
                 let position = self.commit.synced(now);
                 self.decider.committed(position);
                 None
@@ -386,7 +386,7 @@ impl<D: Decider> Held<D> {
             Ok(Resolution::Absent | Resolution::Committed) => {
                 match self.decider.repeat(position, &mut waiting) {
                     Ok(ticket) => {
-                        let now = self.decider.now();
+                        let now = self.decider.moment();
                         self.commit.repeated(now);
                         return Step::Sync(Append { position, ticket, waiting });
                     }
@@ -402,7 +402,7 @@ impl<D: Decider> Held<D> {
 
     /// Writes what was decided, if it is time to and there is room.
     fn write(&mut self) -> Option<Append<D::Unreleased>> {
-        let now = self.decider.now();
+        let now = self.decider.moment();
         if self.commit.next(now) != Next::Write {
             return None;
         }

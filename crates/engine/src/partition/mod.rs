@@ -233,12 +233,12 @@ impl Partition {
     }
 
     /// Nothing has happened for a while: says so in the journal.
-    fn seal(&mut self, now: Moment) -> Result<(), journal::Error> {
+    fn seal(&mut self, moment: Moment) -> Result<(), journal::Error> {
         match self.journal.seal() {
             Ok(()) => self.sealed = Sealed::Yes,
             // A seal is a luxury.
             Err(journal::Error::Full { .. }) => {
-                self.sealed = Sealed::NotBefore(now + crate::commit::FULL_RETRY)
+                self.sealed = Sealed::NotBefore(moment + crate::commit::FULL_RETRY)
             }
             Err(error) => return Err(error),
         }
@@ -303,17 +303,18 @@ impl Partition {
 
     /// When the broker has something to decide though nothing arrives.
     fn broker_due(&self) -> Option<Time> {
-        const NOW: Option<Time> = Some(Time(i64::MIN));
+        /// Earlier than any time.
+        const AT_ONCE: Option<Time> = Some(Time(i64::MIN));
         let is_blocked = !self.drafting.is_empty();
         match self.broker.next_due() {
             _ if self.broker.is_waiting() => {
                 let is_read = self.backlog.iter().any(|item| matches!(item, Item::Checked(_)));
-                if is_read { NOW } else { None }
+                if is_read { AT_ONCE } else { None }
             }
             // A move goes on when what it has decided is on its way to the disk.
             _ if self.broker.is_moving() && is_blocked => None,
-            NOW => NOW,
-            _ if !self.backlog.is_empty() && !self.drafting.is_full() => NOW,
+            AT_ONCE => AT_ONCE,
+            _ if !self.backlog.is_empty() && !self.drafting.is_full() => AT_ONCE,
             // Whatever is due is decided with the time of the next draft.
             _ if is_blocked => None,
             due => due,
@@ -334,7 +335,7 @@ impl Decider for Partition {
     type Work = Item;
     type Unreleased = Unreleased;
 
-    fn now(&mut self) -> Moment {
+    fn moment(&mut self) -> Moment {
         self.clock.moment()
     }
 

@@ -4,7 +4,7 @@
 //! others while something of the same connection waits for the disk.
 
 use crate::budget::Budget;
-use crate::commit::Release;
+use crate::commit::Releasable;
 use crate::mailbox::{Mailbox, Outgoing};
 use broker::ids::IdMap;
 use broker::{Command, ConnectionId, LinkId};
@@ -39,7 +39,7 @@ pub struct Unreleased {
     budget: Arc<Budget>,
 }
 
-impl Release for Unreleased {
+impl Releasable for Unreleased {
     fn release(self) {
         for (mailbox, outgoing) in self.releases {
             mailbox.put(outgoing);

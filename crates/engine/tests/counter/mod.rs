@@ -1,7 +1,7 @@
 //! The smallest state machine that the commit machine can run: a counter that everybody adds to. Each addition is a record,
 //! and each adder hears the sum when that is durable. A state machine of its own begins as a copy of this file.
 
-use crate::commit::{Commit, Decider, Drafted, Due, Moment, Release};
+use crate::commit::{Commit, Decider, Drafted, Due, Moment, Releasable};
 use crate::sync::{Condvar, Mutex};
 use journal::{Draft, Error, Journal, Position, Resolution, Ticket};
 use std::collections::VecDeque;
@@ -42,7 +42,7 @@ impl Reply {
 #[derive(Debug, Default)]
 pub struct Unreleased(Vec<(Arc<Reply>, u32)>);
 
-impl Release for Unreleased {
+impl Releasable for Unreleased {
     fn release(self) {
         for (reply, sum) in self.0 {
             reply.sums.lock().unwrap().push(sum);
@@ -89,7 +89,7 @@ impl Decider for Counter {
     type Work = Work;
     type Unreleased = Unreleased;
 
-    fn now(&mut self) -> Moment {
+    fn moment(&mut self) -> Moment {
         self.now = self.now + self.step;
         self.now
     }

@@ -1,7 +1,7 @@
 //! The journal on local segment files.
 //!
-//! One process writes: it holds the lock of the directory. `append` writes a frame and the ticket syncs it, so the
-//! caller chooses the thread that waits. After the first failed write or sync every call refuses, for nobody knows
+//! One process writes: it holds the lock of the directory. `append` lays a frame out; the ticket writes what is
+//! left of it and syncs it, so the caller chooses the thread that waits. After the first failed write or sync every call refuses, for nobody knows
 //! what the disk kept.
 
 mod append;

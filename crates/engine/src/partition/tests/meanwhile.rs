@@ -176,7 +176,7 @@ fn what_rests_on_durable_things_waits_behind_what_is_in_flight_for_the_same_conn
     ports.list(ConnectionId(1), true).unwrap().push(taken(2));
     ports.flush_free();
     assert!(super::taken(&outbox).is_empty() && ports.has_gated());
-    crate::commit::Release::release(waiting);
+    crate::commit::Releasable::release(waiting);
     ports.committed();
     ports.flush_gated(|_| {});
     let lengths: Vec<_> = super::taken(&outbox)
