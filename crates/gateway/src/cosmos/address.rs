@@ -1,6 +1,7 @@
 //! What a request's path addresses, and what of it is signed (P-2, P-3, P-16, P-17).
 
 use crate::limits::HTTP_PATH_BYTES;
+use hyper::Uri;
 use items::rid;
 use percent_encoding::percent_decode_str;
 
@@ -18,6 +19,22 @@ pub struct Address {
 pub struct NoAddress;
 
 impl Address {
+    /// What a request addresses. The protocol has no queries in addresses: JavaScript clients write a `?` in the id of an item as it is,
+    /// so that what looks like one belongs to the id (P-30).
+    pub fn of(uri: &Uri) -> Result<Address, NoAddress> {
+        let mut address = Address::read(uri.path())?;
+        if let (Some(rest), [_, _, _, _, kind, id]) = (uri.query(), address.segments.as_mut_slice())
+            && kind == "docs"
+        {
+            if uri.path().len() + rest.len() > HTTP_PATH_BYTES {
+                return Err(NoAddress);
+            }
+            id.push('?');
+            id.push_str(&percent_decode_str(rest).decode_utf8().map_err(|_| NoAddress)?);
+        }
+        Ok(address)
+    }
+
     pub fn read(path: &str) -> Result<Address, NoAddress> {
         if path.len() > HTTP_PATH_BYTES {
             return Err(NoAddress);
@@ -112,6 +129,19 @@ mod tests {
         assert_eq!(by_rid("/dbs/orders/colls/c"), None);
         assert_eq!(by_rid("/dbs"), None);
         assert_eq!(by_rid("/"), None);
+    }
+
+    // P-30
+    #[test]
+    fn a_question_mark_belongs_to_the_id_of_an_item() {
+        let signed = |uri: &str| Address::of(&uri.parse().unwrap()).unwrap().signed().1;
+        assert_eq!(signed("/dbs/d/colls/c/docs/a?b%20c?d"), "dbs/d/colls/c/docs/a?b c?d");
+        assert_eq!(signed("/dbs/d/colls/c/docs/a%3Fb"), "dbs/d/colls/c/docs/a?b");
+        assert_eq!(signed("/dbs/docs/colls/c?b"), "dbs/docs/colls/c", "there is none in a name");
+        assert_eq!(signed("/dbs/d/colls/c/docs?b"), "dbs/d/colls/c");
+        for wrong in ["/dbs/d/colls/c/docs/a?%FF", &format!("/dbs/d/colls/c/docs/a?{}", "b".repeat(5_000))] {
+            assert_eq!(Address::of(&wrong.parse().unwrap()), Err(NoAddress));
+        }
     }
 
     #[test]

@@ -187,7 +187,7 @@ impl<A: Ask> Door<A> {
         if head.method == Method::GET && matches!(head.uri.path(), "/health" | "/ready") {
             return Ok(self.health(activity));
         }
-        let address = Address::read(head.uri.path()).map_err(|_| Failure::bad("The path cannot be read."))?;
+        let address = Address::of(&head.uri).map_err(|_| Failure::bad("The path cannot be read."))?;
         let headers = Headers(&head.headers);
         let access = self.verify(head, &address, peer).await?;
         let standing = if access == Access::ReadOnly { Standing::Other } else { Standing::Manages };
