@@ -115,6 +115,11 @@ impl<'a> Headers<'a> {
         Ok(if is_whole { Scope::All } else { Scope::Range(range) })
     }
 
+    /// Whether the client speaks a version of the API in which containers have partition keys. Versions are dates.
+    pub fn knows_partition_keys(self) -> bool {
+        self.text("x-ms-version").is_none_or(|version| version >= "2018-12-31")
+    }
+
     /// P-77
     pub fn throughput(self) -> Result<Option<Throughput>, Failure> {
         if let Some(settings) = self.text("x-ms-cosmos-offer-autopilot-settings") {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use items::limits::{ITEM_BYTES, QUERY_BYTES};
 use items::{Command, ContainerPath, ItemPath, ItemWrite, PartitionKey, Query, QueryScope, binary_json};
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 
 /// What is to be done for a request.
@@ -169,6 +170,7 @@ fn definition_command(
         (Resource::Database(database), Verb::Read) => Command::ReadDatabase { database },
         (Resource::Database(database), Verb::Delete) => Command::DeleteDatabase { database },
         (Resource::Containers(database), Verb::Create) => {
+            let body = if headers.knows_partition_keys() { body } else { with_partition_key(body) };
             Command::CreateContainer { database, body, throughput: headers.throughput()? }
         }
         (Resource::Container(container), Verb::Read) => {
@@ -218,6 +220,19 @@ fn definition_command(
         (Resource::Offer(offer), Verb::Replace) => Command::ReplaceOffer { offer, body },
         _ => return Err(Failure::method_not_allowed()),
     })
+}
+
+/// The definition of a container from a client that knows no partition keys: all its items are in the partition without a key, and
+/// newer clients are told so (P-38).
+fn with_partition_key(body: Bytes) -> Bytes {
+    let Ok(mut definition) = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&body)
+    else {
+        return body;
+    };
+    definition
+        .entry("partitionKey")
+        .or_insert_with(|| json!({ "paths": ["/_partitionKey"], "kind": "Hash", "systemKey": true }));
+    serde_json::Value::Object(definition).to_string().into()
 }
 
 /// The query of a request.

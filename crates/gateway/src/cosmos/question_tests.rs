@@ -49,6 +49,26 @@ fn an_item_is_written_with_what_the_headers_say() {
     assert!(matches!(replace, Command::ReplaceItem { id, .. } if id == "i/1"));
 }
 
+// P-38
+#[test]
+fn a_client_of_before_partition_keys_gets_a_container_without_one() {
+    let made = |version: &str, body: &[u8]| {
+        let command = command(Method::POST, "/dbs/d/colls", &[("x-ms-version", version)], body);
+        let Command::CreateContainer { body, .. } = command else { panic!() };
+        String::from_utf8(body.to_vec()).unwrap()
+    };
+    let plain = r#"{"id":"c"}"#;
+    assert!(
+        made("2018-06-18", plain.as_bytes())
+            .contains(r#""partitionKey":{"kind":"Hash","paths":["/_partitionKey"],"systemKey":true}"#)
+    );
+    assert_eq!(made("2018-12-31", plain.as_bytes()), plain);
+    assert_eq!(made("2020-07-15", plain.as_bytes()), plain);
+    let with_key = made("2018-06-18", br#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#);
+    assert!(with_key.contains(r#"{"paths":["/pk"]}"#), "{with_key}");
+    assert_eq!(made("2018-06-18", b"[]"), "[]", "what is wrong is for the items to refuse");
+}
+
 // P-33
 #[test]
 fn a_point_operation_needs_its_partition_key() {
