@@ -144,20 +144,35 @@ fn an_item_takes_minus_one_or_one_to_the_maximum_and_never_null() {
 
 // C-9, C-12, C-23
 #[test]
-fn while_it_is_off_any_ttl_is_kept_and_what_is_none_counts_as_absent_later() {
+fn while_it_is_off_what_is_no_number_is_kept_and_counts_as_absent_later() {
     let mut world = World::with("");
-    for (id, value) in [("a", "null"), ("b", "0"), ("c", "\"soon\""), ("d", "5"), ("e", "-1"), ("f", "1e99")]
-    {
+    for (id, value) in [("a", "null"), ("b", "{\"days\":2}"), ("c", "\"soon\""), ("d", "5"), ("e", "-1")] {
         world.create(id, &format!("\"ttl\":{value}")).unwrap();
     }
     world.pass(100);
-    assert_eq!(world.feed(Scope::All).len(), 6);
+    assert_eq!(world.feed(Scope::All).len(), 5);
     world.replace_container("\"defaultTtl\":200").unwrap();
     let mut left = world.feed(Scope::All);
     left.sort();
-    assert_eq!(left, ["a", "b", "c", "e", "f"], "the own number acts at once");
+    assert_eq!(left, ["a", "b", "c", "e"], "the own number acts at once");
     world.pass(100);
     assert_eq!(world.feed(Scope::All), ["e"]);
+}
+
+// C-21, C-23
+#[test]
+fn while_it_is_off_a_number_that_is_no_ttl_is_refused_all_the_same() {
+    let mut world = World::with("");
+    for value in ["0", "-10", "-2", "1.5", "2147483648", "1e99"] {
+        let members = format!("\"ttl\":{value}");
+        let refused = world.create("i", &members).unwrap_err();
+        assert_eq!(refused.status().0, 400, "{value}");
+        let batch =
+            format!(r#"[{{"operationType":"Create","resourceBody":{}}}]"#, World::body("i", &members));
+        assert_eq!(world.batch(&batch).unwrap()[0].status, 400, "{value}");
+    }
+    assert!(world.feed(Scope::All).is_empty());
+    world.create("i", "\"ttl\":2147483647").unwrap();
 }
 
 // C-24

@@ -144,10 +144,19 @@ def test_a_wrong_default_is_refused(database, ttl):
     assert refused.value.status_code == 400
 
 
-def test_without_a_default_any_ttl_is_just_a_property(database):
+def test_without_a_default_what_is_no_number_is_just_a_property(database):
     container = made(database, None)
-    for index, ttl in enumerate((0, -10, None, "soon")):
+    for index, ttl in enumerate((None, "soon", {"days": 2}, 100, -1)):
         assert container.create_item({"id": str(index), "k": "x", "ttl": ttl})["ttl"] == ttl
+
+
+@pytest.mark.parametrize("ttl", (0, -10, 1.5, 2147483648))
+def test_without_a_default_a_number_that_is_no_ttl_is_refused(database, ttl):
+    # C-23: the JavaScript SDK's own tests of bulk requests rely on it.
+    container = made(database, None)
+    with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
+        container.create_item({"id": "1", "k": "x", "ttl": ttl})
+    assert refused.value.status_code == 400
 
 
 def test_no_ttl_is_added_to_an_item(database):

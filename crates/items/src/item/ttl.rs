@@ -56,22 +56,20 @@ pub fn begins_with(key: &PartitionKey, prefix: &PartitionKey) -> bool {
     key.0.len() >= prefix.0.len() && key.0.iter().zip(&prefix.0).all(|(part, wanted)| part == wanted)
 }
 
-/// The `ttl` in an item's text. What is none is refused where the container's time to live is on (C-21, C-22), and counts
-/// as absent where it is off (C-23).
+/// The `ttl` in an item's text. What is none is refused where the container's time to live is on (C-21, C-22). Where it is off a number
+/// must still be a time to live, and anything else is a member like any other, which counts as absent later (C-23).
 pub fn read(text: Option<&[u8]>, is_on: bool) -> Result<Ttl, Refusal> {
     let Some(text) = text else {
         return Ok(Ttl::Absent);
     };
-    let seconds = match walk::kind(text) {
-        Some(walk::Kind::Number) => walk::number(text).and_then(json::Number::as_i64),
-        _ => None,
-    };
+    let is_number = walk::kind(text) == Some(walk::Kind::Number);
+    let seconds = walk::number(text).filter(|_| is_number).and_then(json::Number::as_i64);
     match seconds {
         Some(-1) => Ok(Ttl::Never),
         Some(seconds) if (1..=limits::TTL_SECONDS_MOST).contains(&seconds) => {
             Ok(Ttl::Seconds(i32::try_from(seconds).unwrap_or(i32::MAX)))
         }
-        _ if is_on => Err(invalid_ttl("ttl", text)),
+        _ if is_on || is_number => Err(invalid_ttl("ttl", text)),
         _ => Ok(Ttl::Absent),
     }
 }
