@@ -293,6 +293,44 @@ fn a_batch_has_one_to_a_hundred_operations_and_two_mebibytes() {
     world.check();
 }
 
+// P-57, P-58
+#[test]
+fn a_replace_in_a_batch_may_change_the_id_of_an_item() {
+    let mut world = World::with(
+        r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/mail"]}]},"changeFeedPolicy":{"retentionDuration":5},"defaultTtl":100"#,
+    );
+    let rename = |from: &str, to: &str, more: &str| {
+        format!(
+            r#"[{{"operationType":"Replace","id":"{from}"{more},"resourceBody":{{"id":"{to}","pk":"p","mail":"m"}}}}]"#
+        )
+    };
+    let first = world.create("a", r#""mail":"m""#).unwrap();
+    world.create("taken", r#""mail":"n""#).unwrap();
+    assert_eq!(statuses(&world.batch(&rename("a", "taken", "")).unwrap()), [409]);
+    assert_eq!(statuses(&world.batch(&rename("none", "b", "")).unwrap()), [404]);
+    assert_eq!(statuses(&world.batch(&rename("a", "b", r#","ifMatch":"\"x\"""#)).unwrap()), [412]);
+    assert_eq!(statuses(&world.batch(&rename("a", "b", "").replace(r#""m""#, r#""n""#)).unwrap()), [409]);
+    let rid = |document: &Document| member(document, "_rid").unwrap();
+    let renamed = world.batch(&rename("a", "b", "")).unwrap();
+    assert_eq!(statuses(&renamed), [200]);
+    assert_eq!(rid(renamed[0].document.as_ref().unwrap()), rid(&first));
+    assert!(!world.is_there("a") && world.is_there("b"));
+    assert!(world.is_there(rid(&first).trim_matches('"')));
+    // P-57: what follows in the same batch sees it.
+    let batch = format!(
+        r#"{},{{"operationType":"Create","resourceBody":{{"id":"b","pk":"p","mail":"o"}}}},{{"operationType":"Read","id":"c"}}]"#,
+        rename("b", "c", "").trim_end_matches(']')
+    );
+    assert_eq!(statuses(&world.batch(&batch).unwrap()), [200, 201, 200]);
+    world.check();
+    // C-31: one that has expired is not there to be renamed, and takes nobody's id.
+    world.pass(100);
+    assert_eq!(statuses(&world.batch(&rename("c", "d", "")).unwrap()), [404]);
+    world.create("fresh", r#""mail":"m""#).unwrap();
+    assert_eq!(statuses(&world.batch(&rename("fresh", "c", "")).unwrap()), [200]);
+    world.check();
+}
+
 // P-60
 #[test]
 fn bulk_operations_stand_for_themselves() {

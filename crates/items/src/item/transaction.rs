@@ -120,9 +120,7 @@ impl<'a> Transaction<'a> {
             if condition.if_none_match.as_deref() == Some("*") {
                 return Err(changed());
             }
-            return Err(Refusal::Conflict(
-                "Entity with the specified id already exists in the system.".to_owned(),
-            ));
+            return Err(exists());
         }
         self.put(body, found)
     }
@@ -136,7 +134,7 @@ impl<'a> Transaction<'a> {
     }
 
     pub fn replace(&mut self, id: &str, body: Body, condition: &Precondition) -> Result<Done, Refusal> {
-        if body.id != id && self.place_by_rid(id)?.as_ref() != Some(&body.place) {
+        if !self.is_named(id, &body)? {
             return Err(Refusal::bad("The id in the body of a replace is not the one in its path."));
         }
         let found = self.found(&body.place)?;
@@ -145,6 +143,25 @@ impl<'a> Transaction<'a> {
             _ => return Err(Refusal::NotFound),
         }
         self.put(body, found)
+    }
+
+    /// Whether this is the id, or the rid, of the item that the body belongs to.
+    pub fn is_named(&self, id: &str, body: &Body) -> Result<bool, Refusal> {
+        Ok(body.id == id || self.place_by_rid(id)?.as_ref() == Some(&body.place))
+    }
+
+    /// Replaces the item at `from` in a batch by one of the same partition with another id. It keeps its rid.
+    pub fn rename(&mut self, from: Bytes, body: Body, condition: &Precondition) -> Result<Done, Refusal> {
+        assert!(self.is_batch, "an item is renamed outside of a batch");
+        let item = self.live(&from)?;
+        check(condition, &item)?;
+        let found = self.found(&body.place)?;
+        if let Some(Found { is_gone: false, .. }) = found {
+            return Err(exists());
+        }
+        self.check_unique(&body, &from)?;
+        self.write(Write::Remove { place: from, why: Why::Deleted })?;
+        self.put_as(body, found, Some(item.number))
     }
 
     /// Replaces an item that was read in this transaction by what patching made of it.
@@ -176,9 +193,14 @@ impl<'a> Transaction<'a> {
     }
 
     fn put(&mut self, body: Body, found: Option<Found>) -> Result<Done, Refusal> {
-        self.check_unique(&body)?;
-        let live = found.as_ref().filter(|found| !found.is_gone);
-        let number = live.map_or(self.numbers.made + 1, |found| found.item.number);
+        self.check_unique(&body, &body.place)?;
+        let kept = found.as_ref().filter(|found| !found.is_gone).map(|found| found.item.number);
+        self.put_as(body, found, kept)
+    }
+
+    /// Writes an item whose conditions hold. `kept` is the number of the item that it replaces; without one it is new.
+    fn put_as(&mut self, body: Body, found: Option<Found>, kept: Option<u64>) -> Result<Done, Refusal> {
+        let number = kept.unwrap_or(self.numbers.made + 1);
         if let Some(found) = found.as_ref().filter(|found| found.is_gone)
             && self.container.settings.retention_ms.is_some()
         {
@@ -186,7 +208,7 @@ impl<'a> Transaction<'a> {
             let why = if found.is_expired { Why::Expired } else { Why::Deleted };
             self.write(Write::Remove { place: body.place.clone(), why })?;
         }
-        let is_new = live.is_none();
+        let is_new = kept.is_none();
         let version = self.write(Write::Put {
             place: body.place,
             number,
@@ -209,11 +231,12 @@ impl<'a> Transaction<'a> {
         Ok(Done { kind, item, charge })
     }
 
-    fn check_unique(&self, body: &Body) -> Result<(), Refusal> {
+    /// `own` is where the item stands that is replaced.
+    fn check_unique(&self, body: &Body, own: &[u8]) -> Result<(), Refusal> {
         let container = self.container.number;
         for key in unique::entries(container, &self.container.settings, &body.place, &body.text) {
             let Some(holder) = self.seen.get(&key)? else { continue };
-            if holder == body.place {
+            if holder == own {
                 continue;
             }
             // C-32: one that has expired holds nothing.
@@ -283,6 +306,10 @@ pub fn place(container: &Container, numbers: &Numbers, item_lsn: Option<u64>) ->
         item_count: numbers.items,
         item_bytes: numbers.bytes,
     }
+}
+
+fn exists() -> Refusal {
+    Refusal::Conflict("Entity with the specified id already exists in the system.".to_owned())
 }
 
 fn changed() -> Refusal {
