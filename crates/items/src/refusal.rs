@@ -9,6 +9,11 @@ pub enum Refusal {
     /// The partition key of the header differs from the one in the item (P-33).
     #[error("PartitionKey extracted from document doesn't match the one specified in the header.")]
     PartitionKeyMismatch,
+    /// The partition key has not as many parts as the container's definition has paths.
+    #[error(
+        "Partition key provided either doesn't correspond to definition in the collection or doesn't match partition key field values specified in the document. It has {parts} parts of {paths}."
+    )]
+    PartitionKeyParts { parts: usize, paths: usize },
     /// The client means a container that was deleted; the name has another one now (5.2).
     #[error("The container was re-created: its rid is `{current}`, the request intends `{intended}`.")]
     ContainerRecreated { intended: String, current: String },
@@ -58,7 +63,7 @@ impl Refusal {
     pub fn status(&self) -> (u16, u32) {
         match self {
             Refusal::BadRequest(_) | Refusal::Query { .. } | Refusal::NotAvailable(_) => (400, 0),
-            Refusal::PartitionKeyMismatch => (400, 1001),
+            Refusal::PartitionKeyMismatch | Refusal::PartitionKeyParts { .. } => (400, 1001),
             Refusal::ContainerRecreated { .. } => (400, 1024),
             Refusal::NotFound => (404, 0),
             Refusal::SessionNotAvailable => (404, 1002),

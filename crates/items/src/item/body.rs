@@ -187,10 +187,7 @@ pub fn whole_key(settings: &Settings, key: &PartitionKey) -> Result<PartitionKey
         return Ok(PartitionKey(vec![KeyPart::Undefined; paths]));
     }
     if key.0.len() != paths {
-        return Err(Refusal::bad(format!(
-            "Partition key provided either doesn't correspond to definition in the collection or doesn't match partition key field values specified in the document. It has {} parts of {paths}.",
-            key.0.len()
-        )));
+        return Err(Refusal::PartitionKeyParts { parts: key.0.len(), paths });
     }
     check_key(key)?;
     Ok(key.clone())
@@ -309,7 +306,12 @@ mod tests {
         }
         let missing = Bytes::from_static(br#"{"id":"a"}"#);
         assert!(Body::read(&plain(), Some(&PartitionKey(vec![])), &missing).is_ok());
-        assert!(Body::read(&plain(), Some(&PartitionKey(vec![KeyPart::Null; 2])), &missing).is_err());
+        let refused =
+            Body::read(&plain(), Some(&PartitionKey(vec![KeyPart::Null; 2])), &missing).unwrap_err();
+        assert_eq!(
+            (refused.status(), refused),
+            ((400, 1001), Refusal::PartitionKeyParts { parts: 2, paths: 1 })
+        );
         for no_scalar in ["{}", r#"{"a":1}"#, "[1]"] {
             let text = format!(r#"{{"id":"a","pk":{no_scalar}}}"#);
             assert_eq!(read(&text).unwrap().key, PartitionKey(vec![KeyPart::Undefined]), "{no_scalar}");
