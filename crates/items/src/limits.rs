@@ -58,6 +58,9 @@ pub const CONTINUATION_BYTES: usize = 1_024;
 pub const KEY_BYTES: usize = 16 * 1_024;
 /// Items and index entries that a read looks at before its page ends (P-6).
 pub const PAGE_STEPS: u64 = 100_000;
+/// Dimensions of a vector, and bytes of one that is quantized: what the service takes in a policy.
+pub const VECTOR_DIMENSIONS: i64 = 4_096;
+pub const QUANTIZED_BYTES: i64 = 512;
 /// Computed properties of a container.
 pub const COMPUTED_PROPERTIES: usize = 20;
 /// Paths of an indexing policy: each write looks through them.

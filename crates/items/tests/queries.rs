@@ -111,6 +111,28 @@ fn computed_properties_are_usable_and_not_shown() {
     world.check();
 }
 
+// CX-13.9
+#[test]
+fn a_distance_is_measured_as_the_container_says_unless_the_query_does() {
+    let mut world = World::with(
+        r#""vectorEmbeddingPolicy":{"vectorEmbeddings":[{"path":"/at/v","dataType":"float32","dimensions":2,"distanceFunction":"euclidean"}]}"#,
+    );
+    for (id, vector) in [("far", "[9,12]"), ("near", "[0,1]"), ("here", "[0,0]")] {
+        world.create(id, &format!("\"at\":{{\"v\":{vector}}},\"other\":{vector}")).unwrap();
+    }
+    let mut rows = |text: &str| world.query(text).unwrap();
+    for vectors in
+        ["c.at.v, [0,0]", "[0,0], c.at.v", "c.at.v, [0,0], true", "c.at.v, [0,0], false, {'dataType':'int8'}"]
+    {
+        let text =
+            format!("SELECT VALUE VectorDistance({vectors}) FROM c ORDER BY VectorDistance({vectors})");
+        assert_eq!(rows(&text), ["0", "1", "15"], "{text}");
+    }
+    let dot = "VectorDistance(c.at.v, [0,2], false, {'distanceFunction':'dotproduct'})";
+    assert_eq!(rows(&format!("SELECT VALUE {dot} FROM c ORDER BY {dot}")), ["24", "2", "0"]);
+    assert_eq!(rows("SELECT VALUE VectorDistance(c.other, [0,2]) FROM c WHERE c.id = 'near'"), ["1"]);
+}
+
 // P-51, P-52, P-53, P-62
 #[test]
 fn pages_go_on_across_writes_and_belong_to_their_query() {

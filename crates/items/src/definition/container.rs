@@ -5,6 +5,7 @@
 
 use super::check_name;
 use super::indexing::{self, Indexing};
+use super::search;
 use crate::effective_key::Hashing;
 use crate::json::{self, Object, Value};
 use crate::{Refusal, Time, key_path, limits, query};
@@ -25,6 +26,8 @@ pub struct Settings {
     pub unique_keys: Vec<Vec<Vec<String>>>,
     /// Name and query.
     pub computed: Vec<(String, String)>,
+    /// Members that hold vectors, and how their distance is measured.
+    pub distances: Vec<(Vec<String>, String)>,
     /// How long the feed of all versions and deletes goes back, in milliseconds; `None`: the container keeps none (P-73).
     pub retention_ms: Option<i64>,
 }
@@ -53,7 +56,12 @@ pub fn read(body: &[u8], before: Option<&[u8]>) -> Result<(Value, Settings), Ref
         return Err(Refusal::bad("The request's body is not a JSON object."));
     };
     definition.0.retain(|(name, _)| !SYSTEM.contains(&name.as_str()));
-    if let Some(before) = before {
+    let before = before.and_then(|before| json::parse(before).ok()).and_then(|before| match before {
+        Value::Object(before) => Some(before),
+        _ => None,
+    });
+    search::check(&definition, before.as_ref())?;
+    if let Some(before) = &before {
         keep_what_stays(&mut definition, before)?;
     }
     fill_in(&mut definition)?;
@@ -70,10 +78,7 @@ pub fn stored(definition: &[u8]) -> Option<Settings> {
     understand(&json::parse(definition).ok()?).ok()
 }
 
-fn keep_what_stays(definition: &mut Object, before: &[u8]) -> Result<(), Refusal> {
-    let Ok(Value::Object(before)) = json::parse(before) else {
-        return Ok(());
-    };
+fn keep_what_stays(definition: &mut Object, before: &Object) -> Result<(), Refusal> {
     for name in KEPT {
         if let (None, Some(value)) = (definition.get(name), before.get(name)) {
             definition.set(name, value.clone());
@@ -171,6 +176,7 @@ fn understand(definition: &Value) -> Result<Settings, Refusal> {
         indexing,
         unique_keys: unique_keys(definition)?,
         computed: computed(definition)?,
+        distances: distances(definition),
         retention_ms: retention(definition)?,
     })
 }
@@ -318,6 +324,16 @@ fn computed(definition: &Value) -> Result<Vec<(String, String)>, Refusal> {
     Ok(computed)
 }
 
+/// Of the policy of vectors, as far as it can be read: how distances are measured where a query does not say.
+fn distances(definition: &Value) -> Vec<(Vec<String>, String)> {
+    let policy = definition.get("vectorEmbeddingPolicy").and_then(|policy| policy.get("vectorEmbeddings"));
+    let of = |embedding: &Value| {
+        let names = key_path::names(embedding.get("path")?.as_str()?).ok()?;
+        Some((names, embedding.get("distanceFunction")?.as_str()?.to_owned()))
+    };
+    policy.and_then(Value::as_array).unwrap_or_default().iter().filter_map(of).collect()
+}
+
 fn retention(definition: &Value) -> Result<Option<i64>, Refusal> {
     let Some(policy) = definition.get("changeFeedPolicy") else {
         return Ok(None);
@@ -335,6 +351,11 @@ fn retention(definition: &Value) -> Result<Option<i64>, Refusal> {
 }
 
 impl Settings {
+    /// What queries know of the items.
+    pub fn known(&self) -> query::Known<'_> {
+        query::Known { computed: &self.computed, distances: &self.distances }
+    }
+
     /// Until when what had expired under these settings stays gone, if the settings end at `now` (C-41).
     pub fn gone_at(&self, now: Time) -> (Option<Time>, Option<Time>) {
         match self.default_ttl {

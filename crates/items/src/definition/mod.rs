@@ -6,6 +6,7 @@ mod apply;
 pub mod container;
 pub mod indexing;
 pub mod offer;
+mod search;
 pub mod show;
 mod store;
 
@@ -240,8 +241,9 @@ pub fn check_id(name: &str, limit: usize) -> Result<(), Refusal> {
     }
     if name.len() > limit {
         return Err(Refusal::bad(format!(
-            "The input name is invalid: it has {} bytes. Ensure to provide a unique non-empty string less than '{limit}' characters.",
-            name.len()
+            "The input name is invalid: it has {} bytes. Ensure to provide a unique non-empty string less than '{}' characters.",
+            name.len(),
+            limit + 1
         )));
     }
     if let Some(bad) = name.chars().find(|c| matches!(c, '/' | '\\' | '#')) {

@@ -1,5 +1,6 @@
 //! From the tree of a query's text to its plan: names are resolved, parameters filled in, functions found, constants computed.
 
+use super::Known;
 use super::aggregate::Aggregate;
 use super::error::{Span, code, error};
 use super::evaluate::{Env, type_bit, unary};
@@ -10,7 +11,7 @@ use super::plan::{Constants, Expr, From, FromSource, Select, Selection, Sort};
 use super::syntax::{self, ExprKind};
 use super::value::Val;
 use super::wants::Step;
-use crate::json::{self, Value};
+use crate::json::{self, Object, Value};
 use crate::refusal::Refusal;
 use crate::time::Time;
 use std::collections::{HashMap, HashSet};
@@ -20,16 +21,16 @@ use std::sync::Arc;
 pub fn top(
     select: &syntax::Select,
     parameters: &HashMap<&str, Value>,
-    computed: &[(String, String)],
+    known: Known<'_>,
 ) -> Result<Select, Refusal> {
     let mut compiler =
-        Compiler { parameters, computed, scope: Vec::new(), slots: 0, root: None, grouping: None };
+        Compiler { parameters, known, scope: Vec::new(), slots: 0, root: None, grouping: None };
     compiler.select(select, true)
 }
 
 struct Compiler<'c> {
     parameters: &'c HashMap<&'c str, Value>,
-    computed: &'c [(String, String)],
+    known: Known<'c>,
     /// Aliases and their slots, innermost last.
     scope: Vec<(String, usize)>,
     slots: usize,
@@ -44,6 +45,8 @@ struct Grouping {
     keys: Vec<String>,
     aggregates: Vec<(Aggregate, Expr)>,
     first_slot: usize,
+    /// The ORDER BY of the one row that aggregates without groups make is read: any name may stand there.
+    sorts_one_row: bool,
 }
 
 impl Compiler<'_> {
@@ -70,12 +73,20 @@ impl Compiler<'_> {
         }
         if !group.is_empty() || has_aggregate(&select.selection) {
             let keys = group.iter().map(|key| format!("{key:?}")).collect();
-            self.grouping = Some(Grouping { keys, aggregates: Vec::new(), first_slot });
+            self.grouping = Some(Grouping { keys, aggregates: Vec::new(), first_slot, sorts_one_row: false });
         }
         let selection = self.selection(&select.selection)?;
+        let makes_one_row = group.is_empty() && self.grouping.is_some();
+        if let Some(grouping) = self.grouping.as_mut().filter(|_| makes_one_row) {
+            grouping.sorts_one_row = true;
+        }
         let mut order = Vec::new();
         for sort in &select.order {
             order.push(self.sort(sort)?);
+        }
+        if makes_one_row {
+            // it was only read to find what is wrong in it.
+            order.clear();
         }
         let aggregates = self.grouping.take().map(|grouping| grouping.aggregates).unwrap_or_default();
         let top = match &select.top {
@@ -317,6 +328,7 @@ impl Compiler<'_> {
         };
         if let Some(grouping) = &self.grouping
             && *slot >= grouping.first_slot
+            && !grouping.sorts_one_row
         {
             let message = format!(
                 "Property reference '{name}' is invalid in the select list because it is not contained in either an aggregate function or the GROUP BY clause."
@@ -394,6 +406,7 @@ impl Compiler<'_> {
                     return Ok(fold(Expr::Matches(Box::new(plans.remove(0)), compiled)));
                 }
             }
+            Function::VectorDistance => self.measure(&mut plans),
             // A constant list of simple values is a set.
             Function::ArrayContains if plans.len() == 2 => {
                 if let Some(Value::Array(values)) = plans[0].as_constant()
@@ -434,18 +447,45 @@ impl Compiler<'_> {
         Ok(Expr::Aggregate(number))
     }
 
+    /// How a distance is measured that does not say so itself: as the container's policy has it for the member.
+    fn measure(&self, arguments: &mut Vec<Expr>) {
+        let options = arguments.get(3).and_then(Expr::as_constant);
+        if options.is_some_and(|options| options.get("distanceFunction").is_some()) {
+            return;
+        }
+        let of = |vector: &Expr| match vector {
+            Expr::Path(slot, steps) if Some(*slot) == self.root => {
+                let is_it = |names: &[String]| {
+                    names.len() == steps.len()
+                        && steps
+                            .iter()
+                            .zip(names)
+                            .all(|(step, name)| matches!(step, Step::Member(own) if own == name))
+                };
+                self.known.distances.iter().find(|(names, _)| is_it(names))
+            }
+            _ => None,
+        };
+        let Some((_, function)) = arguments.iter().take(2).find_map(of) else { return };
+        let options = Object(vec![("distanceFunction".to_owned(), Value::text(function))]);
+        arguments.resize(3, Expr::Constant(Value::Bool(false)));
+        arguments.push(constant(Value::Object(options)));
+    }
+
     /// A computed property of whole items: its query's value in place of the member.
     fn computed_property(&mut self, value: &Expr, name: &str) -> Result<Option<Expr>, Refusal> {
         let (Expr::Slot(slot), Some(root)) = (value, self.root) else { return Ok(None) };
         if *slot != root {
             return Ok(None);
         }
-        let Some((_, text)) = self.computed.iter().find(|(known, _)| known == name) else { return Ok(None) };
+        let Some((_, text)) = self.known.computed.iter().find(|(known, _)| known == name) else {
+            return Ok(None);
+        };
         let select = parse::query(text)?;
         let parameters = HashMap::new();
         let mut inner = Compiler {
             parameters: &parameters,
-            computed: &[],
+            known: Known::default(),
             scope: Vec::new(),
             slots: root,
             root: None,

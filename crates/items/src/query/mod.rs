@@ -104,14 +104,23 @@ pub struct Rows {
 
 /// Reads and checks a query. Parameters are named with `@`, their values are JSON text.
 pub fn prepare(text: &str, parameters: &[(String, Bytes)]) -> Result<Prepared, Refusal> {
-    prepare_with(text, parameters, &[])
+    prepare_with(text, parameters, Known::default())
 }
 
-/// As [`prepare`], for a container with computed properties: name and query (5.2).
+/// What a container's definition says of its items' members.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Known<'a> {
+    /// Computed properties: name and query (5.2).
+    pub computed: &'a [(String, String)],
+    /// Members that hold vectors, and how their distance is measured.
+    pub distances: &'a [(Vec<String>, String)],
+}
+
+/// As [`prepare`], for the items of a container.
 pub fn prepare_with(
     text: &str,
     parameters: &[(String, Bytes)],
-    computed: &[(String, String)],
+    known: Known<'_>,
 ) -> Result<Prepared, Refusal> {
     let tree = parse::query(text)?;
     let mut fingerprint = Hash::new().part(text.as_bytes());
@@ -129,7 +138,7 @@ pub fn prepare_with(
         })?;
         values.insert(name.as_str(), value);
     }
-    let plan = compile::top(&tree, &values, computed)?;
+    let plan = compile::top(&tree, &values, known)?;
     Ok(Prepared { plan: Arc::new(plan), fingerprint: fingerprint.narrow() })
 }
 
@@ -161,7 +170,7 @@ pub struct Condition {
 }
 
 pub fn prepare_condition(text: &str) -> Result<Condition, Refusal> {
-    let plan = compile::top(&parse::condition(text)?, &HashMap::new(), &[])?;
+    let plan = compile::top(&parse::condition(text)?, &HashMap::new(), Known::default())?;
     Ok(Condition { plan: Arc::new(plan) })
 }
 

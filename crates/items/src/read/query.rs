@@ -54,7 +54,7 @@ impl Scene<'_> {
 
     fn ask(&self, query: &Query, path: &ContainerPath) -> Result<Asked<'_>, Refusal> {
         let container = self.definitions.owner_container(path)?;
-        let prepared = query::prepare_with(&query.text, &query.parameters, &container.settings.computed)?;
+        let prepared = query::prepare_with(&query.text, &query.parameters, container.settings.known())?;
         let scope = Scope::of(&container.settings, &query.scope)?;
         let binding = u64::from(container.number);
         let resume = query.listing.continuation.as_ref();
