@@ -384,6 +384,7 @@ impl Broker {
             | Record::Noted { .. }
             | Record::Skipped { .. }
             | Record::InSession { .. }
+            | Record::OverlayStored { .. }
             | Record::SessionStateSet { .. }
             | Record::Forwarded { .. }
             | Record::Enqueued { .. }

@@ -134,6 +134,29 @@ pub enum Outcome {
     DeadLetter(Option<Box<Overlay>>),
 }
 
+impl Outcome {
+    /// Properties that it changes.
+    pub fn changes(&self) -> Option<&Overlay> {
+        match self {
+            Outcome::Complete | Outcome::Release => None,
+            Outcome::Abandon(changes) | Outcome::Defer(changes) | Outcome::DeadLetter(changes) => {
+                changes.as_deref()
+            }
+        }
+    }
+
+    /// The same with other changes.
+    pub(crate) fn with(&self, changes: Option<Box<Overlay>>) -> Outcome {
+        match self {
+            Outcome::Complete => Outcome::Complete,
+            Outcome::Release => Outcome::Release,
+            Outcome::Abandon(_) => Outcome::Abandon(changes),
+            Outcome::Defer(_) => Outcome::Defer(changes),
+            Outcome::DeadLetter(_) => Outcome::DeadLetter(changes),
+        }
+    }
+}
+
 /// A command. The hot ones ([`Command::Send`], [`Command::Settle`], [`Command::Credit`]) own nothing on the heap.
 #[derive(Debug, Clone)]
 pub enum Command {

@@ -87,11 +87,22 @@ pub struct Release {
     pub effect: Effect,
 }
 
+/// A body to store, and where its bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// In the buffer of the batch that brought it.
+    Arrived(Intake),
+    /// In [`Decision::made`].
+    Made(Intake),
+}
+
 #[derive(Debug, Default)]
 pub struct Decision {
     pub records: Vec<Record>,
     /// Bodies to store, in the order of their ids.
-    pub bodies: Vec<Intake>,
+    pub bodies: Vec<Body>,
+    /// What those are made of that did not arrive.
+    pub made: Vec<u8>,
     pub effects: Vec<Release>,
     /// Messages to be read before they can be removed; the engine takes them.
     pub doubts: Vec<Doubt>,
@@ -114,6 +125,8 @@ impl Decision {
     pub fn clear(&mut self) {
         self.records.clear();
         self.bodies.clear();
+        // Few commands make any, and what those have made may be much.
+        self.made = Vec::new();
         self.effects.clear();
         self.doubts.clear();
         self.weight = 0;
@@ -158,6 +171,21 @@ impl Decision {
             return;
         }
         self.records.push(record);
+    }
+
+    /// Adds a body that has arrived.
+    pub(crate) fn body(&mut self, body: Intake) {
+        self.bodies.push(Body::Arrived(body));
+    }
+
+    /// Adds a body that did not arrive: `write` makes it. Returns how long it is.
+    pub(crate) fn make_body(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> u32 {
+        let offset = self.made.len();
+        write(&mut self.made);
+        let length = self.made.len() - offset;
+        self.bodies.push(Body::Made(Intake { offset: offset as u32, length: length as u32 }));
+        self.weight += length;
+        length as u32
     }
 
     /// Adds an effect that waits for everything decided so far.

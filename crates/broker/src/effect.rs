@@ -15,7 +15,8 @@ use crate::time::{LocalTime, Span};
 use crate::topic::TopicDescription;
 use crate::topic::rule::RuleDescription;
 use crate::topic::subscription::SubscriptionDescription;
-use message::overlay::Overlay;
+use message::overlay::{Overlay, OverlayError};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A message on its way to a client. The body comes from the journal; everything the broker adds is here.
@@ -50,12 +51,60 @@ pub struct Delivery {
 pub struct Extra {
     /// Bodies that come before the last one of a message stored in parts, in order.
     pub parts: Vec<BodyId>,
-    /// Properties changed since the message was sent.
+    /// Properties changed since the message was sent, where they are small. In a delivery from a dead-letter queue also the words
+    /// of the broker, over which what is stored wins.
     pub overlay: Option<Overlay>,
+    /// Properties changed since the message was sent, where they are not small.
+    pub stored_overlay: Option<StoredOverlay>,
     /// The sender's own time to live, of a message that waits for its time: it counts from then (S-44).
     pub time_to_live: Option<Span>,
     /// Where it was sent, if that was another entity.
     pub forwarded: Option<Forwarded>,
+}
+
+/// Changed properties that lie in a body of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StoredOverlay {
+    pub body: BodyId,
+    pub length: u32,
+}
+
+impl Extra {
+    /// Properties changed since the message was sent. `stored` is what was read of the body in which they lie, if they do.
+    pub fn changes(&self, stored: &[u8]) -> Result<Option<Cow<'_, Overlay>>, OverlayError> {
+        if self.stored_overlay.is_none() {
+            return Ok(self.overlay.as_ref().map(Cow::Borrowed));
+        }
+        let changes = Overlay::decode(stored)?;
+        Ok(Some(Cow::Owned(match &self.overlay {
+            Some(words) => over(words.clone(), &changes),
+            None => changes,
+        })))
+    }
+}
+
+/// Changed properties laid over the words of the broker. Where they would be too large together, what clients have set is theirs;
+/// the words are only ours.
+pub(crate) fn over(words: Overlay, changes: &Overlay) -> Overlay {
+    let mut merged = words;
+    if merged.merge(changes).is_ok() { merged } else { changes.clone() }
+}
+
+impl Delivery {
+    /// The body in which its changed properties lie, if they do.
+    pub fn stored_overlay(&self) -> Option<StoredOverlay> {
+        self.extra.as_ref()?.stored_overlay
+    }
+
+    /// [`Extra::changes`], if there are any.
+    pub fn changes(&self, stored: &[u8]) -> Result<Option<Cow<'_, Overlay>>, OverlayError> {
+        self.extra.as_ref().map_or(Ok(None), |extra| extra.changes(stored))
+    }
+
+    /// Everything that is read of the disk to show it.
+    pub fn stored_bytes(&self) -> usize {
+        self.length as usize + self.stored_overlay().map_or(0, |stored| stored.length as usize)
+    }
 }
 
 /// The way of a message that was forwarded.

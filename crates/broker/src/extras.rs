@@ -1,18 +1,18 @@
-//! What few messages have, kept out of their slots, and how much of it is large: changed properties are held in memory for as long
-//! as their messages live, so those beyond a small size have a limit, of an entity and of all together.
+//! What few messages have, kept out of their slots, and how much it is: in memory, and on the disk where changed properties have a
+//! body of their own.
 
 use crate::effect::Extra;
 use crate::ids::{IdMap, Sequence};
-use crate::limits::{EXTRA_COST, SMALL_CHANGE_BYTES};
+use crate::limits::EXTRA_COST;
 use std::ops::Deref;
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Extras {
     by_sequence: IdMap<Sequence, Arc<Extra>>,
-    /// Of changed properties that are not small.
-    large_bytes: usize,
-    /// Of everything.
+    /// Of changed properties that have a body of their own.
+    stored_bytes: u64,
+    /// Of everything else.
     held_bytes: usize,
 }
 
@@ -25,9 +25,9 @@ impl Deref for Extras {
 }
 
 impl Extras {
-    /// Bytes of changed properties that are not small.
-    pub fn large_bytes(&self) -> usize {
-        self.large_bytes
+    /// Bytes of changed properties that have a body of their own.
+    pub fn stored_bytes(&self) -> u64 {
+        self.stored_bytes
     }
 
     /// What all of it takes in memory, about.
@@ -43,12 +43,12 @@ impl Extras {
     }
 
     fn count(&mut self, extra: &Extra) {
-        self.large_bytes += large_bytes(extra);
+        self.stored_bytes += stored_bytes(extra);
         self.held_bytes += held_bytes(extra);
     }
 
     fn discount(&mut self, extra: &Extra) {
-        self.large_bytes -= large_bytes(extra);
+        self.stored_bytes -= stored_bytes(extra);
         self.held_bytes -= held_bytes(extra);
     }
 
@@ -63,18 +63,13 @@ impl Extras {
     /// Changes what a message has, which may have been nothing.
     pub(crate) fn edit(&mut self, sequence: Sequence, edit: impl FnOnce(&mut Extra)) {
         let before =
-            self.by_sequence.get(&sequence).map_or((0, 0), |extra| (large_bytes(extra), held_bytes(extra)));
-        (self.large_bytes, self.held_bytes) = (self.large_bytes - before.0, self.held_bytes - before.1);
+            self.by_sequence.get(&sequence).map_or((0, 0), |extra| (stored_bytes(extra), held_bytes(extra)));
+        (self.stored_bytes, self.held_bytes) = (self.stored_bytes - before.0, self.held_bytes - before.1);
         let extra = Arc::make_mut(self.by_sequence.entry(sequence).or_default());
         edit(extra);
-        self.large_bytes += large_bytes(extra);
+        self.stored_bytes += stored_bytes(extra);
         self.held_bytes += held_bytes(extra);
     }
-}
-
-/// What changed properties of this size count for.
-pub(crate) fn counted_bytes(bytes: usize) -> usize {
-    if bytes > SMALL_CHANGE_BYTES { bytes } else { 0 }
 }
 
 fn held_bytes(extra: &Extra) -> usize {
@@ -82,34 +77,39 @@ fn held_bytes(extra: &Extra) -> usize {
     EXTRA_COST + overlay + extra.parts.len() * size_of::<crate::ids::BodyId>()
 }
 
-fn large_bytes(extra: &Extra) -> usize {
-    extra.overlay.as_ref().map_or(0, |overlay| counted_bytes(overlay.encoded_bytes()))
+pub(crate) fn stored_bytes(extra: &Extra) -> u64 {
+    extra.stored_overlay.map_or(0, |stored| stored.length.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::effect::StoredOverlay;
+    use crate::ids::BodyId;
     use message::Value;
     use message::overlay::Overlay;
 
-    fn extra(bytes: usize) -> Extra {
+    fn held(bytes: usize) -> Extra {
         let mut overlay = Overlay::default();
         overlay.set("p", &Value::String("x".repeat(bytes))).unwrap();
         Extra { overlay: Some(overlay), ..Extra::default() }
     }
 
+    fn stored(length: u32) -> Extra {
+        Extra { stored_overlay: Some(StoredOverlay { body: BodyId(7), length }), ..Extra::default() }
+    }
+
     #[test]
-    fn what_is_large_is_counted_and_what_is_small_is_not() {
+    fn what_is_held_and_what_is_stored_are_counted_apart() {
         let mut extras = Extras::default();
-        extras.insert(Sequence(1), Arc::new(extra(100)));
-        assert_eq!(extras.large_bytes(), 0);
-        extras.insert(Sequence(2), Arc::new(extra(10_000)));
-        let one = extras.large_bytes();
-        assert!((10_000..10_100).contains(&one));
-        extras.edit(Sequence(1), |edited| *edited = extra(10_000));
-        assert_eq!(extras.large_bytes(), 2 * one);
-        extras.insert(Sequence(2), Arc::new(extra(5)));
+        extras.insert(Sequence(1), Arc::new(held(1_000)));
+        assert!((EXTRA_COST + 1_000..EXTRA_COST + 1_100).contains(&extras.held_bytes()));
+        assert_eq!(extras.stored_bytes(), 0);
+        extras.edit(Sequence(1), |edited| *edited = stored(10_000));
+        extras.insert(Sequence(2), Arc::new(stored(500)));
+        assert_eq!((extras.held_bytes(), extras.stored_bytes()), (2 * EXTRA_COST, 10_500));
+        extras.insert(Sequence(2), Arc::new(stored(400)));
         extras.remove(&Sequence(1));
-        assert_eq!((extras.large_bytes(), extras.len()), (0, 1));
+        assert_eq!((extras.held_bytes(), extras.stored_bytes()), (EXTRA_COST, 400));
     }
 }

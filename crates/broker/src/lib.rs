@@ -47,10 +47,11 @@ use timers::Due;
 
 pub use access::AccessRule;
 pub use command::{Arrivals, Command, Incoming, Intake, Outcome, ReceiveMode, SessionIds};
-pub use decision::{Context, Decided, Decision, Material, Needs, Release};
+pub use decision::{Body, Context, Decided, Decision, Material, Needs, Release};
 pub use durable::{Counts, Durable};
 pub use effect::{
     AcceptedSession, Answer, Delivery, Effect, Extra, Forwarded, Notice, QueueDescription, Settled,
+    StoredOverlay,
 };
 pub use ids::{
     BodyId, ConnectionId, EntityId, LinkId, LockToken, MessageKey, NamespaceId, Number, Position, RequestId,
@@ -58,7 +59,7 @@ pub use ids::{
 };
 pub use manage::Task;
 pub use namespace::check_path;
-pub use queue::doubt::{Doubt, Fronts};
+pub use queue::doubt::{Doubt, Fronts, Read};
 pub use queue::index::State;
 pub use record::{KeptLock, Record};
 pub use refusal::Refusal;

@@ -135,11 +135,9 @@ pub const FAN_OUT_BYTES: usize = 4 * 1_024 * 1_024;
 /// Bytes of records, or steps, after which a slice ends, whatever its messages are: what clients have changed of one may take 64 KiB.
 pub const SLICE_BYTES: usize = 1_024 * 1_024;
 
-/// Changed properties of a message up to this size are held in memory with it. Those above it are too, and so have a limit: of one
-/// entity, and of all. Beyond it a settlement that changes more is refused, and a rule's action that does so fails.
-pub const SMALL_CHANGE_BYTES: usize = 1_024;
-pub const ENTITY_CHANGE_BYTES: usize = 24 * 1_024 * 1_024;
-pub const CHANGE_BYTES: usize = 64 * 1_024 * 1_024;
+/// Changed properties of a message up to this size are held in memory with it. Those above it lie in a body of their own, and a
+/// reference is held: so much text says why a message failed, and what is longer is seldom read and may be read from the disk.
+pub const SMALL_OVERLAY_BYTES: usize = 1_024;
 
 /// What lives long in memory, in all, unless it is configured: the index of messages, changed properties, sessions, ids of messages, locks
 /// and definitions. Beyond it nothing that adds to it is taken.
@@ -169,7 +167,8 @@ pub const LOCK_COST: usize = 128;
 pub const SCHEDULED_COST: usize = 32;
 pub const DEAD_LETTER_COST: usize = 16;
 
-/// Bytes of property changes that one request may ask for, over all messages that it settles: they are one append.
+/// Bytes of property changes that one request may ask for, over all messages that it settles, with what was changed of them before
+/// and is read and written again: they are one append.
 pub const REQUEST_CHANGE_BYTES: usize = 4 * 1_024 * 1_024;
 
 /// What a record takes without anything that has no fixed size, about.

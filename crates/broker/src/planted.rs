@@ -67,10 +67,14 @@ pub enum Bug {
     DuplicateWindow,
     /// What comes back to a session is served behind what is new in it.
     SessionOrder,
+    /// A change of properties of which much was changed before takes the place of all of it.
+    ChangesForgotten,
+    /// What is stored of changed properties is not kept from the upkeep of the journal.
+    ChangesLost,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 31] = [
+    pub const ALL: [Bug; 33] = [
         Bug::Lock,
         Bug::Renewal,
         Bug::ExpiryUnderLock,
@@ -97,6 +101,8 @@ impl Bug {
         Bug::FilterErrorLost,
         Bug::DuplicateWindow,
         Bug::SessionOrder,
+        Bug::ChangesForgotten,
+        Bug::ChangesLost,
         Bug::LostWakeUp,
         Bug::ReleaseBeforeSync,
         Bug::DoubleWrite,

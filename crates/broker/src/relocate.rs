@@ -14,7 +14,7 @@ impl Broker {
             assert!(*body < self.durable.next_body(), "only what was stored is moved");
             let record = Record::Relocated { body: *body, copy: self.durable.next_body() };
             self.write_undated(record, decision);
-            decision.bodies.push(*copy);
+            decision.body(*copy);
         }
     }
 

@@ -77,6 +77,14 @@ impl Broker {
         }
     }
 
+    /// Counts it at once.
+    #[cfg(test)]
+    pub(crate) fn counted_state(&mut self) -> usize {
+        self.state_bytes.changes = usize::MAX;
+        self.count_state();
+        self.state_bytes()
+    }
+
     /// A record was made.
     pub(crate) fn note_change(&mut self, record: &Record) {
         let changes = &mut self.state_bytes.changes;
@@ -116,9 +124,7 @@ mod tests {
 
     /// What is counted now.
     fn counted(world: &mut World) -> usize {
-        world.broker.state_bytes.changes = usize::MAX;
-        world.broker.count_state();
-        world.broker.state_bytes()
+        world.broker.counted_state()
     }
 
     fn is_full(effects: &[Effect]) -> bool {

@@ -18,8 +18,10 @@ pub(crate) struct World {
     /// Whether the disk takes its time: what is to be read is kept for later.
     pub(crate) is_reading_held: bool,
     held_reads: Vec<Doubt>,
-    /// What was stored, where a test has said what it is.
-    bodies: std::collections::BTreeMap<BodyId, Vec<u8>>,
+    /// What was stored, where a test has said what it is or the broker has made it.
+    pub(crate) bodies: std::collections::BTreeMap<BodyId, Vec<u8>>,
+    /// What is being sent.
+    arriving: Vec<u8>,
     position: Position,
     effects: Vec<Effect>,
     links: u32,
@@ -62,6 +64,7 @@ impl World {
             is_reading_held: false,
             held_reads: Vec::new(),
             bodies: Default::default(),
+            arriving: Vec::new(),
             position: Position(1),
             effects: Vec::new(),
             links: 0,
@@ -78,7 +81,9 @@ impl World {
         let mut decision = Decision::default();
         let context = Context { now: self.now, position: self.position };
         let before = self.broker.work(&decision);
+        let first_body = self.broker.durable.next_body();
         act(&mut self.broker, context, &mut decision);
+        self.note_bodies(first_body, &decision);
         self.longest_slice = self.longest_slice.max(self.broker.work(&decision) - before);
         match self.is_reading_held {
             true => self.held_reads.append(&mut decision.doubts),
@@ -88,10 +93,12 @@ impl World {
             if doubt.wants_content {
                 let read = |(sequence, bodies): &(Sequence, Vec<BodyId>)| {
                     let is_whole = !self.unreadable.contains(sequence);
-                    (*sequence, is_whole.then(|| self.bodies[&bodies[0]].clone().into()))
+                    let read = bodies.iter().map(|body| self.stored(*body).into());
+                    (*sequence, is_whole.then(|| Read::of(read)))
                 };
                 let fronts = doubt.messages.iter().map(read).collect();
                 self.broker.read(doubt.source, fronts, context, &mut decision);
+                self.note_bodies(first_body, &decision);
                 continue;
             }
             let sequences = doubt.messages.iter().map(|(sequence, _)| *sequence);
@@ -114,6 +121,20 @@ impl World {
             .collect();
         self.effects.extend(effects.iter().cloned());
         effects
+    }
+
+    /// What a decision stores, from a body on.
+    fn note_bodies(&mut self, first: BodyId, decision: &Decision) {
+        for (nth, body) in decision.bodies.iter().enumerate() {
+            let (from, Intake { offset, length }) = match body {
+                Body::Arrived(intake) => (&self.arriving, *intake),
+                Body::Made(intake) => (&decision.made, *intake),
+            };
+            let range = offset as usize..(offset + length) as usize;
+            if let Some(bytes) = from.get(range) {
+                self.bodies.insert(BodyId(first.0 + nth as u64), bytes.to_vec());
+            }
+        }
     }
 
     /// Every record that is made can be written and read.
@@ -296,17 +317,32 @@ impl World {
 
     pub(crate) fn command_with(&mut self, command: Command, arrivals: Arrivals<'_>) -> Vec<Effect> {
         let is_damaged = !self.unreadable.is_empty();
-        self.run(|broker, context, decision| {
+        let mut needed = None;
+        let effects = self.run(|broker, context, decision| {
             match broker.decide(&command, arrivals, &[], context, decision) {
+                Decided::Done => {}
                 Decided::Check(_) if is_damaged => broker.refuse_unreadable(&command, decision),
-                Decided::Check(needs) => {
-                    let material: Vec<_> = needs.0.iter().map(|body| (*body, &[][..])).collect();
-                    let decided = broker.decide(&command, arrivals, &material, context, decision);
-                    assert_eq!(decided, Decided::Done);
-                }
-                decided => assert_eq!(decided, Decided::Done),
+                Decided::Check(needs) | Decided::Needs(needs) => needed = Some(needs),
             }
+        });
+        let Some(Needs(bodies)) = needed else { return effects };
+        let read: Vec<_> = bodies.into_iter().map(|body| (body, self.stored(body))).collect();
+        let material: Vec<_> = read.iter().map(|(body, bytes)| (*body, &bytes[..])).collect();
+        self.run(|broker, context, decision| {
+            let decided = broker.decide(&command, arrivals, &material, context, decision);
+            assert_eq!(decided, Decided::Done, "a command asks once");
         })
+    }
+
+    /// What was stored, as far as it is known.
+    pub(crate) fn stored(&self, body: BodyId) -> Vec<u8> {
+        self.bodies.get(&body).cloned().unwrap_or_default()
+    }
+
+    /// What a delivery shows as changed properties.
+    pub(crate) fn changes(&self, delivery: &Delivery) -> message::Overlay {
+        let stored = delivery.stored_overlay().map(|stored| self.stored(stored.body)).unwrap_or_default();
+        delivery.changes(&stored).unwrap().map(std::borrow::Cow::into_owned).unwrap_or_default()
     }
 
     /// Sends messages whose bytes matter. `facts` says what else is known of them.
@@ -328,18 +364,19 @@ impl World {
         command: impl FnOnce(std::ops::Range<u32>, SessionIds) -> Command,
     ) -> Vec<Effect> {
         let (mut buffer, mut messages) = (Vec::new(), Vec::new());
-        let first = self.broker.durable.next_body().0;
-        for (nth, body) in bodies.iter().enumerate() {
+        for body in bodies {
             let intake = Intake { offset: buffer.len() as u32, length: body.len() as u32 };
             buffer.extend_from_slice(body);
             messages.push(Incoming { body: intake, ..facts });
-            self.bodies.insert(BodyId(first + nth as u64), body.to_vec());
         }
+        self.arriving.clone_from(&buffer);
         let arrivals = Arrivals { messages: &messages, bodies: &buffer, prefix_bytes: 0 };
         let session = |body: &&[u8]| topic::subject::Front::of(body)?.session(None);
         let ids = bodies.iter().map(session).enumerate();
         let sessions = SessionIds::new(bodies.len(), ids.filter_map(|(at, id)| Some((at, id?))));
-        self.command_with(command(0..messages.len() as u32, sessions), arrivals)
+        let effects = self.command_with(command(0..messages.len() as u32, sessions), arrivals);
+        self.arriving.clear();
+        effects
     }
 
     pub(crate) fn take_effects(&mut self) -> Vec<Effect> {

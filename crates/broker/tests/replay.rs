@@ -5,6 +5,7 @@
 
 use message::{Overlay, Value};
 use otobus_broker::durable::Kind;
+use otobus_broker::limits::SMALL_OVERLAY_BYTES;
 use otobus_broker::topic::published::Origin;
 use otobus_broker::topic::rule::{Filter, Rule, Sql};
 use otobus_broker::topic::settings::{SubscriptionSettings, TopicSettings};
@@ -135,6 +136,8 @@ struct Rig {
     sources: BTreeMap<LinkId, (u8, bool)>,
     /// Every record as it was written, and its time.
     journal: Vec<(Vec<u8>, Time)>,
+    /// Bodies that the broker has made.
+    made: BTreeMap<BodyId, Vec<u8>>,
 }
 
 fn settings(queue: u8, lock: u64, flags: u8) -> QueueSettings {
@@ -207,6 +210,9 @@ fn making(queue: u8, lock: u64, flags: u8, is_new: bool) -> Task {
 fn outcome_of(outcome: u8) -> Outcome {
     let mut changes = Overlay::default();
     changes.set("attempt", &Value::Ubyte(outcome)).unwrap();
+    if outcome.is_multiple_of(2) {
+        changes.set("trace", &Value::Binary(vec![outcome; SMALL_OVERLAY_BYTES])).unwrap();
+    }
     let changes = Some(Box::new(changes));
     match outcome {
         0 => Outcome::Complete,
@@ -252,6 +258,7 @@ impl Rig {
             holders: BTreeMap::new(),
             sources: BTreeMap::new(),
             journal: Vec::new(),
+            made: BTreeMap::new(),
         }
     }
 
@@ -284,7 +291,9 @@ impl Rig {
         match self.broker.decide(command, Arrivals::of(messages), &[], context, &mut self.decision) {
             Decided::Done => {}
             Decided::Needs(Needs(bodies)) | Decided::Check(Needs(bodies)) => {
-                let material: Vec<(BodyId, &[u8])> = bodies.into_iter().map(|body| (body, &[][..])).collect();
+                let read = bodies.into_iter().map(|body| (body, self.stored(body)));
+                let read: Vec<(BodyId, Vec<u8>)> = read.collect();
+                let material: Vec<_> = read.iter().map(|(body, bytes)| (*body, &bytes[..])).collect();
                 let decided = self.broker.decide(
                     command,
                     Arrivals::of(messages),
@@ -298,12 +307,18 @@ impl Rig {
         self.take();
     }
 
+    /// What the broker has made; what has arrived has no bytes here.
+    fn stored(&self, body: BodyId) -> Vec<u8> {
+        self.made.get(&body).cloned().unwrap_or_default()
+    }
+
     /// Looks at what was decided.
     fn take(&mut self) {
         while let Some(doubt) = self.decision.doubts.pop() {
             if doubt.wants_content {
-                let read = |(sequence, _): &(Sequence, Vec<BodyId>)| {
-                    (*sequence, (sequence.0 % 3 != 0).then(Box::default))
+                let read = |(sequence, bodies): &(Sequence, Vec<BodyId>)| {
+                    let bytes = bodies.iter().map(|body| self.stored(*body).into());
+                    (*sequence, (sequence.0 % 3 != 0).then(|| Read::of(bytes)))
                 };
                 let fronts = doubt.messages.iter().map(read).collect();
                 let context = self.context();
@@ -317,6 +332,12 @@ impl Rig {
             self.broker.checked(doubt.source, &whole, &damaged, context, &mut self.decision);
         }
         let decision = std::mem::take(&mut self.decision);
+        for (nth, body) in decision.bodies.iter().enumerate() {
+            if let Body::Made(Intake { offset, length }) = body {
+                let bytes = decision.made[*offset as usize..][..*length as usize].to_vec();
+                self.made.insert(BodyId(self.next_body + nth as u64), bytes);
+            }
+        }
         for record in &decision.records {
             let mut bytes = Vec::new();
             record.encode(&mut bytes);
@@ -336,6 +357,11 @@ impl Rig {
                     self.recorded[&delivery.body] <= self.committed,
                     "handed out before it was committed"
                 );
+                if let Some(stored) = delivery.stored_overlay() {
+                    assert!(self.recorded[&stored.body] <= self.committed, "and so are its changes");
+                    let changes = delivery.changes(&self.made[&stored.body]).unwrap();
+                    assert!(changes.unwrap().encoded_bytes() > SMALL_OVERLAY_BYTES);
+                }
                 assert_eq!(release.is_free, *mode == ReceiveMode::PeekLock);
                 // S-82, in the time of the namespace, however far that was moved.
                 let locks = self.local()..=self.local().after(LONGEST_LOCK);
@@ -366,7 +392,7 @@ impl Rig {
     /// Body ids and sequence numbers are handed out one after another.
     fn check_numbers(&mut self, record: &Record) {
         match record {
-            Record::PartStored { body } => self.take_body(*body),
+            Record::PartStored { body } | Record::OverlayStored { body, .. } => self.take_body(*body),
             Record::SessionStateSet { state: Some((body, _)), .. } => self.take_body(*body),
             Record::Enqueued { entity, sequence, body, .. }
             | Record::TransferDeadLettered { entity, sequence, body, .. }

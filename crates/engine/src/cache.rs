@@ -30,7 +30,15 @@ struct Run {
     bytes: Bytes,
 }
 
-/// How many of the first bodies asked for are alike.
+/// What is read of a message to send it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub body: Bytes,
+    /// What was changed of its properties, if that is stored.
+    pub overlay: Bytes,
+}
+
+/// How many of the first messages asked for are alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Front {
     /// So many were found.
@@ -78,14 +86,21 @@ impl Cache {
         found.extend(wanted.map(|body| tail.find(body, &mut near)));
     }
 
-    /// As many of the first bodies as are here, or, if the first is not, how many are not.
-    pub fn front(&self, wanted: impl Iterator<Item = BodyId>, found: &mut Vec<Bytes>) -> Front {
+    /// As many of the first messages as are here, or, if the first is not, how many are not. Of each its body is wanted, and the
+    /// body of what was changed of it, if there is one.
+    pub fn front(
+        &self,
+        wanted: impl Iterator<Item = (BodyId, Option<BodyId>)>,
+        found: &mut Vec<Found>,
+    ) -> Front {
         let tail = self.lock();
         let (mut near, mut absent) = (0, 0);
-        for body in wanted {
-            match tail.find(body, &mut near) {
+        for (body, overlay) in wanted {
+            let overlay = |near| overlay.map_or(Some(Bytes::new()), |overlay| tail.find(overlay, near));
+            let here = tail.find(body, &mut near);
+            match here.and_then(|body| Some(Found { body, overlay: overlay(&mut near)? })) {
                 Some(_) if absent > 0 => break,
-                Some(bytes) => found.push(bytes),
+                Some(message) => found.push(message),
                 None if !found.is_empty() => break,
                 None => absent += 1,
             }
@@ -162,14 +177,21 @@ mod tests {
         put(&cache, 7, &[b"7", b"8"]);
         put(&cache, 9, &[b"9"]);
         put(&cache, 12, &[b"12"]);
-        let front = |wanted: &[u64]| {
+        let front = |wanted: &[(u64, Option<u64>)]| {
             let mut found = Vec::new();
-            let front = cache.front(wanted.iter().copied().map(BodyId), &mut found);
-            (front, found.concat())
+            let wanted = wanted.iter().map(|(body, overlay)| (BodyId(*body), overlay.map(BodyId)));
+            let front = cache.front(wanted, &mut found);
+            let bytes = |found: Found| [&found.body[..], &found.overlay[..]].concat();
+            (front, found.into_iter().flat_map(bytes).collect::<Vec<_>>())
         };
-        assert_eq!(front(&[7, 8, 9, 10, 12]), (Front::Here(3), b"789".to_vec()));
-        assert_eq!(front(&[9, 7]), (Front::Here(2), b"97".to_vec()));
-        assert_eq!(front(&[5, 11, 12, 5]), (Front::Absent(2), vec![]));
+        let alone = |bodies: &[u64]| front(&bodies.iter().map(|body| (*body, None)).collect::<Vec<_>>());
+        assert_eq!(alone(&[7, 8, 9, 10, 12]), (Front::Here(3), b"789".to_vec()));
+        assert_eq!(alone(&[9, 7]), (Front::Here(2), b"97".to_vec()));
+        assert_eq!(alone(&[5, 11, 12, 5]), (Front::Absent(2), vec![]));
+        // A message is here if what was changed of it is here too.
+        assert_eq!(front(&[(7, Some(12)), (8, None)]), (Front::Here(2), b"7128".to_vec()));
+        assert_eq!(front(&[(7, None), (8, Some(10)), (9, None)]), (Front::Here(1), b"7".to_vec()));
+        assert_eq!(front(&[(7, Some(10)), (10, Some(8)), (9, None)]), (Front::Absent(2), vec![]));
     }
 
     #[test]

@@ -31,7 +31,7 @@ mod upkeep;
 pub use batch::Batch;
 pub use budget::Budget;
 pub use by_hand::{ByHand, HandClock};
-pub use cache::{Cache, Front};
+pub use cache::{Cache, Found, Front};
 pub use clock::{Clock, OwnerClock, Slew};
 pub use condition::{Condition, PendingSync, Problem};
 pub use handle::{Connection, Handle, Stopped};

@@ -19,6 +19,8 @@ pub struct Sent {
     pub place: Place,
     /// Of a large message: the parts before `place`, in order.
     pub parts: Vec<Place>,
+    /// Where its changed properties lie, if they are stored. Few messages have any.
+    pub overlay: Option<Box<Place>>,
 }
 
 /// An effect on its way out. Dispositions speak of ranges, so runs of deliveries that came out alike are one; and what shows a
@@ -37,7 +39,8 @@ pub enum Outgoing {
         outcome: Settled,
     },
     Deliver(Sent),
-    /// `places` are where the messages of an answer are stored, for each of them all its parts in order.
+    /// `places` are where the messages of an answer are stored, for each of them all its parts in order, and then what was changed of its
+    /// properties, if that is stored.
     Answered {
         request: RequestId,
         answer: Result<Answer, Refusal>,

@@ -116,7 +116,7 @@ impl Partition {
         if !std::mem::take(&mut self.is_quiet) || !is_still {
             return;
         }
-        let held = self.broker.durable().queues().map(|(_, queue)| queue.bytes).sum();
+        let held = self.broker.durable().queues().map(|(_, queue)| queue.own_bytes()).sum();
         if self.upkeep.is_worth_it(held, &self.journal.stretches()) {
             self.upkeep.want();
             self.want_append(now);

@@ -35,7 +35,7 @@ const OF_SIZE: &str = "a run has not so many bytes; a test of the broker has";
 const OF_DOORS: &str = "only doors say so";
 const UNEXPECTED: &str = "unexpected";
 
-const RECORDS: [&str; 20] = [
+const RECORDS: [&str; 21] = [
     "QueueCreated",
     "Managed",
     "EntityDeleted",
@@ -55,6 +55,7 @@ const RECORDS: [&str; 20] = [
     "LocksKept",
     "InSession",
     "SessionStateSet",
+    "OverlayStored",
     "Relocated",
 ];
 const EFFECTS: [&str; 12] = [
@@ -126,7 +127,7 @@ const REFUSALS: [&str; 29] = [
     "TransactionFull",
     "TooManyTransactions",
 ];
-const VARIANTS: [&str; 19] = [
+const VARIANTS: [&str; 24] = [
     "sent in a transaction",
     "send by way of another in a transaction",
     "scheduled in a transaction",
@@ -146,6 +147,11 @@ const VARIANTS: [&str; 19] = [
     "copy without its session",
     "duplicate dropped at a topic",
     "scheduled message delivered",
+    "stored changes read",
+    "stored changes changed again",
+    "stored changes forwarded",
+    "stored changes of a copy",
+    "stored changes in a transaction",
 ];
 
 #[derive(Debug, Clone, Default)]
@@ -189,6 +195,7 @@ impl Coverage {
             Record::LocksKept { .. } => "LocksKept",
             Record::InSession { .. } => "InSession",
             Record::SessionStateSet { .. } => "SessionStateSet",
+            Record::OverlayStored { .. } => "OverlayStored",
             Record::Noted { .. } => "Noted",
             Record::Skipped { .. } => "Skipped",
             Record::Forwarded { .. } => "Forwarded",

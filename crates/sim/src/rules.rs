@@ -10,6 +10,9 @@ use message::{Overlay, Value};
 const LABELS: [u8; 4] = *b"abcd";
 const WEIGHTS: u8 = 8;
 
+/// What [`Deed::Load`] sets.
+const LOAD_BYTES: usize = 1_500;
+
 /// What a rule can see of a message: its label, and the number that it has for a property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traits {
@@ -83,6 +86,8 @@ pub enum Deed {
     Relabel(u8),
     AddWeight,
     DropWeight,
+    /// Sets a property that is too large to be held in memory.
+    Load,
 }
 
 /// A rule, by its meaning.
@@ -175,6 +180,7 @@ impl Deed {
             1 => Some(Deed::Relabel(*random.pick(&LABELS))),
             2 => Some(Deed::AddWeight),
             3 => Some(Deed::DropWeight),
+            4 => Some(Deed::Load),
             _ => None,
         }
     }
@@ -185,6 +191,9 @@ impl Deed {
             Deed::Relabel(label) => format!("SET sys.Label = '{}'", text(label)),
             Deed::AddWeight => "SET weight = weight + 1".into(),
             Deed::DropWeight => "REMOVE weight".into(),
+            Deed::Load => {
+                format!("SET load = '{}'; SET load = load + load + load", "x".repeat(LOAD_BYTES / 3))
+            }
         })
     }
 
@@ -206,6 +215,7 @@ impl Deed {
                 overlay.remove("weight")
             }
             (Deed::AddWeight | Deed::DropWeight, None) => Ok(()),
+            (Deed::Load, _) => overlay.set("load", &Value::String("x".repeat(LOAD_BYTES))),
         };
         set.and_then(|()| overlay.set_rule_name(rule)).expect("a few more bytes fit");
         (traits, overlay)

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta, timezone
 
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from client import WAIT_SECONDS
 
 BODY = b"two coffees, no sugar \x00\xff"
@@ -76,3 +76,48 @@ def test_a_clean_stop_ends_with_status_zero_and_loses_nothing(broker, client):
     with client.connect() as connection, connection.get_queue_receiver("orders") as receiver:
         (message,) = receiver.receive_messages(max_wait_time=WAIT_SECONDS)
         assert str(message) == "kept"
+
+
+def test_more_dead_letters_with_long_descriptions_than_memory_would_hold_are_read_back_also_after_sigkill(
+    broker, client
+):
+    # S-104: 900 descriptions of 30,000 characters, 27 MB.
+    described = lambda number: f"{number}: " + chr(97 + number % 26) * 30_000
+    numbers = range(900)
+    with client.connect() as connection:
+        with connection.get_queue_sender("orders") as sender:
+            for start in range(0, 900, 100):
+                sender.send_messages([ServiceBusMessage(str(number)) for number in range(start, start + 100)])
+        with connection.get_queue_receiver("orders", prefetch_count=100) as receiver:
+            left = len(numbers)
+            while left:
+                messages = receiver.receive_messages(max_message_count=100, max_wait_time=WAIT_SECONDS)
+                assert messages, f"{left} did not come"
+                for message in messages:
+                    text = described(int(str(message)))
+                    receiver.dead_letter_message(message, reason=f"why {message}", error_description=text)
+                left -= len(messages)
+
+    def check(message):
+        assert message.dead_letter_reason == f"why {message}"
+        assert message.dead_letter_error_description == described(int(str(message)))
+
+    dead = {"queue_name": "orders", "sub_queue": ServiceBusSubQueue.DEAD_LETTER}
+    with client.connect() as connection, connection.get_queue_receiver(**dead) as receiver:
+        seen = receiver.peek_messages(max_message_count=20, sequence_number=440)
+        assert [message.sequence_number for message in seen] == list(range(440, 440 + len(seen))) and seen
+        for message in seen:
+            check(message)
+        broker.kill()
+
+    broker.start()
+    found = []
+    with client.connect() as connection:
+        with connection.get_queue_receiver(**dead, receive_mode="receiveanddelete") as receiver:
+            while len(found) < len(numbers):
+                messages = receiver.receive_messages(max_message_count=100, max_wait_time=WAIT_SECONDS)
+                assert messages, f"only {len(found)} came back"
+                for message in messages:
+                    check(message)
+                found += [int(str(message)) for message in messages]
+    assert found == list(numbers)

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from client import Client
 from otobus import Otobus
 
@@ -35,3 +35,23 @@ def test_a_large_message_comes_back_as_it_was_sent(large_client, body_bytes):
         assert received.sequence_number == 1
         receiver.complete_message(received)
     assert large_client.receive_nothing()
+
+
+@pytest.mark.parametrize("body_bytes", [200_000, 2 * MEBIBYTE])
+def test_a_large_message_is_a_dead_letter_with_a_long_description(large_client, body_bytes):
+    # S-104: both are read part by part, before and after a start, when nothing of them is in memory.
+    body, text = random.Random(body_bytes).randbytes(body_bytes), "why " * 5_000
+    large_client.send(ServiceBusMessage(body, message_id="large"))
+    with large_client.connect() as client, client.get_queue_receiver("orders") as receiver:
+        [received] = receiver.receive_messages(max_wait_time=30)
+        receiver.dead_letter_message(received, reason="large", error_description=text)
+    dead = {"queue_name": "orders", "sub_queue": ServiceBusSubQueue.DEAD_LETTER}
+    for _ in range(2):
+        with large_client.connect() as client, client.get_queue_receiver(**dead) as receiver:
+            [received] = receiver.receive_messages(max_wait_time=30)
+            [seen] = receiver.peek_messages(sequence_number=1)
+            for message in (received, seen):
+                assert b"".join(message.body) == body
+                assert (message.dead_letter_reason, message.dead_letter_error_description) == ("large", text)
+        large_client.broker.kill()
+        large_client.broker.start()

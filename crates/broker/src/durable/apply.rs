@@ -5,6 +5,7 @@
 //! is had through [`Applying`] alone, which is made here, for one record.
 
 use super::{Durable, Queue};
+use crate::effect::StoredOverlay;
 use crate::ids::{BodyId, EntityId, NamespaceId};
 use crate::queue::index::Slot;
 use crate::record::Record;
@@ -87,6 +88,7 @@ impl Durable {
             | Record::PartStored { .. }
             | Record::Skipped { .. }
             | Record::InSession { .. }
+            | Record::OverlayStored { .. }
             | Record::Removed { .. }
             | Record::Returned { .. }
             | Record::Deferred { .. }
@@ -144,6 +146,9 @@ impl Applying<'_> {
             }
             Record::SessionStateSet { entity, session, state } => {
                 self.session_state_set(*entity, session, *state);
+            }
+            Record::OverlayStored { entity, sequence, body, length } => {
+                self.overlay_stored(*entity, *sequence, StoredOverlay { body: *body, length: *length });
             }
             Record::Published(published) => self.published(published),
             Record::LocksKept { locks } => self.durable.kept_locks = locks.iter().copied().collect(),
@@ -204,7 +209,7 @@ impl Applying<'_> {
     /// The bytes that a subscription holds have changed; its topic counts them too.
     pub(crate) fn tell_topic(&mut self, subscription: EntityId, before: u64) {
         let Some(queue) = self.queue(subscription) else { return };
-        let after = queue.bytes;
+        let after = queue.own_bytes();
         if let Some(topic) = queue.kind.topic() {
             let above = self.queue_mut(topic);
             above.below = above.below + after - before;

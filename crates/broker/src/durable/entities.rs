@@ -41,7 +41,7 @@ impl Applying<'_> {
             }
             Kind::Subscription { topic } => {
                 durable.topics.remove(entity);
-                self.queue_mut(topic).below -= queue.bytes;
+                self.queue_mut(topic).below -= queue.own_bytes();
             }
         }
     }

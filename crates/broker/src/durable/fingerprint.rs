@@ -32,6 +32,8 @@ impl Durable {
                     (sequence, slot, extra, self.stored_as(slot.body)).hash(&mut hasher);
                     let parts = extra.iter().flat_map(|extra| &extra.parts);
                     parts.for_each(|part| self.stored_as(*part).hash(&mut hasher));
+                    let overlay = extra.and_then(|extra| extra.stored_overlay);
+                    overlay.map(|stored| self.stored_as(stored.body)).hash(&mut hasher);
                 }
                 u64::MAX.hash(&mut hasher);
             }

@@ -1,6 +1,6 @@
 //! What holds the messages of a queue, a topic or a subscription.
 
-use crate::effect::Extra;
+use crate::effect::{Extra, StoredOverlay};
 use crate::extras::Extras;
 use crate::ids::{BodyId, EntityId, NamespaceId, Number, Sequence, SubQueue};
 use crate::queue::history::History;
@@ -65,6 +65,7 @@ pub struct Queue {
     /// What it looks for duplicates in (S-160).
     pub history: History,
     pub counts: Counts,
+    /// Of messages and of states of sessions; what changed properties take is counted by `extras`.
     pub bytes: u64,
     /// The sessions of its messages, where anybody may ask for them.
     pub sessions: Option<Box<Sessions>>,
@@ -147,7 +148,12 @@ impl Queue {
 
     /// Everything that counts for its quota (S-235).
     pub fn held_bytes(&self) -> u64 {
-        self.bytes + self.below
+        self.own_bytes() + self.below
+    }
+
+    /// The same without what the subscriptions of a topic hold.
+    pub fn own_bytes(&self) -> u64 {
+        self.bytes + self.extras.stored_bytes()
     }
 
     /// The number that a message had where it was sent, if that was another entity (S-36).
@@ -162,6 +168,29 @@ impl Queue {
     pub(crate) fn first_body(&self, sequence: Sequence, slot: &Slot) -> BodyId {
         let parts = self.extras.get(&sequence).map(|extra| &extra.parts[..]).unwrap_or_default();
         parts.first().copied().unwrap_or(slot.body)
+    }
+
+    /// Every body of a message: those that it is made of, in their order, and that of its changed properties.
+    pub(crate) fn bodies(&self, sequence: Sequence, slot: &Slot) -> impl Iterator<Item = BodyId> {
+        let extra = self.extras.get(&sequence);
+        let parts = extra.map(|extra| &extra.parts[..]).unwrap_or_default();
+        let overlay = extra.and_then(|extra| extra.stored_overlay).map(|stored| stored.body);
+        parts.iter().copied().chain([slot.body]).chain(overlay)
+    }
+
+    /// What must be read of a message to see its properties: the body that it begins with, and that of what was changed.
+    pub(crate) fn wanted_bodies(&self, sequence: Sequence, slot: &Slot) -> Vec<BodyId> {
+        let overlay = self.stored_overlay(sequence).map(|stored| stored.body);
+        [self.first_body(sequence, slot)].into_iter().chain(overlay).collect()
+    }
+
+    pub(crate) fn stored_overlay(&self, sequence: Sequence) -> Option<StoredOverlay> {
+        self.extras.get(&sequence)?.stored_overlay
+    }
+
+    /// Bytes of the changed properties of a message, if they are stored.
+    pub(crate) fn overlay_bytes(&self, sequence: Sequence) -> u64 {
+        self.stored_overlay(sequence).map_or(0, |stored| stored.length.into())
     }
 
     /// The messages of a part of the queue, if it has any.
@@ -342,9 +371,11 @@ impl Queue {
         self.bytes -= before.map_or(0, |state| u64::from(state.length));
     }
 
+    /// Properties of a message were changed. Over changes that are stored, a record has all that there are.
     pub(crate) fn merge(&mut self, sequence: Sequence, overlay: Option<&Overlay>) {
         if let Some(overlay) = overlay {
             self.extras.edit(sequence, |extra| {
+                extra.stored_overlay = None;
                 let merged = extra.overlay.get_or_insert_default().merge(overlay);
                 merged.expect("the change was checked before");
             });

@@ -72,7 +72,8 @@ impl Restoring {
     ) -> Result<Durable, Contradiction> {
         let durable = &mut self.durable;
         durable.entities.resize(self.entities as usize, None);
-        let held: Vec<_> = durable.queues().map(|(_, queue)| (queue.kind.topic(), queue.bytes)).collect();
+        let held: Vec<_> =
+            durable.queues().map(|(_, queue)| (queue.kind.topic(), queue.own_bytes())).collect();
         for (topic, bytes) in held {
             if let Some(topic) = topic {
                 let below = &mut durable.queue_mut(topic).below;

@@ -33,7 +33,7 @@ impl Broker {
             while seen.len() < most
                 && let Some((sequence, slot)) = next_of(queue, index, session, next)
             {
-                bytes += u64::from(slot.length);
+                bytes += u64::from(slot.length) + queue.overlay_bytes(sequence);
                 if bytes > BROWSE_BYTES && !seen.is_empty() {
                     break;
                 }

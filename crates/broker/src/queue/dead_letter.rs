@@ -5,7 +5,7 @@
 use crate::Broker;
 use crate::decision::Deciding;
 use crate::durable::Applying;
-use crate::effect::Extra;
+use crate::effect::{Extra, over};
 use crate::ids::{EntityId, Sequence, Source};
 use crate::limits::TRANSFER_HOPS;
 use crate::queue::index::{Reason, Slot};
@@ -34,8 +34,20 @@ impl Broker {
 /// What a message has besides its slot, with the words of the reason for which the broker dead-lettered it (S-60, S-87).
 /// Properties that a client has changed since win.
 pub(super) fn with_reason(slot: &Slot, extra: Option<&Arc<Extra>>) -> Option<Arc<Extra>> {
+    let Some(words) = words_of(slot) else { return extra.cloned() };
+    let mut extra = extra.map_or_else(Extra::default, |extra| (**extra).clone());
+    // Changes that are stored are laid over the words by whoever reads them.
+    extra.overlay = Some(match &extra.overlay {
+        Some(changes) => over(words, changes),
+        None => words,
+    });
+    Some(Arc::new(extra))
+}
+
+/// The words of the reason for which the broker dead-lettered a message, if it did.
+pub(super) fn words_of(slot: &Slot) -> Option<Overlay> {
     let (reason, description) = match slot.reason() {
-        Reason::Client => return extra.cloned(),
+        Reason::Client => return None,
         Reason::Expired => ("TTLExpiredException", "The message expired and was dead lettered.".to_owned()),
         Reason::MaxDeliveryCount => (
             "MaxDeliveryCountExceeded",
@@ -60,19 +72,11 @@ pub(super) fn with_reason(slot: &Slot, extra: Option<&Arc<Extra>>) -> Option<Arc
             "The entity that the message was to be forwarded to is full, disabled or gone.".to_owned(),
         ),
     };
-    let mut extra = extra.map_or_else(Extra::default, |extra| (**extra).clone());
     let mut overlay = Overlay::default();
     overlay
         .set_dead_letter(Some(reason), Some(&description))
         .expect("the words of a reason are far below the limit");
-    if let Some(changes) = &extra.overlay
-        && overlay.merge(changes).is_err()
-    {
-        // Together they would be too large. What clients have set is theirs; the words are only ours.
-        overlay = changes.clone();
-    }
-    extra.overlay = Some(overlay);
-    Some(Arc::new(extra))
+    Some(overlay)
 }
 
 impl Applying<'_> {
@@ -89,7 +93,7 @@ impl Applying<'_> {
             queue.raise_count(sequence);
         }
         queue.dead_letter(sequence, reason);
-        queue.merge(sequence, overlay);
+        self.change_properties(entity, sequence, overlay);
     }
 }
 

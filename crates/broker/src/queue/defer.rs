@@ -114,9 +114,7 @@ impl Broker {
         let queue = self.queue_of(source);
         let mut unread = Vec::new();
         for sequence in sequences {
-            let parts = queue.extras.get(sequence).map(|extra| &extra.parts[..]).unwrap_or_default();
-            let body = self.locked_slot(source, *sequence).body;
-            unread.extend(parts.iter().copied().chain([body]));
+            unread.extend(queue.bodies(*sequence, &self.locked_slot(source, *sequence)));
         }
         unread.retain(|body| !material.iter().any(|(read, _)| read == body));
         if unread.is_empty() { Ok(()) } else { Err(Hindrance::Check(Needs(unread))) }
@@ -141,7 +139,7 @@ impl Applying<'_> {
         let queue = self.queue_mut(entity);
         queue.raise_count(sequence);
         queue.defer(sequence);
-        queue.merge(sequence, overlay);
+        self.change_properties(entity, sequence, overlay);
     }
 }
 

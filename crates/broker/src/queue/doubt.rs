@@ -17,7 +17,24 @@ use crate::refusal::Refusal;
 use crate::volatile::Lock;
 
 /// What was read of messages; nothing of those that cannot be read.
-pub type Fronts = Vec<(Sequence, Option<Box<[u8]>>)>;
+pub type Fronts = Vec<(Sequence, Option<Read>)>;
+
+/// What was read of one message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Read {
+    /// The body that it begins with.
+    pub front: Box<[u8]>,
+    /// Changed properties, if they lie in a body of their own.
+    pub overlay: Box<[u8]>,
+}
+
+impl Read {
+    /// Of the bodies that a [`Doubt`] which wants content names for a message, in their order.
+    pub fn of(bodies: impl IntoIterator<Item = Box<[u8]>>) -> Read {
+        let mut bodies = bodies.into_iter();
+        Read { front: bodies.next().unwrap_or_default(), overlay: bodies.next().unwrap_or_default() }
+    }
+}
 
 /// Messages of one queue that are to be read before they may be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +42,8 @@ pub struct Doubt {
     pub source: Source,
     /// Each with all of its bodies.
     pub messages: Vec<(Sequence, Vec<BodyId>)>,
-    /// They are to be published: each has one body, the one that it begins with, and what it holds is wanted
-    /// ([`Broker::read`]).
+    /// They are to be published or forwarded: each has the body that it begins with and that of its changed properties, if it has
+    /// one, and what these hold is wanted ([`Broker::read`]).
     pub wants_content: bool,
 }
 
@@ -43,12 +60,11 @@ impl Doubt {
         for sequence in next {
             let slot = queue.index_of(source.sub).and_then(|index| index.get(sequence));
             let Some(slot) = slot.filter(|slot| slot.state() == State::Active) else { continue };
-            let parts = queue.extras.get(&sequence).map(|extra| &extra.parts[..]).unwrap_or_default();
             messages.push(match wants_content {
-                true => (sequence, vec![queue.first_body(sequence, slot)]),
-                false => (sequence, parts.iter().copied().chain([slot.body]).collect()),
+                true => (sequence, queue.wanted_bodies(sequence, slot)),
+                false => (sequence, queue.bodies(sequence, slot).collect()),
             });
-            bytes += u64::from(slot.length);
+            bytes += u64::from(slot.length) + queue.overlay_bytes(sequence);
             if messages.len() >= most.min(CHECK_MESSAGES) || bytes >= CHECK_BYTES {
                 break;
             }

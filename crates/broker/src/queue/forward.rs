@@ -5,11 +5,12 @@
 //! What was in the queue before it forwarded, what comes back from a lock, and dead letters (S-112) are forwarded as they
 //! become free, in slices, as if the destination were a receiver.
 
-use super::dead_letter::with_reason;
+use super::dead_letter::words_of;
+use super::overlay::Kept;
 use crate::Broker;
-use crate::decision::Deciding;
+use crate::decision::{Deciding, LocalContext};
 use crate::durable::{Applying, Kind};
-use crate::effect::{Extra, Forwarded};
+use crate::effect::{Extra, Forwarded, over};
 use crate::ids::{EntityId, Sequence, Source, SubQueue};
 use crate::limits::{DEAD_LETTER_HOPS, FORWARD_RETRY, TRANSFER_HOPS};
 use crate::manage::forward_path;
@@ -176,7 +177,21 @@ impl Broker {
         decision: &mut Deciding<'_>,
     ) -> Forwarding {
         let context = decision.context();
-        let due = self.due_of(source, sequence).filter(|due| *due > context.now);
+        // What was read, if it was, and if it could be.
+        let taken = self.volatile.take_front(source, sequence);
+        let read = taken.as_ref().and_then(Option::as_ref);
+        let extra = self.queue_of(source).extras.get(&sequence).cloned();
+        let is_stored = extra.as_ref().is_some_and(|extra| extra.stored_overlay.is_some());
+        // What is stored of its changes is read in any case: they may say when the message is due.
+        if is_stored && read.is_none() {
+            return self.unread(taken.is_some(), source, sequence, context);
+        }
+        let stored = read.map_or(&[][..], |read| &read.overlay);
+        let Ok(changes) = extra.as_deref().map_or(Ok(None), |extra| extra.changes(stored)) else {
+            return self.unread(true, source, sequence, context);
+        };
+        let changed = changes.as_deref();
+        let due = changed.and_then(due_of).filter(|due| *due > context.now);
         let queue = self.durable.queue(target).expect("it was found");
         // What goes round in one queue is no duplicate of itself (K-24).
         let looks = queue.settings.requires_duplicate_detection && target != source.entity;
@@ -185,20 +200,13 @@ impl Broker {
             queue.settings.requires_session && self.queue_of(source).session_of(sequence).is_none();
         let is_published = is_topic && due.is_none();
         let is_read = looks || lacks_session || is_published && self.wants_front(target);
-        let front = match is_read.then(|| self.volatile.take_front(source, sequence)) {
-            None => None,
-            Some(None) => return Forwarding::Unread,
-            Some(Some(Some(front))) => Some(front),
-            // It comes up again when that lock ends, like any delivery that failed.
-            Some(Some(None)) => {
-                self.withhold(source, sequence, context);
-                return Forwarding::Withheld;
-            }
-        };
-        let overlay = self.queue_of(source).extras.get(&sequence).and_then(|extra| extra.overlay.as_ref());
-        let read = front.as_deref().and_then(Front::of);
-        let known_by = read.as_ref().filter(|_| looks).map(|front| front.known_by(overlay));
-        let session = read.as_ref().filter(|_| lacks_session).and_then(|front| front.session(overlay));
+        if is_read && read.is_none() {
+            return self.unread(taken.is_some(), source, sequence, context);
+        }
+        let stored = read.filter(|_| is_read).map(|read| &*read.front);
+        let front = stored.and_then(Front::of);
+        let known_by = front.as_ref().filter(|_| looks).map(|front| front.known_by(changed));
+        let session = front.as_ref().filter(|_| lacks_session).and_then(|front| front.session(changed));
         let entity = source.entity;
         if lacks_session && session.is_none() {
             if source.sub == SubQueue::DeadLetter {
@@ -216,25 +224,33 @@ impl Broker {
         if let Some(session) = session {
             self.write(Record::InSession { entity, sequence, session }, decision);
         }
+        let along = self.taken_along(source, sequence, changed);
         if is_published {
-            let (along, at) = (self.taken_along(source, sequence), (source, sequence));
-            let copies = self.publish_forwarded(target, at, along, front.as_deref(), decision);
+            let at = (source, sequence);
+            let copies = self.publish_forwarded(target, at, along, changed, stored, decision);
             return Forwarding::Copied(copies);
         }
-        self.transfer(source, sequence, target, due, decision);
+        // So that taking the message out does not copy them.
+        drop(changes);
+        drop(extra);
+        self.transfer(source, sequence, target, due, along, decision);
         Forwarding::Gone
     }
 
-    /// The time for which the action of a rule has scheduled a message. What its sender wished has come true before.
-    fn due_of(&self, source: Source, sequence: Sequence) -> Option<LocalTime> {
-        let overlay = self.queue_of(source).extras.get(&sequence)?.overlay.as_ref()?;
-        match overlay.system(SystemProperty::ScheduledEnqueueTimeUtc)? {
-            Change::Set(value) => match Value::decode(value) {
-                Ok(Value::Timestamp(due)) => Some(LocalTime(due)),
-                _ => None,
-            },
-            Change::Removed => None,
+    /// What becomes of a message of which nothing is known that has to be: it is read, or, if that was tried, it cannot be.
+    fn unread(
+        &mut self,
+        was_tried: bool,
+        source: Source,
+        sequence: Sequence,
+        context: LocalContext,
+    ) -> Forwarding {
+        if !was_tried {
+            return Forwarding::Unread;
         }
+        // It comes up again when that lock ends, like any delivery that failed.
+        self.withhold(source, sequence, context);
+        Forwarding::Withheld
     }
 
     fn transfer(
@@ -243,10 +259,12 @@ impl Broker {
         sequence: Sequence,
         target: EntityId,
         due: Option<LocalTime>,
+        (own, overlay): (LocalTime, Option<Overlay>),
         decision: &mut Deciding<'_>,
     ) {
         let context = decision.context();
-        let (own, overlay) = self.taken_along(source, sequence);
+        let kept = overlay.map(Kept::whole);
+        let overlay = kept.and_then(|kept| self.write_kept(source.entity, sequence, kept, decision));
         let number = self.durable.queue(target).expect("it was found").next;
         let expires = match due {
             None => self.expiry(target, Span::MAX, context.now).min(own),
@@ -264,27 +282,44 @@ impl Broker {
 }
 
 impl Broker {
-    /// When a message that is forwarded expires at the latest, and what changes with it. What expires in the source expires
-    /// in the destination, which may be stricter; dead letters begin anew (S-64).
-    fn taken_along(&self, source: Source, sequence: Sequence) -> (LocalTime, Option<Box<Overlay>>) {
+    /// When a message that is forwarded expires at the latest, and all that is changed of it if that changes on the way. What
+    /// expires in the source expires in the destination, which may be stricter; dead letters begin anew (S-64).
+    fn taken_along(
+        &self,
+        source: Source,
+        sequence: Sequence,
+        changed: Option<&Overlay>,
+    ) -> (LocalTime, Option<Overlay>) {
         let queue = self.queue_of(source);
         let slot = queue.index_of(source.sub).and_then(|index| index.get(sequence)).expect("it is free");
         match source.sub {
             SubQueue::Main => (slot.expires, None),
-            _ => {
-                let extra = with_reason(slot, queue.extras.get(&sequence));
-                (LocalTime::NEVER, dead_letter_overlay(&queue.path, extra.as_deref()))
-            }
+            _ => (LocalTime::NEVER, Some(dead_letter_overlay(&queue.path, words_of(slot), changed))),
         }
     }
 }
 
+/// The time for which the action of a rule has scheduled a message. What its sender wished has come true before.
+fn due_of(changed: &Overlay) -> Option<LocalTime> {
+    match changed.system(SystemProperty::ScheduledEnqueueTimeUtc)? {
+        Change::Set(value) => match Value::decode(value) {
+            Ok(Value::Timestamp(due)) => Some(LocalTime(due)),
+            _ => None,
+        },
+        Change::Removed => None,
+    }
+}
+
 /// What a dead letter takes along: why it is one, in words, and where it became one (S-112).
-fn dead_letter_overlay(path: &str, extra: Option<&Extra>) -> Option<Box<Overlay>> {
-    let mut overlay = extra.and_then(|extra| extra.overlay.clone()).unwrap_or_default();
+fn dead_letter_overlay(path: &str, words: Option<Overlay>, changed: Option<&Overlay>) -> Overlay {
+    let words = words.unwrap_or_default();
+    let mut overlay = match changed {
+        Some(changed) => over(words, changed),
+        None => words,
+    };
     // A path is far below the limit; where the clients' own changes leave no room for it, they win.
     let _ = overlay.set_dead_letter_source(path);
-    Some(Box::new(overlay))
+    overlay
 }
 
 /// A message that was taken out of one entity, on its way into another.
@@ -299,7 +334,7 @@ impl Applying<'_> {
     /// Takes out a message that goes on to another entity, with what it has besides its slot.
     pub(crate) fn take_out(&mut self, source: Source, sequence: Sequence) -> TakenOut {
         let from = self.queue_mut(source.entity);
-        let before = from.bytes;
+        let before = from.own_bytes();
         let session = from.session_of(sequence).cloned();
         let number = from.first_number(sequence).unwrap_or_else(|| from.number(sequence));
         let left = from.index.get(sequence).copied().filter(|_| is_planted(Bug::ForwardedTwice));

@@ -15,6 +15,7 @@ mod idle;
 pub mod index;
 mod keep;
 mod lock;
+pub(crate) mod overlay;
 mod purge;
 mod receive;
 mod renew;

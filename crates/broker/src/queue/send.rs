@@ -133,6 +133,11 @@ impl Broker {
     /// Whether an entity has room within its own limit (S-19), and the server within its.
     pub(crate) fn check_quota(&self, entity: EntityId) -> Result<(), Refusal> {
         self.check_state()?;
+        self.check_size_quota(entity)
+    }
+
+    /// Whether an entity may store more.
+    pub(crate) fn check_size_quota(&self, entity: EntityId) -> Result<(), Refusal> {
         let queue = self.durable.queue(entity).expect("it was looked at");
         let limit = self.tier_of(queue.namespace).queue_bytes(&queue.settings);
         let size = queue.held_bytes();
@@ -204,7 +209,7 @@ impl Broker {
         decision: &mut Decision,
     ) -> BodyId {
         stored.unwrap_or_else(|| {
-            decision.bodies.push(message.body);
+            decision.body(message.body);
             self.durable.next_body()
         })
     }
@@ -262,7 +267,7 @@ impl Broker {
                 is_front.then(|| arrivals.body(body)).and_then(|part| part.get(..Front::bytes(part)?));
             let front = front.map(Box::from);
             self.write(Record::PartStored { body: id }, decision);
-            decision.bodies.push(body);
+            decision.body(body);
             self.volatile.store_part(link, id, body.length.into(), front);
         }
         decision.effect(Notice::PartTaken { link, length: body.length });

@@ -7,20 +7,19 @@
 use crate::Broker;
 use crate::command::Outcome;
 use crate::decision::{Decided, Deciding, Hindrance, LocalContext, Material, Needs};
-use crate::durable::{Applying, Queue};
+use crate::durable::Applying;
 use crate::effect::{Answer, Effect, Notice, Settled};
-use crate::extras::counted_bytes;
 use crate::ids::{EntityId, LinkId, LockToken, NamespaceId, Sequence, Source, SubQueue};
-use crate::limits::{
-    CHANGE_BYTES, ENTITY_CHANGE_BYTES, PROPERTIES_BYTES, REQUEST_CHANGE_BYTES, REQUEST_MESSAGES,
-};
+use crate::limits::{PROPERTIES_BYTES, REQUEST_CHANGE_BYTES, REQUEST_MESSAGES};
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Reason, State};
+use crate::queue::overlay::is_small;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::LocalTime;
 use message::overlay::Overlay;
 use message::sections::{section, sections};
+use std::borrow::Cow;
 
 impl Broker {
     pub(crate) fn settle(
@@ -65,7 +64,7 @@ impl Broker {
         let context = decision.context();
         let source = self.resolve(namespace, path)?;
         check_tokens(tokens)?;
-        check_changes(tokens.len(), outcome)?;
+        self.check_changes(source, tokens, outcome)?;
         let mut needed = Vec::new();
         for token in tokens {
             match self.check_settle(source, *token, outcome, decision.material, context) {
@@ -114,6 +113,21 @@ impl Broker {
         }
     }
 
+    /// What is changed is recorded for each message, with what was stored before, and all of a request is one append.
+    pub(crate) fn check_changes(
+        &self,
+        source: Source,
+        tokens: &[LockToken],
+        outcome: &Outcome,
+    ) -> Result<(), Refusal> {
+        let Some(changes) = outcome.changes() else { return Ok(()) };
+        let queue = self.queue_of(source);
+        let stored: u64 = tokens.iter().map(|token| queue.overlay_bytes(token.sequence())).sum();
+        let size = tokens.len() * changes.encoded_bytes() + stored as usize;
+        let limit = REQUEST_CHANGE_BYTES;
+        if size > limit { Err(Refusal::PropertiesTooLarge { size, limit }) } else { Ok(()) }
+    }
+
     /// A token is worth something as long as its message is locked, and in a session as long as the session is (S-146).
     pub(crate) fn check_lock(
         &self,
@@ -144,44 +158,24 @@ impl Broker {
             .index_of(source.sub)
             .and_then(|index| index.get(sequence))
             .expect("what is locked is there");
-        let extra = queue.extras.get(&sequence);
         // The properties stand at the front of a message, in its first part.
-        let front = extra.and_then(|extra| extra.parts.first()).copied().unwrap_or(slot.body);
-        let Some((_, stored)) = material.iter().find(|(body, _)| *body == front) else {
-            return Err(Hindrance::Needs(Needs(vec![front])));
+        let (front, stored) = (queue.first_body(sequence, slot), queue.stored_overlay(sequence));
+        let read = |wanted| material.iter().find(|(body, _)| *body == wanted).map(|(_, bytes)| *bytes);
+        let stored = stored.map_or(Some(&[][..]), |stored| read(stored.body));
+        let (Some(front), Some(stored)) = (read(front), stored) else {
+            return Err(Hindrance::Needs(Needs(queue.wanted_bodies(sequence, slot))));
         };
-        let mut overlay = extra.and_then(|extra| extra.overlay.clone()).unwrap_or_default();
-        let size = properties_bytes(stored) + overlay.encoded_bytes() + change.encoded_bytes();
+        let extra = queue.extras.get(&sequence);
+        let before =
+            extra.map_or(Ok(None), |extra| extra.changes(stored)).map_err(|_| Refusal::Unreadable)?;
+        let mut overlay = before.map(Cow::into_owned).unwrap_or_default();
+        let size = properties_bytes(front) + overlay.encoded_bytes() + change.encoded_bytes();
         if size > PROPERTIES_BYTES || overlay.merge(change).is_err() {
             return Err(Refusal::PropertiesTooLarge { size, limit: PROPERTIES_BYTES }.into());
         }
-        self.check_changes_held(source.entity, overlay.encoded_bytes(), &mut None)?;
-        Ok(())
-    }
-
-    /// Whether changed properties of so many bytes may be held for one more message of an entity: they are held in memory. `all` is what
-    /// is held of every entity. It is counted when it is first asked for, and then goes along with what is allowed, because a
-    /// message may have thousands of copies and the server as many entities.
-    pub(crate) fn check_changes_held(
-        &self,
-        entity: EntityId,
-        bytes: usize,
-        all: &mut Option<usize>,
-    ) -> Result<(), Refusal> {
-        let more = counted_bytes(bytes);
-        if more == 0 {
-            return Ok(());
+        if !is_small(overlay.encoded_bytes()) {
+            self.check_room_for_changes(source.entity)?;
         }
-        self.check_state()?;
-        let large_bytes = |queue: &Queue| queue.extras.large_bytes();
-        let own = self.durable.queue(entity).map_or(0, large_bytes);
-        let all = all.get_or_insert_with(|| self.durable.queues().map(|(_, queue)| large_bytes(queue)).sum());
-        for (held, limit) in [(own, ENTITY_CHANGE_BYTES), (*all, CHANGE_BYTES)] {
-            if held + more > limit {
-                return Err(Refusal::PropertiesTooLarge { size: held + more, limit });
-            }
-        }
-        *all += more;
         Ok(())
     }
 
@@ -192,6 +186,24 @@ impl Broker {
         outcome: &Outcome,
         decision: &mut Deciding<'_>,
     ) -> Settled {
+        let outcome = match outcome.changes() {
+            None => outcome.clone(),
+            Some(change) => {
+                let kept = self.keep_change(source, sequence, change, decision.material);
+                outcome.with(self.write_kept(source.entity, sequence, kept, decision))
+            }
+        };
+        self.settle_as_recorded(source, sequence, outcome, decision)
+    }
+
+    /// Settles with changes as records have them.
+    pub(crate) fn settle_as_recorded(
+        &mut self,
+        source: Source,
+        sequence: Sequence,
+        outcome: Outcome,
+        decision: &mut Deciding<'_>,
+    ) -> Settled {
         let entity = source.entity;
         self.untake(source, sequence);
         match outcome {
@@ -200,7 +212,7 @@ impl Broker {
                 Settled::Completed
             }
             Outcome::Abandon(overlay) => {
-                self.give_back(source, sequence, overlay.clone(), decision.now, decision);
+                self.give_back(source, sequence, overlay, decision.now, decision);
                 Settled::Abandoned
             }
             Outcome::Release => {
@@ -208,11 +220,11 @@ impl Broker {
                 Settled::Released
             }
             Outcome::Defer(overlay) => {
-                self.defer(source, sequence, overlay.clone(), decision);
+                self.defer(source, sequence, overlay, decision);
                 Settled::Deferred
             }
             Outcome::DeadLetter(overlay) => {
-                self.dead_letter(entity, sequence, Reason::Client, false, overlay.clone(), decision);
+                self.dead_letter(entity, sequence, Reason::Client, false, overlay, decision);
                 Settled::DeadLettered
             }
         }
@@ -289,16 +301,6 @@ pub(crate) fn check_tokens(tokens: &[LockToken]) -> Result<(), Refusal> {
     }
 }
 
-/// What is changed is recorded with each message, and all of a request is one append.
-fn check_changes(messages: usize, outcome: &Outcome) -> Result<(), Refusal> {
-    let (Outcome::Abandon(changes) | Outcome::Defer(changes) | Outcome::DeadLetter(changes)) = outcome else {
-        return Ok(());
-    };
-    let size = messages * changes.as_ref().map_or(0, |changes| changes.encoded_bytes());
-    let limit = REQUEST_CHANGE_BYTES;
-    if size > limit { Err(Refusal::PropertiesTooLarge { size, limit }) } else { Ok(()) }
-}
-
 /// Bytes of the sections before the body. What follows may be cut off: a large message is stored in parts.
 fn properties_bytes(stored: &[u8]) -> usize {
     let sections = sections(stored).map_while(Result::ok);
@@ -308,7 +310,7 @@ fn properties_bytes(stored: &[u8]) -> usize {
 impl Applying<'_> {
     pub(crate) fn removed(&mut self, entity: EntityId, first: Sequence, count: u32) {
         let queue = self.queue_mut(entity);
-        let before = queue.bytes;
+        let before = queue.own_bytes();
         for number in first.0..first.0 + u64::from(count) {
             queue.remove(Sequence(number));
             queue.extras.remove(&Sequence(number));
@@ -322,7 +324,7 @@ impl Applying<'_> {
     pub(crate) fn returned(&mut self, entity: EntityId, sequence: Sequence, overlay: Option<&Overlay>) {
         let queue = self.queue_mut(entity);
         queue.raise_count(sequence);
-        queue.merge(sequence, overlay);
+        self.change_properties(entity, sequence, overlay);
     }
 }
 
@@ -465,39 +467,5 @@ mod tests {
             [Effect::Notice(Notice::NotSettled { refusal: Refusal::PropertiesTooLarge { .. }, .. })]
         ));
         assert_eq!(world.token(1), token);
-    }
-
-    #[test]
-    fn large_changes_are_held_up_to_a_limit_and_small_ones_always() {
-        // P7: what changed is held in memory for as long as the message lives.
-        let mut world = World::with_queue("q");
-        let count = ENTITY_CHANGE_BYTES / 30_000 + 10;
-        world.send_committed("q", count as u32);
-        let link = world.receiver("q", PeekLock, count as u32);
-        let change = |bytes: usize| {
-            let mut overlay = Overlay::default();
-            overlay.set("p", &message::Value::Binary(vec![0; bytes])).unwrap();
-            Outcome::Defer(Some(Box::new(overlay)))
-        };
-        let defer = |world: &mut World, sequence: u64, bytes: usize| {
-            let (token, stored) = (world.token(sequence), [(crate::BodyId(sequence), &[][..])]);
-            assert_eq!(world.settle_raw(link, token, &change(bytes), &stored), Decided::Done);
-            let effects = world.take_effects();
-            match &effects[..] {
-                [
-                    Effect::Notice(Notice::NotSettled {
-                        refusal: Refusal::PropertiesTooLarge { limit, .. },
-                        ..
-                    }),
-                ] => Some(*limit),
-                _ => None,
-            }
-        };
-        let refused = (1..=count as u64).find(|sequence| defer(&mut world, *sequence, 30_000).is_some());
-        let refused = refused.expect("there is a limit");
-        assert_eq!(refused as usize, ENTITY_CHANGE_BYTES / 30_010 + 1);
-        assert!(world.queue("q").extras.large_bytes() <= ENTITY_CHANGE_BYTES);
-        assert_eq!(defer(&mut world, refused, 30_000), Some(ENTITY_CHANGE_BYTES));
-        assert_eq!(defer(&mut world, refused, 900), None, "what is small is always taken");
     }
 }

@@ -142,6 +142,13 @@ pub enum Record {
         session: Arc<str>,
         state: Option<(BodyId, u32)>,
     },
+    /// All that was changed of a message's properties is in a body, and nothing of it elsewhere. What becomes of the message follows.
+    OverlayStored {
+        entity: EntityId,
+        sequence: Sequence,
+        body: BodyId,
+        length: u32,
+    },
     /// A message was sent, activated or forwarded at a topic, and subscriptions have copies of it.
     Published(Box<Published>),
     /// Something was created, changed or named by an administrator.
@@ -193,6 +200,7 @@ records! { Record {
     16 SessionStateSet { entity, session, state }
     17 TransferDeadLettered { entity, sequence, body, length, reason, parts }
     18 Forwarded { source, sequence, target, number, expires, due: Some, overlay }
+    21 OverlayStored { entity, sequence, body, length }
     200 Relocated { body, copy }
     whole 20 Published
     other Managed(Change)

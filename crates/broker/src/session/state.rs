@@ -72,7 +72,9 @@ impl Broker {
         let stored = state.map(|state| (self.durable.next_body(), state.length));
         let record = Record::SessionStateSet { entity, session: held.0.into(), state: stored };
         self.write(record, decision);
-        decision.bodies.extend(state);
+        if let Some(state) = state {
+            decision.body(state);
+        }
         Ok(Answer::SessionStateSet)
     }
 
@@ -150,7 +152,7 @@ impl Applying<'_> {
         let changed = self.time;
         let state = state.map(|(body, length)| SessionState { body, length, changed });
         let queue = self.queue_mut(entity);
-        let before = queue.bytes;
+        let before = queue.own_bytes();
         queue.set_session_state(session, state);
         self.tell_topic(entity, before);
     }

@@ -44,6 +44,8 @@ pub(crate) mod kind {
     pub(crate) const SESSION_STATE: u8 = 11;
     /// Of its transfer dead-letter queue.
     pub(crate) const TRANSFER_DEAD_SLOTS: u8 = 12;
+    /// Of the extra before it: the body of changed properties.
+    pub(crate) const STORED_OVERLAY: u8 = 13;
     /// The messages of a topic or a subscription that came before, as those of a queue; the next ones belong to it.
     pub(crate) const HELD: u8 = 20;
     pub(crate) const LOCKS: u8 = 99;

@@ -2,7 +2,7 @@
 
 use super::{Error, FORMAT, Restored, kind};
 use crate::durable::{Counts, Durable, Kind, Queue, Restoring};
-use crate::effect::{Extra, Forwarded};
+use crate::effect::{Extra, Forwarded, StoredOverlay};
 use crate::ids::{BodyId, EntityId, IdMap, NamespaceId, Number, Sequence};
 use crate::limits::SNAPSHOT_FRAME_BYTES;
 use crate::queue::history::Noted;
@@ -98,6 +98,7 @@ impl Reading {
             | kind::DEAD_SLOTS
             | kind::TRANSFER_DEAD_SLOTS
             | kind::EXTRA
+            | kind::STORED_OVERLAY
             | kind::FORWARDED
             | kind::HISTORY
             | kind::MEMBERS
@@ -138,6 +139,7 @@ impl Reading {
                 }
             }
             kind::EXTRA => read_extra(fields, queue)?,
+            kind::STORED_OVERLAY => read_stored_overlay(fields, queue)?,
             kind::FORWARDED => read_forwarded(fields, queue)?,
             kind::MEMBERS => read_members(fields, queue)?,
             kind::SESSION_STATE => {
@@ -241,7 +243,17 @@ fn read_extra(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error> {
         0 => None,
         _ => Some(<Option<Box<Overlay>>>::get(fields)?.map_or_else(Default::default, |overlay| *overlay)),
     };
-    queue.extras.insert(sequence, Arc::new(Extra { parts, overlay, time_to_live, forwarded: None }));
+    queue.extras.insert(sequence, Arc::new(Extra { parts, overlay, time_to_live, ..Extra::default() }));
+    Ok(())
+}
+
+fn read_stored_overlay(fields: &mut Fields<'_>, queue: &mut Queue) -> Result<(), Error> {
+    let sequence = Sequence(fields.number()?);
+    let stored = StoredOverlay { body: BodyId(fields.number()?), length: fields.small()? };
+    if queue.extras.get(&sequence).is_none_or(|extra| extra.overlay.is_some()) {
+        return Err(Error::Wrong("changed properties belong to no message, or come twice"));
+    }
+    queue.extras.edit(sequence, |extra| extra.stored_overlay = Some(stored));
     Ok(())
 }
 

@@ -2,6 +2,7 @@ use super::*;
 use crate::command::ReceiveMode::PeekLock;
 use crate::command::{Incoming, Intake, Outcome};
 use crate::ids::{EntityId, MessageKey, NamespaceId};
+use crate::limits::SMALL_OVERLAY_BYTES;
 use crate::settings::QueueSettings;
 use crate::testing::{World, message};
 use crate::time::Span;
@@ -28,6 +29,10 @@ fn world() -> World {
     let token = world.token(2);
     let abandon = Outcome::Abandon(Some(Box::new(overlay)));
     let _ = world.settle_raw(link, token, &abandon, &[(BodyId(2), &[])]);
+    let mut large = Overlay::default();
+    large.set("trace", &message::value::Value::Binary(vec![7; SMALL_OVERLAY_BYTES])).unwrap();
+    let token = world.token(9);
+    world.settle(link, 0, token, Outcome::DeadLetter(Some(Box::new(large))));
     world.create("empty", QueueSettings { max_delivery_count: 3, ..QueueSettings::default() });
     world.create("gone", QueueSettings::default());
     world.delete("gone");

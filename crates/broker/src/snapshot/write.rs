@@ -2,9 +2,10 @@
 
 use super::{FORMAT, Named, Snapshot, kind};
 use crate::durable::{Counts, Kind, Queue};
-use crate::effect::{Extra, Forwarded};
+use crate::effect::{Extra, Forwarded, StoredOverlay};
 use crate::ids::{BodyId, EntityId, IdMap, Sequence};
 use crate::limits::BODY_PART_BYTES;
+use crate::planted::{Bug, is_planted};
 use crate::queue::history::Noted;
 use crate::queue::index::{CHUNK, Index, SLOT_NUMBERS};
 use crate::record::{self, Field, Record};
@@ -135,7 +136,7 @@ fn write_queue(writer: &mut Writer<'_>, entity: EntityId, queue: &Queue) -> io::
 
 /// Writes what a message has besides its slot; `length` is that of the whole message.
 fn write_extra(writer: &mut Writer<'_>, sequence: Sequence, length: u32, extra: &Extra) -> io::Result<()> {
-    let Extra { parts, overlay, time_to_live, forwarded } = extra;
+    let Extra { parts, overlay, stored_overlay, time_to_live, forwarded } = extra;
     writer.frame(kind::EXTRA, |fields| {
         fields.number(sequence.0);
         fields.number(parts.len() as u64);
@@ -148,6 +149,16 @@ fn write_extra(writer: &mut Writer<'_>, sequence: Sequence, length: u32, extra: 
             overlay.encode(fields.frame);
         }
     })?;
+    if let Some(StoredOverlay { body, length }) = stored_overlay {
+        writer.frame(kind::STORED_OVERLAY, |fields| {
+            fields.number(sequence.0);
+            fields.number(body.0);
+            if !is_planted(Bug::ChangesLost) {
+                fields.name(*body, (*length).into());
+            }
+            fields.number((*length).into());
+        })?;
+    }
     if let Some(Forwarded { number, hops }) = forwarded {
         writer.frame(kind::FORWARDED, |fields| {
             fields.number(sequence.0);

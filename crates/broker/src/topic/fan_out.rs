@@ -13,14 +13,17 @@ use crate::Broker;
 use crate::command::{Arrivals, Incoming};
 use crate::decision::{Deciding, LocalContext};
 use crate::ids::{EntityId, Number, Sequence, Source};
-use crate::limits::RESULT_STEPS;
+use crate::limits::{RESULT_STEPS, SLICE_BYTES};
 use crate::planted::{Bug, is_planted};
+use crate::queue::doubt::Read;
 use crate::queue::index::Reason;
+use crate::queue::overlay::{Kept, is_small};
 use crate::queue::send::Parts;
 use crate::record::Record;
 use crate::time::{LocalTime, Span};
 use message::overlay::{Change, Overlay};
 use message::system::SystemProperty;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A message that is about to be published.
@@ -29,6 +32,8 @@ struct Arriving<'a> {
     front: Option<Front<'a>>,
     /// What has changed since it was stored.
     overlay: Option<&'a Overlay>,
+    /// Whether that is stored, for every copy that has no changes of its own.
+    is_stored: bool,
     session: Option<Arc<str>>,
     length: u32,
     /// When it expires by its own account and by the topic's.
@@ -38,8 +43,10 @@ struct Arriving<'a> {
 /// A copy, and why it goes to the dead-letter queue if it does.
 struct Planned {
     copied: Copied,
+    /// What an action has changed, if it is not small.
+    stored: Option<Box<Overlay>>,
     session: Option<Arc<str>>,
-    dead: Option<(Reason, Option<Box<Overlay>>)>,
+    dead: Option<(Reason, Option<Kept>)>,
 }
 
 impl Broker {
@@ -60,6 +67,7 @@ impl Broker {
             topic,
             front: routes.needs_front().then(|| Front::of(stored)).flatten(),
             overlay: None,
+            is_stored: false,
             session: session.cloned(),
             length,
             expires: self.expiry(topic, message.time_to_live, decision.now),
@@ -80,20 +88,25 @@ impl Broker {
         &mut self,
         topic: EntityId,
         scheduled: Sequence,
-        stored: Option<&[u8]>,
+        read: Option<&Read>,
         decision: &mut Deciding<'_>,
     ) -> usize {
         let queue = self.durable.queue(topic).expect("the caller looked");
         let length = queue.index.get(scheduled).expect("it is scheduled").length;
         let extra = queue.extras.get(&scheduled);
         let own = extra.and_then(|extra| extra.time_to_live).unwrap_or(Span::MAX);
-        let front = stored.and_then(Front::of);
-        // What another entity forwarded for later may have been changed there.
-        let changed = extra.and_then(|extra| extra.overlay.clone());
+        // What another entity forwarded for later may have been changed there. What cannot be understood no rule can be held against.
+        let changed = match (extra, read) {
+            (Some(extra), Some(read)) => extra.changes(&read.overlay),
+            _ => Ok(None),
+        };
+        let front = read.filter(|_| changed.is_ok()).and_then(|read| Front::of(&read.front));
+        let changed = changed.unwrap_or_default().map(Cow::into_owned);
         let arriving = Arriving {
             topic,
             front,
             overlay: changed.as_ref(),
+            is_stored: queue.stored_overlay(scheduled).is_some(),
             session: queue.session_of(scheduled).cloned(),
             length,
             expires: self.expiry(topic, own, decision.now),
@@ -106,12 +119,13 @@ impl Broker {
     }
 
     /// Publishes a message that another entity forwards, and says how many copies it became. With it comes when it expires
-    /// at the latest, and what changes with it.
+    /// at the latest, and all that is changed of it if that changes on the way; `changed` is what was changed before.
     pub(crate) fn publish_forwarded(
         &mut self,
         topic: EntityId,
         (source, sequence): (Source, Sequence),
-        (expires, overlay): (LocalTime, Option<Box<Overlay>>),
+        (expires, along): (LocalTime, Option<Overlay>),
+        changed: Option<&Overlay>,
         stored: Option<&[u8]>,
         decision: &mut Deciding<'_>,
     ) -> usize {
@@ -119,23 +133,34 @@ impl Broker {
         let slot = queue.index_of(source.sub).and_then(|index| index.get(sequence)).expect("it is free");
         let (front, length) = (stored.and_then(Front::of), slot.length);
         let kept = queue.session_of(sequence).cloned();
-        let own = queue.extras.get(&sequence).and_then(|extra| extra.overlay.clone());
-        let changed = overlay.map(|overlay| *overlay).or(own);
+        let overlay = along.as_ref().or(changed);
+        let is_stored = match &along {
+            Some(along) => !is_small(along.encoded_bytes()),
+            None => queue.stored_overlay(sequence).is_some(),
+        };
         let arriving = Arriving {
             topic,
             front,
-            overlay: changed.as_ref(),
-            session: kept.or_else(|| front.and_then(|front| front.session(changed.as_ref()))),
+            overlay,
+            is_stored,
+            session: kept.or_else(|| front.and_then(|front| front.session(overlay))),
             length,
             expires: self.expiry(topic, Span::MAX, decision.now).min(expires),
         };
         let routes = self.routes(topic);
         let mut copies = self.copies(&routes, &arriving, decision);
         // What a dead letter takes along, every copy has; an action has seen it already.
-        if source.sub != crate::SubQueue::Main {
-            for planned in &mut copies {
-                planned.copied.overlay.get_or_insert_with(|| Box::new(changed.clone().unwrap_or_default()));
+        match along.map(Kept::whole) {
+            Some(Kept::InRecord(along)) => {
+                for planned in copies.iter_mut().filter(|planned| planned.stored.is_none()) {
+                    planned.copied.overlay.get_or_insert_with(|| along.clone());
+                }
             }
+            // All of them share it.
+            Some(Kept::Stored(along)) if !copies.is_empty() => {
+                self.store_overlay(source.entity, sequence, &along, decision);
+            }
+            _ => {}
         }
         let count = copies.len();
         self.hand_on(topic, Origin::Forwarded { source, sequence }, copies, decision);
@@ -189,8 +214,8 @@ impl Broker {
         if is_planted(Bug::Unheard) && found.len() > 2 {
             found.pop();
         }
-        let mut changes_held = None;
-        let copy = |selected| self.copy(selected, arriving, &mut changes_held, context);
+        let mut word_bytes = 0;
+        let copy = |selected| self.copy(selected, arriving, &mut word_bytes, context);
         found.into_iter().filter_map(copy).collect()
     }
 
@@ -199,22 +224,14 @@ impl Broker {
         &self,
         selected: Selected,
         arriving: &Arriving<'_>,
-        changes_held: &mut Option<usize>,
+        word_bytes: &mut usize,
         context: LocalContext,
     ) -> Option<Planned> {
         let subscription = selected.subscription;
         let settings = &self.durable.topics().subscription(subscription)?.settings;
         let (mut expires, mut session) = (arriving.expires, arriving.session.clone());
-        let (mut overlay, mut dead) = (None, None);
-        let (mut has_room, mut what) = (true, selected.what);
-        if let Selection::Acted(acted) = &what {
-            let bytes = acted.overlay.encoded_bytes();
-            has_room = self.check_changes_held(subscription, bytes, changes_held).is_ok();
-        }
-        if !has_room {
-            what = Selection::Failed { is_action: true, why: Wrong::TooLarge };
-        }
-        match what {
+        let (mut overlay, mut stored, mut dead) = (None, None, None);
+        match selected.what {
             Selection::Plain => {}
             Selection::Acted(acted) => {
                 if let Some(own) = acted.time_to_live {
@@ -225,12 +242,13 @@ impl Broker {
                     Some(Change::Removed) => session = None,
                     None => {}
                 }
-                overlay = Some(Box::new(acted.overlay));
+                match Kept::whole(acted.overlay) {
+                    Kept::InRecord(small) => overlay = Some(small),
+                    Kept::Stored(large) => stored = Some(large),
+                }
             }
-            // What only found no room here is kept, whatever the subscription does with failures.
             Selection::Failed { .. }
-                if has_room
-                    && (!settings.dead_letter_on_filter_exceptions || is_planted(Bug::FilterErrorLost)) =>
+                if !settings.dead_letter_on_filter_exceptions || is_planted(Bug::FilterErrorLost) =>
             {
                 return None;
             }
@@ -238,7 +256,16 @@ impl Broker {
                 let words = failure(is_action, &why);
                 // What clients have changed may leave no room for the words. It is theirs; the words are only ours.
                 let is_room = arriving.overlay.is_none_or(|changed| changed.clone().merge(&words).is_ok());
-                dead = Some((Reason::Client, is_room.then(|| Box::new(words))));
+                let kept = is_room.then(|| Kept::change(arriving.overlay, arriving.is_stored, &words));
+                // Nor do they for more copies of what is stored than an append holds.
+                let kept = kept.filter(|kept| match kept {
+                    Kept::InRecord(_) => true,
+                    Kept::Stored(whole) => {
+                        *word_bytes += whole.encoded_bytes();
+                        *word_bytes <= SLICE_BYTES
+                    }
+                });
+                dead = Some((Reason::Client, kept));
             }
         }
         if settings.requires_session && session.is_none() && dead.is_none() {
@@ -247,7 +274,7 @@ impl Broker {
         // S-58
         let expires = self.expiry(subscription, Span::MAX, context.now).min(expires);
         let copied = Copied { subscription, expires, overlay };
-        Some(Planned { copied, session, dead })
+        Some(Planned { copied, stored, session, dead })
     }
 
     fn hand_on(
@@ -260,7 +287,7 @@ impl Broker {
         let (mut copies, mut arrived) =
             (Vec::with_capacity(planned.len()), Vec::with_capacity(planned.len()));
         let mut before: Option<(EntityId, Sequence)> = None;
-        for Planned { copied, session, dead } in planned {
+        for Planned { copied, stored, session, dead } in planned {
             let subscription = copied.subscription;
             let sequence = match before {
                 Some((other, sequence)) if other == subscription => sequence.next(),
@@ -268,17 +295,22 @@ impl Broker {
             };
             before = Some((subscription, sequence));
             copies.push(copied);
-            arrived.push((subscription, sequence, session, dead));
+            arrived.push((subscription, sequence, stored, session, dead));
         }
         self.state_bytes.changes = self.state_bytes.changes.saturating_add(copies.len());
         let sequence = self.next_number(topic);
         let published = Published { topic, sequence, origin, copies: copies.into() };
         self.write(Record::Published(Box::new(published)), decision);
-        for (subscription, sequence, session, dead) in arrived {
+        for (subscription, sequence, stored, session, dead) in arrived {
+            if let Some(overlay) = stored {
+                self.store_overlay(subscription, sequence, &overlay, decision);
+            }
             self.join(subscription, sequence, session.as_ref(), decision);
             match dead {
                 None => self.arrive(subscription, sequence, decision),
-                Some((reason, overlay)) => {
+                Some((reason, kept)) => {
+                    let overlay =
+                        kept.and_then(|kept| self.write_kept(subscription, sequence, kept, decision));
                     self.dead_letter(subscription, sequence, reason, false, overlay, decision);
                 }
             }

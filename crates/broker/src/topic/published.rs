@@ -6,6 +6,7 @@
 
 use crate::durable::Applying;
 use crate::effect::{Extra, Forwarded};
+use crate::extras::stored_bytes;
 use crate::ids::{BodyId, EntityId, Sequence, Source};
 use crate::limits::COPY_BYTES;
 use crate::queue::forward::TakenOut;
@@ -151,7 +152,8 @@ impl Applying<'_> {
         };
         let queue = self.queue_mut(*topic);
         queue.use_up(*sequence);
-        queue.below += u64::from(length) * copies.len() as u64;
+        let stored = |copy: &Copied| if copy.overlay.is_none() { stored_bytes(&base) } else { 0 };
+        queue.below += copies.iter().map(|copy| u64::from(length) + stored(copy)).sum::<u64>();
         // Most copies have their number at the topic by what the subscription is behind; the others share this.
         let first = Forwarded { number: queue.number(*sequence), hops: 0 };
         let (is_plain, is_first) = (*base == Extra::default(), base.forwarded.is_none());

@@ -9,7 +9,7 @@ use crate::Broker;
 use crate::decision::{Context, Deciding, Decision, LocalContext};
 use crate::ids::{EntityId, Sequence, Source};
 use crate::limits::{CHECK_BYTES, CHECK_MESSAGES, FORWARD_RETRY};
-use crate::queue::doubt::{Doubt, Fronts};
+use crate::queue::doubt::{Doubt, Fronts, Read};
 use crate::time::{LocalTime, Span};
 use crate::timers::EntityTimer;
 
@@ -17,7 +17,7 @@ use crate::timers::EntityTimer;
 pub(crate) enum Known {
     /// No rule asks for it.
     NotNeeded,
-    Read(Box<[u8]>),
+    Read(Read),
     Damaged,
     /// It has to be read first.
     Unread,
@@ -55,8 +55,8 @@ impl Broker {
                 (again, is_uncommitted) = (decision.now.after(Span(1)), true);
                 break;
             }
-            messages.push((*sequence, vec![queue.first_body(*sequence, slot)]));
-            bytes += u64::from(slot.length);
+            messages.push((*sequence, queue.wanted_bodies(*sequence, slot)));
+            bytes += u64::from(slot.length) + queue.overlay_bytes(*sequence);
         }
         if !messages.is_empty() {
             (again, is_uncommitted) = (LocalTime::NEVER, false);

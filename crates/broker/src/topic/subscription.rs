@@ -210,7 +210,7 @@ impl Broker {
             updated: queue.updated,
             accessed: self.volatile.presence(entity).accessed,
             counts: queue.counts,
-            bytes: queue.bytes,
+            bytes: queue.own_bytes(),
         })
     }
 

@@ -6,11 +6,12 @@ use super::{Delivery, Phase, Step, Way, Work};
 use crate::Broker;
 use crate::command::{Arrivals, Outcome};
 use crate::decision::{Context, Deciding, Decision, LocalContext};
-use crate::effect::{Effect, Notice, Settled};
+use crate::effect::{Effect, Notice, Settled, StoredOverlay};
 use crate::ids::{EntityId, LinkId, NamespaceId, Source, TransactionId};
 use crate::limits::CONNECTION_TRANSACTIONS;
 use crate::planted::{Bug, is_planted};
 use crate::queue::send::Parts;
+use crate::record::Record;
 use crate::refusal::Refusal;
 
 const GONE: &str = "An entity that it concerns is gone.";
@@ -149,8 +150,12 @@ impl Broker {
         for step in steps {
             match step {
                 Step::Send(delivery) => self.commit_messages(delivery, decision),
-                Step::Settle { source, token, outcome } => {
-                    self.settle_locked(source, token.sequence(), &outcome, decision);
+                Step::Settle { source, token, outcome, stored } => {
+                    let (entity, sequence) = (source.entity, token.sequence());
+                    if let Some(StoredOverlay { body, length }) = stored {
+                        self.write(Record::OverlayStored { entity, sequence, body, length }, decision);
+                    }
+                    self.settle_as_recorded(source, sequence, outcome, decision);
                     self.volatile.set_used(source.entity, context.now);
                 }
             }

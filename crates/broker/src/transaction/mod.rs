@@ -14,6 +14,7 @@ mod stage;
 mod tests;
 
 use crate::command::{Incoming, Outcome, SessionIds};
+use crate::effect::StoredOverlay;
 use crate::ids::{
     BodyId, ConnectionId, EntityId, IdMap, LinkId, LockToken, NamespaceId, Sequence, Source, TransactionId,
 };
@@ -104,7 +105,13 @@ pub struct Staged {
 #[derive(Debug)]
 pub(crate) enum Step {
     Send(Delivery),
-    Settle { source: Source, token: LockToken, outcome: Outcome },
+    /// With changes as records have them; those that are not small are stored.
+    Settle {
+        source: Source,
+        token: LockToken,
+        outcome: Outcome,
+        stored: Option<StoredOverlay>,
+    },
 }
 
 /// Messages that were sent or scheduled together.
@@ -297,12 +304,15 @@ impl Transactions {
             Phase::Open(work) => Some(work),
             Phase::RolledBack(_) => None,
         });
-        let deliveries = works.flat_map(|work| &work.steps).filter_map(|step| match step {
-            Step::Send(delivery) => Some(delivery),
-            Step::Settle { .. } => None,
-        });
-        let parts = deliveries.flat_map(|delivery| &delivery.parts);
-        parts.flat_map(|parts| parts.bodies.iter().flatten().copied().chain(parts.stored))
+        works.flat_map(|work| &work.steps).flat_map(|step| {
+            let (parts, stored) = match step {
+                Step::Send(delivery) => (&delivery.parts[..], None),
+                Step::Settle { stored, .. } => (&[][..], *stored),
+            };
+            let messages =
+                parts.iter().flat_map(|parts| parts.bodies.iter().flatten().copied().chain(parts.stored));
+            messages.chain(stored.map(|stored| stored.body))
+        })
     }
 }
 

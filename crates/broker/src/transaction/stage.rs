@@ -5,21 +5,23 @@
 use super::{Charge, Delivery, Phase, Step, Way};
 use crate::Broker;
 use crate::command::{Arrivals, Command, Incoming, Outcome, SessionIds};
-use crate::decision::{Decided, Deciding, Decision, Hindrance, LocalContext, Material, Needs};
+use crate::decision::{Decided, Deciding, Decision, Hindrance, LocalContext, Needs};
 use crate::durable::Kind;
-use crate::effect::{Answer, Effect, Notice, Settled};
+use crate::effect::{Answer, Effect, Notice, Settled, StoredOverlay};
 use crate::ids::{ConnectionId, EntityId, LinkId, LockToken, MessageKey, NamespaceId, Source, TransactionId};
 use crate::limits::{
     STAGED_BYTES, STAGED_HELD_BYTES, STAGED_HELD_TOTAL, STAGED_MESSAGE_COST, STAGED_SETTLEMENT_COST,
     TRANSACTION_MESSAGES, TRANSACTION_SETTLEMENTS, TRANSACTION_TIME,
 };
 use crate::planted::{Bug, is_planted};
+use crate::queue::overlay::Kept;
 use crate::queue::send::Parts;
 use crate::queue::settle::check_tokens;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::topic::subject::Front;
 use crate::volatile::{Link, Role};
+use message::overlay::Overlay;
 
 /// S-213.
 pub(super) const TOO_LATE: &str = "it took longer than two minutes.";
@@ -57,9 +59,8 @@ impl Broker {
             Command::Settle { link, delivery, token, outcome, wants_answer } => {
                 let within = (transaction, link.connection, is_again);
                 let source = self.volatile.link(*link).map(|link| link.source);
-                let staged = source.map(|source| {
-                    self.stage_settlements(within, source, &[*token], outcome, decision.material, context)
-                });
+                let staged =
+                    source.map(|source| self.stage_settlements(within, source, &[*token], outcome, decision));
                 match staged {
                     Some(Ok(())) if *wants_answer => {
                         let outcome = Some(Settled::of(outcome));
@@ -90,9 +91,10 @@ impl Broker {
             }
             Command::SettleTokens { request, namespace, path, tokens, outcome } => {
                 let within = (transaction, request.connection, is_again);
-                let staged = self.resolve(*namespace, path).map_err(Hindrance::from).and_then(|source| {
-                    self.stage_settlements(within, source, tokens, outcome, decision.material, context)
-                });
+                let staged = self
+                    .resolve(*namespace, path)
+                    .map_err(Hindrance::from)
+                    .and_then(|source| self.stage_settlements(within, source, tokens, outcome, decision));
                 match staged {
                     Err(Hindrance::Needs(needs)) => Decided::Needs(needs),
                     Err(Hindrance::Check(needs)) => Decided::Check(needs),
@@ -332,7 +334,7 @@ impl Broker {
     fn store_ahead(&mut self, message: &Incoming, parts: Parts, decision: &mut Deciding<'_>) -> Parts {
         let body = self.durable.next_body();
         self.write(Record::PartStored { body }, decision);
-        decision.bodies.push(message.body);
+        decision.body(message.body);
         Parts { stored: Some(body), ..parts }
     }
 
@@ -342,9 +344,9 @@ impl Broker {
         source: Source,
         tokens: &[LockToken],
         outcome: &Outcome,
-        material: Material<'_>,
-        context: LocalContext,
+        decision: &mut Deciding<'_>,
     ) -> Result<(), Hindrance> {
+        let (context, material) = (decision.context(), decision.material);
         self.use_transaction(transaction, connection, is_again, context)?;
         check_tokens(tokens)?;
         let work = self.volatile.transactions.work_mut(transaction).expect("it is open");
@@ -352,14 +354,7 @@ impl Broker {
         if count > limit {
             return Err(Refusal::TooMany { what: "settlements in one transaction", count, limit }.into());
         }
-        let changes = match outcome {
-            Outcome::Complete | Outcome::Release => None,
-            Outcome::Abandon(changes) | Outcome::Defer(changes) | Outcome::DeadLetter(changes) => {
-                changes.as_ref()
-            }
-        };
-        let held = STAGED_SETTLEMENT_COST + changes.map_or(0, |changes| changes.encoded_bytes() as u64);
-        self.check_charge(connection, Charge { stored: 0, held: held * tokens.len() as u64 })?;
+        self.check_changes(source, tokens, outcome)?;
         let mut needed = Vec::new();
         for token in tokens {
             match self.check_settle(source, *token, outcome, material, context) {
@@ -370,12 +365,36 @@ impl Broker {
         if !needed.is_empty() {
             return Err(Hindrance::Needs(Needs(needed)));
         }
-        for token in tokens {
-            let step = Step::Settle { source, token: *token, outcome: outcome.clone() };
-            self.volatile.transactions.add(transaction, step, Charge { stored: 0, held });
+        let keep = |token: &LockToken| {
+            let change = outcome.changes()?;
+            Some(self.keep_change(source, token.sequence(), change, material))
+        };
+        let kept: Vec<_> = tokens.iter().map(keep).collect();
+        let mut sum = Charge::default();
+        kept.iter().for_each(|kept| sum.add(charge_of(kept.as_ref())));
+        self.check_charge(connection, sum)?;
+        for (token, kept) in tokens.iter().zip(kept) {
+            let charge = charge_of(kept.as_ref());
+            let (outcome, stored) = match kept {
+                None => (outcome.clone(), None),
+                Some(Kept::InRecord(changes)) => (outcome.with(Some(changes)), None),
+                Some(Kept::Stored(overlay)) => {
+                    (outcome.with(None), Some(self.store_overlay_ahead(&overlay, decision)))
+                }
+            };
+            let step = Step::Settle { source, token: *token, outcome, stored };
+            self.volatile.transactions.add(transaction, step, charge);
         }
         self.volatile.set_used(source.entity, context.now);
         Ok(())
+    }
+
+    /// Stores changed properties that no record names yet.
+    fn store_overlay_ahead(&mut self, overlay: &Overlay, decision: &mut Deciding<'_>) -> StoredOverlay {
+        let body = self.durable.next_body();
+        self.write(Record::PartStored { body }, decision);
+        let length = decision.make_body(|out| overlay.encode(out));
+        StoredOverlay { body, length }
     }
 
     /// Scheduling is answered with numbers, so they are used up now, whatever becomes of the transaction; the messages take them
@@ -430,6 +449,16 @@ impl Broker {
         let why = why.into();
         self.volatile.transactions.roll_back(transaction, why);
     }
+}
+
+/// What a settlement costs with changes that are kept so.
+fn charge_of(kept: Option<&Kept>) -> Charge {
+    let (stored, held) = match kept {
+        None => (0, 0),
+        Some(Kept::InRecord(changes)) => (0, changes.encoded_bytes() as u64),
+        Some(Kept::Stored(overlay)) => (overlay.encoded_bytes() as u64, 0),
+    };
+    Charge { stored, held: STAGED_SETTLEMENT_COST + held }
 }
 
 fn answered(

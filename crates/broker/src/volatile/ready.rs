@@ -3,7 +3,7 @@
 use super::{Lock, Volatile};
 use crate::ids::{EntityId, IdMap, LinkId, Position, Sequence, Source};
 use crate::line::Line;
-use crate::queue::doubt::Fronts;
+use crate::queue::doubt::{Fronts, Read};
 use crate::work::touched;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Ready {
     /// Of those up to [`Ready::committed`], the ones that are not: they took numbers that were told before.
     pub unwritten: BTreeSet<Sequence>,
     /// What was read of messages that are about to be published; nothing of those that cannot be read.
-    pub(super) fronts: BTreeMap<Sequence, Option<Box<[u8]>>>,
+    pub(super) fronts: BTreeMap<Sequence, Option<Read>>,
     /// The receivers that get what there is and are then told that this was all.
     pub draining: Vec<LinkId>,
     pub(super) is_stirred: bool,
@@ -157,7 +157,7 @@ impl Volatile {
         ready.vouched = whole;
     }
 
-    /// They were read for the rules of a topic; those that could not be have nothing.
+    /// They were read before they are published or forwarded; those that could not be have nothing.
     pub(crate) fn end_read(&mut self, source: Source, fronts: Fronts) {
         let ready = self.ready_mut(source);
         ready.is_checking = false;
@@ -165,7 +165,7 @@ impl Volatile {
     }
 
     /// What was read of a message, if it was; taken, for it is needed once.
-    pub(crate) fn take_front(&mut self, source: Source, sequence: Sequence) -> Option<Option<Box<[u8]>>> {
+    pub(crate) fn take_front(&mut self, source: Source, sequence: Sequence) -> Option<Option<Read>> {
         self.ready_mut(source).fronts.remove(&sequence)
     }
 

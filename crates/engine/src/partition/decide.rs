@@ -8,7 +8,7 @@ use crate::item::Item;
 use crate::limits::TURN_BYTES;
 use crate::mailbox::{self, Outgoing, Sent};
 use broker::planted::{Bug, is_planted};
-use broker::{Arrivals, Command, Decided, Effect, Notice, Release, Time};
+use broker::{Arrivals, Body, Command, Decided, Effect, Notice, Release, Time};
 use bytes::Bytes;
 use journal::BODY_PREFIX_BYTES;
 use std::collections::VecDeque;
@@ -138,9 +138,10 @@ impl Partition {
     /// Moves what was decided into the draft and to the ports. `bodies` is the buffer that the commands spoke of.
     pub(crate) fn take_decision(&mut self, bodies: &Bytes) {
         let mut decision = std::mem::take(&mut self.decision);
-        self.drafting.take_bodies(&decision.bodies, bodies, &self.cache);
+        self.drafting.take_bodies(&decision.bodies, &decision.made, bodies, &self.cache);
         self.drafting.take_records(&decision.records);
-        self.counters.stored_messages.fetch_add(decision.bodies.len() as u64, Ordering::Relaxed);
+        let arrived = decision.bodies.iter().filter(|body| matches!(body, Body::Arrived(_))).count();
+        self.counters.stored_messages.fetch_add(arrived as u64, Ordering::Relaxed);
         for release in decision.effects.drain(..) {
             self.route(release);
         }
@@ -165,9 +166,10 @@ impl Partition {
             Effect::Accepted { delivery, .. } if delivery % 16 == 15 && is_planted(Bug::LostEffect) => {}
             Effect::Deliver { link, mode, delivery } => {
                 let mut parts = all_places(&delivery, place).expect("what may be handed out was written");
-                let place = parts.pop().expect("the body is the last of them");
+                let overlay = delivery.stored_overlay().and_then(|_| parts.pop()).map(Box::new);
+                let place = parts.pop().expect("the body is the last of what it is made of");
                 self.counters.delivered_messages.fetch_add(1, Ordering::Relaxed);
-                list.push(Outgoing::Deliver(Sent { link, mode, delivery, place, parts }));
+                list.push(Outgoing::Deliver(Sent { link, mode, delivery, place, parts, overlay }));
             }
             Effect::Answered { request, answer } => {
                 // Those that are as new as the draft get their places when it is written.

@@ -5,9 +5,9 @@ use crate::commit::Drafted;
 use crate::ids::ForBroker;
 use crate::limits::APPEND_BYTES;
 use broker::ids::IdMap;
-use broker::{BodyId, Intake, Record, Time};
+use broker::{Body, BodyId, Intake, Record, Time};
 use bytes::Bytes;
-use journal::{BODY_PREFIX_BYTES, Draft};
+use journal::{BODY_PREFIX_BYTES, Draft, body_prefix};
 
 #[derive(Debug)]
 pub(super) struct Drafting {
@@ -70,31 +70,43 @@ impl Drafting {
         self.draft.record_count += records.len() as u32;
     }
 
-    /// Adds stored bodies: neighbours in the buffer stay one piece.
-    pub(super) fn take_bodies(&mut self, stored: &[Intake], bodies: &Bytes, cache: &Cache) {
+    /// Adds stored bodies: neighbours in the buffer stay one piece. What the broker has made itself is laid out here.
+    pub(super) fn take_bodies(&mut self, stored: &[Body], made: &[u8], bodies: &Bytes, cache: &Cache) {
         // A buffer of which little is stored would be held whole by the cache for that little.
-        let stored_bytes: usize =
-            stored.iter().map(|intake| BODY_PREFIX_BYTES + intake.length as usize).sum();
+        let arrived = |body: &Body| match body {
+            Body::Arrived(intake) => BODY_PREFIX_BYTES + intake.length as usize,
+            Body::Made(_) => 0,
+        };
+        let stored_bytes: usize = stored.iter().map(arrived).sum();
         let is_mostly_refused = 2 * stored_bytes < bodies.len();
         let mut rest = stored;
         while let Some(first) = rest.first() {
-            let start = first.offset as usize;
-            let mut end = start;
-            let run = rest
-                .iter()
-                .take_while(|intake| {
-                    let is_next = intake.offset as usize == end;
-                    end += if is_next { BODY_PREFIX_BYTES + intake.length as usize } else { 0 };
-                    is_next
-                })
-                .count();
-            let piece = match is_mostly_refused {
-                true => Bytes::copy_from_slice(&bodies[start..end]),
-                false => bodies.slice(start..end),
+            let (run, piece) = match first {
+                Body::Arrived(first) => {
+                    let start = first.offset as usize;
+                    let mut end = start;
+                    let is_next = |body: &&Body| match body {
+                        Body::Arrived(intake) if intake.offset as usize == end => {
+                            end += BODY_PREFIX_BYTES + intake.length as usize;
+                            true
+                        }
+                        _ => false,
+                    };
+                    let run = rest.iter().take_while(is_next).count();
+                    let piece = match is_mostly_refused {
+                        true => Bytes::copy_from_slice(&bodies[start..end]),
+                        false => bodies.slice(start..end),
+                    };
+                    (run, piece)
+                }
+                Body::Made(_) => laid_out(rest, made),
             };
             let from = self.draft.body_lengths.len();
             let first_id = BodyId(self.first_body.0 + from as u64);
-            self.draft.body_lengths.extend(rest[..run].iter().map(|intake| intake.length));
+            let length = |body: &Body| match body {
+                Body::Arrived(intake) | Body::Made(intake) => intake.length,
+            };
+            self.draft.body_lengths.extend(rest[..run].iter().map(length));
             cache.put(first_id, &self.draft.body_lengths[from..], &piece);
             self.body_bytes += piece.len();
             self.draft.pieces.push(piece);
@@ -124,4 +136,17 @@ impl Drafting {
         self.written.clear();
         self.moved.clear();
     }
+}
+
+/// The bodies at the front of `rest` that the broker has made: how many, and as they will lie on disk.
+fn laid_out(rest: &[Body], made: &[u8]) -> (usize, Bytes) {
+    let (mut run, mut piece) = (0, Vec::new());
+    for body in rest {
+        let Body::Made(Intake { offset, length }) = body else { break };
+        let bytes = &made[*offset as usize..][..*length as usize];
+        piece.extend_from_slice(&body_prefix(bytes));
+        piece.extend_from_slice(bytes);
+        run += 1;
+    }
+    (run, piece.into())
 }

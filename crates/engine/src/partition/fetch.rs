@@ -5,7 +5,7 @@ use super::places::place_in;
 use crate::ids::ForJournal;
 use crate::item::{Checked, Item};
 use crate::runner::{CheckJob, ReadJob};
-use broker::{Arrivals, BodyId, Command, Decided, Doubt, Needs, Sequence, Time};
+use broker::{Arrivals, BodyId, Command, Decided, Doubt, Needs, Read, Sequence, Time};
 use bytes::Bytes;
 
 impl Partition {
@@ -29,11 +29,17 @@ impl Partition {
             assert_eq!(decided, Decided::Done, "a command asks once");
             return;
         }
-        let journal = &*self.journal;
-        let place = |body: &BodyId| Some((*body, place_in(journal, self.stored_as(*body))?));
-        let places: Vec<_> = needs.0.iter().filter_map(place).collect();
+        let (mut places, mut unwritten) = (Vec::new(), Vec::new());
+        for body in needs.0 {
+            match place_in(&*self.journal, self.stored_as(body)) {
+                Some(place) => places.push((body, place)),
+                None => unwritten.push(body),
+            }
+        }
+        // A body that is not written yet is what was changed of a message a moment ago, and it is only asked whether it can be read.
+        debug_assert!(is_check || unwritten.is_empty(), "{unwritten:?} is looked into before it is written");
         self.reading += 1;
-        self.workers.read(ReadJob { command: command.clone(), places, is_check }, &self.inbox);
+        self.workers.read(ReadJob { command: command.clone(), places, unwritten, is_check }, &self.inbox);
     }
 
     /// Finds out whether messages can be read: those in the cache are whole, for they never left memory.
@@ -44,13 +50,15 @@ impl Partition {
         let source = doubt.source;
         self.reading += 1;
         if cached.iter().all(Option::is_some) {
-            let sequences = doubt.messages.iter().map(|(sequence, _)| *sequence);
             let mut checked = Checked::new(source);
             if doubt.wants_content {
-                let content = cached.into_iter().flatten().map(|bytes| Some(bytes[..].into()));
-                checked.content = Some(sequences.zip(content).collect());
+                let mut cached = cached.into_iter().flatten().map(|bytes| Box::from(&bytes[..]));
+                let content = doubt.messages.iter().map(|(sequence, bodies)| {
+                    (*sequence, Some(Read::of(cached.by_ref().take(bodies.len()))))
+                });
+                checked.content = Some(content.collect());
             } else {
-                checked.whole = sequences.collect();
+                checked.whole = doubt.messages.iter().map(|(sequence, _)| *sequence).collect();
             }
             return self.backlog.push_back(Item::Checked(checked));
         }

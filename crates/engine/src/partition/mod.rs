@@ -226,8 +226,8 @@ impl Partition {
     fn flush(&mut self, commit: &Commit) {
         self.ports.flush_free();
         if self.drafting.is_empty() && !commit.is_in_flight() {
-            let journal = &*self.journal;
-            self.ports.flush_gated(|outgoing| places::place_answers(journal, outgoing));
+            let (journal, durable) = (&*self.journal, self.broker.durable());
+            self.ports.flush_gated(|outgoing| places::place_answers(journal, durable, outgoing));
             self.budget.release(std::mem::take(&mut self.drafting.held_bytes));
         }
     }
@@ -386,8 +386,8 @@ impl Decider for Partition {
         let held_bytes = self.drafting.written();
         self.share_state(at, self.last_time);
         self.condition.sync_began();
-        let journal = &*self.journal;
-        let place = |outgoing: &mut [_]| places::place_answers(journal, outgoing);
+        let (journal, durable) = (&*self.journal, self.broker.durable());
+        let place = |outgoing: &mut [_]| places::place_answers(journal, durable, outgoing);
         Ok((ticket, self.ports.take_waiting(held_bytes, Arc::clone(&self.budget), place)))
     }
 
@@ -397,13 +397,15 @@ impl Decider for Partition {
         waiting: &mut Unreleased,
     ) -> Result<Resolution, journal::Error> {
         let resolution = self.journal.resolve(at)?;
-        waiting.outgoing().for_each(|outgoing| places::place_answers(&*self.journal, outgoing));
+        let (journal, durable) = (&*self.journal, self.broker.durable());
+        waiting.outgoing().for_each(|outgoing| places::place_answers(journal, durable, outgoing));
         Ok(resolution)
     }
 
     fn repeat(&mut self, at: journal::Position, waiting: &mut Unreleased) -> Result<Ticket, journal::Error> {
         let ticket = self.journal.append(&self.drafting.written, at)?;
-        waiting.outgoing().for_each(|outgoing| places::place_answers(&*self.journal, outgoing));
+        let (journal, durable) = (&*self.journal, self.broker.durable());
+        waiting.outgoing().for_each(|outgoing| places::place_answers(journal, durable, outgoing));
         Ok(ticket)
     }
 

@@ -1,7 +1,7 @@
 //! What is read for a partition beside it, and how it comes back.
 
 use crate::item::{Checked, Item, Uncopied};
-use broker::{BodyId, Command, Sequence, Source};
+use broker::{BodyId, Command, Read, Sequence, Source};
 use journal::{Place, read_run};
 
 /// A command that needs stored bodies.
@@ -9,13 +9,16 @@ use journal::{Place, read_run};
 pub(crate) struct ReadJob {
     pub(crate) command: Command,
     pub(crate) places: Vec<(BodyId, Place)>,
+    /// Those that are in memory, because they are not written yet.
+    pub(crate) unwritten: Vec<BodyId>,
     /// It is enough to know that they can be read: nothing of them is kept.
     pub(crate) is_check: bool,
 }
 
 impl ReadJob {
     fn run(self) -> Item {
-        let mut material = Vec::with_capacity(self.places.len());
+        let mut material = Vec::with_capacity(self.places.len() + self.unwritten.len());
+        material.extend(self.unwritten.into_iter().map(|body| (body, Vec::new())));
         for (body, place) in self.places {
             match place.read() {
                 Ok(bytes) => material.push((body, if self.is_check { Vec::new() } else { bytes })),
@@ -42,8 +45,10 @@ impl CheckJob {
         let mut checked = Checked::new(self.source);
         if self.wants_content {
             let mut read = |(sequence, places): (Sequence, Vec<Place>)| {
-                let read = places[0].read().inspect_err(|error| checked.damage.push(error.to_string()));
-                (sequence, read.ok().map(Vec::into_boxed_slice))
+                let read = places.iter().map(|place| place.read().map(Vec::into_boxed_slice));
+                let read: Result<Vec<_>, _> = read.collect();
+                let read = read.inspect_err(|error| checked.damage.push(error.to_string()));
+                (sequence, read.ok().map(Read::of))
             };
             let content = self.messages.into_iter().map(&mut read).collect();
             checked.content = Some(content);

@@ -75,6 +75,8 @@ pub struct TestPartition {
     next_delivery: u32,
     credit: u64,
     outcomes: Vec<Refusal>,
+    /// What was shown as changed of the messages that came, where that is stored.
+    pub changes: BTreeMap<u32, Overlay>,
     /// A message that cannot be read is passed over, as a connection does.
     pub skips_unreadable: bool,
 }
@@ -112,6 +114,7 @@ impl TestPartition {
             next_delivery,
             credit,
             outcomes,
+            changes: BTreeMap::new(),
             skips_unreadable: false,
         };
         partition
@@ -245,6 +248,11 @@ impl TestPartition {
                     };
                     let number = u32::from_le_bytes(*bytes.first_chunk().unwrap());
                     assert!(bytes == body(number), "message {number} was altered");
+                    if let Some(place) = &sent.overlay {
+                        let stored = place.read().map_err(|error| error.to_string())?;
+                        let changes = sent.delivery.changes(&stored).unwrap().unwrap();
+                        self.changes.insert(number, changes.into_owned());
+                    }
                     assert!(!told.completed.contains(&number), "message {number} came back");
                     let sequence = sent.delivery.sequence.0;
                     let before = *told.sequences.entry(number).or_insert(sequence);

@@ -5,6 +5,7 @@ use crate::owner::{SEGMENT_BYTES, Shared, TestPartition, options};
 use broker::{Refusal, Time};
 use journal::disk::{Disk, Memory};
 use journal::{Draft, Journal, Local, Options, Outcome};
+use message::Overlay;
 use std::sync::Arc;
 
 const NOW: Time = Time(1_000_000);
@@ -59,6 +60,39 @@ fn what_is_alive_among_the_dead_is_copied_and_found_again() {
     assert_eq!(again.held(), (1..=30).map(|n| n * 20).collect::<Vec<_>>());
     drain(&mut again, |_| false);
     again.rest(200).unwrap();
+    assert!(segments(&memory) <= 2, "{} segments are left", segments(&memory));
+}
+
+#[test]
+fn changes_that_are_stored_are_copied_like_bodies_found_again_and_given_back() {
+    let (memory, told) = (Memory::new(), Shared::default());
+    let mut partition = open(&memory, &told);
+    let change = |number: u32| {
+        let mut overlay = Overlay::default();
+        overlay.set("trace", &message::Value::Binary(vec![number as u8; 2_000])).unwrap();
+        overlay
+    };
+    (1..=600).for_each(|number| partition.send(number).unwrap());
+    partition.receive(600).unwrap();
+    // One in fifty stays, with changes that lie among those of others.
+    for number in 1..=600 {
+        partition.now.0 += 1;
+        partition.abandon_with(number, change(number)).unwrap();
+    }
+    assert_eq!(partition.refusals(), []);
+    let before = segments(&memory);
+    drain(&mut partition, |number| number % 50 == 0);
+    partition.rest(300).unwrap();
+    let after = segments(&memory);
+    assert!(after * 3 < before, "{before} segments became {after}");
+    judge(&memory.crash_image(0), &told.lock(), "cleaned");
+    drop(partition);
+    let mut again = open(&memory, &told);
+    again.receive(100).unwrap();
+    let kept = (1..=12).map(|nth| (nth * 50, change(nth * 50)));
+    assert_eq!(again.changes, kept.collect());
+    drain(&mut again, |_| false);
+    again.rest(300).unwrap();
     assert!(segments(&memory) <= 2, "{} segments are left", segments(&memory));
 }
 

@@ -13,10 +13,11 @@ use super::settle::tag_of;
 use amqp::LinkKey;
 use broker::{Delivery, LocalTime, ReceiveMode, State};
 use bytes::Bytes;
-use engine::{Bodies, BodyRead, Front, Sent};
+use engine::{Bodies, BodyRead, Found, Front, Sent};
 use journal::Place;
 use journal::limits::RUN_BYTES;
 use message::delivery::{Stamp, encode};
+use message::overlay::OverlayError;
 use message::sections::Sections;
 use std::collections::VecDeque;
 
@@ -63,7 +64,7 @@ pub(super) struct Service {
     fetch: Option<Fetch>,
     /// Links that were sent messages since their credit was last looked at.
     served: Vec<LinkKey>,
-    bodies: Vec<Bytes>,
+    found: Vec<Found>,
 }
 
 /// The first waiting messages of a link, or the next part of its first, being read.
@@ -177,31 +178,34 @@ impl<S> Task<S> {
             return true;
         }
         if is_large(first) {
-            let place = receiver.progress.next_place(first).clone();
-            return self.read(key, vec![place], broker::limits::BODY_PART_BYTES as usize, is_full);
+            let places = receiver.progress.next_places(first).cloned().collect();
+            return self.read(key, places, broker::limits::BODY_PART_BYTES as usize, is_full);
         }
         // With a full output all that matters is whether there is something to read ahead.
         let is_short = self.output_most < OUTPUT_BYTES;
         let most = if (is_full && !is_fetching) || is_short { 1 } else { usize::MAX };
-        let mut bodies = std::mem::take(&mut self.service.bodies);
-        let run = run_of(&receiver.waiting).take(most).map(|sent| sent.delivery.body);
-        let front = self.engine.handle().cache().front(run, &mut bodies);
+        let mut found = std::mem::take(&mut self.service.found);
+        let overlay = |sent: &Sent| sent.delivery.stored_overlay().map(|stored| stored.body);
+        let run = run_of(&receiver.waiting).take(most).map(|sent| (sent.delivery.body, overlay(sent)));
+        let front = self.engine.handle().cache().front(run, &mut found);
         let is_served = match front {
             Front::Here(_) if is_full => false,
             Front::Here(_) => {
-                self.send_run(key, bodies.drain(..).map(Some));
+                self.send_run(key, found.drain(..).map(Some));
                 true
             }
             Front::Absent(count) => {
                 let count = if most == 1 && !is_short { usize::MAX } else { count };
                 let run = run_of(&receiver.waiting).take(count);
-                let bytes = run.clone().map(|sent| sent.delivery.length as usize).sum();
-                let places = run.map(|sent| sent.place.clone()).collect();
+                let bytes = run.clone().map(|sent| sent.delivery.stored_bytes()).sum();
+                // Neighbours are read together, and bodies are neighbours of bodies.
+                let overlays = run.clone().filter_map(|sent| sent.overlay.as_deref());
+                let places = run.map(|sent| &sent.place).chain(overlays).cloned().collect();
                 self.read(key, places, bytes, is_full)
             }
         };
-        bodies.clear();
-        self.service.bodies = bodies;
+        found.clear();
+        self.service.found = found;
         is_served
     }
 
@@ -220,21 +224,28 @@ impl<S> Task<S> {
         let Some(receiver) = self.receiver(key) else { return };
         match receiver.waiting.front() {
             Some(first) if is_large(first) => {
-                self.send_part(key, bodies.bodies.into_iter().next().flatten());
+                let has_overlay = receiver.progress.next_places(first).nth(1).is_some();
+                let mut bodies = bodies.bodies.into_iter();
+                let body = bodies.next().flatten();
+                let overlay = if has_overlay { bodies.next().flatten() } else { Some(Bytes::new()) };
+                self.send_part(key, body.zip(overlay).map(|(body, overlay)| Found { body, overlay }));
             }
-            _ => self.send_run(key, bodies.bodies.into_iter()),
+            _ => {
+                let found = paired(&receiver.waiting, bodies.bodies);
+                self.send_run(key, found.into_iter());
+            }
         }
     }
 
     /// Sends the first waiting messages of a link, whose bodies these are; one without a body is passed over.
-    fn send_run(&mut self, key: LinkKey, bodies: impl Iterator<Item = Option<Bytes>>) {
+    fn send_run(&mut self, key: LinkKey, messages: impl Iterator<Item = Option<Found>>) {
         let Some(receiver) = self.receiver(key) else { return };
         let mut waiting = std::mem::take(&mut receiver.waiting);
         let (mut count, mut is_blocked) = (0, false);
-        for body in bodies {
+        for found in messages {
             let Some(sent) = waiting.front() else { break };
-            if let Some(body) = body
-                && !self.send_message(key, sent, &body)
+            if let Some(found) = found
+                && !self.send_message(key, sent, &found)
             {
                 is_blocked = true;
                 break;
@@ -273,11 +284,11 @@ impl<S> Task<S> {
     }
 
     /// Sends one message if the client's window and credit allow.
-    fn send_message(&mut self, key: LinkKey, sent: &Sent, body: &[u8]) -> bool {
+    fn send_message(&mut self, key: LinkKey, sent: &Sent, found: &Found) -> bool {
         let is_settled = sent.mode == ReceiveMode::ReceiveAndDelete;
         let result = self.machine.send(key, &tag_of(sent.delivery.token), is_settled, 0, |out| {
-            let encoded =
-                Sections::scan(body).and_then(|sections| encode_stamped(out, sent, body, &sections));
+            let sections = Sections::scan(&found.body).map_err(Unshown::from);
+            let encoded = sections.and_then(|sections| encode_stamped(out, sent, found, &sections));
             if let Err(error) = encoded {
                 // It was whole when it was taken in, and its checksum is right: this is a bug, and a loud one.
                 let sequence = sent.delivery.sequence.0;
@@ -300,23 +311,53 @@ fn is_large(sent: &Sent) -> bool {
 fn run_of(waiting: &VecDeque<Sent>) -> impl Iterator<Item = &Sent> + Clone {
     let mut bytes = 0;
     waiting.iter().take_while(move |sent| {
-        bytes += sent.delivery.length;
-        bytes <= RUN_BYTES && !is_large(sent)
+        bytes += sent.delivery.stored_bytes();
+        bytes <= RUN_BYTES as usize && !is_large(sent)
     })
+}
+
+/// What was read of the first messages: their bodies, and then what was changed of those of which that is stored.
+fn paired(waiting: &VecDeque<Sent>, read: Vec<Option<Bytes>>) -> Vec<Option<Found>> {
+    let mut left = read.len();
+    let is_read = |sent: &&Sent| match left.checked_sub(1 + usize::from(sent.overlay.is_some())) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    };
+    let count = waiting.iter().take_while(is_read).count();
+    let mut bodies = read;
+    let mut overlays = bodies.split_off(count).into_iter();
+    let pair = |(body, sent): (Option<Bytes>, &Sent)| {
+        let overlay = if sent.overlay.is_some() { overlays.next()? } else { Some(Bytes::new()) };
+        body.zip(overlay).map(|(body, overlay)| Found { body, overlay })
+    };
+    bodies.into_iter().zip(waiting).map(pair).collect()
+}
+
+/// Why a stored message cannot be shown: it was whole when it was taken in, and its checksum is right, so this is a bug.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unshown {
+    #[error(transparent)]
+    Message(#[from] message::Malformed),
+    #[error("its changed properties: {0}")]
+    Changes(#[from] OverlayError),
 }
 
 /// Writes a message, or the first part of one, as its receiver gets it.
 pub(super) fn encode_stamped(
     out: &mut Vec<u8>,
     sent: &Sent,
-    body: &[u8],
+    found: &Found,
     sections: &Sections,
-) -> Result<(), message::Malformed> {
-    let overlay = sent.delivery.extra.as_ref().and_then(|extra| extra.overlay.as_ref());
+) -> Result<(), Unshown> {
+    let changes = sent.delivery.changes(&found.overlay)?;
     let is_locked = sent.mode == ReceiveMode::PeekLock;
     let lock_token = is_locked.then(|| uuid_of_token(sent.delivery.token));
     let stamp = Stamp { lock_token, is_delivered: true, ..stamp_of(&sent.delivery) };
-    encode(out, body, sections, &stamp, overlay)
+    encode(out, &found.body, sections, &stamp, changes.as_deref())?;
+    Ok(())
 }
 
 /// What the broker says about a message.

@@ -3,12 +3,12 @@
 //! part however slow its receiver is.
 
 use super::connection::Task;
-use super::deliver::encode_stamped;
+use super::deliver::{Unshown, encode_stamped};
 use super::settle::tag_of;
 use amqp::LinkKey;
 use broker::{Command, ReceiveMode};
 use bytes::Bytes;
-use engine::Sent;
+use engine::{Found, Sent};
 use journal::Place;
 use message::sections::Sections;
 
@@ -24,20 +24,21 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Where the part is that goes out next.
-    pub(super) fn next_place<'a>(&self, sent: &'a Sent) -> &'a Place {
-        sent.parts.get(self.parts).unwrap_or(&sent.place)
+    /// Where the part is that goes out next, and with the first one what was changed of the message, if that is stored.
+    pub(super) fn next_places<'a>(&self, sent: &'a Sent) -> impl Iterator<Item = &'a Place> + use<'a> {
+        let overlay = sent.overlay.as_deref().filter(|_| self.parts == 0);
+        [sent.parts.get(self.parts).unwrap_or(&sent.place)].into_iter().chain(overlay)
     }
 }
 
 impl<S> Task<S> {
     /// Sends as much of the next part of a link's first message as the client takes.
-    pub(super) fn send_part(&mut self, key: LinkKey, body: Option<Bytes>) {
+    pub(super) fn send_part(&mut self, key: LinkKey, found: Option<Found>) {
         let Some(receiver) = self.receiver(key) else { return };
         let mut progress = receiver.progress;
         let Some(sent) = receiver.waiting.pop_front() else { return };
         let is_last = progress.parts == sent.parts.len();
-        let part = body.and_then(|body| as_received(&sent, body, progress.parts, is_last));
+        let part = found.and_then(|found| as_received(&sent, found, progress.parts, is_last));
         let Some(part) = part else { return self.give_up(key, progress.is_begun) };
 
         if !progress.is_begun {
@@ -88,13 +89,15 @@ impl<S> Task<S> {
 
 /// The part as the receiver gets it: the first one has the broker's header and annotations, the others are as they were
 /// sent.
-fn as_received(sent: &Sent, body: Bytes, part: usize, is_last: bool) -> Option<Bytes> {
+fn as_received(sent: &Sent, found: Found, part: usize, is_last: bool) -> Option<Bytes> {
     if part > 0 {
-        return Some(body);
+        return Some(found.body);
     }
-    let sections = if is_last { Sections::scan(&body) } else { Sections::scan_front(&body) };
+    let body = &found.body;
+    let sections = if is_last { Sections::scan(body) } else { Sections::scan_front(body) };
     let mut out = Vec::new();
-    let encoded = sections.and_then(|sections| encode_stamped(&mut out, sent, &body, &sections));
+    let sections = sections.map_err(Unshown::from);
+    let encoded = sections.and_then(|sections| encode_stamped(&mut out, sent, &found, &sections));
     match encoded {
         Ok(()) => Some(out.into()),
         Err(error) => {

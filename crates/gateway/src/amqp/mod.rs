@@ -25,6 +25,7 @@ mod transaction;
 
 pub use arriving::Unfinished;
 pub(crate) use arriving::{Arrived, Arriving, Unfit};
+pub(crate) use deliver::Unshown;
 pub(crate) use intake::add_message;
 pub use management::LargeReplies;
 pub(crate) use management::{token_of_uuid, uuid_of_token};

@@ -156,6 +156,7 @@ impl Oracle {
             | Record::Noted { entity, .. }
             | Record::Skipped { entity, .. }
             | Record::InSession { entity, .. }
+            | Record::OverlayStored { entity, .. }
             | Record::SessionStateSet { entity, .. } => self.local(*entity, time),
             Record::Forwarded { source, .. } => self.local(source.entity, time),
             Record::Published(published) => self.local(published.topic, time),

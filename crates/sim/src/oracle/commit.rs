@@ -1,7 +1,7 @@
 //! What becomes durable. Every record must be justified by what a client asked or by the clock, exactly once.
 
 use super::forward::{Move, Way};
-use super::ledger::{Kind, Present, Queue};
+use super::ledger::{Kind, Present, Queue, is_large};
 use super::reply::is_granted;
 use super::watched::Appended;
 use super::{Gone, Lock, Oracle, Question, Unfit};
@@ -65,6 +65,7 @@ impl Oracle {
                 self.ledger.numbers.insert(BodyId(id), *number);
             }
         }
+        self.ledger.overlays.extend(appended.overlays.iter().cloned());
         let mut stored: BTreeMap<_, (usize, EntityId, LocalTime)> = BTreeMap::new();
         for record in &appended.records {
             self.coverage.record(record);
@@ -78,9 +79,14 @@ impl Oracle {
                     | Record::Published(_)
                     | Record::Skipped { .. }
                     | Record::Forwarded { .. }
+                    | Record::OverlayStored { .. }
             );
             if self.noted.is_some() && !stores {
                 self.fail("I9: an id was noted without its message");
+            }
+            // It was stored before, by a transaction that is committed now.
+            if matches!(record, Record::OverlayStored { body, .. } if body.0 < appended.first_body) {
+                self.coverage.variant("stored changes in a transaction");
             }
             let dated = self.dated(record, time);
             self.note_visit(record, dated);
@@ -97,6 +103,11 @@ impl Oracle {
         }
         if let Some((entity, sequence)) = self.joining.pop_first() {
             self.fail(format!("S-145: {sequence:?} of {entity:?} is not in its session"));
+        }
+        if let Some((entity, sequence)) =
+            self.restated.pop_first().map(|(at, _)| at).or(self.loaded.pop_first())
+        {
+            self.fail(format!("I3: {sequence:?} of {entity:?} has changes that nobody made, or lacks some"));
         }
         self.check_committed();
         self.ledger.position = position;
@@ -143,23 +154,33 @@ impl Oracle {
             }
             Record::Removed { entity, first, count } => {
                 let last = first.0 + u64::from(*count);
-                (first.0..last).for_each(|number| self.remove(*entity, Sequence(number), time));
+                (first.0..last).for_each(|number| {
+                    // What was abandoned and has expired takes its changes along.
+                    self.restated.remove(&(*entity, Sequence(number)));
+                    self.remove(*entity, Sequence(number), time);
+                });
             }
             Record::Returned { entity, sequence, overlay } => {
-                let overlay = overlay.as_deref();
+                let restated = self.take_restated(*entity, *sequence, overlay.as_deref());
+                let overlay = restated.as_ref().or(overlay.as_deref());
                 self.give_back(&Ending { entity: *entity, sequence: *sequence, overlay, time });
             }
             Record::Deferred { entity, sequence, overlay } => {
-                let overlay = overlay.as_deref();
+                let restated = self.take_restated(*entity, *sequence, overlay.as_deref());
+                let overlay = restated.as_ref().or(overlay.as_deref());
                 self.defer(&Ending { entity: *entity, sequence: *sequence, overlay, time });
             }
             Record::DeadLettered { entity, sequence, reason, is_failure, overlay } => {
-                let overlay = overlay.as_deref();
+                let restated = self.take_restated(*entity, *sequence, overlay.as_deref());
+                let overlay = restated.as_ref().or(overlay.as_deref());
                 let ending = Ending { entity: *entity, sequence: *sequence, overlay, time };
                 self.dead_letter(&ending, *reason, *is_failure);
             }
             Record::InSession { entity, sequence, session } => self.join(*entity, *sequence, session),
             Record::SessionStateSet { entity, session, state } => self.set_state(*entity, session, *state),
+            Record::OverlayStored { entity, sequence, body, length } => {
+                self.overlay_stored(*entity, *sequence, *body, *length);
+            }
             Record::LocksKept { locks } => {
                 for kept in locks {
                     let lock = self.locks.get(&(kept.source.entity, kept.token.sequence()));
@@ -493,6 +514,61 @@ impl Oracle {
         self.is_blurred || self.has_unread || self.untold_locks.contains_key(&entity)
     }
 
+    /// All that was changed of a message is in a body: of a copy that was just published, or of a message of which the next
+    /// record says what became of it.
+    fn overlay_stored(&mut self, entity: EntityId, sequence: Sequence, body: BodyId, length: u32) {
+        let overlay = self.ledger.overlays.get(&body.0).cloned();
+        let Some(overlay) = overlay.filter(|overlay| overlay.encoded_bytes() == length as usize) else {
+            return self.fail(format!("I3: {body:?} has not what was changed of {sequence:?}"));
+        };
+        let queue = self.ledger.queues.get(&entity);
+        let Some(present) = queue.and_then(|queue| queue.present.get(&sequence)) else {
+            return self.fail(format!("{sequence:?} of {entity:?} was changed and is not there"));
+        };
+        if is_large(&present.overlay) {
+            self.coverage.variant("stored changes changed again");
+        }
+        if !self.loaded.remove(&(entity, sequence)) {
+            self.restated.insert((entity, sequence), overlay);
+        } else if present.overlay != overlay {
+            self.fail(format!("S-182: the copy {sequence:?} of {entity:?} has other changes"));
+        } else {
+            self.coverage.variant("stored changes of a copy");
+        }
+    }
+
+    /// What was stored of changes for the record of what becomes of a message, which has `recorded` itself.
+    fn take_restated(
+        &mut self,
+        entity: EntityId,
+        sequence: Sequence,
+        recorded: Option<&Overlay>,
+    ) -> Option<Overlay> {
+        let restated = self.restated.remove(&(entity, sequence));
+        if recorded.is_some_and(|recorded| restated.is_some() || is_large(recorded)) {
+            self.fail(format!("P7: what was changed of {sequence:?} is held in memory"));
+        }
+        restated
+    }
+
+    /// Whether a record says that a message was changed as somebody asked.
+    fn is_change(&self, ending: &Ending<'_>) -> impl Fn(Option<&Overlay>) -> bool + use<> {
+        let before = self.ledger.queues.get(&ending.entity).and_then(|queue| {
+            let present = queue.present.get(&ending.sequence)?;
+            ending.overlay.map(|_| present.overlay.clone())
+        });
+        let merged = move |change: &Overlay| {
+            let mut merged = before.clone().unwrap_or_default();
+            merged.merge(change).map(|()| merged)
+        };
+        let recorded = ending.overlay.map(|recorded| (recorded.clone(), merged(recorded)));
+        move |asked| match (asked, &recorded) {
+            (None, None) => true,
+            (Some(asked), Some((recorded, all))) => asked == recorded || merged(asked) == *all,
+            _ => false,
+        }
+    }
+
     /// A delivery failed: because its receiver said so with `said`, or because its lock ended. Forgets the lock.
     fn end_delivery(&mut self, ending: &Ending<'_>, said: impl Fn(&Outcome) -> bool) -> Result<(), String> {
         let Ending { entity, sequence, overlay, time } = *ending;
@@ -525,9 +601,10 @@ impl Oracle {
 
     /// A message is back from a receiver.
     fn give_back(&mut self, ending: &Ending<'_>) {
-        let Ending { entity, sequence, overlay, time } = *ending;
+        let Ending { entity, sequence, time, .. } = *ending;
+        let is_change = self.is_change(ending);
         let abandoned =
-            |outcome: &Outcome| matches!(outcome, Outcome::Abandon(changes) if changes.as_deref() == overlay);
+            |outcome: &Outcome| matches!(outcome, Outcome::Abandon(changes) if is_change(changes.as_deref()));
         let ended = self.end_delivery(ending, abandoned);
         let Some((queue, present)) = self.there(ending) else { return };
         let is_past = present.is_mortal() && present.expires <= time;
@@ -547,9 +624,12 @@ impl Oracle {
     /// The message that a delivery ended for, its changes merged, and its queue's settings.
     fn there(&mut self, ending: &Ending<'_>) -> Option<(&QueueSettings, &mut Present)> {
         let Ending { entity, sequence, overlay, .. } = *ending;
-        let queue = self.ledger.queues.get_mut(&entity);
-        let present = queue.and_then(|queue| queue.present.get_mut(&sequence));
-        let merged = present.map(|present| overlay.map_or(Ok(()), |overlay| present.overlay.merge(overlay)));
+        let mut merged = None;
+        if let Some(queue) = self.ledger.queues.get_mut(&entity) {
+            queue.change(sequence, |present| {
+                merged = Some(overlay.map_or(Ok(()), |overlay| present.overlay.merge(overlay)));
+            });
+        }
         match merged {
             None => self.fail(format!("a delivery of {sequence:?} ended and it is not there")),
             Some(Err(_)) => self.fail(format!("the changes of {sequence:?} do not fit together")),
@@ -561,9 +641,10 @@ impl Oracle {
 
     /// A message is set aside (S-120), which counts as a delivery (S-86).
     fn defer(&mut self, ending: &Ending<'_>) {
-        let Ending { entity, sequence, overlay, .. } = *ending;
+        let Ending { entity, sequence, .. } = *ending;
+        let is_change = self.is_change(ending);
         let deferred =
-            |outcome: &Outcome| matches!(outcome, Outcome::Defer(changes) if changes.as_deref() == overlay);
+            |outcome: &Outcome| matches!(outcome, Outcome::Defer(changes) if is_change(changes.as_deref()));
         let is_said = self.locks.get(&(entity, sequence)).is_some_and(|lock| lock.asked.iter().any(deferred));
         let ended = self.end_delivery(ending, deferred);
         let Some((settings, present)) = self.there(ending) else { return };
@@ -586,8 +667,9 @@ impl Oracle {
     /// A message moves to the dead-letter queue: once, and for a reason (S-61, S-87, S-90).
     fn dead_letter(&mut self, ending: &Ending<'_>, reason: Reason, is_failure: bool) {
         let Ending { entity, sequence, overlay, time } = *ending;
+        let is_change = self.is_change(ending);
         let fails = |outcome: &Outcome| match outcome {
-            Outcome::Abandon(changes) | Outcome::Defer(changes) => changes.as_deref() == overlay,
+            Outcome::Abandon(changes) | Outcome::Defer(changes) => is_change(changes.as_deref()),
             _ => false,
         };
         let unfit = self.unfit.remove(&(entity, sequence));
@@ -596,7 +678,7 @@ impl Oracle {
         let is_said = lock.is_some_and(|lock| {
             time < lock.latest()
                 && lock.asked.iter().any(
-                    |asked| matches!(asked, Outcome::DeadLetter(changes) if changes.as_deref() == overlay),
+                    |asked| matches!(asked, Outcome::DeadLetter(changes) if is_change(changes.as_deref())),
                 )
         });
         let ended = if is_failure { self.end_delivery(ending, fails) } else { Ok(()) };

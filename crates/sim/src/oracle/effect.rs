@@ -6,9 +6,10 @@ use super::ledger::Present;
 use super::{Fate, Gone, Link, LinkState, Lock, Oracle, Role};
 use broker::{
     ConnectionId, Delivery, EntityId, LinkId, LocalTime, LockToken, Notice, Outcome, ReceiveMode, Refusal,
-    Settled, State, SubQueue,
+    Settled, State, StoredOverlay, SubQueue,
 };
 use engine::{Outgoing, Sent};
+use message::Overlay;
 
 impl Oracle {
     pub(super) fn left(&mut self, connection: ConnectionId, outgoing: &Outgoing) {
@@ -291,6 +292,7 @@ impl Oracle {
         let turn = self.turn;
         let (began, now) = (self.since(entity), self.here(entity));
         let session = self.ledger_session(entity, sequence);
+        let shown = self.ledger.changes_of(delivery);
         let queue = match self.ledger.queues.get_mut(&entity) {
             Some(queue) => queue,
             None => match self.ledger.deleted.get_mut(&entity) {
@@ -370,7 +372,7 @@ impl Oracle {
             (!present.is_mortal() || decided < present.expires, "I8: it was delivered after it had expired"),
         ];
         let wrong = wrong.into_iter().find(|(is_right, _)| !is_right).map(|(_, what)| what);
-        if let Some(what) = wrong.or_else(|| wrong_delivery(present, delivery)) {
+        if let Some(what) = wrong.or_else(|| wrong_delivery(shown.as_ref(), present, delivery)) {
             return self.fail(format!("{sequence:?}: {what}"));
         }
         // A queue that went in this turn has taken its locks along.
@@ -472,6 +474,15 @@ impl Oracle {
         }
         self.trace.add(&[hash]);
     }
+
+    /// A client has read what was changed of a message.
+    pub fn read_changes(&mut self, delivery: &Delivery, stored: &[u8]) {
+        let Some(StoredOverlay { body, .. }) = delivery.stored_overlay() else { return };
+        if Overlay::decode(stored).ok().as_ref() != self.ledger.overlays.get(&body.0) {
+            self.fail(format!("I3: what was changed of {:?} is not what was stored", delivery.sequence));
+        }
+        self.coverage.variant("stored changes read");
+    }
 }
 
 /// An effect in few words.
@@ -494,9 +505,12 @@ fn wrong_link(link: &Link, sent: &Sent, turn: u64) -> Option<&'static str> {
     }
 }
 
-pub(super) fn wrong_delivery(present: &Present, delivery: &Delivery) -> Option<&'static str> {
-    let shown = present.shown();
-    let overlay = delivery.extra.as_ref().and_then(|extra| extra.overlay.as_ref());
+/// What is wrong with a message that shows these changes.
+pub(super) fn wrong_delivery(
+    changes: Option<&Overlay>,
+    present: &Present,
+    delivery: &Delivery,
+) -> Option<&'static str> {
     if delivery.count != present.count {
         Some("I7: its count is not the number of failed deliveries")
     } else if delivery.enqueued != present.enqueued {
@@ -507,7 +521,7 @@ pub(super) fn wrong_delivery(present: &Present, delivery: &Delivery) -> Option<&
         Some("I3: its length is not what was stored")
     } else if delivery.expires != present.expires {
         Some("I8: it shows another time at which it expires")
-    } else if overlay.is_some_and(|overlay| *overlay != shown) || overlay.is_none() && !shown.is_empty() {
+    } else if changes != Some(&present.shown()) {
         Some("I3: its changed properties are not those that were set")
     } else {
         None

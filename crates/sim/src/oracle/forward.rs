@@ -2,7 +2,7 @@
 //! number of that queue, or in the dead-letter queue for a reason that holds. Nothing is overtaken, nothing stays.
 
 use super::commit::longest_life;
-use super::ledger::{Kind, PARTS, Present, Queue};
+use super::ledger::{Kind, PARTS, Present, Queue, is_large};
 use super::{Lock, Oracle};
 use broker::limits::FORWARD_RETRY;
 use broker::queue::index::Reason;
@@ -125,7 +125,7 @@ impl Oracle {
         sequence: Sequence,
         target: EntityId,
         time: LocalTime,
-    ) -> Option<(Present, LocalTime)> {
+    ) -> Option<(Present, LocalTime, bool)> {
         let (part, is_dead) = (source.sub, source.sub != SubQueue::Main);
         let Some(queue) = self.ledger.queues.get(&source.entity) else {
             self.fail("a message was forwarded out of a queue that does not exist");
@@ -145,12 +145,18 @@ impl Oracle {
         if is_dead {
             present.overlay = dead_letter_overlay(&from.path, &present);
         }
+        let restated = self.restated.remove(&(source.entity, sequence));
+        let is_restated = restated.is_some();
         let wrong = [
             (way == Way::To(target), "it was forwarded to where it does not go"),
             (present.part == part, "it was forwarded from another part of its queue"),
             (present.state == State::Active, "it was forwarded though it waits"),
             (lock.is_none_or(|lock| lock.may_be_free(time)), "I5: it was forwarded though it is locked"),
             (is_dead || time < present.expires, "I8: it was forwarded though it has expired"),
+            (
+                restated.is_none_or(|restated| is_dead && is_large(&restated) && restated == present.overlay),
+                "I3: it takes along what nobody set",
+            ),
         ];
         let root = self.messages[present.message].root;
         self.ledger.moved.insert((source.entity, sequence), root);
@@ -159,25 +165,32 @@ impl Oracle {
         }
         if let Some(older) = overtaken {
             let what = format!("{older:?} of {source:?} was overtaken by {sequence:?} on its way (S-175)");
-            // What goes to a topic, or to where duplicates are looked for, is read before. One that cannot be read stays, and
+            // What goes to a topic, or to where duplicates are looked for, is read before, and so are changes that are stored. One that cannot be read stays, and
             // that is known a moment later.
+            let is_stored =
+                |queue: &Queue| queue.present.get(&older).is_some_and(|present| is_large(&present.overlay));
             let is_read = self.ledger.queues.get(&target).is_some_and(|to| {
                 matches!(to.kind, Kind::Topic(_)) || to.settings.requires_duplicate_detection
-            });
+            }) || self.ledger.queues.get(&source.entity).is_some_and(is_stored);
             match is_read && self.may_not_read {
                 true => drop(self.suspicion.get_or_insert(what)),
                 false => self.fail(what),
             }
         }
         present.travelled = Travelled { hops: present.travelled.hops + 1, first: Some(first) };
-        Some((*present, own))
+        if is_large(&present.overlay) {
+            self.coverage.variant("stored changes forwarded");
+        }
+        Some((*present, own, is_restated))
     }
 
     /// A message moves to another queue, under a new number.
     pub(super) fn forwarded(&mut self, moved: &Move<'_>, time: LocalTime) {
         let Move { source, sequence, target, number, expires, overlay } = *moved;
         let is_dead = source.sub != SubQueue::Main;
-        let Some((present, own)) = self.forwarded_out(source, sequence, target, time) else { return };
+        let Some((present, own, is_restated)) = self.forwarded_out(source, sequence, target, time) else {
+            return;
+        };
         let (tier, turn, position) = (self.tier, self.turn, self.ledger.position + 1);
         let queue = self.ledger.queues.get_mut(&target).filter(|queue| matches!(queue.kind, Kind::Queue));
         let Some(queue) = queue else {
@@ -190,7 +203,14 @@ impl Oracle {
                 expires == own.min(time.after(longest_life(tier, &queue.settings))),
                 "I8: it lives for another time",
             ),
-            (overlay == is_dead.then_some(&present.overlay), "I3: it takes along what nobody set"),
+            (
+                overlay == Some(&present.overlay).filter(|overlay| is_dead && !is_large(overlay)),
+                "I3: it takes along what nobody set",
+            ),
+            (
+                is_restated == (is_dead && is_large(&present.overlay)),
+                "I3: it does not take along what was changed",
+            ),
         ];
         queue.next = number.next();
         queue.last_enqueued = time;

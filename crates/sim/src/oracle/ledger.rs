@@ -7,12 +7,14 @@ use super::forward::{Travelled, forwards};
 use super::topic::{Subscription, Topic};
 use crate::rules::Traits;
 use broker::ids::{IdHasher, IdMap};
+use broker::limits::SMALL_OVERLAY_BYTES;
 use broker::queue::index::Reason;
 use broker::{
-    BodyId, Counts, Durable, EntityId, KeptLock, LocalTime, NamespaceId, Number, QueueSettings, Sequence,
-    Span, State, SubQueue, Time,
+    BodyId, Counts, Delivery, Durable, EntityId, KeptLock, LocalTime, NamespaceId, Number, QueueSettings,
+    Sequence, Span, State, StoredOverlay, SubQueue, Time,
 };
 use message::Overlay;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
@@ -102,6 +104,12 @@ impl Present {
         let mut shown = Overlay::default();
         let is_set = shown.set_dead_letter(Some(reason), Some(&description)).is_ok();
         if is_set && shown.merge(&self.overlay).is_ok() { shown } else { self.overlay.clone() }
+    }
+
+    /// What it takes of the disk: changed properties count where they are not small.
+    pub fn bytes(&self) -> u64 {
+        let overlay = Some(&self.overlay).filter(|overlay| is_large(overlay));
+        u64::from(self.length) + overlay.map_or(0, |overlay| overlay.encoded_bytes() as u64)
     }
 
     /// Whether it is in none of the dead-letter queues.
@@ -208,7 +216,7 @@ impl Queue {
 
     pub fn insert(&mut self, sequence: Sequence, present: Present) {
         *count(&mut self.counts, &present) += 1;
-        self.bytes += u64::from(present.length);
+        self.bytes += present.bytes();
         if let Some(times) = times(&mut self.schedule, &mut self.expiries, &present) {
             times.insert((present.expires, sequence));
         }
@@ -218,7 +226,7 @@ impl Queue {
     pub fn remove(&mut self, sequence: Sequence) -> Option<Box<Present>> {
         let present = self.present.remove(&sequence)?;
         *count(&mut self.counts, &present) -= 1;
-        self.bytes -= u64::from(present.length);
+        self.bytes -= present.bytes();
         if let Some(times) = times(&mut self.schedule, &mut self.expiries, &present) {
             times.remove(&(present.expires, sequence));
         }
@@ -229,13 +237,13 @@ impl Queue {
     pub fn change(&mut self, sequence: Sequence, change: impl FnOnce(&mut Present)) {
         let Some(present) = self.present.get_mut(&sequence) else { return };
         *count(&mut self.counts, present) -= 1;
-        self.bytes -= u64::from(present.length);
+        self.bytes -= present.bytes();
         if let Some(times) = times(&mut self.schedule, &mut self.expiries, present) {
             times.remove(&(present.expires, sequence));
         }
         change(present);
         *count(&mut self.counts, present) += 1;
-        self.bytes += u64::from(present.length);
+        self.bytes += present.bytes();
         if let Some(times) = times(&mut self.schedule, &mut self.expiries, present) {
             times.insert((present.expires, sequence));
         }
@@ -314,6 +322,8 @@ pub struct Ledger {
     pub last_deletion: u64,
     /// The hash of each stored body.
     pub bodies: IdMap<u64, u64>,
+    /// Those that are changed properties of a message.
+    pub overlays: IdMap<u64, Overlay>,
     /// The number of the message that begins with a body.
     pub numbers: IdMap<BodyId, usize>,
     /// Messages that were removed.
@@ -322,6 +332,25 @@ pub struct Ledger {
     pub moved: IdMap<(EntityId, Sequence), usize>,
     /// Locks that a planned stop has left, while that is the last record.
     pub kept: Vec<KeptLock>,
+}
+
+/// Whether changed properties are in a body of their own.
+pub fn is_large(overlay: &Overlay) -> bool {
+    overlay.encoded_bytes() > SMALL_OVERLAY_BYTES
+}
+
+impl Ledger {
+    /// What a delivery shows as changed properties, if it is what was stored.
+    pub fn changes_of(&self, delivery: &Delivery) -> Option<Overlay> {
+        let mut stored = Vec::new();
+        if let Some(StoredOverlay { body, length }) = delivery.stored_overlay() {
+            self.overlays.get(&body.0)?.encode(&mut stored);
+            if stored.len() != length as usize {
+                return None;
+            }
+        }
+        Some(delivery.changes(&stored).ok()?.map(Cow::into_owned).unwrap_or_default())
+    }
 }
 
 impl Default for Ledger {
@@ -334,6 +363,7 @@ impl Default for Ledger {
             deleted: BTreeMap::new(),
             last_deletion: 0,
             bodies: IdMap::default(),
+            overlays: IdMap::default(),
             numbers: IdMap::default(),
             removed: IdMap::default(),
             moved: IdMap::default(),
@@ -400,7 +430,7 @@ impl Ledger {
                 return Err(format!("queue {} should not exist, or another should", queue.path));
             };
             let (told, expected) = (
-                (queue.counts, queue.bytes, queue.next, queue.below),
+                (queue.counts, queue.own_bytes(), queue.next, queue.below),
                 (model.counts, model.bytes, model.next, self.below(model)),
             );
             if told != expected {

@@ -29,6 +29,7 @@ use broker::{
 };
 use engine::{Mailbox, Outgoing};
 use ledger::{Ledger, PARTS, Present, path_of};
+use message::Overlay;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
@@ -300,6 +301,10 @@ pub struct Oracle {
     noted: Option<(EntityId, MessageKey)>,
     /// Copies that nobody may receive; the next records must bury them.
     unfit: BTreeMap<(EntityId, Sequence), Unfit>,
+    /// All that was changed of messages of which the next record says what becomes of them.
+    restated: BTreeMap<(EntityId, Sequence), Overlay>,
+    /// Copies that an action has changed much; the next records must say that this is stored.
+    loaded: BTreeSet<(EntityId, Sequence)>,
     /// Messages whose next record must say what session they are in.
     joining: BTreeSet<(EntityId, Sequence)>,
     /// The first message that waits at a topic although its time has come, and since when.
@@ -364,6 +369,8 @@ impl Default for Oracle {
             pending: None,
             noted: None,
             unfit: BTreeMap::new(),
+            restated: BTreeMap::new(),
+            loaded: BTreeSet::new(),
             joining: BTreeSet::new(),
             overdue: BTreeMap::new(),
             suspicion: None,

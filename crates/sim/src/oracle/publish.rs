@@ -4,7 +4,7 @@
 
 use super::commit::{Stored, longest_life};
 use super::forward::Travelled;
-use super::ledger::{Kind, Present};
+use super::ledger::{Kind, Present, is_large};
 use super::{Gone, Message, Oracle, Unfit};
 use crate::rules::{TraitSet, Traits, Verdict};
 use broker::queue::index::Reason;
@@ -22,6 +22,8 @@ struct Original {
     is_forwarded: bool,
     /// A dead letter takes along why it is one.
     is_dead: bool,
+    /// That was stored before.
+    is_restated: bool,
     length: u32,
     /// Until when the topic lets it live.
     expires: LocalTime,
@@ -35,6 +37,8 @@ struct Copy {
     /// What its record says, and what it has then.
     told: Option<Overlay>,
     overlay: Overlay,
+    /// An action has made it.
+    is_acted: bool,
     traits: Traits,
     /// It belongs into the dead-letter queue, if it does.
     unfit: Option<Unfit>,
@@ -63,6 +67,10 @@ impl Oracle {
             (queue.used, queue.is_touched) = (time, true);
         }
         let expected = self.copies_of(*topic, &original, time);
+        let must_restate = original.is_dead && is_large(&original.overlay) && !expected.is_empty();
+        if must_restate && !original.is_restated {
+            self.fail(format!("I3: message {} takes along what was not stored", original.message));
+        }
         let is_right = expected.len() == copies.len()
             && expected.iter().zip(copies).all(|(expected, copy)| {
                 (expected.subscription, expected.expires) == (copy.subscription, copy.expires)
@@ -112,6 +120,7 @@ impl Oracle {
                     has_session: self.messages[number].session.is_some(),
                     is_forwarded: false,
                     is_dead: false,
+                    is_restated: false,
                     length: *length,
                     expires,
                     travelled: Travelled::default(),
@@ -133,7 +142,7 @@ impl Oracle {
                 Some(Original::of(*present, expires, has_session, false))
             }
             Origin::Forwarded { source, sequence } => {
-                let (present, own) = self.forwarded_out(*source, *sequence, topic, time)?;
+                let (present, own, is_restated) = self.forwarded_out(*source, *sequence, topic, time)?;
                 let path = self.ledger.queues.get(&topic)?.path.to_lowercase().into();
                 let message = &mut self.messages[present.message];
                 (message.is_published, message.place, message.path) = (true, None, path);
@@ -144,7 +153,8 @@ impl Oracle {
                 if let Some(what) = self.take_noted_forwarded(topic, number, time) {
                     self.fail(format!("{sequence:?} of {source:?} forwarded to {topic:?}: {what}"));
                 }
-                Some(Original { is_forwarded: true, ..Original::of(present, expires, has_session, is_dead) })
+                let original = Original::of(present, expires, has_session, is_dead);
+                Some(Original { is_forwarded: true, is_restated, ..original })
             }
         }
     }
@@ -155,7 +165,11 @@ impl Oracle {
         let Some(Kind::Topic(model)) = self.ledger.queues.get(&topic).map(|queue| &queue.kind) else {
             return copies;
         };
-        let taken_along = || original.is_dead.then(|| original.overlay.clone());
+        // What is large was stored before, for all of them.
+        let taken_along = || {
+            let overlay = Some(&original.overlay).filter(|overlay| original.is_dead && !is_large(overlay));
+            overlay.cloned()
+        };
         for entity in model.subscriptions.values() {
             let Some(queue) = self.ledger.queues.get(entity) else { continue };
             let Kind::Subscription(below) = &queue.kind else { continue };
@@ -167,6 +181,7 @@ impl Oracle {
                 expires: original.expires.min(time.after(longest_life(self.tier, &queue.settings))),
                 told: taken_along(),
                 overlay: original.overlay.clone(),
+                is_acted: false,
                 traits: original.traits,
                 unfit,
             };
@@ -183,7 +198,13 @@ impl Oracle {
                     }
                     (Verdict::Yes, Some(deed)) => {
                         let (traits, overlay) = deed.done(&rule.name, original.traits, &original.overlay);
-                        copies.push(Copy { told: Some(overlay.clone()), overlay, traits, ..plain(lacks) });
+                        copies.push(Copy {
+                            told: Some(overlay.clone()).filter(|told| !is_large(told)),
+                            overlay,
+                            is_acted: true,
+                            traits,
+                            ..plain(lacks)
+                        });
                     }
                     (Verdict::Fails, _) => {
                         copies.truncate(before);
@@ -200,6 +221,7 @@ impl Oracle {
 
     fn store_copy(&mut self, copy: Copy, original: &Original, first: Number, time: LocalTime) {
         let (turn, position) = (self.turn, self.ledger.position + 1);
+        let is_large = copy.is_acted && is_large(&copy.overlay);
         let Some(queue) = self.ledger.queues.get_mut(&copy.subscription) else { return };
         let sequence = queue.next;
         let (keeps_sessions, requires_session) = (queue.keeps_sessions(), queue.settings.requires_session);
@@ -240,6 +262,9 @@ impl Oracle {
         let is_kept = requires_session || keeps_sessions && !original.is_forwarded;
         if original.has_session && is_kept {
             self.joining.insert((copy.subscription, sequence));
+        }
+        if is_large {
+            self.loaded.insert((copy.subscription, sequence));
         }
         if let Some(why) = copy.unfit {
             self.unfit.insert((copy.subscription, sequence), why);
@@ -297,6 +322,7 @@ impl Original {
             has_session,
             is_forwarded: false,
             is_dead,
+            is_restated: false,
             length: present.length,
             expires,
             travelled: present.travelled,
@@ -312,6 +338,7 @@ impl Original {
             has_session: false,
             is_forwarded: false,
             is_dead: false,
+            is_restated: false,
             length: 0,
             expires: LocalTime(0).after(Span::MAX),
             travelled: Travelled::default(),

@@ -297,8 +297,9 @@ impl Oracle {
             let Some(queue) = self.ledger.queues.get(&entity) else { return };
             let Some(present) = queue.present.get(&delivery.sequence) else { return };
             let is_right = present.part == part && present.state == delivery.state;
-            if let Some(what) =
-                wrong_delivery(present, delivery).or((!is_right).then_some("its state is another"))
+            let changes = self.ledger.changes_of(delivery);
+            if let Some(what) = wrong_delivery(changes.as_ref(), present, delivery)
+                .or((!is_right).then_some("its state is another"))
             {
                 return self.fail(format!("{:?} as seen: {what}", delivery.sequence));
             }

@@ -116,19 +116,23 @@ impl Transaction {
 
     /// Bytes of messages that are staged, at least and at most.
     fn bytes(&self, may_be_over: bool) -> (u64, u64) {
-        let sum = |counts: &dyn Fn(Heard) -> bool| {
+        // How much a settlement has stored of changed properties depends on what was changed of the message before.
+        let sum = |counts: &dyn Fn(Heard) -> bool, of_settlement: u64| {
             let counted = self.operations.iter().filter(|operation| counts(operation.heard));
             let bytes = counted.map(|operation| match operation.what {
                 What::Send { bytes, .. } => bytes,
-                What::Settle { .. } => 0,
+                What::Settle { .. } => of_settlement,
             });
             bytes.sum::<u64>()
         };
         let least = match self.is_spoiled || may_be_over || self.has_unheard() {
             true => 0,
-            false => sum(&|heard| heard == Heard::Staged),
+            false => sum(&|heard| heard == Heard::Staged, 0),
         };
-        let most = if self.is_spoiled { 0 } else { sum(&|heard| heard != Heard::Refused) };
+        let most = match self.is_spoiled {
+            true => 0,
+            false => sum(&|heard| heard != Heard::Refused, message::limits::OVERLAY_BYTES as u64),
+        };
         (least, most)
     }
 }

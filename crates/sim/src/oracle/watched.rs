@@ -6,10 +6,12 @@ use crate::hash::hash_bytes;
 use crate::oracle::Shared;
 use crate::workload::message_number;
 use broker::Record;
+use broker::limits::SMALL_OVERLAY_BYTES;
 use journal::{
     BODY_PREFIX_BYTES, Batch, BodyId, Description, Draft, Epoch, Error, Journal, Local, Outcome, Place,
     Position, Resolution, Scrub, Snapshots, Space, Stretch, Ticket,
 };
+use message::Overlay;
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -66,6 +68,8 @@ pub struct Appended {
     /// Of each body, in the order of their ids: its hash, and the number of the message that it begins, if it does.
     pub first_body: u64,
     pub bodies: Vec<(u64, Option<usize>)>,
+    /// Those of them that are changed properties, by their ids.
+    pub overlays: Vec<(u64, Overlay)>,
     /// The write was reported as failed, and may be found on the disk all the same.
     pub has_failed: bool,
 }
@@ -89,12 +93,17 @@ impl Appended {
                 &joined
             }
         };
-        let mut bodies = Vec::with_capacity(draft.body_lengths.len());
+        let (mut bodies, mut overlays) = (Vec::with_capacity(draft.body_lengths.len()), Vec::new());
         let mut at_byte = 0;
         for length in &draft.body_lengths {
             let start = at_byte + BODY_PREFIX_BYTES;
             at_byte = start + *length as usize;
             let body = &stored[start..at_byte];
+            if body.len() > SMALL_OVERLAY_BYTES
+                && let Ok(overlay) = Overlay::decode(body)
+            {
+                overlays.push((first_body.0 + bodies.len() as u64, overlay));
+            }
             bodies.push((hash_bytes(body), message_number(body)));
         }
         Ok(Appended {
@@ -104,6 +113,7 @@ impl Appended {
             hash: hash_bytes(&draft.records),
             first_body: first_body.0,
             bodies,
+            overlays,
             has_failed: false,
         })
     }

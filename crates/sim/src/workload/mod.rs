@@ -395,9 +395,17 @@ impl Workload {
             }
             Answer::Messages(messages) => {
                 for (delivery, places) in messages.iter().zip(places) {
-                    let mut whole = Vec::new();
-                    match places.iter().try_for_each(|place| place.read_into(&mut whole)) {
-                        Ok(()) => oracle.read(delivery, hash_bytes(&whole), whole.len()),
+                    let (mut whole, mut overlay) = (Vec::new(), Vec::new());
+                    let overlays = usize::from(delivery.stored_overlay().is_some());
+                    let (pieces, overlays) = places.split_at(places.len().saturating_sub(overlays));
+                    let read = pieces.iter().try_for_each(|place| place.read_into(&mut whole));
+                    let read =
+                        read.and_then(|()| overlays.iter().try_for_each(|each| each.read_into(&mut overlay)));
+                    match read {
+                        Ok(()) => {
+                            oracle.read(delivery, hash_bytes(&whole), whole.len());
+                            oracle.read_changes(delivery, &overlay);
+                        }
                         Err(error) if !may_fail() => {
                             oracle.fail(format!("I1: a stored body cannot be read: {error}"));
                         }
@@ -425,12 +433,14 @@ impl Workload {
 
     /// A message reaches its receiver, who reads it.
     pub fn take(&mut self, nth: usize, sent: &Sent, may_fail: impl Fn() -> bool, oracle: &mut Oracle) {
-        let mut whole = Vec::new();
+        let (mut whole, mut overlay) = (Vec::new(), Vec::new());
         let read = sent.parts.iter().chain([&sent.place]).try_for_each(|place| place.read_into(&mut whole));
-        match read {
+        let mut changes = sent.overlay.iter();
+        match read.and_then(|()| changes.try_for_each(|place| place.read_into(&mut overlay))) {
             Ok(()) => {
                 oracle.read(&sent.delivery, hash_bytes(&whole), whole.len());
-                oracle.shown(&sent.delivery, &whole);
+                oracle.read_changes(&sent.delivery, &overlay);
+                oracle.shown(&sent.delivery, &whole, &overlay);
             }
             Err(error) if !may_fail() => oracle.fail(format!("I1: a stored body cannot be read: {error}")),
             Err(_) => return,

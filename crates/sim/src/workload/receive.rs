@@ -3,6 +3,7 @@
 use super::client::Held;
 use super::{Actor, NAMESPACE, Workload, namespace_of};
 use crate::oracle::{Oracle, Role};
+use broker::limits::SMALL_OVERLAY_BYTES;
 use broker::{Command, LinkId, LockToken, Outcome};
 use engine::Batch;
 use message::{Overlay, Value};
@@ -93,6 +94,8 @@ impl Workload {
                 let mut large = names.iter().filter(|other| **other != name);
                 large.try_for_each(|name| overlay.set(name, &Value::Binary(vec![7; LARGE])))
             }
+            // More than is held in memory.
+            1..4 => overlay.set(name, &Value::Binary(vec![self.random.number() as u8; SMALL_OVERLAY_BYTES])),
             _ => overlay.set(name, &Value::Long(self.random.number() as i64)),
         };
         set.expect("two properties of 30 KB fit");

@@ -253,3 +253,27 @@ fn a_settlement_that_fails_and_wants_no_answer_refuses_the_commit() {
     let other = bench.declare();
     assert_eq!(bench.commit(other), Ok(()));
 }
+
+#[test]
+fn large_changes_are_stored_ahead_of_the_commit_and_are_garbage_without_it() {
+    // S-210, S-213
+    for is_failed in [false, true] {
+        let mut bench = Bench::new();
+        let token = bench.lock();
+        let txn = bench.declare();
+        let mut words = Overlay::default();
+        words.set_dead_letter(Some("failed"), Some(&"why ".repeat(1_000))).unwrap();
+        bench.settle(txn, token, Outcome::DeadLetter(Some(Box::new(words.clone())))).unwrap();
+        let staged = bench.world.broker.staged();
+        assert_eq!(staged.stored_bytes, words.encoded_bytes() as u64);
+        assert!(staged.held_bytes < 1_000, "{staged:?}");
+        let alive = |bench: &Bench| stored_bodies(&bench.world.broker.snapshot(bench.world.now)).len();
+        assert_eq!(alive(&bench), 2, "the message, and what waits for the commit");
+        bench.discharge(txn, is_failed).unwrap();
+        assert_eq!(alive(&bench), if is_failed { 1 } else { 2 });
+        bench.world.commit();
+        let dead = bench.world.receive("q/$DeadLetterQueue", PeekLock, 1);
+        let shown: Vec<_> = dead.iter().map(|delivery| bench.world.changes(delivery)).collect();
+        assert_eq!(shown, if is_failed { vec![] } else { vec![words] });
+    }
+}

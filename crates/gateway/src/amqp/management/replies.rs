@@ -5,7 +5,7 @@
 
 use super::super::condition::SERVER_BUSY;
 use super::super::connection::Task;
-use super::super::deliver::{OUTPUT_BYTES, stamp_of};
+use super::super::deliver::{OUTPUT_BYTES, Unshown, stamp_of};
 use super::super::link::{Kind, Link};
 use super::arguments::uuid_of_token;
 use super::reply::Reply;
@@ -195,21 +195,31 @@ impl Messages {
         Messages { reply, verb, found, large: None }
     }
 
-    /// What must be read: of a message without its body only the front.
+    /// What must be read: of a message without its body only the front, and what was changed of it.
     fn places(&self) -> impl Iterator<Item = &Place> {
-        self.found.iter().flat_map(|(_, places)| &places[..self.parts(places.len())])
+        self.found.iter().flat_map(|(delivery, places)| {
+            let (parts, overlay) = places.split_at(self.pieces_of(delivery, places));
+            parts[..self.wanted(parts.len())].iter().chain(overlay)
+        })
     }
 
     fn bodies(&self) -> impl Iterator<Item = BodyId> {
         let omits = self.omits_body();
         self.found.iter().flat_map(move |(delivery, _)| {
             let parts = delivery.extra.iter().flat_map(|extra| extra.parts.iter().copied());
-            parts.chain([delivery.body]).take(if omits { 1 } else { usize::MAX })
+            let wanted = parts.chain([delivery.body]).take(if omits { 1 } else { usize::MAX });
+            wanted.chain(delivery.stored_overlay().map(|stored| stored.body))
         })
     }
 
-    fn parts(&self, all: usize) -> usize {
-        if self.omits_body() { 1 } else { all }
+    /// How many of the places are of the message itself: behind them is that of its changed properties, if these are stored.
+    fn pieces_of(&self, delivery: &Delivery, places: &[Place]) -> usize {
+        places.len().saturating_sub(usize::from(delivery.stored_overlay().is_some()))
+    }
+
+    /// How many of the pieces of a message are read.
+    fn wanted(&self, pieces: usize) -> usize {
+        if self.omits_body() { pieces.min(1) } else { pieces }
     }
 
     fn omits_body(&self) -> bool {
@@ -217,7 +227,7 @@ impl Messages {
     }
 
     fn bytes(&self) -> usize {
-        self.found.iter().map(|(delivery, _)| delivery.length as usize).sum()
+        self.found.iter().map(|(delivery, _)| delivery.stored_bytes()).sum()
     }
 
     /// The reply. A message whose body cannot be read is left out: damage stays local.
@@ -231,12 +241,15 @@ impl Messages {
             let open = begin_list(out);
             let (mut count, mut rest) = (0, bodies);
             for (delivery, places) in &self.found {
-                let (parts, others) = rest.split_at(self.parts(places.len()).min(rest.len()));
+                let pieces = self.pieces_of(delivery, places);
+                let read = self.wanted(pieces) + places.len() - pieces;
+                let (read, others) = rest.split_at(read.min(rest.len()));
                 rest = others;
-                let Some(parts) = parts.iter().map(Option::as_deref).collect::<Option<Vec<_>>>() else {
+                let Some(mut parts) = read.iter().map(Option::as_deref).collect::<Option<Vec<_>>>() else {
                     continue;
                 };
-                count += u32::from(self.write_message(out, delivery, &parts));
+                let overlay = delivery.stored_overlay().and_then(|_| parts.pop()).unwrap_or_default();
+                count += u32::from(self.write_message(out, delivery, &parts, overlay));
             }
             end_compound(out, open, count);
         });
@@ -255,7 +268,7 @@ impl Messages {
         }
     }
 
-    fn write_message(&self, out: &mut Vec<u8>, delivery: &Delivery, parts: &[&[u8]]) -> bool {
+    fn write_message(&self, out: &mut Vec<u8>, delivery: &Delivery, parts: &[&[u8]], overlay: &[u8]) -> bool {
         let start = out.len();
         let token = delivery.locked_until.map(|_| uuid_of_token(delivery.token));
         let open = begin_map(out);
@@ -266,7 +279,7 @@ impl Messages {
         write_string(out, "message");
         out.extend_from_slice(&[code::BINARY_32, 0, 0, 0, 0]);
         let begun = out.len();
-        if let Err(error) = self.write_parts(out, delivery, token, parts) {
+        if let Err(error) = self.write_parts(out, delivery, token, (parts, overlay)) {
             // It was whole when it was taken in, and its checksum is right: this is a bug, and a loud one.
             tracing::error!(%error, sequence = delivery.sequence.0, "a stored message cannot be encoded");
             out.truncate(start);
@@ -283,8 +296,8 @@ impl Messages {
         out: &mut Vec<u8>,
         delivery: &Delivery,
         lock_token: Option<[u8; 16]>,
-        parts: &[&[u8]],
-    ) -> Result<(), message::Malformed> {
+        (parts, overlay): (&[&[u8]], &[u8]),
+    ) -> Result<(), Unshown> {
         let Some((first, others)) = parts.split_first() else { return Ok(()) };
         let is_whole = delivery.extra.as_ref().is_none_or(|extra| extra.parts.is_empty());
         let mut sections = if is_whole { Sections::scan(first)? } else { Sections::scan_front(first)? };
@@ -302,8 +315,8 @@ impl Messages {
             State::Scheduled => 2,
         };
         let stamp = Stamp { state: Some(state), lock_token, ..stamp_of(delivery) };
-        let overlay = delivery.extra.as_ref().and_then(|extra| extra.overlay.as_ref());
-        encode(out, stored, &sections, &stamp, overlay)?;
+        let changes = delivery.changes(overlay)?;
+        encode(out, stored, &sections, &stamp, changes.as_deref())?;
         others.iter().for_each(|part| out.extend_from_slice(part));
         Ok(())
     }

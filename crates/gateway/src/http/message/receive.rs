@@ -10,19 +10,19 @@ use super::super::{Door, ENTRY};
 use super::body::{Parts, Payload};
 use super::dates::http_date;
 use super::{Line, MessageRequest, broker_properties, empty, refused, user_properties};
-use crate::amqp::uuid_of_token;
+use crate::amqp::{Unshown, uuid_of_token};
 use crate::ask::Ask;
 use crate::auth::{self, Denied, Grant, Holder, Right, UnixSeconds};
 use crate::limits::CLAIM_REVIEW;
 use broker::{Answer, Command, LockToken, NamespaceId, Notice, ReceiveMode, Refusal, Task};
 use bytes::Bytes;
-use engine::{Handle, Outgoing, Sent};
+use engine::{Found, Handle, Outgoing, Sent};
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use hyper::{Method, Response, StatusCode};
 use message::pieces::Rest;
 use message::sections::Sections;
-use message::{Malformed, SystemProperty, View};
+use message::{SystemProperty, View};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::pin::pin;
 use std::time::Duration;
@@ -57,8 +57,8 @@ impl<A: Ask> Door<'_, A> {
         let lapsed = self.lapsed(asked, entity);
         let taken = take(line, (namespace, entity), mode, wait, asked.stopping.clone(), lapsed).await?;
         let Some(sent) = taken else { return Ok(empty(StatusCode::NO_CONTENT)) };
-        let first = first_part(engine, &sent).await.ok_or(Refusal::Unreadable)?;
-        let mut response = shown(engine, &sent, &first).map_err(|error| {
+        let found = first_part(engine, &sent).await.ok_or(Refusal::Unreadable)?;
+        let mut response = shown(engine, &sent, &found).map_err(|error| {
             // It was whole when it was taken in, and its checksum is right: this is a bug, and a loud one.
             tracing::error!(%error, sequence = sent.delivery.sequence.0, "a stored message cannot be shown");
             Failure::Internal
@@ -161,25 +161,32 @@ async fn take(
     }
 }
 
-/// The first part of a message, or all of it; `None` if it cannot be read.
-pub(super) async fn first_part(engine: &Handle, sent: &Sent) -> Option<Bytes> {
+/// The first part of a message, or all of it, and what was changed of it; `None` if that cannot be read.
+pub(super) async fn first_part(engine: &Handle, sent: &Sent) -> Option<Found> {
     let mut found = Vec::new();
-    engine.cache().get(std::iter::once(sent.delivery.body).filter(|_| sent.parts.is_empty()), &mut found);
-    if let Some(Some(body)) = found.pop() {
-        return Some(body);
+    let overlay = sent.delivery.stored_overlay().map(|stored| stored.body);
+    let wanted = std::iter::once((sent.delivery.body, overlay)).filter(|_| sent.parts.is_empty());
+    engine.cache().front(wanted, &mut found);
+    if let Some(found) = found.pop() {
+        return Some(found);
     }
-    let place = sent.parts.first().unwrap_or(&sent.place).clone();
-    let mut reading = engine.read(vec![place], broker::limits::BODY_PART_BYTES as usize, false)?;
+    let place = sent.parts.first().unwrap_or(&sent.place);
+    let places: Vec<_> = [place].into_iter().chain(sent.overlay.as_deref()).cloned().collect();
+    let mut reading = engine.read(places, broker::limits::BODY_PART_BYTES as usize, false)?;
     reading.done().await;
-    reading.take()?.bodies.into_iter().next().flatten()
+    let mut read = reading.take()?.bodies.into_iter();
+    let body = read.next()??;
+    let overlay = if sent.overlay.is_some() { read.next()?? } else { Bytes::new() };
+    Some(Found { body, overlay })
 }
 
 /// The message as HTTP has it.
-fn shown(engine: &Handle, sent: &Sent, first: &Bytes) -> Result<Response<Payload>, Malformed> {
+fn shown(engine: &Handle, sent: &Sent, found: &Found) -> Result<Response<Payload>, Unshown> {
+    let first = &found.body;
     let (delivery, is_whole) = (&sent.delivery, sent.parts.is_empty());
     let sections = if is_whole { Sections::scan(first)? } else { Sections::scan_front(first)? };
-    let overlay = delivery.extra.as_ref().and_then(|extra| extra.overlay.as_ref());
-    let view = View { stored: first, sections: &sections, overlay };
+    let changes = delivery.changes(&found.overlay)?;
+    let view = View { stored: first, sections: &sections, overlay: changes.as_deref() };
     let payload = if is_whole {
         let mut contents = Vec::new();
         let body = sections.body.bytes(first);

@@ -13,7 +13,7 @@ use crate::ask::Ask;
 use broker::{
     Answer, Command, Delivery, LockToken, NamespaceId, Number, Outcome, ReceiveMode, Refusal, Sequence,
 };
-use engine::{Outgoing, Sent};
+use engine::{Found, Outgoing, Sent};
 use hyper::{Method, Response, StatusCode};
 use message::sections::Sections;
 use message::{SystemProperty, View};
@@ -78,8 +78,8 @@ impl<A: Ask> Door<'_, A> {
                 }
             }
         };
-        let first = first_part(self.ask.engine(), &found).await.ok_or(Refusal::Unreadable)?;
-        id_of(&first, &found.delivery).ok_or(Failure::Internal)
+        let read = first_part(self.ask.engine(), &found).await.ok_or(Refusal::Unreadable)?;
+        id_of(&read, &found.delivery).ok_or(Failure::Internal)
     }
 }
 
@@ -100,15 +100,17 @@ async fn look_at(
     let Outgoing::Answered { answer, places, .. } = line.next().await else { return Err(Failure::Internal) };
     let Answer::Messages(messages) = answer.map_err(refused)? else { return Err(Failure::Internal) };
     let Some((delivery, mut parts)) = messages.into_iter().zip(places).next() else { return Ok(None) };
+    let overlay = delivery.stored_overlay().and_then(|_| parts.pop()).map(Box::new);
     let place = parts.pop().ok_or(Refusal::Unreadable)?;
-    Ok(Some(Sent { link: line.link(), mode: ReceiveMode::PeekLock, delivery, place, parts }))
+    Ok(Some(Sent { link: line.link(), mode: ReceiveMode::PeekLock, delivery, place, parts, overlay }))
 }
 
 /// The text of a stored message's id; `None` if the message is not what it was.
-fn id_of(first: &[u8], delivery: &Delivery) -> Option<Option<String>> {
-    let sections = Sections::scan(first).or_else(|_| Sections::scan_front(first)).ok()?;
-    let overlay = delivery.extra.as_ref().and_then(|extra| extra.overlay.as_ref());
-    let view = View { stored: first, sections: &sections, overlay };
+fn id_of(read: &Found, delivery: &Delivery) -> Option<Option<String>> {
+    let stored = &read.body;
+    let sections = Sections::scan(stored).or_else(|_| Sections::scan_front(stored)).ok()?;
+    let changes = delivery.changes(&read.overlay).ok()?;
+    let view = View { stored, sections: &sections, overlay: changes.as_deref() };
     let id = view.system(SystemProperty::MessageId).ok()?;
     Some(id.and_then(|id| broker_properties::id_text(&id.value().ok()?)))
 }

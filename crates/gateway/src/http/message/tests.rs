@@ -610,7 +610,7 @@ async fn names_of_properties_keep_their_spelling() {
     let mut names = Vec::new();
     for each in &outgoing {
         let Outgoing::Deliver(sent) = each else { continue };
-        let body = super::receive::first_part(&server.state.engine, sent).await.unwrap();
+        let body = super::receive::first_part(&server.state.engine, sent).await.unwrap().body;
         let sections = message::sections::Sections::scan(&body).unwrap();
         let view = message::View { stored: &body, sections: &sections, overlay: None };
         names.extend(view.applications().unwrap().map(|property| property.unwrap().0.to_owned()));
