@@ -139,6 +139,10 @@ pub const SLICE_BYTES: usize = 1_024 * 1_024;
 /// reference is held: so much text says why a message failed, and what is longer is seldom read and may be read from the disk.
 pub const SMALL_OVERLAY_BYTES: usize = 1_024;
 
+/// An entity takes changed properties that are not small until it holds so many times its size: dead-lettering goes on in a full
+/// one, and a receiver that changes everything still cannot fill the disk.
+pub const CHANGED_SIZE_TIMES: u64 = 2;
+
 /// What lives long in memory, in all, unless it is configured: the index of messages, changed properties, sessions, ids of messages, locks
 /// and definitions. Beyond it nothing that adds to it is taken.
 pub const STATE_BYTES: usize = 2 * 1_024 * 1_024 * 1_024;

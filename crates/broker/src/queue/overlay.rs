@@ -9,7 +9,7 @@ use crate::decision::{Deciding, Material};
 use crate::durable::Applying;
 use crate::effect::StoredOverlay;
 use crate::ids::{EntityId, Sequence, Source};
-use crate::limits::SMALL_OVERLAY_BYTES;
+use crate::limits::{CHANGED_SIZE_TIMES, SMALL_OVERLAY_BYTES};
 use crate::planted::{Bug, is_planted};
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -97,13 +97,14 @@ impl Broker {
         self.write(Record::OverlayStored { entity, sequence, body, length }, decision);
     }
 
-    /// Whether there is room for changes that are not small: they take of the disk what a message takes.
+    /// Whether there is room for changes that are not small: they take of the disk what a message takes. A full entity refuses
+    /// what is sent to it, not what is settled (S-19), so changes have room beyond.
     pub(crate) fn check_room_for_changes(&self, entity: EntityId) -> Result<(), Refusal> {
         if self.volatile.is_full() {
             return Err(Refusal::NoSpace);
         }
         let topic = self.durable.queue(entity).and_then(|queue| queue.kind.topic());
-        self.check_size_quota(topic.unwrap_or(entity))
+        self.check_held_size(topic.unwrap_or(entity), CHANGED_SIZE_TIMES)
     }
 }
 

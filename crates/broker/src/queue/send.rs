@@ -136,10 +136,15 @@ impl Broker {
         self.check_size_quota(entity)
     }
 
-    /// Whether an entity may store more.
+    /// Whether an entity may store more messages.
     pub(crate) fn check_size_quota(&self, entity: EntityId) -> Result<(), Refusal> {
+        self.check_held_size(entity, 1)
+    }
+
+    /// Whether an entity holds less than so many times its size quota.
+    pub(crate) fn check_held_size(&self, entity: EntityId, times: u64) -> Result<(), Refusal> {
         let queue = self.durable.queue(entity).expect("it was looked at");
-        let limit = self.tier_of(queue.namespace).queue_bytes(&queue.settings);
+        let limit = self.tier_of(queue.namespace).queue_bytes(&queue.settings).saturating_mul(times);
         let size = queue.held_bytes();
         if size >= limit {
             return Err(Refusal::QueueFull {

@@ -193,7 +193,7 @@ fn what_clients_have_stored_wins_over_the_words_of_the_broker() {
 fn changes_that_are_not_small_wait_for_room_and_small_ones_do_not() {
     // P6, S-19, S-235: they take of the disk what a message takes.
     let settings = QueueSettings { max_size_megabytes: 1, ..QueueSettings::default() };
-    let (mut world, link) = locked(2, settings);
+    let (mut world, link) = locked(3, settings);
     let before = world.queue("q").held_bytes();
     settle(&mut world, link, 1, Outcome::DeadLetter(boxed(large("p"))));
     assert_eq!(world.queue("q").held_bytes(), before + large("p").encoded_bytes() as u64);
@@ -205,15 +205,18 @@ fn changes_that_are_not_small_wait_for_room_and_small_ones_do_not() {
     );
     world.broker.set_room(true);
     let filler = world.sender("q");
-    world.send(filler, 0, &[message(1_048_576 - world.queue("q").held_bytes() as u32)]);
-    let refused = settle(&mut world, link, 2, Outcome::DeadLetter(boxed(large("p"))));
-    let is_full = |refusal: &Refusal| matches!(refusal, Refusal::QueueFull { size: 1_048_576, .. });
+    world.send(filler, 0, &[message(1_048_575 - world.queue("q").held_bytes() as u32)]);
+    world.send(filler, 1, &[message(1_048_576)]);
+    settle(&mut world, link, 2, Outcome::DeadLetter(boxed(large("p"))));
+    assert_eq!(world.queue("q").counts.dead_letter, 2, "a full queue refuses sends alone");
+    let refused = settle(&mut world, link, 3, Outcome::DeadLetter(boxed(large("p"))));
+    let is_full = |refusal: &Refusal| matches!(refusal, Refusal::QueueFull { limit: 2_097_152, .. });
     assert!(
         matches!(&refused[..], [Effect::Notice(Notice::NotSettled { refusal, .. })] if is_full(refusal)),
         "{refused:?}"
     );
-    settle(&mut world, link, 2, Outcome::DeadLetter(boxed(setting("p", 900))));
-    assert_eq!(world.queue("q").counts.dead_letter, 2);
+    settle(&mut world, link, 3, Outcome::DeadLetter(boxed(setting("p", 900))));
+    assert_eq!(world.queue("q").counts.dead_letter, 3);
 }
 
 #[test]
