@@ -1,7 +1,6 @@
 //! Which changes could be made, told by cargo-mutants, and which of them are.
 
-use super::{Subject, target};
-use crate::root::root;
+use super::{Subject, target, tree};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
@@ -68,7 +67,7 @@ fn tool() -> Result<PathBuf, String> {
 /// Every change that could be made.
 pub(super) fn list(subject: &Subject) -> Result<Vec<Mutant>, String> {
     let mut command = Command::new(tool()?);
-    command.current_dir(root()).args(["mutants", "--list", "--json", "--package", subject.package]);
+    command.current_dir(tree::original()).args(["mutants", "--list", "--json", "--package", subject.package]);
     for file in subject.files {
         command.args(["--file", file]);
     }
@@ -94,7 +93,7 @@ pub(super) fn choose(mut mutants: Vec<Mutant>, seed: u64, count: usize) -> Vec<M
 }
 
 /// `file:12:34: what` without the numbers, which change with every line above.
-fn without_place(name: &str) -> &str {
+pub(super) fn without_place(name: &str) -> &str {
     name.splitn(4, ':').nth(3).unwrap_or(name)
 }
 

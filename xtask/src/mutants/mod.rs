@@ -9,7 +9,9 @@ mod tests;
 mod tree;
 
 use crate::root::target;
-use choice::{choose, list};
+use choice::{Mutant, choose, list, without_place};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 use tests::Suite;
 
@@ -65,7 +67,7 @@ const GATEWAY: Subject = Subject {
 };
 
 const SUBJECTS: [&Subject; 2] = [&BROKER, &GATEWAY];
-const USAGE: &str = "usage: cargo xtask mutants [broker|gateway] [--seed S] [--part K/N]";
+const USAGE: &str = "usage: cargo xtask mutants [broker|gateway] [--seed S] [--part K/N] [--again]";
 
 /// What the command line asks for.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +75,42 @@ struct Question {
     subject: &'static Subject,
     seed: u64,
     part: Part,
+    /// Only those that the last run with this seed has not noticed.
+    is_again: bool,
+}
+
+/// Which of the chosen changes are judged, and where those are remembered that nobody notices.
+#[derive(Debug)]
+struct Wanted {
+    part: Part,
+    /// Names without their places, which move.
+    again: Option<BTreeSet<String>>,
+    missed: PathBuf,
+}
+
+impl Wanted {
+    fn of(question: &Question) -> Result<Wanted, String> {
+        let name = format!("mutants/missed-{}-{}.txt", question.subject.name, question.seed);
+        let missed = target().join(name);
+        let read = || -> Result<BTreeSet<String>, String> {
+            let text = std::fs::read_to_string(&missed).map_err(|error| {
+                format!("nothing is known of an earlier run: {}: {error}", missed.display())
+            })?;
+            Ok(text.lines().map(|name| without_place(name).to_owned()).collect())
+        };
+        let again = question.is_again.then(read).transpose()?;
+        Ok(Wanted { part: question.part, again, missed })
+    }
+
+    fn holds(&self, number: usize, mutant: &Mutant) -> bool {
+        let is_again = |names: &BTreeSet<String>| names.contains(without_place(&mutant.name));
+        self.part.holds(number) && self.again.as_ref().is_none_or(is_again)
+    }
+
+    fn remember<'a>(&self, missed: impl Iterator<Item = &'a Mutant>) -> Result<(), String> {
+        let names: String = missed.map(|mutant| format!("{}\n", mutant.name)).collect();
+        std::fs::write(&self.missed, names).map_err(|error| format!("{}: {error}", self.missed.display()))
+    }
 }
 
 /// The `number`th of `of` parts of the changes, from one: judged alone, so that a run may be short.
@@ -96,22 +134,27 @@ impl Part {
 }
 
 pub fn run(arguments: &[String]) -> Result<(), String> {
-    let Question { subject, seed, part } = read(arguments)?;
+    let question = read(arguments)?;
+    let wanted = Wanted::of(&question)?;
+    let Question { subject, seed, part, is_again } = question;
+    tree::take()?;
     let chosen = choose(list(subject)?, seed, COUNT);
     println!("{} changes of {}, chosen by seed {seed}", chosen.len(), subject.package);
-    let judged = tests::judge(subject, chosen, part)?;
+    let judged = tests::judge(subject, chosen, &wanted)?;
+    wanted.remember(judged.missed.iter())?;
     judged.unviable.iter().for_each(|mutant| println!("does not compile: {}", mutant.name));
     judged.missed.iter().for_each(|mutant| println!("not noticed: {}", mutant.name));
     let viable = judged.noticed + judged.missed.len();
     println!("{} of {viable} changes were noticed; {} do not compile", judged.noticed, judged.unviable.len());
-    match part.of > 1 || 100 * judged.noticed >= subject.noticed_percent * viable {
+    match part.of > 1 || is_again || 100 * judged.noticed >= subject.noticed_percent * viable {
         true => Ok(()),
         false => Err(format!("fewer than {} % were noticed", subject.noticed_percent)),
     }
 }
 
 fn read(arguments: &[String]) -> Result<Question, String> {
-    let mut question = Question { subject: &BROKER, seed: 1, part: Part { number: 1, of: 1 } };
+    let mut question =
+        Question { subject: &BROKER, seed: 1, part: Part { number: 1, of: 1 }, is_again: false };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
@@ -120,6 +163,7 @@ fn read(arguments: &[String]) -> Result<Question, String> {
                 question.seed = given.parse().map_err(|_| format!("`{given}` is no seed"))?;
             }
             "--part" => question.part = rest.next().and_then(|given| Part::read(given)).ok_or(USAGE)?,
+            "--again" => question.is_again = true,
             name => {
                 question.subject = SUBJECTS.into_iter().find(|subject| subject.name == name).ok_or(USAGE)?;
             }

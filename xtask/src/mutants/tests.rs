@@ -1,13 +1,14 @@
 //! Builds the changes and runs the tests on each.
 
 use super::choice::Mutant;
-use super::{Part, Subject, tree};
+use super::{Subject, Wanted, tree};
 use crate::root::target;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Tests in one program.
@@ -20,10 +21,38 @@ pub(super) struct Suite {
     pub(super) limit: Duration,
 }
 
-/// A test that hangs is known after this many times what all tests take without a change, if that is sooner.
+/// Tests may take this many times what they take without a change, in all and from one that ends to the next: else one
+/// of them has been made to hang.
 const SLOWER_BY: u32 = 6;
-/// ... but not sooner than this, for the machine may be busy.
+/// ... and at least this, for the machine may be busy.
 const SHORTEST_LIMIT: Duration = Duration::from_secs(20);
+const SHORTEST_SILENCE: Duration = Duration::from_secs(10);
+
+/// Changes that are tried at once: many tests wait more than they compute.
+const AT_ONCE: usize = 2;
+
+/// How long tests may take.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    in_all: Duration,
+    /// Without a word from any test.
+    silent: Duration,
+}
+
+/// How a run of tests went.
+#[derive(Debug)]
+struct Run {
+    end: End,
+    longest_silence: Duration,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Passed,
+    /// The test that failed first; none, if the whole program broke off.
+    Failed(Option<String>),
+    Late,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Judged {
@@ -37,7 +66,7 @@ type Numbered = Vec<(usize, Mutant)>;
 /// Where the tests are, by the name of their suite.
 type Programs = BTreeMap<String, PathBuf>;
 
-pub(super) fn judge(subject: &Subject, chosen: Vec<Mutant>, part: Part) -> Result<Judged, String> {
+pub(super) fn judge(subject: &Subject, chosen: Vec<Mutant>, wanted: &Wanted) -> Result<Judged, String> {
     let mut judged = Judged::default();
     let (mut switched, mut alone): (Numbered, Numbered) = Default::default();
     for (number, mutant) in (1..).zip(chosen.clone()) {
@@ -46,15 +75,17 @@ pub(super) fn judge(subject: &Subject, chosen: Vec<Mutant>, part: Part) -> Resul
             false => alone.push((number, mutant)),
         }
     }
-    // All are built whatever the part, so that the next part finds them built.
+    // All are built whatever is wanted, so that the next run finds them built.
     let programs = build_switched(subject, &mut switched, &mut judged)?;
-    switched.retain(|(number, _)| part.holds(*number));
-    alone.retain(|(number, _)| part.holds(*number));
+    switched.retain(|(number, mutant)| wanted.holds(*number, mutant));
+    alone.retain(|(number, mutant)| wanted.holds(*number, mutant));
     for suite in subject.suites {
         let before = switched.len();
         switched = missed_by(suite, &programs, switched)?;
         println!("{}: {} of {before} changes were noticed", suite.name, before - switched.len());
         judged.noticed += before - switched.len();
+        // A run that is ended early may go on from here.
+        wanted.remember(switched.iter().chain(&alone).map(|(_, mutant)| mutant))?;
     }
     judged.missed.extend(switched.into_iter().map(|(_, mutant)| mutant));
     println!("{} changes are built alone", alone.len());
@@ -145,24 +176,48 @@ fn missed_by(suite: &Suite, programs: &Programs, mutants: Numbered) -> Result<Nu
     let _ = std::fs::remove_dir_all(&reached);
     std::fs::create_dir_all(&reached).map_err(|error| format!("{}: {error}", reached.display()))?;
     let start = Instant::now();
-    if !passes(suite, programs, 0, suite.limit, Some(&reached))? {
+    let limit = Patience { in_all: suite.limit, silent: suite.limit };
+    let unchanged = run(suite, programs, 0, limit, Some(&reached))?;
+    if unchanged.end != End::Passed {
         return Err(format!("the tests `{}` fail without any change", suite.name));
     }
-    let limit = suite.limit.min((SLOWER_BY * start.elapsed()).max(SHORTEST_LIMIT));
     println!("{}: without a change in {} s", suite.name, start.elapsed().as_secs());
-    let mut missed = Vec::new();
-    for (number, mutant) in mutants {
-        let is_reached = reached.join(number.to_string()).exists();
-        if !is_reached || passes(suite, programs, number, limit, None)? {
-            println!(
-                "{}: not noticed by `{}`, {} it",
-                mutant.name,
-                suite.name,
-                if is_reached { "which reaches" } else { "which never reaches" }
-            );
-            missed.push((number, mutant));
+    let patience = Patience {
+        in_all: suite.limit.min((SLOWER_BY * start.elapsed()).max(SHORTEST_LIMIT)),
+        silent: (SLOWER_BY * unchanged.longest_silence).max(SHORTEST_SILENCE),
+    };
+    let (waiting, missed) = (Mutex::new(mutants.into_iter()), Mutex::new(Vec::new()));
+    let try_next = || -> Result<(), String> {
+        // The lock is held only while the next one is taken.
+        let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some((number, mutant)) = next() {
+            let name = &mutant.name;
+            if !reached.join(number.to_string()).exists() {
+                println!("{number}: {name}: never reached by `{}`", suite.name);
+            } else {
+                match run(suite, programs, number, patience, None)?.end {
+                    End::Passed => println!("{number}: {name}: not noticed by `{}`", suite.name),
+                    End::Failed(test) => {
+                        let test = test.unwrap_or_else(|| "the end of the program".into());
+                        println!("{number}: {name}: noticed by `{}`: {test}", suite.name);
+                        continue;
+                    }
+                    End::Late => {
+                        println!("{number}: {name}: noticed by `{}`: it hangs", suite.name);
+                        continue;
+                    }
+                }
+            }
+            missed.lock().unwrap_or_else(PoisonError::into_inner).push((number, mutant));
         }
-    }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let tries: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(try_next)).collect();
+        tries.into_iter().try_for_each(|each| each.join().map_err(|_| "a try has panicked".to_owned())?)
+    })?;
+    let mut missed = missed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    missed.sort_by_key(|(number, _)| *number);
     Ok(missed)
 }
 
@@ -173,7 +228,8 @@ fn judge_alone(subject: &Subject, mutant: Mutant, judged: &mut Judged) -> Result
         return Ok(());
     };
     for suite in subject.suites {
-        if !passes(suite, &programs, 0, suite.limit, None)? {
+        let limit = Patience { in_all: suite.limit, silent: suite.limit };
+        if run(suite, &programs, 0, limit, None)?.end != End::Passed {
             judged.noticed += 1;
             return Ok(());
         }
@@ -182,14 +238,14 @@ fn judge_alone(subject: &Subject, mutant: Mutant, judged: &mut Judged) -> Result
     Ok(())
 }
 
-/// Whether every test passes, in time, with a change in force.
-fn passes(
+/// Runs tests with a change in force, until they have ended, one has failed or the time is over.
+fn run(
     suite: &Suite,
     programs: &Programs,
     number: usize,
-    limit: Duration,
+    patience: Patience,
     reached: Option<&Path>,
-) -> Result<bool, String> {
+) -> Result<Run, String> {
     let program = programs.get(suite.name).ok_or_else(|| format!("there are no tests `{}`", suite.name))?;
     let log = target().join("mutants").join(format!("{}-{number}.log", suite.name));
     let output = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
@@ -200,32 +256,63 @@ fn passes(
         command.env(tree::REACHED, folder);
     }
     command.args(suite.skipped.iter().flat_map(|slow| ["--skip", slow]));
-    let status = within(limit, &log, command.stdout(output).stderr(again))?;
-    Ok(status.is_some_and(|status| status.success()))
+    within(patience, &log, command.stdout(output).stderr(again))
 }
 
-/// Runs tests to their end, or kills them when the first has failed or the time is over.
-fn within(limit: Duration, log: &Path, command: &mut Command) -> Result<Option<ExitStatus>, String> {
+fn within(patience: Patience, log: &Path, command: &mut Command) -> Result<Run, String> {
     let mut child = command.spawn().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     let start = Instant::now();
+    let (mut said_bytes, mut said_at, mut longest_silence) = (0, start, Duration::ZERO);
     loop {
         let ended = child.try_wait().map_err(|error| format!("cannot wait: {error}"))?;
-        if ended.is_some() {
-            return Ok(ended);
+        let said = std::fs::read(log).unwrap_or_default();
+        longest_silence = longest_silence.max(said_at.elapsed());
+        if said.len() > said_bytes {
+            (said_bytes, said_at) = (said.len(), Instant::now());
         }
-        let has_failed = std::fs::read(log).is_ok_and(|said| has_failed(&said));
-        if has_failed || start.elapsed() > limit {
+        let failed = first_failed(&said);
+        if let Some(status) = ended {
+            let end = if status.success() { End::Passed } else { End::Failed(failed) };
+            return Ok(Run { end, longest_silence });
+        }
+        let is_late = start.elapsed() > patience.in_all || said_at.elapsed() > patience.silent;
+        if is_late || failed.is_some() {
             let _ = child.kill();
             let _ = child.wait();
-            return Ok(None);
+            let end = if failed.is_some() { End::Failed(failed) } else { End::Late };
+            return Ok(Run { end, longest_silence });
         }
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// Whether a test has failed, by what the tests have said so far.
-fn has_failed(said: &[u8]) -> bool {
+/// The test that has failed first, by what the tests have said so far.
+fn first_failed(said: &[u8]) -> Option<String> {
     String::from_utf8_lossy(said)
         .lines()
-        .any(|line| line.starts_with("test ") && line.ends_with(" ... FAILED"))
+        .find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED").map(str::to_owned))
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use super::*;
+
+    fn run_of(script: &str, silent: Duration) -> End {
+        let log = std::env::temp_dir().join(format!("mutants-{}-{}", std::process::id(), silent.as_millis()));
+        let output = File::create(&log).expect("a folder for such files");
+        let patience = Patience { in_all: Duration::from_secs(60), silent };
+        let run = within(patience, &log, Command::new("sh").args(["-c", script]).stdout(output));
+        let _ = std::fs::remove_file(&log);
+        run.expect("there is a shell").end
+    }
+
+    #[test]
+    fn a_run_ends_with_the_first_test_that_fails_or_when_nothing_is_said_for_too_long() {
+        let long = Duration::from_secs(50);
+        let failing = "echo 'test a ... ok'; echo 'test b::c ... FAILED'; exec sleep 50";
+        assert_eq!(run_of(failing, long), End::Failed(Some("b::c".into())));
+        assert_eq!(run_of("echo 'test a ... ok'; exit 1", long - Duration::from_secs(1)), End::Failed(None));
+        assert_eq!(run_of("echo 'test a ... ok'; exec sleep 50", Duration::from_millis(200)), End::Late);
+        assert_eq!(run_of("echo 'test a ... ok'", long - Duration::from_secs(2)), End::Passed);
+    }
 }

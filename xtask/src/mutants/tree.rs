@@ -38,27 +38,52 @@ pub fn __mutant(number: usize) -> bool {
 /// Stands after each change, on a line of its own.
 const END: &str = "// the change ends";
 
-/// Where the copy is.
+/// Where the changes are built.
 pub(super) fn folder() -> PathBuf {
     target().join("mutants/tree")
 }
 
-/// Copies what the repository holds. What has not changed keeps its time, so that it is not built again.
-pub(super) fn copy() -> Result<(), String> {
+/// What the repository held when the run began: a run takes long, and work goes on meanwhile.
+pub(super) fn original() -> PathBuf {
+    target().join("mutants/original")
+}
+
+/// Remembers what the repository holds now.
+pub(super) fn take() -> Result<(), String> {
     let mut command = Command::new("git");
     command.current_dir(root()).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"]);
     command.args(["Cargo.toml", "Cargo.lock", "crates", "xtask", "docs", "fuzz/corpus", "console"]);
     let output = command.output().map_err(|error| format!("cannot run git: {error}"))?;
     let listed = String::from_utf8(output.stdout).map_err(|error| format!("git says: {error}"))?;
+    copy(&root(), &original(), listed.split_terminator('\0').map(PathBuf::from))
+}
+
+/// Brings the original back. What has not changed keeps its time, so that it is not built again.
+fn restore() -> Result<(), String> {
+    let mut files = Vec::new();
+    walk(&original(), &mut files)?;
+    let names = files.iter().filter_map(|file| file.strip_prefix(original()).ok().map(Path::to_owned));
+    copy(&original(), &folder(), names)
+}
+
+fn copy(from: &Path, to: &Path, files: impl Iterator<Item = PathBuf>) -> Result<(), String> {
     let mut kept = BTreeSet::new();
-    for file in listed.split_terminator('\0') {
+    for file in files {
         // A file that git lists may have been removed.
-        if let Ok(content) = std::fs::read(root().join(file)) {
-            write(&folder().join(file), &content)?;
-            kept.insert(folder().join(file));
+        if let Ok(content) = std::fs::read(from.join(&file)) {
+            write(&to.join(&file), &content)?;
+            kept.insert(to.join(&file));
         }
     }
-    remove_others(&folder().join("crates"), &kept)
+    remove_others(&to.join("crates"), &kept)
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
+    let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
+        if path.is_dir() { walk(&path, files)? } else { files.push(path) }
+    }
+    Ok(())
 }
 
 fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> Result<(), String> {
@@ -83,7 +108,7 @@ fn write(path: &Path, content: &[u8]) -> Result<(), String> {
 }
 
 fn read(file: &str) -> Result<String, String> {
-    std::fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"))
+    std::fs::read_to_string(original().join(file)).map_err(|error| format!("{file}: {error}"))
 }
 
 /// Whether a change can stand behind a switch, given the others.
@@ -109,7 +134,7 @@ pub(super) fn is_switchable(mutant: &Mutant, others: &[Mutant]) -> Result<bool, 
 
 /// Writes the package with these changes behind their switches, by their numbers.
 pub(super) fn switch(package: &str, mutants: &[(usize, Mutant)]) -> Result<(), String> {
-    copy()?;
+    restore()?;
     let home = Path::new("crates").join(package.trim_start_matches("otobus-"));
     let library = home.join("src/lib.rs");
     let mut files: BTreeMap<PathBuf, String> = BTreeMap::new();
