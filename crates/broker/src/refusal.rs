@@ -53,6 +53,9 @@ pub enum Refusal {
     /// S-16.
     #[error("the batch has {count} messages; the limit is {limit}")]
     BatchTooLarge { count: usize, limit: usize },
+    /// S-18: one property, its name included. The doors find it.
+    #[error("the property '{name}' has {size} bytes with its name; the limit of one property is {limit}")]
+    PropertyTooLarge { name: Box<str>, size: usize, limit: usize },
     /// S-18.
     #[error("the properties have {size} bytes; the limit is {limit}")]
     PropertiesTooLarge { size: usize, limit: usize },

@@ -292,7 +292,9 @@ impl Coverage {
             Refusal::RolledBack(_) => "RolledBack",
             Refusal::TransactionFull(_) => "TransactionFull",
             Refusal::TooManyTransactions(_) => "TooManyTransactions",
-            Refusal::NotSupported(_) | Refusal::TransactionsTooLarge { .. } => UNEXPECTED,
+            Refusal::NotSupported(_)
+            | Refusal::TransactionsTooLarge { .. }
+            | Refusal::PropertyTooLarge { .. } => UNEXPECTED,
         };
         self.count(Kind::Refusal, name);
     }

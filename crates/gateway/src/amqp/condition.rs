@@ -29,7 +29,9 @@ fn amqp_condition(refusal: &Refusal) -> &'static str {
         Refusal::EntityDisabled(_) => "com.microsoft:entity-disabled",
         Refusal::NotAllowed(_) | Refusal::NotInTier { .. } => "amqp:not-allowed",
         Refusal::MessageTooLarge { .. } | Refusal::BatchTooLarge { .. } => "amqp:link:message-size-exceeded",
-        Refusal::PropertiesTooLarge { .. } | Refusal::TooMany { .. } => ARGUMENT_OUT_OF_RANGE,
+        Refusal::PropertyTooLarge { .. } | Refusal::PropertiesTooLarge { .. } | Refusal::TooMany { .. } => {
+            ARGUMENT_OUT_OF_RANGE
+        }
         Refusal::QueueFull { .. }
         | Refusal::NoSpace
         | Refusal::TransactionFull(_)
@@ -184,6 +186,7 @@ mod tests {
             Refusal::NotAllowed("no"),
             Refusal::MessageTooLarge { size: 2, limit: 1 },
             Refusal::BatchTooLarge { count: 2, limit: 1 },
+            Refusal::PropertyTooLarge { name: "p".into(), size: 2, limit: 1 },
             Refusal::PropertiesTooLarge { size: 2, limit: 1 },
             Refusal::QueueFull { kind: "Queue", name: "q".into(), size: 2, limit: 1 },
             Refusal::NoSpace,

@@ -6,7 +6,8 @@ use crate::limits::DISPOSITION_CHANGE_BYTES;
 use amqp::{Attach, LinkKey, SenderSettleMode, SessionKey, State};
 use broker::{Command, LockToken, Outcome, ReceiveMode, Refusal, Settled, TransactionId};
 use message::Value;
-use message::overlay::Overlay;
+use message::limits::{OVERLAY_BYTES, PROPERTY_BYTES};
+use message::overlay::{Overlay, OverlayError};
 
 /// A client that asks for settled deliveries takes messages for good; every other one locks them (A-5.1).
 pub(super) fn mode_of(attach: &Attach) -> ReceiveMode {
@@ -24,6 +25,9 @@ pub(super) fn tag_of(token: LockToken) -> [u8; 16] {
 fn token_of(tag: &[u8; 16]) -> LockToken {
     LockToken(u128::from_be_bytes(*tag))
 }
+
+/// As much is told of a property's name as a name that somebody chose may have.
+const TOLD_NAME_CHARACTERS: usize = 128;
 
 const NO_OUTCOME: &str = "A settlement within a transaction needs an outcome.";
 
@@ -164,18 +168,67 @@ pub(super) fn overlay_of(changes: &Value) -> Result<Option<Box<Overlay>>, Refusa
         };
         let is_not_given = value.is_null() && name.starts_with("DeadLetter");
         if !is_not_given {
-            overlay.set(name, value).map_err(|_| Refusal::PropertiesTooLarge {
-                size: overlay.encoded_bytes(),
-                limit: broker::limits::PROPERTIES_BYTES,
-            })?;
+            change(&mut overlay, name, value)?;
         }
     }
     Ok((!overlay.is_empty()).then(|| Box::new(overlay)))
 }
 
+/// Sets or removes one property. What does not fit is told by its own name and size (S-18).
+pub(super) fn change(overlay: &mut Overlay, name: &str, value: &Value) -> Result<(), Refusal> {
+    overlay.set(name, value).map_err(|error| match error {
+        OverlayError::PropertyTooLarge(size) => {
+            // The name may be what is too long.
+            let name: String = name.chars().take(TOLD_NAME_CHARACTERS).collect();
+            Refusal::PropertyTooLarge { name: name.into(), size, limit: PROPERTY_BYTES as usize }
+        }
+        OverlayError::TooLarge(size) => Refusal::PropertiesTooLarge { size, limit: OVERLAY_BYTES },
+        other => unreachable!("a property of the application is only ever too large: {other}"),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a client is told that dead-letters with this reason.
+    fn refused(reason: &str) -> Option<String> {
+        let info = Value::Map(vec![(Value::Symbol("DeadLetterReason".into()), reason.into())]);
+        let error = amqp::Error { info, ..amqp::Error::new("com.microsoft:dead-letter", String::new()) };
+        outcome_of(State::rejected(error)).err().map(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn a_reason_may_be_as_long_as_a_property_and_one_that_is_longer_is_told_by_its_own_size() {
+        // S-18, S-90: the name and the five bytes in front of a long text count.
+        let longest = PROPERTY_BYTES as usize - "DeadLetterReason".len() - 5;
+        assert_eq!(refused(&"r".repeat(longest)), None);
+        assert_eq!(
+            refused(&"r".repeat(longest + 1)).as_deref(),
+            Some(
+                "the property 'DeadLetterReason' has 32769 bytes with its name; the limit of one property is 32768"
+            )
+        );
+    }
+
+    #[test]
+    fn changes_that_are_too_large_together_are_told_by_their_size_together() {
+        // S-18
+        let long = Value::from("p".repeat(30_000).as_str());
+        let names = ["a", "b", "c"].map(|name| (Value::from(name), long.clone()));
+        // A version, and for each its kind, two lengths of two bytes, a name and the value.
+        let size = 1 + 3 * (1 + 2 + 1 + 2 + 5 + 30_000);
+        let refused = Refusal::PropertiesTooLarge { size, limit: OVERLAY_BYTES };
+        assert_eq!(overlay_of(&Value::Map(names.to_vec())), Err(refused));
+    }
+
+    #[test]
+    fn of_a_name_that_is_too_long_only_the_beginning_is_told() {
+        let long = Value::from("n".repeat(PROPERTY_BYTES as usize + 1).as_str());
+        let refused = overlay_of(&Value::Map(vec![(long, Value::Null)]));
+        let Err(Refusal::PropertyTooLarge { name, .. }) = refused else { panic!("{refused:?}") };
+        assert_eq!(name.len(), TOLD_NAME_CHARACTERS);
+    }
 
     #[test]
     fn a_token_travels_as_a_tag_of_sixteen_bytes() {

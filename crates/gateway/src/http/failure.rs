@@ -131,6 +131,7 @@ fn status_of_refusal(refusal: &Refusal) -> (StatusCode, u32) {
         | Refusal::UnknownTransaction
         | Refusal::RolledBack(_)
         | Refusal::BatchTooLarge { .. }
+        | Refusal::PropertyTooLarge { .. }
         | Refusal::PropertiesTooLarge { .. } => (StatusCode::BAD_REQUEST, 40000),
         Refusal::TooManyEntities(_)
         | Refusal::TransactionFull(_)

@@ -1,8 +1,8 @@
 //! The management node of a queue: what it answers, to whom, in which types, and to nobody who may not ask.
 
-use crate::client::{Client, body, list, map, message, part, receiver, sender};
+use crate::client::{Client, Frame, body, list, map, message, part, receiver, sender};
 use crate::server::{KEY, QUEUE, READER, TestServer};
-use amqp::performative::{Performative, Transfer};
+use amqp::performative::{Flow, Performative, Transfer};
 use amqp::{AnyTarget, Attach, State, Target};
 use broker::QueueSettings;
 use message::Value;
@@ -20,7 +20,7 @@ pub struct Reply {
     correlation: Value,
     pub status: Value,
     pub condition: Option<Value>,
-    text: Value,
+    pub text: Value,
     pub body: Value,
 }
 
@@ -338,6 +338,19 @@ async fn a_large_message_is_peeked_whole() {
     assert_eq!(body(found), [7; 900_000]);
 }
 
+#[tokio::test]
+async fn a_large_message_is_peeked_without_its_body_if_asked_so() {
+    //
+    let server = TestServer::new().await;
+    let mut client = with_a_large_message(&server, QUEUE, 900_000).await;
+    client.next_delivery = 1;
+    let mut arguments = peek(1, 1);
+    arguments.push(("omit-message-body", Value::Boolean(true)));
+    let [found] = &messages(&ask(&mut client, "peek-message", arguments).await)[..] else { panic!() };
+    let sections = message::Sections::scan(found).unwrap();
+    assert!(!sections.body.is_present() && sections.message_annotations.is_present());
+}
+
 /// A client that has sent one message in many frames, as its first delivery, and has the node of the queue attached.
 async fn with_a_large_message(server: &TestServer, queue: &str, size: usize) -> Client {
     let mut client = server.admitted().await;
@@ -373,6 +386,33 @@ async fn a_large_answer_is_503_while_others_take_all_the_room_and_comes_when_the
     let found = ask(&mut client, "peek-message", peek(1, 1)).await;
     assert_eq!(found.status, Value::Int(200), "{:?}", found.text);
     assert_eq!(body(&messages(&found)[0]).len(), size);
+}
+
+#[tokio::test]
+async fn the_room_of_a_large_answer_is_taken_until_its_client_has_taken_the_answer() {
+    // P7, A-7.1.18
+    let server = TestServer::new().await;
+    let settings = QueueSettings { max_message_kilobytes: Some(4_096), ..QueueSettings::default() };
+    server.queue("large", settings).await;
+    let mut client = with_a_large_message(&server, "large", LARGE_REPLY_BYTES + 100_000).await;
+    let narrow = |incoming_window| Flow { incoming_window, ..Flow::default() };
+    client.flow(narrow(2)).await;
+    client.next_delivery = 1;
+    let settled = Transfer { handle: REQUESTS, settled: Some(true), ..Transfer::default() };
+    client.transfer(settled, &request("id".into(), "peek-message", peek(1, 1))).await;
+    let is_transfer = |frame: &Frame| matches!(frame.performative, Performative::Transfer(_));
+    for _ in 0..2 {
+        assert!(is_transfer(&client.next().await));
+    }
+    // One more, so that the server looks again at what is yet to be sent.
+    client.flow(narrow(1)).await;
+    assert!(is_transfer(&client.next().await));
+    let has_room = || server.state.large_replies.reserve(LARGE_REPLIES_BYTES).is_some();
+    assert!(!has_room());
+    client.flow(narrow(5_000)).await;
+    while let Performative::Transfer(Transfer { more: true, .. }) = client.next().await.performative {}
+    assert!(client.said_before_echo().await.is_empty());
+    assert!(has_room());
 }
 
 #[tokio::test]

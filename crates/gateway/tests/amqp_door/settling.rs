@@ -1,10 +1,13 @@
 //! What clients say of messages they hold: every answer repeats the outcome that was asked for, and means it.
 
 use crate::client::{Client, Delivery, list, map, message, performatives, symbol};
+use crate::managing;
 use crate::server::{QUEUE, TestServer};
+use crate::transactions::tokens;
 use amqp::performative::{Disposition, Performative};
 use amqp::{Role, State};
 use message::Value;
+use otobus_gateway::limits::DISPOSITION_CHANGE_BYTES;
 use std::sync::atomic::Ordering;
 
 /// A client that holds the only message of the queue, received on handle 1.
@@ -88,6 +91,34 @@ async fn annotations_of_modified_become_application_properties() {
 }
 
 #[tokio::test]
+async fn a_dead_letter_reason_that_is_too_long_is_refused_by_its_own_size_and_leaves_the_lock() {
+    // S-18, S-90, A-5.6.6
+    let server = TestServer::new().await;
+    let (mut client, delivery) = holder(&server).await;
+    let too_long = "r".repeat(40_000);
+    let words =
+        "the property 'DeadLetterReason' has 40021 bytes with its name; the limit of one property is 32768";
+    let info = Value::Map(vec![(symbol("DeadLetterReason"), too_long.as_str().into())]);
+    let asked = amqp::Error { info, ..amqp::Error::new("com.microsoft:dead-letter", "") };
+    let answer = client.settle(delivery.id, State::rejected(asked)).await;
+    let State::Rejected(Some(error)) = answer else { panic!("{answer:?}") };
+    assert_eq!(error.condition, "com.microsoft:argument-out-of-range");
+    assert!(error.description.as_ref().unwrap().starts_with(words), "{error:?}");
+
+    managing::attach(&mut client, managing::NODE, 10).await;
+    let suspend = |reason: &str| {
+        let status = ("disposition-status", "suspended".into());
+        vec![status, ("lock-tokens", tokens(&delivery)), ("deadletter-reason", reason.into())]
+    };
+    let refused = managing::ask(&mut client, "update-disposition", suspend(&too_long)).await;
+    assert_eq!(refused.status, Value::Int(400));
+    assert_eq!(refused.condition, managing::condition("com.microsoft:argument-out-of-range"));
+    assert!(refused.text.as_str().unwrap().starts_with(words), "{refused:?}");
+    let taken = managing::ask(&mut client, "update-disposition", suspend("r")).await;
+    assert_eq!(taken.status, Value::Int(200), "{taken:?}");
+}
+
+#[tokio::test]
 async fn a_range_is_settled_whole_and_answered_in_one_frame() {
     // A-5.6.12, A-5.6.15, A-11.54
     let server = TestServer::new().await;
@@ -113,6 +144,34 @@ async fn a_range_is_settled_whole_and_answered_in_one_frame() {
     assert_eq!(appends() - before, 1, "the answer waits for one append, whatever the range");
     drop(client);
     assert!(left(&server).await.is_empty());
+}
+
+#[tokio::test]
+async fn what_one_disposition_changes_has_a_limit_over_all_messages_that_it_settles() {
+    // P7
+    let server = TestServer::new().await;
+    let (mut client, first) = holder(&server).await;
+    let change_bytes = 30_000;
+    let count = DISPOSITION_CHANGE_BYTES / change_bytes + 1;
+    for _ in 1..count {
+        let settled = amqp::performative::Transfer { settled: Some(true), ..Default::default() };
+        client.transfer(settled, &message(b"m")).await;
+    }
+    client.credit(1, 1, count as u32).await;
+    for _ in 1..count {
+        client.delivery().await;
+    }
+    let change = Value::Map(vec![(symbol("n"), "v".repeat(change_bytes).as_str().into())]);
+    client.dispose(first.id, Some(first.id + count as u32 - 1), modified(false, change)).await;
+    let mut refused = 0;
+    while refused < count {
+        let frame = client.next().await;
+        let Performative::Disposition(answer) = frame.performative else { panic!("{frame:?}") };
+        let Some(State::Rejected(Some(error))) = answer.state else { panic!("{answer:?}") };
+        assert_eq!(error.condition, "com.microsoft:argument-out-of-range");
+        refused += (answer.last.unwrap_or(answer.first) - answer.first) as usize + 1;
+    }
+    assert!(left(&server).await.is_empty(), "all are still locked");
 }
 
 #[tokio::test]

@@ -66,7 +66,7 @@ async fn send(client: &mut Client, handle: u32, txn_id: &[u8], body: &[u8]) -> S
 }
 
 /// The token of a delivery in the byte order of requests.
-fn tokens(delivery: &Delivery) -> Value {
+pub fn tokens(delivery: &Delivery) -> Value {
     let mut token = <[u8; 16]>::try_from(&delivery.tag[..]).unwrap();
     token[..4].reverse();
     token[4..6].reverse();

@@ -27,6 +27,7 @@ pub(super) fn of_refusal(refusal: &Refusal) -> i32 {
         | Refusal::EntityDisabled(_)
         | Refusal::NotAllowed(_)
         | Refusal::NotInTier { .. }
+        | Refusal::PropertyTooLarge { .. }
         | Refusal::PropertiesTooLarge { .. }
         | Refusal::UnknownTransaction
         | Refusal::RolledBack(_)

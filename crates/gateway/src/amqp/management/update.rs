@@ -1,9 +1,9 @@
 //! `update-disposition`: settles what the tokens have locked, on whichever connection they are presented (S-94, S-123).
 
-use super::super::settle::overlay_of;
+use super::super::settle::{change, overlay_of};
 use super::{Asking, Failure, Verb};
-use broker::{Command, Outcome, Refusal};
-use message::overlay::Overlay;
+use broker::{Command, Outcome};
+use message::overlay::{DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, Overlay};
 
 pub(super) fn command(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
     let command = Command::SettleTokens {
@@ -35,14 +35,11 @@ fn outcome(asking: &Asking<'_>) -> Result<Outcome, Failure> {
 /// Adds why the message is dead-lettered. Python and Go write what is not given as an empty text.
 fn with_reason(asking: &Asking<'_>, changes: Option<Box<Overlay>>) -> Result<Option<Box<Overlay>>, Failure> {
     let given = |name| asking.arguments.text(name).filter(|text| !text.is_empty());
-    let (reason, description) = (given("deadletter-reason"), given("deadletter-description"));
-    if reason.is_none() && description.is_none() {
-        return Ok(changes);
+    let reason = given("deadletter-reason").map(|text| (DEAD_LETTER_REASON, text));
+    let description = given("deadletter-description").map(|text| (DEAD_LETTER_ERROR_DESCRIPTION, text));
+    let mut overlay = changes;
+    for (name, text) in [reason, description].into_iter().flatten() {
+        change(overlay.get_or_insert_default(), name, &text.into()).map_err(Failure::Refused)?;
     }
-    let mut overlay = changes.unwrap_or_default();
-    overlay.set_dead_letter(reason, description).map_err(|_| {
-        let size = reason.map_or(0, str::len) + description.map_or(0, str::len);
-        Failure::Refused(Refusal::PropertiesTooLarge { size, limit: broker::limits::PROPERTIES_BYTES })
-    })?;
-    Ok(Some(overlay))
+    Ok(overlay)
 }
