@@ -120,11 +120,10 @@ impl Arriving {
         // More than a part, so that the last one is never empty.
         while self.bytes.len() > self.part_bytes() {
             match self.lay_out_part(batch) {
-                Ok(Some(body)) => {
+                Ok(body) => {
                     self.unstored_bytes += body.length as usize;
                     pass_on(batch, body);
                 }
-                Ok(None) => break,
                 Err(why) => return self.refuse(why.into()),
             }
         }
@@ -134,8 +133,8 @@ impl Arriving {
         if self.unfinished.is_too_much() { HURRIED_PART_BYTES } else { BODY_PART_BYTES as usize }
     }
 
-    /// Moves the next part into the batch; nothing, if it is the first and the front of the message is not whole.
-    fn lay_out_part(&mut self, batch: &mut Batch) -> Result<Option<broker::Intake>, FactsError> {
+    /// Moves the next part into the batch. The first holds the whole front of the message.
+    fn lay_out_part(&mut self, batch: &mut Batch) -> Result<broker::Intake, FactsError> {
         let count = self.part_bytes().min(self.bytes.len() - 1);
         let part = &self.bytes[..count];
         let body = match &mut self.beginning {
@@ -146,11 +145,6 @@ impl Arriving {
             _ => {
                 let normal;
                 let (part, front) = match scan_whole_front(part) {
-                    Err(FactsError::Malformed { reason: message::Malformed::Truncated, .. })
-                        if count < BODY_PART_BYTES as usize =>
-                    {
-                        return Ok(None);
-                    }
                     Err(why) if may_be_normalised(&why) => {
                         normal = with_normal_front(part).map_err(malformed)?;
                         (&normal[..], scan_whole_front(&normal)?)
@@ -172,7 +166,7 @@ impl Arriving {
         };
         self.bytes.drain(..count);
         self.count();
-        Ok(Some(body))
+        Ok(body)
     }
 
     /// The last frame was added.
@@ -231,9 +225,13 @@ impl Arriving {
     }
 }
 
-/// Finds the sections in front of the body, and checks them.
+/// Finds the sections in front of the body, and checks them. Every part is longer than a front may be (S-18): one that does
+/// not end in it is not waited for, for nobody knows how long it is.
 fn scan_whole_front(part: &[u8]) -> Result<Sections, FactsError> {
-    let front = Sections::scan_front(part).map_err(malformed)?;
+    let front = Sections::scan_front(part).map_err(|reason| match reason {
+        message::Malformed::Truncated => FactsError::PropertiesTooLarge { bytes: part.len() as u32 },
+        reason => malformed(reason),
+    })?;
     Facts::read(part, &front).map(|_| front)
 }
 
@@ -338,6 +336,14 @@ mod tests {
         let (parts, most) = arrive(&mut arriving, &mut batch, &message, 0);
         assert!(parts.is_empty() && most < PART + 60_000);
         assert!(matches!(arriving.end(&mut batch), Arrived::Unfit(_)));
+        // However little there is of it when memory is short.
+        let unfinished = Arc::new(Unfinished::default());
+        unfinished.held_bytes.store(UNFINISHED_TOTAL_BYTES, Ordering::Relaxed);
+        let (mut arriving, mut batch) = (Arriving::new(unfinished), Batch::default());
+        let (parts, most) = arrive(&mut arriving, &mut batch, &message, 0);
+        assert!(parts.is_empty() && most < HURRIED_PART_BYTES + 60_000, "{most}");
+        let Arrived::Unfit(why) = arriving.end(&mut batch) else { panic!() };
+        assert_eq!(why, FactsError::PropertiesTooLarge { bytes: HURRIED_PART_BYTES as u32 }.into());
     }
 
     // K-1
