@@ -471,6 +471,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             if self.is_over() {
                 break;
             }
+            // The end may just have begun, and it has a limit too.
+            if self.deadline() < sleep.deadline() {
+                sleep.as_mut().reset(self.deadline());
+            }
             let has_room = self.engine.has_room();
             let allowance = self.allowance();
             self.output_most = allowance.output_most;
@@ -524,9 +528,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             if self.handed_over >= COMMANDS_AT_ONCE {
                 self.handed_over = 0;
                 tokio::task::yield_now().await;
-            }
-            if self.deadline() < sleep.deadline() {
-                sleep.as_mut().reset(self.deadline());
             }
         }
     }

@@ -394,7 +394,7 @@ async fn the_room_of_a_large_answer_is_taken_until_its_client_has_taken_the_answ
     let server = TestServer::new().await;
     let settings = QueueSettings { max_message_kilobytes: Some(4_096), ..QueueSettings::default() };
     server.queue("large", settings).await;
-    let mut client = with_a_large_message(&server, "large", LARGE_REPLY_BYTES + 100_000).await;
+    let mut client = with_a_large_message(&server, "large", LARGE_REPLY_BYTES + 1_000_000).await;
     let narrow = |incoming_window| Flow { incoming_window, ..Flow::default() };
     client.flow(narrow(2)).await;
     client.next_delivery = 1;
