@@ -120,6 +120,20 @@ async fn whoever_is_slow_before_it_has_proved_anything_is_closed_at_its_limit() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_peer_that_does_not_read_what_it_is_told_last_is_waited_for_no_longer_than_the_limit() {
+    let server = TestServer::new();
+    // Room for the answer's protocol header and not for what follows.
+    let (mut far, near) = tokio::io::duplex(16);
+    let peer = Peer::new("192.0.2.1:4000".parse().unwrap());
+    let start = Instant::now();
+    let serving = tokio::spawn(serve(near, peer, server.tls.clone(), Arc::clone(&server.state)));
+    far.write_all(b"AMQP\x03\x01\x00\x00").await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(3_600), serving).await;
+    assert!(ended.is_ok(), "it is served for ever");
+    assert!(is_at(start.elapsed(), CLAIM_TIMEOUT + LAST_OUTPUT_TIMEOUT), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_body_in_drops_is_refused_at_its_limit_even_from_a_manager() {
     let server = TestServer::new();
     let token = sas::sign("https%3a%2f%2fhost", "root", "key", UnixSeconds::NEVER);

@@ -39,7 +39,7 @@ pub(super) enum Question {
 }
 
 impl Question {
-    fn held_bytes(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         let text = match self {
             Question::Signature { token, path, .. } => token.len() + path.len(),
             Question::Review { entity } => entity.len(),
@@ -350,6 +350,39 @@ fn encode_reply(correlation: &Value, status: &Status) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_counts_its_texts_twice_for_the_broker_has_them_too() {
+        // P7
+        let signature = |token: usize, path: usize| Question::Signature {
+            reply: Reply { correlation: Value::Null, link: LinkKey(0) },
+            token: "t".repeat(token).into(),
+            path: "p".repeat(path).into(),
+        };
+        let fixed = QUESTION_COST + REQUEST_ID_BYTES;
+        assert_eq!(signature(0, 0).held_bytes(), fixed);
+        assert_eq!(signature(700, 20).held_bytes(), fixed + 2 * 720);
+        assert_eq!(Question::Review { entity: "orders".into() }.held_bytes(), fixed + 2 * 6);
+    }
+
+    #[test]
+    fn an_answer_repeats_an_id_of_every_plain_type_and_none_that_is_too_long() {
+        //
+        let correlated = |message_id: Value| {
+            let mut request =
+                Request { message_id, reply_to: None, application: Value::Null, body: Value::Null };
+            Task::<tokio::io::DuplexStream>::correlation(&mut request)
+        };
+        let text = |length: usize| Value::from("i".repeat(length).as_str());
+        let plain = [text(REQUEST_ID_BYTES), Value::Symbol("s".into()), Value::Binary(vec![7; 3])];
+        for id in plain.into_iter().chain([Value::Uuid([7; 16]), Value::Null, Value::Ulong(u64::MAX)]) {
+            assert_eq!(correlated(id.clone()), Ok(id));
+        }
+        for id in [text(REQUEST_ID_BYTES + 1), Value::Binary(vec![7; REQUEST_ID_BYTES + 1])] {
+            assert_eq!(correlated(id), Err(Value::Null), "it could not be given back for less than it costs");
+        }
+        assert_eq!(correlated(Value::List(vec![])), Err(Value::Null));
+    }
 
     #[test]
     fn a_reply_repeats_the_message_id_in_its_own_type() {

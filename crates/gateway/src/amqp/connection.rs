@@ -406,22 +406,26 @@ impl<S> Task<S> {
             && self.questions_bytes < most
     }
 
-    /// What may be read and written now. More is read only when what came before may be understood, and when the peer has
-    /// taken enough of what it was told: all of it, while memory is short.
-    fn allowance(&mut self) -> Allowance {
-        let has_memory = self.has_room_for(buffer::READ_BYTES);
-        let may_read = !self.is_ending
+    /// Whether more may be read: only when what came before may be understood, and when the peer has taken enough of what it was
+    /// told: all of it, while memory is short.
+    fn may_read(&self, has_memory: bool) -> bool {
+        !self.is_ending
             && self.may_understand()
             && !self.machine.is_choked()
             && self.pending.len() + self.engine.outbox().waiting() < UNREAD_EFFECTS
-            && (has_memory || self.pending.is_empty());
+            && (has_memory || self.pending.is_empty())
+    }
+
+    /// What may be read and written now.
+    fn allowance(&mut self) -> Allowance {
+        let has_memory = self.has_room_for(buffer::READ_BYTES);
         let (read_most, output_most) = match (self.has_proved, has_memory) {
             (false, true) => (buffer::STRANGER_BYTES, OUTPUT_BYTES),
             (false, false) => (buffer::STRANGER_BYTES, SHORT_OUTPUT_BYTES),
             (true, true) => (buffer::READ_BYTES, OUTPUT_BYTES),
             (true, false) => (buffer::FRAME_BYTES, SHORT_OUTPUT_BYTES),
         };
-        Allowance { read_most: may_read.then_some(read_most), output_most }
+        Allowance { read_most: self.may_read(has_memory).then_some(read_most), output_most }
     }
 
     fn awaits_claim(&self) -> bool {
@@ -592,5 +596,43 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<'_, S> {
             *self.needs_flush = false;
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::Guard;
+    use crate::http::tests::engine_in_memory;
+    use crate::namespaces::Namespaces;
+    use broker::Notice;
+
+    #[test]
+    fn each_limit_makes_a_peer_wait_by_itself() {
+        // P6, P7
+        let engine = engine_in_memory();
+        let namespaces = Namespaces::single(Guard::new(Vec::new(), false));
+        let state = Arc::new(State::new(engine.handle().clone(), namespaces));
+        let peer = Peer::new("192.0.2.1:4000".parse().expect("an address"));
+        let (near, _far) = tokio::io::duplex(64);
+        let mut task = Task::new(near, BytesMut::new(), peer, state);
+        (task.has_proved, task.questions_bytes) = (true, QUESTIONS_BYTES - 1);
+        assert!(task.may_read(true), "nothing is too much");
+        task.questions_bytes = QUESTIONS_BYTES;
+        assert!(!task.may_read(true), "its questions");
+        (task.questions_bytes, task.unstored_bytes) = (0, UNSTORED_BYTES);
+        assert!(!task.may_read(true), "its large messages");
+        task.unstored_bytes = 0;
+        let link = task.engine.link(0);
+        let effects = |count| (0..count).map(|_| Outgoing::Notice(Notice::Drained { link })).collect();
+        task.pending = effects(UNREAD_EFFECTS);
+        assert!(!task.may_read(true), "its answers");
+        task.pending = effects(1);
+        assert!(task.may_read(true) && !task.may_read(false), "its answers while memory is short");
+        task.pending.clear();
+        task.machine.output().resize(amqp::limits::UNREAD_OUTPUT_BYTES, 0);
+        assert!(!task.may_read(true), "its output");
+        drop(task);
+        engine.stop().expect("nothing is under way");
     }
 }

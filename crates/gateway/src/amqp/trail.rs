@@ -193,6 +193,18 @@ mod tests {
     }
 
     #[test]
+    fn each_frame_of_the_standard_is_told_by_its_name() {
+        // AMQP 1.0 part 2, 2.7, and part 5, 5.3.3
+        let performatives =
+            ["open", "begin", "attach", "flow", "transfer", "disposition", "detach", "end", "close"];
+        let sasl = ["sasl-mechanisms", "sasl-init", "sasl-challenge", "sasl-response", "sasl-outcome"];
+        for (code, name) in (0x10..).zip(performatives).chain((0x40..).zip(sasl)) {
+            assert_eq!(head(&frame(5, &[0, 0x53, code])), Some((name, 5, 11)), "{code:#x}");
+        }
+        assert_eq!(head(&frame(5, &[0, 0x53, 0x19])), Some(("unknown", 5, 11)));
+    }
+
+    #[test]
     fn a_size_that_cannot_be_ends_nothing() {
         let mut count = 0;
         Frames::default().each(&[0; 64], |_, _, _| count += 1);

@@ -505,4 +505,4 @@ fn failed(failure: &Failure, node: &str, host: &str, path: &str) -> Response<Pay
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,11 +1,18 @@
 //! Links to entities: how their addresses are read, what the reply says, and how one is refused or lost.
 
-use crate::client::{performatives, receiver, sender, symbol, taker};
+use crate::client::{message, performatives, receiver, sender, symbol, taker};
+use crate::managing::NODE;
 use crate::server::{QUEUE, TestServer};
-use amqp::performative::Performative;
-use amqp::{AnyTarget, Attach, ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
+use amqp::performative::{Close, Performative, Transfer};
+use amqp::{AnyTarget, Attach, ReceiverSettleMode, Role, SenderSettleMode, Source, State, Target};
 use broker::{Command, NamespaceId, QueueSettings, Status};
 use message::Value;
+use otobus_gateway::account::Account;
+use otobus_gateway::limits::{CONNECTION_FREE_BYTES, CONNECTIONS_BYTES, GREEDY_LINKS};
+use std::sync::Arc;
+
+/// What a link is told that has the server hold more than it may.
+const TOO_MUCH: &str = "amqp:resource-limit-exceeded";
 
 /// Every way in which a client writes the address of the queue.
 const SPELLINGS: [&str; 6] = [
@@ -188,4 +195,31 @@ async fn one_name_may_be_attached_twice_and_from_another_connection() {
         client.attached(Attach { name: "same".into(), ..receiver(handle + 1, QUEUE) }).await;
     }
     assert_eq!(first.said_so_far().await, []);
+}
+
+#[tokio::test]
+async fn a_link_that_ends_because_too_much_is_held_leaves_the_others_until_there_are_too_many_such() {
+    // P7
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
+    client.sender(0, QUEUE).await;
+    let greedy = 1..=GREEDY_LINKS as u32 + 1;
+    for handle in greedy.clone() {
+        client.sender(handle, NODE).await;
+    }
+    let mut others = Account::new(Arc::clone(&server.state.memory));
+    others.hold(CONNECTIONS_BYTES + CONNECTION_FREE_BYTES);
+    for handle in greedy.clone() {
+        // A request of which the end does not come.
+        client.transfer(Transfer { handle, more: true, ..Transfer::default() }, &[0; 60_000]).await;
+        let frame = client.next().await;
+        let Performative::Detach(detach) = frame.performative else { panic!("{frame:?}") };
+        assert_eq!((detach.handle, detach.error.unwrap().condition.as_ref()), (handle, TOO_MUCH));
+        if handle < *greedy.end() {
+            assert_eq!(client.send(0, &message(b"m")).await, State::Accepted);
+        }
+    }
+    let frame = client.next().await;
+    let Performative::Close(Close { error: Some(error) }) = frame.performative else { panic!("{frame:?}") };
+    assert_eq!(error.condition, "amqp:connection:forced");
 }

@@ -4,6 +4,7 @@ use crate::client::{Client, Delivery, body, message};
 use crate::server::{KEY, QUEUE, ROOT, TestServer};
 use amqp::State;
 use amqp::performative::{Flow, Open, Performative, Transfer};
+use journal::disk::Disk;
 
 /// A body that no other message has: small mostly, now and then large or in parts.
 fn distinct(number: u32) -> Vec<u8> {
@@ -137,4 +138,43 @@ async fn a_large_message_that_is_broken_off_leaves_nothing() {
     let Delivery { message, .. } = client.delivery().await;
     assert_eq!(body(&message), b"whole");
     assert!(client.said_so_far().await.is_empty());
+}
+
+/// Flips a bit of what is stored where these bytes are.
+fn damage(server: &TestServer, found: &[u8]) {
+    for name in server.disk.list().unwrap() {
+        let content = server.disk.content(&name).unwrap();
+        if let Some(at) = content.windows(found.len()).position(|bytes| bytes == found) {
+            return server.disk.damage(&name, |bytes| bytes[at] ^= 0x40);
+        }
+    }
+    panic!("these bytes are nowhere");
+}
+
+#[tokio::test]
+async fn a_large_message_that_cannot_be_read_is_passed_over_and_one_that_has_begun_ends_its_link() {
+    // P4: two parts of different messages.
+    for (damaged_at, has_begun) in [(1_000, false), (600_000, true)] {
+        let server = TestServer::new().await;
+        let mut client = server.admitted().await;
+        client.sender(0, QUEUE).await;
+        let large: Vec<u8> = (0..225_000_u32).flat_map(u32::to_be_bytes).collect();
+        send(&mut client, &message(&large)).await;
+        send(&mut client, &message(b"behind it")).await;
+        damage(&server, &large[damaged_at..damaged_at + 16]);
+        client.receiver(1, QUEUE).await;
+        client.credit(1, 0, 10).await;
+        if !has_begun {
+            assert_eq!(body(&client.delivery().await.message), b"behind it");
+            continue;
+        }
+        let error = loop {
+            match client.next().await.performative {
+                Performative::Transfer(transfer) => assert!(transfer.more, "it never ends"),
+                Performative::Detach(detach) => break detach.error.unwrap(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(error.condition, "amqp:internal-error");
+    }
 }

@@ -103,13 +103,23 @@ impl Client {
         mechanism: &str,
         initial_response: Option<&[u8]>,
     ) -> (Vec<String>, SaslCode) {
+        self.sasl_at(None, mechanism, initial_response).await
+    }
+
+    /// Tries to log in to a host.
+    pub async fn sasl_at(
+        &mut self,
+        hostname: Option<&str>,
+        mechanism: &str,
+        initial_response: Option<&[u8]>,
+    ) -> (Vec<String>, SaslCode) {
         self.raw(&SASL_HEADER).await;
         let bytes = self.bytes().await.unwrap();
         let mut rest = bytes.strip_prefix(&SASL_HEADER).unwrap();
         let frame = frame::split(&mut rest, 512).unwrap().unwrap();
         let Ok(Sasl::Mechanisms(offered)) = Sasl::decode(frame.body, &mut 99) else { panic!("{frame:?}") };
         let mut bytes = Vec::new();
-        Sasl::Init { mechanism, initial_response, hostname: None }.write(&mut bytes);
+        Sasl::Init { mechanism, initial_response, hostname }.write(&mut bytes);
         self.raw(&bytes).await;
         let bytes = self.bytes().await.unwrap();
         let frame = frame::split(&mut &bytes[..], 512).unwrap().unwrap();

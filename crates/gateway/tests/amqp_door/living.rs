@@ -1,7 +1,7 @@
 //! A connection's life: login, open, silence, and each way it ends.
 
 use crate::client::{performatives, receiver};
-use crate::server::{KEY, QUEUE, READER, ROOT, TestServer};
+use crate::server::{KEY, QUEUE, READER, ROOT, TestServer, policies};
 use amqp::SaslCode;
 use amqp::frame::{AMQP_HEADER, EMPTY, SASL_HEADER};
 use amqp::performative::{Begin, Close, End, Open, Performative};
@@ -37,6 +37,34 @@ async fn a_name_and_its_key_give_that_policy_s_rights_to_the_whole_connection() 
     client.receiver(0, QUEUE).await;
     let refused = client.refused(crate::client::sender(1, QUEUE)).await;
     assert_eq!(refused.condition, "amqp:unauthorized-access");
+}
+
+#[tokio::test]
+async fn the_host_of_login_and_open_leads_to_its_namespace_and_what_was_proved_counts_there_alone() {
+    //
+    let server = TestServer::new().await;
+    server.set_policies(policies());
+    let response = format!("\0{ROOT}\0{KEY}");
+    let open = |host: &str| {
+        let hostname = Some(host.into());
+        Open { container_id: "c".into(), hostname, ..Open::default() }
+    };
+    let mut shop = server.silent();
+    let (_, code) = shop.sasl_at(Some("SHOP.example"), "PLAIN", Some(response.as_bytes())).await;
+    assert_eq!(code, SaslCode::Ok);
+    shop.raw(&AMQP_HEADER).await;
+    assert_eq!(shop.bytes().await.unwrap(), AMQP_HEADER);
+    shop.open(open("shop.example:5671")).await;
+    shop.begin(0, 100).await;
+    let missing = shop.refused(receiver(0, QUEUE)).await;
+    assert_eq!(missing.condition, "amqp:not-found", "the queue is in the other namespace");
+
+    let mut turncoat = server.silent();
+    turncoat.log_in("PLAIN", Some(response.as_bytes())).await;
+    turncoat.open(open("shop.example")).await;
+    let frame = turncoat.next().await;
+    let Performative::Close(Close { error: Some(error) }) = frame.performative else { panic!("{frame:?}") };
+    assert_eq!(error.condition, "amqp:connection:forced");
 }
 
 #[tokio::test]

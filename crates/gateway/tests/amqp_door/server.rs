@@ -31,6 +31,7 @@ const INPUT_BYTES: usize = 16 * 1024 * 1024;
 
 pub struct TestServer {
     pub state: Arc<State>,
+    pub disk: Arc<journal::disk::Memory>,
     engine: Option<Engine>,
 }
 
@@ -48,12 +49,12 @@ impl TestServer {
             first_segment_bytes: 1 << 20,
             ..journal::Options::new(7)
         };
-        let journal = journal::Local::open(disk, options).unwrap();
+        let journal = journal::Local::open(Arc::<journal::disk::Memory>::clone(&disk), options).unwrap();
         let options = engine::Options { tail_cache_bytes: 1 << 20, ..engine::Options::new(2) };
         let engine = Engine::open(Box::new(journal), options, |why| panic!("{why}")).unwrap();
         let namespaces = Namespaces::single(Guard::new(policies(), false));
         let state = Arc::new(State::new(engine.handle().clone(), namespaces).with_wall(wall));
-        let server = TestServer { state, engine: Some(engine) };
+        let server = TestServer { state, disk, engine: Some(engine) };
         server.queue(QUEUE, QueueSettings::default()).await;
         server
     }

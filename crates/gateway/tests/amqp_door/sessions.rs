@@ -132,6 +132,22 @@ async fn whoever_waited_for_long_enough_is_refused_in_one_write() {
 }
 
 #[tokio::test]
+async fn whoever_has_got_a_session_waits_no_more_and_keeps_it() {
+    // S-144, A-6.2.2
+    let server = server().await;
+    let mut client = server.admitted().await;
+    fill(&mut client, &["a"]).await;
+    client.attached(with_timeout(session_receiver(0, SESSIONS, Value::Null), 5_000)).await;
+    managing::attach(&mut client, NODE, 10).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(6)).await;
+    tokio::time::resume();
+    assert_eq!(client.said_before_echo().await, []);
+    let state = ask(&mut client, "get-session-state", vec![("session-id", "a".into())]).await;
+    assert_eq!(state.status, Value::Int(200), "{state:?}");
+}
+
+#[tokio::test]
 async fn whoever_gives_up_or_goes_away_waits_for_nothing_more() {
     // S-284
     let server = server().await;

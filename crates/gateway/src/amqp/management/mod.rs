@@ -306,5 +306,11 @@ mod tests {
         assert!(answer_bytes(&browse(1_000)) < crate::limits::QUESTIONS_BYTES, "one may always be asked");
         let (transaction, command) = (TransactionId(1), Box::new(browse(7)));
         assert_eq!(answer_bytes(&Command::Within { transaction, command }), answer_bytes(&browse(7)));
+        let held = |answer_bytes| {
+            let reply = Reply { correlation: Value::Null, tracking: None };
+            let (link, path, verb) = (LinkKey(0), "q".into(), Verb::Schedule);
+            Question::Management(Box::new(Asked { link, reply, path, verb, answer_bytes })).held_bytes()
+        };
+        assert_eq!(held(answer_bytes(&browse(7))) - held(0), 7 * ANSWERED_MESSAGE_COST);
     }
 }

@@ -42,3 +42,34 @@ pub(super) fn reply(reply: &Reply, numbers: &[Number]) -> Vec<u8> {
         end_compound(out, open, numbers.len() as u32);
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Arguments;
+    use super::*;
+    use broker::{NamespaceId, RequestId};
+    use engine::Batch;
+
+    #[test]
+    fn as_many_messages_are_scheduled_at_once_as_a_batch_may_have_and_at_least_one() {
+        // S-16, A-7.4.1: how many there are is looked at before what they are.
+        let refused = |count: usize| {
+            let messages = ("messages".into(), Value::List(vec![Value::Null; count]));
+            let (body, mut batch) = (Value::Map(vec![messages]), Batch::default());
+            let asking = Asking {
+                request: RequestId::default(),
+                namespace: NamespaceId(0),
+                path: "orders",
+                session: None,
+                arguments: Arguments(&body),
+                batch: &mut batch,
+            };
+            command(asking).err()
+        };
+        assert_eq!(refused(0), Some(Failure::Argument("messages")));
+        assert_eq!(refused(BATCH_MESSAGES), Some(Failure::Argument("message")));
+        for more in [BATCH_MESSAGES + 1, 2 * BATCH_MESSAGES] {
+            assert_eq!(refused(more), Some(Failure::Range("messages")));
+        }
+    }
+}

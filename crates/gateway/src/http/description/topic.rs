@@ -81,6 +81,7 @@ pub fn write(topic: &TopicDescription, api_version: &str, writer: &mut Writer) {
 mod tests {
     use super::super::super::xml;
     use super::*;
+    use broker::access::Key;
     use broker::{LocalTime, Span, Status};
 
     fn described(settings: TopicSettings) -> TopicDescription {
@@ -128,6 +129,26 @@ mod tests {
         let text = written(&settings, "2024-05");
         let root = xml::read(text.as_bytes()).unwrap();
         assert_eq!(read(&root, &mut access::tests::keys()).unwrap(), (settings, Vec::new()));
+    }
+
+    // HX-1.8.2
+    #[test]
+    fn the_rules_of_a_topic_survive_writing_and_reading() {
+        let rule = AccessRule {
+            name: "reader".into(),
+            primary: Key::chosen("one"),
+            secondary: Key::chosen("two"),
+            listen: true,
+            send: false,
+            manage: false,
+            created: LocalTime(0),
+            modified: LocalTime(0),
+        };
+        let topic = TopicDescription { access: vec![rule.clone()], ..described(TopicSettings::default()) };
+        let mut writer = Writer::default();
+        write(&topic, "2021-05", &mut writer);
+        let root = xml::read(writer.finish().as_bytes()).unwrap();
+        assert_eq!(read(&root, &mut access::tests::keys()).unwrap().1, [rule]);
     }
 
     // HX-1.5.1, H-24, H-26

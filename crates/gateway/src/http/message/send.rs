@@ -283,6 +283,17 @@ fn unfit(why: Unfit) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::Memory;
+
+    #[test]
+    fn what_comes_is_counted_twice_beside_what_is_held_for_vectors_grow_by_doubling() {
+        // P7
+        let mut account = Account::new(Arc::new(Memory::default()));
+        let (mut arriving, mut batch) = (Arriving::new(Arc::default()), Batch::default());
+        arriving.add(&[7; 500], BATCH_FORMAT, &mut batch, |_, _| {});
+        hold(&mut account, &arriving, &[7; 1_000]).unwrap();
+        assert_eq!(account.bytes(), arriving.held_bytes() + 2_000);
+    }
 
     // H-96
     #[test]

@@ -103,7 +103,7 @@ impl Ask for Fake {
     }
 }
 
-pub(super) fn engine_in_memory() -> Engine {
+pub(crate) fn engine_in_memory() -> Engine {
     let sizes =
         journal::Options { segment_bytes: 4 << 20, first_segment_bytes: 1 << 20, ..journal::Options::new(7) };
     let journal = journal::Local::open(Arc::new(journal::disk::Memory::new()), sizes).unwrap();

@@ -64,3 +64,25 @@ async fn a_host_that_is_none_is_not_repeated() {
     let answer = server.exchange(request).await;
     assert!(answer.contains("SystemTracker:localhost:q") && !answer.contains("script"), "{answer}");
 }
+
+// HX-1.9.3
+#[tokio::test]
+async fn what_can_only_be_read_is_neither_written_nor_deleted() {
+    let server = TestServer::default();
+    server.create("/t", TOPIC).await;
+    let subscription = TOPIC.replace("TopicDescription", "SubscriptionDescription");
+    assert_eq!(server.create("/t/subscriptions/s", &subscription).await.0, 201);
+    for path in [
+        "/$Resources/queues",
+        "/$Resources/topics",
+        "/$namespaceinfo",
+        "/t/subscriptions",
+        "/t/subscriptions/s/rules",
+    ] {
+        for method in ["PUT", "POST", "DELETE"] {
+            let (status, body) = server.request(As::Manager, method, path, "", "").await;
+            assert_eq!(status, 405, "{method} {path}: {body}");
+        }
+        assert_eq!(server.get(path).await.0, 200, "{path}");
+    }
+}
