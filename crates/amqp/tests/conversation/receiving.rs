@@ -1,7 +1,8 @@
 //! The client receives: our transfers, its dispositions, drain and windows.
 
 use crate::peer::{Peer, Written, error, receiver};
-use otobus_amqp::performative::{Disposition, Flow, Open, Performative};
+use otobus_amqp::limits::LINK_COST;
+use otobus_amqp::performative::{Disposition, End, Flow, Open, Performative};
 use otobus_amqp::{AttachReply, Event, LinkKey, Role, Sent, SessionKey, State};
 
 fn outstanding(peer: &mut Peer, session: SessionKey, first: u32, last: u32, forget: bool) -> Vec<u32> {
@@ -375,6 +376,54 @@ fn a_consumer_that_never_settles_is_stopped_at_the_limit() {
     assert!(matches!(peer.server.send(link, &[], true, 0, |_| {}), Sent::Delivery(_)), "settled ones pass");
     peer.server.settle_outgoing(link, 5, 5, &State::Accepted);
     assert!(matches!(peer.deliver(link, b""), Sent::Delivery(_)));
+}
+
+/// What the server holds, without the room of its output.
+fn held_bytes(peer: &mut Peer) -> usize {
+    *peer.server.output() = Vec::new();
+    peer.server.held_bytes()
+}
+
+/// Ends a link, or the session in which it is.
+type EndIt = fn(&mut Peer, LinkKey);
+
+// P7
+#[test]
+fn every_end_of_a_link_or_its_session_gives_back_what_it_was_counted_for() {
+    let ends: [(&str, EndIt); 4] = [
+        ("a detach", |peer, _| peer.detach(0)),
+        ("our detach", |peer, link| {
+            peer.server.detach(link, None);
+            peer.detach(0);
+        }),
+        ("an end", |peer, _| peer.give(0, Performative::End(End { error: None }))),
+        ("our end", |peer, link| {
+            peer.server.end(peer.server.session_of(link).unwrap(), None);
+            peer.give(0, Performative::End(End { error: None }));
+        }),
+    ];
+    for (what, end) in ends {
+        for is_accepted in [false, true] {
+            let open = Open { container_id: "c".into(), max_frame_size: 512, ..Open::default() };
+            let mut peer = Peer::begun(open, 1);
+            let before = held_bytes(&mut peer);
+            let link = peer.attach(receiver(0));
+            if is_accepted {
+                peer.server.accept(link, AttachReply::default());
+                peer.give(0, Performative::Flow(window_flow(0, 1)));
+                peer.events();
+                assert_eq!(peer.deliver(link, &[1; 2_000]), Sent::Delivery(1));
+            }
+            assert!(held_bytes(&mut peer) > before + LINK_COST, "{what}: it is counted");
+            end(&mut peer, link);
+            peer.events();
+            if what.ends_with("end") {
+                peer.begin(0, 1);
+                peer.events();
+            }
+            assert_eq!(held_bytes(&mut peer), before, "{what} of a link that is accepted: {is_accepted}");
+        }
+    }
 }
 
 #[test]
