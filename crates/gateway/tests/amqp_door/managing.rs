@@ -8,7 +8,7 @@ use broker::QueueSettings;
 use message::Value;
 use message::sections::section;
 use message::value::Array;
-use otobus_gateway::limits::{LARGE_REPLIES_BYTES, LARGE_REPLY_BYTES};
+use otobus_gateway::limits::{LARGE_REPLIES_BYTES, LARGE_REPLY_BYTES, REPLIES_WAITING_BYTES};
 
 pub const NODE: &str = "orders/$management";
 pub const REQUESTS: u32 = 20;
@@ -232,6 +232,55 @@ async fn a_reply_waits_for_credit_and_each_credit_brings_one() {
         client.credit(REPLIES, id as u32 - 1, 1).await;
         assert_eq!(reply(&mut client).await.correlation, Value::Ulong(id));
         assert_eq!(client.said_so_far().await, [], "one credit, one answer");
+    }
+}
+
+#[tokio::test]
+async fn answers_that_nobody_took_cost_no_other_link_once_theirs_is_gone() {
+    // P7: what a link held is given back with it, however often one comes and goes.
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
+    let long = "x".repeat(60_000);
+    for _ in 0..=REPLIES_WAITING_BYTES / long.len() {
+        attach(&mut client, NODE, 0).await;
+        let request = request(Value::Null, &long, vec![]);
+        let unsettled = Transfer { handle: REQUESTS, ..Transfer::default() };
+        assert_eq!(client.send_as(unsettled, &request).await, State::Accepted);
+        for handle in [REQUESTS, REPLIES] {
+            assert_eq!(client.detach(handle).await.error, None);
+        }
+    }
+    attach(&mut client, NODE, 0).await;
+    for id in 1..=2 {
+        let unsettled = Transfer { handle: REQUESTS, ..Transfer::default() };
+        let request = request(Value::Ulong(id), "peek-message", peek(1, 1));
+        assert_eq!(client.send_as(unsettled, &request).await, State::Accepted);
+    }
+    client.credit(REPLIES, 0, 2).await;
+    for id in 1..=2 {
+        assert_eq!(reply(&mut client).await.correlation, Value::Ulong(id));
+    }
+}
+
+#[tokio::test]
+async fn a_scheduled_message_is_peeked_with_the_life_that_it_will_have() {
+    // S-44, S-68: its life begins when it is due, which is no part of it.
+    let server = TestServer::new().await;
+    let mut client = with_messages(&server, 0).await;
+    for ttl in [Value::Uint(90_000), Value::Null] {
+        let header = part(section::HEADER, Value::List(vec![Value::Null, Value::Null, ttl.clone()]));
+        let (operation, arguments) = schedule(b"later");
+        let Value::List(entries) = &arguments[0].1 else { unreachable!("a list of messages") };
+        let Some(Value::Binary(message)) = entries[0].get("message") else { unreachable!("as bytes") };
+        let message = Value::Binary([header, message.clone()].concat());
+        let entry = Value::Map(vec![("message-id".into(), "1".into()), ("message".into(), message)]);
+        let scheduled = ask(&mut client, operation, vec![("messages", Value::List(vec![entry]))]).await;
+        let Some(Value::Array(numbers)) = scheduled.body.get("sequence-numbers") else {
+            panic!("{scheduled:?}")
+        };
+        let number = numbers.elements[0].as_integer().unwrap();
+        let found = &messages(&ask(&mut client, "peek-message", peek(number, 1)).await)[0];
+        assert_eq!(list(found, |sections| sections.header)[2], ttl);
     }
 }
 

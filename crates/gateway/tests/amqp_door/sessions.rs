@@ -334,6 +334,32 @@ async fn peek_and_deferred_receive_know_the_session_by_its_id_or_by_the_link_of_
 }
 
 #[tokio::test]
+async fn a_holder_is_known_by_its_link_on_the_entity_that_is_asked_and_on_no_other() {
+    // a link's name says nothing of the entity, and clients may give it twice.
+    let server = server().await;
+    server.queue("other", QueueSettings { requires_session: true, ..QueueSettings::default() }).await;
+    let mut client = server.admitted().await;
+    fill(&mut client, &["a", "b"]).await;
+    managing::attach(&mut client, NODE, 100).await;
+    let attach = |handle, entity, session: &str| Attach {
+        name: "twice".into(),
+        ..session_receiver(handle, entity, session.into())
+    };
+    client.attached(attach(0, "other", "b")).await;
+    let renewed = ask_for(&mut client, "twice", "renew-session-lock", vec![]).await;
+    assert_eq!(
+        renewed.status,
+        Value::Int(400),
+        "of the other entity a session is held, and none of this one"
+    );
+    let all = ask_for(&mut client, "twice", "peek-message", peek(1, 9)).await;
+    assert_eq!(messages(&all).len(), 2, "nobody's session is meant");
+    client.attached(attach(1, SESSIONS, "a")).await;
+    let own = ask_for(&mut client, "twice", "peek-message", peek(1, 9)).await;
+    assert_eq!(messages(&own).iter().map(|each| body(each)[0]).collect::<Vec<_>>(), [0]);
+}
+
+#[tokio::test]
 async fn messages_of_a_session_show_the_end_of_its_lock_and_their_group() {
     //
     let server = server().await;
