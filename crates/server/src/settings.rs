@@ -181,6 +181,36 @@ mod tests {
     }
 
     #[test]
+    fn every_flag_wins_over_what_the_file_says_of_the_same_thing() {
+        let address = |port: u16| vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))];
+        let file = Config {
+            log: Some(LevelFilter::DEBUG),
+            log_format: Some(LogFormat::Json),
+            listen_items: Some(address(2)),
+            ..config()
+        };
+        let flags = Flags {
+            config: None,
+            data: Some("from-flag".into()),
+            listen_bus: Some(address(3)),
+            listen_items: Some(crate::flags::Addresses(address(4))),
+            log: Some(LevelFilter::ERROR),
+            log_format: Some(LogFormat::Text),
+            durability: Some(Durability::Fsync),
+            tier: None,
+            test_clock: Some(false),
+            development_issuer: Some(false),
+            ready_file: None,
+        };
+        let merged = Settings::merge(flags, file);
+        assert_eq!(merged.data, Path::new("from-flag"));
+        assert_eq!((merged.listen_bus, merged.listen_items), (address(3), address(4)));
+        assert_eq!((merged.log, merged.log_format), (LevelFilter::ERROR, LogFormat::Text));
+        assert_eq!(merged.durability, Durability::Fsync);
+        assert!(!merged.has_test_clock && !merged.has_development_issuer);
+    }
+
+    #[test]
     fn what_a_reload_cannot_change_is_named() {
         let usual = || Settings::merge(Flags::default(), Config::default());
         assert_eq!(usual().changed_for_later(&usual()), [""; 0]);

@@ -432,4 +432,10 @@ mod tests {
     fn a_comment_is_blanked_and_a_text_is_not() {
         assert_eq!(without_comments("a//b\n\"c//d\\\"//e\"//f"), "a   \n\"c//d\\\"//e\"   ");
     }
+
+    #[test]
+    fn a_text_whose_last_character_is_a_backslash_ends_behind_it() {
+        assert_eq!(without_comments(r#""a\\"//b"#), r#""a\\"   "#);
+        assert_eq!(without_comments(r#""a\\\"//b"//c"#), r#""a\\\"//b"   "#);
+    }
 }

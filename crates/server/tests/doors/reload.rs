@@ -1,6 +1,8 @@
 //! What SIGHUP changes while connections go on.
 
-use crate::server::{Folder, Line, Server, WELL_KNOWN_KEY, request, request_at, signed, signed_for, tls};
+use crate::server::{
+    Folder, Line, Server, WELL_KNOWN_KEY, put, request, request_at, signed, signed_for, tls,
+};
 use broker::limits::NAMESPACES;
 use gateway::tls::Files;
 use std::net::TcpStream;
@@ -142,6 +144,41 @@ fn a_file_counts_at_a_start_as_at_a_reload() {
     assert!(server.logged("not taken: ").contains("otobus.toml line 2: queue `q` cannot be changed"));
     assert!(described(&server, "/q").contains("<MaxDeliveryCount>5<"));
     assert!(described(&server, "/t/subscriptions/s").contains("<MaxDeliveryCount>6<"));
+}
+
+// H-102: a file says nothing of them.
+#[test]
+fn the_authorization_rules_of_what_a_reload_changes_stay() {
+    let folder = Folder::new();
+    let file = |text: &str| {
+        format!(
+            "[[queue]]\nname = \"q\"\nuser_metadata = \"{text}\"\n[[topic]]\nname = \"t\"\nuser_metadata = \"{text}\"\n"
+        )
+    };
+    folder.write("otobus.toml", &file("first"));
+    let mut server = Server::start(&folder, "127.0.0.1:0", None);
+    let mut line = TcpStream::connect(server.port()).unwrap();
+    for (address, kind) in [("/q", "QueueDescription"), ("/t", "TopicDescription")] {
+        let rule = "<AuthorizationRule><ClaimType>SharedAccessKey</ClaimType><ClaimValue>None</ClaimValue>\
+            <Rights><AccessRights>Send</AccessRights></Rights><KeyName>own</KeyName></AuthorizationRule>";
+        let entry = format!(
+            "<entry xmlns=\"http://www.w3.org/2005/Atom\"><content type=\"application/xml\"><{kind} \
+             xmlns=\"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect\"><AuthorizationRules>{rule}\
+             </AuthorizationRules></{kind}></content></entry>"
+        );
+        let headers = format!("{}If-Match: *\r\n", signed(WELL_KNOWN_KEY));
+        let (status, body) = put(&mut line, address, &headers, &entry);
+        assert_eq!(status, 200, "{body}");
+    }
+    for text in ["second", "third"] {
+        folder.write("otobus.toml", &file(text));
+        server.reload();
+        for address in ["/q", "/t"] {
+            let found = described(&server, address);
+            assert!(found.contains(&format!("<UserMetadata>{text}<")), "it is changed: {found}");
+            assert!(found.contains("<KeyName>own</KeyName>"), "{address}: {found}");
+        }
+    }
 }
 
 #[test]

@@ -165,6 +165,18 @@ pub fn request(line: &mut dyn Line, method: &str, path: &str, headers: &str) -> 
 /// The same, of the namespace that this host leads to.
 pub fn request_at(host: &str, line: &mut dyn Line, method: &str, path: &str, headers: &str) -> (u16, String) {
     write!(line, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n").unwrap();
+    answer(line)
+}
+
+/// The same, of a request that puts a body there.
+pub fn put(line: &mut dyn Line, path: &str, headers: &str, body: &str) -> (u16, String) {
+    let length = body.len();
+    write!(line, "PUT {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {length}\r\n\r\n{body}")
+        .unwrap();
+    answer(line)
+}
+
+fn answer(line: &mut dyn Line) -> (u16, String) {
     line.flush().unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
