@@ -117,4 +117,11 @@ mod tests {
         assert!(clock.now() >= future);
         assert!(clock.gap() > LARGE_GAP_MS);
     }
+
+    #[test]
+    fn a_wall_clock_that_went_on_between_two_runs_is_believed_at_once_and_one_that_went_back_is_not() {
+        assert_eq!(Slew::resume(Some(Time(1_000)), 3_600_000).now(), Time(3_600_000));
+        assert_eq!(Slew::resume(Some(Time(1_000)), 999).now(), Time(1_000));
+        assert_eq!(Slew::resume(None, 999).now(), Time(999));
+    }
 }

@@ -226,4 +226,33 @@ mod tests {
             .collect();
         assert_eq!(ranges, [(1, 4, 5), (2, 6, 6), (2, 8, 8)]);
     }
+
+    // a client takes another outcome than the one it asked for for a failure.
+    #[test]
+    fn settlements_are_one_range_as_long_as_they_follow_each_other_and_came_out_alike() {
+        use Settled::{Abandoned, Completed};
+        let link = |n| LinkId { connection: broker::ConnectionId(1), link: n };
+        let mut out = Vec::new();
+        for (n, delivery, outcome) in [
+            (1, 4, Completed),
+            (1, 5, Completed),
+            (1, 6, Abandoned),
+            (1, 7, Abandoned),
+            (1, 9, Abandoned),
+            (2, 10, Abandoned),
+        ] {
+            settled(&mut out, link(n), delivery, outcome);
+        }
+        let ranges: Vec<_> = out
+            .iter()
+            .map(|each| match each {
+                Outgoing::Settled { link, first, last, outcome } => (link.link, *first, *last, *outcome),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(
+            ranges,
+            [(1, 4, 5, Completed), (1, 6, 7, Abandoned), (1, 9, 9, Abandoned), (2, 10, 10, Abandoned)]
+        );
+    }
 }

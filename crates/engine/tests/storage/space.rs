@@ -6,6 +6,7 @@ use broker::{Refusal, Time};
 use journal::disk::{Disk, Memory};
 use journal::{Draft, Journal, Local, Options, Outcome};
 use message::Overlay;
+use otobus_engine::recover;
 use std::sync::Arc;
 
 const NOW: Time = Time(1_000_000);
@@ -263,6 +264,27 @@ fn a_damaged_newest_snapshot_is_set_aside_and_the_older_one_serves() {
     memory.damage(&newest, |bytes| bytes[100] ^= 1);
     drop(open(&memory, &told));
     judge(&memory.crash_image(1), &told.lock(), "older snapshot again");
+}
+
+// P5
+#[test]
+fn where_nothing_lies_behind_the_snapshot_time_goes_on_from_the_snapshot() {
+    let (memory, told) = (Memory::new(), Shared::default());
+    let mut partition = open(&memory, &told);
+    (1..=300).for_each(|number| partition.send(number).unwrap());
+    drain(&mut partition, |_| false);
+    partition.rest(60).unwrap();
+    drop(partition);
+    let mut journal = Local::open(Arc::new(memory.clone()), options()).unwrap();
+    assert_eq!(journal.latest_snapshots().unwrap()[0].position, journal.tail(), "nothing lies behind it");
+    let mut last = None;
+    let note = &mut |batch: journal::Batch<'_>| {
+        last = Some(Time(batch.time));
+        Ok(())
+    };
+    journal.read(journal.first(), note).unwrap();
+    assert!(last > Some(NOW));
+    assert_eq!(recover(&mut journal, 1).unwrap().last_time, last);
 }
 
 #[test]

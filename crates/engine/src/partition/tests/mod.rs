@@ -213,6 +213,27 @@ fn changed_properties_are_checked_against_the_message_in_the_cache_or_on_disk() 
     assert_eq!(bench.look(active), 1);
 }
 
+#[test]
+fn a_stop_waits_for_what_is_being_read() {
+    let memory = Memory::new();
+    let mut bench = Bench::alone(Arc::new(memory.clone()));
+    bench.create_queue();
+    bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
+    bench.send(link(1), 0, 10);
+    drop(bench);
+    // A new partition has nothing in its cache: what is to be removed before it leaves is looked at on the disk first.
+    let mut bench = Bench::alone(Arc::new(memory));
+    let outbox = bench.connect(2);
+    let mode = ReceiveMode::ReceiveAndDelete;
+    let attach = Command::AttachReceiver { link: link(2), namespace: NamespaceId(0), path: "q".into(), mode };
+    bench.accept(Item::Batch(Batch { commands: vec![attach, credit(link(2), 1)], ..Batch::default() }));
+    bench.accept(Item::Stop);
+    assert_eq!(bench.turn(), Pause::Ended);
+    assert_eq!(told(&outbox), ["attached", "message 1"]);
+    bench.assert_accounts_are_zero();
+}
+
 /// Receives message 1 and abandons it with changes.
 fn abandon_with_changes(bench: &mut Bench) {
     let outbox = bench.connect(2);
