@@ -89,6 +89,8 @@ pub const PARTITION_DELETE_ITEMS: usize = 500;
 pub const DELETED_PARTITIONS: usize = 100;
 /// Ranges of keys that a plan reads: constants in an IN, times those of other levels of the partition key.
 pub const PLAN_RANGES: usize = 1_000;
+/// Items that a plan names one by one, by their keys and ids: some hundred bytes each.
+pub const PLAN_POINTS: usize = 10_000;
 /// Keys up to which plans are compared by counting.
 pub const PLAN_KEYS: usize = 256;
 /// Items that are looked at to guess how many an index leads to, when those are too many to count.

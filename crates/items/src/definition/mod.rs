@@ -224,7 +224,7 @@ impl Definitions {
 
 /// A name of a database, container, script or user (P-30).
 pub fn check_name(name: &str, limit: usize) -> Result<(), Refusal> {
-    check_id(name, limit)?;
+    check_id(name, limit, limit)?;
     if let Some(bad) = name.chars().find(|c| matches!(c, '?' | '\t' | '\r' | '\n')) {
         return Err(Refusal::bad(format!("The input name '{name}' is invalid: it contains {bad:?}.")));
     }
@@ -235,15 +235,15 @@ pub fn check_name(name: &str, limit: usize) -> Result<(), Refusal> {
 }
 
 /// An id of an item: more is taken than in a name, as the service does (P-30). Some clients refuse the rest by themselves.
-pub fn check_id(name: &str, limit: usize) -> Result<(), Refusal> {
+/// `told` is the number of the refusal: the service's is the limit of a name, and one more than the limit of an id.
+pub fn check_id(name: &str, limit: usize, told: usize) -> Result<(), Refusal> {
     if name.is_empty() {
         return Err(Refusal::bad("The input name is invalid. Ensure to provide a unique non-empty string."));
     }
     if name.len() > limit {
         return Err(Refusal::bad(format!(
-            "The input name is invalid: it has {} bytes. Ensure to provide a unique non-empty string less than '{}' characters.",
-            name.len(),
-            limit + 1
+            "The input name is invalid: it has {} bytes. Ensure to provide a unique non-empty string less than '{told}' characters.",
+            name.len()
         )));
     }
     if let Some(bad) = name.chars().find(|c| matches!(c, '/' | '\\' | '#')) {

@@ -15,6 +15,7 @@ use crate::keys::{self, Section};
 use crate::query::{Conjunct, Path, Step, Test, Wants};
 use crate::view::{Direction, Unreadable, View};
 use crate::{KeyPart, PartitionKey, limits, order};
+use std::collections::HashSet;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
@@ -115,17 +116,7 @@ fn by_partition(container: &Container, wants: &Wants, scope: Scope) -> (Scope, B
     let ids = constants(wants, &["id".to_owned()]);
     let ids: Option<Vec<String>> =
         ids.map(|ids| ids.iter().filter_map(|id| id.as_str().map(str::to_owned)).collect());
-    let mut points = ids.map(|ids| {
-        let mut ranges = Vec::new();
-        for key in &keys {
-            for id in &ids {
-                let from = keys::item(container.number, &body::place(settings, key, id));
-                let to = [&from[..], &[0]].concat();
-                ranges.push((from, to));
-            }
-        }
-        ranges
-    });
+    let mut points = ids.and_then(|ids| points(container, &keys, &ids));
     let mut partitions: Vec<Range> =
         keys.iter().map(|key| Scope::of_key(settings, key).items(container)).collect();
     for ranges in points.iter_mut().chain([&mut partitions]) {
@@ -137,6 +128,31 @@ fn by_partition(container: &Container, wants: &Wants, scope: Scope) -> (Scope, B
         _ => scope,
     };
     (scope, ByPartition { points, partitions })
+}
+
+/// A range for each item that a key and an id can name; `None`: too many. Where the id is a part of the key, a key names one item
+/// at most: a thousand ids are a thousand items then, not a million.
+fn points(container: &Container, keys: &[PartitionKey], ids: &[String]) -> Option<Vec<Range>> {
+    let settings = &container.settings;
+    let level = settings.key_paths.iter().position(|names| *names == ["id"]);
+    let known: HashSet<&str> = ids.iter().map(String::as_str).collect();
+    if level.is_none() && keys.len() * known.len() > limits::PLAN_POINTS {
+        return None;
+    }
+    let range = |key: &PartitionKey, id: &str| {
+        let from = keys::item(container.number, &body::place(settings, key, id));
+        let to = [&from[..], &[0]].concat();
+        (from, to)
+    };
+    let mut ranges = Vec::new();
+    for key in keys {
+        match level.map(|level| &key.0[level]) {
+            Some(KeyPart::String(id)) if known.contains(id.as_str()) => ranges.push(range(key, id)),
+            Some(_) => {}
+            None => ranges.extend(known.iter().map(|id| range(key, id))),
+        }
+    }
+    Some(ranges)
 }
 
 /// The partition keys that the query can only find something in; none: any.

@@ -14,10 +14,13 @@ use proptest::prelude::*;
 use std::cell::Cell;
 
 fn world(policy: &str, items: &[String]) -> InMemory {
+    keyed(r#"{"paths":["/pk"],"version":2}"#, policy, items)
+}
+
+fn keyed(key: &str, policy: &str, items: &[String]) -> InMemory {
     let mut world = InMemory { now: Time(1_700_000_000_000), ..InMemory::default() };
     world.ask(&Command::CreateDatabase { body: r#"{"id":"d"}"#.into(), throughput: None }).unwrap();
-    let body =
-        format!(r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"version":2}},"indexingPolicy":{policy}}}"#);
+    let body = format!(r#"{{"id":"c","partitionKey":{key},"indexingPolicy":{policy}}}"#);
     world
         .ask(&Command::CreateContainer { database: "d".into(), body: body.into(), throughput: None })
         .unwrap();
@@ -154,6 +157,49 @@ fn the_partition_key_and_the_id_lead_to_places() {
         Conjunct { path: member("list"), test: Test::ArrayContains(Value::integer(6)) },
     ];
     assert_eq!(used(&world, &wants(one)), (5, 5));
+}
+
+fn in_texts(name: &str, texts: impl Iterator<Item = String>) -> Conjunct {
+    Conjunct { path: member(name), test: Test::In(texts.map(|text| Value::text(&text)).collect()) }
+}
+
+fn named(world: &InMemory, wants: &Wants) -> usize {
+    match choose(world, wants, None).access {
+        Access::Items(ranges) => ranges.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+// P-62
+#[test]
+fn a_key_that_holds_the_id_names_one_item_for_each_id() {
+    let items: Vec<String> = (0..20).map(|n| format!(r#"{{"id":"i{n}","t":"t{}"}}"#, n % 2)).collect();
+    let all = || (0..limits::PLAN_RANGES).map(|n| format!("i{n}"));
+    let plain = keyed(r#"{"paths":["/id"],"version":2}"#, "{}", &items);
+    let by_id = wants(vec![in_texts("id", all())]);
+    assert_eq!((named(&plain, &by_id), run(&plain, &by_id, 7).0.len()), (limits::PLAN_RANGES, 20));
+    let levels = keyed(r#"{"paths":["/t","/id"],"kind":"MultiHash","version":2}"#, "{}", &items);
+    let three = || ["i1", "i2", "i3"].map(str::to_owned).into_iter();
+    let both =
+        wants(vec![in_texts("t", ["t0", "t1"].map(str::to_owned).into_iter()), in_texts("id", three())]);
+    assert_eq!((named(&levels, &both), run(&levels, &both, 1).0.len()), (6, 3));
+}
+
+// P-62
+#[test]
+fn keys_and_ids_are_named_one_by_one_up_to_a_limit() {
+    let world = hundred();
+    let keys = |count: usize| in_texts("pk", (0..count).map(|n| format!("p{n}")));
+    let of = |keys_count: usize, ids: usize| {
+        wants(vec![keys(keys_count), in_texts("id", (0..ids).map(|n| format!("i{n}")))])
+    };
+    let most = of(100, limits::PLAN_POINTS / 100);
+    assert_eq!((named(&world, &most), run(&world, &most, 9).0.len()), (limits::PLAN_POINTS, 100));
+    let over = of(100, limits::PLAN_POINTS / 100 + 1);
+    assert_eq!(run(&world, &over, 9).0.len(), 100);
+    if let Access::Items(ranges) | Access::Index { ranges, .. } = choose(&world, &over, None).access {
+        assert!(ranges.len() <= limits::PLAN_RANGES, "{}", ranges.len());
+    }
 }
 
 #[test]
@@ -351,6 +397,41 @@ fn a_range_with_two_bounds_reads_what_lies_between_them_however_many_lie_beyond(
     // Below an array the bounds may hold for different elements.
     let text = "SELECT VALUE c.id FROM c JOIN a IN c.list JOIN b IN c.list WHERE a > 8 AND b < 2 AND c.n < 3";
     assert_eq!(asked(&few, text).0, 3);
+}
+
+// P-62
+#[test]
+fn pairs_of_an_id_and_a_key_are_read_and_little_else() {
+    let of = |count: usize| {
+        let items: Vec<String> =
+            (0..count).map(|n| format!(r#"{{"id":"i{n}","pk":"p{}","n":{n}}}"#, n % 5)).collect();
+        world("{}", &items)
+    };
+    let (few, many) = (of(1_500), of(3_000));
+    let pair = |n: usize, key: usize| format!("(c.id = 'i{n}' AND c.pk = 'p{key}')");
+    let pairs: Vec<String> = (100..140).map(|n| pair(n, n % 5)).collect();
+    for (filter, rows) in [
+        (pairs.join(" OR "), 40),
+        (format!("{} OR {}", pair(3, 3), pair(4, 3)), 1),
+        (format!("{} OR (c.pk IN ('p1', 'p2') AND c.id = 'i7')", pair(3, 3)), 2),
+        (format!("{} OR c.id = 'i4'", pair(3, 3)), 2),
+        (format!("({} OR {}) AND c.n < 4", pair(3, 3), pair(4, 4)), 1),
+        ("c.pk = 'p1' AND c.n = 1 OR c.pk = 'p1' AND c.n = 6 OR c.pk = 'p2' AND c.n = 7".to_owned(), 3),
+    ] {
+        let text = format!("SELECT VALUE c.id FROM c WHERE {filter}");
+        let (found, looked_up, passed) = asked(&few, &text);
+        assert_eq!(found, rows, "{filter}");
+        assert_eq!(asked(&many, &text), (found, looked_up, passed), "{filter}: more items, no more reading");
+        assert!(
+            looked_up + passed <= 400 + 4 * limits::PLAN_KEYS as u64,
+            "{filter}: {looked_up} and {passed}"
+        );
+    }
+    assert_eq!(
+        asked(&few, "SELECT VALUE c.id FROM c WHERE c.id = 'i3' OR c.n = 4").0,
+        2,
+        "no path decides both"
+    );
 }
 
 #[test]

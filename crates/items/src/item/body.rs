@@ -145,7 +145,7 @@ fn id_of(text: Option<&[u8]>) -> Result<String, Refusal> {
             "The input content is invalid because the required property 'id' is missing or no text.",
         ));
     };
-    check_id(&id, limits::ITEM_ID_BYTES)?;
+    check_id(&id, limits::ITEM_ID_BYTES, limits::ITEM_ID_BYTES + 1)?;
     Ok(id.into_owned())
 }
 
@@ -266,6 +266,8 @@ mod tests {
         for good in ["a?b", "a ", "a\\tb", "a\\r\\n"] {
             assert!(with_id(good).is_ok(), "{good}");
         }
+        let told = with_id(&"x".repeat(1024)).unwrap_err().to_string();
+        assert!(told.ends_with("less than '1024' characters."), "{told}");
         for bad in [&"x".repeat(1024), "", "a/b", "a#b", "a\\\\b"] {
             assert!(matches!(with_id(bad), Err(Refusal::BadRequest(_))), "{bad}");
         }

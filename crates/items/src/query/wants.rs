@@ -6,6 +6,7 @@ use super::run::reads_items;
 use super::syntax::Binary;
 use crate::json::{self, Value};
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 /// A step of a path into an item.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -160,7 +161,10 @@ fn collect(expr: &Expr, paths: &Paths, conjuncts: &mut Vec<Conjunct>) {
             Some(Conjunct { path, test })
         }),
         Expr::Call(function, arguments) => call(*function, arguments, paths),
-        Expr::Or(parts) => any_of(parts, paths),
+        Expr::Or(parts) => {
+            conjuncts.extend(any_of(parts, paths));
+            None
+        }
         _ => None,
     };
     conjuncts.extend(conjunct);
@@ -213,6 +217,30 @@ fn joined(conjuncts: Vec<Conjunct>) -> Vec<Conjunct> {
 }
 
 impl Conjunct {
+    /// Takes in the values of another test, if both name values.
+    fn widen(&mut self, by: &Test) -> bool {
+        let mut values = match &mut self.test {
+            Test::Equal(value) => vec![std::mem::replace(value, Value::Null)],
+            Test::In(values) => std::mem::take(values),
+            _ => return false,
+        };
+        match by {
+            Test::Equal(value) => values.push(value.clone()),
+            Test::In(more) => values.extend(more.iter().cloned()),
+            _ => return false,
+        }
+        self.test = Test::In(values);
+        true
+    }
+
+    /// Names each value once: many parts of an OR have the same partition key.
+    fn without_repeats(&mut self) {
+        if let Test::In(values) = &mut self.test {
+            let mut seen = HashSet::new();
+            values.retain(|value| seen.insert(value.to_text()));
+        }
+    }
+
     /// Takes the bounds of a range on the same path, if both are ranges over values of one type.
     fn narrow(&mut self, by: &Conjunct) -> bool {
         // Below an array each test may hold for another element.
@@ -265,24 +293,26 @@ fn call(function: Function, arguments: &[Expr], paths: &Paths) -> Option<Conjunc
     Some(Conjunct { path, test })
 }
 
-/// `c.a = 1 OR c.a = 2` is `c.a IN (1, 2)`.
-fn any_of(parts: &[Expr], paths: &Paths) -> Option<Conjunct> {
-    let mut path = None;
-    let mut values = Vec::new();
-    for part in parts {
+/// `c.a = 1 OR c.a = 2` is `c.a IN (1, 2)`. Of `c.id = 1 AND c.k = 2 OR c.id = 3 AND c.k = 4`, as clients ask for many items (P-62), it
+/// is one for each path that every part decides.
+fn any_of(parts: &[Expr], paths: &Paths) -> Vec<Conjunct> {
+    let found = |part: &Expr| {
         let mut found = Vec::new();
         collect(part, paths, &mut found);
-        let [conjunct] = &found[..] else { return None };
-        if *path.get_or_insert_with(|| conjunct.path.clone()) != conjunct.path {
-            return None;
-        }
-        match &conjunct.test {
-            Test::Equal(value) => values.push(value.clone()),
-            Test::In(more) => values.extend(more.iter().cloned()),
-            _ => return None,
-        }
+        found.retain(|conjunct| matches!(conjunct.test, Test::Equal(_) | Test::In(_)));
+        found
+    };
+    let Some((first, others)) = parts.split_first() else { return Vec::new() };
+    let mut unions = found(first);
+    for part in others {
+        let part = found(part);
+        unions.retain_mut(|union| {
+            let same = part.iter().find(|conjunct| conjunct.path == union.path);
+            same.is_some_and(|conjunct| union.widen(&conjunct.test))
+        });
     }
-    Some(Conjunct { path: path?, test: Test::In(values) })
+    unions.iter_mut().for_each(Conjunct::without_repeats);
+    unions
 }
 
 /// Every path that an expression looks at, sub-queries aside.
