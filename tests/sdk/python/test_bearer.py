@@ -119,6 +119,23 @@ def test_a_role_counts_for_what_it_was_configured(trusting, signer):
         admin.create_queue("new", forward_to="orders")
 
 
+def test_a_role_on_an_entity_counts_for_its_messages_over_http(trusting, signer):
+    def status(method, path, role="Orders.Send"):
+        request = urllib.request.Request(f"http://localhost:{trusting.port}/{path}", method=method, data=b"paid by roles")
+        request.add_header("Authorization", f"Bearer {signer.token([role])}")
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    assert status("POST", "orders/messages") == 201
+    assert status("POST", "others/messages") == 401
+    assert status("DELETE", "orders/messages/head?timeout=1") == 401, "it may send"
+    assert status("POST", "orders/messages/messages") == 401, "another entity"
+    assert status("DELETE", "orders/messages/head?timeout=5", role="Bus.Manage") == 200
+
+
 def test_what_another_signed_and_what_has_run_out_is_refused(trusting, signer):
     wrong = [
         Signer().token(["Bus.Manage"]),

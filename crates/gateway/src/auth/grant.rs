@@ -178,6 +178,11 @@ impl Grant {
         self.allowing(right, now)
     }
 
+    /// Whether roles of an issuer gave it.
+    pub(crate) fn is_by_role(&self) -> bool {
+        matches!(self.proof.holder, Holder::Issuer(_))
+    }
+
     /// Whether it counts on a path: below what was signed, or on the entity for which a role counts and its parts.
     pub(crate) fn reaches(&self, other: &Scope) -> bool {
         match &self.proof.holder {

@@ -126,7 +126,7 @@ impl<A: Ask> Door<'_, A> {
             let now = UnixSeconds::now();
             let checked = match call.headers.get(header) {
                 Some(header) => {
-                    let grant = self.verify(header, call.namespace, path, call.is_loopback).await?;
+                    let grant = self.verify(header, call.namespace, path, path, call.is_loopback).await?;
                     grant.check(path, Right::Manage, now)
                 }
                 None => call.grant.check(path, Right::Manage, now),

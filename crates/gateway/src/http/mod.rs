@@ -268,8 +268,11 @@ impl<A: Ask> Door<'_, A> {
             _ => return Ok(response(self.health())),
         };
         let authorization = head.headers.get(AUTHORIZATION).ok_or(Denied::MissingToken)?;
-        let grant = self.verify(authorization, namespace, &address.path, is_loopback).await?;
-        grant.check(&address.path, right, UnixSeconds::now())?;
+        // A signature counts on what was signed, a role on an entity.
+        let grant =
+            self.verify(authorization, namespace, &address.path, address.entity(), is_loopback).await?;
+        let path = if grant.is_by_role() { address.entity() } else { &address.path };
+        grant.check(path, right, UnixSeconds::now())?;
         peer.proved(&grant.policy(), grant.standing()).map_err(|full| Failure::Busy(full.to_string()))?;
         match address.route.methods() {
             [] => return Err(Failure::NoSuchAddress),
@@ -314,19 +317,20 @@ impl<A: Ask> Door<'_, A> {
     }
 
     /// Verifies the token of a header: by the namespace's policies, else by those of the entity at `path` and of
-    /// those around it (H-102).
+    /// those around it (H-102); a bearer token by the roles that count on `entity`.
     async fn verify(
         &self,
         header: &HeaderValue,
         namespace: &Namespace,
         path: &str,
+        entity: &str,
         is_loopback: bool,
     ) -> Result<Grant, Failure> {
         let header = header.to_str().map_err(|_| Denied::MalformedToken)?;
         let now = UnixSeconds::now();
         let token = match sas::in_header(header)? {
             Shown::Signature(token) => token,
-            Shown::Bearer(token) => return Ok(namespace.guard.bearer(token, path, now)?),
+            Shown::Bearer(token) => return Ok(namespace.guard.bearer(token, entity, now)?),
         };
         match namespace.guard.signature(token, is_loopback, now) {
             Err(Denied::InvalidSignature) => {}

@@ -165,6 +165,14 @@ pub struct Address {
 }
 
 impl Address {
+    /// The entity whose messages are asked for, or what else is asked for.
+    pub fn entity(&self) -> &str {
+        match &self.route {
+            Route::Send { entity } | Route::Receive { entity, .. } | Route::Locked { entity, .. } => entity,
+            _ => &self.path,
+        }
+    }
+
     /// `has_authorization` tells a look at the health of the server from a question about a queue called `health`.
     pub fn read(method: &Method, uri: &Uri, has_authorization: bool) -> Result<Address, Failure> {
         let query = uri.query().unwrap_or_default();
