@@ -166,10 +166,35 @@ impl Data {
         Ok(())
     }
 
-    /// Whether no server was ever started on it.
-    pub fn is_new(&self) -> bool {
+    /// Whether no server has ever served from it. A first start leaves a note until it serves, so that what it makes is made by
+    /// the next start if it was interrupted.
+    pub fn begin_first_start(&self) -> anyhow::Result<bool> {
+        let note = self.first_start_note();
+        if note.exists() {
+            return Ok(true);
+        }
         let has_keys = self.keys().exists() || self.account_keys_file().exists();
-        !has_keys && !self.has_journal() && !has_journal_in(&self.items())
+        if has_keys || self.has_journal() || has_journal_in(&self.items()) {
+            return Ok(false);
+        }
+        let text = "A first start has begun. It removes this file when it serves.\n";
+        write_whole(&note, text).with_context(|| format!("cannot write {}", note.display()))?;
+        Ok(true)
+    }
+
+    /// The first start serves: what it had to make is there.
+    pub fn end_first_start(&self) -> anyhow::Result<()> {
+        let note = self.first_start_note();
+        match std::fs::remove_file(&note) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", note.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn first_start_note(&self) -> PathBuf {
+        self.path.join("first-start")
     }
 
     /// Whether anything of a journal is there.
@@ -321,6 +346,18 @@ mod tests {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
+    }
+
+    #[test]
+    fn a_first_start_that_was_interrupted_is_a_first_start_again() {
+        let folder = Folder::new();
+        let data = Data::open(&folder.0).unwrap();
+        assert!(data.begin_first_start().unwrap());
+        data.root_policy().unwrap();
+        assert!(data.begin_first_start().unwrap(), "it has made keys and was stopped then");
+        data.end_first_start().unwrap();
+        assert!(!data.begin_first_start().unwrap());
+        data.end_first_start().unwrap();
     }
 
     #[test]

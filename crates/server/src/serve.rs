@@ -42,7 +42,7 @@ pub async fn serve(
     let listeners = Listeners::bind(&settings).await?;
     let data = Data::open(&settings.data)?;
     data.check_journal()?;
-    let made = if data.is_new() { settings.add_first_entities() } else { Vec::new() };
+    let made = if data.begin_first_start()? { settings.add_first_entities() } else { Vec::new() };
     if !settings.listen_items.is_empty() {
         data.check_items()?;
     }
@@ -169,6 +169,7 @@ impl Start {
                 bail!("{}", not_taken.join("; "));
             }
         }
+        self.data.end_first_start()?;
         let takes_well_known_key = default.guard.knows_well_known_key();
         let announcement = self.announcement(&listeners, &account_keys, takes_well_known_key)?;
         let state = self.state(engines, &opener, Namespaces::new(default, others, &known));
