@@ -65,7 +65,7 @@ fn guard(rules: &[AccessRule]) -> Guard {
             rights: given.into_iter().filter(|(is_given, _)| *is_given).map(|(_, right)| right).collect(),
         }
     };
-    Guard::new(rules.iter().map(policy).collect(), false)
+    Guard::of_entity(rules.iter().map(policy).collect())
 }
 
 #[cfg(test)]

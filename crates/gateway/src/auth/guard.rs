@@ -23,6 +23,8 @@ pub struct Guard {
     /// The policy behind the well-known key, if the server listens where only this machine can reach it.
     well_known: Option<Policy>,
     hosts: Hosts,
+    /// Its policies are the rules of an entity, which are asked when those of the namespace have said no.
+    is_of_entity: bool,
     /// Those whose bearer tokens count.
     pub(super) issuers: Vec<Arc<Issuer>>,
 }
@@ -78,7 +80,19 @@ impl Guard {
             secondary: None,
             rights: Rights::ALL,
         });
-        Guard { policies, decoy, well_known, hosts: Hosts::default(), issuers: Vec::new() }
+        Guard {
+            policies,
+            decoy,
+            well_known,
+            hosts: Hosts::default(),
+            is_of_entity: false,
+            issuers: Vec::new(),
+        }
+    }
+
+    /// The rules of an entity.
+    pub(super) fn of_entity(rules: Vec<Policy>) -> Guard {
+        Guard { is_of_entity: true, ..Guard::new(rules, false) }
     }
 
     /// Lets nobody in: of a namespace that is no longer served.
@@ -130,6 +144,9 @@ impl Guard {
         let known = self.policies.iter().find(|policy| is_named(policy));
         let is_well_known = self.well_known.as_ref().is_some_and(is_named);
         match known {
+            _ if self.is_of_entity => {
+                Denied::InvalidSignature.because("no rule of an entity proves it either")
+            }
             Some(policy) => Denied::InvalidSignature
                 .because(format_args!("it fits no key of the policy `{}`", policy.name)),
             None if is_well_known && !peer_is_loopback => {

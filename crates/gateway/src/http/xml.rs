@@ -164,6 +164,16 @@ fn is_allowed(character: char) -> bool {
     matches!(character, '\t' | '\n' | '\r' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }
 
+/// A text with a replacement character for each that no document may have, not even escaped.
+fn legal(text: &str) -> Cow<'_, str> {
+    let is_illegal =
+        |c: char| c < ' ' && !matches!(c, '\t' | '\n' | '\r') || matches!(c, '\u{fffe}' | '\u{ffff}');
+    match text.contains(is_illegal) {
+        true => text.replace(is_illegal, "\u{fffd}").into(),
+        false => text.into(),
+    }
+}
+
 /// Writes a document. Names and attributes are ours; texts may be anybody's and are escaped.
 #[derive(Debug, Default)]
 pub struct Writer {
@@ -206,7 +216,7 @@ impl Writer {
         self.text.push('>');
         match is_planted("atom_xml") && !text.contains('<') {
             true => self.text.push_str(text),
-            false => self.text.push_str(&partial_escape(text)),
+            false => self.text.push_str(&partial_escape(legal(text).as_ref())),
         }
         self.text.push_str("</");
         self.text.push_str(name);
@@ -221,7 +231,7 @@ impl Writer {
             self.text.push(' ');
             self.text.push_str(name);
             self.text.push_str("=\"");
-            self.text.push_str(&escape(*value));
+            self.text.push_str(&escape(legal(value).as_ref()));
             self.text.push('"');
         }
     }
@@ -322,5 +332,18 @@ mod tests {
         let text = writer.finish();
         assert_eq!(read(text.as_bytes()).unwrap().child("", "b").unwrap().text, "<&\"'>");
         assert!(text.starts_with("<a x=\"&quot;&lt;&gt;&amp;\"><b>"));
+    }
+
+    #[test]
+    fn what_no_document_may_have_is_replaced() {
+        // H-4: an error that repeats an address is read by clients, whatever the address is.
+        let mut writer = Writer::default();
+        writer.start("a", &[("x", "q\u{1}")]).leaf("b", "q\0\u{1f}\u{fffe}\t").end();
+        let text = writer.finish();
+        assert_eq!(
+            read(text.as_bytes()).unwrap().child("", "b").unwrap().text,
+            "q\u{fffd}\u{fffd}\u{fffd}\t"
+        );
+        assert!(text.contains("x=\"q\u{fffd}\""));
     }
 }
