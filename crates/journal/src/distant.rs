@@ -192,7 +192,7 @@ impl Distant {
     }
 
     /// The append whose outcome was told to be unknown.
-    fn doubtful(&mut self) -> Option<Sent> {
+    fn take_unknown(&mut self) -> Option<Sent> {
         self.last.take_if(|sent| sent.told() == Told::Unknown)
     }
 
@@ -234,7 +234,7 @@ impl Journal for Distant {
     }
 
     fn append(&mut self, draft: &Draft, at: Position) -> Result<Ticket, Error> {
-        if let Some(sent) = self.doubtful() {
+        if let Some(sent) = self.take_unknown() {
             let (stored, _) = self.inner.encode(draft, at, sent.before)?;
             assert!(
                 stored.bytes == sent.stored.bytes,
@@ -253,7 +253,7 @@ impl Journal for Distant {
     fn resolve(&mut self, at: Position) -> Result<Resolution, Error> {
         self.inner.log.bar(self.inner.epoch, self.wire.last());
         let resolution = self.inner.resolve(at)?;
-        if let Some(sent) = self.doubtful() {
+        if let Some(sent) = self.take_unknown() {
             self.inner.link = if resolution == Resolution::Committed { sent.behind } else { sent.before };
         }
         Ok(resolution)

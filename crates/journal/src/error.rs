@@ -61,7 +61,7 @@ pub enum Flaw {
     FileEnd,
     /// The list of segments itself.
     ListChecksum,
-    /// No intact frame where one must be: its checksum, its mark or its length.
+    /// No intact frame where one must be: its checksum, its incarnation or its length.
     FrameChecksum,
     /// The frame continues another one.
     FrameChain,
@@ -69,7 +69,7 @@ pub enum Flaw {
     FrameEpoch,
     /// The ids of bodies do not continue.
     FrameBodies,
-    /// A mark that has bodies, or an epoch that never was.
+    /// A fence or seal that has bodies, or an epoch that never was.
     FrameFields,
     /// The table of bodies contradicts their length.
     FrameTable,

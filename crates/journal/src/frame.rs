@@ -11,7 +11,7 @@ use crate::limits::FRAME_ALIGNMENT;
 
 /// Bytes of the fixed fields.
 pub(crate) const FIXED_BYTES: usize = 80;
-/// Mark and checksum come first and cover neither themselves nor each other.
+/// Incarnation and checksum come first and cover neither themselves nor each other.
 const COVERED_FROM: usize = 12;
 /// Bytes of one entry of the table of bodies: the same as a body's prefix.
 const ENTRY_BYTES: usize = BODY_PREFIX_BYTES;
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fixed {
     pub(crate) kind: Kind,
-    /// Of this batch; for the other kinds of the batch before.
+    /// The position of this batch; for the other kinds that of the batch before.
     pub(crate) position: Position,
     pub(crate) epoch: Epoch,
     pub(crate) time: i64,
@@ -88,7 +88,7 @@ pub(crate) fn frame_bytes(draft: &Draft) -> usize {
     bytes.next_multiple_of(FRAME_ALIGNMENT as usize)
 }
 
-/// Writes a head into `head`, without mark and checksum, which depend on where it will be. Returns the frame's
+/// Writes a head into `head`, without incarnation and checksum, which depend on where it will be. Returns the frame's
 /// chain value.
 pub(crate) fn encode(head: &mut Vec<u8>, fixed: &Fixed, draft: &Draft) -> u64 {
     head.clear();

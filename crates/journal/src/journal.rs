@@ -222,7 +222,7 @@ pub trait Journal: Send + std::fmt::Debug {
     /// there is none here, or when that is somebody else's affair.
     fn scrub(&self, after: Position) -> Option<Scrub>;
 
-    /// Whether the room is held that keeps settling, cleaning and snapshots possible on a full disk. Without it nothing
+    /// Whether the room is held that keeps settling, relocating and snapshots possible on a full disk. Without it nothing
     /// may be stored that could as well be refused.
     fn has_reserve(&self) -> bool;
 

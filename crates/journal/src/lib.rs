@@ -1,6 +1,6 @@
 //! Durable order: batches of opaque records and the bodies they name, one after another, on disk.
 //!
-//! This room knows bytes and positions, never messages. [`Journal`] is the border that every implementation,
+//! This crate knows bytes and positions, never messages. [`Journal`] is the border that every implementation,
 //! local or distributed, must satisfy (see [`conformance`]); [`Local`] is the one on segment files, over
 //! [`disk::Memory`] also for tests; [`InMemory`] is a log that several may open and only one may write, as a distributed
 //! one would be; [`Distant`] writes to it over a [`Wire`] whose requests and answers arrive when told; [`Unsure`] loses the

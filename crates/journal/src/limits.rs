@@ -69,3 +69,9 @@ pub const RESERVE_MARGIN_SHARE: u32 = 8;
 /// Segments whose files are open at a time, beside the one that is written: several readers in different places find theirs
 /// open, and a backlog of a hundred thousand segments takes no more of the process's handles than a small one.
 pub const SEGMENT_HANDLES: usize = 64;
+
+/// Segments that a journal keeps without batches: the filled one and the one that was given back.
+pub const KEPT_SEGMENTS: u32 = 2;
+
+/// What is read of the note that another process has left in its lock: it is shown to a person, and may be anything.
+pub const LOCK_NOTE_BYTES: u64 = 200;

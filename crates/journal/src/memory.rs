@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The mark of its frames: there is only one life of this medium.
+/// There is only one life of this medium.
 const INCARNATION: u64 = 1;
 
 /// The medium, which outlives the journals that write it. Clones are the same log.

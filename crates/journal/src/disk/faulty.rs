@@ -46,7 +46,7 @@ struct Plan {
 
 /// What a call does to the disk below.
 #[derive(PartialEq, Eq, Clone, Copy)]
-enum Call {
+enum Kind {
     Write,
     Grow,
     Read,
@@ -82,18 +82,18 @@ impl Faulty {
 
 impl Plan {
     /// Counts the call. `Ok(true)` means that a write shall take only half, and a read find other bytes.
-    fn pass(&self, call: Call) -> io::Result<bool> {
+    fn pass(&self, kind: Kind) -> io::Result<bool> {
         let n = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         let at = self.at.load(Ordering::SeqCst);
         let is_over = n.saturating_sub(at) >= self.lasting && self.fault != Fault::PowerCut;
         let is_due = n >= at && !is_over;
         match self.fault {
             _ if !is_due => Ok(false),
-            Fault::Enospc if matches!(call, Call::Read | Call::Other) => Ok(false),
-            Fault::Rot => Ok(call == Call::Read && (n - at).is_multiple_of(ROTTEN)),
+            Fault::Enospc if matches!(kind, Kind::Read | Kind::Other) => Ok(false),
+            Fault::Rot => Ok(kind == Kind::Read && (n - at).is_multiple_of(ROTTEN)),
             Fault::Enospc => Err(io::ErrorKind::StorageFull.into()),
-            Fault::Short => Ok(call == Call::Write),
-            Fault::Torn if call == Call::Write => Ok(true),
+            Fault::Short => Ok(kind == Kind::Write),
+            Fault::Torn if kind == Kind::Write => Ok(true),
             Fault::Eio | Fault::Torn | Fault::PowerCut => Err(io::Error::other("injected fault")),
         }
     }
@@ -101,42 +101,42 @@ impl Plan {
 
 impl Disk for Faulty {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        self.plan.pass(Call::Grow)?;
+        self.plan.pass(Kind::Grow)?;
         Ok(self.wrap(self.inner.create(name)?))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        self.plan.pass(Call::Other)?;
+        self.plan.pass(Kind::Other)?;
         Ok(self.wrap(self.inner.open(name)?))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        self.plan.pass(Call::Other)?;
+        self.plan.pass(Kind::Other)?;
         self.inner.list()
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.plan.pass(Call::Other)?;
+        self.plan.pass(Kind::Other)?;
         self.inner.rename(from, to)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.plan.pass(Call::Other)?;
+        self.plan.pass(Kind::Other)?;
         self.inner.remove(name)
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        self.plan.pass(Call::Other)?;
+        self.plan.pass(Kind::Other)?;
         self.inner.sync_dir()
     }
 
     fn lock(&self, name: &str, holder: &str) -> io::Result<Lock> {
-        self.plan.pass(Call::Other)?;
+        self.plan.pass(Kind::Other)?;
         self.inner.lock(name, holder)
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        self.plan.pass(Call::Other)?;
+        self.plan.pass(Kind::Other)?;
         self.inner.free_bytes()
     }
 
@@ -161,7 +161,7 @@ impl FaultyFile {
 
 impl DiskFile for FaultyFile {
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        if !self.plan.pass(Call::Write)? {
+        if !self.plan.pass(Kind::Write)? {
             return self.inner.write_at(offset, slices);
         }
         let written = self.write_half(offset, slices)?;
@@ -173,7 +173,7 @@ impl DiskFile for FaultyFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let is_rotten = self.plan.pass(Call::Read)?;
+        let is_rotten = self.plan.pass(Kind::Read)?;
         let length = self.inner.read_at(offset, buffer)?;
         if is_rotten && let Some(byte) = buffer[..length].get_mut(length / 2) {
             *byte ^= 0x10;
@@ -187,17 +187,17 @@ impl DiskFile for FaultyFile {
 
     fn sync_data(&self) -> io::Result<()> {
         // Delayed allocation: a full disk may show only here.
-        self.plan.pass(Call::Grow)?;
+        self.plan.pass(Kind::Grow)?;
         self.inner.sync_data()
     }
 
     fn length(&self) -> io::Result<u64> {
-        self.plan.pass(Call::Other)?;
+        self.plan.pass(Kind::Other)?;
         self.inner.length()
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
-        self.plan.pass(Call::Grow)?;
+        self.plan.pass(Kind::Grow)?;
         self.inner.allocate(bytes)
     }
 }

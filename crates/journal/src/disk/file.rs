@@ -2,6 +2,7 @@
 
 use super::pages::are_pages;
 use super::{Disk, DiskFile, Guard, Lock};
+use crate::limits::LOCK_NOTE_BYTES;
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -129,7 +130,7 @@ impl Disk for File {
                 let mut noted = String::new();
                 // Somebody else's text: only for the message, and only so much of it. A process that only looks leaves none.
                 if let Ok(file) = plain().read(true).open(self.path.join(name)) {
-                    file.take(200).read_to_string(&mut noted)?;
+                    file.take(LOCK_NOTE_BYTES).read_to_string(&mut noted)?;
                 }
                 Ok(Lock::Busy(noted))
             }

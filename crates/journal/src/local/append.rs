@@ -19,7 +19,7 @@ use std::io;
 use std::sync::Arc;
 
 /// A frame whose head is encoded.
-struct Frame<'a> {
+struct EncodedFrame<'a> {
     bytes: u64,
     pieces: &'a [Bytes],
 }
@@ -47,12 +47,12 @@ impl Local {
         let fixed = self.fixed(Kind::Batch, at, self.edge.epoch, draft);
         let chain = frame::encode(&mut self.head, &fixed, draft);
         let bodies_at = self.offset + self.head.len() as u64;
-        let frame = Frame { bytes: bytes as u64, pieces: &draft.pieces };
+        let frame = EncodedFrame { bytes: bytes as u64, pieces: &draft.pieces };
         let Written { file, unwritten } =
             self.write_frame(&frame, true).inspect_err(|_| self.shared.abandon())?;
         let (_, table) = frame::split(&fixed, &self.head).expect("the head was just made from the draft");
         self.active().extend_table(bodies_at, table);
-        self.settled = self.edge;
+        self.edge_before_last = self.edge;
         self.edge.position = at;
         self.edge.chain = chain;
         self.edge.body.0 += u64::from(fixed.body_count);
@@ -81,10 +81,10 @@ impl Local {
             return Err(Error::Fenced { asked: epoch, seen: self.edge.epoch });
         }
         self.move_in()?;
-        self.rewrite_doubtful()?;
+        self.rewrite_unsure()?;
         self.note_extent()?;
         let draft = Draft { records: owner.to_le_bytes().to_vec(), ..Draft::default() };
-        self.write_mark(Kind::Fence, epoch, &draft)?;
+        self.write_unnumbered(Kind::Fence, epoch, &draft)?;
         self.edge.epoch = epoch;
         self.fenced_at = Some(self.edge.position);
         Ok(self.edge.position)
@@ -93,11 +93,11 @@ impl Local {
     /// Writes again what the life before wrote last, and syncs it. If its sync failed, the system may hold those bytes in
     /// memory and think that the disk has them: then no sync would ever write them, and they would be lost in the next
     /// power failure, after somebody was told about them.
-    fn rewrite_doubtful(&mut self) -> Result<(), Error> {
+    fn rewrite_unsure(&mut self) -> Result<(), Error> {
         let active = self.active();
         let file = active.file()?;
         let mut block = vec![0; BULK_READ_BYTES];
-        let mut at = self.doubtful_from;
+        let mut at = self.unsure_from;
         let failed = |error| self.shared.stop(Error::io("write", &active.path, error));
         while at < self.offset {
             let count = block.len().min((self.offset - at) as usize);
@@ -115,18 +115,18 @@ impl Local {
         if self.is_sealed || self.edge.position == Position(0) {
             return Ok(());
         }
-        self.write_mark(Kind::Seal, self.edge.epoch, &Draft::default())
+        self.write_unnumbered(Kind::Seal, self.edge.epoch, &Draft::default())
     }
 
     /// Writes and syncs a frame that takes no position.
-    fn write_mark(&mut self, kind: Kind, epoch: Epoch, draft: &Draft) -> Result<(), Error> {
+    fn write_unnumbered(&mut self, kind: Kind, epoch: Epoch, draft: &Draft) -> Result<(), Error> {
         let bytes = frame::frame_bytes(draft) as u64;
         self.make_room(bytes)?;
-        // A mark says that everything before it is durable, so that has to be so before the mark is.
+        // It says that everything before it is durable, so that has to be so before it is.
         self.sync_if_relaxed()?;
         let fixed = self.fixed(kind, self.edge.position, epoch, draft);
         frame::encode(&mut self.head, &fixed, draft);
-        let frame = Frame { bytes, pieces: &[] };
+        let frame = EncodedFrame { bytes, pieces: &[] };
         let Written { file, .. } = self.write_frame(&frame, false)?;
         self.is_sealed = true;
         let active = self.active();
@@ -161,7 +161,7 @@ impl Local {
 
     /// Writes the encoded head and the bodies at the tail, in one call to the system where it can. With `may_wait` they are
     /// returned instead, where writing takes its time. Returns also the file that is to be synced.
-    fn write_frame(&mut self, frame: &Frame<'_>, may_wait: bool) -> Result<Written, Error> {
+    fn write_frame(&mut self, frame: &EncodedFrame<'_>, may_wait: bool) -> Result<Written, Error> {
         let active = self.active().clone();
         assert!(self.offset + frame.bytes <= u64::from(active.header.bytes));
         let file = active.file()?;
@@ -194,7 +194,7 @@ impl Local {
     }
 
     /// Lays the encoded head and the bodies out for the place behind the tail.
-    fn lay_out(&mut self, frame: &Frame<'_>, overflow: Overflow<'_>) -> io::Result<()> {
+    fn lay_out(&mut self, frame: &EncodedFrame<'_>, overflow: Overflow<'_>) -> io::Result<()> {
         assert!(self.head.len() >= FIXED_BYTES);
         let header = &self.active().header;
         let (incarnation, file_bytes) = (header.incarnation, u64::from(header.bytes));

@@ -27,7 +27,7 @@ pub(super) struct ExtentFile {
     file: Option<Arc<dyn DiskFile>>,
     /// What it says; `None` when there is none, or when nobody knows.
     noted: Option<RangeInclusive<u64>>,
-    /// Of the newest note. It also says where that one is.
+    /// The number of the newest note. It also says where that one is.
     turn: u64,
 }
 

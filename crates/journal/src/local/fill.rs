@@ -13,15 +13,14 @@ use super::shared::Shared;
 use super::{Filling, Options, names};
 use crate::disk::{Disk, DiskFile, Pages, write_all_direct};
 use crate::error::Error;
-use crate::limits::{FILL_LATEST_PERCENT, FILL_LEAD_PERCENT, FILL_STEP_BYTES, SEGMENT_HEADER_BYTES};
+use crate::limits::{
+    FILL_LATEST_PERCENT, FILL_LEAD_PERCENT, FILL_STEP_BYTES, KEPT_SEGMENTS, SEGMENT_HEADER_BYTES,
+};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
-
-/// The filled one and the one that was given back.
-const KEPT_SEGMENTS: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct Spare {
@@ -132,7 +131,7 @@ impl Spare {
                 false
             })
         };
-        let thread = std::thread::Builder::new().name("journal-fill".to_owned()).spawn(work);
+        let thread = std::thread::Builder::new().name("otobus-fill".to_owned()).spawn(work);
         self.state = thread.map_or(State::Failed, State::Filling);
     }
 

@@ -210,11 +210,11 @@ fn a_frame_from_another_place_or_life_is_no_frame() {
         disk.damage(FIRST, change);
         (flaw_of(&disk), verified(&disk))
     };
-    // The second frame where the first one was, and the mark of another life in one of them.
+    // The second frame where the first one was, and the incarnation of another life in one of them.
     let second = {
         let bytes = healthy().content(FIRST).unwrap();
-        let mark = bytes[24..32].to_vec();
-        (FIRST_BATCH + 8..).step_by(8).find(|at| bytes[*at..].starts_with(&mark)).unwrap()
+        let incarnation = bytes[24..32].to_vec();
+        (FIRST_BATCH + 8..).step_by(8).find(|at| bytes[*at..].starts_with(&incarnation)).unwrap()
     };
     for (what, change) in [
         (
@@ -222,7 +222,7 @@ fn a_frame_from_another_place_or_life_is_no_frame() {
             &(|bytes: &mut Vec<u8>| bytes.copy_within(second..second + 500, FIRST_BATCH))
                 as &dyn Fn(&mut Vec<u8>),
         ),
-        ("mark", &|bytes| bytes[FIRST_BATCH] ^= 1),
+        ("incarnation", &|bytes| bytes[FIRST_BATCH] ^= 1),
         ("kind", &|bytes| bytes[FIRST_BATCH + 12] ^= 1),
     ] {
         let (found, verified) = moved(change);

@@ -105,13 +105,13 @@ pub struct Local {
     offset: u64,
     edge: Edge,
     /// What is known before the last batch: it may be in flight.
-    settled: Edge,
+    edge_before_last: Edge,
     /// The tail when this writer took over; `None` before that.
     fenced_at: Option<Position>,
     is_sealed: bool,
     must_roll: bool,
-    /// The bytes between here and the tail may be in memory only: see [`Local::rewrite_doubtful`].
-    doubtful_from: u64,
+    /// The bytes between here and the tail may be in memory only: see [`Local::rewrite_unsure`].
+    unsure_from: u64,
     /// What opening has cut off.
     cut: Option<Cut>,
     /// Reused for every head.
@@ -228,7 +228,7 @@ impl Journal for Local {
         let segment = self.segments.get(behind)?;
         // The last one is read up to what is committed: what is in flight is not on the disk, or not all of it, and its turn
         // comes with the next round.
-        let committed = if self.shared.is_in_flight() { self.settled } else { self.edge };
+        let committed = if self.shared.is_in_flight() { self.edge_before_last } else { self.edge };
         let end = segment.end.get().copied().unwrap_or(committed);
         Some(Scrub { segment: segment.clone(), end })
     }

@@ -44,11 +44,11 @@ impl Local {
         let mut journal = Local {
             offset: 0,
             edge: Edge::START,
-            settled: Edge::START,
+            edge_before_last: Edge::START,
             fenced_at: None,
             is_sealed: false,
             must_roll: false,
-            doubtful_from: SEGMENT_HEADER_BYTES as u64,
+            unsure_from: SEGMENT_HEADER_BYTES as u64,
             cut: None,
             head: Vec::new(),
             tail_pages: TailPages::new(),
@@ -98,7 +98,7 @@ impl Local {
         self.edge = tail.edge;
         self.is_sealed = tail.is_sealed;
         self.cut = tail.cut;
-        self.doubtful_from = tail.doubtful_from;
+        self.unsure_from = tail.unsure_from;
         self.must_roll = tail.must_roll || active.header.is_relaxed != self.is_relaxed();
         self.shared.set_committed(self.edge.position);
         self.share_unsynced();

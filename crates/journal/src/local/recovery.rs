@@ -25,7 +25,7 @@ pub(crate) struct Tail {
     pub(crate) must_roll: bool,
     pub(crate) cut: Option<Cut>,
     /// From here on nobody knows whether the last sync of the life before succeeded.
-    pub(crate) doubtful_from: u64,
+    pub(crate) unsure_from: u64,
 }
 
 /// What was written and is not part of the journal: nobody was told that it was durable.
@@ -53,61 +53,84 @@ struct Candidate {
     end_entry: usize,
 }
 
+/// What the intact frames of a segment say, one after another from its front.
+#[derive(Default)]
+struct Scanned {
+    entries: Vec<Entry>,
+    batches: Vec<Candidate>,
+    /// Behind the last seal or fence.
+    sealed_to: u64,
+    is_sealed: bool,
+}
+
 pub(crate) fn find_tail(segment: &Segment) -> Result<Tail, Error> {
     let is_relaxed = segment.header.is_relaxed;
     let mut scan = Scan::new(segment);
-    let mut entries = Vec::new();
-    let mut batches: Vec<Candidate> = Vec::new();
-    // Behind the last seal or fence.
-    let mut sealed_to = 0;
-    let mut is_sealed = false;
+    let Scanned { entries, batches, sealed_to, is_sealed } = scan_frames(&mut scan, is_relaxed)?;
+    let (written_to, must_roll) = look_behind(&mut scan, segment)?;
+    // The last batch and what was written behind it; without syncing, everything.
+    let unsure_from = match batches.last() {
+        Some(last) if !is_relaxed => last.offset,
+        _ => SEGMENT_HEADER_BYTES as u64,
+    };
+    let (offset, edge, cut) = (scan.offset, scan.edge, None);
+    let mut tail = Tail { offset, edge, entries, is_sealed, must_roll, cut, unsure_from };
+    cut_at_damage(&mut tail, segment, &batches, sealed_to)?;
+    tail.unsure_from = tail.unsure_from.min(tail.offset);
+    let bytes = written_to - tail.offset;
+    tail.cut = (bytes > 0).then(|| Cut { file: segment.path.clone(), offset: tail.offset, bytes });
+    Ok(tail)
+}
+
+/// Goes through the frames as long as they are intact.
+fn scan_frames(scan: &mut Scan<'_>, is_relaxed: bool) -> Result<Scanned, Error> {
+    let mut scanned = Scanned::default();
     loop {
-        let (offset, before, first_entry) = (scan.offset, scan.edge, entries.len());
-        let Some(frame) = scan.next()? else { break };
-        is_sealed = frame.fixed.kind != Kind::Batch;
-        if !is_sealed {
-            frame.list_bodies(&mut entries);
+        let (offset, before, first_entry) = (scan.offset, scan.edge, scanned.entries.len());
+        let Some(frame) = scan.next()? else { return Ok(scanned) };
+        scanned.is_sealed = frame.fixed.kind != Kind::Batch;
+        if !scanned.is_sealed {
+            frame.list_bodies(&mut scanned.entries);
             // Only a segment written without syncing needs more than its last batch verified.
             if !is_relaxed {
-                batches.clear();
+                scanned.batches.clear();
             }
-            batches.push(Candidate { offset, before, first_entry, end_entry: entries.len() });
+            let end_entry = scanned.entries.len();
+            scanned.batches.push(Candidate { offset, before, first_entry, end_entry });
         } else {
-            sealed_to = scan.offset;
+            scanned.sealed_to = scan.offset;
         }
     }
-    // What was made out behind the tail ends here.
+}
+
+/// Looks at what follows the last intact frame: damage, if it may not be there. Says how far something was written that can be made out,
+/// and whether there are frames among it.
+fn look_behind(scan: &mut Scan<'_>, segment: &Segment) -> Result<(u64, bool), Error> {
     let mut written_to = scan.offset + scan.begun_bytes()?;
     let mut behind = scan.find_successor()?;
     let must_roll = behind.is_some();
     while let Some(successor) = behind {
         let (kind, end) = scan.frame_at(successor)?;
-        if !is_relaxed || kind != Kind::Batch {
+        if !segment.header.is_relaxed || kind != Kind::Batch {
             let what = format!("no intact frame, though one follows at byte {successor}");
             return Err(Error::corrupt(&segment.path, scan.offset, Flaw::FrameChecksum, what));
         }
         written_to = end;
         behind = scan.find_frame_from(end)?;
     }
-    // The last batch and what was written behind it; without syncing, everything.
-    let doubtful_from = match batches.last() {
-        Some(last) if !is_relaxed => last.offset,
-        _ => SEGMENT_HEADER_BYTES as u64,
-    };
-    let mut tail = Tail {
-        offset: scan.offset,
-        edge: scan.edge,
-        entries,
-        is_sealed,
-        must_roll,
-        cut: None,
-        doubtful_from,
-    };
+    Ok((written_to, must_roll))
+}
+
+/// Takes the first batch with a damaged body off the tail, and all behind it, unless a seal says that they were whole.
+fn cut_at_damage(
+    tail: &mut Tail,
+    segment: &Segment,
+    batches: &[Candidate],
+    sealed_to: u64,
+) -> Result<(), Error> {
     for batch in batches {
-        let Some(damaged_at) = first_damage(segment, &tail.entries[batch.first_entry..batch.end_entry])?
-        else {
-            continue;
-        };
+        let bodies = &tail.entries[batch.first_entry..batch.end_entry];
+        let Some(damaged_at) = first_damage(segment, bodies)? else { continue };
         if batch.offset < sealed_to {
             let what = "a stored body does not match its checksum, though a seal follows";
             return Err(Error::corrupt(&segment.path, damaged_at, Flaw::SealedBody, what));
@@ -116,13 +139,10 @@ pub(crate) fn find_tail(segment: &Segment) -> Result<Tail, Error> {
         tail.edge = batch.before;
         tail.entries.truncate(batch.first_entry);
         tail.is_sealed = false;
-        tail.must_roll = is_relaxed;
+        tail.must_roll = segment.header.is_relaxed;
         break;
     }
-    tail.doubtful_from = tail.doubtful_from.min(tail.offset);
-    let bytes = written_to - tail.offset;
-    tail.cut = (bytes > 0).then(|| Cut { file: segment.path.clone(), offset: tail.offset, bytes });
-    Ok(tail)
+    Ok(())
 }
 
 /// Offset of the first body that is not what its frame says.

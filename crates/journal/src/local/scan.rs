@@ -179,8 +179,8 @@ impl<'s> Scan<'s> {
         &self.buffer[start..start + count]
     }
 
-    /// How much of a frame that is not intact was begun at the current offset, as far as it can be made out: its mark is
-    /// there, or it continues what is before it.
+    /// How much of a frame that is not intact was begun at the current offset, as far as it can be made out: its incarnation
+    /// is there, or it continues what is before it.
     pub(crate) fn begun_bytes(&mut self) -> Result<u64, Error> {
         let (at, incarnation) = (self.offset, self.segment.header.incarnation);
         let room = u64::from(self.segment.header.bytes).saturating_sub(at);
@@ -190,13 +190,13 @@ impl<'s> Scan<'s> {
         self.load(at, FIXED_BYTES)?;
         let mut bytes = [0; FIXED_BYTES];
         bytes.copy_from_slice(self.buffered(at, FIXED_BYTES));
-        let is_marked = bytes[..8] == incarnation.to_le_bytes();
+        let is_of_this_life = bytes[..8] == incarnation.to_le_bytes();
         bytes[..8].copy_from_slice(&incarnation.to_le_bytes());
         let claimed = Fixed::decode(&bytes, incarnation);
         let continues = |fixed: &Fixed| {
             fixed.chain_before == self.edge.chain && fixed.position == self.edge.position.next()
         };
-        if !is_marked && !claimed.as_ref().is_some_and(continues) {
+        if !is_of_this_life && !claimed.as_ref().is_some_and(continues) {
             return Ok(0);
         }
         let whole = claimed.and_then(|fixed| fixed.frame_bytes()).filter(|claimed| *claimed <= room);
@@ -220,7 +220,7 @@ impl<'s> Scan<'s> {
     /// Looks for an intact frame from `offset` on.
     pub(crate) fn find_frame_from(&self, offset: u64) -> Result<Option<u64>, Error> {
         let segment = self.segment;
-        let mark = segment.header.incarnation.to_le_bytes();
+        let incarnation = segment.header.incarnation.to_le_bytes();
         let end = u64::from(segment.header.bytes);
         let mut at = offset.next_multiple_of(FRAME_ALIGNMENT);
         let mut block = vec![0; BULK_READ_BYTES];
@@ -232,7 +232,7 @@ impl<'s> Scan<'s> {
             if words.is_empty() {
                 break;
             }
-            for n in words.iter().enumerate().filter(|(_, word)| **word == mark).map(|(n, _)| n) {
+            for n in words.iter().enumerate().filter(|(_, word)| **word == incarnation).map(|(n, _)| n) {
                 let mut candidate = Scan::new(segment);
                 candidate.offset = at + n as u64 * FRAME_ALIGNMENT;
                 if candidate.intact_head()?.is_some() {

@@ -123,7 +123,7 @@ impl Header {
 /// A body's place and checksum, as the table of its frame says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Of the prefix.
+    /// Where the prefix is.
     pub(crate) offset: u32,
     pub(crate) length: u32,
     pub(crate) crc: u32,
