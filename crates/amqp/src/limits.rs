@@ -1,4 +1,4 @@
-//! Every number that bounds what a peer may make this room hold or do, with its reason. The same code enforces them
+//! Every number that bounds what a peer may make this crate hold or do, with its reason. The same code enforces them
 //! before and after login; `BEFORE_CLAIM` values are the tighter ones in force until a claim was accepted, because
 //! anyone may finish SASL anonymously.
 
@@ -99,3 +99,9 @@ pub const UNREAD_OUTPUT_BYTES_BEFORE_CLAIM: usize = 12 * 1024;
 /// Replies after which a link of a management or CBS node needs no credit for more: Python grants this many once and
 /// never again, and would wait for its answers for ever.
 pub const FREE_REPLIES: u32 = 10_000;
+
+/// Below so many unsettled deliveries nothing is swept but the ends.
+pub const SWEEP_UNSETTLED_FROM: usize = 64;
+
+/// What a byte of an attach counts for that is not answered: it is held as it was understood; afterwards the door knows its names.
+pub const UNDECIDED_WEIGHT: usize = 4;

@@ -44,10 +44,10 @@ pub(crate) struct Arriving {
     pub(crate) delivery_id: u32,
     pub(crate) format: u32,
     pub(crate) settled: bool,
-    /// Of the first frame, kept for a delivery that turns out too large.
+    /// The state that the first frame brought, kept for a delivery that turns out too large.
     pub(crate) state: Option<State>,
     pub(crate) bytes: u64,
-    /// Of those, what the door has passed on.
+    /// How many of those the door has passed on.
     pub(crate) passed_on: u64,
     /// It grew past the link's maximum; the rest is counted, not handed on.
     pub(crate) is_discarded: bool,

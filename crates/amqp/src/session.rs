@@ -48,7 +48,7 @@ pub(crate) struct Weight {
 pub(crate) struct Held {
     pub(crate) link: Option<LinkKey>,
     bytes: Vec<u8>,
-    /// Of those, what was written.
+    /// How many of those were written.
     written: usize,
     /// All frames have this size but the last, which may be shorter.
     frame_bytes: usize,

@@ -159,8 +159,12 @@ mod tests {
     #[test]
     fn only_transient_rejections_invite_repetition() {
         let rejected = |condition: &'static str| State::rejected(Error::new(condition, "because"));
-        assert!(rejected("com.microsoft:server-busy").invites_repetition());
-        assert!(!rejected("com.microsoft:message-lock-lost").invites_repetition());
+        for condition in ["com.microsoft:server-busy", "com.microsoft:timeout", "amqp:internal-error"] {
+            assert!(rejected(condition).invites_repetition(), "{condition}");
+        }
+        for condition in ["com.microsoft:message-lock-lost", "amqp:not-found", "amqp:not-allowed"] {
+            assert!(!rejected(condition).invites_repetition(), "{condition}");
+        }
         assert!(!State::Rejected(None).invites_repetition());
         assert!(!State::Accepted.invites_repetition());
     }

@@ -6,12 +6,9 @@
 
 use crate::connection::LinkKey;
 use crate::keyed::NONE;
-use crate::limits::UNSETTLED_PER_SESSION;
+use crate::limits::{SWEEP_UNSETTLED_FROM, UNSETTLED_PER_SESSION};
 use crate::serial::distance;
 use std::collections::VecDeque;
-
-/// Below this length nothing is swept but the ends.
-const SWEEP_FROM: usize = 64;
 
 /// Older entries could be mistaken for newer ones (RFC 1982), so they are given up.
 const OLDEST: u32 = 1 << 30;
@@ -109,7 +106,7 @@ impl Unsettled {
         while self.entries.back().is_some_and(|entry| entry.link == NONE) {
             self.entries.pop_back();
         }
-        if self.entries.len() > SWEEP_FROM && self.live < self.entries.len() / 2 {
+        if self.entries.len() > SWEEP_UNSETTLED_FROM && self.live < self.entries.len() / 2 {
             self.entries.retain(|entry| entry.link != NONE);
         }
     }
@@ -166,7 +163,7 @@ mod tests {
         for id in 1..999 {
             ids(&mut unsettled, id, id, true);
         }
-        assert!(unsettled.entries.len() <= SWEEP_FROM + 1, "{} entries", unsettled.entries.len());
+        assert!(unsettled.entries.len() <= SWEEP_UNSETTLED_FROM + 1, "{} entries", unsettled.entries.len());
         assert_eq!(ids(&mut unsettled, 0, 5000, false), [0, 999]);
     }
 

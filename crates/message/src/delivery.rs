@@ -12,6 +12,7 @@ use crate::codec::{
 use crate::entries::optional_entries;
 use crate::facts::annotation;
 use crate::fields::{Header, Properties, header, property};
+use crate::limits::STAMP_BYTES;
 use crate::overlay::{Change, Overlay};
 use crate::planted::is_state_lost;
 use crate::sections::{Sections, section, sections};
@@ -44,9 +45,6 @@ pub struct Stamp<'a> {
     pub was_scheduled: bool,
     pub partition_id: Option<i16>,
 }
-
-/// Room for a header, all broker annotations and slack, so that usual messages are encoded without growing twice.
-const STAMP_BYTES: usize = 512;
 
 /// The message state of what was or is scheduled (S-8).
 const SCHEDULED_STATE: i32 = 2;

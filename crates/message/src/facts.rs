@@ -27,7 +27,7 @@ pub enum MessageId<'a> {
     Binary(&'a [u8]),
 }
 
-/// See the module.
+/// What the broker decides by: of a message that was checked, so each value has its type and its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Facts<'a> {
     pub message_id: Option<MessageId<'a>>,
@@ -421,6 +421,17 @@ mod tests {
                 assert_eq!(error(&with(field, letter.repeat(129))), expected);
             }
         }
+    }
+
+    // S-6: bytes are counted as they are.
+    #[test]
+    fn a_message_id_of_bytes_has_the_limit_of_one_of_characters() {
+        let with = |count: usize| message(&[properties(&[(0, Value::Binary(vec![0xff; count]))])]);
+        let fits = with(128);
+        let facts = Facts::read(&fits, &Sections::scan(&fits).unwrap()).unwrap();
+        assert_eq!(facts.message_id, Some(MessageId::Binary(&[0xff; 128])));
+        let expected = FactsError::TooLong { field: Field::MessageId, characters: 129 };
+        assert_eq!(error(&with(129)), expected);
     }
 
     // S-67

@@ -1,6 +1,6 @@
 //! The AMQP type system, a message's sections, its view and its overlay.
 //!
-//! This room knows bytes and values. It knows no frames, no links and no broker; everybody else may know it.
+//! This crate knows bytes and values, no frames, no links and no broker; every other crate may know it.
 //! Nothing here trusts a length, a count or a depth that a peer wrote: see [`limits`].
 
 pub mod batch;
@@ -18,6 +18,7 @@ pub mod pieces;
 pub mod planted;
 pub mod sections;
 pub mod system;
+pub mod ticks;
 pub mod value;
 pub mod view;
 mod write;

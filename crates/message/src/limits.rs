@@ -23,3 +23,14 @@ pub const PROPERTIES_BYTES: u32 = 64 * 1024;
 /// Largest encoded overlay: what settlements may add to a message is bounded like what its sender may write, so
 /// that a message that is abandoned for ever does not grow for ever.
 pub const OVERLAY_BYTES: usize = PROPERTIES_BYTES as usize;
+
+/// Longest head of a section: a symbolic descriptor of 32 characters, and for a value a few descriptors of its own, in
+/// front of its constructor, size and count.
+pub const SECTION_HEAD_BYTES: usize = 512;
+
+/// Room for a header, all broker annotations and slack, so that usual messages are encoded without growing twice.
+pub const STAMP_BYTES: usize = 512;
+
+/// What a changed property takes in memory besides its name and its value: its place in a vector that grows by doubling, and what the
+/// allocator adds to two small texts. The smallest have eight bytes where they are stored.
+pub const OVERLAY_ENTRY_COST: usize = 80;

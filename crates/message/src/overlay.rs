@@ -6,7 +6,7 @@
 //! Values are kept as encoded AMQP values: they go to the journal and to the wire as they are, type included.
 
 use crate::codec::{Malformed, Reader};
-use crate::limits::{OVERLAY_BYTES, PROPERTY_BYTES};
+use crate::limits::{OVERLAY_BYTES, OVERLAY_ENTRY_COST, PROPERTY_BYTES};
 use crate::system::SystemProperty;
 use crate::value::Value;
 
@@ -53,7 +53,7 @@ pub enum Change<'a> {
 /// An encoded value, or that the property was removed.
 type Stored = Option<Box<[u8]>>;
 
-/// See the module.
+/// Changes of a message's properties, sorted, one for each property.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Overlay {
     application: Vec<(Box<str>, Stored)>,
@@ -191,6 +191,13 @@ impl Overlay {
         let application = self.application.iter().map(|(name, v)| 1 + 2 + name.len() + value(v));
         let system = self.system.iter().map(|(_, v)| 1 + 1 + value(v));
         1 + application.sum::<usize>() + system.sum::<usize>()
+    }
+
+    /// What it takes in memory, about.
+    pub fn held_bytes(&self) -> usize {
+        let value = |value: &Stored| OVERLAY_ENTRY_COST + value.as_ref().map_or(0, |value| value.len());
+        let application = self.application.iter().map(|(name, stored)| name.len() + value(stored));
+        application.sum::<usize>() + self.system.iter().map(|(_, stored)| value(stored)).sum::<usize>()
     }
 
     /// Appends the overlay as docs/format/overlay.md draws it.

@@ -6,12 +6,8 @@
 
 use crate::codec::{Malformed, Reader, code};
 use crate::facts::{Facts, FactsError, Field};
-use crate::limits::{MESSAGE_SECTIONS, PROPERTIES_BYTES};
+use crate::limits::{MESSAGE_SECTIONS, PROPERTIES_BYTES, SECTION_HEAD_BYTES};
 use crate::sections::{Sections, is_body, section, section_code};
-
-/// Longest head of a section: a symbolic descriptor of 32 characters, and for a value a few descriptors of its own, in
-/// front of its constructor, size and count.
-const HEAD_BYTES: usize = 512;
 
 /// What is known of a message behind its front, so far.
 #[derive(Debug)]
@@ -71,9 +67,9 @@ impl Rest {
     /// then kept.
     fn take_head(&mut self, piece: &[u8], each: &mut impl FnMut(&[u8])) -> Result<Option<usize>, Malformed> {
         let before = self.head.len();
-        self.head.extend_from_slice(&piece[..piece.len().min(HEAD_BYTES - before)]);
+        self.head.extend_from_slice(&piece[..piece.len().min(SECTION_HEAD_BYTES - before)]);
         let found = match Head::read(&self.head) {
-            Err(Malformed::Truncated) if self.head.len() < HEAD_BYTES => return Ok(None),
+            Err(Malformed::Truncated) if self.head.len() < SECTION_HEAD_BYTES => return Ok(None),
             found => found?,
         };
         let repeats = found.code == self.last && matches!(self.last, section::DATA | section::SEQUENCE);

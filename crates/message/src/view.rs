@@ -36,7 +36,7 @@ impl<'a> Encoded<'a> {
     }
 }
 
-/// See the module.
+/// A stored message with its overlay, borrowed: whatever is asked is looked up then.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     pub stored: &'a [u8],

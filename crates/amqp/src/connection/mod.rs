@@ -3,8 +3,7 @@
 //! The machine writes what the protocol alone decides (headers, open, begin, end, detach, close, window flows,
 //! heartbeats); the door decides the rest. Any violation closes the connection with the condition the specification
 //! names. Time comes in as milliseconds of a clock that never runs backwards. See [`receive`] and [`arrive`] for what comes
-//! in, [`answer`], [`send`] and [`stream`] for what
-//! goes out.
+//! in, [`answer`], [`send`] and [`stream`] for what goes out.
 
 mod answer;
 mod arrive;
@@ -111,8 +110,8 @@ impl Connection {
     /// Takes complete frames from the front of `input` until one makes an event; the rest stays in `input`.
     ///
     /// `None`: everything complete was taken and more bytes are needed, the door has yet to call
-    /// [`Connection::sasl_outcome`], or the output must be drained first ([`Connection::is_choked`]). After a violation the closing frames are in the output, [`Event::Closed`] is
-    /// given once, and [`Connection::is_closed`] holds.
+    /// [`Connection::sasl_outcome`], or the output must be drained first ([`Connection::is_choked`]). After a violation the
+    /// closing frames are in the output, [`Event::Closed`] is given once, and [`Connection::is_closed`] holds.
     pub fn next<'a>(&mut self, input: &mut &'a [u8], now: u64) -> Option<Event<'a>> {
         self.out.now = now;
         loop {

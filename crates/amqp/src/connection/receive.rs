@@ -10,15 +10,13 @@ use crate::condition::{
 use crate::frame::{self, Frame, Kind};
 use crate::keyed::{ENDED, NONE};
 use crate::limits;
+use crate::limits::UNDECIDED_WEIGHT;
 use crate::link::{Link, Phase as LinkPhase};
 use crate::performative::{
     Attach, Begin, Close, Detach, Disposition, End, Error, Flow, Open, Performative, Role,
 };
 use crate::serial::distance;
 use crate::session::Session;
-
-/// An attach is held as it was understood until it is answered; afterwards the door knows its names.
-const UNDECIDED_WEIGHT: usize = 4;
 
 pub(super) type Handled<'a> = Result<Option<Event<'a>>, Error>;
 

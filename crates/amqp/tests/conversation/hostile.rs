@@ -1,12 +1,14 @@
 //! Peers that break the rules: each is answered with the condition that the specification names, and none can make
 //! the server panic, hang or hold more than its limits.
 
-use crate::peer::{Peer, receiver, sender};
+use crate::peer::{Peer, error, receiver, sender};
 use message::Value;
 use otobus_amqp::frame::{AMQP_HEADER, SASL_HEADER};
-use otobus_amqp::performative::{Attach, Begin, Close, Detach, End, Flow, Open, Performative, Transfer};
+use otobus_amqp::performative::{
+    Attach, Begin, Close, Detach, Disposition, End, Error, Flow, Open, Performative, Transfer,
+};
 use otobus_amqp::sasl::Sasl;
-use otobus_amqp::{Event, SaslCode, limits};
+use otobus_amqp::{Event, Role, SaslCode, Sent, State, limits};
 
 fn open(container_id: &str) -> Open {
     Open { container_id: container_id.into(), ..Open::default() }
@@ -70,6 +72,22 @@ fn numbers_above_what_was_agreed_close_the_connection() {
     let mut peer = Peer::ready();
     peer.raw(&[0, 1, 0, 1, 2, 0, 0, 0]);
     peer.assert_closed("amqp:connection:framing-error");
+}
+
+// the words of a dead letter may make one. Nothing of it is understood, so there is nobody else to tell.
+#[test]
+fn a_disposition_longer_than_the_frame_agreed_is_told_both_sizes() {
+    let mut peer = Peer::ready();
+    let link = peer.receiver(0, 10);
+    assert_eq!(peer.deliver(link, b"m"), Sent::Delivery(1));
+    let info = Value::Map(vec![("DeadLetterErrorDescription".into(), "d".repeat(70_000).as_str().into())]);
+    let error = Error { info, ..error("com.microsoft:dead-letter") };
+    let state = Some(State::rejected(error));
+    peer.disposition(Disposition { settled: false, state, ..Disposition::new(Role::Receiver, 1, 1) });
+    let Some(Event::Closed { reason }) = peer.events().pop() else { panic!("it goes on") };
+    assert_eq!(reason.condition, "amqp:connection:framing-error");
+    let told = reason.description.unwrap();
+    assert!(told.contains("exceeds the 65536 that were agreed") && told.contains("a frame of 70"), "{told}");
 }
 
 #[test]
