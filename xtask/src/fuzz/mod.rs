@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-const USAGE: &str = "usage: cargo xtask fuzz [TARGET...] [--seconds N] [--planted] [--minimise] [--ledger]";
+const USAGE: &str =
+    "usage: cargo xtask fuzz [TARGET...] [--seconds N] [--together] [--planted] [--minimise] [--ledger]";
 
 /// How long each target runs unless told, and how long a planted bug is looked for.
 const SECONDS: u64 = 60;
@@ -48,6 +49,8 @@ struct Order {
     is_planted: bool,
     is_minimising: bool,
     is_ledger: bool,
+    /// All targets run side by side and share the processors, rather than one after the other.
+    is_together: bool,
 }
 
 pub fn run(arguments: &[String]) -> Result<(), String> {
@@ -56,6 +59,11 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         return ledger::write(&folder());
     }
     let bin = build(&order)?;
+    if order.is_together && !order.is_planted && !order.is_minimising {
+        let failed = search_together(&bin, &order.targets, order.seconds.unwrap_or(SECONDS))?;
+        ledger::write(&folder())?;
+        return if failed.is_empty() { Ok(()) } else { Err(crashed(&failed)) };
+    }
     let mut failed = Vec::new();
     for name in &order.targets {
         let is_fine = if order.is_minimising {
@@ -74,8 +82,28 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     match (failed.is_empty(), order.is_planted) {
         (true, _) => Ok(()),
         (false, true) => Err(format!("planted bugs were not found by: {}", failed.join(", "))),
-        (false, false) => Err(format!("crashes of {}: see {}", failed.join(", "), folder().display())),
+        (false, false) => Err(crashed(&failed)),
     }
+}
+
+fn crashed(failed: &[&str]) -> String {
+    format!("crashes of {}: see {}", failed.join(", "), folder().display())
+}
+
+/// Runs all of them at once. Those that crashed.
+fn search_together<'n>(bin: &Path, names: &'n [String], seconds: u64) -> Result<Vec<&'n str>, String> {
+    std::thread::scope(|scope| {
+        let searches: Vec<_> =
+            names.iter().map(|name| (name, scope.spawn(|| search(bin, name, seconds)))).collect();
+        let mut failed = Vec::new();
+        for (name, search) in searches {
+            let is_fine = search.join().map_err(|_| format!("the thread of {name} panicked"))??;
+            if !is_fine {
+                failed.push(name.as_str());
+            }
+        }
+        Ok(failed)
+    })
 }
 
 impl Order {
@@ -91,6 +119,7 @@ impl Order {
                 "--planted" => order.is_planted = true,
                 "--minimise" => order.is_minimising = true,
                 "--ledger" => order.is_ledger = true,
+                "--together" => order.is_together = true,
                 flag if flag.starts_with('-') => return Err(USAGE.into()),
                 name => order.targets.push(name.to_owned()),
             }
