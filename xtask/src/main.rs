@@ -23,11 +23,11 @@ usage: cargo xtask COMMAND
   compatibility writes the counts of docs/compatibility into COMPATIBILITY.md
   sdk           only the black-box tests, against a broker built with the quick profile
   dependencies  only licences, bans and sources of our dependencies
-  documents     only whether links, named files and the table of crates in the documents are true
+  documents     only whether links, named files, the table of crates and the places of limits are as documents say
   advisories    known weaknesses of our dependencies (needs cargo-deny and its database)
   cost          sends and receives durable messages: rate, CPU, latency (needs two cores and taskset); --pace, --topics, --against PATH
   crash         kills the broker again and again under load and checks what its clients were told
-  fuzz          runs fuzz targets and writes fuzz/LEDGER.md (needs a nightly toolchain): TARGET..., --seconds N, --planted, --minimise
+  fuzz          runs fuzz targets and writes fuzz/LEDGER.md (needs a nightly toolchain): TARGET..., --seconds N, --together, --planted, --minimise
   items         speed of the items beside PostgreSQL 15, filters, removal, start, memory: --quick, --only PART
   mutants       changes the broker, or the gateway, in 200 small ways and runs its tests on each: [broker|gateway], --seed S, --again
   sim           runs seeds on fake time and a failing disk: --items, --seeds N, --seed S, --twice, --strict, --planted

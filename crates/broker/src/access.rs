@@ -2,7 +2,7 @@
 //! are the doors. A key appears in no `Debug` text.
 
 use crate::Broker;
-use crate::decision::Deciding;
+use crate::decision::LocalDecision;
 use crate::ids::{EntityId, NamespaceId};
 use crate::limits::{ACCESS_RULES, KEY_CHARACTERS, KEY_NAME_CHARACTERS, PATH_CHARACTERS};
 use crate::record::{Field, Fields, Record, Unreadable, structure};
@@ -112,7 +112,12 @@ pub(crate) fn check(rules: &[AccessRule]) -> Result<(), Refusal> {
 impl Broker {
     /// Replaces the rules of an entity. A rule that is as it was keeps its dates, a key that is not given keeps its value
     /// (HX-1.8.3).
-    pub(crate) fn set_access(&mut self, entity: EntityId, rules: &[AccessRule], decision: &mut Deciding<'_>) {
+    pub(crate) fn set_access(
+        &mut self,
+        entity: EntityId,
+        rules: &[AccessRule],
+        decision: &mut LocalDecision<'_>,
+    ) {
         let before = self.durable.access(entity);
         let merged: Vec<AccessRule> = rules
             .iter()

@@ -1,6 +1,6 @@
 //! The test clock: the time of one namespace is moved ahead, past everything that is due on the way.
 //!
-//! Each namespace has a time of its own, which is the owner's until it is moved and runs with it ever after. A move
+//! Each namespace has a time of its own, which is the owner's until it is moved and runs with it ever after. An advance
 //! visits the instants at which something is due, in order, and decides each at its own time; it takes as many ticks as
 //! it needs, and the engine lets nothing else be decided meanwhile. Nothing is handed out on the way: no
 //! client lives in the time that passes. What must always hold: the time of a namespace never runs backwards, and
@@ -8,7 +8,7 @@
 
 use crate::Broker;
 use crate::command::Command;
-use crate::decision::{Context, Deciding, Decision, LocalContext};
+use crate::decision::{Context, Decision, LocalContext, LocalDecision};
 use crate::effect::{Answer, Effect};
 use crate::ids::{EntityId, LinkId, NamespaceId, Number, RequestId, Sequence, Source, SubQueue};
 use crate::limits::{ADVANCE_EVENTS, ADVANCE_MOST, CALENDAR_END, TIMER_SLICE};
@@ -26,11 +26,11 @@ pub struct Happened {
     pub at: LocalTime,
     /// The path of the entity, or of its dead-letter queue.
     pub entity: Box<str>,
-    pub what: What,
+    pub what: Happening,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum Happening {
     /// Nobody settled the message in time (S-86).
     LockExpired { number: Number, fate: Fate },
     /// S-51.
@@ -49,7 +49,7 @@ pub enum Fate {
     Dropped,
 }
 
-/// Why something is decided at an instant that a move has come to.
+/// Why something is decided at an instant that an advance has come to.
 #[derive(Debug, Clone, Copy)]
 enum Cause {
     Lock,
@@ -57,7 +57,7 @@ enum Cause {
     Other,
 }
 
-/// A move, told when it has ended.
+/// An advance, told when it has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advanced {
     pub now: LocalTime,
@@ -67,9 +67,9 @@ pub struct Advanced {
     pub more: u64,
 }
 
-/// A move that has begun.
+/// An advance that has begun.
 #[derive(Debug)]
-pub struct ClockMove {
+pub struct Advance {
     request: RequestId,
     namespace: NamespaceId,
     until: LocalTime,
@@ -82,11 +82,11 @@ pub struct ClockMove {
     more: u64,
     /// What keeps it at the instant that is being visited.
     waits_for: Option<Wait>,
-    /// Messages that were read meanwhile for receivers, who are given nothing before the move has ended.
+    /// Messages that were read meanwhile for receivers, who are given nothing before the advance has ended.
     checked: Vec<Checked>,
 }
 
-/// What a move waits for before it goes on.
+/// What an advance waits for before it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
     /// Messages of this topic are due and are being read.
@@ -104,53 +104,53 @@ struct Checked {
 }
 
 impl Broker {
-    /// Whether a move has begun and not ended: [`Broker::tick`] goes on with it, and nothing else may be decided.
-    pub fn is_moving(&self) -> bool {
-        self.volatile.clock_move.is_some()
+    /// Whether an advance has begun and not ended: [`Broker::tick`] goes on with it, and nothing else may be decided.
+    pub fn is_advancing(&self) -> bool {
+        self.volatile.advance.is_some()
     }
 
-    /// Whether a move goes on only when messages were read, or are durable.
+    /// Whether an advance goes on only when messages were read, or are durable.
     pub fn is_waiting(&self) -> bool {
-        self.volatile.clock_move.as_ref().is_some_and(|clock_move| clock_move.waits_for.is_some())
+        self.volatile.advance.as_ref().is_some_and(|advance| advance.waits_for.is_some())
     }
 
-    /// A move waits for messages of a topic that are being read.
+    /// An advance waits for messages of a topic that are being read.
     pub(crate) fn wait_for_read(&mut self, topic: Source) {
-        if let Some(clock_move) = &mut self.volatile.clock_move {
-            clock_move.waits_for = Some(Wait::Read(topic));
+        if let Some(advance) = &mut self.volatile.advance {
+            advance.waits_for = Some(Wait::Read(topic));
         }
     }
 
-    /// A move waits until what was decided before it is durable. False if there is none.
+    /// An advance waits until what was decided before it is durable. False if there is none.
     pub(crate) fn wait_for_commit(&mut self) -> bool {
-        if let Some(clock_move) = &mut self.volatile.clock_move {
-            clock_move.waits_for = Some(Wait::Commit);
+        if let Some(advance) = &mut self.volatile.advance {
+            advance.waits_for = Some(Wait::Commit);
         }
-        self.is_moving()
+        self.is_advancing()
     }
 
     pub(crate) fn waits_for_commit(&self) -> bool {
-        self.volatile.clock_move.as_ref().is_some_and(|clock_move| clock_move.waits_for == Some(Wait::Commit))
+        self.volatile.advance.as_ref().is_some_and(|advance| advance.waits_for == Some(Wait::Commit))
     }
 
-    /// Something became durable. A move that has waited for that looks again.
+    /// Something became durable. An advance that has waited for that looks again.
     pub(crate) fn end_wait_for_commit(&mut self) {
-        if let Some(clock_move) = &mut self.volatile.clock_move {
-            clock_move.waits_for = clock_move.waits_for.filter(|wait| *wait != Wait::Commit);
+        if let Some(advance) = &mut self.volatile.advance {
+            advance.waits_for = advance.waits_for.filter(|wait| *wait != Wait::Commit);
         }
     }
 
-    /// Messages were read. A move that has waited for them goes on; what others have waited for is nothing to it.
+    /// Messages were read. An advance that has waited for them goes on; what others have waited for is nothing to it.
     pub(crate) fn end_wait(&mut self, read: Source) {
-        if let Some(clock_move) = &mut self.volatile.clock_move {
-            clock_move.waits_for = clock_move.waits_for.filter(|wait| *wait != Wait::Read(read));
+        if let Some(advance) = &mut self.volatile.advance {
+            advance.waits_for = advance.waits_for.filter(|wait| *wait != Wait::Read(read));
         }
     }
 
-    /// Keeps what was read for receivers until a move has ended. False if there is none.
+    /// Keeps what was read for receivers until an advance has ended. False if there is none.
     pub(crate) fn keep_checked(&mut self, source: Source, whole: &[Sequence], damaged: &[Sequence]) -> bool {
-        let Some(clock_move) = &mut self.volatile.clock_move else { return false };
-        clock_move.checked.push(Checked { source, whole: whole.to_vec(), damaged: damaged.to_vec() });
+        let Some(advance) = &mut self.volatile.advance else { return false };
+        advance.checked.push(Checked { source, whole: whole.to_vec(), damaged: damaged.to_vec() });
         true
     }
 
@@ -229,10 +229,10 @@ impl Broker {
         if until > CALENDAR_END {
             return refuse("time ends with the year 9999");
         }
-        assert!(!self.is_moving(), "nothing is decided while time is moved");
+        assert!(!self.is_advancing(), "nothing is decided while time is moved");
         // Its timers leave the others, so that they can be visited on their own.
         self.volatile.set_offset(namespace, offset);
-        self.volatile.clock_move = Some(Box::new(ClockMove {
+        self.volatile.advance = Some(Box::new(Advance {
             request,
             namespace,
             until,
@@ -247,22 +247,22 @@ impl Broker {
         Ok(())
     }
 
-    /// Visits the next instants of a move, a slice of what is due.
-    pub(crate) fn move_on(&mut self, context: Context, decision: &mut Decision) {
+    /// Visits the next instants of an advance, a slice of what is due.
+    pub(crate) fn go_on_advancing(&mut self, context: Context, decision: &mut Decision) {
         let mut left = TIMER_SLICE;
         while left > 0 && !decision.is_long() {
-            let Some(namespace) = self.volatile.clock_move.as_ref().map(|each| each.namespace) else {
+            let Some(namespace) = self.volatile.advance.as_ref().map(|each| each.namespace) else {
                 return;
             };
             let without = context.now.local(self.volatile.clock_offset(namespace));
-            let clock_move = self.volatile.clock_move.as_mut().expect("it was there");
-            clock_move.owner = context.now;
+            let advance = self.volatile.advance.as_mut().expect("it was there");
+            advance.owner = context.now;
             // While it lasts time goes on too: it does not lead to where the namespace would have been without it.
-            clock_move.until = clock_move.until.max(without);
-            if clock_move.waits_for.is_some() {
+            advance.until = advance.until.max(without);
+            if advance.waits_for.is_some() {
                 return;
             }
-            let until = clock_move.until;
+            let until = advance.until;
             let Some((at, due)) = self.volatile.take_first(namespace, until) else {
                 return self.arrive_at(until, context, decision);
             };
@@ -278,10 +278,10 @@ impl Broker {
         context: Context,
         decision: &mut Decision,
     ) -> usize {
-        let clock_move = self.volatile.clock_move.as_mut().expect("the caller looked");
-        // What was due before the move began is decided now.
-        clock_move.now = clock_move.now.max(at);
-        let context = context.at(clock_move.now);
+        let advance = self.volatile.advance.as_mut().expect("the caller looked");
+        // What was due before the advance began is decided now.
+        advance.now = advance.now.max(at);
+        let context = context.at(advance.now);
         let (entity, sub) = match &due {
             Due::Lock(timer) => (timer.source.entity, timer.source.sub),
             Due::Entity(entity, _) => (*entity, SubQueue::Main),
@@ -296,12 +296,12 @@ impl Broker {
         let count = self.work_off(due, most, &mut decision.at(context));
         for nth in from..decision.records.len() {
             let told = self.tell(&decision.records[nth], entity, cause);
-            let clock_move = self.volatile.clock_move.as_mut().expect("the caller looked");
+            let advance = self.volatile.advance.as_mut().expect("the caller looked");
             for what in told {
-                if clock_move.events.len() < ADVANCE_EVENTS {
-                    clock_move.events.push(Happened { at: context.now, entity: path.clone(), what });
+                if advance.events.len() < ADVANCE_EVENTS {
+                    advance.events.push(Happened { at: context.now, entity: path.clone(), what });
                 } else {
-                    clock_move.more += 1;
+                    advance.more += 1;
                 }
             }
         }
@@ -311,22 +311,22 @@ impl Broker {
     /// The namespace is where it was to be. What became free on the way may be handed out.
     fn arrive_at(&mut self, until: LocalTime, context: Context, decision: &mut Decision) {
         self.tell_time(until, decision);
-        let Some(clock_move) = self.volatile.clock_move.take() else { return };
+        let Some(advance) = self.volatile.advance.take() else { return };
         let offset = until.offset_from(context.now);
-        self.volatile.set_offset(clock_move.namespace, offset);
-        let advanced = Advanced { now: until, events: clock_move.events, more: clock_move.more };
+        self.volatile.set_offset(advance.namespace, offset);
+        let advanced = Advanced { now: until, events: advance.events, more: advance.more };
         let answer = Ok(Answer::Advanced(Box::new(advanced)));
-        decision.effect(Effect::Answered { request: clock_move.request, answer });
-        for Checked { source, whole, damaged } in clock_move.checked {
+        decision.effect(Effect::Answered { request: advance.request, answer });
+        for Checked { source, whole, damaged } in advance.checked {
             self.checked(source, &whole, &damaged, context, decision);
         }
     }
 
     /// While time is moved, a record is preceded by one that says at which instant it was made.
     pub(crate) fn tell_time(&mut self, now: LocalTime, decision: &mut Decision) {
-        let Some(clock_move) = &mut self.volatile.clock_move else { return };
-        let (namespace, owner) = (clock_move.namespace, clock_move.owner);
-        if clock_move.told.replace((now, owner)) != Some((now, owner)) {
+        let Some(advance) = &mut self.volatile.advance else { return };
+        let (namespace, owner) = (advance.namespace, advance.owner);
+        if advance.told.replace((now, owner)) != Some((now, owner)) {
             let record = Record::Managed(Box::new(Change::ClockMoved { namespace, to: now }));
             self.durable.apply(&record, owner);
             decision.record(record);
@@ -344,7 +344,7 @@ impl Broker {
 
     /// What a record means to somebody who moves time. What came of it elsewhere is not told: a message that was activated
     /// may be sent on, and a copy of it be dead-lettered for its own reasons.
-    fn tell(&self, record: &Record, visited: EntityId, cause: Cause) -> Vec<What> {
+    fn tell(&self, record: &Record, visited: EntityId, cause: Cause) -> Vec<Happening> {
         let number = |entity: EntityId, sequence: Sequence| {
             self.durable.queue(entity).map_or(Number(sequence.0), |queue| queue.number(sequence))
         };
@@ -352,8 +352,8 @@ impl Broker {
             let number = number(entity, sequence);
             match cause {
                 _ if entity != visited => None,
-                Cause::Lock => Some(What::LockExpired { number, fate }),
-                Cause::Expiry => Some(What::MessageExpired { number, fate }),
+                Cause::Lock => Some(Happening::LockExpired { number, fate }),
+                Cause::Expiry => Some(Happening::MessageExpired { number, fate }),
                 Cause::Other => None,
             }
         };
@@ -367,18 +367,18 @@ impl Broker {
             Record::Removed { entity, first, count } => (first.0..first.0 + u64::from(*count))
                 .filter_map(|sequence| ended(*entity, Sequence(sequence), Fate::Dropped))
                 .collect(),
-            Record::Activated { entity, scheduled, sequence, .. } => vec![What::MessageActivated {
+            Record::Activated { entity, scheduled, sequence, .. } => vec![Happening::MessageActivated {
                 scheduled: number(*entity, *scheduled),
                 number: number(*entity, *sequence),
             }],
             Record::Published(published) => match published.origin {
-                Origin::Scheduled(scheduled) => vec![What::MessageActivated {
+                Origin::Scheduled(scheduled) => vec![Happening::MessageActivated {
                     scheduled: number(published.topic, scheduled),
                     number: number(published.topic, published.sequence),
                 }],
                 Origin::Sent { .. } | Origin::Forwarded { .. } => Vec::new(),
             },
-            Record::EntityDeleted { .. } => vec![What::EntityDeleted],
+            Record::EntityDeleted { .. } => vec![Happening::EntityDeleted],
             Record::QueueCreated { .. }
             | Record::PartStored { .. }
             | Record::Noted { .. }
@@ -398,9 +398,9 @@ impl Broker {
     }
 
     /// Does what is due, `most` units of work at most, and says how many there were (at least one).
-    pub(crate) fn work_off(&mut self, due: Due, most: usize, decision: &mut Deciding<'_>) -> usize {
+    pub(crate) fn work_off(&mut self, due: Due, most: usize, decision: &mut LocalDecision<'_>) -> usize {
         match due {
-            Due::Lock(timer) => self.expire_lock(timer, most, decision),
+            Due::Lock(timer) => self.end_lock(timer, most, decision),
             Due::Entity(entity, EntityTimer::Expire) => self.expire_due(entity, most, decision),
             Due::Entity(entity, EntityTimer::Activate) => self.activate_due(entity, most, decision),
             Due::Entity(entity, EntityTimer::Idle) => self.end_idle(entity, decision),

@@ -31,7 +31,7 @@ pub struct Incoming {
     pub added_bytes: u32,
     /// The sender's own time to live (S-50); `Span::MAX` when there is none (S-57).
     pub time_to_live: Span,
-    /// When to enqueue it; [`Incoming::AT_ONCE`] unless the sender says otherwise (S-40).
+    /// When to enqueue it; [`LocalTime::AT_ONCE`] unless the sender says otherwise (S-40).
     pub scheduled: LocalTime,
     /// It has a session id and a partition key, and they are not the same (S-7).
     pub keys_differ: bool,
@@ -42,16 +42,13 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Earlier than any time: nothing to wait for.
-    pub const AT_ONCE: LocalTime = LocalTime::AT_ONCE;
-
     /// A message that is enqueued at once and lives for ever.
     pub fn new(body: Intake) -> Incoming {
         Incoming {
             body,
             added_bytes: 0,
             time_to_live: Span::MAX,
-            scheduled: Incoming::AT_ONCE,
+            scheduled: LocalTime::AT_ONCE,
             keys_differ: false,
             id: MessageKey::NONE,
             partition: 0,
@@ -64,7 +61,7 @@ impl Incoming {
 pub struct SessionIds(Option<Box<[Option<Arc<str>>]>>);
 
 impl SessionIds {
-    /// Of `count` messages; each given id has the index of its message.
+    /// The session ids of `count` messages; each given id has the index of its message.
     pub fn new(count: usize, ids: impl IntoIterator<Item = (usize, Arc<str>)>) -> SessionIds {
         let mut all = Vec::new();
         for (at, id) in ids {
@@ -143,6 +140,11 @@ impl Outcome {
                 changes.as_deref()
             }
         }
+    }
+
+    /// What the changes take in memory.
+    pub fn held_bytes(&self) -> usize {
+        self.changes().map_or(0, Overlay::held_bytes)
     }
 
     /// The same with other changes.
@@ -369,7 +371,7 @@ pub enum Command {
         task: Box<Task>,
     },
     /// Moves the time of a namespace, past everything that is due on the way. The engine ticks the broker until
-    /// [`crate::Broker::is_moving`] says no more, and asks nothing else meanwhile.
+    /// [`crate::Broker::is_advancing`] says no more, and asks nothing else meanwhile.
     Advance {
         request: RequestId,
         namespace: NamespaceId,
@@ -385,6 +387,20 @@ pub enum Command {
 }
 
 impl Command {
+    /// What it holds besides itself, where that may be much and a decision may have to wait for the disk.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Command::Within { command, .. } => size_of::<Command>() + command.held_bytes(),
+            Command::Settle { outcome, .. } => outcome.held_bytes(),
+            Command::SettleTokens { tokens, outcome, .. } => size_of_val(&**tokens) + outcome.held_bytes(),
+            Command::RenewLocks { tokens, .. } => size_of_val(&**tokens),
+            Command::CancelScheduled { numbers, .. } | Command::ReceiveDeferred { numbers, .. } => {
+                size_of_val(&**numbers)
+            }
+            _ => 0,
+        }
+    }
+
     /// Whose it is.
     pub fn connection(&self) -> ConnectionId {
         match self {

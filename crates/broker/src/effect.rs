@@ -37,7 +37,7 @@ pub struct Delivery {
     /// Earlier deliveries that failed (S-87).
     pub count: u32,
     pub enqueued: LocalTime,
-    /// Of a scheduled message: when it is due.
+    /// When it expires; when a scheduled message is due.
     pub expires: LocalTime,
     /// `None` where nothing is locked: in receive-and-delete and in browsing (S-133).
     pub locked_until: Option<LocalTime>,

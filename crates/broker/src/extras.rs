@@ -10,9 +10,9 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Extras {
     by_sequence: IdMap<Sequence, Arc<Extra>>,
-    /// Of changed properties that have a body of their own.
+    /// Bytes of changed properties that have a body of their own.
     stored_bytes: u64,
-    /// Of everything else.
+    /// Bytes of everything else.
     held_bytes: usize,
 }
 
@@ -73,7 +73,7 @@ impl Extras {
 }
 
 fn held_bytes(extra: &Extra) -> usize {
-    let overlay = extra.overlay.as_ref().map_or(0, |overlay| overlay.encoded_bytes());
+    let overlay = extra.overlay.as_ref().map_or(0, |overlay| overlay.held_bytes());
     EXTRA_COST + overlay + extra.parts.len() * size_of::<crate::ids::BodyId>()
 }
 

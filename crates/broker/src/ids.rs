@@ -24,6 +24,14 @@ pub struct Sequence(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Number(pub u64);
 
+impl Number {
+    /// In a partitioned entity a number counts in so many bits (S-32, S-33).
+    pub(crate) const PARTITION_SHIFT: u32 = 48;
+
+    /// The bits that tell messages of one entity apart; those above are the partition's.
+    pub const COUNTER: u64 = (1 << Number::PARTITION_SHIFT) - 1;
+}
+
 /// The parts of an entity from which messages are received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(u8)]
@@ -121,7 +129,7 @@ impl std::hash::Hash for LinkId {
 pub struct MessageKey(pub [u64; 2]);
 
 impl MessageKey {
-    /// Of a message without an id, which is never a duplicate (S-164).
+    /// The key of a message without an id, which is never a duplicate (S-164).
     pub const NONE: MessageKey = MessageKey([0, 0]);
 
     /// A digest of a message-id, in which ids of different types differ. Its whole strength is needed: a client that finds

@@ -7,6 +7,7 @@
 pub mod access;
 pub mod clock;
 pub mod command;
+mod credit_line;
 pub mod decision;
 pub mod durable;
 pub mod effect;
@@ -15,7 +16,6 @@ pub mod extras;
 pub mod fuzzing;
 pub mod ids;
 pub mod limits;
-mod line;
 mod link;
 pub mod manage;
 mod namespace;
@@ -27,6 +27,7 @@ pub mod refusal;
 mod relocate;
 pub mod session;
 pub mod settings;
+mod short;
 pub mod snapshot;
 mod state_bytes;
 #[cfg(test)]
@@ -35,19 +36,19 @@ pub mod tier;
 pub mod time;
 pub mod timers;
 pub mod topic;
+mod touched;
 mod transaction;
 mod update;
 pub mod volatile;
-mod work;
 
-use decision::{Deciding, Hindrance};
+use decision::{LocalDecision, told};
 use limits::{DISPATCH_SLICE, TIMER_SLICE};
 use planted::{Bug, is_planted};
 use timers::Due;
 
 pub use access::AccessRule;
 pub use command::{Arrivals, Command, Incoming, Intake, Outcome, ReceiveMode, SessionIds};
-pub use decision::{Body, Context, Decided, Decision, Material, Needs, Release};
+pub use decision::{Body, Context, Decided, Decision, Found, Material, Need, Needs, Release, What};
 pub use durable::{Counts, Durable};
 pub use effect::{
     AcceptedSession, Answer, Delivery, Effect, Extra, Forwarded, Notice, QueueDescription, Settled,
@@ -106,6 +107,13 @@ impl Broker {
         self
     }
 
+    /// The same broker, which reads less at a time of what is published next.
+    #[must_use]
+    pub fn with_read_bytes(mut self, most: u64) -> Broker {
+        self.volatile.set_read_bytes(most);
+        self
+    }
+
     /// The same broker, held to the quotas of a tier.
     #[must_use]
     pub fn with_tier(mut self, tier: Tier) -> Broker {
@@ -131,7 +139,7 @@ impl Broker {
 
     /// What all work has cost since the start, in steps, with what has been decided so far and is in `decision`. From before a
     /// call until after it this grows by what the call has cost: no more than [`limits::SLICE_STEPS`].
-    pub fn work(&self, decision: &Decision) -> usize {
+    pub fn steps_spent(&self, decision: &Decision) -> usize {
         let Decision { records, bodies, effects, doubts, .. } = decision;
         let results = records.len() + bodies.len() + effects.len() + doubts.len();
         self.steps + results * limits::RESULT_STEPS
@@ -147,7 +155,7 @@ impl Broker {
         &mut self,
         command: &Command,
         arrivals: Arrivals<'_>,
-        material: Material<'_>,
+        material: &Material,
         context: Context,
         decision: &mut Decision,
     ) -> Decided {
@@ -209,23 +217,21 @@ impl Broker {
         &mut self,
         command: &Command,
         arrivals: Arrivals<'_>,
-        material: Material<'_>,
-        owner: Context,
+        material: &Material,
+        context: Context,
         decision: &mut Decision,
     ) -> Decided {
-        let context = self.context_of(command, owner);
-        let decision = &mut decision.at(context).having(material);
+        let local = self.context_of(command, context);
+        let decision = &mut decision.at(local).having(material);
         let (request, answer) = match command {
             Command::SettleTokens { request, namespace, path, tokens, outcome } => {
-                match self.settle_tokens(*namespace, path, tokens, outcome, decision) {
-                    Ok(answer) => (request, Ok(answer)),
-                    Err(Hindrance::Refused(refusal)) => (request, Err(refusal)),
-                    Err(Hindrance::Needs(needs)) => return Decided::Needs(needs),
-                    Err(Hindrance::Check(needs)) => return Decided::Check(needs),
+                match told(self.settle_tokens(*namespace, path, tokens, outcome, decision)) {
+                    Ok(answer) => (request, answer),
+                    Err(undecided) => return undecided,
                 }
             }
             Command::RenewLocks { request, namespace, path, tokens } => {
-                (request, self.renew_locks(*namespace, path, tokens, context))
+                (request, self.renew_locks(*namespace, path, tokens, local))
             }
             Command::Schedule { request, namespace, path, messages: range, sessions } => {
                 let arrivals = arrivals.range(range);
@@ -236,32 +242,30 @@ impl Broker {
             }
             Command::ReceiveDeferred { request, namespace, path, numbers, mode, session } => {
                 let held = session.as_deref().map(|session| (session, request.connection));
-                match self.receive_deferred(*namespace, path, numbers, *mode, held, decision) {
-                    Ok(answer) => (request, Ok(answer)),
-                    Err(Hindrance::Refused(refusal)) => (request, Err(refusal)),
-                    Err(Hindrance::Needs(needs)) => return Decided::Needs(needs),
-                    Err(Hindrance::Check(needs)) => return Decided::Check(needs),
+                match told(self.receive_deferred(*namespace, path, numbers, *mode, held, decision)) {
+                    Ok(answer) => (request, answer),
+                    Err(undecided) => return undecided,
                 }
             }
             Command::Browse { request, namespace, path, from, most, session } => {
-                (request, self.browse(*namespace, path, *from, *most, session.as_deref(), context))
+                (request, self.browse(*namespace, path, *from, *most, session.as_deref(), local))
             }
             Command::DeleteMessages { request, namespace, path, most, before, session } => {
                 let held = session.as_deref().map(|session| (session, request.connection));
                 (request, self.delete_messages(*namespace, path, *most, *before, held, decision))
             }
             Command::RenewSession { request, namespace, path, session } => {
-                (request, self.renew_session(*namespace, path, session, request.connection, context))
+                (request, self.renew_session(*namespace, path, session, request.connection, local))
             }
             Command::GetSessionState { request, namespace, path, session } => {
-                (request, self.session_state(*namespace, path, session, request.connection, context))
+                (request, self.session_state(*namespace, path, session, request.connection, local))
             }
             Command::SetSessionState { request, namespace, path, session, state } => {
                 let held = (&**session, request.connection);
                 (request, self.set_session_state(*namespace, path, held, *state, decision))
             }
             Command::ListSessions { request, namespace, path, since, skip, top } => {
-                (request, self.list_sessions(*namespace, path, *since, *skip, *top, context))
+                (request, self.list_sessions(*namespace, path, *since, *skip, *top, local))
             }
             Command::CreateQueue { request, namespace, path, settings } => {
                 (request, self.create_queue(*namespace, path, settings, decision))
@@ -276,7 +280,7 @@ impl Broker {
                 (request, self.manage(*namespace, task, decision))
             }
             Command::Advance { request, namespace, by } => {
-                match self.advance(*request, *namespace, *by, owner) {
+                match self.advance(*request, *namespace, *by, context) {
                     Ok(()) => return Decided::Done,
                     Err(refusal) => (request, Err(refusal)),
                 }
@@ -302,7 +306,7 @@ impl Broker {
         };
         self.steps += answer.as_ref().map_or(0, Answer::entries) * limits::RESULT_STEPS;
         decision.effect(Effect::Answered { request: *request, answer });
-        self.dispatch(owner, decision);
+        self.dispatch(context, decision);
         Decided::Done
     }
 
@@ -329,14 +333,14 @@ impl Broker {
         if self.is_waiting() {
             return None;
         }
-        let is_at_once = self.is_moving() || self.volatile.has_stirred();
+        let is_at_once = self.is_advancing() || self.volatile.has_stirred();
         if is_at_once { Some(Time::AT_ONCE) } else { self.volatile.next_due() }
     }
 
     /// Works off what is due, a slice of it; [`Broker::next_due`] says whether more is.
     pub fn tick(&mut self, context: Context, decision: &mut Decision) {
-        if self.is_moving() {
-            self.move_on(context, decision);
+        if self.is_advancing() {
+            self.go_on_advancing(context, decision);
             return self.dispatch(context, decision);
         }
         self.end_overdue(context);
@@ -357,7 +361,7 @@ impl Broker {
 
     /// Hands out what may be handed out, a slice of it, each queue at the time of its namespace.
     fn dispatch(&mut self, context: Context, decision: &mut Decision) {
-        let mut left = if self.is_moving() { 0 } else { DISPATCH_SLICE };
+        let mut left = if self.is_advancing() { 0 } else { DISPATCH_SLICE };
         while left > 0
             && !decision.is_long()
             && let Some(source) = self.volatile.next_stirred()
@@ -367,8 +371,8 @@ impl Broker {
     }
 
     /// Takes a record: into memory now, to the journal by way of the decision.
-    pub(crate) fn write(&mut self, record: Record, decision: &mut Deciding<'_>) {
-        if self.is_moving() {
+    pub(crate) fn write(&mut self, record: Record, decision: &mut LocalDecision<'_>) {
+        if self.is_advancing() {
             self.tell_time(decision.now, decision);
         }
         self.note_change(&record);

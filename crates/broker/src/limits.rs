@@ -171,6 +171,10 @@ pub const LOCK_COST: usize = 128;
 pub const SCHEDULED_COST: usize = 32;
 pub const DEAD_LETTER_COST: usize = 16;
 
+/// Stored bodies that one request may ask to have read, or to be told the places of: parts of half a megabyte, where messages are large. So
+/// what is held for it while they are read has a limit, and so has the time that others wait for the disk.
+pub const REQUEST_BODIES: usize = 16 * 1_024;
+
 /// Bytes of property changes that one request may ask for, over all messages that it settles, with what was changed of them before
 /// and is read and written again: they are one append.
 pub const REQUEST_CHANGE_BYTES: usize = 4 * 1_024 * 1_024;
@@ -193,8 +197,9 @@ pub const SESSIONS_PAGE: usize = 1_000;
 /// Namespaces of one server. Each costs a name.
 pub const NAMESPACES: usize = 1_000;
 
-/// Sizes that an entity may have, in megabytes (docs/compatibility/broker.md, 20).
+/// Sizes that an entity may have, in megabytes, and those in every tier (docs/compatibility/broker.md, 20).
 pub const MAX_SIZE_MEGABYTES: [u64; 9] = [1_024, 2_048, 3_072, 4_096, 5_120, 10_240, 20_480, 40_960, 81_920];
+pub const COMMON_SIZE_MEGABYTES: [u64; 5] = [1_024, 2_048, 3_072, 4_096, 5_120];
 
 /// Most messages in one answer to a browser, and the bytes after which it gets no more of them: fewer than asked for
 /// is no sign of the end (S-133), and an answer is in memory whole.
@@ -212,7 +217,7 @@ pub const ADVANCE_MOST: Span = Span::minutes(3_653 * 24 * 60);
 /// The last millisecond of the year 9999: later instants cannot be told to clients.
 pub const CALENDAR_END: LocalTime = LocalTime(253_402_300_799_999);
 
-/// Of what happened during a move, so much is told in its order; of the rest only how much it was.
+/// Of what happened during an advance, so much is told in its order; of the rest only how much it was.
 pub const ADVANCE_EVENTS: usize = 1_000;
 
 /// Messages handed out in one go, for the same reason.
@@ -247,5 +252,21 @@ pub const FORWARD_RETRY: Span = Span(10_000);
 pub const CHECK_MESSAGES: usize = 128;
 pub const CHECK_BYTES: u64 = 1024 * 1024;
 
+/// What is read, or was and is not published yet, of messages that are forwarded or whose time has come, of all entities together. Who
+/// finds no room waits for it in line. A named part of what is declared: the disk may take its time.
+pub const READ_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The most that is read for one of them at a time: as much as is enough, a message more, and its changed properties.
+pub const READ_SLICE_BYTES: u64 =
+    CHECK_BYTES + READ_MESSAGE_BYTES + PROPERTIES_BYTES as u64 + CHECK_MESSAGES as u64 * READ_MESSAGE_COST;
+
+/// The largest body that is stored whole, and what a message that is read counts for besides its bodies.
+pub const READ_MESSAGE_BYTES: u64 = 1024 * 1024;
+pub const READ_MESSAGE_COST: u64 = 256;
+
 /// What a stored message may have that its sender did not send: an id of 32 digits and the section around it.
 pub const ADDED_BYTES: u64 = 64;
+
+/// Chunks that one id may push out: more than one, so that what is past becomes less, and few, so that no send pays for
+/// all the others.
+pub const HISTORY_CHUNKS_AT_ONCE: usize = 2;

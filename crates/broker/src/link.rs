@@ -2,7 +2,7 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Deciding, Decision, LocalContext};
+use crate::decision::{Decision, LocalContext, LocalDecision};
 use crate::durable::{Kind, Queue};
 use crate::effect::Notice;
 use crate::ids::{EntityId, LinkId, NamespaceId, Source, SubQueue};
@@ -151,7 +151,7 @@ impl Broker {
     }
 
     /// Sets what a receiver wants. With `drain`, it gets what there is now and is told when that was all.
-    pub(crate) fn credit(&mut self, link: LinkId, limit: u64, drain: bool, decision: &mut Deciding<'_>) {
+    pub(crate) fn credit(&mut self, link: LinkId, limit: u64, drain: bool, decision: &mut LocalDecision<'_>) {
         let Some(Link { source, role: Role::Receiver { delivered, .. } }) = self.volatile.link(link) else {
             return;
         };

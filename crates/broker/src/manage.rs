@@ -5,13 +5,13 @@
 
 use crate::Broker;
 use crate::access::{self, AccessRule};
-use crate::decision::Deciding;
+use crate::decision::LocalDecision;
 use crate::effect::Answer;
 use crate::ids::NamespaceId;
 use crate::limits::{NAME_CHARACTERS, NAMESPACES};
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::settings::{QueueSettings, check_offered_size};
+use crate::settings::QueueSettings;
 use crate::tier::Tier;
 use crate::topic::change::Change;
 use crate::topic::rule::Rule;
@@ -131,12 +131,12 @@ impl Broker {
         &mut self,
         namespace: NamespaceId,
         task: &Task,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Refusal> {
         match task {
             Task::CreateQueue { path, settings, access } => {
                 access::check(access)?;
-                check_offered_size(settings.max_size_megabytes)?;
+                self.tier_of(namespace).check_offered_size(settings.max_size_megabytes)?;
                 self.create_queue(namespace, path, settings, decision)?;
                 self.with_access(namespace, path, access, decision)
             }
@@ -205,7 +205,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         access: &[AccessRule],
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Refusal> {
         let entity = self.durable.find(namespace, path).expect("it was created or found just now");
         self.set_access(entity, access, decision);
@@ -217,7 +217,7 @@ impl Broker {
         let queue = self.durable.find(namespace, path).and_then(|entity| self.durable.queue(entity));
         match queue {
             Some(queue) if queue.settings.max_size_megabytes == megabytes => Ok(()),
-            _ => check_offered_size(megabytes),
+            _ => self.tier_of(namespace).check_offered_size(megabytes),
         }
     }
 
@@ -265,7 +265,7 @@ impl Broker {
         Ok(())
     }
 
-    fn name_namespace(&mut self, name: &str, decision: &mut Deciding<'_>) -> Result<Answer, Refusal> {
+    fn name_namespace(&mut self, name: &str, decision: &mut LocalDecision<'_>) -> Result<Answer, Refusal> {
         check_namespace(name)?;
         let named = self.durable.namespace_named(name);
         let namespace = named.unwrap_or(self.durable.next_namespace());

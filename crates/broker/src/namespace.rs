@@ -1,7 +1,7 @@
 //! Entities by name: create, describe, list, delete.
 
 use crate::Broker;
-use crate::decision::{Deciding, Decision};
+use crate::decision::{Decision, LocalDecision};
 use crate::durable::Queue;
 use crate::effect::{Answer, Notice, QueueDescription};
 use crate::ids::{EntityId, NamespaceId, Source, SubQueue};
@@ -20,7 +20,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         settings: &QueueSettings,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Refusal> {
         self.check_new_path(namespace, path)?;
         self.check_queue_forwards(namespace, path, settings, None)?;
@@ -76,7 +76,7 @@ impl Broker {
         &mut self,
         namespace: NamespaceId,
         path: &str,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Refusal> {
         let entity =
             self.durable.find(namespace, path).ok_or_else(|| Refusal::EntityNotFound(path.into()))?;
@@ -85,7 +85,7 @@ impl Broker {
     }
 
     /// The entity goes, with its messages and its links.
-    pub(crate) fn remove_entity(&mut self, entity: EntityId, path: &str, decision: &mut Deciding<'_>) {
+    pub(crate) fn remove_entity(&mut self, entity: EntityId, path: &str, decision: &mut LocalDecision<'_>) {
         let topic = self.durable.topics().topic(entity);
         let below: Vec<_> = topic.iter().flat_map(|topic| topic.subscriptions.values().copied()).collect();
         self.unroute(entity);
@@ -94,6 +94,7 @@ impl Broker {
             self.drop_links(entity, |_| true, &Refusal::EntityNotFound(path.into()), decision);
             self.volatile.delete_entity(entity);
         }
+        self.volatile.call_readers();
     }
 
     /// Detaches links of an entity, in their order, and tells them why.

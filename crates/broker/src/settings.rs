@@ -163,7 +163,7 @@ pub(crate) fn check_delivery_count(count: u32) -> Result<(), Refusal> {
 }
 
 /// Whether an entity may have this size. The sizes that the service offers are checked where administrators ask
-/// ([`check_offered_size`]).
+/// ([`crate::tier::Tier::check_offered_size`]).
 pub(crate) fn check_sizes(megabytes: u64, message_kilobytes: Option<u64>) -> Result<(), Refusal> {
     if megabytes == 0 {
         return invalid("MaxSizeInMegabytes", "0 holds nothing");
@@ -175,19 +175,6 @@ pub(crate) fn check_sizes(megabytes: u64, message_kilobytes: Option<u64>) -> Res
         }
         _ => Ok(()),
     }
-}
-
-/// H-71.
-pub(crate) fn check_offered_size(megabytes: u64) -> Result<(), Refusal> {
-    if MAX_SIZE_MEGABYTES.contains(&megabytes) {
-        return Ok(());
-    }
-    let sizes: Vec<String> = MAX_SIZE_MEGABYTES.iter().map(u64::to_string).collect();
-    let why = format!(
-        "The specified value {megabytes} is invalid. The property 'MaxSizeInMegabytes', must be one of the following values: {}.",
-        sizes.join(";")
-    );
-    invalid("MaxSizeInMegabytes", why)
 }
 
 pub(crate) fn check_metadata(text: Option<&str>) -> Result<(), Refusal> {
@@ -209,15 +196,6 @@ mod tests {
             Err(Refusal::InvalidSetting { property, .. }) => Some(property),
             Err(other) => panic!("refused with {other}"),
         }
-    }
-
-    // H-71
-    #[test]
-    fn administrators_choose_among_the_sizes_that_the_service_offers() {
-        assert_eq!(check_offered_size(1_024), Ok(()));
-        assert_eq!(check_offered_size(81_920), Ok(()));
-        let refused = check_offered_size(1_025).expect_err("refused").to_string();
-        assert!(refused.contains("The specified value 1025 is invalid."), "{refused}");
     }
 
     #[test]

@@ -161,7 +161,7 @@ mod tests {
         changes.set("p", &Value::String("x".repeat(900))).unwrap();
         let token = world.take_tokens()[0];
         let defer = Outcome::Defer(Some(Box::new(changes)));
-        let stored = [(crate::BodyId(1), &[][..])];
+        let stored = World::fronts(&[(crate::BodyId(1), &[])]);
         assert_eq!(world.settle_raw(holder, token, &defer, &stored), Decided::Done);
         assert!(counted(&mut world) >= sent + 900);
         let (path, settings, access) = ("t".into(), TopicSettings::default(), Vec::new());

@@ -77,26 +77,21 @@ impl World {
         world
     }
 
-    fn run(&mut self, act: impl FnOnce(&mut Broker, Context, &mut Decision)) -> Vec<Effect> {
+    pub(crate) fn run(&mut self, act: impl FnOnce(&mut Broker, Context, &mut Decision)) -> Vec<Effect> {
         let mut decision = Decision::default();
         let context = Context { now: self.now, position: self.position };
-        let before = self.broker.work(&decision);
+        let before = self.broker.steps_spent(&decision);
         let first_body = self.broker.durable.next_body();
         act(&mut self.broker, context, &mut decision);
         self.note_bodies(first_body, &decision);
-        self.longest_slice = self.longest_slice.max(self.broker.work(&decision) - before);
+        self.longest_slice = self.longest_slice.max(self.broker.steps_spent(&decision) - before);
         match self.is_reading_held {
             true => self.held_reads.append(&mut decision.doubts),
             false => decision.doubts.append(&mut self.held_reads),
         }
         while let Some(doubt) = decision.doubts.pop() {
             if doubt.wants_content {
-                let read = |(sequence, bodies): &(Sequence, Vec<BodyId>)| {
-                    let is_whole = !self.unreadable.contains(sequence);
-                    let read = bodies.iter().map(|body| self.stored(*body).into());
-                    (*sequence, is_whole.then(|| Read::of(read)))
-                };
-                let fronts = doubt.messages.iter().map(read).collect();
+                let fronts = self.content(&doubt);
                 self.broker.read(doubt.source, fronts, context, &mut decision);
                 self.note_bodies(first_body, &decision);
                 continue;
@@ -294,7 +289,7 @@ impl World {
     ) -> Result<clock::Advanced, Refusal> {
         let (request, namespace) = (RequestId::default(), NamespaceId(namespace));
         let mut effects = self.command(Command::Advance { request, namespace, by }, &[]);
-        while self.broker.is_moving() {
+        while self.broker.is_advancing() {
             assert_eq!(effects, [], "nothing leaves on the way");
             self.pass(pause);
             effects.append(&mut self.commit());
@@ -317,21 +312,35 @@ impl World {
 
     pub(crate) fn command_with(&mut self, command: Command, arrivals: Arrivals<'_>) -> Vec<Effect> {
         let is_damaged = !self.unreadable.is_empty();
+        let is_check = |needs: &[Need]| needs.iter().all(|need| need.what == What::IsReadable);
         let mut needed = None;
         let effects = self.run(|broker, context, decision| {
-            match broker.decide(&command, arrivals, &[], context, decision) {
+            match broker.decide(&command, arrivals, Material::NONE, context, decision) {
                 Decided::Done => {}
-                Decided::Check(_) if is_damaged => broker.refuse_unreadable(&command, decision),
-                Decided::Check(needs) | Decided::Needs(needs) => needed = Some(needs),
+                Decided::Needs(Needs(needs)) if is_damaged && is_check(&needs) => {
+                    broker.refuse_unreadable(&command, decision);
+                }
+                Decided::Needs(needs) => needed = Some(needs),
             }
         });
-        let Some(Needs(bodies)) = needed else { return effects };
-        let read: Vec<_> = bodies.into_iter().map(|body| (body, self.stored(body))).collect();
-        let material: Vec<_> = read.iter().map(|(body, bytes)| (*body, &bytes[..])).collect();
+        let Some(needs) = needed else { return effects };
+        let material = self.looked_up(&needs);
         self.run(|broker, context, decision| {
             let decided = broker.decide(&command, arrivals, &material, context, decision);
             assert_eq!(decided, Decided::Done, "a command asks once");
         })
+    }
+
+    /// What a command is told that asks how long the properties of messages are, of which this was stored.
+    pub(crate) fn fronts(stored: &[(BodyId, &[u8])]) -> Material {
+        let found =
+            |(body, bytes): &(BodyId, &[u8])| Need { body: *body, what: What::PropertiesBytes }.found(bytes);
+        stored.iter().map(found).collect()
+    }
+
+    /// What a command wants to know.
+    pub(crate) fn looked_up(&self, needs: &Needs) -> Material {
+        needs.0.iter().map(|need| need.found(&self.stored(need.body))).collect()
     }
 
     /// What was stored, as far as it is known.
@@ -396,6 +405,29 @@ impl World {
 
     pub(crate) fn tick(&mut self) -> Vec<Effect> {
         self.run(|broker, context, decision| broker.tick(context, decision))
+    }
+
+    /// What the disk has of messages whose content is wanted.
+    fn content(&self, doubt: &Doubt) -> Fronts {
+        let read = |(sequence, bodies): &(Sequence, Vec<BodyId>)| {
+            let is_whole = !self.unreadable.contains(sequence);
+            let read = bodies.iter().map(|body| self.stored(*body).into());
+            (*sequence, is_whole.then(|| Read::of(read)))
+        };
+        doubt.messages.iter().map(read).collect()
+    }
+
+    /// What the disk is asked for and has not answered.
+    pub(crate) fn asked(&self) -> &[Doubt] {
+        &self.held_reads
+    }
+
+    /// The disk, which answers nothing by itself, answers the first of what it was asked. The answer is whose messages they are.
+    pub(crate) fn tick_read(&mut self) -> Source {
+        let doubt = self.held_reads.remove(0);
+        let fronts = self.content(&doubt);
+        self.run(|broker, context, decision| broker.read(doubt.source, fronts, context, decision));
+        doubt.source
     }
 
     /// The disk answers what it was asked.
@@ -605,7 +637,7 @@ impl World {
         link: LinkId,
         token: LockToken,
         outcome: &Outcome,
-        material: Material<'_>,
+        material: &Material,
     ) -> Decided {
         self.take_effects();
         let outcome = outcome.clone();

@@ -25,10 +25,6 @@ const SMALL_MESSAGE_BYTES: u64 = 256 * 1_024;
 /// How long a message lives in the Basic tier, at most and unless it says otherwise (S-57).
 const BASIC_TIME_TO_LIVE: Span = Span::minutes(14 * 24 * 60);
 
-/// Sizes of an entity in megabytes, and those that Premium adds (docs/compatibility/broker.md, 20).
-const SIZES: [u64; 5] = [1_024, 2_048, 3_072, 4_096, 5_120];
-const PREMIUM_SIZES: [u64; 4] = [10_240, 20_480, 40_960, 81_920];
-
 /// What one topic may have, in every tier (docs/compatibility/broker.md, 21).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopicLimits {
@@ -217,16 +213,31 @@ impl Tier {
         if before == Some(asked) {
             return Ok(asked);
         }
-        let is_offered = match self {
-            Tier::Basic | Tier::Standard => SIZES.contains(&asked),
-            Tier::Premium => SIZES.contains(&asked) || PREMIUM_SIZES.contains(&asked),
-            Tier::Unlimited => true,
-        };
-        if !is_offered {
-            let why = format!("{asked} is no size of the {} tier", self.name());
-            return Err(Refusal::InvalidSetting { property: "MaxSizeInMegabytes", why: why.into() });
+        if self != Tier::Unlimited {
+            self.check_offered_size(asked)?;
         }
         Ok(if is_partitioned { asked * self.partitions() } else { asked })
+    }
+
+    /// Sizes of an entity among which administrators choose, in megabytes.
+    fn sizes(self) -> &'static [u64] {
+        match self {
+            Tier::Basic | Tier::Standard => &COMMON_SIZE_MEGABYTES,
+            Tier::Premium | Tier::Unlimited => &MAX_SIZE_MEGABYTES,
+        }
+    }
+
+    /// H-71. What is listed is what can be had.
+    pub(crate) fn check_offered_size(self, megabytes: u64) -> Result<(), Refusal> {
+        if self.sizes().contains(&megabytes) {
+            return Ok(());
+        }
+        let sizes: Vec<String> = self.sizes().iter().map(u64::to_string).collect();
+        let why = format!(
+            "The specified value {megabytes} is invalid. The property 'MaxSizeInMegabytes', must be one of the following values: {}.",
+            sizes.join(";")
+        );
+        Err(Refusal::InvalidSetting { property: "MaxSizeInMegabytes", why: why.into() })
     }
 
     /// Sizes of messages are chosen in Premium alone.
@@ -322,6 +333,56 @@ mod tests {
         assert_eq!(refused_in(|s| s.max_size_megabytes = 0), ["Basic", "Standard", "Premium", "Unlimited"]);
         assert_eq!(refused_in(|s| s.max_message_kilobytes = Some(2_048)), ["Basic", "Standard"]);
         assert_eq!(refused_in(|s| s.lock_duration = Span(1)).len(), 4);
+    }
+
+    // H-71
+    #[test]
+    fn every_size_that_a_refusal_lists_can_be_had_and_no_other() {
+        let listed = |refused: Result<(), Refusal>| -> Vec<u64> {
+            let text = refused.expect_err("no size").to_string();
+            let (_, sizes) = text.split_once("one of the following values: ").expect("the service's words");
+            sizes.trim_end_matches('.').split(';').map(|size| size.parse().expect("a size")).collect()
+        };
+        for (tier, largest) in ALL.into_iter().zip([5_120, 5_120, 81_920, 81_920]) {
+            let sizes = listed(tier.check_offered_size(1_025));
+            assert_eq!(sizes.last(), Some(&largest), "{}", tier.name());
+            for size in MAX_SIZE_MEGABYTES {
+                let asked = QueueSettings { max_size_megabytes: size, ..QueueSettings::default() };
+                let topic = TopicSettings { max_size_megabytes: size, ..TopicSettings::default() };
+                let is_listed = sizes.contains(&size);
+                assert_eq!(tier.check_offered_size(size).is_ok(), is_listed);
+                assert_eq!(tier.settle(&asked, None).is_ok(), is_listed || tier == Tier::Unlimited);
+                assert_eq!(tier.settle_topic(&topic, None).is_ok(), is_listed || tier == Tier::Unlimited);
+            }
+        }
+    }
+
+    // H-71
+    #[test]
+    fn administrators_are_told_the_sizes_of_their_tier_wherever_they_ask() {
+        let mut world = World::new();
+        world.manage(Task::SetTier { tier: Tier::Standard }).unwrap();
+        let queue = |size| QueueSettings { max_size_megabytes: size, ..QueueSettings::default() };
+        let topic = |size| TopicSettings { max_size_megabytes: size, ..TopicSettings::default() };
+        let (path, access) = (|name: &str| Box::<str>::from(name), Vec::new);
+        world
+            .manage(Task::CreateQueue { path: path("q"), settings: queue(1_024), access: access() })
+            .unwrap();
+        world
+            .manage(Task::CreateTopic { path: path("t"), settings: topic(1_024), access: access() })
+            .unwrap();
+        for wrong in [1_025, 10_240] {
+            for task in [
+                Task::CreateQueue { path: path("other"), settings: queue(wrong), access: access() },
+                Task::UpdateQueue { path: path("q"), settings: queue(wrong), access: access() },
+                Task::CreateTopic { path: path("other"), settings: topic(wrong), access: access() },
+                Task::UpdateTopic { path: path("t"), settings: topic(wrong), access: access() },
+            ] {
+                let told = world.manage(task.clone()).expect_err("no size of this tier").to_string();
+                let expected = "values: 1024;2048;3072;4096;5120.";
+                assert!(told.ends_with(expected), "{task:?}: {told}");
+            }
+        }
     }
 
     #[test]

@@ -81,10 +81,11 @@ impl Span {
 const LONGEST: &str = "P10675199DT2H48M5.4775807S";
 pub const LONGEST_DAYS: u64 = 10_675_199;
 
-const SECOND: u64 = 1_000;
-const MINUTE: u64 = 60 * SECOND;
-const HOUR: u64 = 60 * MINUTE;
-const DAY: u64 = 24 * HOUR;
+/// In milliseconds, as a [`Span`] is.
+pub const SECOND: u64 = 1_000;
+pub const MINUTE: u64 = 60 * SECOND;
+pub const HOUR: u64 = 60 * MINUTE;
+pub const DAY: u64 = 24 * HOUR;
 
 /// As the bus writes it: `P1DT2H`, with days, hours, minutes and seconds only (H-28).
 impl fmt::Display for Span {

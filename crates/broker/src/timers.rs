@@ -7,7 +7,7 @@
 use crate::ids::{EntityId, IdMap, LockToken, NamespaceId, Sequence, Source};
 use crate::limits::IDLE_TIMERS;
 use crate::time::{ClockOffset, LocalTime, Time};
-use crate::work::touched;
+use crate::touched::touched;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 

@@ -2,7 +2,7 @@
 //! next renewal.
 
 use crate::Broker;
-use crate::decision::Deciding;
+use crate::decision::LocalDecision;
 use crate::ids::{EntityId, NamespaceId, SubQueue};
 use crate::link::FORWARDING;
 use crate::record::Record;
@@ -17,7 +17,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         asked: &QueueSettings,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<EntityId, Refusal> {
         let not_found = || Refusal::EntityNotFound(path.into());
         let entity = self.durable.find(namespace, path).ok_or_else(not_found)?;
@@ -32,7 +32,7 @@ impl Broker {
     }
 
     /// What follows when the settings of a queue or a subscription were changed.
-    pub(crate) fn redirect(&mut self, entity: EntityId, decision: &mut Deciding<'_>) {
+    pub(crate) fn redirect(&mut self, entity: EntityId, decision: &mut LocalDecision<'_>) {
         let queue = self.durable.queue(entity).expect("it was updated");
         let (may_receive, path) = (queue.settings.status.may_receive(), queue.path.clone());
         let main = queue.settings.forward_to.is_some();

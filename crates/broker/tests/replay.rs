@@ -288,12 +288,12 @@ impl Rig {
 
     fn command(&mut self, command: &Command, messages: &[Incoming]) {
         let context = self.context();
-        match self.broker.decide(command, Arrivals::of(messages), &[], context, &mut self.decision) {
+        let arrivals = Arrivals::of(messages);
+        match self.broker.decide(command, arrivals, Material::NONE, context, &mut self.decision) {
             Decided::Done => {}
-            Decided::Needs(Needs(bodies)) | Decided::Check(Needs(bodies)) => {
-                let read = bodies.into_iter().map(|body| (body, self.stored(body)));
-                let read: Vec<(BodyId, Vec<u8>)> = read.collect();
-                let material: Vec<_> = read.iter().map(|(body, bytes)| (*body, &bytes[..])).collect();
+            Decided::Needs(Needs(needs)) => {
+                let material: Material =
+                    needs.iter().map(|need| need.found(&self.stored(need.body))).collect();
                 let decided = self.broker.decide(
                     command,
                     Arrivals::of(messages),
@@ -679,7 +679,7 @@ impl Rig {
         self.commit();
         let (request, by) = (RequestId::default(), Span(u64::from(milliseconds)));
         self.command(&Command::Advance { request, namespace: NamespaceId(0), by }, &[]);
-        while self.broker.is_moving() {
+        while self.broker.is_advancing() {
             self.wait(3);
         }
     }

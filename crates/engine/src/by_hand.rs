@@ -1,12 +1,12 @@
 //! A partition without threads, for tests: the test says what time it is and when it runs, and the disk answers at once.
 
 use crate::clock::Clock;
-use crate::commit::{Inbox, Moment, Step, Stop};
-use crate::item::Item;
+use crate::commit::{AfterTurn, Inbox, Moment, Stop};
 use crate::limits::SEAL_AFTER;
 use crate::partition::{Environment, Partition};
 use crate::runner::SharedPartition;
-use crate::upkeep::Pace;
+use crate::upkeep::UpkeepSettings;
+use crate::work::Work;
 use crate::{Budget, Recovered};
 use broker::{Broker, Time};
 use journal::Journal;
@@ -54,31 +54,31 @@ impl HandClock {
 #[derive(Debug)]
 pub struct ByHand {
     partition: SharedPartition,
-    inbox: Arc<Inbox<Item>>,
+    inbox: Arc<Inbox<Work>>,
     budget: Arc<Budget>,
     clock: HandClock,
 }
 
 impl ByHand {
     /// Goes on where recovery has ended.
-    pub fn new(recovered: Recovered, journal: Box<dyn Journal>, pace: Pace) -> ByHand {
+    pub fn new(recovered: Recovered, journal: Box<dyn Journal>, settings: UpkeepSettings) -> ByHand {
         let (environment, clock) = (Environment::default(), HandClock::default());
         let (inbox, budget) = (environment.inbox.clone(), environment.budget.clone());
         let tail = journal.tail();
         let broker = Broker::new(recovered.durable, 7);
         let partition = Partition::new(broker, journal, Box::new(clock.clone()), environment).tended(
-            pace,
+            settings,
             &recovered.snapshots,
             recovered.last_time,
         );
         ByHand { partition: SharedPartition::new(partition, tail, inbox.clone()), inbox, budget, clock }
     }
 
-    pub fn put(&self, item: Item) {
-        if let Item::Batch(batch) = &item {
+    pub fn put(&self, work: Work) {
+        if let Work::Batch(batch) = &work {
             self.budget.hold(batch.held_bytes());
         }
-        self.inbox.put(item);
+        self.inbox.put(work);
     }
 
     /// Runs until nothing is left to do at this time. Says whether it has ended.
@@ -87,16 +87,16 @@ impl ByHand {
         let mut answered = None;
         for _ in 0..MOST_TURNS {
             match self.partition.turn(answered.take()) {
-                Step::Sync(append) => answered = Some(append.wait()),
-                Step::Sleep { until, now } => match self.partition.gathers_until() {
+                AfterTurn::Sync(append) => answered = Some(append.wait()),
+                AfterTurn::Sleep { until, now } => match self.partition.gathers_until() {
                     Some(moment) => self.clock.pass_until(moment),
                     None if self.inbox.is_empty() && until.is_none_or(|until| until > now) => {
                         return Ok(false);
                     }
                     None => {}
                 },
-                Step::Ended => return Ok(true),
-                Step::Stopped(why) => return Err(why),
+                AfterTurn::Ended => return Ok(true),
+                AfterTurn::Stopped(why) => return Err(why),
             }
         }
         panic!("the partition never rests");

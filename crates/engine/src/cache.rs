@@ -32,7 +32,7 @@ struct Run {
 
 /// What is read of a message to send it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct StoredMessage {
     pub body: Bytes,
     /// What was changed of its properties, if that is stored.
     pub overlay: Bytes,
@@ -91,14 +91,14 @@ impl Cache {
     pub fn front(
         &self,
         wanted: impl Iterator<Item = (BodyId, Option<BodyId>)>,
-        found: &mut Vec<Found>,
+        found: &mut Vec<StoredMessage>,
     ) -> Front {
         let tail = self.lock();
         let (mut near, mut absent) = (0, 0);
         for (body, overlay) in wanted {
             let overlay = |near| overlay.map_or(Some(Bytes::new()), |overlay| tail.find(overlay, near));
             let here = tail.find(body, &mut near);
-            match here.and_then(|body| Some(Found { body, overlay: overlay(&mut near)? })) {
+            match here.and_then(|body| Some(StoredMessage { body, overlay: overlay(&mut near)? })) {
                 Some(_) if absent > 0 => break,
                 Some(message) => found.push(message),
                 None if !found.is_empty() => break,
@@ -181,7 +181,7 @@ mod tests {
             let mut found = Vec::new();
             let wanted = wanted.iter().map(|(body, overlay)| (BodyId(*body), overlay.map(BodyId)));
             let front = cache.front(wanted, &mut found);
-            let bytes = |found: Found| [&found.body[..], &found.overlay[..]].concat();
+            let bytes = |found: StoredMessage| [&found.body[..], &found.overlay[..]].concat();
             (front, found.into_iter().flat_map(bytes).collect::<Vec<_>>())
         };
         let alone = |bodies: &[u64]| front(&bodies.iter().map(|body| (*body, None)).collect::<Vec<_>>());

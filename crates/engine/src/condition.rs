@@ -15,7 +15,7 @@ pub enum Problem {
     #[error("the disk has not confirmed a write for {0} seconds")]
     SyncPending(u64),
     #[error("the disk is full: sends are refused, receiving and completing go on")]
-    Full,
+    Short,
     #[error("something that was stored is damaged; the log says where")]
     Damaged,
 }
@@ -44,16 +44,17 @@ impl PendingSync {
         self.since.store(0, Ordering::Release);
     }
 
-    /// For how long the sync that is on its way has been.
-    pub fn pending(&self, now: Instant) -> Option<Duration> {
+    /// For how many seconds the sync that is on its way has been, if that is longer than anybody should wait for one.
+    pub fn problem(&self, now: Instant) -> Option<u64> {
         let since = self.since.load(Ordering::Acquire).checked_sub(1)?;
-        Some(now.saturating_duration_since(self.started + Duration::from_millis(since)))
+        let pending = now.saturating_duration_since(self.started + Duration::from_millis(since));
+        (pending >= SYNC_PENDING_MOST).then_some(pending.as_secs())
     }
 }
 
 #[derive(Debug, Default)]
 pub struct Condition {
-    is_full: AtomicBool,
+    is_short: AtomicBool,
     is_closed: AtomicBool,
     damage: Mutex<Option<String>>,
     damages: AtomicU64,
@@ -64,11 +65,10 @@ pub struct Condition {
 impl Condition {
     /// Everything that ails it at `now`; nothing, if what is sent now would be stored.
     pub fn problems(&self, now: Instant) -> Vec<Problem> {
-        let pending = self.sync.pending(now).filter(|pending| *pending >= SYNC_PENDING_MOST);
         [
             self.is_closed.load(Ordering::Acquire).then_some(Problem::Closed),
-            pending.map(|pending| Problem::SyncPending(pending.as_secs())),
-            self.is_full().then_some(Problem::Full),
+            self.sync.problem(now).map(Problem::SyncPending),
+            self.is_short().then_some(Problem::Short),
             self.damage().map(|_| Problem::Damaged),
         ]
         .into_iter()
@@ -81,9 +81,9 @@ impl Condition {
         Some(self.ahead_ms.load(Ordering::Relaxed)).filter(|ahead| *ahead > LARGE_GAP_MS)
     }
 
-    /// Whether the disk is full and sends are refused.
-    pub fn is_full(&self) -> bool {
-        self.is_full.load(Ordering::Relaxed)
+    /// Whether the journal is without its reserve, so that sends are refused.
+    pub fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
     }
 
     /// The first damage that was found in what is stored, with file and offset.
@@ -112,20 +112,19 @@ impl Condition {
         self.ahead_ms.store(milliseconds, Ordering::Relaxed);
     }
 
-    /// `lacking_bytes` more must be free before messages are taken again.
-    pub(crate) fn set_full(&self, lacking_bytes: u64) {
-        if !self.is_full.swap(true, Ordering::Relaxed) {
-            let megabytes = lacking_bytes.div_ceil(1024 * 1024);
-            tracing::error!(
-                "the disk is full: sends are refused, receiving and completing go on; sending resumes when \
-                 {megabytes} MiB more are free or received messages have made as much room"
-            );
-        }
-    }
-
-    pub(crate) fn set_roomy(&self) {
-        if self.is_full.swap(false, Ordering::Relaxed) {
-            tracing::warn!("the disk has room again: sending goes on");
+    /// The journal is short: so many bytes more must be free before messages are taken again. Or it is not.
+    pub(crate) fn set_short(&self, lacking_bytes: Option<u64>) {
+        let was_short = self.is_short.swap(lacking_bytes.is_some(), Ordering::Relaxed);
+        match lacking_bytes {
+            Some(lacking_bytes) if !was_short => {
+                let megabytes = lacking_bytes.div_ceil(1024 * 1024);
+                tracing::error!(
+                    "the disk is full: sends are refused, receiving and completing go on; sending resumes when \
+                     {megabytes} MiB more are free or received messages have made as much room"
+                );
+            }
+            None if was_short => tracing::warn!("the disk has room again: sending goes on"),
+            _ => {}
         }
     }
 
@@ -146,10 +145,10 @@ mod tests {
         let condition = Condition::default();
         let now = Instant::now();
         assert_eq!(condition.problems(now), []);
-        condition.set_full(1);
+        condition.set_short(Some(1));
         condition.report_damage("segment 7 at 4096");
-        assert_eq!(condition.problems(now), [Problem::Full, Problem::Damaged]);
-        condition.set_roomy();
+        assert_eq!(condition.problems(now), [Problem::Short, Problem::Damaged]);
+        condition.set_short(None);
         condition.close();
         assert_eq!(condition.problems(now), [Problem::Closed, Problem::Damaged]);
         assert!(!Problem::Damaged.to_string().contains("4096"));

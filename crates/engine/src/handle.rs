@@ -5,11 +5,11 @@ use crate::budget::Budget;
 use crate::cache::Cache;
 use crate::commit::Pauses;
 use crate::condition::Condition;
-use crate::item::Item;
 use crate::mailbox::{Asks, Outbox};
 use crate::partition::Counters;
 use crate::read::{Ahead, BodyRead};
 use crate::runner::SharedPartition;
+use crate::work::Work;
 use broker::{Answer, Command, ConnectionId, LinkId, Refusal, RequestId};
 use journal::Place;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Handle {
         let id = ConnectionId(self.inner.connections.fetch_add(1, Ordering::Relaxed));
         let outbox = Arc::new(Outbox::default());
         // The thread that holds the partition when the first work of this connection is there takes both, in this order.
-        self.inner.partition.inbox().leave(Item::Connect { connection: id, mailbox: outbox.clone() });
+        self.inner.partition.inbox().leave(Work::Connect { connection: id, mailbox: outbox.clone() });
         Connection { id, outbox, handle: self.clone() }
     }
 
@@ -115,11 +115,11 @@ impl Handle {
     /// Counts a batch until it is durable or refused, and has it decided: here and now, if nobody else is at it.
     fn hand_over(&self, batch: Batch) {
         self.inner.budget.hold(batch.held_bytes());
-        self.inner.partition.hand_over(Item::Batch(batch));
+        self.inner.partition.hand_over(Work::Batch(batch));
     }
 
     pub(crate) fn stop(&self) {
-        self.inner.partition.inbox().put(Item::Stop);
+        self.inner.partition.inbox().put(Work::Stop);
     }
 
     pub(crate) fn close(&self) {
@@ -172,6 +172,6 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.handle.inner.partition.hand_over(Item::Disconnect { connection: self.id });
+        self.handle.inner.partition.hand_over(Work::Disconnect { connection: self.id });
     }
 }

@@ -10,10 +10,13 @@ pub const UNDURABLE_BYTES: usize = 64 * 1024 * 1024;
 /// takes a few milliseconds.
 pub const APPEND_BYTES: usize = 4 * 1024 * 1024;
 
-/// Bytes of records, or steps of publishing, that are decided before anybody looks whether the append is full, and after which
-/// another connection has its turn: an append may exceed [`APPEND_BYTES`] by this and by one delivery or request, and must stay
-/// below what the journal takes.
+/// Weight (bytes of records, and steps of publishing) that is decided before anybody looks whether the append is full, and after
+/// which another connection has its turn: an append may exceed [`APPEND_BYTES`] by this and by one delivery or request, and must
+/// stay below what the journal takes.
 pub const TURN_BYTES: usize = 1024 * 1024;
+
+/// Steps that are spent in one turn before the owner looks after the disk again: some milliseconds.
+pub const TURN_STEPS: usize = 1024 * 1024;
 
 /// Commands of one connection that wait to be decided, beyond which its socket is not read: what comes behind them, of whomever,
 /// waits for them, a millisecond.
@@ -42,12 +45,13 @@ pub const SEAL_AFTER: Duration = Duration::from_millis(50);
 pub const SNAPSHOT_EVERY_BYTES: u64 = 32 * 1024 * 1024;
 
 /// A large backlog makes a large snapshot: the journal grows by so many times its size before the next one, so that
-/// snapshots stay a fraction of what is written.
-pub const SNAPSHOT_GROWTH: u64 = 2;
+/// snapshots stay a fraction of what is written and of what it costs to write. A start reads the heads of that much, which
+/// takes about as long as reading the snapshot.
+pub const SNAPSHOT_GROWTH: u64 = 8;
 
-/// On a full disk snapshots come so many times as often: the reserve holds two segments of settlements at most, and what they
+/// While the journal is short snapshots come so many times as often: the reserve holds two segments of settlements at most, and what they
 /// settle is given back only behind two snapshots.
-pub const FULL_SNAPSHOTS: u64 = 8;
+pub const SHORT_SNAPSHOTS: u64 = 8;
 
 /// Space that is worth a snapshot in a quiet moment: a segment.
 pub const RECLAIM_BYTES: u64 = 32 * 1024 * 1024;
@@ -65,8 +69,8 @@ pub const SPARSE_PERCENT: u64 = 25;
 
 /// Bytes, and bodies, that are copied at a time, and the rest between two steps of upkeep: at most 25 MiB a second, and
 /// no batch waits for more than one step.
-pub const CLEAN_SLICE_BYTES: usize = 256 * 1024;
-pub const CLEAN_SLICE_BODIES: usize = 256;
+pub const RELOCATE_SLICE_BYTES: usize = 256 * 1024;
+pub const RELOCATE_SLICE_BODIES: usize = 256;
 pub const UPKEEP_PAUSE_MS: i64 = 10;
 
 /// How long copying rests when a body could not be read and may be readable later.

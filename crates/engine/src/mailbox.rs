@@ -17,7 +17,7 @@ pub struct Sent {
     pub mode: ReceiveMode,
     pub delivery: Delivery,
     pub place: Place,
-    /// Of a large message: the parts before `place`, in order.
+    /// The parts of a large message before `place`, in order.
     pub parts: Vec<Place>,
     /// Where its changed properties lie, if they are stored. Few messages have any.
     pub overlay: Option<Box<Place>>,

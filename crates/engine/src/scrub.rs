@@ -3,8 +3,8 @@
 
 use crate::commit::Inbox;
 use crate::condition::Condition;
-use crate::item::Item;
 use crate::limits::{SCRUB_BYTES_PER_SECOND, SCRUB_EVERY, SCRUB_PAUSE};
+use crate::work::Work;
 use journal::{Position, Scrub, Snapshots};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
@@ -24,7 +24,7 @@ const USUAL_SPEED: Speed =
 
 /// Starts the thread that scrubs. It ends when the partition is gone or the returned end of the channel is dropped.
 pub(crate) fn spawn(
-    inbox: &Arc<Inbox<Item>>,
+    inbox: &Arc<Inbox<Work>>,
     snapshots: Arc<dyn Snapshots>,
     condition: Arc<Condition>,
 ) -> std::io::Result<mpsc::Sender<()>> {
@@ -38,7 +38,7 @@ pub(crate) fn spawn(
 
 /// One pass over everything; `None` when told to stop.
 fn scrub_all(
-    inbox: &Weak<Inbox<Item>>,
+    inbox: &Weak<Inbox<Work>>,
     snapshots: &dyn Snapshots,
     condition: &Condition,
     stopped: &Receiver<()>,
@@ -48,7 +48,7 @@ fn scrub_all(
     loop {
         rest(stopped, speed.pause)?;
         let (reply, answer) = mpsc::channel();
-        inbox.upgrade()?.put(Item::Scrub { after, reply });
+        inbox.upgrade()?.put(Work::Scrub { after, reply });
         match answer.recv().ok()? {
             Some(scrub) => {
                 after = scrub.first();
@@ -145,13 +145,13 @@ mod tests {
     }
 
     /// Answers as the partition does, until nobody asks any more; how often it was asked.
-    fn serve(inbox: &Inbox<Item>, journal: &Local, is_over: &Receiver<()>) -> usize {
-        let (mut items, mut asked) = (Vec::new(), 0);
+    fn serve(inbox: &Inbox<Work>, journal: &Local, is_over: &Receiver<()>) -> usize {
+        let (mut works, mut asked) = (Vec::new(), 0);
         while is_over.try_recv() == Err(mpsc::TryRecvError::Empty) {
-            inbox.take_awake(&mut items);
+            inbox.take_awake(&mut works);
             std::thread::yield_now();
-            for item in items.drain(..) {
-                let Item::Scrub { after, reply } = item else { panic!("{item:?}") };
+            for work in works.drain(..) {
+                let Work::Scrub { after, reply } = work else { panic!("{work:?}") };
                 asked += 1;
                 reply.send(journal.scrub(after)).unwrap();
             }
@@ -165,7 +165,7 @@ mod tests {
 
     /// One pass over everything; how many segments were looked at.
     fn scrub(memory: &Memory, journal: &Local) -> (Condition, usize) {
-        let (inbox, condition) = (Arc::<Inbox<Item>>::default(), Condition::default());
+        let (inbox, condition) = (Arc::<Inbox<Work>>::default(), Condition::default());
         let before = contents(memory);
         let ((_stop, stopped), (over, is_over)) = (mpsc::channel(), mpsc::channel());
         let asked = std::thread::scope(|scope| {

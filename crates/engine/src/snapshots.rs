@@ -1,7 +1,7 @@
 //! Writing a snapshot beside the partition: what it is made of, what it finds out, and how it comes back.
 
-use crate::item::Item;
 use crate::survey::{Plan, Survey};
+use crate::work::Work;
 use broker::{BodyId, Snapshot};
 use journal::{Position, Snapshots, Stretch};
 use std::io;
@@ -24,19 +24,19 @@ pub struct Snapshotted {
     pub(crate) at: Position,
     pub(crate) bytes: u64,
     pub(crate) plan: Plan,
-    /// The living in front of `plan.clean_before`, by the id that messages know and the id under which they are stored.
-    pub(crate) to_copy: Vec<(BodyId, BodyId)>,
+    /// Live bodies in front of `plan.relocate_before`, by the id that messages know and the id under which they are stored.
+    pub(crate) to_relocate: Vec<(BodyId, BodyId)>,
     /// Moved bodies that nobody needs any more.
     pub(crate) forgotten: Vec<BodyId>,
 }
 
 impl SnapshotJob {
-    pub(crate) fn run(self) -> Item {
+    pub(crate) fn run(self) -> Work {
         match self.write() {
-            Ok(done) => Item::Snapshotted(Box::new(done)),
+            Ok(done) => Work::Snapshotted(Box::new(done)),
             // Nothing is lost: the one before is still there, and the next one is tried later.
-            Err(error @ journal::Error::Full { .. }) => Item::SnapshotPutOff(error.to_string()),
-            Err(error) => Item::Failed(error.to_string()),
+            Err(error @ journal::Error::Full { .. }) => Work::SnapshotPutOff(error.to_string()),
+            Err(error) => Work::Failed(error.to_string()),
         }
     }
 
@@ -53,8 +53,8 @@ impl SnapshotJob {
         })?;
         let plan = survey.plan(self.at, self.sparse_percent);
         drop(survey);
-        let to_copy = plan.clean_before.map_or_else(Vec::new, |stretch| self.alive_before(stretch));
-        Ok(Snapshotted { at: self.at, bytes, plan, to_copy, forgotten })
+        let to_relocate = plan.relocate_before.map_or_else(Vec::new, |stretch| self.alive_before(stretch));
+        Ok(Snapshotted { at: self.at, bytes, plan, to_relocate, forgotten })
     }
 
     fn alive_before(&self, stretch: Stretch) -> Vec<(BodyId, BodyId)> {
@@ -92,7 +92,7 @@ impl io::Write for Counted<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Batch, ByHand, Item, Outbox, Pace, recover};
+    use crate::{Batch, ByHand, Outbox, UpkeepSettings, Work, recover};
     use broker::{Command, ConnectionId, LinkId, NamespaceId, RequestId, Span, Time};
     use journal::disk::Memory;
     use journal::{Error, Filling, Journal, Local, Options, ReadSnapshot, SnapshotInfo, WriteSnapshot};
@@ -130,7 +130,7 @@ mod tests {
         let mut journal = Local::open(Arc::new(Memory::new()), options).unwrap();
         let recovered = recover(&mut journal, 1).unwrap();
         let stretches = journal.stretches();
-        let mut partition = ByHand::new(recovered, Box::new(journal), Pace::default());
+        let mut partition = ByHand::new(recovered, Box::new(journal), UpkeepSettings::default());
         let (connection, namespace, path) = (ConnectionId(1), NamespaceId(0), Box::<str>::from("q"));
         let (link, request) = (LinkId { connection, link: 1 }, RequestId { connection, request: 1 });
         let mut batch = Batch::default();
@@ -139,8 +139,8 @@ mod tests {
         batch.commands.push(Command::AttachSender { link, namespace, path });
         batch.message(Span::MAX, |out| out.extend_from_slice(&[7; 1_000]));
         batch.send(link, 0, false, 0);
-        partition.put(Item::Connect { connection, mailbox: Arc::new(Outbox::default()) });
-        partition.put(Item::Batch(batch));
+        partition.put(Work::Connect { connection, mailbox: Arc::new(Outbox::default()) });
+        partition.put(Work::Batch(batch));
         partition.run(Time(1_000_000)).unwrap();
         let snapshot = partition.look(|partition| partition.broker().snapshot(Time(1_000_000)));
         let snapshots = Arc::new(Again(times));
@@ -152,6 +152,6 @@ mod tests {
         let (once, twice) = (surveyed(1), surveyed(2));
         assert!(once.plan.alive_bytes >= 1_000);
         assert_eq!(twice.plan.alive_bytes, once.plan.alive_bytes);
-        assert_eq!((twice.bytes, twice.to_copy), (once.bytes, once.to_copy));
+        assert_eq!((twice.bytes, twice.to_relocate), (once.bytes, once.to_relocate));
     }
 }

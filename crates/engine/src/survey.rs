@@ -26,7 +26,7 @@ pub(crate) struct Plan {
     /// Nothing before this batch holds anything alive.
     pub(crate) dead_before: Position,
     /// Copying what is alive in front of this stretch makes it possible to give up everything there.
-    pub(crate) clean_before: Option<Stretch>,
+    pub(crate) relocate_before: Option<Stretch>,
     pub(crate) alive_bytes: u64,
     /// How much more it would be if every message had a body of its own.
     pub(crate) shared_bytes: u64,
@@ -74,7 +74,7 @@ impl Survey {
         let is_alive = |n: &usize| self.alive_bytes[*n] > 0 || self.holds_any(*n);
         let last = self.stretches.len() - 1;
         let first_alive = (0..last).find(is_alive).unwrap_or(last);
-        let (mut alive, mut held, mut clean_before) = (0, 0, None);
+        let (mut alive, mut held, mut relocate_before) = (0, 0, None);
         for n in first_alive..last {
             let next = self.stretches[n + 1];
             if next.first > at.next() {
@@ -83,12 +83,12 @@ impl Survey {
             alive += self.alive_bytes[n];
             held += self.stretches[n].bytes;
             if alive * 100 < held * sparse_percent {
-                clean_before = Some(next);
+                relocate_before = Some(next);
             }
         }
         Plan {
             dead_before: self.stretches[first_alive].first,
-            clean_before,
+            relocate_before,
             alive_bytes: self.alive_bytes.iter().sum(),
             shared_bytes: self.shared_bytes,
         }
@@ -137,17 +137,17 @@ mod tests {
     }
 
     #[test]
-    fn a_sparse_front_is_cleaned_and_a_full_one_is_not() {
-        let cleaned = |alive: &[(u64, u64)], at: u64| {
-            survey(alive).plan(Position(at), 25).clean_before.map(|stretch| stretch.first.0)
+    fn a_sparse_front_is_relocated_and_a_full_one_is_not() {
+        let relocated = |alive: &[(u64, u64)], at: u64| {
+            survey(alive).plan(Position(at), 25).relocate_before.map(|stretch| stretch.first.0)
         };
-        assert_eq!(cleaned(&[(1, 249)], 40), Some(31), "everything behind it is dead");
-        assert_eq!(cleaned(&[(1, 249), (11, 1_000), (21, 1_000)], 40), Some(11));
-        assert_eq!(cleaned(&[(1, 250), (11, 1_000), (21, 1_000)], 40), None);
-        assert_eq!(cleaned(&[(1, 900)], 40), None, "30 % of three stretches");
-        assert_eq!(cleaned(&[(1, 600), (11, 10)], 40), Some(31), "20 % of three stretches");
-        assert_eq!(cleaned(&[(11, 600)], 40), None, "what is dead in front needs no cleaning");
-        assert_eq!(cleaned(&[(1, 249)], 15), Some(11), "only what the snapshot contains");
+        assert_eq!(relocated(&[(1, 249)], 40), Some(31), "everything behind it is dead");
+        assert_eq!(relocated(&[(1, 249), (11, 1_000), (21, 1_000)], 40), Some(11));
+        assert_eq!(relocated(&[(1, 250), (11, 1_000), (21, 1_000)], 40), None);
+        assert_eq!(relocated(&[(1, 900)], 40), None, "30 % of three stretches");
+        assert_eq!(relocated(&[(1, 600), (11, 10)], 40), Some(31), "20 % of three stretches");
+        assert_eq!(relocated(&[(11, 600)], 40), None, "what is dead in front needs no relocating");
+        assert_eq!(relocated(&[(1, 249)], 15), Some(11), "only what the snapshot contains");
     }
 
     #[test]

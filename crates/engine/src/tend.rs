@@ -3,11 +3,11 @@
 
 use crate::commit::Commit;
 use crate::ids::ForJournal;
-use crate::item::Uncopied;
-use crate::limits::UPKEEP_RETRY_MS;
+use crate::limits::{FULL_RETRY_MS, UPKEEP_RETRY_MS};
 use crate::partition::Partition;
 use crate::runner::CopyJob;
 use crate::snapshots::SnapshotJob;
+use crate::work::Uncopied;
 use broker::{BodyId, Intake, Time};
 use bytes::Bytes;
 use journal::{BODY_PREFIX_BYTES, Error, Position, body_prefix};
@@ -20,7 +20,7 @@ impl Partition {
 
     /// One step of upkeep, if one is due.
     pub(crate) fn tend_journal(&mut self, commit: &Commit, now: Time) -> Result<(), Error> {
-        self.upkeep.conclude_cleaning(commit.durable());
+        self.upkeep.conclude_relocation(commit.durable());
         self.tend_reserve(commit, now)?;
         if now < self.upkeep.next_step {
             return Ok(());
@@ -36,7 +36,7 @@ impl Partition {
                 return Ok(());
             }
         }
-        self.upkeep.next_step = Time(now.0 + self.upkeep.pace.pause_ms);
+        self.upkeep.next_step = Time(now.0 + self.upkeep.settings.pause_ms);
         Ok(())
     }
 
@@ -52,14 +52,14 @@ impl Partition {
         Ok(())
     }
 
-    /// Has a slice of the living read, on another thread if there is one.
+    /// Has a slice of the live bodies read, on another thread if there is one.
     fn copy(&mut self, slice: Vec<(BodyId, BodyId)>) {
         let place = |(body, stored): (BodyId, BodyId)| {
             // What is not there any more was dead.
             Some((body, stored, self.journal.place(stored.for_journal())?))
         };
         let bodies = slice.into_iter().filter_map(place).collect();
-        let job = CopyJob { bodies, most_bytes: self.upkeep.pace.slice_bytes };
+        let job = CopyJob { bodies, most_bytes: self.upkeep.settings.slice_bytes };
         self.workers.copy(job, &self.inbox);
     }
 
@@ -81,7 +81,7 @@ impl Partition {
         }
         for (body, _) in &bodies {
             let stored = self.broker.durable().stored_as(*body);
-            self.moving().entry(*body).or_insert(stored);
+            self.relocating().entry(*body).or_insert(stored);
         }
         let context = self.context(now);
         self.broker.relocate(&bodies, &mut self.decision);
@@ -144,7 +144,7 @@ impl Partition {
             snapshot,
             stretches: self.journal.stretches(),
             snapshots: self.journal.snapshots(),
-            sparse_percent: self.upkeep.pace.sparse_percent,
+            sparse_percent: self.upkeep.settings.sparse_percent,
         }
     }
 
@@ -156,27 +156,18 @@ impl Partition {
         }
         let job = self.snapshot_job(tail, self.broker.snapshot(self.last_time));
         match job.run() {
-            crate::Item::Failed(why) => Err(Error::Stopped { why }),
+            crate::Work::Failed(why) => Err(Error::Stopped { why }),
             _ => Ok(()),
         }
     }
 
     /// Without its reserve the journal takes no more messages, until it has it back.
     fn tend_reserve(&mut self, commit: &Commit, now: Time) -> Result<(), Error> {
-        if self.journal.has_reserve() && !self.reserve.is_gone() && !commit.is_full() {
-            return Ok(());
-        }
-        // What was decided goes first.
-        let is_asked = self.reserve.is_to_be_asked(now) && !commit.is_full();
-        let has_room = is_asked && self.journal.refill_reserve()?;
-        if has_room {
-            self.reserve.is_back();
-        }
-        self.upkeep.set_short(!has_room);
-        self.broker.set_room(has_room);
-        match has_room {
-            true => self.condition.set_roomy(),
-            false => self.condition.set_full(self.journal.lacking_bytes()),
+        let next = Time(now.0 + FULL_RETRY_MS);
+        if let Some(is_short) = self.reserve.tend(&mut *self.journal, commit.is_full(), now, next)? {
+            self.upkeep.set_short(is_short);
+            self.broker.set_short(is_short);
+            self.condition.set_short(is_short.then(|| self.journal.lacking_bytes()));
         }
         Ok(())
     }

@@ -9,7 +9,7 @@
 //! Point reads of an item of 1 KiB over 32 connections in plain text, each with one request at a time.
 
 use bytes::Bytes;
-use items::{Answer, Command, Document, Place, Refusal, Reply};
+use items::{Answer, Command, ContainerFacts, Document, Refusal, Reply};
 use otobus_gateway::auth::{Secret, UnixSeconds};
 use otobus_gateway::cosmos::{Ask, Door, Keys, Settings, sign};
 use otobus_gateway::listen::{Doors, Peer};
@@ -42,7 +42,7 @@ impl Ask for OneItem {
 fn reply() -> Reply {
     let body = format!("{{\"id\":\"1\",\"text\":\"{}\"}}", "x".repeat(1_000));
     let document = Document { body: body.into(), etag: "\"0d00b23f-0000-0000-0000-5c7712e80000\"".into() };
-    let place = Place {
+    let place = ContainerFacts {
         database: "d".into(),
         container: "c".into(),
         container_rid: "Jic9ANWdO-E=".into(),

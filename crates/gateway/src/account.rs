@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// What all connections hold.
 #[derive(Debug)]
-pub struct Memory {
+pub struct Accounts {
     most_bytes: usize,
-    /// Beyond what is there for each.
+    /// Bytes held beyond `CONNECTION_FREE_BYTES`, of all connections.
     pooled_bytes: AtomicUsize,
-    /// Of that, what each has taken beyond the least.
+    /// Bytes held between `CONNECTION_LEAST_BYTES` and `CONNECTION_FREE_BYTES`, of all connections.
     own_bytes: AtomicUsize,
     policies: Mutex<HashMap<Box<str>, Arc<Policy>>>,
 }
@@ -31,15 +31,15 @@ struct Policy {
     pooled_bytes: AtomicUsize,
 }
 
-impl Default for Memory {
-    fn default() -> Memory {
-        Memory::new(CONNECTIONS_BYTES)
+impl Default for Accounts {
+    fn default() -> Accounts {
+        Accounts::new(CONNECTIONS_BYTES)
     }
 }
 
-impl Memory {
-    pub fn new(most_bytes: usize) -> Memory {
-        Memory {
+impl Accounts {
+    pub fn new(most_bytes: usize) -> Accounts {
+        Accounts {
             most_bytes,
             pooled_bytes: AtomicUsize::new(0),
             own_bytes: AtomicUsize::new(0),
@@ -68,19 +68,19 @@ pub struct NoRoom;
 /// What one connection holds. Given back when it is dropped.
 #[derive(Debug)]
 pub struct Account {
-    memory: Arc<Memory>,
+    accounts: Arc<Accounts>,
     policy: Option<Arc<Policy>>,
     bytes: usize,
 }
 
 impl Account {
-    pub fn new(memory: Arc<Memory>) -> Account {
-        Account { memory, policy: None, bytes: 0 }
+    pub fn new(accounts: Arc<Accounts>) -> Account {
+        Account { accounts, policy: None, bytes: 0 }
     }
 
     /// The account of a request by a holder of this policy.
-    pub fn of(memory: &Arc<Memory>, policy: &str) -> Account {
-        let mut account = Account::new(Arc::clone(memory));
+    pub fn of(accounts: &Arc<Accounts>, policy: &str) -> Account {
+        let mut account = Account::new(Arc::clone(accounts));
         account.join(policy);
         account
     }
@@ -97,7 +97,7 @@ impl Account {
     /// Whose it is. The first policy that a connection proves counts for as long as it lives.
     pub fn join(&mut self, policy: &str) {
         if self.policy.is_none() {
-            let policy = self.memory.policy(policy);
+            let policy = self.accounts.policy(policy);
             policy.pooled_bytes.fetch_add(pooled(self.bytes), Ordering::Relaxed);
             self.policy = Some(policy);
         }
@@ -109,13 +109,13 @@ impl Account {
         let (own_before, own_now) = (own(self.bytes), own(bytes));
         self.bytes = bytes;
         if own_before != own_now {
-            self.memory.own_bytes.fetch_add(own_now.wrapping_sub(own_before), Ordering::Relaxed);
+            self.accounts.own_bytes.fetch_add(own_now.wrapping_sub(own_before), Ordering::Relaxed);
         }
         if before == now {
             return;
         }
         let policy = self.policy.as_deref().map(|policy| &policy.pooled_bytes);
-        for total in [Some(&self.memory.pooled_bytes), policy].into_iter().flatten() {
+        for total in [Some(&self.accounts.pooled_bytes), policy].into_iter().flatten() {
             // Wraps around where less is held than before.
             total.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         }
@@ -128,16 +128,16 @@ impl Account {
             total.load(Ordering::Relaxed).saturating_add(more_bytes) <= most
         };
         let more_own = own(bytes).saturating_sub(own(self.bytes));
-        if more_own > 0 && !fits(&self.memory.own_bytes, more_own, self.memory.most_bytes) {
+        if more_own > 0 && !fits(&self.accounts.own_bytes, more_own, self.accounts.most_bytes) {
             return false;
         }
         if bytes <= CONNECTION_FREE_BYTES {
             return true;
         }
         bytes <= CONNECTION_BYTES
-            && fits(&self.memory.pooled_bytes, more_bytes, self.memory.most_bytes)
+            && fits(&self.accounts.pooled_bytes, more_bytes, self.accounts.most_bytes)
             && self.policy.as_ref().is_none_or(|policy| {
-                fits(&policy.pooled_bytes, more_bytes, self.memory.most_bytes / POLICY_SHARE)
+                fits(&policy.pooled_bytes, more_bytes, self.accounts.most_bytes / POLICY_SHARE)
             })
     }
 
@@ -168,26 +168,26 @@ mod tests {
 
     #[test]
     fn what_is_held_is_counted_once_and_given_back() {
-        let memory = Arc::new(Memory::new(8 * MEBIBYTE));
-        let mut account = Account::new(Arc::clone(&memory));
+        let all = Arc::new(Accounts::new(8 * MEBIBYTE));
+        let mut account = Account::new(Arc::clone(&all));
         account.hold(CONNECTION_FREE_BYTES);
-        assert_eq!(memory.pooled_bytes(), 0, "a little is always there");
+        assert_eq!(all.pooled_bytes(), 0, "a little is always there");
         account.hold(CONNECTION_FREE_BYTES + 100);
         account.join("a");
         account.hold(CONNECTION_FREE_BYTES + 70);
-        assert_eq!(memory.pooled_bytes(), 70);
-        assert_eq!(memory.policy("a").pooled_bytes.load(Ordering::Relaxed), 70);
+        assert_eq!(all.pooled_bytes(), 70);
+        assert_eq!(all.policy("a").pooled_bytes.load(Ordering::Relaxed), 70);
         drop(account);
-        assert_eq!(memory.pooled_bytes(), 0);
-        memory.policy("b");
-        assert_eq!(memory.policies.lock().unwrap().len(), 1, "a policy without connections is forgotten");
+        assert_eq!(all.pooled_bytes(), 0);
+        all.policy("b");
+        assert_eq!(all.policies.lock().unwrap().len(), 1, "a policy without connections is forgotten");
     }
 
     #[test]
     fn one_policy_leaves_the_other_half_and_everybody_has_a_little() {
-        let memory = Arc::new(Memory::new(8 * MEBIBYTE));
+        let all = Arc::new(Accounts::new(8 * MEBIBYTE));
         let account = |policy: &str| {
-            let mut account = Account::new(Arc::clone(&memory));
+            let mut account = Account::new(Arc::clone(&all));
             account.join(policy);
             account
         };
@@ -199,7 +199,7 @@ mod tests {
             }
             greedy.push(one);
         }
-        assert!(memory.pooled_bytes() <= 4 * MEBIBYTE, "{}", memory.pooled_bytes());
+        assert!(all.pooled_bytes() <= 4 * MEBIBYTE, "{}", all.pooled_bytes());
         let modest = account("greedy");
         assert!(modest.has_room(CONNECTION_FREE_BYTES) && !modest.has_room(MEBIBYTE));
         assert!(account("other").has_room(2 * MEBIBYTE));
@@ -219,13 +219,13 @@ mod tests {
             deeds in proptest::collection::vec((0_usize..12, 0_usize..5, 0_usize..4 * MEBIBYTE), 1..200),
         ) {
             let most = 8 * MEBIBYTE;
-            let memory = Arc::new(Memory::new(most));
+            let all = Arc::new(Accounts::new(most));
             let mut accounts: Vec<(Account, Option<usize>)> = Vec::new();
             for (nth, deed, bytes) in deeds {
                 let count = accounts.len();
                 match deed {
-                    0 => accounts.push((Account::new(Arc::clone(&memory)), None)),
-                    1 => accounts.push((Account::of(&memory, &format!("{}", nth % 3)), Some(nth % 3))),
+                    0 => accounts.push((Account::new(Arc::clone(&all)), None)),
+                    1 => accounts.push((Account::of(&all, &format!("{}", nth % 3)), Some(nth % 3))),
                     2 if count > 0 => drop(accounts.swap_remove(nth % count)),
                     3 if count > 0 => {
                         let (account, of) = &mut accounts[nth % count];
@@ -242,24 +242,24 @@ mod tests {
                     }
                     _ => {}
                 }
-                assert_eq!(memory.pooled_bytes(), model(&accounts, None));
-                assert!(memory.pooled_bytes() <= most);
+                assert_eq!(all.pooled_bytes(), model(&accounts, None));
+                assert!(all.pooled_bytes() <= most);
                 for policy in 0..3 {
-                    let held = memory.policy(&format!("{policy}")).pooled_bytes.load(Ordering::Relaxed);
+                    let held = all.policy(&format!("{policy}")).pooled_bytes.load(Ordering::Relaxed);
                     assert_eq!(held, model(&accounts, Some(policy)));
                 }
             }
             drop(accounts);
-            assert_eq!(memory.pooled_bytes(), 0);
+            assert_eq!(all.pooled_bytes(), 0);
         }
     }
 
     #[test]
     fn what_is_there_for_each_has_a_total_too_and_the_least_is_always_there() {
-        let memory = Arc::new(Memory::new(8 * MEBIBYTE));
+        let all = Arc::new(Accounts::new(8 * MEBIBYTE));
         let mut many = Vec::new();
         for _ in 0..1_000 {
-            let mut account = Account::of(&memory, "p");
+            let mut account = Account::of(&all, "p");
             let most = [CONNECTION_FREE_BYTES, CONNECTION_LEAST_BYTES];
             let taken = most.into_iter().find(|bytes| account.take(*bytes).is_ok());
             assert!(taken.is_some(), "the least is always there");
@@ -268,14 +268,14 @@ mod tests {
         let held: usize = many.iter().map(Account::bytes).sum();
         assert!(held <= 8 * MEBIBYTE + 1_000 * CONNECTION_LEAST_BYTES, "{held}");
         assert!(held > 8 * MEBIBYTE, "{held}");
-        assert_eq!(memory.pooled_bytes(), 0);
+        assert_eq!(all.pooled_bytes(), 0);
         drop(many);
-        assert_eq!(memory.own_bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(all.own_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn one_connection_has_a_limit_of_its_own() {
-        let account = Account::new(Arc::new(Memory::new(usize::MAX)));
+        let account = Account::new(Arc::new(Accounts::new(usize::MAX)));
         assert!(account.has_room(CONNECTION_BYTES) && !account.has_room(CONNECTION_BYTES + 1));
     }
 }

@@ -1,6 +1,6 @@
 //! How a door asks the broker a question that has one answer.
 
-use crate::metrics::Work;
+use crate::metrics::Totals;
 use broker::{Answer, Command, Refusal, RequestId};
 use engine::{Handle, Problem, Stopped};
 use std::time::Instant;
@@ -23,7 +23,7 @@ pub trait Ask: Send + Sync {
     fn large_gap_ms(&self) -> Option<i64>;
 
     /// What was done since the start.
-    fn work(&self) -> Work;
+    fn totals(&self) -> Totals;
 }
 
 impl Ask for Handle {
@@ -46,7 +46,7 @@ impl Ask for Handle {
         self.condition().large_gap_ms()
     }
 
-    fn work(&self) -> Work {
-        Work { damages: self.condition().damages(), ..self.counters().into() }
+    fn totals(&self) -> Totals {
+        Totals { damages: self.condition().damages(), ..self.counters().into() }
     }
 }

@@ -1,14 +1,19 @@
 //! Durations and dates as the bus writes them (H-28, H-29): `PT1M`, `2026-01-31T12:00:00.0000000Z`.
 
 use broker::Span;
+use broker::time::{DAY, HOUR, LONGEST_DAYS, MINUTE, SECOND};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Clients read the longest duration, round it and send it back a little shorter: from here on it is for ever.
-const LONGEST_DAYS: u64 = broker::time::LONGEST_DAYS;
+/// The time of this machine, in milliseconds since 1970. No namespace goes by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WallTime(pub i64);
 
-const SECOND: u64 = 1_000;
-const MINUTE: u64 = 60 * SECOND;
-const HOUR: u64 = 60 * MINUTE;
-const DAY: u64 = 24 * HOUR;
+impl WallTime {
+    pub fn now() -> WallTime {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        WallTime(i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX))
+    }
+}
 
 /// Reads an ISO 8601 duration. Weeks, days, hours, minutes and seconds, the last with a fraction; no years and no months,
 /// whose length depends on when they begin. Anything below a millisecond is dropped.
@@ -25,6 +30,7 @@ pub fn duration(text: &str) -> Option<Span> {
     let days = sum(days, &[('W', 7 * DAY), ('D', DAY)])?;
     let clock = sum(clock, &[('H', HOUR), ('M', MINUTE), ('S', SECOND)])?;
     let total = days.saturating_add(clock);
+    // Clients read the longest duration, round it and send it back a little shorter.
     Some(if total >= LONGEST_DAYS * DAY { Span::MAX } else { Span(total) })
 }
 

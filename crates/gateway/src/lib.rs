@@ -8,21 +8,20 @@ pub mod amqp;
 pub mod ask;
 pub mod auth;
 pub mod cosmos;
-mod encrypted;
 #[doc(hidden)]
 pub mod fuzzing;
+mod head;
+mod health;
 pub mod http;
 pub mod iso;
 pub mod limits;
-mod line_ends;
 pub mod listen;
 pub mod metrics;
 pub mod names;
 pub mod namespaces;
 pub mod places;
-pub mod prefixed;
 mod state;
-mod through;
+pub mod stream;
 pub mod tls;
 pub mod websocket;
 

@@ -8,9 +8,9 @@ pub const CLOCK_SKEW_SECONDS: u64 = 300;
 /// Longest token read. The longest an SDK makes signs a whole request address and stays under 2 KiB.
 pub const TOKEN_BYTES: usize = 8 * 1_024;
 
-/// Connections that have not yet proved who they are. Each may cost up to 128 KiB, so strangers hold 128 MiB at most.
+/// Connections of strangers. Each may cost up to 128 KiB, so they hold 128 MiB at most.
 /// Fewer where few files may be open.
-pub const UNPROVEN_CONNECTIONS: usize = 1_024;
+pub const STRANGER_CONNECTIONS: usize = 1_024;
 
 /// Links of a connection that are ended or refused because too much is held; the next one ends the connection. Each is remembered until
 /// its client says that it is gone too.
@@ -236,8 +236,8 @@ pub const UNREAD_EFFECTS: usize = 16_384;
 /// From a connection's close to the end of its socket, for a peer that does not read what it was told last.
 pub const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Bytes of property changes that one disposition may ask for, over all messages that it settles. The official clients
-/// settle messages one by one.
+/// What the property changes that one disposition asks for may take in memory, over all messages that it settles, and after how much of
+/// it commands are handed over. The official clients settle messages one by one.
 pub const DISPOSITION_CHANGE_BYTES: usize = 4 * 1_024 * 1_024;
 
 /// Largest request to a management node: as many messages to be scheduled as one batch may have, and what is around each.
@@ -267,3 +267,84 @@ pub const SMALL_REPLY_BYTES: usize = 32 * 1_024;
 
 /// Bytes of such replies that all connections may put together at once. One always may: a message has 100 MiB at most.
 pub const LARGE_REPLIES_BYTES: usize = 64 * 1_024 * 1_024;
+
+/// Encoded bytes in the output beyond which no run or part is added to it.
+pub const OUTPUT_BYTES: usize = 256 * 1_024;
+
+/// The same while memory is short, of a known peer and of a stranger.
+pub const SHORT_OUTPUT_BYTES: usize = 32 * 1_024;
+
+/// Room that the output keeps when all of it was written: enough for what comes next of a peer that is sent little, and while one is
+/// sent much for all that may come at once.
+pub const KEPT_OUTPUT_BYTES: usize = 2 * OUTPUT_BYTES;
+pub const KEPT_BUSY_OUTPUT_BYTES: usize = 4 * OUTPUT_BYTES;
+
+/// A connection on which nothing is due looks around nevertheless after this time.
+pub const IDLE_LOOK: Duration = Duration::from_secs(3_600);
+
+/// A message above this is sent part by part as the client's window allows, and never waits encoded.
+pub const WHOLE_MESSAGE_BYTES: u32 = engine::limits::CACHED_BODY_BYTES;
+
+/// Room for waiting messages that a link keeps when none wait: enough for what a busy client is given at a time.
+pub const WAITING_KEPT: usize = 256;
+
+/// Credit for a client that sends: enough that it never waits for more, renewed at half.
+pub const SENDER_CREDIT: u32 = 1_000;
+
+/// Requests that a client may have open at a node of ours.
+pub const REQUEST_CREDIT: u32 = 100;
+
+/// Messages that may be on their way from the broker to one link. A client may grant two billion; its outbox may not
+/// grow to that.
+pub const DELIVERIES_AHEAD: u64 = 2_000;
+
+/// The same for all links of a connection together, which share it: a message that waits takes about 200 bytes.
+pub const CONNECTION_DELIVERIES_AHEAD: u64 = 8_000;
+
+/// The same while memory is short: of all links of a connection together.
+pub const SHORT_DELIVERIES_AHEAD: u64 = 64;
+
+/// Room for a stranger's frames in the input: one of the largest size that it may send.
+pub const STRANGER_INPUT_BYTES: usize = amqp::limits::FRAME_BYTES_BEFORE_CLAIM as usize;
+
+/// Room for a known peer's frames when memory is short: one of the largest size that we announce fits.
+pub const SHORT_INPUT_BYTES: usize = 72 * 1_024;
+
+/// What one read takes from a known peer: some two hundred messages of a kilobyte.
+pub const INPUT_BYTES: usize = 256 * 1_024;
+
+/// What the input of a connection starts with.
+pub const FIRST_INPUT_BYTES: usize = 4 * 1_024;
+
+/// Bodies handed over at once at the most: with what one delivery may add, far below the largest append.
+pub const SUBMIT_BYTES: usize = 1_024 * 1_024;
+
+/// Claims that one connection may hold. JavaScript puts two for each entity it uses.
+pub const CONNECTION_CLAIMS: usize = 1_024;
+
+/// As much is told of a property's name as a name that somebody chose may have.
+pub const TOLD_NAME_CHARACTERS: usize = 128;
+
+/// What TLS holds of output for a known peer: four records, which go out in one write.
+pub const TLS_OUTPUT_BYTES: usize = 64 * 1_024;
+
+/// Keys of an issuer: it has a handful, those of now, and those before and after.
+pub const ISSUER_KEYS: usize = 64;
+
+/// How long tokens of the development issuer are good. Clients ask again some minutes before.
+pub const DEVELOPMENT_TOKEN_SECONDS: u64 = 3_600;
+
+/// Bytes of a bound of effective keys: three levels of 32 digits, or a key of version 1 with its end.
+pub const KEY_BOUND_BYTES: usize = 512;
+
+/// Segments of the longest address of the items, a permission of a user, and one more to tell that it is too long.
+pub const ADDRESS_SEGMENTS: usize = 8;
+
+/// Characters of a request's path that a failure repeats: a stranger's longest path would be copied several times.
+pub const SHOWN_PATH_CHARACTERS: usize = 512;
+
+/// Longest activity id that is repeated. A UUID has 36 bytes.
+pub const ACTIVITY_ID_BYTES: usize = 64;
+
+/// Room for a head over HTTP at first: most are shorter.
+pub const USUAL_HEAD_BYTES: usize = 4 * 1_024;

@@ -3,10 +3,10 @@
 //!
 //! Until a peer has proved who it is, its connection has a stranger's place, which it may lose, and each wait has an end.
 
-use crate::encrypted::Encrypted;
 use crate::limits::*;
 use crate::places::{NoPlace, Place, Places, Standing};
-use crate::prefixed::Prefixed;
+use crate::stream::encrypted::Encrypted;
+use crate::stream::prefixed::Prefixed;
 use bytes::BytesMut;
 use rustls::ServerConnection;
 use std::io;

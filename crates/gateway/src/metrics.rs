@@ -9,6 +9,8 @@ pub struct Meters {
     /// Connections being served, by what they speak.
     pub amqp_connections: AtomicU64,
     pub http_connections: AtomicU64,
+    /// Those at the items' port.
+    pub items_connections: AtomicU64,
 }
 
 impl Meters {
@@ -31,7 +33,7 @@ impl Drop for Open<'_> {
 
 /// What the engine has done since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Work {
+pub struct Totals {
     pub syncs: u64,
     pub appended_bytes: u64,
     pub stored_messages: u64,
@@ -42,10 +44,10 @@ pub struct Work {
     pub damages: u64,
 }
 
-impl From<&engine::Counters> for Work {
-    fn from(counters: &engine::Counters) -> Work {
+impl From<&engine::Counters> for Totals {
+    fn from(counters: &engine::Counters) -> Totals {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Work {
+        Totals {
             syncs: read(&counters.appends),
             appended_bytes: read(&counters.appended_bytes),
             stored_messages: read(&counters.stored_messages),
@@ -73,7 +75,7 @@ impl From<&items_engine::Activity> for ItemsWork {
 }
 
 /// The page that a collector reads.
-pub fn page(work: Work, items: Option<ItemsWork>, meters: &Meters, is_healthy: bool) -> String {
+pub fn page(totals: Totals, items: Option<ItemsWork>, meters: &Meters, is_healthy: bool) -> String {
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, samples: &[(&str, u64)]| {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
@@ -81,31 +83,31 @@ pub fn page(work: Work, items: Option<ItemsWork>, meters: &Meters, is_healthy: b
             let _ = writeln!(text, "{name}{labels} {value}");
         }
     };
-    family("otobus_journal_syncs_total", "counter", "Appends made durable.", &[("", work.syncs)]);
+    family("otobus_journal_syncs_total", "counter", "Appends made durable.", &[("", totals.syncs)]);
     family(
         "otobus_journal_bytes_total",
         "counter",
         "Bytes appended to the journal.",
-        &[("", work.appended_bytes)],
+        &[("", totals.appended_bytes)],
     );
-    family("otobus_messages_stored_total", "counter", "Messages stored.", &[("", work.stored_messages)]);
+    family("otobus_messages_stored_total", "counter", "Messages stored.", &[("", totals.stored_messages)]);
     family(
         "otobus_messages_delivered_total",
         "counter",
         "Messages handed to receivers.",
-        &[("", work.delivered_messages)],
+        &[("", totals.delivered_messages)],
     );
     family(
         "otobus_longest_decision_steps",
         "gauge",
         "The most that one decision has cost since the start, in steps.",
-        &[("", work.longest_slice_steps)],
+        &[("", totals.longest_slice_steps)],
     );
     family(
         "otobus_storage_damages_total",
         "counter",
         "Damage met in what is stored; the log names file and offset.",
-        &[("", work.damages)],
+        &[("", totals.damages)],
     );
     if let Some(items) = items {
         let requests = [("{kind=\"read\"}", items.reads), ("{kind=\"write\"}", items.writes)];
@@ -127,6 +129,7 @@ pub fn page(work: Work, items: Option<ItemsWork>, meters: &Meters, is_healthy: b
     let connections = [
         ("{protocol=\"amqp\"}", open(&meters.amqp_connections)),
         ("{protocol=\"http\"}", open(&meters.http_connections)),
+        ("{protocol=\"items\"}", open(&meters.items_connections)),
     ];
     family("otobus_connections", "gauge", "Connections being served.", &connections);
     family("otobus_healthy", "gauge", "1 while what is sent is stored.", &[("", is_healthy.into())]);
@@ -141,7 +144,7 @@ mod tests {
     fn each_family_has_its_help_its_type_and_its_value() {
         let meters = Meters::default();
         let amqp = Meters::open(&meters.amqp_connections);
-        let work = Work {
+        let totals = Totals {
             syncs: 7,
             appended_bytes: 80,
             stored_messages: 9,
@@ -150,7 +153,7 @@ mod tests {
             damages: 11,
         };
         let items = ItemsWork { reads: 12, writes: 13, syncs: 14, appended_bytes: 15 };
-        let text = page(work, Some(items), &meters, true);
+        let text = page(totals, Some(items), &meters, true);
         for line in [
             "# TYPE otobus_journal_syncs_total counter",
             "otobus_journal_syncs_total 7",
@@ -165,11 +168,12 @@ mod tests {
             "otobus_items_journal_bytes_total 15",
             "otobus_connections{protocol=\"amqp\"} 1",
             "otobus_connections{protocol=\"http\"} 0",
+            "otobus_connections{protocol=\"items\"} 0",
             "otobus_healthy 1",
         ] {
             assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
         }
         drop(amqp);
-        assert!(page(work, None, &meters, false).contains("otobus_connections{protocol=\"amqp\"} 0"));
+        assert!(page(totals, None, &meters, false).contains("otobus_connections{protocol=\"amqp\"} 0"));
     }
 }

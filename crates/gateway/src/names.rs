@@ -3,6 +3,9 @@
 //! A web page can make its own name lead to this machine and then ask as if it came from here. It cannot choose another
 //! name than its own, so a page gains something by being here only if it calls the server by one of these.
 
+use crate::head::named_host;
+use hyper::header::ORIGIN;
+use hyper::http::request::Parts;
 use std::net::IpAddr;
 
 /// Names that nobody can make lead to this machine but its owner.
@@ -28,6 +31,13 @@ impl Names {
             || is_below(name, "localhost")
             || is_below(name, "servicebus.windows.net")
             || self.is_configured(name)
+    }
+
+    /// Whether a web page may have made the request: it gets nothing for being here. Browsers add these headers and let no
+    /// page remove them; an old one that does not is known by the name that it was made to take for ours.
+    pub(crate) fn is_asked_by_page(&self, head: &Parts) -> bool {
+        let is_told = head.headers.contains_key(ORIGIN) || head.headers.contains_key("sec-fetch-site");
+        is_told || !named_host(head).is_some_and(|host| self.include(host))
     }
 
     fn is_configured(&self, name: &str) -> bool {

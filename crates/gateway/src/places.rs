@@ -7,7 +7,7 @@
 //! key, and neither a policy nor an address gets all of the others.
 
 use crate::limits::{
-    ADDRESS_PLACES, CONNECTION_LEAST_BYTES, KEPT_PLACES, POLICY_PLACES, UNPROVEN_CONNECTIONS,
+    ADDRESS_PLACES, CONNECTION_LEAST_BYTES, KEPT_PLACES, POLICY_PLACES, STRANGER_CONNECTIONS,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -85,7 +85,7 @@ impl Places {
     pub fn of_open_files(files: u64, connections_bytes: usize) -> Arc<Places> {
         let files = usize::try_from(files / 2).unwrap_or(usize::MAX);
         let connections = files.min(connections_bytes / CONNECTION_LEAST_BYTES).max(2);
-        Places::new(connections, UNPROVEN_CONNECTIONS.min(connections / 2))
+        Places::new(connections, STRANGER_CONNECTIONS.min(connections / 2))
     }
 
     pub fn new(connections: usize, strangers: usize) -> Arc<Places> {
@@ -376,6 +376,6 @@ mod tests {
         };
         assert_eq!(places(64), (32, 16));
         assert_eq!(places(1_024), (512, 256));
-        assert_eq!(places(1 << 20), (8_192, UNPROVEN_CONNECTIONS));
+        assert_eq!(places(1 << 20), (8_192, STRANGER_CONNECTIONS));
     }
 }

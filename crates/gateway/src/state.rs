@@ -1,6 +1,6 @@
 //! What every connection works with, and how all of them are asked to end.
 
-use crate::account::Memory;
+use crate::account::Accounts;
 use crate::auth::{Development, Failures, UnixSeconds};
 use crate::listen::{Doors, Peer};
 use crate::metrics::Meters;
@@ -23,12 +23,12 @@ pub struct State {
     /// Names this run of the server in tracking ids.
     pub node: String,
     /// What all connections hold.
-    pub memory: Arc<Memory>,
+    pub accounts: Arc<Accounts>,
     /// What all connections hold of unfinished messages.
     pub unfinished: Arc<amqp::Unfinished>,
     /// What all connections hold of large answers.
     pub large_replies: Arc<amqp::LargeReplies>,
-    pub meters: Meters,
+    pub meters: Arc<Meters>,
     pub failures: Failures,
     /// The wall clock that claims run out by.
     wall: fn() -> UnixSeconds,
@@ -43,18 +43,16 @@ pub struct State {
 impl State {
     pub fn new(engine: engine::Handle, namespaces: Namespaces) -> State {
         let node = format!("{:08x}", uuid::Uuid::new_v4().as_fields().0);
-        let (unfinished, meters) = (Arc::default(), Meters::default());
-        let large_replies = Arc::default();
         State {
             engine,
             items: None,
             namespaces,
             names: Names::default(),
             node,
-            memory: Arc::default(),
-            unfinished,
-            large_replies,
-            meters,
+            accounts: Arc::default(),
+            unfinished: Arc::default(),
+            large_replies: Arc::default(),
+            meters: Arc::default(),
             failures: Failures::default(),
             wall: UnixSeconds::now,
             has_test_clock: false,
@@ -130,7 +128,7 @@ impl Doors for State {
             meters: &self.meters,
             failures: &self.failures,
             unfinished: &self.unfinished,
-            memory: &self.memory,
+            accounts: &self.accounts,
             node: &self.node,
             has_test_clock: self.has_test_clock,
             development: self.development.as_deref(),

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+use broker::access::Key;
+use broker::{AccessRule, Command, NamespaceId, QueueSettings, Task};
 use engine::Engine;
 use otobus_gateway::State;
-use otobus_gateway::auth::{Guard, Policy, Rights, Secret, UnixSeconds, sas};
+use otobus_gateway::auth::{Development, Guard, Policy, Rights, Secret, UnixSeconds, sas};
 use otobus_gateway::limits::*;
 use otobus_gateway::listen::{Peer, serve};
 use otobus_gateway::namespaces::{Namespace, Namespaces};
@@ -45,6 +47,29 @@ impl TestServer {
         TestServer { state, tls, engine: Some(engine), folder }
     }
 
+    /// A queue, with rules of its own.
+    async fn queue(&self, access: Vec<AccessRule>) {
+        let (path, settings) = ("orders".into(), QueueSettings::default());
+        self.manage(Task::CreateQueue { path, settings, access }).await;
+    }
+
+    async fn set_rules(&self, access: Vec<AccessRule>) {
+        let (path, settings) = ("orders".into(), QueueSettings::default());
+        self.manage(Task::UpdateQueue { path, settings, access }).await;
+    }
+
+    async fn manage(&self, task: Task) {
+        let (namespace, task) = (NamespaceId(0), Box::new(task));
+        let command = |request| Command::Manage { request, namespace, task };
+        self.state.engine.ask(command).await.unwrap().unwrap();
+    }
+
+    fn set_guard(&self, guard: Guard) {
+        let default = self.state.namespaces.of_host("", None);
+        let (id, name, created, tier) = (default.id, default.name.clone(), default.created, default.tier);
+        self.state.namespaces.replace(Namespace { id, name, guard, created, tier }, Vec::new());
+    }
+
     /// Connects, writes `first` at once and then `drop_by_drop`, a byte each second, for ever. Says after how long the
     /// server hung up, and what it said before.
     async fn patience_with(&self, first: &[u8], drop_by_drop: &[u8]) -> (Duration, Vec<u8>) {
@@ -80,6 +105,20 @@ impl Drop for TestServer {
             assert!(stopped.is_ok() || std::thread::panicking(), "{stopped:?}");
         }
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A rule of an entity, which lets receive.
+fn own_rule(key: &str) -> AccessRule {
+    AccessRule {
+        name: "own".into(),
+        primary: Key::chosen(key),
+        secondary: Key::chosen("unused"),
+        listen: true,
+        send: false,
+        manage: false,
+        created: broker::LocalTime(0),
+        modified: broker::LocalTime(0),
     }
 }
 
@@ -156,14 +195,11 @@ async fn a_kept_connection_that_asks_nothing_more_is_closed() {
 }
 
 /// A receive over HTTP that waits for a minute, and what becomes of it when `change` is made to the server meanwhile.
-async fn waiting_receive(server: &TestServer, token: &str, change: impl FnOnce()) -> (Duration, Vec<u8>) {
-    let create = |request| broker::Command::CreateQueue {
-        request,
-        namespace: broker::NamespaceId(0),
-        path: "orders".into(),
-        settings: Box::default(),
-    };
-    server.state.engine.ask(create).await.unwrap().unwrap();
+async fn waiting_receive(
+    server: &TestServer,
+    token: &str,
+    change: impl Future<Output = ()>,
+) -> (Duration, Vec<u8>) {
     let head = format!(
         "DELETE /orders/messages/head?timeout=60 HTTP/1.1\r\nHost: h\r\nAuthorization: {token}\r\n\
          Connection: close\r\nContent-Length: 0\r\n\r\n"
@@ -172,10 +208,16 @@ async fn waiting_receive(server: &TestServer, token: &str, change: impl FnOnce()
     // Nothing tells when the receive has begun to wait; if it had not by then it would be refused at once.
     let changing = async {
         tokio::time::sleep(CLAIM_REVIEW / 4).await;
-        change();
+        change.await;
     };
     let (waited, ()) = tokio::join!(waiting, changing);
     waited
+}
+
+/// It was still allowed while it began to wait, and is refused at the first review that finds it is not.
+fn assert_was_refused((waited, said): (Duration, Vec<u8>)) {
+    assert!(waited >= CLAIM_REVIEW / 2 && waited <= 10 * CLAIM_REVIEW, "{waited:?}");
+    assert!(said.starts_with(b"HTTP/1.1 401 "), "{}", String::from_utf8_lossy(&said));
 }
 
 /// In real time: the engine answers on threads of its own, for which a clock that stands still does not wait.
@@ -183,15 +225,36 @@ async fn waiting_receive(server: &TestServer, token: &str, change: impl FnOnce()
 async fn a_receive_that_waits_ends_when_its_policy_goes() {
     let server = TestServer::new();
     let forever = sas::sign("https%3a%2f%2fhost", "root", "key", UnixSeconds::NEVER);
-    let default = server.state.namespaces.of_host("", None);
-    let (id, name, created, tier) = (default.id, default.name.clone(), default.created, default.tier);
-    let (waited, said) = waiting_receive(&server, &forever, || {
-        let guard = Guard::new(Vec::new(), false);
-        server.state.namespaces.replace(Namespace { id, name, guard, created, tier }, Vec::new());
-    })
-    .await;
-    assert!(waited >= CLAIM_REVIEW / 2 && waited <= 10 * CLAIM_REVIEW, "{waited:?}");
-    assert!(said.starts_with(b"HTTP/1.1 401 "), "{}", String::from_utf8_lossy(&said));
+    server.queue(Vec::new()).await;
+    let change = async { server.set_guard(Guard::new(Vec::new(), false)) };
+    assert_was_refused(waiting_receive(&server, &forever, change).await);
+}
+
+#[tokio::test]
+async fn a_receive_that_waits_ends_when_the_rule_of_its_entity_goes() {
+    let server = TestServer::new();
+    let token = sas::sign("https%3a%2f%2fhost%2forders", "own", "first", UnixSeconds::NEVER);
+    server.queue(vec![own_rule("first")]).await;
+    let change = server.set_rules(Vec::new());
+    assert_was_refused(waiting_receive(&server, &token, change).await);
+    // Its key is another: the same.
+    server.set_rules(vec![own_rule("first")]).await;
+    let change = server.set_rules(vec![own_rule("second")]);
+    assert_was_refused(waiting_receive(&server, &token, change).await);
+}
+
+#[tokio::test]
+async fn a_receive_that_waits_ends_when_its_issuer_goes() {
+    let server = TestServer::new();
+    server.queue(Vec::new()).await;
+    let development = Development::new().unwrap();
+    let answer = development.answer("https://servicebus.azure.net", UnixSeconds::now()).unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let token = format!("Bearer {}", answer["access_token"].as_str().unwrap());
+    let trust = |issuers| server.set_guard(Guard::new(Vec::new(), false).with_issuers(issuers));
+    trust(vec![Arc::new(development.issuer())]);
+    let change = async { trust(Vec::new()) };
+    assert_was_refused(waiting_receive(&server, &token, change).await);
 }
 
 /// In real time, as above. A token counts a little longer than it says, so this one says less.
@@ -200,7 +263,8 @@ async fn a_receive_that_waits_ends_when_its_token_runs_out() {
     let server = TestServer::new();
     let expires = UnixSeconds(UnixSeconds::now().0 + 3 - CLOCK_SKEW_SECONDS);
     let token = sas::sign("https%3a%2f%2fhost", "root", "key", expires);
-    let (waited, said) = waiting_receive(&server, &token, || {}).await;
+    server.queue(Vec::new()).await;
+    let (waited, said) = waiting_receive(&server, &token, async {}).await;
     assert!(waited <= 10 * CLAIM_REVIEW, "{waited:?}");
     assert!(said.starts_with(b"HTTP/1.1 401 "), "{}", String::from_utf8_lossy(&said));
 }

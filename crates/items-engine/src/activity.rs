@@ -41,13 +41,13 @@ impl Activity {
 
 /// How the background removal spends only what requests leave over (C-14, C-15).
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct PurgeRest {
     asked: (u64, u64),
     ended: Moment,
     took: Duration,
 }
 
-impl Pace {
+impl PurgeRest {
     /// When the next slice may begin: at once while nobody asks, else after a rest.
     pub(crate) fn may_begin(&self, now: Moment, activity: &Activity) -> Moment {
         match self.is_alone(activity) {
@@ -77,12 +77,12 @@ mod tests {
 
     #[test]
     fn the_removal_rests_while_somebody_asks_and_not_otherwise() {
-        let (mut pace, activity) = (Pace::default(), Activity::default());
-        pace.ended(Moment(100), Moment(200), &activity);
-        assert_eq!(pace.may_begin(Moment(201), &activity), Moment(201), "nobody asks");
-        assert_eq!(pace.slice(&activity), PURGE_SLICE_ALONE);
+        let (mut purge_rest, activity) = (PurgeRest::default(), Activity::default());
+        purge_rest.ended(Moment(100), Moment(200), &activity);
+        assert_eq!(purge_rest.may_begin(Moment(201), &activity), Moment(201), "nobody asks");
+        assert_eq!(purge_rest.slice(&activity), PURGE_SLICE_ALONE);
         activity.reading();
-        assert_eq!(pace.may_begin(Moment(201), &activity), Moment(200 + 100 * u64::from(PURGE_RESTS)));
-        assert_eq!(pace.slice(&activity), PURGE_SLICE);
+        assert_eq!(purge_rest.may_begin(Moment(201), &activity), Moment(200 + 100 * u64::from(PURGE_RESTS)));
+        assert_eq!(purge_rest.slice(&activity), PURGE_SLICE);
     }
 }

@@ -5,7 +5,8 @@
 
 use crate::planted::{Bug, is_planted};
 use crate::store::Frozen;
-use items::{Account, Answer, Budget, Command, Refusal, Reply, Time, View};
+use broker::Time;
+use items::{Account, Answer, Budget, Command, Refusal, Reply, View};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A committed state.
@@ -18,7 +19,7 @@ pub struct Published {
     /// The owner's time that the journal holds: no restart goes behind it.
     pub noted: Time,
     /// Before this time of the items nothing that is stored has expired.
-    pub hidden_from: Time,
+    pub hidden_from: items::Time,
 }
 
 #[derive(Debug)]
@@ -73,30 +74,30 @@ pub enum ReadOutcome {
 
 impl Published {
     /// The items' time when the owner's is `owner`: never before anything that is on record (C-42).
-    pub fn now(&self, owner: Time) -> Time {
-        owner.after_ms(self.offset_ms).max(self.account.time())
+    pub fn local_now(&self, owner: Time) -> items::Time {
+        items::Time(owner.0).after_ms(self.offset_ms).max(self.account.time())
     }
 
     /// Whether something that is stored may have expired by `owner` and not by what the journal knows.
     pub fn hides_something(&self, owner: Time) -> bool {
-        let now = self.now(owner);
-        now > self.now(self.noted) && now >= self.hidden_from && !is_planted(Bug::TimeForgotten)
+        let now = self.local_now(owner);
+        now > self.local_now(self.noted) && now >= self.hidden_from && !is_planted(Bug::TimeForgotten)
     }
 
-    pub(crate) fn read_at(&self, command: &Command, now: Time, steps: u64) -> Result<Reply, Refusal> {
+    pub(crate) fn read_at(&self, command: &Command, now: items::Time, steps: u64) -> Result<Reply, Refusal> {
         let view: &dyn View = &*self.view;
         self.account.read(command, view, now, &mut Budget { steps })
     }
 
     /// Reads at the owner's time `owner`.
     pub fn read(&self, command: &Command, owner: Time, steps: u64) -> ReadOutcome {
-        let result = self.read_at(command, self.now(owner), steps);
+        let result = self.read_at(command, self.local_now(owner), steps);
         let is_told = match &result {
             _ if !self.hides_something(owner) => true,
             // It is there, so nothing was hidden.
             Ok(reply) if matches!(reply.answer, Answer::Found(_) | Answer::NotModified { .. }) => true,
             Ok(_) => false,
-            Err(refusal) => self.read_at(command, self.now(self.noted), steps).as_ref() == Err(refusal),
+            Err(refusal) => self.read_at(command, self.local_now(self.noted), steps).as_ref() == Err(refusal),
         };
         if is_told { ReadOutcome::Done(result) } else { ReadOutcome::After }
     }
@@ -104,6 +105,6 @@ impl Published {
     /// Reads at the latest time that the journal knows. Everything decided before that time is in this state, and everything later is
     /// decided by somebody who knows what had expired.
     pub fn read_noted(&self, command: &Command, steps: u64) -> Result<Reply, Refusal> {
-        self.read_at(command, self.now(self.noted), steps)
+        self.read_at(command, self.local_now(self.noted), steps)
     }
 }

@@ -1,6 +1,5 @@
 //! How the items are, as health and metrics ask it.
 
-use crate::limits::SYNC_PENDING_MOST;
 use engine::PendingSync;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -13,12 +12,12 @@ pub enum Problem {
     #[error("the disk has not confirmed a write of items for {0} seconds")]
     SyncPending(u64),
     #[error("the disk is full: items are not written, reading and deleting go on")]
-    Full,
+    Short,
 }
 
 #[derive(Debug, Default)]
 pub struct Condition {
-    is_full: AtomicBool,
+    is_short: AtomicBool,
     is_closed: AtomicBool,
     sync: PendingSync,
 }
@@ -26,11 +25,10 @@ pub struct Condition {
 impl Condition {
     /// Everything that ails the items at `now`; nothing, if what is written now would be stored.
     pub fn problems(&self, now: Instant) -> Vec<Problem> {
-        let pending = self.sync.pending(now).filter(|pending| *pending >= SYNC_PENDING_MOST);
         [
             self.is_closed.load(Ordering::Acquire).then_some(Problem::Closed),
-            pending.map(|pending| Problem::SyncPending(pending.as_secs())),
-            self.is_full.load(Ordering::Relaxed).then_some(Problem::Full),
+            self.sync.problem(now).map(Problem::SyncPending),
+            self.is_short.load(Ordering::Relaxed).then_some(Problem::Short),
         ]
         .into_iter()
         .flatten()
@@ -49,11 +47,11 @@ impl Condition {
         self.is_closed.store(true, Ordering::Release);
     }
 
-    pub(crate) fn set_full(&self, is_full: bool) {
-        if self.is_full.swap(is_full, Ordering::Relaxed) == is_full {
+    pub(crate) fn set_short(&self, is_short: bool) {
+        if self.is_short.swap(is_short, Ordering::Relaxed) == is_short {
             return;
         }
-        match is_full {
+        match is_short {
             true => tracing::error!("the disk is full: items are not written, reading and deleting go on"),
             false => tracing::warn!("the disk has room again: items are written"),
         }
@@ -63,16 +61,17 @@ impl Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::SYNC_PENDING_MOST;
 
     #[test]
     fn each_problem_is_named_and_goes_with_its_cause() {
         let condition = Condition::default();
         let now = Instant::now();
         assert_eq!(condition.problems(now), []);
-        condition.set_full(true);
+        condition.set_short(true);
         condition.sync_began();
-        assert_eq!(condition.problems(now + SYNC_PENDING_MOST), [Problem::SyncPending(5), Problem::Full]);
-        condition.set_full(false);
+        assert_eq!(condition.problems(now + SYNC_PENDING_MOST), [Problem::SyncPending(5), Problem::Short]);
+        condition.set_short(false);
         condition.sync_ended();
         condition.close();
         assert_eq!(condition.problems(now + SYNC_PENDING_MOST), [Problem::Closed]);

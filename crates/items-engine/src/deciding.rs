@@ -9,9 +9,10 @@ use crate::planted::{Bug, is_planted};
 use crate::remembering::Remembering;
 use crate::skips::{Skipping, Skips};
 use crate::store::{Store, keys};
+use broker::Time;
 use bytes::Bytes;
 use items::throttle::Throttle;
-use items::{Account, Command, Decided, Purge, Record, Refusal, Reply, Time};
+use items::{Account, Command, Decided, Purge, Record, Refusal, Reply};
 use items::{Changes, Unreadable, View};
 use journal::{Batch, Draft, Position};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,8 +38,8 @@ pub struct Deciding {
     table_bytes: u64,
     /// Bytes of the journal since the last checkpoint.
     journal_bytes: u64,
-    /// Whether there is room for what can be refused.
-    has_room: bool,
+    /// The journal is without its reserve: what makes no room is refused.
+    is_short: bool,
     purge: PurgePlan,
     skips: Skips,
     /// What provisioned throughput has been spent, by requests and by the removal.
@@ -62,8 +63,8 @@ impl Publication {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Checkpoint {
     None,
-    /// Sealed behind this batch, which is not durable yet.
-    Sealed(Position),
+    /// Closed behind this batch, which is not durable yet.
+    Closed(Position),
     /// Another thread flushes it.
     Flushing,
 }
@@ -72,9 +73,9 @@ enum Checkpoint {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PurgePlan {
     Now,
-    At(Time),
+    At(items::Time),
     /// Then too, but something that has expired is still stored.
-    BehindUntil(Time),
+    BehindUntil(items::Time),
     /// After the next write.
     Later,
 }
@@ -98,7 +99,7 @@ impl Deciding {
         let account = Account::load(&*store)?;
         let (noted, offset_ms) = stored_time(&*store)?.unwrap_or_default();
         let offset_ms = if is_planted(Bug::OffsetForgotten) { 0 } else { offset_ms };
-        let (view, hidden_from) = (store.freeze(), Time(i64::MIN));
+        let (view, hidden_from) = (store.freeze(), items::Time::AT_ONCE);
         let state = Published { view, account: account.clone(), offset_ms, noted, hidden_from };
         let committed = Arc::new(Committed::new(state));
         Ok(Deciding {
@@ -111,7 +112,7 @@ impl Deciding {
             checkpoint: Checkpoint::None,
             table_bytes,
             journal_bytes: 0,
-            has_room: true,
+            is_short: false,
             purge: PurgePlan::Now,
             skips: Skips::default(),
             throttle: Arc::default(),
@@ -152,8 +153,8 @@ impl Deciding {
     }
 
     /// The items' time when the owner's is `owner`: never before anything that is on record (C-42).
-    pub fn now(&self, owner: Time) -> Time {
-        owner.after_ms(self.offset_ms).max(self.account.time())
+    pub fn local_now(&self, owner: Time) -> items::Time {
+        items::Time(owner.0).after_ms(self.offset_ms).max(self.account.time())
     }
 
     /// Decides a command and adds its records to `draft`. An error of the store is final.
@@ -163,18 +164,18 @@ impl Deciding {
         owner: Time,
         draft: &mut Draft,
     ) -> Result<Result<Reply, Refusal>, Unreadable> {
-        if !self.has_room && !frees_room(command) {
-            return Ok(Err(Refusal::Full));
+        if self.is_short && !frees_room(command) {
+            return Ok(Err(Refusal::NoSpace));
         }
-        let now = self.now(owner);
+        let now = self.local_now(owner);
         let store = Arc::clone(&self.store);
         let view = Remembering::over(&*store);
         let decided = self.account.decide(command, &view, now);
         if !matches!(&decided, Ok(Decided { records, .. }) if !records.is_empty())
-            && now > self.now(self.noted)
+            && now > self.local_now(self.noted)
         {
             // What is told may rest on something having expired, and that must be so after a restart too (C-42).
-            let before = self.account.decide(command, &view, self.now(self.noted));
+            let before = self.account.decide(command, &view, self.local_now(self.noted));
             if before != decided && !is_planted(Bug::TimeForgotten) {
                 self.note(owner, draft);
             }
@@ -209,7 +210,7 @@ impl Deciding {
 
     /// Removes a slice of what has expired, about `most` items. Says whether it removed something.
     pub fn purge(&mut self, owner: Time, most: usize, draft: &mut Draft) -> Result<bool, Unreadable> {
-        let now = self.now(owner);
+        let now = self.local_now(owner);
         if !self.purge_is_due(owner) {
             return Ok(false);
         }
@@ -240,7 +241,7 @@ impl Deciding {
     pub fn purge_is_due(&self, owner: Time) -> bool {
         match self.purge {
             PurgePlan::Now => true,
-            PurgePlan::At(due) | PurgePlan::BehindUntil(due) => due <= self.now(owner),
+            PurgePlan::At(due) | PurgePlan::BehindUntil(due) => due <= self.local_now(owner),
             PurgePlan::Later => false,
         }
     }
@@ -248,8 +249,8 @@ impl Deciding {
     /// When the removal has to look again, in the owner's time.
     pub fn purge_due(&self) -> Option<Time> {
         match self.purge {
-            PurgePlan::Now => Some(Time(i64::MIN)),
-            PurgePlan::At(due) | PurgePlan::BehindUntil(due) => Some(due.after_ms(-self.offset_ms)),
+            PurgePlan::Now => Some(Time::AT_ONCE),
+            PurgePlan::At(due) | PurgePlan::BehindUntil(due) => Some(Time(due.after_ms(-self.offset_ms).0)),
             PurgePlan::Later => None,
         }
     }
@@ -282,7 +283,7 @@ impl Deciding {
     }
 
     /// Finishes a draft that is about to be written.
-    pub fn seal_draft(&self, draft: &mut Draft) {
+    pub fn finish_draft(&self, draft: &mut Draft) {
         draft.records[..OFFSET_BYTES].copy_from_slice(&self.offset_ms.to_le_bytes());
     }
 
@@ -295,8 +296,8 @@ impl Deciding {
             let value = [self.noted.0.to_be_bytes(), self.offset_ms.to_be_bytes()].concat();
             time.put(keys::TIME, value);
             self.store.write(&mut time);
-            self.store.seal(position);
-            self.checkpoint = Checkpoint::Sealed(position);
+            self.store.close_table(position);
+            self.checkpoint = Checkpoint::Closed(position);
             self.journal_bytes = 0;
             if is_planted(Bug::FlushedTooEarly) {
                 // Whatever goes wrong is tried again as ever.
@@ -313,9 +314,9 @@ impl Deciding {
     fn publication(&self) -> Publication {
         let (view, account) = (self.store.freeze(), self.account.clone());
         let hidden_from = match self.purge {
-            PurgePlan::Now | PurgePlan::BehindUntil(_) => Time(i64::MIN),
+            PurgePlan::Now | PurgePlan::BehindUntil(_) => items::Time::AT_ONCE,
             PurgePlan::At(due) => due,
-            PurgePlan::Later => Time(i64::MAX),
+            PurgePlan::Later => items::Time::NEVER,
         };
         let state = Published { view, account, offset_ms: self.offset_ms, noted: self.noted, hidden_from };
         Publication { state, committed: Arc::clone(&self.committed) }
@@ -323,21 +324,16 @@ impl Deciding {
 
     fn wants_checkpoint(&self) -> bool {
         let is_worth_it =
-            self.journal_bytes >= CHECKPOINT_JOURNAL_BYTES || self.store.unsealed_bytes() >= self.table_bytes;
+            self.journal_bytes >= CHECKPOINT_JOURNAL_BYTES || self.store.open_bytes() >= self.table_bytes;
         is_worth_it
             && self.checkpoint == Checkpoint::None
             && self.store.overlapping_files() < OVERLAPPING_FILES
     }
 
-    /// Asks for a checkpoint at the next batch, whatever it is worth.
-    pub fn want_checkpoint(&mut self) {
-        self.journal_bytes = self.journal_bytes.max(CHECKPOINT_JOURNAL_BYTES);
-    }
-
     /// The batch at `position` is durable, and all before it. Says whether a checkpoint is to be flushed now.
     #[must_use]
     pub fn committed(&mut self, position: Position) -> bool {
-        let is_due = matches!(self.checkpoint, Checkpoint::Sealed(sealed) if sealed <= position);
+        let is_due = matches!(self.checkpoint, Checkpoint::Closed(closed) if closed <= position);
         let is_due = is_due && !is_planted(Bug::FlushedTooEarly);
         if is_due {
             self.checkpoint = Checkpoint::Flushing;
@@ -353,9 +349,9 @@ impl Deciding {
 
     /// Whether recent changes are so many that the store must catch up first.
     pub fn is_overrun(&self) -> bool {
-        let cannot_seal =
+        let cannot_close =
             self.checkpoint != Checkpoint::None || self.store.overlapping_files() >= OVERLAPPING_FILES;
-        self.store.recent_bytes() >= TABLE_OVERRUN * self.table_bytes && cannot_seal
+        self.store.recent_bytes() >= TABLE_OVERRUN * self.table_bytes && cannot_close
     }
 
     /// Whether another thread is flushing a checkpoint.
@@ -368,13 +364,13 @@ impl Deciding {
         self.publication().publish();
     }
 
-    /// Whether what is written now can be kept.
-    pub fn has_room(&self) -> bool {
-        self.has_room
+    /// Whether what makes no room is refused, for the journal is without its reserve.
+    pub fn is_short(&self) -> bool {
+        self.is_short
     }
 
-    pub fn set_room(&mut self, has_room: bool) {
-        self.has_room = has_room;
+    pub fn set_short(&mut self, is_short: bool) {
+        self.is_short = is_short;
     }
 
     pub fn account(&self) -> &Account {
@@ -382,7 +378,7 @@ impl Deciding {
     }
 }
 
-/// Whether a command is taken on a full disk: what it removes makes room.
+/// Whether a command is taken while the journal is short: what it removes makes room.
 fn frees_room(command: &Command) -> bool {
     matches!(
         command,

@@ -1,18 +1,19 @@
 //! The threads around the partition of the items: one that owns it, one that makes checkpoints, one that merges files.
 
 use crate::handle::{Handle, Pending};
-use crate::limits::{BLOCK_SHARE, CACHE_BYTES_LEAST, ROW_SHARE, TABLE_SHARE};
+use crate::limits::{BLOCK_SHARE, CACHE_BYTES_LEAST, MERGE_NICENESS, ROW_PERCENT, TABLE_SHARE};
 use crate::partition::{Clocks, FlushJob, Flusher, OpenError, Partition, Work};
 use crate::store::{Failure, Layered, Lsm, Store};
-use engine::commit::{Inbox, Moment, OwnerThread, Shared};
+use broker::Time;
+use engine::commit::{FULL_RETRY, Inbox, Moment, OwnerThread, Shared};
 use engine::{Clock, OwnerClock};
-use items::Time;
 use journal::Journal;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The store is in a directory of this name beside the journal's files.
 pub const STORE: &str = "store";
@@ -37,12 +38,12 @@ pub(crate) struct SharedClock {
 
 impl SharedClock {
     fn resume(last: Option<Time>) -> SharedClock {
-        let owner = OwnerClock::resume(last.map(|last| broker::Time(last.0)));
+        let owner = OwnerClock::resume(last);
         SharedClock { owner: Arc::new(Mutex::new(owner)), started: Instant::now() }
     }
 
     pub(crate) fn now(&self) -> Time {
-        Time(self.owner.lock().unwrap_or_else(PoisonError::into_inner).now().0)
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner).now()
     }
 }
 
@@ -88,7 +89,7 @@ impl Engine {
         let cache_bytes = options.cache_bytes.max(CACHE_BYTES_LEAST);
         let table_bytes = cache_bytes / TABLE_SHARE;
         let base = Lsm::open(&directory.join(STORE), cache_bytes / BLOCK_SHARE)?;
-        let store = Arc::new(Layered::over(base, cache_bytes / ROW_SHARE)?);
+        let store = Arc::new(Layered::over(base, cache_bytes / 100 * ROW_PERCENT)?);
         Engine::start(journal, store, table_bytes, options.owner, on_failure)
     }
 
@@ -164,9 +165,8 @@ impl Helpers {
         let merge = std::thread::Builder::new().name("otobus-items-merge".into()).spawn(move || {
             // Merging can wait. Where the system does not let it wait, it takes its share.
             let _ = rustix::process::nice(MERGE_NICENESS);
-            for () in merges {
-                merging.put(Work::Merged(merge(&*store, &ending)));
-            }
+            let tell = |outcome| merging.put(Work::Merged(outcome));
+            merge_when_told(&merges, || merge(&*store, &ending), tell, FULL_RETRY);
         })?;
         Ok(Helpers { flush, merge, is_ending })
     }
@@ -180,10 +180,74 @@ impl Helpers {
     }
 }
 
-/// How far merging stands back behind everything else.
-const MERGE_NICENESS: i32 = 10;
+/// Merges now, for a full disk may have ended the run before with more files than there need be, and whenever a checkpoint was made.
+/// What finds no room is tried again: while there are too many files there is no checkpoint after which it would be.
+fn merge_when_told(
+    told: &mpsc::Receiver<()>,
+    mut merge: impl FnMut() -> Result<(), Failure>,
+    mut tell: impl FnMut(Result<(), Failure>),
+    retry: Duration,
+) {
+    loop {
+        let outcome = merge();
+        let is_full = matches!(outcome, Err(Failure::Full(_)));
+        tell(outcome);
+        let goes_on = match is_full {
+            true => told.recv_timeout(retry) != Err(RecvTimeoutError::Disconnected),
+            false => told.recv().is_ok(),
+        };
+        if !goes_on {
+            return;
+        }
+    }
+}
 
 fn merge(store: &dyn Store, is_ending: &AtomicBool) -> Result<(), Failure> {
     while !is_ending.load(Ordering::Acquire) && store.tidy()? {}
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT_ONCE: Duration = Duration::ZERO;
+
+    fn full() -> Result<(), Failure> {
+        Err(Failure::Full("no space left".to_owned()))
+    }
+
+    #[test]
+    fn a_merge_that_finds_no_room_is_tried_again_though_no_checkpoint_is_made() {
+        let (checkpoints, told) = mpsc::channel();
+        let mut checkpoints = Some(checkpoints);
+        let mut outcomes = vec![Ok(()), full(), full()];
+        let mut seen = Vec::new();
+        let tell = |outcome: Result<(), Failure>| {
+            if outcome.is_ok() {
+                // The partition ends.
+                checkpoints = None;
+            }
+            seen.push(outcome);
+        };
+        merge_when_told(&told, || outcomes.pop().expect("no more than these"), tell, AT_ONCE);
+        assert_eq!(seen, [full(), full(), Ok(())]);
+    }
+
+    #[test]
+    fn a_merge_without_room_does_not_outlive_its_partition() {
+        let (checkpoints, told) = mpsc::channel();
+        drop(checkpoints);
+        let mut tries = 0;
+        merge_when_told(
+            &told,
+            || {
+                tries += 1;
+                full()
+            },
+            |_| (),
+            AT_ONCE,
+        );
+        assert_eq!(tries, 1);
+    }
 }

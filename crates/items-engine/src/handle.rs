@@ -5,7 +5,7 @@ use crate::committed::{Committed, ReadOutcome};
 use crate::condition::Condition;
 use crate::engine::{Items, SharedClock};
 use crate::limits::{LONG_READS, PAGE_STEPS, UNDURABLE_BYTES};
-use crate::partition::{Answered, Asker, Work};
+use crate::partition::{Asker, ReplyOrRefusal, Work};
 use items::throttle::Throttle;
 use items::{Command, Refusal, Reply};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -71,12 +71,12 @@ impl Drop for HeldBytes {
 /// Somebody who waits for an answer. Dropped without one, the engine has stopped.
 #[derive(Debug)]
 pub struct Pending {
-    reply: oneshot::Sender<Answered>,
+    reply: oneshot::Sender<ReplyOrRefusal>,
     _held: HeldBytes,
 }
 
 impl Asker for Pending {
-    fn answer(self, answer: Answered) {
+    fn answer(self, answer: ReplyOrRefusal) {
         // An asker that has gone meanwhile needs no answer.
         let _ = self.reply.send(answer);
     }
@@ -141,7 +141,7 @@ impl Handle {
             self.note().await?;
         }
         let permit = Arc::clone(&inner.long_reads).acquire_owned().await;
-        let _permit = permit.map_err(|_| Refusal::Stopped)?;
+        let permit = permit.map_err(|_| Refusal::Stopped)?;
         let mut newest = inner.readers.newest();
         // The clock is read later: what is committed was written before now.
         let owner = inner.clock.now();
@@ -150,11 +150,23 @@ impl Handle {
             newest = inner.readers.newest();
             is_noted = true;
         }
-        let read = move || match is_noted {
-            true => newest.read_noted(&command, PAGE_STEPS),
-            false => newest.read_at(&command, newest.now(owner), PAGE_STEPS),
+        let read = move || {
+            // It goes on when who asked has gone, and counts as long as it does.
+            let _permit = permit;
+            match is_noted {
+                true => newest.read_noted(&command, PAGE_STEPS),
+                false => newest.read_at(&command, newest.local_now(owner), PAGE_STEPS),
+            }
         };
         tokio::task::spawn_blocking(read).await.map_err(|_| Refusal::Stopped)?
+    }
+
+    /// To be called by a thread that has nothing left to do for connections, before it waits for what clients send: what was asked for
+    /// until now is written. Once it was called, writes wait for the next call, or for a few syncs' time: see [`Shared::rest`].
+    ///
+    /// [`Shared::rest`]: ::engine::commit::Shared::rest
+    pub fn rest(&self) {
+        self.inner.items.rest();
     }
 
     /// Ends these pauses, from now on, when there is something to answer: they are of the threads that serve its doors.
@@ -164,7 +176,7 @@ impl Handle {
 
     /// Waits until the journal holds the owner's time, and readers see everything that was decided before.
     async fn note(&self) -> Result<(), Refusal> {
-        let held = self.inner.undurable.hold(std::mem::size_of::<Answered>()).await;
+        let held = self.inner.undurable.hold(std::mem::size_of::<ReplyOrRefusal>()).await;
         self.hand_over(held, |asker| Work::Note { asker }).await.map(|_| ())
     }
 
@@ -191,7 +203,7 @@ impl Handle {
     /// The time of the items, in milliseconds since 1970: `date` headers and tests.
     pub fn now_ms(&self) -> i64 {
         let inner = &self.inner;
-        inner.clock.now().after_ms(inner.readers.offset_ms()).0
+        inner.clock.now().0.saturating_add(inner.readers.offset_ms())
     }
 
     /// How the items are.
@@ -219,13 +231,13 @@ impl Inner {
     /// Whether what is provisioned for the container is not used up (P-80).
     fn admit(&self, command: &Command) -> Result<(), Refusal> {
         let newest = self.readers.newest();
-        let now = newest.now(self.clock.now());
+        let now = newest.local_now(self.clock.now());
         self.throttle.lock().unwrap_or_else(PoisonError::into_inner).admit(&newest.account, command, now)
     }
 
     fn spend(&self, command: &Command, charge: u64) {
         let newest = self.readers.newest();
-        let now = newest.now(self.clock.now());
+        let now = newest.local_now(self.clock.now());
         let mut throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
         throttle.spend(&newest.account, command, charge, now);
     }

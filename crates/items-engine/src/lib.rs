@@ -24,6 +24,6 @@ pub use condition::{Condition, Problem};
 pub use deciding::{Deciding, ReplayError, inspect};
 pub use handle::{Handle, Pending};
 pub use partition::{
-    Answered, Asker, Clocks, FlushJob, Flusher, MARK, OpenError, Partition, Recovered, Unreleased, Work,
+    Asker, Clocks, FlushJob, Flusher, MARK, OpenError, Partition, Recovered, ReplyOrRefusal, Unreleased, Work,
 };
 pub use store::{Base, Failure, Frozen, Layered, Lsm, Memory, MemoryDisk, Run, Store};

@@ -3,15 +3,17 @@
 //! Requests are decided in the order in which they came, gathered into one append, and answered when that is durable. Readers
 //! are shown an append before those are answered who asked for it, so everybody reads what they have written.
 
-use crate::activity::{Activity, Pace};
+use crate::activity::{Activity, PurgeRest};
 use crate::condition::Condition;
 use crate::deciding::{Deciding, Publication, ReplayError};
 use crate::limits::{APPEND_BYTES, SEAL_AFTER};
 use crate::planted::{Bug, is_planted};
 use crate::store::{Failure, Store};
-use engine::commit::{Commit, Decider, Drafted, Due, FULL_RETRY, Moment, Releasable};
+use broker::Time;
+use engine::commit::{Commit, Decider, DraftSize, Due, FULL_RETRY, Moment, Releasable};
+use engine::reserve::Reserve;
 use items::Unreadable;
-use items::{Answer, Command, Refusal, Reply, Time};
+use items::{Answer, Command, Refusal, Reply};
 use journal::{Draft, Epoch, Error, Journal, Position, Resolution, Ticket};
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What somebody who asked gets.
-pub type Answered = Result<Reply, Refusal>;
+pub type ReplyOrRefusal = Result<Reply, Refusal>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -42,7 +44,7 @@ pub enum OpenError {
 
 /// Who asked.
 pub trait Asker: Send + Debug {
-    fn answer(self, answer: Answered);
+    fn answer(self, answer: ReplyOrRefusal);
 }
 
 /// One piece of work.
@@ -83,7 +85,7 @@ enum Asked {
 #[derive(Debug)]
 pub struct Unreleased<A> {
     publication: Publication,
-    answers: Vec<(A, Answered)>,
+    answers: Vec<(A, ReplyOrRefusal)>,
 }
 
 impl<A: Asker> Releasable for Unreleased<A> {
@@ -138,18 +140,17 @@ pub struct Partition<A> {
     /// The append before, should it have to be written again.
     last: Draft,
     /// Answers that leave when the draft is durable, or what is at the disk if the draft is empty.
-    gated: Vec<(A, Answered)>,
+    gated: Vec<(A, ReplyOrRefusal)>,
     is_stopping: bool,
     is_sealed: bool,
     /// What was decided finds no room.
-    is_stuck: bool,
-    /// The disk is full, and is asked again then.
-    full_until: Option<Moment>,
+    is_full: bool,
+    reserve: Reserve<Moment>,
     /// A checkpoint was flushed since the journal was last trimmed.
     may_trim: bool,
     /// A flush found no room and is tried again then.
     flush_again: Option<Moment>,
-    pace: Pace,
+    purge_rest: PurgeRest,
     /// The store could not be read: nothing more is decided.
     failure: Option<String>,
 }
@@ -196,11 +197,11 @@ impl<A: Asker> Partition<A> {
             gated: Vec::new(),
             is_stopping: false,
             is_sealed: false,
-            is_stuck: false,
-            full_until: None,
+            is_full: false,
+            reserve: Reserve::default(),
             may_trim: true,
             flush_again: None,
-            pace: Pace::default(),
+            purge_rest: PurgeRest::default(),
             failure: None,
         }
     }
@@ -264,19 +265,12 @@ impl<A: Asker> Partition<A> {
     }
 
     /// Without its reserve the journal takes only what makes room, until it has it back.
-    fn tend_room(&mut self, now: Moment, commit: &Commit) -> Result<(), Error> {
-        if self.journal.has_reserve() && self.full_until.is_none() && !commit.is_full() {
-            return Ok(());
+    fn tend_reserve(&mut self, now: Moment, commit: &Commit) -> Result<(), Error> {
+        let next = now + FULL_RETRY;
+        if let Some(is_short) = self.reserve.tend(&mut *self.journal, commit.is_full(), now, next)? {
+            self.deciding.set_short(is_short);
+            self.condition.set_short(is_short);
         }
-        let retry = *self.full_until.get_or_insert(now + FULL_RETRY);
-        if now >= retry {
-            self.full_until = Some(now + FULL_RETRY);
-            if !commit.is_full() && self.journal.refill_reserve()? {
-                self.full_until = None;
-            }
-        }
-        self.deciding.set_room(self.full_until.is_none());
-        self.condition.set_full(self.full_until.is_some());
         Ok(())
     }
 
@@ -291,15 +285,15 @@ impl<A: Asker> Partition<A> {
         let owner = self.clocks.owner();
         if !self.may_purge(commit)
             || !self.deciding.purge_is_due(owner)
-            || now < self.pace.may_begin(now, &self.activity)
+            || now < self.purge_rest.may_begin(now, &self.activity)
         {
             return Ok(());
         }
         self.deciding
-            .purge(owner, self.pace.slice(&self.activity), &mut self.draft)
+            .purge(owner, self.purge_rest.slice(&self.activity), &mut self.draft)
             .map_err(|why| stopped(&why))?;
         let after = self.clocks.moment();
-        self.pace.ended(now, after, &self.activity);
+        self.purge_rest.ended(now, after, &self.activity);
         Ok(())
     }
 
@@ -311,7 +305,7 @@ impl<A: Asker> Partition<A> {
             return Due::At(now + Duration::from_millis((due.0 - owner.0) as u64));
         }
         match self.may_purge(commit) {
-            true => Due::At(self.pace.may_begin(now, &self.activity)),
+            true => Due::At(self.purge_rest.may_begin(now, &self.activity)),
             // The one that is served first comes back here.
             false => Due::Never,
         }
@@ -334,7 +328,7 @@ impl<A: Asker> Partition<A> {
         self.deciding.rest();
         self.is_sealed = true;
         match self.journal.seal() {
-            // A seal is a luxury.
+            // Without a seal nothing is lost: damage at the tail may pass for an interrupted write, as before.
             Ok(()) | Err(Error::Full { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -342,7 +336,7 @@ impl<A: Asker> Partition<A> {
 }
 
 /// The journal holds this time of the items.
-fn noted(now: Time) -> Reply {
+fn noted(now: items::Time) -> Reply {
     Reply { answer: Answer::Advanced { now_ms: now.0 }, charge: 0, place: None }
 }
 
@@ -383,7 +377,7 @@ impl<A: Asker> Decider for Partition<A> {
                 Asked::Command(command) => self.deciding.decide(&command, owner, &mut self.draft),
                 Asked::Note => {
                     self.deciding.note(owner, &mut self.draft);
-                    Ok(Ok(noted(self.deciding.now(owner))))
+                    Ok(Ok(noted(self.deciding.local_now(owner))))
                 }
             };
             match answer {
@@ -399,8 +393,8 @@ impl<A: Asker> Decider for Partition<A> {
         }
     }
 
-    fn drafted(&self) -> Option<Drafted> {
-        (!self.draft.records.is_empty()).then(|| Drafted {
+    fn drafted(&self) -> Option<DraftSize> {
+        (!self.draft.records.is_empty()).then(|| DraftSize {
             records: self.draft.record_count,
             is_awaited: !self.gated.is_empty(),
             is_full: self.is_draft_full(),
@@ -408,7 +402,7 @@ impl<A: Asker> Decider for Partition<A> {
     }
 
     fn append(&mut self, at: Position) -> Result<(Ticket, Unreleased<A>), Error> {
-        self.deciding.seal_draft(&mut self.draft);
+        self.deciding.finish_draft(&mut self.draft);
         let ticket = self.journal.append(&self.draft, at)?;
         let bytes = self.journal.batch_bytes(&self.draft);
         self.activity.appended(bytes);
@@ -443,7 +437,7 @@ impl<A: Asker> Decider for Partition<A> {
             return Due::Now;
         }
         let now = self.clocks.moment();
-        let later = [self.full_until, self.flush_again].into_iter().flatten().map(Due::At);
+        let later = [self.reserve.due(), self.flush_again].into_iter().flatten().map(Due::At);
         later.fold(self.purge_due(now, commit).or(self.seal_due(now, commit)), Due::or)
     }
 
@@ -452,8 +446,8 @@ impl<A: Asker> Decider for Partition<A> {
             return Err(stopped(why));
         }
         let now = self.clocks.moment();
-        self.is_stuck = commit.is_full();
-        self.tend_room(now, commit)?;
+        self.is_full = commit.is_full();
+        self.tend_reserve(now, commit)?;
         self.trim()?;
         if self.flush_again.is_some_and(|again| again <= now) {
             self.flush_again = None;
@@ -464,9 +458,12 @@ impl<A: Asker> Decider for Partition<A> {
     }
 
     fn has_ended(&self) -> bool {
-        let is_done = self.waiting.is_empty() && self.draft.records.is_empty() && self.is_sealed;
+        // A checkpoint that finds no room is not waited for, nor are those who wait for it: the journal has what it would hold.
+        let is_stuck = self.flush_again.is_some();
+        let is_decided = self.waiting.is_empty() || (is_stuck && self.deciding.is_overrun());
+        let is_done = is_decided && self.draft.records.is_empty() && self.is_sealed;
         // What found no room was told to nobody, and is not waited for.
-        self.is_stopping && (is_done || self.is_stuck) && !self.deciding.is_flushing()
+        self.is_stopping && (is_done || self.is_full) && (is_stuck || !self.deciding.is_flushing())
     }
 }
 
@@ -499,3 +496,6 @@ fn replay(
 
 /// The content of the journal's mark of a checkpoint: nothing but a word for a person who looks at the file.
 pub const MARK: &[u8] = b"the store of the items holds everything up to here";
+
+#[cfg(test)]
+mod tests;

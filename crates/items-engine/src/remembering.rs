@@ -1,11 +1,9 @@
 //! A view that remembers what it was asked for: applying a decision looks at the same few entries that deciding has looked at.
 
+use crate::limits::REMEMBERED_ENTRIES;
 use bytes::Bytes;
 use items::{Direction, Entries, Unreadable, View};
 use std::cell::RefCell;
-
-/// Entries that are remembered. A point operation looks at two: the numbers of its container and its item.
-const MOST: usize = 4;
 
 type Seen = (Box<[u8]>, Option<Bytes>);
 
@@ -17,7 +15,7 @@ pub(crate) struct Remembering<'v> {
 
 impl<'v> Remembering<'v> {
     pub(crate) fn over(below: &'v dyn View) -> Remembering<'v> {
-        Remembering { below, seen: RefCell::new(Vec::with_capacity(MOST)) }
+        Remembering { below, seen: RefCell::new(Vec::with_capacity(REMEMBERED_ENTRIES)) }
     }
 }
 
@@ -28,7 +26,7 @@ impl View for Remembering<'_> {
             return Ok(value.clone());
         }
         let value = self.below.get(key)?;
-        if seen.len() < MOST {
+        if seen.len() < REMEMBERED_ENTRIES {
             seen.push((key.into(), value.clone()));
         }
         Ok(value)
@@ -74,10 +72,10 @@ mod tests {
     fn only_so_many_are_remembered() {
         let below = Counting::default();
         let view = Remembering::over(&below);
-        let keys: Vec<Vec<u8>> = (0..=MOST as u8).map(|nth| vec![nth]).collect();
+        let keys: Vec<Vec<u8>> = (0..=REMEMBERED_ENTRIES as u8).map(|nth| vec![nth]).collect();
         for _ in 0..2 {
             keys.iter().for_each(|key| assert_eq!(view.get(key).unwrap().as_deref(), Some(&key[..])));
         }
-        assert_eq!(below.0.get(), MOST as u32 + 2, "the last one is looked for twice");
+        assert_eq!(below.0.get(), REMEMBERED_ENTRIES as u32 + 2, "the last one is looked for twice");
     }
 }

@@ -4,13 +4,11 @@
 //! look would pass everything that was removed before; so the first entry that was found is remembered, and the next look begins
 //! there. Whatever is written before it is the first entry then.
 
+use crate::limits::SKIPPED_RANGES;
 use bytes::Bytes;
 use items::{Changes, Direction, Entries, Unreadable, View};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-
-/// Ranges whose first entry is known; more are forgotten.
-const MOST_RANGES: usize = 4_096;
 
 /// The first entry of ranges, by where they begin: what is between is empty.
 #[derive(Debug, Default)]
@@ -41,7 +39,7 @@ impl Skips {
 
     fn found(&self, from: Bytes, first: Bytes) {
         let mut firsts = self.firsts.borrow_mut();
-        if firsts.len() >= MOST_RANGES {
+        if firsts.len() >= SKIPPED_RANGES {
             firsts.clear();
         }
         firsts.insert(from, first);

@@ -39,18 +39,18 @@ fn tables_rows_and_blocks_hold_what_they_count_however_much_is_stored() {
     let mut position = 0;
     for number in 0..ITEMS {
         write(&store, &mut changes, number);
-        if store.unsealed_bytes() < TABLE_BYTES {
+        if store.open_bytes() < TABLE_BYTES {
             continue;
         }
         position += 1;
         if position == 1 {
-            let (counted, held) = (store.unsealed_bytes(), held());
+            let (counted, held) = (store.open_bytes(), held());
             assert!(held < counted * 11 / 10, "{held} bytes are held and {counted} counted");
         }
-        store.seal(Position(position));
+        store.close_table(Position(position));
         assert!(
-            store.recent_bytes() >= TABLE_BYTES && store.unsealed_bytes() == 0,
-            "what is sealed still counts"
+            store.recent_bytes() >= TABLE_BYTES && store.open_bytes() == 0,
+            "what is closed still counts"
         );
         store.flush().unwrap();
         assert_eq!(store.recent_bytes(), 0);

@@ -2,9 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
-use items::{
-    Answer, Command, ContainerPath, ItemPath, ItemWrite, PartitionKey, Precondition, Throughput, Time,
-};
+use broker::Time;
+use items::{Answer, Command, ContainerPath, ItemPath, ItemWrite, PartitionKey, Precondition, Throughput};
 use journal::{Draft, Position};
 use otobus_items_engine::{Deciding, Layered, Memory, MemoryDisk, ReadOutcome};
 use std::sync::Arc;
@@ -33,7 +32,7 @@ impl Bench {
     }
 
     fn commit(&mut self) {
-        self.deciding.seal_draft(&mut self.draft);
+        self.deciding.finish_draft(&mut self.draft);
         self.position = self.position.next();
         self.deciding.written(self.position, self.draft.records.len()).publish();
         self.draft.clear();
@@ -135,7 +134,12 @@ fn a_removal_that_waits_for_request_units_does_not_say_that_nothing_has_expired(
     bench.commit();
     // Somebody has spent the request units of this second and of the next ones.
     let account = bench.deciding.account().clone();
-    bench.deciding.throttle().lock().unwrap().spend(&account, &point_read("i"), 1_000_000, Time(1_200));
+    bench.deciding.throttle().lock().unwrap().spend(
+        &account,
+        &point_read("i"),
+        1_000_000,
+        items::Time(1_200),
+    );
     assert!(!bench.deciding.purge(Time(1_200), 16, &mut bench.draft).unwrap());
     bench.deciding.note(Time(1_200), &mut bench.draft);
     bench.commit();
@@ -146,7 +150,7 @@ fn a_removal_that_waits_for_request_units_does_not_say_that_nothing_has_expired(
 #[test]
 fn on_a_full_disk_writes_are_refused_with_507_and_deletes_and_reads_go_on() {
     let mut bench = desk_with_item();
-    bench.deciding.set_room(false);
+    bench.deciding.set_short(true);
     let write = ItemWrite {
         container: container(),
         partition_key: None,
@@ -161,6 +165,6 @@ fn on_a_full_disk_writes_are_refused_with_507_and_deletes_and_reads_go_on() {
     assert!(matches!(bench.read(300), ReadOutcome::Done(Ok(_))), "it is not committed yet");
     bench.commit();
     assert!(matches!(bench.read(300), ReadOutcome::Done(Err(_))));
-    bench.deciding.set_room(true);
+    bench.deciding.set_short(false);
     assert!(bench.deciding.decide(&Command::UpsertItem(write), Time(300), &mut bench.draft).unwrap().is_ok());
 }

@@ -9,12 +9,12 @@ pub struct Reply {
     /// Hundredths of a request unit (P-78).
     pub charge: u64,
     /// The container that the command was about; `None` for databases, users, offers.
-    pub place: Option<Place>,
+    pub place: Option<ContainerFacts>,
 }
 
 /// Names the container of an answer, for the headers of sections 16 and 17.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ContainerFacts {
     pub database: std::sync::Arc<str>,
     pub container: std::sync::Arc<str>,
     /// As text, `x-ms-content-path` (P-83).

@@ -7,6 +7,8 @@ pub const PLAIN: u64 = 100;
 pub const DEFINE: u64 = 495;
 /// A query or feed before it reads anything.
 pub const QUERY: u64 = 230;
+/// Removing an expired item, of the request units that are left over.
+pub const PURGE: u64 = 571;
 
 pub fn read(bytes: usize) -> u64 {
     linear(bytes, 100, 900)

@@ -75,7 +75,7 @@ struct Expected {
     bytes: u64,
     made: u64,
     newest: Version,
-    /// Of the order of changes, of expiry and of rids.
+    /// Entries of the order of changes, of expiry and of rids.
     entries: BTreeMap<Bytes, Bytes>,
     /// Unique keys: the items that have the values, and whether each still counts.
     unique: BTreeMap<Bytes, Vec<(Bytes, bool)>>,

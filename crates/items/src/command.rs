@@ -300,8 +300,8 @@ pub struct Precondition {
 pub enum Throughput {
     /// `x-ms-offer-throughput`.
     Fixed(u32),
-    /// Of `x-ms-cosmos-offer-autopilot-settings`: `maxThroughput`, and `incrementPercent` of its policy, by which the most would grow with
-    /// what is stored.
+    /// What `x-ms-cosmos-offer-autopilot-settings` says: `maxThroughput`, and `incrementPercent` of its policy, by which the
+    /// most would grow with what is stored.
     Autoscale { most: u32, increment_percent: u32 },
 }
 
@@ -317,6 +317,8 @@ pub enum ScriptKind {
 pub enum Scope {
     #[default]
     All,
+    /// All of it, but for a query without leave to ask every partition: that names one by itself (12.1).
+    WithoutLeave,
     /// One logical partition, or with fewer parts than the definition has paths all that begin so.
     Key(PartitionKey),
     /// `x-ms-start-epk` and `x-ms-end-epk` (P-41).
@@ -404,7 +406,7 @@ pub struct PatchOperation {
     pub verb: PatchVerb,
     /// The members and indexes of the JSON pointer, unescaped.
     pub path: Vec<String>,
-    /// Of `move`.
+    /// Where a `move` takes the value from.
     pub from: Vec<String>,
     /// JSON text; `null` when it was left out (P-91).
     pub value: Bytes,

@@ -37,7 +37,7 @@ mod view;
 pub mod wire;
 
 pub use account::{Account, Budget, Decided, Purge};
-pub use answer::{Answer, Document, OperationResult, Page, Place, Reply};
+pub use answer::{Answer, ContainerFacts, Document, OperationResult, Page, Reply};
 pub use command::{
     BatchOperation, ChangeFeedMode, ChangeFeedStart, Command, ContainerPath, ItemPath, ItemWrite, KeyRange,
     Listing, OperationKind, PatchOperation, PatchVerb, Precondition, Query, QueryScope, Scope, ScriptKind,
@@ -46,7 +46,8 @@ pub use command::{
 pub use definition::offer::of_header as autoscale_of_header;
 pub use in_memory::InMemory;
 pub use partition_key::{KeyPart, PartitionKey};
+pub use read::NEEDS_LEAVE;
 pub use record::{Event, Record};
 pub use refusal::Refusal;
 pub use time::Time;
-pub use view::{Changes, Direction, Entries, Entry, Memory, Overlay, Unreadable, View};
+pub use view::{ChangedView, Changes, Direction, Entries, Entry, Memory, Unreadable, View};

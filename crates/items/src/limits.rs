@@ -97,6 +97,14 @@ pub const PLAN_KEYS: usize = 256;
 pub const PLAN_SAMPLE: usize = 64;
 /// So many items are read in their order in the time of one that is looked up by an index entry (3 and 16 microseconds, all in memory).
 pub const SCAN_ADVANTAGE: usize = 5;
+/// Items that a feed or a streaming query without an order collects to give them in the order in which they were made. Each page collects
+/// them again, so this many keys are looked at for a page at most.
+pub const MADE_SORTED: usize = 1_000;
+/// Items of a container up to which it is read as a whole in the order in which they were made. Each item is then looked up by itself; in a
+/// larger container, which the service would spread over several partitions, they come in the order of their keys.
+pub const MADE_ITEMS: u64 = 100_000;
+/// The same for a part of a container, of which nobody knows how much it is: the numbers of all items are looked through.
+pub const MADE_ITEMS_SCOPED: u64 = 10_000;
 /// Items with the same cut text in the index that are sorted by the whole of it.
 pub const INDEX_RUN: usize = 10_000;
 /// Members at the top of an item that are compared one by one when it is replaced; items with more are indexed anew.
@@ -123,9 +131,38 @@ pub const QUERY_WHOLE_STEPS: u64 = 20_000_000_000;
 pub const QUERY_ROW_BYTES: usize = 32 * 1024 * 1024;
 /// Bytes that a sorting, grouping or distinct query holds of rows for one page. What is behind them comes with the next page.
 pub const QUERY_HELD_BYTES: usize = 64 * 1024 * 1024;
+/// What a row that is held takes besides its key and its text: its place in a tree, and two pieces of memory.
+pub const HELD_ROW_COST: usize = 128;
+/// What a row that is ranked takes besides its text, and each score of it besides how often each phrase is there: its place in
+/// three vectors, and the scores, ranks and keys that are made when all rows are known.
+pub const RANKED_ROW_COST: usize = 192;
+pub const RANKED_FACT_COST: usize = 96;
 /// Groups and distinct values of one query, in bytes of keys and states: they are held until all items are seen.
 pub const QUERY_GROUP_BYTES: usize = 256 * 1024 * 1024;
+/// What a group holds beside its key, which it holds twice, about.
+pub const GROUP_COST: usize = 200;
 /// Letters that REPLICATE may make (documented).
 pub const REPLICATE_LETTERS: usize = 10_000;
 /// Memory of one compiled pattern of REGEXMATCH.
 pub const PATTERN_BYTES: usize = 1024 * 1024;
+
+/// Memory that entries share.
+pub const SHARED_ENTRY_BYTES: usize = 64 * 1024;
+
+/// Larger ones have memory of their own: what is left of a shared piece would be wasted for them.
+pub const LARGEST_SHARED_ENTRY: usize = 8 * 1024;
+
+/// Objects up to this many members are searched for a name one by one.
+pub const FEW_MEMBERS: usize = 16;
+
+/// A sort key in a token has at most this many bytes; a longer one is cut. With the longest position a token has 1,008 letters then.
+pub const TOKEN_KEY_BYTES: usize = 200;
+
+/// A value or place is named in a token by so many of its bytes; a longer one by its beginning and a hash.
+pub const TOKEN_NAME_BYTES: usize = 200;
+
+/// What is repeated in a refusal of a value that is wrong.
+pub const TOLD_BYTES: usize = 100;
+
+/// Bytes of a key that stand in a position; of a longer one its beginning and a hash.
+pub const POSITION_KEY_BYTES: usize = 500;

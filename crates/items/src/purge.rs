@@ -13,11 +13,8 @@ use crate::item::ttl;
 use crate::keys::{self, Class, Section, Version};
 use crate::record::{Event, Record, Why, Write};
 use crate::view::{Direction, Unreadable, View};
-use crate::{Time, limits, order};
+use crate::{Time, charge, limits, order};
 use bytes::Bytes;
-
-/// What removing an item costs of the request units that are left over, in hundredths.
-pub const UNITS: u64 = 571;
 
 pub fn slice(
     definitions: &Definitions,
@@ -41,7 +38,7 @@ pub fn slice(
         slice.index(container)?;
     }
     for &container in &definitions.dropped {
-        slice.housework(Event::ContainerSwept { container, most: limits::SWEEP_KEYS });
+        slice.other_record(Event::ContainerSwept { container, most: limits::SWEEP_KEYS });
     }
     Ok(if slice.records.is_empty() {
         Purge::Idle { next: slice.next, is_behind: slice.is_behind }
@@ -69,7 +66,7 @@ impl Slice<'_> {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 
-    fn housework(&mut self, event: Event) {
+    fn other_record(&mut self, event: Event) {
         if self.left > 0 {
             self.left -= 1;
             self.records.push(Record { at: self.now, event });
@@ -79,8 +76,8 @@ impl Slice<'_> {
     fn items(&mut self, container: &Container, may_spend: Option<u64>) -> Result<(), Unreadable> {
         let numbers = Numbers::read(self.view, container.number)?;
         let now = self.now.max(numbers.written);
-        let affordable =
-            may_spend.map_or(usize::MAX, |units| usize::try_from(units / UNITS).unwrap_or(usize::MAX));
+        let affordable = may_spend
+            .map_or(usize::MAX, |units| usize::try_from(units / charge::PURGE).unwrap_or(usize::MAX));
         let room = self.left.min(affordable).min(limits::PURGE_WRITES);
         let mut found = Found { writes: Vec::new(), room, has_more: false, next: None };
         found.own(self.view, container, now)?;
@@ -101,7 +98,7 @@ impl Slice<'_> {
         }
         if !found.writes.is_empty() {
             self.left = self.left.saturating_sub(found.writes.len());
-            self.spent.push((container.number, found.writes.len() as u64 * UNITS));
+            self.spent.push((container.number, found.writes.len() as u64 * charge::PURGE));
             let event = Event::ItemsWritten {
                 container: container.number,
                 lsn: numbers.lsn + 1,
@@ -110,7 +107,7 @@ impl Slice<'_> {
             self.records.push(Record { at: now, event });
         } else {
             // Only when nothing of it was left before this slice: the mark hides what the slice would still find.
-            purged.into_iter().for_each(|event| self.housework(event));
+            purged.into_iter().for_each(|event| self.other_record(event));
         }
         Ok(())
     }
@@ -132,14 +129,14 @@ impl Slice<'_> {
             forgotten = keys::event_version(&key).map(|version| version.lsn);
         }
         if let Some(lsn) = forgotten {
-            self.housework(Event::EventsForgotten { container: container.number, lsn });
+            self.other_record(Event::EventsForgotten { container: container.number, lsn });
         }
         Ok(())
     }
 
     fn index(&mut self, container: &Container) -> Result<(), Unreadable> {
         if container.index.swept < container.index.generation {
-            self.housework(Event::IndexSwept { container: container.number, most: limits::SWEEP_KEYS });
+            self.other_record(Event::IndexSwept { container: container.number, most: limits::SWEEP_KEYS });
         }
         let Some(built_to) = &container.index.built_to else {
             return Ok(());
@@ -157,7 +154,7 @@ impl Slice<'_> {
             count += 1;
         }
         let to = to.filter(|_| count == limits::INDEX_BUILD_ITEMS);
-        self.housework(Event::IndexBuilt { container: container.number, to });
+        self.other_record(Event::IndexBuilt { container: container.number, to });
         Ok(())
     }
 }

@@ -50,9 +50,9 @@ pub enum Refusal {
     /// The server does not do this.
     #[error("{0} is not available in this version.")]
     NotAvailable(&'static str),
-    /// The disk is full; reading and deleting still work.
+    /// The journal is short; reading and deleting still work.
     #[error("There is no room on the disk; free some and write again.")]
-    Full,
+    NoSpace,
     /// The server is stopping or its disk has failed; nobody knows whether it was done.
     #[error("The server is stopping.")]
     Stopped,
@@ -74,7 +74,7 @@ impl Refusal {
             Refusal::TooLarge { .. } => (413, 0),
             Refusal::FailedDependency => (424, 0),
             Refusal::TooManyRequests { .. } => (429, 3200),
-            Refusal::Full => (507, 0),
+            Refusal::NoSpace => (507, 0),
             Refusal::Stopped => (503, 0),
         }
     }

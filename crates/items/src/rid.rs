@@ -67,12 +67,6 @@ pub fn child(database: u32, container: u32, kind: Child, number: u64) -> String 
     text(&bytes)
 }
 
-/// The rid of an item's container, from the item's own.
-pub fn container_of(child: &str) -> Option<String> {
-    let bytes = bytes(child)?;
-    (bytes.len() == 16).then(|| text(&bytes[..8]))
-}
-
 /// The number of an item, from its rid; `None`: it is none of an item of that container.
 pub fn item_number(database: u32, container: u32, text: &str) -> Option<u64> {
     // Almost everything that is asked for here is an id.
@@ -84,7 +78,7 @@ pub fn item_number(database: u32, container: u32, text: &str) -> Option<u64> {
     (child(database, container, Child::Item, number) == text).then_some(number)
 }
 
-/// Of a rid of sixteen bytes.
+/// How long the text of a rid of sixteen bytes is.
 const ITEM_CHARACTERS: usize = 24;
 
 /// The bytes of a rid; `None`: it is none.
@@ -116,7 +110,6 @@ mod tests {
         let bytes = bytes("Jic9ANWdO-EFAAAAAAAAAA==").unwrap();
         assert_eq!(bytes.len(), 16);
         assert_eq!(child(0x2627_3D00, 0xD59D_3BF1, Child::Item, 5), "Jic9ANWdO-EFAAAAAAAAAA==");
-        assert_eq!(container_of("Jic9ANWdO-EFAAAAAAAAAA==").as_deref(), Some("Jic9ANWdO-E="));
     }
 
     // P-28

@@ -1,9 +1,10 @@
 //! What is stored, as a decision or a read sees it: ordered keys and values.
 //!
 //! The engine's store, its table of what is not in the store yet, and the simulator's are all views. [`Memory`] is the plain one
-//! for tests; [`Overlay`] puts changes over a view, so that the operations of a batch see each other.
+//! for tests; [`ChangedView`] puts changes over a view, so that the operations of a batch see each other.
 
 use crate::Refusal;
+use crate::limits::{LARGEST_SHARED_ENTRY, SHARED_ENTRY_BYTES};
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -45,12 +46,6 @@ pub struct Changes {
     room: BytesMut,
 }
 
-/// Memory that entries share.
-const SHARED_BYTES: usize = 64 * 1024;
-
-/// Larger ones have memory of their own: what is left of a shared piece would be wasted for them.
-const LARGEST_SHARED: usize = 8 * 1024;
-
 impl Changes {
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let (key, value) = (self.hold(key.as_ref()), self.hold(value.as_ref()));
@@ -66,11 +61,11 @@ impl Changes {
         if bytes.is_empty() {
             return Bytes::new();
         }
-        if bytes.len() > LARGEST_SHARED {
+        if bytes.len() > LARGEST_SHARED_ENTRY {
             return Bytes::copy_from_slice(bytes);
         }
         if self.room.capacity() < bytes.len() {
-            self.room = BytesMut::with_capacity(SHARED_BYTES);
+            self.room = BytesMut::with_capacity(SHARED_ENTRY_BYTES);
         }
         self.room.extend_from_slice(bytes);
         self.room.split().freeze()
@@ -113,20 +108,20 @@ impl View for Memory {
 }
 
 /// A view with changes over it.
-pub struct Overlay<'v> {
+pub struct ChangedView<'v> {
     below: &'v dyn View,
     changed: BTreeMap<Bytes, Option<Bytes>>,
 }
 
-impl std::fmt::Debug for Overlay<'_> {
+impl std::fmt::Debug for ChangedView<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Overlay").field("changed", &self.changed.len()).finish_non_exhaustive()
+        f.debug_struct("ChangedView").field("changed", &self.changed.len()).finish_non_exhaustive()
     }
 }
 
-impl<'v> Overlay<'v> {
-    pub fn new(below: &'v dyn View) -> Overlay<'v> {
-        Overlay { below, changed: BTreeMap::new() }
+impl<'v> ChangedView<'v> {
+    pub fn new(below: &'v dyn View) -> ChangedView<'v> {
+        ChangedView { below, changed: BTreeMap::new() }
     }
 
     pub fn take(&mut self, changes: &Changes) {
@@ -136,7 +131,7 @@ impl<'v> Overlay<'v> {
     }
 }
 
-impl View for Overlay<'_> {
+impl View for ChangedView<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Unreadable> {
         match self.changed.get(key) {
             Some(value) => Ok(value.clone()),
@@ -220,7 +215,7 @@ mod tests {
         changes.put("c", "new");
         changes.put("ca", "new");
         changes.put("e", "new");
-        let mut overlay = Overlay::new(&memory);
+        let mut overlay = ChangedView::new(&memory);
         overlay.take(&changes);
         let mut expected = memory.clone();
         expected.take(changes);

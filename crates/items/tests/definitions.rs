@@ -380,6 +380,59 @@ fn offers_belong_to_databases_and_containers_and_can_be_replaced() {
     world.check();
 }
 
+/// All offers, as they are told.
+fn offers(world: &mut World) -> Vec<json::Value> {
+    match world.ask(Command::List { of: QueryScope::Offers, listing: Listing::default() }).unwrap() {
+        Answer::Page(page) => page.values.iter().map(|offer| json::parse(offer).unwrap()).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn throughput_of(offer: &json::Value) -> Option<i64> {
+    offer.get("content").unwrap().get("offerThroughput").unwrap().as_number().unwrap().as_i64()
+}
+
+// P-75, P-76
+#[test]
+fn a_container_without_throughput_has_the_least_offer_and_meets_no_limit_by_it() {
+    let mut world = World::with("");
+    let told = offers(&mut world);
+    assert_eq!(told.iter().map(throughput_of).collect::<Vec<_>>(), [Some(400)]);
+    let container = json_of(&world.read_container());
+    assert_eq!(told[0].get("resource").unwrap().as_str(), container.get("_self").unwrap().as_str());
+    let rid = told[0].get("_rid").unwrap().as_str().unwrap().to_owned();
+    let read = Command::ReadItem { item: item("i"), if_none_match: None, session: None };
+    let spend = |world: &World| {
+        let mut throttle = throttle::Throttle::default();
+        throttle.spend(&world.inner.account, &read, 100_000, Time(START));
+        throttle.admit(&world.inner.account, &read, Time(START)).is_ok()
+    };
+    assert!(spend(&world), "nobody asked for a limit");
+    // Whoever replaces it asks for one.
+    let body = r#"{"content":{"offerThroughput":500}}"#.into();
+    let replaced = world.ask(Command::ReplaceOffer { offer: rid.clone(), body }).map(document).unwrap();
+    assert_eq!(throughput_of(&json_of(&replaced)), Some(500));
+    assert_eq!(world.ask(Command::ReadOffer { offer: rid.clone() }).map(document).unwrap(), replaced);
+    assert_eq!(offers(&mut world).len(), 1);
+    assert!(!spend(&world));
+    world.check();
+    world.ask(Command::DeleteContainer { container: path() }).unwrap();
+    assert_eq!(world.ask(Command::ReadOffer { offer: rid }), Err(Refusal::NotFound));
+    assert!(offers(&mut world).is_empty());
+    world.check();
+}
+
+// P-76
+#[test]
+fn a_container_that_shares_its_databases_throughput_has_no_offer_of_its_own() {
+    let mut world = World::new();
+    let throughput = Some(Throughput::Fixed(1_000));
+    world.ask(Command::CreateDatabase { body: r#"{"id":"shared"}"#.into(), throughput }).unwrap();
+    let body = r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#.into();
+    world.ask(Command::CreateContainer { database: "shared".into(), body, throughput: None }).unwrap();
+    assert_eq!(offers(&mut world).iter().map(throughput_of).collect::<Vec<_>>(), [Some(1_000)]);
+}
+
 // P-80, C-14
 #[test]
 fn requests_above_what_is_provisioned_wait_for_the_next_second() {

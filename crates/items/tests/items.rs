@@ -54,10 +54,13 @@ fn an_item_is_read_replaced_patched_and_deleted_by_its_rid() {
     assert_eq!(member(&world.ask(replace).map(document).unwrap(), "n").as_deref(), Some("2"));
     let patched = world.patch(&own, r#"{"operations":[{"op":"incr","path":"/n","value":1}]}"#).unwrap();
     assert_eq!((rid(&patched), member(&patched, "n").as_deref()), (own.clone(), Some("3")));
-    // The rid of another item names that one, and so does another partition's.
+    // The rid of another item names that one, whose new id is taken, and so does another partition's.
     let other = rid(&world.create("j", "").unwrap());
     let replace = Command::ReplaceItem { id: other.clone(), write: World::write("i", "") };
-    assert_eq!(status(&world.ask(replace)), 400);
+    assert_eq!(status(&world.ask(replace)), 409);
+    let replace = Command::ReplaceItem { id: other.clone(), write: World::write("k", "") };
+    let renamed = world.ask(replace).map(document).unwrap();
+    assert_eq!((rid(&renamed), world.read("j")), (other.clone(), Err(Refusal::NotFound)));
     let elsewhere = ItemPath { partition_key: key("q"), ..item(&own) };
     let read = Command::ReadItem { item: elsewhere, if_none_match: None, session: None };
     assert_eq!(world.ask(read), Err(Refusal::NotFound));
@@ -88,8 +91,6 @@ fn each_operation_answers_as_it_should() {
     assert!(matches!(world.upsert("j", ""), Ok(Answer::Created(_))));
     assert_eq!(member(&world.replace("i", "\"n\":2").unwrap(), "n").as_deref(), Some("2"));
     assert_eq!(world.replace("none", ""), Err(Refusal::NotFound));
-    let other = Command::ReplaceItem { id: "j".into(), write: World::write("i", "") };
-    assert_eq!(status(&world.ask(other)), 400);
     assert_eq!(world.delete("i"), Ok(Answer::Deleted));
     assert_eq!(world.delete("i"), Err(Refusal::NotFound));
     assert_eq!(world.read("i"), Err(Refusal::NotFound));
@@ -290,6 +291,44 @@ fn a_batch_has_one_to_a_hundred_operations_and_two_mebibytes() {
     for bad in ["", "{}", "1", "[1]", r#"[{"operationType":"Jump"}]"#, "[{]"] {
         assert_eq!(status(&world.batch(bad)), 400, "{bad}");
     }
+    world.check();
+}
+
+// CX-6.4
+#[test]
+fn a_replace_may_change_the_id_of_an_item() {
+    let mut world = World::with(
+        r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/mail"]}]},"changeFeedPolicy":{"retentionDuration":5},"defaultTtl":100"#,
+    );
+    let rename = |from: &str, to: &str, mail: &str, if_match: Option<&str>| {
+        let mut write = World::write(to, &format!(r#""mail":"{mail}""#));
+        write.condition.if_match = if_match.map(str::to_owned);
+        Command::ReplaceItem { id: from.into(), write }
+    };
+    let first = world.create("a", r#""mail":"m""#).unwrap();
+    world.create("taken", r#""mail":"n""#).unwrap();
+    assert_eq!(status(&world.ask(rename("a", "taken", "m", None))), 409);
+    assert_eq!(status(&world.ask(rename("none", "b", "o", None))), 404);
+    assert_eq!(status(&world.ask(rename("a", "b", "m", Some("\"x\"")))), 412);
+    assert_eq!(status(&world.ask(rename("a", "b", "n", None))), 409);
+    assert!(world.is_there("a") && !world.is_there("b"));
+    let lsn = world.lsn();
+    let renamed = world.ask(rename("a", "b", "m", Some(&first.etag))).map(document).unwrap();
+    let rid = |document: &Document| member(document, "_rid").unwrap();
+    assert_eq!((id_of(&renamed.body), rid(&renamed)), ("b".to_owned(), rid(&first)));
+    // It happens at once: nobody sees both or neither.
+    assert_eq!(world.lsn(), lsn + 1);
+    assert!(!world.is_there("a") && world.is_there("b"));
+    assert_eq!(world.stored_items(), 2);
+    world.check();
+    // P-33: another partition is another item.
+    let elsewhere = ItemWrite { body: r#"{"id":"c","pk":"q"}"#.into(), ..World::write("c", "") };
+    assert_eq!(status(&world.ask(Command::ReplaceItem { id: "b".into(), write: elsewhere })), 400);
+    // C-31: one that has expired is not there to be renamed, and takes nobody's id.
+    world.pass(100);
+    assert_eq!(status(&world.ask(rename("b", "c", "m", None))), 404);
+    world.create("fresh", r#""mail":"m""#).unwrap();
+    assert!(world.ask(rename("fresh", "b", "m", None)).is_ok());
     world.check();
 }
 
@@ -648,4 +687,100 @@ fn a_changed_indexing_policy_is_carried_out_by_the_purge() {
         .filter(|key| key.first() == Some(&0x10) && key.get(5) == Some(&6))
         .count();
     assert_eq!(entries, 0);
+}
+
+/// Ids that are given in another order than their partitions and ids have.
+fn shuffled(count: u64) -> impl Iterator<Item = String> {
+    (0..count).map(|nth| format!("{:04}", nth.wrapping_mul(7_919) % 10_007))
+}
+
+fn pages_of(world: &mut World, scope: &Scope, max_items: i64) -> Vec<String> {
+    let (mut found, mut continuation) = (Vec::new(), None);
+    loop {
+        let listing = Listing { max_items: Some(max_items), continuation };
+        let command = Command::ReadFeed { container: path(), scope: scope.clone(), listing, session: None };
+        let Answer::Page(page) = world.ask(command).unwrap() else { panic!() };
+        found.extend(page.values.iter().map(|value| id_of(value)));
+        continuation = page.continuation;
+        if continuation.is_none() {
+            return found;
+        }
+    }
+}
+
+fn queried(world: &mut World, scope: &Scope, text: &str, max_items: i64) -> Vec<String> {
+    let (mut found, mut continuation) = (Vec::new(), None);
+    loop {
+        let query = Query {
+            of: QueryScope::Items { container: path() },
+            scope: scope.clone(),
+            text: text.to_owned(),
+            parameters: Vec::new(),
+            listing: Listing { max_items: Some(max_items), continuation },
+            session: None,
+        };
+        let Answer::Page(page) = world.ask(Command::Query(query)).unwrap() else { panic!() };
+        found.extend(page.values.iter().map(|value| id_of(value)));
+        continuation = page.continuation;
+        if continuation.is_none() {
+            return found;
+        }
+    }
+}
+
+// CX-6.6: few items, and more than are put in order for each page.
+#[test]
+fn items_of_which_nobody_asked_for_an_order_come_as_they_were_made() {
+    for count in [40, limits::MADE_SORTED as u64 + 100] {
+        let mut world = World::with("\"defaultTtl\":-1");
+        let mut ids: Vec<String> = shuffled(count).collect();
+        for id in &ids {
+            world.create(id, "\"n\":1").unwrap();
+        }
+        // Replaced, it stays where it is; made anew, it comes last. What is gone is not there.
+        world.upsert(&ids[3], "\"n\":2").unwrap();
+        let again = ids.remove(5);
+        world.delete(&again).unwrap();
+        world.create(&again, "\"n\":1").unwrap();
+        ids.push(again);
+        world.upsert(&ids.remove(7), "\"ttl\":1").unwrap();
+        world.pass(1);
+        for scope in [Scope::All, Scope::Key(key("p"))] {
+            for max_items in [7, 1_000] {
+                assert_eq!(pages_of(&mut world, &scope, max_items), ids, "{scope:?}");
+                assert_eq!(queried(&mut world, &scope, "SELECT * FROM c", max_items), ids, "{scope:?}");
+            }
+        }
+        if count < limits::MADE_SORTED as u64 {
+            let without_third: Vec<String> = ids.iter().filter(|id| **id != ids[3]).cloned().collect();
+            for text in ["SELECT * FROM c WHERE c.n = 1", "SELECT * FROM c WHERE c.n + 1 = 2"] {
+                assert_eq!(queried(&mut world, &Scope::All, text, 7), without_third, "{text}");
+            }
+            assert_eq!(queried(&mut world, &Scope::All, "SELECT TOP 3 * FROM c", 2), ids[..3]);
+            assert_eq!(queried(&mut world, &Scope::All, "SELECT * FROM c OFFSET 2 LIMIT 4", 3), ids[2..6]);
+        }
+    }
+}
+
+// P-53
+#[test]
+fn a_feed_goes_on_when_there_are_suddenly_many_items_or_few() {
+    let mut world = World::with("");
+    let many: Vec<String> = shuffled(limits::MADE_SORTED as u64 + 50).collect();
+    let (first, later) = many.split_at(30);
+    first.iter().for_each(|id| drop(world.create(id, "").unwrap()));
+    let feed = |world: &mut World, continuation| {
+        let listing = Listing { max_items: Some(20), continuation };
+        let command = Command::ReadFeed { container: path(), scope: Scope::All, listing, session: None };
+        let Answer::Page(page) = world.ask(command).unwrap() else { panic!() };
+        (page.values.iter().map(|value| id_of(value)).collect::<Vec<_>>(), page.continuation)
+    };
+    let (page, token) = feed(&mut world, None);
+    assert_eq!(page, first[..20]);
+    later.iter().for_each(|id| drop(world.create(id, "").unwrap()));
+    let (page, token) = feed(&mut world, token);
+    assert_eq!(page, many[20..40]);
+    many[60..].iter().for_each(|id| drop(world.delete(id).unwrap()));
+    let (page, token) = feed(&mut world, token);
+    assert_eq!((page, token), (many[40..60].to_vec(), None));
 }

@@ -228,6 +228,28 @@ fn an_explanation_names_the_index_and_metrics_tell_what_was_read() {
     assert_eq!((scan.retrieved_items, scan.returned_items, scan.used_index), (50, 1, false));
 }
 
+// CX-12.2
+#[test]
+fn counting_items_retrieves_none_of_them() {
+    let mut world = World::with("");
+    for number in 0..50 {
+        world.create(&format!("i{number}"), &format!("\"n\":{number}")).unwrap();
+    }
+    let mut read = |text: &str, scope: Scope| {
+        let page = page(&mut world, Query { scope, ..query(text, Listing::default()) });
+        let metrics = page.metrics.unwrap();
+        (texts(&page), metrics.retrieved_items, metrics.retrieved_bytes > 0, metrics.used_index)
+    };
+    for text in ["SELECT VALUE COUNT(1) FROM c", "SELECT VALUE COUNT(c) FROM c"] {
+        for scope in [Scope::All, Scope::Key(key("p"))] {
+            assert_eq!(read(text, scope), (vec!["50".to_owned()], 0, false, true), "{text}");
+        }
+    }
+    for text in ["SELECT VALUE COUNT(c.n) FROM c", "SELECT VALUE COUNT(1) FROM c WHERE c.n + 1 > 0"] {
+        assert_eq!(read(text, Scope::All), (vec!["50".to_owned()], 50, true, false), "{text}");
+    }
+}
+
 // P-41, P-66
 #[test]
 fn a_query_stays_in_its_scope() {
@@ -252,6 +274,131 @@ fn a_query_stays_in_its_scope() {
     let range = KeyRange { end: format!("{epk}FF"), start: epk };
     assert_eq!(texts(&page(&mut world, in_scope(Scope::Range(range), count))), ["3"]);
     assert_eq!(texts(&page(&mut world, in_scope(Scope::All, count))), ["9"]);
+}
+
+/// Ids, one letter each, page after page.
+fn ranked(world: &mut World, text: &str, max_items: i64) -> String {
+    let (mut found, mut continuation) = (String::new(), None);
+    loop {
+        let next = page(world, query(text, Listing { max_items: Some(max_items), continuation }));
+        found.extend(texts(&next).iter().map(|id| id.trim_matches('"').to_owned()));
+        continuation = next.continuation;
+        if continuation.is_none() {
+            return found;
+        }
+    }
+}
+
+// CX-13.9
+#[test]
+fn rows_are_ranked_by_words_by_vectors_and_by_both() {
+    let mut world = World::with("");
+    for (id, members) in [
+        ("b", r#""text":"Red bicycle","v":[0.1,1]"#),
+        ("a", r#""text":"A red bicycle and a long tale of many other things that nobody reads","v":[0,1]"#),
+        ("c", r#""text":"bicycle, bicycle: RED bicycle!","v":[1,0]"#),
+        ("d", r#""text":"blue car","v":[1,0.1]"#),
+        ("e", r#""n":1"#),
+    ] {
+        world.create(id, members).unwrap();
+    }
+    for (text, expected) in [
+        (
+            "SELECT VALUE c.id FROM c WHERE FullTextContains(c.text, 'bicycle') ORDER BY RANK FullTextScore(c.text, 'bicycle')",
+            "cba",
+        ),
+        ("SELECT TOP 2 VALUE c.id FROM c ORDER BY RANK FullTextScore(c.text, 'bicycle')", "cb"),
+        ("SELECT VALUE c.id FROM c ORDER BY RANK FullTextScore(c.text, 'bicycle')", "cbade"),
+        ("SELECT VALUE c.id FROM c ORDER BY RANK FullTextScore(c.text, 'nothing')", "bacde"),
+        (
+            "SELECT VALUE c.id FROM c ORDER BY RANK FullTextScore(c.text, 'red bicycle', 'nothing') OFFSET 1 LIMIT 2",
+            "ca",
+        ),
+        ("SELECT VALUE c.id FROM c ORDER BY RANK FullTextScore(c.text, ['car']) OFFSET 0 LIMIT 1", "d"),
+        ("SELECT TOP 4 VALUE c.id FROM c ORDER BY RANK VectorDistance(c.v, [0, 1])", "abdc"),
+        (
+            "SELECT TOP 1 VALUE c.id FROM c ORDER BY RANK RRF(FullTextScore(c.text, 'bicycle'), VectorDistance(c.v, [0, 1]))",
+            "a",
+        ),
+        (
+            "SELECT TOP 1 VALUE c.id FROM c ORDER BY RANK RRF(FullTextScore(c.text, 'bicycle'), VectorDistance(c.v, [0, 1]), [1, 100])",
+            "a",
+        ),
+        (
+            "SELECT TOP 1 VALUE c.id FROM c ORDER BY RANK RRF(FullTextScore(c.text, 'bicycle'), VectorDistance(c.v, [0, 1]), [100, 1])",
+            "c",
+        ),
+    ] {
+        for max_items in [1, 2, 100] {
+            assert_eq!(ranked(&mut world, text, max_items), expected, "{text}");
+        }
+    }
+    for (text, message) in [
+        (
+            "SELECT * FROM c ORDER BY RANK FullTextScore(c.text, 'x') DESC",
+            "Specifying a sort order (ASC or DESC) in the ORDER BY RANK clause",
+        ),
+        (
+            "SELECT * FROM c ORDER BY VectorDistance(c.v, [0, 1]) ASC",
+            "Specifying a sorting order (ASC or DESC) with VectorDistance",
+        ),
+        (
+            "SELECT * FROM c ORDER BY RANK RRF(FullTextScore(c.text, 'x'), FullTextScore(c.text, 'y'), [1])",
+            "The weights of the RRF function",
+        ),
+        ("SELECT * FROM c ORDER BY RANK RRF(FullTextScore(c.text, 'x'))", "requires at least 2"),
+        ("SELECT * FROM c ORDER BY RANK FullTextScore(c.text, c.n)", "constant words"),
+        ("SELECT * FROM c ORDER BY RANK c.n", "must be followed by"),
+        ("SELECT FullTextScore(c.text, 'x') FROM c", "not a recognized built-in function"),
+        ("SELECT COUNT(1) AS n FROM c ORDER BY RANK FullTextScore(c.text, 'x')", "takes one score"),
+    ] {
+        let refused = world.query(text).unwrap_err();
+        assert_eq!(refused.status(), (400, 0), "{text}");
+        assert!(refused.to_string().contains(message), "{refused}");
+    }
+}
+
+// P7
+#[test]
+fn of_an_item_with_many_rows_a_query_holds_no_more_than_it_may() {
+    let mut world = World::with("");
+    let numbers: Vec<String> = (0..1_000).map(|number| number.to_string()).collect();
+    world.create("i", &format!(r#""x":[{}],"t":"a word""#, numbers.join(","))).unwrap();
+    let rows = "FROM c JOIN a IN c.x JOIN b IN c.x";
+    let first = world.query(&format!("SELECT TOP 3 VALUE b {rows} ORDER BY c.id")).unwrap();
+    assert_eq!(first, ["0", "1", "2"], "a million rows in order, of which three are held");
+    let text = format!("SELECT VALUE b {rows} ORDER BY RANK FullTextScore(c.t, 'word')");
+    let refused = world.query(&text).unwrap_err();
+    assert!(refused.to_string().contains("too much memory"), "{refused}");
+}
+
+// CX-12.1
+#[test]
+fn a_query_without_leave_to_ask_all_partitions_names_one() {
+    let mut world = World::with("");
+    world.create("i", "\"n\":1").unwrap();
+    let mut ask = |text: &str| {
+        world.ask(Command::Query(Query { scope: Scope::WithoutLeave, ..query(text, Listing::default()) }))
+    };
+    for text in
+        ["SELECT * FROM c WHERE c.pk = 'p'", "SELECT * FROM c WHERE c.n = 1 AND c.pk IN ('p')", "SELECT 1"]
+    {
+        let Answer::Page(page) = ask(text).unwrap() else { panic!() };
+        assert_eq!(page.values.len(), 1, "{text}");
+    }
+    for text in [
+        "SELECT * FROM c",
+        "SELECT * FROM c WHERE c.id = 'i'",
+        "SELECT * FROM c WHERE c.pk = 'p' OR c.pk = 'q'",
+        "SELECT VALUE COUNT(1) FROM c WHERE c.pk IN ('p', 'q')",
+    ] {
+        let refused = ask(text).unwrap_err();
+        assert_eq!(refused.status(), (400, 0), "{text}");
+        assert!(
+            refused.to_string().starts_with("Cross partition query is required but disabled"),
+            "{refused}"
+        );
+    }
 }
 
 const ALL_BUT_N: &str =
@@ -288,17 +435,29 @@ fn pages_of_a_sorted_query_go_on_when_an_index_is_there_that_was_not() {
 // P-53
 #[test]
 fn a_continuation_of_an_index_that_is_gone_is_refused_and_not_taken_for_another() {
-    for text in
-        ["SELECT VALUE c.id FROM c WHERE c.n >= 0 ORDER BY c.n", "SELECT VALUE c.id FROM c WHERE c.n = 1"]
-    {
-        let mut world = World::with("");
-        (0..300)
-            .for_each(|nth| drop(world.create(&format!("i{nth}"), &format!("\"n\":{}", nth % 10)).unwrap()));
-        let first = page(&mut world, query(text, listing(None)));
-        assert!(first.metrics.unwrap().used_index, "{text}");
-        world.replace_container(ALL_BUT_N).unwrap();
-        world.purge();
-        let next = query(text, listing(first.continuation));
-        assert_eq!(status(&world.ask(Command::Query(next))), 400, "{text}");
-    }
+    let text = "SELECT VALUE c.id FROM c WHERE c.n >= 0 ORDER BY c.n";
+    let (mut world, continuation) = first_page_by_an_index(text);
+    world.replace_container(ALL_BUT_N).unwrap();
+    world.purge();
+    assert_eq!(status(&world.ask(Command::Query(query(text, listing(continuation))))), 400);
+}
+
+// P-53
+#[test]
+fn rows_as_their_items_were_made_go_on_without_the_index_that_led_to_them() {
+    let text = "SELECT VALUE c.id FROM c WHERE c.n = 1";
+    let (mut world, continuation) = first_page_by_an_index(text);
+    world.replace_container(ALL_BUT_N).unwrap();
+    world.purge();
+    let next = page(&mut world, query(text, listing(continuation)));
+    assert_eq!(texts(&next), ["\"i21\"", "\"i31\""]);
+}
+
+/// The first page of two, and where it goes on.
+fn first_page_by_an_index(text: &str) -> (World, Option<String>) {
+    let mut world = World::with("");
+    (0..300).for_each(|nth| drop(world.create(&format!("i{nth}"), &format!("\"n\":{}", nth % 10)).unwrap()));
+    let first = page(&mut world, query(text, listing(None)));
+    assert!(first.metrics.unwrap().used_index, "{text}");
+    (world, first.continuation)
 }

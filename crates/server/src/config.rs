@@ -5,6 +5,10 @@ use crate::durability::Durability;
 use crate::emulator;
 use crate::issuer_table::{IssuerDefinition, IssuerTable};
 use crate::item_table::{DatabaseTable, ItemsConfig, ItemsTable};
+use crate::limits::{
+    ITEMS_CACHE_MEGABYTES_LEAST, ITEMS_CACHE_MEGABYTES_MOST, MEMORY_MEGABYTES_LEAST,
+    TAIL_CACHE_MEGABYTES_MOST,
+};
 use crate::log::LogFormat;
 use crate::queue_table::QueueTable;
 use crate::topic_table::TopicTable;
@@ -18,16 +22,6 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
-
-/// Least memory for connections, one of which may hold more, and for what lives long.
-const MEMORY_MEGABYTES_LEAST: usize = 16;
-
-/// Largest tail cache that may be asked for: a typing error must not become all of the machine's memory.
-const TAIL_CACHE_MEGABYTES_MOST: usize = 65_536;
-
-/// The same for the items' cache, and the least with which they work.
-const ITEMS_CACHE_MEGABYTES_MOST: u64 = 1_048_576;
-const ITEMS_CACHE_MEGABYTES_LEAST: u64 = items_engine::limits::CACHE_BYTES_LEAST / 1_024 / 1_024;
 
 /// What the file says; what it does not say is `None` or empty.
 #[derive(Debug)]

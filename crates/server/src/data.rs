@@ -1,6 +1,7 @@
 //! The data directory: one process at a time, and the key made at the first start.
 
 use crate::item_table::AccountKeys;
+use crate::limits::DATA_DEPTH;
 use anyhow::{Context, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,14 +17,14 @@ use std::path::{Path, PathBuf};
 /// Says who holds the directory.
 const LOCK: &str = "lock";
 
+/// Says that a first start has begun and has not served yet.
+const FIRST_START: &str = "first-start";
+
 /// What others may do with the files here: nothing.
 const OTHERS: u32 = 0o077;
 
-/// How many folders deep the data directory's files are.
-const DEPTH: u32 = 4;
-
 /// What a data directory has. If there is more, it is not ours alone, and its rights are its owner's business.
-const OURS: [&str; 6] = ["bus", "items", "tls", "keys.toml", "items-keys.toml", LOCK];
+const OURS: [&str; 7] = ["bus", "items", "tls", "keys.toml", "items-keys.toml", LOCK, FIRST_START];
 
 /// Public by their nature.
 const PUBLIC: [&str; 2] = ["ca.pem", "server.pem"];
@@ -62,7 +63,7 @@ fn narrow_data(path: &Path) -> std::io::Result<usize> {
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
         match OURS.iter().any(|name| entry.file_name() == *name) {
-            true => count += narrow(&entry.path(), DEPTH)?,
+            true => count += narrow(&entry.path(), DATA_DEPTH)?,
             false => is_ours = false,
         }
     }
@@ -194,7 +195,7 @@ impl Data {
     }
 
     fn first_start_note(&self) -> PathBuf {
-        self.path.join("first-start")
+        self.path.join(FIRST_START)
     }
 
     /// Whether anything of a journal is there.
@@ -358,6 +359,21 @@ mod tests {
         data.end_first_start().unwrap();
         assert!(!data.begin_first_start().unwrap());
         data.end_first_start().unwrap();
+    }
+
+    #[test]
+    fn a_first_start_that_was_interrupted_leaves_a_directory_that_is_ours_alone() {
+        let folder = Folder::new();
+        let data = Data::open(&folder.0).unwrap();
+        data.begin_first_start().unwrap();
+        let note = data.first_start_note();
+        drop(data);
+        for (path, mode) in [(&note, 0o644), (&folder.0, 0o755)] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let _data = Data::open(&folder.0).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!([mode(&folder.0), mode(&note)], [0o700, 0o600]);
     }
 
     #[test]

@@ -8,9 +8,32 @@ use crate::signals::{StopSignal, unless_stopped};
 use anyhow::Context;
 use journal::Local;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
+
+/// What the threads that serve connections turn to when nothing is left to do for these, once it is there.
+#[derive(Debug, Default)]
+pub struct Served {
+    bus: OnceLock<engine::Handle>,
+    items: OnceLock<items_engine::Handle>,
+}
+
+impl Served {
+    pub fn set(&self, engines: &Engines) {
+        self.bus.get_or_init(|| engines.bus.handle().clone());
+        if let Some(items) = &engines.items {
+            self.items.get_or_init(|| items.handle().clone());
+        }
+    }
+
+    /// Called by a thread before it waits for what clients send.
+    pub fn rest(&self) {
+        // The items first: it is the bus that may make the thread pause.
+        self.items.get().into_iter().for_each(items_engine::Handle::rest);
+        self.bus.get().into_iter().for_each(engine::Handle::pause);
+    }
+}
 
 /// What runs behind the doors.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! The public keys of issuers: read from a file, or fetched from a URL and fetched again now and then.
 
 use crate::issuer_table::{IssuerDefinition, KeySource};
+use crate::limits::{ISSUER_KEYS_BYTES, ISSUER_KEYS_EVERY, ISSUER_KEYS_LEAST, ISSUER_KEYS_TIMEOUT};
 use anyhow::{Context as _, bail};
 use gateway::auth::{Issuer, Keys};
 use http_body_util::{BodyExt as _, Empty, Limited};
@@ -8,20 +9,11 @@ use hyper::body::Bytes;
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-
-/// Issuers change their keys about once a day, and tell before they use them.
-const REFRESH: Duration = Duration::from_secs(600);
-/// A token with an unknown key makes us look sooner, but not sooner than this: anybody can make one up.
-const REFRESH_LEAST: Duration = Duration::from_secs(30);
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// A key set has some kilobytes.
-const MOST_BYTES: usize = 256 * 1_024;
 
 /// Makes an issuer that has its keys, or fetches them as long as somebody holds it.
 pub fn open(definition: &IssuerDefinition) -> anyhow::Result<Arc<Issuer>> {
@@ -43,7 +35,7 @@ pub fn open(definition: &IssuerDefinition) -> anyhow::Result<Arc<Issuer>> {
 
 async fn refresh(issuer: Weak<Issuer>, url: String) {
     while let Some(issuer) = issuer.upgrade() {
-        match tokio::time::timeout(TIMEOUT, fetch(&url)).await {
+        match tokio::time::timeout(ISSUER_KEYS_TIMEOUT, fetch(&url)).await {
             Ok(Ok(keys)) => issuer.set_keys(keys),
             Ok(Err(error)) => {
                 tracing::warn!(issuer = %issuer.name, "cannot fetch its keys from {url}: {error:#}")
@@ -52,9 +44,9 @@ async fn refresh(issuer: Weak<Issuer>, url: String) {
                 tracing::warn!(issuer = %issuer.name, "cannot fetch its keys from {url}: no answer in time")
             }
         }
-        tokio::time::sleep(REFRESH_LEAST).await;
+        tokio::time::sleep(ISSUER_KEYS_LEAST).await;
         // A reload of the configuration makes another one.
-        let rest = REFRESH - REFRESH_LEAST;
+        let rest = ISSUER_KEYS_EVERY - ISSUER_KEYS_LEAST;
         let _ = tokio::time::timeout(rest, issuer.unknown_key()).await;
     }
 }
@@ -88,7 +80,7 @@ async fn ask(
     if !response.status().is_success() {
         bail!("the answer is {}", response.status());
     }
-    let body = Limited::new(response.into_body(), MOST_BYTES).collect().await;
+    let body = Limited::new(response.into_body(), ISSUER_KEYS_BYTES).collect().await;
     let body = body.map_err(|error| anyhow::anyhow!("{error}"))?.to_bytes();
     Ok(Keys::read(&body)?)
 }

@@ -11,7 +11,7 @@ pub struct Lines(BTreeMap<String, usize>);
 /// A structure that has begun.
 struct Level {
     path: String,
-    /// Of the element that comes next, in a list.
+    /// In a list, the index of the element that comes next.
     index: Option<usize>,
 }
 

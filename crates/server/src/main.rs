@@ -17,6 +17,7 @@ mod item_definition;
 mod item_table;
 mod items;
 mod json_lines;
+mod limits;
 mod log;
 mod namespaces;
 mod queue_table;
@@ -29,7 +30,7 @@ mod verify;
 use clap::Parser;
 use std::num::NonZeroU64;
 use std::process::ExitCode;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Gives freed memory back to the system, on a thread of its own.
 #[cfg(unix)]
@@ -70,15 +71,15 @@ fn ended(outcome: anyhow::Result<()>) -> ExitCode {
 fn run(settings: settings::Settings, flags: flags::Flags) -> anyhow::Result<()> {
     let open_files = allow_open_files();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let bus = Arc::<OnceLock<engine::Handle>>::default();
-    let served = Arc::clone(&bus);
+    let served = Arc::<engines::Served>::default();
+    let resting = Arc::clone(&served);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(cores)
         .on_thread_start(wake_in_time)
-        .on_thread_park(move || served.get().into_iter().for_each(engine::Handle::pause))
+        .on_thread_park(move || resting.rest())
         .enable_all()
         .build()?;
-    let ended = runtime.block_on(serve::serve(settings, flags, open_files, &bus));
+    let ended = runtime.block_on(serve::serve(settings, flags, open_files, &served));
     // Connections that would not end have nothing left to say.
     runtime.shutdown_background();
     ended

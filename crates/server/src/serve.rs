@@ -3,15 +3,16 @@
 
 use crate::announce::Announcement;
 use crate::data::Data;
-use crate::engines::{self, Engines};
+use crate::engines::{self, Engines, Served};
 use crate::flags::Flags;
 use crate::item_definition;
 use crate::item_table::AccountKeys;
+use crate::limits::STOP_GRACE;
 use crate::namespaces::NamespaceOpener;
 use crate::settings::Settings;
 use crate::signals::{ReloadSignal, StopSignal};
 use anyhow::{Context, bail};
-use gateway::account::Memory;
+use gateway::account::Accounts;
 use gateway::auth::{Development, Policy};
 use gateway::names::Names;
 use gateway::namespaces::Namespaces;
@@ -19,22 +20,18 @@ use gateway::places::Places;
 use gateway::{State, listen, tls};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-/// How long a stopping server waits for connections to end. What was accepted is durable already; the rest is politeness.
-const STOP_GRACE: Duration = Duration::from_secs(5);
-
 /// Serves until somebody stops it. `open_files` is how many files this process may have open, its connections among them. The
-/// engine is put into `bus`, for the threads that serve connections.
+/// engines are put into `served`, for the threads that serve connections.
 pub async fn serve(
     mut settings: Settings,
     flags: Flags,
     open_files: u64,
-    bus: &OnceLock<engine::Handle>,
+    served: &Served,
 ) -> anyhow::Result<()> {
     let mut stop = StopSignal::listen()?;
     let reload = ReloadSignal::listen()?;
@@ -51,7 +48,7 @@ pub async fn serve(
     let root = data.root_policy()?;
     let certificate = ServerCertificate::open(&settings, &data)?;
     let Some(mut engines) = Engines::open(journal, &data, &settings, &mut stop).await? else { return Ok(()) };
-    bus.get_or_init(|| engines.bus.handle().clone());
+    served.set(&engines);
     let start = Start { settings, flags, data, root, certificate, made, open_files };
     let server = match start.serve(listeners, &engines).await {
         Ok(server) => server,
@@ -174,7 +171,10 @@ impl Start {
         let announcement = self.announcement(&listeners, &account_keys, takes_well_known_key)?;
         let state = self.state(engines, &opener, Namespaces::new(default, others, &known));
         let items_door = items.map(|items| items_door(items.clone(), &account_keys, settings)).transpose()?;
-        let items_door = items_door.map(Arc::new);
+        let items_door = items_door.map(|mut door| {
+            door.meters = Arc::clone(&state.meters);
+            Arc::new(door)
+        });
         let accepting = self.accept(listeners, &state, items_door.as_ref())?;
         if let Some(path) = &settings.ready_file {
             announcement.write(path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -234,7 +234,7 @@ impl Start {
         let mut state = State::new(engines.bus.handle().clone(), namespaces);
         state.has_test_clock = settings.has_test_clock;
         state.development = opener.development.clone();
-        state.memory = Arc::new(Memory::new(settings.connections_bytes));
+        state.accounts = Arc::new(Accounts::new(settings.connections_bytes));
         state.names = Names::new(&settings.tls_names);
         state.items = engines.items.as_ref().map(|items| items.handle().clone());
         if settings.has_test_clock {

@@ -3,6 +3,7 @@
 
 use crate::data::Data;
 use crate::items;
+use crate::limits::SHOWN_DAMAGES;
 use anyhow::{Context, bail};
 use broker::Record;
 use broker::snapshot::Restored;
@@ -11,9 +12,6 @@ use journal::{Batch, Error, Inspector, Local, Position};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Damaged places that are told one by one; a disk that is worse is not worth reading about.
-const SHOWN: usize = 1_000;
 
 #[derive(Default)]
 struct Findings {
@@ -48,7 +46,7 @@ impl Inspector for Findings {
             _ => ("damaged", &mut self.damaged),
         };
         *count += 1;
-        if *count <= SHOWN {
+        if *count <= SHOWN_DAMAGES {
             println!("{kind}: {error}");
         }
     }
@@ -58,8 +56,8 @@ impl Findings {
     /// What was too much to be told one by one.
     fn untold(&self) -> Vec<String> {
         let kinds = [("damaged places", self.damaged), ("newer files", self.newer)];
-        let untold = kinds.into_iter().filter(|(_, count)| *count > SHOWN);
-        untold.map(|(kind, count)| format!("and {} more {kind}", count - SHOWN)).collect()
+        let untold = kinds.into_iter().filter(|(_, count)| *count > SHOWN_DAMAGES);
+        untold.map(|(kind, count)| format!("and {} more {kind}", count - SHOWN_DAMAGES)).collect()
     }
 
     fn conclude(&self) -> anyhow::Result<()> {
@@ -129,7 +127,7 @@ mod tests {
     #[test]
     fn what_is_not_told_one_by_one_is_counted() {
         let untold = |damaged| Findings { damaged, newer: 0 }.untold();
-        assert_eq!(untold(SHOWN), Vec::<String>::new());
-        assert_eq!(untold(SHOWN + 3), ["and 3 more damaged places"]);
+        assert_eq!(untold(SHOWN_DAMAGES), Vec::<String>::new());
+        assert_eq!(untold(SHOWN_DAMAGES + 3), ["and 3 more damaged places"]);
     }
 }

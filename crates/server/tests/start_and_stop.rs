@@ -129,6 +129,25 @@ fn the_first_start_without_a_configuration_says_what_it_made_and_no_other_makes_
 }
 
 #[test]
+fn a_first_start_that_fails_on_its_way_makes_its_entities_the_next_time() {
+    use std::os::unix::fs::DirBuilderExt;
+    let folder = Folder::new();
+    // Keys and a journal are made before the certificate is looked for, the entities after it.
+    let (data, tls) = (folder.0.join("otobus-data"), folder.0.join("otobus-data/tls"));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&tls).unwrap();
+    let arguments = ["--listen-bus", "127.0.0.1:0"];
+    let told = refused(&folder.0, &arguments);
+    assert!(told.contains("server.pem"), "{told}");
+    assert!(data.join("keys.toml").exists() && data.join("bus/0").exists());
+    std::fs::remove_dir(&tls).unwrap();
+    for made in [Some("made queue.1 topic.1"), None] {
+        let running = Running::start(&folder.0, &arguments);
+        assert_eq!(running.lines.iter().find(|line| line.starts_with("made ")).map(String::as_str), made);
+        assert_eq!(running.terminate(), Some(0));
+    }
+}
+
+#[test]
 fn it_says_where_it_listens_serves_and_stops_when_told() {
     let folder = Folder::new();
     folder.write("otobus.toml", "[[queue]]\nname = \"orders\"\n");
@@ -412,4 +431,35 @@ fn a_head_whose_lines_end_without_a_carriage_return_is_refused_at_the_items_port
     assert!(asked(last).starts_with("HTTP/1.1 400 "));
     let both = asked(&format!("{good}{last}"));
     assert!(both.starts_with("HTTP/1.1 200 ") && both.contains("HTTP/1.1 400 "), "{both}");
+}
+
+#[test]
+fn a_stop_ends_the_idle_clients_of_every_door_and_cuts_nobody() {
+    let folder = Folder::new();
+    let ports = ["--listen-bus", "127.0.0.1:0", "--listen-items", "127.0.0.1:0", "--log", "info"];
+    let server = Running::start(&folder.0, &ports);
+    let address = |word: &str| -> SocketAddr {
+        server.lines.iter().find_map(|line| line.strip_prefix(word)).unwrap().parse().unwrap()
+    };
+    let (bus, items) = (address("bus "), address("items "));
+    let health = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    // Each has been served, and goes on listening.
+    let idle = |address, asked: &[u8], answered: &[u8]| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(asked).unwrap();
+        let mut said = vec![0; answered.len()];
+        stream.read_exact(&mut said).unwrap();
+        assert_eq!(said, answered);
+        stream
+    };
+    let sasl = b"AMQP\x03\x01\0\0";
+    let clients = [
+        idle(bus, sasl, sasl),
+        idle(bus, health.as_bytes(), b"HTTP/1.1 200 OK"),
+        idle(items, health.as_bytes(), b"HTTP/1.1 200 OK"),
+    ];
+    assert_eq!(server.terminate(), Some(0));
+    let log = std::fs::read_to_string(folder.0.join("log")).unwrap();
+    assert!(!log.contains("did not end in time"), "{log}");
+    drop(clients);
 }

@@ -3,7 +3,7 @@
 
 use crate::machine::{Alive, Machine};
 use crate::oracle::forward::forwards;
-use crate::oracle::ledger::{Kind, PARTS, Present, Queue, path_of};
+use crate::oracle::ledger::{Kind, Present, Queue, SUB_QUEUES, path_of};
 use crate::oracle::{Oracle, OracleMailbox, Question, Role};
 use crate::workload::{Workload, namespace_of};
 use crate::{PARTITIONS, Run};
@@ -11,7 +11,7 @@ use broker::topic::settings::SubscriptionSettings;
 use broker::{
     Command, ConnectionId, LinkId, Outcome, QueueSettings, ReceiveMode, RequestId, State, SubQueue, Task,
 };
-use engine::{Batch, Item, Outgoing};
+use engine::{Batch, Outgoing, Work};
 use std::sync::Arc;
 
 const DRAINING: ConnectionId = ConnectionId(u32::MAX);
@@ -36,15 +36,15 @@ impl Run<'_> {
         let shared = machine.shared.clone();
         let mailbox = Arc::new(OracleMailbox { connection: DRAINING, shared: shared.clone() });
         shared.lock().connected(DRAINING);
-        machine.put(Item::Connect { connection: DRAINING, mailbox });
-        let batch = attach_where(machine, |queue, part| !forwards(&queue.settings, part));
-        machine.put(Item::Batch(batch));
+        machine.put(Work::Connect { connection: DRAINING, mailbox });
+        let batch = attach_where(machine, |queue, sub| !forwards(&queue.settings, sub));
+        machine.put(Work::Batch(batch));
         // Owner time may run at half the pace of the world's.
         for elapsed in [0, SCHEDULE_MS, SCHEDULE_MS] {
             self.machines[nth].clock.pass(elapsed);
-            self.machines[nth].put(Item::Batch(accept_everywhere(&mut shared.lock())));
+            self.machines[nth].put(Work::Batch(accept_everywhere(&mut shared.lock())));
             if elapsed > 0 {
-                self.machines[nth].put(Item::Batch(ask_for_deferred(&mut shared.lock())));
+                self.machines[nth].put(Work::Batch(ask_for_deferred(&mut shared.lock())));
             }
             self.drain_now(nth);
         }
@@ -59,12 +59,12 @@ impl Run<'_> {
         if batch.is_empty() {
             return;
         }
-        machine.put(Item::Batch(batch));
-        let is_source = |queue: &Queue, part| sources.contains(&(queue.path.clone(), part));
-        machine.put(Item::Batch(attach_where(machine, is_source)));
+        machine.put(Work::Batch(batch));
+        let is_source = |queue: &Queue, sub| sources.contains(&(queue.path.clone(), sub));
+        machine.put(Work::Batch(attach_where(machine, is_source)));
         self.drain_now(nth);
         let shared = self.machines[nth].shared.clone();
-        self.machines[nth].put(Item::Batch(ask_for_deferred(&mut shared.lock())));
+        self.machines[nth].put(Work::Batch(ask_for_deferred(&mut shared.lock())));
         self.drain_now(nth);
     }
 
@@ -106,7 +106,7 @@ impl Run<'_> {
             if batch.is_empty() {
                 break;
             }
-            machine.put(Item::Batch(batch));
+            machine.put(Work::Batch(batch));
         }
     }
 }
@@ -125,9 +125,9 @@ fn stop_forwarding(oracle: &mut Oracle) -> (Batch, Vec<(String, SubQueue)>) {
         (queue.path.clone(), queue.settings.clone(), subscription)
     });
     for (path, settings, subscription) in queues.collect::<Vec<_>>() {
-        let forwarding = PARTS.into_iter().filter(|part| forwards(&settings, *part));
+        let forwarding = SUB_QUEUES.into_iter().filter(|sub| forwards(&settings, *sub));
         let before = sources.len();
-        sources.extend(forwarding.map(|part| (path.clone(), part)));
+        sources.extend(forwarding.map(|sub| (path.clone(), sub)));
         if sources.len() == before {
             continue;
         }
@@ -150,19 +150,19 @@ fn stop_forwarding(oracle: &mut Oracle) -> (Batch, Vec<(String, SubQueue)>) {
     (batch, sources)
 }
 
-/// Attaches receivers to all parts of queues that are wanted.
+/// Attaches receivers to all sub-queues that are wanted.
 fn attach_where(machine: &Machine, is_wanted: impl Fn(&Queue, SubQueue) -> bool) -> Batch {
     let mut batch = Batch::default();
     let mut oracle = machine.shared.lock();
     let mut paths = Vec::new();
     for queue in oracle.ledger.queues.values().filter(|queue| queue.may_receive()) {
-        let parts = PARTS.into_iter().filter(|part| is_wanted(queue, *part));
+        let subs = SUB_QUEUES.into_iter().filter(|sub| is_wanted(queue, *sub));
         // Nobody receives from a topic but what fell out there on its way.
         let is_topic = matches!(queue.kind, Kind::Topic(_));
-        let parts = parts.filter(|part| !is_topic || *part == SubQueue::TransferDeadLetter);
+        let subs = subs.filter(|sub| !is_topic || *sub == SubQueue::TransferDeadLetter);
         // Sessions are accepted one by one.
-        let parts = parts.filter(|part| *part != SubQueue::Main || !queue.settings.requires_session);
-        paths.extend(parts.map(|part| path_of(&queue.path, part)));
+        let subs = subs.filter(|sub| *sub != SubQueue::Main || !queue.settings.requires_session);
+        paths.extend(subs.map(|sub| path_of(&queue.path, sub)));
     }
     for path in paths {
         let link = LinkId { connection: DRAINING, link: oracle.next_drained() };
@@ -201,9 +201,9 @@ fn ask_for_deferred(oracle: &mut Oracle) -> Batch {
     let mut wanted = Vec::new();
     for queue in oracle.ledger.queues.values().filter(|queue| queue.may_receive()) {
         let is_asked_for =
-            |present: &Present| present.state == State::Deferred && !forwards(&queue.settings, present.part);
+            |present: &Present| present.state == State::Deferred && !forwards(&queue.settings, present.sub);
         for (sequence, present) in queue.present.iter().filter(|(_, present)| is_asked_for(present)) {
-            let path = path_of(&queue.path, present.part).to_lowercase();
+            let path = path_of(&queue.path, present.sub).to_lowercase();
             let session = present.session.clone().filter(|_| present.is_main());
             wanted.push((path, queue.number(*sequence), session));
         }

@@ -19,7 +19,7 @@ pub mod transactions;
 pub mod workload;
 
 use coverage::Coverage;
-use engine::Item;
+use engine::Work;
 use faults::DiskPlan;
 use machine::{Alive, Machine};
 use oracle::Shared;
@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
         let mut is_clean = true;
         for nth in 0..PARTITIONS {
             let is_all = self.workload.hand_over(nth, &self.machines[nth]);
-            self.machines[nth].put(Item::Stop);
+            self.machines[nth].put(Work::Stop);
             is_clean &=
                 self.machines[nth].run(false, is_all) == Alive::No && !self.machines[nth].has_struck();
             self.deliver(nth);

@@ -10,8 +10,10 @@ use crate::oracle::topic::LIMITS;
 use crate::oracle::watched::Watched;
 use crate::random::Random;
 use broker::{Broker, Tier, Time};
-use engine::commit::{Append, Commit, FULL_RETRY, Inbox, Step, Stop};
-use engine::{Budget, Environment, HandClock, Item, Pace, Partition, SharedPartition, Unreleased, recover};
+use engine::commit::{AfterTurn, Append, Commit, FULL_RETRY, Inbox, Stop};
+use engine::{
+    Budget, Environment, HandClock, Partition, SharedPartition, Unreleased, UpkeepSettings, Work, recover,
+};
 use journal::disk::{Fault, Faulty, Memory};
 use journal::{Filling, Local, Options};
 use std::sync::Arc;
@@ -23,7 +25,7 @@ const SEGMENT_BYTES: u32 = 64 * 1_024;
 const BUDGET_BYTES: usize = 32 * 1_024;
 
 /// Small too, so that a run takes snapshots, gives space back and copies what is in its way.
-const PACE: Pace = Pace {
+const UPKEEP: UpkeepSettings = UpkeepSettings {
     snapshot_every_bytes: 24 * 1_024,
     reclaim_bytes: 64 * 1_024,
     sparse_percent: 50,
@@ -45,7 +47,7 @@ pub struct Machine {
     memory: Memory,
     disk: Arc<Faulty>,
     plan: DiskPlan,
-    inbox: Arc<Inbox<Item>>,
+    inbox: Arc<Inbox<Work>>,
     budget: Arc<Budget>,
     watch: HandClock,
     /// In a box, since it is taken out for every run and put back.
@@ -159,12 +161,14 @@ impl Machine {
         let broker = broker.with_topic_limits(LIMITS);
         // In some lives a batch is more than a topic publishes at once.
         let broker = if tail % 3 == 1 { broker.with_publish_steps(FEW_STEPS) } else { broker };
+        // In others one source at a time has its messages read before they are published.
+        let broker = if tail % 3 == 2 { broker.with_read_bytes(0) } else { broker };
         self.inbox = Arc::default();
         self.budget = Arc::new(Budget::new(BUDGET_BYTES));
         let journal = Watched::new(inner, self.shared.clone(), log);
         let environment = Environment::new(self.inbox.clone(), self.budget.clone());
         let partition = Partition::new(broker, Box::new(journal), Box::new(self.watch.clone()), environment);
-        let partition = partition.tended(PACE, &recovered.snapshots, recovered.last_time);
+        let partition = partition.tended(UPKEEP, &recovered.snapshots, recovered.last_time);
         let partition = SharedPartition::new(partition, journal::Position(tail), self.inbox.clone());
         self.alive = Some(Box::new(Living { partition, in_flight: None }));
         Ok(())
@@ -176,14 +180,14 @@ impl Machine {
     }
 
     /// Somebody leaves work in the inbox.
-    pub fn put(&self, item: Item) {
-        match item {
-            Item::Batch(batch) => {
+    pub fn put(&self, work: Work) {
+        match work {
+            Work::Batch(batch) => {
                 self.budget.hold(batch.held_bytes());
-                self.inbox.leave(Item::Batch(batch));
+                self.inbox.leave(Work::Batch(batch));
             }
-            Item::Stop => self.inbox.put(item),
-            item => self.inbox.leave(item),
+            Work::Stop => self.inbox.put(work),
+            work => self.inbox.leave(work),
         }
     }
 
@@ -232,7 +236,7 @@ impl Machine {
     }
 
     /// Sometimes those who bring something come just when the partition's thread has looked and is about to sleep.
-    fn hold_back(&self, living: &Living) -> Vec<Item> {
+    fn hold_back(&self, living: &Living) -> Vec<Work> {
         let mut late = Vec::new();
         if living.in_flight.is_none() && self.runs.is_multiple_of(3) && !self.inbox.is_empty() {
             self.inbox.take(&mut late);
@@ -241,9 +245,9 @@ impl Machine {
         late
     }
 
-    fn bring_late(&self, living: &Living, late: &mut Vec<Item>) {
+    fn bring_late(&self, living: &Living, late: &mut Vec<Work>) {
         if !late.is_empty() {
-            late.drain(..).for_each(|item| self.inbox.leave(item));
+            late.drain(..).for_each(|work| self.inbox.leave(work));
             living.partition.decide_here();
             self.shared.lock().coverage.fault("decided before a sleep");
         }
@@ -277,11 +281,11 @@ impl Machine {
                 },
             };
             match step {
-                Step::Sync(append) => {
+                AfterTurn::Sync(append) => {
                     living.in_flight = Some(append);
                     self.bring_late(living, &mut late);
                 }
-                Step::Sleep { until, now } => {
+                AfterTurn::Sleep { until, now } => {
                     self.bring_late(living, &mut late);
                     if self.inbox.try_sleep(until, now)
                         && let Some(moment) = living.partition.gathers_until()
@@ -292,11 +296,11 @@ impl Machine {
                         self.shared.lock().coverage.fault("gathered");
                     }
                 }
-                Step::Ended => {
+                AfterTurn::Ended => {
                     self.look_at_end(living);
                     return Alive::No;
                 }
-                Step::Stopped(why) => return self.stopped(why),
+                AfterTurn::Stopped(why) => return self.stopped(why),
             }
         }
         self.shared.lock().fail("the partition never rests");

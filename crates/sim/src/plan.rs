@@ -24,7 +24,7 @@ pub struct Plan {
     pub end: u64,
 }
 
-/// What happens next.
+/// What happens next. Not the unit of cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// A client makes up its mind.

@@ -78,6 +78,23 @@ def test_what_was_read_stands_for_the_item(container):
         container.read_item(item, "ann")
 
 
+# CX-6.4
+def test_a_replace_may_change_the_id(container):
+    made = container.create_item({"id": "1", "user": "ann", "n": 1})
+    container.create_item({"id": "2", "user": "ann"})
+    with pytest.raises(exceptions.CosmosResourceExistsError):
+        container.replace_item("1", {"id": "2", "user": "ann"})
+    stale = {"etag": "\"stale\"", "match_condition": MatchConditions.IfNotModified}
+    with pytest.raises(exceptions.CosmosAccessConditionFailedError):
+        container.replace_item("1", {"id": "3", "user": "ann"}, **stale)
+    renamed = container.replace_item("1", {"id": "3", "user": "ann", "n": 2})
+    assert renamed["_rid"] == made["_rid"] and container.read_item("3", "ann")["n"] == 2
+    with pytest.raises(exceptions.CosmosResourceNotFoundError):
+        container.read_item("1", "ann")
+    found = container.query_items("SELECT VALUE c.id FROM c WHERE c.user = 'ann'", partition_key="ann")
+    assert sorted(found) == ["2", "3"]
+
+
 def test_an_autoscale_offer_keeps_how_it_grows(database):
     # P-77
     most = ThroughputProperties(auto_scale_max_throughput=5000, auto_scale_increment_percent=2)

@@ -11,7 +11,11 @@ from items import advance, ask, authorization
 CONTAINER = "dbs/shop/colls/carts"
 KEY = {"x-ms-documentdb-partitionkey": '["ann"]'}
 UPSERT = {**KEY, "x-ms-documentdb-is-upsert": "True"}
-QUERY = {"x-ms-documentdb-isquery": "True", "content-type": "application/query+json"}
+QUERY = {
+    "x-ms-documentdb-isquery": "True",
+    "content-type": "application/query+json",
+    "x-ms-documentdb-query-enablecrosspartition": "True",
+}
 
 
 ATOMIC = {**KEY, "x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "True"}
@@ -213,12 +217,13 @@ def test_feeds_and_documents_have_the_known_paths_and_members(carts):
         (f"/{CONTAINER}/conflicts", "Conflicts", []),
         ("/dbs/shop/users", "Users", ["who"]),
         ("/dbs/shop/users/who/permissions", "Permissions", []),
-        ("/offers", "Offers", []),
     ]
     for path, member, ids in feeds:
         status, headers, feed = carts.json("GET", path)
         assert (status, [one["id"] for one in feed[member]], feed["_count"]) == (200, ids, len(ids)), path
         assert headers["x-ms-item-count"] == str(len(ids)) or member == "Conflicts"
+    (offer,) = carts.json("GET", "/offers")[2]["Offers"]
+    assert (offer["resource"], offer["content"]["offerThroughput"]) == (container["_self"], 400)
     assert carts.json("GET", f"/{CONTAINER}/triggers/t")[2]["triggerType"] == "Pre"
     status, headers, feed = carts.json("GET", f"/{CONTAINER}/pkranges")
     (only,) = feed["PartitionKeyRanges"]
@@ -309,7 +314,7 @@ def test_a_batch_leaves_bodies_out_for_who_does_not_want_them(carts):
 
 
 # CX-12.1, P-67
-def test_queries_are_answered_in_every_scope_without_leave(carts):
+def test_queries_are_answered_in_every_scope(carts):
     assert carts.create({"id": "2", "user": "bob", "n": 2})[0] == 201
     def ids(path, member, headers=None):
         query = {"query": "SELECT * FROM r WHERE IS_DEFINED(r.id)", "parameters": []}
@@ -322,7 +327,12 @@ def test_queries_are_answered_in_every_scope_without_leave(carts):
     assert sorted(ids(f"/{CONTAINER}/docs", "Documents", {"x-ms-start-epk": "", "x-ms-end-epk": "FF"})) == ["1", "2"]
     assert ids("/dbs", "Databases") == ["shop"]
     assert ids("/dbs/shop/colls", "DocumentCollections") == ["carts"]
-    assert ids("/offers", "Offers") == ids("/dbs/shop/users", "Users") == []
+    assert len(ids("/offers", "Offers")) == 1 and ids("/dbs/shop/users", "Users") == []
+    # Who asks all partitions has to say that it may.
+    unasked = {name: value for name, value in QUERY.items() if "cross" not in name}
+    status, headers, body = carts("POST", f"/{CONTAINER}/docs", {"query": "SELECT * FROM c"}, unasked)
+    assert (status, sub_status(headers)) == (400, "0") and b"Cross partition query is required but disabled" in body
+    assert carts("POST", f"/{CONTAINER}/docs", {"query": "SELECT * FROM c WHERE c.user = 'ann'"}, unasked)[0] == 200
     # Whatever the service would want a plan for.
     for text in ("SELECT c.user, COUNT(1) AS n FROM c GROUP BY c.user", "SELECT DISTINCT VALUE c.user FROM c",
                  "SELECT VALUE AVG(c.n) FROM c", "SELECT * FROM c ORDER BY c.n DESC OFFSET 1 LIMIT 1"):
@@ -375,7 +385,7 @@ def test_who_spends_more_than_is_provisioned_is_told_when_to_come_again(carts):
     assert 0 < int(headers["x-ms-retry-after-ms"]) <= 60_000
     advance(carts.broker, "PT1M")
     assert carts("GET", "/dbs/shop/colls/little/docs/0", headers=KEY)[0] == 200
-    assert carts("GET", f"/{CONTAINER}/docs/1", headers=KEY)[0] == 200, "what has no offer is not limited"
+    assert carts("GET", f"/{CONTAINER}/docs/1", headers=KEY)[0] == 200, "who asked for no limit meets none"
 
 
 # P-84

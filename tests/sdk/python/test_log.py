@@ -131,7 +131,7 @@ def test_the_true_reason_of_a_refused_token_is_in_the_log_at_debug(talkative):
     assert f"it fits no key of the policy `{POLICY}`" in reasons
     # The rules of an entity are asked too, and what they say is true as well.
     assert reasons.count("no policy here has the name that is given") == 1
-    assert "no rule of an entity proves it either" in reasons
+    assert "no rule of an entity here has the name that is given" in reasons
 
 
 def test_no_secret_is_logged_told_or_counted(talkative):

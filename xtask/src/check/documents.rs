@@ -1,6 +1,7 @@
-//! Checks what the documents say of the repository: links lead to files, files that ARCHITECTURE.md names exist, and its table of
-//! crates says of each what its manifest says.
+//! Checks what the documents say of the repository: links lead to files, files that ARCHITECTURE.md names exist, its table of
+//! crates says of each what its manifest says, and limits are where it says.
 
+use super::limits;
 use super::step::{Failure, Report};
 use crate::root::root;
 use std::collections::BTreeSet;
@@ -36,6 +37,7 @@ fn problems(root: &Path) -> std::io::Result<Vec<String>> {
         let manifest = std::fs::read_to_string(root.join("crates").join(&folder).join("Cargo.toml"))?;
         problems.extend(wrong_arrows(&map, &folder, &known_crates(&manifest, &crates(root)?)));
     }
+    problems.extend(limits::misplaced(&root.join("crates"))?);
     Ok(problems)
 }
 

@@ -9,6 +9,7 @@ mod compatibility;
 mod dependencies;
 mod documents;
 mod licence;
+mod limits;
 mod output;
 mod rust_tests;
 mod sdk_tests;

@@ -550,7 +550,7 @@ fn bodies_that_are_copied_forward_during_a_move_move_no_clock() {
     world.command(Command::Advance { request, namespace, by: HOUR }, &[]);
     world.relocate(&[(crate::BodyId(1), crate::Intake { offset: 0, length: 10 })]);
     assert!(!matches!(world.records.last(), Some(Record::Managed(_))), "it is told at no time");
-    while world.broker.is_moving() {
+    while world.broker.is_advancing() {
         world.tick();
     }
     assert_eq!(world.local(), until);
@@ -559,7 +559,7 @@ fn bodies_that_are_copied_forward_during_a_move_move_no_clock() {
 
 #[test]
 fn the_time_of_a_namespace_does_not_stand_still_while_it_is_moved_by_little() {
-    // More of the owner's time passes during the move than it moves: the offset does not fall.
+    // More of the owner's time passes during the advance than it moves: the offset does not fall.
     let mut world = with_messages(3);
     let offset = world.local().0 - world.now.0;
     let before = world.local();

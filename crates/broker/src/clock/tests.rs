@@ -6,16 +6,16 @@ use crate::testing::{World, deliveries, message};
 
 const HOUR: Span = Span::minutes(60);
 
-fn lock_expired(number: u64, fate: Fate) -> What {
-    What::LockExpired { number: Number(number), fate }
+fn lock_expired(number: u64, fate: Fate) -> Happening {
+    Happening::LockExpired { number: Number(number), fate }
 }
 
-fn expired(number: u64, fate: Fate) -> What {
-    What::MessageExpired { number: Number(number), fate }
+fn expired(number: u64, fate: Fate) -> Happening {
+    Happening::MessageExpired { number: Number(number), fate }
 }
 
 /// What happened, in seconds since `start`.
-fn told(advanced: &Advanced, start: LocalTime) -> Vec<(i64, &str, What)> {
+fn told(advanced: &Advanced, start: LocalTime) -> Vec<(i64, &str, Happening)> {
     let seconds = |at: LocalTime| (at.0 - start.0) / 1_000;
     advanced.events.iter().map(|event| (seconds(event.at), &*event.entity, event.what)).collect()
 }
@@ -56,7 +56,7 @@ fn due_instants_are_visited_in_order_and_each_at_its_own_time() {
     let start = world.local();
     // Real time passes between the ticks, and the instants do not move with it.
     let advanced = world.advance(0, HOUR, Span(7)).unwrap();
-    let activated = What::MessageActivated { scheduled: Number(3), number: Number(4) };
+    let activated = Happening::MessageActivated { scheduled: Number(3), number: Number(4) };
     assert_eq!(
         told(&advanced, start),
         [
@@ -65,7 +65,7 @@ fn due_instants_are_visited_in_order_and_each_at_its_own_time() {
             (600, "dropping", expired(1, Fate::Dropped)),
             (600, "dropping", expired(2, Fate::Dropped)),
             (1_200, "jobs", activated),
-            (1_800, "idle", What::EntityDeleted),
+            (1_800, "idle", Happening::EntityDeleted),
         ]
     );
     assert_eq!((advanced.more, advanced.now), (0, start.after(HOUR)));

@@ -72,6 +72,6 @@ impl Applying<'_> {
 
     pub(super) fn relocated(&mut self, body: BodyId, copy: BodyId) {
         self.take_body(copy);
-        Arc::make_mut(&mut self.durable.moved).insert(body, copy);
+        Arc::make_mut(&mut self.durable.relocated).insert(body, copy);
     }
 }

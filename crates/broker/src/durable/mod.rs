@@ -39,7 +39,7 @@ pub struct Durable {
     /// How far the time of a namespace is ahead of the owner's, where it was ever moved.
     clock_offsets: BTreeMap<NamespaceId, ClockOffset>,
     /// Where bodies are stored that were copied forward: the id that messages know, and the one of the newest copy.
-    moved: Arc<IdMap<BodyId, BodyId>>,
+    relocated: Arc<IdMap<BodyId, BodyId>>,
 }
 
 /// A namespace, and since when there is one; of `default`, since it was first asked for.
@@ -53,7 +53,7 @@ pub struct Namespace {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) entities: Vec<Option<Arc<Queue>>>,
-    pub(crate) moved: Arc<IdMap<BodyId, BodyId>>,
+    pub(crate) relocated: Arc<IdMap<BodyId, BodyId>>,
     pub(crate) kept_locks: Arc<[KeptLock]>,
 }
 
@@ -119,14 +119,14 @@ impl Durable {
     pub(crate) fn shared(&self) -> Shared {
         Shared {
             entities: self.entities.clone(),
-            moved: Arc::clone(&self.moved),
+            relocated: Arc::clone(&self.relocated),
             kept_locks: Arc::clone(&self.kept_locks),
         }
     }
 
     /// Where the bytes of a body are stored: under its own id, or under that of the newest copy.
     pub fn stored_as(&self, body: BodyId) -> BodyId {
-        if self.moved.is_empty() { body } else { self.moved.get(&body).copied().unwrap_or(body) }
+        if self.relocated.is_empty() { body } else { self.relocated.get(&body).copied().unwrap_or(body) }
     }
 
     pub fn find(&self, namespace: NamespaceId, path: &str) -> Option<EntityId> {
@@ -163,11 +163,11 @@ impl Durable {
 
     /// Forgets where bodies are stored that no snapshot names any more. No record says so, and none has to: nothing asks for such a
     /// body, and a start from that snapshot does not know of it either.
-    pub(crate) fn forget_moved(&mut self, bodies: &[BodyId]) {
+    pub(crate) fn forget_relocated(&mut self, bodies: &[BodyId]) {
         if !bodies.is_empty() {
-            let moved = Arc::make_mut(&mut self.moved);
+            let relocated = Arc::make_mut(&mut self.relocated);
             for body in bodies {
-                moved.remove(body);
+                relocated.remove(body);
             }
         }
     }

@@ -3,6 +3,7 @@
 use crate::effect::{Extra, StoredOverlay};
 use crate::extras::Extras;
 use crate::ids::{BodyId, EntityId, NamespaceId, Number, Sequence, SubQueue};
+use crate::limits::{BODY_PART_BYTES, READ_MESSAGE_COST};
 use crate::queue::history::History;
 use crate::queue::index::{Index, Reason, Slot, State};
 use crate::session::register::{Membership, SessionState, Sessions};
@@ -47,7 +48,7 @@ pub struct Queue {
     pub kind: Kind,
     pub namespace: NamespaceId,
     pub path: Box<str>,
-    /// Of a topic or a subscription: what its own settings mean for its messages.
+    /// Its settings; for a topic or a subscription, what its own settings mean for its messages.
     pub settings: QueueSettings,
     pub created: LocalTime,
     pub updated: LocalTime,
@@ -65,13 +66,13 @@ pub struct Queue {
     /// What it looks for duplicates in (S-160).
     pub history: History,
     pub counts: Counts,
-    /// Of messages and of states of sessions; what changed properties take is counted by `extras`.
+    /// Bytes of messages and of states of sessions; what changed properties take is counted by `extras`.
     pub bytes: u64,
     /// The sessions of its messages, where anybody may ask for them.
     pub sessions: Option<Box<Sessions>>,
-    /// Of a topic: the bytes that its subscriptions hold (S-235).
+    /// The bytes that the subscriptions of a topic hold (S-235).
     pub below: u64,
-    /// Of a subscription: what most of its messages had for a number at the topic is so much more than the one that they
+    /// In a subscription, what most of its messages had for a number at the topic is so much more than the one that they
     /// have here (S-36). What differs says so in its extra.
     pub number_offset: u64,
 }
@@ -86,10 +87,6 @@ pub struct Counts {
     pub dead_letter: u64,
     pub transfer_dead_letter: u64,
 }
-
-/// Numbers of a partitioned entity count in 48 bits (S-32, S-33).
-const PARTITION_SHIFT: u32 = 48;
-const COUNTER: u64 = (1 << PARTITION_SHIFT) - 1;
 
 /// A partitioned entity lives in one of sixteen partitions, all of which are here (S-221).
 pub const PARTITIONS: u16 = 16;
@@ -193,6 +190,13 @@ impl Queue {
         self.stored_overlay(sequence).map_or(0, |stored| stored.length.into())
     }
 
+    /// What [`Queue::wanted_bodies`] of a message take in memory.
+    pub(crate) fn wanted_bytes(&self, sequence: Sequence, slot: &Slot) -> u64 {
+        let has_parts = self.extras.get(&sequence).is_some_and(|extra| !extra.parts.is_empty());
+        let first = if has_parts { slot.length.min(BODY_PART_BYTES) } else { slot.length };
+        u64::from(first) + self.overlay_bytes(sequence) + READ_MESSAGE_COST
+    }
+
     /// The messages of a part of the queue, if it has any.
     pub fn index_of(&self, sub: SubQueue) -> Option<&Index> {
         match sub {
@@ -205,7 +209,7 @@ impl Queue {
     /// The number by which clients know a message.
     pub fn number(&self, sequence: Sequence) -> Number {
         if self.settings.partitioning {
-            Number(u64::from(self.partition) << PARTITION_SHIFT | sequence.0 & COUNTER)
+            Number(u64::from(self.partition) << Number::PARTITION_SHIFT | sequence.0 & Number::COUNTER)
         } else {
             Number(sequence.0)
         }
@@ -216,14 +220,14 @@ impl Queue {
         if !self.settings.partitioning {
             return Some(Sequence(number.0));
         }
-        if number.0 >> PARTITION_SHIFT != u64::from(self.partition) {
+        if number.0 >> Number::PARTITION_SHIFT != u64::from(self.partition) {
             return None;
         }
-        let newest = self.next.0 & !COUNTER | number.0 & COUNTER;
+        let newest = self.next.0 & !Number::COUNTER | number.0 & Number::COUNTER;
         if newest < self.next.0 {
             Some(Sequence(newest))
         } else {
-            newest.checked_sub(COUNTER + 1).map(Sequence)
+            newest.checked_sub(Number::COUNTER + 1).map(Sequence)
         }
     }
 

@@ -67,7 +67,7 @@ impl Restoring {
 
     pub(crate) fn finish(
         mut self,
-        moved: IdMap<BodyId, BodyId>,
+        relocated: IdMap<BodyId, BodyId>,
         kept_locks: Vec<KeptLock>,
     ) -> Result<Durable, Contradiction> {
         let durable = &mut self.durable;
@@ -87,7 +87,7 @@ impl Restoring {
                 return Err("a lock is of no message, or comes twice");
             }
         }
-        durable.moved = Arc::new(moved);
+        durable.relocated = Arc::new(relocated);
         durable.kept_locks = kept_locks.into();
         Ok(self.durable)
     }

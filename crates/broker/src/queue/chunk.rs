@@ -3,7 +3,7 @@
 
 use super::slot::{Slot, State};
 use crate::time::LocalTime;
-use crate::work::touched;
+use crate::touched::touched;
 
 /// Slots in one chunk.
 pub const CHUNK: u64 = 1_024;
@@ -138,6 +138,16 @@ impl Chunk {
         Some(found)
     }
 
+    /// All messages, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Slot)> {
+        let (dense, sparse) = match &self.slots {
+            Slots::Dense(slots) => (slots.as_slice(), [].as_slice()),
+            Slots::Sparse(slots) => ([].as_slice(), slots.as_slice()),
+        };
+        let listed = sparse.iter().map(|(at, slot)| ((*at).into(), slot));
+        dense.iter().enumerate().chain(listed).filter(|(_, slot)| slot.state() != State::Gone)
+    }
+
     /// When the first of its active messages expires.
     pub(super) fn first_expiry(&self) -> LocalTime {
         let expiry = |slot: &Slot| (slot.state() == State::Active).then_some(slot.expires);
@@ -207,9 +217,9 @@ mod tests {
     fn what_is_looked_at_is_counted() {
         for mut chunk in [Chunk::dense(), Chunk::sparse()] {
             (0..10).for_each(|at| chunk.put(at, slot(at)));
-            crate::work::take_touched();
+            crate::touched::take_touched();
             assert!(chunk.first_from(2, |slot| slot.body.0 == 6).is_some());
-            assert_eq!(crate::work::take_touched(), 5);
+            assert_eq!(crate::touched::take_touched(), 5);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::manage::Task;
 use crate::settings::QueueSettings;
 use crate::testing::{World, message};
 use crate::time::{LocalTime, Span};
-use crate::work::take_touched;
+use crate::touched::take_touched;
 use crate::{Answer, Incoming, SessionIds, Tier};
 
 const DEAD: &str = "q/$DeadLetterQueue";

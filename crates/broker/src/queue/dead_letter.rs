@@ -3,7 +3,7 @@
 //! count of deliveries (S-115), no way further (S-102).
 
 use crate::Broker;
-use crate::decision::Deciding;
+use crate::decision::LocalDecision;
 use crate::durable::Applying;
 use crate::effect::{Extra, over};
 use crate::ids::{EntityId, Sequence, Source};
@@ -22,7 +22,7 @@ impl Broker {
         reason: Reason,
         is_failure: bool,
         overlay: Option<Box<Overlay>>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let record = Record::DeadLettered { entity, sequence, reason, is_failure, overlay };
         self.write(record, decision);
@@ -170,7 +170,7 @@ mod tests {
         overlay.set_dead_letter(Some("no good"), Some("because")).unwrap();
         overlay.set("attempt", &message::Value::from("first")).unwrap();
         let outcome = Outcome::DeadLetter(Some(Box::new(overlay)));
-        let material = [(crate::BodyId(1), &[][..])];
+        let material = World::fronts(&[(crate::BodyId(1), &[])]);
         assert_eq!(world.settle_raw(link, token, &outcome, &material), crate::Decided::Done);
         let settled = Effect::Settled { link, delivery: 0, outcome: Settled::DeadLettered };
         assert_eq!(world.take_effects(), [settled]);

@@ -2,11 +2,11 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Deciding, Hindrance, LocalContext, Material, Needs};
+use crate::decision::{Hindrance, LocalContext, LocalDecision, Material, Need, Needs};
 use crate::durable::Applying;
 use crate::effect::{Answer, Delivery};
-use crate::ids::{EntityId, NamespaceId, Number, Sequence, Source, SubQueue};
-use crate::limits::REQUEST_MESSAGES;
+use crate::ids::{BodyId, EntityId, NamespaceId, Number, Sequence, Source, SubQueue};
+use crate::limits::{REQUEST_BODIES, REQUEST_MESSAGES};
 use crate::link::FORWARDING;
 use crate::queue::index::{Reason, State};
 use crate::record::Record;
@@ -28,7 +28,7 @@ impl Broker {
         source: Source,
         sequence: Sequence,
         overlay: Option<Box<Overlay>>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let (entity, count) = (source.entity, self.locked_slot(source, sequence).count());
         let most = self.queue_of(source).settings.max_delivery_count;
@@ -47,7 +47,7 @@ impl Broker {
         numbers: &[Number],
         mode: ReceiveMode,
         held: Option<Held<'_>>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Hindrance> {
         let context = decision.context();
         let source = self.resolve_for_receive(namespace, path)?;
@@ -84,8 +84,9 @@ impl Broker {
         if let Some(number) = missing {
             return Err(Refusal::MessageNotFound(number).into());
         }
+        let bodies = self.bodies_of(source, &found)?;
         if mode == ReceiveMode::ReceiveAndDelete {
-            self.check_read(source, &found, decision.material)?;
+            check_read(bodies, decision.material)?;
         }
         let mut deliveries = Vec::with_capacity(count);
         for sequence in found {
@@ -104,20 +105,19 @@ impl Broker {
         Ok(Answer::Messages(deliveries))
     }
 
-    /// What is removed before it leaves must be known to be readable.
-    fn check_read(
-        &self,
-        source: Source,
-        sequences: &[Sequence],
-        material: Material<'_>,
-    ) -> Result<(), Hindrance> {
+    /// All bodies of messages, if one request may have so many.
+    fn bodies_of(&self, source: Source, sequences: &[Sequence]) -> Result<Vec<BodyId>, Refusal> {
         let queue = self.queue_of(source);
-        let mut unread = Vec::new();
+        let mut bodies = Vec::with_capacity(sequences.len());
         for sequence in sequences {
-            unread.extend(queue.bodies(*sequence, &self.locked_slot(source, *sequence)));
+            bodies.extend(queue.bodies(*sequence, &self.locked_slot(source, *sequence)));
         }
-        unread.retain(|body| !material.iter().any(|(read, _)| read == body));
-        if unread.is_empty() { Ok(()) } else { Err(Hindrance::Check(Needs(unread))) }
+        let (count, limit) = (bodies.len(), REQUEST_BODIES);
+        if count > limit {
+            Err(Refusal::TooMany { what: "parts of messages", count, limit })
+        } else {
+            Ok(bodies)
+        }
     }
 
     /// A deferred message of this number that nobody has locked (S-122).
@@ -134,6 +134,15 @@ impl Broker {
     }
 }
 
+/// What is removed before it leaves must be known to be readable, all of it at once: a message that was changed meanwhile has a body
+/// that was not asked about, and what was found out before is forgotten.
+fn check_read(bodies: Vec<BodyId>, material: &Material) -> Result<(), Hindrance> {
+    if bodies.iter().all(|body| material.is_readable(*body)) {
+        return Ok(());
+    }
+    Err(Hindrance::Needs(Needs(bodies.into_iter().map(Need::is_readable).collect())))
+}
+
 impl Applying<'_> {
     pub(crate) fn deferred(&mut self, entity: EntityId, sequence: Sequence, overlay: Option<&Overlay>) {
         let queue = self.queue_mut(entity);
@@ -148,7 +157,10 @@ mod tests {
     use super::*;
     use crate::command::Outcome;
     use crate::command::ReceiveMode::{PeekLock, ReceiveAndDelete};
+    use crate::command::{Arrivals, Command};
+    use crate::decision::Decided;
     use crate::effect::{Effect, Settled};
+    use crate::ids::RequestId;
     use crate::settings::QueueSettings;
     use crate::testing::{World, deliveries};
     use crate::time::Span;
@@ -289,6 +301,62 @@ mod tests {
         world.commit();
         let dead = world.receive("q/$DeadLetterQueue", PeekLock, 1);
         assert_eq!((dead[0].number, dead[0].count), (Number(1), 1));
+    }
+
+    #[test]
+    fn what_was_changed_meanwhile_has_everything_looked_at_again() {
+        let mut world = deferred(2);
+        fn ask(world: &mut World, material: &Material) -> Decided {
+            let command = Command::ReceiveDeferred {
+                request: RequestId::default(),
+                namespace: NamespaceId(0),
+                path: "q".into(),
+                numbers: [Number(1), Number(2)].into(),
+                mode: ReceiveAndDelete,
+                session: None,
+            };
+            let mut decided = Decided::Done;
+            world.run(|broker, context, decision| {
+                decided = broker.decide(&command, Arrivals::default(), material, context, decision);
+            });
+            decided
+        }
+        let wanted =
+            |bodies: &[u64]| Needs(bodies.iter().map(|body| Need::is_readable(BodyId(*body))).collect());
+        assert_eq!(ask(&mut world, Material::NONE), Decided::Needs(wanted(&[1, 2])));
+        let before = world.looked_up(&wanted(&[1, 2]));
+        // Somebody else changes the first while it is read.
+        let token = messages(world.receive_deferred("q", &[1], PeekLock))[0].token;
+        let mut changes = Overlay::default();
+        changes.set("p", &message::Value::Binary(vec![7; 2_000])).unwrap();
+        world.settle_tokens("q", &[token], Outcome::Abandon(Some(Box::new(changes)))).unwrap();
+        let again = wanted(&[1, 3, 2]);
+        assert_eq!(ask(&mut world, &before), Decided::Needs(again.clone()), "or it would ask for ever");
+        let found = world.looked_up(&again);
+        assert_eq!(ask(&mut world, &found), Decided::Done);
+        assert_eq!(world.queue("q").counts.total(), 0);
+    }
+
+    #[test]
+    fn a_request_has_so_many_parts_of_messages_looked_at_and_no_more() {
+        let mut world = World::unchecked(crate::Tier::Unlimited);
+        world.create("q", QueueSettings { max_message_kilobytes: Some(102_400), ..QueueSettings::default() });
+        let (half, sender) = (REQUEST_BODIES / 2, world.sender("q"));
+        // One part of each comes with its end.
+        for parts in [half - 1, half - 1, 0] {
+            (0..parts).for_each(|_| drop(world.part(sender, 10)));
+            world.send(sender, 0, &[crate::testing::message(10)]);
+        }
+        world.commit();
+        let link = world.receiver("q", PeekLock, 3);
+        for sequence in 1..=3 {
+            let token = world.token(sequence);
+            world.settle(link, 0, token, Outcome::Defer(None));
+        }
+        let (count, limit) = (REQUEST_BODIES + 1, REQUEST_BODIES);
+        let refused = Err(Refusal::TooMany { what: "parts of messages", count, limit });
+        assert_eq!(world.receive_deferred("q", &[1, 2, 3], ReceiveAndDelete), refused);
+        assert_eq!(messages(world.receive_deferred("q", &[1, 2], ReceiveAndDelete)).len(), 2);
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Broker {
         self.doubt_next(source, usize::try_from(wanted).unwrap_or(usize::MAX), false, decision);
     }
 
-    /// Asks for the next messages, `most` at the most.
+    /// Asks for the next messages, `most` at the most. What they hold is asked for in its turn.
     pub(crate) fn doubt_next(
         &mut self,
         source: Source,
@@ -88,11 +88,10 @@ impl Broker {
         wants_content: bool,
         decision: &mut Decision,
     ) {
-        let ready = self.volatile.ready(source);
-        if ready.is_checking {
+        if self.volatile.ready(source).is_checking || wants_content && !self.volatile.may_read(source) {
             return;
         }
-        let queue = self.queue_of(source);
+        let (queue, ready) = (self.queue_of(source), self.volatile.ready(source));
         let Some(index) = queue.index_of(source.sub) else { return };
         let is_free = |sequence: &Sequence| !ready.locks.contains_key(sequence);
         let mut from = ready.cursor;
@@ -103,8 +102,16 @@ impl Broker {
         });
         let next = ready.returned.iter().copied().chain(in_order).filter(is_free);
         let doubt = Doubt::of(queue, source, next, most, wants_content);
+        if wants_content {
+            let wanted = |(sequence, _): &(Sequence, _)| {
+                index.get(*sequence).map(|slot| queue.wanted_bytes(*sequence, slot))
+            };
+            let bytes = doubt.messages.iter().filter_map(wanted).sum();
+            self.volatile.begin_read(source, bytes);
+        } else {
+            self.volatile.begin_check(source);
+        }
         decision.doubts.push(doubt);
-        self.volatile.begin_check(source);
     }
 
     /// The messages of a [`Doubt`] were read: those that are `whole` may go, those that are `damaged` stay.

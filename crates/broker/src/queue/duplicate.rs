@@ -4,13 +4,13 @@
 
 use crate::Broker;
 use crate::command::Incoming;
-use crate::decision::{Deciding, LocalContext};
+use crate::decision::{LocalContext, LocalDecision};
 use crate::durable::Applying;
 use crate::ids::{EntityId, MessageKey};
 use crate::limits::DUPLICATE_WINDOW_DEFAULT;
 use crate::planted::{Bug, is_planted};
 use crate::record::Record;
-use crate::work::touched;
+use crate::touched::touched;
 
 impl Broker {
     /// What the queue knows a message by, if it looks for duplicates and the message has an id.
@@ -37,7 +37,7 @@ impl Broker {
     }
 
     /// Remembers the id of a message that is being stored, in the same append.
-    pub(super) fn note(&mut self, entity: EntityId, message: &Incoming, decision: &mut Deciding<'_>) {
+    pub(super) fn note(&mut self, entity: EntityId, message: &Incoming, decision: &mut LocalDecision<'_>) {
         if let Some(key) = self.key_of(entity, message.id, message.partition) {
             self.remember(entity, key, decision);
         }
@@ -49,7 +49,7 @@ impl Broker {
         &mut self,
         entity: EntityId,
         (id, partition): (MessageKey, u64),
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> bool {
         let context = decision.context();
         let Some(key) = self.key_of(entity, id, partition) else { return true };
@@ -60,7 +60,7 @@ impl Broker {
         is_new
     }
 
-    fn remember(&mut self, entity: EntityId, id: MessageKey, decision: &mut Deciding<'_>) {
+    fn remember(&mut self, entity: EntityId, id: MessageKey, decision: &mut LocalDecision<'_>) {
         let queue = self.durable.queue(entity).expect("checked before");
         for chunk in queue.history.past(decision.now, queue.settings.duplicate_window) {
             touched(1);

@@ -5,7 +5,7 @@
 //! due leaves in one record each, in slices.
 
 use crate::Broker;
-use crate::decision::Deciding;
+use crate::decision::LocalDecision;
 use crate::ids::{EntityId, Sequence, Source};
 use crate::planted::{Bug, is_planted};
 use crate::queue::index::{Reason, State};
@@ -21,7 +21,7 @@ impl Broker {
         sequence: Sequence,
         is_failure: bool,
         overlay: Option<Box<Overlay>>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let queue = self.durable.queue(entity).expect("its message is there");
         if queue.settings.dead_letter_on_expiration {
@@ -32,7 +32,12 @@ impl Broker {
     }
 
     /// Works off up to `most` messages of a queue that have expired, says how many, and sets the timer for the next.
-    pub(crate) fn expire_due(&mut self, entity: EntityId, most: usize, decision: &mut Deciding<'_>) -> usize {
+    pub(crate) fn expire_due(
+        &mut self,
+        entity: EntityId,
+        most: usize,
+        decision: &mut LocalDecision<'_>,
+    ) -> usize {
         let mut count = 0;
         while count < most
             && let Some(chunk) = self.volatile.presence(entity).expiries.due(decision.now)
@@ -48,7 +53,7 @@ impl Broker {
         entity: EntityId,
         chunk: u64,
         most: usize,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> usize {
         let source = Source::main(entity);
         let queue = self.durable.queue(entity).expect("timers go with their entity");

@@ -8,7 +8,7 @@
 use super::dead_letter::words_of;
 use super::overlay::Kept;
 use crate::Broker;
-use crate::decision::{Deciding, LocalContext};
+use crate::decision::{LocalContext, LocalDecision};
 use crate::durable::{Applying, Kind};
 use crate::effect::{Extra, Forwarded, over};
 use crate::ids::{EntityId, Sequence, Source, SubQueue};
@@ -26,7 +26,7 @@ use message::system::SystemProperty;
 use std::sync::Arc;
 
 /// What may become of a message that is to be forwarded.
-enum Way {
+enum Destination {
     To(EntityId),
     /// A topic, whose rules decide.
     Topic(EntityId),
@@ -34,6 +34,18 @@ enum Way {
     Closed,
     /// It has come too far (S-173).
     TooFar,
+}
+
+/// What a destination wants of a message that comes to it.
+struct Wanted {
+    /// Its id, to find duplicates.
+    looks: bool,
+    /// A session id, which the message was not known to have where it was.
+    lacks_session: bool,
+    /// It is a topic, whose rules look at the message now.
+    is_published: bool,
+    /// So its front has to be read.
+    is_read: bool,
 }
 
 /// What became of a message that was to be forwarded.
@@ -74,18 +86,32 @@ impl Broker {
         &mut self,
         entity: EntityId,
         sequence: Sequence,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> bool {
         let source = Source::main(entity);
         // What goes to a topic may become many, which may be forwarded in turn: it waits for a slice of its own.
         self.forwards(source)
             && (self.queue_of(source).counts.active == 1 || is_planted(Bug::Overtaking))
-            && !matches!(self.way(source, sequence), Way::Topic(_))
+            && !matches!(self.destination(source, sequence), Destination::Topic(_))
             && self.forward(source, sequence, decision) == Forwarding::Gone
     }
 
     /// Forwards what is free, `most` messages at the most, and says how many there were (at least one).
-    pub(super) fn forward_free(&mut self, source: Source, most: usize, decision: &mut Deciding<'_>) -> usize {
+    pub(super) fn forward_free(
+        &mut self,
+        source: Source,
+        most: usize,
+        decision: &mut LocalDecision<'_>,
+    ) -> usize {
+        let count = self.forward_slice(source, most, decision);
+        // Who does not go on by itself would hold what was read for nothing.
+        if !self.volatile.is_stirred(source) {
+            self.volatile.leave_reading(source);
+        }
+        count
+    }
+
+    fn forward_slice(&mut self, source: Source, most: usize, decision: &mut LocalDecision<'_>) -> usize {
         let (mut left, mut is_over) = (most, false);
         while !is_over && let Some(sequence) = self.next_free(source, &mut left, decision) {
             match self.forward(source, sequence, decision) {
@@ -123,16 +149,23 @@ impl Broker {
         1
     }
 
-    fn forward(&mut self, source: Source, sequence: Sequence, decision: &mut Deciding<'_>) -> Forwarding {
-        match (self.way(source, sequence), source.sub) {
+    fn forward(
+        &mut self,
+        source: Source,
+        sequence: Sequence,
+        decision: &mut LocalDecision<'_>,
+    ) -> Forwarding {
+        match (self.destination(source, sequence), source.sub) {
             // Its copies take memory for each subscription.
-            (Way::Topic(_), _) if self.check_state().is_err() => Forwarding::Waits,
-            (Way::To(target) | Way::Topic(target), _) => self.hand_over(target, source, sequence, decision),
-            (Way::Closed, SubQueue::DeadLetter) => Forwarding::Waits,
-            (Way::TooFar, SubQueue::DeadLetter) => Forwarding::Rests,
-            (way, _) => {
-                let reason = match way {
-                    Way::TooFar => Reason::MaxTransferHops,
+            (Destination::Topic(_), _) if self.check_state().is_err() => Forwarding::Waits,
+            (Destination::To(target) | Destination::Topic(target), _) => {
+                self.hand_over(target, source, sequence, decision)
+            }
+            (Destination::Closed, SubQueue::DeadLetter) => Forwarding::Waits,
+            (Destination::TooFar, SubQueue::DeadLetter) => Forwarding::Rests,
+            (destination, _) => {
+                let reason = match destination {
+                    Destination::TooFar => Reason::MaxTransferHops,
                     _ => Reason::NotForwarded,
                 };
                 self.dead_letter(source.entity, sequence, reason, false, None, decision);
@@ -141,28 +174,28 @@ impl Broker {
         }
     }
 
-    fn way(&self, source: Source, sequence: Sequence) -> Way {
+    fn destination(&self, source: Source, sequence: Sequence) -> Destination {
         let queue = self.queue_of(source);
         let hops = queue.extras.get(&sequence).and_then(|extra| extra.forwarded).map_or(0, |from| from.hops);
         let most = if source.sub == SubQueue::Main { TRANSFER_HOPS } else { DEAD_LETTER_HOPS };
         let most = most + u8::from(is_planted(Bug::Hops));
         if hops >= most {
-            return Way::TooFar;
+            return Destination::TooFar;
         }
         let target = self.forward_target(source).map(forward_path).unwrap_or_default();
         match self.durable.find(queue.namespace, target) {
-            None => Way::Closed,
+            None => Destination::Closed,
             Some(entity) => match self.durable.queue(entity) {
-                None => Way::Closed,
-                Some(target) if !target.settings.status.may_send() => Way::Closed,
+                None => Destination::Closed,
+                Some(target) if !target.settings.status.may_send() => Destination::Closed,
                 Some(target)
                     if target.held_bytes()
                         >= self.tier_of(target.namespace).queue_bytes(&target.settings) =>
                 {
-                    Way::Closed
+                    Destination::Closed
                 }
-                Some(target) if target.kind == Kind::Topic => Way::Topic(entity),
-                Some(_) => Way::To(entity),
+                Some(target) if target.kind == Kind::Topic => Destination::Topic(entity),
+                Some(_) => Destination::To(entity),
             },
         }
     }
@@ -174,7 +207,7 @@ impl Broker {
         target: EntityId,
         source: Source,
         sequence: Sequence,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Forwarding {
         let context = decision.context();
         // What was read, if it was, and if it could be.
@@ -192,14 +225,8 @@ impl Broker {
         };
         let changed = changes.as_deref();
         let due = changed.and_then(due_of).filter(|due| *due > context.now);
-        let queue = self.durable.queue(target).expect("it was found");
-        // What goes round in one queue is no duplicate of itself (K-24).
-        let looks = queue.settings.requires_duplicate_detection && target != source.entity;
-        let is_topic = queue.kind == Kind::Topic;
-        let lacks_session =
-            queue.settings.requires_session && self.queue_of(source).session_of(sequence).is_none();
-        let is_published = is_topic && due.is_none();
-        let is_read = looks || lacks_session || is_published && self.wants_front(target);
+        let Wanted { looks, lacks_session, is_published, is_read } =
+            self.wanted_by(target, source, sequence, due.is_some());
         if is_read && read.is_none() {
             return self.unread(taken.is_some(), source, sequence, context);
         }
@@ -237,6 +264,18 @@ impl Broker {
         Forwarding::Gone
     }
 
+    /// What a destination wants of a message, which comes to it later if `is_later`.
+    fn wanted_by(&mut self, target: EntityId, source: Source, sequence: Sequence, is_later: bool) -> Wanted {
+        let queue = self.durable.queue(target).expect("it was found");
+        // What goes round in one queue is no duplicate of itself (K-24).
+        let looks = queue.settings.requires_duplicate_detection && target != source.entity;
+        let lacks_session =
+            queue.settings.requires_session && self.queue_of(source).session_of(sequence).is_none();
+        let is_published = queue.kind == Kind::Topic && !is_later;
+        let is_read = looks || lacks_session || is_published && self.wants_front(target);
+        Wanted { looks, lacks_session, is_published, is_read }
+    }
+
     /// What becomes of a message of which nothing is known that has to be: it is read, or, if that was tried, it cannot be.
     fn unread(
         &mut self,
@@ -260,7 +299,7 @@ impl Broker {
         target: EntityId,
         due: Option<LocalTime>,
         (own, overlay): (LocalTime, Option<Overlay>),
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let context = decision.context();
         let kept = overlay.map(Kept::whole);

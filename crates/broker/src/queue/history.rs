@@ -6,7 +6,7 @@
 //! Looking an id up is not done here but in memory that is rebuilt at the start.
 
 use crate::ids::MessageKey;
-use crate::limits::{HISTORY_CHUNK, HISTORY_IDS};
+use crate::limits::{HISTORY_CHUNK, HISTORY_CHUNKS_AT_ONCE, HISTORY_IDS};
 use crate::time::{LocalTime, Span};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,10 +24,6 @@ pub struct History {
     count: usize,
 }
 
-/// Chunks that one id may push out: more than one, so that what is past becomes less, and few, so that no send pays for
-/// all the others.
-const CHUNKS_AT_ONCE: usize = 2;
-
 impl History {
     /// The chunks that [`History::note`] will drop at that time.
     pub fn past(&self, time: LocalTime, window: Span) -> impl Iterator<Item = &[Noted]> {
@@ -35,7 +31,7 @@ impl History {
             chunk.len() == HISTORY_CHUNK && chunk.last().is_some_and(|last| last.time.after(window) <= time)
         };
         let is_full = self.count >= HISTORY_IDS;
-        let chunks = self.chunks.iter().take(CHUNKS_AT_ONCE).enumerate();
+        let chunks = self.chunks.iter().take(HISTORY_CHUNKS_AT_ONCE).enumerate();
         chunks
             .take_while(move |(at, chunk)| is_past(chunk) || (*at == 0 && is_full))
             .map(|(_, chunk)| &chunk[..])

@@ -5,19 +5,19 @@
 //! time that the latest use allows.
 
 use crate::Broker;
-use crate::decision::Deciding;
+use crate::decision::LocalDecision;
 use crate::ids::EntityId;
 use crate::planted::{Bug, is_planted};
 
 impl Broker {
     /// Deletes an entity that was idle for as long as it may be; otherwise looks again when it could be.
-    pub(crate) fn end_idle(&mut self, entity: EntityId, decision: &mut Deciding<'_>) -> usize {
+    pub(crate) fn end_idle(&mut self, entity: EntityId, decision: &mut LocalDecision<'_>) -> usize {
         let queue = self.durable.queue(entity).expect("timers go with their entity");
         let is_scheduled = queue.counts.scheduled > 0 && !is_planted(Bug::IdleDeletion);
         let topic = self.durable.topics().topic(entity);
         let below = || topic.iter().flat_map(|topic| topic.subscriptions.values().copied());
-        let is_awaited =
-            self.volatile.is_awaited(entity) || below().any(|entity| self.volatile.is_awaited(entity));
+        let is_awaited = self.volatile.has_waiting_receiver(entity)
+            || below().any(|entity| self.volatile.has_waiting_receiver(entity));
         // K-23
         let is_kept = is_scheduled || is_awaited || queue.settings.forward_to.is_some();
         // After a start nobody knows since when it is idle: it begins again.

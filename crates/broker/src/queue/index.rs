@@ -7,7 +7,7 @@
 use super::chunk::Chunk;
 use crate::ids::Sequence;
 use crate::time::LocalTime;
-use crate::work::touched;
+use crate::touched::touched;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub use super::slot::{Reason, Slot, State};
 
 #[derive(Debug, Clone)]
 struct Numbered {
-    /// Of the chunk's first slot, divided by `CHUNK`.
+    /// The sequence number of the chunk's first slot, divided by `CHUNK`.
     number: u64,
     chunk: Arc<Chunk>,
 }
@@ -155,13 +155,11 @@ impl Index {
         None
     }
 
+    /// All messages, in order. Looks for no chunk: a snapshot walks through millions.
     pub fn iter(&self) -> impl Iterator<Item = (Sequence, &Slot)> {
-        let mut next = Sequence(0);
-        std::iter::from_fn(move || {
-            let (sequence, slot) = self.next_from(next)?;
-            next = sequence.next();
-            Some((sequence, slot))
-        })
+        self.chunks
+            .iter()
+            .flat_map(|Numbered { number, chunk }| chunk.iter().map(|(at, slot)| (join(*number, at), slot)))
     }
 
     /// What it takes in memory.

@@ -14,7 +14,7 @@ pub mod history;
 mod idle;
 pub mod index;
 mod keep;
-mod lock;
+mod lock_end;
 pub(crate) mod overlay;
 mod purge;
 mod receive;

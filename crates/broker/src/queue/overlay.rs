@@ -5,7 +5,7 @@
 //! read it before, and records all of it anew.
 
 use crate::Broker;
-use crate::decision::{Deciding, Material};
+use crate::decision::{LocalDecision, Material};
 use crate::durable::Applying;
 use crate::effect::StoredOverlay;
 use crate::ids::{EntityId, Sequence, Source};
@@ -54,14 +54,13 @@ impl Broker {
         source: Source,
         sequence: Sequence,
         change: &Overlay,
-        material: Material<'_>,
+        material: &Material,
     ) -> Kept {
         let Some(extra) = self.queue_of(source).extras.get(&sequence) else {
             return Kept::change(None, false, change);
         };
         let body = extra.stored_overlay.map(|stored| stored.body);
-        let stored = material.iter().find(|(read, _)| Some(*read) == body);
-        let before = extra.changes(stored.map_or(&[][..], |(_, bytes)| bytes));
+        let before = extra.changes(body.and_then(|body| material.content(body)).unwrap_or_default());
         let before = before.expect("what is stored was read, and was looked at when the change was checked");
         let before = before.filter(|_| body.is_none() || !is_planted(Bug::ChangesForgotten));
         Kept::change(before.as_deref(), body.is_some(), change)
@@ -73,7 +72,7 @@ impl Broker {
         entity: EntityId,
         sequence: Sequence,
         kept: Kept,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Option<Box<Overlay>> {
         match kept {
             Kept::InRecord(overlay) => Some(overlay),
@@ -90,7 +89,7 @@ impl Broker {
         entity: EntityId,
         sequence: Sequence,
         overlay: &Overlay,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let body = self.durable.next_body();
         let length = decision.make_body(|out| overlay.encode(out));
@@ -100,7 +99,7 @@ impl Broker {
     /// Whether there is room for changes that are not small: they take of the disk what a message takes. A full entity refuses
     /// what is sent to it, not what is settled (S-19), so changes have room beyond.
     pub(crate) fn check_room_for_changes(&self, entity: EntityId) -> Result<(), Refusal> {
-        if self.volatile.is_full() {
+        if self.volatile.is_short() {
             return Err(Refusal::NoSpace);
         }
         let topic = self.durable.queue(entity).and_then(|queue| queue.kind.topic());

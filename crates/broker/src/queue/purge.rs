@@ -2,7 +2,7 @@
 //! is locked, deferred or scheduled stays, and nothing that stays is looked at.
 
 use crate::Broker;
-use crate::decision::Deciding;
+use crate::decision::LocalDecision;
 use crate::effect::Answer;
 use crate::ids::{NamespaceId, Sequence, Source};
 use crate::planted::{Bug, is_planted};
@@ -19,7 +19,7 @@ impl Broker {
         most: u32,
         before: LocalTime,
         held: Option<Held<'_>>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Refusal> {
         let source = self.resolve_for_receive(namespace, path)?;
         let tier = self.tier_of(namespace);
@@ -53,7 +53,7 @@ impl Broker {
         source: Source,
         held: Option<Held<'_>>,
         left: &mut usize,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Option<Sequence> {
         let context = decision.context();
         let Some((session, _)) = held else { return self.next_free(source, left, decision) };

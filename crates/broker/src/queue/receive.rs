@@ -2,7 +2,7 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Deciding, LocalContext};
+use crate::decision::{LocalContext, LocalDecision};
 use crate::durable::Queue;
 use crate::effect::{Delivery, Effect};
 use crate::ids::{LockToken, Sequence, Source, SubQueue};
@@ -13,7 +13,12 @@ use crate::volatile::{Link, Lock, Role};
 
 impl Broker {
     /// Hands out messages of a queue, `most` units of work at most, and says how many there were (at least one).
-    pub(crate) fn hand_out(&mut self, source: Source, most: usize, decision: &mut Deciding<'_>) -> usize {
+    pub(crate) fn hand_out(
+        &mut self,
+        source: Source,
+        most: usize,
+        decision: &mut LocalDecision<'_>,
+    ) -> usize {
         let context = decision.context();
         if self.forwards(source) {
             return self.forward_free(source, most, decision);
@@ -67,7 +72,7 @@ impl Broker {
         &mut self,
         source: Source,
         left: &mut usize,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Option<Sequence> {
         while *left > 0 {
             let (sequence, is_expired) = match self.next_in_order(source)? {

@@ -4,7 +4,7 @@
 use super::send::Parts;
 use crate::Broker;
 use crate::command::{Arrivals, Incoming, SessionIds};
-use crate::decision::{Deciding, LocalContext};
+use crate::decision::{LocalContext, LocalDecision};
 use crate::durable::{Applying, Kind};
 use crate::effect::{Answer, Extra};
 use crate::ids::{BodyId, EntityId, NamespaceId, Number, Sequence, Source};
@@ -27,7 +27,7 @@ impl Broker {
         path: &str,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Refusal> {
         let context = decision.context();
         let entity = self.resolve_for_send(namespace, path)?.entity;
@@ -48,7 +48,7 @@ impl Broker {
     }
 
     /// Uses up a number for a message that is dropped: the scheduler is told one all the same (S-48).
-    pub(crate) fn skip(&mut self, entity: EntityId, decision: &mut Deciding<'_>) -> Sequence {
+    pub(crate) fn skip(&mut self, entity: EntityId, decision: &mut LocalDecision<'_>) -> Sequence {
         let sequence = self.durable.queue(entity).expect("checked before").next;
         self.write(Record::Skipped { entity, sequence }, decision);
         sequence
@@ -60,7 +60,7 @@ impl Broker {
         message: &Incoming,
         due: LocalTime,
         parts: Parts,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let context = decision.context();
         let sequence = self.durable.queue(entity).expect("checked before").next;
@@ -76,7 +76,7 @@ impl Broker {
         message: &Incoming,
         session: Option<&Arc<str>>,
         parts: Parts,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         self.note(entity, message, decision);
         self.write_scheduled(entity, sequence, (message, message.scheduled), parts, decision);
@@ -96,7 +96,7 @@ impl Broker {
         sequence: Sequence,
         (message, due): (&Incoming, LocalTime),
         Parts { bodies: parts, bytes: part_bytes, stored, .. }: Parts,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let record = Record::Scheduled {
             entity,
@@ -126,9 +126,14 @@ impl Broker {
         self.arm_schedule(entity);
     }
 
+    /// Sets the timer of an entity to when its next message is due. A topic that has something of [`READ_BYTES`](crate::limits::READ_BYTES)
+    /// has its turn in any case, to give it back.
     pub(crate) fn arm_schedule(&mut self, entity: EntityId) {
-        let schedule = &self.volatile.presence(entity).schedule;
-        let at = schedule.first().map_or(LocalTime::NEVER, |(due, _)| *due);
+        let first = self.volatile.presence(entity).schedule.first();
+        let at = match self.volatile.has_turn(Source::main(entity)) && self.is_topic(entity) {
+            true => LocalTime::AT_ONCE,
+            false => first.map_or(LocalTime::NEVER, |(due, _)| *due),
+        };
         self.volatile.arm(entity, EntityTimer::Activate, at);
     }
 
@@ -138,7 +143,7 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         numbers: &[Number],
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Refusal> {
         let entity = self.resolve_for_send(namespace, path)?.entity;
         let (count, limit) = (numbers.len(), REQUEST_MESSAGES);
@@ -181,7 +186,7 @@ impl Broker {
         &mut self,
         entity: EntityId,
         most: usize,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> usize {
         let context = decision.context();
         let mut count = 0;
@@ -194,6 +199,7 @@ impl Broker {
             if self.is_topic(entity) {
                 // Its copies take memory for each subscription: it waits until there is some.
                 if self.check_state().is_err() {
+                    self.volatile.leave_reading(Source::main(entity));
                     self.volatile.arm(entity, EntityTimer::Activate, context.now.after(STATE_RETRY));
                     return count.max(1);
                 }
@@ -223,6 +229,11 @@ impl Broker {
             self.activate(entity, scheduled, decision);
             count += 1;
         }
+        // As when it forwards: who does not go on by itself holds nothing that was read.
+        let next = self.volatile.presence(entity).schedule.first();
+        if next.is_none_or(|(due, _)| *due > context.now) && self.is_topic(entity) {
+            self.volatile.leave_reading(Source::main(entity));
+        }
         self.arm_schedule(entity);
         self.volatile.set_used(entity, context.now);
         count.clamp(1, most)
@@ -232,7 +243,7 @@ impl Broker {
         self.durable.queue(entity).is_some_and(|queue| queue.kind == Kind::Topic)
     }
 
-    fn activate(&mut self, entity: EntityId, scheduled: Sequence, decision: &mut Deciding<'_>) {
+    fn activate(&mut self, entity: EntityId, scheduled: Sequence, decision: &mut LocalDecision<'_>) {
         let queue = self.durable.queue(entity).expect("the caller looked");
         let own = queue.extras.get(&scheduled).and_then(|extra| extra.time_to_live).unwrap_or(Span::MAX);
         let sequence = queue.next;

@@ -5,7 +5,7 @@
 
 use crate::Broker;
 use crate::command::{Arrivals, Incoming, Intake, SessionIds};
-use crate::decision::{Deciding, Decision};
+use crate::decision::{Decision, LocalDecision};
 use crate::durable::{Applying, Kind};
 use crate::effect::{Effect, Notice};
 use crate::ids::{BodyId, EntityId, LinkId, Sequence, Source};
@@ -26,7 +26,7 @@ impl Broker {
         is_settled: bool,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         // A link that is gone, or was refused, has nobody left to answer.
         let Some(Link { source, role: Role::Sender { part_bytes, destination, .. } }) =
@@ -63,7 +63,7 @@ impl Broker {
         part_bytes: u64,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<(), Refusal> {
         let context = decision.context();
         self.check_send(entity, arrivals.messages, sessions, part_bytes)?;
@@ -86,7 +86,7 @@ impl Broker {
         sessions: &SessionIds,
         part_bytes: u64,
     ) -> Result<(), Refusal> {
-        self.check_size(entity, messages, part_bytes)?;
+        self.check_arrivals(entity, messages, part_bytes)?;
         let queue = self.durable.queue(entity).expect("it was looked at");
         if queue.settings.requires_session && !sessions.has_all(messages.len()) {
             // S-20
@@ -102,7 +102,7 @@ impl Broker {
     }
 
     /// Whether an entity takes messages now, so many and of that size.
-    pub(crate) fn check_size(
+    pub(crate) fn check_arrivals(
         &self,
         entity: EntityId,
         messages: &[Incoming],
@@ -113,7 +113,7 @@ impl Broker {
         if !queue.settings.status.may_send() {
             return Err(Refusal::EntityDisabled(queue.path.clone()));
         }
-        if self.volatile.is_full() || part_bytes == PART_REFUSED {
+        if self.volatile.is_short() || part_bytes == PART_REFUSED {
             return Err(Refusal::NoSpace);
         }
         let limit = tier.batch_messages();
@@ -165,7 +165,7 @@ impl Broker {
         session: Option<&Arc<str>>,
         parts: Parts,
         arrivals: Arrivals<'_>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Sequence {
         self.note(entity, message, decision);
         let queue = self.durable.queue(entity).expect("checked before");
@@ -189,7 +189,7 @@ impl Broker {
         message: &Incoming,
         session: Option<&Arc<str>>,
         Parts { bodies: parts, bytes: part_bytes, stored, .. }: Parts,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let queue = self.durable.queue(entity).expect("checked before");
         let sequence = queue.next;
@@ -221,7 +221,7 @@ impl Broker {
 
     /// A message is in the queue: it goes on to where the queue forwards, or will be free once it is committed, and may be
     /// the next to expire.
-    pub(crate) fn arrive(&mut self, entity: EntityId, sequence: Sequence, decision: &mut Deciding<'_>) {
+    pub(crate) fn arrive(&mut self, entity: EntityId, sequence: Sequence, decision: &mut LocalDecision<'_>) {
         if self.forward_arrival(entity, sequence, decision) {
             return;
         }
@@ -252,7 +252,7 @@ impl Broker {
         link: LinkId,
         body: Intake,
         arrivals: Arrivals<'_>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let Some(Link { source, role: Role::Sender { part_bytes, destination, .. } }) =
             self.volatile.link(link)
@@ -260,7 +260,7 @@ impl Broker {
             return;
         };
         let queue = self.queue_of(*source);
-        if self.volatile.is_full() || *part_bytes == PART_REFUSED {
+        if self.volatile.is_short() || *part_bytes == PART_REFUSED {
             self.volatile.refuse_parts(link);
         } else if *part_bytes <= self.tier_of(queue.namespace).message_bytes(&queue.settings) + ADDED_BYTES {
             let id = self.durable.next_body();

@@ -6,7 +6,7 @@
 
 use crate::Broker;
 use crate::command::Outcome;
-use crate::decision::{Decided, Deciding, Hindrance, LocalContext, Material, Needs};
+use crate::decision::{Decided, Hindrance, LocalContext, LocalDecision, Material, Need, Needs, What};
 use crate::durable::Applying;
 use crate::effect::{Answer, Effect, Notice, Settled};
 use crate::ids::{EntityId, LinkId, LockToken, NamespaceId, Sequence, Source, SubQueue};
@@ -17,8 +17,7 @@ use crate::queue::overlay::is_small;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::LocalTime;
-use message::overlay::Overlay;
-use message::sections::{section, sections};
+use message::overlay::{Overlay, OverlayError};
 use std::borrow::Cow;
 
 impl Broker {
@@ -29,7 +28,7 @@ impl Broker {
         token: LockToken,
         outcome: &Outcome,
         wants_answer: bool,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Decided {
         let context = decision.context();
         let Some(source) = self.volatile.link(link).map(|link| link.source) else { return Decided::Done };
@@ -42,14 +41,15 @@ impl Broker {
                 self.volatile.set_used(source.entity, context.now);
                 Decided::Done
             }
-            Err(Hindrance::Needs(needs)) => Decided::Needs(needs),
-            Err(Hindrance::Check(needs)) => Decided::Check(needs),
-            Err(Hindrance::Refused(refusal)) => {
-                if wants_answer {
-                    decision.effect(Notice::NotSettled { link, delivery, refusal });
+            Err(hindrance) => match hindrance.refusal() {
+                Ok(refusal) => {
+                    if wants_answer {
+                        decision.effect(Notice::NotSettled { link, delivery, refusal });
+                    }
+                    Decided::Done
                 }
-                Decided::Done
-            }
+                Err(undecided) => undecided,
+            },
         }
     }
 
@@ -59,7 +59,7 @@ impl Broker {
         path: &str,
         tokens: &[LockToken],
         outcome: &Outcome,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Hindrance> {
         let context = decision.context();
         let source = self.resolve(namespace, path)?;
@@ -87,7 +87,7 @@ impl Broker {
         source: Source,
         token: LockToken,
         outcome: &Outcome,
-        material: Material<'_>,
+        material: &Material,
         context: LocalContext,
     ) -> Result<(), Hindrance> {
         let sequence = token.sequence();
@@ -151,7 +151,7 @@ impl Broker {
         source: Source,
         sequence: Sequence,
         change: &Overlay,
-        material: Material<'_>,
+        material: &Material,
     ) -> Result<(), Hindrance> {
         let queue = self.queue_of(source);
         let slot = queue
@@ -159,18 +159,25 @@ impl Broker {
             .and_then(|index| index.get(sequence))
             .expect("what is locked is there");
         // The properties stand at the front of a message, in its first part.
-        let (front, stored) = (queue.first_body(sequence, slot), queue.stored_overlay(sequence));
-        let read = |wanted| material.iter().find(|(body, _)| *body == wanted).map(|(_, bytes)| *bytes);
-        let stored = stored.map_or(Some(&[][..]), |stored| read(stored.body));
-        let (Some(front), Some(stored)) = (read(front), stored) else {
-            return Err(Hindrance::Needs(Needs(queue.wanted_bodies(sequence, slot))));
+        let (front, overlay) = (queue.first_body(sequence, slot), queue.stored_overlay(sequence));
+        let stored = overlay.map_or(Some(&[][..]), |overlay| material.content(overlay.body));
+        let (Some(sent_bytes), Some(stored)) = (material.properties_bytes(front), stored) else {
+            let front = Need { body: front, what: What::PropertiesBytes };
+            let overlay = overlay.map(|it| Need { body: it.body, what: What::Content(it.length) });
+            return Err(Hindrance::Needs(Needs([front].into_iter().chain(overlay).collect())));
         };
         let extra = queue.extras.get(&sequence);
         let before =
             extra.map_or(Ok(None), |extra| extra.changes(stored)).map_err(|_| Refusal::Unreadable)?;
         let mut overlay = before.map(Cow::into_owned).unwrap_or_default();
-        let size = properties_bytes(front) + overlay.encoded_bytes() + change.encoded_bytes();
-        if size > PROPERTIES_BYTES || overlay.merge(change).is_err() {
+        // What takes the place of an earlier change counts, and that does not.
+        let size = sent_bytes
+            + match overlay.merge(change) {
+                Ok(()) => overlay.encoded_bytes(),
+                Err(OverlayError::TooLarge(bytes)) => bytes,
+                Err(other) => unreachable!("changes that were taken are only too large together: {other}"),
+            };
+        if size > PROPERTIES_BYTES {
             return Err(Refusal::PropertiesTooLarge { size, limit: PROPERTIES_BYTES }.into());
         }
         if !is_small(overlay.encoded_bytes()) {
@@ -184,7 +191,7 @@ impl Broker {
         source: Source,
         sequence: Sequence,
         outcome: &Outcome,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Settled {
         let outcome = match outcome.changes() {
             None => outcome.clone(),
@@ -202,7 +209,7 @@ impl Broker {
         source: Source,
         sequence: Sequence,
         outcome: Outcome,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Settled {
         let entity = source.entity;
         self.untake(source, sequence);
@@ -231,7 +238,7 @@ impl Broker {
     }
 
     /// Handed back unread: free at once, for nothing has happened (S-86). If its time has come meanwhile, it goes.
-    fn release(&mut self, source: Source, sequence: Sequence, decision: &mut Deciding<'_>) {
+    fn release(&mut self, source: Source, sequence: Sequence, decision: &mut LocalDecision<'_>) {
         let slot = self.locked_slot(source, sequence);
         if source.sub == SubQueue::Main && slot.is_expired(decision.now) {
             self.expire(source.entity, sequence, false, None, decision);
@@ -254,7 +261,7 @@ impl Broker {
         sequence: Sequence,
         overlay: Option<Box<Overlay>>,
         ended: LocalTime,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let entity = source.entity;
         let slot = self.locked_slot(source, sequence);
@@ -301,12 +308,6 @@ pub(crate) fn check_tokens(tokens: &[LockToken]) -> Result<(), Refusal> {
     }
 }
 
-/// Bytes of the sections before the body. What follows may be cut off: a large message is stored in parts.
-fn properties_bytes(stored: &[u8]) -> usize {
-    let sections = sections(stored).map_while(Result::ok);
-    sections.take_while(|each| each.code < section::DATA).map(|each| each.span.range().len()).sum()
-}
-
 impl Applying<'_> {
     pub(crate) fn removed(&mut self, entity: EntityId, first: Sequence, count: u32) {
         let queue = self.queue_mut(entity);
@@ -334,6 +335,7 @@ mod tests {
     use crate::command::ReceiveMode::PeekLock;
     use crate::testing::{World, deliveries};
     use crate::time::Span;
+    use message::sections::section;
 
     fn locked() -> (World, LinkId, LockToken) {
         let mut world = World::with_queue("q");
@@ -437,11 +439,11 @@ mod tests {
         overlay.set("attempt", &message::Value::Int(1)).unwrap();
         let abandon = Outcome::Abandon(Some(Box::new(overlay)));
         assert_eq!(
-            world.settle_raw(link, token, &abandon, &[]),
-            Decided::Needs(Needs(vec![crate::BodyId(1)]))
+            world.settle_raw(link, token, &abandon, Material::NONE),
+            Decided::Needs(Needs(vec![Need { body: crate::BodyId(1), what: What::PropertiesBytes }]))
         );
         assert_eq!(world.queue("q").index.get(Sequence(1)).unwrap().count(), 0);
-        let stored = [(crate::BodyId(1), &[][..])];
+        let stored = World::fronts(&[(crate::BodyId(1), &[])]);
         assert_eq!(world.settle_raw(link, token, &abandon, &stored), Decided::Done);
         let extra = world.queue("q").extras[&Sequence(1)].clone();
         assert!(extra.overlay.as_ref().unwrap().application("attempt").is_some());
@@ -460,7 +462,7 @@ mod tests {
         let many =
             (0..100).map(|n| (message::Value::String(format!("{n}")), message::Value::Binary(vec![0; 100])));
         message::Value::Map(many.collect()).encode(&mut properties);
-        let stored = [(crate::BodyId(1), &properties[..])];
+        let stored = World::fronts(&[(crate::BodyId(1), &properties)]);
         assert_eq!(world.settle_raw(link, token, &abandon, &stored), Decided::Done);
         assert!(matches!(
             world.take_effects()[..],

@@ -9,7 +9,7 @@ use super::index::Reason;
 use super::send::Parts;
 use crate::Broker;
 use crate::command::{Arrivals, Incoming, SessionIds};
-use crate::decision::{Deciding, Decision};
+use crate::decision::{Decision, LocalDecision};
 use crate::durable::Applying;
 use crate::effect::Notice;
 use crate::ids::{BodyId, EntityId, LinkId, NamespaceId, Sequence, Source};
@@ -54,9 +54,9 @@ impl Broker {
         part_bytes: u64,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<(), Refusal> {
-        self.check_size(via, arrivals.messages, part_bytes)?;
+        self.check_arrivals(via, arrivals.messages, part_bytes)?;
         self.check_quota(via)?;
         let namespace = self.queue_of(Source::main(via)).namespace;
         let target = self.resolve_target(namespace, destination)?.entity;
@@ -75,7 +75,7 @@ impl Broker {
         entity: EntityId,
         link: LinkId,
         arrivals: Arrivals<'_>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         for message in arrivals.messages {
             let parts = self.volatile.take_parts(link);
@@ -88,7 +88,7 @@ impl Broker {
         entity: EntityId,
         message: &Incoming,
         parts: Parts,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let source = Source::transfer_dead_letter(entity);
         let sequence = self.queue_of(source).next;

@@ -44,7 +44,7 @@ pub enum Record {
         entity: EntityId,
         sequence: Sequence,
         body: BodyId,
-        /// Of the whole message.
+        /// Bytes of the whole message.
         length: u32,
         expires: LocalTime,
         parts: Option<Box<[BodyId]>>,
@@ -99,7 +99,7 @@ pub enum Record {
         entity: EntityId,
         sequence: Sequence,
         body: BodyId,
-        /// Of the whole message.
+        /// Bytes of the whole message.
         length: u32,
         reason: Reason,
         parts: Option<Box<[BodyId]>>,

@@ -3,7 +3,7 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Deciding, LocalContext};
+use crate::decision::{LocalContext, LocalDecision};
 use crate::effect::{AcceptedSession, Effect, Notice};
 use crate::ids::{LinkId, NamespaceId, Sequence, Source};
 use crate::limits::{SESSION_END_DELAY, SESSION_ID_CHARACTERS};
@@ -24,7 +24,7 @@ impl Broker {
         path: &str,
         mode: ReceiveMode,
         session: Option<&str>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let context = decision.context();
         let source = match self.check_accept(namespace, path, mode, session) {
@@ -91,7 +91,7 @@ impl Broker {
     }
 
     /// Gives free sessions to the links that wait for one, as long as something is `left` of the slice.
-    pub(super) fn give_out(&mut self, source: Source, left: &mut usize, decision: &mut Deciding<'_>) {
+    pub(super) fn give_out(&mut self, source: Source, left: &mut usize, decision: &mut LocalDecision<'_>) {
         let context = decision.context();
         while *left > 0
             && let Some(sessions) = self.volatile.sessions(source.entity)

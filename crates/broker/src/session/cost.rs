@@ -7,7 +7,7 @@ use crate::ids::Number;
 use crate::settings::QueueSettings;
 use crate::testing::{World, message};
 use crate::time::Span;
-use crate::work::take_touched;
+use crate::touched::take_touched;
 use crate::{Answer, Incoming, LocalTime, SessionIds, Tier};
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //! count (S-148). A link that goes by its own will ends it at once and counts nothing ([`crate::Volatile`]).
 
 use crate::Broker;
-use crate::decision::Deciding;
+use crate::decision::LocalDecision;
 use crate::effect::Notice;
 use crate::ids::Source;
 use crate::refusal::Refusal;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 impl Broker {
     /// Works off a timer that speaks of a session, `most` messages at most, and says how many there were.
-    pub(crate) fn expire_session(
+    pub(crate) fn end_session_lock(
         &mut self,
         timer: LockTimer,
         ticket: u64,
         most: usize,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> usize {
         let source = timer.source;
         let sessions = self.volatile.sessions(source.entity);
@@ -49,14 +49,14 @@ impl Broker {
     }
 
     /// The time of a session's holder ran out, though no timer has said so yet.
-    pub(super) fn lose_late(&mut self, source: Source, session: &Arc<str>, decision: &mut Deciding<'_>) {
+    pub(super) fn lose_late(&mut self, source: Source, session: &Arc<str>, decision: &mut LocalDecision<'_>) {
         let holder = self.volatile.sessions(source.entity).and_then(|sessions| sessions.holder(session));
         if holder.is_some() {
             self.lose_held(source, session, decision);
         }
     }
 
-    fn lose_held(&mut self, source: Source, session: &Arc<str>, decision: &mut Deciding<'_>) {
+    fn lose_held(&mut self, source: Source, session: &Arc<str>, decision: &mut LocalDecision<'_>) {
         let holder = self.volatile.sessions(source.entity).and_then(|sessions| sessions.holder(session));
         if let Some(holder) = holder {
             // A waiting receiver kept the entity from being idle until now (S-74).

@@ -13,7 +13,7 @@ mod serve;
 mod state;
 
 use crate::Broker;
-use crate::decision::{Deciding, LocalContext};
+use crate::decision::{LocalContext, LocalDecision};
 use crate::ids::{ConnectionId, EntityId, Sequence, Source, SubQueue};
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -50,7 +50,7 @@ impl Broker {
         entity: EntityId,
         sequence: Sequence,
         session: Option<&Arc<str>>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let keeps = self.durable.queue(entity).is_some_and(|queue| queue.keeps_sessions());
         if let Some(session) = session.filter(|_| keeps) {

@@ -12,7 +12,7 @@ use crate::ids::{BodyId, Sequence};
 use crate::limits::{MEMBER_COST, SESSION_COST};
 use crate::queue::index::CHUNK;
 use crate::time::LocalTime;
-use crate::work::touched;
+use crate::touched::touched;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -328,9 +328,9 @@ mod tests {
         }
         sessions.set_state(&id(5), state(30_000));
         sessions.set_state(&id(19_999), None);
-        crate::work::take_touched();
+        crate::touched::take_touched();
         let mut newer = sessions.page_since(LocalTime(19_990), 0, 100);
-        assert!(crate::work::take_touched() <= BUCKETS + 10, "of 20,000 sessions those that are newer");
+        assert!(crate::touched::take_touched() <= BUCKETS + 10, "of 20,000 sessions those that are newer");
         newer.sort();
         let expected: Vec<_> = (19_991..=20_000).filter(|n| *n != 19_999).map(id).collect();
         let mut expected: Vec<_> = expected.into_iter().chain([id(5)]).collect();

@@ -2,7 +2,7 @@
 //! the latter.
 
 use crate::ids::Sequence;
-use crate::work::touched;
+use crate::touched::touched;
 use std::collections::BTreeSet;
 
 /// The longest list. Moving half of it costs no more than a step through a tree.

@@ -2,7 +2,7 @@
 
 use crate::Broker;
 use crate::command::ReceiveMode;
-use crate::decision::{Deciding, Decision};
+use crate::decision::{Decision, LocalDecision};
 use crate::effect::{Delivery, Effect};
 use crate::ids::{LockToken, Sequence, Source};
 use crate::planted::{Bug, is_planted};
@@ -18,7 +18,7 @@ impl Broker {
         &mut self,
         source: Source,
         most: usize,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> usize {
         let mut left = most;
         self.expire_loose(source, &mut left, decision);
@@ -40,7 +40,7 @@ impl Broker {
     }
 
     /// A lock protects a message that has expired (S-52): what it protected goes when its holder has left (S-53).
-    fn expire_loose(&mut self, source: Source, left: &mut usize, decision: &mut Deciding<'_>) {
+    fn expire_loose(&mut self, source: Source, left: &mut usize, decision: &mut LocalDecision<'_>) {
         while *left > 0
             && let Some(sequence) = self.volatile.take_loose(source.entity)
         {
@@ -54,7 +54,13 @@ impl Broker {
     }
 
     /// Hands out messages of one session to its holder.
-    fn serve(&mut self, source: Source, session: &Arc<str>, left: &mut usize, decision: &mut Deciding<'_>) {
+    fn serve(
+        &mut self,
+        source: Source,
+        session: &Arc<str>,
+        left: &mut usize,
+        decision: &mut LocalDecision<'_>,
+    ) {
         let before = *left;
         while *left > 0
             && let Some(live) =
@@ -124,7 +130,7 @@ impl Broker {
         source: Source,
         session: &str,
         from: Sequence,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Option<Sequence> {
         loop {
             let sequence = self.first_free(source, session, from)?;

@@ -3,7 +3,7 @@
 
 use crate::Broker;
 use crate::command::Intake;
-use crate::decision::{Deciding, LocalContext};
+use crate::decision::{LocalContext, LocalDecision};
 use crate::durable::Applying;
 use crate::effect::{Answer, Delivery};
 use crate::ids::{BodyId, ConnectionId, EntityId, LockToken, NamespaceId, Number, Sequence, Source};
@@ -16,7 +16,7 @@ use crate::session::register::{SessionState, Sessions};
 use crate::time::LocalTime;
 use std::sync::Arc;
 
-/// Of an entity that has none.
+/// What is told of an entity that has none.
 const NO_SESSIONS: &str = "The entity does not require sessions.";
 
 impl Broker {
@@ -53,7 +53,7 @@ impl Broker {
         path: &str,
         held: Held<'_>,
         state: Option<Intake>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Refusal> {
         let context = decision.context();
         let source = self.find_held(namespace, path, held, context)?;
@@ -64,7 +64,7 @@ impl Broker {
             if size > limit {
                 return Err(Refusal::MessageTooLarge { size, limit });
             }
-            if self.volatile.is_full() {
+            if self.volatile.is_short() {
                 return Err(Refusal::NoSpace);
             }
             self.check_quota(entity)?;

@@ -26,25 +26,25 @@ pub const FORMAT: u32 = 1;
 pub(crate) mod kind {
     pub(crate) const HEAD: u8 = 1;
     pub(crate) const QUEUE: u8 = 2;
-    /// Of the queue before it, like the next ones but `MANAGED`.
+    /// Settings of the queue before it; the next ones are that queue's too, but for `MANAGED`.
     pub(crate) const SETTINGS: u8 = 3;
     pub(crate) const SLOTS: u8 = 4;
     pub(crate) const EXTRA: u8 = 5;
     /// A topic, a subscription, a rule, a policy or the name of a namespace: a time and the record of a change.
     pub(crate) const MANAGED: u8 = 6;
-    /// Of its dead-letter queue.
+    /// Slots of its dead-letter queue.
     pub(crate) const DEAD_SLOTS: u8 = 7;
     /// Message ids that it has taken, in order.
     pub(crate) const HISTORY: u8 = 8;
-    /// Of the extra before it.
+    /// Where the message of the extra before it was forwarded from.
     pub(crate) const FORWARDED: u8 = 9;
     /// Messages of the queue and the sessions that they are in.
     pub(crate) const MEMBERS: u8 = 10;
     /// The state of a session.
     pub(crate) const SESSION_STATE: u8 = 11;
-    /// Of its transfer dead-letter queue.
+    /// Slots of its transfer dead-letter queue.
     pub(crate) const TRANSFER_DEAD_SLOTS: u8 = 12;
-    /// Of the extra before it: the body of changed properties.
+    /// The body of changed properties, of the extra before it.
     pub(crate) const STORED_OVERLAY: u8 = 13;
     /// The messages of a topic or a subscription that came before, as those of a queue; the next ones belong to it.
     pub(crate) const HELD: u8 = 20;
@@ -84,11 +84,11 @@ pub struct Snapshot {
     entities: Vec<Option<Arc<Queue>>>,
     managed: Vec<(LocalTime, Change)>,
     next_body: BodyId,
-    moved: Arc<IdMap<BodyId, BodyId>>,
+    relocated: Arc<IdMap<BodyId, BodyId>>,
     kept_locks: Arc<[KeptLock]>,
     /// Parts that no record names yet. Not written, but needed as long as their message may still be completed.
     pinned: Vec<BodyId>,
-    /// Of the last batch that it contains.
+    /// The owner's time of the last batch that it contains.
     time: Time,
 }
 
@@ -102,12 +102,12 @@ pub struct Restored {
 impl Broker {
     /// The state as it is now, whose newest batch has the time `time`.
     pub fn snapshot(&self, time: Time) -> Snapshot {
-        let Shared { entities, moved, kept_locks } = self.durable.shared();
+        let Shared { entities, relocated, kept_locks } = self.durable.shared();
         Snapshot {
             entities,
             managed: self.durable.managed(),
             next_body: self.durable.next_body(),
-            moved,
+            relocated,
             kept_locks,
             pinned: self.volatile.pinned_bodies(),
             time,

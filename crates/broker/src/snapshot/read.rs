@@ -59,14 +59,14 @@ struct Reading {
     /// The newest message of each of its indexes.
     newest: [Sequence; 3],
     messages: u64,
-    moved: IdMap<BodyId, BodyId>,
+    relocated: IdMap<BodyId, BodyId>,
     kept_locks: Vec<KeptLock>,
 }
 
 impl Reading {
     fn new(restoring: Restoring) -> Reading {
-        let (moved, kept_locks) = (IdMap::default(), Vec::new());
-        Reading { restoring, queue: None, newest: Default::default(), messages: 0, moved, kept_locks }
+        let (relocated, kept_locks) = (IdMap::default(), Vec::new());
+        Reading { restoring, queue: None, newest: Default::default(), messages: 0, relocated, kept_locks }
     }
 
     fn frame(&mut self, fields: &mut Fields<'_>) -> Result<(), Error> {
@@ -90,7 +90,7 @@ impl Reading {
             kind::LOCKS => self.kept_locks.extend(<Box<[KeptLock]>>::get(fields)?),
             kind::MOVED => {
                 while !fields.rest.is_empty() {
-                    self.moved.insert(BodyId(fields.number()?), BodyId(fields.number()?));
+                    self.relocated.insert(BodyId(fields.number()?), BodyId(fields.number()?));
                 }
             }
             kind::SETTINGS
@@ -167,7 +167,7 @@ impl Reading {
         }
         fields.finish()?;
         self.end_queue()?;
-        self.restoring.finish(self.moved, self.kept_locks).map_err(Error::Wrong)
+        self.restoring.finish(self.relocated, self.kept_locks).map_err(Error::Wrong)
     }
 }
 
@@ -227,6 +227,9 @@ fn read_slots(
         add(sequence, slot);
         count += 1;
         before = (sequence, numbers);
+    }
+    if count == 0 {
+        return Err(Error::Wrong("messages are told of, and there are none"));
     }
     Ok(count)
 }

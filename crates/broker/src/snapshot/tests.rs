@@ -28,7 +28,7 @@ fn world() -> World {
     overlay.set("colour", &message::value::Value::from("red")).unwrap();
     let token = world.token(2);
     let abandon = Outcome::Abandon(Some(Box::new(overlay)));
-    let _ = world.settle_raw(link, token, &abandon, &[(BodyId(2), &[])]);
+    let _ = world.settle_raw(link, token, &abandon, &World::fronts(&[(BodyId(2), &[])]));
     let mut large = Overlay::default();
     large.set("trace", &message::value::Value::Binary(vec![7; SMALL_OVERLAY_BYTES])).unwrap();
     let token = world.token(9);
@@ -141,8 +141,8 @@ fn a_moved_body_that_nobody_needs_is_forgotten() {
     let forgotten = world.broker.snapshot(world.now).write(&mut io::sink(), &mut |_| {}).unwrap();
     assert_eq!(forgotten, [BodyId(1)]);
     let restored = Restored::read(&mut &written(&world)[..]).unwrap();
-    assert_eq!(restored.durable.shared().moved.len(), 1);
-    world.broker.forget_moved(&forgotten);
+    assert_eq!(restored.durable.shared().relocated.len(), 1);
+    world.broker.forget_relocated(&forgotten);
     assert_eq!(world.broker.durable().fingerprint(), restored.durable.fingerprint());
 }
 

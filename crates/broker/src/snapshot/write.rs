@@ -18,8 +18,9 @@ impl Snapshot {
     /// Writes everything, and tells `named` of each body that is still needed, perhaps more than once. Returns the moved
     /// bodies that nothing needs any more: the snapshot leaves them out, and the broker may forget them.
     pub fn write(&self, out: &mut dyn io::Write, named: &mut dyn FnMut(Named)) -> io::Result<Vec<BodyId>> {
-        let moved_in_use = BTreeMap::new();
-        let mut writer = Writer { out, named, moved: &self.moved, moved_in_use, frame: Vec::new() };
+        let relocated_in_use = BTreeMap::new();
+        let mut writer =
+            Writer { out, named, relocated: &self.relocated, relocated_in_use, frame: Vec::new() };
         writer.frame(kind::HEAD, |fields| {
             fields.number(FORMAT.into());
             fields.number(self.entities.len() as u64);
@@ -46,7 +47,7 @@ impl Snapshot {
         for part in &self.pinned {
             writer.name(*part, BODY_PART_BYTES.into());
         }
-        let in_use = std::mem::take(&mut writer.moved_in_use);
+        let in_use = std::mem::take(&mut writer.relocated_in_use);
         let pairs: Vec<_> = in_use.iter().collect();
         for some in pairs.chunks(CHUNK as usize) {
             writer.frame(kind::MOVED, |fields| {
@@ -60,7 +61,7 @@ impl Snapshot {
             writer.frame(kind::LOCKS, |fields| some.iter().for_each(|lock| lock.put(fields.frame)))?;
         }
         writer.frame(kind::END, |fields| fields.number(messages))?;
-        Ok(self.moved.keys().filter(|body| !in_use.contains_key(body)).copied().collect())
+        Ok(self.relocated.keys().filter(|body| !in_use.contains_key(body)).copied().collect())
     }
 }
 
@@ -228,9 +229,9 @@ fn write_slots(
 struct Writer<'a> {
     out: &'a mut dyn io::Write,
     named: &'a mut dyn FnMut(Named),
-    moved: &'a IdMap<BodyId, BodyId>,
+    relocated: &'a IdMap<BodyId, BodyId>,
     /// Moved bodies that were named.
-    moved_in_use: BTreeMap<BodyId, BodyId>,
+    relocated_in_use: BTreeMap<BodyId, BodyId>,
     frame: Vec<u8>,
 }
 
@@ -254,9 +255,9 @@ impl Writer<'_> {
     }
 
     fn name(&mut self, body: BodyId, bytes: u64) {
-        let copy = self.moved.get(&body).copied();
+        let copy = self.relocated.get(&body).copied();
         if let Some(copy) = copy {
-            self.moved_in_use.insert(body, copy);
+            self.relocated_in_use.insert(body, copy);
         }
         (self.named)(Named { body, stored: copy.unwrap_or(body), bytes });
     }

@@ -12,6 +12,7 @@ use message::Value;
 use message::limits::ID_CHARACTERS;
 use message::overlay::Overlay;
 use message::system::SystemProperty;
+use message::ticks::TICKS_PER_MS;
 use std::rc::Rc;
 
 /// A copy after the action.
@@ -112,10 +113,11 @@ fn writable(system: &System) -> Result<Option<SystemProperty>, Wrong> {
 }
 
 fn set_system(system: &System, scalar: &Scalar<'_>) -> Result<Change, Wrong> {
-    const TICKS_PER_MS: u64 = 10_000;
     let Some(property) = writable(system)? else {
         return match scalar {
-            Scalar::Ticks(ticks) if *ticks > 0 => Ok(Change::TimeToLive(Span(*ticks as u64 / TICKS_PER_MS))),
+            Scalar::Ticks(ticks) if *ticks > 0 => {
+                Ok(Change::TimeToLive(Span(*ticks as u64 / TICKS_PER_MS as u64)))
+            }
             _ => Err(Wrong::NotOfType("TimeToLive".into())),
         };
     };

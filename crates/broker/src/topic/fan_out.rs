@@ -11,7 +11,7 @@ use super::scalar::Wrong;
 use super::subject::{About, Front, session_text};
 use crate::Broker;
 use crate::command::{Arrivals, Incoming};
-use crate::decision::{Deciding, LocalContext};
+use crate::decision::{LocalContext, LocalDecision};
 use crate::ids::{EntityId, Number, Sequence, Source};
 use crate::limits::{RESULT_STEPS, SLICE_BYTES};
 use crate::planted::{Bug, is_planted};
@@ -58,7 +58,7 @@ impl Broker {
         session: Option<&Arc<str>>,
         parts: Parts,
         arrivals: Arrivals<'_>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let routes = self.routes(topic);
         let length = message.body.length + parts.bytes as u32;
@@ -89,7 +89,7 @@ impl Broker {
         topic: EntityId,
         scheduled: Sequence,
         read: Option<&Read>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> usize {
         let queue = self.durable.queue(topic).expect("the caller looked");
         let length = queue.index.get(scheduled).expect("it is scheduled").length;
@@ -127,7 +127,7 @@ impl Broker {
         (expires, along): (LocalTime, Option<Overlay>),
         changed: Option<&Overlay>,
         stored: Option<&[u8]>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> usize {
         let queue = self.queue_of(source);
         let slot = queue.index_of(source.sub).and_then(|index| index.get(sequence)).expect("it is free");
@@ -175,7 +175,7 @@ impl Broker {
 
     /// Whether a message that is sent to a topic is stored as if it had been scheduled, and published in a slice of its own: the
     /// command that brings it has taken long, or others wait so already, which it must not overtake.
-    pub(crate) fn puts_off_publishing(&self, topic: EntityId, decision: &Deciding<'_>) -> bool {
+    pub(crate) fn puts_off_publishing(&self, topic: EntityId, decision: &LocalDecision<'_>) -> bool {
         let first = self.volatile.presence(topic).schedule.first();
         decision.command_weight() >= self.publish_steps
             || first.is_some_and(|(due, _)| *due == LocalTime::AT_ONCE)
@@ -190,7 +190,7 @@ impl Broker {
         &mut self,
         routes: &Routes,
         arriving: &Arriving<'_>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Vec<Planned> {
         let context = decision.context();
         let topic = self.durable.queue(arriving.topic).expect("the caller looked");
@@ -282,7 +282,7 @@ impl Broker {
         topic: EntityId,
         origin: Origin,
         planned: Vec<Planned>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let (mut copies, mut arrived) =
             (Vec::with_capacity(planned.len()), Vec::with_capacity(planned.len()));

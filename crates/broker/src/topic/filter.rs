@@ -10,7 +10,7 @@ use super::subject::Subject;
 use message::system::SystemProperty;
 
 #[derive(Debug)]
-pub(super) enum Ready {
+pub(super) enum ReadyFilter {
     Always,
     Never,
     Sql(Expression),
@@ -63,23 +63,23 @@ impl Key {
     }
 }
 
-impl Ready {
+impl ReadyFilter {
     /// A rule was checked when it was made; one that cannot be read all the same selects nothing.
-    pub(super) fn of(filter: &Filter) -> Ready {
+    pub(super) fn of(filter: &Filter) -> ReadyFilter {
         match filter {
-            Filter::True => Ready::Always,
-            Filter::False => Ready::Never,
-            Filter::Sql(sql) => sql::filter(sql).map_or(Ready::Never, Ready::Sql),
-            Filter::Correlation(correlation) => Ready::Correlation(conditions(correlation)),
+            Filter::True => ReadyFilter::Always,
+            Filter::False => ReadyFilter::Never,
+            Filter::Sql(sql) => sql::filter(sql).map_or(ReadyFilter::Never, ReadyFilter::Sql),
+            Filter::Correlation(correlation) => ReadyFilter::Correlation(conditions(correlation)),
         }
     }
 
     pub(super) fn selects(&self, subject: &Subject<'_>) -> Result<bool, Wrong> {
         match self {
-            Ready::Always => Ok(true),
-            Ready::Never => Ok(false),
-            Ready::Sql(expression) => selects(expression, subject),
-            Ready::Correlation(conditions) => {
+            ReadyFilter::Always => Ok(true),
+            ReadyFilter::Never => Ok(false),
+            ReadyFilter::Sql(expression) => selects(expression, subject),
+            ReadyFilter::Correlation(conditions) => {
                 for (property, wanted) in conditions {
                     let found = match property {
                         Property::User(name) => subject.user(name)?.unwrap_or(Scalar::Unknown),
@@ -99,12 +99,12 @@ impl Ready {
     /// A message that has another value there is not selected, and nothing else of the filter is asked.
     pub(super) fn first(&self) -> Option<First> {
         match self {
-            Ready::Always | Ready::Never => None,
-            Ready::Correlation(conditions) => {
+            ReadyFilter::Always | ReadyFilter::Never => None,
+            ReadyFilter::Correlation(conditions) => {
                 conditions.iter().find_map(|(property, wanted)| first(property, wanted))
             }
-            Ready::Sql(Expression::And(chain)) => chain.first().and_then(first_of),
-            Ready::Sql(expression) => first_of(expression),
+            ReadyFilter::Sql(Expression::And(chain)) => chain.first().and_then(first_of),
+            ReadyFilter::Sql(expression) => first_of(expression),
         }
     }
 }
@@ -169,7 +169,7 @@ mod tests {
         );
         let front = Front::of(&bytes).unwrap();
         let subject = Subject::new(&front, None, about(), &Rc::default()).unwrap();
-        Ready::of(&Filter::Correlation(correlation)).selects(&subject).unwrap()
+        ReadyFilter::of(&Filter::Correlation(correlation)).selects(&subject).unwrap()
     }
 
     fn typed(name: &str, kind: Kind, text: &str) -> (Box<str>, Typed) {
@@ -214,7 +214,7 @@ mod tests {
     fn a_filter_is_known_by_what_it_asks_for_first() {
         let first = |text: &str| {
             let sql = Sql { expression: text.into(), parameters: Vec::new() };
-            Ready::of(&Filter::Sql(sql)).first().map(|first| (first.property, first.key))
+            ReadyFilter::of(&Filter::Sql(sql)).first().map(|first| (first.property, first.key))
         };
         let user = |name: &str, key| Some((Wanted::User(name.into()), key));
         assert_eq!(first("Color = 'blue'"), user("color", Key::Text("blue".into())));

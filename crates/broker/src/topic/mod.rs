@@ -9,14 +9,13 @@ pub mod change;
 
 use crate::Broker;
 use crate::access::AccessRule;
-use crate::decision::Deciding;
+use crate::decision::LocalDecision;
 use crate::durable::{Applying, Counts, Kind, Queue, fold};
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
 use crate::limits::LIST_PAGE;
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::settings::check_offered_size;
 use crate::time::LocalTime;
 use change::Change;
 use rule::StoredRule;
@@ -177,11 +176,12 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         settings: &TopicSettings,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<EntityId, Refusal> {
         self.check_new_path(namespace, path)?;
-        check_offered_size(settings.max_size_megabytes)?;
-        let settings = Box::new(self.tier_of(namespace).settle_topic(settings, None)?);
+        let tier = self.tier_of(namespace);
+        tier.check_offered_size(settings.max_size_megabytes)?;
+        let settings = Box::new(tier.settle_topic(settings, None)?);
         self.check_room(namespace, settings.partitioning)?;
         let entity = self.durable.next_entity();
         let change = Change::TopicCreated { entity, namespace, path: path.into(), settings };
@@ -197,15 +197,16 @@ impl Broker {
         namespace: NamespaceId,
         path: &str,
         settings: &TopicSettings,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<EntityId, Refusal> {
         let entity = self.find_topic(namespace, path)?;
         let topic = self.durable.topics().topic(entity).expect("found above");
         settings.check_update(&topic.settings)?;
+        let tier = self.tier_of(namespace);
         if settings.max_size_megabytes != topic.settings.max_size_megabytes {
-            check_offered_size(settings.max_size_megabytes)?;
+            tier.check_offered_size(settings.max_size_megabytes)?;
         }
-        let settings = Box::new(self.tier_of(namespace).settle_topic(settings, Some(&topic.settings))?);
+        let settings = Box::new(tier.settle_topic(settings, Some(&topic.settings))?);
         let change = Change::TopicUpdated { entity, settings };
         self.write(Record::Managed(Box::new(change)), decision);
         self.volatile.set_used(entity, decision.now);

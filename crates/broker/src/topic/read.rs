@@ -6,7 +6,7 @@
 //! what cannot be read stays where it is.
 
 use crate::Broker;
-use crate::decision::{Context, Deciding, Decision, LocalContext};
+use crate::decision::{Context, Decision, LocalContext, LocalDecision};
 use crate::ids::{EntityId, Sequence, Source};
 use crate::limits::{CHECK_BYTES, CHECK_MESSAGES, FORWARD_RETRY};
 use crate::queue::doubt::{Doubt, Fronts, Read};
@@ -36,15 +36,18 @@ impl Broker {
         }
     }
 
-    /// Asks for the messages that are due at a topic, unless some are being read already. Those that are not on disk yet
-    /// are asked for a moment later.
-    pub(crate) fn ask_for_due(&mut self, topic: EntityId, decision: &mut Deciding<'_>) {
+    /// Asks for the messages that are due at a topic, in its turn, unless some are being read already. Those that are not on disk
+    /// yet are asked for a moment later.
+    pub(crate) fn ask_for_due(&mut self, topic: EntityId, decision: &mut LocalDecision<'_>) {
         let source = Source::main(topic);
-        let queue = self.queue_of(source);
-        let ready = self.volatile.ready(source);
-        let is_checking = ready.is_checking;
+        let is_checking = self.volatile.ready(source).is_checking;
+        // Nobody else goes on while time is moved, so a move waits for nobody.
+        if !is_checking && !self.is_advancing() && !self.volatile.may_read(source) {
+            return self.volatile.arm(topic, EntityTimer::Activate, LocalTime::NEVER);
+        }
+        let (queue, ready) = (self.queue_of(source), self.volatile.ready(source));
         let (mut again, mut is_uncommitted) = (LocalTime::NEVER, false);
-        let (mut messages, mut bytes) = (Vec::new(), 0);
+        let (mut messages, mut bytes, mut held_bytes) = (Vec::new(), 0, 0);
         for (due, sequence) in &self.volatile.presence(topic).schedule {
             let slot = queue.index.get(*sequence).expect("what is scheduled is there");
             let is_enough = messages.len() >= CHECK_MESSAGES || bytes >= CHECK_BYTES;
@@ -57,15 +60,18 @@ impl Broker {
             }
             messages.push((*sequence, queue.wanted_bodies(*sequence, slot)));
             bytes += u64::from(slot.length) + queue.overlay_bytes(*sequence);
+            held_bytes += queue.wanted_bytes(*sequence, slot);
         }
         if !messages.is_empty() {
             (again, is_uncommitted) = (LocalTime::NEVER, false);
             decision.doubts.push(Doubt { source, messages, wants_content: true });
-            self.volatile.begin_check(source);
+            self.volatile.begin_read(source, held_bytes);
             self.wait_for_read(source);
         } else if is_checking {
             // Time does not pass over those that were asked for before it was moved.
             self.wait_for_read(source);
+        } else {
+            self.volatile.leave_reading(source);
         }
         // Time that is moved stands still meanwhile: each is published at its own.
         if is_uncommitted && self.wait_for_commit() {
@@ -77,12 +83,16 @@ impl Broker {
     /// The messages of a [`Doubt`] that wants content were read; those that could not be have none.
     pub fn read(&mut self, source: Source, fronts: Fronts, context: Context, decision: &mut Decision) {
         self.end_wait(source);
-        let Some(queue) = self.durable.queue(source.entity) else { return };
-        let is_topic = queue.kind == crate::durable::Kind::Topic;
-        self.volatile.end_read(source, fronts);
-        if is_topic {
+        if self.durable.queue(source.entity).is_none() {
+            self.volatile.drop_read(source);
+        } else if self.is_topic(source.entity) {
+            self.volatile.end_read(source, fronts);
             self.arm_schedule(source.entity);
         } else {
+            self.volatile.end_read(source, fronts);
+            if !self.forwards(source) {
+                self.volatile.leave_reading(source);
+            }
             self.volatile.stir(source);
         }
         self.dispatch(context, decision);
@@ -95,6 +105,9 @@ impl Broker {
         self.volatile.arm(topic, EntityTimer::Activate, due);
     }
 }
+
+#[cfg(test)]
+mod many;
 
 #[cfg(test)]
 mod tests {
@@ -113,7 +126,7 @@ mod tests {
     use crate::testing::{World, message};
     use crate::time::Span;
 
-    fn only_red() -> World {
+    pub(super) fn only_red() -> World {
         let rule = Rule { name: "r".into(), filter: sql("color = 'red'"), action: None };
         world_of(vec![("red", vec![rule]), ("all", vec![])])
     }
@@ -244,7 +257,7 @@ mod tests {
         assert_eq!(counts(&mut world, "bad"), (0, 1), "it is dead-lettered");
         let (scheduled, number) = (Number(1), Number(2));
         let told: Vec<_> = advanced.events.iter().map(|event| event.what).collect();
-        assert_eq!(told, [crate::clock::What::MessageActivated { scheduled, number }]);
+        assert_eq!(told, [crate::clock::Happening::MessageActivated { scheduled, number }]);
     }
 
     #[test]
@@ -260,7 +273,7 @@ mod tests {
             assert!(world.broker.is_waiting() && world.broker.is_awaited(world.position()));
         }
         world.commit();
-        while world.broker.is_moving() {
+        while world.broker.is_advancing() {
             world.tick();
         }
         world.commit();
@@ -268,7 +281,7 @@ mod tests {
         assert_eq!(taken[0].enqueued, start.after(Span::minutes(1)));
     }
 
-    fn forwarding_to(world: &mut World, path: &str, target: &str) {
+    pub(super) fn forwarding_to(world: &mut World, path: &str, target: &str) {
         let settings = QueueSettings { forward_to: Some(target.into()), ..QueueSettings::default() };
         world.create(path, settings);
     }

@@ -7,7 +7,7 @@
 
 use super::action::{self, Acted};
 use super::expression::Statement;
-use super::filter::{First, Key, Ready, Wanted};
+use super::filter::{First, Key, ReadyFilter, Wanted};
 use super::rule::{Filter, Rule};
 use super::scalar::Wrong;
 use super::steps::Steps;
@@ -17,7 +17,7 @@ use crate::Broker;
 use crate::durable::fold;
 use crate::ids::EntityId;
 use crate::limits::{COPY_BYTES, FAN_OUT_BYTES, MOVE_BYTES};
-use crate::work::touched;
+use crate::touched::touched;
 use message::overlay::Overlay;
 use message::system::SystemProperty;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +55,7 @@ struct Route {
     moves: bool,
     name: Box<str>,
     is_correlation: bool,
-    filter: Ready,
+    filter: ReadyFilter,
     action: Option<Vec<Statement>>,
 }
 
@@ -69,10 +69,10 @@ enum List {
 
 impl List {
     /// None has a rule that takes nothing.
-    fn of(filter: &Ready) -> Option<List> {
+    fn of(filter: &ReadyFilter) -> Option<List> {
         match (filter, filter.first()) {
-            (Ready::Never, _) => None,
-            (Ready::Always, _) => Some(List::Always),
+            (ReadyFilter::Never, _) => None,
+            (ReadyFilter::Always, _) => Some(List::Always),
             (_, None) => Some(List::Others),
             (_, Some(First { property: Wanted::User(name), key })) => Some(List::ByUser(name, key)),
             (_, Some(First { property: Wanted::System(property), key })) => {
@@ -152,7 +152,7 @@ impl Routes {
             moves: subscription.moves(),
             name: rule.name.clone(),
             is_correlation: matches!(rule.filter, Filter::Correlation(_)),
-            filter: Ready::of(&rule.filter),
+            filter: ReadyFilter::of(&rule.filter),
             // It was checked when it was made; one that cannot be read all the same does nothing.
             action: rule.action.as_ref().map(|action| sql::action(action).unwrap_or_default()),
         });
@@ -288,7 +288,7 @@ impl Routes {
                 continue;
             }
             let is_selected = match (&route.filter, subject) {
-                (Ready::Always, _) => Ok(true),
+                (ReadyFilter::Always, _) => Ok(true),
                 (filter, Some(subject)) => filter.selects(subject),
                 (_, None) => Err(Wrong::Unreadable),
             };

@@ -1,11 +1,12 @@
 //! Rules of a subscription as data: a filter, perhaps an action, and a name. Texts are kept as they came (S-189).
 
+use super::SUBSCRIPTIONS;
 use super::change::Change;
 use super::scalar::Scalar;
 use super::sql;
 use super::subscription::check_rule_name;
 use crate::Broker;
-use crate::decision::Deciding;
+use crate::decision::LocalDecision;
 use crate::durable::{Applying, fold};
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
@@ -192,6 +193,11 @@ impl Rule {
     }
 }
 
+/// By its whole path: its name alone would say that there is no such queue or topic.
+fn rule_not_found(topic: &str, subscription: &str, rule: &str) -> Refusal {
+    Refusal::EntityNotFound(format!("{topic}/{SUBSCRIPTIONS}/{subscription}/Rules/{rule}").into())
+}
+
 impl Broker {
     pub(crate) fn put_rule(
         &mut self,
@@ -200,13 +206,13 @@ impl Broker {
         subscription: &str,
         rule: &Rule,
         is_update: bool,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Refusal> {
         let (entity, found) = self.find_subscription(namespace, topic, subscription)?;
         let (topic_id, before) = (found.topic, found.rules.get(&fold(&rule.name)));
         match (before, is_update) {
             (Some(stored), false) => return Err(Refusal::EntityExists(stored.rule.name.clone())),
-            (None, true) => return Err(Refusal::EntityNotFound(rule.name.clone())),
+            (None, true) => return Err(rule_not_found(topic, subscription, &rule.name)),
             _ => {}
         }
         rule.check()?;
@@ -250,11 +256,11 @@ impl Broker {
         topic: &str,
         subscription: &str,
         name: &str,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Refusal> {
         let (entity, found) = self.find_subscription(namespace, topic, subscription)?;
         if !found.rules.contains_key(&fold(name)) {
-            return Err(Refusal::EntityNotFound(name.into()));
+            return Err(rule_not_found(topic, subscription, name));
         }
         let change = Change::RuleRemoved { subscription: entity, name: name.into() };
         self.write(Record::Managed(Box::new(change)), decision);
@@ -270,7 +276,8 @@ impl Broker {
         name: &str,
     ) -> Result<Answer, Refusal> {
         let (_, found) = self.find_subscription(namespace, topic, subscription)?;
-        let stored = found.rules.get(&fold(name)).ok_or_else(|| Refusal::EntityNotFound(name.into()))?;
+        let stored = found.rules.get(&fold(name));
+        let stored = stored.ok_or_else(|| rule_not_found(topic, subscription, name))?;
         Ok(Answer::Rule(Box::new(self.rule_description(found, stored))))
     }
 
@@ -379,8 +386,21 @@ mod tests {
             panic!("updated")
         };
         assert_eq!((now.rule, now.created), (rule("My Rule", Filter::False), found.created));
-        assert!(matches!(world.manage(put(true, rule("x", Filter::True))), Err(Refusal::EntityNotFound(_))));
         world.check_whole_replay();
+    }
+
+    // S-188, A-9.3
+    #[test]
+    fn a_rule_that_is_missing_is_told_by_its_whole_path() {
+        let mut world = with_subscription();
+        let (topic, subscription, name) = ("t".into(), "s".into(), "x".into());
+        let delete = Task::DeleteRule { topic, subscription, name };
+        let (topic, subscription, name) = ("t".into(), "s".into(), "x".into());
+        let get = Task::DescribeRule { topic, subscription, name };
+        for task in [put(true, rule("x", Filter::True)), delete, get] {
+            let told = Refusal::EntityNotFound("t/Subscriptions/s/Rules/x".into());
+            assert_eq!(world.manage(task), Err(told));
+        }
     }
 
     #[test]

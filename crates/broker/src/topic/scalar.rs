@@ -5,6 +5,7 @@ use super::expression::{Arithmetic, Comparison};
 use super::rule::{Kind, Typed};
 use crate::limits::{FILTER_TEXT_BYTES, SQL_CHARACTERS};
 use message::Value;
+use message::ticks::{self, TICKS_PER_MS};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
@@ -18,7 +19,7 @@ pub(super) enum Scalar<'a> {
     Text(Cow<'a, str>),
     /// Milliseconds since 1970.
     Instant(i64),
-    /// Of 100 nanoseconds each, as .NET counts.
+    /// Ticks of 100 nanoseconds, as .NET counts.
     Ticks(i64),
     Id([u8; 16]),
 }
@@ -57,11 +58,6 @@ pub(super) enum Wrong {
     #[error("the changed properties are too large")]
     TooLarge,
 }
-
-const TICKS_PER_MS: i64 = 10_000;
-
-/// Milliseconds from the year 1, from which .NET counts, to 1970.
-const EPOCH_MS: i64 = 62_135_596_800_000;
 
 impl Scalar<'static> {
     pub(super) fn text(text: String) -> Scalar<'static> {
@@ -109,7 +105,7 @@ impl<'a> Scalar<'a> {
             Value::Described(described) => match *described {
                 (Value::Symbol(name), Value::Long(number)) => match &*name {
                     "com.microsoft:timespan" => Scalar::Ticks(number),
-                    "com.microsoft:datetime-offset" => Scalar::Instant(number / TICKS_PER_MS - EPOCH_MS),
+                    "com.microsoft:datetime-offset" => Scalar::Instant(ticks::to_ms(number)),
                     _ => Scalar::Unknown,
                 },
                 (Value::Symbol(name), Value::String(text)) if name == "com.microsoft:uri" => {

@@ -9,6 +9,7 @@ use message::facts::MessageId;
 use message::overlay::Overlay;
 use message::sections::Sections;
 use message::system::SystemProperty;
+use message::ticks::TICKS_PER_MS;
 use message::{Encoded, Value, View};
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
@@ -29,7 +30,7 @@ pub(crate) struct About {
     pub(crate) expires: LocalTime,
     pub(crate) number: Number,
     pub(crate) length: u32,
-    /// Of its session id, which some copies have in a record of their own.
+    /// The bytes of its session id, which some copies have in a record of their own.
     pub(crate) session_bytes: usize,
     /// What ids are made of that an action asks for; fresh for each message.
     pub(crate) seed: [u64; 2],
@@ -56,8 +57,6 @@ struct Names<'a> {
 
 /// So few are gone through faster than they are ordered.
 const FEW_PROPERTIES: usize = 8;
-
-const TICKS_PER_MS: i64 = 10_000;
 
 /// A session id, from the value that a property has.
 pub(super) fn session_text(value: &[u8]) -> Option<Arc<str>> {

@@ -5,7 +5,7 @@ use super::rule::{Filter, Rule};
 use super::settings::SubscriptionSettings;
 use super::{SUBSCRIPTIONS, Subscription};
 use crate::Broker;
-use crate::decision::Deciding;
+use crate::decision::LocalDecision;
 use crate::durable::{Applying, Counts, Kind, Queue, fold};
 use crate::effect::Answer;
 use crate::ids::{EntityId, NamespaceId};
@@ -94,7 +94,7 @@ impl Broker {
         name: &str,
         settings: &SubscriptionSettings,
         rule: Option<&Rule>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Refusal> {
         let topic_id = self.find_topic(namespace, topic)?;
         check_name(name)?;
@@ -137,7 +137,7 @@ impl Broker {
         topic: &str,
         name: &str,
         settings: &SubscriptionSettings,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Refusal> {
         let (entity, before) = self.find_subscription(namespace, topic, name)?;
         settings.check_update(&before.settings)?;
@@ -170,7 +170,7 @@ impl Broker {
         namespace: NamespaceId,
         topic: &str,
         name: &str,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Refusal> {
         let (entity, _) = self.find_subscription(namespace, topic, name)?;
         let path = self.durable.queue(entity).map(|queue| queue.path.clone()).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! The beginning and the end of transactions. A commit is decided whole: every step is looked at again, for time has passed,
+//! The beginning and the end of transactions. A commit is decided whole: every operation is looked at again, for time has passed,
 //! and then all of them are taken in their order, or none.
 
 use super::stage::TOO_LATE;
-use super::{Delivery, Phase, Step, Way, Work};
+use super::{Delivery, Operation, Operations, Phase, Way};
 use crate::Broker;
 use crate::command::{Arrivals, Outcome};
-use crate::decision::{Context, Deciding, Decision, LocalContext};
+use crate::decision::{Context, Decision, LocalContext, LocalDecision};
 use crate::effect::{Effect, Notice, Settled, StoredOverlay};
 use crate::ids::{EntityId, LinkId, NamespaceId, Source, TransactionId};
 use crate::limits::CONNECTION_TRANSACTIONS;
@@ -76,7 +76,7 @@ impl Broker {
         delivery: u32,
         transaction: TransactionId,
         is_failed: bool,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         let found = self.volatile.transactions.of(transaction, link.connection);
         let ended = match found.filter(|found| found.awaiting.is_none()) {
@@ -97,7 +97,7 @@ impl Broker {
     }
 
     /// An operation that a commit waited for is decided.
-    pub(super) fn resume_discharge(&mut self, transaction: TransactionId, decision: &mut Deciding<'_>) {
+    pub(super) fn resume_discharge(&mut self, transaction: TransactionId, decision: &mut LocalDecision<'_>) {
         let Some(found) = self.volatile.transactions.open.get(&transaction) else { return };
         let (link, Some(delivery), 0) = (found.coordinator, found.awaiting, found.reading) else { return };
         match self.commit(transaction, decision) {
@@ -117,12 +117,12 @@ impl Broker {
     }
 
     /// Nothing happens to the messages: who has them locked has them still (S-215).
-    fn give_up(&mut self, transaction: TransactionId, decision: &mut Deciding<'_>) {
+    fn give_up(&mut self, transaction: TransactionId, decision: &mut LocalDecision<'_>) {
         let context = decision.context();
-        let work = self.volatile.transactions.forget(transaction);
+        let operations = self.volatile.transactions.forget(transaction);
         if is_planted(Bug::CountedRollBack) {
-            for step in work.into_iter().flat_map(|work| work.steps) {
-                if let Step::Settle { source, token, .. } = step
+            for operation in operations.into_iter().flat_map(|operations| operations.list) {
+                if let Operation::Settle { source, token, .. } = operation
                     && self.check_lock(source, token, context).is_ok()
                 {
                     self.settle_locked(source, token.sequence(), &Outcome::Abandon(None), decision);
@@ -131,26 +131,31 @@ impl Broker {
         }
     }
 
-    fn commit(&mut self, transaction: TransactionId, decision: &mut Deciding<'_>) -> Result<(), Refusal> {
+    fn commit(
+        &mut self,
+        transaction: TransactionId,
+        decision: &mut LocalDecision<'_>,
+    ) -> Result<(), Refusal> {
         let context = decision.context();
         if let Phase::RolledBack(why) = &self.volatile.transactions.open[&transaction].phase {
             let refusal = Refusal::RolledBack(why.clone());
             self.volatile.transactions.forget(transaction);
             return Err(refusal);
         }
-        let work = self.volatile.transactions.forget(transaction).expect("it is open");
-        if work.is_overdue(context.now) {
+        let operations = self.volatile.transactions.forget(transaction).expect("it is open");
+        if operations.is_overdue(context.now) {
             return Err(Refusal::RolledBack(TOO_LATE.into()));
         }
-        self.check_work(&work, context).map_err(|why| Refusal::RolledBack(why.to_string().into()))?;
-        let mut steps = work.steps;
-        if is_planted(Bug::HalfTransaction) && steps.len() > 1 {
-            steps.pop();
+        self.check_operations(&operations, context)
+            .map_err(|why| Refusal::RolledBack(why.to_string().into()))?;
+        let mut list = operations.list;
+        if is_planted(Bug::HalfTransaction) && list.len() > 1 {
+            list.pop();
         }
-        for step in steps {
-            match step {
-                Step::Send(delivery) => self.commit_messages(delivery, decision),
-                Step::Settle { source, token, outcome, stored } => {
+        for operation in list {
+            match operation {
+                Operation::Send(delivery) => self.commit_messages(delivery, decision),
+                Operation::Settle { source, token, outcome, stored } => {
                     let (entity, sequence) = (source.entity, token.sequence());
                     if let Some(StoredOverlay { body, length }) = stored {
                         self.write(Record::OverlayStored { entity, sequence, body, length }, decision);
@@ -165,11 +170,11 @@ impl Broker {
 
     /// Whether everything that was checked when it came still holds. The state is that before the transaction: as with a
     /// batch, an entity that has room takes all of it.
-    fn check_work(&self, work: &Work, context: LocalContext) -> Result<(), Refusal> {
-        for step in &work.steps {
-            match step {
-                Step::Send(delivery) => self.check_delivery(delivery)?,
-                Step::Settle { source, token, .. } => {
+    fn check_operations(&self, operations: &Operations, context: LocalContext) -> Result<(), Refusal> {
+        for operation in &operations.list {
+            match operation {
+                Operation::Send(delivery) => self.check_delivery(delivery)?,
+                Operation::Settle { source, token, .. } => {
                     if self.durable.queue(source.entity).is_none() {
                         return Err(Refusal::NotAllowed(GONE));
                     }
@@ -205,7 +210,7 @@ impl Broker {
         }
     }
 
-    fn commit_messages(&mut self, delivery: Delivery, decision: &mut Deciding<'_>) {
+    fn commit_messages(&mut self, delivery: Delivery, decision: &mut LocalDecision<'_>) {
         let context = decision.context();
         let place = self.place_of(&delivery.way);
         let Delivery { way, messages, sessions, parts, numbers } = delivery;

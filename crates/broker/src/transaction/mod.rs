@@ -58,15 +58,15 @@ pub(crate) struct Transaction {
 
 #[derive(Debug)]
 enum Phase {
-    Open(Box<Work>),
+    Open(Box<Operations>),
     /// It was rolled back before it was discharged, and this is why.
     RolledBack(Box<str>),
 }
 
 /// What a transaction will do.
 #[derive(Debug, Default)]
-pub(crate) struct Work {
-    steps: Vec<Step>,
+pub(crate) struct Operations {
+    list: Vec<Operation>,
     /// When it ends by itself, once there was an operation.
     deadline: Option<LocalTime>,
     messages: usize,
@@ -103,7 +103,7 @@ pub struct Staged {
 
 /// One operation.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum Operation {
     Send(Delivery),
     /// With changes as records have them; those that are not small are stored.
     Settle {
@@ -122,7 +122,7 @@ pub(crate) struct Delivery {
     sessions: SessionIds,
     /// Where each of them is stored.
     parts: Vec<Parts>,
-    /// Of scheduled messages: the numbers that were told (S-48).
+    /// The numbers that were told of scheduled messages (S-48).
     numbers: Option<Vec<Sequence>>,
 }
 
@@ -161,10 +161,10 @@ impl Transactions {
     /// There was an operation; the first one sets the end of the transaction.
     fn set_deadline(&mut self, transaction: TransactionId, deadline: LocalTime) {
         let namespace = self.open[&transaction].namespace;
-        if let Some(work) = self.work_mut(transaction)
-            && work.deadline.is_none()
+        if let Some(operations) = self.operations_mut(transaction)
+            && operations.deadline.is_none()
         {
-            work.deadline = Some(deadline);
+            operations.deadline = Some(deadline);
             self.deadlines.insert((namespace, deadline, transaction));
         }
     }
@@ -194,53 +194,53 @@ impl Transactions {
         }
     }
 
-    fn work_mut(&mut self, transaction: TransactionId) -> Option<&mut Work> {
+    fn operations_mut(&mut self, transaction: TransactionId) -> Option<&mut Operations> {
         match &mut self.open.get_mut(&transaction)?.phase {
-            Phase::Open(work) => Some(work),
+            Phase::Open(operations) => Some(operations),
             Phase::RolledBack(_) => None,
         }
     }
 
     /// Adds what is to be done at the commit.
-    fn add(&mut self, transaction: TransactionId, step: Step, charge: Charge) {
-        if let Step::Settle { token, .. } = &step {
+    fn add(&mut self, transaction: TransactionId, operation: Operation, charge: Charge) {
+        if let Operation::Settle { token, .. } = &operation {
             self.claimed.insert(*token, transaction);
         }
         let Some(each) = self.open.get_mut(&transaction) else { return };
-        let Phase::Open(work) = &mut each.phase else { return };
-        match &step {
-            Step::Send(delivery) => work.messages += delivery.messages.len(),
-            Step::Settle { .. } => work.settlements += 1,
+        let Phase::Open(operations) = &mut each.phase else { return };
+        match &operation {
+            Operation::Send(delivery) => operations.messages += delivery.messages.len(),
+            Operation::Settle { .. } => operations.settlements += 1,
         }
-        work.charge.add(charge);
+        operations.charge.add(charge);
         self.held += charge.held;
-        work.steps.push(step);
+        operations.list.push(operation);
         self.charges.entry(each.coordinator.connection).or_default().charge.add(charge);
     }
 
     /// Takes what a transaction would have done, and with it everything that was kept for it.
-    fn clear(&mut self, transaction: TransactionId) -> Option<Work> {
+    fn clear(&mut self, transaction: TransactionId) -> Option<Operations> {
         let each = self.open.get_mut(&transaction)?;
-        let Phase::Open(work) = &mut each.phase else { return None };
-        let work = std::mem::take(&mut **work);
-        if let Some(deadline) = work.deadline {
+        let Phase::Open(operations) = &mut each.phase else { return None };
+        let operations = std::mem::take(&mut **operations);
+        if let Some(deadline) = operations.deadline {
             self.deadlines.remove(&(each.namespace, deadline, transaction));
         }
-        for step in &work.steps {
-            if let Step::Settle { token, .. } = step {
+        for operation in &operations.list {
+            if let Operation::Settle { token, .. } = operation {
                 self.claimed.remove(token);
             }
         }
         if let Some(charges) = self.charges.get_mut(&each.coordinator.connection) {
-            charges.charge.take(work.charge);
-            self.held -= work.charge.held;
+            charges.charge.take(operations.charge);
+            self.held -= operations.charge.held;
         }
-        Some(work)
+        Some(operations)
     }
 
     /// Forgets a transaction that is discharged or whose coordinator is gone.
-    fn forget(&mut self, transaction: TransactionId) -> Option<Work> {
-        let work = self.clear(transaction);
+    fn forget(&mut self, transaction: TransactionId) -> Option<Operations> {
+        let operations = self.clear(transaction);
         let each = self.open.remove(&transaction)?;
         if let Some(coordinator) = self.coordinators.get_mut(&each.coordinator) {
             coordinator.transactions.remove(&transaction);
@@ -253,7 +253,7 @@ impl Transactions {
                 self.charges.remove(&connection);
             }
         }
-        work
+        operations
     }
 
     /// What is kept for those that are open.
@@ -280,14 +280,14 @@ impl Transactions {
         if self.claimed.is_empty() {
             return false;
         }
-        let work = self.claimed.get(&token).and_then(|id| match &self.open.get(id)?.phase {
-            Phase::Open(work) => Some(work),
+        let operations = self.claimed.get(&token).and_then(|id| match &self.open.get(id)?.phase {
+            Phase::Open(operations) => Some(operations),
             Phase::RolledBack(_) => None,
         });
-        work.is_some_and(|work| !work.is_overdue(now))
+        operations.is_some_and(|operations| !operations.is_overdue(now))
     }
 
-    /// Of each namespace, when the next of its transactions ends by itself.
+    /// When the next transaction of each namespace ends by itself.
     pub(crate) fn deadlines(&self) -> impl Iterator<Item = (NamespaceId, LocalTime, TransactionId)> {
         let mut from = self.deadlines.first().copied();
         std::iter::from_fn(move || {
@@ -300,14 +300,14 @@ impl Transactions {
 
     /// Bodies that are stored for a commit.
     pub(crate) fn bodies(&self) -> impl Iterator<Item = BodyId> {
-        let works = self.open.values().filter_map(|each| match &each.phase {
-            Phase::Open(work) => Some(work),
+        let open = self.open.values().filter_map(|each| match &each.phase {
+            Phase::Open(operations) => Some(operations),
             Phase::RolledBack(_) => None,
         });
-        works.flat_map(|work| &work.steps).flat_map(|step| {
-            let (parts, stored) = match step {
-                Step::Send(delivery) => (&delivery.parts[..], None),
-                Step::Settle { stored, .. } => (&[][..], *stored),
+        open.flat_map(|operations| &operations.list).flat_map(|operation| {
+            let (parts, stored) = match operation {
+                Operation::Send(delivery) => (&delivery.parts[..], None),
+                Operation::Settle { stored, .. } => (&[][..], *stored),
             };
             let messages =
                 parts.iter().flat_map(|parts| parts.bodies.iter().flatten().copied().chain(parts.stored));
@@ -316,7 +316,7 @@ impl Transactions {
     }
 }
 
-impl Work {
+impl Operations {
     fn is_overdue(&self, now: LocalTime) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }

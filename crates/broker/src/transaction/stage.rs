@@ -2,10 +2,10 @@
 //! is told at once and leaves the transaction as it was, unless nobody wants to be told; a send that fails spoils it (S-218),
 //! for not every client looks at what became of it.
 
-use super::{Charge, Delivery, Phase, Step, Way};
+use super::{Charge, Delivery, Operation, Phase, Way};
 use crate::Broker;
 use crate::command::{Arrivals, Command, Incoming, Outcome, SessionIds};
-use crate::decision::{Decided, Deciding, Decision, Hindrance, LocalContext, Needs};
+use crate::decision::{Decided, Decision, Hindrance, LocalContext, LocalDecision, Needs, told};
 use crate::durable::Kind;
 use crate::effect::{Answer, Effect, Notice, Settled, StoredOverlay};
 use crate::ids::{ConnectionId, EntityId, LinkId, LockToken, MessageKey, NamespaceId, Source, TransactionId};
@@ -44,7 +44,7 @@ impl Broker {
         transaction: TransactionId,
         command: &Command,
         arrivals: Arrivals<'_>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Decided {
         let context = decision.context();
         // It was asked for before, and what it needs was read meanwhile.
@@ -58,36 +58,8 @@ impl Broker {
             }
             Command::Settle { link, delivery, token, outcome, wants_answer } => {
                 let within = (transaction, link.connection, is_again);
-                let source = self.volatile.link(*link).map(|link| link.source);
-                let staged =
-                    source.map(|source| self.stage_settlements(within, source, &[*token], outcome, decision));
-                match staged {
-                    Some(Ok(())) if *wants_answer => {
-                        let outcome = Some(Settled::of(outcome));
-                        let (link, delivery) = (*link, *delivery);
-                        decision.effect(Notice::Staged { link, delivery, transaction, outcome });
-                        Decided::Done
-                    }
-                    Some(Err(Hindrance::Refused(refusal))) if *wants_answer => {
-                        decision.effect(Notice::NotSettled { link: *link, delivery: *delivery, refusal });
-                        Decided::Done
-                    }
-                    Some(Ok(())) => Decided::Done,
-                    // A sender that wants no answer is told by the commit, which would otherwise pass for all of it (S-218).
-                    Some(Err(Hindrance::Refused(refusal))) => {
-                        if !matches!(refusal, Refusal::UnknownTransaction | Refusal::RolledBack(_)) {
-                            self.roll_back(transaction, &refusal.to_string());
-                        }
-                        Decided::Done
-                    }
-                    // Nobody can be told that this one failed.
-                    None => {
-                        self.spoil(*link, transaction);
-                        Decided::Done
-                    }
-                    Some(Err(Hindrance::Needs(needs))) => Decided::Needs(needs),
-                    Some(Err(Hindrance::Check(needs))) => Decided::Check(needs),
-                }
+                let answer = wants_answer.then_some(*delivery);
+                self.stage_settle(within, *link, *token, outcome, answer, decision)
             }
             Command::SettleTokens { request, namespace, path, tokens, outcome } => {
                 let within = (transaction, request.connection, is_again);
@@ -95,11 +67,9 @@ impl Broker {
                     .resolve(*namespace, path)
                     .map_err(Hindrance::from)
                     .and_then(|source| self.stage_settlements(within, source, tokens, outcome, decision));
-                match staged {
-                    Err(Hindrance::Needs(needs)) => Decided::Needs(needs),
-                    Err(Hindrance::Check(needs)) => Decided::Check(needs),
-                    Ok(()) => answered(*request, Ok(Answer::Settled), decision),
-                    Err(Hindrance::Refused(refusal)) => answered(*request, Err(refusal), decision),
+                match told(staged.map(|()| Answer::Settled)) {
+                    Ok(answer) => answered(*request, answer, decision),
+                    Err(undecided) => undecided,
                 }
             }
             Command::Schedule { request, namespace, path, messages, sessions } => {
@@ -118,7 +88,7 @@ impl Broker {
             other => unreachable!("{other:?} is part of no transaction"),
         };
         match (is_again, &decided) {
-            (false, Decided::Needs(_) | Decided::Check(_)) => {
+            (false, Decided::Needs(_)) => {
                 self.volatile.transactions.begin_read(transaction);
             }
             (true, Decided::Done) => {
@@ -128,6 +98,43 @@ impl Broker {
             _ => {}
         }
         decided
+    }
+
+    /// Settles a delivery of a link; `answer` is its number, if its receiver wants one.
+    fn stage_settle(
+        &mut self,
+        within: (TransactionId, ConnectionId, bool),
+        link: LinkId,
+        token: LockToken,
+        outcome: &Outcome,
+        answer: Option<u32>,
+        decision: &mut LocalDecision<'_>,
+    ) -> Decided {
+        let transaction = within.0;
+        let Some(source) = self.volatile.link(link).map(|link| link.source) else {
+            // Nobody can be told that this one failed.
+            self.spoil(link, transaction);
+            return Decided::Done;
+        };
+        let staged = self.stage_settlements(within, source, &[token], outcome, decision);
+        let refusal = match staged.map_err(Hindrance::refusal) {
+            Ok(()) => None,
+            Err(Ok(refusal)) => Some(refusal),
+            Err(Err(undecided)) => return undecided,
+        };
+        match (refusal, answer) {
+            (None, Some(delivery)) => {
+                let outcome = Some(Settled::of(outcome));
+                decision.effect(Notice::Staged { link, delivery, transaction, outcome });
+            }
+            (Some(refusal), Some(delivery)) => {
+                decision.effect(Notice::NotSettled { link, delivery, refusal });
+            }
+            (None | Some(Refusal::UnknownTransaction | Refusal::RolledBack(_)), None) => {}
+            // Who wants no answer is told by the commit, which would otherwise pass for all of it (S-218).
+            (Some(refusal), None) => self.roll_back(transaction, &refusal.to_string()),
+        }
+        Decided::Done
     }
 
     /// Whether an operation of that connection may join a transaction. The first one sets its end.
@@ -144,7 +151,7 @@ impl Broker {
         match found.map(|found| &found.phase) {
             None => Err(Refusal::UnknownTransaction),
             Some(Phase::RolledBack(why)) => Err(Refusal::RolledBack(why.clone())),
-            Some(Phase::Open(work)) if work.is_overdue(context.now) => {
+            Some(Phase::Open(operations)) if operations.is_overdue(context.now) => {
                 self.roll_back(transaction, TOO_LATE);
                 Err(Refusal::RolledBack(TOO_LATE.into()))
             }
@@ -163,7 +170,7 @@ impl Broker {
         answer: Option<u32>,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) {
         // A link that is gone, or was refused, has nobody left to answer: the commit tells it (S-218).
         let Some(Link { source, role: Role::Sender { part_bytes, destination, .. } }) =
@@ -196,7 +203,7 @@ impl Broker {
         transaction: TransactionId,
         link: LinkId,
         sent: &Sent<'_>,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<(), Refusal> {
         let context = decision.context();
         self.use_transaction(transaction, link.connection, false, context)?;
@@ -217,7 +224,7 @@ impl Broker {
             parts,
             numbers: None,
         };
-        self.volatile.transactions.add(transaction, Step::Send(delivery), charge);
+        self.volatile.transactions.add(transaction, Operation::Send(delivery), charge);
         Ok(())
     }
 
@@ -230,8 +237,8 @@ impl Broker {
         sent: &Sent<'_>,
     ) -> Result<Charge, Refusal> {
         let count = sent.arrivals.messages.len();
-        let work = self.volatile.transactions.work_mut(transaction).expect("it is open");
-        if work.messages + count > TRANSACTION_MESSAGES {
+        let operations = self.volatile.transactions.operations_mut(transaction).expect("it is open");
+        if operations.messages + count > TRANSACTION_MESSAGES {
             return Err(Refusal::TransactionFull(TRANSACTION_MESSAGES));
         }
         self.check_way(&sent.way, sent.arrivals.messages, sent.sessions, sent.part_bytes)?;
@@ -266,7 +273,7 @@ impl Broker {
         match way {
             Way::To(entity) => self.check_send(*entity, messages, sessions, part_bytes),
             Way::Via(via, destination) => {
-                self.check_size(*via, messages, part_bytes)?;
+                self.check_arrivals(*via, messages, part_bytes)?;
                 self.check_quota(*via)?;
                 let namespace = self.queue_of(Source::main(*via)).namespace;
                 let target = self.resolve_target(namespace, destination)?.entity;
@@ -290,18 +297,18 @@ impl Broker {
             return Ok(());
         }
         let counts_ids = settings.requires_duplicate_detection;
-        let work = self.volatile.transactions.work_mut(transaction).expect("it is open");
+        let operations = self.volatile.transactions.operations_mut(transaction).expect("it is open");
         for message in messages {
             let key = match message.partition {
                 0 if counts_ids && message.id != MessageKey::NONE => message.id.0[0] | 1,
                 key => key,
             };
-            let known = work.partitions.iter().find(|(known, _)| *known == entity).map(|(_, key)| *key);
+            let known = operations.partitions.iter().find(|(known, _)| *known == entity).map(|(_, key)| *key);
             if key == 0 || known.is_some_and(|known| known != key) {
                 return Err(Refusal::NotAllowed(PARTITIONS));
             }
             if known.is_none() {
-                work.partitions.push((entity, key));
+                operations.partitions.push((entity, key));
             }
         }
         Ok(())
@@ -331,7 +338,7 @@ impl Broker {
     }
 
     /// Stores the body of a message that no record names yet.
-    fn store_ahead(&mut self, message: &Incoming, parts: Parts, decision: &mut Deciding<'_>) -> Parts {
+    fn store_ahead(&mut self, message: &Incoming, parts: Parts, decision: &mut LocalDecision<'_>) -> Parts {
         let body = self.durable.next_body();
         self.write(Record::PartStored { body }, decision);
         decision.body(message.body);
@@ -344,13 +351,13 @@ impl Broker {
         source: Source,
         tokens: &[LockToken],
         outcome: &Outcome,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<(), Hindrance> {
         let (context, material) = (decision.context(), decision.material);
         self.use_transaction(transaction, connection, is_again, context)?;
         check_tokens(tokens)?;
-        let work = self.volatile.transactions.work_mut(transaction).expect("it is open");
-        let (count, limit) = (work.settlements + tokens.len(), TRANSACTION_SETTLEMENTS);
+        let operations = self.volatile.transactions.operations_mut(transaction).expect("it is open");
+        let (count, limit) = (operations.settlements + tokens.len(), TRANSACTION_SETTLEMENTS);
         if count > limit {
             return Err(Refusal::TooMany { what: "settlements in one transaction", count, limit }.into());
         }
@@ -382,15 +389,15 @@ impl Broker {
                     (outcome.with(None), Some(self.store_overlay_ahead(&overlay, decision)))
                 }
             };
-            let step = Step::Settle { source, token: *token, outcome, stored };
-            self.volatile.transactions.add(transaction, step, charge);
+            let operation = Operation::Settle { source, token: *token, outcome, stored };
+            self.volatile.transactions.add(transaction, operation, charge);
         }
         self.volatile.set_used(source.entity, context.now);
         Ok(())
     }
 
     /// Stores changed properties that no record names yet.
-    fn store_overlay_ahead(&mut self, overlay: &Overlay, decision: &mut Deciding<'_>) -> StoredOverlay {
+    fn store_overlay_ahead(&mut self, overlay: &Overlay, decision: &mut LocalDecision<'_>) -> StoredOverlay {
         let body = self.durable.next_body();
         self.write(Record::PartStored { body }, decision);
         let length = decision.make_body(|out| overlay.encode(out));
@@ -406,7 +413,7 @@ impl Broker {
         path: &str,
         arrivals: Arrivals<'_>,
         sessions: &SessionIds,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> Result<Answer, Refusal> {
         let context = decision.context();
         self.use_transaction(transaction, connection, is_again, context)?;
@@ -434,7 +441,7 @@ impl Broker {
             parts,
             numbers: Some(numbers),
         };
-        self.volatile.transactions.add(transaction, Step::Send(delivery), charge);
+        self.volatile.transactions.add(transaction, Operation::Send(delivery), charge);
         Ok(Answer::Scheduled(told))
     }
 
@@ -455,7 +462,7 @@ impl Broker {
 fn charge_of(kept: Option<&Kept>) -> Charge {
     let (stored, held) = match kept {
         None => (0, 0),
-        Some(Kept::InRecord(changes)) => (0, changes.encoded_bytes() as u64),
+        Some(Kept::InRecord(changes)) => (0, changes.held_bytes() as u64),
         Some(Kept::Stored(overlay)) => (overlay.encoded_bytes() as u64, 0),
     };
     Charge { stored, held: STAGED_SETTLEMENT_COST + held }

@@ -5,7 +5,7 @@ use crate::ids::Sequence;
 use crate::limits::IDLE_TIMERS;
 use crate::queue::index::{Index, chunk_of};
 use crate::time::LocalTime;
-use crate::work::touched;
+use crate::touched::touched;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]

@@ -18,7 +18,7 @@ pub enum Role {
     Sender {
         parts: Vec<BodyId>,
         part_bytes: u64,
-        /// Of such a message to a topic: what comes before its body.
+        /// What comes before the body of such a message, if it is for a topic.
         front: Option<Box<[u8]>>,
         /// Where its messages go, if that is not the entity that it is attached to (S-114).
         destination: Option<Arc<str>>,

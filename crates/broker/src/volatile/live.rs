@@ -8,11 +8,11 @@
 //! handed out, or the order within it would be lost (S-145).
 
 use super::{Freed, Lock, Role, Volatile};
+use crate::credit_line::Line;
 use crate::ids::{EntityId, IdMap, LinkId, LockToken, Position, Sequence, Source};
-use crate::line::Line;
 use crate::time::{LocalTime, Span};
 use crate::timers::LockTimer;
-use crate::work::touched;
+use crate::touched::touched;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ impl LiveSessions {
     }
 
     /// Whether somebody waits for a session, or for messages of one.
-    pub(crate) fn is_awaited(&self) -> bool {
+    pub(crate) fn has_waiting_receiver(&self) -> bool {
         let awaits = |live: &LiveSession| live.holder.is_some_and(|holder| holder.credit > 0);
         !self.waiting.is_empty() || self.by_id.values().any(awaits)
     }

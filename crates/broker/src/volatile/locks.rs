@@ -6,7 +6,7 @@ use crate::ids::{EntityId, LockToken, NamespaceId, Sequence, Source, SubQueue};
 use crate::planted::{Bug, is_planted};
 use crate::time::{LocalTime, Time};
 use crate::timers::{Due, LockTimer};
-use crate::work::touched;
+use crate::touched::touched;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lock {

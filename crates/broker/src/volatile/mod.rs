@@ -7,10 +7,11 @@ mod links;
 pub(crate) mod live;
 mod locks;
 mod presences;
+mod reads;
 mod ready;
 mod rebuild;
 
-use crate::clock::ClockMove;
+use crate::clock::Advance;
 use crate::ids::{BodyId, EntityId, IdMap, LinkId, MessageKey, NamespaceId, Sequence, Source};
 use crate::nonce::Nonces;
 use crate::planted::{Bug, is_planted};
@@ -19,11 +20,12 @@ use crate::tier::Tier;
 use crate::time::{ClockOffset, LocalTime, Time};
 use crate::timers::{EntityTimer, NamespaceTimers, Timers};
 use crate::topic::routes::Routes;
+use crate::touched::touched;
 use crate::transaction::Transactions;
-use crate::work::touched;
 use expiries::Expiries;
 use live::LiveSessions;
 use presences::Presences;
+use reads::Reads;
 use ready::{Awaiting, Freed};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -44,18 +46,20 @@ pub struct Volatile {
     stirred: VecDeque<Source>,
     timers: NamespaceTimers,
     /// The time of a namespace is being moved; nothing is handed out meanwhile. `clock.rs` has its methods.
-    pub(crate) clock_move: Option<Box<ClockMove>>,
-    /// Of messages and of sessions.
+    pub(crate) advance: Option<Box<Advance>>,
+    /// Locks that are held, of messages and of sessions.
     held_locks: usize,
-    /// There is no room to store messages.
-    is_full: bool,
-    /// Of the namespaces that have one of their own.
+    /// The journal is without its reserve: no message is stored.
+    is_short: bool,
+    /// Tiers of the namespaces that have one of their own.
     tiers: IdMap<NamespaceId, Tier>,
     /// `transaction/` has their methods.
     pub(crate) transactions: Transactions,
     nonces: Nonces,
-    /// Of the topics that were published to since their rules last changed.
+    /// Routes of the topics that were published to since their rules last changed.
     routes: IdMap<EntityId, Arc<Routes>>,
+    /// What is read of messages that are published next.
+    reads: Reads,
 }
 
 /// Who is there at an entity, and since when nobody was.
@@ -74,7 +78,7 @@ pub struct Presence {
     pub used: Option<LocalTime>,
     /// Message ids of the history and when they were taken (S-160).
     pub seen: IdMap<MessageKey, LocalTime>,
-    /// Of an entity that requires sessions, once there was one.
+    /// The live sessions of an entity that requires sessions, once there was one.
     pub(crate) sessions: Option<Box<LiveSessions>>,
 }
 
@@ -107,9 +111,10 @@ impl Volatile {
     }
 
     /// Whether somebody at an entity waits for messages.
-    pub(crate) fn is_awaited(&self, entity: EntityId) -> bool {
+    pub(crate) fn has_waiting_receiver(&self, entity: EntityId) -> bool {
         let presence = self.presence(entity);
-        let is_session_awaited = presence.sessions.as_ref().is_some_and(|sessions| sessions.is_awaited());
+        let is_session_awaited =
+            presence.sessions.as_ref().is_some_and(|sessions| sessions.has_waiting_receiver());
         is_session_awaited || presence.sub_queues.iter().any(|ready| !ready.waiting.is_empty())
     }
 
@@ -130,6 +135,7 @@ impl Volatile {
     }
 
     pub(crate) fn delete_entity(&mut self, entity: EntityId) {
+        self.forget_reading(entity);
         let presence = self.entities.take(entity.0 as usize);
         self.held_locks -= presence.sub_queues.iter().map(|ready| ready.locks.len()).sum::<usize>();
         self.held_locks -= presence.sessions.as_ref().map_or(0, |sessions| sessions.held());
@@ -249,13 +255,13 @@ impl Volatile {
         self.tiers.insert(namespace, tier);
     }
 
-    /// Whether there is no room to store messages.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_full
+    /// Whether the journal is without its reserve, so that no message is stored.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short
     }
 
-    pub(crate) fn set_full(&mut self, is_full: bool) {
-        self.is_full = is_full;
+    pub(crate) fn set_short(&mut self, is_short: bool) {
+        self.is_short = is_short;
     }
 
     pub(crate) fn routes(&self, topic: EntityId) -> Option<&Arc<Routes>> {

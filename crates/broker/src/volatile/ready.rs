@@ -1,10 +1,10 @@
 //! Which messages are free to be handed out, and which will be once they are committed.
 
 use super::{Lock, Volatile};
+use crate::credit_line::Line;
 use crate::ids::{EntityId, IdMap, LinkId, Position, Sequence, Source};
-use crate::line::Line;
-use crate::queue::doubt::{Fronts, Read};
-use crate::work::touched;
+use crate::queue::doubt::Read;
+use crate::touched::touched;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -157,13 +157,6 @@ impl Volatile {
         ready.vouched = whole;
     }
 
-    /// They were read before they are published or forwarded; those that could not be have nothing.
-    pub(crate) fn end_read(&mut self, source: Source, fronts: Fronts) {
-        let ready = self.ready_mut(source);
-        ready.is_checking = false;
-        ready.fronts = fronts.into_iter().collect();
-    }
-
     /// What was read of a message, if it was; taken, for it is needed once.
     pub(crate) fn take_front(&mut self, source: Source, sequence: Sequence) -> Option<Option<Read>> {
         self.ready_mut(source).fronts.remove(&sequence)
@@ -184,6 +177,8 @@ impl Volatile {
             ready.fronts.clear();
             self.stir(source);
         }
+        self.forget_reading(entity);
+        self.call_readers();
     }
 
     pub(crate) fn stir(&mut self, source: Source) {
@@ -192,6 +187,11 @@ impl Volatile {
             ready.is_stirred = true;
             self.stirred.push_back(source);
         }
+    }
+
+    /// Whether a queue has its turn again without being stirred.
+    pub(crate) fn is_stirred(&self, source: Source) -> bool {
+        self.ready(source).is_stirred
     }
 
     /// The next queue that may have something to hand out.

@@ -1,6 +1,6 @@
 //! What a state machine must offer to be run by [`super::Shared`].
 
-use super::machine::{Commit, Drafted};
+use super::machine::{Commit, DraftSize};
 use super::moment::Moment;
 use journal::{Error, Position, Resolution, Ticket};
 use std::fmt::Debug;
@@ -48,7 +48,7 @@ pub trait Decider: Send + Debug {
     fn decide(&mut self, most: usize, commit: &Commit);
 
     /// What was decided and is not written, if there is something.
-    fn drafted(&self) -> Option<Drafted>;
+    fn drafted(&self) -> Option<DraftSize>;
 
     /// Writes what was decided at `at`. After [`Error::Full`] nothing is changed.
     fn append(&mut self, at: Position) -> Result<(Ticket, Self::Unreleased), Error>;

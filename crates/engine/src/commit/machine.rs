@@ -10,17 +10,14 @@
 //! | `Stopped` | nothing is written any more | |
 
 use super::gather::Gather;
+use super::limits::FULL_RETRY;
 use super::moment::Moment;
 use broker::planted::{Bug, is_planted};
 use journal::Position;
-use std::time::Duration;
-
-/// How often a disk without room is asked again.
-pub const FULL_RETRY: Duration = Duration::from_secs(1);
 
 /// What is known about the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Disk {
+pub enum DiskState {
     Idle,
     InFlight { position: Position, since: Moment },
     Unknown { position: Position },
@@ -41,7 +38,7 @@ pub enum Stop {
 
 /// What was decided and is not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Drafted {
+pub struct DraftSize {
     /// None, if an append is wanted for its own sake.
     pub records: u32,
     /// Somebody gets something when it is durable.
@@ -65,13 +62,13 @@ pub enum Next {
 /// One append after the other, and never two at once.
 #[derive(Debug)]
 pub struct Commit {
-    disk: Disk,
-    /// Of the next append.
-    next: Position,
-    /// Of the last one that is durable.
+    disk: DiskState,
+    /// The position of the next append.
+    next_position: Position,
+    /// The position of the last durable append.
     durable: Position,
     /// What was decided and is not written, and since when.
-    drafted: Option<(Drafted, Moment)>,
+    drafted: Option<(DraftSize, Moment)>,
     /// When something last became durable.
     synced_at: Moment,
     gather: Gather,
@@ -81,8 +78,8 @@ impl Commit {
     /// Goes on behind the tail of a journal.
     pub fn new(tail: Position) -> Commit {
         Commit {
-            disk: Disk::Idle,
-            next: tail.next(),
+            disk: DiskState::Idle,
+            next_position: tail.next(),
             durable: tail,
             drafted: None,
             synced_at: Moment::default(),
@@ -90,13 +87,13 @@ impl Commit {
         }
     }
 
-    pub fn disk(&self) -> &Disk {
+    pub fn disk(&self) -> &DiskState {
         &self.disk
     }
 
     /// The position of what is being decided.
     pub fn next_position(&self) -> Position {
-        self.next
+        self.next_position
     }
 
     /// The position of the last append that is durable.
@@ -106,17 +103,17 @@ impl Commit {
 
     /// Whether an append was written whose outcome is not known.
     pub fn is_in_flight(&self) -> bool {
-        matches!(self.disk, Disk::InFlight { .. } | Disk::Unknown { .. })
+        matches!(self.disk, DiskState::InFlight { .. } | DiskState::Unknown { .. })
     }
 
     /// Whether nothing is written any more. Then nothing is decided either: it could rest on what was lost.
     pub fn is_stopped(&self) -> bool {
-        matches!(self.disk, Disk::Stopped(_))
+        matches!(self.disk, DiskState::Stopped(_))
     }
 
     /// Whether what was decided waits for room.
     pub fn is_full(&self) -> bool {
-        matches!(self.disk, Disk::Full { .. })
+        matches!(self.disk, DiskState::Full { .. })
     }
 
     /// Whether everything that was decided is durable.
@@ -139,14 +136,19 @@ impl Commit {
     pub fn may_pause_until(&mut self, now: Moment) -> Option<Moment> {
         let drafted = self.drafted.map(|(drafted, _)| drafted);
         match self.disk {
-            Disk::Idle => self.gather.may_pause_until(drafted, None, now),
-            Disk::InFlight { since, .. } => self.gather.may_pause_until(drafted, Some(since), now),
-            Disk::Unknown { .. } | Disk::Full { .. } | Disk::Stopped(_) => None,
+            DiskState::Idle => self.gather.may_pause_until(drafted, None, now),
+            DiskState::InFlight { since, .. } => self.gather.may_pause_until(drafted, Some(since), now),
+            DiskState::Unknown { .. } | DiskState::Full { .. } | DiskState::Stopped(_) => None,
         }
     }
 
+    /// A thread of connections has nothing left to decide.
+    pub fn rested(&mut self) {
+        self.gather.rested();
+    }
+
     /// Something was decided: so much is not written now.
-    pub fn decided(&mut self, drafted: Option<Drafted>, now: Moment) {
+    pub fn decided(&mut self, drafted: Option<DraftSize>, now: Moment) {
         let before = self.drafted.take();
         let Some(drafted) = drafted else { return };
         let is_more = before.is_none_or(|(before, _)| before.records < drafted.records);
@@ -164,44 +166,47 @@ impl Commit {
     /// The one question: what is to happen now.
     pub fn next(&self, now: Moment) -> Next {
         match (&self.disk, &self.drafted) {
-            (Disk::Stopped(_), _) => Next::Stop,
-            (Disk::InFlight { .. } | Disk::Unknown { .. }, _) | (Disk::Idle | Disk::Full { .. }, None) => {
-                Next::Rest
-            }
-            (Disk::Full { retry }, Some(_)) => at(*retry, now),
-            (Disk::Idle, Some((drafted, since))) => at(self.gather.write_at(*drafted, *since), now),
+            (DiskState::Stopped(_), _) => Next::Stop,
+            (DiskState::InFlight { .. } | DiskState::Unknown { .. }, _)
+            | (DiskState::Idle | DiskState::Full { .. }, None) => Next::Rest,
+            (DiskState::Full { retry }, Some(_)) => at(*retry, now),
+            (DiskState::Idle, Some((drafted, since))) => at(self.gather.write_at(*drafted, *since), now),
         }
     }
 
     /// What was decided was written at this position; its outcome is not known.
     pub fn written(&mut self, now: Moment) -> Position {
-        assert!(matches!(self.disk, Disk::Idle | Disk::Full { .. }), "one append at a time: {:?}", self.disk);
-        let position = self.next;
+        assert!(
+            matches!(self.disk, DiskState::Idle | DiskState::Full { .. }),
+            "one append at a time: {:?}",
+            self.disk
+        );
+        let position = self.next_position;
         self.drafted = None;
         self.gather.written();
-        self.disk = Disk::InFlight { position, since: now };
-        self.next = position.next();
+        self.disk = DiskState::InFlight { position, since: now };
+        self.next_position = position.next();
         position
     }
 
     /// There is no room for what was decided. Nothing was written and nobody was told: it is tried again later.
     pub fn full(&mut self, now: Moment) {
         assert!(
-            matches!(self.disk, Disk::Idle | Disk::Full { .. }),
+            matches!(self.disk, DiskState::Idle | DiskState::Full { .. }),
             "nothing was to be written: {:?}",
             self.disk
         );
         let retry = if is_planted(Bug::FullDiskForgotten) { Moment(u64::MAX) } else { now + FULL_RETRY };
-        self.disk = Disk::Full { retry };
+        self.disk = DiskState::Full { retry };
     }
 
     /// The append in flight is durable.
     pub fn synced(&mut self, now: Moment) -> Position {
         let position = self.in_flight().expect("an append is in flight");
-        if let Disk::InFlight { since, .. } = self.disk {
+        if let DiskState::InFlight { since, .. } = self.disk {
             self.gather.synced(since, now);
         }
-        self.disk = Disk::Idle;
+        self.disk = DiskState::Idle;
         self.synced_at = now;
         self.durable = position;
         position
@@ -210,27 +215,29 @@ impl Commit {
     /// Nobody can say whether the append in flight was kept. Nothing but its repetition may be written until somebody can.
     pub fn unknown(&mut self) -> Position {
         let position = self.in_flight().expect("an append is in flight");
-        self.disk = Disk::Unknown { position };
+        self.disk = DiskState::Unknown { position };
         position
     }
 
     /// It was not kept, and was written again.
     pub fn repeated(&mut self, now: Moment) {
-        let Disk::Unknown { position } = self.disk else { panic!("nothing is in doubt: {:?}", self.disk) };
-        self.disk = Disk::InFlight { position, since: now };
+        let DiskState::Unknown { position } = self.disk else {
+            panic!("nothing is unknown: {:?}", self.disk)
+        };
+        self.disk = DiskState::InFlight { position, since: now };
     }
 
     /// Nothing is written any more. The first reason stays: later ones follow from it.
     pub fn stop(&mut self, why: Stop) {
-        if !matches!(self.disk, Disk::Stopped(_)) {
-            self.disk = Disk::Stopped(why);
+        if !matches!(self.disk, DiskState::Stopped(_)) {
+            self.disk = DiskState::Stopped(why);
         }
     }
 
     fn in_flight(&self) -> Option<Position> {
         match self.disk {
-            Disk::InFlight { position, .. } | Disk::Unknown { position } => Some(position),
-            Disk::Idle | Disk::Full { .. } | Disk::Stopped(_) => None,
+            DiskState::InFlight { position, .. } | DiskState::Unknown { position } => Some(position),
+            DiskState::Idle | DiskState::Full { .. } | DiskState::Stopped(_) => None,
         }
     }
 }
@@ -242,8 +249,9 @@ fn at(moment: Moment, now: Moment) -> Next {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
-    const AWAITED: Option<Drafted> = Some(Drafted { records: 1, is_awaited: true, is_full: false });
+    const AWAITED: Option<DraftSize> = Some(DraftSize { records: 1, is_awaited: true, is_full: false });
     const START: Moment = Moment(1_000_000);
 
     /// A machine with something to write.
@@ -288,7 +296,7 @@ mod tests {
         assert_eq!(commit.next(later), Next::Wait(later + FULL_RETRY));
         assert_eq!(commit.written(later + FULL_RETRY), Position(8));
         commit.synced(later + FULL_RETRY);
-        assert_eq!(commit.disk(), &Disk::Idle);
+        assert_eq!(commit.disk(), &DiskState::Idle);
     }
 
     #[test]
@@ -308,6 +316,6 @@ mod tests {
         let mut commit = drafted();
         commit.stop(Stop::Fenced);
         commit.stop(Stop::Ended);
-        assert_eq!((commit.next(START), commit.disk()), (Next::Stop, &Disk::Stopped(Stop::Fenced)));
+        assert_eq!((commit.next(START), commit.disk()), (Next::Stop, &DiskState::Stopped(Stop::Fenced)));
     }
 }

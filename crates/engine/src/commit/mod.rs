@@ -16,6 +16,7 @@
 mod decider;
 mod gather;
 mod inbox;
+pub mod limits;
 mod machine;
 mod moment;
 mod pause;
@@ -23,10 +24,11 @@ mod shared;
 mod thread;
 
 pub use decider::{Decider, Due, Releasable};
-pub use gather::{CYCLE_MOST, GATHER_MOST, Gather, READ_MOST, UNAWAITED_MOST};
+pub use gather::Gather;
 pub use inbox::Inbox;
-pub use machine::{Commit, Disk, Drafted, FULL_RETRY, Next, Stop};
+pub use limits::FULL_RETRY;
+pub use machine::{Commit, DiskState, DraftSize, Next, Stop};
 pub use moment::Moment;
 pub use pause::Pauses;
-pub use shared::{Answered, Append, MOST_FOR_OTHERS, Shared, Step};
+pub use shared::{AfterTurn, Append, AppendOutcome, Shared};
 pub use thread::OwnerThread;

@@ -13,17 +13,14 @@
 
 use super::decider::{Decider, Due, Releasable};
 use super::inbox::Inbox;
-use super::machine::{Commit, Disk, Next, Stop};
+use super::limits::MOST_FOR_OTHERS;
+use super::machine::{Commit, DiskState, Next, Stop};
 use super::moment::Moment;
 use super::pause::Pauses;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError};
 use broker::planted::{Bug, is_planted};
 use journal::{Error, Outcome, Position, Resolution, Ticket};
 use std::sync::{Arc, OnceLock};
-
-/// Pieces of work that a connection's thread decides: its own and those of a few others who came at the same time. The rest is
-/// left to the owner, so that no connection is kept from its own work for long.
-pub const MOST_FOR_OTHERS: usize = 32;
 
 /// A partition and the inbox in front of it.
 #[derive(Debug)]
@@ -33,6 +30,8 @@ pub struct Shared<D: Decider> {
     inbox: Arc<Inbox<D::Work>>,
     /// The owner wants the partition. Others stay out, for the disk has nothing to do until it has it.
     is_owner_waiting: AtomicBool,
+    /// A thread of connections has nothing left to decide, and the machine has not heard of it.
+    is_rest_told: AtomicBool,
     pauses: Arc<Pauses>,
     /// Those of another partition, whose connections are served by the same threads.
     others: OnceLock<Arc<Pauses>>,
@@ -56,7 +55,7 @@ pub struct Append<W> {
 
 /// An append of which the disk has said something.
 #[derive(Debug)]
-pub struct Answered<W> {
+pub struct AppendOutcome<W> {
     position: Position,
     outcome: Outcome,
     waiting: W,
@@ -64,8 +63,8 @@ pub struct Answered<W> {
 
 impl<W> Append<W> {
     /// Waits for the disk.
-    pub fn wait(self) -> Answered<W> {
-        Answered { position: self.position, outcome: self.ticket.wait(), waiting: self.waiting }
+    pub fn wait(self) -> AppendOutcome<W> {
+        AppendOutcome { position: self.position, outcome: self.ticket.wait(), waiting: self.waiting }
     }
 
     pub fn position(&self) -> Position {
@@ -75,7 +74,7 @@ impl<W> Append<W> {
 
 /// What the owner's thread does next.
 #[derive(Debug)]
-pub enum Step<W> {
+pub enum AfterTurn<W> {
     /// Waits for this append, and comes back with the answer.
     Sync(Append<W>),
     /// Sleeps until work is put into the inbox.
@@ -89,9 +88,9 @@ pub enum Step<W> {
 impl<D: Decider> Shared<D> {
     pub fn new(decider: D, tail: Position, inbox: Arc<Inbox<D::Work>>) -> Shared<D> {
         let held = Held { decider, commit: Commit::new(tail), taken: Vec::new() };
-        let is_owner_waiting = AtomicBool::new(false);
+        let (is_owner_waiting, is_rest_told) = (AtomicBool::new(false), AtomicBool::new(false));
         let (pauses, others) = Default::default();
-        Shared { held: Mutex::new(Some(held)), inbox, is_owner_waiting, pauses, others }
+        Shared { held: Mutex::new(Some(held)), inbox, is_owner_waiting, is_rest_told, pauses, others }
     }
 
     /// Where threads of connections pause for this partition.
@@ -170,6 +169,30 @@ impl<D: Decider> Shared<D> {
         }
     }
 
+    /// A thread of connections has decided all that it has read and is about to wait for more: what was decided is not kept waiting.
+    /// Once a thread has told this, an append waits until one does, or for a few syncs' time.
+    pub fn rest(&self) {
+        self.is_rest_told.store(true, Ordering::SeqCst);
+        // The owner looks at it when it holds the partition.
+        if self.is_owner_waiting.load(Ordering::SeqCst) {
+            return;
+        }
+        // Whoever holds it may have looked already; the owner looks again.
+        let Ok(mut guard) = self.held.try_lock() else { return self.inbox.call() };
+        let Some(held) = &mut *guard else { return };
+        if self.is_rest_told.swap(false, Ordering::SeqCst) {
+            held.commit.rested();
+        }
+        let now = held.decider.moment();
+        let is_due = held.commit.next(now) == Next::Write;
+        drop(guard);
+        if is_due {
+            self.inbox.call();
+        }
+        // Somebody found the partition held.
+        self.decide_here();
+    }
+
     /// A thread of connections has decided all that it has read and is about to wait for more. Pauses it, as long as nothing is
     /// gained by reading, and has what was gathered written.
     pub fn pause(&self) {
@@ -203,22 +226,24 @@ impl<D: Decider> Shared<D> {
     }
 
     /// One turn of the owner's thread. `answered` is the append that it has waited for.
-    pub fn turn(&self, answered: Option<Answered<D::Unreleased>>) -> Step<D::Unreleased> {
+    pub fn turn(&self, answered: Option<AppendOutcome<D::Unreleased>>) -> AfterTurn<D::Unreleased> {
         self.is_owner_waiting.store(true, Ordering::SeqCst);
         // Before the partition is entered: what waits leaves first, so nothing decided later can leave before it.
         let is_answer = answered.is_some();
-        let answered = answered.map(Answered::let_go);
+        let answered = answered.map(AppendOutcome::let_go);
         let mut guard = self.lock();
         self.is_owner_waiting.store(false, Ordering::SeqCst);
+        // Before the inbox is looked at: what the thread has left there is decided now.
+        let is_rest_told = self.is_rest_told.swap(false, Ordering::SeqCst);
         let held = guard.as_mut().expect("it is given up by its own thread");
-        let step = held.turn(answered, &self.inbox);
+        let after = held.turn(answered, &self.inbox, is_rest_told);
         drop(guard);
         // Once, when all that an append releases is there to be written to clients. What was only written has nothing for them.
-        if is_answer || !matches!(step, Step::Sync(_)) {
+        if is_answer || !matches!(after, AfterTurn::Sync(_)) {
             self.pauses.end();
             self.others.get().into_iter().for_each(|others| others.end());
         }
-        step
+        after
     }
 
     /// Runs the partition until it ends, on a thread of its own.
@@ -227,10 +252,10 @@ impl<D: Decider> Shared<D> {
         let mut answered = None;
         let ended = loop {
             match self.turn(answered.take()) {
-                Step::Sync(append) => answered = Some(append.wait()),
-                Step::Sleep { until, now } => self.inbox.sleep(until, now),
-                Step::Ended => break Ok(()),
-                Step::Stopped(why) => break Err(why),
+                AfterTurn::Sync(append) => answered = Some(append.wait()),
+                AfterTurn::Sleep { until, now } => self.inbox.sleep(until, now),
+                AfterTurn::Ended => break Ok(()),
+                AfterTurn::Stopped(why) => break Err(why),
             }
         };
         std::mem::forget(on_panic);
@@ -251,31 +276,31 @@ impl Drop for AbortOnPanic {
 }
 
 /// What the disk has said, after what waited for it has left.
-enum Outcomes<W> {
+enum DiskSaid<W> {
     Committed,
     Unknown { position: Position, waiting: W },
     Stop(Stop),
 }
 
-impl<W: Releasable> Answered<W> {
+impl<W: Releasable> AppendOutcome<W> {
     /// Lets go what waited, if it may go.
-    fn let_go(self) -> Outcomes<W> {
+    fn let_go(self) -> DiskSaid<W> {
         match self.outcome {
             Outcome::Committed => {
                 self.waiting.release();
-                Outcomes::Committed
+                DiskSaid::Committed
             }
-            Outcome::Unknown => Outcomes::Unknown { position: self.position, waiting: self.waiting },
+            Outcome::Unknown => DiskSaid::Unknown { position: self.position, waiting: self.waiting },
             Outcome::Fenced if is_planted(Bug::FenceIgnored) => {
                 self.waiting.release();
-                Outcomes::Committed
+                DiskSaid::Committed
             }
-            Outcome::Fenced => Outcomes::Stop(Stop::Fenced),
+            Outcome::Fenced => DiskSaid::Stop(Stop::Fenced),
             Outcome::Failed(_) if is_planted(Bug::ReleaseBeforeSync) => {
                 self.waiting.release();
-                Outcomes::Stop(Stop::Failed("a planted bug".into()))
+                DiskSaid::Stop(Stop::Failed("a planted bug".into()))
             }
-            Outcome::Failed(error) => Outcomes::Stop(Stop::Failed(error.to_string())),
+            Outcome::Failed(error) => DiskSaid::Stop(Stop::Failed(error.to_string())),
         }
     }
 }
@@ -310,13 +335,14 @@ impl<D: Decider> Held<D> {
 
     fn turn(
         &mut self,
-        answered: Option<Outcomes<D::Unreleased>>,
+        answered: Option<DiskSaid<D::Unreleased>>,
         inbox: &Inbox<D::Work>,
-    ) -> Step<D::Unreleased> {
+        is_rest_told: bool,
+    ) -> AfterTurn<D::Unreleased> {
         if let Some(answered) = answered
-            && let Some(step) = self.answered(answered)
+            && let Some(after) = self.take_in(answered)
         {
-            return step;
+            return after;
         }
         if let Some(stopped) = self.stopped() {
             return stopped;
@@ -330,22 +356,25 @@ impl<D: Decider> Held<D> {
             self.commit.stop(Stop::Ended);
         }
         self.note();
+        if is_rest_told {
+            self.commit.rested();
+        }
         if let Some(append) = self.write() {
-            return Step::Sync(append);
+            return AfterTurn::Sync(append);
         }
         self.stopped().unwrap_or_else(|| self.sleep())
     }
 
-    fn stopped(&self) -> Option<Step<D::Unreleased>> {
+    fn stopped(&self) -> Option<AfterTurn<D::Unreleased>> {
         match self.commit.disk() {
-            Disk::Stopped(Stop::Ended) => Some(Step::Ended),
-            Disk::Stopped(why) => Some(Step::Stopped(why.clone())),
+            DiskState::Stopped(Stop::Ended) => Some(AfterTurn::Ended),
+            DiskState::Stopped(why) => Some(AfterTurn::Stopped(why.clone())),
             _ => None,
         }
     }
 
     /// What others decide while the owner sleeps, and nobody waits for, is written in time without a call.
-    fn sleep(&mut self) -> Step<D::Unreleased> {
+    fn sleep(&mut self) -> AfterTurn<D::Unreleased> {
         let now = self.decider.moment();
         let look = self.commit.look_at(now).map_or(Due::Never, Due::At);
         let until = match self.due().or(look) {
@@ -353,42 +382,46 @@ impl<D: Decider> Held<D> {
             Due::At(moment) => Some(moment),
             Due::Never => None,
         };
-        Step::Sleep { until, now }
+        AfterTurn::Sleep { until, now }
     }
 
-    /// Takes in what the disk has said. A step, if there is something to be done about it first.
-    fn answered(&mut self, answered: Outcomes<D::Unreleased>) -> Option<Step<D::Unreleased>> {
+    /// Takes in what the disk has said. What the thread does first, if there is something to be done about it.
+    fn take_in(&mut self, answered: DiskSaid<D::Unreleased>) -> Option<AfterTurn<D::Unreleased>> {
         match answered {
-            Outcomes::Committed => {
+            DiskSaid::Committed => {
                 let now = self.decider.moment();
                 let position = self.commit.synced(now);
                 self.decider.committed(position);
                 None
             }
-            Outcomes::Unknown { position, waiting } => {
+            DiskSaid::Unknown { position, waiting } => {
                 self.commit.unknown();
                 Some(self.resolve(position, waiting))
             }
-            Outcomes::Stop(why) => {
+            DiskSaid::Stop(why) => {
                 self.commit.stop(why.clone());
-                Some(Step::Stopped(why))
+                Some(AfterTurn::Stopped(why))
             }
         }
     }
 
     /// Finds out what became of an append, and writes it again if nothing did. Nothing else may be written before.
-    fn resolve(&mut self, position: Position, mut waiting: D::Unreleased) -> Step<D::Unreleased> {
+    fn resolve(&mut self, position: Position, mut waiting: D::Unreleased) -> AfterTurn<D::Unreleased> {
         let why = match self.decider.resolve(position, &mut waiting) {
             // The answer is the same as if it had come at once.
             Ok(Resolution::Committed) if !is_planted(Bug::DoubleWrite) => {
-                return Step::Sync(Append { position, ticket: Ticket::new(|| Outcome::Committed), waiting });
+                return AfterTurn::Sync(Append {
+                    position,
+                    ticket: Ticket::new(|| Outcome::Committed),
+                    waiting,
+                });
             }
             Ok(Resolution::Absent | Resolution::Committed) => {
                 match self.decider.repeat(position, &mut waiting) {
                     Ok(ticket) => {
                         let now = self.decider.moment();
                         self.commit.repeated(now);
-                        return Step::Sync(Append { position, ticket, waiting });
+                        return AfterTurn::Sync(Append { position, ticket, waiting });
                     }
                     Err(error) => Stop::Failed(error.to_string()),
                 }
@@ -397,7 +430,7 @@ impl<D: Decider> Held<D> {
             Err(error) => Stop::Failed(error.to_string()),
         };
         self.commit.stop(why.clone());
-        Step::Stopped(why)
+        AfterTurn::Stopped(why)
     }
 
     /// Writes what was decided, if it is time to and there is room.

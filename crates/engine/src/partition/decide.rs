@@ -4,11 +4,11 @@ use super::Partition;
 use super::places::{all_places, bodies_of, place_in};
 use crate::batch::Batch;
 use crate::ids::ForJournal;
-use crate::item::Item;
-use crate::limits::TURN_BYTES;
+use crate::limits::{TURN_BYTES, TURN_STEPS};
 use crate::mailbox::{self, Outgoing, Sent};
+use crate::work::Work;
 use broker::planted::{Bug, is_planted};
-use broker::{Arrivals, Body, Command, Decided, Effect, Notice, Release, Time};
+use broker::{Arrivals, Body, Command, Decided, Effect, Material, Notice, Release, Time};
 use bytes::Bytes;
 use journal::BODY_PREFIX_BYTES;
 use std::collections::VecDeque;
@@ -20,76 +20,65 @@ impl Partition {
     pub(super) fn decide_waiting(&mut self, most: usize, now: Time) {
         let begun = self.worked_steps;
         for _ in 0..most {
-            if self.drafting.is_full() || self.worked_steps - begun > TURN_BYTES {
+            if self.drafting.is_full() || self.worked_steps - begun > TURN_STEPS {
                 return;
             }
-            let Some(item) = self.next_item() else { return };
-            self.handle(item, now);
+            let Some(work) = self.next_work() else { return };
+            self.decide_work(work, now);
         }
     }
 
     /// Puts back what is left of a batch, and behind it what else its connection has brought: behind all others.
     fn put_back(&mut self, rest: Batch) {
         let connection = rest.commands.first().map(Command::connection);
-        let is_theirs = |item: &Item| match item {
-            Item::Batch(batch) => batch.commands.first().map(Command::connection) == connection,
-            Item::Disconnect { connection: other } => Some(*other) == connection,
+        let is_theirs = |work: &Work| match work {
+            Work::Batch(batch) => batch.commands.first().map(Command::connection) == connection,
+            Work::Disconnect { connection: other } => Some(*other) == connection,
             _ => false,
         };
         let waiting = std::mem::take(&mut self.backlog);
         let (theirs, others): (VecDeque<_>, VecDeque<_>) = waiting.into_iter().partition(is_theirs);
         self.backlog = others;
-        self.backlog.push_back(Item::Batch(rest));
+        self.backlog.push_back(Work::Batch(rest));
         self.backlog.extend(theirs);
     }
 
-    /// The next thing to decide. A move waits for nothing but what it has asked for itself.
-    fn next_item(&mut self) -> Option<Item> {
-        if !self.broker.is_moving() {
+    /// The next thing to decide. An advance waits for nothing but what it has asked for itself.
+    fn next_work(&mut self) -> Option<Work> {
+        if !self.broker.is_advancing() {
             return self.backlog.pop_front();
         }
-        let at = self.backlog.iter().position(|item| matches!(item, Item::Checked(_)))?;
+        let at = self.backlog.iter().position(|work| matches!(work, Work::Checked(_)))?;
         self.backlog.remove(at)
     }
 
-    fn handle(&mut self, item: Item, now: Time) {
-        match item {
-            Item::Batch(batch) => self.decide_batch(batch, now),
-            Item::Connect { connection, mailbox } => {
+    fn decide_work(&mut self, work: Work, now: Time) {
+        match work {
+            Work::Batch(batch) => self.decide_batch(batch, now),
+            Work::Connect { connection, mailbox } => {
                 self.ports.open(connection, mailbox);
             }
-            Item::Disconnect { connection } => {
+            Work::Disconnect { connection } => {
                 for link in self.ports.close(connection) {
-                    let decided = self.decide_one(&Command::Detach { link }, Arrivals::default(), &[], now);
+                    let decided =
+                        self.decide_one(&Command::Detach { link }, Arrivals::default(), Material::NONE, now);
                     assert_eq!(decided, Decided::Done, "a link goes without looking at bodies");
                     self.take_decision(&Bytes::new());
                 }
             }
-            Item::Again { command, material } => {
-                self.reading -= 1;
-                let material: Vec<_> = material.iter().map(|(body, bytes)| (*body, &bytes[..])).collect();
-                let decided = self.decide_one(&command, Arrivals::default(), &material, now);
-                self.fetch_if_needed(&command, decided, now);
-                self.take_decision(&Bytes::new());
-            }
-            Item::Unreadable { command, why } => {
-                self.reading -= 1;
-                self.condition.report_damage(&why);
-                self.context(now);
-                self.broker.refuse_unreadable(&command, &mut self.decision);
-                self.take_decision(&Bytes::new());
-            }
-            Item::Checked(checked) => self.checked(checked, now),
-            Item::Copied { copies, unread, failure } => self.copied(copies, unread, failure, now),
-            Item::Failed(_)
-            | Item::Stop
-            | Item::Snapshotted(_)
-            | Item::SnapshotPutOff(_)
-            | Item::Scrub { .. } => unreachable!("taken by accept"),
+            Work::Again { waiting, material } => self.decide_again(waiting, &material, now),
+            Work::Unreadable { waiting, why } => self.refuse_unreadable(&waiting, &why, now),
+            Work::Checked(checked) => self.checked(checked, now),
+            Work::Copied { copies, unread, failure } => self.copied(copies, unread, failure, now),
+            Work::Failed(_)
+            | Work::Stop
+            | Work::Snapshotted(_)
+            | Work::SnapshotPutOff(_)
+            | Work::Scrub { .. } => unreachable!("taken by accept"),
         }
     }
 
-    fn decide_batch(&mut self, batch: Batch, now: Time) {
+    fn decide_batch(&mut self, mut batch: Batch, now: Time) {
         self.drafting.held_bytes += batch.held_bytes();
         // A buffer that is mostly air would be held for as long as the cache wants it.
         let bodies = if batch.bodies.capacity() > 2 * batch.bodies.len() {
@@ -99,25 +88,28 @@ impl Partition {
         };
         let begun = self.worked_steps;
         let connection = batch.commands.first().map(Command::connection);
-        for (nth, command) in batch.commands.iter().enumerate() {
+        let mut waiting = 0;
+        for nth in 0..batch.commands.len() {
             // What becomes many copies, or changes much, may be more than one append holds, and takes long: the rest waits
             // until the others have had their turn.
-            if self.decision.weight.max(self.worked_steps - begun) > TURN_BYTES {
+            if self.decision.weight > TURN_BYTES || self.worked_steps - begun > TURN_STEPS {
                 self.take_decision(&bodies);
-                let (commands, bodies) = (batch.commands[nth..].to_vec(), bodies.to_vec());
+                let (commands, bodies) = (batch.commands.split_off(nth), bodies.to_vec());
                 let (messages, extra_bytes) = (batch.messages, batch.extra_bytes);
                 let rest = Batch { commands, messages, bodies, extra_bytes, ..Batch::default() };
                 self.drafting.held_bytes -= rest.held_bytes();
-                self.ports.decided(connection, nth);
+                self.ports.decided(connection, nth - waiting);
                 return self.put_back(rest);
             }
+            let command = &mut batch.commands[nth];
             self.ports.note_link(command);
             let arrivals =
                 Arrivals { messages: &batch.messages, bodies: &bodies, prefix_bytes: BODY_PREFIX_BYTES };
-            let decided = self.decide_one(command, arrivals, &[], now);
-            self.fetch_if_needed(command, decided, now);
+            if let Decided::Needs(needs) = self.decide_one(command, arrivals, Material::NONE, now) {
+                waiting += usize::from(self.find_out(command, needs, now));
+            }
         }
-        self.ports.decided(connection, batch.commands.len());
+        self.ports.decided(connection, batch.commands.len() - waiting);
         self.take_decision(&bodies);
     }
 
@@ -125,11 +117,11 @@ impl Partition {
         &mut self,
         command: &Command,
         arrivals: Arrivals<'_>,
-        material: broker::Material<'_>,
+        material: &Material,
         now: Time,
     ) -> Decided {
         let context = self.context(now);
-        let before = self.broker.work(&self.decision);
+        let before = self.broker.steps_spent(&self.decision);
         let decided = self.broker.decide(command, arrivals, material, context, &mut self.decision);
         self.note_slice(before);
         decided

@@ -1,7 +1,7 @@
 //! What was decided and is not written: records and bodies of the next append, and what must be counted until it is durable.
 
 use crate::cache::Cache;
-use crate::commit::Drafted;
+use crate::commit::DraftSize;
 use crate::ids::ForBroker;
 use crate::limits::APPEND_BYTES;
 use broker::ids::IdMap;
@@ -22,9 +22,9 @@ pub(super) struct Drafting {
     /// An append is wanted though nothing need be recorded.
     pub(super) is_wanted: bool,
     /// Where bodies are stored whose copies are in the draft: the copies have no place before it is written.
-    pub(super) moving: IdMap<BodyId, BodyId>,
+    pub(super) relocating: IdMap<BodyId, BodyId>,
     /// The same for those that were written last: a journal that is far away may have to be asked whether it has them.
-    moved: IdMap<BodyId, BodyId>,
+    relocated_before: IdMap<BodyId, BodyId>,
 }
 
 impl Drafting {
@@ -37,8 +37,8 @@ impl Drafting {
             body_bytes: 0,
             first_body: next_body.for_broker(),
             is_wanted: false,
-            moving: IdMap::default(),
-            moved: IdMap::default(),
+            relocating: IdMap::default(),
+            relocated_before: IdMap::default(),
         }
     }
 
@@ -51,10 +51,10 @@ impl Drafting {
         self.body_bytes + self.draft.records.len() >= APPEND_BYTES
     }
 
-    pub(super) fn drafted(&self, is_awaited: bool) -> Option<Drafted> {
+    pub(super) fn drafted(&self, is_awaited: bool) -> Option<DraftSize> {
         let is_awaited = is_awaited || self.is_wanted;
         let records = self.draft.record_count;
-        (!self.is_empty()).then(|| Drafted { records, is_awaited, is_full: self.is_full() })
+        (!self.is_empty()).then(|| DraftSize { records, is_awaited, is_full: self.is_full() })
     }
 
     /// All records of one batch have one time, which replay reads from the batch: that of its first record.
@@ -119,8 +119,8 @@ impl Drafting {
         self.first_body.0 += self.draft.body_lengths.len() as u64;
         std::mem::swap(&mut self.draft, &mut self.written);
         self.draft.clear();
-        std::mem::swap(&mut self.moving, &mut self.moved);
-        self.moving.clear();
+        std::mem::swap(&mut self.relocating, &mut self.relocated_before);
+        self.relocating.clear();
         self.body_bytes = 0;
         self.is_wanted = false;
         std::mem::take(&mut self.held_bytes)
@@ -128,13 +128,13 @@ impl Drafting {
 
     /// Where a body is stored that was copied, until the copy is durable.
     pub(super) fn original(&self, body: BodyId) -> Option<BodyId> {
-        self.moving.get(&body).or_else(|| self.moved.get(&body)).copied()
+        self.relocating.get(&body).or_else(|| self.relocated_before.get(&body)).copied()
     }
 
     /// What was written last is durable and need not be kept.
     pub(super) fn committed(&mut self) {
         self.written.clear();
-        self.moved.clear();
+        self.relocated_before.clear();
     }
 }
 

@@ -3,43 +3,89 @@
 use super::Partition;
 use super::places::place_in;
 use crate::ids::ForJournal;
-use crate::item::{Checked, Item};
+use crate::limits::COMMAND_EFFECT_BYTES;
 use crate::runner::{CheckJob, ReadJob};
-use broker::{Arrivals, BodyId, Command, Decided, Doubt, Needs, Read, Sequence, Time};
+use crate::work::{Checked, WaitingCommand, Work};
+use broker::{
+    Arrivals, BodyId, Command, Decided, Doubt, Found, LinkId, Material, Need, Needs, Read, Sequence, Time,
+    What,
+};
 use bytes::Bytes;
+use journal::Place;
 
 impl Partition {
-    pub(super) fn fetch_if_needed(&mut self, command: &Command, decided: Decided, now: Time) {
-        match decided {
-            Decided::Done => {}
-            Decided::Needs(needs) => self.fetch(command, needs, false, now),
-            Decided::Check(needs) => self.fetch(command, needs, true, now),
-        }
-    }
-
-    /// Gets what a decision needs: from the cache and at once, or from disk, on another thread if there is one.
-    fn fetch(&mut self, command: &Command, needs: Needs, is_check: bool, now: Time) {
+    /// Finds out what a decision must know: from the cache, and then it is made at once, or from the disk, on another thread if there
+    /// is one. Returns whether the command waits.
+    pub(super) fn find_out(&mut self, command: &mut Command, Needs(needs): Needs, now: Time) -> bool {
         let mut cached = Vec::new();
-        self.cache.get(needs.0.iter().copied(), &mut cached);
-        if cached.iter().all(Option::is_some) {
-            let cached: Vec<_> = cached.into_iter().flatten().collect();
-            let material: Vec<_> =
-                needs.0.iter().copied().zip(cached.iter().map(|bytes| &bytes[..])).collect();
-            let decided = self.decide_one(command, Arrivals::default(), &material, now);
-            assert_eq!(decided, Decided::Done, "a command asks once");
-            return;
-        }
-        let (mut places, mut unwritten) = (Vec::new(), Vec::new());
-        for body in needs.0 {
-            match place_in(&*self.journal, self.stored_as(body)) {
-                Some(place) => places.push((body, place)),
-                None => unwritten.push(body),
+        self.cache.get(needs.iter().map(|need| need.body), &mut cached);
+        let found_bytes: usize = needs.iter().map(|need| need.found_bytes()).sum();
+        let (mut found, mut unread) = (Vec::with_capacity(needs.len()), Vec::new());
+        for (need, cached) in needs.into_iter().zip(cached) {
+            match cached {
+                Some(bytes) => found.push(need.found(&bytes)),
+                None => unread.push(need),
             }
         }
-        // A body that is not written yet is what was changed of a message a moment ago, and it is only asked whether it can be read.
-        debug_assert!(is_check || unwritten.is_empty(), "{unwritten:?} is looked into before it is written");
+        if unread.is_empty() {
+            let decided = self.decide_one(command, Arrivals::default(), &found.into_iter().collect(), now);
+            assert_eq!(decided, Decided::Done, "a command asks once");
+            return false;
+        }
+        // What is left in its place is nothing that may be decided.
+        let command = std::mem::replace(command, Command::DropParts { link: LinkId::default() });
+        let places_bytes = unread.len() * size_of::<(Need, Place)>();
+        let own_bytes = size_of::<Command>() + COMMAND_EFFECT_BYTES + command.held_bytes();
+        let waiting = WaitingCommand { command, held_bytes: own_bytes + found_bytes + places_bytes };
+        self.read_for(waiting, unread, found);
+        true
+    }
+
+    /// Has bodies read for a command.
+    fn read_for(&mut self, waiting: WaitingCommand, unread: Vec<Need>, mut found: Vec<(BodyId, Found)>) {
+        let mut places = Vec::with_capacity(unread.len());
+        for need in unread {
+            match place_in(&*self.journal, self.stored_as(need.body)) {
+                Some(place) => places.push((need, place)),
+                // What is not written yet is what was changed of a message a moment ago, and it is only asked whether it can be read.
+                None => {
+                    debug_assert_eq!(
+                        need.what,
+                        What::IsReadable,
+                        "{need:?} is looked into before it is written"
+                    );
+                    found.push(need.found(&[]));
+                }
+            }
+        }
+        self.budget.hold(waiting.held_bytes);
         self.reading += 1;
-        self.workers.read(ReadJob { command: command.clone(), places, unwritten, is_check }, &self.inbox);
+        self.workers.read(ReadJob { waiting, places, found }, &self.inbox);
+    }
+
+    /// A command comes again that has waited for the disk.
+    pub(super) fn decide_again(&mut self, waiting: WaitingCommand, material: &Material, now: Time) {
+        self.reading -= 1;
+        let WaitingCommand { mut command, held_bytes } = waiting;
+        self.drafting.held_bytes += held_bytes;
+        let connection = command.connection();
+        let waits = match self.decide_one(&command, Arrivals::default(), material, now) {
+            Decided::Done => false,
+            Decided::Needs(needs) => self.find_out(&mut command, needs, now),
+        };
+        self.ports.decided(Some(connection), usize::from(!waits));
+        self.take_decision(&Bytes::new());
+    }
+
+    /// What a command must know cannot be read.
+    pub(super) fn refuse_unreadable(&mut self, waiting: &WaitingCommand, why: &str, now: Time) {
+        self.reading -= 1;
+        self.drafting.held_bytes += waiting.held_bytes;
+        self.condition.report_damage(why);
+        self.context(now);
+        self.broker.refuse_unreadable(&waiting.command, &mut self.decision);
+        self.ports.decided(Some(waiting.command.connection()), 1);
+        self.take_decision(&Bytes::new());
     }
 
     /// Finds out whether messages can be read: those in the cache are whole, for they never left memory.
@@ -60,7 +106,7 @@ impl Partition {
             } else {
                 checked.whole = doubt.messages.iter().map(|(sequence, _)| *sequence).collect();
             }
-            return self.backlog.push_back(Item::Checked(checked));
+            return self.backlog.push_back(Work::Checked(checked));
         }
         let place = |body| {
             place_in(&*self.journal, self.stored_as(body)).expect("what may be handed out was written")
@@ -77,7 +123,7 @@ impl Partition {
         checked.damage.iter().for_each(|damage| self.condition.report_damage(damage));
         let context = self.context(now);
         let Checked { source, whole, damaged, content, .. } = checked;
-        let before = self.broker.work(&self.decision);
+        let before = self.broker.steps_spent(&self.decision);
         match content {
             Some(content) => self.broker.read(source, content, context, &mut self.decision),
             None => self.broker.checked(source, &whole, &damaged, context, &mut self.decision),

@@ -18,14 +18,14 @@ pub use ports::Unreleased;
 use crate::budget::Budget;
 use crate::cache::Cache;
 use crate::clock::Clock;
-use crate::commit::{Commit, Decider, Drafted, Due, Inbox, Moment};
+use crate::commit::{Commit, Decider, DraftSize, Due, Inbox, Moment};
 use crate::condition::Condition;
 use crate::ids::ForBroker;
-use crate::item::Item;
 use crate::limits::{SEAL_AFTER, TAIL_CACHE_BYTES};
 use crate::reserve::Reserve;
 use crate::runner::Workers;
-use crate::upkeep::{Pace, Upkeep};
+use crate::upkeep::{Upkeep, UpkeepSettings};
+use crate::work::Work;
 use broker::ids::IdMap;
 use broker::{BodyId, Broker, Context, Decision, Position, Time};
 use drafting::Drafting;
@@ -71,19 +71,19 @@ pub struct Partition {
     pub(crate) workers: Workers,
     pub(crate) journal: Box<dyn Journal>,
     clock: Box<dyn Clock>,
-    pub(crate) inbox: Arc<Inbox<Item>>,
+    pub(crate) inbox: Arc<Inbox<Work>>,
     budget: Arc<Budget>,
     cache: Arc<Cache>,
     pub(crate) upkeep: Upkeep,
-    pub(crate) reserve: Reserve,
+    pub(crate) reserve: Reserve<Time>,
     pub(crate) condition: Arc<Condition>,
     counters: Arc<Counters>,
     ports: Ports,
-    backlog: VecDeque<Item>,
+    backlog: VecDeque<Work>,
     pub(crate) decision: Decision,
     drafting: Drafting,
-    /// Of what is being decided.
-    next: Position,
+    /// The position of the append that is being decided.
+    next_position: Position,
     /// What all calls of the broker have cost, in steps.
     worked_steps: usize,
     /// Commands whose bodies are being read; they come again.
@@ -92,7 +92,7 @@ pub struct Partition {
     sealed: Sealed,
     /// Nothing has happened for a while, and nothing was made of that yet.
     pub(crate) is_quiet: bool,
-    /// Of the newest batch.
+    /// The owner's time of the newest batch.
     pub(crate) last_time: Time,
     /// Why it cannot go on.
     failure: Option<String>,
@@ -101,7 +101,7 @@ pub struct Partition {
 /// What a partition shares with others.
 #[derive(Debug)]
 pub struct Environment {
-    pub inbox: Arc<Inbox<Item>>,
+    pub inbox: Arc<Inbox<Work>>,
     pub budget: Arc<Budget>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) counters: Arc<Counters>,
@@ -121,7 +121,7 @@ impl Default for Environment {
 }
 
 impl Environment {
-    pub fn new(inbox: Arc<Inbox<Item>>, budget: Arc<Budget>) -> Environment {
+    pub fn new(inbox: Arc<Inbox<Work>>, budget: Arc<Budget>) -> Environment {
         Environment { inbox, budget, ..Environment::default() }
     }
 
@@ -146,7 +146,7 @@ impl Partition {
             inbox,
             budget,
             cache,
-            upkeep: Upkeep::new(Pace::default(), &[], &journal.stretches()),
+            upkeep: Upkeep::new(UpkeepSettings::default(), &[], &journal.stretches()),
             reserve: Reserve::default(),
             condition: Arc::default(),
             counters,
@@ -154,7 +154,7 @@ impl Partition {
             backlog: VecDeque::new(),
             decision: Decision::default(),
             drafting: Drafting::new(journal.next_body()),
-            next: Position(journal.tail().for_broker().0 + 1),
+            next_position: Position(journal.tail().for_broker().0 + 1),
             journal,
             worked_steps: 0,
             reading: 0,
@@ -166,10 +166,15 @@ impl Partition {
         }
     }
 
-    /// Goes on where recovery has ended, at a pace of its own.
+    /// Goes on where recovery has ended, with settings of its own.
     #[must_use]
-    pub fn tended(mut self, pace: Pace, snapshots: &[SnapshotInfo], last_time: Option<Time>) -> Partition {
-        self.upkeep = Upkeep::new(pace, snapshots, &self.journal.stretches());
+    pub fn tended(
+        mut self,
+        settings: UpkeepSettings,
+        snapshots: &[SnapshotInfo],
+        last_time: Option<Time>,
+    ) -> Partition {
+        self.upkeep = Upkeep::new(settings, snapshots, &self.journal.stretches());
         self.last_time = last_time.unwrap_or(Time(0));
         self
     }
@@ -195,25 +200,25 @@ impl Partition {
     /// What the next record is decided with.
     pub(crate) fn context(&mut self, now: Time) -> Context {
         let now = self.drafting.time(self.decision.records.is_empty(), now);
-        Context { now, position: self.next }
+        Context { now, position: self.next_position }
     }
 
     /// Whether somebody gets something when the draft is durable.
     fn is_awaited(&self) -> bool {
         self.ports.has_gated()
-            || self.broker.is_awaited(self.next)
-            || self.broker.is_moving()
+            || self.broker.is_awaited(self.next_position)
+            || self.broker.is_advancing()
             || self.ending != Ending::No
     }
 
     /// Nothing is decided that is not written, and nothing waits to be decided.
     pub(crate) fn is_idle(&self) -> bool {
-        self.drafting.is_empty() && self.backlog.is_empty() && !self.broker.is_moving()
+        self.drafting.is_empty() && self.backlog.is_empty() && !self.broker.is_advancing()
     }
 
     /// Where bodies are stored whose copies are in the draft.
-    pub(crate) fn moving(&mut self) -> &mut IdMap<BodyId, BodyId> {
-        &mut self.drafting.moving
+    pub(crate) fn relocating(&mut self) -> &mut IdMap<BodyId, BodyId> {
+        &mut self.drafting.relocating
     }
 
     /// An append is wanted though nothing need be recorded: two snapshots at one position would be one.
@@ -232,11 +237,17 @@ impl Partition {
         }
     }
 
+    /// Says of the answers that wait for an append where their messages are stored, as far as the journal knows by now.
+    fn place_waiting(&self, waiting: &mut Unreleased) {
+        let (journal, durable) = (&*self.journal, self.broker.durable());
+        waiting.outgoing().for_each(|outgoing| places::place_answers(journal, durable, outgoing));
+    }
+
     /// Nothing has happened for a while: says so in the journal.
     fn seal(&mut self, moment: Moment) -> Result<(), journal::Error> {
         match self.journal.seal() {
             Ok(()) => self.sealed = Sealed::Yes,
-            // A seal is a luxury.
+            // Without a seal nothing is lost: damage at the tail may pass for an interrupted write, as before.
             Err(journal::Error::Full { .. }) => {
                 self.sealed = Sealed::NotBefore(moment + crate::commit::FULL_RETRY)
             }
@@ -282,7 +293,7 @@ impl Partition {
     fn tick(&mut self, now: Time) {
         let context = self.context(now);
         if !self.drafting.is_full() && self.broker.next_due().is_some_and(|due| due <= context.now) {
-            let before = self.broker.work(&self.decision);
+            let before = self.broker.steps_spent(&self.decision);
             self.broker.tick(context, &mut self.decision);
             self.note_slice(before);
             self.take_decision(&bytes::Bytes::new());
@@ -291,7 +302,7 @@ impl Partition {
 
     /// Notes what a call of the broker has cost, if it is the most so far.
     fn note_slice(&mut self, before: usize) {
-        let took = self.broker.work(&self.decision).saturating_sub(before);
+        let took = self.broker.steps_spent(&self.decision).saturating_sub(before);
         debug_assert!(took <= broker::limits::SLICE_STEPS, "one call of the broker took {took} steps");
         self.worked_steps += took;
         let longest = &self.counters.longest_slice_steps;
@@ -304,15 +315,15 @@ impl Partition {
     /// When the broker has something to decide though nothing arrives.
     fn broker_due(&self) -> Option<Time> {
         /// Earlier than any time.
-        const AT_ONCE: Option<Time> = Some(Time(i64::MIN));
+        const AT_ONCE: Option<Time> = Some(Time::AT_ONCE);
         let is_blocked = !self.drafting.is_empty();
         match self.broker.next_due() {
             _ if self.broker.is_waiting() => {
-                let is_read = self.backlog.iter().any(|item| matches!(item, Item::Checked(_)));
+                let is_read = self.backlog.iter().any(|work| matches!(work, Work::Checked(_)));
                 if is_read { AT_ONCE } else { None }
             }
-            // A move goes on when what it has decided is on its way to the disk.
-            _ if self.broker.is_moving() && is_blocked => None,
+            // An advance goes on when what it has decided is on its way to the disk.
+            _ if self.broker.is_advancing() && is_blocked => None,
             AT_ONCE => AT_ONCE,
             _ if !self.backlog.is_empty() && !self.drafting.is_full() => AT_ONCE,
             // Whatever is due is decided with the time of the next draft.
@@ -332,27 +343,27 @@ impl Partition {
 }
 
 impl Decider for Partition {
-    type Work = Item;
+    type Work = Work;
     type Unreleased = Unreleased;
 
     fn moment(&mut self) -> Moment {
         self.clock.moment()
     }
 
-    fn accept(&mut self, item: Item) {
-        match item {
-            Item::Failed(why) => self.failure = Some(why),
-            Item::Stop => self.ending = Ending::Asked,
-            Item::Snapshotted(done) => {
-                self.broker.forget_moved(&done.forgotten);
+    fn accept(&mut self, work: Work) {
+        match work {
+            Work::Failed(why) => self.failure = Some(why),
+            Work::Stop => self.ending = Ending::Asked,
+            Work::Snapshotted(done) => {
+                self.broker.forget_relocated(&done.forgotten);
                 self.upkeep.snapshotted(*done);
                 self.is_quiet = true;
             }
-            Item::SnapshotPutOff(why) => {
+            Work::SnapshotPutOff(why) => {
                 tracing::warn!("a snapshot was put off: {why}");
                 self.upkeep.put_off();
             }
-            Item::Scrub { after, reply } => {
+            Work::Scrub { after, reply } => {
                 // The asker may have been told to stop.
                 let _ = reply.send(self.journal.scrub(after));
             }
@@ -367,12 +378,12 @@ impl Decider for Partition {
         self.flush(commit);
     }
 
-    fn drafted(&self) -> Option<Drafted> {
+    fn drafted(&self) -> Option<DraftSize> {
         self.drafting.drafted(self.is_awaited())
     }
 
     fn append(&mut self, at: journal::Position) -> Result<(Ticket, Unreleased), journal::Error> {
-        assert_eq!(at.0, self.next.0, "what was decided is for this position");
+        assert_eq!(at.0, self.next_position.0, "what was decided is for this position");
         let ticket = self.journal.append(&self.drafting.draft, at)?;
         let draft = &self.drafting.draft;
         self.last_time = Time(draft.time);
@@ -381,7 +392,7 @@ impl Decider for Partition {
         self.upkeep.appended(batch_bytes, body_bytes);
         self.counters.appends.fetch_add(1, Ordering::Relaxed);
         self.counters.appended_bytes.fetch_add(batch_bytes as u64, Ordering::Relaxed);
-        self.next = Position(self.next.0 + 1);
+        self.next_position = Position(self.next_position.0 + 1);
         self.sealed = Sealed::NotBefore(Moment(0));
         let held_bytes = self.drafting.written();
         self.share_state(at, self.last_time);
@@ -397,15 +408,13 @@ impl Decider for Partition {
         waiting: &mut Unreleased,
     ) -> Result<Resolution, journal::Error> {
         let resolution = self.journal.resolve(at)?;
-        let (journal, durable) = (&*self.journal, self.broker.durable());
-        waiting.outgoing().for_each(|outgoing| places::place_answers(journal, durable, outgoing));
+        self.place_waiting(waiting);
         Ok(resolution)
     }
 
     fn repeat(&mut self, at: journal::Position, waiting: &mut Unreleased) -> Result<Ticket, journal::Error> {
         let ticket = self.journal.append(&self.drafting.written, at)?;
-        let (journal, durable) = (&*self.journal, self.broker.durable());
-        waiting.outgoing().for_each(|outgoing| places::place_answers(journal, durable, outgoing));
+        self.place_waiting(waiting);
         Ok(ticket)
     }
 
@@ -416,7 +425,7 @@ impl Decider for Partition {
         self.start_snapshot(at);
         let now = self.clock.now();
         let context = self.context(now);
-        let before = self.broker.work(&self.decision);
+        let before = self.broker.steps_spent(&self.decision);
         self.broker.committed(at.for_broker(), context, &mut self.decision);
         self.note_slice(before);
         self.take_decision(&bytes::Bytes::new());

@@ -14,8 +14,8 @@ pub(super) fn place_answers(journal: &dyn Journal, durable: &Durable, outgoing: 
             for (message, found) in messages.iter().zip(places).filter(|(_, found)| found.is_empty()) {
                 // What was changed of a message may be new, and its body old enough to have been moved, or to be on the move.
                 let place = |body: BodyId| {
-                    let moved = journal.place(durable.stored_as(body).for_journal());
-                    moved.or_else(|| journal.place(body.for_journal()))
+                    let relocated = journal.place(durable.stored_as(body).for_journal());
+                    relocated.or_else(|| journal.place(body.for_journal()))
                 };
                 *found = all_places(message, place).unwrap_or_default();
             }

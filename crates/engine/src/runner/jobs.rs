@@ -1,32 +1,27 @@
 //! What is read for a partition beside it, and how it comes back.
 
-use crate::item::{Checked, Item, Uncopied};
-use broker::{BodyId, Command, Read, Sequence, Source};
+use crate::work::{Checked, Uncopied, WaitingCommand, Work};
+use broker::{BodyId, Found, Material, Need, Read, Sequence, Source};
 use journal::{Place, read_run};
 
-/// A command that needs stored bodies.
+/// A command that must know something of stored bodies. One body is in memory at a time, and of each is kept what was asked for.
 #[derive(Debug)]
 pub(crate) struct ReadJob {
-    pub(crate) command: Command,
-    pub(crate) places: Vec<(BodyId, Place)>,
-    /// Those that are in memory, because they are not written yet.
-    pub(crate) unwritten: Vec<BodyId>,
-    /// It is enough to know that they can be read: nothing of them is kept.
-    pub(crate) is_check: bool,
+    pub(crate) waiting: WaitingCommand,
+    pub(crate) places: Vec<(Need, Place)>,
+    /// What needs no reading.
+    pub(crate) found: Vec<(BodyId, Found)>,
 }
 
 impl ReadJob {
-    fn run(self) -> Item {
-        let mut material = Vec::with_capacity(self.places.len() + self.unwritten.len());
-        material.extend(self.unwritten.into_iter().map(|body| (body, Vec::new())));
-        for (body, place) in self.places {
-            match place.read() {
-                Ok(bytes) => material.push((body, if self.is_check { Vec::new() } else { bytes })),
-                // Nothing was changed, so nothing else need suffer.
-                Err(error) => return Item::Unreadable { command: self.command, why: error.to_string() },
-            }
+    fn run(self) -> Work {
+        let ReadJob { waiting, places, found } = self;
+        let read = places.into_iter().map(|(need, place)| place.read().map(|bytes| need.found(&bytes)));
+        match found.into_iter().map(Ok).chain(read).collect::<Result<Material, _>>() {
+            Ok(material) => Work::Again { waiting, material },
+            // Nothing was changed, so nothing else need suffer.
+            Err(error) => Work::Unreadable { waiting, why: error.to_string() },
         }
-        Item::Again { command: self.command, material }
     }
 }
 
@@ -41,7 +36,7 @@ pub(crate) struct CheckJob {
 }
 
 impl CheckJob {
-    fn run(self) -> Item {
+    fn run(self) -> Work {
         let mut checked = Checked::new(self.source);
         if self.wants_content {
             let mut read = |(sequence, places): (Sequence, Vec<Place>)| {
@@ -52,7 +47,7 @@ impl CheckJob {
             };
             let content = self.messages.into_iter().map(&mut read).collect();
             checked.content = Some(content);
-            return Item::Checked(checked);
+            return Work::Checked(checked);
         }
         // Small neighbours with one read; a message of many parts, or one in a run that has damage, alone.
         let is_small = self.messages.iter().all(|(_, places)| places.len() == 1);
@@ -62,7 +57,7 @@ impl CheckJob {
         };
         if is_small && read_run(&run, &mut Vec::new()).is_ok() {
             checked.whole.extend(self.messages.iter().map(|(sequence, _)| *sequence));
-            return Item::Checked(checked);
+            return Work::Checked(checked);
         }
         for (sequence, places) in self.messages {
             match places.iter().try_for_each(|place| place.read().map(drop)) {
@@ -73,7 +68,7 @@ impl CheckJob {
                 }
             }
         }
-        Item::Checked(checked)
+        Work::Checked(checked)
     }
 }
 
@@ -86,7 +81,7 @@ pub(crate) struct CopyJob {
 }
 
 impl CopyJob {
-    fn run(self) -> Item {
+    fn run(self) -> Work {
         let mut copies = Vec::with_capacity(self.bodies.len());
         let (mut bytes, mut unread, mut failure) = (0, Vec::new(), None);
         for (body, stored, place) in self.bodies {
@@ -107,7 +102,7 @@ impl CopyJob {
                 }
             }
         }
-        Item::Copied { copies, unread, failure }
+        Work::Copied { copies, unread, failure }
     }
 }
 
@@ -120,7 +115,7 @@ pub(crate) enum ReadWork {
 }
 
 impl ReadWork {
-    pub(crate) fn run(self) -> Item {
+    pub(crate) fn run(self) -> Work {
         match self {
             ReadWork::Needs(job) => job.run(),
             ReadWork::Doubts(job) => job.run(),

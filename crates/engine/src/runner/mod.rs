@@ -14,14 +14,14 @@ use crate::cache::Cache;
 use crate::clock::OwnerClock;
 use crate::commit::{Inbox, OwnerThread, Shared};
 use crate::handle::Handle;
-use crate::item::Item;
 use crate::limits::LARGE_GAP_MS;
 use crate::mailbox::{ASKING, Asks};
 use crate::partition::{Environment, Partition};
 use crate::recovery::{self, Recovered, recover};
 use crate::scrub;
 use crate::snapshots::SnapshotJob;
-use crate::upkeep::Pace;
+use crate::upkeep::UpkeepSettings;
+use crate::work::Work;
 use broker::Broker;
 use journal::Journal;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Engine {
         let clock = resume(&recovered);
         let gap = clock.gap();
         let (tail, snapshots) = (journal.tail(), journal.snapshots());
-        let inbox = Arc::<Inbox<Item>>::default();
+        let inbox = Arc::<Inbox<Work>>::default();
         let environment = Environment {
             inbox: inbox.clone(),
             cache: Arc::new(Cache::new(options.tail_cache_bytes)),
@@ -91,14 +91,14 @@ impl Engine {
         let shared = environment.shared();
         let broker = Broker::new(recovered.durable, options.nonce).with_state_bytes(options.state_bytes);
         let partition = Partition::new(broker, journal, Box::new(clock), environment).tended(
-            Pace::default(),
+            UpkeepSettings::default(),
             &recovered.snapshots,
             recovered.last_time,
         );
         let condition = partition.condition().clone();
         condition.set_ahead(gap);
         let scrub = scrub::spawn(&inbox, snapshots, condition.clone()).map_err(OpenError::Thread)?;
-        inbox.leave(Item::Connect { connection: ASKING, mailbox: asks.clone() });
+        inbox.leave(Work::Connect { connection: ASKING, mailbox: asks.clone() });
         let partition = Arc::new(Shared::new(partition, tail, inbox));
         let handle = Handle::new(partition.clone(), asks, condition, shared);
         let (closing, abandoned) = (handle.clone(), partition.clone());
@@ -146,7 +146,7 @@ fn resume(recovered: &Recovered) -> OwnerClock {
     clock
 }
 
-fn workers(inbox: &Arc<Inbox<Item>>) -> std::io::Result<Workers> {
+fn workers(inbox: &Arc<Inbox<Work>>) -> std::io::Result<Workers> {
     let own = Arc::clone(inbox);
     let read = Worker::spawn("otobus-read", move |job: ReadWork| own.put(job.run()))?;
     let own = Arc::clone(inbox);

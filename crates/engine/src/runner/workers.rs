@@ -2,8 +2,8 @@
 
 use super::jobs::{CheckJob, CopyJob, ReadJob, ReadWork};
 use crate::commit::Inbox;
-use crate::item::Item;
 use crate::snapshots::SnapshotJob;
+use crate::work::Work;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -47,26 +47,26 @@ impl<T> Drop for Worker<T> {
 }
 
 impl Workers {
-    pub(crate) fn read(&self, job: ReadJob, inbox: &Inbox<Item>) {
+    pub(crate) fn read(&self, job: ReadJob, inbox: &Inbox<Work>) {
         self.start(ReadWork::Needs(job), inbox);
     }
 
-    pub(crate) fn check(&self, job: CheckJob, inbox: &Inbox<Item>) {
+    pub(crate) fn check(&self, job: CheckJob, inbox: &Inbox<Work>) {
         self.start(ReadWork::Doubts(job), inbox);
     }
 
-    pub(crate) fn copy(&self, job: CopyJob, inbox: &Inbox<Item>) {
+    pub(crate) fn copy(&self, job: CopyJob, inbox: &Inbox<Work>) {
         self.start(ReadWork::Copies(job), inbox);
     }
 
-    fn start(&self, reading: ReadWork, inbox: &Inbox<Item>) {
+    fn start(&self, reading: ReadWork, inbox: &Inbox<Work>) {
         match &self.read {
             Some(reader) => reader.start(reading),
             None => inbox.put(reading.run()),
         }
     }
 
-    pub(crate) fn snapshot(&self, job: SnapshotJob, inbox: &Inbox<Item>) {
+    pub(crate) fn snapshot(&self, job: SnapshotJob, inbox: &Inbox<Work>) {
         match &self.snapshot {
             Some(writer) => writer.start(job),
             None => inbox.put(job.run()),

@@ -1,7 +1,7 @@
 //! The smallest state machine that the commit machine can run: a counter that everybody adds to. Each addition is a record,
 //! and each adder hears the sum when that is durable. A state machine of its own begins as a copy of this file.
 
-use crate::commit::{Commit, Decider, Drafted, Due, Moment, Releasable};
+use crate::commit::{Commit, Decider, DraftSize, Due, Moment, Releasable};
 use crate::sync::{Condvar, Mutex};
 use journal::{Draft, Error, Journal, Position, Resolution, Ticket};
 use std::collections::VecDeque;
@@ -115,9 +115,9 @@ impl Decider for Counter {
         }
     }
 
-    fn drafted(&self) -> Option<Drafted> {
+    fn drafted(&self) -> Option<DraftSize> {
         let records = self.draft.record_count;
-        (records > 0).then_some(Drafted { records, is_awaited: self.is_awaited, is_full: false })
+        (records > 0).then_some(DraftSize { records, is_awaited: self.is_awaited, is_full: false })
     }
 
     fn append(&mut self, at: Position) -> Result<(Ticket, Unreleased), Error> {

@@ -8,7 +8,7 @@ use broker::{
 use journal::disk::Disk;
 use journal::{Filling, Local, Options};
 use message::overlay::Overlay;
-use otobus_engine::{Batch, ByHand, Item, Outbox, Outgoing, Pace, recover};
+use otobus_engine::{Batch, ByHand, Outbox, Outgoing, UpkeepSettings, Work, recover};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +23,7 @@ pub fn options() -> Options {
     }
 }
 
-pub const PACE: Pace = Pace {
+pub const UPKEEP: UpkeepSettings = UpkeepSettings {
     snapshot_every_bytes: 16 * 1024,
     reclaim_bytes: 24 * 1024,
     sparse_percent: 40,
@@ -100,7 +100,7 @@ impl TestPartition {
     ) -> Result<TestPartition, String> {
         let mut journal = Local::open(disk, options).map_err(|error| error.to_string())?;
         let recovered = recover(&mut journal, 1).map_err(|error| error.to_string())?;
-        let partition = ByHand::new(recovered, Box::new(journal), PACE);
+        let partition = ByHand::new(recovered, Box::new(journal), UPKEEP);
         let outbox = Arc::new(Outbox::default());
         let (locked, deliveries) = (BTreeMap::new(), BTreeMap::new());
         let (next_delivery, credit, outcomes) = (0, 0, Vec::new());
@@ -119,7 +119,7 @@ impl TestPartition {
         };
         partition
             .partition
-            .put(Item::Connect { connection: ConnectionId(1), mailbox: partition.outbox.clone() });
+            .put(Work::Connect { connection: ConnectionId(1), mailbox: partition.outbox.clone() });
         let (namespace, path) = (NamespaceId(0), Box::<str>::from("q"));
         let settings =
             Box::new(QueueSettings { lock_duration: Span::minutes(5), ..QueueSettings::default() });
@@ -135,7 +135,7 @@ impl TestPartition {
     }
 
     fn give(&mut self, commands: Vec<Command>) -> Result<(), String> {
-        self.partition.put(Item::Batch(Batch { commands, ..Batch::default() }));
+        self.partition.put(Work::Batch(Batch { commands, ..Batch::default() }));
         self.run()
     }
 
@@ -162,7 +162,7 @@ impl TestPartition {
         let mut batch = Batch::default();
         batch.message(Span::MAX, |out| out.extend_from_slice(&body(number)));
         batch.send(SENDER, number, false, 0);
-        self.partition.put(Item::Batch(batch));
+        self.partition.put(Work::Batch(batch));
         self.run()
     }
 
@@ -214,12 +214,12 @@ impl TestPartition {
         self.partition.look(|partition| partition.condition().damage())
     }
 
-    pub fn is_full(&self) -> bool {
-        self.partition.look(|partition| partition.condition().is_full())
+    pub fn is_short(&self) -> bool {
+        self.partition.look(|partition| partition.condition().is_short())
     }
 
     pub fn stop(&mut self) -> Result<(), String> {
-        self.partition.put(Item::Stop);
+        self.partition.put(Work::Stop);
         self.run()
     }
 

@@ -48,20 +48,9 @@ fn what_is_alive_among_the_dead_is_copied_and_found_again() {
     let (memory, told) = (Memory::new(), Shared::default());
     let mut partition = open(&memory, &told);
     (1..=600).for_each(|number| partition.send(number).unwrap());
-    let before = segments(&memory);
-    // One in twenty stays, in every segment.
-    drain(&mut partition, |number| number % 20 == 0);
-    partition.rest(200).unwrap();
-    let after = segments(&memory);
-    assert!(after * 3 < before, "{before} segments became {after}");
-    judge(&memory.crash_image(0), &told.lock(), "cleaned");
-    drop(partition);
-    let mut again = open(&memory, &told);
-    again.receive(100).unwrap();
+    let again = opened_with_one_in((&memory, &told), partition, 20);
     assert_eq!(again.held(), (1..=30).map(|n| n * 20).collect::<Vec<_>>());
-    drain(&mut again, |_| false);
-    again.rest(200).unwrap();
-    assert!(segments(&memory) <= 2, "{} segments are left", segments(&memory));
+    give_all_back(&memory, again);
 }
 
 #[test]
@@ -75,26 +64,40 @@ fn changes_that_are_stored_are_copied_like_bodies_found_again_and_given_back() {
     };
     (1..=600).for_each(|number| partition.send(number).unwrap());
     partition.receive(600).unwrap();
-    // One in fifty stays, with changes that lie among those of others.
     for number in 1..=600 {
         partition.now.0 += 1;
         partition.abandon_with(number, change(number)).unwrap();
     }
     assert_eq!(partition.refusals(), []);
-    let before = segments(&memory);
-    drain(&mut partition, |number| number % 50 == 0);
+    // What stays has changes that lie among those of others.
+    let again = opened_with_one_in((&memory, &told), partition, 50);
+    let kept = (1..=12).map(|nth| (nth * 50, change(nth * 50)));
+    assert_eq!(again.changes, kept.collect());
+    give_all_back(&memory, again);
+}
+
+/// One message in so many stays, in every segment; the partition is opened anew on what is left, and has received it.
+fn opened_with_one_in(
+    (memory, told): (&Memory, &Shared),
+    mut partition: TestPartition,
+    many: u32,
+) -> TestPartition {
+    let before = segments(memory);
+    drain(&mut partition, |number| number % many == 0);
     partition.rest(300).unwrap();
-    let after = segments(&memory);
+    let after = segments(memory);
     assert!(after * 3 < before, "{before} segments became {after}");
     judge(&memory.crash_image(0), &told.lock(), "cleaned");
     drop(partition);
-    let mut again = open(&memory, &told);
+    let mut again = open(memory, told);
     again.receive(100).unwrap();
-    let kept = (1..=12).map(|nth| (nth * 50, change(nth * 50)));
-    assert_eq!(again.changes, kept.collect());
-    drain(&mut again, |_| false);
-    again.rest(300).unwrap();
-    assert!(segments(&memory) <= 2, "{} segments are left", segments(&memory));
+    again
+}
+
+fn give_all_back(memory: &Memory, mut partition: TestPartition) {
+    drain(&mut partition, |_| false);
+    partition.rest(300).unwrap();
+    assert!(segments(memory) <= 2, "{} segments are left", segments(memory));
 }
 
 #[test]
@@ -139,7 +142,7 @@ fn a_full_disk_refuses_sends_and_nothing_else_and_goes_on_by_itself() {
             .map(|name| memory.content(name).map_or(0, |bytes| bytes.len()))
             .sum();
         memory.set_room(Some(used as u64));
-        while !partition.is_full() {
+        while !partition.is_short() {
             number += 1;
             partition.send(number).unwrap();
         }
@@ -156,7 +159,7 @@ fn a_full_disk_refuses_sends_and_nothing_else_and_goes_on_by_itself() {
         memory.set_room(None);
         partition.now.0 += 2_000;
         partition.run().unwrap();
-        assert!(!partition.is_full(), "cycle {cycle}: there is room again");
+        assert!(!partition.is_short(), "cycle {cycle}: there is room again");
         number += 1;
         partition.send(number).unwrap();
         assert!(told.lock().accepted.contains(&number), "cycle {cycle}: sending goes on");
@@ -175,7 +178,7 @@ fn fill_and_drain(room_segments: u64) {
     memory.set_room(Some(room_segments * u64::from(SEGMENT_BYTES)));
     let mut partition = open(&memory, &told);
     let mut number = 0;
-    while !partition.is_full() {
+    while !partition.is_short() {
         number += 1;
         partition.send(number).unwrap();
     }
@@ -183,7 +186,7 @@ fn fill_and_drain(room_segments: u64) {
     partition.rest(200).unwrap();
     partition.now.0 += 2_000;
     partition.run().unwrap();
-    assert!(!partition.is_full(), "{} segments of {room_segments} are left", segments(&memory));
+    assert!(!partition.is_short(), "{} segments of {room_segments} are left", segments(&memory));
     partition.send(number + 1).unwrap();
     assert!(told.lock().accepted.contains(&(number + 1)));
 }
@@ -196,7 +199,7 @@ fn a_drain_makes_room_on_a_full_disk_whenever_the_process_was_killed() {
         let mut partition = open(&memory, &told);
         memory.set_room(Some(30 * u64::from(SEGMENT_BYTES)));
         let mut number = 0;
-        while !partition.is_full() {
+        while !partition.is_short() {
             number += 1;
             partition.send(number).unwrap();
         }
@@ -213,7 +216,7 @@ fn a_drain_makes_room_on_a_full_disk_whenever_the_process_was_killed() {
         partition.rest(200).unwrap();
         partition.now.0 += 2_000;
         partition.run().unwrap();
-        assert!(!partition.is_full(), "{received}: {} segments are left", segments(&image));
+        assert!(!partition.is_short(), "{received}: {} segments are left", segments(&image));
         partition.send(number + 1).unwrap();
         assert!(told.lock().accepted.contains(&(number + 1)));
     }
@@ -226,7 +229,7 @@ fn without_any_reserve_a_full_disk_makes_everybody_wait_and_nobody_lose() {
     let mut partition = TestPartition::open_with(Arc::new(memory.clone()), told.clone(), NOW, bare).unwrap();
     memory.set_room(Some(u64::from(SEGMENT_BYTES)));
     let mut number = 0;
-    while !partition.is_full() {
+    while !partition.is_short() {
         number += 1;
         partition.send(number).unwrap();
     }

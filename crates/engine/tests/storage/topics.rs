@@ -1,7 +1,7 @@
 //! Topics on a disk: copies share a body, which lives as long as the last of them; rules are held against what is read
 //! back; and what becomes many records becomes several appends.
 
-use crate::owner::{PACE, options};
+use crate::owner::{UPKEEP, options};
 use broker::topic::rule::{Filter, Rule, Sql};
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
 use broker::{
@@ -12,7 +12,7 @@ use journal::disk::{Disk, Memory};
 use journal::{Filling, Local, Options};
 use message::Value;
 use message::codec::write_descriptor;
-use otobus_engine::{Batch, ByHand, Item, Outbox, Outgoing, recover};
+use otobus_engine::{Batch, ByHand, Outbox, Outgoing, Work, recover};
 use std::sync::Arc;
 
 const HERE: ConnectionId = ConnectionId(1);
@@ -40,9 +40,9 @@ impl Rig {
     fn open(memory: &Memory, options: Options, now: Time) -> Rig {
         let mut journal = Local::open(Arc::new(memory.clone()), options).unwrap();
         let recovered = recover(&mut journal, 1).unwrap();
-        let partition = ByHand::new(recovered, Box::new(journal), PACE);
+        let partition = ByHand::new(recovered, Box::new(journal), UPKEEP);
         let outbox = Arc::new(Outbox::default());
-        partition.put(Item::Connect { connection: HERE, mailbox: outbox.clone() });
+        partition.put(Work::Connect { connection: HERE, mailbox: outbox.clone() });
         Rig { partition, outbox, heard: Vec::new(), now, links: 1 }
     }
 
@@ -66,7 +66,7 @@ impl Rig {
     }
 
     fn give(&mut self, commands: Vec<Command>) {
-        self.partition.put(Item::Batch(Batch { commands, ..Batch::default() }));
+        self.partition.put(Work::Batch(Batch { commands, ..Batch::default() }));
         self.run();
     }
 
@@ -97,7 +97,7 @@ impl Rig {
             batch.message(Span::MAX, |out| out.extend_from_slice(body));
             batch.send(SENDER, delivery as u32, false, first);
         }
-        self.partition.put(Item::Batch(batch));
+        self.partition.put(Work::Batch(batch));
         self.run();
     }
 
@@ -108,7 +108,7 @@ impl Rig {
             out.extend_from_slice(body);
         });
         batch.send(SENDER, 0, false, 0);
-        self.partition.put(Item::Batch(batch));
+        self.partition.put(Work::Batch(batch));
         self.run();
     }
 

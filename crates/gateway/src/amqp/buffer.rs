@@ -1,17 +1,7 @@
 //! What was read from a socket and not yet understood. Grows while reads fill it, and no further than what a peer may
 //! send in one frame: little before it has proved who it is, more afterwards.
 
-/// Room for a stranger's frames: one of the largest size that it may send.
-pub(super) const STRANGER_BYTES: usize = amqp::limits::FRAME_BYTES_BEFORE_CLAIM as usize;
-
-/// Room for a known peer's frames when memory is short: one of the largest size that we announce fits.
-pub(super) const FRAME_BYTES: usize = 72 * 1_024;
-
-/// What one read takes from a known peer: some two hundred messages of a kilobyte.
-pub(super) const READ_BYTES: usize = 256 * 1_024;
-
-/// What a connection starts with.
-const FIRST_BYTES: usize = 4 * 1_024;
+use crate::limits::FIRST_INPUT_BYTES;
 
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
@@ -26,9 +16,9 @@ pub(super) struct Buffer {
 
 impl Buffer {
     pub(super) fn new(first: &[u8]) -> Buffer {
-        let mut bytes = vec![0; FIRST_BYTES.max(first.len())];
+        let mut bytes = vec![0; FIRST_INPUT_BYTES.max(first.len())];
         bytes[..first.len()].copy_from_slice(first);
-        Buffer { bytes, start: 0, end: first.len(), is_full: first.len() >= FIRST_BYTES, is_busy: true }
+        Buffer { bytes, start: 0, end: first.len(), is_full: first.len() >= FIRST_INPUT_BYTES, is_busy: true }
     }
 
     pub(super) fn unread(&self) -> &[u8] {
@@ -48,7 +38,10 @@ impl Buffer {
 
     /// Keeps no room for a peer that has said nothing for a while.
     pub(super) fn give_back(&mut self) {
-        if !std::mem::take(&mut self.is_busy) && self.start == self.end && self.bytes.len() > FIRST_BYTES {
+        if !std::mem::take(&mut self.is_busy)
+            && self.start == self.end
+            && self.bytes.len() > FIRST_INPUT_BYTES
+        {
             *self = Buffer { is_busy: false, ..Buffer::new(&[]) };
         }
     }
@@ -78,12 +71,13 @@ impl Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{INPUT_BYTES, STRANGER_INPUT_BYTES};
 
     #[test]
     fn what_is_left_over_stays_in_front_of_what_comes() {
         let mut buffer = Buffer::new(b"abc");
         buffer.consume(2);
-        buffer.room(READ_BYTES)[..2].copy_from_slice(b"de");
+        buffer.room(INPUT_BYTES)[..2].copy_from_slice(b"de");
         buffer.filled(2);
         assert_eq!(buffer.unread(), b"cde");
     }
@@ -96,48 +90,48 @@ mod tests {
         let reads = 8;
         let mut last = 0;
         for _ in 0..reads {
-            last = buffer.room(READ_BYTES).len();
+            last = buffer.room(INPUT_BYTES).len();
             buffer.filled(last);
             let leftover = 10;
             buffer.consume(buffer.unread().len() - leftover);
         }
-        assert_eq!(last, READ_BYTES - 10);
+        assert_eq!(last, INPUT_BYTES - 10);
     }
 
     #[test]
     fn a_peer_that_says_little_keeps_a_small_buffer() {
         let mut buffer = Buffer::new(b"");
         for _ in 0..100 {
-            buffer.room(READ_BYTES);
+            buffer.room(INPUT_BYTES);
             buffer.filled(1_000);
             buffer.consume(1_000);
         }
-        assert_eq!(buffer.bytes.len(), FIRST_BYTES);
+        assert_eq!(buffer.bytes.len(), FIRST_INPUT_BYTES);
     }
 
     #[test]
     fn a_peer_that_has_grown_silent_keeps_no_room() {
         let mut buffer = Buffer::new(b"");
         for _ in 0..4 {
-            let count = buffer.room(READ_BYTES).len();
+            let count = buffer.room(INPUT_BYTES).len();
             buffer.filled(count);
             buffer.consume(count);
         }
         buffer.give_back();
-        assert_eq!(buffer.held_bytes(), READ_BYTES, "it has said something just now");
+        assert_eq!(buffer.held_bytes(), INPUT_BYTES, "it has said something just now");
         buffer.give_back();
-        assert_eq!(buffer.held_bytes(), FIRST_BYTES);
+        assert_eq!(buffer.held_bytes(), FIRST_INPUT_BYTES);
     }
 
     #[test]
     fn a_stranger_gets_no_more_room_than_one_frame() {
         let mut buffer = Buffer::new(b"");
         let mut total = 0;
-        while !buffer.room(STRANGER_BYTES).is_empty() {
-            let count = buffer.room(STRANGER_BYTES).len();
+        while !buffer.room(STRANGER_INPUT_BYTES).is_empty() {
+            let count = buffer.room(STRANGER_INPUT_BYTES).len();
             total += count;
             buffer.filled(count);
         }
-        assert_eq!(total, STRANGER_BYTES);
+        assert_eq!(total, STRANGER_INPUT_BYTES);
     }
 }

@@ -1,14 +1,14 @@
 //! Claims: a client puts a token on `$cbs` for each entity it wants to use, and is told whether it may.
 
 use super::address;
-use super::connection::Task;
+use super::connection::ConnectionTask;
 use super::link::{Kind, Link};
 use super::management;
 use crate::auth::sas::{self, Shown};
 use crate::auth::{Denied, Grant, Scope};
 use crate::limits::{
-    CBS_REQUEST_VALUES, CLAIM_COST, QUESTION_COST, REPLIES_WAITING_BYTES, REQUEST_ID_BYTES,
-    STRANGER_REPLIES_BYTES,
+    CBS_REQUEST_VALUES, CLAIM_COST, CONNECTION_CLAIMS, QUESTION_COST, REPLIES_WAITING_BYTES,
+    REQUEST_ID_BYTES, STRANGER_REPLIES_BYTES,
 };
 use amqp::{LinkKey, SessionKey};
 use broker::{Answer, Command, Refusal, RequestId};
@@ -18,9 +18,6 @@ use message::codec::{
 };
 use message::sections::{Sections, section};
 use message::{Reader, Value};
-
-/// Claims that one connection may hold. JavaScript puts two for each entity it uses.
-const GRANTS: usize = 1_024;
 
 pub(super) const LONG_ID: &str =
     "The message id of a request must be a number, a UUID, or a text or bytes of 512 at most.";
@@ -75,7 +72,7 @@ struct Status {
     text: String,
 }
 
-impl<S> Task<S> {
+impl<S> ConnectionTask<S> {
     pub(super) fn put_token(&mut self, key: LinkKey, payload: &[u8]) {
         let Some(mut request) = read_request(payload, CBS_REQUEST_VALUES) else {
             tracing::debug!("a request to $cbs cannot be read");
@@ -86,7 +83,7 @@ impl<S> Task<S> {
             tracing::debug!("a request to $cbs names no link to answer on");
             return;
         };
-        let (correlation, is_plain) = match Task::<S>::correlation(&mut request) {
+        let (correlation, is_plain) = match ConnectionTask::<S>::correlation(&mut request) {
             Ok(correlation) => (correlation, true),
             Err(none) => (none, false),
         };
@@ -153,8 +150,8 @@ impl<S> Task<S> {
             Shown::Signature(token) => (token, true),
             Shown::Bearer(token) => (token, false),
         };
-        if self.grants.len() >= GRANTS || !self.account.has_room(CLAIM_COST) {
-            let text = format!("This connection holds {} claims already.", self.grants.len());
+        if self.claims.len() >= CONNECTION_CLAIMS || !self.account.has_room(CLAIM_COST) {
+            let text = format!("This connection holds {} claims already.", self.claims.len());
             return Err(Status { code: 401, text });
         }
         Ok((token.into(), is_signature, address::claimed(&address::path(audience)).into()))
@@ -254,7 +251,7 @@ impl<S> Task<S> {
 
     /// Ends a link whose client lets too many answers wait.
     pub(super) fn end_untaken(&mut self, key: LinkKey) {
-        let most = if self.has_proved { REPLIES_WAITING_BYTES } else { STRANGER_REPLIES_BYTES };
+        let most = if self.has_claim { REPLIES_WAITING_BYTES } else { STRANGER_REPLIES_BYTES };
         let waiting = match self.links.get(&key.0).map(|link| &link.kind) {
             Some(Kind::CbsReplies { waiting, .. }) => waiting.len(),
             Some(Kind::ManagementReplies(replies)) => replies.waiting(),
@@ -371,7 +368,7 @@ mod tests {
         let correlated = |message_id: Value| {
             let mut request =
                 Request { message_id, reply_to: None, application: Value::Null, body: Value::Null };
-            Task::<tokio::io::DuplexStream>::correlation(&mut request)
+            ConnectionTask::<tokio::io::DuplexStream>::correlation(&mut request)
         };
         let text = |length: usize| Value::from("i".repeat(length).as_str());
         let plain = [text(REQUEST_ID_BYTES), Value::Symbol("s".into()), Value::Binary(vec![7; 3])];

@@ -3,7 +3,7 @@
 
 use super::address;
 use super::cbs::Question;
-use super::connection::Task;
+use super::connection::ConnectionTask;
 use super::link::Kind;
 use crate::auth::{self, Demand, Grant, Holder, Right};
 use crate::limits::CLAIM_REVIEW;
@@ -34,18 +34,18 @@ impl Kind {
     }
 }
 
-impl<S> Task<S> {
+impl<S> ConnectionTask<S> {
     /// Takes a claim in. A newer one of the same scope replaces the older whole, also where it allows less.
     pub(super) fn admit(&mut self, grant: Grant) {
         tracing::debug!(address = %self.peer.address, scope = ?grant.scope, "claim accepted");
         let placed = self.peer.proved(&grant.policy(), grant.standing());
         self.account.join(&grant.policy());
         let rights = grant.rights;
-        let replaced = self.grants.put(grant);
+        let replaced = self.claims.put(grant);
         if let Err(full) = placed {
             return self.part(&full.to_string());
         }
-        self.has_proved = true;
+        self.has_claim = true;
         self.machine.authenticated();
         self.review_at.get_or_insert_with(|| Instant::now() + CLAIM_REVIEW);
         // Only what the older one allowed can be lost.
@@ -67,7 +67,7 @@ impl<S> Task<S> {
         }
         let is_loopback = self.peer.is_loopback();
         let mut is_less = false;
-        self.grants.retain(|grant| {
+        self.claims.retain(|grant| {
             let rights = match grant.proof.holder {
                 Holder::Namespace => namespace
                     .as_ref()
@@ -85,7 +85,7 @@ impl<S> Task<S> {
             is_kept
         });
         let mut entities: Vec<Box<str>> = self
-            .grants
+            .claims
             .iter()
             .filter_map(|grant| match &grant.proof.holder {
                 Holder::Entity(entity) => Some(entity.clone()),
@@ -99,7 +99,7 @@ impl<S> Task<S> {
             let request = self.question(Question::Review { entity: path });
             self.batch.commands.push(Command::Manage { request, namespace: self.namespace.id, task });
         }
-        self.review_at = (!self.grants.is_empty()).then(|| Instant::now() + CLAIM_REVIEW);
+        self.review_at = (!self.claims.is_empty()).then(|| Instant::now() + CLAIM_REVIEW);
         if is_less {
             self.check_links();
         }
@@ -110,7 +110,7 @@ impl<S> Task<S> {
         let own = holders.iter().find(|holder| holder.entity.eq_ignore_ascii_case(entity));
         let rules = own.map_or(&[][..], |own| &own.rules);
         let mut is_less = false;
-        self.grants.retain(|grant| match &grant.proof.holder {
+        self.claims.retain(|grant| match &grant.proof.holder {
             Holder::Entity(holder) if **holder == *entity => {
                 let rights = auth::entity_rights(&grant.proof, rules);
                 let before = std::mem::replace(&mut grant.rights, rights.unwrap_or_default());

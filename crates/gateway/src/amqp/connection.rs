@@ -1,10 +1,10 @@
 //! One connection's task: reads, decides nothing, writes. Everything it owns ends with it; dropping the engine's side
 //! detaches its links there.
 
-use super::buffer::{self, Buffer};
+use super::buffer::Buffer;
 use super::cbs::Question;
 use super::condition::Origin;
-use super::deliver::{OUTPUT_BYTES, SHORT_OUTPUT_BYTES, Service};
+use super::deliver::Service;
 use super::intake::Frame;
 use super::link::Link;
 use super::management::PendingReplies;
@@ -13,8 +13,10 @@ use crate::State;
 use crate::account::Account;
 use crate::auth::Claims;
 use crate::limits::{
-    CLAIM_TIMEOUT, COMMANDS_AT_ONCE, EFFECT_COST, FAILURE_SILENCE_MOST, LAST_OUTPUT_TIMEOUT, OPEN_QUESTIONS,
-    QUESTIONS_BYTES, STRANGER_QUESTIONS_BYTES, UNREAD_EFFECTS, UNSTORED_BYTES,
+    CLAIM_TIMEOUT, COMMANDS_AT_ONCE, DISPOSITION_CHANGE_BYTES, EFFECT_COST, FAILURE_SILENCE_MOST, IDLE_LOOK,
+    INPUT_BYTES, KEPT_BUSY_OUTPUT_BYTES, KEPT_OUTPUT_BYTES, LAST_OUTPUT_TIMEOUT, OPEN_QUESTIONS,
+    OUTPUT_BYTES, QUESTIONS_BYTES, SHORT_INPUT_BYTES, SHORT_OUTPUT_BYTES, STRANGER_INPUT_BYTES,
+    STRANGER_QUESTIONS_BYTES, UNREAD_EFFECTS, UNSTORED_BYTES,
 };
 use crate::listen::Peer;
 use crate::namespaces::Namespace;
@@ -36,22 +38,22 @@ use tokio::time::Instant;
 const MECHANISMS: &[&str] = &["MSSBCBS", "ANONYMOUS", "PLAIN"];
 
 #[derive(Debug)]
-pub(super) struct Task<S> {
+pub(super) struct ConnectionTask<S> {
     stream: S,
     pub(super) state: Arc<State>,
     pub(super) peer: Peer,
     pub(super) machine: Connection,
     pub(super) engine: engine::Connection,
     pub(super) namespace: Arc<Namespace>,
-    /// Of the namespaces, as they were when the claims were last looked at.
+    /// The version of the namespaces when the claims were last looked at.
     pub(super) version: u64,
     pub(super) origin: Origin,
     pub(super) links: IdMap<u32, Link>,
-    pub(super) grants: Claims,
-    /// What is held for this connection. All of it is in [`Task::held_bytes`].
+    pub(super) claims: Claims,
+    /// What is held for this connection. All of it is in [`ConnectionTask::held_bytes`].
     pub(super) account: Account,
     /// A claim was accepted once.
-    pub(super) has_proved: bool,
+    pub(super) has_claim: bool,
     /// When the claims are looked at again.
     pub(super) review_at: Option<Instant>,
     pub(super) questions: IdMap<u32, Question>,
@@ -63,7 +65,7 @@ pub(super) struct Task<S> {
     pub(super) waiting_deliveries: usize,
     /// Links that were ended because too much is held.
     pub(super) greedy_links: usize,
-    /// Of the [`Allowance`] that was looked at last.
+    /// How much output there may be before nothing is added to it: less while memory is short. Of the last [`Allowance`].
     pub(super) output_most: usize,
     /// Something whole may be left in the input, because the connection had to wait.
     is_held_up: bool,
@@ -85,7 +87,7 @@ pub(super) struct Task<S> {
     /// Commands that were handed over since others had their turn on this thread.
     handed_over: usize,
     trail: Trail,
-    /// Of the output: what the socket has taken.
+    /// Bytes of the output that the socket has taken.
     written: usize,
     needs_flush: bool,
     /// The connection is closed but for its last output.
@@ -114,14 +116,14 @@ enum Io {
     Failed,
 }
 
-impl<S> Task<S> {
-    pub(super) fn new(stream: S, first: BytesMut, peer: Peer, state: Arc<State>) -> Task<S> {
+impl<S> ConnectionTask<S> {
+    pub(super) fn new(stream: S, first: BytesMut, peer: Peer, state: Arc<State>) -> ConnectionTask<S> {
         let config = Config { mechanisms: MECHANISMS, ..Config::default() };
         let version = state.namespaces.version();
         let namespace = state.namespaces.of_host("", peer.server_name.as_deref());
         let origin = Origin { node: state.node.clone(), host: "localhost".into() };
-        let account = Account::new(Arc::clone(&state.memory));
-        Task {
+        let account = Account::new(Arc::clone(&state.accounts));
+        ConnectionTask {
             stream,
             peer,
             machine: Connection::new(config, 0),
@@ -131,9 +133,9 @@ impl<S> Task<S> {
             version,
             origin,
             links: IdMap::default(),
-            grants: Claims::default(),
+            claims: Claims::default(),
             account,
-            has_proved: false,
+            has_claim: false,
             review_at: None,
             questions: IdMap::default(),
             next_question: 0,
@@ -195,7 +197,7 @@ impl<S> Task<S> {
     fn held_bytes(&self) -> usize {
         self.input.held_bytes()
             + self.machine.held_bytes()
-            + self.grants.held_bytes()
+            + self.claims.held_bytes()
             + self.questions_bytes
             + self.replies_bytes
             + self.batch.bodies.capacity()
@@ -218,7 +220,7 @@ impl<S> Task<S> {
         let mut input = std::mem::take(&mut self.input);
         let unread = input.unread();
         // A stranger sends no messages.
-        if self.has_proved {
+        if self.has_claim {
             self.batch.bodies.reserve(unread.len());
         }
         let mut rest = unread;
@@ -229,7 +231,10 @@ impl<S> Task<S> {
             has_room |=
                 matches!(event, Event::Window { .. } | Event::Flow { .. } | Event::Disposition { .. });
             self.event(event);
-            if self.batch.commands.len() >= COMMANDS_AT_ONCE {
+            // What is handed over is counted, and then there may be no room for what comes behind it.
+            if self.batch.commands.len() >= COMMANDS_AT_ONCE
+                || self.batch.extra_bytes >= DISPOSITION_CHANGE_BYTES
+            {
                 self.submit();
             }
             if !self.may_understand() {
@@ -323,7 +328,7 @@ impl<S> Task<S> {
     /// Goes to the namespace of a host. What was proved to one namespace counts in no other.
     fn enter(&mut self, host: &str) {
         let namespace = self.state.namespaces.of_host(host, self.peer.server_name.as_deref());
-        if namespace.id != self.namespace.id && self.has_proved {
+        if namespace.id != self.namespace.id && self.has_claim {
             return self.part("The connection was authenticated for another namespace.");
         }
         self.namespace = namespace;
@@ -373,7 +378,7 @@ impl<S> Task<S> {
             .chain(self.review_at)
             .chain(self.session_waits.first().map(|(until, _)| *until))
             .min()
-            .unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600))
+            .unwrap_or_else(|| Instant::now() + IDLE_LOOK)
     }
 
     fn tick(&mut self) {
@@ -398,7 +403,7 @@ impl<S> Task<S> {
     /// Whether what was read may be understood. Otherwise the engine must do something first: it counts what this connection
     /// brings, and what it asks is counted here.
     fn may_understand(&self) -> bool {
-        let most = if self.has_proved { QUESTIONS_BYTES } else { STRANGER_QUESTIONS_BYTES };
+        let most = if self.has_claim { QUESTIONS_BYTES } else { STRANGER_QUESTIONS_BYTES };
         self.engine.has_room()
             && !self.engine.outbox().is_behind()
             && self.unstored_bytes < UNSTORED_BYTES
@@ -418,18 +423,18 @@ impl<S> Task<S> {
 
     /// What may be read and written now.
     fn allowance(&mut self) -> Allowance {
-        let has_memory = self.has_room_for(buffer::READ_BYTES);
-        let (read_most, output_most) = match (self.has_proved, has_memory) {
-            (false, true) => (buffer::STRANGER_BYTES, OUTPUT_BYTES),
-            (false, false) => (buffer::STRANGER_BYTES, SHORT_OUTPUT_BYTES),
-            (true, true) => (buffer::READ_BYTES, OUTPUT_BYTES),
-            (true, false) => (buffer::FRAME_BYTES, SHORT_OUTPUT_BYTES),
+        let has_memory = self.has_room_for(INPUT_BYTES);
+        let (read_most, output_most) = match (self.has_claim, has_memory) {
+            (false, true) => (STRANGER_INPUT_BYTES, OUTPUT_BYTES),
+            (false, false) => (STRANGER_INPUT_BYTES, SHORT_OUTPUT_BYTES),
+            (true, true) => (INPUT_BYTES, OUTPUT_BYTES),
+            (true, false) => (SHORT_INPUT_BYTES, SHORT_OUTPUT_BYTES),
         };
         Allowance { read_most: self.may_read(has_memory).then_some(read_most), output_most }
     }
 
     fn awaits_claim(&self) -> bool {
-        !self.has_proved && !self.has_parted
+        !self.has_claim && !self.has_parted
     }
 
     /// Closes from our side. The machine waits for the client's close from now, so it must know what time it is.
@@ -458,7 +463,7 @@ impl<S> Task<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     pub(super) async fn run(mut self) {
         self.understand();
         let sleep = tokio::time::sleep_until(self.deadline());
@@ -498,7 +503,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
                 // Only what is there to be written can make room: without output this would be true at once, for ever.
                 wants_room: self.is_ending
                     || (has_output && (is_busy || !may_read || !may_release || !self.pending.is_empty())),
-                keep_bytes: if is_busy { 4 * OUTPUT_BYTES } else { 2 * OUTPUT_BYTES },
+                keep_bytes: if is_busy { KEPT_BUSY_OUTPUT_BYTES } else { KEPT_OUTPUT_BYTES },
             };
             let input = allowance.read_most.map(|most| self.input.room(most));
             tokio::select! {
@@ -615,8 +620,8 @@ mod tests {
         let state = Arc::new(State::new(engine.handle().clone(), namespaces));
         let peer = Peer::new("192.0.2.1:4000".parse().expect("an address"));
         let (near, _far) = tokio::io::duplex(64);
-        let mut task = Task::new(near, BytesMut::new(), peer, state);
-        (task.has_proved, task.questions_bytes) = (true, QUESTIONS_BYTES - 1);
+        let mut task = ConnectionTask::new(near, BytesMut::new(), peer, state);
+        (task.has_claim, task.questions_bytes) = (true, QUESTIONS_BYTES - 1);
         assert!(task.may_read(true), "nothing is too much");
         task.questions_bytes = QUESTIONS_BYTES;
         assert!(!task.may_read(true), "its questions");

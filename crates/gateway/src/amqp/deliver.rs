@@ -1,37 +1,26 @@
-//! Messages going out. Each link has a queue of places; bodies are fetched when there is room for them in the output,
+//! Messages going out. Each link has a queue of messages that wait; bodies are fetched when there is room for them in the output,
 //! from the engine's cache or from disk, a run of neighbours at once, and the next run is read while the last one is
 //! written to the socket.
 //!
 //! Links take turns, and one whose client has no room holds up nobody. At any time a connection holds one output and
 //! one run or part that was read, whatever credit its client gives. Large messages are in [`super::large`].
 
-use super::connection::Task;
+use super::connection::ConnectionTask;
 use super::link::{Kind, Link};
 use super::management::uuid_of_token;
 use super::session::Wanted;
 use super::settle::tag_of;
+use crate::limits::{OUTPUT_BYTES, WAITING_KEPT, WHOLE_MESSAGE_BYTES};
 use amqp::LinkKey;
 use broker::{Delivery, LocalTime, ReceiveMode, State};
 use bytes::Bytes;
-use engine::{Bodies, BodyRead, Found, Front, Sent};
+use engine::{Bodies, BodyRead, Front, Sent, StoredMessage};
 use journal::Place;
 use journal::limits::RUN_BYTES;
 use message::delivery::{Stamp, encode};
 use message::overlay::OverlayError;
 use message::sections::Sections;
 use std::collections::VecDeque;
-
-/// Encoded bytes in the output beyond which no run or part is added to it.
-pub(super) const OUTPUT_BYTES: usize = 256 * 1_024;
-
-/// The same while memory is short.
-pub(super) const SHORT_OUTPUT_BYTES: usize = 32 * 1_024;
-
-/// A message above this is sent part by part as the client's window allows, and never waits encoded.
-const LARGE_BYTES: u32 = engine::limits::CACHED_BODY_BYTES;
-
-/// Room for waiting messages that a link keeps when none wait: enough for what a busy client is given at a time.
-const WAITING_KEPT: usize = 256;
 
 /// What the door knows of a link that the client receives on.
 #[derive(Debug, Default)]
@@ -64,7 +53,7 @@ pub(super) struct Service {
     fetch: Option<Fetch>,
     /// Links that were sent messages since their credit was last looked at.
     served: Vec<LinkKey>,
-    found: Vec<Found>,
+    found: Vec<StoredMessage>,
 }
 
 /// The first waiting messages of a link, or the next part of its first, being read.
@@ -106,7 +95,7 @@ impl Service {
     }
 }
 
-impl<S> Task<S> {
+impl<S> ConnectionTask<S> {
     pub(super) fn receiver(&mut self, key: LinkKey) -> Option<&mut Receiver> {
         match &mut self.links.get_mut(&key.0)?.kind {
             Kind::Receiver(receiver) => Some(receiver),
@@ -228,7 +217,7 @@ impl<S> Task<S> {
                 let mut bodies = bodies.bodies.into_iter();
                 let body = bodies.next().flatten();
                 let overlay = if has_overlay { bodies.next().flatten() } else { Some(Bytes::new()) };
-                self.send_part(key, body.zip(overlay).map(|(body, overlay)| Found { body, overlay }));
+                self.send_part(key, body.zip(overlay).map(|(body, overlay)| StoredMessage { body, overlay }));
             }
             _ => {
                 let found = paired(&receiver.waiting, bodies.bodies);
@@ -238,7 +227,7 @@ impl<S> Task<S> {
     }
 
     /// Sends the first waiting messages of a link, whose bodies these are; one without a body is passed over.
-    fn send_run(&mut self, key: LinkKey, messages: impl Iterator<Item = Option<Found>>) {
+    fn send_run(&mut self, key: LinkKey, messages: impl Iterator<Item = Option<StoredMessage>>) {
         let Some(receiver) = self.receiver(key) else { return };
         let mut waiting = std::mem::take(&mut receiver.waiting);
         let (mut count, mut is_blocked) = (0, false);
@@ -284,7 +273,7 @@ impl<S> Task<S> {
     }
 
     /// Sends one message if the client's window and credit allow.
-    fn send_message(&mut self, key: LinkKey, sent: &Sent, found: &Found) -> bool {
+    fn send_message(&mut self, key: LinkKey, sent: &Sent, found: &StoredMessage) -> bool {
         let is_settled = sent.mode == ReceiveMode::ReceiveAndDelete;
         let result = self.machine.send(key, &tag_of(sent.delivery.token), is_settled, 0, |out| {
             let sections = Sections::scan(&found.body).map_err(Unshown::from);
@@ -304,7 +293,7 @@ impl<S> Task<S> {
 
 /// Whether a message is sent part by part.
 fn is_large(sent: &Sent) -> bool {
-    sent.delivery.length > LARGE_BYTES
+    sent.delivery.length > WHOLE_MESSAGE_BYTES
 }
 
 /// The messages at the front that are sent together.
@@ -317,7 +306,7 @@ fn run_of(waiting: &VecDeque<Sent>) -> impl Iterator<Item = &Sent> + Clone {
 }
 
 /// What was read of the first messages: their bodies, and then what was changed of those of which that is stored.
-fn paired(waiting: &VecDeque<Sent>, read: Vec<Option<Bytes>>) -> Vec<Option<Found>> {
+fn paired(waiting: &VecDeque<Sent>, read: Vec<Option<Bytes>>) -> Vec<Option<StoredMessage>> {
     let mut left = read.len();
     let is_read = |sent: &&Sent| match left.checked_sub(1 + usize::from(sent.overlay.is_some())) {
         Some(rest) => {
@@ -331,7 +320,7 @@ fn paired(waiting: &VecDeque<Sent>, read: Vec<Option<Bytes>>) -> Vec<Option<Foun
     let mut overlays = bodies.split_off(count).into_iter();
     let pair = |(body, sent): (Option<Bytes>, &Sent)| {
         let overlay = if sent.overlay.is_some() { overlays.next()? } else { Some(Bytes::new()) };
-        body.zip(overlay).map(|(body, overlay)| Found { body, overlay })
+        body.zip(overlay).map(|(body, overlay)| StoredMessage { body, overlay })
     };
     bodies.into_iter().zip(waiting).map(pair).collect()
 }
@@ -349,7 +338,7 @@ pub(crate) enum Unshown {
 pub(super) fn encode_stamped(
     out: &mut Vec<u8>,
     sent: &Sent,
-    found: &Found,
+    found: &StoredMessage,
     sections: &Sections,
 ) -> Result<(), Unshown> {
     let changes = sent.delivery.changes(&found.overlay)?;

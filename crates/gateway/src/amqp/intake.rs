@@ -1,9 +1,10 @@
 //! Messages coming in: frames become deliveries, deliveries become messages laid out as they will be on disk.
 
 use super::arriving::{Arrived, Unfit, malformed};
-use super::connection::Task;
-use super::link::{Kind, Link, REQUEST_CREDIT, SENDER_CREDIT};
+use super::connection::ConnectionTask;
+use super::link::{Kind, Link};
 use super::transaction::within;
+use crate::limits::{REQUEST_CREDIT, SENDER_CREDIT, SUBMIT_BYTES};
 use amqp::{LinkKey, State};
 use broker::{Command, Incoming, Intake, LocalTime, MessageKey, Span};
 use engine::Batch;
@@ -13,9 +14,6 @@ use message::facts::{Facts, FactsError};
 use message::intake::append_stored;
 use message::normal::normalised;
 use message::sections::{BodyKind, Sections, section};
-
-/// Bodies handed over at once at the most: with what one delivery may add, far below the largest append.
-const SUBMIT_BYTES: usize = 1_024 * 1_024;
 
 /// One frame of a delivery.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +27,7 @@ pub(super) struct Frame<'a> {
     pub(super) aborted: bool,
 }
 
-impl<S> Task<S> {
+impl<S> ConnectionTask<S> {
     pub(super) fn transfer(&mut self, key: LinkKey, frame: Frame<'_>) {
         if frame.aborted {
             return self.drop_arriving(key);
@@ -37,40 +35,27 @@ impl<S> Task<S> {
         if frame.first && !frame.more {
             return self.delivery(key, frame, frame.payload);
         }
-        // The machine has counted this frame already. What all hold of messages hurries their parts; what finds no room at all
-        // is not held.
+        // The machine has counted this frame already. When all connections together hold too much of unfinished messages, these
+        // are passed on in smaller parts (`arriving.rs`); what finds no room at all is not held.
         if frame.more && !self.has_room_for(0) {
             let error = self.too_much("unfinished messages");
             return self.end_greedy(key, &error);
         }
         let Some(link) = self.links.get_mut(&key.0) else { return };
-        match &mut link.kind {
-            Kind::CbsRequests { partial } => {
-                // No more than came: a stranger's bytes are counted, and what a vector takes ahead would double them.
-                partial.reserve_exact(frame.payload.len());
-                partial.extend_from_slice(frame.payload);
-                if !frame.more {
-                    let whole = std::mem::take(partial);
-                    self.delivery(key, frame, &whole);
-                }
-            }
-            Kind::ManagementRequests(requests) => {
-                requests.partial.extend_from_slice(frame.payload);
-                if !frame.more {
-                    let whole = std::mem::take(&mut requests.partial);
-                    self.delivery(key, frame, &whole);
-                }
-            }
-            Kind::Coordinator { partial } => {
-                partial.reserve_exact(frame.payload.len());
-                partial.extend_from_slice(frame.payload);
-                if !frame.more {
-                    let whole = std::mem::take(partial);
-                    self.delivery(key, frame, &whole);
-                }
-            }
-            Kind::Sender(_) => self.frame(key, frame),
-            Kind::CbsReplies { .. } | Kind::ManagementReplies(_) | Kind::Receiver(_) => {}
+        if let Kind::Sender(_) = link.kind {
+            return self.frame(key, frame);
+        }
+        let may_be_stranger = !matches!(link.kind, Kind::ManagementRequests(_));
+        let Some(partial) = link.kind.partial_mut() else { return };
+        if may_be_stranger {
+            // No more than came: a stranger's bytes are counted, and what a vector takes ahead would double them. Requests of
+            // others may be a hundred times as long: each of their frames would copy all that came before.
+            partial.reserve_exact(frame.payload.len());
+        }
+        partial.extend_from_slice(frame.payload);
+        if !frame.more {
+            let whole = std::mem::take(partial);
+            self.delivery(key, frame, &whole);
         }
     }
 
@@ -105,13 +90,13 @@ impl<S> Task<S> {
 
     /// The delivery that is arriving on a link will not end, or is not wanted.
     fn drop_arriving(&mut self, key: LinkKey) {
-        match self.links.get_mut(&key.0).map(|link| &mut link.kind) {
-            Some(Kind::CbsRequests { partial } | Kind::Coordinator { partial }) => *partial = Vec::new(),
-            Some(Kind::ManagementRequests(requests)) => {
-                requests.partial = Vec::new();
-                requests.transaction = None;
-            }
-            Some(Kind::Sender(sender)) => {
+        let Some(Link { kind, .. }) = self.links.get_mut(&key.0) else { return };
+        if let Some(partial) = kind.partial_mut() {
+            *partial = Vec::new();
+        }
+        match kind {
+            Kind::ManagementRequests(requests) => requests.transaction = None,
+            Kind::Sender(sender) => {
                 sender.arriving.clear();
                 sender.transaction = None;
                 self.batch.commands.push(Command::DropParts { link: self.engine.link(key.0) });
@@ -279,7 +264,7 @@ pub(super) fn incoming(facts: &Facts<'_>, wants_ids: bool) -> Incoming {
     let differ = session.zip(facts.partition_key).is_some_and(|(session, key)| session != key);
     Incoming {
         time_to_live: facts.ttl.map_or(Span::MAX, Span),
-        scheduled: facts.scheduled_enqueue_time.map_or(Incoming::AT_ONCE, LocalTime),
+        scheduled: facts.scheduled_enqueue_time.map_or(LocalTime::AT_ONCE, LocalTime),
         keys_differ: differ,
         id,
         partition,

@@ -2,13 +2,13 @@
 //! output, and what the window does not take is forgotten and read again. So a large message costs the memory of one
 //! part however slow its receiver is.
 
-use super::connection::Task;
+use super::connection::ConnectionTask;
 use super::deliver::{Unshown, encode_stamped};
 use super::settle::tag_of;
 use amqp::LinkKey;
 use broker::{Command, ReceiveMode};
 use bytes::Bytes;
-use engine::{Found, Sent};
+use engine::{Sent, StoredMessage};
 use journal::Place;
 use message::sections::Sections;
 
@@ -19,7 +19,7 @@ pub(super) struct Progress {
     pub(super) is_begun: bool,
     /// Parts that are out.
     parts: usize,
-    /// Of the next part as the receiver gets it, bytes that are out.
+    /// Bytes of the next part, as the receiver gets it, that are out.
     bytes: usize,
 }
 
@@ -31,9 +31,9 @@ impl Progress {
     }
 }
 
-impl<S> Task<S> {
+impl<S> ConnectionTask<S> {
     /// Sends as much of the next part of a link's first message as the client takes.
-    pub(super) fn send_part(&mut self, key: LinkKey, found: Option<Found>) {
+    pub(super) fn send_part(&mut self, key: LinkKey, found: Option<StoredMessage>) {
         let Some(receiver) = self.receiver(key) else { return };
         let mut progress = receiver.progress;
         let Some(sent) = receiver.waiting.pop_front() else { return };
@@ -89,7 +89,7 @@ impl<S> Task<S> {
 
 /// The part as the receiver gets it: the first one has the broker's header and annotations, the others are as they were
 /// sent.
-fn as_received(sent: &Sent, found: Found, part: usize, is_last: bool) -> Option<Bytes> {
+fn as_received(sent: &Sent, found: StoredMessage, part: usize, is_last: bool) -> Option<Bytes> {
     if part > 0 {
         return Some(found.body);
     }

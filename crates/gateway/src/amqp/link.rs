@@ -2,34 +2,21 @@
 
 use super::address::{self, Node};
 use super::arriving::Arriving;
-use super::connection::Task;
+use super::connection::ConnectionTask;
 use super::deliver::Receiver;
 use super::management::{Replies, Requests};
 use super::session::{Unwanted, Wanted};
 use super::settle::mode_of;
 use crate::auth::{Demand, Denied};
-use crate::limits::{BATCH_BYTES, GREEDY_LINKS};
+use crate::limits::{
+    BATCH_BYTES, CONNECTION_DELIVERIES_AHEAD, DELIVERIES_AHEAD, GREEDY_LINKS, REQUEST_CREDIT, SENDER_CREDIT,
+    SHORT_DELIVERIES_AHEAD,
+};
 use amqp::{AnyTarget, Attach, AttachReply, LinkKey, Role, SessionKey};
 use broker::{AcceptedSession, Command, Refusal, TransactionId};
 use message::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Credit for a client that sends: enough that it never waits for more, renewed at half.
-pub(super) const SENDER_CREDIT: u32 = 1_000;
-
-/// Requests that a client may have open at a node of ours.
-pub(super) const REQUEST_CREDIT: u32 = 100;
-
-/// Messages that may be on their way from the broker to one link. A client may grant two billion; its outbox may not
-/// grow to that.
-pub(super) const DELIVERIES_AHEAD: u64 = 2_000;
-
-/// The same for all links of a connection together, which share it: a message that waits takes about 200 bytes.
-pub(super) const CONNECTION_DELIVERIES_AHEAD: u64 = 8_000;
-
-/// The same while memory is short.
-const SHORT_DELIVERIES_AHEAD: u64 = 64;
 
 /// The largest batch that a sender may put into one delivery, besides the limit of its entity.
 const BATCH_SIZE_PROPERTY: &str = "com.microsoft:max-message-batch-size";
@@ -65,6 +52,19 @@ pub(super) enum Kind {
     },
 }
 
+impl Kind {
+    /// What came of a request that is put together here.
+    pub(super) fn partial_mut(&mut self) -> Option<&mut Vec<u8>> {
+        match self {
+            Kind::CbsRequests { partial } | Kind::Coordinator { partial } => Some(partial),
+            Kind::ManagementRequests(requests) => Some(&mut requests.partial),
+            Kind::Sender(_) | Kind::CbsReplies { .. } | Kind::ManagementReplies(_) | Kind::Receiver(_) => {
+                None
+            }
+        }
+    }
+}
+
 /// What the door knows of a link that the client sends on.
 #[derive(Debug)]
 pub(super) struct Sender {
@@ -91,7 +91,7 @@ impl Kind {
     }
 }
 
-impl<S> Task<S> {
+impl<S> ConnectionTask<S> {
     pub(super) fn attach(&mut self, key: LinkKey, session: SessionKey, attach: &Attach) {
         if !self.has_room_for(0) {
             let error = self.too_much("links");
@@ -222,7 +222,7 @@ impl<S> Task<S> {
 
     /// Whether a claim of this connection allows what is demanded.
     pub(super) fn check_demand(&self, demand: &Demand<'_>) -> Result<(), Denied> {
-        demand.check(&self.grants, self.state.now())
+        demand.check(&self.claims, self.state.now())
     }
 
     /// The broker has taken the link: the reply and the first credit go out in one write.

@@ -43,5 +43,5 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     state: Arc<State>,
     peer: Peer,
 ) {
-    connection::Task::new(stream, first, peer, state).run().await;
+    connection::ConnectionTask::new(stream, first, peer, state).run().await;
 }

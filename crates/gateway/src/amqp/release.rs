@@ -1,12 +1,12 @@
 //! Effects going out: answers become frames, messages take their place in the queue of their link.
 
-use super::connection::Task;
+use super::connection::ConnectionTask;
 use super::link::Kind;
 use amqp::{LinkKey, State};
 use broker::Notice;
 use engine::Outgoing;
 
-impl<S> Task<S> {
+impl<S> ConnectionTask<S> {
     /// Turns effects into frames until none are left or the output is full.
     pub(super) fn release(&mut self) {
         let mut taken = Vec::new();

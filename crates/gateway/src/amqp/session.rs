@@ -3,12 +3,12 @@
 //! A receiver that asks for any session is not answered before there is one. How long that may take is between
 //! the client and the door: the broker knows only that somebody waits.
 
-use super::connection::Task;
+use super::connection::ConnectionTask;
 use super::link::{Kind, Link};
 use crate::limits::{SESSION_WAIT, SESSION_WAIT_MOST};
 use amqp::{Attach, AttachReply, LinkKey};
-use broker::{AcceptedSession, LocalTime};
-use message::Value;
+use broker::AcceptedSession;
+use message::{Value, ticks};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -16,10 +16,6 @@ const FILTER: &str = "com.microsoft:session-filter";
 const NON_EXCLUSIVE: &str = "com.microsoft:non-exclusive-session-filter:list";
 const TIMEOUT: &str = "com.microsoft:timeout";
 const LOCKED_UNTIL: &str = "com.microsoft:locked-until-utc";
-
-/// What clients count in: hundreds of nanoseconds since the year one, at the Unix epoch.
-const EPOCH_TICKS: i64 = 621_355_968_000_000_000;
-const TICKS_PER_MILLISECOND: i64 = 10_000;
 
 /// Which session a receiver asks for, and later has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,11 +76,7 @@ fn patience(attach: &Attach) -> Duration {
     asked.map_or(SESSION_WAIT, Duration::from_millis).min(SESSION_WAIT_MOST)
 }
 
-fn ticks(LocalTime(milliseconds): LocalTime) -> i64 {
-    milliseconds.saturating_mul(TICKS_PER_MILLISECOND).saturating_add(EPOCH_TICKS)
-}
-
-impl<S> Task<S> {
+impl<S> ConnectionTask<S> {
     /// A receiver asks for any session: it is told so, or that there is none, within this time.
     pub(super) fn await_session(&mut self, key: LinkKey, attach: &Attach) {
         let until = Instant::now() + patience(attach);
@@ -122,7 +114,7 @@ impl<S> Task<S> {
         let Some(receiver) = self.receiver(key) else { return };
         let Some(wanted) = &mut receiver.session else { return };
         wanted.id = Some(Box::from(&*accepted.id));
-        let until = Value::Long(ticks(accepted.until));
+        let until = Value::Long(ticks::of_ms(accepted.until.0));
         let reply = AttachReply {
             filter: Some(wanted.filter()),
             properties: Value::Map(vec![(Value::Symbol(LOCKED_UNTIL.into()), until)]),
@@ -200,7 +192,7 @@ mod tests {
     #[test]
     fn an_instant_is_told_in_ticks() {
         //
-        assert_eq!(ticks(LocalTime(0)), 621_355_968_000_000_000);
-        assert_eq!(ticks(LocalTime(1)), 621_355_968_000_010_000);
+        assert_eq!(ticks::of_ms(0), 621_355_968_000_000_000);
+        assert_eq!(ticks::of_ms(1), 621_355_968_000_010_000);
     }
 }

@@ -1,8 +1,8 @@
 //! Settlement by clients that receive: their dispositions become commands, the broker's answers dispositions.
 
-use super::connection::Task;
+use super::connection::ConnectionTask;
 use super::transaction::{transaction_of, within};
-use crate::limits::DISPOSITION_CHANGE_BYTES;
+use crate::limits::{DISPOSITION_CHANGE_BYTES, TOLD_NAME_CHARACTERS};
 use amqp::{Attach, LinkKey, SenderSettleMode, SessionKey, State};
 use broker::{Command, LockToken, Outcome, ReceiveMode, Refusal, Settled, TransactionId};
 use message::Value;
@@ -26,12 +26,9 @@ fn token_of(tag: &[u8; 16]) -> LockToken {
     LockToken(u128::from_be_bytes(*tag))
 }
 
-/// As much is told of a property's name as a name that somebody chose may have.
-const TOLD_NAME_CHARACTERS: usize = 128;
-
 const NO_OUTCOME: &str = "A settlement within a transaction needs an outcome.";
 
-impl<S> Task<S> {
+impl<S> ConnectionTask<S> {
     pub(super) fn disposition(
         &mut self,
         session: SessionKey,
@@ -58,7 +55,8 @@ impl<S> Task<S> {
                 return self.refuse_disposition((session, first, last), settled, transaction, &refusal);
             }
         };
-        if let Some(change_bytes) = change_bytes(&outcome) {
+        let change_bytes = outcome.held_bytes();
+        if change_bytes > 0 {
             let mut count: usize = 0;
             self.machine.outstanding(session, first, last, false, |_, _, _| count += 1);
             let size = change_bytes.saturating_mul(count);
@@ -146,16 +144,6 @@ fn outcome_of(state: State) -> Result<Option<Outcome>, Refusal> {
         State::Transactional { .. } => return Err(Refusal::NotAllowed(NO_OUTCOME)),
         State::Received { .. } | State::Declared { .. } => return Ok(None),
     }))
-}
-
-/// Bytes that each settlement with this outcome keeps, if it changes properties.
-fn change_bytes(outcome: &Outcome) -> Option<usize> {
-    match outcome {
-        Outcome::Complete | Outcome::Release => None,
-        Outcome::Abandon(change) | Outcome::Defer(change) | Outcome::DeadLetter(change) => {
-            change.as_ref().map(|change| change.encoded_bytes())
-        }
-    }
 }
 
 /// Properties to change, from a map; null values remove, except where clients write null for "not given".

@@ -3,7 +3,7 @@
 //!
 //! Refusals have their own line, with the tracking id that the client is told (`tracking.rs`).
 
-use super::connection::Task;
+use super::connection::ConnectionTask;
 use amqp::{AnyTarget, Event, Role, State};
 use std::net::SocketAddr;
 
@@ -117,7 +117,7 @@ fn outcome(state: Option<&State>) -> &'static str {
     }
 }
 
-impl<S> Task<S> {
+impl<S> ConnectionTask<S> {
     /// Tells the log what a client does.
     pub(super) fn note(&self, event: &Event<'_>) {
         let address = self.peer.address;

@@ -3,10 +3,10 @@
 //!
 //! Nobody needs a claim for it, because whatever is done within a transaction is judged as it would be outside.
 
-use super::connection::Task;
+use super::connection::ConnectionTask;
 use super::intake::Frame;
-use super::link::{Kind, REQUEST_CREDIT};
-use crate::limits::{COORDINATOR_REQUEST_BYTES, STRANGER_TRANSACTIONS};
+use super::link::Kind;
+use crate::limits::{COORDINATOR_REQUEST_BYTES, REQUEST_CREDIT, STRANGER_TRANSACTIONS};
 use amqp::transaction::Request;
 use amqp::{AttachReply, LinkKey, State};
 use broker::{Command, Settled, TransactionId};
@@ -29,7 +29,7 @@ pub(super) fn within(transaction: Option<TransactionId>, command: Command) -> Co
     }
 }
 
-impl<S> Task<S> {
+impl<S> ConnectionTask<S> {
     pub(super) fn attach_coordinator(&mut self, key: LinkKey) -> Kind {
         let (link, namespace) = (self.engine.link(key.0), self.namespace.id);
         self.batch.commands.push(Command::AttachCoordinator { link, namespace });
@@ -87,12 +87,12 @@ impl<S> Task<S> {
     pub(super) fn coordinate(&mut self, key: LinkKey, frame: Frame<'_>, payload: &[u8]) {
         let (link, delivery) = (self.engine.link(key.0), frame.delivery_id);
         let refused = match Request::decode(payload) {
-            Ok(Request::Declare) if !self.has_proved && self.stranger_declares >= STRANGER_TRANSACTIONS => {
+            Ok(Request::Declare) if !self.has_claim && self.stranger_declares >= STRANGER_TRANSACTIONS => {
                 let text = "Without a claim a connection may declare no more transactions.";
                 self.origin.error("amqp:unauthorized-access", text, "")
             }
             Ok(Request::Declare) => {
-                self.stranger_declares += usize::from(!self.has_proved);
+                self.stranger_declares += usize::from(!self.has_claim);
                 return self.batch.commands.push(Command::Declare { link, delivery });
             }
             Ok(Request::Discharge { txn_id, fail }) => {

@@ -23,8 +23,8 @@ pub struct Guard {
     /// The policy behind the well-known key, if the server listens where only this machine can reach it.
     well_known: Option<Policy>,
     hosts: Hosts,
-    /// Its policies are the rules of an entity, which are asked when those of the namespace have said no.
-    is_of_entity: bool,
+    /// What its policies are called: the log says by which of them a key was looked for.
+    called: &'static str,
     /// Those whose bearer tokens count.
     pub(super) issuers: Vec<Arc<Issuer>>,
 }
@@ -80,19 +80,12 @@ impl Guard {
             secondary: None,
             rights: Rights::ALL,
         });
-        Guard {
-            policies,
-            decoy,
-            well_known,
-            hosts: Hosts::default(),
-            is_of_entity: false,
-            issuers: Vec::new(),
-        }
+        Guard { policies, decoy, well_known, hosts: Hosts::default(), called: "policy", issuers: Vec::new() }
     }
 
-    /// The rules of an entity.
+    /// The rules of an entity, which are asked when the policies of the namespace have said no.
     pub(super) fn of_entity(rules: Vec<Policy>) -> Guard {
-        Guard { is_of_entity: true, ..Guard::new(rules, false) }
+        Guard { called: "rule of an entity", ..Guard::new(rules, false) }
     }
 
     /// Lets nobody in: of a namespace that is no longer served.
@@ -144,15 +137,13 @@ impl Guard {
         let known = self.policies.iter().find(|policy| is_named(policy));
         let is_well_known = self.well_known.as_ref().is_some_and(is_named);
         match known {
-            _ if self.is_of_entity => {
-                Denied::InvalidSignature.because("no rule of an entity proves it either")
-            }
             Some(policy) => Denied::InvalidSignature
-                .because(format_args!("it fits no key of the policy `{}`", policy.name)),
+                .because(format_args!("it fits no key of the {} `{}`", self.called, policy.name)),
             None if is_well_known && !peer_is_loopback => {
                 Denied::InvalidSignature.because("the well-known key counts on this machine alone")
             }
-            None => Denied::InvalidSignature.because("no policy here has the name that is given"),
+            None => Denied::InvalidSignature
+                .because(format_args!("no {} here has the name that is given", self.called)),
         }
     }
 

@@ -1,11 +1,9 @@
 //! The activity id of a request: the client's own, or one of ours.
 
+use crate::limits::ACTIVITY_ID_BYTES;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Longest id that is repeated. A UUID has 36 bytes.
-const LONGEST: usize = 64;
 
 /// Ids that nobody else gives: random ones, counted on, because asking the system for randomness costs more than a request.
 #[derive(Debug)]
@@ -25,7 +23,9 @@ impl Activities {
         let given = headers.get("x-ms-activity-id");
         let is_id = |value: &&HeaderValue| {
             let bytes = value.as_bytes();
-            !bytes.is_empty() && bytes.len() <= LONGEST && bytes.iter().all(|byte| byte.is_ascii_graphic())
+            !bytes.is_empty()
+                && bytes.len() <= ACTIVITY_ID_BYTES
+                && bytes.iter().all(|byte| byte.is_ascii_graphic())
         };
         match given.filter(is_id) {
             Some(id) => id.clone(),

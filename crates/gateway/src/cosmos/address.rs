@@ -1,12 +1,9 @@
 //! What a request's path addresses, and what of it is signed (P-2, P-3, P-16, P-17).
 
-use crate::limits::HTTP_PATH_BYTES;
+use super::percent;
+use crate::limits::{ADDRESS_SEGMENTS, HTTP_PATH_BYTES};
 use hyper::Uri;
 use items::rid;
-use percent_encoding::percent_decode_str;
-
-/// Segments of the longest address, a permission of a user, and one more to tell that it is too long.
-const SEGMENTS: usize = 8;
 
 /// A path taken apart: percent-decoded segments without slashes at its ends.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,7 +27,7 @@ impl Address {
                 return Err(NoAddress);
             }
             id.push('?');
-            id.push_str(&percent_decode_str(rest).decode_utf8().map_err(|_| NoAddress)?);
+            id.push_str(std::str::from_utf8(&percent::decoded(rest)).map_err(|_| NoAddress)?);
         }
         Ok(address)
     }
@@ -45,11 +42,11 @@ impl Address {
         }
         let mut segments = Vec::with_capacity(6);
         for segment in path.split('/') {
-            let decoded = percent_decode_str(segment).decode_utf8().map_err(|_| NoAddress)?;
-            if decoded.is_empty() || segments.len() >= SEGMENTS {
+            let decoded = String::from_utf8(percent::decoded(segment).into_owned()).map_err(|_| NoAddress)?;
+            if decoded.is_empty() || segments.len() >= ADDRESS_SEGMENTS {
                 return Err(NoAddress);
             }
-            segments.push(decoded.into_owned());
+            segments.push(decoded);
         }
         Ok(Address { segments })
     }

@@ -1,6 +1,7 @@
 //! Everything that is not a success, as clients are told (section 18).
 
 use super::signature::{Denied, http_date_text};
+use crate::limits::SHOWN_PATH_CHARACTERS;
 use items::Refusal;
 use serde_json::json;
 
@@ -13,9 +14,6 @@ pub struct Failure {
     pub is_json: bool,
     pub retry_after_ms: Option<u64>,
 }
-
-/// Characters of a request's path that a failure repeats: a stranger's longest path would be copied several times.
-const SHOWN_PATH: usize = 512;
 
 impl Failure {
     pub fn new(status: u16, sub_status: u32, message: impl Into<String>) -> Failure {
@@ -73,7 +71,7 @@ impl Failure {
             true => self.message.clone(),
             false => json!({ "Errors": [self.message] }).to_string(),
         };
-        let shown = path.char_indices().nth(SHOWN_PATH).map_or(path, |(end, _)| &path[..end]);
+        let shown = path.char_indices().nth(SHOWN_PATH_CHARACTERS).map_or(path, |(end, _)| &path[..end]);
         let details =
             format!("ActivityId: {activity}, Request URI: {shown}, RequestStats: none, SDK: otobus");
         json!({ "code": self.code(), "message": format!("Message: {message}\r\n{details}") }).to_string()

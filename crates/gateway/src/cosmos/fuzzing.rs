@@ -32,7 +32,7 @@ pub fn head(bytes: &[u8]) {
         Some((name, HeaderValue::from_bytes(value.trim().as_bytes()).ok()?))
     };
     let headers: HeaderMap = lines.filter_map(header).collect();
-    let headers = Headers(&headers);
+    let headers = Headers::of(&headers);
     let (_, _, _) = (headers.scope(), headers.change_feed(), headers.listing());
     let (_, _, _) = (headers.session(), headers.throughput(), headers.partition_key());
     if let (Some(resource), Ok(method)) =

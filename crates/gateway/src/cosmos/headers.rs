@@ -2,7 +2,9 @@
 
 use super::failure::Failure;
 use super::signature::http_date;
+use crate::limits::KEY_BOUND_BYTES;
 use hyper::HeaderMap;
+use hyper::header::HeaderValue;
 use items::{
     ChangeFeedMode, ChangeFeedStart, KeyPart, KeyRange, Listing, PartitionKey, Precondition, Refusal, Scope,
     Throughput,
@@ -12,16 +14,30 @@ use serde_json::Value;
 /// The one partition key range that every container has (P-46).
 pub const RANGE: &str = "0";
 
-/// Bytes of a bound of effective keys: three levels of 32 digits, or a key of version 1 with its end.
-const BOUND_BYTES: usize = 512;
+fn length_bit(name: &str) -> u64 {
+    1 << (name.len() % 64)
+}
 
 #[derive(Debug, Clone, Copy)]
-pub struct Headers<'a>(pub &'a HeaderMap);
+pub struct Headers<'a> {
+    all: &'a HeaderMap,
+    /// A bit for each length that a name has: most of the two dozen names that are looked for are not there, and this tells so at once.
+    lengths: u64,
+}
 
 impl<'a> Headers<'a> {
+    pub fn of(all: &'a HeaderMap) -> Headers<'a> {
+        let lengths = all.keys().fold(0, |lengths, name| lengths | length_bit(name.as_str()));
+        Headers { all, lengths }
+    }
+
+    fn get(self, name: &str) -> Option<&'a HeaderValue> {
+        if self.lengths & length_bit(name) == 0 { None } else { self.all.get(name) }
+    }
+
     /// The value of a header that must be text. What is not ASCII is passed over: no header that is read here may be.
     pub fn text(self, name: &str) -> Option<&'a str> {
-        self.0.get(name).and_then(|value| value.to_str().ok()).map(str::trim).filter(|text| !text.is_empty())
+        self.get(name).and_then(|value| value.to_str().ok()).map(str::trim).filter(|text| !text.is_empty())
     }
 
     /// P-4
@@ -35,7 +51,7 @@ impl<'a> Headers<'a> {
 
     /// P-32
     pub fn wants_no_content(self) -> bool {
-        let is_minimal = self.0.get_all("prefer").iter().any(|value| {
+        let is_minimal = self.all.get_all("prefer").iter().any(|value| {
             value.to_str().is_ok_and(|text| {
                 text.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case("return=minimal"))
             })
@@ -83,7 +99,7 @@ impl<'a> Headers<'a> {
 
     /// P-38
     pub fn partition_key(self) -> Result<Option<PartitionKey>, Failure> {
-        let Some(value) = self.0.get("x-ms-documentdb-partitionkey") else { return Ok(None) };
+        let Some(value) = self.get("x-ms-documentdb-partitionkey") else { return Ok(None) };
         let wrong = || Failure::bad("The header x-ms-documentdb-partitionkey is not UTF-8.");
         std::str::from_utf8(value.as_bytes()).map_err(|_| wrong()).and_then(partition_key).map(Some)
     }
@@ -101,18 +117,35 @@ impl<'a> Headers<'a> {
         }
         let bound = |name: &str, usual: &str| match self.text(name) {
             None => Ok(usual.to_owned()),
-            Some(text) if text.len() <= BOUND_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+            Some(text)
+                if text.len() <= KEY_BOUND_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit()) =>
+            {
                 Ok(text.to_ascii_uppercase())
             }
             Some(_) => Err(Failure::bad(format!("The header {name} is not hexadecimal."))),
         };
         let (start, end) = ("x-ms-start-epk", "x-ms-end-epk");
-        if !self.0.contains_key(start) && !self.0.contains_key(end) {
+        if !self.all.contains_key(start) && !self.all.contains_key(end) {
             return Ok(Scope::All);
         }
         let range = KeyRange { start: bound(start, "")?, end: bound(end, "FF")? };
         let is_whole = range.start.is_empty() && range.end == "FF";
         Ok(if is_whole { Scope::All } else { Scope::Range(range) })
+    }
+
+    /// The scope of a query: who names no partition has to say that it may ask all of them (12.1).
+    pub fn query_scope(self) -> Result<Scope, Failure> {
+        let scope = self.scope()?;
+        let names_a_range = ["x-ms-documentdb-partitionkeyrangeid", "x-ms-start-epk", "x-ms-end-epk"]
+            .iter()
+            .any(|name| self.get(name).is_some());
+        let has_leave = names_a_range || self.flag("x-ms-documentdb-query-enablecrosspartition");
+        let names_nothing = match &scope {
+            Scope::All => true,
+            Scope::Key(key) => key.0.is_empty(),
+            _ => false,
+        };
+        Ok(if names_nothing && !has_leave { Scope::WithoutLeave } else { scope })
     }
 
     /// Whether the client speaks a version of the API in which containers have partition keys. Versions are dates.

@@ -9,7 +9,7 @@ fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
 }
 
 fn key(text: &str) -> Result<Option<PartitionKey>, Failure> {
-    Headers(&headers(&[("x-ms-documentdb-partitionkey", text)])).partition_key()
+    Headers::of(&headers(&[("x-ms-documentdb-partitionkey", text)])).partition_key()
 }
 
 // P-38, P-39, P-5
@@ -28,7 +28,7 @@ fn a_partition_key_is_read_from_its_header() {
     assert_eq!(parts(r#"["x","y",3]"#), [KeyPart::from("x"), KeyPart::from("y"), KeyPart::Number(3.0)]);
     // Two texts do not pass for one.
     assert_eq!(parts(r#"["x","y"]"#).len(), 2);
-    assert_eq!(Headers(&headers(&[])).partition_key(), Ok(None));
+    assert_eq!(Headers::of(&headers(&[])).partition_key(), Ok(None));
     for wrong in ["x", "", "[", r#"{"a":1}"#, "[[1]]", r#"[{"a":1}]"#, "[1e999]", &"[".repeat(9_000)] {
         assert_eq!(key(wrong).unwrap_err().status, 400, "{wrong}");
     }
@@ -37,21 +37,22 @@ fn a_partition_key_is_read_from_its_header() {
 // P-4, P-31, P-32
 #[test]
 fn words_count_in_any_case() {
-    assert!(Headers(&headers(&[("x-ms-documentdb-isquery", "True")])).is_query());
-    assert!(Headers(&headers(&[("x-ms-documentdb-query", "TRUE")])).is_query());
-    assert!(Headers(&headers(&[("content-type", "application/query+json; charset=utf-8")])).is_query());
-    assert!(!Headers(&headers(&[("content-type", "application/json")])).is_query());
-    assert!(Headers(&headers(&[("prefer", "respond-async, return=minimal")])).wants_no_content());
+    assert!(Headers::of(&headers(&[("x-ms-documentdb-isquery", "True")])).is_query());
+    assert!(Headers::of(&headers(&[("x-ms-documentdb-query", "TRUE")])).is_query());
+    assert!(Headers::of(&headers(&[("content-type", "application/query+json; charset=utf-8")])).is_query());
+    assert!(!Headers::of(&headers(&[("content-type", "application/json")])).is_query());
+    assert!(Headers::of(&headers(&[("prefer", "respond-async, return=minimal")])).wants_no_content());
     assert!(
-        Headers(&headers(&[("x-ms-cosmos-populate-content-response-on-write", "False")])).wants_no_content()
+        Headers::of(&headers(&[("x-ms-cosmos-populate-content-response-on-write", "False")]))
+            .wants_no_content()
     );
-    assert!(!Headers(&headers(&[("prefer", "return=representation")])).wants_no_content());
+    assert!(!Headers::of(&headers(&[("prefer", "return=representation")])).wants_no_content());
 }
 
 // P-41, P-46, P-71
 #[test]
 fn a_scope_is_a_key_a_range_or_everything() {
-    let scope = |pairs: &[(&'static str, &str)]| Headers(&headers(pairs)).scope();
+    let scope = |pairs: &[(&'static str, &str)]| Headers::of(&headers(pairs)).scope();
     assert_eq!(scope(&[]), Ok(Scope::All));
     assert_eq!(scope(&[("x-ms-documentdb-partitionkeyrangeid", "0")]), Ok(Scope::All));
     assert_eq!(scope(&[("x-ms-documentdb-partitionkeyrangeid", "Jic9ANWdO-E=,0")]), Ok(Scope::All));
@@ -64,10 +65,24 @@ fn a_scope_is_a_key_a_range_or_everything() {
     assert_eq!(both, Ok(Scope::Key(PartitionKey(vec![KeyPart::Number(1.0)]))));
 }
 
+// CX-12.1
+#[test]
+fn a_query_names_a_partition_or_says_that_it_may_ask_all() {
+    let scope = |pairs: &[(&'static str, &str)]| Headers::of(&headers(pairs)).query_scope().unwrap();
+    let leave = "x-ms-documentdb-query-enablecrosspartition";
+    assert_eq!(scope(&[]), Scope::WithoutLeave);
+    assert_eq!(scope(&[(leave, "False")]), Scope::WithoutLeave);
+    assert_eq!(scope(&[("x-ms-documentdb-partitionkey", "[]")]), Scope::WithoutLeave);
+    assert_eq!(scope(&[(leave, "True")]), Scope::All);
+    assert_eq!(scope(&[("x-ms-documentdb-partitionkeyrangeid", "0")]), Scope::All);
+    assert_eq!(scope(&[("x-ms-start-epk", ""), ("x-ms-end-epk", "FF")]), Scope::All);
+    assert!(matches!(scope(&[("x-ms-documentdb-partitionkey", "[\"x\"]")]), Scope::Key(_)));
+}
+
 // P-82, P-84
 #[test]
 fn a_session_token_tells_the_newest_transaction() {
-    let session = |text| Headers(&headers(&[("x-ms-session-token", text)])).session();
+    let session = |text| Headers::of(&headers(&[("x-ms-session-token", text)])).session();
     assert_eq!(session("0:-1#57"), Some(57));
     assert_eq!(session("0:0#57#1=99"), Some(57));
     assert_eq!(session("0:-1#5,1:-1#7"), Some(7));
@@ -79,13 +94,13 @@ fn a_session_token_tells_the_newest_transaction() {
 // P-51, P-77
 #[test]
 fn numbers_are_read_or_refused() {
-    let listing = |text| Headers(&headers(&[("x-ms-max-item-count", text)])).max_items();
+    let listing = |text| Headers::of(&headers(&[("x-ms-max-item-count", text)])).max_items();
     assert_eq!(listing("-1"), Ok(Some(-1)));
     assert_eq!(listing("10"), Ok(Some(10)));
     for wrong in ["0", "-2", "ten", "1.5"] {
         assert_eq!(listing(wrong).unwrap_err().status, 400, "{wrong}");
     }
-    let throughput = |name, text| Headers(&headers(&[(name, text)])).throughput();
+    let throughput = |name, text| Headers::of(&headers(&[(name, text)])).throughput();
     assert_eq!(throughput("x-ms-offer-throughput", "400"), Ok(Some(Throughput::Fixed(400))));
     let autoscale = r#"{"maxThroughput":4000,"autoUpgradePolicy":null}"#;
     let name = "x-ms-cosmos-offer-autopilot-settings";
@@ -98,7 +113,7 @@ fn numbers_are_read_or_refused() {
 // P-69, P-73
 #[test]
 fn a_change_feed_begins_where_the_headers_say() {
-    let feed = |pairs: &[(&'static str, &str)]| Headers(&headers(pairs)).change_feed();
+    let feed = |pairs: &[(&'static str, &str)]| Headers::of(&headers(pairs)).change_feed();
     let latest = ("a-im", "Incremental feed");
     assert_eq!(feed(&[]), Ok(None));
     let expected = |start| Ok(Some((ChangeFeedMode::LatestVersion, start)));
@@ -117,7 +132,7 @@ fn a_change_feed_begins_where_the_headers_say() {
 // P-85
 #[test]
 fn a_stronger_consistency_than_the_accounts_is_refused() {
-    let check = |level| Headers(&headers(&[("x-ms-consistency-level", level)])).check_consistency();
+    let check = |level| Headers::of(&headers(&[("x-ms-consistency-level", level)])).check_consistency();
     for level in ["Session", "Eventual", "ConsistentPrefix"] {
         assert!(check(level).is_ok());
     }

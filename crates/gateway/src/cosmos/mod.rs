@@ -14,6 +14,7 @@ mod failure;
 pub mod fuzzing;
 mod headers;
 mod keys;
+mod percent;
 mod question;
 mod resource;
 mod response;
@@ -22,32 +23,40 @@ mod signature;
 pub use keys::{Access, Keys, NotBase64, WELL_KNOWN_KEY, sign};
 
 use crate::auth::{Failures, UnixSeconds};
+use crate::head::{HOST_ONCE, named_host, names_host_once};
+use crate::health::health;
 use crate::limits::*;
-use crate::line_ends;
 use crate::listen::{Doors, Peer};
 use crate::metrics::Meters;
 use crate::names::Names;
 use crate::places::Standing;
+use crate::stream::line_ends;
 use activity::Activities;
 use address::Address;
 use body::Bodies;
 use bytes::{Bytes, BytesMut};
 use failure::Failure;
 use headers::Headers;
-use hyper::header::{ETAG, HOST, HeaderValue, ORIGIN};
+use hyper::header::{ETAG, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper::{Method, Request, Response, StatusCode};
 use items::{Answer, Command, Refusal, Reply};
 use question::{Question, question};
 use resource::{Resource, Verb};
 use response::{Asked, Payload, Usual};
-use serde_json::json;
 use signature::{Claim, Denied};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
+
+/// What the head of a request says that was let in.
+struct Admitted<'r> {
+    headers: Headers<'r>,
+    resource: Resource,
+    verb: Verb,
+}
 
 /// What answers commands: the engine, or in tests something smaller.
 pub trait Ask: Clone + std::fmt::Debug + Send + Sync + 'static {
@@ -103,7 +112,8 @@ pub struct Door<A> {
     usual: Usual,
     activities: Activities,
     bodies: Bodies,
-    pub meters: Meters,
+    /// Those of the bus, so that one page has all connections.
+    pub meters: Arc<Meters>,
     wall: fn() -> UnixSeconds,
     /// Becomes true when the server stops. Each connection that is served holds a receiver.
     stopping: watch::Sender<bool>,
@@ -120,7 +130,7 @@ impl<A: Ask> Door<A> {
             usual: Usual::default(),
             activities: Activities::default(),
             bodies: Bodies::default(),
-            meters: Meters::default(),
+            meters: Arc::default(),
             wall: UnixSeconds::now,
             stopping: watch::Sender::new(false),
         }
@@ -183,22 +193,13 @@ impl<A: Ask> Door<A> {
     where
         B: hyper::body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
     {
-        check_host(head)?;
+        if !names_host_once(head) {
+            return Err(Failure::bad(HOST_ONCE));
+        }
         if head.method == Method::GET && matches!(head.uri.path(), "/health" | "/ready") {
             return Ok(self.health(activity));
         }
-        let address = Address::of(&head.uri).map_err(|_| Failure::bad("The path cannot be read."))?;
-        let headers = Headers(&head.headers);
-        let access = self.verify(head, &address, peer).await?;
-        let standing = if access == Access::ReadOnly { Standing::Other } else { Standing::Manages };
-        peer.proved("items", standing).map_err(|full| Failure::new(503, 0, full.to_string()))?;
-        let intended_rid = headers.text("x-ms-cosmos-intended-collection-rid");
-        let resource = Resource::of(&address, intended_rid).ok_or_else(Failure::not_found)?;
-        let verb = resource.verb(&head.method, headers)?;
-        if verb.writes() && access == Access::ReadOnly {
-            return Err(Denied::ReadOnly.into());
-        }
-        headers.check_consistency()?;
+        let Admitted { headers, resource, verb } = self.admitted(head, peer).await?;
         let body = match head.method {
             Method::GET | Method::DELETE => Bytes::new(),
             _ => self.bodies.whole(body).await?,
@@ -219,33 +220,62 @@ impl<A: Ask> Door<A> {
             },
         };
         let index_metrics = self.index_metrics(&resource, verb, headers, &body).await?;
-        let mut response = match question(&resource, verb, headers, body)? {
-            Question::Ask(command) => self.usual.reply(self.ask.ask(command).await?, asked),
-            Question::Account => {
-                self.plain(account::document(&self.settings.account, &self.endpoint(head, peer)), activity)
-            }
-            Question::Plan => self.plain(account::PLAN.to_owned(), activity),
-            Question::Nothing { container } => {
-                let reply = self.ask.ask(Command::ReadContainer { container, if_none_match: None }).await?;
-                let rid = reply.place.map(|place| place.container_rid.to_string()).unwrap_or_default();
-                let feed = response::feed(&rid, resource.feed_member(), &[]);
-                self.usual.answer(StatusCode::OK, activity.clone(), reply.charge, feed)
-            }
-            Question::Ranges { container, if_none_match } => {
-                let reply = self.ask.ask(Command::ReadRanges { container }).await?;
-                self.ranges(reply, if_none_match.as_deref(), asked)
-            }
-        };
+        let mut response = self.shown(question(&resource, verb, headers, body)?, asked, head, peer).await?;
         if let Some(metrics) = index_metrics {
             response.headers_mut().insert(response::INDEX_METRICS, metrics);
         }
         Ok(response)
     }
 
+    /// What a request asks for, if who sent it may ask that.
+    async fn admitted<'r>(&self, head: &'r Parts, peer: &Peer) -> Result<Admitted<'r>, Failure> {
+        let address = Address::of(&head.uri).map_err(|_| Failure::bad("The path cannot be read."))?;
+        let headers = Headers::of(&head.headers);
+        let access = self.verify(head, &address, peer).await?;
+        let standing = if access == Access::ReadOnly { Standing::Other } else { Standing::Manages };
+        peer.proved("items", standing).map_err(|full| Failure::new(503, 0, full.to_string()))?;
+        let intended_rid = headers.text("x-ms-cosmos-intended-collection-rid");
+        let resource = Resource::of(&address, intended_rid).ok_or_else(Failure::not_found)?;
+        let verb = resource.verb(&head.method, headers)?;
+        if verb.writes() && access == Access::ReadOnly {
+            return Err(Denied::ReadOnly.into());
+        }
+        headers.check_consistency()?;
+        Ok(Admitted { headers, resource, verb })
+    }
+
+    /// The answer to a question, as clients are shown it.
+    async fn shown(
+        &self,
+        question: Question,
+        asked: Asked<'_>,
+        head: &Parts,
+        peer: &Peer,
+    ) -> Result<Response<Payload>, Failure> {
+        Ok(match question {
+            Question::Ask(command) => self.usual.reply(self.ask.ask(command).await?, asked),
+            Question::Account => self.plain(
+                account::document(&self.settings.account, &self.endpoint(head, peer)),
+                &asked.activity,
+            ),
+            Question::Plan => self.plain(account::PLAN.to_owned(), &asked.activity),
+            Question::Nothing { container } => {
+                let reply = self.ask.ask(Command::ReadContainer { container, if_none_match: None }).await?;
+                let rid = reply.place.map(|place| place.container_rid.to_string()).unwrap_or_default();
+                let feed = response::feed(&rid, asked.resource.feed_member(), &[]);
+                self.usual.answer(StatusCode::OK, asked.activity.clone(), reply.charge, feed)
+            }
+            Question::Ranges { container, if_none_match } => {
+                let reply = self.ask.ask(Command::ReadRanges { container }).await?;
+                self.ranges(reply, if_none_match.as_deref(), asked)
+            }
+        })
+    }
+
     /// Verifies the signature. Each wrong one from an address makes the answer wait longer.
     async fn verify(&self, head: &Parts, address: &Address, peer: &Peer) -> Result<Access, Failure> {
-        let headers = Headers(&head.headers);
-        let is_here = peer.is_loopback() && !self.is_from_page(head);
+        let headers = Headers::of(&head.headers);
+        let is_here = peer.is_loopback() && !self.names.is_asked_by_page(head);
         let claim = Claim {
             method: head.method.as_str(),
             address,
@@ -260,19 +290,13 @@ impl<A: Ask> Door<A> {
         Ok(verified?)
     }
 
-    /// Whether a web page may have made the request: it gets nothing for being on this machine. See the bus's door.
-    fn is_from_page(&self, head: &Parts) -> bool {
-        let is_told = head.headers.contains_key(ORIGIN) || head.headers.contains_key("sec-fetch-site");
-        is_told || !crate::http::named_host(head).is_some_and(|host| self.names.include(host))
-    }
-
     /// What clients shall talk to from now on: what they talked to just now, unless it is configured.
     fn endpoint(&self, head: &Parts, peer: &Peer) -> String {
         if let Some(endpoint) = &self.settings.endpoint {
             return endpoint.clone();
         }
         let scheme = if peer.is_encrypted { "https" } else { "http" };
-        format!("{scheme}://{}/", crate::http::named_host(head).unwrap_or("localhost:8081"))
+        format!("{scheme}://{}/", named_host(head).unwrap_or("localhost:8081"))
     }
 
     fn plain(&self, body: String, activity: &HeaderValue) -> Response<Payload> {
@@ -326,24 +350,8 @@ impl<A: Ask> Door<A> {
     }
 
     fn health(&self, activity: &HeaderValue) -> Response<Payload> {
-        let reasons = self.ask.problems();
-        let (status, body) = if reasons.is_empty() {
-            (StatusCode::OK, json!({ "status": "healthy", "message": "Service is healthy." }))
-        } else {
-            let message = "Service not available. Please try after some time.";
-            let body = json!({ "status": "unhealthy", "message": message, "reasons": reasons });
-            (StatusCode::SERVICE_UNAVAILABLE, body)
-        };
+        let (status, body) = health(&self.ask.problems());
         self.usual.answer(status, activity.clone(), 0, body.to_string().into())
-    }
-}
-
-/// RFC 9112, 3.2: a request names its host once. In HTTP/2 it stands in the address.
-fn check_host(head: &Parts) -> Result<(), Failure> {
-    match head.headers.get_all(HOST).iter().count() {
-        1 => Ok(()),
-        0 if head.version != Version::HTTP_11 => Ok(()),
-        _ => Err(Failure::bad("The request must name its host once.")),
     }
 }
 
@@ -366,7 +374,7 @@ impl<A: Ask> Doors for Door<A> {
         peer: Peer,
     ) {
         let stopping = self.stopping.subscribe();
-        let _counted = Meters::open(&self.meters.http_connections);
+        let _counted = Meters::open(&self.meters.items_connections);
         connection::serve(stream, first, peer, Arc::clone(&self), stopping).await;
     }
 }

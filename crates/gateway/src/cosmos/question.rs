@@ -5,7 +5,9 @@ use super::headers::Headers;
 use super::resource::{Resource, Verb};
 use bytes::Bytes;
 use items::limits::{ITEM_BYTES, QUERY_BYTES};
-use items::{Command, ContainerPath, ItemPath, ItemWrite, PartitionKey, Query, QueryScope, binary_json};
+use items::{
+    Command, ContainerPath, ItemPath, ItemWrite, PartitionKey, Query, QueryScope, Scope, binary_json,
+};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -56,6 +58,9 @@ pub fn question(
         (Resource::Ranges(container), _) => {
             let (container, if_none_match) = (container.clone(), headers.owned("if-none-match"));
             return Ok(Question::Ranges { container, if_none_match });
+        }
+        (Resource::Conflicts(_), Verb::Query) if headers.query_scope()? == Scope::WithoutLeave => {
+            return Err(Failure::bad(items::NEEDS_LEAVE));
         }
         (Resource::Conflicts(container), _) => {
             return Ok(Question::Nothing { container: container.clone() });
@@ -240,7 +245,7 @@ pub fn query(resource: &Resource, headers: Headers<'_>, body: &[u8]) -> Result<Q
     let of = resource.query_scope().ok_or_else(Failure::method_not_allowed)?;
     let body = query_body(body)?;
     let scope = match of {
-        QueryScope::Items { .. } => headers.scope()?,
+        QueryScope::Items { .. } => headers.query_scope()?,
         _ => Default::default(),
     };
     let null = || Bytes::from_static(b"null");

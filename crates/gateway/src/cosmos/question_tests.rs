@@ -14,7 +14,7 @@ fn asked(
         (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
     };
     let headers: HeaderMap = pairs.iter().map(pair).collect();
-    let headers = Headers(&headers);
+    let headers = Headers::of(&headers);
     let intended = headers.text("x-ms-cosmos-intended-collection-rid");
     let resource = Resource::of(&Address::read(path).unwrap(), intended).unwrap();
     let verb = resource.verb(&method, headers)?;
@@ -163,6 +163,13 @@ fn scripts_are_kept_and_not_run() {
     let conflicts = asked(Method::GET, "/dbs/d/colls/c/conflicts", &[], b"");
     assert!(matches!(conflicts, Ok(Question::Nothing { .. })));
     assert_eq!(asked(Method::GET, "/dbs/d/colls/c/conflicts/x", &[], b"").unwrap_err().status, 404);
+    // CX-12.1: an empty feed, too, is asked for all partitions by who says so.
+    let query = ("x-ms-documentdb-isquery", "True");
+    let conflicts = |pairs: &[(&'static str, &'static str)]| {
+        asked(Method::POST, "/dbs/d/colls/c/conflicts", pairs, br#"{"query":"SELECT 1"}"#)
+    };
+    assert_eq!(conflicts(&[query]).unwrap_err().status, 400);
+    assert!(matches!(conflicts(&[query, KEY]), Ok(Question::Nothing { .. })));
 }
 
 // P-63

@@ -208,7 +208,7 @@ mod tests {
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
             .collect();
         let resource = Resource::of(&Address::read(path).unwrap(), None).ok_or(404u16)?;
-        resource.verb(&method, Headers(&headers)).map_err(|failure| failure.status)
+        resource.verb(&method, Headers::of(&headers)).map_err(|failure| failure.status)
     }
 
     // P-31

@@ -9,8 +9,9 @@ use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, SERVER};
 use hyper::{Response, StatusCode};
 use items::answer::Metrics;
-use items::{Answer, Document, OperationResult, Page, Place, Reply};
+use items::{Answer, ContainerFacts, Document, OperationResult, Page, Reply};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -40,6 +41,9 @@ const METRICS: HeaderName = HeaderName::from_static("x-ms-documentdb-query-metri
 pub const INDEX_METRICS: HeaderName = HeaderName::from_static("x-ms-cosmos-index-utilization");
 const STATE_CHANGE: HeaderName = HeaderName::from_static("x-ms-last-state-change-utc");
 const PENDING: HeaderName = HeaderName::from_static("x-ms-offer-replace-pending");
+
+/// Headers that an answer has beside those that every one has, at most.
+const HEADERS_USUAL: usize = 20;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -86,6 +90,8 @@ impl Default for Usual {
             headers.insert(STATE_CHANGE, started);
         }
         headers.insert(SERVER, HeaderValue::from_static(concat!("otobus/", env!("CARGO_PKG_VERSION"))));
+        // A copy has room for all others from the start.
+        headers.reserve(HEADERS_USUAL);
         Usual { headers, answers: AtomicU64::new(1) }
     }
 }
@@ -103,8 +109,7 @@ impl Usual {
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        headers.reserve(32);
-        headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        headers.clone_from(&self.headers);
         headers.insert(ACTIVITY, activity);
         headers.insert(CHARGE, charged(charge));
         headers.insert(TRANSPORT, self.answers.fetch_add(1, Ordering::Relaxed).into());
@@ -159,7 +164,7 @@ impl Usual {
 }
 
 /// A container's document with what its one range holds.
-fn with_statistics(document: &Bytes, place: &Place) -> Bytes {
+fn with_statistics(document: &Bytes, place: &ContainerFacts) -> Bytes {
     let mut body = BytesMut::with_capacity(document.len() + 128);
     body.put_slice(document.strip_suffix(b"}").unwrap_or(document));
     let kilobytes = place.item_bytes.div_ceil(1_024);
@@ -173,7 +178,11 @@ fn with_statistics(document: &Bytes, place: &Place) -> Bytes {
 
 /// How long a request took, as it is told with the answer.
 pub fn took(response: &mut Response<Payload>, duration: Duration) {
-    let text = format!("{:.3}", duration.as_secs_f64() * 1_000.0);
+    let micros = duration.as_micros() as u64;
+    let mut text = (micros / 1_000).to_string();
+    text.push('.');
+    // Three digits: the thousand in front of them gives their zeros, and goes.
+    text.push_str(&(1_000 + micros % 1_000).to_string()[1..]);
     if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(text)) {
         response.headers_mut().insert(DURATION, value);
     }
@@ -305,26 +314,30 @@ fn operations(results: &[OperationResult], asked: &Asked<'_>) -> Bytes {
     body.freeze()
 }
 
+/// A name as it may stand in a header; most may as they are.
+fn safe(name: &str) -> Cow<'_, str> {
+    utf8_percent_encode(name, UNSAFE).into()
+}
+
 /// P-47, P-82, P-83
-fn put_place(headers: &mut HeaderMap, place: &Place, asked: &Asked<'_>) {
+fn put_place(headers: &mut HeaderMap, place: &ContainerFacts, asked: &Asked<'_>) {
     let shared = |text: String| HeaderValue::from_maybe_shared(Bytes::from(text)).ok();
     let mut put = |name: HeaderName, value: Option<HeaderValue>| {
         if let Some(value) = value {
             headers.insert(name, value);
         }
     };
-    put(SESSION, shared(format!("{RANGE}:-1#{}", place.lsn)));
+    put(SESSION, shared([RANGE, ":-1#", &place.lsn.to_string()].concat()));
     put(LSN, Some(place.lsn.into()));
     put(COMMITTED_LSN, Some(place.lsn.into()));
     put(ITEM_LSN, place.item_lsn.map(Into::into));
-    let database = utf8_percent_encode(&place.database, UNSAFE);
+    let database = safe(&place.database);
     if asked.resource.is_in_container() {
-        let container = utf8_percent_encode(&place.container, UNSAFE);
-        put(ALT_PATH, shared(format!("dbs/{database}/colls/{container}")));
+        put(ALT_PATH, shared(["dbs/", &database, "/colls/", &safe(&place.container)].concat()));
         put(PATH, HeaderValue::from_str(&place.container_rid).ok());
         put(RANGE_ID, Some(HeaderValue::from_static(RANGE)));
     } else {
-        put(ALT_PATH, shared(format!("dbs/{database}")));
+        put(ALT_PATH, shared(["dbs/", &database].concat()));
     }
     if asked.wants_quota {
         let kilobytes = place.item_bytes.div_ceil(1_024);

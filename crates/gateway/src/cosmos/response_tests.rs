@@ -16,8 +16,8 @@ fn asked(resource: &Resource) -> Asked<'_> {
     }
 }
 
-fn place() -> Option<Place> {
-    Some(Place {
+fn place() -> Option<ContainerFacts> {
+    Some(ContainerFacts {
         database: "d é".into(),
         container: "c".into(),
         container_rid: "Jic9ANWdO-E=".into(),
@@ -79,6 +79,19 @@ async fn a_written_item_comes_with_every_header_of_items() {
         "x-ms-last-state-change-utc",
     ] {
         assert!(headers.contains_key(name), "{name}");
+    }
+}
+
+// P-78
+#[test]
+fn a_charge_is_a_decimal_number_of_hundredths() {
+    let told = |charge| {
+        let activity = HeaderValue::from_static("a");
+        let answer = Usual::default().answer(StatusCode::OK, activity, charge, Bytes::new());
+        text(answer.headers(), "x-ms-request-charge").to_owned()
+    };
+    for (charge, shown) in [(0, "0"), (7, "0.07"), (100, "1"), (507, "5.07"), (510, "5.10"), (1_200, "12")] {
+        assert_eq!(told(charge), shown);
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::address::Address;
 use super::keys::{Access, Keys};
+use super::percent;
 use crate::auth::UnixSeconds;
 use crate::limits::TOKEN_BYTES;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use percent_encoding::percent_decode_str;
 use std::time::Duration;
 
 /// How a request proves that its sender has a key.
@@ -55,17 +55,13 @@ pub fn verify(
     let (method, date) = (claim.method.to_ascii_lowercase(), date.to_ascii_lowercase());
     // The lower one of the two lines for dates is for the plain one, and used only without the other.
     let dates = if claim.date.is_some() { [&date, "\n", "", "\n"] } else { ["", "\n", &date, "\n"] };
-    let text = |link: &str| -> Vec<u8> {
-        let parts = [&method, "\n", &kind, "\n", link, "\n"].into_iter().chain(dates);
-        parts.flat_map(str::bytes).collect()
-    };
-    let by_name = text(&link);
-    let access = keys.access(&[&by_name], &signature, peer_is_here).or_else(|| {
-        let by_rid = text(&claim.address.signed_by_rid()?);
-        keys.access(&[&by_rid], &signature, peer_is_here)
+    let by_name = payload(&method, &kind, &link, dates);
+    let is_signed = |payload: &[&str; 10]| keys.access(&payload.map(str::as_bytes), &signature, peer_is_here);
+    let access = is_signed(&by_name).or_else(|| {
+        let rid = claim.address.signed_by_rid()?;
+        is_signed(&payload(&method, &kind, &rid, dates))
     });
-    let wrong_key = || Denied::WrongKey { payload: String::from_utf8_lossy(&by_name).into_owned() };
-    let access = access.ok_or_else(wrong_key)?;
+    let access = access.ok_or_else(|| Denied::WrongKey { payload: by_name.concat() })?;
     let now = i64::try_from(now.0).unwrap_or(i64::MAX);
     if seconds.abs_diff(now) > window.as_secs() {
         return Err(Denied::NotNow { date: seconds, now, window });
@@ -73,13 +69,19 @@ pub fn verify(
     Ok(access)
 }
 
+/// What is signed, in pieces: it is hashed, and put together only to be told.
+fn payload<'t>(method: &'t str, kind: &'t str, link: &'t str, dates: [&'t str; 4]) -> [&'t str; 10] {
+    let [first, second, third, fourth] = dates;
+    [method, "\n", kind, "\n", link, "\n", first, second, third, fourth]
+}
+
 /// The bytes of the signature in the header.
 fn signature(authorization: &str) -> Result<Vec<u8>, Denied> {
     if authorization.len() > TOKEN_BYTES {
         return Err(Denied::Malformed("it is too long"));
     }
-    let decoded = percent_decode_str(authorization).decode_utf8();
-    let decoded = decoded.map_err(|_| Denied::Malformed("it is not UTF-8"))?;
+    let decoded = percent::decoded(authorization);
+    let decoded = std::str::from_utf8(&decoded).map_err(|_| Denied::Malformed("it is not UTF-8"))?;
     let (mut kind, mut version, mut signature) = (None, None, None);
     // The signature has equals signs of its own.
     for (name, value) in decoded.split('&').filter_map(|pair| pair.split_once('=')) {

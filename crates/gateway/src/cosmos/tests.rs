@@ -5,11 +5,13 @@ use crate::auth::Secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::{BodyExt, Full};
-use hyper::HeaderMap;
+use hyper::{HeaderMap, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use items::{Document, Page, Place};
-use serde_json::Value;
+use items::{ContainerFacts, Document, Page};
+use serde_json::{Value, json};
+use std::pin::Pin;
 use std::sync::Mutex;
+use std::task::{Context, Poll};
 
 /// Answers everything alike and remembers it.
 #[derive(Debug, Clone, Default)]
@@ -32,7 +34,7 @@ impl Ask for Fake {
             _ => Answer::Found(document),
         };
         self.asked.lock().unwrap().push(command);
-        let place = Place {
+        let place = ContainerFacts {
             database: "d".into(),
             container: "c".into(),
             container_rid: "Jic9ANWdO-E=".into(),
@@ -295,4 +297,66 @@ async fn both_versions_of_http_are_spoken() {
     }
     server.door.stop();
     server.door.idle().await;
+}
+
+/// The server's end of a connection, which notes how many were asked when it is written to.
+struct Noting {
+    stream: tokio::io::DuplexStream,
+    asked: Arc<Mutex<Vec<Command>>>,
+    at_writes: Arc<Mutex<Vec<usize>>>,
+}
+
+impl AsyncRead for Noting {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Noting {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let asked = self.asked.lock().unwrap().len();
+        self.at_writes.lock().unwrap().push(asked);
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[tokio::test]
+async fn reads_that_are_there_together_are_all_asked_before_the_first_is_answered() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let server = TestServer::default();
+    let request = server.request(As::Owner, "GET", ITEM, &[KEY], "");
+    let lines =
+        request.headers().iter().map(|(name, value)| format!("{name}: {}\r\n", value.to_str().unwrap()));
+    let text = format!("GET {ITEM} HTTP/1.1\r\n{}\r\n", lines.collect::<String>());
+    let at_writes: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let (stream, mut client) = tokio::io::duplex(64 * 1024);
+        client.write_all(text.as_bytes()).await.unwrap();
+        let (asked, at_writes) = (Arc::clone(&server.fake.asked), Arc::clone(&at_writes));
+        let (stopping, peer) = (server.door.stopping.subscribe(), Peer::new(server.peer.parse().unwrap()));
+        let stream = Noting { stream, asked, at_writes };
+        tokio::spawn(connection::serve(stream, BytesMut::new(), peer, Arc::clone(&server.door), stopping));
+        clients.push(client);
+    }
+    for client in &mut clients {
+        assert_eq!(client.read_u8().await.unwrap(), b'H');
+    }
+    assert_eq!(*at_writes.lock().unwrap(), [3; 3]);
 }

@@ -5,10 +5,11 @@ use super::failure::Failure;
 use super::xml::{self, ATOM, Element, SERVICE_BUS, Writer};
 use crate::auth::first_label;
 use crate::iso;
+use crate::iso::WallTime;
 use broker::topic::TopicDescription;
 use broker::topic::rule::RuleDescription;
 use broker::topic::subscription::SubscriptionDescription;
-use broker::{LocalTime, QueueDescription, Tier, Time};
+use broker::{LocalTime, QueueDescription, Tier};
 
 /// How the client reached us; answers name things by it.
 #[derive(Debug, Clone)]
@@ -54,7 +55,7 @@ pub struct Page {
     pub skip: usize,
     pub top: usize,
     pub has_more: bool,
-    pub now: Time,
+    pub now: WallTime,
 }
 
 /// Finds the description in a request: entry, content, and then whatever the bus has to say (H-10).
@@ -145,7 +146,7 @@ pub fn entry(described: &impl Describe, site: &Site) -> String {
 }
 
 /// The namespace as everybody may see it: a list of nothing (K-27).
-pub fn root(now: Time, site: &Site) -> String {
+pub fn root(now: WallTime, site: &Site) -> String {
     let mut writer = Writer::default();
     writer
         .start("feed", &[("xmlns", ATOM)])
@@ -299,7 +300,7 @@ mod tests {
         let text = entry(&queue("Q/One"), &asked("/q/ONE/?enrich=true", None));
         assert!(text.contains("<id>https://mine.example:5671/q/ONE/?enrich=true</id>"), "{text}");
         assert!(text.contains("href=\"https://mine.example:5671/Q/One\""), "{text}");
-        let page = Page { skip: 0, top: 1, has_more: true, now: Time(0) };
+        let page = Page { skip: 0, top: 1, has_more: true, now: WallTime(0) };
         let site = asked("/$Resources/Queues/", None);
         let text = feed("Queues", "$Resources/queues", &[queue("a")], page, &site);
         assert!(text.contains("<id>https://mine.example:5671/$Resources/Queues/</id>"), "{text}");
@@ -323,14 +324,14 @@ mod tests {
     // K-27
     #[test]
     fn the_namespace_itself_is_a_feed() {
-        let root = xml::read(root(Time(0), &site()).as_bytes()).unwrap();
+        let root = xml::read(root(WallTime(0), &site()).as_bytes()).unwrap();
         assert!(root.is(ATOM, "feed"));
     }
 
     // H-27
     #[test]
     fn a_feed_links_to_itself_and_then_to_the_next_page_if_there_is_one() {
-        let page = |has_more| Page { skip: 4, top: 2, has_more, now: Time(0) };
+        let page = |has_more| Page { skip: 4, top: 2, has_more, now: WallTime(0) };
         let links = |text: &str| -> Vec<String> {
             let head = text.split("<entry").next().unwrap();
             head.split("<link ").skip(1).map(|link| link.split("/>").next().unwrap().to_owned()).collect()
@@ -352,7 +353,7 @@ mod tests {
             "Queues",
             "$Resources/queues",
             &[] as &[QueueDescription; 0],
-            Page { skip: 9, top: 2, has_more: false, now: Time(0) },
+            Page { skip: 9, top: 2, has_more: false, now: WallTime(0) },
             &site(),
         );
         let root = xml::read(text.as_bytes()).unwrap();

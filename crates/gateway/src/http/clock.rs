@@ -4,7 +4,7 @@ use super::failure::Failure;
 use super::{Call, Door, JSON, Success};
 use crate::ask::Ask;
 use crate::iso;
-use broker::clock::{Advanced, Fate, Happened, What};
+use broker::clock::{Advanced, Fate, Happened, Happening};
 use broker::{Answer, Command, LocalTime, NamespaceId, Span, Task};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -82,18 +82,18 @@ fn event(happened: &Happened) -> Value {
         Fate::Dropped => "dropped",
     };
     let mut event = match happened.what {
-        What::LockExpired { number, fate: end } => {
+        Happening::LockExpired { number, fate: end } => {
             json!({ "event": "lockExpired", "sequenceNumber": number.0, "outcome": fate(end) })
         }
-        What::MessageExpired { number, fate: end } => {
+        Happening::MessageExpired { number, fate: end } => {
             json!({ "event": "messageExpired", "sequenceNumber": number.0, "outcome": fate(end) })
         }
-        What::MessageActivated { scheduled, number } => json!({
+        Happening::MessageActivated { scheduled, number } => json!({
             "event": "messageActivated",
             "sequenceNumber": number.0,
             "scheduledSequenceNumber": scheduled.0,
         }),
-        What::EntityDeleted => json!({ "event": "entityDeleted" }),
+        Happening::EntityDeleted => json!({ "event": "entityDeleted" }),
     };
     event["instant"] = instant(happened.at).into();
     event["entity"] = (*happened.entity).into();

@@ -2,7 +2,7 @@
 
 use super::description::{queue, topic};
 use super::failure::Failure;
-use super::route::Slice;
+use super::route::Paging;
 use super::{Call, Door, Success, atom};
 use crate::ask::Ask;
 use crate::auth::{Denied, Right, UnixSeconds};
@@ -85,30 +85,30 @@ impl<A: Ask> Door<'_, A> {
         }
     }
 
-    pub(super) async fn queues(&self, call: &Call<'_>, slice: Slice) -> Result<Success, Failure> {
+    pub(super) async fn queues(&self, call: &Call<'_>, paging: Paging) -> Result<Success, Failure> {
         if call.method != Method::GET {
             return Err(Failure::MethodNotAllowed);
         }
-        let (namespace, skip, top) = (call.namespace.id, slice.skip, slice.top + 1);
+        let (namespace, skip, top) = (call.namespace.id, paging.skip, paging.top + 1);
         match self
             .question(call, move |request| Command::ListQueues { request, namespace, skip, top })
             .await?
         {
             Answer::Queues(queues) => {
-                Ok(Success::feed("Queues", "$Resources/queues", queues, slice, call.site))
+                Ok(Success::feed("Queues", "$Resources/queues", queues, paging, call.site))
             }
             _ => Err(Failure::Internal),
         }
     }
 
-    pub(super) async fn topics(&self, call: &Call<'_>, slice: Slice) -> Result<Success, Failure> {
+    pub(super) async fn topics(&self, call: &Call<'_>, paging: Paging) -> Result<Success, Failure> {
         if call.method != Method::GET {
             return Err(Failure::MethodNotAllowed);
         }
-        let (skip, top) = (slice.skip, slice.top + 1);
+        let (skip, top) = (paging.skip, paging.top + 1);
         match self.manage(call, Task::ListTopics { skip, top }).await? {
             Answer::Topics(topics) => {
-                Ok(Success::feed("Topics", "$Resources/topics", topics, slice, call.site))
+                Ok(Success::feed("Topics", "$Resources/topics", topics, paging, call.site))
             }
             _ => Err(Failure::Internal),
         }

@@ -10,8 +10,8 @@ use super::xml::{self, Element, Writer};
 use super::{Manner, check_head};
 use crate::fuzzing::{Pieces, run_until_it_waits};
 use crate::limits::{HTTP_HEAD_BYTES, HTTP_HEADERS, XML_DEPTH, XML_ELEMENTS};
-use crate::line_ends::LineEnds;
-use crate::through::Watched;
+use crate::stream::line_ends::LineEnds;
+use crate::stream::through::Overheard;
 use broker::topic::TopicDescription;
 use broker::topic::rule::RuleDescription;
 use broker::topic::subscription::SubscriptionDescription;
@@ -68,7 +68,7 @@ fn seen(request: &[u8], cut: &[usize]) -> Option<Seen> {
         async { Ok::<_, Infallible>(answer.body(Empty::<Bytes>::new()).expect("it is sound")) }
     });
     let mut stream = Pieces::new(request, cut).staying();
-    let watched = Watched::new(&mut stream, |read: &[u8]| {
+    let watched = Overheard::new(&mut stream, |read: &[u8]| {
         line_ends.add(read);
         heads.add(read);
     });

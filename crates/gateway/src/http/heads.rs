@@ -6,15 +6,12 @@
 //! case and nothing else does. A client that sends a request before it has the answer to the one before may find its names
 //! in lower case, there as here.
 
-use crate::limits::HTTP_HEAD_BYTES;
+use crate::limits::{HTTP_HEAD_BYTES, USUAL_HEAD_BYTES};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-/// Most heads are shorter.
-const USUAL_HEAD_BYTES: usize = 4 * 1_024;
 
 /// What was read while no request was being answered: the newest bytes, as many as a head may have.
 #[derive(Debug, Clone, Default)]

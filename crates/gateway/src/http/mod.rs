@@ -16,35 +16,37 @@ mod route;
 mod subscription;
 mod xml;
 
-use crate::account::{Account, Memory};
+use crate::account::{Account, Accounts};
 use crate::amqp::Unfinished;
 use crate::ask::Ask;
 use crate::auth::sas::{self, Shown};
-use crate::auth::{Demand, Denied, Development, Failures, Grant, UnixSeconds};
+use crate::auth::{Demand, Denied, Development, Failures, Grant, Right, UnixSeconds};
+use crate::head::{HOST_ONCE, named_host, names_host_once};
+use crate::health::health;
+use crate::iso::{WallTime, date_in_seconds};
 use crate::limits::*;
-use crate::line_ends::{self, LineEnds};
 use crate::listen::Peer;
 use crate::metrics::{self, Meters};
 use crate::names::Names;
 use crate::namespaces::{Namespace, Namespaces};
-use crate::prefixed::Prefixed;
-use crate::through::Watched;
+use crate::stream::line_ends::{self, LineEnds};
+use crate::stream::prefixed::Prefixed;
+use crate::stream::through::Overheard;
 use atom::{Page, Site};
-use broker::{Answer, Command, RequestId, Task, Time};
+use broker::{Answer, Command, RequestId, Task};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use failure::Failure;
 use heads::{Heads, Respelled, Spelled, Spelling};
 use http_body_util::BodyExt;
 use hyper::body::Body;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, IF_MATCH};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use message::MessageRequest;
 use message::body::Payload;
-use route::{Address, Needs, Route, Slice};
-use serde_json::json;
+use route::{Address, Needs, Paging, Route};
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
@@ -75,7 +77,7 @@ pub struct Door<'a, A> {
     /// What all connections hold of unfinished messages.
     pub unfinished: &'a Arc<Unfinished>,
     /// What all connections hold on behalf of their peers.
-    pub memory: &'a Arc<Memory>,
+    pub accounts: &'a Arc<Accounts>,
     /// Names this run of the server in tracking ids.
     pub node: &'a str,
     /// Whether clients with the right Manage may move the time of their namespace.
@@ -104,7 +106,7 @@ pub async fn serve<S, A>(
         heads.expect(response.extensions_mut().remove::<Spelled>());
         Ok::<_, Infallible>(response)
     });
-    let stream = Watched::new(Prefixed::new(first, stream), |read: &[u8]| {
+    let stream = Overheard::new(Prefixed::new(first, stream), |read: &[u8]| {
         line_ends.add(read);
         heads.add(read);
     });
@@ -132,7 +134,10 @@ fn check_head(head: &Parts, manner: &Manner) -> Result<(), Failure> {
     if manner.has_wrong_lines {
         return Err(Failure::Bad(line_ends::WRONG.to_owned()));
     }
-    check_host(head)
+    if !names_host_once(head) {
+        return Err(Failure::Bad(HOST_ONCE.to_owned()));
+    }
+    Ok(())
 }
 
 /// What the connection knows of a request beside its head.
@@ -161,13 +166,13 @@ impl Success {
         title: &str,
         path: &str,
         mut described: Vec<D>,
-        slice: Slice,
+        paging: Paging,
         site: &Site,
     ) -> Success {
         // A page of no entries has no next page: a client that followed it would follow it for ever.
-        let has_more = slice.top > 0 && described.len() > slice.top;
-        described.truncate(slice.top);
-        let page = Page { skip: slice.skip, top: slice.top, has_more, now: now() };
+        let has_more = paging.top > 0 && described.len() > paging.top;
+        described.truncate(paging.top);
+        let page = Page { skip: paging.skip, top: paging.top, has_more, now: WallTime::now() };
         let body = atom::feed(title, path, &described, page, site);
         Success { status: StatusCode::OK, content_type: FEED, body }
     }
@@ -176,6 +181,17 @@ impl Success {
     fn deleted() -> Success {
         Success { status: StatusCode::OK, content_type: ENTRY, body: String::new() }
     }
+}
+
+/// A request whose sender is not known yet, and what is known around it.
+struct Asking<'a> {
+    head: &'a Parts,
+    address: &'a Address,
+    site: &'a Site,
+    namespace: &'a Namespace,
+    peer: &'a Peer,
+    /// It comes from this machine, and from no web page.
+    is_loopback: bool,
 }
 
 /// A request whose sender may make it.
@@ -221,8 +237,11 @@ impl<A: Ask> Door<'_, A> {
                     asked: asked(&head.uri),
                     namespace: namespace.name.to_string(),
                 };
-                let answered = self.answer_at(&head, &address, body, &site, &namespace, peer, manner).await;
-                answered.map_err(|failure| (failure, address.path))
+                let is_loopback = peer.is_loopback() && !self.names.is_asked_by_page(&head);
+                let (head, address, site, namespace) = (&head, &address, &site, &namespace);
+                let asking = Asking { head, address, site, namespace, peer, is_loopback };
+                let answered = self.answer_at(&asking, body, manner).await;
+                answered.map_err(|failure| (failure, address.path.clone()))
             }
         };
         let (method, address) = (&head.method, peer.address);
@@ -241,39 +260,21 @@ impl<A: Ask> Door<'_, A> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a request and what is known around it")]
     async fn answer_at<B>(
         &self,
-        head: &Parts,
-        address: &Address,
+        asking: &Asking<'_>,
         body: B,
-        site: &Site,
-        namespace: &Namespace,
-        peer: &Peer,
         manner: Manner,
     ) -> Result<Response<Payload>, Failure>
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
-        let is_loopback = peer.is_loopback() && !self.is_from_page(head);
-        let right = match (address.route.needs(&head.method), &address.route) {
-            (Needs::Right(right), _) => right,
-            (Needs::Loopback, _) if !is_loopback => return Err(Denied::MissingToken.into()),
-            (_, Route::Metrics) => return Ok(response(self.metrics())),
-            (_, Route::Token { .. }) if head.method != Method::GET => return Err(Failure::MethodNotAllowed),
-            (_, Route::Token { resource }) => return Ok(response(self.token(resource.as_deref())?)),
-            (_, Route::Root) => return Ok(response(root(site))),
-            // A request like this does not ask to upgrade.
-            (_, Route::WebSocket) => return Err(Failure::UpgradeRequired),
-            _ => return Ok(response(self.health())),
+        let &Asking { head, address, site, namespace, is_loopback, .. } = asking;
+        let right = match address.route.needs(&head.method) {
+            Needs::Right(right) => right,
+            needs => return self.without_token(asking, needs).map(response),
         };
-        let authorization = head.headers.get(AUTHORIZATION).ok_or(Denied::MissingToken)?;
-        // A signature counts on what was signed, a role on an entity.
-        let grant =
-            self.verify(authorization, namespace, &address.path, address.entity(), is_loopback).await?;
-        let path = if grant.is_by_role() { address.entity() } else { &address.path };
-        grant.check(path, right, UnixSeconds::now())?;
-        peer.proved(&grant.policy(), grant.standing()).map_err(|full| Failure::Busy(full.to_string()))?;
+        let grant = self.authorize(asking, right).await?;
         match address.route.methods() {
             [] => return Err(Failure::NoSuchAddress),
             _ if address.route == Route::Clock && !self.has_test_clock => return Err(Failure::NoSuchAddress),
@@ -289,19 +290,19 @@ impl<A: Ask> Door<'_, A> {
         let is_clock = address.route == Route::Clock;
         let has_body = head.method == Method::PUT || is_clock && head.method == Method::POST;
         // Held until the request is answered.
-        let mut account = Account::of(self.memory, &grant.policy());
+        let mut account = Account::of(self.accounts, &grant.policy());
         let body = if has_body { collected(body, &mut account).await? } else { Bytes::new() };
         let (method, headers, path) = (&head.method, &head.headers, address.path.as_str());
         let call = Call { method, headers, path, site, namespace, grant, is_loopback, body };
         let success = match &address.route {
-            Route::Queues(slice) => self.queues(&call, *slice).await,
-            Route::Topics(slice) => self.topics(&call, *slice).await,
+            Route::Queues(paging) => self.queues(&call, *paging).await,
+            Route::Topics(paging) => self.topics(&call, *paging).await,
             Route::Entity => self.entity(&call).await,
             Route::NamespaceInfo => self.namespace_info(&call),
-            Route::Subscriptions { topic, slice } => self.subscriptions(&call, topic, *slice).await,
+            Route::Subscriptions { topic, paging } => self.subscriptions(&call, topic, *paging).await,
             Route::Subscription { topic, name } => self.subscription(&call, topic, name).await,
-            Route::Rules { topic, subscription, slice } => {
-                self.rules(&call, topic, subscription, *slice).await
+            Route::Rules { topic, subscription, paging } => {
+                self.rules(&call, topic, subscription, *paging).await
             }
             Route::Rule { topic, subscription, name } => self.rule(&call, topic, subscription, name).await,
             Route::Clock => self.clock(&call).await,
@@ -314,6 +315,33 @@ impl<A: Ask> Door<'_, A> {
             | Route::WebSocket => Err(Failure::NoSuchAddress),
         };
         success.map(response)
+    }
+
+    /// Answers what nobody needs a token for.
+    fn without_token(&self, asking: &Asking<'_>, needs: Needs) -> Result<Success, Failure> {
+        match &asking.address.route {
+            _ if needs == Needs::Loopback && !asking.is_loopback => Err(Denied::MissingToken.into()),
+            Route::Metrics => Ok(self.metrics()),
+            Route::Token { .. } if asking.head.method != Method::GET => Err(Failure::MethodNotAllowed),
+            Route::Token { resource } => self.token(resource.as_deref()),
+            Route::Root => Ok(root(asking.site)),
+            // A request like this does not ask to upgrade.
+            Route::WebSocket => Err(Failure::UpgradeRequired),
+            _ => Ok(self.health()),
+        }
+    }
+
+    /// What the token of a request grants, if that is the right that is needed.
+    async fn authorize(&self, asking: &Asking<'_>, right: Right) -> Result<Grant, Failure> {
+        let &Asking { head, address, namespace, peer, is_loopback, .. } = asking;
+        let authorization = head.headers.get(AUTHORIZATION).ok_or(Denied::MissingToken)?;
+        // A signature counts on what was signed, a role on an entity.
+        let grant =
+            self.verify(authorization, namespace, &address.path, address.entity(), is_loopback).await?;
+        let path = if grant.is_by_role() { address.entity() } else { &address.path };
+        grant.check(path, right, UnixSeconds::now())?;
+        peer.proved(&grant.policy(), grant.standing()).map_err(|full| Failure::Busy(full.to_string()))?;
+        Ok(grant)
     }
 
     /// Verifies the token of a header: by the namespace's policies, else by those of the entity at `path` and of
@@ -359,13 +387,6 @@ impl<A: Ask> Door<'_, A> {
         Ok(self.ask.ask(make).await??)
     }
 
-    /// Whether a web page may have made the request: it gets nothing for being here. Browsers add these headers and let no
-    /// page remove them; an old one that does not is known by the name that it was made to take for ours.
-    fn is_from_page(&self, head: &Parts) -> bool {
-        let is_told = head.headers.contains_key(ORIGIN) || head.headers.contains_key("sec-fetch-site");
-        is_told || !named_host(head).is_some_and(|host| self.names.include(host))
-    }
-
     fn namespace_info(&self, call: &Call<'_>) -> Result<Success, Failure> {
         if call.method != Method::GET {
             return Err(Failure::MethodNotAllowed);
@@ -385,14 +406,7 @@ impl<A: Ask> Door<'_, A> {
 
     // H-122
     fn health(&self) -> Success {
-        let reasons = self.problems();
-        let (status, mut body) = if reasons.is_empty() {
-            (StatusCode::OK, json!({"status": "healthy", "message": "Service is healthy."}))
-        } else {
-            let message = "Service not available. Please try after some time.";
-            let body = json!({"status": "unhealthy", "message": message, "reasons": reasons});
-            (StatusCode::SERVICE_UNAVAILABLE, body)
-        };
+        let (status, mut body) = health(&self.problems());
         if let Some(ahead) = self.ask.large_gap_ms() {
             body["clockAheadMilliseconds"] = ahead.into();
         }
@@ -411,7 +425,7 @@ impl<A: Ask> Door<'_, A> {
 
     fn metrics(&self) -> Success {
         let items = self.items.map(|items| items.activity().into());
-        let body = metrics::page(self.ask.work(), items, self.meters, self.problems().is_empty());
+        let body = metrics::page(self.ask.totals(), items, self.meters, self.problems().is_empty());
         Success { status: StatusCode::OK, content_type: PROMETHEUS, body }
     }
 }
@@ -428,7 +442,7 @@ fn asked(uri: &hyper::Uri) -> String {
 }
 
 fn root(site: &Site) -> Success {
-    Success { status: StatusCode::OK, content_type: FEED, body: atom::root(now(), site) }
+    Success { status: StatusCode::OK, content_type: FEED, body: atom::root(WallTime::now(), site) }
 }
 
 /// Reads a body whole, if it is short and does not take for ever, and if there is room for it.
@@ -457,15 +471,6 @@ where
     timeout(HTTP_BODY_TIMEOUT, read).await.unwrap_or(Err(Failure::BodyTooSlow))
 }
 
-/// RFC 9112, 3.2: a request names its host once. Of two, one would be checked and the other perhaps believed.
-fn check_host(head: &Parts) -> Result<(), Failure> {
-    match head.headers.get_all(HOST).iter().count() {
-        1 => Ok(()),
-        0 if head.version < Version::HTTP_11 => Ok(()),
-        _ => Err(Failure::Bad("The request must name its host once.".to_owned())),
-    }
-}
-
 /// What is there matches the star and nothing else: no entity has a tag.
 fn check_tags(head: &Parts) -> Result<(), Failure> {
     let mut tags = head.headers.get_all(IF_MATCH).iter();
@@ -474,22 +479,6 @@ fn check_tags(head: &Parts) -> Result<(), Failure> {
     } else {
         Err(Failure::PreconditionFailed)
     }
-}
-
-/// The host as the client named it, if that can stand in an address; it is repeated in answers.
-pub(crate) fn named_host(head: &Parts) -> Option<&str> {
-    let named = head.uri.authority().map(|authority| authority.as_str());
-    let named = named.or_else(|| head.headers.get(HOST).and_then(|host| host.to_str().ok()));
-    let is_host = |text: &&str| {
-        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte))
-    };
-    named.filter(is_host)
-}
-
-/// The time of this machine. No namespace goes by it.
-fn now() -> Time {
-    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Time(i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX))
 }
 
 fn response(success: Success) -> Response<Payload> {
@@ -504,7 +493,7 @@ fn failed(failure: &Failure, node: &str, host: &str, path: &str) -> Response<Pay
     tracing::info!(tracking, status = failure.status().as_u16(), path, why = failure.logged(), "refused");
     // For the operator who looks for a fault: what the client was told, whatever it had sent.
     tracing::debug!(tracking, why = %failure, "the client was told");
-    let body = failure.body(&tracking, host, path, &crate::iso::date_in_seconds(now().0));
+    let body = failure.body(&tracking, host, path, &date_in_seconds(WallTime::now().0));
     response(Success { status: failure.status(), content_type: ERROR, body })
 }
 

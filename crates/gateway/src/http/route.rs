@@ -36,7 +36,7 @@ const API_VERSIONS: [&str; 16] = [
 
 /// The part of a list that is asked for (H-27).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slice {
+pub struct Paging {
     pub skip: usize,
     pub top: usize,
 }
@@ -46,8 +46,8 @@ pub struct Slice {
 pub enum Route {
     Health,
     Metrics,
-    Queues(Slice),
-    Topics(Slice),
+    Queues(Paging),
+    Topics(Paging),
     NamespaceInfo,
     WebSocket,
     /// The namespace itself (K-27).
@@ -56,7 +56,7 @@ pub enum Route {
     Clock,
     Subscriptions {
         topic: String,
-        slice: Slice,
+        paging: Paging,
     },
     Subscription {
         topic: String,
@@ -65,7 +65,7 @@ pub enum Route {
     Rules {
         topic: String,
         subscription: String,
-        slice: Slice,
+        paging: Paging,
     },
     Rule {
         topic: String,
@@ -217,8 +217,8 @@ fn route(
         [""] => Route::Nothing,
         ["health"] if is_look && !has_authorization => Route::Health,
         ["metrics"] if is_look && !has_authorization => Route::Metrics,
-        ["$resources", "queues"] => Route::Queues(query.slice()?),
-        ["$resources", "topics"] => Route::Topics(query.slice()?),
+        ["$resources", "queues"] => Route::Queues(query.paging()?),
+        ["$resources", "topics"] => Route::Topics(query.paging()?),
         ["$namespaceinfo"] => Route::NamespaceInfo,
         ["$servicebus", "websocket"] => Route::WebSocket,
         ["$otobus", "clock"] => Route::Clock,
@@ -262,10 +262,10 @@ fn below_topic(method: &Method, raw: &str, path: &str, query: &Query) -> Result<
     };
     let topic = segments[..=at].join("/");
     Ok(match segments[at + 2..] {
-        [] => Route::Subscriptions { topic, slice: query.slice()? },
+        [] => Route::Subscriptions { topic, paging: query.paging()? },
         [name] => Route::Subscription { topic, name: name.to_owned() },
         [subscription, rules] if is(rules, "rules") => {
-            Route::Rules { topic, subscription: subscription.to_owned(), slice: query.slice()? }
+            Route::Rules { topic, subscription: subscription.to_owned(), paging: query.paging()? }
         }
         [subscription, rules, name] if is(rules, "rules") => {
             Route::Rule { topic, subscription: subscription.to_owned(), name: name.to_owned() }
@@ -311,10 +311,10 @@ impl Query {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    fn slice(&self) -> Result<Slice, Failure> {
+    fn paging(&self) -> Result<Paging, Failure> {
         let skip = self.number("$skip")?.unwrap_or(0);
         let top = self.number("$top")?.unwrap_or(FEED_ENTRIES).min(FEED_ENTRIES);
-        Ok(Slice { skip, top })
+        Ok(Paging { skip, top })
     }
 
     /// How long a client waits for a message: longer than it may wait means as long as it may.
@@ -353,7 +353,7 @@ mod tests {
     // H-3, H-10, H-27
     #[test]
     fn lists_take_their_page_from_the_query_in_any_spelling() {
-        let page = |skip, top| Route::Queues(Slice { skip, top });
+        let page = |skip, top| Route::Queues(Paging { skip, top });
         assert_eq!(routed(Method::GET, "/$Resources/Queues"), page(0, 100));
         assert_eq!(routed(Method::GET, "/$Resources/queues/?$skip=5&$top=7&enrich=false"), page(5, 7));
         assert_eq!(routed(Method::GET, "/%24Resources/queues?&%24top=10&%24skip=2"), page(2, 10));
@@ -365,7 +365,7 @@ mod tests {
     // H-10
     #[test]
     fn each_address_leads_to_its_route() {
-        let whole = Slice { skip: 0, top: FEED_ENTRIES };
+        let whole = Paging { skip: 0, top: FEED_ENTRIES };
         let topic = || "a/T".to_owned();
         let (name, subscription) = ("R".to_owned(), "S".to_owned());
         assert_eq!(routed(Method::GET, "/$Resources/topics"), Route::Topics(whole));
@@ -375,7 +375,7 @@ mod tests {
         {
             assert_eq!(
                 routed(Method::GET, list),
-                Route::Subscriptions { topic: topic(), slice: whole },
+                Route::Subscriptions { topic: topic(), paging: whole },
                 "{list}"
             );
         }
@@ -388,7 +388,7 @@ mod tests {
             Route::Rules {
                 topic: topic(),
                 subscription: subscription.clone(),
-                slice: Slice { skip: 0, top: 5 }
+                paging: Paging { skip: 0, top: 5 }
             }
         );
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use super::description::{rule, subscription};
 use super::failure::Failure;
-use super::route::Slice;
+use super::route::Paging;
 use super::xml::Element;
 use super::{Call, Door, Success, atom};
 use crate::ask::Ask;
@@ -54,16 +54,16 @@ impl<A: Ask> Door<'_, A> {
         &self,
         call: &Call<'_>,
         topic: &str,
-        slice: Slice,
+        paging: Paging,
     ) -> Result<Success, Failure> {
         if call.method != Method::GET {
             return Err(Failure::MethodNotAllowed);
         }
-        let task = Task::ListSubscriptions { topic: topic.into(), skip: slice.skip, top: slice.top + 1 };
+        let task = Task::ListSubscriptions { topic: topic.into(), skip: paging.skip, top: paging.top + 1 };
         match self.manage(call, task).await? {
             Answer::Subscriptions(list) => {
                 let path = format!("{topic}/Subscriptions");
-                Ok(Success::feed("Subscriptions", &path, list, slice, call.site))
+                Ok(Success::feed("Subscriptions", &path, list, paging, call.site))
             }
             _ => Err(Failure::Internal),
         }
@@ -106,17 +106,17 @@ impl<A: Ask> Door<'_, A> {
         call: &Call<'_>,
         topic: &str,
         subscription: &str,
-        slice: Slice,
+        paging: Paging,
     ) -> Result<Success, Failure> {
         if call.method != Method::GET {
             return Err(Failure::MethodNotAllowed);
         }
-        let (skip, top) = (slice.skip, slice.top + 1);
+        let (skip, top) = (paging.skip, paging.top + 1);
         let task = Task::ListRules { topic: topic.into(), subscription: subscription.into(), skip, top };
         match self.manage(call, task).await? {
             Answer::Rules(list) => {
                 let path = format!("{topic}/Subscriptions/{subscription}/Rules");
-                Ok(Success::feed("Rules", &path, list, slice, call.site))
+                Ok(Success::feed("Rules", &path, list, paging, call.site))
             }
             _ => Err(Failure::Internal),
         }

@@ -207,7 +207,7 @@ async fn a_link_that_ends_because_too_much_is_held_leaves_the_others_until_there
     for handle in greedy.clone() {
         client.sender(handle, NODE).await;
     }
-    let mut others = Account::new(Arc::clone(&server.state.memory));
+    let mut others = Account::new(Arc::clone(&server.state.accounts));
     others.hold(CONNECTIONS_BYTES + CONNECTION_FREE_BYTES);
     for handle in greedy.clone() {
         // A request of which the end does not come.

@@ -1,15 +1,16 @@
 //! Claims on `$cbs`: where answers go, what they say, and what a claim is good for.
 
 use crate::client::{Client, Frame, list, map, part, performatives, receiver, sender};
-use crate::server::{KEY, QUEUE, READER, ROOT, TestServer};
+use crate::rights::pass_review;
+use crate::server::{KEY, QUEUE, READER, ROOT, TestServer, policies};
 use amqp::performative::{Flow, Performative, Transfer};
 use amqp::{AnyTarget, Attach, Source, State, Target};
 use broker::AccessRule;
 use broker::access::Key;
 use message::Value;
 use message::sections::section;
-use otobus_gateway::auth::{UnixSeconds, sas};
-use otobus_gateway::limits::CLAIM_REVIEW;
+use otobus_gateway::auth::{Development, Guard, Issuer, UnixSeconds, sas};
+use std::sync::Arc;
 
 /// How a client's pair of links looks.
 pub struct Pair {
@@ -369,9 +370,7 @@ async fn a_link_ends_when_the_policy_behind_its_claim_goes() {
     let (mut client, _) = answer_to(&server, put(&format!("sb://bus.example/{QUEUE}"))).await;
     client.sender(5, QUEUE).await;
     server.set_policies(Vec::new());
-    tokio::time::pause();
-    tokio::time::advance(CLAIM_REVIEW).await;
-    tokio::time::resume();
+    pass_review().await;
     assert_eq!(ended(&client.next().await), (5, "amqp:unauthorized-access".into()));
 }
 
@@ -425,11 +424,42 @@ async fn a_rule_of_the_queue_lets_in_until_its_key_is_changed() {
     client.receiver(5, QUEUE).await;
     assert_eq!(client.refused(sender(6, QUEUE)).await.condition, "amqp:unauthorized-access");
     set_own_rule(&server, "second").await;
-    tokio::time::pause();
-    tokio::time::advance(CLAIM_REVIEW).await;
-    tokio::time::resume();
+    pass_review().await;
     assert_eq!(ended(&client.next().await), (5, "amqp:unauthorized-access".into()));
     let (_, said) = answer_to(&server, Put { token, ..put(&audience) }).await;
+    assert_eq!(said.status, Value::Int(401));
+}
+
+/// The development issuer, whose tokens are good for everything, and one of its tokens.
+fn issuer_and_token() -> (Arc<Issuer>, String) {
+    let development = Development::new().unwrap();
+    let answer = development.answer("https://servicebus.azure.net", UnixSeconds::now()).unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    (Arc::new(development.issuer()), answer["access_token"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn a_token_of_an_issuer_lets_in_for_as_long_as_the_issuer_is_named() {
+    // H-103
+    let server = TestServer::new().await;
+    let (issuer, token) = issuer_and_token();
+    let trust = |issuers| server.set_guard(Guard::new(policies(), false).with_issuers(issuers));
+    trust(vec![Arc::clone(&issuer)]);
+    let bearer = Put { kind: "jwt", token, ..put(&format!("sb://bus.example/{QUEUE}")) };
+    let (mut client, said) = answer_to(&server, bearer.clone()).await;
+    assert_eq!(said.status, Value::Int(202), "{}", said.text);
+    client.receiver(5, QUEUE).await;
+    client.sender(6, QUEUE).await;
+    trust(vec![issuer]);
+    pass_review().await;
+    assert_eq!(client.send(6, &part(section::DATA, Value::Binary(vec![1]))).await, State::Accepted);
+    trust(Vec::new());
+    pass_review().await;
+    let mut gone = [ended(&client.next().await), ended(&client.next().await)];
+    gone.sort();
+    let why = String::from("amqp:unauthorized-access");
+    assert_eq!(gone, [(5, why.clone()), (6, why)]);
+    let (_, said) = answer_to(&server, bearer).await;
     assert_eq!(said.status, Value::Int(401));
 }
 

@@ -9,6 +9,9 @@ use amqp::{Role, State};
 use broker::QueueSettings;
 use message::Value;
 use message::sections::{Sections, section};
+use otobus_gateway::account::Account;
+use otobus_gateway::limits::{CONNECTION_FREE_BYTES, CONNECTIONS_BYTES, SHORT_DELIVERIES_AHEAD};
+use std::sync::Arc;
 
 /// Puts messages into the queue.
 async fn fill(server: &TestServer, bodies: impl IntoIterator<Item = Vec<u8>>) {
@@ -309,5 +312,24 @@ async fn a_message_is_cut_to_the_frames_that_the_client_takes() {
         assert!(delivery.frames >= least && client.largest_frame <= size as usize, "{}", delivery.frames);
         assert_eq!(body(&delivery.message), long);
         assert_eq!(client.settle(delivery.id, State::Released).await, State::Released);
+    }
+}
+
+#[tokio::test]
+async fn while_memory_is_short_one_of_many_receivers_still_gets_message_after_message() {
+    // P7
+    let server = TestServer::new().await;
+    let mut client = server.admitted().await;
+    // So many that each may have a single message on its way, and that their links are beyond what every connection has.
+    let receivers = u32::try_from(SHORT_DELIVERIES_AHEAD).unwrap() * 2;
+    for handle in 0..receivers {
+        client.receiver(handle, QUEUE).await;
+    }
+    fill(&server, numbers(3)).await;
+    let mut others = Account::new(Arc::clone(&server.state.accounts));
+    others.hold(CONNECTIONS_BYTES + CONNECTION_FREE_BYTES);
+    client.credit(receivers - 1, 0, 3).await;
+    for number in numbers(3) {
+        assert_eq!(body(&client.delivery().await.message), number);
     }
 }

@@ -176,7 +176,7 @@ impl Claim {
     }
 }
 
-async fn pass_review() {
+pub async fn pass_review() {
     tokio::time::pause();
     tokio::time::advance(CLAIM_REVIEW).await;
     tokio::time::resume();

@@ -331,6 +331,20 @@ async fn a_request_that_is_aborted_leaves_no_transaction_to_the_next() {
 }
 
 #[tokio::test]
+async fn a_send_that_is_aborted_leaves_no_transaction_to_the_next() {
+    // S-210
+    let server = TestServer::new().await;
+    let mut client = with_sender(&server).await;
+    let txn = declare(&mut client).await;
+    let begun = Transfer { more: true, state: Some(within(&txn, None)), ..Transfer::default() };
+    client.transfer(begun, b"the beginning").await;
+    client.give(&[Performative::Transfer(Transfer { aborted: true, ..Transfer::default() })]).await;
+    assert_eq!(client.send(0, &message(b"on its own")).await, State::Accepted);
+    assert_eq!(discharge(&mut client, &txn, true).await, State::Accepted);
+    assert_eq!(bodies(&server, QUEUE).await, [b"on its own"]);
+}
+
+#[tokio::test]
 async fn a_partitioned_queue_takes_messages_with_one_key() {
     // S-216
     let server = TestServer::new().await;

@@ -225,7 +225,7 @@ async fn peers_who_take_nothing_and_finish_nothing_hold_what_their_policy_may() 
             crowd.push(done(&server, deed, 1, false).await);
         }
         server.settle().await;
-        let (all, counted) = (measured.held(), server.state.memory.pooled_bytes());
+        let (all, counted) = (measured.held(), server.state.accounts.pooled_bytes());
         println!("{deed:?}: one {one}, {CONNECTIONS} {all}, counted {counted}, peak {}", measured.peak());
         // Somebody else is served beside them.
         let mut good = server.admitted("sender").await;

@@ -5,6 +5,7 @@
 
 mod known;
 mod server;
+mod stored;
 mod storm;
 mod strangers;
 

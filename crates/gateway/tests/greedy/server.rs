@@ -10,7 +10,7 @@ use message::Value;
 use message::codec::write_descriptor;
 use message::sections::section;
 use otobus_gateway::State;
-use otobus_gateway::account::Memory;
+use otobus_gateway::account::Accounts;
 use otobus_gateway::auth::{Guard, Policy, Right, Rights, Secret, UnixSeconds, sas};
 use otobus_gateway::listen::{Peer, serve};
 use otobus_gateway::namespaces::Namespaces;
@@ -41,13 +41,22 @@ pub struct TestServer {
 impl TestServer {
     /// With so many bytes for all connections.
     pub async fn new(connections_bytes: usize) -> TestServer {
+        TestServer::on(Arc::new(journal::disk::Memory::new()), 1 << 20, connections_bytes).await
+    }
+
+    /// The same on a disk, with so many bytes for what was stored last.
+    pub async fn on(
+        disk: Arc<dyn journal::disk::Disk>,
+        tail_cache_bytes: usize,
+        connections_bytes: usize,
+    ) -> TestServer {
         let options = journal::Options {
             segment_bytes: 4 << 20,
             first_segment_bytes: 4 << 20,
             ..journal::Options::new(7)
         };
-        let journal = journal::Local::open(Arc::new(journal::disk::Memory::new()), options).unwrap();
-        let options = engine::Options { tail_cache_bytes: 1 << 20, ..engine::Options::new(2) };
+        let journal = journal::Local::open(disk, options).unwrap();
+        let options = engine::Options { tail_cache_bytes, ..engine::Options::new(2) };
         let engine = Engine::open(Box::new(journal), options, |why| panic!("{why}")).unwrap();
         let policy = |name: &str, rights| Policy {
             name: name.into(),
@@ -63,7 +72,7 @@ impl TestServer {
         ];
         let namespaces = Namespaces::single(Guard::new(policies, false));
         let mut state = State::new(engine.handle().clone(), namespaces);
-        state.memory = Arc::new(Memory::new(connections_bytes));
+        state.accounts = Arc::new(Accounts::new(connections_bytes));
         let folder = std::env::temp_dir().join(format!("otobus-greedy-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir_all(&folder).unwrap();
         let files = tls::Files::open_or_make(&folder, &[]).unwrap();

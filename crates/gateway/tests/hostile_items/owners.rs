@@ -4,7 +4,7 @@ use super::{ITEM, signed};
 
 const CONTAINER: &str = "dbs/d/colls/c";
 const KEY: &str = "x-ms-documentdb-partitionkey: [\"k\"]\r\n";
-const QUERY: &str = "x-ms-documentdb-isquery: True\r\ncontent-type: application/query+json\r\n";
+const QUERY: &str = "x-ms-documentdb-isquery: True\r\ncontent-type: application/query+json\r\nx-ms-documentdb-query-enablecrosspartition: True\r\n";
 
 fn create(headers: &str, body: &[u8]) -> Vec<u8> {
     signed("POST", "docs", CONTAINER, &format!("/{CONTAINER}/docs"), headers, body)

@@ -4,6 +4,7 @@ use super::merge::Merge;
 use super::rows::Rows;
 use super::table::Table;
 use super::{Base, Failure, Frozen, Run, Store, keys};
+use crate::limits::{FIRST_CHUNK, LATER_CHUNK};
 use crate::planted::{Bug, is_planted};
 use bytes::Bytes;
 use items::{Changes, Direction, Entries, Unreadable, View};
@@ -16,11 +17,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 struct Layers<B: Base> {
     active: Arc<Table>,
-    sealed: Option<Arc<Table>>,
+    closed: Option<Arc<Table>>,
     base: Arc<B>,
     pin: Arc<B::Pin>,
     rows: Arc<Rows>,
-    /// Of the rows that are those of the pin.
+    /// The generation of the rows that are those of the pin.
     generation: u64,
 }
 
@@ -28,7 +29,7 @@ impl<B: Base> Clone for Layers<B> {
     fn clone(&self) -> Layers<B> {
         Layers {
             active: Arc::clone(&self.active),
-            sealed: self.sealed.clone(),
+            closed: self.closed.clone(),
             base: Arc::clone(&self.base),
             pin: Arc::clone(&self.pin),
             rows: Arc::clone(&self.rows),
@@ -39,7 +40,7 @@ impl<B: Base> Clone for Layers<B> {
 
 impl<B: Base> Layers<B> {
     fn tables(&self) -> impl Iterator<Item = &Table> {
-        [Some(&self.active), self.sealed.as_ref()].into_iter().flatten().map(|table| &**table)
+        [Some(&self.active), self.closed.as_ref()].into_iter().flatten().map(|table| &**table)
     }
 
     fn get(&self, key: &[u8], at: u64) -> Result<Option<Bytes>, Unreadable> {
@@ -94,8 +95,8 @@ pub struct Layered<B: Base> {
     /// The version of the next changes.
     next: AtomicU64,
     durable: AtomicU64,
-    /// The position that is sealed and not flushed; 0 when there is none.
-    sealed: AtomicU64,
+    /// The position that is closed and not flushed; 0 when there is none.
+    closed: AtomicU64,
 }
 
 impl<B: Base> Layered<B> {
@@ -108,14 +109,14 @@ impl<B: Base> Layered<B> {
             position.map_or(Ok(0), |value| <[u8; 8]>::try_from(&value[..]).map(u64::from_be_bytes));
         let position = position.map_err(|_| Failure::Failed("its position is not a number".into()))?;
         let rows = Arc::new(Rows::new(row_bytes));
-        let (active, sealed, generation) = (Arc::default(), None, rows.generation());
-        let layers = Layers { active, sealed, base: Arc::clone(&base), pin, rows, generation };
+        let (active, closed, generation) = (Arc::default(), None, rows.generation());
+        let layers = Layers { active, closed, base: Arc::clone(&base), pin, rows, generation };
         Ok(Layered {
             base,
             layers: Mutex::new(layers),
             next: AtomicU64::new(1),
             durable: AtomicU64::new(position),
-            sealed: AtomicU64::new(0),
+            closed: AtomicU64::new(0),
         })
     }
 
@@ -167,10 +168,6 @@ impl<B: Base> View for Layered<B> {
     }
 }
 
-/// Entries that deciding takes at a time: mostly it wants one, or all of a few.
-const FIRST_CHUNK: usize = 8;
-const LATER_CHUNK: usize = 512;
-
 impl<B: Base> Store for Layered<B> {
     fn durable(&self) -> Position {
         Position(self.durable.load(Ordering::Acquire))
@@ -187,35 +184,36 @@ impl<B: Base> Store for Layered<B> {
         Arc::new(At { layers: self.lock().clone(), at: self.next.load(Ordering::Acquire) })
     }
 
-    fn seal(&self, position: Position) {
-        assert_eq!(self.sealed.swap(position.0, Ordering::AcqRel), 0, "a checkpoint is under way");
+    fn close_table(&self, position: Position) {
+        assert_eq!(self.closed.swap(position.0, Ordering::AcqRel), 0, "a checkpoint is under way");
         let mut changes = Changes::default();
         changes.put(keys::POSITION, position.0.to_be_bytes());
         self.write(&mut changes);
         let mut layers = self.lock();
         let active = std::mem::take(&mut layers.active);
-        layers.sealed = Some(active);
+        layers.closed = Some(active);
     }
 
     fn flush(&self) -> Result<(), Failure> {
-        let Some(sealed) = self.lock().sealed.clone() else { return Ok(()) };
+        let Some(closed) = self.lock().closed.clone() else { return Ok(()) };
         let mut taken = Ok(());
-        sealed.each(&mut |entries| taken = self.base.take(entries));
+        closed.each(&mut |entries| taken = self.base.take(entries));
         taken?;
         let pin = Arc::new(self.base.pin());
         let rows = Arc::clone(&self.lock().rows);
-        let mut generation = 0;
-        sealed.each(&mut |entries| {
-            let is_stale = is_planted(Bug::StaleRows);
-            generation = if is_stale { rows.generation() } else { rows.renew(entries) };
-        });
+        let mut generation = rows.generation();
+        if !is_planted(Bug::StaleRows) {
+            let renewal = rows.renew();
+            closed.look(|key, value| renewal.changed(key, value));
+            generation = renewal.generation;
+        }
         let mut layers = self.lock();
-        layers.sealed = None;
+        layers.closed = None;
         layers.pin = pin;
         layers.generation = generation;
         drop(layers);
-        self.durable.store(self.sealed.load(Ordering::Acquire), Ordering::Release);
-        self.sealed.store(0, Ordering::Release);
+        self.durable.store(self.closed.load(Ordering::Acquire), Ordering::Release);
+        self.closed.store(0, Ordering::Release);
         Ok(())
     }
 
@@ -223,7 +221,7 @@ impl<B: Base> Store for Layered<B> {
         self.base.tidy()
     }
 
-    fn unsealed_bytes(&self) -> u64 {
+    fn open_bytes(&self) -> u64 {
         self.lock().active.bytes()
     }
 

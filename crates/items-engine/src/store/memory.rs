@@ -13,6 +13,18 @@ type Entries = Arc<BTreeMap<Bytes, Bytes>>;
 #[derive(Debug, Clone, Default)]
 pub struct MemoryDisk {
     entries: Arc<Mutex<Entries>>,
+    failure: Arc<Mutex<Option<Failure>>>,
+}
+
+impl MemoryDisk {
+    /// The next checkpoint or step of tidying up fails like this and changes nothing; the one behind it does not.
+    pub fn fail_next(&self, failure: Failure) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+    }
+
+    fn call(&self) -> Result<(), Failure> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +68,7 @@ impl Base for Memory {
     }
 
     fn take(&self, changes: &mut dyn Iterator<Item = (Bytes, Option<Bytes>)>) -> Result<(), Failure> {
+        self.disk.call()?;
         let mut entries = (*self.pin()).clone();
         for (key, value) in changes {
             match value {
@@ -68,6 +81,7 @@ impl Base for Memory {
     }
 
     fn tidy(&self) -> Result<bool, Failure> {
+        self.disk.call()?;
         Ok(false)
     }
 

@@ -49,18 +49,18 @@ pub trait Store: View + Send + Sync + Debug {
 
     /// Ends what the next checkpoint holds: everything that was written so far, which is what the journal says up to `position`.
     /// Called by the thread that writes, and not again before [`Store::flush`] has succeeded.
-    fn seal(&self, position: Position);
+    fn close_table(&self, position: Position);
 
-    /// Makes what was sealed durable, on any thread, after the journal has made it durable.
+    /// Makes what was closed durable, on any thread, after the journal has made it durable.
     fn flush(&self) -> Result<(), Failure>;
 
     /// One step of tidying up, on any thread. Says whether there was something to do.
     fn tidy(&self) -> Result<bool, Failure>;
 
-    /// Bytes in memory that were written and not sealed.
-    fn unsealed_bytes(&self) -> u64;
+    /// Bytes in memory that were written and not closed.
+    fn open_bytes(&self) -> u64;
 
-    /// The same, and what was sealed and is not flushed.
+    /// The same, and what was closed and is not flushed.
     fn recent_bytes(&self) -> u64;
 
     /// Files in which a read has to look, because they may overlap.

@@ -1,6 +1,7 @@
 //! Recent changes in memory, each with the version under which it was written.
 
 use super::key::{Key, Ordered, Probe};
+use crate::limits::{ENTRY_OVERHEAD_BYTES, SCAN_CHUNK};
 use bytes::Bytes;
 use items::Direction;
 use std::collections::BTreeMap;
@@ -8,12 +9,6 @@ use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
-
-/// Entries that a scan takes at a time: the lock is held for some microseconds.
-const SCAN_CHUNK: usize = 32;
-
-/// What an entry takes beside its bytes, about: two handles, a key's head and a version, in a tree whose nodes are two thirds full.
-const ENTRY_BYTES: u64 = 172;
 
 type Value = Option<Bytes>;
 
@@ -57,7 +52,7 @@ impl Table {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         for (key, value) in changes.drain(..) {
             let length = |value: &Value| value.as_ref().map_or(0, |value| value.len() as u64);
-            added += length(&value) + ENTRY_BYTES;
+            added += length(&value) + ENTRY_OVERHEAD_BYTES;
             match entries.entry(key.into()) {
                 Entry::Occupied(mut entry) => {
                     let slot = entry.get_mut();
@@ -144,5 +139,10 @@ impl Table {
     pub(super) fn each(&self, visit: Visit<'_>) {
         let entries = self.read();
         visit(&mut entries.iter().map(|(key, slot)| (key.bytes.clone(), slot.value.clone())));
+    }
+
+    /// The same, in place.
+    pub(super) fn look(&self, mut look: impl FnMut(&[u8], Option<&Bytes>)) {
+        self.read().iter().for_each(|(key, slot)| look(&key.bytes, slot.value.as_ref()));
     }
 }

@@ -143,12 +143,7 @@ fn run(
         OperationKind::Replace => {
             let body = body()?;
             let id = operation.id.clone().unwrap_or_else(|| body.id.clone());
-            if transaction.is_named(&id, &body)? {
-                transaction.replace(&id, body, condition)
-            } else {
-                // A batch may change an id; a request that replaces one item may not (section 6).
-                transaction.rename(place()?, body, condition)
-            }
+            transaction.replace(&id, body, condition)
         }
         OperationKind::Read => transaction.read(&place()?, condition.if_none_match.as_deref()),
         OperationKind::Delete => transaction.delete(place()?, condition),

@@ -14,7 +14,7 @@ impl Scene<'_> {
             throughput,
             most: before.most.max(offer::units(throughput)),
             stamp: self.definitions.next_stamp(self.now),
-            ..*before
+            ..before
         };
         let event = Event::OfferReplaced { offer: before.number, throughput };
         Ok(self.decided(vec![event], Answer::Found(show::offer(self.definitions, &after))))
@@ -22,7 +22,8 @@ impl Scene<'_> {
 }
 
 impl Definitions {
-    pub fn offer(&self, segment: &str) -> Result<&Offer, Refusal> {
-        self.offers.values().find(|offer| show::offer_rid(offer) == segment).ok_or(Refusal::NotFound)
+    pub fn offer(&self, segment: &str) -> Result<Offer, Refusal> {
+        let is_it = |offer: &Offer| show::offer_rid(offer) == segment;
+        self.offers_told().into_iter().find(is_it).ok_or(Refusal::NotFound)
     }
 }

@@ -5,7 +5,7 @@ use crate::item::stored::{Numbers, Stored};
 use crate::keys::{self, Kind, Section};
 use crate::record::{Event, Record};
 use crate::view::{Changes, Direction, Unreadable, View};
-use crate::{Throughput, Time, index, order};
+use crate::{PartitionKey, Throughput, Time, index, order};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -21,27 +21,11 @@ impl Definitions {
         match &record.event {
             Event::TimeMoved => {}
             Event::DatabaseCreated { database, name, offer } => {
-                let stamp = self.stamp(at);
-                let made = Database { number: *database, name: name.as_str().into(), stamp };
-                made.put(changes);
-                self.insert_database(made);
-                self.took(*database);
-                self.add_offer(*database, offer, stamp, changes);
+                self.create_database(*database, name, offer, at, changes);
             }
             Event::DatabaseDeleted { database } => self.delete_database(*database, at, changes),
             Event::ContainerCreated { database, container, definition, offer } => {
-                let stamp = self.stamp(at);
-                let owner = self.databases.get(database).cloned();
-                let made = owner.and_then(|owner| {
-                    let (index, gone) = (IndexState::default(), Gone::default());
-                    Container::new(&owner, *container, stamp, definition.clone(), index, gone)
-                });
-                if let Some(made) = made {
-                    made.put(changes);
-                    self.insert_container(made);
-                }
-                self.took(*container);
-                self.add_offer(*container, offer, stamp, changes);
+                self.create_container(*database, *container, definition, offer, at, changes);
             }
             Event::ContainerReplaced { container, definition } => {
                 self.replace_container(*container, definition, at, view, changes)?;
@@ -51,43 +35,19 @@ impl Definitions {
                 self.drop_container(*container, changes);
             }
             Event::DocumentWritten { kind, parent, number, body } => {
-                let stamp = self.stamp(at);
-                let name = store::name_of(body).unwrap_or_default();
-                let made = Document {
-                    kind: *kind,
-                    parent: *parent,
-                    number: *number,
-                    name,
-                    stamp,
-                    body: body.clone(),
-                };
-                made.put(changes);
-                self.documents.insert((*kind, *parent, *number), Arc::new(made));
-                self.took(*number);
+                self.write_document(*kind, *parent, *number, body, at, changes);
             }
             Event::DocumentDeleted { kind, parent, number } => {
                 self.stamp(at);
                 self.drop_document(*kind, *parent, *number, changes);
             }
             Event::OfferReplaced { offer, throughput } => {
-                let stamp = self.stamp(at);
-                if let Some(held) = self.offers.get_mut(offer) {
-                    held.throughput = *throughput;
-                    held.most = held.most.max(offer::units(*throughput));
-                    held.stamp = stamp;
-                    held.put(changes);
-                }
+                self.replace_offer(*offer, *throughput, at, changes);
             }
             // Taken in by the account, without a copy of the definitions.
             Event::ItemsWritten { .. } => {}
             Event::PartitionDeleted { container, lsn, key } => {
-                let mut numbers = Numbers::read(view, *container)?;
-                numbers.lsn = *lsn;
-                numbers.written = numbers.written.max(at);
-                numbers.put(*container, changes);
-                self.change_container(*container, changes, |container| {
-                    container.gone.partitions.push((*lsn, key.clone()));
-                });
+                self.delete_partition(*container, *lsn, key, at, view, changes)?;
             }
             Event::PartitionPurged { container, lsn } => {
                 self.change_container(*container, changes, |container| {
@@ -96,23 +56,12 @@ impl Definitions {
             }
             Event::EventsForgotten { container, lsn } => forget_events(*container, *lsn, view, changes)?,
             Event::ContainerSwept { container, most } => {
-                let from = keys::container(*container);
-                if sweep(&from, *most, view, changes)? {
-                    self.dropped.remove(container);
-                    changes.remove(keys::definition(Kind::Dropped, 0, u64::from(*container)));
-                }
+                self.sweep_container(*container, *most, view, changes)?;
             }
             Event::IndexBuilt { container, to } => {
                 self.build_index(*container, to.as_ref(), view, changes)?
             }
-            Event::IndexSwept { container, most } => {
-                let Some(generation) = self.containers.get(container).map(|held| held.index.swept) else {
-                    return Ok(());
-                };
-                if sweep(&index::generation(*container, generation), *most, view, changes)? {
-                    self.change_container(*container, changes, |container| container.index.swept += 1);
-                }
-            }
+            Event::IndexSwept { container, most } => self.sweep_index(*container, *most, view, changes)?,
         }
         self.put_numbers(changes);
         Ok(())
@@ -154,6 +103,128 @@ impl Definitions {
             change(held);
             held.put(changes);
         }
+    }
+
+    fn create_database(
+        &mut self,
+        database: u32,
+        name: &str,
+        offer: &Option<(u32, Throughput)>,
+        at: Time,
+        changes: &mut Changes,
+    ) {
+        let stamp = self.stamp(at);
+        let made = Database { number: database, name: name.into(), stamp };
+        made.put(changes);
+        self.insert_database(made);
+        self.took(database);
+        self.add_offer(database, offer, stamp, changes);
+    }
+
+    fn create_container(
+        &mut self,
+        database: u32,
+        container: u32,
+        definition: &Bytes,
+        offer: &Option<(u32, Throughput)>,
+        at: Time,
+        changes: &mut Changes,
+    ) {
+        let stamp = self.stamp(at);
+        let owner = self.databases.get(&database).cloned();
+        let made = owner.and_then(|owner| {
+            let (index, gone) = (IndexState::default(), Gone::default());
+            Container::new(&owner, container, stamp, definition.clone(), index, gone)
+        });
+        if let Some(made) = made {
+            made.put(changes);
+            self.insert_container(made);
+        }
+        self.took(container);
+        self.add_offer(container, offer, stamp, changes);
+    }
+
+    fn write_document(
+        &mut self,
+        kind: Kind,
+        parent: u32,
+        number: u32,
+        body: &Bytes,
+        at: Time,
+        changes: &mut Changes,
+    ) {
+        let stamp = self.stamp(at);
+        let name = store::name_of(body).unwrap_or_default();
+        let made = Document { kind, parent, number, name, stamp, body: body.clone() };
+        made.put(changes);
+        self.documents.insert((kind, parent, number), Arc::new(made));
+        self.took(number);
+    }
+
+    fn replace_offer(&mut self, offer: u32, throughput: Throughput, at: Time, changes: &mut Changes) {
+        let stamp = self.stamp(at);
+        if let Some(container) = self.containers.get(&offer)
+            && !self.offers.contains_key(&offer)
+        {
+            // From now on somebody did ask for it.
+            self.offers.insert(offer, container.default_offer());
+        }
+        if let Some(held) = self.offers.get_mut(&offer) {
+            held.throughput = throughput;
+            held.most = held.most.max(offer::units(throughput));
+            held.stamp = stamp;
+            held.put(changes);
+        }
+    }
+
+    /// Hides the items of a partition key; the purge removes them.
+    fn delete_partition(
+        &mut self,
+        container: u32,
+        lsn: u64,
+        key: &PartitionKey,
+        at: Time,
+        view: &dyn View,
+        changes: &mut Changes,
+    ) -> Result<(), Unreadable> {
+        let mut numbers = Numbers::read(view, container)?;
+        numbers.lsn = lsn;
+        numbers.written = numbers.written.max(at);
+        numbers.put(container, changes);
+        self.change_container(container, changes, |container| {
+            container.gone.partitions.push((lsn, key.clone()));
+        });
+        Ok(())
+    }
+
+    fn sweep_container(
+        &mut self,
+        container: u32,
+        most: u32,
+        view: &dyn View,
+        changes: &mut Changes,
+    ) -> Result<(), Unreadable> {
+        if sweep(&keys::container(container), most, view, changes)? {
+            self.dropped.remove(&container);
+            changes.remove(keys::definition(Kind::Dropped, 0, u64::from(container)));
+        }
+        Ok(())
+    }
+
+    fn sweep_index(
+        &mut self,
+        container: u32,
+        most: u32,
+        view: &dyn View,
+        changes: &mut Changes,
+    ) -> Result<(), Unreadable> {
+        let Some(generation) = self.containers.get(&container).map(|held| held.index.swept) else {
+            return Ok(());
+        };
+        if sweep(&index::generation(container, generation), most, view, changes)? {
+            self.change_container(container, changes, |container| container.index.swept += 1);
+        }
+        Ok(())
     }
 
     fn replace_container(

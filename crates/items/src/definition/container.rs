@@ -257,7 +257,7 @@ fn ttl(value: Option<&Value>, name: &str) -> Result<Option<i64>, Refusal> {
 pub fn invalid_ttl(name: &str, text: &[u8]) -> Refusal {
     Refusal::bad(format!(
         "The input {name} '{}' is invalid. Ensure to provide a nonzero positive integer less than or equal to '{}', or -1 which means never expire.",
-        String::from_utf8_lossy(&text[..text.len().min(100)]),
+        String::from_utf8_lossy(&text[..text.len().min(limits::TOLD_BYTES)]),
         limits::TTL_SECONDS_MOST
     ))
 }

@@ -11,10 +11,10 @@ pub mod show;
 mod store;
 
 use crate::keys::{Kind, Version};
-use crate::{ContainerPath, PartitionKey, Refusal, Throughput, Time, rid};
+use crate::{ContainerPath, PartitionKey, Refusal, Throughput, Time, limits, rid};
 use bytes::Bytes;
 use container::Settings;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Everything that is defined.
@@ -137,6 +137,16 @@ pub struct Offer {
     pub stamp: Stamp,
 }
 
+impl Container {
+    /// The offer of a container for which nobody asked for one. Offers and containers are numbered by one counter, so its number
+    /// is free.
+    fn default_offer(&self) -> Offer {
+        let least = limits::THROUGHPUT_LEAST;
+        let throughput = Throughput::Fixed(least);
+        Offer { number: self.number, owner: self.number, throughput, most: least, stamp: self.stamp }
+    }
+}
+
 impl Definitions {
     /// A database by name, then by rid (P-28).
     pub fn database(&self, segment: &str) -> Option<&Arc<Database>> {
@@ -209,6 +219,21 @@ impl Definitions {
 
     pub fn offer_of(&self, owner: u32) -> Option<&Offer> {
         self.offers.values().find(|offer| offer.owner == owner)
+    }
+
+    /// All offers as they are told. A container for which nobody asked for throughput, alone or with its database, has the least
+    /// there is, as in the service (P-75). That offer is told and can be replaced, but nothing is measured by it: who never
+    /// asked for a limit does not meet one.
+    pub fn offers_told(&self) -> Vec<Offer> {
+        let owners: HashSet<u32> = self.offers.values().map(|offer| offer.owner).collect();
+        let is_without = |container: &Container| {
+            !owners.contains(&container.number) && !owners.contains(&container.database)
+        };
+        let without = self.containers.values().filter(|container| is_without(container));
+        let mut offers: Vec<Offer> =
+            self.offers.values().copied().chain(without.map(|container| container.default_offer())).collect();
+        offers.sort_by_key(|offer| offer.number);
+        offers
     }
 
     /// The offer that a container's requests draw on: its own, or the one it shares with its database (P-80).

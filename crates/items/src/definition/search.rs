@@ -6,6 +6,8 @@ use crate::{Refusal, limits};
 
 /// Languages of full text that the service has.
 const LANGUAGES: [&str; 7] = ["en-US", "de-DE", "es-ES", "fr-FR", "it-IT", "pt-BR", "pt-PT"];
+/// The same by the numbers that Windows has for them, as the JavaScript SDK's tests write one.
+const LANGUAGE_NUMBERS: [&str; 7] = ["1033", "1031", "3082", "1036", "1040", "1046", "2070"];
 
 /// Checks a definition as a client sends it. `before` is the one that it replaces.
 pub fn check(sent: &Object, before: Option<&Object>) -> Result<(), Refusal> {
@@ -127,6 +129,10 @@ fn check_unchanged(sent: &Object, before: &Object) -> Result<(), Refusal> {
     Ok(())
 }
 
+fn is_language(name: &str) -> bool {
+    LANGUAGES.contains(&name) || LANGUAGE_NUMBERS.contains(&name)
+}
+
 fn check_full_text(policy: Option<&Value>, indexing: Option<&Value>) -> Result<(), Refusal> {
     let refused =
         |what: String| Err(Refusal::bad(format!("The Full Text Policy contains an invalid {what}.")));
@@ -134,7 +140,7 @@ fn check_full_text(policy: Option<&Value>, indexing: Option<&Value>) -> Result<(
         for name in ["defaultLanguage", "language"] {
             match entry.get(name) {
                 None | Some(Value::Null) => {}
-                Some(Value::String(language)) if LANGUAGES.contains(&language.as_str()) => {}
+                Some(Value::String(language)) if is_language(language) => {}
                 Some(other) => {
                     let other = String::from_utf8_lossy(&other.to_text()).into_owned();
                     return refused(format!("{name}: {other}; there are {}", LANGUAGES.join(", ")));
@@ -273,6 +279,10 @@ mod tests {
         assert_eq!(policy(r#"{"defaultLanguage":"en-US"}"#), "");
         assert_eq!(
             policy(r#"{"defaultLanguage":"pt-BR","fullTextPaths":[{"path":"/a","language":"de-DE"}]}"#),
+            ""
+        );
+        assert_eq!(
+            policy(r#"{"defaultLanguage":"en-US","fullTextPaths":[{"path":"/a","language":"1033"}]}"#),
             ""
         );
         let path = policy(r#"{"defaultLanguage":"en-US","fullTextPaths":[{"path":"abstract"}]}"#);

@@ -16,8 +16,8 @@ pub struct PathHash(pub u64);
 impl PathHash {
     pub const ROOT: PathHash = PathHash(0xcbf2_9ce4_8422_2325);
 
-    /// Of the path with one name more: FNV-1a over the names, each ended by a byte that no UTF-8 has, and stirred so that names which differ in
-    /// their last letter are far apart.
+    /// The hash of the path with one name more: FNV-1a over the names, each ended by a byte that no UTF-8 has, and stirred so
+    /// that names which differ in their last letter are far apart.
     pub fn then(self, name: &[u8]) -> PathHash {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         let hash = step(name.iter().fold(self.0, |hash, &byte| step(hash, byte)), 0xFF);

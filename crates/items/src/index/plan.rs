@@ -9,7 +9,7 @@ use crate::definition::Container;
 use crate::definition::indexing::EACH;
 use crate::item::body::{self, SYSTEM};
 use crate::item::scope::Scope;
-use crate::item::stored::Stored;
+use crate::item::stored::{Numbers, Stored};
 use crate::json::Value;
 use crate::keys::{self, Section};
 use crate::query::{Conjunct, Path, Step, Test, Wants};
@@ -24,12 +24,16 @@ pub struct Plan {
     /// Candidates come in the order that the query asks for.
     pub is_ordered: bool,
     pub direction: Direction,
+    /// The few candidates there are come in the order in which their items were made, whatever leads to them.
+    pub is_by_making: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Access {
     /// Ranges of items by their place.
     Items(Vec<Range>),
+    /// All items by the number in their rid: in the order in which they were made.
+    Made,
     /// Ranges of one path's index entries.
     Index { path: Path, ranges: Vec<Range> },
     /// In the order of changes, between two seconds of `_ts`, both included.
@@ -45,7 +49,7 @@ impl Plan {
         match &self.access {
             Access::Index { path, .. } => Some(path_text(path)),
             Access::Changes { .. } => Some("/_ts/?".to_owned()),
-            Access::Items(_) => None,
+            Access::Items(_) | Access::Made => None,
         }
     }
 }
@@ -61,6 +65,10 @@ pub fn path_text(path: &Path) -> String {
     text + "/?"
 }
 
+fn plain(access: Access, scope: Scope) -> Plan {
+    Plan { access, scope, is_ordered: false, direction: Direction::Ascending, is_by_making: false }
+}
+
 /// Chooses. `resume` is the key at which a page before ended, without its section: the plan is then the one it came from.
 pub fn choose(
     container: &Container,
@@ -69,7 +77,43 @@ pub fn choose(
     scope: Scope,
     resume: Option<&[u8]>,
 ) -> Result<Plan, Unreadable> {
-    let plain = |access, scope| Plan { access, scope, is_ordered: false, direction: Direction::Ascending };
+    let plan = cheapest(container, view, wants, scope, resume)?;
+    if !wants.reads_items || !wants.streams || plan.is_ordered {
+        return Ok(plan);
+    }
+    by_making(container, view, wants, plan, resume)
+}
+
+/// Rows of which nobody asked for an order come in the one in which their items were made, as in the service, where that costs little.
+/// A page that ended in that order goes on in it.
+fn by_making(
+    container: &Container,
+    view: &dyn View,
+    wants: &Wants,
+    plan: Plan,
+    resume: Option<&[u8]>,
+) -> Result<Plan, Unreadable> {
+    let goes_on = resume.and_then(|resume| resume.first()).map(|section| *section == Section::Rids as u8);
+    let (Access::Items(ranges) | Access::Index { ranges, .. }) = &plan.access else { return Ok(plan) };
+    if goes_on == Some(false) {
+        return Ok(plan);
+    }
+    if ranges.len() <= limits::MADE_SORTED && !has_more_than(view, ranges, limits::MADE_SORTED)? {
+        return Ok(Plan { is_by_making: true, ..plan });
+    }
+    let most = if plan.scope == Scope::all() { limits::MADE_ITEMS } else { limits::MADE_ITEMS_SCOPED };
+    let is_scan = matches!(plan.access, Access::Items(_)) && !wants.is_filtered;
+    let is_cheap = is_scan && Numbers::read(view, container.number)?.items <= most;
+    Ok(if goes_on == Some(true) || is_cheap { plain(Access::Made, plan.scope) } else { plan })
+}
+
+fn cheapest(
+    container: &Container,
+    view: &dyn View,
+    wants: &Wants,
+    scope: Scope,
+    resume: Option<&[u8]>,
+) -> Result<Plan, Unreadable> {
     if !wants.reads_items {
         return Ok(plain(Access::Items(Vec::new()), scope));
     }
@@ -175,6 +219,26 @@ fn partition_keys(container: &Container, wants: &Wants) -> Vec<PartitionKey> {
     keys
 }
 
+/// Whether the query can only find something in one logical partition, by what it says of the partition key.
+pub fn names_one_partition(container: &Container, wants: &Wants) -> bool {
+    let is_named = |names: &Vec<String>| {
+        wants.conjuncts.iter().any(|conjunct| {
+            let has_one_value = match &conjunct.test {
+                Test::Equal(_) => true,
+                Test::In(values) => values.len() == 1,
+                _ => false,
+            };
+            has_one_value && is_path(&conjunct.path, names)
+        })
+    };
+    container.settings.key_paths.iter().all(is_named)
+}
+
+fn is_path(path: &Path, names: &[String]) -> bool {
+    let is_step = |(step, name): (&Step, &String)| matches!(step, Step::Member(member) if member == name);
+    path.len() == names.len() && path.iter().zip(names).all(is_step)
+}
+
 fn part_of(value: &Value) -> Option<KeyPart> {
     Some(match value {
         Value::Null => KeyPart::Null,
@@ -188,20 +252,14 @@ fn part_of(value: &Value) -> Option<KeyPart> {
 
 /// The values that the member at these names can only have. Zero has two keys, so it does not count as one value.
 fn constants<'w>(wants: &'w Wants, names: &[String]) -> Option<Vec<&'w Value>> {
-    let is_path = |path: &Path| {
-        path.len() == names.len()
-            && path
-                .iter()
-                .zip(names)
-                .all(|(step, name)| matches!(step, Step::Member(member) if member == name))
-    };
-    let values: Vec<&Value> = wants.conjuncts.iter().filter(|conjunct| is_path(&conjunct.path)).find_map(
-        |conjunct| match &conjunct.test {
-            Test::Equal(value) => Some(vec![value]),
-            Test::In(values) if values.len() <= limits::PLAN_RANGES => Some(values.iter().collect()),
-            _ => None,
-        },
-    )?;
+    let values: Vec<&Value> =
+        wants.conjuncts.iter().filter(|conjunct| is_path(&conjunct.path, names)).find_map(|conjunct| {
+            match &conjunct.test {
+                Test::Equal(value) => Some(vec![value]),
+                Test::In(values) if values.len() <= limits::PLAN_RANGES => Some(values.iter().collect()),
+                _ => None,
+            }
+        })?;
     let is_zero = |value: &&&Value| value.as_number().is_some_and(|number| number.as_f64() == 0.0);
     if values.iter().any(|value| is_zero(&value)) { None } else { Some(values) }
 }
@@ -238,7 +296,7 @@ fn by_index(container: &Container, wants: &Wants, scope: &Scope) -> Vec<Plan> {
             _ => Direction::Ascending,
         };
         let access = Access::Index { path, ranges };
-        plans.push(Plan { access, scope: scope.clone(), is_ordered: order.is_some(), direction });
+        plans.push(Plan { is_ordered: order.is_some(), direction, ..plain(access, scope.clone()) });
     }
     plans
 }
@@ -349,13 +407,15 @@ fn by_time(wants: &Wants, scope: &Scope, container: &Container) -> Option<Plan> 
     };
     let access =
         Access::Changes { from: from.map(|at| at.floor() as i64), to: to.map(|at| at.ceil() as i64) };
-    Some(Plan { access, scope: scope.clone(), is_ordered: order.is_some(), direction })
+    Some(Plan { is_ordered: order.is_some(), direction, ..plain(access, scope.clone()) })
 }
 
 /// Whether a page that ended at this key came from this plan.
 pub fn belongs(container: &Container, plan: &Plan, resume: &[u8]) -> bool {
     let Some((&section, _)) = resume.split_first() else { return false };
     match &plan.access {
+        _ if plan.is_by_making => section == Section::Rids as u8,
+        Access::Made => section == Section::Rids as u8,
         Access::Items(_) => section == Section::Items as u8,
         Access::Changes { .. } => section == Section::Changes as u8,
         Access::Index { ranges, .. } => {
@@ -372,14 +432,14 @@ fn smallest(view: &dyn View, wants: &Wants, plans: Vec<Plan>) -> Result<Plan, Un
     for plan in plans {
         let keys = match &plan.access {
             Access::Items(ranges) | Access::Index { ranges, .. } => count(view, ranges)?,
-            Access::Changes { .. } => limits::PLAN_KEYS,
+            Access::Changes { .. } | Access::Made => limits::PLAN_KEYS,
         };
         // Among plans too large to count.
         let rank = match (&plan.access, plan.is_ordered && wants_order) {
             (_, true) => 0,
             (Access::Index { .. }, _) => 1,
             (Access::Changes { .. }, _) => 2,
-            (Access::Items(_), _) => 3,
+            (Access::Items(_) | Access::Made, _) => 3,
         };
         if best.as_ref().is_none_or(|(fewest, first, _)| (keys, rank) < (*fewest, *first)) {
             best = Some((keys, rank, plan));
@@ -415,13 +475,22 @@ fn reads_much(container: &Container, view: &dyn View, plan: &Plan, all: &Plan) -
     Ok(found * limits::SCAN_ADVANTAGE > sampled)
 }
 
+/// Up to the limit at which plans are no longer told apart.
 fn count(view: &dyn View, ranges: &[Range]) -> Result<usize, Unreadable> {
+    count_to(view, ranges, limits::PLAN_KEYS)
+}
+
+pub fn has_more_than(view: &dyn View, ranges: &[Range], most: usize) -> Result<bool, Unreadable> {
+    Ok(count_to(view, ranges, most + 1)? > most)
+}
+
+fn count_to(view: &dyn View, ranges: &[Range], most: usize) -> Result<usize, Unreadable> {
     let mut count = 0;
     for (from, to) in ranges {
         for entry in view.scan(from, to, Direction::Ascending) {
             entry?;
             count += 1;
-            if count == limits::PLAN_KEYS {
+            if count == most {
                 return Ok(count);
             }
         }

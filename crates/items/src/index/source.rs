@@ -20,12 +20,14 @@ pub struct PlanSource<'a> {
     view: &'a dyn View,
     now: Time,
     plan: Plan,
-    /// Of the items and the index: what is left to open.
+    /// Ranges of the items and of the index that are left to open.
     ranges: VecDeque<Range>,
     entries: Option<Entries<'a>>,
     changes: Option<Changes<'a>>,
     /// Candidates with the same long text, which the index cannot tell apart, in their right order.
     sorted: VecDeque<Candidate>,
+    /// All candidates in the order in which they were made, where the plan asks for it; without a text those that are read again.
+    made: VecDeque<Candidate>,
     /// Read too far while they were collected.
     held: Option<(Bytes, Bytes)>,
     /// Until this position is met, candidates whose keys begin so are passed over.
@@ -57,13 +59,19 @@ impl<'a> PlanSource<'a> {
             entries: None,
             changes: None,
             sorted: VecDeque::new(),
+            made: VecDeque::new(),
             held: None,
             skips: None,
             steps: 0,
             plan,
         };
         match source.plan.access.clone() {
+            Access::Items(ranges) | Access::Index { ranges, .. } if source.plan.is_by_making => {
+                source.open_ranges(ranges, None);
+                source.collect_by_making(resume)?;
+            }
             Access::Items(ranges) | Access::Index { ranges, .. } => source.open_ranges(ranges, resume),
+            Access::Made => source.open_ranges(vec![made(container)], resume),
             Access::Changes { from, to } => source.open_changes(from, to, resume)?,
         }
         Ok(source)
@@ -170,6 +178,13 @@ impl<'a> PlanSource<'a> {
         if ttl::is_gone(self.container, &item, place, self.now) {
             return Ok(None);
         }
+        let made;
+        let key = if self.plan.is_by_making {
+            made = keys::by_rid(self.container.number, item.number);
+            &made[..]
+        } else {
+            key
+        };
         // What all keys of the container begin with need not be said.
         let position = position::of(&key[keys::SECTION_BYTES - 1..]);
         Ok(Some(Candidate { position, place: Bytes::copy_from_slice(place), body: item.text }))
@@ -209,6 +224,33 @@ impl<'a> PlanSource<'a> {
         Ok(())
     }
 
+    /// Collects every candidate from this position on, and sorts them by when they were made. Those that do not fit are read again.
+    fn collect_by_making(&mut self, resume: Option<&Bytes>) -> Result<(), Refusal> {
+        let mut held = 0;
+        while let Some(mut candidate) = self.next_of_ranges()? {
+            if resume.is_some_and(|resume| candidate.position < *resume) {
+                continue;
+            }
+            held += candidate.body.len();
+            if held > limits::PAGE_BYTES {
+                candidate.body = Bytes::new();
+            }
+            self.made.push_back(candidate);
+        }
+        self.made.make_contiguous().sort_by(|left, right| left.position.cmp(&right.position));
+        Ok(())
+    }
+
+    fn next_by_making(&mut self) -> Result<Option<Candidate>, Refusal> {
+        let Some(mut candidate) = self.made.pop_front() else { return Ok(None) };
+        if candidate.body.is_empty()
+            && let Some(item) = Stored::read(self.view, self.container.number, &candidate.place)?
+        {
+            candidate.body = item.text;
+        }
+        Ok(Some(candidate))
+    }
+
     fn next_of_ranges(&mut self) -> Result<Option<Candidate>, Refusal> {
         loop {
             if let Some(candidate) = self.sorted.pop_front() {
@@ -227,6 +269,7 @@ impl<'a> PlanSource<'a> {
                         None => None,
                     }
                 }
+                Access::Made => self.candidate(&key, &value, None)?,
                 _ => self.candidate(&key, &key[keys::SECTION_BYTES..], Some(Stored::decode(&value)?))?,
             };
             if found.is_some() {
@@ -252,6 +295,9 @@ impl<'a> PlanSource<'a> {
 
 impl Source for PlanSource<'_> {
     fn next(&mut self) -> Result<Option<Candidate>, Refusal> {
+        if self.plan.is_by_making {
+            return self.next_by_making();
+        }
         loop {
             let next = if self.changes.is_some() { self.next_of_changes()? } else { self.next_of_ranges()? };
             let Some((resume, begin)) = &self.skips else { return Ok(next) };
@@ -263,6 +309,13 @@ impl Source for PlanSource<'_> {
             }
         }
     }
+}
+
+/// The numbers of all items, as a range of keys.
+fn made(container: &Container) -> Range {
+    let from = keys::section(container.number, Section::Rids);
+    let to = crate::order::end_of_prefix(&from);
+    (from, to)
 }
 
 /// The value in an index key: where it ends, and whether the text goes on behind it.

@@ -42,7 +42,9 @@ fn member(name: &str) -> Path {
 }
 
 fn wants(conjuncts: Vec<Conjunct>) -> Wants {
-    Wants { reads_items: true, conjuncts, streams: true, streams_in_order: true, ..Wants::default() }
+    let is_filtered = !conjuncts.is_empty();
+    let wants = Wants { reads_items: true, conjuncts, is_filtered, ..Wants::default() };
+    Wants { streams: true, streams_in_order: true, ..wants }
 }
 
 fn choose(world: &InMemory, wants: &Wants, resume: Option<&Bytes>) -> Plan {
@@ -309,7 +311,7 @@ fn time_stamps_are_found_in_the_order_of_changes() {
         let container = world.account.definitions.containers.values().next().unwrap();
         let access = Access::Changes { from: Some(first + 10), to: Some(first + 19) };
         let direction = if is_descending { Direction::Descending } else { Direction::Ascending };
-        let plan = Plan { access, scope: Scope::all(), is_ordered: true, direction };
+        let plan = Plan { access, scope: Scope::all(), is_ordered: true, direction, is_by_making: false };
         let mut expected: Vec<String> = (10..20).map(|n| format!("i{n}")).collect();
         if is_descending {
             expected.reverse();

@@ -6,7 +6,7 @@ use super::unique;
 use crate::definition::Container;
 use crate::keys::{self, Version};
 use crate::record::{Why, Write};
-use crate::view::{Changes, Overlay, Unreadable, View};
+use crate::view::{ChangedView, Changes, Unreadable, View};
 use crate::{Time, index};
 use bytes::Bytes;
 
@@ -26,7 +26,7 @@ pub fn transaction(
         one(container, Version { lsn, index: 0 }, at, write, &mut numbers, view, changes)?;
     } else {
         // Later writes of a batch see earlier ones.
-        let (mut overlay, mut own) = (Overlay::new(view), Changes::default());
+        let (mut overlay, mut own) = (ChangedView::new(view), Changes::default());
         for (index, write) in writes.iter().enumerate() {
             let version = Version { lsn, index: index as u16 };
             one(container, version, at, write, &mut numbers, &overlay, &mut own)?;

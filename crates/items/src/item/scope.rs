@@ -22,7 +22,7 @@ impl Scope {
 
     pub fn of(settings: &Settings, scope: &crate::Scope) -> Result<Scope, Refusal> {
         match scope {
-            crate::Scope::All => Ok(Scope::all()),
+            crate::Scope::All | crate::Scope::WithoutLeave => Ok(Scope::all()),
             crate::Scope::Key(key) => Ok(Scope::of_key(settings, &body::key_or_prefix(settings, key)?)),
             crate::Scope::Range(range) => {
                 let bound = |text: &str| {

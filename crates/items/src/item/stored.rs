@@ -164,7 +164,7 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
 /// What is counted of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Numbers {
-    /// Of the last transaction; it never goes back (P-84).
+    /// The number of the last transaction; it never goes back (P-84).
     pub lsn: u64,
     /// Items ever made.
     pub made: u64,

@@ -9,20 +9,22 @@ use super::{apply, ttl, unique};
 use crate::definition::Container;
 use crate::keys::{self, Version};
 use crate::record::{Event, Record, Why, Write};
-use crate::view::{Changes, Overlay, View};
-use crate::{Answer, ItemPath, OperationResult, Place, Precondition, Refusal, Time, charge, rid};
+use crate::view::{ChangedView, Changes, View};
+use crate::{
+    Answer, ContainerFacts, ItemPath, OperationResult, PartitionKey, Precondition, Refusal, Time, charge, rid,
+};
 use bytes::Bytes;
 
 #[derive(Debug)]
 pub struct Transaction<'a> {
     container: &'a Container,
-    seen: Overlay<'a>,
+    seen: ChangedView<'a>,
     /// As they are after what was decided so far.
     numbers: Numbers,
     now: Time,
     writes: Vec<Write>,
     records: Vec<Record>,
-    /// Later operations will look at what earlier ones did.
+    /// What is written later has to see what was written before.
     is_batch: bool,
     /// Memory for what the operations of a batch change.
     changes: Changes,
@@ -64,7 +66,7 @@ impl<'a> Transaction<'a> {
         let numbers = Numbers::read(view, container.number)?;
         // C-42: time does not run backwards, whatever the caller's clock says.
         let now = now.max(numbers.written);
-        let seen = Overlay::new(view);
+        let seen = ChangedView::new(view);
         let (writes, records, changes) = Default::default();
         Ok(Transaction { container, seen, numbers, now, writes, records, is_batch, changes })
     }
@@ -88,11 +90,14 @@ impl<'a> Transaction<'a> {
 
     /// Where the item is that a path names: by its id, else by its rid (P-28).
     pub fn place_of(&self, item: &ItemPath) -> Result<Bytes, Refusal> {
-        let settings = &self.container.settings;
-        let key = body::whole_key(settings, &item.partition_key)?;
-        let named: Bytes = body::place(settings, &key, &item.id).into();
-        let Some(place) = self.place_by_rid(&item.id)? else { return Ok(named) };
-        let partition = &named[..named.len() - item.id.len()];
+        let key = body::whole_key(&self.container.settings, &item.partition_key)?;
+        self.place_named(&key, &item.id)
+    }
+
+    fn place_named(&self, key: &PartitionKey, id: &str) -> Result<Bytes, Refusal> {
+        let named: Bytes = body::place(&self.container.settings, key, id).into();
+        let Some(place) = self.place_by_rid(id)? else { return Ok(named) };
+        let partition = &named[..named.len() - id.len()];
         let is_named = self.found(&named)?.is_some_and(|found| !found.is_gone);
         Ok(if is_named || !place.starts_with(partition) { named } else { place })
     }
@@ -133,9 +138,12 @@ impl<'a> Transaction<'a> {
         self.put(body, found)
     }
 
+    /// Replaces the item of this id, or rid. With another id in its body it is renamed, as in the service, which calls the partition
+    /// key alone immutable.
     pub fn replace(&mut self, id: &str, body: Body, condition: &Precondition) -> Result<Done, Refusal> {
-        if !self.is_named(id, &body)? {
-            return Err(Refusal::bad("The id in the body of a replace is not the one in its path."));
+        let from = if body.id == id { body.place.clone() } else { self.place_named(&body.key, id)? };
+        if from != body.place {
+            return self.rename(from, body, condition);
         }
         let found = self.found(&body.place)?;
         match &found {
@@ -145,14 +153,8 @@ impl<'a> Transaction<'a> {
         self.put(body, found)
     }
 
-    /// Whether this is the id, or the rid, of the item that the body belongs to.
-    pub fn is_named(&self, id: &str, body: &Body) -> Result<bool, Refusal> {
-        Ok(body.id == id || self.place_by_rid(id)?.as_ref() == Some(&body.place))
-    }
-
-    /// Replaces the item at `from` in a batch by one of the same partition with another id. It keeps its rid.
-    pub fn rename(&mut self, from: Bytes, body: Body, condition: &Precondition) -> Result<Done, Refusal> {
-        assert!(self.is_batch, "an item is renamed outside of a batch");
+    /// Replaces the item at `from` by one of the same partition with another id. It keeps its rid.
+    fn rename(&mut self, from: Bytes, body: Body, condition: &Precondition) -> Result<Done, Refusal> {
         let item = self.live(&from)?;
         check(condition, &item)?;
         let found = self.found(&body.place)?;
@@ -160,6 +162,8 @@ impl<'a> Transaction<'a> {
             return Err(exists());
         }
         self.check_unique(&body, &from)?;
+        // Two writes that happen together are a batch, also when nothing else was asked for.
+        self.is_batch = true;
         self.write(Write::Remove { place: from, why: Why::Deleted })?;
         self.put_as(body, found, Some(item.number))
     }
@@ -290,14 +294,14 @@ impl<'a> Transaction<'a> {
         self.records
     }
 
-    pub fn place(&self, item_lsn: Option<u64>) -> Place {
+    pub fn place(&self, item_lsn: Option<u64>) -> ContainerFacts {
         place(self.container, &self.numbers, item_lsn)
     }
 }
 
 /// What every answer about a container tells.
-pub fn place(container: &Container, numbers: &Numbers, item_lsn: Option<u64>) -> Place {
-    Place {
+pub fn place(container: &Container, numbers: &Numbers, item_lsn: Option<u64>) -> ContainerFacts {
+    ContainerFacts {
         database: std::sync::Arc::clone(&container.database_name),
         container: std::sync::Arc::clone(&container.name),
         container_rid: std::sync::Arc::clone(&container.rid),

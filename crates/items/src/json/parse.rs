@@ -7,9 +7,6 @@ use memchr::memchr2;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Objects up to this many members are searched for a name one by one.
-const FEW_MEMBERS: usize = 16;
-
 /// The value that the whole text is. Of members with the same name the last one counts, in the place of the first.
 pub fn parse(text: &[u8]) -> Result<Value, Error> {
     let mut reader = Reader { text, at: 0, depth: 0 };
@@ -213,7 +210,7 @@ impl<'a> Reader<'a> {
                         break;
                     }
                 }
-                if names.len() > FEW_MEMBERS {
+                if names.len() > limits::FEW_MEMBERS {
                     names.sort_unstable();
                     has_duplicates |= names.windows(2).any(|pair| pair[0] == pair[1]);
                 } else {
@@ -326,7 +323,7 @@ impl<'a> Reader<'a> {
 
 /// Where a member of that name stands already. Many members get a table, so that an object of a million costs no square.
 fn place_of(name: &str, members: &[(String, Value)], places: &mut HashMap<String, usize>) -> Option<usize> {
-    if members.len() < FEW_MEMBERS {
+    if members.len() < limits::FEW_MEMBERS {
         return members.iter().position(|(member, _)| member == name);
     }
     if places.is_empty() {

@@ -8,6 +8,7 @@ use super::functions::{Function, pattern};
 use super::like::Pattern;
 use super::parse;
 use super::plan::{Constants, Expr, From, FromSource, Select, Selection, Sort};
+use super::rank::{Rank, is_euclidean};
 use super::syntax::{self, ExprKind};
 use super::value::Val;
 use super::wants::Step;
@@ -28,7 +29,7 @@ pub fn top(
     compiler.select(select, true)
 }
 
-struct Compiler<'c> {
+pub(super) struct Compiler<'c> {
     parameters: &'c HashMap<&'c str, Value>,
     known: Known<'c>,
     /// Aliases and their slots, innermost last.
@@ -37,6 +38,13 @@ struct Compiler<'c> {
     /// The slot of whole items: the one whose computed properties count.
     root: Option<usize>,
     /// While the SELECT and ORDER BY of a grouping query are read.
+    grouping: Option<Grouping>,
+}
+
+/// What of a compiler belongs to one SELECT, kept while one within it is read.
+struct Outer {
+    names: usize,
+    slots: usize,
     grouping: Option<Grouping>,
 }
 
@@ -51,7 +59,7 @@ struct Grouping {
 
 impl Compiler<'_> {
     fn select(&mut self, select: &syntax::Select, is_top: bool) -> Result<Select, Refusal> {
-        let outer = (self.scope.len(), self.slots, self.grouping.take());
+        let outer = self.enter();
         let first_slot = self.slots;
         let mut from = Vec::new();
         for (place, source) in select.from.iter().enumerate() {
@@ -62,15 +70,7 @@ impl Compiler<'_> {
         for key in &select.group {
             group.push(self.expr(key)?);
         }
-        if let syntax::Selection::Star(span) = &select.selection {
-            if !group.is_empty() {
-                return Err(error(code::STAR_WITH_GROUP, *span, "'SELECT *' is not allowed with GROUP BY."));
-            }
-            if from.len() != 1 {
-                let message = "'SELECT *' is only valid with a single input set.";
-                return Err(error(code::STAR_NEEDS_ONE_SOURCE, *span, message));
-            }
-        }
+        check_star(select)?;
         if !group.is_empty() || has_aggregate(&select.selection) {
             let keys = group.iter().map(|key| format!("{key:?}")).collect();
             self.grouping = Some(Grouping { keys, aggregates: Vec::new(), first_slot, sorts_one_row: false });
@@ -80,8 +80,9 @@ impl Compiler<'_> {
         if let Some(grouping) = self.grouping.as_mut().filter(|_| makes_one_row) {
             grouping.sorts_one_row = true;
         }
+        let rank = self.rank(select, is_top)?;
         let mut order = Vec::new();
-        for sort in &select.order {
+        for sort in select.order.iter().filter(|_| rank.is_none()) {
             order.push(self.sort(sort)?);
         }
         if makes_one_row {
@@ -99,11 +100,8 @@ impl Compiler<'_> {
             }
             None => None,
         };
-        if let (Some(_), Some((.., span))) = (&top, &select.slice) {
-            return Err(error(code::SYNTAX, *span, "'TOP' is not allowed together with 'OFFSET LIMIT'."));
-        }
-        self.scope.truncate(outer.0);
-        (self.slots, self.grouping) = (outer.1, outer.2);
+        check_slice(select)?;
+        self.leave(outer);
         Ok(Select {
             is_distinct: select.is_distinct,
             top,
@@ -113,9 +111,19 @@ impl Compiler<'_> {
             group,
             aggregates,
             order,
+            rank,
             slice,
             first_slot,
         })
+    }
+
+    fn enter(&mut self) -> Outer {
+        Outer { names: self.scope.len(), slots: self.slots, grouping: self.grouping.take() }
+    }
+
+    fn leave(&mut self, outer: Outer) {
+        self.scope.truncate(outer.names);
+        (self.slots, self.grouping) = (outer.slots, outer.grouping);
     }
 
     /// A count of TOP, OFFSET or LIMIT: a literal or a parameter.
@@ -206,19 +214,30 @@ impl Compiler<'_> {
         }
     }
 
+    /// ORDER BY RANK, which sees every row: not in a sub-query, of groups, or of distinct rows.
+    fn rank(&mut self, select: &syntax::Select, is_top: bool) -> Result<Option<Rank>, Refusal> {
+        let [sort, others @ ..] = &select.order[..] else { return Ok(None) };
+        if !sort.is_rank {
+            return Ok(None);
+        }
+        if !others.is_empty() || !is_top || self.grouping.is_some() || select.is_distinct {
+            let message = "The ORDER BY RANK clause takes one score, in a query without GROUP BY, DISTINCT and aggregates that is no sub-query.";
+            return Err(error(code::NOT_SUPPORTED, sort.value.span, message));
+        }
+        Rank::compile(self, sort).map(Some)
+    }
+
     fn sort(&mut self, sort: &syntax::Sort) -> Result<Sort, Refusal> {
         let value = self.expr(&sort.value)?;
         let mut is_descending = sort.is_descending;
         if let Expr::Call(Function::VectorDistance, arguments) = &value {
-            // The nearest first: likeness falls, distance rises.
-            let options = arguments.get(3).and_then(Expr::as_constant);
-            let name = options.as_ref().and_then(|options| options.get("distanceFunction")?.as_str());
-            if !name.is_some_and(|name| name.eq_ignore_ascii_case("euclidean")) {
-                is_descending = !is_descending;
+            if sort.has_direction {
+                let message =
+                    "Specifying a sorting order (ASC or DESC) with VectorDistance function is not supported.";
+                return Err(error(code::NOT_SUPPORTED, sort.value.span, message));
             }
-        } else if sort.is_rank {
-            let message = "The ORDER BY RANK clause must be followed by a VectorDistance function call.";
-            return Err(error(code::NOT_SUPPORTED, sort.value.span, message));
+            // The nearest first: likeness falls, distance rises.
+            is_descending = !is_euclidean(arguments);
         }
         Ok(Sort { value, is_descending })
     }
@@ -231,34 +250,21 @@ impl Compiler<'_> {
         list.iter().map(|expr| self.expr(expr)).collect()
     }
 
-    fn expr(&mut self, expr: &syntax::Expr) -> Result<Expr, Refusal> {
+    pub(super) fn expr(&mut self, expr: &syntax::Expr) -> Result<Expr, Refusal> {
         if let Some(key) = self.group_key(expr)? {
             return Ok(Expr::GroupKey(key));
         }
         let plan = match &expr.kind {
             ExprKind::Literal(value) => Expr::Constant(value.clone()),
             ExprKind::Undefined => Expr::Undefined,
-            ExprKind::Parameter(name) => match self.parameters.get(name.as_str()) {
-                Some(value) => constant(value.clone()),
-                None => {
-                    let message = format!("Parameter '{name}' is not declared.");
-                    return Err(error(code::UNRESOLVED, expr.span, &message));
-                }
-            },
+            ExprKind::Parameter(name) => self.parameter(name, expr.span)?,
             ExprKind::Name(name) => Expr::Slot(self.slot(name, expr.span)?),
             ExprKind::Member(value, name) => {
                 let value = self.expr(value)?;
                 self.computed_property(&value, name)?
                     .unwrap_or_else(|| stepped(value, Step::Member(name.clone())))
             }
-            ExprKind::Index(value, index) => {
-                let value = self.expr(value)?;
-                let index = self.expr(index)?;
-                match index.as_constant().as_ref().and_then(step_of) {
-                    Some(step) => stepped(value, step),
-                    None => Expr::Index(Box::new(value), Box::new(index)),
-                }
-            }
+            ExprKind::Index(value, index) => self.index(value, index)?,
             ExprKind::Call(name, arguments) => return self.call(name, arguments, expr.span),
             ExprKind::UserFunction(name) => {
                 let message = format!(
@@ -266,17 +272,7 @@ impl Compiler<'_> {
                 );
                 return Err(error(code::NOT_SUPPORTED, expr.span, &message));
             }
-            ExprKind::Object(members) => {
-                let mut list: Vec<(Arc<str>, Expr)> = Vec::new();
-                for (name, value) in members {
-                    let value = self.expr(value)?;
-                    match list.iter_mut().find(|(known, _)| **known == *name.as_str()) {
-                        Some(place) => place.1 = value,
-                        None => list.push((name.as_str().into(), value)),
-                    }
-                }
-                Expr::Object(list)
-            }
+            ExprKind::Object(members) => self.object(members)?,
             ExprKind::Array(elements) => Expr::Array(self.list(elements)?),
             ExprKind::Query(select) => return Ok(Expr::Query(Box::new(self.select(select, false)?))),
             ExprKind::Exists(select) => return Ok(Expr::Exists(Box::new(self.select(select, false)?))),
@@ -297,27 +293,66 @@ impl Compiler<'_> {
                 Expr::Choice(self.boxed(condition)?, self.boxed(yes)?, self.boxed(no)?)
             }
             ExprKind::Coalesce(left, right) => Expr::Coalesce(self.boxed(left)?, self.boxed(right)?),
-            ExprKind::In(value, list) => {
-                let value = self.boxed(value)?;
-                let list = self.list(list)?;
-                match constants(&list) {
-                    Some(constants) => Expr::InConstants(value, Arc::new(constants)),
-                    None => Expr::In(value, list),
-                }
-            }
+            ExprKind::In(value, list) => self.membership(value, list)?,
             ExprKind::Between(value, low, high) => {
                 Expr::Between(self.boxed(value)?, self.boxed(low)?, self.boxed(high)?)
             }
-            ExprKind::Like(value, pattern, escape) => {
-                let value = self.boxed(value)?;
-                let pattern = self.expr(pattern)?;
-                match pattern.as_constant() {
-                    Some(Value::String(text)) => Expr::Like(value, Pattern::new(&text, *escape)),
-                    _ => Expr::LikeComputed(value, Box::new(pattern), *escape),
-                }
-            }
+            ExprKind::Like(value, pattern, escape) => self.like(value, pattern, *escape)?,
         };
         Ok(fold(plan))
+    }
+
+    fn parameter(&self, name: &str, span: Span) -> Result<Expr, Refusal> {
+        let value = self
+            .parameters
+            .get(name)
+            .ok_or_else(|| error(code::UNRESOLVED, span, &format!("Parameter '{name}' is not declared.")))?;
+        Ok(constant(value.clone()))
+    }
+
+    fn index(&mut self, value: &syntax::Expr, index: &syntax::Expr) -> Result<Expr, Refusal> {
+        let value = self.expr(value)?;
+        let index = self.expr(index)?;
+        Ok(match index.as_constant().as_ref().and_then(step_of) {
+            Some(step) => stepped(value, step),
+            None => Expr::Index(Box::new(value), Box::new(index)),
+        })
+    }
+
+    /// Of members with the same name the last one counts, in the place of the first.
+    fn object(&mut self, members: &[(String, syntax::Expr)]) -> Result<Expr, Refusal> {
+        let mut list: Vec<(Arc<str>, Expr)> = Vec::new();
+        for (name, value) in members {
+            let value = self.expr(value)?;
+            match list.iter_mut().find(|(known, _)| **known == *name.as_str()) {
+                Some(place) => place.1 = value,
+                None => list.push((name.as_str().into(), value)),
+            }
+        }
+        Ok(Expr::Object(list))
+    }
+
+    fn membership(&mut self, value: &syntax::Expr, list: &[syntax::Expr]) -> Result<Expr, Refusal> {
+        let value = self.boxed(value)?;
+        let list = self.list(list)?;
+        Ok(match constants(&list) {
+            Some(constants) => Expr::InConstants(value, Arc::new(constants)),
+            None => Expr::In(value, list),
+        })
+    }
+
+    fn like(
+        &mut self,
+        value: &syntax::Expr,
+        pattern: &syntax::Expr,
+        escape: Option<char>,
+    ) -> Result<Expr, Refusal> {
+        let value = self.boxed(value)?;
+        let pattern = self.expr(pattern)?;
+        Ok(match pattern.as_constant() {
+            Some(Value::String(text)) => Expr::Like(value, Pattern::new(&text, escape)),
+            _ => Expr::LikeComputed(value, Box::new(pattern), escape),
+        })
     }
 
     fn slot(&self, name: &str, span: Span) -> Result<usize, Refusal> {
@@ -515,6 +550,28 @@ fn own_name(expr: &syntax::Expr) -> Option<String> {
     match &expr.kind {
         ExprKind::Name(name) | ExprKind::Member(_, name) => Some(name.clone()),
         _ => None,
+    }
+}
+
+/// `SELECT *` gives the items of the one source as they are.
+fn check_star(select: &syntax::Select) -> Result<(), Refusal> {
+    let syntax::Selection::Star(span) = &select.selection else { return Ok(()) };
+    if !select.group.is_empty() {
+        return Err(error(code::STAR_WITH_GROUP, *span, "'SELECT *' is not allowed with GROUP BY."));
+    }
+    if select.from.len() != 1 {
+        let message = "'SELECT *' is only valid with a single input set.";
+        return Err(error(code::STAR_NEEDS_ONE_SOURCE, *span, message));
+    }
+    Ok(())
+}
+
+fn check_slice(select: &syntax::Select) -> Result<(), Refusal> {
+    match (&select.top, &select.slice) {
+        (Some(_), Some((.., span))) => {
+            Err(error(code::SYNTAX, *span, "'TOP' is not allowed together with 'OFFSET LIMIT'."))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -18,9 +18,6 @@ const VERSION: u8 = 2;
 const IS_ORDERED: u8 = 1;
 const IS_SORTED: u8 = 2;
 const IS_CUT: u8 = 4;
-/// A sort key in a token has at most this many bytes; a longer one is cut. With the longest position a token has 1,008 letters then.
-pub const KEY_ROOM: usize = 200;
-
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Token {
     /// The source was in the order of ORDER BY.
@@ -130,11 +127,10 @@ impl Hash {
 /// Bytes that name a value or place in few bytes: long ones are a beginning and a hash. Their order is total, and for short ones the
 /// order of the bytes.
 pub fn short(bytes: &[u8]) -> Vec<u8> {
-    const WHOLE: usize = 200;
-    if bytes.len() <= WHOLE {
+    if bytes.len() <= limits::TOKEN_NAME_BYTES {
         return bytes.to_vec();
     }
-    [&bytes[..WHOLE], &Hash::new().part(bytes).wide().to_be_bytes()].concat()
+    [&bytes[..limits::TOKEN_NAME_BYTES], &Hash::new().part(bytes).wide().to_be_bytes()].concat()
 }
 
 #[cfg(test)]

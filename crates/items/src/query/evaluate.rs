@@ -1,8 +1,8 @@
 //! The value of an expression for one row (13.2).
 
-use super::functions;
+use super::functions::{self, Function};
 use super::like::Pattern;
-use super::plan::{Expr, Select};
+use super::plan::{Constants, Expr, Select};
 use super::rows::{has_row, select_rows};
 use super::syntax::{Binary, Unary};
 use super::value::{Text, Val};
@@ -12,6 +12,7 @@ use crate::refusal::Refusal;
 use crate::time::Time;
 use std::cmp::Ordering;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Why a query stops: rare, so behind a pointer.
 pub type Stop = Box<Refusal>;
@@ -21,7 +22,7 @@ pub type Stop = Box<Refusal>;
 pub struct Env<'a> {
     /// The values of FROM sources, outermost first.
     pub slots: Vec<Val<'a>>,
-    /// Of the group that is being written out.
+    /// Keys and aggregates of the group that is being written out.
     pub group: Vec<Val<'a>>,
     pub aggregates: Vec<Val<'a>>,
     pub now: Time,
@@ -82,35 +83,9 @@ impl Expr {
                 None => Val::Undefined,
             },
             Expr::Member(value, name) => value.evaluate(env)?.member(name),
-            Expr::Index(value, index) => {
-                let value = value.evaluate(env)?;
-                match index.evaluate(env)? {
-                    Val::Text(name) => value.member(&name),
-                    number => match number.as_integer().and_then(|index| usize::try_from(index).ok()) {
-                        Some(index) => value.element(index),
-                        None => Val::Undefined,
-                    },
-                }
-            }
-            Expr::Object(members) => {
-                let mut made = Vec::with_capacity(members.len());
-                for (name, member) in members {
-                    made.push((Text::Borrowed(name), member.evaluate(env)?));
-                }
-                env.charge(made.len() * size_of::<(Text<'_>, Val<'_>)>())?;
-                Val::Object(Rc::new(made))
-            }
-            Expr::Array(elements) => {
-                let mut made = Vec::with_capacity(elements.len());
-                for element in elements {
-                    let element = element.evaluate(env)?;
-                    if !element.is_undefined() {
-                        made.push(element);
-                    }
-                }
-                env.charge(made.len() * size_of::<Val<'_>>())?;
-                Val::array(made)
-            }
+            Expr::Index(value, index) => indexed(value, index, env)?,
+            Expr::Object(members) => object(members, env)?,
+            Expr::Array(elements) => array(elements, env)?,
             Expr::Query(select) => scalar(select, env)?,
             Expr::Exists(select) => Val::Bool(has_row(select, env)?),
             Expr::ArrayOf(select) => Val::array(select_rows(select, env)?),
@@ -132,49 +107,18 @@ impl Expr {
                 value => value,
             },
             Expr::In(value, list) => is_in(value, list, env)?,
-            Expr::InConstants(value, constants) => {
-                let value = value.evaluate(env)?;
-                if value.is_undefined() {
-                    return Ok(Val::Undefined);
-                }
-                let mut key = Vec::with_capacity(32);
-                value.sort_key(&mut key);
-                if constants.keys.contains(&key) {
-                    Val::Bool(true)
-                } else if constants.never_undefined || constants.types == type_bit(key[0]) {
-                    Val::Bool(false)
-                } else {
-                    Val::Undefined
-                }
-            }
-            Expr::Between(value, low, high) => {
-                let value = value.evaluate(env)?;
-                let above = value.compare(&low.evaluate(env)?).map(Ordering::is_ge);
-                let below = value.compare(&high.evaluate(env)?).map(Ordering::is_le);
-                three_valued_and(above, below)
-            }
+            Expr::InConstants(value, constants) => is_constant(value, constants, env)?,
+            Expr::Between(value, low, high) => between(value, low, high, env)?,
             Expr::Like(value, pattern) => match value.evaluate(env)?.as_text() {
                 Some(text) => Val::Bool(pattern.matches(text)),
                 None => Val::Undefined,
             },
-            Expr::LikeComputed(value, pattern, escape) => {
-                let value = value.evaluate(env)?;
-                match (value.as_text(), pattern.evaluate(env)?.as_text()) {
-                    (Some(text), Some(pattern)) => Val::Bool(Pattern::new(pattern, *escape).matches(text)),
-                    _ => Val::Undefined,
-                }
-            }
+            Expr::LikeComputed(value, pattern, escape) => like(value, pattern, *escape, env)?,
             Expr::Matches(value, pattern) => match value.evaluate(env)?.as_text() {
                 Some(text) => Val::Bool(pattern.is_match(text)),
                 None => Val::Undefined,
             },
-            Expr::Call(function, arguments) => {
-                let mut values = Vec::with_capacity(arguments.len());
-                for argument in arguments {
-                    values.push(argument.evaluate(env)?);
-                }
-                functions::call(*function, &values, env)?
-            }
+            Expr::Call(function, arguments) => call(*function, arguments, env)?,
             Expr::Aggregate(number) => env.aggregates.get(*number).cloned().unwrap_or(Val::Undefined),
             Expr::GroupKey(number) => env.group.get(*number).cloned().unwrap_or(Val::Undefined),
         })
@@ -197,6 +141,47 @@ pub fn follow<'a>(value: &Val<'a>, steps: &[Step]) -> Val<'a> {
         };
     }
     value
+}
+
+/// A member by a computed name, or an element by a computed number.
+fn indexed<'a>(value: &'a Expr, index: &'a Expr, env: &mut Env<'a>) -> Evaluated<'a> {
+    let value = value.evaluate(env)?;
+    Ok(match index.evaluate(env)? {
+        Val::Text(name) => value.member(&name),
+        number => match number.as_integer().and_then(|index| usize::try_from(index).ok()) {
+            Some(index) => value.element(index),
+            None => Val::Undefined,
+        },
+    })
+}
+
+fn object<'a>(members: &'a [(Arc<str>, Expr)], env: &mut Env<'a>) -> Evaluated<'a> {
+    let mut made = Vec::with_capacity(members.len());
+    for (name, member) in members {
+        made.push((Text::Borrowed(name), member.evaluate(env)?));
+    }
+    env.charge(made.len() * size_of::<(Text<'_>, Val<'_>)>())?;
+    Ok(Val::Object(Rc::new(made)))
+}
+
+fn array<'a>(elements: &'a [Expr], env: &mut Env<'a>) -> Evaluated<'a> {
+    let mut made = Vec::with_capacity(elements.len());
+    for element in elements {
+        let element = element.evaluate(env)?;
+        if !element.is_undefined() {
+            made.push(element);
+        }
+    }
+    env.charge(made.len() * size_of::<Val<'_>>())?;
+    Ok(Val::array(made))
+}
+
+fn call<'a>(function: Function, arguments: &'a [Expr], env: &mut Env<'a>) -> Evaluated<'a> {
+    let mut values = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        values.push(argument.evaluate(env)?);
+    }
+    functions::call(function, &values, env)
 }
 
 /// False and true have marks of their own but are one type.
@@ -246,6 +231,40 @@ fn is_in<'a>(value: &'a Expr, list: &'a [Expr], env: &mut Env<'a>) -> Evaluated<
         }
     }
     Ok(if is_unknown { Val::Undefined } else { Val::Bool(false) })
+}
+
+/// IN over a list that was sorted out when the query was read.
+fn is_constant<'a>(value: &'a Expr, constants: &'a Constants, env: &mut Env<'a>) -> Evaluated<'a> {
+    let value = value.evaluate(env)?;
+    if value.is_undefined() {
+        return Ok(Val::Undefined);
+    }
+    let mut key = Vec::with_capacity(32);
+    value.sort_key(&mut key);
+    Ok(if constants.keys.contains(&key) {
+        Val::Bool(true)
+    } else if constants.never_undefined || constants.types == type_bit(key[0]) {
+        Val::Bool(false)
+    } else {
+        Val::Undefined
+    })
+}
+
+fn between<'a>(value: &'a Expr, low: &'a Expr, high: &'a Expr, env: &mut Env<'a>) -> Evaluated<'a> {
+    let value = value.evaluate(env)?;
+    let above = value.compare(&low.evaluate(env)?).map(Ordering::is_ge);
+    let below = value.compare(&high.evaluate(env)?).map(Ordering::is_le);
+    Ok(three_valued_and(above, below))
+}
+
+/// LIKE with a pattern that is computed for each row.
+fn like<'a>(value: &'a Expr, pattern: &'a Expr, escape: Option<char>, env: &mut Env<'a>) -> Evaluated<'a> {
+    let value = value.evaluate(env)?;
+    let pattern = pattern.evaluate(env)?;
+    Ok(match (value.as_text(), pattern.as_text()) {
+        (Some(text), Some(pattern)) => Val::Bool(Pattern::new(pattern, escape).matches(text)),
+        _ => Val::Undefined,
+    })
 }
 
 pub fn unary<'a>(operator: Unary, value: &Val<'a>) -> Val<'a> {

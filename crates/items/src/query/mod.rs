@@ -17,6 +17,7 @@ mod lex;
 mod like;
 mod parse;
 mod plan;
+mod rank;
 mod rows;
 mod run;
 mod syntax;
@@ -65,7 +66,7 @@ pub struct PageRequest {
     pub max_items: usize,
     /// From the continuation that the client sent.
     pub resume: Option<Resume>,
-    /// Of what is queried (the container's rid): a continuation is good for the same binding only (P-52).
+    /// A digest of what is queried (the container's rid): a continuation is good for the same binding only (P-52).
     pub binding: u64,
     /// The source is in the order of `Wants::order`.
     pub is_ordered: bool,
@@ -96,7 +97,7 @@ pub struct Rows {
     pub values: Vec<Bytes>,
     /// Only when more may follow (P-51).
     pub continuation: Option<String>,
-    /// `used_index` is left to the planner.
+    /// `used_index` is left to the planner, but for a count that the keys answer.
     pub metrics: Metrics,
     /// What the page cost: candidates, rows of joins and elements looked at.
     pub steps: u64,
@@ -143,7 +144,7 @@ pub fn prepare_with(
 }
 
 impl Prepared {
-    /// Of text and parameters (P-52).
+    /// A digest of text and parameters (P-52).
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -282,10 +282,8 @@ impl<'a> Parser<'a> {
     fn sort(&mut self, is_rank: bool) -> Result<Sort, Refusal> {
         let value = self.expr()?;
         let is_descending = self.word("DESC");
-        if !is_descending {
-            self.word("ASC");
-        }
-        Ok(Sort { value, is_descending, is_rank })
+        let has_direction = is_descending || self.word("ASC");
+        Ok(Sort { value, is_descending, has_direction, is_rank })
     }
 
     fn from(&mut self) -> Result<From, Refusal> {

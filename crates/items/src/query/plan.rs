@@ -3,6 +3,7 @@
 use super::aggregate::Aggregate;
 use super::functions::Function;
 use super::like::Pattern;
+use super::rank::Rank;
 use super::syntax::{Binary, Unary};
 use super::wants::Step;
 use crate::json::Value;
@@ -20,6 +21,8 @@ pub struct Select {
     /// What aggregates of the selection and of ORDER BY compute, by number.
     pub aggregates: Vec<(Aggregate, Expr)>,
     pub order: Vec<Sort>,
+    /// ORDER BY RANK, by more than one vector's distance. There is no `order` then.
+    pub rank: Option<Rank>,
     pub slice: Option<(u64, u64)>,
     /// Slots below this one belong to the queries around.
     pub first_slot: usize,
@@ -29,6 +32,21 @@ impl Select {
     /// One row for each group, or one for everything.
     pub fn is_grouped(&self) -> bool {
         !self.group.is_empty() || !self.aggregates.is_empty()
+    }
+
+    /// Only asks how many items there are: no item is looked into, only at the keys.
+    pub fn counts_items(&self) -> bool {
+        let is_items = |from: &From| {
+            !from.is_each && matches!(&from.source, FromSource::Items(steps) if steps.is_empty())
+        };
+        let is_count = |(aggregate, of): &(Aggregate, Expr)| {
+            *aggregate == Aggregate::Count && matches!(of, Expr::Constant(_) | Expr::Slot(_))
+        };
+        matches!(&self.from[..], [from] if is_items(from))
+            && self.filter.is_none()
+            && self.group.is_empty()
+            && !self.aggregates.is_empty()
+            && self.aggregates.iter().all(is_count)
     }
 }
 

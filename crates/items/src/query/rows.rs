@@ -5,6 +5,7 @@ use super::evaluate::{Env, Evaluated, Stop, follow};
 use super::plan::{From, FromSource, Select, Selection};
 use super::value::{Text, Val};
 use crate::json::Value;
+use crate::limits::GROUP_COST;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -218,7 +219,7 @@ impl Groups {
         let place = match self.places.get(&key) {
             Some(place) => *place,
             None => {
-                held += 2 * key.len() + 200;
+                held += 2 * key.len() + GROUP_COST;
                 let values = values.iter().map(Val::tree).collect();
                 self.groups.push(Group::new(select, key.clone(), values));
                 self.places.insert(key, self.groups.len() - 1);

@@ -4,9 +4,11 @@
 //! DISTINCT: every candidate is seen, the best page behind the resume key is kept. Rows are *grouped* for aggregates: every candidate is
 //! seen, groups are written in the order of their keys. Each way ends with a token that names the last row.
 
-use super::continuation::{KEY_ROOM, Token, short};
-use super::evaluate::Env;
+use super::continuation::{Token, short};
+use super::evaluate::{Env, Stop};
+use super::functions::document_id;
 use super::plan::{FromSource, Select, Selection};
+use super::rank::Rank;
 use super::rows::{Flow, Groups, each_row, project, sort_key};
 use super::value::Val;
 use super::{Candidate, PageRequest, Rows, Source};
@@ -50,6 +52,8 @@ pub fn run(
         false
     } else if select.is_grouped() {
         run.grouped(source, &resume)?
+    } else if let Some(rank) = &select.rank {
+        run.ranked(rank, source, &resume)?
     } else if select.is_distinct || !(select.order.is_empty() || page.is_ordered) {
         run.sorted(source, &resume)?
     } else {
@@ -57,6 +61,11 @@ pub fn run(
     };
     if has_more && run.left > 0 {
         run.rows.continuation = Some(run.next.encode(fingerprint, page.binding));
+    }
+    if select.counts_items() {
+        run.rows.metrics.used_index = true;
+        run.rows.metrics.retrieved_items = 0;
+        run.rows.metrics.retrieved_bytes = 0;
     }
     run.rows.metrics.returned_items = run.rows.values.len() as u64;
     run.rows.metrics.returned_bytes = run.rows.values.iter().map(|row| row.len() as u64).sum();
@@ -188,40 +197,42 @@ impl Run<'_> {
         // One more row than the page gives tells that there are more.
         let want = self.to_skip.saturating_add(self.left.min(self.room as u64));
         let want = usize::try_from(want).unwrap_or(usize::MAX);
-        let mut best = Best { rows: BTreeMap::new(), want, bytes: 0, is_cut: false };
-        // With ORDER BY and DISTINCT a value counts where it sorts first.
-        let mut first_keys: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
-        let mut held = Vec::new();
-        let mut held_bytes = 0;
-        let mut resumed_at = None;
+        let mut sorting = Sorting::new(select, resume, want);
+        while let Some(candidate) = self.candidate(source)? {
+            let steps = sorting.take_rows_of(&candidate, self.env()).map_err(|stop| *stop)?;
+            self.spend(steps)?;
+        }
+        Ok(self.give_sorted(sorting.end()))
+    }
+
+    /// A score depends on all rows, so all of them are held until the last one is seen.
+    fn ranked(&mut self, rank: &Rank, source: &mut dyn Source, resume: &Token) -> Result<bool, Refusal> {
+        let select = self.select;
+        let (mut facts, mut rows) = (Vec::new(), Vec::new());
+        let mut held = 0;
         while let Some(candidate) = self.candidate(source)? {
             let mut env = self.env();
             let item = Val::of_text(candidate.body.trim_ascii());
-            let mut found = Vec::new();
+            // Equal scores come in the order in which the items were made, as in the service.
+            let made = document_id(&item).as_integer().unwrap_or_default();
             let mut number = 0_u64;
             each_row(select, Some(&item), &mut env, &mut |env| {
-                let mut key = sort_key(select, env)?;
-                let tie = if select.is_distinct {
-                    let row = project(select, env)?;
-                    if row.is_undefined() {
-                        return Ok(Flow::On);
-                    }
-                    let mut value = Vec::new();
-                    row.sort_key(&mut value);
-                    short(&value)
-                } else {
-                    [&short(&candidate.place)[..], &number.to_be_bytes()].concat()
-                };
-                number += 1;
-                let sort_length = key.len();
-                key.extend_from_slice(&tie);
-                if !best.may_keep(&key) && !select.is_distinct {
-                    return Ok(Flow::On);
-                }
                 let row = project(select, env)?;
                 if !row.is_undefined() {
-                    env.charge(key.len())?;
-                    found.push((key, sort_length, written(&row)));
+                    let made = made.to_be_bytes();
+                    let tie = [&made[..], &short(&candidate.place), &number.to_be_bytes()].concat();
+                    number += 1;
+                    let row = written(&row);
+                    let known = rank.facts(env)?;
+                    held += tie.len() + row.len() + Rank::held_bytes(&known);
+                    // One item may have millions of rows.
+                    if held > limits::QUERY_HELD_BYTES {
+                        return Err(Box::new(Refusal::bad(
+                            "The rows that the query ranks take too much memory: name fewer, or select less of each.",
+                        )));
+                    }
+                    facts.push(known);
+                    rows.push((tie, row));
                 }
                 Ok(Flow::On)
             })
@@ -229,46 +240,14 @@ impl Run<'_> {
             let steps = env.steps;
             drop(env);
             self.spend(steps)?;
-            for (key, sort_length, row) in found {
-                if select.is_distinct && !select.order.is_empty() {
-                    let tie = key[sort_length..].to_vec();
-                    let bytes = tie.len() + key.len();
-                    match first_keys.get_mut(&tie) {
-                        Some(first) if *first <= key => continue,
-                        Some(first) => {
-                            best.remove(first);
-                            *first = key.clone();
-                        }
-                        None => {
-                            held_bytes += bytes;
-                            first_keys.insert(tie, key.clone());
-                        }
-                    }
-                }
-                match place(&key, sort_length, resume) {
-                    Place::Before => {}
-                    Place::Behind => best.keep(key, sort_length, row),
-                    Place::Unknown => {
-                        if key[sort_length..] == resume.position[..] {
-                            resumed_at = Some(key.clone());
-                        }
-                        held_bytes += key.len() + row.len();
-                        held.push((key, sort_length, row));
-                    }
-                }
-            }
-            if held_bytes > limits::QUERY_GROUP_BYTES {
-                return Err(Refusal::bad("The query holds too many distinct values."));
-            }
         }
-        for (key, sort_length, row) in held {
-            let is_behind = match &resumed_at {
-                Some(last) => key > *last,
-                // The row that ended the page before is gone: only its tie-breaker is known.
-                None => key[sort_length..] > resume.position[..],
-            };
-            if is_behind {
-                best.keep(key, sort_length, row);
+        let want = self.to_skip.saturating_add(self.left.min(self.room as u64));
+        let want = usize::try_from(want).unwrap_or(usize::MAX);
+        let mut best = Best { rows: BTreeMap::new(), want, bytes: 0, is_cut: false };
+        for (score, (tie, row)) in rank.keys(&facts).into_iter().zip(rows) {
+            let key = [&score[..], &tie].concat();
+            if place(&key, score.len(), resume) == Place::Behind {
+                best.keep(key, score.len(), row);
             }
         }
         Ok(self.give_sorted(best))
@@ -295,9 +274,9 @@ impl Run<'_> {
     /// Names the last row of the page in the token. A long sort key is cut; what breaks ties is always whole.
     fn end_at(&mut self, key: &[u8], sort_length: usize) {
         self.next.is_sorted = true;
-        self.next.is_cut = sort_length > KEY_ROOM;
+        self.next.is_cut = sort_length > limits::TOKEN_KEY_BYTES;
         if self.next.is_cut {
-            self.next.key = key[..KEY_ROOM].to_vec();
+            self.next.key = key[..limits::TOKEN_KEY_BYTES].to_vec();
             self.next.position = Bytes::copy_from_slice(&key[sort_length..]);
         } else {
             self.next.key = key.to_vec();
@@ -314,15 +293,15 @@ impl Run<'_> {
             let item = Val::of_text(candidate.body.trim_ascii());
             each_row(select, Some(&item), &mut env, &mut |env| {
                 held += groups.take(select, env)?;
+                if held > limits::QUERY_GROUP_BYTES {
+                    return Err(Box::new(Refusal::bad("The groups of the query take too much memory.")));
+                }
                 Ok(Flow::On)
             })
             .map_err(|stop| *stop)?;
             let steps = env.steps;
             drop(env);
             self.spend(steps)?;
-            if held > limits::QUERY_GROUP_BYTES {
-                return Err(Refusal::bad("The groups of the query take too much memory."));
-            }
         }
         let mut best = Best { rows: BTreeMap::new(), want: usize::MAX, bytes: 0, is_cut: false };
         let mut distinct = HashSet::new();
@@ -348,6 +327,123 @@ impl Run<'_> {
     }
 }
 
+/// A row with its key, and how much of that is of ORDER BY: the rest breaks ties.
+type Keyed = (Vec<u8>, usize, Bytes);
+
+fn held_bytes(key_length: usize, row: &Bytes) -> usize {
+    key_length + row.len() + limits::HELD_ROW_COST
+}
+
+/// Rows that are put in order: every candidate is seen before the first row is given.
+struct Sorting<'s> {
+    select: &'s Select,
+    resume: &'s Token,
+    best: Best,
+    /// With ORDER BY and DISTINCT a value counts where it sorts first.
+    first_keys: HashMap<Vec<u8>, Vec<u8>>,
+    /// Rows of which the token does not tell whether they come behind it.
+    held: Vec<Keyed>,
+    held_bytes: usize,
+    /// The key of the row that ended the page before, if it was met again.
+    resumed_at: Option<Vec<u8>>,
+}
+
+impl<'s> Sorting<'s> {
+    fn new(select: &'s Select, resume: &'s Token, want: usize) -> Sorting<'s> {
+        let best = Best { rows: BTreeMap::new(), want, bytes: 0, is_cut: false };
+        let (first_keys, held) = (HashMap::new(), Vec::new());
+        Sorting { select, resume, best, first_keys, held, held_bytes: 0, resumed_at: None }
+    }
+
+    /// Takes the rows of a candidate, one by one: it may have millions. The steps that it took to find them.
+    fn take_rows_of<'c>(&mut self, candidate: &'c Candidate, mut env: Env<'c>) -> Result<u64, Stop>
+    where
+        's: 'c,
+    {
+        let select = self.select;
+        let item = Val::of_text(candidate.body.trim_ascii());
+        let mut number = 0_u64;
+        each_row(select, Some(&item), &mut env, &mut |env| {
+            let mut key = sort_key(select, env)?;
+            let tie = if select.is_distinct {
+                let row = project(select, env)?;
+                if row.is_undefined() {
+                    return Ok(Flow::On);
+                }
+                let mut value = Vec::new();
+                row.sort_key(&mut value);
+                short(&value)
+            } else {
+                [&short(&candidate.place)[..], &number.to_be_bytes()].concat()
+            };
+            number += 1;
+            let sort_length = key.len();
+            key.extend_from_slice(&tie);
+            if !self.best.may_keep(&key) && !select.is_distinct {
+                return Ok(Flow::On);
+            }
+            let row = project(select, env)?;
+            if !row.is_undefined() {
+                self.take((key, sort_length, written(&row)));
+            }
+            if self.held_bytes > limits::QUERY_GROUP_BYTES {
+                return Err(Box::new(Refusal::bad("The query holds too many distinct values.")));
+            }
+            Ok(Flow::On)
+        })?;
+        Ok(env.steps)
+    }
+
+    fn take(&mut self, (key, sort_length, row): Keyed) {
+        if self.select.is_distinct && !self.select.order.is_empty() && !self.is_first(&key, sort_length) {
+            return;
+        }
+        match place(&key, sort_length, self.resume) {
+            Place::Before => {}
+            Place::Behind => self.best.keep(key, sort_length, row),
+            Place::Unknown => {
+                if key[sort_length..] == self.resume.position[..] {
+                    self.resumed_at = Some(key.clone());
+                }
+                self.held_bytes += held_bytes(key.len(), &row);
+                self.held.push((key, sort_length, row));
+            }
+        }
+    }
+
+    /// Whether its value was not met yet with a key that sorts before this one.
+    fn is_first(&mut self, key: &[u8], sort_length: usize) -> bool {
+        let tie = &key[sort_length..];
+        match self.first_keys.get_mut(tie) {
+            Some(first) if &first[..] <= key => return false,
+            Some(first) => {
+                self.best.remove(first);
+                *first = key.to_vec();
+            }
+            None => {
+                self.held_bytes += tie.len() + key.len() + limits::HELD_ROW_COST;
+                self.first_keys.insert(tie.to_vec(), key.to_vec());
+            }
+        }
+        true
+    }
+
+    /// The best rows, when every candidate was seen.
+    fn end(mut self) -> Best {
+        for (key, sort_length, row) in self.held {
+            let is_behind = match &self.resumed_at {
+                Some(last) => key > *last,
+                // The row that ended the page before is gone: only its tie-breaker is known.
+                None => key[sort_length..] > self.resume.position[..],
+            };
+            if is_behind {
+                self.best.keep(key, sort_length, row);
+            }
+        }
+        self.best
+    }
+}
+
 /// The first rows behind the resume key, as many as the page wants and one more.
 struct Best {
     rows: BTreeMap<Vec<u8>, (usize, Bytes)>,
@@ -369,22 +465,23 @@ impl Best {
         if !self.may_keep(&key) {
             return;
         }
-        self.bytes += key.len() + row.len();
+        let key_length = key.len();
+        self.bytes += held_bytes(key_length, &row);
         if let Some((_, replaced)) = self.rows.insert(key, (sort_length, row)) {
-            self.bytes = self.bytes.saturating_sub(replaced.len());
+            self.bytes = self.bytes.saturating_sub(held_bytes(key_length, &replaced));
         }
         while self.rows.len() > self.want.saturating_add(1)
             || self.bytes > limits::QUERY_HELD_BYTES && self.rows.len() > 1
         {
             let Some((key, (_, row))) = self.rows.pop_last() else { return };
-            self.bytes -= (key.len() + row.len()).min(self.bytes);
+            self.bytes = self.bytes.saturating_sub(held_bytes(key.len(), &row));
             self.is_cut = true;
         }
     }
 
     fn remove(&mut self, key: &[u8]) {
         if let Some((_, row)) = self.rows.remove(key) {
-            self.bytes -= (key.len() + row.len()).min(self.bytes);
+            self.bytes = self.bytes.saturating_sub(held_bytes(key.len(), &row));
         }
     }
 }

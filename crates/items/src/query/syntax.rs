@@ -50,6 +50,8 @@ pub enum FromSource {
 pub struct Sort {
     pub value: Expr,
     pub is_descending: bool,
+    /// ASC or DESC was written.
+    pub has_direction: bool,
     /// ORDER BY RANK: by score, the best first.
     pub is_rank: bool,
 }

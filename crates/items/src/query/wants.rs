@@ -27,6 +27,8 @@ pub struct Wants {
     pub reads_items: bool,
     /// Every one of them holds for each item that gives a row. A test of a path with `Each` holds for some element.
     pub conjuncts: Vec<Conjunct>,
+    /// Whether items may be passed over: there is a WHERE.
+    pub is_filtered: bool,
     /// The paths of ORDER BY, when all of its keys are paths; empty otherwise. A source in this order (ties in any order that is always the
     /// same, undefined first when ascending) makes sorting unnecessary.
     pub order: Vec<SortPath>,
@@ -82,6 +84,7 @@ pub(super) fn of(select: &Select) -> Wants {
         return wants;
     }
     let paths = Paths::of(select);
+    wants.is_filtered = select.filter.is_some();
     if let Some(filter) = &select.filter {
         collect(filter, &paths, &mut wants.conjuncts);
         wants.conjuncts = joined(wants.conjuncts);
@@ -96,7 +99,7 @@ pub(super) fn of(select: &Select) -> Wants {
         touch(&sort.value, &paths, &mut wants.touched);
     }
     wants.order = sorts.collect::<Option<Vec<SortPath>>>().unwrap_or_default();
-    let sees_all = select.is_grouped() || select.is_distinct;
+    let sees_all = select.is_grouped() || select.is_distinct || select.rank.is_some();
     wants.streams = !sees_all && select.order.is_empty();
     wants.streams_in_order = !sees_all && (select.order.is_empty() || !wants.order.is_empty());
     wants

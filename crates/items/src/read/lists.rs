@@ -32,8 +32,8 @@ impl Scene<'_> {
             QueryScope::Offers => Listed {
                 parent_rid: String::new(),
                 documents: definitions
-                    .offers
-                    .values()
+                    .offers_told()
+                    .iter()
                     .map(|o| (o.number, show::offer(definitions, o).body))
                     .collect(),
             },

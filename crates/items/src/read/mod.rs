@@ -8,6 +8,8 @@ mod lists;
 pub mod position;
 mod query;
 
+pub use query::NEEDS_LEAVE;
+
 use crate::account::plain;
 use crate::definition::{Definitions, show};
 use crate::item::stored::Numbers;
@@ -49,7 +51,7 @@ pub fn command(
         }
         Command::ReadOffer { offer } => {
             let offer = definitions.offer(offer)?;
-            Ok(plain(Answer::Found(show::offer(definitions, offer))))
+            Ok(plain(Answer::Found(show::offer(definitions, &offer))))
         }
         Command::ReadRanges { container } => {
             let container = definitions.owner_container(container)?;

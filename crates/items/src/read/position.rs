@@ -1,30 +1,29 @@
 //! Where a page ended: a key of the store, short enough for a continuation (P-52, P-53).
 
 use crate::effective_key::{self, Hashing};
+use crate::limits::POSITION_KEY_BYTES;
 use crate::{KeyPart, Refusal};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 
-/// Bytes of a key that stand in a position; of a longer one its beginning and a hash.
-const WHOLE_BYTES: usize = 500;
 const WHOLE: u8 = 0;
 const CUT: u8 = 1;
 
 /// The position of a key.
 pub fn of(key: &[u8]) -> Bytes {
-    if key.len() <= WHOLE_BYTES {
+    if key.len() <= POSITION_KEY_BYTES {
         return [&[WHOLE][..], key].concat().into();
     }
     let text = effective_key::upper_hex(key);
     let hash = effective_key::bytes(&[KeyPart::String(text)], Hashing::V2);
-    [&[CUT][..], &key[..WHOLE_BYTES], &hash].concat().into()
+    [&[CUT][..], &key[..POSITION_KEY_BYTES], &hash].concat().into()
 }
 
 /// The first key that can have this position.
 pub fn start(position: &[u8]) -> &[u8] {
     match position.split_first() {
-        Some((&CUT, rest)) => &rest[..rest.len().min(WHOLE_BYTES)],
+        Some((&CUT, rest)) => &rest[..rest.len().min(POSITION_KEY_BYTES)],
         Some((_, rest)) => rest,
         None => &[],
     }

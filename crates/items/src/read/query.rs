@@ -41,7 +41,7 @@ impl Scene<'_> {
         };
         let rows = prepared.run(&mut source, request, now)?;
         let mut metrics = rows.metrics;
-        metrics.used_index = used_index;
+        metrics.used_index |= used_index;
         let charge = charge::page(source.steps.max(rows.steps), metrics.returned_bytes);
         let page = Page {
             parent_rid: container.rid.to_string(),
@@ -55,6 +55,9 @@ impl Scene<'_> {
     fn ask(&self, query: &Query, path: &ContainerPath) -> Result<Asked<'_>, Refusal> {
         let container = self.definitions.owner_container(path)?;
         let prepared = query::prepare_with(&query.text, &query.parameters, container.settings.known())?;
+        if query.scope == crate::Scope::WithoutLeave {
+            check_leave(container, &prepared)?;
+        }
         let scope = Scope::of(&container.settings, &query.scope)?;
         let binding = u64::from(container.number);
         let resume = query.listing.continuation.as_ref();
@@ -135,6 +138,18 @@ impl Scene<'_> {
             place: Some(place(container, &numbers, None)),
         })
     }
+}
+
+/// As the service says it.
+pub const NEEDS_LEAVE: &str = "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.";
+
+/// The service answers a query over many partitions for who says that it may be one, because it costs as much as there are (12.1).
+fn check_leave(container: &Container, prepared: &Prepared) -> Result<(), Refusal> {
+    let wants = prepared.wants();
+    if !wants.reads_items || plan::names_one_partition(container, &wants) {
+        return Ok(());
+    }
+    Err(Refusal::bad(NEEDS_LEAVE))
 }
 
 struct Asked<'a> {

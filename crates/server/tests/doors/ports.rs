@@ -89,3 +89,32 @@ fn tls_1_2_and_1_3_are_spoken_and_1_1_is_refused() {
         assert_eq!((answer[0], &answer[5..]), (0x15, &[2, 70][..]), "TLS 1.{minor}");
     }
 }
+
+/// How many connections the metrics say that there are, of AMQP, of HTTP and to the items.
+fn connections(line: &mut dyn Line) -> [u64; 3] {
+    let (status, page) = request(line, "GET", "/metrics", "");
+    assert_eq!(status, 200);
+    ["amqp", "http", "items"].map(|protocol| {
+        let name = format!("otobus_connections{{protocol=\"{protocol}\"}} ");
+        let number = page.lines().find_map(|line| line.strip_prefix(&name));
+        number.unwrap().parse().unwrap()
+    })
+}
+
+#[test]
+fn a_connection_is_counted_for_as_long_as_it_is_served() {
+    let folder = Folder::new();
+    let server = Server::start_with_items(&folder);
+    let connect = || TcpStream::connect(server.port()).unwrap();
+    let mut line = connect();
+    assert_eq!(connections(&mut line), [0, 1, 0], "who asks");
+    let (mut amqp, mut http, mut websocket) = (connect(), connect(), connect());
+    speaks_amqp(&mut amqp);
+    speaks_http(&mut http);
+    speaks_websocket(&mut websocket);
+    let mut items = TcpStream::connect(server.items[0]).unwrap();
+    speaks_http(&mut items);
+    assert_eq!(connections(&mut line), [2, 2, 1], "a WebSocket carries AMQP");
+    drop((amqp, http, websocket, items));
+    assert!((0..10_000).any(|_| connections(&mut line) == [0, 1, 0]), "and no longer");
+}

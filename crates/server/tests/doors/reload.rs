@@ -1,7 +1,7 @@
 //! What SIGHUP changes while connections go on.
 
 use crate::server::{
-    Folder, Line, Server, WELL_KNOWN_KEY, put, request, request_at, signed, signed_for, tls,
+    Folder, Line, Server, WELL_KNOWN_KEY, put, request, request_at, signed, signed_for, signed_for_items, tls,
 };
 use broker::limits::NAMESPACES;
 use gateway::tls::Files;
@@ -226,4 +226,39 @@ fn the_host_of_a_namespace_that_is_gone_leads_nowhere_also_after_a_restart() {
     assert_eq!(status(&server, "shop.localhost", "shop.localhost"), 401);
     assert_eq!(status(&server, "localhost", "shop.localhost"), 401);
     assert_eq!(status(&server, "localhost", "localhost"), 200);
+}
+
+// P-20
+#[test]
+fn a_changed_key_of_the_items_counts_from_the_reload_on() {
+    let folder = Folder::new();
+    let keys = ["Zmlyc3Q=", "c2Vjb25k"];
+    // Whatever the date of a signature, it counts.
+    let file = |key: &str| format!("[items]\nclock_skew = \"P36500D\"\nprimary_key = \"{key}\"\n");
+    folder.write("otobus.toml", &file(keys[0]));
+    let mut server = Server::start_with_items(&folder);
+    let mut line = TcpStream::connect(server.items[0]).unwrap();
+    let mut statuses = || keys.map(|key| request(&mut line, "GET", "/", &signed_for_items(key)).0);
+    assert_eq!(statuses(), [200, 401]);
+    folder.write("otobus.toml", &file(keys[1]));
+    assert!(server.reload().contains("was read again"));
+    assert_eq!(statuses(), [401, 200]);
+}
+
+#[test]
+fn a_file_may_declare_what_forwards_before_what_it_forwards_to() {
+    let folder = Folder::new();
+    let forwarding = ["forward_to", "forward_dead_lettered_messages_to"];
+    let file = forwarding.map(|how| {
+        format!(
+            "[[queue]]\nname = \"{how}-1\"\n{how} = \"{how}-2\"\n\
+            [[queue]]\nname = \"{how}-2\"\n{how} = \"{how}-3\"\n[[queue]]\nname = \"{how}-3\"\n"
+        )
+    });
+    folder.write("otobus.toml", &file.concat());
+    let server = Server::start(&folder, "127.0.0.1:0", None);
+    for how in forwarding {
+        assert!(described(&server, &format!("/{how}-1")).contains(&format!("{how}-2</Forward")));
+        assert!(described(&server, &format!("/{how}-2")).contains(&format!("{how}-3</Forward")));
+    }
 }

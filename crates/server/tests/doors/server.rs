@@ -1,6 +1,7 @@
 //! A server of its own for each test, and clients that say what they are told to say.
 
 use gateway::auth::{ROOT_POLICY, UnixSeconds, sas};
+use gateway::cosmos;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -47,12 +48,23 @@ impl Drop for Folder {
 pub struct Server {
     child: Child,
     pub ports: Vec<SocketAddr>,
+    pub items: Vec<SocketAddr>,
     log: BufReader<ChildStderr>,
 }
 
 impl Server {
     /// Starts on these addresses and waits for `ready`. With `open_files`, the process may have no more files open.
     pub fn start(folder: &Folder, listen: &str, open_files: Option<u32>) -> Server {
+        // A port of their own is what the tests of the items ask for.
+        Server::start_at(folder, [listen, "none"], open_files)
+    }
+
+    /// Starts with a port for the bus and one for the items.
+    pub fn start_with_items(folder: &Folder) -> Server {
+        Server::start_at(folder, ["127.0.0.1:0"; 2], None)
+    }
+
+    fn start_at(folder: &Folder, [bus, items]: [&str; 2], open_files: Option<u32>) -> Server {
         let binary = Path::new(env!("CARGO_BIN_EXE_otobus"));
         let mut command = match open_files {
             None => Command::new(binary),
@@ -65,18 +77,18 @@ impl Server {
         for variable in ["CONFIG", "DATA", "LISTEN_BUS", "LOG", "READY_FILE"] {
             command.env_remove(format!("OTOBUS_{variable}"));
         }
-        // A port of their own is what the tests of the items ask for.
-        command.env("OTOBUS_LISTEN_ITEMS", "none");
-        command.args(["--listen-bus", listen, "--log", "info"]).current_dir(&folder.0);
+        command.args(["--listen-bus", bus, "--listen-items", items, "--log", "info"]).current_dir(&folder.0);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
-        let mut server = Server { child, ports: Vec::new(), log };
+        let mut server = Server { child, ports: Vec::new(), items: Vec::new(), log };
         for line in BufReader::new(server.child.stdout.take().unwrap()).lines().map(Result::unwrap) {
             if line == "ready" {
                 return server;
             }
-            server.ports.extend(line.strip_prefix("bus ").map(|port| port.parse::<SocketAddr>().unwrap()));
+            let port = |word: &str| line.strip_prefix(word).map(|port| port.parse::<SocketAddr>().unwrap());
+            server.ports.extend(port("bus "));
+            server.items.extend(port("items "));
         }
         panic!("it ended before it was ready");
     }
@@ -201,4 +213,12 @@ pub fn signed(key: &str) -> String {
 pub fn signed_for(host: &str, key: &str) -> String {
     let token = sas::sign(&format!("https%3a%2f%2f{host}"), ROOT_POLICY, key, UnixSeconds::NEVER);
     format!("Authorization: {token}\r\n")
+}
+
+/// Headers that sign for a look at the account of the items. Their date is long past.
+pub fn signed_for_items(key: &str) -> String {
+    let date = "Thu, 01 Jan 1970 00:00:00 GMT";
+    let signature = cosmos::sign(key, &format!("get\n\n\n{}\n\n", date.to_lowercase())).unwrap();
+    let signature = signature.replace('+', "%2b");
+    format!("x-ms-date: {date}\r\nAuthorization: type=master&ver=1.0&sig={signature}\r\n")
 }

@@ -5,7 +5,7 @@ use crate::random::Random;
 use items::{
     Answer, Command, ContainerPath, ItemPath, ItemWrite, PartitionKey, Precondition, Refusal, Reply,
 };
-use items_engine::Answered;
+use items_engine::ReplyOrRefusal;
 
 /// Names of one small world: few, so that everything meets everything.
 pub const PARTITIONS: u64 = 2;
@@ -303,7 +303,7 @@ pub enum Heard {
 }
 
 impl Heard {
-    pub fn of(answer: &Answered) -> Heard {
+    pub fn of(answer: &ReplyOrRefusal) -> Heard {
         match answer {
             Ok(Reply { answer, .. }) => Heard::done(answer),
             Err(refusal) => Heard::Refused { status: status(refusal) },

@@ -30,7 +30,7 @@ pub struct Report {
     /// Changes that the feed of all versions and deletes has told, and those among them that tell of an expiry.
     pub changes: u64,
     pub expiries: u64,
-    /// Of everything that was heard.
+    /// A hash of everything that was heard.
     pub trace: u64,
     /// The first promise that was not kept.
     pub violation: Option<String>,
@@ -223,7 +223,7 @@ impl Run {
     fn ask(&mut self, ask: &Ask) {
         self.report.commands += 1;
         let Some(now) = self.world.now() else { return self.crash() };
-        let has_room = self.world.has_room();
+        let has_room = !self.world.is_short();
         let number = self.model.ask(ask, now, has_room);
         self.tell(|| format!("{now:?} ask {number}: {ask:?}"));
         let mark = self.world.hand_over(number, ask.command());

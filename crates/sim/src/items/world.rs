@@ -6,13 +6,13 @@ use super::model::Mark;
 use crate::faults::{DiskPlan, WorldClock, draw_image};
 use crate::random::Random;
 use bytes::Bytes;
-use engine::commit::{Append, Inbox, Moment, Shared, Step};
+use engine::commit::{AfterTurn, Append, Inbox, Moment, Shared};
 use items::{
     Answer, ChangeFeedMode, ChangeFeedStart, Command, Listing, Page, Query, QueryScope, Scope, Time,
 };
 use items_engine::{
-    Answered, Asker, Clocks, FlushJob, Flusher, Layered, Memory as MemoryStore, MemoryDisk, Partition,
-    ReadOutcome, Store, Unreleased, Work,
+    Asker, Clocks, FlushJob, Flusher, Layered, Memory as MemoryStore, MemoryDisk, Partition, ReadOutcome,
+    ReplyOrRefusal, Store, Unreleased, Work,
 };
 use journal::disk::{Fault, Faulty, Memory};
 use journal::{Filling, Local, Options};
@@ -39,11 +39,11 @@ const STEPS: u64 = 100_000;
 #[derive(Debug)]
 struct Client {
     number: u64,
-    answers: Arc<Mutex<Vec<(u64, Answered)>>>,
+    answers: Arc<Mutex<Vec<(u64, ReplyOrRefusal)>>>,
 }
 
 impl Asker for Client {
-    fn answer(self, answer: Answered) {
+    fn answer(self, answer: ReplyOrRefusal) {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).push((self.number, answer));
     }
 }
@@ -64,8 +64,8 @@ impl SimClocks {
 }
 
 impl Clocks for SimClocks {
-    fn owner(&mut self) -> Time {
-        self.with(|times| Time(times.world.now().0))
+    fn owner(&mut self) -> broker::Time {
+        self.with(|times| times.world.now())
     }
 
     fn moment(&mut self) -> Moment {
@@ -111,7 +111,7 @@ pub struct World {
     items: Option<Arc<Items>>,
     at_disk: Option<Append<Unreleased<Client>>>,
     flush: Slot,
-    answers: Arc<Mutex<Vec<(u64, Answered)>>>,
+    answers: Arc<Mutex<Vec<(u64, ReplyOrRefusal)>>>,
     /// The disk does not answer.
     pub stalled: bool,
     stop: Option<Result<(), String>>,
@@ -186,8 +186,7 @@ impl World {
             Arc::new(Layered::over(base, ROW_BYTES).map_err(|error| error.to_string())?);
         let recovered = Partition::<Client>::open(Box::new(journal), store, TABLE_BYTES, 1)
             .map_err(|error| error.to_string())?;
-        let last = recovered.last_time.map(|last| broker::Time(last.0));
-        self.clocks.with(|times| times.world.resume(last));
+        self.clocks.with(|times| times.world.resume(recovered.last_time));
         let tail = recovered.journal.tail();
         self.flush = Slot::default();
         let partition =
@@ -200,13 +199,14 @@ impl World {
     /// The items' time as the next decision has it.
     pub fn now(&mut self) -> Option<Time> {
         let owner = self.clocks.owner();
-        self.items.as_ref()?.look(|partition, _| partition.deciding().now(owner))
+        self.items.as_ref()?.look(|partition, _| partition.deciding().local_now(owner))
     }
 
-    pub fn has_room(&self) -> bool {
+    /// Whether the journal is without its reserve.
+    pub fn is_short(&self) -> bool {
         let look =
-            |partition: &mut Partition<Client>, _: &engine::commit::Commit| partition.deciding().has_room();
-        self.items.as_ref().and_then(|items| items.look(look)).unwrap_or(true)
+            |partition: &mut Partition<Client>, _: &engine::commit::Commit| partition.deciding().is_short();
+        self.items.as_ref().and_then(|items| items.look(look)).unwrap_or(false)
     }
 
     pub fn pass(&mut self, milliseconds: u64) {
@@ -227,6 +227,10 @@ impl World {
         let items = self.items.clone()?;
         let asker = Client { number, answers: Arc::clone(&self.answers) };
         items.hand_over(Work::Ask { command, asker });
+        // Its thread has nothing left to decide, or goes on with what others have sent.
+        if number.is_multiple_of(4) {
+            items.rest();
+        }
         // Nothing is decided later than it was asked: the model would not know when.
         let undecided = || items.look(|partition, _| partition.undecided()).unwrap_or(0);
         let mut turns = 0;
@@ -252,7 +256,7 @@ impl World {
             let deciding = partition.deciding();
             let mut budget = items::Budget { steps: STEPS };
             let reply =
-                deciding.account().read(&command, &**deciding.store(), Time(i64::MIN), &mut budget).ok()?;
+                deciding.account().read(&command, &**deciding.store(), Time::AT_ONCE, &mut budget).ok()?;
             match reply.answer {
                 Answer::Found(document) => Some(Mark { lsn: reply.place?.lsn, tag: document.etag }),
                 other => panic!("the definition of the container is {other:?}"),
@@ -261,7 +265,7 @@ impl World {
         self.items.as_ref()?.look(look)?
     }
 
-    pub fn answers(&mut self) -> Vec<(u64, Answered)> {
+    pub fn answers(&mut self) -> Vec<(u64, ReplyOrRefusal)> {
         std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -285,11 +289,11 @@ impl World {
             None => None,
         };
         match items.turn(answered) {
-            Step::Sync(append) => {
+            AfterTurn::Sync(append) => {
                 self.at_disk = Some(append);
                 true
             }
-            Step::Sleep { until: Some(until), now } if until.0 <= now.0 + PATIENCE_MICROS => {
+            AfterTurn::Sleep { until: Some(until), now } if until.0 <= now.0 + PATIENCE_MICROS => {
                 // Both clocks: what it waits for may be due by either.
                 self.clocks.with(|times| {
                     let waited = until.0.saturating_sub(times.micros);
@@ -298,12 +302,12 @@ impl World {
                 });
                 true
             }
-            Step::Sleep { .. } => !items.inbox().is_empty(),
-            Step::Ended => {
+            AfterTurn::Sleep { .. } => !items.inbox().is_empty(),
+            AfterTurn::Ended => {
                 self.stop = Some(Ok(()));
                 false
             }
-            Step::Stopped(why) => {
+            AfterTurn::Stopped(why) => {
                 let is_fair = self.has_struck() && self.plan.fault != Fault::Short;
                 self.stop =
                     Some(if is_fair { Ok(()) } else { Err(format!("it stopped on a healthy disk: {why}")) });
@@ -358,25 +362,25 @@ impl World {
     }
 
     /// Reads what is committed, as a door would: what may rest on something having expired is read when the journal knows the time.
-    fn ask(&mut self, command: &Command) -> Option<(Time, Answered)> {
+    fn ask(&mut self, command: &Command) -> Option<(Time, ReplyOrRefusal)> {
         let items = self.items.clone()?;
         let newest = |items: &Items| items.look(|partition, _| partition.deciding().readers().newest());
         let state = newest(&items)?;
         let owner = self.clocks.owner();
-        let is_short = matches!(command, Command::ReadItem { .. });
-        if (is_short || !state.hides_something(owner))
+        let is_of_one = matches!(command, Command::ReadItem { .. });
+        if (is_of_one || !state.hides_something(owner))
             && let ReadOutcome::Done(answer) = state.read(command, owner, STEPS)
         {
-            return Some((state.now(owner), answer));
+            return Some((state.local_now(owner), answer));
         }
         self.note(&items)?;
         let state = newest(&items)?;
-        Some((state.now(state.noted), state.read_noted(command, STEPS)))
+        Some((state.local_now(state.noted), state.read_noted(command, STEPS)))
     }
 
     /// Has the journal know the time. Nothing, if that cannot be: the disk does not answer, or is full, or the process has ended.
     fn note(&mut self, items: &Items) -> Option<()> {
-        let told = Arc::<Mutex<Vec<(u64, Answered)>>>::default();
+        let told = Arc::<Mutex<Vec<(u64, ReplyOrRefusal)>>>::default();
         let is_told = || !told.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         items.hand_over(Work::Note { asker: Client { number: 0, answers: Arc::clone(&told) } });
         let mut turns = 0;
@@ -512,7 +516,7 @@ impl World {
     pub fn is_purged(&mut self) -> bool {
         let owner = self.clocks.owner();
         let look = |partition: &mut Partition<Client>, _: &engine::commit::Commit| {
-            !partition.deciding().purge_is_due(owner) && partition.deciding().has_room()
+            !partition.deciding().purge_is_due(owner) && !partition.deciding().is_short()
         };
         self.items.as_ref().and_then(|items| items.look(look)).unwrap_or(false)
     }
@@ -527,6 +531,6 @@ pub struct Told {
     pub first: Time,
     pub last: Time,
     pub values: Vec<Bytes>,
-    /// Of the change feed.
+    /// The continuation of the change feed.
     pub continuation: String,
 }

@@ -1,10 +1,10 @@
-//! What time it is in each namespace. The oracle counts for itself: a namespace is ahead of the owner by what its moves have
-//! added, from the record that says so on. While a move is under way only bounds are known for what leaves; what is recorded
+//! What time it is in each namespace. The oracle counts for itself: a namespace is ahead of the owner by what its advances have
+//! added, from the record that says so on. While an advance is under way only bounds are known for what leaves; what is recorded
 //! is dated to the millisecond.
 
 use super::ledger::{Queue, path_of};
 use super::{Oracle, Question};
-use broker::clock::{Advanced, Fate, Happened, What};
+use broker::clock::{Advanced, Fate, Happened, Happening};
 use broker::queue::index::Reason;
 use broker::topic::change::Change;
 use broker::topic::published::{Origin, Published};
@@ -19,11 +19,11 @@ struct Clock {
     before: ClockOffset,
     /// How far somebody has asked in this turn to move it.
     asked: Span,
-    /// Where the last move of this turn has ended, by its answer.
+    /// Where the last advance of this turn has ended, by its answer.
     arrived: Option<LocalTime>,
 }
 
-/// An instant that a move has come to.
+/// An instant that an advance has come to.
 #[derive(Debug)]
 pub struct Visit {
     namespace: NamespaceId,
@@ -86,12 +86,12 @@ impl Clocks {
         self.of_mut(namespace).asked.0 += by.0;
     }
 
-    /// A move has come to `to`, by a committed record.
+    /// An advance has come to `to`, by a committed record.
     fn moved(&mut self, namespace: NamespaceId, to: LocalTime, owner: Time) {
         self.of_mut(namespace).offset = to.offset_from(owner);
     }
 
-    /// No move is under way.
+    /// No advance is under way.
     pub fn settle(&mut self) {
         self.0.iter_mut().for_each(|clock| clock.asked = Span(0));
     }
@@ -191,7 +191,7 @@ impl Oracle {
         self.coverage.fault("time moved");
     }
 
-    /// Notes what a record means to somebody who moves time, if it was made at an instant that a move has come to.
+    /// Notes what a record means to somebody who moves time, if it was made at an instant that an advance has come to.
     pub(super) fn note_visit(&mut self, record: &Record, dated: LocalTime) {
         if self.visits.is_empty() {
             return;
@@ -209,9 +209,9 @@ impl Oracle {
     fn events(&self, record: &Record) -> Option<(EntityId, Vec<Event>)> {
         let one = |entity: EntityId, sequence: Sequence, is_lock: Option<bool>, fate: Fate| {
             let queue = self.ledger.queues.get(&entity)?;
-            let part = queue.present.get(&sequence).map_or(SubQueue::Main, |present| present.part);
+            let sub = queue.present.get(&sequence).map_or(SubQueue::Main, |present| present.sub);
             let number = queue.number(sequence);
-            Some(Event { path: path_of(&queue.path, part), is_lock, what: Ended::Message(number, fate) })
+            Some(Event { path: path_of(&queue.path, sub), is_lock, what: Ended::Message(number, fate) })
         };
         let activated = |entity: EntityId, scheduled: Sequence, sequence: Sequence| {
             let queue = self.ledger.queues.get(&entity)?;
@@ -261,7 +261,7 @@ impl Oracle {
         }
     }
 
-    /// A move has ended: where it was to, and everything that happened on the way was told, in its order.
+    /// An advance has ended: where it was to, and everything that happened on the way was told, in its order.
     pub(super) fn advanced(&mut self, namespace: NamespaceId, by: Span, told: &Advanced) {
         let start = self.clocks.earliest(namespace, self.began);
         let visits = self.visits.iter().filter(|visit| visit.namespace == namespace && visit.at <= told.now);
@@ -269,7 +269,7 @@ impl Oracle {
         if !is_there || told.now > self.clocks.latest(namespace, self.now) {
             return self.fail(format!("{namespace:?} was moved by {by:?} to {:?}", told.now));
         }
-        // Several may be decided in one append. Those who asked are answered in any order, and what a move before this one
+        // Several may be decided in one append. Those who asked are answered in any order, and what an advance before this one
         // has told is not told again.
         let is_move = |question: &&Question| matches!(question, Question::Advance(of, _) if *of == namespace);
         let is_one_of_several = self.asked.iter().filter(is_move).count() > 1;
@@ -294,12 +294,12 @@ impl Oracle {
             while expected.next_if(|each| !is_it(each) && each.2).is_some() {}
             if expected.next_if(is_it).is_none() {
                 let what = expected.next().map(|(at, event, _)| format!("{event:?} at {at:?}"));
-                return self.fail(format!("a move told {happened:?}, not {what:?}"));
+                return self.fail(format!("an advance told {happened:?}, not {what:?}"));
             }
         }
         let rest = expected.filter(|(.., may_be_untold)| !may_be_untold).count() as u64;
         if rest > told.more {
-            return self.fail(format!("a move did not tell {rest} things, and said {}", told.more));
+            return self.fail(format!("an advance did not tell {rest} things, and said {}", told.more));
         }
         let arrived = self.clocks.of(namespace).arrived.max(Some(told.now));
         self.clocks.of_mut(namespace).arrived = arrived;
@@ -312,16 +312,17 @@ impl Oracle {
 impl Event {
     fn is_told_as(&self, happened: &Happened) -> bool {
         let is_what = match (self.what, happened.what) {
-            (Ended::Message(number, fate), What::LockExpired { number: told, fate: end }) => {
+            (Ended::Message(number, fate), Happening::LockExpired { number: told, fate: end }) => {
                 (number, fate) == (told, end) && self.is_lock != Some(false)
             }
-            (Ended::Message(number, fate), What::MessageExpired { number: told, fate: end }) => {
+            (Ended::Message(number, fate), Happening::MessageExpired { number: told, fate: end }) => {
                 (number, fate) == (told, end) && self.is_lock != Some(true)
             }
-            (Ended::Activated(scheduled, number), What::MessageActivated { scheduled: was, number: is }) => {
-                (scheduled, number) == (was, is)
-            }
-            (Ended::Deleted, What::EntityDeleted) => true,
+            (
+                Ended::Activated(scheduled, number),
+                Happening::MessageActivated { scheduled: was, number: is },
+            ) => (scheduled, number) == (was, is),
+            (Ended::Deleted, Happening::EntityDeleted) => true,
             _ => false,
         };
         is_what && self.path.eq_ignore_ascii_case(&happened.entity)
@@ -358,7 +359,7 @@ mod tests {
     }
 
     fn deleted(at: i64) -> Happened {
-        Happened { at: LocalTime(at), entity: "q".into(), what: What::EntityDeleted }
+        Happened { at: LocalTime(at), entity: "q".into(), what: Happening::EntityDeleted }
     }
 
     #[test]

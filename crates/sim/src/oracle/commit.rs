@@ -7,7 +7,8 @@ use super::watched::Appended;
 use super::{Gone, Lock, Oracle, Question, Unfit};
 use broker::queue::index::Reason;
 use broker::{
-    BodyId, EntityId, LocalTime, Outcome, QueueSettings, Record, Sequence, Span, State, SubQueue, Tier, Time,
+    BodyId, EntityId, KeptLock, LocalTime, Outcome, QueueSettings, Record, Sequence, Span, State, SubQueue,
+    Tier, Time,
 };
 use message::Overlay;
 use message::overlay::Change;
@@ -20,6 +21,21 @@ pub(super) struct Stored<'a> {
     pub(super) body: BodyId,
     pub(super) parts: &'a [BodyId],
     pub(super) length: u32,
+}
+
+impl Stored<'_> {
+    /// What a record stores, if it is one that stores a message as it was sent.
+    fn of(record: &Record) -> Option<Stored<'_>> {
+        match record {
+            Record::Enqueued { entity, sequence, body, length, parts, .. }
+            | Record::Scheduled { entity, sequence, body, length, parts, .. }
+            | Record::TransferDeadLettered { entity, sequence, body, length, parts, .. } => {
+                let parts = parts.as_deref().unwrap_or_default();
+                Some(Stored { entity: *entity, sequence: *sequence, body: *body, parts, length: *length })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What a record says that ends a delivery.
@@ -135,19 +151,13 @@ impl Oracle {
             Record::Managed(change) => self.changed(change, time, owner),
             Record::EntityDeleted { entity } => self.delete(*entity, time),
             Record::PartStored { .. } => {}
-            Record::Enqueued { entity, sequence, body, length, expires, parts } => {
-                let parts = parts.as_deref().unwrap_or_default();
-                let stored =
-                    Stored { entity: *entity, sequence: *sequence, body: *body, parts, length: *length };
+            Record::Enqueued { entity, expires, .. } => {
+                let stored = Stored::of(record)?;
                 return self.enqueue(&stored, None, *expires, time).map(|number| (number, *entity));
             }
-            Record::Scheduled { entity, sequence, body, length, due, time_to_live, parts } => {
-                let parts = parts.as_deref().unwrap_or_default();
-                let stored =
-                    Stored { entity: *entity, sequence: *sequence, body: *body, parts, length: *length };
-                return self
-                    .enqueue(&stored, Some(*time_to_live), *due, time)
-                    .map(|number| (number, *entity));
+            Record::Scheduled { entity, due, time_to_live, .. } => {
+                let number = self.enqueue(&Stored::of(record)?, Some(*time_to_live), *due, time);
+                return number.map(|number| (number, *entity));
             }
             Record::Activated { entity, scheduled, sequence, expires } => {
                 self.activate(*entity, *scheduled, *sequence, *expires, time);
@@ -181,19 +191,7 @@ impl Oracle {
             Record::OverlayStored { entity, sequence, body, length } => {
                 self.overlay_stored(*entity, *sequence, *body, *length);
             }
-            Record::LocksKept { locks } => {
-                for kept in locks {
-                    let lock = self.locks.get(&(kept.source.entity, kept.token.sequence()));
-                    let is_known = lock.is_some_and(|lock| {
-                        lock.token == kept.token && (lock.until == kept.until || lock.renewals > 0)
-                    });
-                    // What could not be read a moment ago is locked for nobody.
-                    if !is_known && !self.is_ghostly(kept.source.entity) && !self.may_not_read {
-                        self.fail(format!("the lock {:?} was kept and nobody has it", kept.token));
-                    }
-                }
-                self.ledger.kept = locks.to_vec();
-            }
+            Record::LocksKept { locks } => self.keep_locks(locks),
             Record::Noted { entity, id } => self.note(*entity, *id),
             Record::Skipped { entity, sequence } => self.skip(*entity, *sequence, time),
             Record::Forwarded { due: Some(_), .. } => {
@@ -205,10 +203,8 @@ impl Oracle {
                 self.forwarded(&Move { source, sequence, target, number, expires, overlay }, time);
             }
             Record::Published(published) => return self.published(published, time),
-            Record::TransferDeadLettered { entity, sequence, body, length, reason, parts } => {
-                let parts = parts.as_deref().unwrap_or_default();
-                let stored =
-                    Stored { entity: *entity, sequence: *sequence, body: *body, parts, length: *length };
+            Record::TransferDeadLettered { entity, reason, .. } => {
+                let stored = Stored::of(record)?;
                 return self.transfer_dead_letter(&stored, *reason, time).map(|number| (number, *entity));
             }
             Record::Relocated { body, copy } => {
@@ -218,6 +214,21 @@ impl Oracle {
             }
         }
         None
+    }
+
+    /// Locks are kept at a clean stop: those that somebody has.
+    fn keep_locks(&mut self, locks: &[KeptLock]) {
+        for kept in locks {
+            let lock = self.locks.get(&(kept.source.entity, kept.token.sequence()));
+            let is_known = lock.is_some_and(|lock| {
+                lock.token == kept.token && (lock.until == kept.until || lock.renewals > 0)
+            });
+            // What could not be read a moment ago is locked for nobody.
+            if !is_known && !self.is_ghostly(kept.source.entity) && !self.may_not_read {
+                self.fail(format!("the lock {:?} was kept and nobody has it", kept.token));
+            }
+        }
+        self.ledger.kept = locks.to_vec();
     }
 
     pub(super) fn update(&mut self, entity: EntityId, settings: &QueueSettings, time: LocalTime) {
@@ -394,21 +405,21 @@ impl Oracle {
     /// Finds a message that somebody sent: it is whole, and nowhere yet.
     pub(super) fn sent(&mut self, stored: &Stored<'_>) -> Option<usize> {
         let Stored { sequence, body, parts, length, .. } = *stored;
-        // The front of a message, where its number stands, is its first piece.
+        // The front of a message, where its number stands, is its first part.
         let front = parts.first().copied().unwrap_or(body);
         let Some(number) = self.ledger.numbers.get(&front).copied().filter(|n| *n < self.messages.len())
         else {
             self.fail(format!("I3: message {sequence:?} was stored and nobody sent it"));
             return None;
         };
-        let mut pieces = parts.iter().chain([&body]).map(|piece| self.ledger.bodies.get(&piece.0).copied());
+        let mut found = parts.iter().chain([&body]).map(|part| self.ledger.bodies.get(&part.0).copied());
         let message = &self.messages[number];
-        let is_whole = message.pieces.iter().all(|piece| pieces.next() == Some(Some(*piece)))
-            && pieces.next().is_none()
+        let is_whole = message.parts.iter().all(|part| found.next() == Some(Some(*part)))
+            && found.next().is_none()
             && message.length == length;
         if !is_whole {
             self.fail(format!(
-                "message {number} as {sequence:?}: I3: its pieces are not those that were sent"
+                "message {number} as {sequence:?}: I3: its parts are not those that were sent"
             ));
         } else if message.place.is_some() || message.is_published {
             self.fail(format!("message {number} as {sequence:?}: it was stored twice"));
@@ -473,7 +484,7 @@ impl Oracle {
         let is_completed = lock.is_some_and(|lock| lock.was_asked(&Outcome::Complete, time));
         let is_past = present.expires <= time && present.is_main();
         let wants = |what: &dyn Fn(&Question) -> bool| self.asked.iter().any(what);
-        let named = |question: &Question| question.names(entity, present.part, number, &self.ledger);
+        let named = |question: &Question| question.names(entity, present.sub, number, &self.ledger);
         let gone = match present.state {
             _ if is_completed => Some(Gone::Completed),
             State::Scheduled if wants(&|q| matches!(q, Question::Cancel(..)) && named(q)) => {
@@ -488,13 +499,13 @@ impl Oracle {
             }
             State::Active if is_free && is_past => drops.then_some(Gone::Expired),
             State::Active if is_free => {
-                let is_purged = |q: &Question| q.purges(entity, present.part, present.enqueued, &self.ledger);
+                let is_purged = |q: &Question| q.purges(entity, present.sub, present.enqueued, &self.ledger);
                 let queue = self.ledger.queues.get(&entity);
-                let way = queue.map(|queue| self.way(queue, present.part, present.travelled.hops));
+                let way = queue.map(|queue| self.way(queue, present.sub, present.travelled.hops));
                 let is_known = |target| self.may_drop_forwarded(target, present.message, time);
                 if matches!(way, Some(Way::To(target)) if is_known(target)) {
                     Some(Gone::Duplicate)
-                } else if self.has_taker(entity, present.part) {
+                } else if self.has_taker(entity, present.sub) {
                     Some(Gone::Taken)
                 } else {
                     wants(&is_purged).then_some(Gone::Purged)
@@ -725,7 +736,7 @@ impl Oracle {
         };
         if let Some(queue) = self.ledger.queues.get_mut(&entity) {
             queue.change(sequence, |present| {
-                (present.part, present.state) = (SubQueue::DeadLetter, State::Active);
+                (present.sub, present.state) = (SubQueue::DeadLetter, State::Active);
                 (present.reason, present.stored) = (reason, turn);
             });
         }

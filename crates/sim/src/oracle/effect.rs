@@ -2,14 +2,16 @@
 
 use super::expect::Due;
 use super::forward::forwards;
-use super::ledger::Present;
+use super::ledger::{Present, Queue};
 use super::{Fate, Gone, Link, LinkState, Lock, Oracle, Role};
 use broker::{
     ConnectionId, Delivery, EntityId, LinkId, LocalTime, LockToken, Notice, Outcome, ReceiveMode, Refusal,
-    Settled, State, StoredOverlay, SubQueue,
+    Sequence, Settled, State, StoredOverlay, SubQueue,
 };
 use engine::{Outgoing, Sent};
 use message::Overlay;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 impl Oracle {
     pub(super) fn left(&mut self, connection: ConnectionId, outgoing: &Outgoing) {
@@ -168,7 +170,7 @@ impl Oracle {
             Settled::Deferred => {
                 present.is_none_or(|present| present.state == State::Deferred || !present.is_main())
             }
-            Settled::DeadLettered => present.is_none_or(|present| present.part == SubQueue::DeadLetter),
+            Settled::DeadLettered => present.is_none_or(|present| present.sub == SubQueue::DeadLetter),
             Settled::Abandoned | Settled::Released => true,
         };
         if !is_done {
@@ -224,13 +226,13 @@ impl Oracle {
         if let Some(what) = wrong_link(link, sent, self.turn) {
             return self.fail(format!("{:?}: {what}", delivery.sequence));
         }
-        let (path, part, holds) = (link.queue.clone(), link.part, link.holds.clone());
+        let (path, sub, holds) = (link.queue.clone(), link.sub, link.holds.clone());
         let Some(entity) = self.whose(delivery, &path) else { return };
-        if let Some(what) = self.wrong_session(entity, delivery, sent, holds.as_ref(), part) {
+        if let Some(what) = self.wrong_session(entity, delivery, sent, holds.as_ref(), sub) {
             return self.fail(what);
         }
         self.delivering = Some(sent.link);
-        self.given(entity, delivery, sent.mode, part, State::Active);
+        self.given(entity, delivery, sent.mode, sub, State::Active);
         self.delivering = None;
     }
 
@@ -285,7 +287,7 @@ impl Oracle {
         entity: EntityId,
         delivery: &Delivery,
         mode: ReceiveMode,
-        part: SubQueue,
+        sub: SubQueue,
         state: State,
     ) {
         let sequence = delivery.sequence;
@@ -302,7 +304,7 @@ impl Oracle {
         };
         queue.used = queue.used.max(began);
         queue.is_touched = true;
-        if state == State::Active && queue.did_forward[part as usize] && forwards(&queue.settings, part) {
+        if state == State::Active && queue.did_forward[sub as usize] && forwards(&queue.settings, sub) {
             let path = queue.path.to_lowercase();
             if !self.is_updating(&path) && !self.went(&path) {
                 return self
@@ -313,17 +315,12 @@ impl Oracle {
             Some(queue) => queue,
             None => &mut self.ledger.deleted.get_mut(&entity).expect("it was there a moment ago").1,
         };
-        if state == State::Active
-            && part == SubQueue::Main
-            && let Some(session) = &session
-            && queue.settings.requires_session
-        {
-            let newest = queue.newest_by_session.entry(session.clone()).or_default();
-            *newest = sequence.max(*newest);
-        } else if state == State::Active {
-            let newest = &mut queue.newest_in_turn[part as usize];
+        if state == State::Active {
+            let newest = newest_of(queue, sub, session.as_ref());
             *newest = sequence.max(*newest);
         }
+        let deleted = self.ledger.deleted.get(&entity).map(|(_, queue)| queue);
+        let queue = self.ledger.queues.get(&entity).or(deleted).expect("it was there a moment ago");
         let number = queue.number(sequence);
         let removed = self.ledger.removed.get(&(entity, sequence));
         let present = match mode {
@@ -331,11 +328,7 @@ impl Oracle {
             // A queue that was deleted in the same turn keeps what was not removed before.
             ReceiveMode::ReceiveAndDelete => removed,
         };
-        // A receiver that leaves a session holds none of its messages any more, and may have them deleted at once.
-        let is_purged = |removed: &Present| self.messages[removed.message].gone == Some(Gone::Purged);
-        let holding = session.and_then(|session| self.holdings.get(&(entity, session)));
-        let has_left = holding.is_some_and(|holding| holding.left == Some(turn));
-        let was_let_go = has_left && removed.is_some_and(|removed| is_purged(removed));
+        let was_let_go = self.was_let_go(entity, session.as_ref(), removed.map(|removed| &**removed));
         if present.is_none() && removed.is_some() && (self.is_blurred || was_let_go) {
             return self.coverage.fault("delivery outlived by its wait");
         }
@@ -343,31 +336,19 @@ impl Oracle {
             return self.fail(format!("{sequence:?} was delivered and is not there"));
         };
         let is_late = self.is_blurred
-            && (delivery.count + 1 == present.count || present.part != part || present.state != state);
+            && (delivery.count + 1 == present.count || present.sub != sub || present.state != state);
         if is_late {
             // It waited behind an append for longer than its lock lasted. The token is worth nothing.
             return self.coverage.fault("delivery outlived by its wait");
         }
-        // Decided in this turn, or just before an append that it had to wait for.
-        let decided = match delivery.locked_until {
-            _ if mode == ReceiveMode::ReceiveAndDelete => Some(began),
-            // It is locked with its session, whose time began before.
-            Some(_) if part == SubQueue::Main && queue.settings.requires_session => Some(began),
-            Some(until) => queue
-                .durations
-                .iter()
-                .map(|duration| LocalTime(until.0 - duration.0 as i64))
-                .filter(|decided| (began..=now).contains(decided))
-                .min(),
-            None => None,
-        };
+        let decided = decided_at(queue, delivery, mode, sub, began..=now);
         let Some(decided) = decided else {
             let until = delivery.locked_until;
             return self.fail(format!("{sequence:?} is locked until {until:?} at {now:?}"));
         };
         let wrong = [
             (delivery.number == number, "its number is not that of its partition"),
-            (present.part == part, "it was delivered from another part of the queue"),
+            (present.sub == sub, "it was delivered from another sub-queue"),
             (present.state == state && delivery.state == state, "its state is another"),
             (!present.is_mortal() || decided < present.expires, "I8: it was delivered after it had expired"),
         ];
@@ -383,6 +364,14 @@ impl Oracle {
             self.coverage.fault("delivery outlived by its wait");
         }
         self.locked(entity, delivery);
+    }
+
+    /// A receiver that leaves a session holds none of its messages any more, and may have them deleted at once.
+    fn was_let_go(&self, entity: EntityId, session: Option<&Arc<str>>, removed: Option<&Present>) -> bool {
+        let is_purged = |removed: &Present| self.messages[removed.message].gone == Some(Gone::Purged);
+        let holding = session.and_then(|session| self.holdings.get(&(entity, Arc::clone(session))));
+        let has_left = holding.is_some_and(|holding| holding.left == Some(self.turn));
+        has_left && removed.is_some_and(is_purged)
     }
 
     fn locked(&mut self, entity: EntityId, delivery: &Delivery) {
@@ -433,7 +422,7 @@ impl Oracle {
         let Some(link) = self.links.get_mut(&id) else {
             return self.fail("a link was detached that never was");
         };
-        let (before, part) = (link.state, link.part);
+        let (before, sub) = (link.state, link.sub);
         let path = link.queue.clone();
         link.state = LinkState::Gone(self.turn);
         // Whatever it had is not certain to be locked any more.
@@ -446,7 +435,7 @@ impl Oracle {
             // S-172, S-230. Nothing is forwarded from where messages are that fell out on their way.
             let is_closed = match refusal {
                 Refusal::EntityDisabled(_) => true,
-                Refusal::NotAllowed(_) => part != SubQueue::TransferDeadLetter,
+                Refusal::NotAllowed(_) => sub != SubQueue::TransferDeadLetter,
                 _ => false,
             };
             let is_disabled = is_closed && self.is_updating(&path);
@@ -502,6 +491,37 @@ fn wrong_link(link: &Link, sent: &Sent, turn: u64) -> Option<&'static str> {
         }
         _ if link.role != Role::Receiver(sent.mode) => Some("delivered in another mode than was asked"),
         _ => None,
+    }
+}
+
+/// The newest message that was handed out in this turn, where one of a session counts for that session alone.
+fn newest_of<'a>(queue: &'a mut Queue, sub: SubQueue, session: Option<&Arc<str>>) -> &'a mut Sequence {
+    match session {
+        Some(session) if sub == SubQueue::Main && queue.settings.requires_session => {
+            queue.newest_by_session.entry(Arc::clone(session)).or_default()
+        }
+        _ => &mut queue.newest_in_turn[sub as usize],
+    }
+}
+
+/// When a delivery was decided, of the times that it may have been: in this turn, or just before an append that it had to
+/// wait for. None, if its lock ends when no lock of that queue does.
+fn decided_at(
+    queue: &Queue,
+    delivery: &Delivery,
+    mode: ReceiveMode,
+    sub: SubQueue,
+    turn: RangeInclusive<LocalTime>,
+) -> Option<LocalTime> {
+    match delivery.locked_until {
+        _ if mode == ReceiveMode::ReceiveAndDelete => Some(*turn.start()),
+        // It is locked with its session, whose time began before.
+        Some(_) if sub == SubQueue::Main && queue.settings.requires_session => Some(*turn.start()),
+        Some(until) => {
+            let times = queue.durations.iter().map(|duration| LocalTime(until.0 - duration.0 as i64));
+            times.filter(|decided| turn.contains(decided)).min()
+        }
+        None => None,
     }
 }
 

@@ -12,8 +12,8 @@ use crate::workload::SESSIONS;
 use broker::limits::BATCH_MESSAGES;
 use broker::topic::settings::{SubscriptionSettings, TopicSettings};
 use broker::{
-    ConnectionId, EntityId, Incoming, LinkId, LocalTime, LockToken, NamespaceId, Number, Outcome,
-    QueueSettings, ReceiveMode, RequestId, Sequence, Span, SubQueue, Tier,
+    ConnectionId, EntityId, LinkId, LocalTime, LockToken, NamespaceId, Number, Outcome, QueueSettings,
+    ReceiveMode, RequestId, Sequence, Span, SubQueue, Tier,
 };
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -55,7 +55,7 @@ impl Due {
 /// A message about to be sent.
 #[derive(Debug)]
 pub struct NewMessage {
-    pub pieces: Vec<u64>,
+    pub parts: Vec<u64>,
     pub hash: u64,
     pub length: u32,
     pub time_to_live: Span,
@@ -73,9 +73,9 @@ pub struct NewMessage {
 impl NewMessage {
     /// A message of which nothing but its length matters.
     pub fn blank(length: u32) -> NewMessage {
-        let (time_to_live, scheduled) = (Span::MAX, Incoming::AT_ONCE);
+        let (time_to_live, scheduled) = (Span::MAX, LocalTime::AT_ONCE);
         NewMessage {
-            pieces: Vec::new(),
+            parts: Vec::new(),
             hash: 0,
             length,
             time_to_live,
@@ -186,15 +186,15 @@ impl Question {
         )
     }
 
-    fn is_about(&self, entity: EntityId, part: SubQueue, ledger: &Ledger) -> bool {
-        self.path().is_some_and(|path| ledger.find(path) == Some(entity) && split(path).1 == part)
+    fn is_about(&self, entity: EntityId, sub: SubQueue, ledger: &Ledger) -> bool {
+        self.path().is_some_and(|path| ledger.find(path) == Some(entity) && split(path).1 == sub)
     }
 
     /// Whether it names a message by its number.
-    pub(super) fn names(&self, entity: EntityId, part: SubQueue, number: Number, ledger: &Ledger) -> bool {
+    pub(super) fn names(&self, entity: EntityId, sub: SubQueue, number: Number, ledger: &Ledger) -> bool {
         match self {
             Question::Cancel(_, numbers) | Question::Deferred(_, numbers, _) => {
-                numbers.contains(&number) && self.is_about(entity, part, ledger)
+                numbers.contains(&number) && self.is_about(entity, sub, ledger)
             }
             _ => false,
         }
@@ -204,12 +204,12 @@ impl Question {
     pub(super) fn purges(
         &self,
         entity: EntityId,
-        part: SubQueue,
+        sub: SubQueue,
         enqueued: LocalTime,
         ledger: &Ledger,
     ) -> bool {
         matches!(self, Question::Purge(_, _, before) if enqueued < *before)
-            && self.is_about(entity, part, ledger)
+            && self.is_about(entity, sub, ledger)
     }
 }
 
@@ -281,13 +281,13 @@ impl Oracle {
     /// Attaches a link that wants a session, if it does: that one, or whichever is free.
     pub fn attach_for(&mut self, id: LinkId, path: &str, role: Role, wants: Option<Option<Arc<str>>>) {
         let state = LinkState::Attaching;
-        let (queue, part) = split(path);
+        let (queue, sub) = split(path);
         let path = path.to_lowercase().into();
         let link = Link {
             path,
             destination: None,
             queue: queue.into(),
-            part,
+            sub,
             role,
             state,
             was_waiting: false,
@@ -592,12 +592,12 @@ impl Oracle {
         })
     }
 
-    /// Whether somebody receives without locks from this part of a queue, or did in this turn.
-    pub(super) fn has_taker(&self, entity: EntityId, part: SubQueue) -> bool {
+    /// Whether somebody receives without locks from this sub-queue, or did in this turn.
+    pub(super) fn has_taker(&self, entity: EntityId, sub: SubQueue) -> bool {
         let Some(queue) = self.ledger.queues.get(&entity) else { return false };
         self.links.values().any(|link| {
             link.role == Role::Receiver(ReceiveMode::ReceiveAndDelete)
-                && link.part == part
+                && link.sub == sub
                 && link.queue.eq_ignore_ascii_case(&queue.path)
                 && match link.state {
                     LinkState::Gone(turn) => turn >= self.turn,

@@ -2,7 +2,7 @@
 //! number of that queue, or in the dead-letter queue for a reason that holds. Nothing is overtaken, nothing stays.
 
 use super::commit::longest_life;
-use super::ledger::{Kind, PARTS, Present, Queue, is_large};
+use super::ledger::{Kind, Present, Queue, SUB_QUEUES, is_large};
 use super::{Lock, Oracle};
 use broker::limits::FORWARD_RETRY;
 use broker::queue::index::Reason;
@@ -55,8 +55,8 @@ fn target_path(target: &str) -> String {
 }
 
 /// Where the messages of a queue, or its dead letters, are forwarded to.
-fn target_of(settings: &QueueSettings, part: SubQueue) -> Option<String> {
-    let target = match part {
+fn target_of(settings: &QueueSettings, sub: SubQueue) -> Option<String> {
+    let target = match sub {
         SubQueue::Main => &settings.forward_to,
         SubQueue::DeadLetter => &settings.forward_dead_letters_to,
         SubQueue::TransferDeadLetter => &None,
@@ -64,9 +64,9 @@ fn target_of(settings: &QueueSettings, part: SubQueue) -> Option<String> {
     target.as_deref().map(target_path)
 }
 
-/// Whether a part of a queue forwards, so that nobody receives from it (S-172).
-pub fn forwards(settings: &QueueSettings, part: SubQueue) -> bool {
-    match part {
+/// Whether a sub-queue forwards, so that nobody receives from it (S-172).
+pub fn forwards(settings: &QueueSettings, sub: SubQueue) -> bool {
+    match sub {
         SubQueue::Main => settings.forward_to.is_some(),
         SubQueue::DeadLetter => settings.forward_dead_letters_to.is_some(),
         SubQueue::TransferDeadLetter => false,
@@ -74,9 +74,9 @@ pub fn forwards(settings: &QueueSettings, part: SubQueue) -> bool {
 }
 
 impl Oracle {
-    pub(super) fn way(&self, queue: &Queue, part: SubQueue, hops: u8) -> Way {
-        let Some(path) = target_of(&queue.settings, part) else { return Way::Nowhere };
-        if hops >= if part == SubQueue::Main { HOPS } else { DEAD_LETTER_HOPS } {
+    pub(super) fn way(&self, queue: &Queue, sub: SubQueue, hops: u8) -> Way {
+        let Some(path) = target_of(&queue.settings, sub) else { return Way::Nowhere };
+        if hops >= if sub == SubQueue::Main { HOPS } else { DEAD_LETTER_HOPS } {
             return Way::TooFar;
         }
         let found =
@@ -97,9 +97,9 @@ impl Oracle {
         settings: &QueueSettings,
         before: Option<&QueueSettings>,
     ) {
-        for part in PARTS {
-            let Some(target) = target_of(settings, part) else { continue };
-            if before.is_some_and(|before| target_of(before, part).as_ref() == Some(&target)) {
+        for sub in SUB_QUEUES {
+            let Some(target) = target_of(settings, sub) else { continue };
+            if before.is_some_and(|before| target_of(before, sub).as_ref() == Some(&target)) {
                 continue;
             }
             if !self.ledger.names.contains_key(&target) {
@@ -126,7 +126,7 @@ impl Oracle {
         target: EntityId,
         time: LocalTime,
     ) -> Option<(Present, LocalTime, bool)> {
-        let (part, is_dead) = (source.sub, source.sub != SubQueue::Main);
+        let (sub, is_dead) = (source.sub, source.sub != SubQueue::Main);
         let Some(queue) = self.ledger.queues.get(&source.entity) else {
             self.fail("a message was forwarded out of a queue that does not exist");
             return None;
@@ -135,8 +135,8 @@ impl Oracle {
             self.fail(format!("{sequence:?} was forwarded and is not there"));
             return None;
         };
-        let way = self.way(queue, part, present.travelled.hops);
-        let overtaken = self.overtaken(source.entity, queue, sequence, part);
+        let way = self.way(queue, sub, present.travelled.hops);
+        let overtaken = self.overtaken(source.entity, queue, sequence, sub);
         let lock = self.locks.remove(&(source.entity, sequence));
         let from = self.ledger.queues.get_mut(&source.entity)?;
         let mut present = from.remove(sequence)?;
@@ -149,7 +149,7 @@ impl Oracle {
         let is_restated = restated.is_some();
         let wrong = [
             (way == Way::To(target), "it was forwarded to where it does not go"),
-            (present.part == part, "it was forwarded from another part of its queue"),
+            (present.sub == sub, "it was forwarded from another sub-queue"),
             (present.state == State::Active, "it was forwarded though it waits"),
             (lock.is_none_or(|lock| lock.may_be_free(time)), "I5: it was forwarded though it is locked"),
             (is_dead || time < present.expires, "I8: it was forwarded though it has expired"),
@@ -226,7 +226,7 @@ impl Oracle {
                 position,
                 enqueued: time,
                 expires,
-                part: SubQueue::Main,
+                sub: SubQueue::Main,
                 reason: Reason::Client,
                 ..present
             },
@@ -249,13 +249,13 @@ impl Oracle {
         entity: EntityId,
         queue: &Queue,
         sequence: Sequence,
-        part: SubQueue,
+        sub: SubQueue,
     ) -> Option<Sequence> {
         // While a queue forwards nobody is given its messages, so what has no lock is free.
-        let is_dead = part != SubQueue::Main;
-        let is_clear = queue.did_forward[part as usize] && !self.is_ghostly(entity);
+        let is_dead = sub != SubQueue::Main;
+        let is_clear = queue.did_forward[sub as usize] && !self.is_ghostly(entity);
         let is_free = |sequence: &Sequence, present: &Present| {
-            let is_here = present.state == State::Active && present.part == part;
+            let is_here = present.state == State::Active && present.sub == sub;
             // What came with the same append is locked by nobody.
             let is_new = !is_dead && present.position == self.ledger.position + 1;
             let was_free = match self.locks.get(&(entity, *sequence)) {
@@ -279,23 +279,23 @@ impl Oracle {
             if queue.settings.forward_to.is_none() && queue.settings.forward_dead_letters_to.is_none() {
                 continue;
             }
-            for part in PARTS {
-                let is_empty = match part {
+            for sub in SUB_QUEUES {
+                let is_empty = match sub {
                     SubQueue::Main => queue.counts.active == 0,
                     _ => queue.counts.dead_letter == 0,
                 };
-                if is_empty || !forwards(&queue.settings, part) || self.is_ghostly(*entity) {
+                if is_empty || !forwards(&queue.settings, sub) || self.is_ghostly(*entity) {
                     continue;
                 }
                 let is_free = |lock: Option<&Lock>| lock.is_none_or(|lock| lock.returned.is_some());
                 let mut left = queue.present.iter().filter(|(sequence, present)| {
                     present.state == State::Active
-                        && present.part == part
+                        && present.sub == sub
                         && is_free(self.locks.get(&(*entity, **sequence)))
                 });
-                if part != SubQueue::Main {
+                if sub != SubQueue::Main {
                     let goes = |present: &Present| {
-                        match self.way(queue, part, present.travelled.hops) {
+                        match self.way(queue, sub, present.travelled.hops) {
                             // A small one may have been full when it was last tried.
                             Way::To(target) => self.ledger.queues[&target].settings.max_size_megabytes > 1,
                             _ => false,

@@ -19,14 +19,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-/// The parts of an entity from which messages are received.
-pub const PARTS: [SubQueue; 3] = [SubQueue::Main, SubQueue::DeadLetter, SubQueue::TransferDeadLetter];
+/// The sub-queues of an entity from which messages are received.
+pub const SUB_QUEUES: [SubQueue; 3] = [SubQueue::Main, SubQueue::DeadLetter, SubQueue::TransferDeadLetter];
 
 /// How the paths of dead-letter queues end, folded.
 const DEAD_LETTERS: &str = "/$deadletterqueue";
 const TRANSFER_DEAD_LETTERS: &str = "/$transfer/$deadletterqueue";
 
-/// A message in a part of a queue.
+/// A message in a sub-queue of an entity.
 #[derive(Debug)]
 pub struct Present {
     /// Index into the oracle's messages.
@@ -41,7 +41,7 @@ pub struct Present {
     /// When it expires; when it is due while it is scheduled.
     pub expires: LocalTime,
     pub state: State,
-    pub part: SubQueue,
+    pub sub: SubQueue,
     pub reason: Reason,
     pub overlay: Overlay,
     /// The session that it is in.
@@ -63,7 +63,7 @@ impl Present {
             enqueued,
             expires: LocalTime::NEVER,
             state: State::Active,
-            part: SubQueue::Main,
+            sub: SubQueue::Main,
             reason: Reason::Client,
             overlay: Overlay::default(),
             session: None,
@@ -114,7 +114,7 @@ impl Present {
 
     /// Whether it is in none of the dead-letter queues.
     pub fn is_main(&self) -> bool {
-        self.part == SubQueue::Main
+        self.sub == SubQueue::Main
     }
 
     /// Whether it ends by itself at a time (S-51, S-64, S-65).
@@ -152,7 +152,7 @@ pub struct Queue {
     /// Messages that end by themselves, by the time at which they do.
     pub expiries: Times,
     pub schedule: Times,
-    /// The newest message that was handed out in this turn, from each of its parts.
+    /// The newest message that was handed out in this turn, from each of its sub-queues.
     pub newest_in_turn: [Sequence; 3],
     /// The same for each session.
     pub newest_by_session: BTreeMap<Arc<str>, Sequence>,
@@ -171,7 +171,7 @@ pub struct Queue {
     pub is_touched: bool,
     /// The turn in which it was made.
     pub made: u64,
-    /// Which of its parts forwarded when this turn began.
+    /// Which of its sub-queues forwarded when this turn began.
     pub did_forward: [bool; 3],
     /// The ids that it has taken.
     pub history: History,
@@ -277,7 +277,7 @@ impl Queue {
         if self.durations.len() > 1 {
             self.durations = vec![self.settings.lock_duration];
         }
-        self.did_forward = PARTS.map(|part| forwards(&self.settings, part));
+        self.did_forward = SUB_QUEUES.map(|sub| forwards(&self.settings, sub));
         self.history.end_turn(self.settings.duplicate_window);
         if let Kind::Topic(topic) = &mut self.kind {
             topic.end_turn();
@@ -290,7 +290,7 @@ impl Queue {
 
 /// Where a message is counted.
 fn count<'a>(counts: &'a mut Counts, present: &Present) -> &'a mut u64 {
-    match (present.part, present.state) {
+    match (present.sub, present.state) {
         (SubQueue::DeadLetter, _) => &mut counts.dead_letter,
         (SubQueue::TransferDeadLetter, _) => &mut counts.transfer_dead_letter,
         (SubQueue::Main, State::Active) => &mut counts.active,
@@ -372,10 +372,10 @@ impl Default for Ledger {
     }
 }
 
-/// The path of the queue, folded, and the part of it that is meant.
+/// The path of the queue, folded, and the sub-queue that is meant.
 pub fn split(path: &str) -> (String, SubQueue) {
     let mut path = path.to_lowercase();
-    let (length, part) = match path.strip_suffix(TRANSFER_DEAD_LETTERS) {
+    let (length, sub) = match path.strip_suffix(TRANSFER_DEAD_LETTERS) {
         Some(queue) => (queue.len(), SubQueue::TransferDeadLetter),
         None => match path.strip_suffix(DEAD_LETTERS) {
             Some(queue) => (queue.len(), SubQueue::DeadLetter),
@@ -383,12 +383,12 @@ pub fn split(path: &str) -> (String, SubQueue) {
         },
     };
     path.truncate(length);
-    (path, part)
+    (path, sub)
 }
 
-/// The path of a part of a queue.
-pub fn path_of(queue: &str, part: SubQueue) -> String {
-    match part {
+/// The path of a sub-queue.
+pub fn path_of(queue: &str, sub: SubQueue) -> String {
+    match sub {
         SubQueue::Main => queue.to_owned(),
         SubQueue::DeadLetter => format!("{queue}/$DeadLetterQueue"),
         SubQueue::TransferDeadLetter => format!("{queue}/$Transfer/$DeadLetterQueue"),
@@ -398,8 +398,8 @@ pub fn path_of(queue: &str, part: SubQueue) -> String {
 impl Ledger {
     /// The queue that a path means, also by its dead-letter queue.
     pub fn find(&self, path: &str) -> Option<EntityId> {
-        let part = || path.strip_suffix(TRANSFER_DEAD_LETTERS).or_else(|| path.strip_suffix(DEAD_LETTERS));
-        let found = self.names.get(path).or_else(|| self.names.get(part()?)).copied();
+        let sub = || path.strip_suffix(TRANSFER_DEAD_LETTERS).or_else(|| path.strip_suffix(DEAD_LETTERS));
+        let found = self.names.get(path).or_else(|| self.names.get(sub()?)).copied();
         let is_folded = || !path.contains(char::is_uppercase);
         found.or_else(|| if is_folded() { None } else { self.find(&path.to_lowercase()) })
     }

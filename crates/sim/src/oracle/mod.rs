@@ -28,7 +28,7 @@ use broker::{
     RequestId, Sequence, Span, State, SubQueue, Tier, Time,
 };
 use engine::{Mailbox, Outgoing};
-use ledger::{Ledger, PARTS, Present, path_of};
+use ledger::{Ledger, Present, SUB_QUEUES, path_of};
 use message::Overlay;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -76,8 +76,8 @@ pub struct Message {
     pub path: Arc<str>,
     pub link: LinkId,
     pub delivery: u32,
-    /// Hash of each stored piece, in order.
-    pub pieces: Vec<u64>,
+    /// Hash of each stored part, in order.
+    pub parts: Vec<u64>,
     /// Hash of the whole.
     pub hash: u64,
     pub length: u32,
@@ -113,13 +113,13 @@ pub struct Message {
 
 impl Message {
     fn new(root: usize, link: LinkId, delivery: u32, path: Arc<str>, told: NewMessage) -> Message {
-        let NewMessage { pieces, hash, length, time_to_live, scheduled, keys_differ, .. } = told;
+        let NewMessage { parts, hash, length, time_to_live, scheduled, keys_differ, .. } = told;
         let NewMessage { id, partition, session, .. } = told;
         Message {
             path,
             link,
             delivery,
-            pieces,
+            parts,
             hash,
             length,
             time_to_live,
@@ -178,9 +178,9 @@ struct Link {
     path: Arc<str>,
     /// Where a sender's messages go on to, if that is another entity (S-114).
     destination: Option<Arc<str>>,
-    /// The queue of the path, and the part of it that is meant.
+    /// The queue of the path, and the sub-queue that is meant.
     queue: Arc<str>,
-    part: SubQueue,
+    sub: SubQueue,
     role: Role,
     state: LinkState,
     /// Whether it waited for messages when the partition last rested.
@@ -548,17 +548,17 @@ impl Oracle {
             if let Some(what) = self.passed_over_in_session(*entity, queue) {
                 return self.fail(what);
             }
-            for (newest, part) in queue.newest_in_turn.into_iter().zip(PARTS) {
+            for (newest, sub) in queue.newest_in_turn.into_iter().zip(SUB_QUEUES) {
                 let is_passed_over = |sequence: &Sequence, present: &Present| {
                     present.state == State::Active
-                        && present.part == part
+                        && present.sub == sub
                         && match self.locks.get(&(*entity, *sequence)) {
                             Some(lock) => lock.is_free_before(self.turn),
                             None => present.stored < self.turn,
                         }
                 };
                 // Sessions are looked at one by one.
-                if queue.settings.requires_session && part == SubQueue::Main {
+                if queue.settings.requires_session && sub == SubQueue::Main {
                     continue;
                 }
                 let mut older = queue.present.range(..newest);
@@ -775,7 +775,7 @@ impl Oracle {
     pub fn path_of(&self, delivery: &broker::Delivery) -> Option<String> {
         let key = self.locks.iter().find(|(_, lock)| lock.token == delivery.token).map(|(key, _)| *key)?;
         let queue = self.ledger.queues.get(&key.0)?;
-        Some(path_of(&queue.path, queue.present.get(&key.1)?.part).to_lowercase())
+        Some(path_of(&queue.path, queue.present.get(&key.1)?.sub).to_lowercase())
     }
 
     /// After a full drain: everything that was accepted was delivered, or went by rule, and nothing is left (I1).

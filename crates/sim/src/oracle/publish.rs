@@ -239,7 +239,7 @@ impl Oracle {
                 enqueued: time,
                 expires: copy.expires,
                 state: State::Active,
-                part: SubQueue::Main,
+                sub: SubQueue::Main,
                 reason: Reason::Client,
                 overlay: copy.overlay,
                 session: None,

@@ -5,8 +5,8 @@ use super::expect::{Due, Question};
 use super::ledger::split;
 use super::{Fate, Oracle, asker};
 use broker::{
-    Answer, Delivery, LinkId, LocalTime, LockToken, NamespaceId, Number, Outcome, QueueSettings, ReceiveMode,
-    Refusal, RequestId, Sequence, Settled, State,
+    Answer, Delivery, EntityId, LinkId, LocalTime, LockToken, NamespaceId, Number, Outcome, QueueSettings,
+    ReceiveMode, Refusal, RequestId, Sequence, Settled, State,
 };
 
 impl Oracle {
@@ -22,7 +22,24 @@ impl Oracle {
             }
         }
         self.heard_by_question(request, &question, answer.as_ref().map(drop));
-        match (&question, answer) {
+        let is_known = self.replied_of_queues(&question, answer)
+            || self.replied_of_topics(&question, answer)
+            || self.replied_of_messages((entity, order), &question, answer)
+            || self.replied_of_sessions(request, &question, answer)
+            || self.replied_of_namespaces(&question, answer);
+        match answer {
+            _ if is_known => {}
+            Err(Refusal::Unreadable) if !self.may_not_read => {
+                self.fail(format!("{question:?} is called unreadable on a disk that works"));
+            }
+            Err(_) => {}
+            Ok(_) => self.fail(format!("{question:?} got the answer to another question")),
+        }
+    }
+
+    /// Queues, and what every entity has. Each of these looks at an answer if it knows it, and says whether it does.
+    fn replied_of_queues(&mut self, question: &Question, answer: &Result<Answer, Refusal>) -> bool {
+        match (question, answer) {
             (Question::Create(path), Ok(Answer::Queue(_))) => {
                 if self.ledger.find(path).is_none() && !self.went(path) {
                     self.fail(format!("{path} was created and is not there"));
@@ -56,6 +73,14 @@ impl Oracle {
                 }
             }
             (Question::Describe(..), Ok(Answer::Queue(_))) | (Question::List, Ok(Answer::Queues(_))) => {}
+            _ => return false,
+        }
+        true
+    }
+
+    /// Topics, subscriptions and rules.
+    fn replied_of_topics(&mut self, question: &Question, answer: &Result<Answer, Refusal>) -> bool {
+        match (question, answer) {
             (Question::CreateTopic(path, _) | Question::UpdateTopic(path, _), Ok(Answer::Topic(topic))) => {
                 self.topic_told(path, topic, None);
             }
@@ -93,6 +118,19 @@ impl Oracle {
                     | Refusal::TooManyCorrelationFilters(_)),
                 ),
             ) => self.refused_as_too_many(path, refusal),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Messages of an entity, to a question that was the `order`th.
+    fn replied_of_messages(
+        &mut self,
+        (entity, order): (Option<EntityId>, u64),
+        question: &Question,
+        answer: &Result<Answer, Refusal>,
+    ) -> bool {
+        match (question, answer) {
             (Question::Settle(path, tokens, outcome), Ok(Answer::Settled)) => {
                 let outcome = settled(outcome);
                 tokens.iter().for_each(|token| self.confirmed(&split(path).0, *token, outcome));
@@ -141,6 +179,19 @@ impl Oracle {
                     ));
                 }
             }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Sessions.
+    fn replied_of_sessions(
+        &mut self,
+        request: RequestId,
+        question: &Question,
+        answer: &Result<Answer, Refusal>,
+    ) -> bool {
+        match (question, answer) {
             (Question::RenewSession(path, session), Ok(Answer::SessionRenewed(until))) => {
                 self.session_renewed(request, path, session, *until);
             }
@@ -151,6 +202,15 @@ impl Oracle {
                 self.state_told(path, session, state.as_deref());
             }
             (Question::SetState(..), Ok(Answer::SessionStateSet)) => {}
+            (Question::Sessions(path), Ok(Answer::Sessions(sessions))) => self.sessions_told(path, sessions),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Namespaces and their time.
+    fn replied_of_namespaces(&mut self, question: &Question, answer: &Result<Answer, Refusal>) -> bool {
+        match (question, answer) {
             (Question::NameNamespace(_), Ok(Answer::Namespace { namespace, .. })) => {
                 if *namespace != NamespaceId(1) {
                     self.fail(format!("the second namespace is {namespace:?}"));
@@ -160,13 +220,9 @@ impl Oracle {
             (Question::Advance(namespace, by), Ok(Answer::Advanced(advanced))) => {
                 self.advanced(*namespace, *by, advanced);
             }
-            (Question::Sessions(path), Ok(Answer::Sessions(sessions))) => self.sessions_told(path, sessions),
-            (_, Err(Refusal::Unreadable)) if !self.may_not_read => {
-                self.fail(format!("{question:?} is called unreadable on a disk that works"));
-            }
-            (_, Err(_)) => {}
-            _ => self.fail(format!("{question:?} got the answer to another question")),
+            _ => return false,
         }
+        true
     }
 
     /// Whether a queue of that path was deleted in this turn.
@@ -258,7 +314,7 @@ impl Oracle {
 
     /// Messages received by their numbers (S-121).
     fn received(&mut self, path: &str, numbers: &[Number], mode: ReceiveMode, messages: &[Delivery]) {
-        let (queue, part) = split(path);
+        let (queue, sub) = split(path);
         if messages.len() != numbers.len() {
             return self.fail(format!("{} messages were received of {}", messages.len(), numbers.len()));
         }
@@ -267,7 +323,7 @@ impl Oracle {
                 return self.fail(format!("{:?} was received for {number:?}", delivery.number));
             }
             let Some(entity) = self.whose(delivery, &queue) else { return };
-            self.given(entity, delivery, mode, part, State::Deferred);
+            self.given(entity, delivery, mode, sub, State::Deferred);
         }
     }
 
@@ -280,7 +336,7 @@ impl Oracle {
         exact: Option<&[Sequence]>,
         messages: &[Delivery],
     ) {
-        let (queue, part) = split(path);
+        let (queue, sub) = split(path);
         let seen: Vec<Sequence> = messages.iter().map(|delivery| delivery.sequence).collect();
         let is_sorted = seen.is_sorted() && messages.iter().all(|delivery| delivery.number >= from);
         if !is_sorted || seen.len() > most as usize || exact.is_some_and(|exact| exact != seen) {
@@ -296,7 +352,7 @@ impl Oracle {
             let Some(entity) = self.whose(delivery, &queue) else { return };
             let Some(queue) = self.ledger.queues.get(&entity) else { return };
             let Some(present) = queue.present.get(&delivery.sequence) else { return };
-            let is_right = present.part == part && present.state == delivery.state;
+            let is_right = present.sub == sub && present.state == delivery.state;
             let changes = self.ledger.changes_of(delivery);
             if let Some(what) = wrong_delivery(changes.as_ref(), present, delivery)
                 .or((!is_right).then_some("its state is another"))

@@ -153,11 +153,11 @@ impl Oracle {
         delivery: &Delivery,
         sent: &Sent,
         holds: Option<&Arc<str>>,
-        part: SubQueue,
+        sub: SubQueue,
     ) -> Option<String> {
         let queue = self.ledger.queues.get(&entity)?;
         let sequence = delivery.sequence;
-        if !queue.settings.requires_session || part != SubQueue::Main {
+        if !queue.settings.requires_session || sub != SubQueue::Main {
             return holds.map(|holds| format!("{sequence:?} came in session {holds}, of a queue without"));
         }
         let own = self.ledger_session(entity, sequence);

@@ -708,7 +708,7 @@ impl Oracle {
                             let present = queue.and_then(|queue| queue.present.get(&token.sequence()));
                             present.is_some_and(|present| match outcome {
                                 Outcome::Complete => true,
-                                Outcome::DeadLetter(_) => present.part != SubQueue::DeadLetter,
+                                Outcome::DeadLetter(_) => present.sub != SubQueue::DeadLetter,
                                 Outcome::Defer(_) => present.state != State::Deferred && present.is_main(),
                                 Outcome::Abandon(_) | Outcome::Release => false,
                             })

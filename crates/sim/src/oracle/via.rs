@@ -40,7 +40,7 @@ impl Oracle {
         (queue.next, queue.last_enqueued) = (sequence.next(), time);
         (queue.used, queue.is_touched) = (time, true);
         let arrived = Present::arrived(number, length, turn, position, time);
-        queue.insert(sequence, Present { part: SubQueue::TransferDeadLetter, reason, ..arrived });
+        queue.insert(sequence, Present { sub: SubQueue::TransferDeadLetter, reason, ..arrived });
         let message = &mut self.messages[number];
         (message.place, message.path) = (Some((entity, sequence)), way);
         message.first = message.place;
@@ -58,7 +58,7 @@ impl Oracle {
                 let queue = queues.get(&entity).or(self.ledger.deleted.get(&entity).map(|(_, queue)| queue));
                 let present = queue.and_then(|queue| queue.present.get(&sequence));
                 let present = present.or(self.ledger.removed.get(&(entity, sequence)));
-                present.is_some_and(|present| present.part == SubQueue::TransferDeadLetter)
+                present.is_some_and(|present| present.sub == SubQueue::TransferDeadLetter)
             })
         })
     }

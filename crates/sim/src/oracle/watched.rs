@@ -21,17 +21,17 @@ pub struct Watched {
     plan: LogPlan,
     appends: u64,
     /// The append of which nobody knows what became, and the hash of its records.
-    doubt: Option<(Position, u64)>,
+    unknown: Option<(Position, u64)>,
 }
 
 impl Watched {
     pub fn new(inner: Local, shared: Arc<Shared>, plan: LogPlan) -> Watched {
-        Watched { inner, shared, plan, appends: 0, doubt: None }
+        Watched { inner, shared, plan, appends: 0, unknown: None }
     }
 
     /// Writes it, and has the oracle hear what became of it; the writer hears of it only if it is answered.
     fn write(&mut self, draft: &Draft, at: Position, is_answered: bool) -> Result<Ticket, Error> {
-        let is_repeated = self.doubt.take().is_some();
+        let is_repeated = self.unknown.take().is_some();
         let ticket = match self.inner.append(draft, at) {
             // The writer has done with it, and it may be found on the disk or not.
             Err(error) if is_repeated => return Err(error),
@@ -63,10 +63,10 @@ pub struct Appended {
     pub position: u64,
     pub time: i64,
     pub records: Vec<Record>,
-    /// Of the records.
+    /// A hash of the records.
     pub hash: u64,
-    /// Of each body, in the order of their ids: its hash, and the number of the message that it begins, if it does.
     pub first_body: u64,
+    /// The bodies in the order of their ids: the hash of each, and the number of the message that it begins, if it does.
     pub bodies: Vec<(u64, Option<usize>)>,
     /// Those of them that are changed properties, by their ids.
     pub overlays: Vec<(u64, Overlay)>,
@@ -121,11 +121,9 @@ impl Appended {
 
 impl Journal for Watched {
     fn append(&mut self, draft: &Draft, at: Position) -> Result<Ticket, Error> {
-        if let Some((doubtful, hash)) = self.doubt {
-            if (doubtful, hash) != (at, hash_bytes(&draft.records)) {
-                self.shared
-                    .lock()
-                    .fail(format!("batch {} was in doubt, and another was written", doubtful.0));
+        if let Some((unknown, hash)) = self.unknown {
+            if (unknown, hash) != (at, hash_bytes(&draft.records)) {
+                self.shared.lock().fail(format!("batch {} was unknown, and another was written", unknown.0));
             }
             return self.write(draft, at, true);
         }
@@ -148,7 +146,7 @@ impl Journal for Watched {
             return self.write(draft, at, false);
         }
         self.shared.lock().coverage.fault("request lost");
-        self.doubt = Some((at, hash_bytes(&draft.records)));
+        self.unknown = Some((at, hash_bytes(&draft.records)));
         Ok(Ticket::new(|| Outcome::Unknown))
     }
 

@@ -6,7 +6,7 @@ use broker::{
     Answer, Command, ConnectionId, LinkId, LockToken, NamespaceId, Notice, Number, Outcome, QueueSettings,
     ReceiveMode, Refusal, RequestId, Span, Time, TransactionId,
 };
-use engine::{Batch, ByHand, Item, Outbox, Outgoing, Pace, recover};
+use engine::{Batch, ByHand, Outbox, Outgoing, UpkeepSettings, Work, recover};
 use journal::disk::{Call, Disk, Memory, Watch, Watched};
 use journal::{Filling, Local, Options};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const LOCK_MS: i64 = 300_000;
 
 const SEGMENT_BYTES: u32 = 24 * 1024;
-const PACE: Pace = Pace {
+const UPKEEP: UpkeepSettings = UpkeepSettings {
     snapshot_every_bytes: 16 * 1024,
     reclaim_bytes: 24 * 1024,
     sparse_percent: 40,
@@ -94,7 +94,7 @@ fn open(memory: &Memory, cut: &Arc<Mutex<Cut>>) -> ByHand {
     };
     let mut journal = Local::open(disk, options).expect("what was written opens");
     let recovered = recover(&mut journal, 1).expect("and can be replayed");
-    ByHand::new(recovered, Box::new(journal), PACE)
+    ByHand::new(recovered, Box::new(journal), UPKEEP)
 }
 
 /// The bytes of a message: its number, then as many bytes as follow from it.
@@ -161,7 +161,7 @@ impl World {
     }
 
     fn put(&mut self, batch: Batch) {
-        self.partition.put(Item::Batch(batch));
+        self.partition.put(Work::Batch(batch));
         self.run();
     }
 
@@ -183,7 +183,7 @@ impl World {
             deliveries: 0,
         };
         self.next += 1;
-        self.partition.put(Item::Connect { connection: peer.id, mailbox: peer.outbox.clone() });
+        self.partition.put(Work::Connect { connection: peer.id, mailbox: peer.outbox.clone() });
         self.connections.push(peer);
         let at = self.connections.len() - 1;
         self.attach(at);
@@ -209,14 +209,14 @@ impl World {
     /// The connection is lost, and another comes in its place.
     pub fn reconnect(&mut self, connection: usize) {
         let id = self.connections[connection].id;
-        self.partition.put(Item::Disconnect { connection: id });
+        self.partition.put(Work::Disconnect { connection: id });
         self.run();
         let peer = &mut self.connections[connection];
         (peer.id, peer.outbox, peer.coordinator) = (ConnectionId(self.next), Arc::default(), COORDINATOR);
         (peer.credit, peer.deliveries) = ([0, 0], 0);
         self.next += 1;
         let (connection_id, mailbox) = (peer.id, peer.outbox.clone());
-        self.partition.put(Item::Connect { connection: connection_id, mailbox });
+        self.partition.put(Work::Connect { connection: connection_id, mailbox });
         self.attach(connection);
     }
 

@@ -13,7 +13,7 @@ use broker::{
     Command, LinkId, LocalTime, LockToken, Number, Outcome, QueueSettings, ReceiveMode, RequestId, Sequence,
     Span, Status, Task, Tier,
 };
-use engine::{Batch, Item};
+use engine::{Batch, Work};
 
 /// A few more than a namespace of the smaller tiers may have partitioned queues, and receivers on one queue.
 const TOO_MANY_QUEUES: u32 = 106;
@@ -59,7 +59,7 @@ impl Workload {
             63..70 => self.cancel(who, batch, oracle),
             70..85 => self.receive_deferred(who, batch, oracle),
             85..92 => {
-                let path = self.part_path(who.nth);
+                let path = self.sub_path(who.nth);
                 self.browse(who, path, None, batch, oracle);
             }
             92..97 => self.purge(who, batch, oracle),
@@ -75,7 +75,7 @@ impl Workload {
     }
 
     /// A queue, a subscription or one of their dead-letter queues.
-    fn part_path(&mut self, nth: usize) -> String {
+    fn sub_path(&mut self, nth: usize) -> String {
         match self.random.below(8) {
             0 | 1 => self.inbox(nth) + "/$deadletterqueue",
             2 => self.outbox(nth) + "/$transfer/$deadletterqueue",
@@ -265,7 +265,7 @@ impl Workload {
     }
 
     fn purge(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
-        let path = self.part_path(who.nth);
+        let path = self.sub_path(who.nth);
         let most = *self.random.pick(&[1, 5, 5_000]);
         let ago = self.random.below(20_000) as i64;
         let before = if self.random.once_in(2) {
@@ -303,9 +303,9 @@ impl Workload {
     fn visible(path: &str, oracle: &Oracle) -> Option<(Number, u32, Vec<Sequence>)> {
         let entity = oracle.ledger.find(&path.to_lowercase())?;
         let queue = oracle.ledger.queues.get(&entity).filter(|queue| queue.may_receive())?;
-        let part = split(path).1;
+        let sub = split(path).1;
         let (mut bytes, most) = (0, 20);
-        let there = queue.present.iter().filter(|(_, present)| present.part == part);
+        let there = queue.present.iter().filter(|(_, present)| present.sub == sub);
         let seen = there.take(most).take_while(|(_, present)| {
             let is_first = bytes == 0;
             bytes += u64::from(present.length);
@@ -328,7 +328,7 @@ impl Workload {
         }
         let mut batch = Batch::default();
         if self.random.once_in(2) {
-            let path = self.part_path(nth);
+            let path = self.sub_path(nth);
             let exact = Workload::visible(&path, &oracle);
             self.browse(who, path, exact, &mut batch, &mut oracle);
             oracle.tell(|| format!("said alone: {:?}", batch.commands));
@@ -370,6 +370,6 @@ impl Workload {
             }
         }
         // They do not count: they would be all that a run does.
-        self.said[who.nth].push_back(Item::Batch(batch));
+        self.said[who.nth].push_back(Work::Batch(batch));
     }
 }

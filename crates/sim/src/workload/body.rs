@@ -7,7 +7,7 @@ use crate::hash::hash_bytes;
 use crate::oracle::NewMessage;
 use crate::random::Random;
 use crate::rules::Traits;
-use broker::{Incoming, MessageKey};
+use broker::{Incoming, LocalTime, MessageKey};
 use message::facts::MessageId;
 
 /// Message annotations: when it is to be enqueued, as a timestamp.
@@ -29,10 +29,10 @@ const NO_ID: u8 = 0x83;
 /// A data section with a 32-bit length.
 const DATA: [u8; 4] = [0x00, 0x53, 0x75, 0xb0];
 
-/// A message in the pieces in which it is sent.
+/// A message in the parts in which it is sent.
 #[derive(Debug)]
 pub struct Body {
-    pub pieces: Vec<Vec<u8>>,
+    pub parts: Vec<Vec<u8>>,
     /// What its sender says of it besides.
     pub facts: Incoming,
     /// Its message-id, or zero.
@@ -45,18 +45,18 @@ pub fn digest(id: u64) -> MessageKey {
 }
 
 impl Body {
-    /// Message `number` with `payload` bytes of data, in `pieces` pieces. `facts` name it by the digest of `id`.
+    /// Message `number` with `payload` bytes of data, in `parts` parts. `facts` name it by the digest of `id`.
     pub fn new(
         number: usize,
         (id, session): (u64, Option<&str>),
         payload: usize,
-        pieces: usize,
+        parts: usize,
         facts: Incoming,
         random: &mut Random,
     ) -> Body {
         let traits = Traits::of(number);
         let mut whole = Vec::with_capacity(120 + payload);
-        if facts.scheduled != Incoming::AT_ONCE {
+        if facts.scheduled != LocalTime::AT_ONCE {
             whole.extend_from_slice(&SCHEDULED);
             whole.extend_from_slice(&facts.scheduled.0.to_be_bytes());
         }
@@ -85,25 +85,25 @@ impl Body {
         let mut noise = random.fork();
         whole.extend((0..payload.div_ceil(8)).flat_map(|_| noise.number().to_le_bytes()));
         whole.truncate(front_bytes + DATA.len() + 4 + payload);
-        // The front stays in the first piece, and what says that it ends there: doors cut no message before its body.
-        let piece = whole.len().div_ceil(pieces).max(front_bytes + DATA.len());
-        let pieces = match whole.len() <= piece {
+        // The front stays in the first part, and what says that it ends there: doors cut no message before its body.
+        let part = whole.len().div_ceil(parts).max(front_bytes + DATA.len());
+        let parts = match whole.len() <= part {
             true => vec![whole],
-            false => whole.chunks(piece).map(<[u8]>::to_vec).collect(),
+            false => whole.chunks(part).map(<[u8]>::to_vec).collect(),
         };
-        Body { pieces, facts, id }
+        Body { parts, facts, id }
     }
 
     pub fn told(&self) -> NewMessage {
-        let pieces: Vec<u64> = self.pieces.iter().map(|piece| hash_bytes(piece)).collect();
-        let hash = match &pieces[..] {
+        let parts: Vec<u64> = self.parts.iter().map(|part| hash_bytes(part)).collect();
+        let hash = match &parts[..] {
             [whole] => *whole,
-            _ => hash_bytes(&self.pieces.concat()),
+            _ => hash_bytes(&self.parts.concat()),
         };
         NewMessage {
-            pieces,
+            parts,
             hash,
-            length: self.pieces.iter().map(Vec::len).sum::<usize>() as u32,
+            length: self.parts.iter().map(Vec::len).sum::<usize>() as u32,
             time_to_live: self.facts.time_to_live,
             scheduled: self.facts.scheduled,
             keys_differ: self.facts.keys_differ,
@@ -131,10 +131,10 @@ mod tests {
     fn a_message_is_a_message_and_knows_its_number() {
         let facts = Incoming::new(broker::Intake::default());
         let body = Body::new(7, (5, None), 1_000, 3, facts, &mut Random::new(1));
-        assert_eq!(body.pieces.len(), 3);
-        assert_eq!(message_number(&body.pieces[0]), Some(7));
-        assert_eq!(message_number(&body.pieces[1]), None);
-        let sections = message::Sections::scan(&body.pieces.concat()).unwrap();
+        assert_eq!(body.parts.len(), 3);
+        assert_eq!(message_number(&body.parts[0]), Some(7));
+        assert_eq!(message_number(&body.parts[1]), None);
+        let sections = message::Sections::scan(&body.parts.concat()).unwrap();
         assert!(sections.properties.is_present() && sections.body.is_present());
         assert!(sections.application_properties.is_present());
     }
@@ -144,9 +144,9 @@ mod tests {
         let scheduled = broker::LocalTime(77);
         let facts = Incoming { scheduled, ..Incoming::new(broker::Intake::default()) };
         let body = Body::new(7, (5, Some("red")), 10, 1, facts, &mut Random::new(1));
-        assert_eq!(message_number(&body.pieces[0]), Some(7));
-        let sections = message::Sections::scan(&body.pieces[0]).unwrap();
-        let facts = message::Facts::read(&body.pieces[0], &sections).unwrap();
+        assert_eq!(message_number(&body.parts[0]), Some(7));
+        let sections = message::Sections::scan(&body.parts[0]).unwrap();
+        let facts = message::Facts::read(&body.parts[0], &sections).unwrap();
         assert_eq!((facts.session_id, facts.scheduled_enqueue_time), (Some("red"), Some(77)));
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct Unfinished {
     pub(super) facts: Incoming,
     pub(super) session: Option<Arc<str>>,
     pub(super) sent: Vec<Vec<u8>>,
-    /// The pieces to come, the next one last.
+    /// The parts to come, the next one last.
     pub(super) rest: Vec<Vec<u8>>,
 }
 

@@ -24,7 +24,7 @@ use crate::oracle::{Oracle, OracleMailbox, Role};
 use crate::random::Random;
 use broker::{Answer, Command, ConnectionId, LinkId, NamespaceId, Notice, Number, ReceiveMode, Tier};
 use client::{Client, Held};
-use engine::{Batch, Item, Outgoing, Sent};
+use engine::{Batch, Outgoing, Sent, Work};
 use journal::Place;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub struct Workload {
     /// Ids that messages to a queue had, some of them long ago.
     ids: BTreeMap<String, Vec<u64>>,
     /// What was said and has not reached the server yet.
-    said: [VecDeque<Item>; PARTITIONS],
+    said: [VecDeque<Work>; PARTITIONS],
     connections: u32,
     /// Whether this run sends large messages, and whether receivers have much to say about theirs. Both cost more time
     /// than anything else.
@@ -146,7 +146,7 @@ impl Workload {
         for (nth, machine) in machines.iter().enumerate() {
             machine.shared.lock().connected(connection);
             let mailbox = Arc::new(OracleMailbox { connection, shared: machine.shared.clone() });
-            self.said[nth].push_back(Item::Connect { connection, mailbox });
+            self.said[nth].push_back(Work::Connect { connection, mailbox });
         }
     }
 
@@ -160,7 +160,7 @@ impl Workload {
             let mut oracle = machine.shared.lock();
             oracle.disconnected(client.id);
             oracle.coverage.fault("peer vanished");
-            self.said[nth].push_back(Item::Disconnect { connection: client.id });
+            self.said[nth].push_back(Work::Disconnect { connection: client.id });
         }
     }
 
@@ -203,7 +203,7 @@ impl Workload {
     fn say(&mut self, nth: usize, batch: Batch) {
         if !batch.is_empty() {
             self.commands += batch.commands.len() as u64;
-            self.said[nth].push_back(Item::Batch(batch));
+            self.said[nth].push_back(Work::Batch(batch));
         }
     }
 
@@ -211,8 +211,8 @@ impl Workload {
     /// that was all.
     pub fn hand_over(&mut self, nth: usize, machine: &Machine) -> bool {
         while machine.stalled == 0 || machine.has_room() {
-            let Some(item) = self.said[nth].pop_front() else { return true };
-            machine.put(item);
+            let Some(work) = self.said[nth].pop_front() else { return true };
+            machine.put(work);
         }
         machine.shared.lock().coverage.fault("back-pressure");
         self.said[nth].is_empty()
@@ -397,8 +397,8 @@ impl Workload {
                 for (delivery, places) in messages.iter().zip(places) {
                     let (mut whole, mut overlay) = (Vec::new(), Vec::new());
                     let overlays = usize::from(delivery.stored_overlay().is_some());
-                    let (pieces, overlays) = places.split_at(places.len().saturating_sub(overlays));
-                    let read = pieces.iter().try_for_each(|place| place.read_into(&mut whole));
+                    let (parts, overlays) = places.split_at(places.len().saturating_sub(overlays));
+                    let read = parts.iter().try_for_each(|place| place.read_into(&mut whole));
                     let read =
                         read.and_then(|()| overlays.iter().try_for_each(|each| each.read_into(&mut overlay)));
                     match read {

@@ -57,7 +57,7 @@ impl Workload {
         let scheduled = match self.random.below(12) {
             0 => now.after(Span(self.random.between(1, 60_000))),
             1 if self.random.once_in(4) => LocalTime(now.0.saturating_sub(5_000)),
-            _ => Incoming::AT_ONCE,
+            _ => LocalTime::AT_ONCE,
         };
         let keys_differ = self.random.once_in(200);
         let partition = match session {
@@ -91,7 +91,7 @@ impl Workload {
             }
             let body = Body::new(number, (id, session.as_deref()), payload, 1, facts, &mut self.random);
             told.push(NewMessage { session: session.clone(), ..body.told() });
-            batch.arrival(facts, |out| out.extend_from_slice(&body.pieces[0]));
+            batch.arrival(facts, |out| out.extend_from_slice(&body.parts[0]));
             session.iter().for_each(|session| batch.session(session));
         }
         let messages = first..batch.messages.len() as u32;
@@ -113,7 +113,7 @@ impl Workload {
             let facts = self.facts(oracle.local_at(&path), id, session.as_deref());
             let body = Body::new(number, (id, session.as_deref()), payload, 1, facts, &mut self.random);
             told.push(NewMessage { session: session.clone(), ..body.told() });
-            batch.arrival(facts, |out| out.extend_from_slice(&body.pieces[0]));
+            batch.arrival(facts, |out| out.extend_from_slice(&body.parts[0]));
             session.iter().for_each(|session| batch.session(session));
         }
         let is_settled = self.random.once_in(8);
@@ -140,7 +140,7 @@ impl Workload {
 
     /// Begins a message in parts.
     fn begin_large(&mut self, who: Actor, nth: usize, batch: &mut Batch, oracle: &mut Oracle) {
-        let pieces = self.random.between(2, 5) as usize;
+        let parts = self.random.between(2, 5) as usize;
         let payload = self.random.between(100, 2_000) as usize;
         // It may take several turns; others take their numbers meanwhile.
         let number = oracle.reserve();
@@ -148,10 +148,10 @@ impl Workload {
         let id = self.id(&path, number);
         let session = self.session_for(&path);
         let facts = self.facts(oracle.local_at(&path), id, session.as_deref());
-        let mut body = Body::new(number, (id, session.as_deref()), payload, pieces, facts, &mut self.random);
-        body.pieces.reverse();
+        let mut body = Body::new(number, (id, session.as_deref()), payload, parts, facts, &mut self.random);
+        body.parts.reverse();
         self.clients[who.at].links[nth].unfinished =
-            Some(Unfinished { number, id, facts, session, sent: Vec::new(), rest: body.pieces });
+            Some(Unfinished { number, id, facts, session, sent: Vec::new(), rest: body.parts });
         self.go_on(who, nth, batch, oracle);
     }
 
@@ -166,22 +166,22 @@ impl Workload {
             return batch.commands.push(Command::DropParts { link: id });
         }
         for _ in 0..steps {
-            let Some(piece) = unfinished.rest.pop() else { break };
+            let Some(part) = unfinished.rest.pop() else { break };
             if unfinished.rest.is_empty() {
-                unfinished.sent.push(piece);
+                unfinished.sent.push(part);
                 return self.finish(who, nth, unfinished, batch, oracle);
             }
-            let body = batch.body(|out| out.extend_from_slice(&piece));
+            let body = batch.body(|out| out.extend_from_slice(&part));
             batch.commands.push(Command::Part { link: id, body });
-            unfinished.sent.push(piece);
+            unfinished.sent.push(part);
         }
         self.clients[who.at].links[nth].unfinished = Some(unfinished);
     }
 
     fn finish(&mut self, who: Actor, nth: usize, all: Unfinished, batch: &mut Batch, oracle: &mut Oracle) {
         let first = batch.messages.len();
-        let body = Body { pieces: all.sent, facts: all.facts, id: all.id };
-        let last = body.pieces.last().cloned().unwrap_or_default();
+        let body = Body { parts: all.sent, facts: all.facts, id: all.id };
+        let last = body.parts.last().cloned().unwrap_or_default();
         batch.arrival(all.facts, |out| out.extend_from_slice(&last));
         all.session.iter().for_each(|session| batch.session(session));
         let (link, delivery) = self.next_delivery(who, nth, false);

@@ -6,7 +6,7 @@ use super::{Actor, NAMESPACE, Workload};
 use crate::oracle::{Oracle, Role};
 use broker::limits::{CONNECTION_TRANSACTIONS, TRANSACTION_MESSAGES};
 use broker::{Command, Incoming, Intake, LinkId, TransactionId};
-use engine::{Batch, Item};
+use engine::{Batch, Work};
 
 /// Transactions that a client uses at once, and those that it remembers when they are over.
 const OPEN: usize = 3;
@@ -85,7 +85,7 @@ impl Workload {
         let mut batch = Batch::default();
         (0..=CONNECTION_TRANSACTIONS).for_each(|_| self.declare(link, who, &mut batch, oracle));
         // They do not count: they would be all that a run does.
-        self.said[who.nth].push_back(Item::Batch(batch));
+        self.said[who.nth].push_back(Work::Batch(batch));
     }
 
     /// A client hears the id of its transaction.

@@ -241,7 +241,13 @@ async fn azservicebus_sends_batches_receives_renews_and_settles() {
         messages.extend(receiver.receive_messages(3).await.expect("messages"));
     }
     let before = messages[0].locked_until();
-    receiver.renew_message_lock(&mut messages[0]).await.expect("a renewed lock");
+    // A renewal in the millisecond of the delivery gives the same end.
+    for _ in 0..1_000 {
+        receiver.renew_message_lock(&mut messages[0]).await.expect("a renewed lock");
+        if messages[0].locked_until() > before {
+            break;
+        }
+    }
     assert!(messages[0].locked_until() > before);
     receiver.complete_message(&messages[0]).await.expect("an answer");
     receiver.abandon_message(&messages[1], None).await.expect("an answer");

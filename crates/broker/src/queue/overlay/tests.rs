@@ -6,7 +6,7 @@ use crate::command::ReceiveMode::{PeekLock, ReceiveAndDelete};
 use crate::command::{Intake, Outcome};
 use crate::effect::{Answer, Delivery, Effect, Notice};
 use crate::ids::{BodyId, LinkId, LockToken};
-use crate::limits::EXTRA_COST;
+use crate::limits::{EXTRA_COST, PROPERTIES_BYTES};
 use crate::queue::index::Reason;
 use crate::settings::QueueSettings;
 use crate::snapshot::stored_bodies;
@@ -16,7 +16,7 @@ use crate::topic::fan_out::tests::counts;
 use crate::topic::routes::tests::{sql, world_of};
 use crate::topic::rule::{Filter, Rule};
 use crate::topic::subject::tests::encoded;
-use crate::{Decided, Needs};
+use crate::{Decided, Need, Needs, What};
 use message::Value;
 use message::overlay::Change;
 
@@ -129,8 +129,11 @@ fn a_change_of_what_is_stored_needs_it_and_takes_its_place() {
     let token = received(&mut world, "q").token;
     let link = world.receiver("q", PeekLock, 0);
     let abandon = Outcome::Abandon(boxed(setting("two", 5)));
-    let needs = Needs(vec![BodyId(1), BodyId(2)]);
-    assert_eq!(world.settle_raw(link, token, &abandon, &[(BodyId(1), &[])]), Decided::Needs(needs));
+    let length = stored(&world, 1).expect("it is stored").length;
+    let (front, overlay) = (What::PropertiesBytes, What::Content(length));
+    let needs = [(1, front), (2, overlay)].map(|(body, what)| Need { body: BodyId(body), what });
+    let found = World::fronts(&[(BodyId(1), &[])]);
+    assert_eq!(world.settle_raw(link, token, &abandon, &found), Decided::Needs(Needs(needs.into())));
     world.settle(link, 0, token, abandon);
     assert_eq!(alive(&world), [1, 3], "the first is dead");
     let mut both = large("one");
@@ -145,6 +148,31 @@ fn a_change_of_what_is_stored_needs_it_and_takes_its_place() {
     assert_eq!((stored(&world, 1), alive(&world)), (None, vec![1]));
     let delivery = received(&mut world, "q");
     assert_eq!(world.changes(&delivery), less);
+}
+
+#[test]
+fn a_change_that_takes_the_place_of_another_counts_once() {
+    // S-18
+    let (mut world, link) = locked(1, QueueSettings::default());
+    let three = |bytes| {
+        let mut changes = setting("a", 30_000);
+        changes.merge(&setting("b", 10_000)).unwrap();
+        changes.merge(&setting("c", bytes)).unwrap();
+        changes
+    };
+    settle(&mut world, link, 1, Outcome::Abandon(boxed(three(20_000))));
+    // All that there may be, and a byte more: the message itself has none.
+    let most = 20_000 + PROPERTIES_BYTES - three(20_000).encoded_bytes();
+    let too_large = Refusal::PropertiesTooLarge { size: PROPERTIES_BYTES + 1, limit: PROPERTIES_BYTES };
+    for (change, answer) in [
+        (three(20_000), Ok(Answer::Settled)),
+        (three(most), Ok(Answer::Settled)),
+        (setting("c", most + 1), Err(too_large)),
+    ] {
+        let delivery = received(&mut world, "q");
+        let outcome = Outcome::Abandon(boxed(change));
+        assert_eq!(world.settle_tokens("q", &[delivery.token], outcome), answer);
+    }
 }
 
 #[test]
@@ -197,13 +225,13 @@ fn changes_that_are_not_small_wait_for_room_and_small_ones_do_not() {
     let before = world.queue("q").held_bytes();
     settle(&mut world, link, 1, Outcome::DeadLetter(boxed(large("p"))));
     assert_eq!(world.queue("q").held_bytes(), before + large("p").encoded_bytes() as u64);
-    world.broker.set_room(false);
+    world.broker.set_short(true);
     let refused = settle(&mut world, link, 2, Outcome::DeadLetter(boxed(large("p"))));
     assert!(
         matches!(refused[..], [Effect::Notice(Notice::NotSettled { refusal: Refusal::NoSpace, .. })]),
         "{refused:?}"
     );
-    world.broker.set_room(true);
+    world.broker.set_short(false);
     let filler = world.sender("q");
     world.send(filler, 0, &[message(1_048_575 - world.queue("q").held_bytes() as u32)]);
     world.send(filler, 1, &[message(1_048_576)]);

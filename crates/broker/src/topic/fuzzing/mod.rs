@@ -4,7 +4,7 @@ mod print;
 
 use super::action::act;
 use super::expression::{Expression, Statement};
-use super::filter::Ready;
+use super::filter::ReadyFilter;
 use super::like::Pattern;
 use super::rule::{Filter, Kind, Rule, Sql, Typed};
 use super::scalar::Wrong;
@@ -83,7 +83,7 @@ fn ask(rule: &Rule, stored: &[u8]) {
     let once = || {
         let steps = Rc::new(Steps::default());
         steps.next_rule();
-        let ready = Ready::of(&rule.filter);
+        let ready = ReadyFilter::of(&rule.filter);
         let selected = Subject::new(&front, None, about, &steps).and_then(|subject| ready.selects(&subject));
         let acted = match (&selected, &rule.action) {
             (Ok(true), Some(action)) => {

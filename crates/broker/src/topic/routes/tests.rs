@@ -1,7 +1,7 @@
 //! Rules as those see them who send and receive: what is selected, what it becomes, what fails, and what it costs.
 
 use super::super::fan_out::tests::{counts, numbers, subscribe, topic};
-use super::super::filter::{Key, Ready};
+use super::super::filter::{Key, ReadyFilter};
 use super::super::rule::{Correlation, Filter, Kind, Rule, Sql, Typed};
 use super::super::settings::{SubscriptionSettings, TopicSettings};
 use super::super::subject::tests::encoded;
@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 use crate::settings::QueueSettings;
 use crate::testing::{World, message};
 use crate::time::Span;
-use crate::work::take_touched;
+use crate::touched::take_touched;
 use crate::{Incoming, Intake};
 use message::Value;
 use message::overlay::Change;
@@ -400,7 +400,7 @@ fn a_bad_rule_is_refused_and_leaves_the_old_one() {
 fn routes_of(count: usize, filter: &str) -> Routes {
     let mut routes = Routes::default();
     for nth in 0..count {
-        let (subscription, filter) = (EntityId(nth as u32), Ready::of(&sql(filter)));
+        let (subscription, filter) = (EntityId(nth as u32), ReadyFilter::of(&sql(filter)));
         let place = (format!("{nth:04}").into(), "r".into());
         let (moves, is_correlation) = (false, false);
         routes.add(Route {

@@ -142,16 +142,17 @@ fn changed() -> Outcome {
 }
 
 /// Decides a settlement that changes properties, as far as it can be without the message.
-fn begin(bench: &mut Bench, transaction: TransactionId, token: LockToken) -> (Command, Vec<BodyId>) {
+fn begin(bench: &mut Bench, transaction: TransactionId, token: LockToken) -> (Command, Vec<Need>) {
     let (request, namespace, path) = (bench.request(), NamespaceId(0), "q".into());
     let settle =
         Command::SettleTokens { request, namespace, path, tokens: [token].into(), outcome: changed() };
     let command = Command::Within { transaction, command: Box::new(settle) };
     let context = Context { now: bench.world.now, position: bench.world.position() };
     let mut decision = Decision::default();
-    let decided = bench.world.broker.decide(&command, Arrivals::default(), &[], context, &mut decision);
-    let Decided::Needs(Needs(bodies)) = decided else { panic!("{decided:?}") };
-    (command, bodies)
+    let decided =
+        bench.world.broker.decide(&command, Arrivals::default(), Material::NONE, context, &mut decision);
+    let Decided::Needs(Needs(needs)) = decided else { panic!("{decided:?}") };
+    (command, needs)
 }
 
 #[test]
@@ -161,14 +162,14 @@ fn a_commit_waits_for_what_is_still_being_read() {
     bench.world.is_checked = false;
     let token = bench.lock();
     let txn = bench.declare();
-    let (command, bodies) = begin(&mut bench, txn, token);
+    let (command, needs) = begin(&mut bench, txn, token);
     let (link, delivery) = (bench.coordinator, 3);
     let discharge = || Command::Discharge { link, delivery, transaction: txn, is_failed: false };
     assert_eq!(bench.world.command(discharge(), &[]), [], "not yet");
     let unknown = Effect::Notice(Notice::Rejected { link, delivery, refusal: UNKNOWN });
     assert_eq!(bench.world.command(discharge(), &[]), [unknown], "it is discharged already");
     assert_eq!(bench.send(txn, &[message(1)]), Err(UNKNOWN));
-    let material: Vec<_> = bodies.iter().map(|body| (*body, &[][..])).collect();
+    let material: Material = needs.iter().map(|need| need.found(&[])).collect();
     let context = Context { now: bench.world.now, position: bench.world.position() };
     let mut decision = Decision::default();
     let decided = bench.world.broker.decide(&command, Arrivals::default(), &material, context, &mut decision);
@@ -216,13 +217,14 @@ fn a_commit_that_waits_for_a_settlement_whose_link_is_gone_is_refused() {
     let command = Command::Within { transaction, command: Box::new(settle) };
     let context = Context { now: bench.world.now, position: bench.world.position() };
     let mut decision = Decision::default();
-    let decided = bench.world.broker.decide(&command, Arrivals::default(), &[], context, &mut decision);
-    let Decided::Needs(Needs(bodies)) = decided else { panic!("{decided:?}") };
+    let decided =
+        bench.world.broker.decide(&command, Arrivals::default(), Material::NONE, context, &mut decision);
+    let Decided::Needs(Needs(needs)) = decided else { panic!("{decided:?}") };
     bench.world.detach(receiver);
     let (link, delivery) = (bench.coordinator, 3);
     let discharge = Command::Discharge { link, delivery, transaction, is_failed: false };
     assert_eq!(bench.world.command(discharge, &[]), []);
-    let material: Vec<_> = bodies.iter().map(|body| (*body, &[][..])).collect();
+    let material: Material = needs.iter().map(|need| need.found(&[])).collect();
     let decided = bench.world.broker.decide(&command, Arrivals::default(), &material, context, &mut decision);
     assert_eq!(decided, Decided::Done);
     let told: Vec<_> = decision.effects.into_iter().map(|release| release.effect).collect();

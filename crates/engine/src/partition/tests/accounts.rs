@@ -1,6 +1,7 @@
 //! Whatever was counted is given back, however it ended: in two appends, in a refusal, on a full disk, after doubt.
 
 use super::*;
+use crate::runner::{ReadWork, Worker};
 use journal::{Log, Unsure, Verdict};
 
 /// Ten settlements that change more than one append holds.
@@ -31,7 +32,7 @@ fn a_batch_that_is_split_is_counted_once() {
     bench.is_held = true;
     let batch = Batch { commands, ..Batch::default() };
     let held = batch.held_bytes();
-    bench.accept(Item::Batch(batch));
+    bench.accept(Work::Batch(batch));
     bench.turn();
     let mut last = held;
     while bench.is_in_flight() {
@@ -44,11 +45,63 @@ fn a_batch_that_is_split_is_counted_once() {
 }
 
 #[test]
+fn what_waits_for_the_disk_is_counted_until_it_is_decided() {
+    // P7, W-35
+    let (memory, count) = (Memory::new(), 20_u32);
+    let mut bench = Bench::alone(Arc::new(memory.clone()));
+    bench.create_queue();
+    bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
+    (0..count).for_each(|delivery| drop(bench.send(link(1), delivery, 10)));
+    drop(bench);
+    // A new partition has nothing in its cache, and what it reads comes when the test lets it.
+    let (let_go, gate) = std::sync::mpsc::channel::<()>();
+    let mut bench = Bench::reading(Box::new(journal(Arc::new(memory))), |inbox| {
+        let read = move |work: ReadWork| {
+            let _ = gate.recv();
+            inbox.put(work.run());
+        };
+        Workers { read: Some(Worker::spawn("reader", read).unwrap()), snapshot: None }
+    });
+    // The reader ends with the partition: it must not wait for the gate then, if this test fails.
+    let let_go = let_go;
+    let outbox = bench.connect(2);
+    outbox.handed_over(2);
+    bench.give(vec![attach_receiver(link(2)), credit(link(2), count.into())]);
+    assert_eq!(outbox.undecided(), 0);
+    let mut changes = Overlay::default();
+    changes.set("a", &Value::Binary(vec![7; 30_000])).unwrap();
+    let settle = |outgoing: &Outgoing| match outgoing {
+        Outgoing::Deliver(sent) => {
+            let (token, outcome) = (sent.delivery.token, Outcome::Abandon(Some(Box::new(changes.clone()))));
+            Some(Command::Settle { link: link(2), delivery: 0, token, outcome, wants_answer: true })
+        }
+        _ => None,
+    };
+    let commands: Vec<_> = taken(&outbox).iter().filter_map(settle).collect();
+    assert_eq!(commands.len(), count as usize);
+    outbox.handed_over(commands.len());
+    bench.give(commands);
+    let wants = count as usize * (size_of::<Command>() + changes.held_bytes());
+    assert!(bench.budget.held_bytes() >= wants, "{} of {wants}", bench.budget.held_bytes());
+    assert_eq!(outbox.undecided(), count as usize);
+    for left in (0..count as usize).rev() {
+        let_go.send(()).unwrap();
+        while bench.inbox.is_empty() {
+            std::thread::yield_now();
+        }
+        bench.turn();
+        assert_eq!(outbox.undecided(), left);
+    }
+    bench.assert_accounts_are_zero();
+}
+
+#[test]
 fn a_refusal_gives_back_what_was_held() {
     let mut bench = Bench::with_queue();
     let outbox = bench.connect(1);
     bench.give(vec![attach_sender(link(1))]);
-    bench.accept(Item::Batch(sending_too_much(link(1))));
+    bench.accept(Work::Batch(sending_too_much(link(1))));
     bench.turn();
     assert_eq!(told(&outbox), ["attached", "rejected"]);
     bench.assert_accounts_are_zero();
@@ -92,7 +145,7 @@ fn a_stop_does_not_wait_for_room() {
     told(&outbox);
     disk.fail_in(1);
     bench.send(link(1), 0, 10);
-    bench.accept(Item::Stop);
+    bench.accept(Work::Stop);
     assert_eq!(bench.turn(), Pause::Ended);
     assert_eq!(told(&outbox), Vec::<String>::new(), "what found no room was told to nobody");
 }

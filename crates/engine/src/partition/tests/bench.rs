@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::by_hand::HandClock;
-use crate::commit::{Append, Shared, Step};
+use crate::commit::{AfterTurn, Append, Shared};
 use crate::mailbox::Outbox;
 use crate::recovery::recover;
 
@@ -22,7 +22,7 @@ pub(super) enum Pause {
 
 pub(super) struct Bench {
     pub(super) partition: Shared<Partition>,
-    pub(super) inbox: Arc<Inbox<Item>>,
+    pub(super) inbox: Arc<Inbox<Work>>,
     pub(super) budget: Arc<Budget>,
     pub(super) counters: Arc<Counters>,
     pub(super) clock: HandClock,
@@ -40,12 +40,21 @@ impl Bench {
         Bench::on(Box::new(journal(disk)))
     }
 
-    pub(super) fn on(mut journal: Box<dyn Journal>) -> Bench {
+    pub(super) fn on(journal: Box<dyn Journal>) -> Bench {
+        Bench::reading(journal, |_| Workers::default())
+    }
+
+    /// With threads that read for it. They leave in the inbox what they have read.
+    pub(super) fn reading(
+        mut journal: Box<dyn Journal>,
+        workers: impl FnOnce(Arc<Inbox<Work>>) -> Workers,
+    ) -> Bench {
         let durable = recover(&mut *journal, 1).unwrap().durable;
         let clock = HandClock::default();
         clock.set(NOW);
-        let environment = Environment::default();
+        let mut environment = Environment::default();
         let (inbox, (budget, _, counters)) = (environment.inbox.clone(), environment.shared());
+        environment.workers = workers(inbox.clone());
         let tail = journal.tail();
         let partition =
             Partition::new(Broker::new(durable, 5), journal, Box::new(clock.clone()), environment);
@@ -71,7 +80,7 @@ impl Bench {
 
     pub(super) fn connect(&mut self, connection: u32) -> Arc<Outbox> {
         let outbox = Arc::new(Outbox::default());
-        self.accept(Item::Connect { connection: ConnectionId(connection), mailbox: outbox.clone() });
+        self.accept(Work::Connect { connection: ConnectionId(connection), mailbox: outbox.clone() });
         outbox
     }
 
@@ -80,21 +89,21 @@ impl Bench {
     }
 
     /// Leaves work in the inbox.
-    pub(super) fn accept(&mut self, item: Item) {
-        if let Item::Batch(batch) = &item {
+    pub(super) fn accept(&mut self, work: Work) {
+        if let Work::Batch(batch) = &work {
             self.budget.hold(batch.held_bytes());
         }
-        self.inbox.leave(item);
+        self.inbox.leave(work);
     }
 
     pub(super) fn give(&mut self, commands: Vec<Command>) -> Pause {
-        self.accept(Item::Batch(Batch { commands, ..Batch::default() }));
+        self.accept(Work::Batch(Batch { commands, ..Batch::default() }));
         self.turn()
     }
 
     /// Sends one message of some bytes.
     pub(super) fn send(&mut self, link: LinkId, delivery: u32, bytes: usize) -> Pause {
-        self.accept(Item::Batch(sending(link, delivery, bytes)));
+        self.accept(Work::Batch(sending(link, delivery, bytes)));
         self.turn()
     }
 
@@ -108,23 +117,23 @@ impl Bench {
         self.run(None)
     }
 
-    fn run(&mut self, mut answered: Option<crate::commit::Answered<Unreleased>>) -> Pause {
+    fn run(&mut self, mut answered: Option<crate::commit::AppendOutcome<Unreleased>>) -> Pause {
         for _ in 0..MOST_TURNS {
             match self.partition.turn(answered.take()) {
-                Step::Sync(append) if self.is_held => {
+                AfterTurn::Sync(append) if self.is_held => {
                     self.append = Some(append);
                     return Pause::InFlight;
                 }
-                Step::Sync(append) => answered = Some(append.wait()),
-                Step::Sleep { until, now } => match self.partition.gathers_until() {
+                AfterTurn::Sync(append) => answered = Some(append.wait()),
+                AfterTurn::Sleep { until, now } => match self.partition.gathers_until() {
                     Some(moment) => self.clock.pass_until(moment),
                     None if self.inbox.is_empty() && until.is_none_or(|until| until > now) => {
                         return Pause::Asleep(until);
                     }
                     None => {}
                 },
-                Step::Ended => return Pause::Ended,
-                Step::Stopped(why) => return Pause::Stopped(why),
+                AfterTurn::Ended => return Pause::Ended,
+                AfterTurn::Stopped(why) => return Pause::Stopped(why),
             }
         }
         panic!("the partition never rests");

@@ -22,13 +22,13 @@ fn whoever_has_work_while_the_disk_is_busy_decides_it_and_it_is_written_next() {
 fn nothing_overtakes_what_waits_for_the_append_in_flight_or_for_the_next() {
     let mut bench = Bench::with_queue();
     let sender = bench.leave_in_flight();
-    bench.accept(Item::Batch(sending_too_much(link(90))));
+    bench.accept(Work::Batch(sending_too_much(link(90))));
     bench.turn();
     assert_eq!(told(&sender), Vec::<String>::new(), "a refusal, but of what came later");
     bench.send(link(90), 1, 10);
     bench.finish_sync();
     assert_eq!(told(&sender), ["accepted 0 to 0"], "the refusal is part of what was decided since");
-    bench.accept(Item::Batch(sending_too_much(link(90))));
+    bench.accept(Work::Batch(sending_too_much(link(90))));
     bench.turn();
     bench.finish_sync();
     assert_eq!(told(&sender), ["rejected", "accepted 1 to 1", "rejected"]);
@@ -49,7 +49,7 @@ fn a_free_effect_leaves_before_a_later_one_that_waits_for_the_disk() {
     // On a connection's thread: a delivery, which rests on what is durable, and a send, which does not.
     let mut batch = sending(sender, 7, 10);
     batch.commands.insert(0, credit(link(2), 1));
-    bench.accept(Item::Batch(batch));
+    bench.accept(Work::Batch(batch));
     bench.turn();
     assert_eq!(told(&both), ["message 1"]);
     bench.finish_sync();
@@ -59,7 +59,7 @@ fn a_free_effect_leaves_before_a_later_one_that_waits_for_the_disk() {
     bench.is_held = false;
     let mut batch = sending(sender, 8, 10);
     batch.commands.insert(0, credit(link(2), 2));
-    bench.accept(Item::Batch(batch));
+    bench.accept(Work::Batch(batch));
     bench.partition.decide_here();
     assert_eq!(told(&both), ["message 2"], "it has left, and nothing is written yet");
     bench.turn();
@@ -70,9 +70,9 @@ fn a_free_effect_leaves_before_a_later_one_that_waits_for_the_disk() {
 fn a_connections_thread_decides_for_a_few_others_and_calls_for_the_rest() {
     let mut bench = Bench::with_queue();
     bench.leave_in_flight();
-    let most = crate::commit::MOST_FOR_OTHERS as u32;
+    let most = crate::commit::limits::MOST_FOR_OTHERS as u32;
     for delivery in 1..=most + 1 {
-        bench.accept(Item::Batch(sending(link(90), delivery, 10)));
+        bench.accept(Work::Batch(sending(link(90), delivery, 10)));
     }
     bench.turn();
     assert_eq!(bench.look(|partition| partition.backlog.len()), 1);
@@ -101,9 +101,9 @@ fn a_settlement_that_nobody_wants_confirmed_rides_along_with_the_next_append() {
     };
     let before = bench.counters.appends.load(Ordering::Relaxed);
     let appends = |bench: &Bench| bench.counters.appends.load(Ordering::Relaxed) - before;
-    bench.accept(Item::Batch(Batch { commands: vec![complete(false)], ..Batch::default() }));
+    bench.accept(Work::Batch(Batch { commands: vec![complete(false)], ..Batch::default() }));
     bench.partition.decide_here();
-    assert!(matches!(bench.partition.turn(None), crate::commit::Step::Sleep { .. }));
+    assert!(matches!(bench.partition.turn(None), crate::commit::AfterTurn::Sleep { .. }));
     assert_eq!((appends(&bench), bench.look(|partition| partition.drafting.is_empty())), (0, false));
     bench.is_held = true;
     assert_eq!(bench.send(link(1), 1, 10), Pause::InFlight, "somebody waits for this one");
@@ -135,7 +135,7 @@ fn what_is_stored_is_counted_by_messages() {
         batch.message(Span::MAX, |out| out.push(1));
         batch.send(link(1), delivery, false, first);
     }
-    bench.accept(Item::Batch(batch));
+    bench.accept(Work::Batch(batch));
     bench.turn();
     assert_eq!(bench.counters.stored_messages.load(Ordering::Relaxed), 5, "neighbours are in one run");
 }
@@ -144,7 +144,7 @@ fn what_is_stored_is_counted_by_messages() {
 fn a_stop_that_comes_during_a_sync_is_looked_at_when_it_is_over() {
     let mut bench = Bench::with_queue();
     let sender = bench.leave_in_flight();
-    bench.accept(Item::Stop);
+    bench.accept(Work::Stop);
     assert_eq!(bench.turn(), Pause::InFlight);
     bench.send(link(90), 1, 10);
     bench.is_held = false;
@@ -192,7 +192,7 @@ fn what_rests_on_durable_things_waits_behind_what_is_in_flight_for_the_same_conn
 
 #[test]
 fn a_call_by_a_moment_wakes_whoever_would_sleep_longer() {
-    let inbox = Inbox::<Item>::default();
+    let inbox = Inbox::<Work>::default();
     let now = Moment(0);
     for until in [None, Some(Moment(9))] {
         assert!(inbox.try_sleep(until, now));

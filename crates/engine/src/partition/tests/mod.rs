@@ -89,7 +89,7 @@ fn a_refusal_waits_for_the_records_that_were_decided_before_it() {
     bench.give(vec![attach_sender(link(1))]);
     assert_eq!(told(&refused), ["attached"]);
     let accepted = bench.leave_in_flight();
-    bench.accept(Item::Batch(sending_too_much(link(1))));
+    bench.accept(Work::Batch(sending_too_much(link(1))));
     bench.turn();
     assert_eq!(told(&refused), Vec::<String>::new());
     bench.finish_sync();
@@ -131,7 +131,7 @@ fn with_a_full_draft_the_rest_waits_for_the_disk() {
     let outbox = bench.connect(1);
     bench.give(vec![attach_sender(link(1))]);
     bench.leave_in_flight();
-    (0..10).for_each(|delivery| bench.accept(Item::Batch(sending(link(1), delivery, 512 * 1_024))));
+    (0..10).for_each(|delivery| bench.accept(Work::Batch(sending(link(1), delivery, 512 * 1_024))));
     bench.turn();
     assert_eq!(bench.look(|partition| partition.backlog.len()), 2, "eight fill a draft");
     while bench.is_in_flight() {
@@ -147,7 +147,7 @@ fn more_than_one_append_holds_becomes_several() {
     let outbox = bench.connect(1);
     bench.give(vec![attach_sender(link(1))]);
     let many = journal::limits::BATCH_BYTES / (512 * 1_024) + 8;
-    (0..many as u32).for_each(|delivery| bench.accept(Item::Batch(sending(link(1), delivery, 512 * 1_024))));
+    (0..many as u32).for_each(|delivery| bench.accept(Work::Batch(sending(link(1), delivery, 512 * 1_024))));
     bench.turn();
     let accepted: u32 = taken(&outbox)
         .iter()
@@ -197,11 +197,7 @@ fn settlements_that_change_more_than_one_append_holds_become_several() {
 fn changed_properties_are_checked_against_the_message_in_the_cache_or_on_disk() {
     // S-18
     let memory = Memory::new();
-    let mut bench = Bench::alone(Arc::new(memory.clone()));
-    bench.create_queue();
-    bench.connect(1);
-    bench.give(vec![attach_sender(link(1))]);
-    bench.send(link(1), 0, 10);
+    let mut bench = with_one_message(&memory);
     abandon_with_changes(&mut bench);
     drop(bench);
     // A new partition has nothing in its cache.
@@ -216,22 +212,27 @@ fn changed_properties_are_checked_against_the_message_in_the_cache_or_on_disk() 
 #[test]
 fn a_stop_waits_for_what_is_being_read() {
     let memory = Memory::new();
-    let mut bench = Bench::alone(Arc::new(memory.clone()));
-    bench.create_queue();
-    bench.connect(1);
-    bench.give(vec![attach_sender(link(1))]);
-    bench.send(link(1), 0, 10);
-    drop(bench);
+    drop(with_one_message(&memory));
     // A new partition has nothing in its cache: what is to be removed before it leaves is looked at on the disk first.
     let mut bench = Bench::alone(Arc::new(memory));
     let outbox = bench.connect(2);
     let mode = ReceiveMode::ReceiveAndDelete;
     let attach = Command::AttachReceiver { link: link(2), namespace: NamespaceId(0), path: "q".into(), mode };
-    bench.accept(Item::Batch(Batch { commands: vec![attach, credit(link(2), 1)], ..Batch::default() }));
-    bench.accept(Item::Stop);
+    bench.accept(Work::Batch(Batch { commands: vec![attach, credit(link(2), 1)], ..Batch::default() }));
+    bench.accept(Work::Stop);
     assert_eq!(bench.turn(), Pause::Ended);
     assert_eq!(told(&outbox), ["attached", "message 1"]);
     bench.assert_accounts_are_zero();
+}
+
+/// A partition on this disk whose queue has one message.
+fn with_one_message(memory: &Memory) -> Bench {
+    let mut bench = Bench::alone(Arc::new(memory.clone()));
+    bench.create_queue();
+    bench.connect(1);
+    bench.give(vec![attach_sender(link(1))]);
+    bench.send(link(1), 0, 10);
+    bench
 }
 
 /// Receives message 1 and abandons it with changes.
@@ -261,12 +262,12 @@ fn a_message_in_parts_is_delivered_whole() {
         let mut batch = Batch::default();
         let body = batch.body(|out| out.extend_from_slice(part));
         batch.commands.push(Command::Part { link: link(1), body });
-        bench.accept(Item::Batch(batch));
+        bench.accept(Work::Batch(batch));
     }
     let mut batch = Batch::default();
     batch.message(Span::MAX, |out| out.extend_from_slice(b"in parts"));
     batch.send(link(1), 0, false, 0);
-    bench.accept(Item::Batch(batch));
+    bench.accept(Work::Batch(batch));
     let receiver = LinkId { link: 2, ..link(1) };
     bench.give(vec![attach_receiver(receiver), credit(receiver, 1)]);
     let outgoing = taken(&outbox);
@@ -292,7 +293,7 @@ fn a_message_whose_copy_is_not_written_yet_is_found_where_it_was() {
     // Both are copied twice while the disk is busy; the copies are in the draft.
     for _ in 0..2 {
         let copies = (1..=2).map(|body| (BodyId(body), vec![body as u8 - 1; 10])).collect();
-        bench.accept(Item::Copied { copies, unread: Vec::new(), failure: None });
+        bench.accept(Work::Copied { copies, unread: Vec::new(), failure: None });
         bench.turn();
     }
     let receiver = LinkId { connection: ConnectionId(1), link: 2 };
@@ -319,7 +320,7 @@ fn a_lost_connection_takes_its_links_along() {
     bench.connect(2);
     let other = bench.connect(3);
     bench.give(vec![attach_sender(link(1)), attach_receiver(link(2)), credit(link(2), 10)]);
-    bench.accept(Item::Disconnect { connection: ConnectionId(2) });
+    bench.accept(Work::Disconnect { connection: ConnectionId(2) });
     bench.give(vec![attach_receiver(link(3)), credit(link(3), 1)]);
     bench.send(link(1), 0, 10);
     assert_eq!(told(&other), ["attached", "message 1"]);
@@ -344,7 +345,7 @@ fn a_link_that_was_refused_or_taken_away_is_not_remembered() {
 fn what_was_handed_over_counts_until_it_is_durable() {
     let mut bench = Bench::with_queue();
     let bodies = vec![0; crate::limits::UNDURABLE_BYTES];
-    bench.accept(Item::Batch(Batch { bodies, ..Batch::default() }));
+    bench.accept(Work::Batch(Batch { bodies, ..Batch::default() }));
     assert!(!bench.budget.has_room());
     bench.turn();
     assert!(bench.budget.has_room());
@@ -356,8 +357,8 @@ fn a_stopped_partition_has_written_everything_and_sealed_it() {
     let mut bench = Bench::with_queue();
     let outbox = bench.connect(1);
     bench.give(vec![attach_sender(link(1))]);
-    bench.accept(Item::Batch(sending(link(1), 0, 10)));
-    bench.accept(Item::Stop);
+    bench.accept(Work::Batch(sending(link(1), 0, 10)));
+    bench.accept(Work::Stop);
     assert_eq!(bench.turn(), Pause::Ended);
     assert_eq!(told(&outbox), ["attached", "accepted 0 to 0"]);
     assert_eq!(bench.look(|partition| partition.sealed), Sealed::Yes);
@@ -372,7 +373,7 @@ fn a_planned_stop_keeps_locks_and_a_crash_does_not() {
         let outbox = bench.connect(connection);
         bench.give(vec![attach_receiver(link(connection)), credit(link(connection), 1)]);
         let told = told(&outbox);
-        bench.accept(Item::Disconnect { connection: ConnectionId(connection) });
+        bench.accept(Work::Disconnect { connection: ConnectionId(connection) });
         bench.turn();
         told
     };
@@ -389,7 +390,7 @@ fn a_planned_stop_keeps_locks_and_a_crash_does_not() {
     }
     assert_eq!(lock(&mut bench, 2), ["attached", "message 1"]);
     for (connection, expected) in [(3, "message 2"), (4, "message 3")] {
-        bench.accept(Item::Stop);
+        bench.accept(Work::Stop);
         assert_eq!(bench.turn(), Pause::Ended);
         // Nothing is recorded in the next life, but one more lock is given out.
         bench = next_life(&mut memory);
@@ -413,11 +414,11 @@ fn after_a_failed_write_or_sync_nothing_is_told() {
         let outbox = bench.connect(1);
         bench.give(vec![attach_sender(link(1))]);
         assert_eq!(told(&outbox), ["attached"]);
-        bench.accept(Item::Batch(sending(link(1), 0, 10)));
+        bench.accept(Work::Batch(sending(link(1), 0, 10)));
         let is_ok = !matches!(bench.turn(), Pause::Stopped(Stop::Failed(_)));
         let answers = told(&outbox).len();
         // Not later either: what comes now would rest on what was lost.
-        bench.accept(Item::Batch(Batch { commands: vec![attach_sender(other)], ..Batch::default() }));
+        bench.accept(Work::Batch(Batch { commands: vec![attach_sender(other)], ..Batch::default() }));
         bench.partition.decide_here();
         assert_eq!(told(&outbox).len(), usize::from(is_ok));
         (is_ok, answers, disk.calls())
@@ -484,7 +485,7 @@ fn what_is_due_is_worked_off_a_slice_a_turn_and_a_command_waits_for_none_of_the_
         let mut batch = Batch::default();
         (0..COUNT / 3).for_each(|_| batch.message(Span(1_000), |out| out.push(0)));
         batch.send(link(1), part, false, 0);
-        bench.accept(Item::Batch(batch));
+        bench.accept(Work::Batch(batch));
         bench.turn();
     }
     told(&outbox);
@@ -492,7 +493,7 @@ fn what_is_due_is_worked_off_a_slice_a_turn_and_a_command_waits_for_none_of_the_
     bench.is_held = true;
     let mut left = Vec::new();
     for delivery in 10..13 {
-        bench.accept(Item::Batch(sending(link(1), delivery, 10)));
+        bench.accept(Work::Batch(sending(link(1), delivery, 10)));
         bench.turn();
         left.push(
             bench.look(|partition| partition.broker.durable().queues().next().unwrap().1.counts.active),
@@ -502,25 +503,25 @@ fn what_is_due_is_worked_off_a_slice_a_turn_and_a_command_waits_for_none_of_the_
     assert_eq!(left, [2 * slice + 1, slice + 2, 3]);
 }
 
-fn advance(connection: u32, by: Span) -> Item {
+fn advance(connection: u32, by: Span) -> Work {
     let request = RequestId { connection: ConnectionId(connection), request: 9 };
     let command = Command::Advance { request, namespace: NamespaceId(0), by };
-    Item::Batch(Batch { commands: vec![command], ..Batch::default() })
+    Work::Batch(Batch { commands: vec![command], ..Batch::default() })
 }
 
-fn tell_time(connection: u32) -> Item {
+fn tell_time(connection: u32) -> Work {
     let request = RequestId { connection: ConnectionId(connection), request: 10 };
     let task = Box::new(broker::Task::TellTime);
     let command = Command::Manage { request, namespace: NamespaceId(0), task };
-    Item::Batch(Batch { commands: vec![command], ..Batch::default() })
+    Work::Batch(Batch { commands: vec![command], ..Batch::default() })
 }
 
 /// A message that lives a minute.
-fn mortal(link: LinkId) -> Item {
+fn mortal(link: LinkId) -> Work {
     let mut batch = Batch::default();
     batch.message(Span::minutes(1), |out| out.extend_from_slice(&[0x55; 10]));
     batch.send(link, 0, false, 0);
-    Item::Batch(batch)
+    Work::Batch(batch)
 }
 
 #[test]
@@ -534,7 +535,7 @@ fn a_move_of_time_is_told_when_all_that_it_did_is_durable() {
     bench.leave_in_flight();
     bench.accept(advance(1, Span::minutes(60)));
     bench.turn();
-    assert!(!bench.look(|partition| partition.broker.is_moving()));
+    assert!(!bench.look(|partition| partition.broker.is_advancing()));
     bench.finish_sync();
     assert_eq!(told(&outbox), Vec::<String>::new(), "what it did is with the disk");
     bench.finish_sync();
@@ -558,7 +559,7 @@ fn what_comes_while_time_is_moved_is_decided_when_it_has_arrived() {
     bench.accept(tell_time(1));
     bench.is_held = true;
     bench.turn();
-    assert!(bench.look(|partition| partition.broker.is_moving()));
+    assert!(bench.look(|partition| partition.broker.is_advancing()));
     assert_eq!(told(&outbox).len(), 0);
     while bench.is_in_flight() {
         bench.finish_sync();
@@ -626,14 +627,14 @@ fn connections_take_turns_and_what_one_of_them_asks_stays_in_its_order() {
     modest.handed_over(batches[2].commands.len());
     // One call for each of them is enough for the one who wants little.
     let has_decided = |partition: &mut Partition, connection: u32| {
-        let is_its = |item: &Item| match item {
-            Item::Batch(batch) => batch.commands[0].connection() == ConnectionId(connection),
+        let is_its = |work: &Work| match work {
+            Work::Batch(batch) => batch.commands[0].connection() == ConnectionId(connection),
             _ => false,
         };
         !partition.backlog.iter().any(is_its)
     };
     bench.look(|partition| {
-        batches.into_iter().for_each(|batch| partition.accept(Item::Batch(batch)));
+        batches.into_iter().for_each(|batch| partition.accept(Work::Batch(batch)));
         let mut calls = 0;
         while !has_decided(partition, 2) {
             partition.decide_waiting(usize::MAX, NOW);

@@ -23,12 +23,13 @@ pub use replies::LargeReplies;
 pub(super) use replies::{PendingReplies, Replies};
 
 use super::cbs::{LONG_ID, Question, read_request};
-use super::connection::Task;
-use super::link::{Kind, Link, REQUEST_CREDIT};
+use super::connection::ConnectionTask;
+use super::link::{Kind, Link};
 use super::transaction::within;
 use crate::auth::{Demand, Right};
 use crate::limits::{
-    ANSWERED_MESSAGE_COST, MANAGEMENT_REQUEST_BYTES, RULES_ANSWER_BYTES, SESSION_ID_COST, TRACKING_BYTES,
+    ANSWERED_MESSAGE_COST, MANAGEMENT_REQUEST_BYTES, REQUEST_CREDIT, RULES_ANSWER_BYTES, SESSION_ID_COST,
+    TRACKING_BYTES,
 };
 use amqp::{Attach, AttachReply, LinkKey, Role};
 use arguments::{Arguments, Failure};
@@ -136,7 +137,7 @@ fn joined(transaction: Option<TransactionId>, command: Command) -> Result<Comman
     })
 }
 
-impl<S> Task<S> {
+impl<S> ConnectionTask<S> {
     /// A node is open to every client with some right on its entity; each request is looked at again.
     pub(super) fn attach_management(
         &mut self,
@@ -183,7 +184,7 @@ impl<S> Task<S> {
         let Some(link) = self.management_replies(request.reply_to.as_deref(), session, &path) else {
             return tracing::debug!("a request to a management node names no link to answer on");
         };
-        let correlation = Task::<S>::correlation(&mut request);
+        let correlation = ConnectionTask::<S>::correlation(&mut request);
         let tracking = request.application.get("com.microsoft:tracking-id").and_then(Value::as_str);
         let tracking = tracking.filter(|text| text.len() <= TRACKING_BYTES).map(Box::from);
         let correlation = match correlation {
@@ -208,6 +209,7 @@ impl<S> Task<S> {
                 let answer_bytes = answer_bytes(&command);
                 let asked = Asked { link, reply, path, verb, answer_bytes };
                 self.question(Question::Management(Box::new(asked)));
+                self.batch.extra_bytes += command.held_bytes();
                 self.batch.commands.push(command);
             }
             Err(failure) => {

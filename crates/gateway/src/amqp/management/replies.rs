@@ -4,13 +4,13 @@
 //! answers loses the link.
 
 use super::super::condition::SERVER_BUSY;
-use super::super::connection::Task;
-use super::super::deliver::{OUTPUT_BYTES, Unshown, stamp_of};
+use super::super::connection::ConnectionTask;
+use super::super::deliver::{Unshown, stamp_of};
 use super::super::link::{Kind, Link};
 use super::arguments::uuid_of_token;
 use super::reply::Reply;
 use super::{Verb, status};
-use crate::limits::{LARGE_REPLIES_BYTES, LARGE_REPLY_BYTES, QUESTION_COST, SMALL_REPLY_BYTES};
+use crate::limits::{LARGE_REPLIES_BYTES, LARGE_REPLY_BYTES, OUTPUT_BYTES, QUESTION_COST, SMALL_REPLY_BYTES};
 use amqp::{LinkKey, SessionKey};
 use broker::{BodyId, Delivery, State};
 use bytes::Bytes;
@@ -322,7 +322,7 @@ impl Messages {
     }
 }
 
-impl<S> Task<S> {
+impl<S> ConnectionTask<S> {
     /// Where an answer goes: the link that the request names by its address or its name, else the one of the same node
     /// and session.
     pub(super) fn management_replies(

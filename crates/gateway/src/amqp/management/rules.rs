@@ -8,6 +8,7 @@ use broker::topic::rule::{Correlation, Filter, Kind, Rule, RuleDescription, Sql,
 use broker::topic::subscription::split_path;
 use broker::{Command, Refusal, Span, Task};
 use message::Value;
+use message::ticks::TICKS_PER_MS;
 
 /// Descriptors of what is listed. Their numbers have two widths, and that is no mistake.
 const RULE_DESCRIPTION: u64 = 0x0000_0137_0000_0004;
@@ -20,8 +21,6 @@ const CORRELATION_FILTER: u64 = 0x0000_0013_7000_0009;
 
 /// What every SQL filter and action says of itself.
 const COMPATIBILITY_LEVEL: i32 = 20;
-
-const TICKS_PER_MS: i64 = 10_000;
 
 pub(super) fn add(asking: &Asking<'_>) -> Result<(Verb, Command), Failure> {
     let name = asking.arguments.text("rule-name").ok_or(Failure::Argument("rule-name"))?;

@@ -3,14 +3,13 @@
 
 use super::{Issuer, Keys, Role};
 use crate::auth::{Rights, UnixSeconds};
+use crate::limits::DEVELOPMENT_TOKEN_SECONDS;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::json;
 
-/// How long its tokens are good. Clients ask again some minutes before.
-const LIFETIME_SECONDS: u64 = 3_600;
 const NAME: &str = "otobus:development";
 const KEY_ID: &str = "development";
 const ROLE: &str = "developer";
@@ -45,8 +44,8 @@ impl Development {
     }
 
     /// A token for a resource, as an identity endpoint answers with it.
-    pub(crate) fn answer(&self, resource: &str, now: UnixSeconds) -> Option<String> {
-        let expires = now.0 + LIFETIME_SECONDS;
+    pub fn answer(&self, resource: &str, now: UnixSeconds) -> Option<String> {
+        let expires = now.0 + DEVELOPMENT_TOKEN_SECONDS;
         let header = json!({"alg": "ES256", "typ": "JWT", "kid": KEY_ID});
         let claims = json!({"iss": NAME, "aud": resource, "iat": now.0, "nbf": now.0, "exp": expires, "roles": [ROLE]});
         let signed =
@@ -56,7 +55,7 @@ impl Development {
         // Managed identities read `expires_on`, others `expires_in`.
         let answer = json!({
             "access_token": token, "token_type": "Bearer", "resource": resource,
-            "expires_on": expires.to_string(), "expires_in": LIFETIME_SECONDS,
+            "expires_on": expires.to_string(), "expires_in": DEVELOPMENT_TOKEN_SECONDS,
         });
         Some(answer.to_string())
     }

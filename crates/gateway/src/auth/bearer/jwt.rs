@@ -10,7 +10,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(super) struct Jwt<'a> {
     pub(super) header: Header,
-    pub(super) claims: Claims,
+    pub(super) claims: TokenBody,
     /// Header and claims as written: what was signed.
     pub(super) signed: &'a str,
     pub(super) signature: Vec<u8>,
@@ -25,7 +25,7 @@ pub(super) struct Header {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Claims {
+pub(super) struct TokenBody {
     pub(super) iss: String,
     #[serde(default)]
     aud: Value,
@@ -57,7 +57,7 @@ impl<'a> Jwt<'a> {
     }
 }
 
-impl Claims {
+impl TokenBody {
     pub(super) fn is_for(&self, audiences: &[Box<str>]) -> bool {
         // Azure's own come with and without a slash at the end.
         let plain = |text: &str| text.trim_end_matches('/').to_owned();

@@ -1,14 +1,12 @@
 //! The public keys of an issuer, a JSON web key set (RFC 7517), and what they prove. `ring` does the arithmetic.
 
+use crate::limits::ISSUER_KEYS;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::signature::{
     self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
 };
 use serde::Deserialize;
-
-/// An issuer has a handful: those of now, and those before and after.
-const MOST_KEYS: usize = 64;
 
 #[derive(Debug, Default)]
 pub struct Keys {
@@ -37,7 +35,7 @@ pub enum Error {
     Json(#[from] serde_json::Error),
     #[error("it has no key that signatures of tokens can be checked with (RSA, P-256, P-384 or Ed25519)")]
     NoKey,
-    #[error("it has more than {MOST_KEYS} keys")]
+    #[error("it has more than {ISSUER_KEYS} keys")]
     TooMany,
 }
 
@@ -64,7 +62,7 @@ impl Keys {
     /// Reads a key set. Keys of kinds that we do not know are left out: an issuer may have them for others.
     pub fn read(json: &[u8]) -> Result<Keys, Error> {
         let set: KeySet = serde_json::from_slice(json)?;
-        if set.keys.len() > MOST_KEYS {
+        if set.keys.len() > ISSUER_KEYS {
             return Err(Error::TooMany);
         }
         let list: Vec<Key> = set.keys.into_iter().filter_map(Fields::key).collect();

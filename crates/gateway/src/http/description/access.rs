@@ -86,15 +86,9 @@ pub(super) mod tests {
         }
     }
 
-    fn read_back(text: &str) -> Vec<AccessRule> {
-        let body = format!("<a xmlns=\"{SERVICE_BUS}\" xmlns:i=\"{SCHEMA_INSTANCE}\">{text}</a>");
-        read(&xml::read(body.as_bytes()).unwrap().children[0], &mut keys()).unwrap()
-    }
-
-    // HX-1.8.2
-    #[test]
-    fn a_rule_survives_writing_and_reading() {
-        let rule = AccessRule {
+    /// A rule that lets its holder listen.
+    pub(in super::super) fn reader() -> AccessRule {
+        AccessRule {
             name: "reader".into(),
             primary: Key::chosen("one"),
             secondary: Key::chosen("two"),
@@ -103,7 +97,18 @@ pub(super) mod tests {
             manage: false,
             created: LocalTime(0),
             modified: LocalTime(0),
-        };
+        }
+    }
+
+    fn read_back(text: &str) -> Vec<AccessRule> {
+        let body = format!("<a xmlns=\"{SERVICE_BUS}\" xmlns:i=\"{SCHEMA_INSTANCE}\">{text}</a>");
+        read(&xml::read(body.as_bytes()).unwrap().children[0], &mut keys()).unwrap()
+    }
+
+    // HX-1.8.2
+    #[test]
+    fn a_rule_survives_writing_and_reading() {
+        let rule = reader();
         let all = AccessRule { name: "all".into(), send: true, manage: true, ..rule.clone() };
         let mut writer = Writer::default();
         write(&[rule.clone(), all.clone()], &mut writer);

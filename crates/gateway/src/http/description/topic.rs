@@ -81,7 +81,6 @@ pub fn write(topic: &TopicDescription, api_version: &str, writer: &mut Writer) {
 mod tests {
     use super::super::super::xml;
     use super::*;
-    use broker::access::Key;
     use broker::{LocalTime, Span, Status};
 
     fn described(settings: TopicSettings) -> TopicDescription {
@@ -134,16 +133,7 @@ mod tests {
     // HX-1.8.2
     #[test]
     fn the_rules_of_a_topic_survive_writing_and_reading() {
-        let rule = AccessRule {
-            name: "reader".into(),
-            primary: Key::chosen("one"),
-            secondary: Key::chosen("two"),
-            listen: true,
-            send: false,
-            manage: false,
-            created: LocalTime(0),
-            modified: LocalTime(0),
-        };
+        let rule = access::tests::reader();
         let topic = TopicDescription { access: vec![rule.clone()], ..described(TopicSettings::default()) };
         let mut writer = Writer::default();
         write(&topic, "2021-05", &mut writer);

@@ -7,14 +7,14 @@ use super::super::failure::Failure;
 use super::outline::{Outline, write_data};
 use super::user_properties::UserProperties;
 use crate::amqp::add_message;
-use broker::Time;
+use crate::iso::WallTime;
 use broker::limits::BATCH_MESSAGES;
 use engine::Batch;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
 /// Adds every message of the batch.
-pub(super) fn add(batch: &mut Batch, json: &[u8], wants_ids: bool, now: Time) -> Result<(), Failure> {
+pub(super) fn add(batch: &mut Batch, json: &[u8], wants_ids: bool, now: WallTime) -> Result<(), Failure> {
     let bad = |error: serde_json::Error| Failure::Bad(format!("The batch cannot be read: {error}."));
     let mut reader = serde_json::Deserializer::from_slice(json);
     Messages { batch, wants_ids, now }.deserialize(&mut reader).map_err(bad)?;
@@ -25,7 +25,7 @@ pub(super) fn add(batch: &mut Batch, json: &[u8], wants_ids: bool, now: Time) ->
 struct Messages<'a> {
     batch: &'a mut Batch,
     wants_ids: bool,
-    now: Time,
+    now: WallTime,
 }
 
 impl<'de> DeserializeSeed<'de> for Messages<'_> {
@@ -60,7 +60,7 @@ impl<'de> Visitor<'de> for Messages<'_> {
 /// One message, which is written to `out`.
 struct Message<'a> {
     out: &'a mut Vec<u8>,
-    now: Time,
+    now: WallTime,
 }
 
 impl<'de> DeserializeSeed<'de> for Message<'_> {
@@ -108,7 +108,9 @@ mod tests {
 
     fn read(json: &str) -> Result<Batch, String> {
         let mut batch = Batch::default();
-        add(&mut batch, json.as_bytes(), true, Time(0)).map(|()| batch).map_err(|failure| failure.to_string())
+        add(&mut batch, json.as_bytes(), true, WallTime(0))
+            .map(|()| batch)
+            .map_err(|failure| failure.to_string())
     }
 
     type Shown = (String, Option<String>, Vec<(String, Value)>);

@@ -244,7 +244,7 @@ mod tests {
 
     fn told(outline: &Outline, delivery: &Delivery) -> Json {
         let mut bytes = Vec::new();
-        outline.write(&mut bytes, broker::Time(0));
+        outline.write(&mut bytes, crate::iso::WallTime(0));
         let sections = Sections::scan(&bytes).unwrap();
         let text =
             shown(&View { stored: &bytes, sections: &sections, overlay: None }, delivery, "t").unwrap();

@@ -1,15 +1,12 @@
 //! Dates and durations as the runtime API writes them: RFC 1123 dates, seconds, and time spans such as `1.02:03:04`
 //! (H-93). Dates in ISO 8601 are taken too.
 
+use broker::time::{DAY, LONGEST_DAYS, SECOND};
 use broker::{LocalTime, Span};
 use time::{Date, Month, OffsetDateTime, Weekday};
 
-const SECOND: u64 = 1_000;
-const DAY: u64 = 24 * 60 * 60 * SECOND;
-
-/// What stands for a life without end: the longest time span of the service, in seconds and in days.
+/// What stands for a life without end: the longest time span of the service, in seconds; in days it is [`LONGEST_DAYS`].
 pub(super) const FOR_EVER_SECONDS: f64 = 922_337_203_685.477_5;
-const FOR_EVER_DAYS: u64 = 10_675_199;
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -88,7 +85,7 @@ pub(super) fn time_span(text: &str) -> Option<Span> {
     let clock = (within(hours, 23)? * 60 + within(minutes, 59)?) * 60 + within(seconds, 59)?;
     let clock = clock * SECOND + thousandths(fraction)?;
     let days = digits::<u64>(days)?;
-    Some(if days >= FOR_EVER_DAYS { Span::MAX } else { Span(days * DAY + clock) })
+    Some(if days >= LONGEST_DAYS { Span::MAX } else { Span(days * DAY + clock) })
 }
 
 /// The same, of so many ticks of 100 nanoseconds; written.
@@ -109,7 +106,7 @@ pub(super) fn seconds(seconds: f64) -> Option<Span> {
     }
     // Saturates: more than fits is for ever.
     let milliseconds = (seconds * 1_000.0).round() as u64;
-    Some(if milliseconds >= FOR_EVER_DAYS * DAY { Span::MAX } else { Span(milliseconds) })
+    Some(if milliseconds >= LONGEST_DAYS * DAY { Span::MAX } else { Span(milliseconds) })
 }
 
 fn digits<N: std::str::FromStr>(text: &str) -> Option<N> {

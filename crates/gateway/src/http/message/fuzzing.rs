@@ -2,11 +2,12 @@
 
 use super::broker_properties::shown;
 use super::outline::{Outline, write_data};
-use broker::{BodyId, Delivery, LocalTime, LockToken, Number, Sequence, Span, State, Time};
+use crate::iso::WallTime;
+use broker::{BodyId, Delivery, LocalTime, LockToken, Number, Sequence, Span, State};
 use hyper::header::HeaderValue;
 use message::{Facts, Sections, SystemProperty, View};
 
-const NOW: Time = Time(1_600_000_000_000);
+const NOW: WallTime = WallTime(1_600_000_000_000);
 
 /// Any bytes, read as `BrokerProperties`.
 ///

@@ -1,7 +1,8 @@
 //! The front of a message that came over HTTP: what its sender said about it, and how that is written as AMQP (S-4).
 
 use super::user_properties::UserProperties;
-use broker::{LocalTime, Span, Time};
+use crate::iso::WallTime;
+use broker::{LocalTime, Span};
 use message::codec::{
     begin_list, begin_map, code, end_compound, write_binary, write_descriptor, write_null, write_string,
     write_symbol, write_timestamp, write_uint,
@@ -28,7 +29,7 @@ pub(super) struct Outline {
 
 impl Outline {
     /// Appends all that comes before the body. `now` is the sender's time, of which only differences matter (S-67).
-    pub(super) fn write(&self, out: &mut Vec<u8>, now: Time) {
+    pub(super) fn write(&self, out: &mut Vec<u8>, now: WallTime) {
         let life = self.time_to_live.filter(|span| *span != Span::MAX);
         if let Some(life) = life {
             write_descriptor(out, section::HEADER.into());
@@ -69,7 +70,7 @@ impl Outline {
         end_compound(out, open, 2 * count as u32);
     }
 
-    fn write_properties(&self, out: &mut Vec<u8>, lifetime: Option<(Time, Span)>) {
+    fn write_properties(&self, out: &mut Vec<u8>, lifetime: Option<(WallTime, Span)>) {
         let text = |out: &mut Vec<u8>, text: &Option<String>| match text {
             Some(text) => write_string(out, text),
             None => write_null(out),
@@ -125,7 +126,7 @@ mod tests {
     use message::sections::Sections;
     use message::{SystemProperty, Value, View};
 
-    const NOW: Time = Time(1_600_000_000_000);
+    const NOW: WallTime = WallTime(1_600_000_000_000);
 
     fn written(outline: &Outline) -> Vec<u8> {
         let mut out = Vec::new();

@@ -16,7 +16,7 @@ use crate::auth::{self, Denied, Grant, Holder, Right, UnixSeconds};
 use crate::limits::CLAIM_REVIEW;
 use broker::{Answer, Command, LockToken, NamespaceId, Notice, ReceiveMode, Refusal, Task};
 use bytes::Bytes;
-use engine::{Found, Handle, Outgoing, Sent};
+use engine::{Handle, Outgoing, Sent, StoredMessage};
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use hyper::{Method, Response, StatusCode};
@@ -162,7 +162,7 @@ async fn take(
 }
 
 /// The first part of a message, or all of it, and what was changed of it; `None` if that cannot be read.
-pub(super) async fn first_part(engine: &Handle, sent: &Sent) -> Option<Found> {
+pub(super) async fn first_part(engine: &Handle, sent: &Sent) -> Option<StoredMessage> {
     let mut found = Vec::new();
     let overlay = sent.delivery.stored_overlay().map(|stored| stored.body);
     let wanted = std::iter::once((sent.delivery.body, overlay)).filter(|_| sent.parts.is_empty());
@@ -177,11 +177,11 @@ pub(super) async fn first_part(engine: &Handle, sent: &Sent) -> Option<Found> {
     let mut read = reading.take()?.bodies.into_iter();
     let body = read.next()??;
     let overlay = if sent.overlay.is_some() { read.next()?? } else { Bytes::new() };
-    Some(Found { body, overlay })
+    Some(StoredMessage { body, overlay })
 }
 
 /// The message as HTTP has it.
-fn shown(engine: &Handle, sent: &Sent, found: &Found) -> Result<Response<Payload>, Unshown> {
+fn shown(engine: &Handle, sent: &Sent, found: &StoredMessage) -> Result<Response<Payload>, Unshown> {
     let first = &found.body;
     let (delivery, is_whole) = (&sent.delivery, sent.parts.is_empty());
     let sections = if is_whole { Sections::scan(first)? } else { Sections::scan_front(first)? };

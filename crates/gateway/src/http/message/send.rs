@@ -14,6 +14,7 @@ use super::{Line, MessageRequest, batch, empty, refused};
 use crate::account::Account;
 use crate::amqp::{Arrived, Arriving, Unfinished, Unfit, add_message};
 use crate::ask::Ask;
+use crate::iso::WallTime;
 use crate::limits::{BATCH_BYTES, UNMEASURED_BYTES, UNSTORED_BYTES};
 use broker::{Command, NamespaceId, Notice, Refusal};
 use engine::{Batch, Outgoing};
@@ -65,7 +66,7 @@ impl<A: Ask> Door<'_, A> {
     {
         let headers = &asked.head.headers;
         let content_type = content_type(headers)?;
-        let account = Account::of(self.memory, &asked.grant.policy());
+        let account = Account::of(self.accounts, &asked.grant.policy());
         let line = Line::open(self.ask.engine())?;
         let sender = Sender::attach(line, asked.namespace.id, entity, account).await?;
         if content_type.as_deref().is_some_and(is_batch) {
@@ -135,7 +136,7 @@ impl Sender {
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
         let mut front = Vec::new();
-        outline.write(&mut front, super::super::now());
+        outline.write(&mut front, WallTime::now());
         check_front(&front)?;
         let (mut arriving, mut batch) = (Arriving::new(Arc::clone(unfinished)), Batch::default());
         match pieces.length() {
@@ -176,7 +177,7 @@ impl Sender {
         let json = held(unfinished, pieces, &mut self.account).await?;
         let json = json.ok_or(Failure::BodyTooLarge(BATCH_BYTES))?;
         let mut batch = Batch::default();
-        batch::add(&mut batch, &json, self.wants_ids, super::super::now())?;
+        batch::add(&mut batch, &json, self.wants_ids, WallTime::now())?;
         self.finish(batch).await
     }
 
@@ -283,12 +284,12 @@ fn unfit(why: Unfit) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::Memory;
+    use crate::account::Accounts;
 
     #[test]
     fn what_comes_is_counted_twice_beside_what_is_held_for_vectors_grow_by_doubling() {
         // P7
-        let mut account = Account::new(Arc::new(Memory::default()));
+        let mut account = Account::new(Arc::new(Accounts::default()));
         let (mut arriving, mut batch) = (Arriving::new(Arc::default()), Batch::default());
         arriving.add(&[7; 500], BATCH_FORMAT, &mut batch, |_, _| {});
         hold(&mut account, &arriving, &[7; 1_000]).unwrap();

@@ -13,13 +13,10 @@ use crate::ask::Ask;
 use broker::{
     Answer, Command, Delivery, LockToken, NamespaceId, Number, Outcome, ReceiveMode, Refusal, Sequence,
 };
-use engine::{Found, Outgoing, Sent};
+use engine::{Outgoing, Sent, StoredMessage};
 use hyper::{Method, Response, StatusCode};
 use message::sections::Sections;
 use message::{SystemProperty, View};
-
-/// The bits of a number that tell messages of one entity apart; those above are its partition's (S-32).
-const COUNTER: u64 = (1 << 48) - 1;
 
 impl<A: Ask> Door<'_, A> {
     pub(super) async fn locked(
@@ -70,7 +67,8 @@ impl<A: Ask> Door<'_, A> {
                 Some(sent) if sent.delivery.sequence == sequence => break sent,
                 // The numbers of a partitioned entity have its partition in front, which any message of it tells.
                 Some(sent) => {
-                    let there = Number(sent.delivery.number.0 & !COUNTER | sequence.0 & COUNTER);
+                    let there =
+                        Number(sent.delivery.number.0 & !Number::COUNTER | sequence.0 & Number::COUNTER);
                     if there <= from {
                         return Ok(None);
                     }
@@ -85,7 +83,7 @@ impl<A: Ask> Door<'_, A> {
 
 /// Whether a text is the sequence number of a message. Partitions are not compared: the token has none.
 fn is_number_of(text: &str, sequence: Sequence) -> bool {
-    text.parse().is_ok_and(|number: u64| number & COUNTER == sequence.0 & COUNTER)
+    text.parse().is_ok_and(|number: u64| number & Number::COUNTER == sequence.0 & Number::COUNTER)
 }
 
 /// The first message from a number on, as a browser sees it.
@@ -106,7 +104,7 @@ async fn look_at(
 }
 
 /// The text of a stored message's id; `None` if the message is not what it was.
-fn id_of(read: &Found, delivery: &Delivery) -> Option<Option<String>> {
+fn id_of(read: &StoredMessage, delivery: &Delivery) -> Option<Option<String>> {
     let stored = &read.body;
     let sections = Sections::scan(stored).or_else(|_| Sections::scan_front(stored)).ok()?;
     let changes = delivery.changes(&read.overlay).ok()?;

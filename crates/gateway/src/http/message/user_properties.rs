@@ -14,7 +14,7 @@ use broker::limits::PROPERTIES_BYTES;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use message::codec::{begin_map, end_compound, write_descriptor, write_string};
 use message::sections::section;
-use message::{Value, View};
+use message::{Value, View, ticks};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -163,9 +163,6 @@ fn float(value: impl fmt::Debug, is_finite: bool) -> String {
     if is_finite { format!("{value:?}") } else { quoted(&format!("{value:?}")) }
 }
 
-/// Milliseconds from the year 1, where ticks begin, to 1970.
-const TICKS_EPOCH_MILLISECONDS: i64 = 62_135_596_800_000;
-
 /// What .NET clients write for types that AMQP does not have.
 fn described_text(descriptor: &Value, value: &Value) -> Option<String> {
     match (descriptor, value) {
@@ -174,7 +171,7 @@ fn described_text(descriptor: &Value, value: &Value) -> Option<String> {
             Some(quoted(&time_span_text(*ticks)))
         }
         (Value::Symbol(name), Value::Long(ticks)) if name == "com.microsoft:datetime-offset" => {
-            Some(quoted(&http_date(LocalTime(ticks / 10_000 - TICKS_EPOCH_MILLISECONDS))))
+            Some(quoted(&http_date(LocalTime(ticks::to_ms(*ticks)))))
         }
         _ => None,
     }

@@ -72,6 +72,7 @@ async fn each_feed_leads_through_all_its_pages() {
             let before = entries.len();
             entries.extend(titles.map(|rest| rest.split('<').next().unwrap().to_owned()));
             assert_eq!(entries.len(), before + 1, "{address}: {body}");
+            assert!(entries.len() <= count, "{feed} leads in a circle: {entries:?}");
             next = body.split("rel=\"next\" href=\"").nth(1).map(|rest| {
                 let address = rest.split('"').next().unwrap().replace("&amp;", "&");
                 let path = address.split_once("://").unwrap().1.split_once('/').unwrap().1;

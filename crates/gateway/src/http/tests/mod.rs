@@ -11,9 +11,9 @@ mod sent_back;
 mod server;
 
 use super::*;
-use crate::auth::{Guard, Policy, Right, Secret};
+use crate::auth::{Guard, Issuer, Policy, Right, Secret};
 use crate::namespaces::tests::namespace;
-use broker::{Broker, Context, Decision, Durable, Effect, Position, Refusal, RequestId};
+use broker::{Broker, Context, Decision, Durable, Effect, Material, Position, Refusal, RequestId};
 use engine::{Engine, Problem, Stopped};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -75,9 +75,10 @@ impl Ask for Fake {
         let context = Context { now: broker::Time(1_577_836_800_000), position: Position(1) };
         let command = make(RequestId::default());
         let mut broker = self.broker.lock().unwrap();
-        let decided = broker.decide(&command, broker::Arrivals::default(), &[], context, &mut decision);
+        let decided =
+            broker.decide(&command, broker::Arrivals::default(), Material::NONE, context, &mut decision);
         assert_eq!(decided, broker::Decided::Done);
-        while broker.is_moving() {
+        while broker.is_advancing() {
             broker.tick(context, &mut decision);
         }
         match decision.effects.pop().map(|release| release.effect) {
@@ -98,8 +99,8 @@ impl Ask for Fake {
         self.is_sick.load(Ordering::Relaxed).then_some(90_000)
     }
 
-    fn work(&self) -> metrics::Work {
-        metrics::Work { syncs: 42, ..metrics::Work::default() }
+    fn totals(&self) -> metrics::Totals {
+        metrics::Totals { syncs: 42, ..metrics::Totals::default() }
     }
 }
 
@@ -141,6 +142,12 @@ impl TestServer {
         TestServer { has_no_test_clock: true, ..TestServer::default() }
     }
 
+    /// Takes bearer tokens of this issuer too.
+    pub(super) fn trust(&self, issuer: Issuer) {
+        let guard = guard(&[]).with_issuers(vec![Arc::new(issuer)]);
+        self.fake.namespaces.replace(namespace(0, "default", guard), vec![shop()]);
+    }
+
     /// Takes the policy `leaving` away.
     pub(super) fn remove_policy(&self) {
         self.fake.namespaces.replace(namespace(0, "default", guard(&[])), vec![shop()]);
@@ -157,7 +164,7 @@ impl TestServer {
             meters: &meters,
             failures: &self.fake.failures,
             unfinished: &Arc::default(),
-            memory: &Arc::default(),
+            accounts: &Arc::default(),
             node: "n1",
             has_test_clock: !self.has_no_test_clock,
             development: None,

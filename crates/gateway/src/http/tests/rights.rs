@@ -340,3 +340,27 @@ fn a_command_takes_the_right_that_its_route_takes() {
         }
     }
 }
+
+// H-99: a role is on an entity, and each address of its messages is that entity's.
+#[tokio::test]
+async fn a_role_on_an_entity_counts_at_every_address_of_it_and_at_no_other() {
+    let server = TestServer::default();
+    let development = Development::new().unwrap();
+    let mut issuer = development.issuer();
+    issuer.roles[0].entity = Some("q".into());
+    server.trust(issuer);
+    let answer = development.answer("https://servicebus.azure.net", UnixSeconds::now()).unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let bearer = format!("Authorization: Bearer {}\r\n", answer["access_token"].as_str().unwrap());
+    let mut own = 0;
+    for (method, address, right) in ROWS {
+        let Some(_) = right else { continue };
+        let is_own = *address == "/q" || address.starts_with("/q/");
+        let (status, body) = server.raw(method, address, &bearer).await;
+        assert_eq!(status != 401, is_own, "{method} {address}: {status} {body}");
+        let other = address.replacen("/q", "/q2", 1);
+        assert!(!is_own || server.raw(method, &other, &bearer).await.0 == 401, "{method} {other}");
+        own += usize::from(is_own);
+    }
+    assert!(own >= 10);
+}

@@ -8,6 +8,7 @@ mod search;
 mod spatial;
 mod strings;
 
+pub use search::words;
 pub use strings::pattern;
 
 use super::evaluate::{Env, Evaluated};
@@ -135,7 +136,7 @@ pub fn call<'a>(function: Function, arguments: &[Val<'a>], env: &mut Env<'a>) ->
 }
 
 /// The number inside the item's `_rid`: its last eight bytes, of which the top nibble is the kind (P-27).
-fn document_id<'a>(item: &Val<'a>) -> Val<'a> {
+pub fn document_id<'a>(item: &Val<'a>) -> Val<'a> {
     use base64::Engine;
     let rid = item.member("_rid");
     let Some(text) = rid.as_text() else { return Val::Undefined };

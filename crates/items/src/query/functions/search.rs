@@ -41,7 +41,7 @@ fn distance(arguments: &[Val<'_>]) -> Option<f64> {
 }
 
 /// Words without case and punctuation.
-fn words(text: &str) -> Vec<String> {
+pub fn words(text: &str) -> Vec<String> {
     let is_break = |letter: char| !letter.is_alphanumeric();
     text.split(is_break).filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
 }

@@ -3,12 +3,12 @@
 use crate::batch::Batch;
 use crate::mailbox::Mailbox;
 use crate::snapshots::Snapshotted;
-use broker::{BodyId, Command, ConnectionId, Fronts, Sequence, Source};
+use broker::{BodyId, Command, ConnectionId, Fronts, Material, Sequence, Source};
 use std::sync::Arc;
 use std::sync::mpsc;
 
 #[derive(Debug)]
-pub enum Item {
+pub enum Work {
     Connect {
         connection: ConnectionId,
         mailbox: Arc<dyn Mailbox>,
@@ -18,14 +18,14 @@ pub enum Item {
         connection: ConnectionId,
     },
     Batch(Batch),
-    /// A command that needed stored bodies comes again, with them.
+    /// A command that had to know something of what is stored comes again, and knows it.
     Again {
-        command: Command,
-        material: Vec<(BodyId, Vec<u8>)>,
+        waiting: WaitingCommand,
+        material: Material,
     },
-    /// A command needed stored bodies, and they cannot be read.
+    /// What a command must know cannot be read.
     Unreadable {
-        command: Command,
+        waiting: WaitingCommand,
         why: String,
     },
     /// Messages were read that are to be removed before they leave.
@@ -49,6 +49,14 @@ pub enum Item {
     Failed(String),
     /// Finish what was begun, seal the journal, end.
     Stop,
+}
+
+/// A command that waits for the disk. It is one of its connection's undecided ones meanwhile, and its bytes are in the budget.
+#[derive(Debug)]
+pub struct WaitingCommand {
+    pub(crate) command: Command,
+    /// What it is charged until it is decided: itself, what it asks to be read, and what it will know of it.
+    pub(crate) held_bytes: usize,
 }
 
 /// A body that could not be read when it was to be copied.

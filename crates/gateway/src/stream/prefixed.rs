@@ -1,6 +1,6 @@
 //! A stream whose first bytes were read already, to find out what the peer speaks. They come first, then the rest.
 
-use crate::through::writes_through;
+use crate::stream::through::writes_through;
 use bytes::{Buf, BytesMut};
 use std::io;
 use std::pin::Pin;

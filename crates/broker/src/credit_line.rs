@@ -2,7 +2,7 @@
 //! does not depend on how many wait: thousands of receivers may give and take back credit all the time.
 
 use crate::ids::{IdMap, LinkId};
-use crate::work::touched;
+use crate::touched::touched;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A line of credit. A link has as many places in it as it gave credit while others came behind it.
@@ -124,7 +124,7 @@ impl Line {
 mod tests {
     use super::*;
     use crate::ids::ConnectionId;
-    use crate::work::take_touched;
+    use crate::touched::take_touched;
 
     fn link(number: u32) -> LinkId {
         LinkId { connection: ConnectionId(1), link: number }

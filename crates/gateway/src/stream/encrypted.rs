@@ -1,5 +1,6 @@
 //! A connection in TLS that holds little output for a stranger, and as much as TLS likes for a peer that has proved who it is.
 
+use crate::limits::TLS_OUTPUT_BYTES;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,9 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
-
-/// What TLS holds of output for a known peer: four records, which go out in one write.
-const KNOWN_BYTES: usize = 64 * 1_024;
 
 #[derive(Debug)]
 pub(crate) struct Encrypted<S> {
@@ -35,7 +33,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         if self.known.take_if(|known| known.load(Ordering::Relaxed)).is_some() {
-            self.stream.get_mut().1.set_buffer_limit(Some(KNOWN_BYTES));
+            self.stream.get_mut().1.set_buffer_limit(Some(TLS_OUTPUT_BYTES));
         }
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }

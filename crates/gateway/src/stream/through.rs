@@ -43,18 +43,18 @@ macro_rules! writes_through {
 pub(crate) use writes_through;
 
 /// A stream that shows `look` all that is read, piece by piece.
-pub(crate) struct Watched<S, F> {
+pub(crate) struct Overheard<S, F> {
     stream: S,
     look: F,
 }
 
-impl<S, F: FnMut(&[u8])> Watched<S, F> {
-    pub(crate) fn new(stream: S, look: F) -> Watched<S, F> {
-        Watched { stream, look }
+impl<S, F: FnMut(&[u8])> Overheard<S, F> {
+    pub(crate) fn new(stream: S, look: F) -> Overheard<S, F> {
+        Overheard { stream, look }
     }
 }
 
-impl<S: AsyncRead + Unpin, F: FnMut(&[u8]) + Unpin> AsyncRead for Watched<S, F> {
+impl<S: AsyncRead + Unpin, F: FnMut(&[u8]) + Unpin> AsyncRead for Overheard<S, F> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -69,4 +69,4 @@ impl<S: AsyncRead + Unpin, F: FnMut(&[u8]) + Unpin> AsyncRead for Watched<S, F> 
     }
 }
 
-writes_through!(Watched, F);
+writes_through!(Overheard, F);

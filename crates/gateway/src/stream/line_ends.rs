@@ -32,7 +32,7 @@ struct Lines {
     line: Vec<u8>,
     length: usize,
     is_after_return: bool,
-    /// Of the head that is being read: whether it has begun, and what it says of its body.
+    /// Whether the head that is being read has begun, and how long it says that its body is.
     has_begun: bool,
     body: u64,
     is_chunked: bool,
@@ -60,11 +60,16 @@ impl Lines {
                     taken
                 }
                 Stage::Head | Stage::ChunkSize | Stage::Trailer => {
-                    let end = bytes.iter().position(|byte| *byte == b'\n');
+                    let end = memchr::memchr(b'\n', bytes);
                     let part = &bytes[..end.unwrap_or(bytes.len())];
-                    self.add(part);
-                    if end.is_some() {
-                        self.end_line();
+                    match end {
+                        // Most lines are read whole.
+                        Some(_) if self.length == 0 => self.whole_line(part),
+                        Some(_) => {
+                            self.add(part);
+                            self.end_line();
+                        }
+                        None => self.add(part),
                     }
                     part.len() + usize::from(end.is_some())
                 }
@@ -93,7 +98,21 @@ impl Lines {
         let has_return = std::mem::take(&mut self.is_after_return);
         let length = std::mem::take(&mut self.length) - usize::from(has_return);
         let line = std::mem::take(&mut self.line);
-        let kept = &line[..line.len().min(length)];
+        self.judge(&line[..line.len().min(length)], length, has_return);
+        // The room is used again.
+        self.line = line;
+        self.line.clear();
+    }
+
+    /// The same of a line that is here from its beginning, without its line feed.
+    fn whole_line(&mut self, line: &[u8]) {
+        let has_return = line.last() == Some(&b'\r');
+        let line = &line[..line.len() - usize::from(has_return)];
+        self.judge(&line[..line.len().min(HEAD_LINE_KEPT)], line.len(), has_return);
+    }
+
+    /// Of a line of this length so much was kept.
+    fn judge(&mut self, kept: &[u8], length: usize, has_return: bool) {
         match self.stage {
             Stage::Head => self.end_head_line(kept, length, has_return),
             Stage::ChunkSize => {
@@ -108,13 +127,10 @@ impl Lines {
                     None => return self.wrong = Some(self.read),
                 };
             }
-            Stage::Trailer if !has_return => return self.wrong = Some(self.read),
+            Stage::Trailer if !has_return => self.wrong = Some(self.read),
             Stage::Trailer if length == 0 => self.stage = Stage::Head,
             Stage::Trailer | Stage::Body(_) | Stage::Chunk(_) => {}
         }
-        // The room is used again.
-        self.line = line;
-        self.line.clear();
     }
 
     fn end_head_line(&mut self, kept: &[u8], length: usize, has_return: bool) {
@@ -141,7 +157,7 @@ impl Lines {
 
     /// Notes what a line says of the body. False if that is not to be understood.
     fn note(&mut self, kept: &[u8], length: usize) -> bool {
-        let Some(colon) = kept.iter().position(|byte| *byte == b':') else { return true };
+        let Some(colon) = memchr::memchr(b':', kept) else { return true };
         let (name, value) = (&kept[..colon], kept[colon + 1..].trim_ascii());
         let is_length = name.eq_ignore_ascii_case(b"content-length");
         let is_coding = name.eq_ignore_ascii_case(b"transfer-encoding");

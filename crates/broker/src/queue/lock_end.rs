@@ -1,21 +1,21 @@
 //! Locks end by themselves: the message is back, and that delivery counts as failed (S-86).
 
 use crate::Broker;
-use crate::decision::Deciding;
+use crate::decision::LocalDecision;
 use crate::ids::LockToken;
 use crate::planted::{Bug, is_planted};
 use crate::timers::LockTimer;
 use crate::volatile::live::ticket_of;
 
 impl Broker {
-    pub(crate) fn expire_lock(
+    pub(crate) fn end_lock(
         &mut self,
         timer: LockTimer,
         most: usize,
-        decision: &mut Deciding<'_>,
+        decision: &mut LocalDecision<'_>,
     ) -> usize {
         if let Some(ticket) = ticket_of(&timer) {
-            return self.expire_session(timer, ticket, most, decision);
+            return self.end_session_lock(timer, ticket, most, decision);
         }
         let (source, sequence) = (timer.source, LockToken(timer.token).sequence());
         self.volatile.unlock(source, sequence);

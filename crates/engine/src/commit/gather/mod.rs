@@ -6,46 +6,34 @@
 //! message waits for nothing; what nobody waits for rides along with the next append that somebody does; and while messages
 //! keep coming in during syncs, the next one begins no sooner than a few syncs' time after the last one has begun.
 //!
+//! Where the threads of connections tell when they have nothing left to decide ([`Gather::rested`]), that is when it is written, or a few
+//! syncs' time later if they do not come to rest: a sync that begins while work is ready carries one message, and the next one the others.
+//!
 //! Nothing is gained by reading a socket before that. So the threads of connections pause until then, and while an append is
 //! in flight ([`Gather::may_pause_until`]); when they have read and decided everything that has arrived by then, it is written.
 //! `docs/design/0005` has the numbers.
 
-use super::machine::Drafted;
+mod arrivals;
+
+use super::limits::{
+    CYCLE_LEAST, CYCLE_MOST, CYCLE_SYNCS, GATHER_MOST, ONE_ARRIVAL, READ_EACH, READ_MOST, UNAWAITED_MOST,
+};
+use super::machine::DraftSize;
 use super::moment::Moment;
+use arrivals::{Arrivals, Needed};
 use std::time::Duration;
 
-/// How long what nobody waits for may stay undurable: settlements that no client wants confirmed, messages that were sent
-/// settled. If the machine fails meanwhile it is as if they had come that much later.
-pub const UNAWAITED_MOST: Duration = Duration::from_millis(1);
-
-/// The most that is waited for more, whatever the disk is like: on a slow one a sync takes long enough.
-pub const GATHER_MOST: Duration = Duration::from_micros(300);
-
-/// How many syncs' time passes between the beginnings of two appends, if connections pause meanwhile, and how much at most: then
-/// sockets are read as often as the disk is written. More messages share a wake-up with each sync's time, and each waits longer.
-const CYCLE_SYNCS: u32 = 4;
-pub const CYCLE_MOST: Duration = Duration::from_millis(1);
-
-/// How many must usually come in that time. With fewer there is nothing to share.
-const CYCLE_LEAST: u32 = 3 * ONE / 2;
-
-/// How long connections may take to read what has arrived before what they have read is written without the rest.
-pub const READ_MOST: Duration = Duration::from_micros(100);
-
-/// The most that reading and deciding one message takes. If reading took longer there was nothing to read for a while.
-const READ_EACH: Duration = Duration::from_micros(4);
-
-/// The unit of what usually comes during a sync.
-const ONE: u32 = 256;
-
-/// An append during which sockets are not read shows nothing. Of so many at most, one at least is watched.
-const UNWATCHED_MOST: u32 = 15;
-
-/// How often in a row gathering may end soon before it is tried as seldom as it gets: after 256 appends.
-const MOST_FAILURES: u32 = 8;
-
-/// Gathering that goes on for so many appends was no failure.
-const LASTING: u32 = 64;
+/// Which of their turns the threads of connections are at, between two appends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Reading {
+    /// They have not been told to read since the last append was written.
+    #[default]
+    NotYet,
+    /// Their pause was ended, so that they read what has arrived.
+    Told,
+    /// They have read and decided all of it.
+    Done,
+}
 
 #[derive(Debug, Default)]
 pub struct Gather {
@@ -53,43 +41,35 @@ pub struct Gather {
     sync_time: Duration,
     began: Moment,
     ended: Moment,
-    /// How many came while the append in flight was, with something to wait for. Who comes then does not wait for its answer,
-    /// so more are sure to come.
-    came_in_flight: u32,
-    /// The same of the appends that were watched, smoothed, in [`ONE`]s.
-    usual: u32,
-    /// More was gathered for the append in flight; and it is watched: sockets are read meanwhile.
-    was_sure: bool,
-    is_watched: bool,
-    /// So many appends need not be watched.
-    unwatched: u32,
-    /// For how many appends more was gathered without a break, how often in a row it was soon over, and for how many appends
-    /// it is not tried for that.
-    lasted: u32,
-    failures: u32,
-    resting: u32,
+    arrivals: Arrivals,
     /// Connections pause while more is gathered.
     is_paused_for: bool,
-    /// The pause was ended so that connections read what has arrived, and they have read and decided all of it.
-    is_letting_read: bool,
-    has_read: bool,
-    /// What that takes, smoothed.
-    reading: Duration,
+    /// Connections' threads tell when they have nothing left to decide.
+    tells_rest: bool,
+    /// One of them has, and nothing was decided since.
+    is_at_rest: bool,
+    reading: Reading,
+    /// What reading all that has arrived takes, smoothed.
+    reading_time: Duration,
 }
 
 impl Gather {
     /// When to write a draft that was begun, or first waited for, at `since`.
-    pub(super) fn write_at(&self, drafted: Drafted, since: Moment) -> Moment {
+    pub(super) fn write_at(&self, drafted: DraftSize, since: Moment) -> Moment {
         if drafted.is_full {
             return since;
         }
         if !drafted.is_awaited {
             return since + UNAWAITED_MOST;
         }
-        if !self.is_more_sure_to_come() || self.has_read {
+        if self.tells_rest {
+            return if self.is_at_rest { since } else { since.max(self.ended) + self.cycle() };
+        }
+        let is_more_sure = self.is_more_sure_to_come();
+        if self.reading == Reading::Done || !(is_more_sure || self.arrivals.are_split()) {
             return since;
         }
-        if self.is_paused_for {
+        if is_more_sure && self.is_paused_for {
             return since.max(self.read_at()) + READ_MOST;
         }
         let time = self.sync_time.min(GATHER_MOST);
@@ -100,7 +80,7 @@ impl Gather {
     /// that was begun at `written`. Until when it may pause before it reads more, if it may.
     pub(super) fn may_pause_until(
         &mut self,
-        drafted: Option<Drafted>,
+        drafted: Option<DraftSize>,
         written: Option<Moment>,
         now: Moment,
     ) -> Option<Moment> {
@@ -109,24 +89,24 @@ impl Gather {
             return None;
         }
         if let Some(written) = written {
-            return (!self.is_watched).then(|| written + self.cycle());
+            return (!self.arrivals.is_watched()).then(|| written + self.cycle());
         }
         let read_at = self.read_at();
+        let is_told = self.reading != Reading::NotYet;
+        if !is_told {
+            self.reading = Reading::Told;
+        }
         if now < read_at {
-            self.is_letting_read = true;
             return Some(read_at);
         }
-        if !std::mem::replace(&mut self.is_letting_read, true) {
-            return None;
-        }
-        let drafted = drafted.filter(|drafted| drafted.is_awaited)?;
-        if !self.has_read {
-            self.has_read = true;
+        let drafted = drafted.filter(|drafted| is_told && drafted.is_awaited)?;
+        if self.reading == Reading::Told {
+            self.reading = Reading::Done;
             let took = now.since(read_at).min(READ_EACH * drafted.records);
-            self.reading = (self.reading * 7 + took) / 8;
+            self.reading_time = (self.reading_time * 7 + took) / 8;
         }
         // It is about to be written.
-        (self.unwatched > 0).then(|| now + self.cycle())
+        self.arrivals.may_go_unwatched().then(|| now + self.cycle())
     }
 
     /// When the owner looks whether there is something to write though nobody has called it.
@@ -139,12 +119,15 @@ impl Gather {
         (now < unawaited).then_some(unawaited)
     }
 
-    /// Whether so much usually comes in the time that would be waited that it pays.
     fn is_more_sure_to_come(&self) -> bool {
-        let time = if self.is_paused_for { self.cycle() } else { self.sync_time };
-        let comes = time.as_micros() as u64 * u64::from(self.usual);
-        let least = if self.is_paused_for { CYCLE_LEAST } else { ONE };
-        self.resting == 0 && self.usual > 0 && comes >= self.sync_time.as_micros() as u64 * u64::from(least)
+        self.arrivals.are_sure(self.needed())
+    }
+
+    /// How much must usually come in the time that would be waited for it to pay.
+    fn needed(&self) -> Needed {
+        let (time, least) =
+            if self.is_paused_for { (self.cycle(), CYCLE_LEAST) } else { (self.sync_time, ONE_ARRIVAL) };
+        Needed { time, sync_time: self.sync_time, least }
     }
 
     /// From the beginning of one append to the next.
@@ -154,52 +137,34 @@ impl Gather {
 
     /// When sockets are to be read, so that all that has arrived is decided when the time is over.
     fn read_at(&self) -> Moment {
-        self.ended.max(self.began + (self.cycle() - self.reading.min(self.cycle())))
+        self.ended.max(self.began + (self.cycle() - self.reading_time.min(self.cycle())))
     }
 
-    /// So much is drafted now and somebody waits for it.
+    /// A thread of connections has nothing left to decide: whatever else comes has yet to be read.
+    pub(super) fn rested(&mut self) {
+        (self.tells_rest, self.is_at_rest) = (true, true);
+    }
+
+    /// Something more is drafted now and somebody waits for it.
     pub(super) fn arrived(&mut self, is_in_flight: bool) {
+        self.is_at_rest = false;
         if is_in_flight {
-            self.came_in_flight += 1;
+            self.arrivals.came();
         }
     }
 
     pub(super) fn written(&mut self) {
-        (self.is_letting_read, self.has_read) = (false, false);
-        self.came_in_flight = 0;
-        self.was_sure = self.is_more_sure_to_come();
-        self.is_watched = !self.is_paused_for || !self.was_sure || self.unwatched == 0;
-        self.unwatched = self.unwatched.saturating_sub(1);
-        if self.was_sure {
-            self.lasted += 1;
-        } else {
-            self.resting = self.resting.saturating_sub(1);
-        }
+        self.reading = Reading::NotYet;
+        self.arrivals.written(self.needed(), self.is_paused_for);
     }
 
     pub(super) fn synced(&mut self, since: Moment, now: Moment) {
         let took = now.since(since);
         self.sync_time = if self.sync_time.is_zero() { took } else { (self.sync_time * 7 + took) / 8 };
         (self.began, self.ended) = (since, now);
-        if self.is_watched {
-            self.watched();
-        }
-    }
-
-    /// Takes in what came during the sync that has ended.
-    fn watched(&mut self) {
-        // Where two and more have come each time and now none does, everybody waits for an answer.
-        let is_over = self.came_in_flight == 0 && self.usual >= 2 * ONE;
-        // Rounded up, or one that comes each time would never be one.
-        self.usual =
-            if is_over { 0 } else { (self.usual * 7 + self.came_in_flight.min(ONE) * ONE).div_ceil(8) };
-        // The first that is gathered for is watched, to see whether those who came before come again.
-        self.unwatched = if self.was_sure { (4 * self.came_in_flight).min(UNWATCHED_MOST) } else { 0 };
-        if self.was_sure && !self.is_more_sure_to_come() {
-            self.failures = if self.lasted < LASTING { (self.failures + 1).min(MOST_FAILURES) } else { 0 };
-            self.resting = (1 << self.failures) - 1;
-            self.lasted = 0;
-        }
+        // Threads have answers to write now, and then perhaps the next requests of those who have waited for them.
+        self.is_at_rest = false;
+        self.arrivals.synced(self.needed());
     }
 }
 
@@ -207,7 +172,7 @@ impl Gather {
 mod tests {
     use super::*;
 
-    const AWAITED: Drafted = Drafted { records: 1, is_awaited: true, is_full: false };
+    const AWAITED: DraftSize = DraftSize { records: 1, is_awaited: true, is_full: false };
     const SYNC: Duration = Duration::from_micros(80);
 
     /// An append of 80 microseconds that ends at this moment, with so many who come meanwhile.
@@ -243,18 +208,30 @@ mod tests {
     }
 
     #[test]
+    fn those_who_were_split_in_two_are_brought_together_while_gathering_rests() {
+        for mut gather in [Gather::default(), paused_for(0)] {
+            gather.arrivals.resting = 255;
+            append(&mut gather, 10_000, 2);
+            assert!(!gather.is_more_sure_to_come());
+            assert_eq!(gather.write_at(AWAITED, Moment(9_950)), Moment(10_030), "for a sync's time at most");
+            append(&mut gather, 10_200, 0);
+            assert_eq!(gather.write_at(AWAITED, Moment(10_201)), Moment(10_201), "nobody was left behind");
+        }
+    }
+
+    #[test]
     fn while_more_keeps_coming_a_sync_begins_no_sooner_than_a_syncs_time_after_the_last() {
         let gather = after_syncs(1);
         assert_eq!(gather.write_at(AWAITED, Moment(10_030)), Moment(10_080));
         assert_eq!(gather.write_at(AWAITED, Moment(9_950)), Moment(10_030), "nothing waits longer than that");
-        let full = Drafted { is_full: true, ..AWAITED };
+        let full = DraftSize { is_full: true, ..AWAITED };
         assert_eq!(gather.write_at(full, Moment(10_030)), Moment(10_030));
     }
 
     #[test]
     fn appends_begin_four_syncs_apart_and_what_connections_read_then_is_written_at_once() {
         let mut gather = paused_for(1);
-        gather.unwatched = 1;
+        gather.arrivals.unwatched = 1;
         let read_at = Moment(10_240);
         assert_eq!(gather.may_pause_until(None, None, Moment(10_010)), Some(read_at));
         assert_eq!(gather.write_at(AWAITED, Moment(10_010)), read_at + READ_MOST, "they may not come");
@@ -262,9 +239,9 @@ mod tests {
         assert_eq!(gather.may_pause_until(Some(AWAITED), None, Moment(10_010)), Some(read_at));
         assert!(gather.may_pause_until(Some(AWAITED), None, read_at).is_some());
         assert_eq!(gather.write_at(AWAITED, Moment(10_010)), Moment(10_010), "all is read");
-        gather.unwatched = 0;
+        gather.arrivals.unwatched = 0;
         assert_eq!(gather.may_pause_until(Some(AWAITED), None, read_at), None, "this one is watched");
-        gather.is_letting_read = false;
+        gather.reading = Reading::NotYet;
         assert_eq!(
             gather.may_pause_until(Some(AWAITED), None, read_at),
             None,
@@ -277,7 +254,7 @@ mod tests {
     #[test]
     fn sockets_are_read_sooner_the_longer_it_takes() {
         let mut gather = paused_for(1);
-        let many = Drafted { records: 100, ..AWAITED };
+        let many = DraftSize { records: 100, ..AWAITED };
         for _ in 0..100 {
             let Some(read_at) = gather.may_pause_until(None, None, gather.ended) else { break };
             gather.may_pause_until(Some(many), None, read_at + Duration::from_micros(100));
@@ -295,9 +272,9 @@ mod tests {
             gather.written();
             let in_flight = Some(Moment(20_000));
             let pause = gather.may_pause_until(None, in_flight, Moment(20_001));
-            assert_eq!(pause.is_none(), gather.is_watched, "{nth}");
-            watched += u32::from(gather.is_watched);
-            let came = if gather.is_watched { 5 } else { 0 };
+            assert_eq!(pause.is_none(), gather.arrivals.is_watched(), "{nth}");
+            watched += u32::from(gather.arrivals.is_watched());
+            let came = if gather.arrivals.is_watched() { 5 } else { 0 };
             (0..came).for_each(|_| gather.arrived(true));
             gather.synced(Moment(20_000), Moment(20_080));
         }
@@ -315,14 +292,14 @@ mod tests {
         assert_eq!(gather.write_at(AWAITED, Moment(10_000)), Moment(10_000) + GATHER_MOST);
         gather.may_pause_until(None, None, Moment(10_000));
         assert_eq!(gather.write_at(AWAITED, Moment(10_000)), Moment(10_000) + READ_MOST);
-        gather.unwatched = 1;
+        gather.arrivals.unwatched = 1;
         gather.written();
         assert_eq!(gather.may_pause_until(None, Some(Moment(0)), Moment(1)), Some(Moment(0) + CYCLE_MOST));
     }
 
     #[test]
     fn what_nobody_waits_for_rides_along_or_is_written_a_little_later() {
-        let unawaited = Drafted { is_awaited: false, ..AWAITED };
+        let unawaited = DraftSize { is_awaited: false, ..AWAITED };
         assert_eq!(Gather::default().write_at(unawaited, Moment(5)), Moment(5) + UNAWAITED_MOST);
         assert_eq!(Gather::default().look_at(Moment(0)), Some(Moment(0) + UNAWAITED_MOST));
         assert_eq!(Gather::default().look_at(Moment(0) + UNAWAITED_MOST), None);
@@ -334,6 +311,31 @@ mod tests {
             "for what the connections did not read in time"
         );
         assert_eq!(gather.look_at(look), Some(Moment(10_000) + UNAWAITED_MOST));
+    }
+
+    #[test]
+    fn what_was_decided_is_written_when_its_thread_has_nothing_left_to_decide_and_in_four_syncs_time_anyway()
+    {
+        let mut gather = after_syncs(1);
+        gather.rested();
+        assert_eq!(gather.write_at(AWAITED, Moment(10_001)), Moment(10_001));
+        gather.arrived(false);
+        assert_eq!(gather.write_at(AWAITED, Moment(10_001)), Moment(10_001) + SYNC * CYCLE_SYNCS);
+        let full = DraftSize { is_full: true, ..AWAITED };
+        assert_eq!(gather.write_at(full, Moment(10_001)), Moment(10_001));
+        gather.rested();
+        assert_eq!(gather.write_at(AWAITED, Moment(10_001)), Moment(10_001));
+        append(&mut gather, 20_000, 1);
+        assert_eq!(
+            gather.write_at(AWAITED, Moment(19_950)),
+            Moment(20_000) + SYNC * CYCLE_SYNCS,
+            "answers are written first"
+        );
+        let mut slow = Gather::default();
+        append(&mut slow, 20_000, 0);
+        slow.sync_time = Duration::from_secs(1);
+        (slow.tells_rest, slow.is_at_rest) = (true, false);
+        assert_eq!(slow.write_at(AWAITED, Moment(30_000)), Moment(30_000) + CYCLE_MOST);
     }
 
     /// Everybody waits for an answer. What is written at once splits them into two that come in turns; what gathers has all
