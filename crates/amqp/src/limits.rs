@@ -10,6 +10,13 @@ pub const MIN_FRAME_BYTES: u32 = 512;
 /// counts from then on.
 pub const FRAME_BYTES_BEFORE_CLAIM: u32 = 22 * 1024;
 
+/// Largest frame that is read once a claim was accepted, as it is announced: what the service announces.
+pub const FRAME_BYTES: u32 = 64 * 1024;
+
+/// A peer that has sent nothing for this long is asked to send empty frames, and is given up after twice that. In milliseconds, as it is
+/// announced; what the service announces.
+pub const IDLE_TIME_OUT_MS: u32 = 240_000;
+
 /// Longest delivery tag (AMQP 1.0 part 2, 2.8.7). Ours are lock tokens of 16 bytes.
 pub const TAG_BYTES: usize = 32;
 

@@ -410,7 +410,7 @@ impl Broker {
 }
 
 #[cfg(test)]
-mod ahead;
+mod ahead_tests;
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use crate::command::Intake;
 use crate::effect::{Answer, Effect};
 use crate::ids::{BodyId, Position};
 use crate::limits::SLICE_BYTES;
-use crate::queue::doubt::Doubt;
+use crate::queue::read_request::ReadRequest;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::{LocalTime, Time};
@@ -106,7 +106,7 @@ pub struct Decision {
     pub made: Vec<u8>,
     pub effects: Vec<Release>,
     /// Messages to be read before they can be removed; the engine takes them.
-    pub doubts: Vec<Doubt>,
+    pub read_requests: Vec<ReadRequest>,
     /// Bytes of records, and steps of publishing, each counted as one. The engine decides in slices, and ends one above
     /// [`SLICE_BYTES`].
     pub weight: usize,
@@ -129,7 +129,7 @@ impl Decision {
         // Few commands make any, and what those have made may be much.
         self.made = Vec::new();
         self.effects.clear();
-        self.doubts.clear();
+        self.read_requests.clear();
         self.weight = 0;
         self.begun = 0;
         self.seam = 0;

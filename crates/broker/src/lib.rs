@@ -60,8 +60,8 @@ pub use ids::{
 };
 pub use manage::Task;
 pub use namespace::check_path;
-pub use queue::doubt::{Doubt, Fronts, Read};
 pub use queue::index::State;
+pub use queue::read_request::{Fronts, Read, ReadRequest};
 pub use record::{KeptLock, Record};
 pub use refusal::Refusal;
 pub use settings::{QueueSettings, Status};
@@ -140,8 +140,8 @@ impl Broker {
     /// What all work has cost since the start, in steps, with what has been decided so far and is in `decision`. From before a
     /// call until after it this grows by what the call has cost: no more than [`limits::SLICE_STEPS`].
     pub fn steps_spent(&self, decision: &Decision) -> usize {
-        let Decision { records, bodies, effects, doubts, .. } = decision;
-        let results = records.len() + bodies.len() + effects.len() + doubts.len();
+        let Decision { records, bodies, effects, read_requests, .. } = decision;
+        let results = records.len() + bodies.len() + effects.len() + read_requests.len();
         self.steps + results * limits::RESULT_STEPS
     }
 

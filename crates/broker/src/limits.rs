@@ -46,7 +46,7 @@ pub const MESSAGE_KILOBYTES_DEFAULT: u64 = 1_024;
 pub const BODY_PART_BYTES: u32 = 512 * 1_024;
 
 /// All properties of one message together (S-18).
-pub const PROPERTIES_BYTES: usize = 64 * 1_024;
+pub const PROPERTIES_BYTES: usize = message::limits::PROPERTIES_BYTES as usize;
 
 /// Most messages in one batch send, unless a tier says otherwise (S-16).
 pub const BATCH_MESSAGES: usize = 4_500;
@@ -270,3 +270,17 @@ pub const ADDED_BYTES: u64 = 64;
 /// Chunks that one id may push out: more than one, so that what is past becomes less, and few, so that no send pays for
 /// all the others.
 pub const HISTORY_CHUNKS_AT_ONCE: usize = 2;
+
+/// Queues and topics of a namespace, as the tiers sell them (docs/compatibility/broker.md, 21).
+pub const SHARED_ENTITIES: usize = 10_000;
+pub const PREMIUM_ENTITIES: usize = 1_000;
+
+/// Partitioned queues and topics of a namespace, in the tiers that share machines.
+pub const PARTITIONED_ENTITIES: usize = 100;
+
+/// Receivers of one entity at a time, in every tier that is sold (S-98).
+pub const RECEIVERS: usize = 5_000;
+
+/// Messages that one request may delete (S-240).
+pub const STANDARD_DELETED_MESSAGES: u32 = 500;
+pub const PREMIUM_DELETED_MESSAGES: u32 = 4_000;

@@ -17,7 +17,7 @@ pub(crate) struct World {
     pub(crate) unreadable: std::collections::BTreeSet<Sequence>,
     /// Whether the disk takes its time: what is to be read is kept for later.
     pub(crate) is_reading_held: bool,
-    held_reads: Vec<Doubt>,
+    held_reads: Vec<ReadRequest>,
     /// What was stored, where a test has said what it is or the broker has made it.
     pub(crate) bodies: std::collections::BTreeMap<BodyId, Vec<u8>>,
     /// What is being sent.
@@ -86,20 +86,20 @@ impl World {
         self.note_bodies(first_body, &decision);
         self.longest_slice = self.longest_slice.max(self.broker.steps_spent(&decision) - before);
         match self.is_reading_held {
-            true => self.held_reads.append(&mut decision.doubts),
-            false => decision.doubts.append(&mut self.held_reads),
+            true => self.held_reads.append(&mut decision.read_requests),
+            false => decision.read_requests.append(&mut self.held_reads),
         }
-        while let Some(doubt) = decision.doubts.pop() {
-            if doubt.wants_content {
-                let fronts = self.content(&doubt);
-                self.broker.read(doubt.source, fronts, context, &mut decision);
+        while let Some(request) = decision.read_requests.pop() {
+            if request.wants_content {
+                let fronts = self.content(&request);
+                self.broker.contents_read(request.source, fronts, context, &mut decision);
                 self.note_bodies(first_body, &decision);
                 continue;
             }
-            let sequences = doubt.messages.iter().map(|(sequence, _)| *sequence);
+            let sequences = request.messages.iter().map(|(sequence, _)| *sequence);
             let (damaged, whole): (Vec<_>, Vec<_>) =
                 sequences.partition(|each| self.unreadable.contains(each));
-            self.broker.checked(doubt.source, &whole, &damaged, context, &mut decision);
+            self.broker.checked(request.source, &whole, &damaged, context, &mut decision);
         }
         if self.is_checked {
             self.check_codec(&decision.records);
@@ -252,7 +252,12 @@ impl World {
         self.ask(Command::Browse { request, namespace, path, from, most, session: None }, &[])
     }
 
-    pub(crate) fn purge(&mut self, path: &str, most: u32, before: LocalTime) -> Result<Answer, Refusal> {
+    pub(crate) fn delete_messages(
+        &mut self,
+        path: &str,
+        most: u32,
+        before: LocalTime,
+    ) -> Result<Answer, Refusal> {
         let (request, namespace) = (RequestId::default(), NamespaceId(0));
         let (path, session) = (path.into(), None);
         self.ask(Command::DeleteMessages { request, namespace, path, most, before, session }, &[])
@@ -408,26 +413,26 @@ impl World {
     }
 
     /// What the disk has of messages whose content is wanted.
-    fn content(&self, doubt: &Doubt) -> Fronts {
+    fn content(&self, request: &ReadRequest) -> Fronts {
         let read = |(sequence, bodies): &(Sequence, Vec<BodyId>)| {
             let is_whole = !self.unreadable.contains(sequence);
             let read = bodies.iter().map(|body| self.stored(*body).into());
             (*sequence, is_whole.then(|| Read::of(read)))
         };
-        doubt.messages.iter().map(read).collect()
+        request.messages.iter().map(read).collect()
     }
 
     /// What the disk is asked for and has not answered.
-    pub(crate) fn asked(&self) -> &[Doubt] {
+    pub(crate) fn asked(&self) -> &[ReadRequest] {
         &self.held_reads
     }
 
     /// The disk, which answers nothing by itself, answers the first of what it was asked. The answer is whose messages they are.
     pub(crate) fn tick_read(&mut self) -> Source {
-        let doubt = self.held_reads.remove(0);
-        let fronts = self.content(&doubt);
-        self.run(|broker, context, decision| broker.read(doubt.source, fronts, context, decision));
-        doubt.source
+        let request = self.held_reads.remove(0);
+        let fronts = self.content(&request);
+        self.run(|broker, context, decision| broker.contents_read(request.source, fronts, context, decision));
+        request.source
     }
 
     /// The disk answers what it was asked.

@@ -71,8 +71,8 @@ impl Tier {
     /// Queues and topics in one namespace.
     pub fn entities(self) -> usize {
         match self {
-            Tier::Basic | Tier::Standard => 10_000,
-            Tier::Premium => 1_000,
+            Tier::Basic | Tier::Standard => SHARED_ENTITIES,
+            Tier::Premium => PREMIUM_ENTITIES,
             Tier::Unlimited => usize::MAX,
         }
     }
@@ -80,14 +80,14 @@ impl Tier {
     /// Partitioned queues and topics in one namespace.
     pub fn partitioned_entities(self) -> usize {
         match self {
-            Tier::Basic | Tier::Standard => 100,
+            Tier::Basic | Tier::Standard => PARTITIONED_ENTITIES,
             Tier::Premium | Tier::Unlimited => usize::MAX,
         }
     }
 
     /// Receivers of one entity at a time (S-98).
     pub fn receivers(self) -> usize {
-        if self == Tier::Unlimited { usize::MAX } else { 5_000 }
+        if self == Tier::Unlimited { usize::MAX } else { RECEIVERS }
     }
 
     /// Messages in one batch (S-16). Held in every tier: a batch is one append of the journal.
@@ -107,8 +107,8 @@ impl Tier {
     pub fn deleted_messages(self) -> Option<u32> {
         match self {
             Tier::Basic => None,
-            Tier::Standard => Some(500),
-            Tier::Premium | Tier::Unlimited => Some(4_000),
+            Tier::Standard => Some(STANDARD_DELETED_MESSAGES),
+            Tier::Premium | Tier::Unlimited => Some(PREMIUM_DELETED_MESSAGES),
         }
     }
 

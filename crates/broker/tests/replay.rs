@@ -314,22 +314,22 @@ impl Rig {
 
     /// Looks at what was decided.
     fn take(&mut self) {
-        while let Some(doubt) = self.decision.doubts.pop() {
-            if doubt.wants_content {
+        while let Some(request) = self.decision.read_requests.pop() {
+            if request.wants_content {
                 let read = |(sequence, bodies): &(Sequence, Vec<BodyId>)| {
                     let bytes = bodies.iter().map(|body| self.stored(*body).into());
                     (*sequence, (sequence.0 % 3 != 0).then(|| Read::of(bytes)))
                 };
-                let fronts = doubt.messages.iter().map(read).collect();
+                let fronts = request.messages.iter().map(read).collect();
                 let context = self.context();
-                self.broker.read(doubt.source, fronts, context, &mut self.decision);
+                self.broker.contents_read(request.source, fronts, context, &mut self.decision);
                 continue;
             }
             // Every third message cannot be read for now.
-            let sequences = doubt.messages.iter().map(|(sequence, _)| *sequence);
+            let sequences = request.messages.iter().map(|(sequence, _)| *sequence);
             let (damaged, whole): (Vec<_>, Vec<_>) = sequences.partition(|sequence| sequence.0 % 3 == 0);
             let context = self.context();
-            self.broker.checked(doubt.source, &whole, &damaged, context, &mut self.decision);
+            self.broker.checked(request.source, &whole, &damaged, context, &mut self.decision);
         }
         let decision = std::mem::take(&mut self.decision);
         for (nth, body) in decision.bodies.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Where effects go: a connection's outbox, or the asker of a question. Filled on whichever thread finished the sync;
-//! emptied by the connection, which is woken once per commit however much it gets.
+//! Where effects go: a connection's outbox, or the asker of a question. The partition's thread fills it when an
+//! append is durable; the connection empties it, and is woken once per commit however much it gets.
 
 use crate::limits::UNDECIDED_COMMANDS;
 use broker::{Answer, Delivery, LinkId, Notice, ReceiveMode, Refusal, RequestId, Settled};

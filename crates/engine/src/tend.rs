@@ -1,4 +1,4 @@
-//! The partition keeps its journal short and notices a full disk: snapshots are handed to another thread, what is dead
+//! The partition keeps its journal small and notices a full disk: snapshots are handed to another thread, what is dead
 //! is given back, what is alive among the dead is copied forward, a step at a time between batches.
 
 use crate::commit::Commit;

@@ -1,5 +1,5 @@
 //! When a snapshot is due, what may be given up, and what is to be copied before: the bookkeeping of a partition that
-//! keeps its journal short. It decides; `tend.rs` acts.
+//! keeps its journal small. It decides; `tend.rs` acts.
 //!
 //! What must hold: a stretch is given up only when nothing alive is in it that was not copied by a batch that is
 //! committed, and when the older of two snapshots contains all of its records.

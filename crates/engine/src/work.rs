@@ -28,8 +28,8 @@ pub enum Work {
         waiting: WaitingCommand,
         why: String,
     },
-    /// Messages were read that are to be removed before they leave.
-    Checked(Checked),
+    /// Messages were read that are to be removed, published or forwarded.
+    MessagesRead(MessagesRead),
     /// Bodies were read that are to be copied; those that are left did not fit.
     Copied {
         copies: Vec<(BodyId, Vec<u8>)>,
@@ -69,9 +69,9 @@ pub struct Uncopied {
     pub(crate) is_passing: bool,
 }
 
-/// What was found of messages that a receiver is to have for good.
+/// What was found of messages that were read because the broker asked for them.
 #[derive(Debug)]
-pub struct Checked {
+pub struct MessagesRead {
     pub(crate) source: Source,
     pub(crate) whole: Vec<Sequence>,
     pub(crate) damaged: Vec<Sequence>,
@@ -81,8 +81,8 @@ pub struct Checked {
     pub(crate) content: Option<Fronts>,
 }
 
-impl Checked {
-    pub(crate) fn new(source: Source) -> Checked {
-        Checked { source, whole: Vec::new(), damaged: Vec::new(), damage: Vec::new(), content: None }
+impl MessagesRead {
+    pub(crate) fn new(source: Source) -> MessagesRead {
+        MessagesRead { source, whole: Vec::new(), damaged: Vec::new(), damage: Vec::new(), content: None }
     }
 }

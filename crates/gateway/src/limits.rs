@@ -211,6 +211,9 @@ pub const CLAIM_REVIEW: Duration = Duration::from_secs(2);
 /// Bytes of one WebSocket frame that we send, and of what may wait to be sent.
 pub const WEBSOCKET_FRAME_BYTES: usize = 32 * 1_024;
 
+/// What one read takes from a WebSocket: it is on the stack.
+pub const WEBSOCKET_READ_BYTES: usize = 8 * 1_024;
+
 /// Largest request to `$cbs`: a token and its names. A token of an identity provider may have 16 KiB.
 pub const CBS_REQUEST_BYTES: u64 = 20 * 1_024;
 
@@ -272,7 +275,7 @@ pub const LARGE_REPLIES_BYTES: usize = 64 * 1_024 * 1_024;
 pub const OUTPUT_BYTES: usize = 256 * 1_024;
 
 /// The same while memory is short, of a known peer and of a stranger.
-pub const SHORT_OUTPUT_BYTES: usize = 32 * 1_024;
+pub const LOW_MEMORY_OUTPUT_BYTES: usize = 32 * 1_024;
 
 /// Room that the output keeps when all of it was written: enough for what comes next of a peer that is sent little, and while one is
 /// sent much for all that may come at once.
@@ -302,13 +305,13 @@ pub const DELIVERIES_AHEAD: u64 = 2_000;
 pub const CONNECTION_DELIVERIES_AHEAD: u64 = 8_000;
 
 /// The same while memory is short: of all links of a connection together.
-pub const SHORT_DELIVERIES_AHEAD: u64 = 64;
+pub const LOW_MEMORY_DELIVERIES_AHEAD: u64 = 64;
 
 /// Room for a stranger's frames in the input: one of the largest size that it may send.
 pub const STRANGER_INPUT_BYTES: usize = amqp::limits::FRAME_BYTES_BEFORE_CLAIM as usize;
 
 /// Room for a known peer's frames when memory is short: one of the largest size that we announce fits.
-pub const SHORT_INPUT_BYTES: usize = 72 * 1_024;
+pub const LOW_MEMORY_INPUT_BYTES: usize = 72 * 1_024;
 
 /// What one read takes from a known peer: some two hundred messages of a kilobyte.
 pub const INPUT_BYTES: usize = 256 * 1_024;

@@ -170,7 +170,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
 
 /// Accepts connections until the future is dropped. Connections live on their own and outlive it.
 pub async fn accept(listener: TcpListener, tls: TlsAcceptor, places: Arc<Places>, doors: Arc<impl Doors>) {
-    let mut is_short = false;
+    let mut is_failing = false;
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -179,14 +179,14 @@ pub async fn accept(listener: TcpListener, tls: TlsAcceptor, places: Arc<Places>
             Err(error) => {
                 // A lack of handles or memory is ours, and passes: a stranger's serve others better. It is said once.
                 let has_room = places.show_out();
-                if !std::mem::replace(&mut is_short, true) {
+                if !std::mem::replace(&mut is_failing, true) {
                     tracing::warn!(%error, has_room, "cannot accept connections");
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        is_short = false;
+        is_failing = false;
         let Some(place) = places.take(address.ip()) else {
             tracing::warn!(%address, "all places for connections are taken; closing the newest");
             continue;

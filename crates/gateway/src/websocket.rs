@@ -5,7 +5,7 @@
 
 pub(crate) mod fuzzing;
 
-use crate::limits::{FIRST_BYTES_TIMEOUT, HTTP_HEAD_BYTES, WEBSOCKET_FRAME_BYTES};
+use crate::limits::{FIRST_BYTES_TIMEOUT, HTTP_HEAD_BYTES, WEBSOCKET_FRAME_BYTES, WEBSOCKET_READ_BYTES};
 use crate::names::Names;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -375,7 +375,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WebSocket<S> {
                 }
                 _ => {}
             }
-            let mut room = [0; 8 * 1_024];
+            let mut room = [0; WEBSOCKET_READ_BYTES];
             let mut room = ReadBuf::new(&mut room);
             ready!(Pin::new(&mut this.stream).poll_read(context, &mut room))?;
             if room.filled().is_empty() {

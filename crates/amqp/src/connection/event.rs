@@ -1,6 +1,6 @@
 //! What a connection tells its door, and what the door gives with its answers.
 
-use crate::limits::{LINKS_PER_SESSION, SESSIONS};
+use crate::limits::{FRAME_BYTES, IDLE_TIME_OUT_MS, LINKS_PER_SESSION, SESSIONS};
 use crate::performative::{Attach, Error};
 use crate::state::State;
 use message::Value;
@@ -34,9 +34,9 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             container_id: "otobus".into(),
-            max_frame_size: 65_536,
+            max_frame_size: FRAME_BYTES,
             channel_max: SESSIONS - 1,
-            idle_time_out: 240_000,
+            idle_time_out: IDLE_TIME_OUT_MS,
             handle_max: LINKS_PER_SESSION - 1,
             mechanisms: &["MSSBCBS", "ANONYMOUS", "PLAIN", "EXTERNAL"],
             properties: Value::Null,

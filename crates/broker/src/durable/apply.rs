@@ -81,7 +81,7 @@ impl Durable {
                 | Change::RuleRemoved { subscription: entity, .. } => self.namespace_of(*entity),
                 // Namespaces are named in the time of the first of them.
                 Change::NamespaceNamed { .. } => Some(NamespaceId(0)),
-                // The rules are dated by themselves, and a move says where it leads to.
+                // The rules are dated by themselves, and an advance says where it leads to.
                 Change::AccessChanged { .. } | Change::ClockMoved { .. } => None,
             },
             Record::EntityDeleted { .. }

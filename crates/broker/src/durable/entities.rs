@@ -1,4 +1,4 @@
-//! Entities, namespaces and moved bodies in the durable state: how they come, change and go.
+//! Entities, namespaces and relocated bodies in the durable state: how they come, change and go.
 
 use super::{Applying, Kind, Namespace, Queue, fold};
 use crate::ids::{BodyId, EntityId, NamespaceId};
@@ -46,7 +46,7 @@ impl Applying<'_> {
         }
     }
 
-    /// A path clock_offsets to an entity from now on.
+    /// A path leads to an entity from now on.
     pub(crate) fn name_entity(&mut self, entity: EntityId, namespace: NamespaceId, path: &str) {
         let taken = self.durable.names.insert((namespace, fold(path)), entity);
         assert!(taken.is_none(), "'{path}' was created twice");

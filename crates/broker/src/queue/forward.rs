@@ -121,7 +121,7 @@ impl Broker {
                     left = left.saturating_sub(copies).max(1);
                 }
                 Forwarding::Unread => {
-                    self.doubt_next(source, left, true, decision);
+                    self.ask_to_read(source, left, true, decision);
                     return (most - left).max(1);
                 }
                 Forwarding::Withheld => {}

@@ -138,7 +138,7 @@ mod tests {
             world.receive("q", PeekLock, 1);
         });
         lives_on_after(temporary(), |world| {
-            world.purge("q", 1, LocalTime::NEVER).unwrap();
+            world.delete_messages("q", 1, LocalTime::NEVER).unwrap();
         });
         lives_on_after(temporary(), |world| {
             world.browse("q/$DeadLetterQueue", 0, 1).unwrap();

@@ -3,10 +3,10 @@
 mod browse;
 mod chunk;
 #[cfg(test)]
-mod cost;
+mod cost_tests;
 mod dead_letter;
 mod defer;
-pub mod doubt;
+mod delete_messages;
 mod duplicate;
 mod expire;
 pub(crate) mod forward;
@@ -16,7 +16,7 @@ pub mod index;
 mod keep;
 mod lock_end;
 pub(crate) mod overlay;
-mod purge;
+pub mod read_request;
 mod receive;
 mod renew;
 mod schedule;

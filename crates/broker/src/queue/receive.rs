@@ -37,7 +37,7 @@ impl Broker {
             if mode == ReceiveMode::ReceiveAndDelete
                 && !self.volatile.ready(source).vouched.contains(&sequence)
             {
-                self.doubt(source, decision);
+                self.ask_to_check(source, decision);
                 break;
             }
             self.volatile.take(source, sequence);

@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(numbers(world.browse(LOST, 0, 9)), [3, 4, 5]);
         assert_eq!(numbers(world.receive_deferred(LOST, &[3], ReceiveAndDelete)), [3]);
         world.commit();
-        assert_eq!(world.purge(LOST, 9, LocalTime::NEVER), Ok(Answer::MessagesDeleted(2)));
+        assert_eq!(world.delete_messages(LOST, 9, LocalTime::NEVER), Ok(Answer::MessagesDeleted(2)));
         assert_eq!((world.queue("v").counts.total(), world.queue("v").bytes), (0, 0));
         assert!(world.queue("v").transfer_dead.is_none(), "and costs nothing any more");
     }

@@ -5,9 +5,10 @@
 
 mod accept;
 #[cfg(test)]
-mod cost;
+mod cost_tests;
 mod end;
 pub mod register;
+mod renew;
 mod sequences;
 mod serve;
 mod state;

@@ -6,7 +6,7 @@ use crate::decision::{Decision, LocalDecision};
 use crate::effect::{Delivery, Effect};
 use crate::ids::{LockToken, Sequence, Source};
 use crate::planted::{Bug, is_planted};
-use crate::queue::doubt::Doubt;
+use crate::queue::read_request::ReadRequest;
 use crate::record::Record;
 use crate::volatile::{Link, Role};
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Broker {
             if mode == ReceiveMode::ReceiveAndDelete
                 && !self.volatile.ready(source).vouched.contains(&sequence)
             {
-                self.doubt_session(source, session, holder.credit, decision);
+                self.ask_to_check_session(source, session, holder.credit, decision);
                 break;
             }
             *left -= 1;
@@ -165,8 +165,14 @@ impl Broker {
     }
 
     /// Asks for the messages that come next in a session, unless some of another are being read.
-    fn doubt_session(&mut self, source: Source, session: &Arc<str>, credit: u32, decision: &mut Decision) {
-        self.volatile.doubt_session(source.entity, session);
+    fn ask_to_check_session(
+        &mut self,
+        source: Source,
+        session: &Arc<str>,
+        credit: u32,
+        decision: &mut Decision,
+    ) {
+        self.volatile.session_is_asked_for(source.entity, session);
         if self.volatile.ready(source).is_checking {
             return;
         }
@@ -176,8 +182,8 @@ impl Broker {
             from = sequence.next();
             Some(sequence)
         });
-        let doubt = Doubt::of(self.queue_of(source), source, next, credit as usize, false);
-        decision.doubts.push(doubt);
+        let request = ReadRequest::of(self.queue_of(source), source, next, credit as usize, false);
+        decision.read_requests.push(request);
         self.volatile.begin_check(source);
     }
 }

@@ -1,5 +1,5 @@
-//! What the holder of a session does besides receiving: it renews the lock, and keeps a state of its own making (S-149). And
-//! what anybody may do who listens: list the sessions (S-150).
+//! What the holder of a session does besides receiving and renewing: it keeps a state of its own making (S-149). And what anybody
+//! may do who listens: list the sessions (S-150).
 
 use crate::Broker;
 use crate::command::Intake;
@@ -20,20 +20,6 @@ use std::sync::Arc;
 const NO_SESSIONS: &str = "The entity does not require sessions.";
 
 impl Broker {
-    pub(crate) fn renew_session(
-        &mut self,
-        namespace: NamespaceId,
-        path: &str,
-        session: &str,
-        connection: ConnectionId,
-        context: LocalContext,
-    ) -> Result<Answer, Refusal> {
-        let source = self.find_held(namespace, path, (session, connection), context)?;
-        let until = context.now.after(self.queue_of(source).settings.lock_duration);
-        self.volatile.renew_session(source.entity, session, until);
-        Ok(Answer::SessionRenewed(until))
-    }
-
     pub(crate) fn session_state(
         &mut self,
         namespace: NamespaceId,
@@ -101,7 +87,7 @@ impl Broker {
     }
 
     /// The entity whose session the asker holds; that it asks is use of it (S-71).
-    fn find_held(
+    pub(super) fn find_held(
         &mut self,
         namespace: NamespaceId,
         path: &str,

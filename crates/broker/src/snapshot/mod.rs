@@ -49,7 +49,7 @@ pub(crate) mod kind {
     /// The messages of a topic or a subscription that came before, as those of a queue; the next ones belong to it.
     pub(crate) const HELD: u8 = 20;
     pub(crate) const LOCKS: u8 = 99;
-    pub(crate) const MOVED: u8 = 100;
+    pub(crate) const RELOCATED: u8 = 100;
     pub(crate) const END: u8 = 255;
 }
 

@@ -88,7 +88,7 @@ impl Reading {
                 self.restoring.change(&change, time).map_err(Error::Wrong)?;
             }
             kind::LOCKS => self.kept_locks.extend(<Box<[KeptLock]>>::get(fields)?),
-            kind::MOVED => {
+            kind::RELOCATED => {
                 while !fields.rest.is_empty() {
                     self.relocated.insert(BodyId(fields.number()?), BodyId(fields.number()?));
                 }

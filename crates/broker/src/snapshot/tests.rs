@@ -93,7 +93,7 @@ fn only_what_is_needed_is_named() {
     let mut world = world();
     let stored = stored_bodies(&world.broker.snapshot(world.now));
     assert!(!stored.contains(&BodyId(1)), "completed");
-    assert!(!stored.contains(&BodyId(5)), "moved");
+    assert!(!stored.contains(&BodyId(5)), "relocated");
     assert!(stored.contains(&world.broker.durable().stored_as(BodyId(5))));
     assert!(stored.contains(&BodyId(2)) && stored.contains(&BodyId(3_000)));
     let sender = world.sender("q");
@@ -129,7 +129,7 @@ fn ids_that_were_taken_and_ways_that_were_gone_are_kept() {
 }
 
 #[test]
-fn a_moved_body_that_nobody_needs_is_forgotten() {
+fn a_relocated_body_that_nobody_needs_is_forgotten() {
     let mut world = World::with_queue("q");
     world.send_committed("q", 2);
     for body in [1, 2] {

@@ -50,7 +50,7 @@ impl Snapshot {
         let in_use = std::mem::take(&mut writer.relocated_in_use);
         let pairs: Vec<_> = in_use.iter().collect();
         for some in pairs.chunks(CHUNK as usize) {
-            writer.frame(kind::MOVED, |fields| {
+            writer.frame(kind::RELOCATED, |fields| {
                 for (body, copy) in some {
                     fields.number(body.0);
                     fields.number(copy.0);

@@ -1,7 +1,7 @@
 //! Messages that are read before they are published: scheduled ones whose time has come (S-49), and forwarded ones. Rules
 //! look at properties, and those are on disk.
 //!
-//! The broker asks for them as it asks for messages in doubt, a slice at a time, and goes on when they were read
+//! The broker asks for them as it asks for messages that are to be removed, a slice at a time, and goes on when they were read
 //! ([`Broker::read`]). What must always hold: nothing is published by rules that were not held against the message, and
 //! what cannot be read stays where it is.
 
@@ -9,7 +9,7 @@ use crate::Broker;
 use crate::decision::{Context, Decision, LocalContext, LocalDecision};
 use crate::ids::{EntityId, Sequence, Source};
 use crate::limits::{CHECK_BYTES, CHECK_MESSAGES, FORWARD_RETRY};
-use crate::queue::doubt::{Doubt, Fronts, Read};
+use crate::queue::read_request::{Fronts, Read, ReadRequest};
 use crate::time::{LocalTime, Span};
 use crate::timers::EntityTimer;
 
@@ -41,7 +41,7 @@ impl Broker {
     pub(crate) fn ask_for_due(&mut self, topic: EntityId, decision: &mut LocalDecision<'_>) {
         let source = Source::main(topic);
         let is_checking = self.volatile.ready(source).is_checking;
-        // Nobody else goes on while time is moved, so a move waits for nobody.
+        // Nobody else goes on while time is moved, so an advance waits for nobody.
         if !is_checking && !self.is_advancing() && !self.volatile.may_read(source) {
             return self.volatile.arm(topic, EntityTimer::Activate, LocalTime::NEVER);
         }
@@ -64,7 +64,7 @@ impl Broker {
         }
         if !messages.is_empty() {
             (again, is_uncommitted) = (LocalTime::NEVER, false);
-            decision.doubts.push(Doubt { source, messages, wants_content: true });
+            decision.read_requests.push(ReadRequest { source, messages, wants_content: true });
             self.volatile.begin_read(source, held_bytes);
             self.wait_for_read(source);
         } else if is_checking {
@@ -80,8 +80,14 @@ impl Broker {
         self.volatile.arm(topic, EntityTimer::Activate, again);
     }
 
-    /// The messages of a [`Doubt`] that wants content were read; those that could not be have none.
-    pub fn read(&mut self, source: Source, fronts: Fronts, context: Context, decision: &mut Decision) {
+    /// The messages of a [`ReadRequest`] that wants content were read; those that could not be have none.
+    pub fn contents_read(
+        &mut self,
+        source: Source,
+        fronts: Fronts,
+        context: Context,
+        decision: &mut Decision,
+    ) {
         self.end_wait(source);
         if self.durable.queue(source.entity).is_none() {
             self.volatile.drop_read(source);
@@ -107,7 +113,7 @@ impl Broker {
 }
 
 #[cfg(test)]
-mod many;
+mod many_tests;
 
 #[cfg(test)]
 mod tests {

@@ -407,6 +407,6 @@ impl Broker {
 }
 
 #[cfg(test)]
-mod slices;
+mod slices_tests;
 #[cfg(test)]
 pub(crate) mod tests;

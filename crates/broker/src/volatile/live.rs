@@ -27,8 +27,8 @@ pub struct LiveSessions {
     pub(crate) waiting: Line,
     /// Sessions of which something has changed.
     changed: VecDeque<Arc<str>>,
-    /// Sessions whose messages are to be read before they can be removed.
-    doubting: Vec<Arc<str>>,
+    /// Sessions whose messages the engine is asked for, before they can be removed.
+    asked_for: Vec<Arc<str>>,
     /// Messages that were locked by who has left. They may have expired meanwhile.
     loose: VecDeque<Sequence>,
     /// The sessions that timers speak of.
@@ -306,17 +306,17 @@ impl Volatile {
         self.sessions_mut(entity).key_as(session, first);
     }
 
-    /// Messages of it are to be read.
-    pub(crate) fn doubt_session(&mut self, entity: EntityId, session: &Arc<str>) {
+    /// The engine is asked for messages of it.
+    pub(crate) fn session_is_asked_for(&mut self, entity: EntityId, session: &Arc<str>) {
         touched(1);
-        self.sessions_mut(entity).doubting.push(Arc::clone(session));
+        self.sessions_mut(entity).asked_for.push(Arc::clone(session));
     }
 
     /// They were read.
     pub(crate) fn end_session_check(&mut self, entity: EntityId) {
         touched(1);
-        let LiveSessions { doubting, changed, .. } = self.sessions_mut(entity);
-        changed.extend(doubting.drain(..));
+        let LiveSessions { asked_for, changed, .. } = self.sessions_mut(entity);
+        changed.extend(asked_for.drain(..));
     }
 
     /// A session has a holder.

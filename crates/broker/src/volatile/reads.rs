@@ -9,7 +9,7 @@
 use super::Volatile;
 use crate::ids::{EntityId, Source, SubQueue};
 use crate::limits::{READ_BYTES, READ_SLICE_BYTES};
-use crate::queue::doubt::Fronts;
+use crate::queue::read_request::Fronts;
 use crate::time::LocalTime;
 use crate::timers::EntityTimer;
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use super::{Lock, Volatile};
 use crate::credit_line::Line;
 use crate::ids::{EntityId, IdMap, LinkId, Position, Sequence, Source};
-use crate::queue::doubt::Read;
+use crate::queue::read_request::Read;
 use crate::touched::touched;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

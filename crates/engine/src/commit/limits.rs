@@ -1,5 +1,5 @@
-//! Every number of the commit machine, with its reason. They stand here, and not with those of the engine, so that the folder
-//! needs nothing but itself.
+//! Every number of the commit machine, with its reason. They stand here, and not with those of the engine, because the items use
+//! the machine with numbers of their own beside it.
 
 use std::time::Duration;
 

@@ -48,7 +48,7 @@ impl Partition {
         if !self.broker.is_advancing() {
             return self.backlog.pop_front();
         }
-        let at = self.backlog.iter().position(|work| matches!(work, Work::Checked(_)))?;
+        let at = self.backlog.iter().position(|work| matches!(work, Work::MessagesRead(_)))?;
         self.backlog.remove(at)
     }
 
@@ -68,7 +68,7 @@ impl Partition {
             }
             Work::Again { waiting, material } => self.decide_again(waiting, &material, now),
             Work::Unreadable { waiting, why } => self.refuse_unreadable(&waiting, &why, now),
-            Work::Checked(checked) => self.checked(checked, now),
+            Work::MessagesRead(read) => self.messages_read(read, now),
             Work::Copied { copies, unread, failure } => self.copied(copies, unread, failure, now),
             Work::Failed(_)
             | Work::Stop
@@ -137,8 +137,8 @@ impl Partition {
         for release in decision.effects.drain(..) {
             self.route(release);
         }
-        for doubt in decision.doubts.drain(..) {
-            self.check(doubt);
+        for request in decision.read_requests.drain(..) {
+            self.read_messages(request);
         }
         decision.clear();
         self.decision = decision;

@@ -4,11 +4,11 @@ use super::Partition;
 use super::places::place_in;
 use crate::ids::ForJournal;
 use crate::limits::COMMAND_EFFECT_BYTES;
-use crate::runner::{CheckJob, ReadJob};
-use crate::work::{Checked, WaitingCommand, Work};
+use crate::runner::{MessagesJob, ReadJob};
+use crate::work::{MessagesRead, WaitingCommand, Work};
 use broker::{
-    Arrivals, BodyId, Command, Decided, Doubt, Found, LinkId, Material, Need, Needs, Read, Sequence, Time,
-    What,
+    Arrivals, BodyId, Command, Decided, Found, LinkId, Material, Need, Needs, Read, ReadRequest, Sequence,
+    Time, What,
 };
 use bytes::Bytes;
 use journal::Place;
@@ -89,43 +89,43 @@ impl Partition {
     }
 
     /// Finds out whether messages can be read: those in the cache are whole, for they never left memory.
-    pub(super) fn check(&mut self, doubt: Doubt) {
-        let bodies = doubt.messages.iter().flat_map(|(_, bodies)| bodies.iter().copied());
+    pub(super) fn read_messages(&mut self, request: ReadRequest) {
+        let bodies = request.messages.iter().flat_map(|(_, bodies)| bodies.iter().copied());
         let mut cached = Vec::new();
         self.cache.get(bodies, &mut cached);
-        let source = doubt.source;
+        let source = request.source;
         self.reading += 1;
         if cached.iter().all(Option::is_some) {
-            let mut checked = Checked::new(source);
-            if doubt.wants_content {
+            let mut read = MessagesRead::new(source);
+            if request.wants_content {
                 let mut cached = cached.into_iter().flatten().map(|bytes| Box::from(&bytes[..]));
-                let content = doubt.messages.iter().map(|(sequence, bodies)| {
+                let content = request.messages.iter().map(|(sequence, bodies)| {
                     (*sequence, Some(Read::of(cached.by_ref().take(bodies.len()))))
                 });
-                checked.content = Some(content.collect());
+                read.content = Some(content.collect());
             } else {
-                checked.whole = doubt.messages.iter().map(|(sequence, _)| *sequence).collect();
+                read.whole = request.messages.iter().map(|(sequence, _)| *sequence).collect();
             }
-            return self.backlog.push_back(Work::Checked(checked));
+            return self.backlog.push_back(Work::MessagesRead(read));
         }
         let place = |body| {
             place_in(&*self.journal, self.stored_as(body)).expect("what may be handed out was written")
         };
         let places =
             |(sequence, bodies): (Sequence, Vec<BodyId>)| (sequence, bodies.into_iter().map(place).collect());
-        let messages = doubt.messages.into_iter().map(places).collect();
-        let wants_content = doubt.wants_content;
-        self.workers.check(CheckJob { source, messages, wants_content }, &self.inbox);
+        let messages = request.messages.into_iter().map(places).collect();
+        let wants_content = request.wants_content;
+        self.workers.read_messages(MessagesJob { source, messages, wants_content }, &self.inbox);
     }
 
-    pub(super) fn checked(&mut self, checked: Checked, now: Time) {
+    pub(super) fn messages_read(&mut self, read: MessagesRead, now: Time) {
         self.reading -= 1;
-        checked.damage.iter().for_each(|damage| self.condition.report_damage(damage));
+        read.damage.iter().for_each(|damage| self.condition.report_damage(damage));
         let context = self.context(now);
-        let Checked { source, whole, damaged, content, .. } = checked;
+        let MessagesRead { source, whole, damaged, content, .. } = read;
         let before = self.broker.steps_spent(&self.decision);
         match content {
-            Some(content) => self.broker.read(source, content, context, &mut self.decision),
+            Some(content) => self.broker.contents_read(source, content, context, &mut self.decision),
             None => self.broker.checked(source, &whole, &damaged, context, &mut self.decision),
         }
         self.note_slice(before);

@@ -319,7 +319,7 @@ impl Partition {
         let is_blocked = !self.drafting.is_empty();
         match self.broker.next_due() {
             _ if self.broker.is_waiting() => {
-                let is_read = self.backlog.iter().any(|work| matches!(work, Work::Checked(_)));
+                let is_read = self.backlog.iter().any(|work| matches!(work, Work::MessagesRead(_)));
                 if is_read { AT_ONCE } else { None }
             }
             // An advance goes on when what it has decided is on its way to the disk.

@@ -1,6 +1,6 @@
 //! What is read for a partition beside it, and how it comes back.
 
-use crate::work::{Checked, Uncopied, WaitingCommand, Work};
+use crate::work::{MessagesRead, Uncopied, WaitingCommand, Work};
 use broker::{BodyId, Found, Material, Need, Read, Sequence, Source};
 use journal::{Place, read_run};
 
@@ -25,9 +25,9 @@ impl ReadJob {
     }
 }
 
-/// Messages that are to be removed before they leave.
+/// Messages that are to be read before they are removed, published or forwarded.
 #[derive(Debug)]
-pub(crate) struct CheckJob {
+pub(crate) struct MessagesJob {
     pub(crate) source: Source,
     /// Each with the places of all its bodies.
     pub(crate) messages: Vec<(Sequence, Vec<Place>)>,
@@ -35,9 +35,9 @@ pub(crate) struct CheckJob {
     pub(crate) wants_content: bool,
 }
 
-impl CheckJob {
+impl MessagesJob {
     fn run(self) -> Work {
-        let mut checked = Checked::new(self.source);
+        let mut checked = MessagesRead::new(self.source);
         if self.wants_content {
             let mut read = |(sequence, places): (Sequence, Vec<Place>)| {
                 let read = places.iter().map(|place| place.read().map(Vec::into_boxed_slice));
@@ -47,7 +47,7 @@ impl CheckJob {
             };
             let content = self.messages.into_iter().map(&mut read).collect();
             checked.content = Some(content);
-            return Work::Checked(checked);
+            return Work::MessagesRead(checked);
         }
         // Small neighbours with one read; a message of many parts, or one in a run that has damage, alone.
         let is_small = self.messages.iter().all(|(_, places)| places.len() == 1);
@@ -57,7 +57,7 @@ impl CheckJob {
         };
         if is_small && read_run(&run, &mut Vec::new()).is_ok() {
             checked.whole.extend(self.messages.iter().map(|(sequence, _)| *sequence));
-            return Work::Checked(checked);
+            return Work::MessagesRead(checked);
         }
         for (sequence, places) in self.messages {
             match places.iter().try_for_each(|place| place.read().map(drop)) {
@@ -68,7 +68,7 @@ impl CheckJob {
                 }
             }
         }
-        Work::Checked(checked)
+        Work::MessagesRead(checked)
     }
 }
 
@@ -110,7 +110,7 @@ impl CopyJob {
 #[derive(Debug)]
 pub(crate) enum ReadWork {
     Needs(ReadJob),
-    Doubts(CheckJob),
+    Messages(MessagesJob),
     Copies(CopyJob),
 }
 
@@ -118,7 +118,7 @@ impl ReadWork {
     pub(crate) fn run(self) -> Work {
         match self {
             ReadWork::Needs(job) => job.run(),
-            ReadWork::Doubts(job) => job.run(),
+            ReadWork::Messages(job) => job.run(),
             ReadWork::Copies(job) => job.run(),
         }
     }

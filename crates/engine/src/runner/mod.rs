@@ -7,7 +7,7 @@
 mod jobs;
 mod workers;
 
-pub(crate) use jobs::{CheckJob, CopyJob, ReadJob, ReadWork};
+pub(crate) use jobs::{CopyJob, MessagesJob, ReadJob, ReadWork};
 pub(crate) use workers::{Worker, Workers};
 
 use crate::cache::Cache;

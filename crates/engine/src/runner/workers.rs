@@ -1,6 +1,6 @@
 //! The threads that read and write files beside a partition.
 
-use super::jobs::{CheckJob, CopyJob, ReadJob, ReadWork};
+use super::jobs::{CopyJob, MessagesJob, ReadJob, ReadWork};
 use crate::commit::Inbox;
 use crate::snapshots::SnapshotJob;
 use crate::work::Work;
@@ -51,8 +51,8 @@ impl Workers {
         self.start(ReadWork::Needs(job), inbox);
     }
 
-    pub(crate) fn check(&self, job: CheckJob, inbox: &Inbox<Work>) {
-        self.start(ReadWork::Doubts(job), inbox);
+    pub(crate) fn read_messages(&self, job: MessagesJob, inbox: &Inbox<Work>) {
+        self.start(ReadWork::Messages(job), inbox);
     }
 
     pub(crate) fn copy(&self, job: CopyJob, inbox: &Inbox<Work>) {

@@ -14,8 +14,8 @@ use crate::account::Account;
 use crate::auth::Claims;
 use crate::limits::{
     CLAIM_TIMEOUT, COMMANDS_AT_ONCE, DISPOSITION_CHANGE_BYTES, EFFECT_COST, FAILURE_SILENCE_MOST, IDLE_LOOK,
-    INPUT_BYTES, KEPT_BUSY_OUTPUT_BYTES, KEPT_OUTPUT_BYTES, LAST_OUTPUT_TIMEOUT, OPEN_QUESTIONS,
-    OUTPUT_BYTES, QUESTIONS_BYTES, SHORT_INPUT_BYTES, SHORT_OUTPUT_BYTES, STRANGER_INPUT_BYTES,
+    INPUT_BYTES, KEPT_BUSY_OUTPUT_BYTES, KEPT_OUTPUT_BYTES, LAST_OUTPUT_TIMEOUT, LOW_MEMORY_INPUT_BYTES,
+    LOW_MEMORY_OUTPUT_BYTES, OPEN_QUESTIONS, OUTPUT_BYTES, QUESTIONS_BYTES, STRANGER_INPUT_BYTES,
     STRANGER_QUESTIONS_BYTES, UNREAD_EFFECTS, UNSTORED_BYTES,
 };
 use crate::listen::Peer;
@@ -426,9 +426,9 @@ impl<S> ConnectionTask<S> {
         let has_memory = self.has_room_for(INPUT_BYTES);
         let (read_most, output_most) = match (self.has_claim, has_memory) {
             (false, true) => (STRANGER_INPUT_BYTES, OUTPUT_BYTES),
-            (false, false) => (STRANGER_INPUT_BYTES, SHORT_OUTPUT_BYTES),
+            (false, false) => (STRANGER_INPUT_BYTES, LOW_MEMORY_OUTPUT_BYTES),
             (true, true) => (INPUT_BYTES, OUTPUT_BYTES),
-            (true, false) => (SHORT_INPUT_BYTES, SHORT_OUTPUT_BYTES),
+            (true, false) => (LOW_MEMORY_INPUT_BYTES, LOW_MEMORY_OUTPUT_BYTES),
         };
         Allowance { read_most: self.may_read(has_memory).then_some(read_most), output_most }
     }

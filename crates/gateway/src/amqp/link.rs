@@ -9,8 +9,8 @@ use super::session::{Unwanted, Wanted};
 use super::settle::mode_of;
 use crate::auth::{Demand, Denied};
 use crate::limits::{
-    BATCH_BYTES, CONNECTION_DELIVERIES_AHEAD, DELIVERIES_AHEAD, GREEDY_LINKS, REQUEST_CREDIT, SENDER_CREDIT,
-    SHORT_DELIVERIES_AHEAD,
+    BATCH_BYTES, CONNECTION_DELIVERIES_AHEAD, DELIVERIES_AHEAD, GREEDY_LINKS, LOW_MEMORY_DELIVERIES_AHEAD,
+    REQUEST_CREDIT, SENDER_CREDIT,
 };
 use amqp::{AnyTarget, Attach, AttachReply, LinkKey, Role, SessionKey};
 use broker::{AcceptedSession, Command, Refusal, TransactionId};
@@ -332,7 +332,8 @@ impl<S> ConnectionTask<S> {
 
     /// Messages that may be on their way to each link: its share of what may be on its way to all.
     fn deliveries_ahead(&mut self) -> u64 {
-        let most = if self.has_room_for(0) { CONNECTION_DELIVERIES_AHEAD } else { SHORT_DELIVERIES_AHEAD };
+        let most =
+            if self.has_room_for(0) { CONNECTION_DELIVERIES_AHEAD } else { LOW_MEMORY_DELIVERIES_AHEAD };
         (most / self.receivers.max(1)).clamp(1, DELIVERIES_AHEAD)
     }
 }

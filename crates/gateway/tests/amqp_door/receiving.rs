@@ -10,7 +10,7 @@ use broker::QueueSettings;
 use message::Value;
 use message::sections::{Sections, section};
 use otobus_gateway::account::Account;
-use otobus_gateway::limits::{CONNECTION_FREE_BYTES, CONNECTIONS_BYTES, SHORT_DELIVERIES_AHEAD};
+use otobus_gateway::limits::{CONNECTION_FREE_BYTES, CONNECTIONS_BYTES, LOW_MEMORY_DELIVERIES_AHEAD};
 use std::sync::Arc;
 
 /// Puts messages into the queue.
@@ -321,7 +321,7 @@ async fn while_memory_is_short_one_of_many_receivers_still_gets_message_after_me
     let server = TestServer::new().await;
     let mut client = server.admitted().await;
     // So many that each may have a single message on its way, and that their links are beyond what every connection has.
-    let receivers = u32::try_from(SHORT_DELIVERIES_AHEAD).unwrap() * 2;
+    let receivers = u32::try_from(LOW_MEMORY_DELIVERIES_AHEAD).unwrap() * 2;
     for handle in 0..receivers {
         client.receiver(handle, QUEUE).await;
     }

@@ -27,7 +27,7 @@ struct EncodedFrame<'a> {
 /// A frame that is to be synced.
 struct Written {
     file: Arc<dyn DiskFile>,
-    /// It, if it is not written yet.
+    /// The frame's pages, if they are left to whoever waits for the sync.
     unwritten: Option<Arc<Layout>>,
 }
 

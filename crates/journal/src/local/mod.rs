@@ -9,10 +9,10 @@ mod check;
 mod extent;
 mod fill;
 #[cfg(test)]
-mod flaws;
+mod flaws_tests;
 mod handles;
 #[cfg(test)]
-mod interleaved;
+mod interleaved_tests;
 mod names;
 mod open;
 mod recovery;

@@ -1,4 +1,4 @@
-//! What the writer, the thread that syncs and the thread that writes snapshots must all know.
+//! What the thread that appends, the one that makes spare segments and the one that writes snapshots must all know.
 
 use super::reserve::{Reserve, is_full};
 use super::tail_pages::Layout;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub(super) struct Shared {
     in_flight: AtomicBool,
     committed: AtomicU64,
-    /// Those of the batch before, which was written: for the next one.
+    /// The buffers of the batch that was written last, for the next one.
     pages: Mutex<Option<Pages>>,
     /// Why the journal has stopped; never taken back.
     stopped: OnceLock<String>,

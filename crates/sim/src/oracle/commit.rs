@@ -499,7 +499,8 @@ impl Oracle {
             }
             State::Active if is_free && is_past => drops.then_some(Gone::Expired),
             State::Active if is_free => {
-                let is_purged = |q: &Question| q.purges(entity, present.sub, present.enqueued, &self.ledger);
+                let is_deleted =
+                    |q: &Question| q.deletes(entity, present.sub, present.enqueued, &self.ledger);
                 let queue = self.ledger.queues.get(&entity);
                 let way = queue.map(|queue| self.way(queue, present.sub, present.travelled.hops));
                 let is_known = |target| self.may_drop_forwarded(target, present.message, time);
@@ -508,7 +509,7 @@ impl Oracle {
                 } else if self.has_taker(entity, present.sub) {
                     Some(Gone::Taken)
                 } else {
-                    wants(&is_purged).then_some(Gone::Purged)
+                    wants(&is_deleted).then_some(Gone::Purged)
                 }
             }
             _ => None,

@@ -201,7 +201,7 @@ impl Question {
     }
 
     /// Whether it deletes messages of that age.
-    pub(super) fn purges(
+    pub(super) fn deletes(
         &self,
         entity: EntityId,
         sub: SubQueue,

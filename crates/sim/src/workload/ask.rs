@@ -62,7 +62,7 @@ impl Workload {
                 let path = self.sub_path(who.nth);
                 self.browse(who, path, None, batch, oracle);
             }
-            92..97 => self.purge(who, batch, oracle),
+            92..97 => self.delete_messages(who, batch, oracle),
             _ => self.ask_session(who, batch, oracle),
         }
     }
@@ -264,7 +264,7 @@ impl Workload {
         batch.commands.push(Command::ReceiveDeferred { request, namespace, path, numbers, mode, session });
     }
 
-    fn purge(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
+    fn delete_messages(&mut self, who: Actor, batch: &mut Batch, oracle: &mut Oracle) {
         let path = self.sub_path(who.nth);
         let most = *self.random.pick(&[1, 5, 5_000]);
         let ago = self.random.below(20_000) as i64;

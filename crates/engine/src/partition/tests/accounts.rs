@@ -1,4 +1,4 @@
-//! Whatever was counted is given back, however it ended: in two appends, in a refusal, on a full disk, after doubt.
+//! Whatever was counted is given back, however it ended: in two appends, in a refusal, on a full disk, after request.
 
 use super::*;
 use crate::runner::{ReadWork, Worker};

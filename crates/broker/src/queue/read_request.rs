@@ -1,7 +1,7 @@
 //! Receive-and-delete forgets a message before it leaves, so what the disk has of it is read first: a message whose body
 //! is damaged stays.
 //!
-//! Messages that are next in line for such a receiver are doubted a slice at a time. The engine reads them
+//! Messages that are next in line for such a receiver are asked for a slice at a time. The engine reads them
 //! and says which are whole ([`Broker::checked`]); only those are removed and handed out. The others are locked for
 //! nobody: they come up again when that lock ends, like any delivery that failed.
 
@@ -29,7 +29,7 @@ pub struct Read {
 }
 
 impl Read {
-    /// Of the bodies that a [`Doubt`] which wants content names for a message, in their order.
+    /// Of the bodies that a [`ReadRequest`] which wants content names for a message, in their order.
     pub fn of(bodies: impl IntoIterator<Item = Box<[u8]>>) -> Read {
         let mut bodies = bodies.into_iter();
         Read { front: bodies.next().unwrap_or_default(), overlay: bodies.next().unwrap_or_default() }
@@ -38,7 +38,7 @@ impl Read {
 
 /// Messages of one queue that are to be read before they may be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Doubt {
+pub struct ReadRequest {
     pub source: Source,
     /// Each with all of its bodies.
     pub messages: Vec<(Sequence, Vec<BodyId>)>,
@@ -47,7 +47,7 @@ pub struct Doubt {
     pub wants_content: bool,
 }
 
-impl Doubt {
+impl ReadRequest {
     /// The first messages of those that come next, `most` at the most, and no more than are read at once.
     pub(crate) fn of(
         queue: &Queue,
@@ -55,7 +55,7 @@ impl Doubt {
         next: impl Iterator<Item = Sequence>,
         most: usize,
         wants_content: bool,
-    ) -> Doubt {
+    ) -> ReadRequest {
         let (mut messages, mut bytes) = (Vec::new(), 0);
         for sequence in next {
             let slot = queue.index_of(source.sub).and_then(|index| index.get(sequence));
@@ -69,19 +69,19 @@ impl Doubt {
                 break;
             }
         }
-        Doubt { source, messages, wants_content }
+        ReadRequest { source, messages, wants_content }
     }
 }
 
 impl Broker {
     /// Asks for the messages that come next at a queue, unless some are being read already.
-    pub(crate) fn doubt(&mut self, source: Source, decision: &mut Decision) {
+    pub(crate) fn ask_to_check(&mut self, source: Source, decision: &mut Decision) {
         let wanted = self.volatile.ready(source).waiting.total();
-        self.doubt_next(source, usize::try_from(wanted).unwrap_or(usize::MAX), false, decision);
+        self.ask_to_read(source, usize::try_from(wanted).unwrap_or(usize::MAX), false, decision);
     }
 
     /// Asks for the next messages, `most` at the most. What they hold is asked for in its turn.
-    pub(crate) fn doubt_next(
+    pub(crate) fn ask_to_read(
         &mut self,
         source: Source,
         most: usize,
@@ -101,20 +101,20 @@ impl Broker {
             Some(sequence)
         });
         let next = ready.returned.iter().copied().chain(in_order).filter(is_free);
-        let doubt = Doubt::of(queue, source, next, most, wants_content);
+        let request = ReadRequest::of(queue, source, next, most, wants_content);
         if wants_content {
             let wanted = |(sequence, _): &(Sequence, _)| {
                 index.get(*sequence).map(|slot| queue.wanted_bytes(*sequence, slot))
             };
-            let bytes = doubt.messages.iter().filter_map(wanted).sum();
+            let bytes = request.messages.iter().filter_map(wanted).sum();
             self.volatile.begin_read(source, bytes);
         } else {
             self.volatile.begin_check(source);
         }
-        decision.doubts.push(doubt);
+        decision.read_requests.push(request);
     }
 
-    /// The messages of a [`Doubt`] were read: those that are `whole` may go, those that are `damaged` stay.
+    /// The messages of a [`ReadRequest`] were read: those that are `whole` may go, those that are `damaged` stay.
     pub fn checked(
         &mut self,
         source: Source,

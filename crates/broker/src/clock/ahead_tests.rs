@@ -352,8 +352,8 @@ fn whoever_looks_sees_the_time_of_the_namespace_and_locks_nothing() {
     let Ok(Answer::Messages(seen)) = world.browse("q", 0, 9) else { panic!("seen") };
     assert_eq!((seen[0].enqueued, seen[0].locked_until), (sent, None));
     // Deleting by age compares with it (S-240).
-    assert_eq!(world.purge("q", 9, sent), Ok(Answer::MessagesDeleted(0)));
-    assert_eq!(world.purge("q", 9, sent.after(Span(1))), Ok(Answer::MessagesDeleted(1)));
+    assert_eq!(world.delete_messages("q", 9, sent), Ok(Answer::MessagesDeleted(0)));
+    assert_eq!(world.delete_messages("q", 9, sent.after(Span(1))), Ok(Answer::MessagesDeleted(1)));
 }
 
 fn held(world: &mut World, question: impl FnOnce(RequestId, NamespaceId) -> Command) -> Answer {

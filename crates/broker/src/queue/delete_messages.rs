@@ -76,7 +76,7 @@ mod tests {
 
     fn deleted(world: &mut World, path: &str, most: u32) -> u32 {
         let before = LocalTime::NEVER;
-        match world.purge(path, most, before) {
+        match world.delete_messages(path, most, before) {
             Ok(Answer::MessagesDeleted(count)) => count,
             other => panic!("{other:?}"),
         }
@@ -101,8 +101,8 @@ mod tests {
         world.pass(Span::seconds(1));
         let cut = world.local();
         world.send_committed("q", 2);
-        assert_eq!(world.purge("q", 9, cut), Ok(Answer::MessagesDeleted(2)));
-        assert_eq!(world.purge("q", 9, cut), Ok(Answer::MessagesDeleted(0)));
+        assert_eq!(world.delete_messages("q", 9, cut), Ok(Answer::MessagesDeleted(2)));
+        assert_eq!(world.delete_messages("q", 9, cut), Ok(Answer::MessagesDeleted(0)));
         let left: Vec<_> = world.receive("q", PeekLock, 9).iter().map(|each| each.number.0).collect();
         assert_eq!(left, [3, 4]);
     }
@@ -151,7 +151,7 @@ mod tests {
         }
         let mut world = World::with_tier(Tier::Basic);
         world.create("q", QueueSettings::default());
-        assert!(matches!(world.purge("q", 1, LocalTime::NEVER), Err(Refusal::NotInTier { .. })));
+        assert!(matches!(world.delete_messages("q", 1, LocalTime::NEVER), Err(Refusal::NotInTier { .. })));
     }
 
     #[test]
@@ -159,6 +159,6 @@ mod tests {
         // S-240
         let mut world = World::new();
         world.create("q", QueueSettings { partitioning: true, ..QueueSettings::default() });
-        assert!(matches!(world.purge("q", 1, LocalTime::NEVER), Err(Refusal::NotAllowed(_))));
+        assert!(matches!(world.delete_messages("q", 1, LocalTime::NEVER), Err(Refusal::NotAllowed(_))));
     }
 }

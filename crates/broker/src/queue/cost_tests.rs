@@ -109,7 +109,7 @@ fn costs(count: u32) -> Vec<(&'static str, usize)> {
     cost(&mut world, "schedule", &mut |world| drop(world.schedule("q", &[scheduled]).unwrap()));
     cost(&mut world, "cancel", &mut |world| drop(world.cancel("q", &[3 * n / 2]).unwrap()));
     cost(&mut world, "delete ten", &mut |world| {
-        assert_eq!(world.purge("q", 10, LocalTime::NEVER), Ok(Answer::MessagesDeleted(10)));
+        assert_eq!(world.delete_messages("q", 10, LocalTime::NEVER), Ok(Answer::MessagesDeleted(10)));
     });
     let mortal = Incoming { time_to_live: Span(1), ..message(1) };
     world.send(sender, 0, &[mortal]);

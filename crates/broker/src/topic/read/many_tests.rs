@@ -57,7 +57,7 @@ fn crowded() -> World {
 
 /// Bytes of what is being read or was.
 fn held(world: &World) -> u64 {
-    let messages = world.asked().iter().flat_map(|doubt| &doubt.messages);
+    let messages = world.asked().iter().flat_map(|request| &request.messages);
     let asked = messages.flat_map(|(_, bodies)| bodies).map(|body| world.stored(*body).len());
     asked.sum::<usize>() as u64 + world.broker.volatile.front_bytes()
 }
