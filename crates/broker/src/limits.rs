@@ -175,6 +175,9 @@ pub const DEAD_LETTER_COST: usize = 16;
 /// what is held for it while they are read has a limit, and so has the time that others wait for the disk.
 pub const REQUEST_BODIES: usize = 16 * 1_024;
 
+/// Bytes of the messages that one request for deferred ones takes, unless it takes one alone: they leave as one answer, which is held whole.
+pub const REQUEST_DELIVERED_BYTES: u64 = 16 * 1_024 * 1_024;
+
 /// Bytes of property changes that one request may ask for, over all messages that it settles, with what was changed of them before
 /// and is read and written again: they are one append.
 pub const REQUEST_CHANGE_BYTES: usize = 4 * 1_024 * 1_024;

@@ -50,11 +50,12 @@ impl Broker {
     /// Whether a queue or a topic may have this path.
     pub(crate) fn check_new_path(&self, namespace: NamespaceId, path: &str) -> Result<(), Refusal> {
         check_path(path)?;
-        self.check_state()?;
         if let Some(taken) = self.durable.find(namespace, path) {
             let spelled = self.durable.queue(taken).map(|queue| &queue.path);
             return Err(Refusal::EntityExists(spelled.map_or(path, |spelled| spelled).into()));
         }
+        // What is there stays there, and a start that declares it again finds it, however full memory is.
+        self.check_state()?;
         let limit = self.tier_of(namespace).entities();
         if limit != usize::MAX && self.durable.entities_of(namespace).count() >= limit {
             return Err(Refusal::TooManyEntities(limit));

@@ -204,6 +204,35 @@ mod tests {
         assert!(!is_full(&world.send(link, 2, &[message(1)])));
     }
 
+    // W-32: or no start would find what the file declares.
+    #[test]
+    fn at_the_limit_what_is_there_is_still_there() {
+        let mut world = World::unchecked(crate::Tier::Unlimited);
+        world.create("q", QueueSettings::default());
+        let topic =
+            || Task::CreateTopic { path: "t".into(), settings: TopicSettings::default(), access: Vec::new() };
+        let subscription = || {
+            let (topic, name, settings) = ("t".into(), "s".into(), SubscriptionSettings::default());
+            Task::CreateSubscription { topic, name, settings, rule: None }
+        };
+        let rule = || {
+            let rule = Rule { name: "$Default".into(), filter: Filter::True, action: None };
+            Task::CreateRule { topic: "t".into(), subscription: "s".into(), rule }
+        };
+        world.manage(topic()).unwrap();
+        world.manage(subscription()).unwrap();
+        world.broker.state_bytes.limit = counted(&mut world);
+        let again = [
+            world.try_create("q", QueueSettings::default()).map(drop),
+            world.manage(topic()).map(drop),
+            world.manage(subscription()).map(drop),
+            world.manage(rule()).map(drop),
+        ];
+        for refused in again {
+            assert!(matches!(refused, Err(Refusal::EntityExists(_))), "{refused:?}");
+        }
+    }
+
     #[test]
     fn a_queue_that_is_made_and_deleted_again_and_again_leaves_next_to_nothing() {
         let mut world = World::unchecked(crate::Tier::Unlimited);

@@ -6,7 +6,7 @@ use crate::decision::{Hindrance, LocalContext, LocalDecision, Material, Need, Ne
 use crate::durable::Applying;
 use crate::effect::{Answer, Delivery};
 use crate::ids::{BodyId, EntityId, NamespaceId, Number, Sequence, Source, SubQueue};
-use crate::limits::{REQUEST_BODIES, REQUEST_MESSAGES};
+use crate::limits::{REQUEST_BODIES, REQUEST_DELIVERED_BYTES, REQUEST_MESSAGES};
 use crate::link::FORWARDING;
 use crate::queue::index::{Reason, State};
 use crate::record::Record;
@@ -84,6 +84,7 @@ impl Broker {
         if let Some(number) = missing {
             return Err(Refusal::MessageNotFound(number).into());
         }
+        self.check_delivered(source, &found)?;
         let bodies = self.bodies_of(source, &found)?;
         if mode == ReceiveMode::ReceiveAndDelete {
             check_read(bodies, decision.material)?;
@@ -103,6 +104,19 @@ impl Broker {
             }
         }
         Ok(Answer::Messages(deliveries))
+    }
+
+    /// Whether one answer may have all of these messages.
+    fn check_delivered(&self, source: Source, sequences: &[Sequence]) -> Result<(), Refusal> {
+        let queue = self.queue_of(source);
+        let bytes_of = |sequence: &Sequence| {
+            u64::from(self.locked_slot(source, *sequence).length) + queue.overlay_bytes(*sequence)
+        };
+        let (bytes, limit) = (sequences.iter().map(bytes_of).sum::<u64>(), REQUEST_DELIVERED_BYTES);
+        if sequences.len() <= 1 || bytes <= limit {
+            return Ok(());
+        }
+        Err(Refusal::TooMany { what: "bytes of messages", count: bytes as usize, limit: limit as usize })
     }
 
     /// All bodies of messages, if one request may have so many.
@@ -357,6 +371,28 @@ mod tests {
         let refused = Err(Refusal::TooMany { what: "parts of messages", count, limit });
         assert_eq!(world.receive_deferred("q", &[1, 2, 3], ReceiveAndDelete), refused);
         assert_eq!(messages(world.receive_deferred("q", &[1, 2], ReceiveAndDelete)).len(), 2);
+    }
+
+    // W-38
+    #[test]
+    fn a_request_takes_as_many_bytes_of_messages_as_it_may_or_one_message() {
+        let mut world = World::unchecked(crate::Tier::Unlimited);
+        world.create("q", QueueSettings { max_message_kilobytes: Some(102_400), ..QueueSettings::default() });
+        let (half, sender) = (REQUEST_DELIVERED_BYTES as u32 / 2, world.sender("q"));
+        for bytes in [half, half, 1, half * 3] {
+            world.send(sender, 0, &[crate::testing::message(bytes)]);
+        }
+        world.commit();
+        let link = world.receiver("q", PeekLock, 4);
+        for sequence in 1..=4 {
+            let token = world.token(sequence);
+            world.settle(link, 0, token, Outcome::Defer(None));
+        }
+        let (count, limit) = (REQUEST_DELIVERED_BYTES as usize + 1, REQUEST_DELIVERED_BYTES as usize);
+        let refused = Err(Refusal::TooMany { what: "bytes of messages", count, limit });
+        assert_eq!(world.receive_deferred("q", &[1, 2, 3], PeekLock), refused);
+        assert_eq!(messages(world.receive_deferred("q", &[1, 2], PeekLock)).len(), 2, "nothing was locked");
+        assert_eq!(messages(world.receive_deferred("q", &[4], PeekLock)).len(), 1);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::{LocalTime, Span};
 use crate::topic::subject::Front;
-use crate::volatile::{Link, PART_REFUSED, Role};
+use crate::volatile::{Link, PART_BEYOND_QUOTA, PART_REFUSED, Role};
 use std::sync::Arc;
 
 impl Broker {
@@ -116,6 +116,10 @@ impl Broker {
         if self.volatile.is_short() || part_bytes == PART_REFUSED {
             return Err(Refusal::NoSpace);
         }
+        if part_bytes == PART_BEYOND_QUOTA {
+            let size = queue.held_bytes() + self.volatile.arriving_bytes(entity);
+            return Err(self.full(entity, size, self.size_quota(entity)));
+        }
         let limit = tier.batch_messages();
         if messages.len() > limit {
             return Err(Refusal::BatchTooLarge { count: messages.len(), limit });
@@ -143,18 +147,28 @@ impl Broker {
 
     /// Whether an entity holds less than so many times its size quota.
     pub(crate) fn check_held_size(&self, entity: EntityId, times: u64) -> Result<(), Refusal> {
-        let queue = self.durable.queue(entity).expect("it was looked at");
-        let limit = self.tier_of(queue.namespace).queue_bytes(&queue.settings).saturating_mul(times);
-        let size = queue.held_bytes();
-        if size >= limit {
-            return Err(Refusal::QueueFull {
-                kind: queue.kind.name(),
-                name: queue.path.clone(),
-                size,
-                limit,
-            });
-        }
-        Ok(())
+        let size = self.queue_of(Source::main(entity)).held_bytes();
+        let limit = self.size_quota(entity).saturating_mul(times);
+        if size < limit { Ok(()) } else { Err(self.full(entity, size, limit)) }
+    }
+
+    /// Whether an entity has room for one more part of an unfinished message, of which `own_bytes` are stored. Those of others count: nobody
+    /// knows whether they will ever be whole, and the disk has them.
+    fn check_arriving(&self, entity: EntityId, own_bytes: u64) -> Result<(), Refusal> {
+        let others = self.volatile.arriving_bytes(entity).saturating_sub(own_bytes);
+        let (size, limit) =
+            (self.queue_of(Source::main(entity)).held_bytes() + others, self.size_quota(entity));
+        if others == 0 || size < limit { Ok(()) } else { Err(self.full(entity, size, limit)) }
+    }
+
+    fn size_quota(&self, entity: EntityId) -> u64 {
+        let queue = self.queue_of(Source::main(entity));
+        self.tier_of(queue.namespace).queue_bytes(&queue.settings)
+    }
+
+    fn full(&self, entity: EntityId, size: u64, limit: u64) -> Refusal {
+        let queue = self.queue_of(Source::main(entity));
+        Refusal::QueueFull { kind: queue.kind.name(), name: queue.path.clone(), size, limit }
     }
 
     /// Gives a message its number, now or for later (S-46), and says which.
@@ -245,8 +259,8 @@ impl Broker {
         now.after(own.min(self.tier_of(queue.namespace).time_to_live(&queue.settings)))
     }
 
-    /// Stores a part of a large message. It counts for nothing until the message is whole, and what exceeds the
-    /// limit is not stored: the send that ends the message will be refused.
+    /// Stores a part of a large message. For the entity's size it counts beside the parts of others alone until the message is whole, and
+    /// what exceeds the limit is not stored: the send that ends the message will be refused.
     pub(crate) fn store_part(
         &mut self,
         link: LinkId,
@@ -261,7 +275,10 @@ impl Broker {
         };
         let queue = self.queue_of(*source);
         if self.volatile.is_short() || *part_bytes == PART_REFUSED {
-            self.volatile.refuse_parts(link);
+            self.volatile.refuse_parts(link, PART_REFUSED);
+        } else if *part_bytes == PART_BEYOND_QUOTA || self.check_arriving(source.entity, *part_bytes).is_err()
+        {
+            self.volatile.refuse_parts(link, PART_BEYOND_QUOTA);
         } else if *part_bytes <= self.tier_of(queue.namespace).message_bytes(&queue.settings) + ADDED_BYTES {
             let id = self.durable.next_body();
             // The rules of a topic look at what comes before the body, which is in the first part (S-18).
@@ -429,6 +446,46 @@ mod tests {
         let queue = world.queue("q");
         assert_eq!(queue.index.iter().next().unwrap().1.length, 100);
         assert!(queue.extras.is_empty());
+    }
+
+    // S-19, W-37
+    #[test]
+    fn parts_of_others_that_are_not_whole_count_for_the_size_of_the_entity() {
+        let mut world = World::unchecked(crate::Tier::Unlimited);
+        let settings = QueueSettings {
+            max_message_kilobytes: Some(102_400),
+            max_size_megabytes: 1,
+            ..QueueSettings::default()
+        };
+        world.create("q", settings);
+        let (first, second) = (world.sender("q"), world.sender("q"));
+        let arriving = |world: &World| world.broker.volatile.arriving_bytes(Source::default().entity);
+        (0..3).for_each(|_| drop(world.part(first, 600_000)));
+        assert_eq!(
+            arriving(&world),
+            1_800_000,
+            "a message that comes alone may exceed it, as a small one may"
+        );
+        world.part(second, 600_000);
+        world.part(second, 600_000);
+        assert_eq!(arriving(&world), 1_800_000, "nothing of the other is stored");
+        let full = |effects: &[Effect]| {
+            matches!(effects, [Effect::Notice(Notice::Rejected { refusal: Refusal::QueueFull { .. }, .. })])
+        };
+        let refused = world.send(second, 0, &[message(1)]);
+        assert!(full(&refused), "{refused:?}");
+        // However the first ends, nothing of it counts any more, and the second is taken.
+        let third = world.sender("q");
+        let ends: [&dyn Fn(&mut World); 2] = [&|world| world.drop_parts(first), &|world| world.detach(third)];
+        for (delivery, end) in ends.into_iter().enumerate() {
+            end(&mut world);
+            assert_eq!(arriving(&world), 0);
+            world.part(second, 300_000);
+            assert_eq!(arriving(&world), 300_000);
+            assert!(!full(&world.send(second, delivery as u32, &[message(1)])));
+            assert_eq!(arriving(&world), 0);
+            world.part(third, 2_000_000);
+        }
     }
 
     #[test]

@@ -98,11 +98,11 @@ impl Broker {
     ) -> Result<Answer, Refusal> {
         let topic_id = self.find_topic(namespace, topic)?;
         check_name(name)?;
-        self.check_state()?;
         if let Some(taken) = self.durable.topics().find_subscription(topic_id, name) {
             let spelled = self.durable.topics().subscription(taken).map_or(name, |taken| &taken.name);
             return Err(Refusal::EntityExists(spelled.into()));
         }
+        self.check_state()?;
         self.check_subscription(namespace, topic, name, settings, None)?;
         let default = Rule { name: DEFAULT_RULE.into(), filter: Filter::True, action: None };
         let rule = rule.unwrap_or(&default);

@@ -45,8 +45,9 @@ impl Role {
     }
 }
 
-/// Stands in for the bytes of a message of which a part was refused.
+/// Stand in for the bytes of a message of which a part was refused, because the disk is full or the entity.
 pub(crate) const PART_REFUSED: u64 = u64::MAX;
+pub(crate) const PART_BEYOND_QUOTA: u64 = u64::MAX - 1;
 
 impl Volatile {
     pub fn link(&self, link: LinkId) -> Option<&Link> {
@@ -72,6 +73,7 @@ impl Volatile {
     }
 
     pub(crate) fn detach(&mut self, link: LinkId) {
+        self.drop_parts(link);
         let Some(Link { source, role }) = self.links.remove(&link) else { return };
         self.presence_mut(source.entity).receivers -= usize::from(role.receives());
         match role {
@@ -134,45 +136,58 @@ impl Volatile {
 
     /// A part of a message was stored; `front` is what comes before the body of one to a topic.
     pub(crate) fn store_part(&mut self, link: LinkId, body: BodyId, length: u64, front: Option<Box<[u8]>>) {
-        if let Some(Link { role: Role::Sender { parts, part_bytes, front: kept, .. }, .. }) =
+        let Some(Link { role: Role::Sender { parts, part_bytes, front: kept, .. }, .. }) =
             self.links.get_mut(&link)
-        {
-            parts.push(body);
-            *part_bytes += length;
-            *kept = front.or(kept.take());
-        }
+        else {
+            return;
+        };
+        parts.push(body);
+        *kept = front.or(kept.take());
+        let bytes = *part_bytes + length;
+        self.set_part_bytes(link, bytes);
+    }
+
+    /// What is stored of messages to an entity that are not whole, on any link.
+    pub(crate) fn arriving_bytes(&self, entity: EntityId) -> u64 {
+        self.presence(entity).arriving_bytes
+    }
+
+    fn set_part_bytes(&mut self, link: LinkId, bytes: u64) {
+        let Some(Link { source, role: Role::Sender { part_bytes, .. } }) = self.links.get_mut(&link) else {
+            return;
+        };
+        let stored = |bytes| if bytes >= PART_BEYOND_QUOTA { 0 } else { bytes };
+        let (entity, before) = (source.entity, std::mem::replace(part_bytes, bytes));
+        let arriving = &mut self.presence_mut(entity).arriving_bytes;
+        *arriving = *arriving + stored(bytes) - stored(before);
     }
 
     /// Takes what was stored of a message that is whole now.
     pub(crate) fn take_parts(&mut self, link: LinkId) -> Parts {
         match self.links.get_mut(&link) {
             Some(Link { role: Role::Sender { parts, part_bytes, front, .. }, .. }) if !parts.is_empty() => {
-                Parts {
-                    bodies: Some(std::mem::take(parts).into()),
-                    bytes: std::mem::take(part_bytes),
-                    front: front.take(),
-                    stored: None,
-                }
+                let (bodies, bytes) = (Some(std::mem::take(parts).into()), *part_bytes);
+                let taken = Parts { bodies, bytes, front: front.take(), stored: None };
+                self.set_part_bytes(link, 0);
+                taken
             }
             _ => Parts::default(),
         }
     }
 
     pub(crate) fn drop_parts(&mut self, link: LinkId) {
-        if let Some(Link { role: Role::Sender { parts, part_bytes, front, .. }, .. }) =
-            self.links.get_mut(&link)
-        {
+        if let Some(Link { role: Role::Sender { parts, front, .. }, .. }) = self.links.get_mut(&link) {
             parts.clear();
-            *part_bytes = 0;
             *front = None;
+            self.set_part_bytes(link, 0);
         }
     }
 
-    /// A part found no room; the message that it belongs to cannot be stored any more.
-    pub(crate) fn refuse_parts(&mut self, link: LinkId) {
-        if let Some(Link { role: Role::Sender { parts, part_bytes, .. }, .. }) = self.links.get_mut(&link) {
+    /// A part found no room, which `stand_in` says why; the message that it belongs to cannot be stored any more.
+    pub(crate) fn refuse_parts(&mut self, link: LinkId, stand_in: u64) {
+        if let Some(Link { role: Role::Sender { parts, .. }, .. }) = self.links.get_mut(&link) {
             parts.clear();
-            *part_bytes = PART_REFUSED;
+            self.set_part_bytes(link, stand_in);
         }
     }
 }

@@ -30,8 +30,8 @@ use ready::{Awaiting, Freed};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-pub(crate) use links::PART_REFUSED;
 pub use links::{Link, Role};
+pub(crate) use links::{PART_BEYOND_QUOTA, PART_REFUSED};
 pub use locks::Lock;
 pub use ready::Ready;
 
@@ -68,6 +68,8 @@ pub struct Presence {
     pub namespace: NamespaceId,
     sub_queues: [Ready; 3],
     pub receivers: usize,
+    /// What is stored of messages to it that are not whole.
+    arriving_bytes: u64,
     /// The latest send or receive (S-237).
     pub accessed: Option<LocalTime>,
     /// Scheduled messages in the order in which they are due.
