@@ -291,6 +291,33 @@ fn ranked(world: &mut World, text: &str, max_items: i64) -> String {
 
 // CX-13.9
 #[test]
+fn words_that_every_text_is_full_of_count_neither_as_hits_nor_as_length() {
+    let texts = [
+        ("a", r#""text":"The bicycle of the man who was there with them all""#),
+        ("b", r#""text":"bicycle repair shop""#),
+        ("c", r#""text":"A shop, of 1,977 people""#),
+    ];
+    let policy = |language: &str| {
+        format!(r#""fullTextPolicy":{{"defaultLanguage":"{language}","fullTextPaths":[{{"path":"/text"}}]}}"#)
+    };
+    for (members, bicycle, of) in [
+        ("", "abc", "abc"),
+        (policy("en-US").as_str(), "abc", "abc"),
+        (policy("1033").as_str(), "abc", "abc"),
+        // The words of one language may be names in another.
+        (policy("fr-FR").as_str(), "bac", "cab"),
+    ] {
+        let mut world = World::with(members);
+        texts.iter().for_each(|(id, members)| drop(world.create(id, members).unwrap()));
+        for (word, expected) in [("bicycle", bicycle), ("of", of), ("1,977", "cab"), ("977", "abc")] {
+            let text = format!("SELECT VALUE c.id FROM c ORDER BY RANK FullTextScore(c.text, '{word}')");
+            assert_eq!(ranked(&mut world, &text, 100), expected, "{word} {members}");
+        }
+    }
+}
+
+// CX-13.9
+#[test]
 fn rows_are_ranked_by_words_by_vectors_and_by_both() {
     let mut world = World::with("");
     for (id, members) in [

@@ -28,6 +28,8 @@ pub struct Settings {
     pub computed: Vec<(String, String)>,
     /// Members that hold vectors, and how their distance is measured.
     pub distances: Vec<(Vec<String>, String)>,
+    /// Members that hold text, and in what language.
+    pub languages: Vec<(Vec<String>, String)>,
     /// How long the feed of all versions and deletes goes back, in milliseconds; `None`: the container keeps none (P-73).
     pub retention_ms: Option<i64>,
 }
@@ -177,6 +179,7 @@ fn understand(definition: &Value) -> Result<Settings, Refusal> {
         unique_keys: unique_keys(definition)?,
         computed: computed(definition)?,
         distances: distances(definition),
+        languages: languages(definition),
         retention_ms: retention(definition)?,
     })
 }
@@ -334,6 +337,17 @@ fn distances(definition: &Value) -> Vec<(Vec<String>, String)> {
     policy.and_then(Value::as_array).unwrap_or_default().iter().filter_map(of).collect()
 }
 
+/// Of the policy of full text, as far as it can be read: a path that names no language has the default one.
+fn languages(definition: &Value) -> Vec<(Vec<String>, String)> {
+    let Some(policy) = definition.get("fullTextPolicy") else { return Vec::new() };
+    let text = |of: &Value, name: &str| of.get(name).and_then(Value::as_str).map(str::to_owned);
+    let of = |path: &Value| {
+        let names = key_path::names(&text(path, "path")?).ok()?;
+        Some((names, text(path, "language").or_else(|| text(policy, "defaultLanguage"))?))
+    };
+    policy.get("fullTextPaths").and_then(Value::as_array).unwrap_or_default().iter().filter_map(of).collect()
+}
+
 fn retention(definition: &Value) -> Result<Option<i64>, Refusal> {
     let Some(policy) = definition.get("changeFeedPolicy") else {
         return Ok(None);
@@ -353,7 +367,7 @@ fn retention(definition: &Value) -> Result<Option<i64>, Refusal> {
 impl Settings {
     /// What queries know of the items.
     pub fn known(&self) -> query::Known<'_> {
-        query::Known { computed: &self.computed, distances: &self.distances }
+        query::Known { computed: &self.computed, distances: &self.distances, languages: &self.languages }
     }
 
     /// Until when what had expired under these settings stays gone, if the settings end at `now` (C-41).

@@ -18,6 +18,9 @@ use crate::time::Time;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+/// The language of the service's English policies, and the number that Windows has for it.
+const ENGLISH: [&str; 2] = ["en-US", "1033"];
+
 /// Reads a query that stands for itself.
 pub fn top(
     select: &syntax::Select,
@@ -482,26 +485,32 @@ impl Compiler<'_> {
         Ok(Expr::Aggregate(number))
     }
 
+    /// What a list of members of whole items has for this one.
+    fn known_of<'b>(&self, list: &'b [(Vec<String>, String)], member: &Expr) -> Option<&'b str> {
+        let Expr::Path(slot, steps) = member else { return None };
+        let is_it = |names: &[String]| {
+            let is_named =
+                |(step, name): (&Step, &String)| matches!(step, Step::Member(own) if **own == **name);
+            names.len() == steps.len() && steps.iter().zip(names).all(is_named)
+        };
+        let found = list.iter().find(|(names, _)| Some(*slot) == self.root && is_it(names));
+        found.map(|(_, known)| known.as_str())
+    }
+
+    /// Whether a text is English, which it is unless the container's policy says otherwise for the member.
+    pub fn is_english(&self, text: &Expr) -> bool {
+        let language = self.known_of(self.known.languages, text);
+        language.is_none_or(|language| ENGLISH.contains(&language))
+    }
+
     /// How a distance is measured that does not say so itself: as the container's policy has it for the member.
     fn measure(&self, arguments: &mut Vec<Expr>) {
         let options = arguments.get(3).and_then(Expr::as_constant);
         if options.is_some_and(|options| options.get("distanceFunction").is_some()) {
             return;
         }
-        let of = |vector: &Expr| match vector {
-            Expr::Path(slot, steps) if Some(*slot) == self.root => {
-                let is_it = |names: &[String]| {
-                    names.len() == steps.len()
-                        && steps
-                            .iter()
-                            .zip(names)
-                            .all(|(step, name)| matches!(step, Step::Member(own) if own == name))
-                };
-                self.known.distances.iter().find(|(names, _)| is_it(names))
-            }
-            _ => None,
-        };
-        let Some((_, function)) = arguments.iter().take(2).find_map(of) else { return };
+        let of = |vector: &Expr| self.known_of(self.known.distances, vector);
+        let Some(function) = arguments.iter().take(2).find_map(of) else { return };
         let options = Object(vec![("distanceFunction".to_owned(), Value::text(function))]);
         arguments.resize(3, Expr::Constant(Value::Bool(false)));
         arguments.push(constant(Value::Object(options)));

@@ -115,6 +115,8 @@ pub struct Known<'a> {
     pub computed: &'a [(String, String)],
     /// Members that hold vectors, and how their distance is measured.
     pub distances: &'a [(Vec<String>, String)],
+    /// Members that hold text, and in what language.
+    pub languages: &'a [(Vec<String>, String)],
 }
 
 /// As [`prepare`], for the items of a container.

@@ -6,7 +6,7 @@
 use super::compile::Compiler;
 use super::error::{Span, code, error};
 use super::evaluate::{Env, Stop};
-use super::functions::{Function, words};
+use super::functions::{Function, telling_words};
 use super::plan::Expr;
 use super::syntax::{self, ExprKind};
 use crate::json::Value;
@@ -37,7 +37,7 @@ struct Part {
 #[derive(Debug, Clone)]
 enum Score {
     /// How often each phrase, word by word, is in a text.
-    Words { text: Expr, phrases: Vec<Vec<String>> },
+    Words { text: Expr, phrases: Vec<Vec<String>>, is_english: bool },
     /// A distance of vectors. The nearest is the best, which is the largest number unless it is Euclidean.
     Nearness { distance: Expr, is_rising: bool },
 }
@@ -141,15 +141,16 @@ impl Part {
             ExprKind::Call(name, arguments) if name.eq_ignore_ascii_case("FULLTEXTSCORE") => {
                 let [text, wanted @ ..] = &arguments[..] else { return Err(no_score(value.span)) };
                 let text = compiler.expr(text)?;
+                let is_english = compiler.is_english(&text);
                 let mut phrases = Vec::new();
                 for phrase in wanted {
                     let known = compiler.expr(phrase)?.as_constant();
-                    phrases.extend(phrases_of(known).ok_or_else(|| no_phrase(phrase.span))?);
+                    phrases.extend(phrases_of(known, is_english).ok_or_else(|| no_phrase(phrase.span))?);
                 }
                 if phrases.is_empty() {
                     return Err(no_phrase(value.span));
                 }
-                Score::Words { text, phrases }
+                Score::Words { text, phrases, is_english }
             }
             ExprKind::Call(..) => match compiler.expr(value)? {
                 Expr::Call(Function::VectorDistance, arguments) => {
@@ -171,7 +172,8 @@ fn no_phrase(span: Span) -> Refusal {
 }
 
 /// One phrase, or an array of them as clients of an earlier version write it.
-fn phrases_of(value: Option<Value>) -> Option<Vec<Vec<String>>> {
+fn phrases_of(value: Option<Value>, is_english: bool) -> Option<Vec<Vec<String>>> {
+    let words = |text: &str| telling_words(text, is_english);
     match value? {
         Value::String(text) => Some(vec![words(&text)]),
         Value::Array(values) => values.iter().map(|value| value.as_str().map(words)).collect(),
@@ -189,9 +191,9 @@ pub fn is_euclidean(arguments: &[Expr]) -> bool {
 impl Score {
     fn fact<'a>(&'a self, env: &mut Env<'a>) -> Result<Fact, Stop> {
         Ok(match self {
-            Score::Words { text, phrases } => {
+            Score::Words { text, phrases, is_english } => {
                 let value = text.evaluate(env)?;
-                let there = words(value.as_text().unwrap_or_default());
+                let there = telling_words(value.as_text().unwrap_or_default(), *is_english);
                 env.charge(there.len())?;
                 let hits = |phrase: &Vec<String>| {
                     if phrase.is_empty() {

@@ -6,9 +6,10 @@ mod integers;
 mod math;
 mod search;
 mod spatial;
+mod stop_words;
 mod strings;
 
-pub use search::words;
+pub use search::telling_words;
 pub use strings::pattern;
 
 use super::evaluate::{Env, Evaluated};

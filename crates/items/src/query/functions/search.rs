@@ -2,6 +2,7 @@
 
 use super::Function as F;
 use super::Function;
+use super::stop_words::is_stop_word;
 use crate::query::value::Val;
 
 pub fn call<'a>(function: Function, arguments: &[Val<'a>]) -> Option<Val<'a>> {
@@ -40,10 +41,34 @@ fn distance(arguments: &[Val<'_>]) -> Option<f64> {
     }
 }
 
-/// Words without case and punctuation.
-pub fn words(text: &str) -> Vec<String> {
-    let is_break = |letter: char| !letter.is_alphanumeric();
-    text.split(is_break).filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+/// Words without case and punctuation. Point and comma between two digits belong to the number (CX-13.9).
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut start = None;
+    let mut before = ' ';
+    for (at, letter) in text.char_indices() {
+        let is_in_number = || {
+            let next = text[at + letter.len_utf8()..].chars().next();
+            before.is_ascii_digit() && next.is_some_and(|next| next.is_ascii_digit())
+        };
+        if letter.is_alphanumeric() || (matches!(letter, '.' | ',') && is_in_number()) {
+            start.get_or_insert(at);
+        } else if let Some(start) = start.take() {
+            words.push(text[start..at].to_lowercase());
+        }
+        before = letter;
+    }
+    words.extend(start.map(|start| text[start..].to_lowercase()));
+    words
+}
+
+/// The words that count for a score: in English, not those that every text is full of.
+pub fn telling_words(text: &str, is_english: bool) -> Vec<String> {
+    let mut words = words(text);
+    if is_english {
+        words.retain(|word| !is_stop_word(word));
+    }
+    words
 }
 
 /// Whether all, or any, of the phrases occur, word by word.
@@ -56,4 +81,27 @@ fn full_text<'a>(value: &Val<'a>, wanted: &[Val<'a>], wants_all: bool) -> Option
         count += usize::from(is_there);
     }
     Some(Val::Bool(if wants_all { count == wanted.len() } else { count > 0 }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // CX-13.9
+    #[test]
+    fn a_number_is_one_word_and_punctuation_none() {
+        assert_eq!(
+            words("Was 1,977.5 (at the 2010. census), 3,x v1.2 ÄÖ."),
+            ["was", "1,977.5", "at", "the", "2010", "census", "3", "x", "v1.2", "äö"]
+        );
+        assert_eq!(words(".,;"), [""; 0]);
+    }
+
+    // CX-13.9
+    #[test]
+    fn words_that_every_english_text_is_full_of_do_not_count() {
+        assert_eq!(telling_words("The state of the art", true), ["state", "art"]);
+        assert_eq!(telling_words("Was will me that", true), [""; 0]);
+        assert_eq!(telling_words("Was will das", false), ["was", "will", "das"]);
+    }
 }
