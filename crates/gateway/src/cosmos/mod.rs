@@ -168,7 +168,10 @@ impl<A: Ask> Door<A> {
             false => self.answer_to(&head, body, peer, &activity).await,
         };
         let mut response = match answered {
-            Ok(response) => response,
+            Ok(mut response) => {
+                response::located(&mut response, self.endpoint(&head, peer), head.uri.path());
+                response
+            }
             Err(failure) => {
                 tracing::info!(
                     status = failure.status,

@@ -6,7 +6,7 @@ use super::resource::Resource;
 use crate::auth::UnixSeconds;
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body_util::Full;
-use hyper::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, SERVER};
+use hyper::header::{CONTENT_LOCATION, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, SERVER};
 use hyper::{Response, StatusCode};
 use items::answer::Metrics;
 use items::{Answer, ContainerFacts, Document, OperationResult, Page, Reply};
@@ -174,6 +174,17 @@ fn with_statistics(document: &Bytes, place: &ContainerFacts) -> Bytes {
         place.item_count
     );
     body.freeze()
+}
+
+/// Where an answer comes from: clients with several regions read off it which one it was (section 17).
+pub fn located(response: &mut Response<Payload>, mut endpoint: String, path: &str) {
+    if !endpoint.ends_with('/') {
+        endpoint.push('/');
+    }
+    endpoint.push_str(path.trim_start_matches('/'));
+    if let Ok(location) = HeaderValue::from_maybe_shared(Bytes::from(endpoint)) {
+        response.headers_mut().insert(CONTENT_LOCATION, location);
+    }
 }
 
 /// How long a request took, as it is told with the answer.

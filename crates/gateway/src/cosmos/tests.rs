@@ -138,6 +138,18 @@ impl TestServer {
 const ITEM: &str = "/dbs/d/colls/c/docs/i";
 const KEY: (&str, &str) = ("x-ms-documentdb-partitionkey", "[\"x\"]");
 
+// Section 17
+#[tokio::test]
+async fn an_answer_says_where_it_comes_from() {
+    let server = TestServer { host: "db.example:18081", ..TestServer::default() };
+    for path in ["/", "/dbs/d%20%C3%A9/colls/c/docs/i"] {
+        let (_, headers, _) = server.ask(As::Owner, "GET", path, &[KEY]).await;
+        assert_eq!(headers["content-location"], format!("http://db.example:18081{path}"));
+    }
+    let (status, headers, _) = server.ask(As::Stranger, "GET", "/", &[]).await;
+    assert_eq!((status, headers.get("content-location")), (401, None));
+}
+
 // P-8, P-12 and decisions 3 and 4
 #[tokio::test]
 async fn the_account_leads_back_to_where_it_was_asked() {
