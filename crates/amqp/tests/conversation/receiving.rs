@@ -351,6 +351,50 @@ fn a_link_that_goes_takes_its_held_frames_and_deliveries_with_it() {
     assert_eq!(outstanding(&mut peer, session, 0, 9, false), [2]);
 }
 
+#[test]
+fn a_link_that_goes_leaves_the_held_frames_of_another_link_where_they_are() {
+    // AMQP 1.0 part 2, 2.6.14: a delivery that has begun ends with a frame that says so.
+    for is_ended_by_us in [false, true] {
+        let open = Open { container_id: "c".into(), max_frame_size: 512, ..Open::default() };
+        let mut peer = Peer::begun(open, 1);
+        let (held, other) = (peer.receiver(0, 10), peer.receiver(1, 10));
+        peer.give(0, Performative::Flow(window_flow(0, 1)));
+        peer.events();
+        assert_eq!(peer.deliver(held, &[1; 2000]), Sent::Delivery(1));
+        let begun: usize = peer.written().iter().map(|written| written.payload.len()).sum();
+        let before = peer.server.held_frames_bytes();
+        match is_ended_by_us {
+            true => peer.server.detach(other, None),
+            false => peer.detach(1),
+        }
+        peer.events();
+        assert_eq!(peer.server.held_frames_bytes(), before);
+        peer.server.output().clear();
+        peer.give(0, Performative::Flow(Flow { next_incoming_id: Some(2), ..window_flow(0, 9) }));
+        peer.events();
+        let rest: usize = peer.written().iter().map(|written| written.payload.len()).sum();
+        assert_eq!(begun + rest, 2000, "ended by us: {is_ended_by_us}");
+    }
+}
+
+#[test]
+fn a_drain_of_one_link_does_not_wait_for_the_held_frames_of_another() {
+    let open = Open { container_id: "c".into(), max_frame_size: 512, ..Open::default() };
+    let mut peer = Peer::begun(open, 1);
+    let (held, other) = (peer.receiver(0, 10), peer.receiver(1, 10));
+    peer.give(0, Performative::Flow(window_flow(0, 1)));
+    peer.events();
+    assert_eq!(peer.deliver(held, &[1; 700]), Sent::Delivery(1));
+    peer.server.output().clear();
+    peer.server.drained(other);
+    let written = peer.performatives();
+    assert!(matches!(&written[..], [Performative::Flow(flow)] if flow.drain && flow.handle == Some(1)));
+    peer.give(0, Performative::Flow(Flow { next_incoming_id: Some(2), ..window_flow(0, 9) }));
+    peer.events();
+    let written = peer.performatives();
+    assert!(matches!(&written[..], [Performative::Transfer(_)]), "and nobody drained that one: {written:?}");
+}
+
 fn window_flow(handle: u32, incoming_window: u32) -> Flow<'static> {
     Flow {
         next_incoming_id: Some(1),

@@ -107,6 +107,18 @@ fn a_client_that_ignores_its_credit_is_served() {
 }
 
 #[test]
+fn a_client_may_give_back_all_of_its_credit_and_no_more_than_that() {
+    // AMQP 1.0 part 2, 2.6.7: who gives credit back advances delivery-count by it.
+    let mut peer = Peer::ready();
+    let link = peer.sender(0, 10, 1000);
+    for (delivery_count, left) in [(0, 10), (11, 10), (4, 6), (10, 0), (11, 0)] {
+        peer.flow(Flow { handle: Some(0), delivery_count: Some(delivery_count), ..Flow::default() });
+        peer.events();
+        assert_eq!(peer.server.credit_left(link), left, "at {delivery_count}");
+    }
+}
+
+#[test]
 fn the_session_window_is_renewed_before_it_runs_out() {
     //
     let mut peer = Peer::ready();

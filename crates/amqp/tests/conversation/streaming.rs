@@ -119,3 +119,37 @@ fn a_link_that_goes_ends_its_stream_and_frees_the_session() {
     assert!(!peer.server.can_stream(one));
     assert_eq!(peer.deliver(two, b"next"), Sent::Delivery(2));
 }
+
+#[test]
+fn a_link_that_goes_leaves_the_stream_of_another_link_where_it_is() {
+    for is_ended_by_us in [false, true] {
+        let mut peer = Peer::ready();
+        let (one, two) = (peer.receiver(0, 5), peer.receiver(1, 5));
+        let _ = begin(&mut peer, one);
+        let _ = peer.server.stream(one, b"begun, ", false);
+        match is_ended_by_us {
+            true => peer.server.detach(two, None),
+            false => peer.detach(1),
+        }
+        peer.events();
+        assert!(peer.server.can_stream(one), "ended by us: {is_ended_by_us}");
+        assert_eq!(peer.server.stream(one, b"ended", true), Some(5));
+        let written: Vec<_> = transfers(peer.written()).into_iter().map(|(_, _, payload)| payload).collect();
+        assert_eq!(written.concat(), b"begun, ended");
+    }
+}
+
+#[test]
+fn a_drain_of_one_link_does_not_wait_for_the_stream_of_another() {
+    let mut peer = Peer::ready();
+    let (one, two) = (peer.receiver(0, 5), peer.receiver(1, 5));
+    let _ = begin(&mut peer, one);
+    let _ = peer.server.stream(one, b"begun", false);
+    peer.server.output().clear();
+    peer.server.drained(two);
+    let written = peer.performatives();
+    assert!(matches!(&written[..], [Performative::Flow(flow)] if flow.drain && flow.handle == Some(1)));
+    let _ = peer.server.stream(one, b" and ended", true);
+    let written = peer.performatives();
+    assert!(matches!(&written[..], [Performative::Transfer(_)]), "and nobody drained that one: {written:?}");
+}
