@@ -206,6 +206,39 @@ mod tests {
         assert_eq!(normalised(&bytes).unwrap(), bytes, "what is no text stays, and is refused");
     }
 
+    // K-3
+    #[test]
+    fn each_text_that_is_looked_at_becomes_a_string_by_itself() {
+        let property = |index: usize, value: Value| {
+            let mut fields = vec![Value::Null; property::COUNT];
+            fields[index] = value;
+            (section::PROPERTIES, Value::List(fields))
+        };
+        let annotation = |name: &str, value: Value| {
+            (section::MESSAGE_ANNOTATIONS, Value::Map(vec![(Value::Symbol(name.into()), value)]))
+        };
+        let encoded = |(code, value): (u8, Value)| {
+            let mut out = Vec::new();
+            write_descriptor(&mut out, code.into());
+            value.encode(&mut out);
+            out
+        };
+        for other in [Value::Binary(b"text".to_vec()), Value::Symbol("text".into())] {
+            for index in STRING_FIELDS {
+                let stored = normalised(&encoded(property(index, other.clone()))).unwrap();
+                assert_eq!(stored, encoded(property(index, "text".into())), "field {index}");
+            }
+            for name in [annotation::PARTITION_KEY, annotation::VIA_PARTITION_KEY] {
+                let stored = normalised(&encoded(annotation(name, other.clone()))).unwrap();
+                assert_eq!(stored, encoded(annotation(name, "text".into())), "{name}");
+            }
+        }
+        for index in SYMBOL_FIELDS {
+            let stored = normalised(&encoded(property(index, Value::Binary(b"text".to_vec())))).unwrap();
+            assert_eq!(stored, encoded(property(index, "text".into())), "field {index}");
+        }
+    }
+
     #[test]
     fn the_front_of_a_message_ends_where_its_body_begins() {
         let bytes = message(&[0x72, 0x71, 0x75, 0x78]);

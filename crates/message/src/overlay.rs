@@ -385,6 +385,29 @@ mod tests {
     }
 
     #[test]
+    fn a_system_property_that_finds_no_room_is_left_as_it_was() {
+        let long = |length: usize| Value::String("x".repeat(length));
+        let mut overlay = Overlay::default();
+        overlay.set_system(SystemProperty::Label, &"label".into()).unwrap();
+        overlay.set_system(SystemProperty::To, &Value::Null).unwrap();
+        for name in ["a", "b"] {
+            overlay.set(name, &Value::Binary(vec![0; 32_000])).unwrap();
+        }
+        let full = overlay.clone();
+        // One that was set, one that was removed, one of which nothing was said.
+        for property in [SystemProperty::Label, SystemProperty::To, SystemProperty::ReplyTo] {
+            let refused = overlay.set_system(property, &long(2_000));
+            assert!(matches!(refused, Err(OverlayError::TooLarge(_))), "{property:?}: {refused:?}");
+            assert_eq!(overlay, full, "{property:?}");
+        }
+        let mut later = Overlay::default();
+        later.set_system(SystemProperty::To, &"there".into()).unwrap();
+        later.set_system(SystemProperty::ReplyTo, &long(2_000)).unwrap();
+        assert!(matches!(overlay.merge(&later), Err(OverlayError::TooLarge(_))));
+        assert_eq!(overlay, full, "not even what would have found room");
+    }
+
+    #[test]
     fn what_was_not_written_by_us_is_refused() {
         assert_eq!(Overlay::decode(&[]), Err(Malformed::Truncated.into()));
         assert_eq!(Overlay::decode(&[2]), Err(OverlayError::UnknownVersion(2)));

@@ -222,6 +222,8 @@ mod tests {
             short_count,
             vec![code::DESCRIBED, 0x53, 0x77, 0x3f],
             data(&[1; 300])[..200].to_vec(),
+            [&data(b"one")[..], &data(&[2; 300])[..6]].concat(),
+            [&data(b"one")[..], &footer[..2]].concat(),
         ];
         let front = front();
         let (mut verdicts, mut judged) = ([0, 0], 0);
@@ -237,7 +239,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(verdicts, [11, 9]);
+        assert_eq!(verdicts, [13, 9]);
         assert!(judged > 10_000, "{judged}");
     }
 

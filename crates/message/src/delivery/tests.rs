@@ -221,6 +221,35 @@ fn wide_descriptors_are_delivered_short() {
     assert_eq!(sections.body.bytes(&out), [body(), body()].concat());
 }
 
+// and of a message that comes in parts the first is rewritten and the others follow as they are.
+#[test]
+fn of_a_first_part_with_wide_descriptors_no_byte_of_the_body_is_lost() {
+    let mut front = vec![0, code::ULONG, 0, 0, 0, 0, 0, 0, 0, 0x73];
+    Value::List(vec!["id".into(), Value::Null, "to".into()]).encode(&mut front);
+    front.extend_from_slice(&[0, code::ULONG, 0, 0, 0, 0, 0, 0, 0, 0x74]);
+    map(&[]).encode(&mut front);
+    let stored = [front.clone(), body()].concat();
+    let mut changes = Overlay::default();
+    changes.set("a", &Value::Int(1)).unwrap();
+    changes.set_system(SystemProperty::Label, &"label".into()).unwrap();
+    for overlay in [None, Some(&changes)] {
+        let whole = deliver(&stored, &stamp(), overlay).0;
+        for cut in front.len() + 3..=stored.len() {
+            let (first, others) = stored.split_at(cut);
+            let sections = Sections::scan_front(first).unwrap();
+            assert!(!sections.is_plain);
+            let mut out = Vec::new();
+            encode(&mut out, first, &sections, &stamp(), overlay).unwrap();
+            assert_eq!(
+                [&out[..], others].concat(),
+                whole,
+                "cut at {cut}, with changes: {}",
+                overlay.is_some()
+            );
+        }
+    }
+}
+
 fn with_lifetime(expires: Value, created: Value) -> Vec<u8> {
     let mut fields = vec![Value::Null; 8];
     fields[0] = "id".into();
@@ -300,6 +329,19 @@ fn an_overlay_adds_a_section_only_if_it_has_something_to_put_there() {
     assert_eq!(application(&body(), &overlay), Some(expected));
 }
 
+#[test]
+fn an_overlay_that_only_removes_leaves_the_other_properties() {
+    let sent =
+        |names: &[&str]| Value::Map(names.iter().map(|name| ((*name).into(), Value::Int(1))).collect());
+    let stored = [section(0x74, sent(&["kept", "gone", "more"])), body()].concat();
+    let mut overlay = Overlay::default();
+    overlay.remove("gone").unwrap();
+    assert_eq!(application(&stored, &overlay), Some(sent(&["kept", "more"])));
+    overlay.remove("kept").unwrap();
+    overlay.remove("more").unwrap();
+    assert_eq!(application(&stored, &overlay), Some(sent(&[])), "the section is the sender's and stays");
+}
+
 // S-203, S-206
 #[test]
 fn an_overlay_changes_system_properties_where_they_lie() {
@@ -324,6 +366,36 @@ fn an_overlay_changes_system_properties_where_they_lie() {
     let sources: Vec<_> =
         entries.iter().filter(|(key, _)| key.as_str() == Some("x-opt-deadletter-source")).collect();
     assert_eq!(sources, [&(symbol("x-opt-deadletter-source"), Value::from("stamp"))]);
+}
+
+// S-203: null removes, wherever the property lies.
+#[test]
+fn what_an_overlay_removes_is_gone_and_what_it_sets_is_there_once() {
+    let annotated = [
+        (SystemProperty::PartitionKey, "x-opt-partition-key", Value::from("old"), Value::from("new")),
+        (SystemProperty::ViaPartitionKey, "x-opt-via-partition-key", "old".into(), "new".into()),
+        (
+            SystemProperty::ScheduledEnqueueTimeUtc,
+            "x-opt-scheduled-enqueue-time",
+            Value::Timestamp(5),
+            Value::Timestamp(6),
+        ),
+    ];
+    let sent: Vec<_> = annotated.iter().map(|(_, name, old, _)| (*name, old.clone())).collect();
+    let stored = [section(0x72, map(&sent)), body()].concat();
+    for (property, name, _, new) in &annotated {
+        for value in [Value::Null, new.clone()] {
+            let mut overlay = Overlay::default();
+            overlay.set_system(*property, &value).unwrap();
+            let Value::Map(found) = annotations(&stored, &stamp(), Some(&overlay)) else {
+                panic!("not a map")
+            };
+            let found: Vec<_> = found.iter().filter(|(key, _)| key.as_str() == Some(name)).collect();
+            let expected = (symbol(name), value.clone());
+            let expected: Vec<_> = [&expected].into_iter().filter(|_| !value.is_null()).collect();
+            assert_eq!(found, expected, "{name}");
+        }
+    }
 }
 
 #[test]
