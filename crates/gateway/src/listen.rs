@@ -282,6 +282,24 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn who_waits_for_a_claim_is_woken_by_the_first_and_not_asked_to_wait_again() {
+        struct Woken(AtomicBool);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let peer = Peer::new("192.0.2.1:4000".parse().expect("an address"));
+        let woken = Arc::new(Woken(AtomicBool::new(false)));
+        let waker = Waker::from(Arc::clone(&woken));
+        assert!(peer.wake_when_proved(&waker));
+        assert!(!woken.0.load(Ordering::Relaxed));
+        peer.proved("policy", Standing::Other).expect("there is no table of places");
+        assert!(woken.0.load(Ordering::Relaxed));
+        assert!(!peer.wake_when_proved(&waker));
+    }
+
+    #[test]
     fn each_protocol_is_known_by_its_first_bytes() {
         assert_eq!(speech(&[0x16, 3, 1], false), Speech::Tls);
         assert_eq!(speech(b"AMQP\x03\x01\x00\x00", false), Speech::Amqp);

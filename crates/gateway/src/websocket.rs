@@ -540,6 +540,27 @@ mod tests {
         assert_eq!((out.unwrap(), &*answer), (Vec::new(), &b"\x88\x02\x03\xe8"[..]));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_ping_and_a_close_are_answered_though_nothing_else_is_written() {
+        // RFC 6455, 5.5.1 and 5.5.2: as soon as is practical. Who only receives writes nothing for minutes.
+        for (first, payload, expected) in
+            [(0x89, &b"ping"[..], &b"\x8a\x04ping"[..]), (0x88, b"", b"\x88\x00")]
+        {
+            let (mut far, near) = tokio::io::duplex(1_000);
+            let mut socket = WebSocket::new(near, BytesMut::new());
+            far.write_all(&masked(first, payload)).await.unwrap();
+            let mut answer = vec![0; expected.len()];
+            let answered = async {
+                tokio::join!(timeout(FIRST_BYTES_TIMEOUT, far.read_exact(&mut answer)), async {
+                    let _ = timeout(FIRST_BYTES_TIMEOUT, socket.read_u8()).await;
+                })
+            };
+            let (answered, ()) = answered.await;
+            assert!(matches!(answered, Ok(Ok(_))), "{expected:?}");
+            assert_eq!(answer, expected);
+        }
+    }
+
     #[tokio::test]
     async fn what_breaks_the_rules_ends_the_connection() {
         for bad in [

@@ -605,22 +605,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<'_, S> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::auth::Guard;
     use crate::http::tests::engine_in_memory;
     use crate::namespaces::Namespaces;
     use broker::Notice;
+    use engine::Engine;
+
+    /// A connection on which nothing has come, and which nobody runs.
+    pub(in crate::amqp) fn idle_task(engine: &Engine) -> ConnectionTask<tokio::io::Empty> {
+        let namespaces = Namespaces::single(Guard::new(Vec::new(), false));
+        let state = Arc::new(State::new(engine.handle().clone(), namespaces));
+        let peer = Peer::new("192.0.2.1:4000".parse().expect("an address"));
+        ConnectionTask::new(tokio::io::empty(), BytesMut::new(), peer, state)
+    }
 
     #[test]
     fn each_limit_makes_a_peer_wait_by_itself() {
         // P6, P7
         let engine = engine_in_memory();
-        let namespaces = Namespaces::single(Guard::new(Vec::new(), false));
-        let state = Arc::new(State::new(engine.handle().clone(), namespaces));
-        let peer = Peer::new("192.0.2.1:4000".parse().expect("an address"));
-        let (near, _far) = tokio::io::duplex(64);
-        let mut task = ConnectionTask::new(near, BytesMut::new(), peer, state);
+        let mut task = idle_task(&engine);
         (task.has_claim, task.questions_bytes) = (true, QUESTIONS_BYTES - 1);
         assert!(task.may_read(true), "nothing is too much");
         task.questions_bytes = QUESTIONS_BYTES;

@@ -373,3 +373,27 @@ pub(super) fn stamp_of(delivery: &Delivery) -> Stamp<'_> {
         ..Stamp::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::connection::tests::idle_task;
+    use super::*;
+    use crate::http::tests::engine_in_memory;
+    use amqp::SessionKey;
+
+    #[test]
+    fn a_receiver_that_goes_lets_those_go_on_that_had_to_wait_for_its_message() {
+        // While a large message is under way no other begins on its session: without it, nobody's client says more.
+        let engine = engine_in_memory();
+        let mut task = idle_task(&engine);
+        let kind = Kind::Receiver(Box::default());
+        task.links.insert(0, Link { session: SessionKey(0), name: String::new(), kind });
+        task.receivers = 1;
+        task.service.blocked.push(LinkKey(1));
+        assert!(!task.service.is_busy());
+        assert!(task.remove(LinkKey(0)).is_some());
+        assert!(task.service.is_busy());
+        drop(task);
+        engine.stop().expect("nothing is under way");
+    }
+}

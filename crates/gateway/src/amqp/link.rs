@@ -337,3 +337,68 @@ impl<S> ConnectionTask<S> {
         (most / self.receivers.max(1)).clamp(1, DELIVERIES_AHEAD)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::connection::tests::idle_task;
+    use super::*;
+    use crate::http::tests::engine_in_memory;
+    use message::codec::{write_binary, write_descriptor};
+    use message::sections::section;
+    use tokio::time::Instant;
+
+    /// A delivery of which a part was handed over to be stored, and has not ended.
+    fn unfinished<S>(task: &mut ConnectionTask<S>) -> Kind {
+        let mut arriving = Arriving::new(Arc::clone(&task.state.unfinished));
+        let mut front = Vec::new();
+        write_descriptor(&mut front, section::DATA.into());
+        write_binary(&mut front, &vec![0; 2 * broker::limits::BODY_PART_BYTES as usize]);
+        arriving.add(&front, 0, &mut task.batch, |_, _| {});
+        task.unstored_bytes += arriving.unstored_bytes();
+        let (path, destination, transaction) = (String::new(), None, None);
+        Kind::Sender(Box::new(Sender { path, destination, wants_ids: true, arriving, transaction }))
+    }
+
+    /// A receiver that waits for a session.
+    fn waiting<S>(task: &mut ConnectionTask<S>, key: LinkKey) -> Kind {
+        task.receivers += 1;
+        task.session_waits.insert((Instant::now(), key));
+        Kind::Receiver(Box::default())
+    }
+
+    /// A link with an answer that its client has not taken.
+    fn untaken<S>(task: &mut ConnectionTask<S>) -> Kind {
+        let waiting = VecDeque::from([vec![0; 100]]);
+        task.replies_bytes += 100;
+        Kind::CbsReplies { address: None, waiting }
+    }
+
+    #[test]
+    fn what_is_held_for_a_link_is_given_back_when_it_goes_and_that_of_others_is_not() {
+        // P7: a link may go at any time, while its parts are not stored, its answers not taken, its session not there.
+        let engine = engine_in_memory();
+        let mut task = idle_task(&engine);
+        let held = |task: &ConnectionTask<_>| {
+            [task.unstored_bytes, task.replies_bytes, task.receivers as usize, task.session_waits.len()]
+        };
+        let mut before = vec![held(&task)];
+        let keys = [0, 1, 2, 3, 4, 5].map(LinkKey);
+        for key in keys {
+            let kind = match key.0 % 3 {
+                0 => unfinished(&mut task),
+                1 => untaken(&mut task),
+                _ => waiting(&mut task, key),
+            };
+            task.links.insert(key.0, Link { session: SessionKey(0), name: String::new(), kind });
+            assert_ne!(before.last(), Some(&held(&task)), "it is counted");
+            before.push(held(&task));
+        }
+        before.pop();
+        for key in keys.into_iter().rev() {
+            assert!(task.remove(key).is_some());
+            assert_eq!(Some(held(&task)), before.pop(), "{key:?}");
+        }
+        drop(task);
+        engine.stop().expect("nothing is under way");
+    }
+}
