@@ -181,6 +181,17 @@ mod tests {
     }
 
     #[test]
+    fn a_tier_from_a_flag_counts_for_every_namespace() {
+        let named = |name, tier| Definition { tier, ..Definition::named(name) };
+        let namespaces = vec![named("default", Tier::Premium), named("shop", Tier::Standard)];
+        let file = Config { namespaces, ..config() };
+        let flags = Flags { tier: Some(Tier::Basic), ..Flags::default() };
+        let merged = Settings::merge(flags, file);
+        let tiers: Vec<_> = merged.namespaces.iter().map(|each| (&*each.name, each.tier)).collect();
+        assert_eq!(tiers, [("default", Tier::Basic), ("shop", Tier::Basic)]);
+    }
+
+    #[test]
     fn every_flag_wins_over_what_the_file_says_of_the_same_thing() {
         let address = |port: u16| vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))];
         let file = Config {
@@ -234,8 +245,45 @@ mod tests {
     }
 
     #[test]
+    fn of_what_is_named_together_each_change_is_enough() {
+        let usual = || Settings::merge(Flags::default(), Config::default());
+        let address = vec!["127.0.0.1:1".parse().expect("an address")];
+        let files = Some(("server.pem".into(), "server.key".into()));
+        let items = |changed: ItemsConfig| Settings { items: changed, ..usual() };
+        let changes = [
+            ("[listen]", Settings { listen_bus: address.clone(), ..usual() }),
+            ("[listen]", Settings { listen_items: address, ..usual() }),
+            ("[tls]", Settings { tls_names: vec!["bus.example".to_owned()], ..usual() }),
+            ("[tls]", Settings { certificate: files, ..usual() }),
+            ("[memory]", Settings { tail_cache_bytes: 0, ..usual() }),
+            ("[memory]", Settings { connections_bytes: 0, ..usual() }),
+            ("[memory]", Settings { state_bytes: 0, ..usual() }),
+            ("[items]", Settings { items_cache_bytes: 0, ..usual() }),
+            ("[items]", items(ItemsConfig { account: Some("other".into()), ..ItemsConfig::default() })),
+            (
+                "[items]",
+                items(ItemsConfig { endpoint: Some("https://other/".into()), ..ItemsConfig::default() }),
+            ),
+            (
+                "[items]",
+                items(ItemsConfig { clock_skew: Some(Default::default()), ..ItemsConfig::default() }),
+            ),
+        ];
+        for (name, changed) in changes {
+            assert_eq!(usual().changed_for_later(&changed), [name], "{changed:?}");
+        }
+    }
+
+    #[test]
     fn one_address_that_others_reach_is_enough_to_be_reachable() {
         assert!(Settings::merge(Flags::default(), Config::default()).is_loopback_only());
         assert!(!Settings::merge(Flags::default(), config()).is_loopback_only());
+        let other = || Some(vec!["127.0.0.1:1".parse().unwrap(), "192.0.2.1:2".parse().unwrap()]);
+        for config in [
+            Config { listen_bus: other(), ..Config::default() },
+            Config { listen_items: other(), ..Config::default() },
+        ] {
+            assert!(!Settings::merge(Flags::default(), config).is_loopback_only());
+        }
     }
 }

@@ -8,6 +8,32 @@ fn complained(text: &str) -> (usize, String) {
 }
 
 #[test]
+fn a_namespace_has_what_stands_in_its_own_table_and_nothing_of_another() {
+    let tables = |under: &str, own: &str| {
+        format!(
+            "[[{under}policy]]\nname = \"{own}\"\nkey = \"k\"\nrights = [\"Send\"]\n\
+             [[{under}issuer]]\nname = \"{own}\"\nkeys = \"k\"\n\
+             [[{under}queue]]\nname = \"{own}-q\"\n[[{under}topic]]\nname = \"{own}-t\"\n"
+        )
+    };
+    let text = [
+        tables("", "default"),
+        "[[namespace]]\nname = \"a\"\n[[namespace]]\nname = \"b\"\n".to_owned(),
+        tables("namespace.", "b"),
+    ];
+    for (definition, own) in
+        Config::parse(&text.concat()).unwrap().namespaces.iter().zip(["default", "", "b"])
+    {
+        let expected: Vec<_> = Some(own).filter(|own| !own.is_empty()).into_iter().collect();
+        let with = |end: &str| expected.iter().map(|own| format!("{own}{end}")).collect::<Vec<_>>();
+        assert_eq!(definition.policies.iter().map(|each| &*each.name).collect::<Vec<_>>(), expected);
+        assert_eq!(definition.issuers.iter().map(|each| &*each.name).collect::<Vec<_>>(), expected);
+        assert_eq!(definition.queues.iter().map(|each| &*each.path).collect::<Vec<_>>(), with("-q"));
+        assert_eq!(definition.topics.iter().map(|each| &*each.path).collect::<Vec<_>>(), with("-t"));
+    }
+}
+
+#[test]
 fn a_namespace_has_its_own_tier_or_that_of_the_file() {
     // S-270
     let text =

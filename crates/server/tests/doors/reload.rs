@@ -73,7 +73,8 @@ fn what_a_reload_cannot_take_is_named_and_keeps_nothing_else_from_being_taken() 
     // Sessions cannot be asked for afterwards.
     let after = "[[queue]]\nname = \"fixed\"\nrequires_session = true\n[[queue]]\nname = \"late\"\n\
         [[topic]]\nname = \"news\"\n[[topic.subscription]]\nname = \"all\"\nrequires_session = true\n\
-        [[topic.subscription.rule]]\nname = \"orphan\"\n[[topic.subscription]]\nname = \"some\"\n";
+        [[topic.subscription.rule]]\nname = \"orphan\"\n[[topic.subscription]]\nname = \"some\"\n\
+        [[topic.subscription.rule]]\nname = \"first\"\n[[topic.subscription.rule]]\nname = \"second\"\n";
     folder.write("otobus.toml", &format!("{POLICY}key = \"second\"\n{after}"));
     let log = server.reload();
     for refused in ["line 6: queue `fixed` cannot be changed", "line 13: subscription `news/all` cannot be"] {
@@ -83,6 +84,8 @@ fn what_a_reload_cannot_take_is_named_and_keeps_nothing_else_from_being_taken() 
     assert_eq!(statuses(&mut line, "first", ["/fixed"]), [401]);
     let addresses = ["/fixed", "/late", "/news/subscriptions/some", "/news/subscriptions/all/rules/orphan"];
     assert_eq!(statuses(&mut line, "second", addresses), [200, 200, 200, 404]);
+    let rules = ["/news/subscriptions/some/rules/first", "/news/subscriptions/some/rules/second"];
+    assert_eq!(statuses(&mut line, "second", rules), [200, 200], "its subscription was taken");
 }
 
 #[test]
