@@ -11,6 +11,7 @@ pub mod cosmos;
 #[doc(hidden)]
 pub mod fuzzing;
 mod head;
+mod head_timer;
 mod health;
 pub mod http;
 pub mod iso;

@@ -3,6 +3,7 @@
 //! Over TLS a client chooses HTTP/2 by ALPN and then sends the same preface, so the first bytes tell in both cases.
 
 use super::{Ask, Door};
+use crate::head_timer::HeadTimer;
 use crate::limits::*;
 use crate::listen::Peer;
 use crate::stream::line_ends::LineEnds;
@@ -72,7 +73,7 @@ where
     });
     let io = TokioIo::new(Overheard::new(stream, |read: &[u8]| line_ends.add(read)));
     let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
+        .timer(HeadTimer::default())
         .header_read_timeout(HTTP_HEAD_TIMEOUT)
         .max_buf_size(HTTP_HEAD_BYTES)
         .max_headers(HTTP_HEADERS)

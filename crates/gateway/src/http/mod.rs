@@ -22,6 +22,7 @@ use crate::ask::Ask;
 use crate::auth::sas::{self, Shown};
 use crate::auth::{Demand, Denied, Development, Failures, Grant, Right, UnixSeconds};
 use crate::head::{HOST_ONCE, named_host, names_host_once};
+use crate::head_timer::HeadTimer;
 use crate::health::health;
 use crate::iso::{WallTime, date_in_seconds};
 use crate::limits::*;
@@ -43,7 +44,7 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, IF_MATC
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use message::MessageRequest;
 use message::body::Payload;
 use route::{Address, Needs, Paging, Route};
@@ -111,7 +112,7 @@ pub async fn serve<S, A>(
         heads.add(read);
     });
     let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
+        .timer(HeadTimer::default())
         .header_read_timeout(HTTP_HEAD_TIMEOUT)
         .max_buf_size(HTTP_HEAD_BYTES)
         .max_headers(HTTP_HEADERS)
