@@ -11,6 +11,7 @@ mod body;
 mod clock;
 mod connection;
 mod failure;
+mod form;
 pub mod fuzzing;
 mod headers;
 mod keys;

@@ -1,6 +1,7 @@
 //! From an answer to what a client sees: status, headers (section 17), body.
 
 use super::failure::Failure;
+use super::form::{Facts, Form};
 use super::headers::RANGE;
 use super::resource::Resource;
 use crate::auth::UnixSeconds;
@@ -18,23 +19,23 @@ use std::time::Duration;
 
 pub type Payload = Full<Bytes>;
 
-const ACTIVITY: HeaderName = HeaderName::from_static("x-ms-activity-id");
-const CHARGE: HeaderName = HeaderName::from_static("x-ms-request-charge");
-const DURATION: HeaderName = HeaderName::from_static("x-ms-request-duration-ms");
+pub(super) const ACTIVITY: HeaderName = HeaderName::from_static("x-ms-activity-id");
+pub(super) const CHARGE: HeaderName = HeaderName::from_static("x-ms-request-charge");
+pub(super) const DURATION: HeaderName = HeaderName::from_static("x-ms-request-duration-ms");
 const SUB_STATUS: HeaderName = HeaderName::from_static("x-ms-substatus");
 const RETRY_AFTER: HeaderName = HeaderName::from_static("x-ms-retry-after-ms");
-const SESSION: HeaderName = HeaderName::from_static("x-ms-session-token");
-const LSN: HeaderName = HeaderName::from_static("lsn");
-const ITEM_LSN: HeaderName = HeaderName::from_static("x-ms-item-lsn");
-const COMMITTED_LSN: HeaderName = HeaderName::from_static("x-ms-global-committed-lsn");
-const ALT_PATH: HeaderName = HeaderName::from_static("x-ms-alt-content-path");
-const PATH: HeaderName = HeaderName::from_static("x-ms-content-path");
-const RANGE_ID: HeaderName = HeaderName::from_static("x-ms-documentdb-partitionkeyrangeid");
+pub(super) const SESSION: HeaderName = HeaderName::from_static("x-ms-session-token");
+pub(super) const LSN: HeaderName = HeaderName::from_static("lsn");
+pub(super) const ITEM_LSN: HeaderName = HeaderName::from_static("x-ms-item-lsn");
+pub(super) const COMMITTED_LSN: HeaderName = HeaderName::from_static("x-ms-global-committed-lsn");
+pub(super) const ALT_PATH: HeaderName = HeaderName::from_static("x-ms-alt-content-path");
+pub(super) const PATH: HeaderName = HeaderName::from_static("x-ms-content-path");
+pub(super) const RANGE_ID: HeaderName = HeaderName::from_static("x-ms-documentdb-partitionkeyrangeid");
 const ITEM_COUNT: HeaderName = HeaderName::from_static("x-ms-item-count");
 const CONTINUATION: HeaderName = HeaderName::from_static("x-ms-continuation");
 const QUOTA: HeaderName = HeaderName::from_static("x-ms-resource-quota");
 const USAGE: HeaderName = HeaderName::from_static("x-ms-resource-usage");
-const TRANSPORT: HeaderName = HeaderName::from_static("x-ms-transport-request-id");
+pub(super) const TRANSPORT: HeaderName = HeaderName::from_static("x-ms-transport-request-id");
 const INDEXED: HeaderName =
     HeaderName::from_static("x-ms-documentdb-collection-index-transformation-progress");
 const METRICS: HeaderName = HeaderName::from_static("x-ms-documentdb-query-metrics");
@@ -45,7 +46,10 @@ const PENDING: HeaderName = HeaderName::from_static("x-ms-offer-replace-pending"
 /// Headers that an answer has beside those that every one has, at most.
 const HEADERS_USUAL: usize = 20;
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// Room for how long an answer took, in milliseconds.
+const DURATION_BYTES: usize = 16;
+
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// What may not stand in a header as it is, and the sign that begins an escape.
 const UNSAFE: &AsciiSet = &CONTROLS.add(b'%');
@@ -69,6 +73,8 @@ pub struct Asked<'a> {
 #[derive(Debug)]
 pub struct Usual {
     headers: HeaderMap,
+    /// Those of an answer that shows an item.
+    item: Form,
     answers: AtomicU64,
 }
 
@@ -90,9 +96,7 @@ impl Default for Usual {
             headers.insert(STATE_CHANGE, started);
         }
         headers.insert(SERVER, HeaderValue::from_static(concat!("otobus/", env!("CARGO_PKG_VERSION"))));
-        // A copy has room for all others from the start.
-        headers.reserve(HEADERS_USUAL);
-        Usual { headers, answers: AtomicU64::new(1) }
+        Usual { item: Form::new(&headers), headers, answers: AtomicU64::new(1) }
     }
 }
 
@@ -110,13 +114,45 @@ impl Usual {
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.clone_from(&self.headers);
+        headers.reserve(HEADERS_USUAL);
         headers.insert(ACTIVITY, activity);
         headers.insert(CHARGE, charged(charge));
-        headers.insert(TRANSPORT, self.answers.fetch_add(1, Ordering::Relaxed).into());
+        headers.insert(TRANSPORT, self.number().into());
         if !is_empty {
             headers.insert(CONTENT_TYPE, JSON);
         }
         response
+    }
+
+    /// Each answer has a number of its own.
+    fn number(&self) -> u64 {
+        self.answers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// An answer that shows an item and tells nothing but what all of them tell: nearly every one. `None`: it is another.
+    fn item(&self, reply: &Reply, asked: &Asked<'_>) -> Option<Response<Payload>> {
+        let (status, document) = match &reply.answer {
+            Answer::Created(document) => (StatusCode::CREATED, document),
+            Answer::Found(document) => (StatusCode::OK, document),
+            _ => return None,
+        };
+        let is_item = matches!(asked.resource, Resource::Items(_) | Resource::Item(..));
+        if !is_item || asked.wants_no_content || asked.wants_quota || document.body.is_empty() {
+            return None;
+        }
+        let place = reply.place.as_ref()?;
+        let facts = Facts {
+            activity: asked.activity.clone(),
+            etag: &document.etag,
+            charge: reply.charge,
+            transport: self.number(),
+            item_lsn: place.item_lsn?,
+            place,
+        };
+        let mut response = Response::new(Full::new(document.body.clone()));
+        *response.status_mut() = status;
+        *response.headers_mut() = self.item.filled(facts)?;
+        Some(response)
     }
 
     pub fn failure(&self, failure: &Failure, activity: HeaderValue, path: &str) -> Response<Payload> {
@@ -131,6 +167,11 @@ impl Usual {
     }
 
     pub fn reply(&self, reply: Reply, asked: Asked<'_>) -> Response<Payload> {
+        self.item(&reply, &asked).unwrap_or_else(|| self.any(reply, asked))
+    }
+
+    /// Any answer, header by header.
+    fn any(&self, reply: Reply, asked: Asked<'_>) -> Response<Payload> {
         let Shown { status, mut body, etag, item_count, continuation, metrics } = shown(reply.answer, &asked);
         if let (true, Some(place), Resource::Container(_)) =
             (asked.wants_statistics && !body.is_empty(), &reply.place, asked.resource)
@@ -190,24 +231,61 @@ pub fn located(response: &mut Response<Payload>, mut endpoint: String, path: &st
 /// How long a request took, as it is told with the answer.
 pub fn took(response: &mut Response<Payload>, duration: Duration) {
     let micros = duration.as_micros() as u64;
-    let mut text = (micros / 1_000).to_string();
-    text.push('.');
-    // Three digits: the thousand in front of them gives their zeros, and goes.
-    text.push_str(&(1_000 + micros % 1_000).to_string()[1..]);
+    let mut text = Vec::with_capacity(DURATION_BYTES);
+    push_decimal(&mut text, micros / 1_000);
+    let thousandths = micros % 1_000;
+    text.extend_from_slice(&[b'.', digit(thousandths / 100), digit(thousandths / 10), digit(thousandths)]);
     if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(text)) {
         response.headers_mut().insert(DURATION, value);
     }
 }
 
+/// The last digit of a number.
+fn digit(number: u64) -> u8 {
+    b'0' + (number % 10) as u8
+}
+
+/// Formatting takes ten times as long, and every answer tells half a dozen numbers.
+pub(super) fn push_decimal(text: &mut Vec<u8>, number: u64) {
+    let mut digits = [0; 20];
+    let (mut start, mut rest) = (digits.len(), number);
+    while rest > 0 || start == digits.len() {
+        start -= 1;
+        digits[start] = digit(rest);
+        rest /= 10;
+    }
+    text.extend_from_slice(&digits[start..]);
+}
+
 /// Hundredths as a decimal number: `1`, `5.71` (P-78).
+pub(super) fn push_charge(text: &mut Vec<u8>, hundredths: u64) {
+    push_decimal(text, hundredths / 100);
+    let rest = hundredths % 100;
+    if rest > 0 {
+        text.extend_from_slice(&[b'.', digit(rest / 10), digit(rest)]);
+    }
+}
+
 fn charged(hundredths: u64) -> HeaderValue {
-    match hundredths {
-        100 => HeaderValue::from_static("1"),
-        _ => {
-            let (whole, rest) = (hundredths / 100, hundredths % 100);
-            let text = if rest == 0 { whole.to_string() } else { format!("{whole}.{rest:02}") };
-            HeaderValue::from_maybe_shared(Bytes::from(text)).unwrap_or(HeaderValue::from_static("1"))
-        }
+    let mut text = Vec::new();
+    push_charge(&mut text, hundredths);
+    HeaderValue::from_maybe_shared(Bytes::from(text)).unwrap_or(HeaderValue::from_static("1"))
+}
+
+/// P-82
+pub(super) fn push_session(text: &mut Vec<u8>, lsn: u64) {
+    text.extend_from_slice(RANGE.as_bytes());
+    text.extend_from_slice(b":-1#");
+    push_decimal(text, lsn);
+}
+
+/// The path of a database, or of a container in it, as it may stand in a header (P-83).
+pub(super) fn push_path(text: &mut Vec<u8>, database: &str, container: Option<&str>) {
+    text.extend_from_slice(b"dbs/");
+    text.extend_from_slice(safe(database).as_bytes());
+    if let Some(container) = container {
+        text.extend_from_slice(b"/colls/");
+        text.extend_from_slice(safe(container).as_bytes());
     }
 }
 
@@ -333,22 +411,25 @@ fn safe(name: &str) -> Cow<'_, str> {
 /// P-47, P-82, P-83
 fn put_place(headers: &mut HeaderMap, place: &ContainerFacts, asked: &Asked<'_>) {
     let shared = |text: String| HeaderValue::from_maybe_shared(Bytes::from(text)).ok();
+    let written = |write: &dyn Fn(&mut Vec<u8>)| {
+        let mut text = Vec::new();
+        write(&mut text);
+        HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
+    };
     let mut put = |name: HeaderName, value: Option<HeaderValue>| {
         if let Some(value) = value {
             headers.insert(name, value);
         }
     };
-    put(SESSION, shared([RANGE, ":-1#", &place.lsn.to_string()].concat()));
+    put(SESSION, written(&|text| push_session(text, place.lsn)));
     put(LSN, Some(place.lsn.into()));
     put(COMMITTED_LSN, Some(place.lsn.into()));
     put(ITEM_LSN, place.item_lsn.map(Into::into));
-    let database = safe(&place.database);
-    if asked.resource.is_in_container() {
-        put(ALT_PATH, shared(["dbs/", &database, "/colls/", &safe(&place.container)].concat()));
+    let container = asked.resource.is_in_container().then_some(&*place.container);
+    put(ALT_PATH, written(&|text| push_path(text, &place.database, container)));
+    if container.is_some() {
         put(PATH, HeaderValue::from_str(&place.container_rid).ok());
         put(RANGE_ID, Some(HeaderValue::from_static(RANGE)));
-    } else {
-        put(ALT_PATH, shared(["dbs/", &database].concat()));
     }
     if asked.wants_quota {
         let kilobytes = place.item_bytes.div_ceil(1_024);

@@ -51,6 +51,37 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("missing")
 }
 
+#[tokio::test]
+async fn a_form_that_is_filled_in_says_what_headers_entered_one_by_one_say() {
+    let usual = Usual::default();
+    for (lsn, charge, name, etag) in
+        [(57, 571, "d é%/", "\"e\""), (0, 100, "", ""), (u64::MAX, 5, "\r\nx: y", "a\nb")]
+    {
+        let place = ContainerFacts { lsn, database: name.into(), ..place().unwrap() };
+        let document = Document { etag: etag.to_owned(), ..document() };
+        let reply = Reply { answer: Answer::Found(document), charge, place: Some(place) };
+        let headers = |mut response: Response<Payload>| {
+            took(&mut response, Duration::from_micros(1_005));
+            let mut headers = std::mem::take(response.headers_mut());
+            assert!(headers.remove(TRANSPORT).is_some());
+            (response.status(), headers)
+        };
+        let item = Resource::Item(ContainerPath::new("d", "c"), "i".into());
+        let filled = headers(usual.reply(reply.clone(), asked(&item)));
+        assert_eq!(filled, headers(usual.any(reply, asked(&item))), "{name:?}");
+        assert_eq!(filled.1.get(DURATION).unwrap(), "1.005");
+    }
+}
+
+#[test]
+fn numbers_are_written_as_everybody_writes_them() {
+    for number in [0, 9, 10, 1_005, u64::MAX] {
+        let mut text = Vec::new();
+        push_decimal(&mut text, number);
+        assert_eq!(text, number.to_string().as_bytes());
+    }
+}
+
 // Section 17, P-25, P-47, P-78, P-82, P-83
 #[tokio::test]
 async fn a_written_item_comes_with_every_header_of_items() {
