@@ -4,9 +4,12 @@
 //! name than its own, so a page gains something by being here only if it calls the server by one of these.
 
 use crate::head::named_host;
-use hyper::header::ORIGIN;
+use hyper::header::{HeaderName, ORIGIN};
 use hyper::http::request::Parts;
 use std::net::IpAddr;
+
+/// What browsers say of who makes them ask.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Names that nobody can make lead to this machine but its owner.
 #[derive(Debug, Clone, Default)]
@@ -22,7 +25,12 @@ impl Names {
 
     /// Whether a host as it stands in a header, with or without a port, is one of the names.
     pub fn include(&self, host: &str) -> bool {
-        let name = without_port(host).to_ascii_lowercase();
+        let name = without_port(host);
+        // Nearly everybody, and found without a copy.
+        if name.eq_ignore_ascii_case("localhost") {
+            return true;
+        }
+        let name = name.to_ascii_lowercase();
         let name = name.strip_suffix('.').unwrap_or(&name);
         if let Ok(address) = name.parse::<IpAddr>() {
             return address.to_canonical().is_loopback() || self.is_configured(name);
@@ -36,7 +44,7 @@ impl Names {
     /// Whether a web page may have made the request: it gets nothing for being here. Browsers add these headers and let no
     /// page remove them; an old one that does not is known by the name that it was made to take for ours.
     pub(crate) fn is_asked_by_page(&self, head: &Parts) -> bool {
-        let is_told = head.headers.contains_key(ORIGIN) || head.headers.contains_key("sec-fetch-site");
+        let is_told = head.headers.contains_key(ORIGIN) || head.headers.contains_key(FETCH_SITE);
         is_told || !named_host(head).is_some_and(|host| self.include(host))
     }
 

@@ -1,5 +1,6 @@
 //! The activity id of a request: the client's own, or one of ours.
 
+use super::response::ACTIVITY;
 use crate::limits::ACTIVITY_ID_BYTES;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
@@ -20,7 +21,7 @@ impl Default for Activities {
 
 impl Activities {
     pub fn of(&self, headers: &HeaderMap) -> HeaderValue {
-        let given = headers.get("x-ms-activity-id");
+        let given = headers.get(ACTIVITY);
         let is_id = |value: &&HeaderValue| {
             let bytes = value.as_bytes();
             !bytes.is_empty()

@@ -31,8 +31,12 @@ impl<'a> Headers<'a> {
         Headers { all, lengths }
     }
 
+    /// Compares name after name: there are a dozen of them, and hashing one text takes as long as comparing it with all of these.
     fn get(self, name: &str) -> Option<&'a HeaderValue> {
-        if self.lengths & length_bit(name) == 0 { None } else { self.all.get(name) }
+        if self.lengths & length_bit(name) == 0 {
+            return None;
+        }
+        self.all.iter().find(|(known, _)| known.as_str() == name).map(|(_, value)| value)
     }
 
     /// The value of a header that must be text. What is not ASCII is passed over: no header that is read here may be.
@@ -51,7 +55,8 @@ impl<'a> Headers<'a> {
 
     /// P-32
     pub fn wants_no_content(self) -> bool {
-        let is_minimal = self.all.get_all("prefer").iter().any(|value| {
+        let preferences = self.all.iter().filter(|(name, _)| name.as_str() == "prefer");
+        let is_minimal = preferences.into_iter().any(|(_, value)| {
             value.to_str().is_ok_and(|text| {
                 text.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case("return=minimal"))
             })

@@ -277,7 +277,7 @@ impl<A: Ask> Door<A> {
     }
 
     /// Verifies the signature. Each wrong one from an address makes the answer wait longer.
-    async fn verify(&self, head: &Parts, address: &Address, peer: &Peer) -> Result<Access, Failure> {
+    async fn verify(&self, head: &Parts, address: &Address<'_>, peer: &Peer) -> Result<Access, Failure> {
         let headers = Headers::of(&head.headers);
         let is_here = peer.is_loopback() && !self.names.is_asked_by_page(head);
         let claim = Claim {

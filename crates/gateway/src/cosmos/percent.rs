@@ -4,8 +4,9 @@
 use std::borrow::Cow;
 
 /// The bytes of a text, escapes resolved. What is no escape stays as it is.
-pub fn decoded(text: &str) -> Cow<'_, [u8]> {
-    let mut rest = text.as_bytes();
+pub fn decoded<T: AsRef<[u8]> + ?Sized>(text: &T) -> Cow<'_, [u8]> {
+    let text = text.as_ref();
+    let mut rest = text;
     let mut bytes = Vec::new();
     while let Some(at) = memchr::memchr(b'%', rest) {
         if bytes.capacity() == 0 {

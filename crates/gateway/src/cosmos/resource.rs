@@ -61,19 +61,19 @@ impl Verb {
 
 impl Resource {
     /// `intended_rid` is `x-ms-cosmos-intended-collection-rid`.
-    pub fn of(address: &Address, intended_rid: Option<&str>) -> Option<Resource> {
+    pub fn of(address: &Address<'_>, intended_rid: Option<&str>) -> Option<Resource> {
         let container = |database: &str, container: &str| ContainerPath {
             intended_rid: intended_rid.map(str::to_owned),
             ..ContainerPath::new(database, container)
         };
-        let segments: Vec<&str> = address.segments.iter().map(String::as_str).collect();
+        let segments = address.segments();
         let script_kind = |kind: &str| match kind {
             "sprocs" => Some(ScriptKind::Procedure),
             "triggers" => Some(ScriptKind::Trigger),
             "udfs" => Some(ScriptKind::Function),
             _ => None,
         };
-        Some(match segments[..] {
+        Some(match *segments.as_slice() {
             [] => Resource::Account,
             ["dbs"] => Resource::Databases,
             ["dbs", d] => Resource::Database(d.to_owned()),
@@ -108,8 +108,7 @@ impl Resource {
 
     /// What the method means here. Decided by the head alone, so that nobody's body is read who may not write.
     pub fn verb(&self, method: &Method, headers: Headers<'_>) -> Result<Verb, Failure> {
-        let is_feed =
-            self.query_scope().is_some() || matches!(self, Resource::Ranges(_) | Resource::Conflicts(_));
+        let is_feed = self.is_feed();
         let not_allowed = Err(Failure::method_not_allowed());
         match *method {
             Method::GET if is_feed => Ok(Verb::List),
@@ -150,6 +149,34 @@ impl Resource {
                 _ => not_allowed,
             },
             _ => not_allowed,
+        }
+    }
+
+    /// Whether something can be listed here.
+    fn is_feed(&self) -> bool {
+        match self {
+            Resource::Databases
+            | Resource::Containers(_)
+            | Resource::Items(_)
+            | Resource::Ranges(_)
+            | Resource::Scripts(..)
+            | Resource::Conflicts(_)
+            | Resource::Users(_)
+            | Resource::Permissions(..)
+            | Resource::EncryptionKeys(_)
+            | Resource::Offers => true,
+            Resource::Account
+            | Resource::Database(_)
+            | Resource::Container(_)
+            | Resource::Item(..)
+            | Resource::Script(..)
+            | Resource::Conflict
+            | Resource::PartitionKeyDelete(_)
+            | Resource::User(..)
+            | Resource::Permission(..)
+            | Resource::Offer(_)
+            | Resource::EncryptionKey(..)
+            | Resource::Clock => false,
         }
     }
 

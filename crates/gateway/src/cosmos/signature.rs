@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct Claim<'a> {
     /// As HTTP writes it, in capitals.
     pub method: &'a str,
-    pub address: &'a Address,
+    pub address: &'a Address<'a>,
     pub authorization: Option<&'a str>,
     /// `x-ms-date`.
     pub date: Option<&'a str>,
@@ -55,7 +55,7 @@ pub fn verify(
     let (method, date) = (claim.method.to_ascii_lowercase(), date.to_ascii_lowercase());
     // The lower one of the two lines for dates is for the plain one, and used only without the other.
     let dates = if claim.date.is_some() { [&date, "\n", "", "\n"] } else { ["", "\n", &date, "\n"] };
-    let by_name = payload(&method, &kind, &link, dates);
+    let by_name = payload(&method, &kind, link, dates);
     let is_signed = |payload: &[&str; 10]| keys.access(&payload.map(str::as_bytes), &signature, peer_is_here);
     let access = is_signed(&by_name).or_else(|| {
         let rid = claim.address.signed_by_rid()?;

@@ -93,7 +93,8 @@ impl TestServer {
         pairs: &[(&str, &str)],
         body: &str,
     ) -> Request<Full<Bytes>> {
-        let (kind, link) = Address::read(path).unwrap().signed();
+        let address = Address::read(path).unwrap();
+        let (kind, link) = address.signed();
         let date = DATE.to_lowercase();
         let text = format!("{}\n{kind}\n{link}\n{date}\n\n", method.to_lowercase());
         let key = match who {

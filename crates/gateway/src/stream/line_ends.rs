@@ -157,24 +157,25 @@ impl Lines {
 
     /// Notes what a line says of the body. False if that is not to be understood.
     fn note(&mut self, kept: &[u8], length: usize) -> bool {
-        let Some(colon) = memchr::memchr(b':', kept) else { return true };
-        let (name, value) = (&kept[..colon], kept[colon + 1..].trim_ascii());
-        let is_length = name.eq_ignore_ascii_case(b"content-length");
-        let is_coding = name.eq_ignore_ascii_case(b"transfer-encoding");
-        if (is_length || is_coding) && length > kept.len() {
-            return false;
-        }
-        if is_length {
+        if let Some(value) = value_of(kept, b"content-length") {
             match std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()) {
-                Some(body) => self.body = body,
-                None => return false,
+                Some(body) if length == kept.len() => self.body = body,
+                _ => return false,
             }
         }
-        if is_coding {
+        if let Some(value) = value_of(kept, b"transfer-encoding") {
             self.is_chunked |= value.to_ascii_lowercase().ends_with(b"chunked");
+            return length == kept.len();
         }
         true
     }
+}
+
+/// The value in a line, if its header has this name.
+fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (before, behind) = line.split_at_checked(name.len())?;
+    let value = behind.strip_prefix(b":")?;
+    before.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
 }
 
 /// What is known of the heads of a connection: the stream adds what is read, the answer to each request asks.
